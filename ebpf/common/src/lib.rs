@@ -1,0 +1,1 @@
+//! Layout of what the probes hand to user space.

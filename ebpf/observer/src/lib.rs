@@ -1,0 +1,1 @@
+//! Loads the probes and ties block requests to their owners.

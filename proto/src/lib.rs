@@ -1,0 +1,1 @@
+//! Generated gRPC client and server of lumpscope.v1.

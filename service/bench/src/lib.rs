@@ -1,0 +1,1 @@
+//! Workloads, runner, statistics and the lab of loop devices.

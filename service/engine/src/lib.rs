@@ -1,0 +1,1 @@
+//! The lump store as a library.

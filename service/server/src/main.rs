@@ -1,0 +1,3 @@
+//! The `lumpscope` binary.
+
+fn main() {}
