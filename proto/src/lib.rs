@@ -8,8 +8,8 @@
     missing_docs,
     unused_qualifications,
     clippy::all,
-    clippy::allow_attributes_without_reason,
     clippy::missing_errors_doc,
+    clippy::too_many_lines,
     reason = "generated; the comments come from the .proto files, which leave out what is obvious"
 )]
 pub mod v1 {
