@@ -9,6 +9,7 @@
     unused_qualifications,
     clippy::all,
     clippy::missing_errors_doc,
+    clippy::allow_attributes_without_reason,
     clippy::too_many_lines,
     reason = "generated; the comments come from the .proto files, which leave out what is obvious"
 )]
