@@ -1,1 +1,3 @@
 //! Workloads, runner, statistics and the lab of loop devices.
+
+pub mod compare;

@@ -1,0 +1,44 @@
+//! Command line of `lumpscope compare`.
+
+use std::path::PathBuf;
+
+/// Run one workload against raw, ext4 and xfs stores and show side by side what the disks did.
+#[derive(Debug, Clone, clap::Args)]
+pub struct CompareArgs {
+    /// Workload to run: rand1, rand2, seq1, seq2, or a file in the workload language
+    #[arg(long, default_value = "rand1", value_name = "NAME|FILE")]
+    pub workload: String,
+    /// Scale all repetition counts of the workload by this factor
+    #[arg(long, default_value_t = 0.05, value_name = "FACTOR")]
+    pub scale: f64,
+    /// Requests in flight at a time; commands on one lump keep their order
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub clients: usize,
+    /// Directory for the three disk images [default: $TMPDIR, else /var/tmp]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Give the ext4 of the lab its journal (the original benchmark ran without)
+    #[arg(long)]
+    pub ext4_journal: bool,
+    /// Compare every byte that is read, not only length and checksum
+    #[arg(long)]
+    pub verify: bool,
+    /// Print one JSON document on stdout, and nothing else
+    #[arg(long)]
+    pub json: bool,
+    /// Go on with the other stores when one fails
+    #[arg(long)]
+    pub keep_going: bool,
+    /// Own disk for the raw store instead of an image. It is formatted, unless anything is on it
+    #[arg(long, value_name = "DEVICE", requires_all = ["ext4", "xfs"])]
+    pub raw: Option<PathBuf>,
+    /// Directory on a mounted ext4 for the second store; a file is made there and removed
+    #[arg(long, value_name = "DIR", requires_all = ["raw", "xfs"])]
+    pub ext4: Option<PathBuf>,
+    /// Directory on a mounted xfs for the third store; a file is made there and removed
+    #[arg(long, value_name = "DIR", requires_all = ["raw", "ext4"])]
+    pub xfs: Option<PathBuf>,
+    /// Compare without probes, as on a machine that cannot load them
+    #[arg(long)]
+    pub no_probes: bool,
+}
