@@ -1,0 +1,186 @@
+//! What the service tells the observer, and what it learns about each store.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// The stages of a request, in the order in which they happen.
+pub const STAGES: [&str; 8] = [
+    "recv", "sched", "index", "submit", "queue", "device", "journal", "reply",
+];
+
+/// What to observe, and with which probes.
+#[derive(Debug, Clone, Default)]
+pub struct ObserverOptions {
+    /// The stores; their position here is the `store` of every later call.
+    pub stores: Vec<WatchedStore>,
+    /// Where the probe object comes from.
+    pub object: ObjectSource,
+    /// False: no probe is loaded; requests are still timed.
+    pub enabled: bool,
+    /// Choices that only tests and curious people make.
+    pub tuning: Tuning,
+}
+
+/// A store to be watched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WatchedStore {
+    /// Name of the store.
+    pub name: String,
+    /// Block device or file that holds it.
+    pub path: PathBuf,
+}
+
+/// Where the probe object comes from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum ObjectSource {
+    /// The object embedded in this program, or the one that the environment variable
+    /// `LUMPSCOPE_PROBE_OBJECT` names.
+    #[default]
+    Prebuilt,
+    /// A file.
+    Path(PathBuf),
+}
+
+/// How the probes are attached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Flavour {
+    /// BTF tracepoints: a guard for each program.
+    TpBtf,
+    /// Raw tracepoints: a guard for each program.
+    RawTp,
+    /// Classic tracepoints: one guard for all programs of a CPU; needs tracefs.
+    Classic,
+}
+
+/// Choices that only tests and curious people make.
+#[derive(Debug, Clone, Default)]
+pub struct Tuning {
+    /// Use this flavour or none; `None`: what suits the kernel.
+    pub flavour: Option<Flavour>,
+    /// Size of the event ring in bytes, a power of two of at least one page; `None`: 16 MiB.
+    pub ring_bytes: Option<u32>,
+    /// True: the background thread does not drain; only [`crate::Observer::settle`] does.
+    pub paused: bool,
+}
+
+/// Whether and how one store is observed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreObservation {
+    /// Whole disk below the store, e.g. `loop3`.
+    pub device: Option<String>,
+    /// Major and minor number of that disk.
+    pub devno: Option<(u32, u32)>,
+    /// True: the probes watch that disk.
+    pub observed: bool,
+    /// Why not, in words; empty when observed.
+    pub why_not: String,
+    /// `tp_btf`, `raw_tp`, `classic` or `none`.
+    pub mode: String,
+}
+
+/// What an I/O is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    /// Bytes of a lump.
+    Data,
+    /// Journal records.
+    Journal,
+    /// Header of the journal or of the store.
+    Header,
+    /// A flush of the device's cache.
+    Flush,
+    /// Replay at open.
+    Recovery,
+}
+
+/// Kind of a declared I/O.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Op {
+    /// From the device.
+    Read,
+    /// To the device.
+    Write,
+    /// `fdatasync`.
+    Flush,
+}
+
+/// An I/O that the service is about to do.
+#[derive(Debug, Clone, Copy)]
+pub struct DeclaredIo<'a> {
+    /// Unique among the I/Os in flight of this store.
+    pub token: u64,
+    /// Ids of the requests it is done for; empty: for the store itself.
+    pub requests: &'a [u64],
+    /// What it is for.
+    pub purpose: Purpose,
+    /// Kind.
+    pub op: Op,
+    /// Byte offset in the device or file; 0 for a flush.
+    pub offset: u64,
+    /// Length in bytes; 0 for a flush.
+    pub len: u64,
+    /// `CLOCK_MONOTONIC` in nanoseconds, taken before the system call.
+    pub begin_ns: u64,
+}
+
+/// A request that has ended; the stage times add up to `end_ns - begin_ns`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestSummary {
+    /// Id of the request.
+    pub request: u64,
+    /// Index of its store in [`ObserverOptions::stores`].
+    pub store: usize,
+    /// `put`, `get`, ...
+    pub method: &'static str,
+    /// Body bytes moved.
+    pub bytes: u64,
+    /// `CLOCK_MONOTONIC` in nanoseconds when it was accepted.
+    pub begin_ns: u64,
+    /// When its last byte was handed to the transport.
+    pub end_ns: u64,
+    /// False: it failed.
+    pub ok: bool,
+    /// Nanoseconds in stage recv.
+    pub recv_ns: u64,
+    /// Nanoseconds in stage sched.
+    pub sched_ns: u64,
+    /// Nanoseconds in stage index.
+    pub index_ns: u64,
+    /// Nanoseconds of data I/O; the observer splits them into submit, queue and device.
+    pub data_ns: u64,
+    /// Nanoseconds in stage journal.
+    pub journal_ns: u64,
+    /// Nanoseconds in stage reply.
+    pub reply_ns: u64,
+}
+
+/// One finding of `doctor`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// What was looked at.
+    pub topic: String,
+    /// How bad it is.
+    pub level: Level,
+    /// What was found.
+    pub found: String,
+    /// What does not work because of it; empty when all is well.
+    pub consequence: String,
+    /// How to get it; empty when all is well.
+    pub remedy: String,
+}
+
+/// How bad a [`Finding`] is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// As it should be.
+    Good,
+    /// Something works less well.
+    Degraded,
+    /// Something does not work.
+    Missing,
+}
