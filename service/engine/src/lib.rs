@@ -1,1 +1,23 @@
 //! The lump store as a library.
+
+pub mod buffer;
+pub mod clock;
+mod error;
+mod lump;
+mod options;
+mod request;
+mod store;
+pub mod units;
+
+pub use buffer::{LumpBuf, LumpData};
+pub use error::Error;
+pub use lump::LumpId;
+pub use options::{
+    IoBackendChoice, IoBackendKind, Layout, ReplaySummary, StoreInfo, StoreOptions, StoreStats,
+};
+pub use request::{
+    DeleteOutcome, DeleteRangeOutcome, Durability, EngineTimes, HeadOutcome, IoDeclaration, IoOp,
+    IoPurpose, IoSink, ListOutcome, LumpRange, Placement, PutOutcome, RequestCtx, RequestId,
+    UsageOutcome,
+};
+pub use store::{OnDone, Store};

@@ -1,0 +1,180 @@
+//! Everything that can go wrong in the engine, as one type.
+//!
+//! Each variant says what was wrong, where, and what the caller should do.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::lump::LumpId;
+use crate::request::IoOp;
+
+/// An error of the engine.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no lump with this id.
+    #[error("there is no lump {id}")]
+    NotFound {
+        /// The id asked for.
+        id: LumpId,
+    },
+    /// The lump can never fit into this store. Split it, or format with larger blocks.
+    #[error("a lump of {len} bytes is too large: at most {max} bytes fit there; split it")]
+    LumpTooLarge {
+        /// Bytes wanted.
+        len: u64,
+        /// Most bytes a lump can have there.
+        max: u64,
+    },
+    /// No free extent of the data region is large enough now. Delete lumps.
+    #[error(
+        "the data region is full: {needed} contiguous bytes needed, {free} free, largest free \
+         extent {largest}; delete lumps or use a larger store"
+    )]
+    StoreFull {
+        /// Contiguous bytes the lump needs, rounded up to blocks.
+        needed: u64,
+        /// Bytes free in all extents together.
+        free: u64,
+        /// Bytes of the largest free extent.
+        largest: u64,
+    },
+    /// The journal has no room for this record. Delete lumps: deletes always have room.
+    #[error(
+        "the journal is full: {used} of {capacity} bytes hold live records or the reserve for \
+         deletes, and the record needs {needed}; delete lumps or format with a larger \
+         --journal-ratio"
+    )]
+    JournalFull {
+        /// Bytes the record needs.
+        needed: u64,
+        /// Bytes of the ring in use.
+        used: u64,
+        /// Bytes of the ring.
+        capacity: u64,
+    },
+    /// The range ends before it starts.
+    #[error("the range is reversed: start {start} is greater than end {end}; swap them")]
+    ReversedRange {
+        /// First id given.
+        start: LumpId,
+        /// End given.
+        end: LumpId,
+    },
+    /// The buffer does not hold what was announced.
+    #[error("a lump of {announced} bytes was announced but {got} bytes were written to its buffer")]
+    LengthMismatch {
+        /// Bytes announced when the buffer was made.
+        announced: u64,
+        /// Bytes that came, or would have.
+        got: u64,
+    },
+    /// The bounded queue of the store is full. Try again later.
+    #[error("the store's queue is full ({limit} requests); try again later")]
+    Busy {
+        /// Requests the queue holds.
+        limit: usize,
+    },
+    /// The store has been closed.
+    #[error("the store is closed")]
+    Closed,
+    /// The store takes no changes.
+    #[error("the store was opened read-only; reopen it for writing")]
+    ReadOnly,
+    /// A write or flush failed earlier; what is on the disk is uncertain. Reads go on; close the
+    /// store, repair or replace the device, open it again.
+    #[error(
+        "the store takes no changes since a write or flush failed ({reason}); check the device \
+         and reopen the store"
+    )]
+    Failed {
+        /// The first failure.
+        reason: Arc<str>,
+    },
+    /// Bytes on the disk are not what the format allows.
+    #[error("{what} at byte {offset} of the store is corrupt: {why}")]
+    Corrupt {
+        /// The structure.
+        what: &'static str,
+        /// Byte offset from the start of the lusf image.
+        offset: u64,
+        /// What was found.
+        why: String,
+    },
+    /// A journal record cannot be replayed.
+    #[error("the journal record at ring position {ring_position} is corrupt: {why}")]
+    CorruptJournal {
+        /// Byte position in the ring.
+        ring_position: u64,
+        /// What was found.
+        why: String,
+    },
+    /// The bytes of a lump do not match the checksum stored with them. Nothing is returned:
+    /// restore the lump from a copy.
+    #[error(
+        "lump {id} fails its checksum: bytes {offset}..{} of the device were damaged after they \
+         were written; restore the lump from a copy", offset + len
+    )]
+    ChecksumMismatch {
+        /// The lump.
+        id: LumpId,
+        /// First byte of its portion or record in the device or file.
+        offset: u64,
+        /// Bytes of its portion or record.
+        len: u64,
+    },
+    /// The path holds no store.
+    #[error("{path}: not a lump store ({why}); `lumpscope format` makes one")]
+    NotAStore {
+        /// The path.
+        path: PathBuf,
+        /// What was found instead.
+        why: String,
+    },
+    /// Another process, or a mount, holds the store.
+    #[error("{path} is in use by another process or mounted; close that first")]
+    InUse {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The device or file cannot be used for direct I/O with this store's geometry.
+    #[error("{path}: {why}")]
+    Unsupported {
+        /// The path.
+        path: PathBuf,
+        /// Why it cannot be used, and what can.
+        why: String,
+    },
+    /// An I/O failed.
+    #[error("{op:?} of {len} bytes at byte {offset} failed: {source}")]
+    Io {
+        /// Kind of the I/O.
+        op: IoOp,
+        /// First byte in the device or file.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+        /// What the system said.
+        #[source]
+        source: Arc<io::Error>,
+    },
+    /// The file system below ran out of space. Free some, or preallocate at format.
+    #[error("no space left on the file system for {len} bytes at byte {offset}; free some")]
+    NoSpace {
+        /// First byte in the file.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// A system call other than read, write or flush failed.
+    #[error("{what} {path}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// On which path.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: Arc<io::Error>,
+    },
+}

@@ -1,0 +1,187 @@
+//! What a caller asks for, what it gets back, and what the engine tells about its disk I/O.
+//!
+//! Plain values; nothing here does I/O. [`IoSink`] is the engine's only link to whoever observes
+//! the disk: the engine knows nothing of probes.
+
+use crate::error::Error;
+use crate::lump::LumpId;
+
+/// Identifies one request from the caller's side through to the disk's. 0 means "none": the
+/// store itself (recovery, journal garbage collection).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RequestId(pub u64);
+
+/// What comes with every request beside its operands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestCtx {
+    /// The caller's id of this request.
+    pub id: RequestId,
+}
+
+/// What "acknowledged" means for a change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Data and journal record are on stable storage: they survive a power cut.
+    #[default]
+    Synced,
+    /// Data and journal record are written: they survive the death of the process; the flush
+    /// follows at once.
+    Journaled,
+}
+
+/// Where the bytes of a lump live.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// Data region: one contiguous portion of whole blocks.
+    #[default]
+    Data,
+    /// Inside the journal record itself; at most 65,535 bytes.
+    Embedded,
+}
+
+/// The ids `start <= id < end`; no end: all ids from `start` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LumpRange {
+    /// First id of the range.
+    pub start: LumpId,
+    /// First id after the range; `None`: the range includes the largest id.
+    pub end: Option<LumpId>,
+}
+
+impl LumpRange {
+    /// Every id there is.
+    pub const ALL: Self = Self { start: LumpId(0), end: None };
+
+    /// Refuses a range that ends before it starts.
+    ///
+    /// # Errors
+    /// [`Error::ReversedRange`].
+    pub fn check(self) -> Result<Self, Error> {
+        match self.end {
+            Some(end) if end < self.start => Err(Error::ReversedRange { start: self.start, end }),
+            _ => Ok(self),
+        }
+    }
+}
+
+/// Where the time of one request went, in nanoseconds of the monotonic clock. The four add up to
+/// the time from the call of `submit_*` to the call of its callback.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EngineTimes {
+    /// Handed to the engine until its owner thread starts it, plus waits for a free I/O slot.
+    pub sched_ns: u64,
+    /// The owner thread's work for it: lookup and allocation.
+    pub index_ns: u64,
+    /// Its data I/O, from submission to completion.
+    pub data_ns: u64,
+    /// Data durable-wait, record, flush, until acknowledged.
+    pub journal_ns: u64,
+}
+
+/// Result of a put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PutOutcome {
+    /// True: the id was not there before. False: an older lump was replaced.
+    pub created: bool,
+    /// Durability reached: what was asked for or stronger.
+    pub durability: Durability,
+}
+
+/// Result of a delete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeleteOutcome {
+    /// False: there was no such lump.
+    pub existed: bool,
+    /// Durability reached: what was asked for or stronger.
+    pub durability: Durability,
+}
+
+/// Result of a range delete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeleteRangeOutcome {
+    /// Number of lumps removed.
+    pub deleted: u64,
+    /// Durability reached: what was asked for or stronger.
+    pub durability: Durability,
+}
+
+/// Result of a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadOutcome {
+    /// Exact size of the lump in bytes.
+    pub length: u64,
+    /// Where the lump lives.
+    pub placement: Placement,
+}
+
+/// Result of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListOutcome {
+    /// Ids in ascending order, at most as many as asked for.
+    pub ids: Vec<LumpId>,
+    /// First id of the rest of the range; `None`: the range is exhausted.
+    pub next: Option<LumpId>,
+}
+
+/// Result of a usage query.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UsageOutcome {
+    /// Lumps in the range.
+    pub lumps: u64,
+    /// Bytes of disk they take: whole blocks in the data region, exact when embedded.
+    pub stored_bytes: u64,
+}
+
+/// What an I/O is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IoPurpose {
+    /// Payload of a lump in the data region, or of an embedded one that is read.
+    LumpData,
+    /// Records in the journal's ring.
+    Journal,
+    /// The journal's header block.
+    JournalHeader,
+    /// A flush of the device's volatile cache.
+    Flush,
+    /// Reading the store at open.
+    Recovery,
+}
+
+/// Kind of an I/O.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IoOp {
+    /// Device to memory.
+    Read,
+    /// Memory to device.
+    Write,
+    /// Volatile cache to stable storage.
+    Flush,
+}
+
+/// One disk I/O, announced before the kernel can see it.
+#[derive(Clone, Copy, Debug)]
+pub struct IoDeclaration<'a> {
+    /// Names this I/O until `completed`; unique within the store's life.
+    pub token: u64,
+    /// The requests it is done for; empty: for the store itself.
+    pub requests: &'a [RequestId],
+    /// What it is for.
+    pub purpose: IoPurpose,
+    /// Read, write or flush.
+    pub op: IoOp,
+    /// First byte in the device or file, the layout's base offset included. 0 for a flush.
+    pub offset: u64,
+    /// Bytes; 0 for a flush.
+    pub len: u64,
+    /// Time of the declaration, `CLOCK_MONOTONIC` nanoseconds.
+    pub begin_ns: u64,
+}
+
+/// Receives a declaration of every disk I/O the store does. Called on engine threads: it must be
+/// quick and must not call back into the store.
+pub trait IoSink: Send + Sync {
+    /// Called immediately before the I/O is handed to the kernel.
+    fn submitted(&self, io: &IoDeclaration<'_>);
+    /// Called after the I/O returned: `end_ns` on the monotonic clock, `error` is the errno.
+    fn completed(&self, token: u64, end_ns: u64, error: Option<i32>);
+}
