@@ -1,3 +1,4 @@
 //! Workloads, runner, statistics and the lab of loop devices.
 
 pub mod compare;
+pub mod workload;
