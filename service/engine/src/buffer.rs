@@ -30,7 +30,10 @@ impl LumpBuf {
     pub fn new(len: u64, geometry: &Geometry) -> Result<Self, Error> {
         let max = geometry.max_lump_bytes;
         let len = usize::try_from(len).map_err(|_| Error::LumpTooLarge { len, max })?;
-        Ok(Self { bytes: Vec::new(), len })
+        Ok(Self {
+            bytes: Vec::new(),
+            len,
+        })
     }
 
     /// Appends bytes; the checksum is updated as it goes.

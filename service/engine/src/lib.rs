@@ -3,7 +3,8 @@
 pub mod buffer;
 pub mod clock;
 mod error;
-mod lump;
+pub mod format;
+pub mod lump;
 mod options;
 mod request;
 mod store;

@@ -50,7 +50,10 @@ pub struct LumpRange {
 
 impl LumpRange {
     /// Every id there is.
-    pub const ALL: Self = Self { start: LumpId(0), end: None };
+    pub const ALL: Self = Self {
+        start: LumpId(0),
+        end: None,
+    };
 
     /// Refuses a range that ends before it starts.
     ///
@@ -58,7 +61,10 @@ impl LumpRange {
     /// [`Error::ReversedRange`].
     pub fn check(self) -> Result<Self, Error> {
         match self.end {
-            Some(end) if end < self.start => Err(Error::ReversedRange { start: self.start, end }),
+            Some(end) if end < self.start => Err(Error::ReversedRange {
+                start: self.start,
+                end,
+            }),
             _ => Ok(self),
         }
     }

@@ -1,0 +1,89 @@
+//! Cutting fixed fields out of byte slices without a panic.
+
+use super::error::{DecodeError, DecodeErrorKind, Structure};
+
+/// Reads the fields of one structure in order.
+pub(super) struct FieldReader<'a> {
+    structure: Structure,
+    bytes: &'a [u8],
+    position: usize,
+}
+
+impl<'a> FieldReader<'a> {
+    pub(super) fn new(structure: Structure, bytes: &'a [u8]) -> Self {
+        Self {
+            structure,
+            bytes,
+            position: 0,
+        }
+    }
+
+    /// Offset of the next field in the structure.
+    pub(super) fn position(&self) -> usize {
+        self.position
+    }
+
+    pub(super) fn array<const N: usize>(
+        &mut self,
+        field: &'static str,
+    ) -> Result<[u8; N], DecodeError> {
+        let rest = self.bytes.get(self.position..).unwrap_or_default();
+        let Some(array) = rest.first_chunk::<N>() else {
+            return Err(DecodeError::new(
+                self.structure,
+                field,
+                self.position,
+                DecodeErrorKind::TooShort {
+                    expected: N,
+                    found: rest.len(),
+                },
+            ));
+        };
+        self.position += N;
+        Ok(*array)
+    }
+
+    pub(super) fn u16_be(&mut self, field: &'static str) -> Result<u16, DecodeError> {
+        self.array(field).map(u16::from_be_bytes)
+    }
+
+    pub(super) fn u32_be(&mut self, field: &'static str) -> Result<u32, DecodeError> {
+        self.array(field).map(u32::from_be_bytes)
+    }
+
+    pub(super) fn u64_be(&mut self, field: &'static str) -> Result<u64, DecodeError> {
+        self.array(field).map(u64::from_be_bytes)
+    }
+
+    pub(super) fn u128_be(&mut self, field: &'static str) -> Result<u128, DecodeError> {
+        self.array(field).map(u128::from_be_bytes)
+    }
+
+    /// A big-endian integer of five bytes.
+    pub(super) fn u40_be(&mut self, field: &'static str) -> Result<u64, DecodeError> {
+        let [a, b, c, d, e] = self.array(field)?;
+        Ok(u64::from_be_bytes([0, 0, 0, a, b, c, d, e]))
+    }
+
+    /// An error about the field at `offset`.
+    pub(super) fn error(
+        &self,
+        field: &'static str,
+        offset: usize,
+        kind: DecodeErrorKind,
+    ) -> DecodeError {
+        DecodeError::new(self.structure, field, offset, kind)
+    }
+}
+
+/// `bytes` in hexadecimal, for error messages.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes
+        .iter()
+        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+}
