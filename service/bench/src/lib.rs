@@ -1,4 +1,5 @@
 //! Workloads, runner, statistics and the lab of loop devices.
 
 pub mod compare;
+pub mod lab;
 pub mod workload;

@@ -1,0 +1,70 @@
+//! Makes the file systems, as the published comparison had them.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::{LabError, StoreKind, tie_to_parent};
+
+/// Makes a file system on the whole device. Everything is written now: work that is left to the
+/// kernel for later would show up in the measurement.
+pub(super) fn make(kind: StoreKind, device: &Path, ext4_journal: bool) -> Result<(), LabError> {
+    match kind {
+        StoreKind::Raw => Ok(()),
+        StoreKind::Ext4 => {
+            let features = if ext4_journal {
+                "has_journal"
+            } else {
+                "^has_journal"
+            };
+            let lazy = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
+            let arguments = ["-q", "-F", "-b", "4096", "-O", features, "-E", lazy];
+            run("mkfs.ext4", "e2fsprogs", &arguments, device)
+        }
+        StoreKind::Xfs => {
+            let arguments = ["-q", "-f", "-K", "-m", "reflink=0,rmapbt=0"];
+            run("mkfs.xfs", "xfsprogs", &arguments, device)
+        }
+    }
+}
+
+fn run(
+    tool: &'static str,
+    package: &'static str,
+    arguments: &[&str],
+    device: &Path,
+) -> Result<(), LabError> {
+    let mut command = Command::new(tool);
+    command
+        .args(arguments)
+        .arg(device)
+        .env("PATH", search_path());
+    command.stdin(Stdio::null());
+    tie_to_parent(&mut command, None);
+    let output = command.output().map_err(|source| match source.kind() {
+        ErrorKind::NotFound => LabError::ToolMissing { tool, package },
+        _ => LabError::Io {
+            what: "run",
+            path: tool.into(),
+            source,
+        },
+    })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(LabError::ToolFailed {
+        tool,
+        device: device.to_owned(),
+        status: output.status,
+        stderr: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+    })
+}
+
+/// `mkfs` lives where an ordinary user's path does not lead.
+fn search_path() -> OsString {
+    let mut path = env::var_os("PATH").unwrap_or_default();
+    path.push(":/usr/sbin:/sbin");
+    path
+}

@@ -1,0 +1,190 @@
+//! Three disks of nothing: sparse images behind loop devices, raw, with an ext4 and with an xfs.
+//!
+//! # Nothing stays behind
+//! A lab is built only from things that the kernel itself takes down when nobody holds them:
+//!
+//! | part | vanishes because |
+//! |---|---|
+//! | image `lumpscope-PID-NAME.img` | it is unlinked as soon as it is open |
+//! | loop device | it is set to clear itself when its last user closes it |
+//! | mounts | they live in a mount namespace that only this process (and its children) hold |
+//! | mount points | they are directories of a small tmpfs inside that namespace |
+//! | children | they are killed by the kernel when the thread that started them ends |
+//!
+//! So `kill -9` leaves no more behind than an orderly end does. An orderly end (return, error,
+//! panic, a signal that the caller turns into a return) still unmounts first and waits until the
+//! loop devices are free, so that the machine is as it was when [`Lab`] is gone.
+//!
+//! `losetup -a` names the images all the while, by the name they had, with `(deleted)`.
+//!
+//! # Who sees the mounts
+//! Processes started with [`Lab::command`], and threads that called
+//! [`Lab::enter_current_thread`] together with all threads and processes that these start. The
+//! block devices are visible to everybody as usual.
+
+mod child;
+mod error;
+mod loop_device;
+mod make_fs;
+mod namespace;
+mod space;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub use child::tie_to_parent;
+pub use error::LabError;
+pub use loop_device::LoopDevice;
+pub use space::{default_dir, free_bytes};
+
+use namespace::MountNamespace;
+
+/// What kind of store a lab disk is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StoreKind {
+    /// The bare block device.
+    Raw,
+    /// A file on an ext4.
+    Ext4,
+    /// A file on an xfs.
+    Xfs,
+}
+
+impl StoreKind {
+    /// All kinds, in the order in which they are shown.
+    pub const ALL: [StoreKind; 3] = [StoreKind::Raw, StoreKind::Ext4, StoreKind::Xfs];
+
+    /// `raw`, `ext4` or `xfs`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            StoreKind::Raw => "raw",
+            StoreKind::Ext4 => "ext4",
+            StoreKind::Xfs => "xfs",
+        }
+    }
+}
+
+/// What lab to make.
+#[derive(Debug, Clone)]
+pub struct LabOptions {
+    /// Directory for the images; absent: [`default_dir`].
+    pub dir: Option<PathBuf>,
+    /// Size of every disk in bytes; rounded up to 4 KiB. An xfs needs 300 MiB or more. Images are
+    /// sparse: only what is written takes room.
+    pub disk_bytes: u64,
+    /// How many bytes all images together will really take, for the check that the directory has
+    /// room; 0: no check.
+    pub expected_bytes: u64,
+    /// The ext4 has a journal.
+    pub ext4_journal: bool,
+    /// Which disks.
+    pub kinds: Vec<StoreKind>,
+}
+
+impl LabOptions {
+    /// All three kinds, each with a disk of `disk_bytes`, ext4 without a journal, default
+    /// directory, no check for room.
+    #[must_use]
+    pub fn new(disk_bytes: u64) -> LabOptions {
+        LabOptions {
+            dir: None,
+            disk_bytes,
+            expected_bytes: 0,
+            ext4_journal: false,
+            kinds: StoreKind::ALL.to_vec(),
+        }
+    }
+}
+
+/// One disk of a lab, ready to be formatted as a store.
+#[derive(Debug, Clone)]
+pub struct LabStore {
+    /// Kind of store.
+    pub kind: StoreKind,
+    /// `raw`, `ext4` or `xfs`.
+    pub name: &'static str,
+    /// What to format and serve: the device itself, or a file (not there yet) on its file system.
+    pub store_path: PathBuf,
+    /// The loop device, `/dev/loopN`.
+    pub device: PathBuf,
+    /// Its device number as `stat` shows it (`st_rdev`).
+    pub devno: u64,
+}
+
+/// A lab; see the [module](self).
+#[derive(Debug)]
+pub struct Lab {
+    stores: Vec<LabStore>,
+    // Dropped in this order: mounts first, then the devices below them.
+    namespace: MountNamespace,
+    devices: Vec<LoopDevice>,
+}
+
+impl Lab {
+    /// Makes a lab. Needs root (`CAP_SYS_ADMIN`), `mkfs.ext4` and `mkfs.xfs`.
+    ///
+    /// # Errors
+    /// A privilege, a program, a kernel feature or room is missing; what had been made is gone.
+    pub fn create(options: &LabOptions) -> Result<Lab, LabError> {
+        let dir = options.dir.clone().unwrap_or_else(default_dir);
+        space::check_room(&dir, options.expected_bytes)?;
+        let mut lab = Lab {
+            stores: Vec::new(),
+            namespace: MountNamespace::create(&dir)?,
+            devices: Vec::new(),
+        };
+        for kind in &options.kinds {
+            let device = LoopDevice::create(&dir, kind.name(), options.disk_bytes)?;
+            let store_path = match kind {
+                StoreKind::Raw => device.path().to_owned(),
+                StoreKind::Ext4 | StoreKind::Xfs => {
+                    make_fs::make(*kind, device.path(), options.ext4_journal)?;
+                    lab.namespace
+                        .mount(*kind, device.path())?
+                        .join("lumpscope.lusf")
+                }
+            };
+            lab.stores.push(LabStore {
+                kind: *kind,
+                name: kind.name(),
+                store_path,
+                device: device.path().to_owned(),
+                devno: device.devno(),
+            });
+            lab.devices.push(device);
+        }
+        Ok(lab)
+    }
+
+    /// The disks, in the order asked for.
+    #[must_use]
+    pub fn stores(&self) -> &[LabStore] {
+        &self.stores
+    }
+
+    /// The first disk of a kind.
+    #[must_use]
+    pub fn store(&self, kind: StoreKind) -> Option<&LabStore> {
+        self.stores.iter().find(|store| store.kind == kind)
+    }
+
+    /// A command whose process sees the mounts, and is killed when the thread that starts it ends.
+    #[must_use]
+    pub fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        tie_to_parent(&mut command, Some(self.namespace.handle()));
+        command
+    }
+
+    /// Lets the calling thread, and all threads and processes that it starts from now on, see the
+    /// mounts. There is no way back for the thread; its working directory becomes `/`. Drop the
+    /// lab only after such threads have closed their files on it.
+    ///
+    /// # Errors
+    /// The kernel refuses, for want of `CAP_SYS_ADMIN`.
+    pub fn enter_current_thread(&self) -> Result<(), LabError> {
+        self.namespace.enter_current_thread()
+    }
+}
