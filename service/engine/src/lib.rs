@@ -2,8 +2,11 @@
 
 pub mod buffer;
 pub mod clock;
+pub mod create;
 mod error;
 pub mod format;
+pub mod guard;
+pub mod layout;
 pub mod lump;
 mod options;
 mod request;

@@ -1,0 +1,181 @@
+//! Why a device or file is not formatted.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::list_of;
+use super::signature::Signature;
+use crate::format::geometry::SizingError;
+use crate::units::{BlockSize, ByteLen, ByteOffset, InvalidBlockSize};
+
+/// Who uses a device or file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum User {
+    /// Somebody opened the block device exclusively: a mount in another namespace, a volume
+    /// manager, another store.
+    Exclusive,
+    /// A device that is built on this one.
+    Holder {
+        /// Its name.
+        name: String,
+    },
+    /// The kernel swaps to it.
+    Swap,
+    /// A loop device is backed by the file.
+    Loop {
+        /// Name of the loop device.
+        name: String,
+    },
+    /// Another process holds a lock on the file.
+    Locked,
+}
+
+impl fmt::Display for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exclusive => f.write_str(
+                "the kernel or another process holds the device (mounted elsewhere, part of a \
+                 volume group or RAID, or an open store)",
+            ),
+            Self::Holder { name } => write!(f, "the device {name} is built on it"),
+            Self::Swap => f.write_str("it is active swap space: run swapoff"),
+            Self::Loop { name } => write!(f, "it backs the loop device {name}"),
+            Self::Locked => f.write_str("another process holds a lock on it"),
+        }
+    }
+}
+
+/// Why a device or file was not formatted. Unless the variant says otherwise nothing was written.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum FormatError {
+    /// It carries data that somebody may want.
+    #[error(
+        "{path} is not empty: it carries {}; --force overwrites it",
+        list_of(found)
+    )]
+    Signatures {
+        /// The path.
+        path: PathBuf,
+        /// What was found, at least one.
+        found: Vec<Signature>,
+    },
+    /// The kernel knows partitions of the disk.
+    #[error("{path} has partitions ({}); --force overwrites them", names.join(", "))]
+    Partitions {
+        /// The path.
+        path: PathBuf,
+        /// Names of the partitions.
+        names: Vec<String>,
+    },
+    /// The regular file has content.
+    #[error("{path} is a file with {len} bytes of something else; --force overwrites it")]
+    FileNotEmpty {
+        /// The path.
+        path: PathBuf,
+        /// Bytes of the file.
+        len: ByteLen,
+    },
+    /// It, or a partition of it, is mounted. Never forced.
+    #[error("{path} is in use: {device} is mounted at {mount_point}; unmount it first")]
+    Mounted {
+        /// The path.
+        path: PathBuf,
+        /// What is mounted: the device itself or a partition of it.
+        device: String,
+        /// Where.
+        mount_point: PathBuf,
+    },
+    /// Somebody uses it. Never forced.
+    #[error("{path} is in use: {by}")]
+    InUse {
+        /// The path.
+        path: PathBuf,
+        /// By whom.
+        by: User,
+    },
+    /// It cannot be written. Never forced.
+    #[error("{path} is read-only")]
+    ReadOnly {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The regions do not fit. Never forced.
+    #[error("{path}: {source}")]
+    Size {
+        /// The path.
+        path: PathBuf,
+        /// What does not fit.
+        #[source]
+        source: SizingError,
+    },
+    /// More capacity was asked for than the device has. Never forced.
+    #[error("{path} has room for {available} bytes of store, {wanted} were asked for")]
+    CapacityExceedsDevice {
+        /// The path.
+        path: PathBuf,
+        /// Bytes asked for.
+        wanted: ByteLen,
+        /// Bytes there are.
+        available: ByteLen,
+    },
+    /// A new or empty file says nothing about the size wanted.
+    #[error("{path} has no size yet: say how large it shall be, e.g. --capacity 64M")]
+    CapacityRequired {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The block size is no block size.
+    #[error("block size: {0}")]
+    BlockSize(#[from] InvalidBlockSize),
+    /// The device cannot write single blocks of that size.
+    #[error(
+        "{path} reads and writes multiples of {alignment} bytes, so blocks of {block_size} bytes \
+         cannot be written: choose a multiple with --block-size"
+    )]
+    Alignment {
+        /// The path.
+        path: PathBuf,
+        /// Block size asked for.
+        block_size: BlockSize,
+        /// Smallest unit of direct I/O.
+        alignment: u64,
+    },
+    /// It is no block device and no regular file.
+    #[error("{path} is a {what}: a block device or a regular file is needed")]
+    WrongType {
+        /// The path.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
+    /// The file system below has no direct I/O.
+    #[error("{path}: the file system there does not do direct I/O (O_DIRECT): use another one")]
+    NoDirectIo {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Signatures came back or cannot be erased. Something was written; the target is no store.
+    #[error("{path} still carries {} after it was erased", list_of(found))]
+    NotErased {
+        /// The path.
+        path: PathBuf,
+        /// What is still there.
+        found: Vec<Signature>,
+    },
+    /// A system call failed. Whether something was written depends on `what`; the target is no
+    /// store.
+    #[error("{path}: {what} failed{}: {source}", offset.map(|o| format!(" at byte {o}")).unwrap_or_default())]
+    Io {
+        /// The path.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// Where in the target.
+        offset: Option<ByteOffset>,
+        /// What the system said.
+        #[source]
+        source: Arc<io::Error>,
+    },
+}

@@ -1,0 +1,1 @@
+//! Who uses a device or file.

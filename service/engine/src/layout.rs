@@ -1,0 +1,230 @@
+//! Finds the store on a device or in a file (FORMAT.md section 2).
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::format::{DecodeError, Geometry, Header, header, minfs};
+use crate::guard::signature::{Signature, SignatureKind};
+use crate::guard::{blkid, list_of};
+use crate::options::Layout;
+use crate::units::{ByteLen, ByteOffset};
+
+/// Bytes at the start of a target that show what it is: they hold the lusf header of either
+/// layout, and are a multiple of every logical block size there is.
+const HEAD_LEN: usize = 64 * 1024;
+
+const _: () = assert!(minfs::FILE_OFFSET + header::HEADER_LEN as u64 <= HEAD_LEN as u64);
+
+/// A store that was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Detected {
+    /// How the image lies on its target.
+    pub layout: Layout,
+    /// The decoded header.
+    pub header: Header,
+    /// Where the regions lie; offsets count from the start of the device or file.
+    pub geometry: Geometry,
+}
+
+/// Why a path cannot be opened as a store.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum LayoutError {
+    /// There is something else, or nothing.
+    #[error(
+        "{path} holds no store: {}; `lumpscope format` makes one",
+        describe(found)
+    )]
+    NotAStore {
+        /// The path.
+        path: PathBuf,
+        /// What was recognised; empty: nothing.
+        found: Vec<Signature>,
+    },
+    /// There is a minfs without a lusf image in it.
+    #[error(
+        "{path} holds a minfs, but no lusf image at byte {}: a format was interrupted; run \
+         `lumpscope format` again",
+        minfs::FILE_OFFSET
+    )]
+    NoImage {
+        /// The path.
+        path: PathBuf,
+    },
+    /// There is a store whose header cannot be used.
+    #[error("{path}: the store at byte {base} cannot be opened: {source}")]
+    Header {
+        /// The path.
+        path: PathBuf,
+        /// First byte of the image.
+        base: ByteOffset,
+        /// Which field is wrong.
+        #[source]
+        source: DecodeError,
+    },
+    /// The block device ends before the store does.
+    #[error(
+        "{path} has {device_len} bytes, but its store ends at byte {store_end}: this is not the \
+         whole device it was made on"
+    )]
+    Truncated {
+        /// The path.
+        path: PathBuf,
+        /// Bytes of the device.
+        device_len: ByteLen,
+        /// First byte after the store.
+        store_end: ByteOffset,
+    },
+    /// The path cannot be read.
+    #[error("{path} cannot be read: {source}")]
+    Io {
+        /// The path.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: Arc<io::Error>,
+    },
+}
+
+fn describe(found: &[Signature]) -> String {
+    if found.is_empty() {
+        "nothing known is on it".to_owned()
+    } else {
+        list_of(found)
+    }
+}
+
+/// Finds the store at `path`, which need not be writable.
+///
+/// # Errors
+/// [`LayoutError`].
+pub fn detect_path(path: &Path) -> Result<Detected, LayoutError> {
+    let file = File::open(path).map_err(|source| io_error(path, source))?;
+    detect(&file, path)
+}
+
+/// Finds the store in an open device or file; works with and without `O_DIRECT`. `path` is for
+/// messages, and for a look at what else there may be.
+///
+/// # Errors
+/// [`LayoutError`].
+pub fn detect(file: &File, path: &Path) -> Result<Detected, LayoutError> {
+    let head = read_head(file).map_err(|source| io_error(path, source))?;
+    let (layout, base) = if minfs::Superblock::decode(&head).is_ok() {
+        if !has_magic(&head, minfs::FILE_OFFSET) {
+            return Err(LayoutError::NoImage {
+                path: path.to_owned(),
+            });
+        }
+        (Layout::Minfs, ByteOffset(minfs::FILE_OFFSET))
+    } else if has_magic(&head, 0) {
+        (Layout::Lusf, ByteOffset(0))
+    } else {
+        return Err(not_a_store(path, &head));
+    };
+    let header_error = |source| LayoutError::Header {
+        path: path.to_owned(),
+        base,
+        source,
+    };
+    let header = Header::decode(at(&head, base.0)).map_err(header_error)?;
+    let geometry = Geometry::new(base, &header);
+    check_device_len(file, path, &geometry)?;
+    Ok(Detected {
+        layout,
+        header,
+        geometry,
+    })
+}
+
+/// The signatures of this engine in the first bytes of a target, intact or not.
+#[must_use]
+pub(crate) fn own_signatures(head: &[u8]) -> Vec<Signature> {
+    let mut found = Vec::new();
+    let mut add = |kind: &str, offset: u64, len: usize| {
+        found.push(Signature {
+            kind: kind.to_owned(),
+            class: SignatureKind::Store,
+            offset: Some(ByteOffset(offset)),
+            magic_len: len,
+        });
+    };
+    if head.starts_with(&minfs::MAGIC.to_le_bytes()) {
+        add("minfs", 0, size_of_val(&minfs::MAGIC));
+    }
+    for base in [0, minfs::FILE_OFFSET] {
+        if has_magic(head, base) {
+            add("lusf", base, header::MAGIC.len());
+        }
+    }
+    found
+}
+
+/// The first bytes of a device or file, fewer when it is shorter.
+pub(crate) fn read_head(file: &File) -> io::Result<Vec<u8>> {
+    // O_DIRECT wants an aligned buffer; the length is the largest alignment there is.
+    let mut space = vec![0_u8; 2 * HEAD_LEN];
+    let start = space.as_ptr().align_offset(HEAD_LEN).min(HEAD_LEN);
+    let buffer = space.get_mut(start..start + HEAD_LEN).unwrap_or_default();
+    let mut len = 0;
+    while let Some(rest) = buffer.get_mut(len..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, u64::try_from(len).unwrap_or(u64::MAX)) {
+            Ok(0) => break,
+            Ok(read) => len += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // A direct read that continues after a short one is unaligned: the file ends there.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput && len > 0 => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(buffer.get(..len).unwrap_or_default().to_vec())
+}
+
+fn at(head: &[u8], offset: u64) -> &[u8] {
+    usize::try_from(offset)
+        .ok()
+        .and_then(|offset| head.get(offset..))
+        .unwrap_or_default()
+}
+
+fn has_magic(head: &[u8], base: u64) -> bool {
+    at(head, base).starts_with(&header::MAGIC)
+}
+
+fn not_a_store(path: &Path, head: &[u8]) -> LayoutError {
+    let mut found = own_signatures(head);
+    // What else is there is told when it can be found out; that it is no store is certain.
+    found.extend(blkid::signatures(path).unwrap_or_default());
+    LayoutError::NotAStore {
+        path: path.to_owned(),
+        found,
+    }
+}
+
+fn check_device_len(file: &File, path: &Path, geometry: &Geometry) -> Result<(), LayoutError> {
+    use std::os::unix::fs::FileTypeExt;
+    let metadata = file.metadata().map_err(|source| io_error(path, source))?;
+    // A file may be shorter: its missing end has never been written.
+    if !metadata.file_type().is_block_device() {
+        return Ok(());
+    }
+    let device_len = rustix::fs::seek(file, rustix::fs::SeekFrom::End(0))
+        .map_err(|source| io_error(path, source.into()))?;
+    if geometry.end().0 > device_len {
+        return Err(LayoutError::Truncated {
+            path: path.to_owned(),
+            device_len: ByteLen(device_len),
+            store_end: geometry.end(),
+        });
+    }
+    Ok(())
+}
+
+fn io_error(path: &Path, source: io::Error) -> LayoutError {
+    LayoutError::Io {
+        path: path.to_owned(),
+        source: Arc::new(source),
+    }
+}
