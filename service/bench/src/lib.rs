@@ -2,4 +2,6 @@
 
 pub mod compare;
 pub mod lab;
+pub mod runner;
+pub mod stats;
 pub mod workload;

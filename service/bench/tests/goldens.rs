@@ -1,4 +1,5 @@
 //! The generated commands are those of the original benchmark, draw for draw.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

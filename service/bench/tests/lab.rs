@@ -1,6 +1,7 @@
 //! Labs on real loop devices: what they are made of, and that nothing of them stays.
 //!
 //! Needs root. Without it the tests say so and pass, unless `CI=true`: then they fail.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::env;
 use std::fs;
@@ -294,14 +295,14 @@ fn holds_a_lab_until_killed() {
     let lab = Lab::create(&options).unwrap();
     // A process that keeps a file on one of the mounts open, as a service would.
     let file = &lab.store(StoreKind::Ext4).unwrap().store_path;
-    let child = lab
+    let mut child = lab
         .command(Path::new("sh"))
         .args(["-c", "exec 3>\"$0\"; exec sleep 60"])
         .arg(file)
         .spawn()
         .unwrap();
     println!("holding {}", child.id());
-    std::thread::sleep(Duration::from_secs(60));
+    child.wait().unwrap();
     drop(lab);
 }
 
