@@ -1,12 +1,17 @@
 //! Makes a store on a block device or in a file.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+mod target;
+mod write;
 
-use crate::format::Geometry;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::format::geometry::{Geometry, RegionSizes};
+use crate::format::{Header, header, minfs, trailer};
 use crate::guard::{FormatError, Signature};
 use crate::options::Layout;
-use crate::units::ByteLen;
+use crate::units::{BlockSize, ByteLen, ByteOffset};
+use target::Target;
 
 /// How the bytes of a file are had.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,8 +86,89 @@ pub struct FormatReport {
 /// # Errors
 /// [`FormatError`].
 pub fn format(path: &Path, options: &CreateOptions<'_>) -> Result<FormatReport, FormatError> {
-    let _ = options;
-    Err(FormatError::CapacityRequired {
+    let started = Instant::now();
+    let block_size = BlockSize::new(options.block_size)?;
+    let target = Target::open(path, options)?;
+    let made = make(&target, block_size, options);
+    if made.is_err() && target.is_created() {
+        target.remove();
+    }
+    let (plan, erased, written) = made?;
+    let room = plan
+        .geometry
+        .data_len()
+        .0
+        .saturating_sub(trailer::OVERHEAD_LEN as u64);
+    Ok(FormatReport {
         path: path.to_owned(),
+        layout: plan.layout,
+        geometry: plan.geometry,
+        uuid: uuid::Uuid::from_bytes(plan.header.uuid),
+        max_lump_bytes: trailer::max_payload(block_size).min(room),
+        erased,
+        written: ByteLen(written),
+        elapsed: started.elapsed(),
     })
+}
+
+fn make(
+    target: &Target,
+    block_size: BlockSize,
+    options: &CreateOptions<'_>,
+) -> Result<(Plan, Vec<Signature>, u64), FormatError> {
+    // What --force never overrules comes first.
+    let plan = Plan::new(target, block_size, options)?;
+    let erased = target.check_empty(options.force)?;
+    let written = write::make(target, &plan, options)?;
+    Ok((plan, erased, written))
+}
+
+/// What goes where.
+struct Plan {
+    layout: Layout,
+    header: Header,
+    geometry: Geometry,
+}
+
+impl Plan {
+    fn new(
+        target: &Target,
+        block_size: BlockSize,
+        options: &CreateOptions<'_>,
+    ) -> Result<Self, FormatError> {
+        let path = target.path();
+        let alignment = target.alignment();
+        let (layout, base) = if target.is_block_device() {
+            (Layout::Minfs, ByteOffset(minfs::FILE_OFFSET))
+        } else {
+            (Layout::Lusf, ByteOffset(0))
+        };
+        if !block_size.bytes().is_multiple_of(alignment) || !base.0.is_multiple_of(alignment) {
+            return Err(FormatError::Alignment {
+                path: path.to_owned(),
+                block_size,
+                alignment,
+            });
+        }
+        let capacity = target.capacity(base, options.capacity)?;
+        let sizes =
+            RegionSizes::divide(capacity, block_size, options.journal_ratio).map_err(|source| {
+                FormatError::Size {
+                    path: path.to_owned(),
+                    source,
+                }
+            })?;
+        let header = Header {
+            minor: header::MINOR_VERSION,
+            block_size,
+            uuid: uuid::Uuid::new_v4().into_bytes(),
+            journal_len: sizes.journal_len,
+            data_len: sizes.data_len,
+        };
+        Ok(Self {
+            layout,
+            header,
+            geometry: Geometry::new(base, &header),
+        })
+    }
 }

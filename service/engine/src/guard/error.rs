@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::list_of;
@@ -178,4 +178,20 @@ pub enum FormatError {
         #[source]
         source: Arc<io::Error>,
     },
+}
+
+impl FormatError {
+    pub(crate) fn io(
+        path: &Path,
+        what: &'static str,
+        offset: Option<ByteOffset>,
+        source: io::Error,
+    ) -> Self {
+        Self::Io {
+            path: path.to_owned(),
+            what,
+            offset,
+            source: Arc::new(source),
+        }
+    }
 }

@@ -8,9 +8,30 @@ pub mod signature;
 
 pub(crate) mod blkid;
 pub(crate) mod in_use;
+pub(crate) mod partitions;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+use crate::layout;
 
 pub use error::{FormatError, User};
 pub use signature::{Signature, SignatureKind};
+
+/// Everything known that is on an open device or file: signatures that libblkid finds, and stores.
+///
+/// # Errors
+/// The target cannot be read or libblkid cannot tell: it must be left alone.
+pub(crate) fn find_signatures(file: &File) -> io::Result<Vec<Signature>> {
+    let mut found = layout::own_signatures(&layout::read_head(file)?);
+    // The very file that is open, whatever its path names by now. Another descriptor, because
+    // libblkid's buffers are not aligned for direct I/O.
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    found.extend(blkid::signatures(Path::new(&path))?);
+    Ok(found)
+}
 
 /// "ext4 file system (signature at byte 1080), gpt partition table (...)".
 pub(crate) fn list_of(found: &[Signature]) -> String {

@@ -1,0 +1,301 @@
+//! The device or file that becomes a store: opened for it alone, and checked.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, OFlags, StatxFlags};
+use rustix::io::Errno;
+
+use super::CreateOptions;
+use crate::guard::in_use::{Disk, check_file_unused};
+use crate::guard::{self, FormatError, Signature, User};
+use crate::units::{ByteLen, ByteOffset};
+
+/// Unit of direct I/O when nothing better is known.
+const FALLBACK_ALIGNMENT: u64 = 4096;
+
+/// An open target. Nobody else can mount, swap to or lock it while this lives.
+pub(super) struct Target {
+    path: PathBuf,
+    file: File,
+    kind: Kind,
+    len: u64,
+    alignment: u64,
+}
+
+enum Kind {
+    Block { disk: Disk },
+    File { created: bool },
+}
+
+impl Target {
+    /// Opens what is at `path` with direct I/O for this process alone, or creates a file.
+    pub(super) fn open(path: &Path, options: &CreateOptions<'_>) -> Result<Self, FormatError> {
+        let metadata = match fs::metadata(path) {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Self::create_file(path, options);
+            }
+            Err(error) => return Err(FormatError::io(path, "looking at it", None, error)),
+        };
+        let kind = metadata.file_type();
+        if kind.is_block_device() {
+            return Self::open_block(path, &metadata);
+        }
+        if kind.is_file() {
+            return Self::open_file(path, &metadata);
+        }
+        let what = match () {
+            () if kind.is_dir() => "directory",
+            () if kind.is_char_device() => "character device",
+            () => "pipe or socket",
+        };
+        Err(FormatError::WrongType {
+            path: path.to_owned(),
+            what,
+        })
+    }
+
+    fn open_block(path: &Path, metadata: &fs::Metadata) -> Result<Self, FormatError> {
+        let error = |what, source| FormatError::io(path, what, None, source);
+        let disk = Disk::of(path, metadata).map_err(|e| error("looking for partitions", e))?;
+        disk.check_unused(path)?;
+        if disk
+            .is_read_only()
+            .map_err(|e| error("looking for write protection", e))?
+        {
+            return Err(FormatError::ReadOnly {
+                path: path.to_owned(),
+            });
+        }
+        // O_EXCL on a block device: fails while anybody else claims it or one of its partitions.
+        let file = open_direct(path, OFlags::EXCL).map_err(|source| match errno(&source) {
+            Some(Errno::BUSY) => FormatError::InUse {
+                path: path.to_owned(),
+                by: User::Exclusive,
+            },
+            Some(Errno::ROFS) => FormatError::ReadOnly {
+                path: path.to_owned(),
+            },
+            _ => error("opening for writing", source),
+        })?;
+        let len = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))
+            .map_err(|e| error("asking for its size", e.into()))?;
+        let alignment = rustix::fs::ioctl_blksszget(&file)
+            .map_err(|e| error("asking for its sector size", e.into()))?;
+        let alignment = u64::from(alignment).max(1);
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            kind: Kind::Block { disk },
+            len,
+            alignment,
+        })
+    }
+
+    fn open_file(path: &Path, metadata: &fs::Metadata) -> Result<Self, FormatError> {
+        check_file_unused(path, metadata)?;
+        let file = open_direct(path, OFlags::empty()).map_err(|source| match errno(&source) {
+            Some(Errno::INVAL) => FormatError::NoDirectIo {
+                path: path.to_owned(),
+            },
+            Some(Errno::ROFS) => FormatError::ReadOnly {
+                path: path.to_owned(),
+            },
+            Some(Errno::ACCESS) if metadata.permissions().readonly() => FormatError::ReadOnly {
+                path: path.to_owned(),
+            },
+            _ => FormatError::io(path, "opening for writing", None, source),
+        })?;
+        Self::lock_file(path, file, false)
+    }
+
+    fn create_file(path: &Path, options: &CreateOptions<'_>) -> Result<Self, FormatError> {
+        if options.capacity.is_none() {
+            return Err(FormatError::CapacityRequired {
+                path: path.to_owned(),
+            });
+        }
+        let created = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o644)
+            .custom_flags(flags(OFlags::DIRECT))
+            .open(path);
+        let file = created.map_err(|source| match errno(&source) {
+            Some(Errno::INVAL) => {
+                // The kernel creates the file before it finds that direct I/O is not supported.
+                remove_if_empty(path);
+                FormatError::NoDirectIo {
+                    path: path.to_owned(),
+                }
+            }
+            Some(Errno::ROFS) => FormatError::ReadOnly {
+                path: path.to_owned(),
+            },
+            _ => FormatError::io(path, "creating it", None, source),
+        })?;
+        Self::lock_file(path, file, true)
+    }
+
+    fn lock_file(path: &Path, file: File, created: bool) -> Result<Self, FormatError> {
+        file.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => FormatError::InUse {
+                path: path.to_owned(),
+                by: User::Locked,
+            },
+            TryLockError::Error(source) => FormatError::io(path, "locking it", None, source),
+        })?;
+        let metadata = file
+            .metadata()
+            .map_err(|e| FormatError::io(path, "asking for its size", None, e))?;
+        let alignment = file_alignment(&file, &metadata);
+        let len = metadata.len();
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            kind: Kind::File { created },
+            len,
+            alignment,
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Bytes of the device, or of the file before it was touched.
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Smallest unit of direct I/O in bytes.
+    pub(super) fn alignment(&self) -> u64 {
+        self.alignment
+    }
+
+    pub(super) fn is_block_device(&self) -> bool {
+        matches!(self.kind, Kind::Block { .. })
+    }
+
+    /// True when this process made the file.
+    pub(super) fn is_created(&self) -> bool {
+        matches!(self.kind, Kind::File { created: true })
+    }
+
+    /// True when the kernel knows partitions of the disk.
+    pub(super) fn has_partitions(&self) -> bool {
+        match &self.kind {
+            Kind::Block { disk } => !disk.partitions().is_empty(),
+            Kind::File { .. } => false,
+        }
+    }
+
+    /// Bytes for the image from `base` on: what was asked for, or what there is.
+    pub(super) fn capacity(
+        &self,
+        base: ByteOffset,
+        asked: Option<u64>,
+    ) -> Result<ByteLen, FormatError> {
+        let available = self.len.saturating_sub(base.0);
+        match (&self.kind, asked) {
+            (Kind::Block { .. }, Some(wanted)) if wanted > available => {
+                Err(FormatError::CapacityExceedsDevice {
+                    path: self.path.clone(),
+                    wanted: ByteLen(wanted),
+                    available: ByteLen(available),
+                })
+            }
+            (Kind::File { .. }, None) if self.len == 0 => Err(FormatError::CapacityRequired {
+                path: self.path.clone(),
+            }),
+            (_, asked) => Ok(ByteLen(asked.unwrap_or(available))),
+        }
+    }
+
+    /// Refuses a target that carries anything, unless forced; returns what it carries.
+    pub(super) fn check_empty(&self, force: bool) -> Result<Vec<Signature>, FormatError> {
+        let path = || self.path.clone();
+        let found = guard::find_signatures(&self.file)
+            .map_err(|e| FormatError::io(&self.path, "looking for signatures", None, e))?;
+        if force {
+            return Ok(found);
+        }
+        if !found.is_empty() {
+            return Err(FormatError::Signatures {
+                path: path(),
+                found,
+            });
+        }
+        match &self.kind {
+            Kind::Block { disk } if !disk.partitions().is_empty() => Err(FormatError::Partitions {
+                path: path(),
+                names: disk.partitions(),
+            }),
+            Kind::File { .. } if self.len > 0 => Err(FormatError::FileNotEmpty {
+                path: path(),
+                len: ByteLen(self.len),
+            }),
+            Kind::Block { .. } | Kind::File { .. } => Ok(found),
+        }
+    }
+
+    /// Takes away a file that this process made and could not finish.
+    pub(super) fn remove(&self) {
+        // What fails here cannot be helped; the failure that led here is what is reported.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn open_direct(path: &Path, more: OFlags) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(flags(OFlags::DIRECT | more))
+        .open(path)
+}
+
+/// The flags as the standard library wants them; they are all far below bit 31.
+fn flags(flags: OFlags) -> i32 {
+    i32::try_from(flags.bits()).unwrap_or(0)
+}
+
+fn errno(error: &io::Error) -> Option<Errno> {
+    Errno::from_io_error(error)
+}
+
+fn remove_if_empty(path: &Path) {
+    if fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0) {
+        // Best effort: the file is empty.
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// Smallest unit of direct I/O on a file: what the kernel says (6.1 and newer), else the sector
+/// size of the device below, else 4096.
+fn file_alignment(file: &File, metadata: &fs::Metadata) -> u64 {
+    let statx = rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok();
+    let told = statx
+        .filter(|statx| statx.stx_mask & StatxFlags::DIOALIGN.bits() != 0)
+        .map(|statx| u64::from(statx.stx_dio_offset_align));
+    told.filter(|bytes| *bytes != 0)
+        .or_else(|| device_sector_size(metadata.dev()))
+        .unwrap_or(FALLBACK_ALIGNMENT)
+}
+
+/// Logical sector size of the device with this number; of the whole disk, for a partition.
+fn device_sector_size(device: u64) -> Option<u64> {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let sysfs = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
+    [sysfs.as_path(), sysfs.parent()?]
+        .iter()
+        .find_map(|path| fs::read_to_string(path.join("queue/logical_block_size")).ok())
+        .and_then(|text| text.trim().parse().ok())
+}
