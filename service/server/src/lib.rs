@@ -1,1 +1,22 @@
+//! The Lumpscope service and its command line.
+//!
+//! ```text
+//! client ── gRPC ──▶ grpc/ ──▶ engine (one owner thread a store) ──▶ disk
+//!                      │            │ each disk I/O, declared: observe.rs
+//!                      │            ▼
+//!                      └──────▶ observer ──▶ Observe.Report, /metrics (telemetry/, http/)
+//! ```
+//!
+//! The engine does the work on threads of its own; the runtime here only moves messages. Nothing
+//! in this crate blocks a thread of the runtime on a disk.
 
+pub mod cli;
+pub mod config;
+pub mod error;
+pub mod grpc;
+pub mod http;
+pub mod observe;
+pub mod serve;
+pub mod size;
+pub mod stores;
+pub mod telemetry;

@@ -1,3 +1,7 @@
 //! The `lumpscope` binary.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    lumpscope::cli::main()
+}

@@ -1,0 +1,101 @@
+//! The command line: one binary for the service, its client and its tools.
+
+mod client;
+mod data;
+mod doctor;
+mod format;
+mod output;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::error::ServerError;
+
+/// Lump store on raw disks that shows what the disk did for every request.
+#[derive(Parser)]
+#[command(name = "lumpscope", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Make a store on a device or file; what is there already is refused
+    Format(format::FormatArgs),
+    /// Serve stores over gRPC
+    Serve(Box<crate::config::ServeArgs>),
+    /// Store a lump from a file or from standard input
+    Put(data::PutArgs),
+    /// Write a lump to a file or to standard output
+    Get(data::GetArgs),
+    /// Say how large a lump is and where it lives
+    Head(data::HeadArgs),
+    /// Remove a lump
+    Delete(data::DeleteArgs),
+    /// Remove all lumps from one id up to, not including, another
+    DeleteRange(data::DeleteRangeArgs),
+    /// List ids in ascending order
+    List(data::ListArgs),
+    /// Say how much space is used
+    Usage(data::UsageArgs),
+    /// List the stores of a service
+    Stores(data::StoresArgs),
+    /// Say what this machine has and lacks for serving and observing
+    Doctor(doctor::DoctorArgs),
+    /// Run one workload against a raw, an ext4 and an xfs store and compare them
+    Compare(Box<lumpscope_bench::compare::CompareArgs>),
+}
+
+/// Parses the arguments, does what they say, and turns errors into one line each.
+///
+/// The exit code is 0, or 1 when it failed, or 2 when the arguments could not be understood.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli.command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("lumpscope: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<ExitCode, ServerError> {
+    match command {
+        Command::Format(args) => format::run(&args),
+        Command::Serve(args) => serve::run(*args),
+        Command::Put(args) => block_on(data::put(args)),
+        Command::Get(args) => block_on(data::get(args)),
+        Command::Head(args) => block_on(data::head(args)),
+        Command::Delete(args) => block_on(data::delete(args)),
+        Command::DeleteRange(args) => block_on(data::delete_range(args)),
+        Command::List(args) => block_on(data::list(args)),
+        Command::Usage(args) => block_on(data::usage(args)),
+        Command::Stores(args) => block_on(data::stores(args)),
+        Command::Doctor(args) => Ok(doctor::run(&args)),
+        Command::Compare(args) => {
+            let me = std::env::current_exe().map_err(|source| ServerError::System {
+                what: "find this program's own file",
+                source,
+            })?;
+            Ok(lumpscope_bench::compare::run(&args, me)?)
+        }
+    }
+}
+
+fn block_on(
+    work: impl Future<Output = Result<ExitCode, ServerError>>,
+) -> Result<ExitCode, ServerError> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|source| ServerError::System {
+            what: "start the runtime",
+            source,
+        })?
+        .block_on(work)
+}

@@ -1,0 +1,160 @@
+//! Everything that keeps the service from starting or a command from being done.
+//!
+//! Each message is one line: what was wrong, where, and what to do.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The configuration file cannot be read.
+    #[error("cannot read the configuration {}: {source}", path.display())]
+    ConfigRead {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The configuration file cannot be understood.
+    #[error("{}, line {line}: {why}", path.display())]
+    ConfigParse {
+        /// The file.
+        path: PathBuf,
+        /// Line, counted from 1.
+        line: usize,
+        /// What is wrong there.
+        why: String,
+    },
+    /// A value that makes no sense.
+    #[error("{key} = {value} does not work: it must be {want}")]
+    BadValue {
+        /// The key.
+        key: &'static str,
+        /// What was given.
+        value: String,
+        /// What is accepted.
+        want: &'static str,
+    },
+    /// There is nothing to serve.
+    #[error("no store is given: add --store NAME=PATH, or `store = [\"NAME=PATH\"]` to the file")]
+    NoStores,
+    /// Two stores with one name.
+    #[error("two stores are named {name:?}: give each its own name")]
+    DuplicateName {
+        /// The name.
+        name: String,
+    },
+    /// Two names for one device or file.
+    #[error(
+        "stores {first:?} and {second:?} are the same device or file ({}): serve it once",
+        path.display()
+    )]
+    SameDevice {
+        /// Name of the one.
+        first: String,
+        /// Name of the other.
+        second: String,
+        /// Path of the other.
+        path: PathBuf,
+    },
+    /// An address that other machines can reach.
+    #[error(
+        "{key} = {address} can be reached by other machines, and there is no encryption and no \
+         login yet: use a loopback address such as 127.0.0.1, or add --allow-remote if the \
+         network is trusted"
+    )]
+    RemoteRefused {
+        /// The key.
+        key: &'static str,
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address} ({key}): {source}; choose another port, 0 for any")]
+    Bind {
+        /// The key.
+        key: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A store cannot be opened.
+    #[error("cannot open store {name:?} at {}: {source}", path.display())]
+    OpenStore {
+        /// Its name.
+        name: String,
+        /// Its path.
+        path: PathBuf,
+        /// What the engine said.
+        #[source]
+        source: lumpscope_engine::Error,
+    },
+    /// A store could not be closed in order.
+    #[error("store {name:?} did not close in order: {source}; check its device")]
+    CloseStore {
+        /// Its name.
+        name: String,
+        /// What the engine said.
+        #[source]
+        source: lumpscope_engine::Error,
+    },
+    /// The log filter cannot be understood.
+    #[error("log = {filter:?} is no filter: {why}; write for example \"info\"")]
+    LogFilter {
+        /// The filter.
+        filter: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// gRPC ended with an error.
+    #[error("the gRPC service ended: {0}")]
+    Transport(#[from] tonic::transport::Error),
+    /// The runtime or a signal handler cannot be made.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The service cannot be reached.
+    #[error("cannot reach the service at {server}: {why}; is `lumpscope serve` running there?")]
+    Connect {
+        /// The address.
+        server: String,
+        /// What went wrong.
+        why: String,
+    },
+    /// The service refused a request.
+    #[error("{message} ({code}{})", request_id.as_deref().map(|id| format!(", request {id}")).unwrap_or_default())]
+    Refused {
+        /// Name of the gRPC code.
+        code: String,
+        /// What the service said.
+        message: String,
+        /// The request's id.
+        request_id: Option<String>,
+    },
+    /// A file cannot be read or written.
+    #[error("cannot {what} {}: {source}", path.display())]
+    File {
+        /// read or write.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// An argument of a command makes no sense.
+    #[error("{0}")]
+    Argument(String),
+    /// The store could not be made.
+    #[error("{0}")]
+    Format(#[from] lumpscope_engine::create::FormatError),
+    /// The comparison failed.
+    #[error("{0}")]
+    Compare(#[from] lumpscope_bench::compare::CompareError),
+}

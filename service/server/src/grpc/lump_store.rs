@@ -1,0 +1,243 @@
+//! `lumpscope.v1.LumpStore`: from wire to engine and back. Put and Get have files of their own.
+
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use lumpscope_engine::{Durability, Error};
+use lumpscope_observer::Observer;
+use lumpscope_proto::v1::{self, lump_store_server::LumpStore};
+use tonic::{Request, Response, Status, Streaming};
+
+use super::get::GetStream;
+use super::memory::Memory;
+use super::scope::Scope;
+use super::status::Refusal;
+use super::{convert, get, put};
+use crate::config::ServeConfig;
+use crate::stores::{NamedStore, Stores};
+
+/// The service; cheap to clone.
+#[derive(Clone)]
+pub struct LumpStoreService {
+    stores: Stores,
+    observer: Observer,
+    pub(super) durability: Durability,
+    pub(super) body_timeout: Duration,
+    pub(super) max_message: usize,
+    pub(super) put_memory: Memory,
+    pub(super) get_memory: Memory,
+}
+
+impl LumpStoreService {
+    /// A service over open stores.
+    #[must_use]
+    pub fn new(
+        stores: Stores,
+        observer: Observer,
+        config: &ServeConfig,
+        put_memory: Memory,
+        get_memory: Memory,
+    ) -> Self {
+        Self {
+            stores,
+            observer,
+            durability: config.durability,
+            body_timeout: config.body_timeout,
+            max_message: config.max_message,
+            put_memory,
+            get_memory,
+        }
+    }
+
+    /// The store a request names; the scope learns of it.
+    pub(super) fn store(&self, scope: &Scope, name: &str) -> Result<&NamedStore, Refusal> {
+        let named = self
+            .stores
+            .find(name)
+            .ok_or_else(|| Refusal::UnknownStore {
+                name: name.chars().take(80).collect(),
+                known: self.stores.names(),
+            })?;
+        scope.set_store(named.index, &named.name);
+        Ok(named)
+    }
+
+    fn describe(&self, named: &NamedStore) -> v1::StoreInfo {
+        let info = named.store.info();
+        let seen = self.observer.store_status(&named.name).unwrap_or_default();
+        v1::StoreInfo {
+            name: named.name.clone(),
+            path: info.path.display().to_string(),
+            layout: info.layout.name().to_owned(),
+            block_size: u32::from(info.block_size),
+            max_lump_bytes: info.max_lump_bytes,
+            uuid: info.uuid.to_string(),
+            device: seen.device.unwrap_or_default(),
+            observed: seen.observed,
+            not_observed_because: seen.why_not,
+            failed: named.store.failed().unwrap_or_default(),
+        }
+    }
+}
+
+fn engine(named: &NamedStore) -> impl FnOnce(Error) -> Refusal {
+    let store = named.name.clone();
+    move |error| Refusal::Engine { store, error }
+}
+
+#[tonic::async_trait]
+impl LumpStore for LumpStoreService {
+    type GetStream = GetStream;
+
+    async fn put(
+        &self,
+        request: Request<Streaming<v1::PutRequest>>,
+    ) -> Result<Response<v1::PutResponse>, Status> {
+        let scope = Scope::of(&request);
+        put::put(self, &scope, request.into_inner())
+            .await
+            .map(Response::new)
+    }
+
+    async fn get(
+        &self,
+        request: Request<v1::GetRequest>,
+    ) -> Result<Response<Self::GetStream>, Status> {
+        let scope = Scope::of(&request);
+        get::get(self, &scope, request.into_inner())
+            .await
+            .map(Response::new)
+    }
+
+    async fn head(
+        &self,
+        request: Request<v1::HeadRequest>,
+    ) -> Result<Response<v1::HeadResponse>, Status> {
+        let scope = Scope::of(&request);
+        let asked = request.into_inner();
+        let named = self.store(&scope, &asked.store)?;
+        let id = convert::lump_id("id", asked.id.as_ref())?;
+        let found = scope
+            .ask((), |ctx, on_done| named.store.submit_head(ctx, id, on_done))
+            .await
+            .map_err(engine(named))?;
+        Ok(Response::new(v1::HeadResponse {
+            request_id: scope.id(),
+            length: found.length,
+            placement: convert::placement_reply(found.placement),
+        }))
+    }
+
+    async fn delete(
+        &self,
+        request: Request<v1::DeleteRequest>,
+    ) -> Result<Response<v1::DeleteResponse>, Status> {
+        let scope = Scope::of(&request);
+        let asked = request.into_inner();
+        let named = self.store(&scope, &asked.store)?;
+        let id = convert::lump_id("id", asked.id.as_ref())?;
+        let durability = convert::durability(asked.durability, self.durability)?;
+        let outcome = scope
+            .ask((), |ctx, on_done| {
+                named.store.submit_delete(ctx, id, durability, on_done)
+            })
+            .await
+            .map_err(engine(named))?;
+        Ok(Response::new(v1::DeleteResponse {
+            request_id: scope.id(),
+            existed: outcome.existed,
+            durability: convert::durability_reply(outcome.durability),
+        }))
+    }
+
+    async fn delete_range(
+        &self,
+        request: Request<v1::DeleteRangeRequest>,
+    ) -> Result<Response<v1::DeleteRangeResponse>, Status> {
+        let scope = Scope::of(&request);
+        let asked = request.into_inner();
+        let named = self.store(&scope, &asked.store)?;
+        let start = convert::lump_id("start", asked.start.as_ref())?;
+        let end = convert::lump_id("end", asked.end.as_ref())?;
+        let durability = convert::durability(asked.durability, self.durability)?;
+        let outcome = scope
+            .ask((), |ctx, on_done| {
+                named
+                    .store
+                    .submit_delete_range(ctx, start, end, durability, on_done)
+            })
+            .await
+            .map_err(engine(named))?;
+        Ok(Response::new(v1::DeleteRangeResponse {
+            request_id: scope.id(),
+            deleted: outcome.deleted,
+            durability: convert::durability_reply(outcome.durability),
+        }))
+    }
+
+    async fn list(
+        &self,
+        request: Request<v1::ListRequest>,
+    ) -> Result<Response<v1::ListResponse>, Status> {
+        let scope = Scope::of(&request);
+        let asked = request.into_inner();
+        let named = self.store(&scope, &asked.store)?;
+        let range = convert::range(asked.start.as_ref(), asked.end.as_ref())?;
+        let range = range.check().map_err(engine(named))?;
+        let rest = convert::after_token(range, &asked.page_token)?;
+        let limit = convert::page_size(asked.page_size)?;
+        let page = scope
+            .ask((), |ctx, on_done| {
+                named.store.submit_list(ctx, rest, limit, on_done)
+            })
+            .await
+            .map_err(engine(named))?;
+        let bytes = |id| Bytes::copy_from_slice(&convert::raw(id));
+        Ok(Response::new(v1::ListResponse {
+            request_id: scope.id(),
+            ids: page.ids.into_iter().map(bytes).collect(),
+            next_page_token: page.next.map(bytes).unwrap_or_default(),
+        }))
+    }
+
+    async fn usage(
+        &self,
+        request: Request<v1::UsageRequest>,
+    ) -> Result<Response<v1::UsageResponse>, Status> {
+        let scope = Scope::of(&request);
+        let asked = request.into_inner();
+        let named = self.store(&scope, &asked.store)?;
+        let range = convert::range(asked.start.as_ref(), asked.end.as_ref())?;
+        let used = scope
+            .ask((), |ctx, on_done| {
+                named.store.submit_usage(ctx, range, on_done)
+            })
+            .await
+            .map_err(engine(named))?;
+        let stats = named.store.stats();
+        let largest = stats.largest_free_bytes;
+        Ok(Response::new(v1::UsageResponse {
+            request_id: scope.id(),
+            lumps: used.lumps,
+            stored_bytes: used.stored_bytes,
+            data_capacity_bytes: stats.data_capacity_bytes,
+            data_used_bytes: stats.data_used_bytes,
+            journal_capacity_bytes: stats.journal_capacity_bytes,
+            journal_used_bytes: stats.journal_used_bytes,
+            largest_free_bytes: largest.min(named.store.info().max_lump_bytes),
+        }))
+    }
+
+    async fn list_stores(
+        &self,
+        request: Request<v1::ListStoresRequest>,
+    ) -> Result<Response<v1::ListStoresResponse>, Status> {
+        let scope = Scope::of(&request);
+        Ok(Response::new(v1::ListStoresResponse {
+            request_id: scope.id(),
+            stores: self.stores.iter().map(|named| self.describe(named)).collect(),
+        }))
+    }
+}
+

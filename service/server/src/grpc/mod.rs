@@ -1,0 +1,20 @@
+//! The gRPC services: `LumpStore` and `Observe` of lumpscope.v1, standard health and reflection.
+
+pub mod convert;
+mod get;
+mod health;
+mod lump_store;
+mod memory;
+mod observe;
+mod put;
+mod request_id;
+mod scope;
+pub mod status;
+
+pub use get::{CHUNK as GET_CHUNK, GetStream};
+pub use health::Health;
+pub use lump_store::LumpStoreService;
+pub use memory::{Memory, Reservation};
+pub use observe::ObserveService;
+pub use request_id::Traced;
+pub use scope::{Recorder, Scope};

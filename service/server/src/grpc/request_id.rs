@@ -1,0 +1,136 @@
+//! Gives every call its id and times it to the last byte.
+//!
+//! [`Traced`] wraps a generated service, so that also what the generated code itself refuses
+//! (a method that does not exist, a message that does not parse) has an id and is counted.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body as _, Frame, SizeHint};
+use lumpscope_proto::REQUEST_ID_KEY;
+use tonic::body::Body;
+use tonic::codegen::{Service, http};
+use tonic::server::NamedService;
+use tonic::{Code, Status};
+
+use super::scope::{Recorder, Scope};
+
+/// A service whose calls have ids.
+#[derive(Clone)]
+pub struct Traced<S> {
+    inner: S,
+    recorder: Arc<Recorder>,
+}
+
+impl<S> Traced<S> {
+    /// Wraps `inner`.
+    #[must_use]
+    pub fn new(inner: S, recorder: Arc<Recorder>) -> Self {
+        Self { inner, recorder }
+    }
+}
+
+impl<S: NamedService> NamedService for Traced<S> {
+    const NAME: &'static str = S::NAME;
+}
+
+type Reply = Pin<Box<dyn Future<Output = Result<http::Response<Body>, Infallible>> + Send>>;
+
+impl<S> Service<http::Request<Body>> for Traced<S>
+where
+    S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible>,
+    S::Future: Send + 'static,
+{
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = Reply;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: http::Request<Body>) -> Reply {
+        let scope = self.recorder.begin(method(request.uri().path()));
+        request.extensions_mut().insert(Arc::clone(&scope));
+        let reply = self.inner.call(request);
+        Box::pin(async move {
+            let mut response = reply.await?;
+            let id = http::HeaderValue::from(scope.id());
+            response.headers_mut().insert(REQUEST_ID_KEY, id);
+            if response.body().is_end_stream() {
+                // A reply that is an error and nothing else has its status in the head.
+                scope.end(code(response.headers()));
+            }
+            Ok(response.map(|body| Body::new(TracedBody { body, scope })))
+        })
+    }
+}
+
+/// Short name of a method, for metrics and reports.
+fn method(path: &str) -> &'static str {
+    match path.rsplit('/').next().unwrap_or_default() {
+        "Put" => "put",
+        "Get" => "get",
+        "Head" => "head",
+        "Delete" => "delete",
+        "DeleteRange" => "delete_range",
+        "List" => "list",
+        "Usage" => "usage",
+        "ListStores" => "list_stores",
+        "Report" => "report",
+        _ => "unknown",
+    }
+}
+
+fn code(headers: &http::HeaderMap) -> Code {
+    headers
+        .get(Status::GRPC_STATUS)
+        .map_or(Code::Ok, |value| Code::from_bytes(value.as_bytes()))
+}
+
+/// The body of a reply; ends the scope when the transport takes the trailers.
+struct TracedBody {
+    body: Body,
+    scope: Arc<Scope>,
+}
+
+impl http_body::Body for TracedBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                if let Some(trailers) = frame.trailers_ref() {
+                    self.scope.end(code(trailers));
+                }
+            }
+            Poll::Ready(Some(Err(status))) => self.scope.end(status.code()),
+            Poll::Ready(None) => self.scope.end(Code::Ok),
+            Poll::Pending => {}
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for TracedBody {
+    fn drop(&mut self) {
+        // Only counts when no trailers were taken: the client went away in the middle.
+        self.scope.end(Code::Cancelled);
+    }
+}

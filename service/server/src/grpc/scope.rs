@@ -1,0 +1,200 @@
+//! One request from its arrival to the last byte of its reply: id, clock readings, outcome.
+//!
+//! The scope is made by [`super::request_id::Traced`] before any byte of the request is read and
+//! ends when the transport has taken the end of the reply, or when the client is gone. The
+//! handler fills in what only it knows: the store, the bytes, and the engine's times.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lumpscope_engine::clock::monotonic_ns;
+use lumpscope_engine::{EngineTimes, Error, RequestCtx, RequestId};
+use lumpscope_observer::{Observer, RequestSummary};
+use tokio::sync::oneshot;
+use tonic::Code;
+
+use crate::telemetry::metrics::RequestMetrics;
+
+/// Makes scopes, and is told when they end.
+pub struct Recorder {
+    next_id: AtomicU64,
+    observer: Observer,
+    metrics: Arc<RequestMetrics>,
+}
+
+impl Recorder {
+    /// A recorder whose ids start at 1: 0 stands for "no request".
+    #[must_use]
+    pub fn new(observer: Observer, metrics: Arc<RequestMetrics>) -> Self {
+        Self {
+            next_id: AtomicU64::new(1),
+            observer,
+            metrics,
+        }
+    }
+
+    /// Begins a request.
+    #[must_use]
+    pub fn begin(self: &Arc<Self>, method: &'static str) -> Arc<Scope> {
+        self.metrics.begun();
+        Arc::new(Scope {
+            id: self.next_id.fetch_add(1, Ordering::Relaxed),
+            method,
+            begin_ns: monotonic_ns(),
+            recorder: Arc::clone(self),
+            state: Mutex::new(State::default()),
+        })
+    }
+}
+
+/// One request.
+pub struct Scope {
+    id: u64,
+    method: &'static str,
+    begin_ns: u64,
+    recorder: Arc<Recorder>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    store: Option<(usize, String)>,
+    bytes: u64,
+    /// When the engine got the last of what this request asked of it.
+    handed_ns: Option<u64>,
+    /// What the engine had used before that.
+    before: EngineTimes,
+    /// What the engine has used in all.
+    engine: EngineTimes,
+    ended: bool,
+}
+
+impl Scope {
+    /// The request's id, unique for the life of the process.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The scope of a request that came through [`super::request_id::Traced`].
+    ///
+    /// # Panics
+    /// When it did not: every service is wrapped before it is served.
+    #[must_use]
+    pub fn of<T>(request: &tonic::Request<T>) -> Arc<Self> {
+        let scope = request.extensions().get::<Arc<Self>>();
+        Arc::clone(scope.expect("every service is wrapped in Traced"))
+    }
+
+    /// Says which store the request is about.
+    pub fn set_store(&self, index: usize, name: &str) {
+        self.state().store = Some((index, name.to_owned()));
+    }
+
+    /// Counts body bytes.
+    pub fn add_bytes(&self, bytes: u64) {
+        let mut state = self.state();
+        state.bytes = state.bytes.saturating_add(bytes);
+    }
+
+    /// Asks the engine and waits without holding a thread. `submit` gets what the engine wants
+    /// beside the operands. `hold` lives until the engine is done, even if the client is gone.
+    ///
+    /// # Errors
+    /// What the engine says; [`Error::Closed`] when it went away.
+    pub async fn ask<T, H, F>(&self, hold: H, submit: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        H: Send + 'static,
+        F: FnOnce(RequestCtx, lumpscope_engine::OnDone<T>) -> Result<(), Error>,
+    {
+        let (done, result) = oneshot::channel();
+        self.handed();
+        let ctx = RequestCtx {
+            id: RequestId(self.id),
+        };
+        submit(
+            ctx,
+            Box::new(move |outcome, times| {
+                drop(hold);
+                // The receiver is gone when the client is: nobody wants the answer then.
+                let _ = done.send((outcome, times));
+            }),
+        )?;
+        let (outcome, times) = result.await.map_err(|_| Error::Closed)?;
+        self.answered(times);
+        outcome
+    }
+
+    fn handed(&self) {
+        let mut state = self.state();
+        state.handed_ns = Some(monotonic_ns());
+        state.before = state.engine;
+    }
+
+    fn answered(&self, times: EngineTimes) {
+        let mut state = self.state();
+        state.engine.sched_ns += times.sched_ns;
+        state.engine.index_ns += times.index_ns;
+        state.engine.data_ns += times.data_ns;
+        state.engine.journal_ns += times.journal_ns;
+    }
+
+    /// Ends the request; only the first call counts.
+    pub fn end(&self, code: Code) {
+        let end_ns = monotonic_ns();
+        let mut state = self.state();
+        if std::mem::replace(&mut state.ended, true) {
+            return;
+        }
+        let summary = self.summary(&state, end_ns, code);
+        let store = state.store.take();
+        drop(state);
+        let seconds = std::time::Duration::from_nanos(end_ns.saturating_sub(self.begin_ns));
+        let name = store.as_ref().map(|(_, name)| name.as_str());
+        self.recorder
+            .metrics
+            .ended(name, self.method, code, seconds);
+        if store.is_some() {
+            self.recorder.observer.request_done(summary);
+        }
+    }
+
+    /// Splits the request's time so that the stages add up to the whole.
+    fn summary(&self, state: &State, end_ns: u64, code: Code) -> RequestSummary {
+        let total = end_ns.saturating_sub(self.begin_ns);
+        let sum = |t: &EngineTimes| t.sched_ns + t.index_ns + t.data_ns + t.journal_ns;
+        let engine = sum(&state.engine);
+        // An engine question that came before the last one is no part of the body's arrival.
+        let recv_ns = state.handed_ns.map_or(total, |handed| {
+            let until = handed.saturating_sub(self.begin_ns);
+            until.saturating_sub(sum(&state.before))
+        });
+        RequestSummary {
+            request: self.id,
+            store: state.store.as_ref().map_or(0, |(index, _)| *index),
+            method: self.method,
+            bytes: state.bytes,
+            begin_ns: self.begin_ns,
+            end_ns,
+            ok: code == Code::Ok,
+            recv_ns,
+            sched_ns: state.engine.sched_ns,
+            index_ns: state.engine.index_ns,
+            data_ns: state.engine.data_ns,
+            journal_ns: state.engine.journal_ns,
+            reply_ns: total.saturating_sub(recv_ns + engine),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        // Whoever held the request dropped it without an end: the client has gone away.
+        self.end(Code::Cancelled);
+    }
+}

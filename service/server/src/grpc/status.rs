@@ -1,0 +1,215 @@
+//! The one table from what can go wrong to gRPC codes and messages.
+//!
+//! No wildcards: a new error of the engine does not compile until somebody has decided here what
+//! a client is told.
+
+use std::time::Duration;
+
+use lumpscope_engine::Error;
+use tonic::{Code, Status};
+
+/// Bytes of a sector in messages, whatever the device uses.
+const SECTOR: u64 = 512;
+
+/// Why a request is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// A `LumpId` without any of its forms, or no `LumpId` at all.
+    #[error("field {field} is missing: set its `raw` (16 bytes) or its `text` (hexadecimal)")]
+    IdMissing {
+        /// Which field.
+        field: &'static str,
+    },
+    /// `raw` of the wrong length.
+    #[error("field {field}: `raw` has {got} bytes: send exactly 16, most significant first")]
+    IdLength {
+        /// Which field.
+        field: &'static str,
+        /// Bytes that came.
+        got: usize,
+    },
+    /// `text` that is no hexadecimal number.
+    #[error("field {field}: `text` is {got:?}: send 1 to 32 hexadecimal digits")]
+    IdText {
+        /// Which field.
+        field: &'static str,
+        /// What came.
+        got: String,
+    },
+    /// No such store.
+    #[error("there is no store {name:?}: this service has {known}")]
+    UnknownStore {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// The first message of a put is no header.
+    #[error("the first message of a put must be its header: send store, id and length first")]
+    HeaderMissing,
+    /// A second header inside a put.
+    #[error("a put has one header: send only chunks after it, and a new call for the next lump")]
+    SecondHeader,
+    /// A message of a put that is neither header nor chunk.
+    #[error("a message of the put is empty: set `header` in the first and `chunk` in the others")]
+    EmptyMessage,
+    /// The stream ended early.
+    #[error(
+        "the stream ended after {got} of {announced} bytes: nothing was stored; send all bytes, \
+         or announce the length that comes"
+    )]
+    StreamShort {
+        /// Length in the header.
+        announced: u64,
+        /// Bytes that came.
+        got: u64,
+    },
+    /// The stream goes on after its announced length.
+    #[error(
+        "the stream has more than the {announced} bytes announced: nothing was stored; announce \
+         the length that comes"
+    )]
+    StreamLong {
+        /// Length in the header.
+        announced: u64,
+    },
+    /// The client fell silent inside a put.
+    #[error(
+        "nothing came for {} s after {got} of {announced} bytes: nothing was stored; put again",
+        silence.as_secs()
+    )]
+    StreamStalled {
+        /// Length in the header.
+        announced: u64,
+        /// Bytes that came.
+        got: u64,
+        /// How long nothing came.
+        silence: Duration,
+    },
+    /// A byte range that begins behind the lump's end.
+    #[error("the range starts at byte {offset} but the lump has {length} bytes: start inside it")]
+    RangeStart {
+        /// Where the range starts.
+        offset: u64,
+        /// Bytes of the lump.
+        length: u64,
+    },
+    /// A page size out of bounds.
+    #[error("page_size is {got}: ask for 1 to {max} ids, or 0 for {default}")]
+    PageSize {
+        /// What came.
+        got: u32,
+        /// Largest page.
+        max: u32,
+        /// Page when 0 is asked for.
+        default: u32,
+    },
+    /// A page token this service did not make, or made for another range.
+    #[error(
+        "page_token is not one this service returned for this range: send next_page_token of the \
+         page before unchanged, or nothing for the first page"
+    )]
+    PageToken,
+    /// A value of an enum that this version does not know.
+    #[error("field {field} has the value {got}, which this version does not know: see the .proto")]
+    EnumValue {
+        /// Which field.
+        field: &'static str,
+        /// What came.
+        got: i32,
+    },
+    /// The service is going down.
+    #[error("the service is shutting down: try again when it is back")]
+    ShuttingDown,
+    /// What the engine said.
+    #[error("store {store:?}: {error}{}", addendum(error))]
+    Engine {
+        /// Name of the store.
+        store: String,
+        /// The error.
+        error: Error,
+    },
+}
+
+impl From<Refusal> for Status {
+    fn from(refusal: Refusal) -> Self {
+        Self::new(refusal.code(), refusal.to_string())
+    }
+}
+
+impl Refusal {
+    /// The gRPC code of this refusal.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::IdMissing { .. }
+            | Self::IdLength { .. }
+            | Self::IdText { .. }
+            | Self::HeaderMissing
+            | Self::SecondHeader
+            | Self::EmptyMessage
+            | Self::StreamShort { .. }
+            | Self::StreamLong { .. }
+            | Self::PageSize { .. }
+            | Self::PageToken
+            | Self::EnumValue { .. } => Code::InvalidArgument,
+            Self::UnknownStore { .. } => Code::NotFound,
+            Self::RangeStart { .. } => Code::OutOfRange,
+            Self::StreamStalled { .. } => Code::DeadlineExceeded,
+            Self::ShuttingDown => Code::Unavailable,
+            Self::Engine { error, .. } => engine_code(error),
+        }
+    }
+}
+
+/// The gRPC code of an engine error.
+#[must_use]
+pub fn engine_code(error: &Error) -> Code {
+    match error {
+        Error::NotFound { .. } => Code::NotFound,
+        Error::LumpTooLarge { .. } => Code::OutOfRange,
+        Error::StoreFull { .. } | Error::JournalFull { .. } | Error::NoSpace { .. } => {
+            Code::ResourceExhausted
+        }
+        Error::ReversedRange { .. } | Error::LengthMismatch { .. } => Code::InvalidArgument,
+        Error::Busy { .. } | Error::Closed => Code::Unavailable,
+        Error::ReadOnly
+        | Error::Failed { .. }
+        | Error::NotAStore { .. }
+        | Error::InUse { .. }
+        | Error::Unsupported { .. } => Code::FailedPrecondition,
+        Error::Corrupt { .. } | Error::CorruptJournal { .. } | Error::ChecksumMismatch { .. } => {
+            Code::DataLoss
+        }
+        Error::Io { .. } | Error::System { .. } => Code::Internal,
+    }
+}
+
+/// What the engine cannot know: how the bytes are counted below the file system.
+fn addendum(error: &Error) -> String {
+    match error {
+        Error::ChecksumMismatch { offset, len, .. } => format!(
+            " (512-byte sectors {} to {})",
+            offset / SECTOR,
+            (offset + len).div_ceil(SECTOR).saturating_sub(1)
+        ),
+        Error::Closed => ": the service is shutting down; try again when it is back".to_owned(),
+        Error::NotFound { .. }
+        | Error::LumpTooLarge { .. }
+        | Error::StoreFull { .. }
+        | Error::JournalFull { .. }
+        | Error::NoSpace { .. }
+        | Error::ReversedRange { .. }
+        | Error::LengthMismatch { .. }
+        | Error::Busy { .. }
+        | Error::ReadOnly
+        | Error::Failed { .. }
+        | Error::NotAStore { .. }
+        | Error::InUse { .. }
+        | Error::Unsupported { .. }
+        | Error::Corrupt { .. }
+        | Error::CorruptJournal { .. }
+        | Error::Io { .. }
+        | Error::System { .. } => String::new(),
+    }
+}

@@ -1,0 +1,50 @@
+//! Between engine and observer: each disk I/O the engine declares is passed on with the index of
+//! its store. Runs on engine threads, so it only converts and hands over.
+
+use lumpscope_engine::{IoDeclaration, IoOp, IoPurpose, IoSink};
+use lumpscope_observer::{DeclaredIo, Observer, Op, Purpose};
+
+/// Receives the I/O declarations of one store.
+pub struct DiskSink {
+    observer: Observer,
+    store: usize,
+}
+
+impl DiskSink {
+    /// `store` is the store's position in the observer's options.
+    #[must_use]
+    pub fn new(observer: Observer, store: usize) -> Self {
+        Self { observer, store }
+    }
+}
+
+impl IoSink for DiskSink {
+    fn submitted(&self, io: &IoDeclaration<'_>) {
+        let requests: Vec<u64> = io.requests.iter().map(|id| id.0).collect();
+        let declared = DeclaredIo {
+            token: io.token,
+            requests: &requests,
+            purpose: match io.purpose {
+                IoPurpose::LumpData => Purpose::Data,
+                IoPurpose::Journal => Purpose::Journal,
+                IoPurpose::JournalHeader => Purpose::Header,
+                IoPurpose::Flush => Purpose::Flush,
+                IoPurpose::Recovery => Purpose::Recovery,
+            },
+            op: match io.op {
+                IoOp::Read => Op::Read,
+                IoOp::Write => Op::Write,
+                IoOp::Flush => Op::Flush,
+            },
+            offset: io.offset,
+            len: io.len,
+            begin_ns: io.begin_ns,
+        };
+        self.observer.declare(self.store, &declared);
+    }
+
+    fn completed(&self, token: u64, end_ns: u64, error: Option<i32>) {
+        self.observer
+            .finish(self.store, token, end_ns, error.is_none());
+    }
+}

@@ -1,0 +1,252 @@
+//! `lumpscope serve`: opens the stores, serves until told to stop, closes them in order.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lumpscope_observer::{ObjectSource, Observer, ObserverOptions, Tuning, WatchedStore};
+use lumpscope_proto::FILE_DESCRIPTOR_SET;
+use lumpscope_proto::v1::lump_store_server::LumpStoreServer;
+use lumpscope_proto::v1::observe_server::ObserveServer;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tonic::transport::server::TcpIncoming;
+use tracing::{info, warn};
+
+use crate::config::ServeConfig;
+use crate::error::ServerError;
+use crate::grpc::{Health, LumpStoreService, Memory, ObserveService, Recorder, Traced};
+use crate::http;
+use crate::stores::Stores;
+use crate::telemetry::Sources;
+use crate::telemetry::metrics::RequestMetrics;
+
+/// Bytes of an HTTP/2 frame: bodies are MiB, and small frames halve their throughput.
+const MAX_FRAME: u32 = 1 << 20;
+/// Bytes under way before the receiver has to answer, a stream and a connection.
+const WINDOW: u32 = 16 << 20;
+/// Streams a client may have open on one connection.
+const MAX_STREAMS: u32 = 1024;
+/// A connection on which nothing answers for this long after a ping is given up.
+const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(20));
+/// Longest that requests under way are waited for at the end.
+pub const DRAIN: Duration = Duration::from_secs(10);
+
+/// A service that runs.
+pub struct Service {
+    /// Address on which gRPC is served.
+    pub grpc: SocketAddr,
+    /// Address on which metrics are served.
+    pub metrics: SocketAddr,
+    stores: Stores,
+    observer: Observer,
+    health: Health,
+    stop: watch::Sender<bool>,
+    grpc_task: JoinHandle<Result<(), tonic::transport::Error>>,
+    others: Vec<JoinHandle<()>>,
+}
+
+impl Service {
+    /// Starts everything; requests are answered when this returns.
+    ///
+    /// # Errors
+    /// An address that cannot be listened on, a store that cannot be opened.
+    pub async fn start(config: ServeConfig) -> Result<Self, ServerError> {
+        let grpc_listener = bind("listen", config.listen).await?;
+        let metrics_listener = bind("metrics-listen", config.metrics_listen).await?;
+        let (grpc, metrics) = (local(&grpc_listener)?, local(&metrics_listener)?);
+        let (observer, stores) = open(config.clone()).await?;
+        let sources = Sources {
+            stores: stores.clone(),
+            observer: observer.clone(),
+            requests: Arc::new(RequestMetrics::default()),
+            put_memory: Memory::new(config.put_memory),
+            get_memory: Memory::new(config.get_memory),
+        };
+        let (stop, stopped) = watch::channel(false);
+        let (health, grpc_task) =
+            serve_grpc(grpc_listener, &config, &sources, stopped.clone()).await;
+        let app = http::router(sources);
+        let metrics_task = tokio::spawn(async move {
+            let server = axum::serve(metrics_listener, app);
+            if let Err(error) = server.with_graceful_shutdown(told(stopped)).await {
+                warn!(%error, "the metrics endpoint ended");
+            }
+        });
+        let health_task = tokio::spawn(health.clone().watch());
+        info!(%grpc, %metrics, stores = stores.names(), "serving");
+        Ok(Self {
+            grpc,
+            metrics,
+            stores,
+            observer,
+            health,
+            stop,
+            grpc_task,
+            others: vec![metrics_task, health_task],
+        })
+    }
+
+    /// Serves until `shutdown` completes, then lets requests under way finish for at most
+    /// [`DRAIN`], flushes and closes the stores, and detaches the probes.
+    ///
+    /// # Errors
+    /// The transport's end, or a store that did not close in order.
+    pub async fn run_until(
+        mut self,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), ServerError> {
+        let ended = tokio::select! {
+            () = shutdown => None,
+            result = &mut self.grpc_task => Some(result),
+        };
+        info!("stopping: no new requests, those under way may finish");
+        for task in self.others.drain(1..) {
+            task.abort();
+        }
+        self.health.end().await;
+        self.stop.send_replace(true);
+        let served = match ended {
+            Some(result) => Some(result),
+            None => tokio::time::timeout(DRAIN, &mut self.grpc_task).await.ok(),
+        };
+        if served.is_none() {
+            warn!(after = ?DRAIN, "requests are still under way: they are cut off");
+            self.grpc_task.abort();
+        }
+        let (stores, observer) = (self.stores.clone(), self.observer.clone());
+        let closed = tokio::task::spawn_blocking(move || {
+            let closed = stores.close();
+            observer.shutdown();
+            closed
+        })
+        .await;
+        for task in &self.others {
+            task.abort();
+        }
+        info!("stopped");
+        if let Some(Ok(result)) = served {
+            result?;
+        }
+        closed.unwrap_or(Ok(()))
+    }
+}
+
+async fn bind(key: &'static str, address: SocketAddr) -> Result<TcpListener, ServerError> {
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| ServerError::Bind {
+            key,
+            address,
+            source,
+        })
+}
+
+fn local(listener: &TcpListener) -> Result<SocketAddr, ServerError> {
+    listener.local_addr().map_err(|source| ServerError::System {
+        what: "read the address listened on",
+        source,
+    })
+}
+
+/// Observer first, so that it sees what the stores read when they open.
+async fn open(config: ServeConfig) -> Result<(Observer, Stores), ServerError> {
+    let watched = |spec: &crate::config::StoreSpec| WatchedStore {
+        name: spec.name.clone(),
+        path: spec.path.clone(),
+    };
+    let options = ObserverOptions {
+        stores: config.stores.iter().map(watched).collect(),
+        object: config
+            .probe_object
+            .clone()
+            .map_or(ObjectSource::Prebuilt, ObjectSource::Path),
+        enabled: config.probes,
+        tuning: Tuning::default(),
+    };
+    let opened = tokio::task::spawn_blocking(move || {
+        let observer = Observer::start(options);
+        match Stores::open(&config, &observer) {
+            Ok(stores) => {
+                report_blind_spots(&stores, &observer);
+                Ok((observer, stores))
+            }
+            Err(error) => {
+                observer.shutdown();
+                Err(error)
+            }
+        }
+    });
+    match opened.await {
+        Ok(result) => result,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
+fn report_blind_spots(stores: &Stores, observer: &Observer) {
+    for named in stores.iter() {
+        let seen = observer.store_status(&named.name).unwrap_or_default();
+        let device = seen.device.unwrap_or_default();
+        if seen.observed {
+            info!(store = named.name, device, mode = seen.mode, "observed");
+        } else {
+            warn!(
+                store = named.name,
+                device,
+                why = seen.why_not,
+                "served, but its disk is not observed; `lumpscope doctor` says what is missing"
+            );
+        }
+    }
+}
+
+async fn serve_grpc(
+    listener: TcpListener,
+    config: &ServeConfig,
+    sources: &Sources,
+    stopped: watch::Receiver<bool>,
+) -> (Health, JoinHandle<Result<(), tonic::transport::Error>>) {
+    let (stores, observer) = (sources.stores.clone(), sources.observer.clone());
+    let requests = Arc::clone(&sources.requests);
+    let recorder = Arc::new(Recorder::new(observer.clone(), requests));
+    let lumps = LumpStoreServer::new(LumpStoreService::new(
+        stores.clone(),
+        observer.clone(),
+        config,
+        sources.put_memory.clone(),
+        sources.get_memory.clone(),
+    ))
+    .max_decoding_message_size(config.max_message);
+    let observe = ObserveServer::new(ObserveService::new(stores.clone(), observer));
+    let (health, health_server) = Health::new(stores);
+    health.look().await;
+    let describe = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    let built_in = "the descriptors are part of this program";
+    let server = tonic::transport::Server::builder()
+        .max_frame_size(MAX_FRAME)
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW)
+        .max_concurrent_streams(MAX_STREAMS)
+        .http2_keepalive_interval(Some(KEEPALIVE.0))
+        .http2_keepalive_timeout(Some(KEEPALIVE.1))
+        .add_service(Traced::new(lumps, Arc::clone(&recorder)))
+        .add_service(Traced::new(observe, recorder))
+        .add_service(health_server)
+        .add_service(describe().build_v1().expect(built_in))
+        .add_service(describe().build_v1alpha().expect(built_in));
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let task =
+        tokio::spawn(server.serve_with_incoming_shutdown(incoming, told(stopped)));
+    (health, task)
+}
+
+/// Completes when the service is told to stop.
+async fn told(mut stopped: watch::Receiver<bool>) {
+    // An error means that the service is gone, which is a stop too.
+    let _ = stopped.wait_for(|stop| *stop).await;
+}

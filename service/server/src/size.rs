@@ -1,0 +1,98 @@
+//! Sizes in bytes as people write them: `4096`, `64M`, `1G`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, de};
+
+/// A number of bytes. Suffixes K, M, G and T are powers of 1024; `KiB` and `B` are understood too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Size(pub u64);
+
+/// A text that is no size.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no size: write a whole number of bytes, or one with K, M, G or T, as 64M")]
+pub struct SizeError {
+    text: String,
+}
+
+impl FromStr for Size {
+    type Err = SizeError;
+
+    fn from_str(text: &str) -> Result<Self, SizeError> {
+        let wrong = || SizeError {
+            text: text.to_owned(),
+        };
+        let trimmed = text.trim();
+        let digits = trimmed.bytes().take_while(u8::is_ascii_digit).count();
+        let number: u64 = trimmed[..digits].parse().map_err(|_| wrong())?;
+        let unit = match trimmed[digits..].trim().to_ascii_uppercase().as_str() {
+            "" | "B" => 1,
+            "K" | "KIB" => 1 << 10,
+            "M" | "MIB" => 1 << 20,
+            "G" | "GIB" => 1 << 30,
+            "T" | "TIB" => 1 << 40,
+            _ => return Err(wrong()),
+        };
+        number.checked_mul(unit).map(Self).ok_or_else(wrong)
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (unit, name) in [(1_u64 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")] {
+            if self.0 >= unit && self.0.is_multiple_of(unit) {
+                return write!(f, "{}{name}", self.0 / unit);
+            }
+        }
+        write!(f, "{}", self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = Size;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number of bytes, or a text such as \"64M\"")
+            }
+
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Size, E> {
+                u64::try_from(value)
+                    .map(Size)
+                    .map_err(|_| E::custom("a size cannot be negative"))
+            }
+
+            fn visit_str<E: de::Error>(self, value: &str) -> Result<Size, E> {
+                value.parse().map_err(E::custom)
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_people_write() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("4096", 4096),
+            ("64M", 64 << 20),
+            ("1g", 1 << 30),
+            (" 2 KiB ", 2048),
+            ("3T", 3 << 40),
+        ] {
+            assert_eq!(text.parse::<Size>(), Ok(Size(bytes)), "{text}");
+        }
+        for text in ["", "M", "1.5G", "-1", "1X", "99999999999T"] {
+            assert!(text.parse::<Size>().is_err(), "{text}");
+        }
+        assert_eq!(Size(64 << 20).to_string(), "64M");
+        assert_eq!(Size(4097).to_string(), "4097");
+    }
+}

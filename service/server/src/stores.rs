@@ -1,0 +1,165 @@
+//! The stores a service owns: opened together, found by name, closed together.
+
+use std::os::linux::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use lumpscope_engine::{Store, StoreOptions};
+use lumpscope_observer::Observer;
+use tracing::{error, info};
+
+use crate::config::{ServeConfig, StoreSpec};
+use crate::error::ServerError;
+use crate::observe::DiskSink;
+
+/// One open store.
+#[derive(Clone)]
+pub struct NamedStore {
+    /// Position in the configuration; the observer's index of the store.
+    pub index: usize,
+    /// Its name.
+    pub name: String,
+    /// The engine's handle.
+    pub store: Store,
+}
+
+/// All open stores, in the order of the configuration.
+#[derive(Clone)]
+pub struct Stores {
+    all: Arc<[NamedStore]>,
+}
+
+impl Stores {
+    /// Opens every store, one after the other. Blocks. When one fails, those before it are closed.
+    ///
+    /// # Errors
+    /// A device or file given twice, and whatever keeps a store from being opened.
+    pub fn open(config: &ServeConfig, observer: &Observer) -> Result<Self, ServerError> {
+        check_distinct(&config.stores)?;
+        let mut all: Vec<NamedStore> = Vec::with_capacity(config.stores.len());
+        for (index, spec) in config.stores.iter().enumerate() {
+            match open_one(index, spec, config, observer) {
+                Ok(store) => all.push(store),
+                Err(error) => {
+                    let opened = Self { all: all.into() };
+                    if let Err(closing) = opened.close() {
+                        error!(%closing, "while giving up");
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(Self { all: all.into() })
+    }
+
+    /// The store with this name.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<&NamedStore> {
+        self.all.iter().find(|store| store.name == name)
+    }
+
+    /// All stores.
+    pub fn iter(&self) -> impl Iterator<Item = &NamedStore> {
+        self.all.iter()
+    }
+
+    /// Names of all stores, for messages.
+    #[must_use]
+    pub fn names(&self) -> String {
+        let names: Vec<&str> = self.all.iter().map(|store| store.name.as_str()).collect();
+        names.join(", ")
+    }
+
+    /// Finishes what was accepted, flushes and closes every store. Blocks.
+    ///
+    /// # Errors
+    /// The first store that did not close in order; the others are closed all the same.
+    pub fn close(&self) -> Result<(), ServerError> {
+        let mut first = None;
+        for named in self.all.iter() {
+            match named.store.clone().close() {
+                Ok(()) => info!(store = named.name, "closed"),
+                Err(source) => {
+                    error!(store = named.name, %source, "did not close in order");
+                    first.get_or_insert(ServerError::CloseStore {
+                        name: named.name.clone(),
+                        source,
+                    });
+                }
+            }
+        }
+        first.map_or(Ok(()), Err)
+    }
+}
+
+fn open_one(
+    index: usize,
+    spec: &StoreSpec,
+    config: &ServeConfig,
+    observer: &Observer,
+) -> Result<NamedStore, ServerError> {
+    let mut options = StoreOptions::new(spec.name.clone());
+    options.io_sink = Some(Arc::new(DiskSink::new(observer.clone(), index)));
+    options.queue_depth = config.queue_depth;
+    options.queue_limit = config.queue_limit;
+    options.io_backend = config.io_backend;
+    let store = Store::open(&spec.path, options).map_err(|source| ServerError::OpenStore {
+        name: spec.name.clone(),
+        path: spec.path.clone(),
+        source,
+    })?;
+    let known = store.info();
+    info!(
+        store = spec.name,
+        path = %spec.path.display(),
+        layout = known.layout.name(),
+        block_size = known.block_size,
+        backend = known.backend.name(),
+        lumps = known.replay.lumps,
+        records = known.replay.records,
+        replay_ms = known.replay.elapsed_ns / 1_000_000,
+        "opened"
+    );
+    Ok(NamedStore {
+        index,
+        name: spec.name.clone(),
+        store,
+    })
+}
+
+/// What a path leads to: the same device or file has the same identity under every name.
+#[derive(PartialEq, Eq)]
+enum Identity {
+    Device(u64),
+    File { filesystem: u64, inode: u64 },
+}
+
+fn identity(path: &Path) -> Option<Identity> {
+    let meta = std::fs::metadata(path).ok()?;
+    Some(match meta.st_rdev() {
+        0 => Identity::File {
+            filesystem: meta.st_dev(),
+            inode: meta.st_ino(),
+        },
+        device => Identity::Device(device),
+    })
+}
+
+fn check_distinct(stores: &[StoreSpec]) -> Result<(), ServerError> {
+    let mut seen: Vec<(Identity, &StoreSpec)> = Vec::new();
+    for spec in stores {
+        // A path that leads nowhere is the engine's to refuse, with its own words.
+        let Some(id) = identity(&spec.path) else {
+            continue;
+        };
+        if let Some((_, first)) = seen.iter().find(|(other, _)| *other == id) {
+            return Err(ServerError::SameDevice {
+                first: first.name.clone(),
+                second: spec.name.clone(),
+                path: spec.path.clone(),
+            });
+        }
+        seen.push((id, spec));
+    }
+    Ok(())
+}

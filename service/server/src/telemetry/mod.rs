@@ -1,0 +1,9 @@
+//! What the service says about itself: metrics and logs.
+
+mod collector;
+mod heat;
+pub mod logs;
+pub mod metrics;
+pub mod names;
+
+pub use collector::{ServiceCollector, Sources};

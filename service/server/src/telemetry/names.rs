@@ -1,0 +1,200 @@
+//! Every metric the service exports: name, kind, unit, labels and meaning, in this one place.
+//!
+//! `METRICS.md` is made from this table and a test keeps them equal; another test compares both
+//! with what `/metrics` really returns. Base units only: bytes and seconds.
+
+use std::fmt::Write as _;
+
+/// Kind of a metric, in the words of OpenMetrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows; exposed with the suffix `_total`.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Buckets; exposed as `_bucket`, `_sum` and `_count`.
+    Histogram,
+    /// A constant 1 whose labels are the information; exposed with the suffix `_info`.
+    Info,
+}
+
+/// One metric.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// Name without the suffix of its kind.
+    pub name: &'static str,
+    /// Kind.
+    pub kind: Kind,
+    /// Labels, in the order in which values are given.
+    pub labels: &'static [&'static str],
+    /// What it means.
+    pub help: &'static str,
+}
+
+macro_rules! metrics {
+    ($($id:ident = $name:literal $kind:ident [$($label:literal),*] $help:literal;)+) => {
+        $(
+            #[doc = $help]
+            pub const $id: Metric = Metric {
+                name: concat!("lumpscope_", $name),
+                kind: Kind::$kind,
+                labels: &[$($label),*],
+                help: $help,
+            };
+        )+
+        /// All metrics, in the order in which they are exposed.
+        pub const ALL: &[Metric] = &[$($id),+];
+    };
+}
+
+metrics! {
+    BUILD = "build" Info ["version"]
+        "The version that runs.";
+    REQUESTS = "requests" Counter ["store", "method", "code"]
+        "gRPC requests that ended, by the code they ended with. The store is empty when the request named none.";
+    REQUESTS_IN_PROGRESS = "requests_in_progress" Gauge []
+        "gRPC requests that have begun and not ended.";
+    REQUEST_DURATION = "request_duration_seconds" Histogram ["store", "method"]
+        "Time from the arrival of a request to the last byte of its reply.";
+    REQUEST_STAGE = "request_stage_seconds" Counter ["store", "method", "stage"]
+        "Time of all requests by stage: recv, sched, index, journal, submit, queue, device, reply. The stages add up to the whole. Without probes all data I/O is in submit.";
+    REQUEST_BODY = "request_body_bytes" Counter ["store", "method"]
+        "Bytes of bodies moved.";
+    BODY_MEMORY = "body_memory_bytes" Gauge ["direction"]
+        "Memory reserved for bodies that are being put or sent (get).";
+
+    STORE = "store" Info ["store", "path", "layout", "backend", "device", "block_size"]
+        "The stores: where each is, how it lies there, how its I/O is done, and the disk below.";
+    STORE_FAILED = "store_failed" Gauge ["store"]
+        "1: the store takes no changes since a write or flush failed.";
+    STORE_LUMPS = "store_lumps" Gauge ["store"]
+        "Lumps in the store.";
+    DATA_CAPACITY = "store_data_capacity_bytes" Gauge ["store"]
+        "Size of the data region.";
+    DATA_USED = "store_data_used_bytes" Gauge ["store"]
+        "Bytes of the data region in use, whole blocks.";
+    LARGEST_FREE = "store_largest_free_bytes" Gauge ["store"]
+        "Size of the largest free extent of the data region.";
+    FREE_EXTENTS = "store_free_extents" Gauge ["store"]
+        "Free extents of the data region.";
+    JOURNAL_CAPACITY = "store_journal_capacity_bytes" Gauge ["store"]
+        "Size of the journal's ring.";
+    JOURNAL_USED = "store_journal_used_bytes" Gauge ["store"]
+        "Bytes of the ring between its head and its tail.";
+    JOURNAL_LIVE = "store_journal_live_bytes" Gauge ["store"]
+        "Bytes of the ring that hold live records.";
+    JOURNAL_COMMITS = "store_journal_commits" Counter ["store"]
+        "Journal batches committed.";
+    JOURNAL_RECORDS = "store_journal_records" Counter ["store"]
+        "Journal records committed, relocated ones included.";
+    JOURNAL_HEADER_WRITES = "store_journal_header_writes" Counter ["store"]
+        "Times the head of the ring was moved.";
+    GC_RELOCATED = "store_journal_gc_relocated_records" Counter ["store"]
+        "Live records that garbage collection moved to the tail.";
+    GC_DROPPED = "store_journal_gc_dropped_records" Counter ["store"]
+        "Dead records that garbage collection passed over.";
+    FLUSHES = "store_flushes" Counter ["store"]
+        "Flushes of the device.";
+    QUEUE_LENGTH = "store_queue_length" Gauge ["store"]
+        "Requests waiting for the store's owner thread.";
+    PENDING = "store_pending_requests" Gauge ["store"]
+        "Requests the owner thread has started and not finished.";
+    IN_FLIGHT = "store_in_flight_ios" Gauge ["store"]
+        "I/Os handed to the kernel and not completed.";
+    IO_ERRORS = "store_io_errors" Counter ["store"]
+        "I/Os that failed.";
+    CHECKSUM_FAILURES = "store_checksum_failures" Counter ["store"]
+        "Gets whose bytes did not match their checksum; nothing was returned.";
+    UNVERIFIED_GETS = "store_unverified_gets" Counter ["store"]
+        "Gets of lumps that carry no checksum.";
+
+    PROBE_ATTACHED = "probe_attached" Gauge ["store", "device", "mode"]
+        "1: every block request of the disk below the store is observed.";
+    BLOCK_REQUESTS = "block_requests" Counter ["store", "owner", "operation"]
+        "Block requests of the disk below the store. Owners: request, store, fs-journal, fs-metadata, writeback, other.";
+    BLOCK_BYTES = "block_bytes" Counter ["store", "owner", "operation"]
+        "Bytes of these block requests.";
+    BLOCK_DATA_REQUESTS = "block_data_requests" Counter ["store"]
+        "Block requests that read or write.";
+    BLOCK_SEQUENTIAL = "block_sequential_requests" Counter ["store"]
+        "Those that began exactly where the one before ended.";
+    SEEK_DISTANCE = "block_seek_distance_bytes" Histogram ["store", "owner", "operation"]
+        "Distance between the end of a block request and the start of the next, without its sign. The sum is estimated from the buckets of the probes.";
+    DEVICE_TIME = "block_device_time_seconds" Histogram ["store", "owner", "operation"]
+        "Time from issue to completion of a block request. The sum is estimated from the buckets of the probes.";
+    SEEK_DEVICE_TIME = "block_seek_device_time_seconds" Histogram ["store", "operation", "seek"]
+        "Device time by seek distance: the label is the interval of the signed distance, a negative one is a seek towards sector 0. The sum is estimated from the buckets of the probes.";
+    ATTRIBUTION_BYTES = "attribution_bytes" Counter ["store", "result"]
+        "Bytes of data I/O of this service by how they were tied to requests: attributed, shared, unattributed.";
+    ATTRIBUTION_RATIO = "attribution_ratio" Gauge ["store", "result"]
+        "Share of these bytes since the start, 0 to 1; absent before the first.";
+    AUDIT_REQUESTS = "audit_requests" Counter ["store", "source"]
+        "Block requests completed, as counted by the probes and by the kernel's own disk statistics.";
+    AUDIT_BYTES = "audit_bytes" Counter ["store", "source"]
+        "Bytes of these block requests, by the same two counters.";
+    AUDIT_COMPLETE = "audit_complete" Gauge ["store"]
+        "1: nothing was lost and the two counters agree.";
+    LOST_EVENTS = "lost_events" Counter ["store"]
+        "Probe events lost between kernel and service, exactly.";
+    UNMATCHED = "unmatched_block_requests" Counter ["store"]
+        "Block requests whose start was not seen, or whose table was full.";
+    RECURSION_MISSES = "probe_recursion_misses" Counter ["store"]
+        "Times the kernel skipped a probe because it was already running.";
+}
+
+impl Metric {
+    /// The name without the unit that the exposition adds by itself, and that unit.
+    #[must_use]
+    pub fn split_unit(&self) -> (&'static str, Option<&'static str>) {
+        for unit in ["bytes", "seconds"] {
+            let stem = self.name.strip_suffix(unit);
+            if let Some(stem) = stem.and_then(|stem| stem.strip_suffix('_')) {
+                return (stem, Some(unit));
+            }
+        }
+        (self.name, None)
+    }
+
+    /// The name a query uses (of a histogram: without `_bucket`, `_sum`, `_count`).
+    #[must_use]
+    pub fn exposed(&self) -> String {
+        match self.kind {
+            Kind::Counter => format!("{}_total", self.name),
+            Kind::Info => format!("{}_info", self.name),
+            Kind::Gauge | Kind::Histogram => self.name.to_owned(),
+        }
+    }
+}
+
+impl Kind {
+    /// Lower-case word of OpenMetrics.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+            Self::Info => "info",
+        }
+    }
+}
+
+/// The table of `METRICS.md`.
+#[must_use]
+pub fn markdown() -> String {
+    let mut table = String::from("| metric | type | unit | labels | meaning |\n|---|---|---|---|---|\n");
+    for metric in ALL {
+        let labels: Vec<String> = metric.labels.iter().map(|l| format!("`{l}`")).collect();
+        writeln!(
+            table,
+            "| `{}` | {} | {} | {} | {} |",
+            metric.exposed(),
+            metric.kind.word(),
+            metric.split_unit().1.unwrap_or(""),
+            labels.join(", "),
+            metric.help,
+        )
+        .expect("writing to a String does not fail");
+    }
+    table
+}
