@@ -138,7 +138,12 @@ pub enum LogFormat {
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ServeArgs {
     /// A store to serve; repeat for more (in the environment separated by ';')
-    #[arg(long, value_name = "NAME=PATH", env = "LUMPSCOPE_STORE", value_delimiter = ';')]
+    #[arg(
+        long,
+        value_name = "NAME=PATH",
+        env = "LUMPSCOPE_STORE",
+        value_delimiter = ';'
+    )]
     pub store: Vec<StoreSpec>,
     /// Address for gRPC; port 0: any free one [default: 127.0.0.1:50051]
     #[arg(long, value_name = "ADDR:PORT", env = "LUMPSCOPE_LISTEN")]
@@ -244,7 +249,12 @@ impl ServeArgs {
         check_stores(&stores)?;
         let config = ServeConfig {
             stores,
-            listen: address("listen", a.listen.or(f.listen), DEFAULT_LISTEN, allow_remote)?,
+            listen: address(
+                "listen",
+                a.listen.or(f.listen),
+                DEFAULT_LISTEN,
+                allow_remote,
+            )?,
             metrics_listen: address(
                 "metrics-listen",
                 a.metrics_listen.or(f.metrics_listen),
@@ -254,11 +264,25 @@ impl ServeArgs {
             probes: !a.no_probes.or(f.no_probes).unwrap_or(false),
             probe_object: a.probe_object.or(f.probe_object),
             io_backend: a.io_backend.or(f.io_backend).unwrap_or_default().into(),
-            queue_depth: a.queue_depth.or(f.queue_depth).unwrap_or(DEFAULT_QUEUE_DEPTH),
-            queue_limit: a.queue_limit.or(f.queue_limit).unwrap_or(DEFAULT_QUEUE_LIMIT),
+            queue_depth: a
+                .queue_depth
+                .or(f.queue_depth)
+                .unwrap_or(DEFAULT_QUEUE_DEPTH),
+            queue_limit: a
+                .queue_limit
+                .or(f.queue_limit)
+                .unwrap_or(DEFAULT_QUEUE_LIMIT),
             durability: a.durability.or(f.durability).unwrap_or_default().into(),
-            put_memory: a.put_memory.or(f.put_memory).unwrap_or(DEFAULT_BODY_MEMORY).0,
-            get_memory: a.get_memory.or(f.get_memory).unwrap_or(DEFAULT_BODY_MEMORY).0,
+            put_memory: a
+                .put_memory
+                .or(f.put_memory)
+                .unwrap_or(DEFAULT_BODY_MEMORY)
+                .0,
+            get_memory: a
+                .get_memory
+                .or(f.get_memory)
+                .unwrap_or(DEFAULT_BODY_MEMORY)
+                .0,
             max_message: message_size(a.max_message.or(f.max_message))?,
             body_timeout: Duration::from_secs(
                 a.body_timeout
@@ -332,9 +356,16 @@ fn check_numbers(config: &ServeConfig) -> Result<(), ServerError> {
         return bad("queue-depth", config.queue_depth.to_string(), "1 to 4096");
     }
     if !(1..=1 << 20).contains(&config.queue_limit) {
-        return bad("queue-limit", config.queue_limit.to_string(), "1 to 1048576");
+        return bad(
+            "queue-limit",
+            config.queue_limit.to_string(),
+            "1 to 1048576",
+        );
     }
-    for (key, bytes) in [("put-memory", config.put_memory), ("get-memory", config.get_memory)] {
+    for (key, bytes) in [
+        ("put-memory", config.put_memory),
+        ("get-memory", config.get_memory),
+    ] {
         if !(1 << 20..=1 << 40).contains(&bytes) {
             return bad(key, Size(bytes).to_string(), "a size from 1M to 1T");
         }

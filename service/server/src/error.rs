@@ -153,7 +153,7 @@ pub enum ServerError {
     Argument(String),
     /// The store could not be made.
     #[error("{0}")]
-    Format(#[from] lumpscope_engine::create::FormatError),
+    Format(#[from] lumpscope_engine::guard::FormatError),
     /// The comparison failed.
     #[error("{0}")]
     Compare(#[from] lumpscope_bench::compare::CompareError),

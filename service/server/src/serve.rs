@@ -240,8 +240,7 @@ async fn serve_grpc(
         .add_service(describe().build_v1().expect(built_in))
         .add_service(describe().build_v1alpha().expect(built_in));
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    let task =
-        tokio::spawn(server.serve_with_incoming_shutdown(incoming, told(stopped)));
+    let task = tokio::spawn(server.serve_with_incoming_shutdown(incoming, told(stopped)));
     (health, task)
 }
 

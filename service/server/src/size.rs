@@ -40,7 +40,12 @@ impl FromStr for Size {
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (unit, name) in [(1_u64 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")] {
+        for (unit, name) in [
+            (1_u64 << 40, "T"),
+            (1 << 30, "G"),
+            (1 << 20, "M"),
+            (1 << 10, "K"),
+        ] {
             if self.0 >= unit && self.0.is_multiple_of(unit) {
                 return write!(f, "{}{name}", self.0 / unit);
             }

@@ -20,8 +20,13 @@ const WINDOW: u32 = 16 << 20;
 #[derive(Args, Clone, Debug)]
 pub(super) struct ServerArg {
     /// Address of the service
-    #[arg(long, value_name = "URL", env = "LUMPSCOPE_SERVER",
-          default_value = "http://127.0.0.1:50051", global = true)]
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "LUMPSCOPE_SERVER",
+        default_value = "http://127.0.0.1:50051",
+        global = true
+    )]
     pub(super) server: String,
 }
 

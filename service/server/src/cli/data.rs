@@ -279,7 +279,14 @@ pub(super) async fn stores(args: StoresArgs) -> Result<ExitCode, ServerError> {
     let request = v1::ListStoresRequest {};
     let reply = client.list_stores(request).await.map_err(refused)?;
     let mut table = table(&[
-        "name", "layout", "block", "largest lump", "device", "observed", "state", "path",
+        "name",
+        "layout",
+        "block",
+        "largest lump",
+        "device",
+        "observed",
+        "state",
+        "path",
     ]);
     for store in reply.into_inner().stores {
         let observed = if store.observed {

@@ -36,12 +36,10 @@ pub fn optional_id(
                 got: raw.len(),
             }),
         Some(v1::lump_id::Form::Text(text)) => {
-            parse_hex(text)
-                .map(Some)
-                .ok_or_else(|| Refusal::IdText {
-                    field,
-                    got: text.chars().take(40).collect(),
-                })
+            parse_hex(text).map(Some).ok_or_else(|| Refusal::IdText {
+                field,
+                got: text.chars().take(40).collect(),
+            })
         }
     }
 }
@@ -66,10 +64,7 @@ pub fn raw(id: LumpId) -> [u8; 16] {
 ///
 /// # Errors
 /// As [`lump_id`]. A reversed range is the engine's to refuse.
-pub fn range(
-    start: Option<&v1::LumpId>,
-    end: Option<&v1::LumpId>,
-) -> Result<LumpRange, Refusal> {
+pub fn range(start: Option<&v1::LumpId>, end: Option<&v1::LumpId>) -> Result<LumpRange, Refusal> {
     Ok(LumpRange {
         start: optional_id("start", start)?.unwrap_or(LumpId(0)),
         end: optional_id("end", end)?,

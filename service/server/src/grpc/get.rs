@@ -137,4 +137,3 @@ impl Iterator for Parts {
         Some(Ok(v1::GetResponse { part: Some(part) }))
     }
 }
-

@@ -1,6 +1,5 @@
 //! `lumpscope.v1.LumpStore`: from wire to engine and back. Put and Get have files of their own.
 
-
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -236,8 +235,11 @@ impl LumpStore for LumpStoreService {
         let scope = Scope::of(&request);
         Ok(Response::new(v1::ListStoresResponse {
             request_id: scope.id(),
-            stores: self.stores.iter().map(|named| self.describe(named)).collect(),
+            stores: self
+                .stores
+                .iter()
+                .map(|named| self.describe(named))
+                .collect(),
         }))
     }
 }
-

@@ -71,10 +71,9 @@ mod tests {
         let two = memory.reserve(2 * UNIT).await.unwrap();
         assert_eq!(memory.reserved(), 2 * UNIT);
         let mut waiting = std::pin::pin!(memory.reserve(2 * UNIT));
-        let early = std::future::poll_fn(|cx| {
-            std::task::Poll::Ready(waiting.as_mut().poll(cx).is_ready())
-        })
-        .await;
+        let early =
+            std::future::poll_fn(|cx| std::task::Poll::Ready(waiting.as_mut().poll(cx).is_ready()))
+                .await;
         assert!(!early, "more than the budget was handed out");
         drop(two);
         let _second = waiting.await.unwrap();

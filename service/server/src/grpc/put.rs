@@ -7,10 +7,10 @@ use lumpscope_engine::{Durability, LumpBuf, LumpId, Placement};
 use lumpscope_proto::v1;
 use tonic::{Code, Status, Streaming};
 
+use super::convert;
 use super::lump_store::LumpStoreService;
 use super::scope::Scope;
 use super::status::Refusal;
-use super::convert;
 use crate::stores::NamedStore;
 
 /// A put's header, understood.

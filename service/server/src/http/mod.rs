@@ -22,7 +22,6 @@ struct Shared {
 }
 
 /// The routes.
-#[must_use]
 pub fn router(sources: Sources) -> Router {
     let stores = sources.stores.clone();
     let mut registry = Registry::default();

@@ -10,13 +10,12 @@ use std::sync::atomic::Ordering;
 use lumpscope_engine::StoreStats;
 use lumpscope_observer::{Observer, StoreReport};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::registry::Unit;
+use prometheus_client::encoding::DescriptorEncoder;
 
-use super::heat::{self, Buckets, float, seconds};
+use super::exposition::Out;
+use super::heat::{self, float, seconds};
 use super::metrics::RequestMetrics;
-use super::names::{self, Kind, Metric};
+use super::names;
 use crate::grpc::Memory;
 use crate::stores::{NamedStore, Stores};
 
@@ -54,10 +53,10 @@ impl fmt::Debug for ServiceCollector {
 }
 
 /// Everything of one store, read once a scrape.
-struct Snapshot<'a> {
-    named: &'a NamedStore,
+pub(super) struct Snapshot<'a> {
+    pub(super) named: &'a NamedStore,
     stats: StoreStats,
-    report: StoreReport,
+    pub(super) report: StoreReport,
     mode: String,
 }
 
@@ -92,7 +91,10 @@ impl Collector for ServiceCollector {
 }
 
 fn service(out: &mut Out<'_, '_>, sources: &Sources) -> fmt::Result {
-    out.info(&names::BUILD, vec![vec![env!("CARGO_PKG_VERSION").to_owned()]])?;
+    out.info(
+        &names::BUILD,
+        vec![vec![env!("CARGO_PKG_VERSION").to_owned()]],
+    )?;
     out.family(&names::REQUESTS, &sources.requests.requests)?;
     out.family(&names::REQUEST_DURATION, &sources.requests.duration)?;
     let running = sources.requests.in_progress.load(Ordering::Relaxed);
@@ -145,11 +147,15 @@ fn store_states(out: &mut Out<'_, '_>, stores: &[Snapshot]) -> fmt::Result {
     let failed = |s: &Snapshot| u64::from(s.named.store.failed().is_some());
     out.gauge_of(&names::STORE_FAILED, stores, failed)?;
     out.gauge_of(&names::STORE_LUMPS, stores, |s| s.stats.lumps)?;
-    out.gauge_of(&names::DATA_CAPACITY, stores, |s| s.stats.data_capacity_bytes)?;
+    out.gauge_of(&names::DATA_CAPACITY, stores, |s| {
+        s.stats.data_capacity_bytes
+    })?;
     out.gauge_of(&names::DATA_USED, stores, |s| s.stats.data_used_bytes)?;
     out.gauge_of(&names::LARGEST_FREE, stores, |s| s.stats.largest_free_bytes)?;
     out.gauge_of(&names::FREE_EXTENTS, stores, |s| s.stats.free_extents)?;
-    out.gauge_of(&names::JOURNAL_CAPACITY, stores, |s| s.stats.journal_capacity_bytes)?;
+    out.gauge_of(&names::JOURNAL_CAPACITY, stores, |s| {
+        s.stats.journal_capacity_bytes
+    })?;
     out.gauge_of(&names::JOURNAL_USED, stores, |s| s.stats.journal_used_bytes)?;
     out.gauge_of(&names::JOURNAL_LIVE, stores, |s| s.stats.journal_live_bytes)?;
     out.gauge_of(&names::QUEUE_LENGTH, stores, |s| s.stats.queue_length)?;
@@ -160,12 +166,16 @@ fn store_states(out: &mut Out<'_, '_>, stores: &[Snapshot]) -> fmt::Result {
 fn store_counters(out: &mut Out<'_, '_>, stores: &[Snapshot]) -> fmt::Result {
     out.counter_of(&names::JOURNAL_COMMITS, stores, |s| s.stats.commits)?;
     out.counter_of(&names::JOURNAL_RECORDS, stores, |s| s.stats.commit_records)?;
-    out.counter_of(&names::JOURNAL_HEADER_WRITES, stores, |s| s.stats.header_writes)?;
+    out.counter_of(&names::JOURNAL_HEADER_WRITES, stores, |s| {
+        s.stats.header_writes
+    })?;
     out.counter_of(&names::GC_RELOCATED, stores, |s| s.stats.gc_relocated)?;
     out.counter_of(&names::GC_DROPPED, stores, |s| s.stats.gc_dropped)?;
     out.counter_of(&names::FLUSHES, stores, |s| s.stats.flushes)?;
     out.counter_of(&names::IO_ERRORS, stores, |s| s.stats.io_errors)?;
-    out.counter_of(&names::CHECKSUM_FAILURES, stores, |s| s.stats.checksum_failures)?;
+    out.counter_of(&names::CHECKSUM_FAILURES, stores, |s| {
+        s.stats.checksum_failures
+    })?;
     out.counter_of(&names::UNVERIFIED_GETS, stores, |s| s.stats.unverified_gets)
 }
 
@@ -183,10 +193,20 @@ fn block(out: &mut Out<'_, '_>, stores: &[Snapshot]) -> fmt::Result {
             owners.map(move |o| (vec![&*s.named.name, &*o.owner, &*o.operation], o))
         })
     };
-    out.counter(&names::BLOCK_REQUESTS, owners().map(|(l, o)| (l, float(o.requests))))?;
-    out.counter(&names::BLOCK_BYTES, owners().map(|(l, o)| (l, float(o.bytes))))?;
-    out.counter_of(&names::BLOCK_DATA_REQUESTS, stores, |s| s.report.block.data_requests)?;
-    out.counter_of(&names::BLOCK_SEQUENTIAL, stores, |s| s.report.block.sequential)?;
+    out.counter(
+        &names::BLOCK_REQUESTS,
+        owners().map(|(l, o)| (l, float(o.requests))),
+    )?;
+    out.counter(
+        &names::BLOCK_BYTES,
+        owners().map(|(l, o)| (l, float(o.bytes))),
+    )?;
+    out.counter_of(&names::BLOCK_DATA_REQUESTS, stores, |s| {
+        s.report.block.data_requests
+    })?;
+    out.counter_of(&names::BLOCK_SEQUENTIAL, stores, |s| {
+        s.report.block.sequential
+    })?;
     out.histogram(&names::SEEK_DISTANCE, stores, heat::seek_distance)?;
     out.histogram(&names::DEVICE_TIME, stores, heat::device_time)?;
     out.histogram(&names::SEEK_DEVICE_TIME, stores, heat::seek_device_time)
@@ -232,128 +252,12 @@ fn audit(out: &mut Out<'_, '_>, stores: &[Snapshot]) -> fmt::Result {
         &names::AUDIT_BYTES,
         both(|r| r.audit.seen_bytes, |r| r.audit.kernel_bytes),
     )?;
-    out.gauge_of(&names::AUDIT_COMPLETE, stores, |s| u64::from(s.report.audit.complete))?;
+    out.gauge_of(&names::AUDIT_COMPLETE, stores, |s| {
+        u64::from(s.report.audit.complete)
+    })?;
     out.counter_of(&names::LOST_EVENTS, stores, |s| s.report.audit.lost_events)?;
     out.counter_of(&names::UNMATCHED, stores, |s| s.report.audit.unmatched)?;
-    out.counter_of(&names::RECURSION_MISSES, stores, |s| s.report.audit.recursion_misses)
-}
-
-/// Writes series under the names of the table.
-struct Out<'a, 'b> {
-    encoder: &'a mut DescriptorEncoder<'b>,
-}
-
-impl Out<'_, '_> {
-    fn describe(
-        &mut self,
-        metric: &Metric,
-        write: impl FnOnce(MetricEncoder<'_>) -> fmt::Result,
-    ) -> fmt::Result {
-        let (name, unit) = metric.split_unit();
-        let unit = unit.map(|unit| Unit::Other(unit.to_owned()));
-        let kind = match metric.kind {
-            Kind::Counter => MetricType::Counter,
-            Kind::Gauge => MetricType::Gauge,
-            Kind::Histogram => MetricType::Histogram,
-            Kind::Info => MetricType::Info,
-        };
-        write(
-            self.encoder
-                .encode_descriptor(name, metric.help, unit.as_ref(), kind)?,
-        )
-    }
-
-    fn family(&mut self, metric: &Metric, family: &impl EncodeMetric) -> fmt::Result {
-        self.describe(metric, |encoder| family.encode(encoder))
-    }
-
-    fn info(&mut self, metric: &Metric, series: Vec<Vec<String>>) -> fmt::Result {
-        self.describe(metric, |mut encoder| {
-            for values in &series {
-                let values = values.iter().map(String::as_str).collect();
-                encoder.encode_info(&labels(metric, values))?;
-            }
-            Ok(())
-        })
-    }
-
-    fn gauge<'s>(
-        &mut self,
-        metric: &Metric,
-        series: impl IntoIterator<Item = (Vec<&'s str>, f64)>,
-    ) -> fmt::Result {
-        self.describe(metric, |mut encoder| {
-            for (values, value) in series {
-                encoder
-                    .encode_family(&labels(metric, values))?
-                    .encode_gauge(&value)?;
-            }
-            Ok(())
-        })
-    }
-
-    fn gauge_of(
-        &mut self,
-        metric: &Metric,
-        stores: &[Snapshot],
-        value: impl Fn(&Snapshot) -> u64,
-    ) -> fmt::Result {
-        let series = stores.iter().map(|s| (vec![&*s.named.name], float(value(s))));
-        self.gauge(metric, series)
-    }
-
-    fn counter<'s>(
-        &mut self,
-        metric: &Metric,
-        series: impl IntoIterator<Item = (Vec<&'s str>, f64)>,
-    ) -> fmt::Result {
-        self.describe(metric, |mut encoder| {
-            for (values, value) in series {
-                encoder
-                    .encode_family(&labels(metric, values))?
-                    .encode_counter::<NoLabelSet, f64, f64>(&value, None)?;
-            }
-            Ok(())
-        })
-    }
-
-    fn counter_of(
-        &mut self,
-        metric: &Metric,
-        stores: &[Snapshot],
-        value: impl Fn(&Snapshot) -> u64,
-    ) -> fmt::Result {
-        let series = stores.iter().map(|s| (vec![&*s.named.name], float(value(s))));
-        self.counter(metric, series)
-    }
-
-    fn histogram(
-        &mut self,
-        metric: &Metric,
-        stores: &[Snapshot],
-        of: fn(&[lumpscope_observer::HeatCell]) -> std::collections::BTreeMap<(String, String), Buckets>,
-    ) -> fmt::Result {
-        self.describe(metric, |mut encoder| {
-            for s in stores {
-                for ((first, second), buckets) in of(&s.report.heat) {
-                    let values = vec![&*s.named.name, &*first, &*second];
-                    encoder
-                        .encode_family(&labels(metric, values))?
-                        .encode_histogram::<NoLabelSet>(
-                            buckets.sum,
-                            buckets.count,
-                            &buckets.bounds,
-                            None,
-                        )?;
-                }
-            }
-            Ok(())
-        })
-    }
-}
-
-/// Names and values of a series' labels.
-fn labels<'s>(metric: &Metric, values: Vec<&'s str>) -> Vec<(&'static str, &'s str)> {
-    debug_assert_eq!(metric.labels.len(), values.len(), "{}", metric.name);
-    metric.labels.iter().copied().zip(values).collect()
+    out.counter_of(&names::RECURSION_MISSES, stores, |s| {
+        s.report.audit.recursion_misses
+    })
 }

@@ -15,7 +15,16 @@ const DEVICE_COARSE_STEP: usize = 3;
 const SEEK_BITS: std::ops::RangeInclusive<u32> = 9..=45;
 const SEEK_STEP: usize = 3;
 /// Bounds of the signed intervals of the two-dimensional histogram, as powers of two.
-const SIGNED: [(u32, &str); 5] = [(16, "64KiB"), (22, "4MiB"), (28, "256MiB"), (34, "16GiB"), (63, "inf")];
+const SIGNED: [(u32, &str); 5] = [
+    (16, "64KiB"),
+    (22, "4MiB"),
+    (28, "256MiB"),
+    (34, "16GiB"),
+    (63, "inf"),
+];
+
+/// Histograms by the two labels that follow the store's.
+pub(super) type HeatHistograms = BTreeMap<(String, String), Buckets>;
 
 /// One histogram as the exposition wants it: upper bound and count, the last bound infinite.
 #[derive(Debug, Clone)]
@@ -44,7 +53,10 @@ impl Buckets {
 }
 
 /// Nearest floating-point number: exact below 2^53, and a metric beyond that needs no more.
-#[expect(clippy::cast_precision_loss, reason = "metrics are floating-point numbers")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "metrics are floating-point numbers"
+)]
 pub(super) fn float(value: u64) -> f64 {
     value as f64
 }
@@ -59,7 +71,7 @@ fn power(bits: u32) -> f64 {
 }
 
 /// Device time by owner and operation.
-pub(super) fn device_time(cells: &[HeatCell]) -> BTreeMap<(String, String), Buckets> {
+pub(super) fn device_time(cells: &[HeatCell]) -> HeatHistograms {
     let mut all = BTreeMap::new();
     for cell in cells {
         all.entry((cell.owner.clone(), cell.operation.clone()))
@@ -70,15 +82,23 @@ pub(super) fn device_time(cells: &[HeatCell]) -> BTreeMap<(String, String), Buck
 }
 
 /// |Seek distance| by owner and operation.
-pub(super) fn seek_distance(cells: &[HeatCell]) -> BTreeMap<(String, String), Buckets> {
+pub(super) fn seek_distance(cells: &[HeatCell]) -> HeatHistograms {
     let mut all = BTreeMap::new();
     for cell in cells {
         let (near, far) = distance(cell);
         let upper = if far <= 1 { 0.0 } else { float(far) };
-        let middle = if far <= 1 { 0.0 } else { float(near).midpoint(float(far)) };
+        let middle = if far <= 1 {
+            0.0
+        } else {
+            float(near).midpoint(float(far))
+        };
         all.entry((cell.owner.clone(), cell.operation.clone()))
             .or_insert_with(|| {
-                Buckets::new([0.0].into_iter().chain(SEEK_BITS.step_by(SEEK_STEP).map(power)))
+                Buckets::new(
+                    [0.0]
+                        .into_iter()
+                        .chain(SEEK_BITS.step_by(SEEK_STEP).map(power)),
+                )
             })
             .add(upper, middle, cell.count);
     }
@@ -86,12 +106,16 @@ pub(super) fn seek_distance(cells: &[HeatCell]) -> BTreeMap<(String, String), Bu
 }
 
 /// Device time by operation and interval of the signed seek distance.
-pub(super) fn seek_device_time(cells: &[HeatCell]) -> BTreeMap<(String, String), Buckets> {
+pub(super) fn seek_device_time(cells: &[HeatCell]) -> HeatHistograms {
     let mut all = BTreeMap::new();
     for cell in cells {
         all.entry((cell.operation.clone(), interval(cell)))
             .or_insert_with(|| {
-                Buckets::new(DEVICE_BITS.step_by(DEVICE_COARSE_STEP).map(|bits| power(bits) / 1e9))
+                Buckets::new(
+                    DEVICE_BITS
+                        .step_by(DEVICE_COARSE_STEP)
+                        .map(|bits| power(bits) / 1e9),
+                )
             })
             .add(seconds(cell.device_to_ns), device_middle(cell), cell.count);
     }
@@ -105,7 +129,10 @@ fn device_middle(cell: &HeatCell) -> f64 {
 /// Nearest and farthest |seek distance| of a cell; (0, 1) is "no seek".
 fn distance(cell: &HeatCell) -> (u64, u64) {
     if cell.seek_from_bytes >= 0 {
-        (cell.seek_from_bytes.unsigned_abs(), cell.seek_to_bytes.unsigned_abs())
+        (
+            cell.seek_from_bytes.unsigned_abs(),
+            cell.seek_to_bytes.unsigned_abs(),
+        )
     } else {
         // [from, to) below zero: the distance of from belongs to the cell, that of to does not.
         let near = cell.seek_to_bytes.min(0).unsigned_abs();
@@ -155,7 +182,11 @@ mod tests {
             cell((1 << 20, 1 << 21), (1 << 22, 1 << 23), 3),
             cell((-(1 << 30), -(1 << 29)), (1 << 40, 1 << 41), 2),
         ];
-        for map in [device_time(&cells), seek_distance(&cells), seek_device_time(&cells)] {
+        for map in [
+            device_time(&cells),
+            seek_distance(&cells),
+            seek_device_time(&cells),
+        ] {
             let total: u64 = map.values().map(|b| b.count).sum();
             let spread: u64 = map.values().flat_map(|b| &b.bounds).map(|(_, n)| n).sum();
             assert_eq!((total, spread), (12, 12));
@@ -164,6 +195,9 @@ mod tests {
         let buckets = &seeks[&("request".to_owned(), "read".to_owned())];
         assert_eq!(buckets.bounds[0], (0.0, 7), "no seek at all");
         let names: Vec<String> = seek_device_time(&cells).into_keys().map(|k| k.1).collect();
-        assert_eq!(names, ["-16GiB..-256MiB", "0", "64KiB..4MiB"].map(str::to_owned));
+        assert_eq!(
+            names,
+            ["-16GiB..-256MiB", "0", "64KiB..4MiB"].map(str::to_owned)
+        );
     }
 }

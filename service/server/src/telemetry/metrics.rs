@@ -39,13 +39,7 @@ impl RequestMetrics {
     }
 
     /// A request has ended. `store` is absent when it named none that exists.
-    pub fn ended(
-        &self,
-        store: Option<&str>,
-        method: &'static str,
-        code: Code,
-        duration: Duration,
-    ) {
+    pub fn ended(&self, store: Option<&str>, method: &'static str, code: Code, duration: Duration) {
         self.in_progress.fetch_sub(1, Ordering::Relaxed);
         let mut labels = vec![
             ("store", store.unwrap_or_default().to_owned()),

@@ -1,6 +1,7 @@
 //! What the service says about itself: metrics and logs.
 
 mod collector;
+mod exposition;
 mod heat;
 pub mod logs;
 pub mod metrics;

@@ -1,0 +1,136 @@
+//! Writes series in the form of OpenMetrics, under the names of the table.
+
+use std::fmt;
+
+use lumpscope_observer::HeatCell;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Unit;
+
+use super::collector::Snapshot;
+use super::heat::{HeatHistograms, float};
+use super::names::{Kind, Metric};
+
+/// Writes series under the names of the table.
+pub(super) struct Out<'a, 'b> {
+    pub(super) encoder: &'a mut DescriptorEncoder<'b>,
+}
+
+impl Out<'_, '_> {
+    fn describe(
+        &mut self,
+        metric: &Metric,
+        write: impl FnOnce(MetricEncoder<'_>) -> fmt::Result,
+    ) -> fmt::Result {
+        let (name, unit) = metric.split_unit();
+        let unit = unit.map(|unit| Unit::Other(unit.to_owned()));
+        let kind = match metric.kind {
+            Kind::Counter => MetricType::Counter,
+            Kind::Gauge => MetricType::Gauge,
+            Kind::Histogram => MetricType::Histogram,
+            Kind::Info => MetricType::Info,
+        };
+        write(
+            self.encoder
+                .encode_descriptor(name, metric.help, unit.as_ref(), kind)?,
+        )
+    }
+
+    pub(super) fn family(&mut self, metric: &Metric, family: &impl EncodeMetric) -> fmt::Result {
+        self.describe(metric, |encoder| family.encode(encoder))
+    }
+
+    pub(super) fn info(&mut self, metric: &Metric, series: Vec<Vec<String>>) -> fmt::Result {
+        self.describe(metric, |mut encoder| {
+            for values in &series {
+                let values = values.iter().map(String::as_str).collect();
+                encoder.encode_info(&labels(metric, values))?;
+            }
+            Ok(())
+        })
+    }
+
+    pub(super) fn gauge<'s>(
+        &mut self,
+        metric: &Metric,
+        series: impl IntoIterator<Item = (Vec<&'s str>, f64)>,
+    ) -> fmt::Result {
+        self.describe(metric, |mut encoder| {
+            for (values, value) in series {
+                encoder
+                    .encode_family(&labels(metric, values))?
+                    .encode_gauge(&value)?;
+            }
+            Ok(())
+        })
+    }
+
+    pub(super) fn gauge_of(
+        &mut self,
+        metric: &Metric,
+        stores: &[Snapshot<'_>],
+        value: impl Fn(&Snapshot<'_>) -> u64,
+    ) -> fmt::Result {
+        let series = stores
+            .iter()
+            .map(|s| (vec![&*s.named.name], float(value(s))));
+        self.gauge(metric, series)
+    }
+
+    pub(super) fn counter<'s>(
+        &mut self,
+        metric: &Metric,
+        series: impl IntoIterator<Item = (Vec<&'s str>, f64)>,
+    ) -> fmt::Result {
+        self.describe(metric, |mut encoder| {
+            for (values, value) in series {
+                encoder
+                    .encode_family(&labels(metric, values))?
+                    .encode_counter::<NoLabelSet, f64, f64>(&value, None)?;
+            }
+            Ok(())
+        })
+    }
+
+    pub(super) fn counter_of(
+        &mut self,
+        metric: &Metric,
+        stores: &[Snapshot<'_>],
+        value: impl Fn(&Snapshot<'_>) -> u64,
+    ) -> fmt::Result {
+        let series = stores
+            .iter()
+            .map(|s| (vec![&*s.named.name], float(value(s))));
+        self.counter(metric, series)
+    }
+
+    pub(super) fn histogram(
+        &mut self,
+        metric: &Metric,
+        stores: &[Snapshot<'_>],
+        of: fn(&[HeatCell]) -> HeatHistograms,
+    ) -> fmt::Result {
+        self.describe(metric, |mut encoder| {
+            for s in stores {
+                for ((first, second), buckets) in of(&s.report.heat) {
+                    let values = vec![&*s.named.name, &*first, &*second];
+                    encoder
+                        .encode_family(&labels(metric, values))?
+                        .encode_histogram::<NoLabelSet>(
+                            buckets.sum,
+                            buckets.count,
+                            &buckets.bounds,
+                            None,
+                        )?;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Names and values of a series' labels.
+fn labels<'s>(metric: &Metric, values: Vec<&'s str>) -> Vec<(&'static str, &'s str)> {
+    debug_assert_eq!(metric.labels.len(), values.len(), "{}", metric.name);
+    metric.labels.iter().copied().zip(values).collect()
+}
