@@ -1,28 +1,263 @@
 //! `lumpscope compare`: one workload against a raw, an ext4 and an xfs store, side by side.
+//!
+//! Nothing is simulated: the stores are on real block devices, formatted by the real `format`, and
+//! served by the real service, a child process to which the workload speaks gRPC. The parent only
+//! builds ([`crate::lab`]), drives ([`crate::runner`]), asks the service what the disks did, and
+//! shows it.
+//!
+//! The stores run one after the other, so that they do not compete for the machine.
 
 mod args;
+mod error;
+mod heatmap;
+mod interrupt;
+mod place;
+mod plan;
+mod progress;
+pub mod report;
+mod service;
+mod table;
+mod text;
 
-use std::path::PathBuf;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use lumpscope_proto::v1::ReportRequest;
+use lumpscope_proto::v1::observe_client::ObserveClient;
+use tonic::Status;
 
 pub use args::CompareArgs;
+pub use error::CompareError;
 
-/// Why a comparison could not be made or finished.
-#[derive(Debug, thiserror::Error)]
-pub enum CompareError {
-    /// The comparison was stopped by a signal; everything it had made is gone.
-    #[error("stopped by a signal; everything the comparison had made was removed")]
-    Interrupted,
+use crate::human;
+use crate::runner::{self, RunOptions};
+use interrupt::Interrupt;
+use place::{Place, Places};
+use plan::Plan;
+use progress::Progress;
+use report::{ClientView, Comparison, DiskView, StoreView, WorkloadView};
+use service::Service;
+
+/// Everything a store's run needs.
+struct Context<'a> {
+    args: &'a CompareArgs,
+    plan: &'a Plan,
+    progress: &'a Progress,
+    interrupt: &'a Interrupt,
+    service: &'a Service,
 }
 
 /// Runs the comparison and prints it.
 ///
-/// Blocks, and starts a runtime of its own: call it outside any asynchronous runtime.
-/// `lumpscope_exe` is the binary that understands `format` and `serve`
-/// (`std::env::current_exe()` in the real command).
+/// Blocks, installs signal handlers, and starts a runtime of its own: call it from the main thread,
+/// outside any asynchronous runtime. `lumpscope_exe` is the binary that understands `format` and
+/// `serve` (`std::env::current_exe()` in the real command).
+///
+/// The exit code is a failure when `--keep-going` went past a store that failed.
 ///
 /// # Errors
 /// Everything that keeps the three stores from being compared. The message says what to do.
-pub fn run(_args: &CompareArgs, _lumpscope_exe: PathBuf) -> Result<ExitCode, CompareError> {
-    Err(CompareError::Interrupted)
+pub fn run(args: &CompareArgs, lumpscope_exe: PathBuf) -> Result<ExitCode, CompareError> {
+    let comparison = compare(args, &lumpscope_exe)?;
+    if args.json {
+        let json = serde_json::to_string_pretty(&comparison)
+            .map_err(|error| CompareError::io("write JSON")(error.into()))?;
+        println!("{json}");
+    } else {
+        let stdout = std::io::stdout().is_terminal();
+        let colour = stdout && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        print!("{}", text::render(&comparison, colour));
+    }
+    let failed = comparison
+        .stores
+        .iter()
+        .any(|store| !store.failed.is_empty());
+    Ok(if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+fn compare(args: &CompareArgs, exe: &Path) -> Result<Comparison, CompareError> {
+    let plan = Plan::new(args)?;
+    let interrupt = Interrupt::install()?;
+    let progress = Progress::new();
+    let places = {
+        let _step = progress.step("making three disks");
+        Places::new(args, &plan)?
+    };
+    for place in &places.places {
+        interrupt.check()?;
+        let capacity = human::bytes(plan.capacity_bytes);
+        let _step = progress.step(&format!("formatting {} ({capacity})", place.kind.name()));
+        format(exe, &places, place, &plan, &interrupt)?;
+    }
+    // Declared after `places`: on every way out the service ends before its disks go.
+    let service = {
+        let _step = progress.step("starting the service");
+        Service::start(exe, &places, args.no_probes, &interrupt)?
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(CompareError::io("start a runtime"))?;
+    let context = Context {
+        args,
+        plan: &plan,
+        progress: &progress,
+        interrupt: &interrupt,
+        service: &service,
+    };
+    let mut stores = Vec::new();
+    for place in &places.places {
+        stores.push(runtime.block_on(run_store(&context, place))?);
+    }
+    let mut comparison = Comparison {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        kernel: rustix::system::uname()
+            .release()
+            .to_string_lossy()
+            .into_owned(),
+        workload: WorkloadView {
+            name: args.workload.clone(),
+            scale: args.scale.to_string(),
+            commands: plan.stream.commands.len(),
+            bytes_put: plan.stream.bytes_put(),
+            peak_bytes: plan.stream.peak_bytes,
+        },
+        clients: args.clients,
+        disks: if places.is_lab() { "lab" } else { "own" }.to_owned(),
+        ext4_journal: places.is_lab().then_some(args.ext4_journal),
+        stores,
+    };
+    comparison.set_ratios();
+    Ok(comparison)
+}
+
+/// `lumpscope format`, never with `--force`.
+fn format(
+    exe: &Path,
+    places: &Places,
+    place: &Place,
+    plan: &Plan,
+    interrupt: &Interrupt,
+) -> Result<(), CompareError> {
+    let mut command = places.command(exe);
+    command.arg("format").arg(&place.path);
+    command
+        .arg("--capacity")
+        .arg(format!("{}M", plan.capacity_bytes >> 20));
+    command
+        .arg("--journal-ratio")
+        .arg(format!("{:.6}", plan.journal_ratio));
+    let (status, stderr) = interrupt.run(command)?;
+    // A terminal sends Ctrl-C to the child as well, which may end first.
+    interrupt.check()?;
+    if status.success() {
+        return Ok(());
+    }
+    let reason = stderr.trim();
+    Err(CompareError::Format {
+        store: place.kind.name(),
+        path: place.path.clone(),
+        reason: if reason.is_empty() {
+            status.to_string()
+        } else {
+            reason.to_owned()
+        },
+    })
+}
+
+/// Runs the workload against one store and asks what its disk did.
+async fn run_store(context: &Context<'_>, place: &Place) -> Result<StoreView, CompareError> {
+    let mut view = StoreView {
+        kind: place.kind,
+        path: place.path.clone(),
+        failed: String::new(),
+        client: None,
+        disk: None,
+    };
+    let store = place.kind.name();
+    match drive(context, store).await {
+        Ok(client) => view.client = Some(client),
+        Err(CompareError::Run { error, .. }) if context.args.keep_going => {
+            view.failed = error.to_string();
+        }
+        Err(error) => return Err(error),
+    }
+    match fetch_report(&context.service.server, store).await {
+        Ok(disk) => view.disk = disk,
+        Err(status) if context.args.keep_going => {
+            view.failed
+                .push_str(&format!(" no report: {}", status.message()));
+        }
+        Err(status) => {
+            return Err(CompareError::Report {
+                store,
+                status: Box::new(status),
+            });
+        }
+    }
+    Ok(view)
+}
+
+async fn drive(context: &Context<'_>, store: &'static str) -> Result<ClientView, CompareError> {
+    context.interrupt.check()?;
+    let Context { args, plan, .. } = context;
+    let options = RunOptions {
+        server: context.service.server.clone(),
+        store: store.to_owned(),
+        clients: args.clients,
+        verify_bytes: args.verify,
+    };
+    let commands = plan.stream.commands.len();
+    let title = format!(
+        "{store}: {} commands of {}",
+        human::count_of(commands),
+        args.workload
+    );
+    let step = context.progress.commands(&title, commands);
+    let finished = Arc::new(AtomicU64::new(0));
+    let outcome = tokio::select! {
+        outcome = runner::run(&plan.stream, &options, Arc::clone(&finished)) => outcome,
+        never = step.follow(finished) => match never {},
+        () = context.interrupt.wait() => return Err(CompareError::Interrupted),
+    };
+    match outcome {
+        Ok(outcome) => Ok(ClientView::new(&outcome, args.clients)),
+        Err(error) => {
+            context.interrupt.check()?;
+            // Let the reader of the service's log catch up.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            Err(CompareError::Run {
+                store,
+                error,
+                log: context.service.last_words(),
+            })
+        }
+    }
+}
+
+/// `None`: the service knows the store but has nothing to report.
+async fn fetch_report(server: &str, store: &str) -> Result<Option<DiskView>, Status> {
+    let client = ObserveClient::connect(server.to_owned()).await;
+    let mut client = client
+        .map_err(|error| Status::unavailable(error.to_string()))?
+        .max_decoding_message_size(64 << 20);
+    let request = ReportRequest {
+        store: store.to_owned(),
+    };
+    let mut request = tonic::Request::new(request);
+    request.set_timeout(Duration::from_secs(60));
+    let reply = client.report(request).await?;
+    let mut reports = reply.into_inner().stores.into_iter();
+    Ok(reports
+        .find(|report| report.store == store)
+        .map(DiskView::from))
 }

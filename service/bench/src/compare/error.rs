@@ -1,0 +1,126 @@
+//! Why a comparison could not be made or finished.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::lab::LabError;
+use crate::runner::RunError;
+use crate::workload::{GenerateError, ParseError};
+
+/// Why a comparison could not be made or finished. Whatever it had made is gone again.
+#[derive(Debug, thiserror::Error)]
+pub enum CompareError {
+    /// Stopped by Ctrl-C or another signal.
+    #[error("stopped by a signal; everything the comparison had made was removed")]
+    Interrupted,
+    /// Neither a builtin workload nor a file.
+    #[error(
+        "there is no workload {name}: it is neither one of seq1, seq2, rand1, rand2 nor a file \
+         that can be read ({source})"
+    )]
+    NoWorkload {
+        /// As given.
+        name: String,
+        /// Why it cannot be read as a file.
+        source: std::io::Error,
+    },
+    /// The workload's text is wrong.
+    #[error("workload {name}, {error}")]
+    Workload {
+        /// As given.
+        name: String,
+        /// Where and what.
+        error: ParseError,
+    },
+    /// The workload has no commands, or too many.
+    #[error(transparent)]
+    Generate(#[from] GenerateError),
+    /// A number on the command line makes no sense.
+    #[error("{option} must be {allowed}")]
+    Argument {
+        /// Option.
+        option: &'static str,
+        /// What it may be.
+        allowed: &'static str,
+    },
+    /// The images could not be made.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    /// A directory given by the user is not what it was given as.
+    #[error("{option} {}: {found}, and not on a mounted {wanted}", dir.display())]
+    WrongFileSystem {
+        /// Option.
+        option: &'static str,
+        /// Directory.
+        dir: PathBuf,
+        /// What it is on.
+        found: String,
+        /// What it must be on.
+        wanted: &'static str,
+    },
+    /// A file system given by the user is too full.
+    #[error("{} has {free_mib} MiB free, and the store will take {needed_mib} MiB", dir.display())]
+    NoRoom {
+        /// Directory.
+        dir: PathBuf,
+        /// Free, in MiB.
+        free_mib: u64,
+        /// Needed, in MiB.
+        needed_mib: u64,
+    },
+    /// `lumpscope format` refused or failed.
+    #[error("cannot format the {store} store at {}: {reason}", path.display())]
+    Format {
+        /// Store.
+        store: &'static str,
+        /// Device or file.
+        path: PathBuf,
+        /// What it said.
+        reason: String,
+    },
+    /// The service did not start.
+    #[error("the service {what}. Its last words:\n{log}")]
+    Service {
+        /// What happened.
+        what: String,
+        /// Last lines it logged.
+        log: String,
+    },
+    /// A command of the workload failed.
+    #[error("{store}: {error}. The service's last words:\n{log}")]
+    Run {
+        /// Store.
+        store: &'static str,
+        /// Which command and why.
+        error: RunError,
+        /// Last lines the service logged.
+        log: String,
+    },
+    /// The service did not report what the disk did.
+    #[error("{store}: cannot fetch the report: {} ({:?})", status.message(), status.code())]
+    Report {
+        /// Store.
+        store: &'static str,
+        /// What the service said.
+        status: Box<tonic::Status>,
+    },
+    /// A system call failed.
+    #[error("cannot {what}: {source}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+}
+
+impl CompareError {
+    /// For `map_err`.
+    pub(super) fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> CompareError {
+        let what = what.into();
+        move |source| CompareError::Io { what, source }
+    }
+}
+
+/// How long the service may take until it serves: it replays three fresh stores and loads probes.
+pub(super) const START_PATIENCE: Duration = Duration::from_secs(60);

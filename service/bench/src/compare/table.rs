@@ -1,0 +1,253 @@
+//! The side-by-side table.
+
+use comfy_table::{Cell, CellAlignment, Table, presets};
+
+use super::report::{ClientView, Comparison, DiskView, LatencyView, OperationView, StoreView};
+use crate::human;
+
+/// Stages of a request in the order in which it goes through them.
+const STAGES: [&str; 8] = [
+    "recv", "sched", "index", "journal", "submit", "queue", "device", "reply",
+];
+const METHODS: [&str; 3] = ["put", "get", "delete"];
+/// Owner classes of I/O that no request asked for.
+const UNASKED: [&str; 4] = ["fs-journal", "fs-metadata", "writeback", "other"];
+/// Name of a percentile, and where it is.
+type Percentile = (&'static str, fn(&LatencyView) -> u64);
+const PERCENTILES: [Percentile; 4] = [
+    ("50%", |latency| latency.p50_ns),
+    ("90%", |latency| latency.p90_ns),
+    ("95%", |latency| latency.p95_ns),
+    ("99%", |latency| latency.p99_ns),
+];
+const NOTHING: &str = "–";
+
+/// The table, one column a store.
+pub(super) fn render(comparison: &Comparison) -> String {
+    let mut rows = Rows {
+        stores: &comparison.stores,
+        table: Table::new(),
+    };
+    rows.table.load_preset(presets::NOTHING);
+    let mut header = vec![Cell::new("")];
+    for store in &comparison.stores {
+        header.push(Cell::new(store.kind.name()).set_alignment(CellAlignment::Right));
+    }
+    rows.table.set_header(header);
+    for column in rows.table.column_iter_mut().skip(1) {
+        column.set_padding((3, 0));
+    }
+    client(&mut rows);
+    stages(&mut rows);
+    block_requests(&mut rows);
+    unasked(&mut rows);
+    trust(&mut rows);
+    let lines: Vec<String> = rows
+        .table
+        .lines()
+        .map(|line| line.trim_end().to_owned())
+        .collect();
+    lines.join("\n")
+}
+
+struct Rows<'a> {
+    stores: &'a [StoreView],
+    table: Table,
+}
+
+impl Rows<'_> {
+    fn section(&mut self, title: &str) {
+        self.table.add_row(vec![""]);
+        self.table.add_row(vec![title]);
+    }
+
+    fn row(&mut self, name: &str, cell: impl Fn(&StoreView) -> String) {
+        let mut row = vec![Cell::new(format!("  {name}"))];
+        for store in self.stores {
+            row.push(Cell::new(cell(store)).set_alignment(CellAlignment::Right));
+        }
+        self.table.add_row(row);
+    }
+
+    fn client(&mut self, name: &str, cell: impl Fn(&ClientView) -> String) {
+        self.row(name, |store| {
+            store.client.as_ref().map_or_else(nothing, &cell)
+        });
+    }
+
+    /// For what only the service knows, probes or not.
+    fn disk(&mut self, name: &str, cell: impl Fn(&DiskView) -> String) {
+        self.row(name, |store| {
+            store.disk.as_ref().map_or_else(nothing, &cell)
+        });
+    }
+
+    /// For what only the probes know.
+    fn observed(&mut self, name: &str, cell: impl Fn(&DiskView) -> String) {
+        self.disk(
+            name,
+            |disk| if disk.observed { cell(disk) } else { nothing() },
+        );
+    }
+}
+
+fn nothing() -> String {
+    NOTHING.to_owned()
+}
+
+fn client(rows: &mut Rows<'_>) {
+    rows.section("Seen by the client");
+    rows.client("commands", |client| {
+        client
+            .overall
+            .as_ref()
+            .map_or_else(nothing, |overall| human::count_of(overall.count))
+    });
+    rows.client("total elapsed", |client| {
+        human::duration_ns(client.elapsed_ns)
+    });
+    rows.client("ratio to raw", |client| {
+        client
+            .ratio_to_raw
+            .map_or_else(nothing, |ratio| format!("{ratio:.2}"))
+    });
+    rows.client("throughput", |client| {
+        format!("{:.1} MiB/s", client.mib_per_second)
+    });
+    let mut kinds: Vec<String> = Vec::new();
+    for client in rows.stores.iter().filter_map(|store| store.client.as_ref()) {
+        for kind in &client.kinds {
+            if !kinds.contains(&kind.kind) {
+                kinds.push(kind.kind.clone());
+            }
+        }
+    }
+    for kind in kinds {
+        rows.section(&format!("Latency of {kind}"));
+        for (name, percentile) in PERCENTILES {
+            rows.client(name, |client| {
+                let latency = client.kinds.iter().find(|latency| latency.kind == kind);
+                latency.map_or_else(nothing, |latency| human::duration_ns(percentile(latency)))
+            });
+        }
+    }
+}
+
+/// Methods that were called: the usual ones in the usual order, then any others.
+fn methods(stores: &[StoreView]) -> Vec<String> {
+    let disks = stores.iter().filter_map(|store| store.disk.as_ref());
+    let called = disks
+        .flat_map(|disk| &disk.operations)
+        .filter(|operation| operation.count > 0);
+    let mut methods: Vec<String> = called.map(|operation| operation.method.clone()).collect();
+    let rank = |method: &String| METHODS.iter().position(|usual| usual == method);
+    methods.sort_by_key(|method| (rank(method).unwrap_or(METHODS.len()), method.clone()));
+    methods.dedup();
+    methods
+}
+
+fn operation<'a>(disk: &'a DiskView, method: &str) -> Option<&'a OperationView> {
+    disk.operations
+        .iter()
+        .find(|operation| operation.method == method && operation.count > 0)
+}
+
+/// Time of one stage over all requests of a method; stages that never occurred are 0.
+fn stage_ns(operation: &OperationView, stage: &str) -> u64 {
+    let times = operation.stages.iter().filter(|time| time.stage == stage);
+    times.map(|time| time.total_ns).sum()
+}
+
+fn stages(rows: &mut Rows<'_>) {
+    for method in methods(rows.stores) {
+        rows.section(&format!("Where the time of a {method} went: share, mean"));
+        for stage in STAGES {
+            rows.disk(stage, |disk| {
+                let Some(operation) = operation(disk, &method) else {
+                    return nothing();
+                };
+                let time = stage_ns(operation, stage);
+                let share = human::share(time, operation.total_ns);
+                format!("{share} {:>8}", human::duration_ns(time / operation.count))
+            });
+        }
+        rows.disk("all, in the service", |disk| {
+            operation(disk, &method).map_or_else(nothing, |operation| {
+                human::duration_ns(operation.total_ns / operation.count)
+            })
+        });
+    }
+}
+
+fn block_requests(rows: &mut Rows<'_>) {
+    rows.section("Block requests");
+    for method in methods(rows.stores) {
+        rows.observed(&format!("per {method}"), |disk| {
+            let operation = operation(disk, &method);
+            let ratio = operation.and_then(|op| human::ratio(op.block_requests, op.count));
+            ratio.map_or_else(nothing, |ratio| format!("{ratio:.2}"))
+        });
+    }
+    rows.observed("reads and writes of the disk", |disk| {
+        human::count(disk.block.data_requests)
+    });
+    rows.observed("sequential", |disk| {
+        human::share(disk.block.sequential, disk.block.data_requests)
+    });
+    rows.observed("median |seek distance|", |disk| {
+        human::bytes(disk.block.seek_median_bytes)
+    });
+    rows.observed("99% |seek distance|", |disk| {
+        human::bytes(disk.block.seek_p99_bytes)
+    });
+}
+
+fn unasked(rows: &mut Rows<'_>) {
+    rows.section("Asked for by no request: number, bytes");
+    for class in UNASKED {
+        rows.observed(class, |disk| {
+            let owners = disk
+                .block
+                .owners
+                .iter()
+                .filter(|owner| owner.owner == class);
+            let (mut requests, mut bytes) = (0, 0);
+            for owner in owners {
+                requests += owner.requests;
+                bytes += owner.bytes;
+            }
+            if requests == 0 {
+                return "0".to_owned();
+            }
+            format!("{} {:>9}", human::count(requests), human::bytes(bytes))
+        });
+    }
+}
+
+fn trust(rows: &mut Rows<'_>) {
+    rows.section("Can it be trusted?");
+    rows.observed("own bytes tied to their request", |disk| {
+        let block = &disk.block;
+        human::share(block.attributed_bytes + block.shared_bytes, block.own_bytes)
+    });
+    rows.observed("of these, in a shared block request", |disk| {
+        human::share(disk.block.shared_bytes, disk.block.own_bytes)
+    });
+    rows.observed("lost events", |disk| human::count(disk.audit.lost_events));
+    rows.observed("seen / counted by the kernel", |disk| {
+        let audit = &disk.audit;
+        format!(
+            "{} / {}",
+            human::count(audit.seen_requests),
+            human::count(audit.kernel_requests)
+        )
+    });
+    rows.observed("audit", |disk| {
+        if disk.audit.complete {
+            "complete"
+        } else {
+            "incomplete"
+        }
+        .to_owned()
+    });
+}
