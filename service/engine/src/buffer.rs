@@ -1,96 +1,259 @@
-//! Aligned buffers: the only thing that crosses to the device.
+//! Aligned memory: the only thing that crosses to the device.
+//!
+//! Memory is zeroed when it comes from the system and recycled through a bounded pool, so it is
+//! always initialised, but a recycled buffer holds old bytes: who writes a buffer to the disk
+//! writes or zeroes all of it first. Large buffers lie on huge pages where the kernel has them,
+//! which halves the block requests of a large write.
 
-use std::ops::Deref;
+#![expect(unsafe_code, reason = "aligned allocation, huge pages")]
 
-use crate::error::Error;
+use std::alloc::Layout;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::{self, NonNull};
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// Alignment and block size a buffer must have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Geometry {
-    /// Block size of the format in bytes.
-    pub block_size: u16,
-    /// Alignment in memory in bytes: a power of two, at least 4096.
-    pub alignment: usize,
-    /// Largest lump in bytes.
-    pub max_lump_bytes: u64,
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+/// Buffers at least this large are mapped on their own, on huge pages where possible.
+const MAP_FROM: usize = 1024 * 1024;
+/// Size and alignment of a huge page.
+const HUGE_PAGE: usize = 2 * 1024 * 1024;
+/// Smallest alignment and smallest allocation.
+const MIN_ALIGNMENT: usize = 4096;
+/// Bytes a pool keeps at most.
+const POOL_LIMIT: usize = 128 * 1024 * 1024;
+
+/// Memory of whole pages, owned.
+struct Memory {
+    start: NonNull<u8>,
+    /// How it was allocated; its size is the capacity.
+    layout: Layout,
+    mapped: bool,
 }
 
-/// A buffer for one lump that is about to be put.
+// SAFETY: the memory is owned exclusively and plain bytes.
+unsafe impl Send for Memory {}
+// SAFETY: shared access to it only reads.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    fn capacity(&self) -> usize {
+        self.layout.size()
+    }
+
+    fn allocate(capacity: usize, alignment: usize) -> Self {
+        let layout = Layout::from_size_align(capacity, alignment)
+            .expect("capacity and alignment are checked by capacity_for and BufferPool::new");
+        if capacity >= MAP_FROM
+            && alignment <= HUGE_PAGE
+            && let Some(start) = map_huge(capacity)
+        {
+            return Self { start, layout, mapped: true };
+        }
+        // SAFETY: the layout is not of size zero.
+        let start = unsafe { std::alloc::alloc_zeroed(layout) };
+        let Some(start) = NonNull::new(start) else { std::alloc::handle_alloc_error(layout) };
+        Self { start, layout, mapped: false }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if self.mapped {
+            // SAFETY: exactly this range was mapped by `map_huge` and nothing points to it.
+            let unmapped = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.capacity()) };
+            debug_assert!(unmapped.is_ok(), "munmap of an owned mapping fails only if misused");
+        } else {
+            // SAFETY: allocated in `allocate` with this layout.
+            unsafe { std::alloc::dealloc(self.start.as_ptr(), self.layout) }
+        }
+    }
+}
+
+/// Maps `capacity` zeroed bytes aligned to a huge page; `None`: the system has no room.
+fn map_huge(capacity: usize) -> Option<NonNull<u8>> {
+    let mapped = capacity.checked_add(HUGE_PAGE)?;
+    // SAFETY: a new private anonymous mapping at an address the kernel chooses.
+    let base = unsafe {
+        rustix::mm::mmap_anonymous(
+            ptr::null_mut(),
+            mapped,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE,
+        )
+    }
+    .ok()?
+    .cast::<u8>();
+    let lead = base.align_offset(HUGE_PAGE);
+    let start = base.wrapping_add(lead);
+    let end = start.wrapping_add(capacity);
+    // Failures to trim or advise cost memory or speed, nothing else.
+    if lead > 0 {
+        // SAFETY: the part before the aligned start belongs to the mapping just made.
+        let _ = unsafe { rustix::mm::munmap(base.cast(), lead) };
+    }
+    if HUGE_PAGE > lead {
+        // SAFETY: the part after the wanted end belongs to the mapping just made.
+        let _ = unsafe { rustix::mm::munmap(end.cast(), HUGE_PAGE - lead) };
+    }
+    // SAFETY: the range was just mapped and is owned.
+    let _ = unsafe { rustix::mm::madvise(start.cast(), capacity, Advice::LinuxHugepage) };
+    NonNull::new(start)
+}
+
+/// Capacity that a buffer of `len` bytes gets; coarse, so that buffers are reused.
+fn capacity_for(len: usize, alignment: usize) -> usize {
+    let step = if len >= MAP_FROM {
+        HUGE_PAGE
+    } else if len > 64 * 1024 {
+        64 * 1024
+    } else {
+        MIN_ALIGNMENT
+    };
+    len.max(1).next_multiple_of(step.max(alignment))
+}
+
+/// Recycles buffers; holds at most 128 MiB of free ones.
 #[derive(Debug)]
-pub struct LumpBuf {
-    bytes: Vec<u8>,
+pub struct BufferPool {
+    alignment: usize,
+    free: Mutex<FreeList>,
+}
+
+#[derive(Default)]
+struct FreeList {
+    memory: Vec<Memory>,
+    bytes: usize,
+}
+
+impl fmt::Debug for FreeList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} buffers of {} bytes", self.memory.len(), self.bytes)
+    }
+}
+
+impl BufferPool {
+    /// A pool of buffers aligned to `alignment` bytes, or to 4096 if that is more.
+    ///
+    /// # Panics
+    /// When `alignment` is not a power of two.
+    #[must_use]
+    pub fn new(alignment: usize) -> Arc<Self> {
+        assert!(alignment.is_power_of_two(), "an alignment is a power of two");
+        let alignment = alignment.max(MIN_ALIGNMENT);
+        Arc::new(Self { alignment, free: Mutex::default() })
+    }
+
+    /// Alignment in memory of its buffers, in bytes.
+    #[must_use]
+    pub fn alignment(&self) -> usize {
+        self.alignment
+    }
+
+    /// A buffer of `len` bytes with arbitrary (initialised) content.
+    #[must_use]
+    pub fn get(self: &Arc<Self>, len: usize) -> AlignedBuf {
+        let capacity = capacity_for(len, self.alignment);
+        let recycled = {
+            let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+            let found = free.memory.iter().rposition(|memory| memory.capacity() == capacity);
+            found.map(|at| {
+                free.bytes -= capacity;
+                free.memory.swap_remove(at)
+            })
+        };
+        let memory = recycled.unwrap_or_else(|| Memory::allocate(capacity, self.alignment));
+        AlignedBuf { memory: Some(memory), len, pool: Arc::clone(self) }
+    }
+
+    /// A buffer of `len` zero bytes.
+    #[must_use]
+    pub fn zeroed(self: &Arc<Self>, len: usize) -> AlignedBuf {
+        let mut buf = self.get(len);
+        buf.fill(0);
+        buf
+    }
+
+    fn give_back(&self, memory: Memory) {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        if free.bytes + memory.capacity() <= POOL_LIMIT {
+            free.bytes += memory.capacity();
+            free.memory.push(memory);
+        }
+    }
+}
+
+/// Bytes aligned for direct I/O. Goes back to its pool when dropped.
+pub struct AlignedBuf {
+    /// Present until drop.
+    memory: Option<Memory>,
     len: usize,
+    pool: Arc<BufferPool>,
 }
 
-impl LumpBuf {
-    /// A buffer for a lump of exactly `len` bytes.
-    ///
-    /// # Errors
-    /// [`Error::LumpTooLarge`].
-    pub fn new(len: u64, geometry: &Geometry) -> Result<Self, Error> {
-        let max = geometry.max_lump_bytes;
-        let len = usize::try_from(len).map_err(|_| Error::LumpTooLarge { len, max })?;
-        Ok(Self {
-            bytes: Vec::new(),
-            len,
-        })
-    }
-
-    /// Appends bytes; the checksum is updated as it goes.
-    ///
-    /// # Errors
-    /// [`Error::LengthMismatch`] when more comes than was announced; nothing is appended then.
-    pub fn extend(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        self.bytes.extend_from_slice(bytes);
-        Ok(())
-    }
-
-    /// Bytes announced.
-    #[must_use]
-    pub const fn len(&self) -> usize {
-        self.len
-    }
-
-    /// True: a lump of zero bytes was announced.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Bytes still to come.
-    #[must_use]
-    pub const fn remaining(&self) -> usize {
-        self.len - self.bytes.len()
+impl AlignedBuf {
+    fn start(&self) -> *mut u8 {
+        self.memory.as_ref().map_or(NonNull::dangling().as_ptr(), |memory| memory.start.as_ptr())
     }
 }
 
-/// A lump that was read: dereferences to its bytes. Holds the buffer the device wrote to.
-#[derive(Debug)]
-pub struct LumpData {
-    bytes: Vec<u8>,
-    /// True: the bytes were checked against the checksum stored with the lump. False: the lump
-    /// was written by an engine that stores none.
-    pub verified: bool,
-}
-
-impl LumpData {
-    /// An owner of the bytes for `bytes::Bytes::from_owner`: no copy.
-    #[must_use]
-    pub fn into_bytes_owner(self) -> impl AsRef<[u8]> + Send + 'static {
-        self
-    }
-}
-
-impl AsRef<[u8]> for LumpData {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl Deref for LumpData {
+impl Deref for AlignedBuf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.bytes
+        // SAFETY: `len` bytes from the start are allocated and initialised (see the module head).
+        unsafe { std::slice::from_raw_parts(self.start(), self.len) }
+    }
+}
+
+impl DerefMut for AlignedBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`, and the memory is owned exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.start(), self.len) }
+    }
+}
+
+impl fmt::Debug for AlignedBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AlignedBuf({} bytes)", self.len)
+    }
+}
+
+impl Drop for AlignedBuf {
+    fn drop(&mut self) {
+        if let Some(memory) = self.memory.take() {
+            self.pool.give_back(memory);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_aligned_zeroed_and_recycled() {
+        let pool = BufferPool::new(512);
+        for len in [1, 512, 4097, 70_000, 1 << 20, 3 << 20] {
+            let mut buf = pool.zeroed(len);
+            assert_eq!(buf.len(), len);
+            assert_eq!(buf.as_ptr().align_offset(4096), 0);
+            assert!(buf.iter().all(|&byte| byte == 0));
+            buf.fill(7);
+            let at = buf.as_ptr();
+            drop(buf);
+            let again = pool.zeroed(len);
+            assert_eq!(again.as_ptr(), at);
+            assert!(again.iter().all(|&byte| byte == 0));
+        }
+    }
+
+    #[test]
+    fn the_pool_is_bounded() {
+        let pool = BufferPool::new(4096);
+        let many: Vec<_> = (0..100).map(|_| pool.get(2 << 20)).collect();
+        drop(many);
+        assert_eq!(pool.free.lock().unwrap().bytes, POOL_LIMIT);
     }
 }

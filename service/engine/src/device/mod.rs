@@ -1,0 +1,160 @@
+//! Asynchronous direct I/O on one device or file.
+//!
+//! The owner thread hands over an [`Io`] and gets a [`Completion`] through a channel. Only
+//! [`AlignedBuf`] crosses this boundary. Nothing here knows the format.
+
+mod open;
+mod pool;
+mod uring;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crossbeam_channel::Receiver;
+
+use crate::buffer::AlignedBuf;
+use crate::clock::monotonic_ns;
+use crate::options::IoBackendKind;
+use crate::request::{IoDeclaration, IoOp, IoPurpose, IoSink, RequestId};
+
+pub(crate) use open::{OpenMode, open};
+
+/// One I/O for a backend.
+#[derive(Debug)]
+pub struct Io {
+    /// Comes back in the completion; unique within the store's life.
+    pub token: u64,
+    /// Read, write or flush.
+    pub op: IoOp,
+    /// First byte in the device or file; a multiple of the device's alignment.
+    pub offset: u64,
+    /// Memory to read into or to write, a multiple of the alignment long; `None` for a flush.
+    pub buf: Option<AlignedBuf>,
+    /// What it is for, to be declared.
+    pub purpose: IoPurpose,
+    /// The requests it is done for, to be declared.
+    pub requests: Vec<RequestId>,
+}
+
+impl Io {
+    /// Bytes to transfer.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.buf.as_ref().map_or(0, |buf| buf.len() as u64)
+    }
+
+    /// True: no bytes are transferred.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The end of one I/O. All bytes were transferred, or `result` is an error.
+#[derive(Debug)]
+pub struct Completion {
+    /// Token of the I/O.
+    pub token: u64,
+    /// Its memory, back.
+    pub buf: Option<AlignedBuf>,
+    /// How it ended.
+    pub result: io::Result<()>,
+}
+
+/// Does I/O in the background. A write is durable when a flush that was submitted after the
+/// write's completion has completed.
+pub trait IoBackend: Send {
+    /// Which one it is.
+    fn kind(&self) -> IoBackendKind;
+    /// Starts one I/O and returns at once. Its completion comes through [`Device::completions`],
+    /// in any order.
+    fn submit(&mut self, io: Io);
+}
+
+/// An open device or file with its backend. Closing it (drop) ends the backend's threads.
+pub struct Device {
+    /// Path, for messages.
+    pub path: PathBuf,
+    /// Bytes of the device; of a file: its length at open.
+    pub size: u64,
+    /// True: a block device, whose size is a hard limit.
+    pub is_block_device: bool,
+    /// Smallest unit, in bytes, of offsets and lengths: what the device writes without tearing.
+    pub alignment: u32,
+    /// Alignment of memory in bytes.
+    pub memory_alignment: usize,
+    /// Where the ends of I/Os arrive.
+    pub completions: Receiver<Completion>,
+    /// Does the I/O.
+    pub backend: Box<dyn IoBackend>,
+}
+
+impl std::fmt::Debug for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Device").field("path", &self.path).field("size", &self.size).finish()
+    }
+}
+
+/// Tells the sink about the I/Os of a backend.
+#[derive(Clone)]
+pub(crate) struct Declarer(pub(crate) Option<Arc<dyn IoSink>>);
+
+impl Declarer {
+    /// To be called immediately before the kernel can see the I/O.
+    pub(crate) fn begin(&self, io: &Io) {
+        let Some(sink) = &self.0 else { return };
+        sink.submitted(&IoDeclaration {
+            token: io.token,
+            requests: &io.requests,
+            purpose: io.purpose,
+            op: io.op,
+            offset: io.offset,
+            len: io.len(),
+            begin_ns: monotonic_ns(),
+        });
+    }
+
+    /// To be called after the kernel is done with it.
+    pub(crate) fn end(&self, token: u64, result: &io::Result<()>) {
+        let Some(sink) = &self.0 else { return };
+        let error = result.as_ref().err().map(|error| error.raw_os_error().unwrap_or(libc::EIO));
+        sink.completed(token, monotonic_ns(), error);
+    }
+}
+
+/// How far one I/O has come: kernels may transfer less than asked.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    pub(crate) done: usize,
+}
+
+/// What to do after a system call transferred some bytes.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    Finished,
+    Continue,
+    Failed(i32),
+}
+
+impl Progress {
+    /// Accounts for a call that returned `transferred` bytes of an I/O. A read that reaches the
+    /// end of a file gets zeros for the rest: a file may be shorter than its store, and what was
+    /// never written may be read as anything.
+    pub(crate) fn advance(&mut self, io: &mut Io, transferred: usize, alignment: usize) -> Next {
+        let Some(buf) = io.buf.as_mut() else { return Next::Finished };
+        self.done += transferred;
+        if self.done >= buf.len() {
+            return Next::Finished;
+        }
+        let at_end = transferred == 0 || !self.done.is_multiple_of(alignment);
+        match io.op {
+            IoOp::Read if at_end => {
+                buf[self.done..].fill(0);
+                Next::Finished
+            }
+            IoOp::Write if at_end => Next::Failed(libc::EIO),
+            IoOp::Read | IoOp::Write | IoOp::Flush => Next::Continue,
+        }
+    }
+}

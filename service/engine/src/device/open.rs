@@ -1,0 +1,128 @@
+//! Opens a device or file for direct I/O, alone, and finds out what it needs.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, FlockOperation, StatxFlags};
+use rustix::io::Errno;
+
+use super::pool::ThreadPool;
+use super::uring::Uring;
+use super::{Declarer, Device, IoBackend};
+use crate::buffer::BufferPool;
+use crate::error::Error;
+use crate::options::IoBackendChoice;
+use crate::request::IoSink;
+
+/// Most data I/Os a pool of threads carries at a time.
+const THREADS_LIMIT: usize = 32;
+/// I/Os in flight beside those for data: journal pieces, header, garbage collection, flush.
+const OTHER_IOS: usize = 6;
+
+/// How to open a device.
+pub(crate) struct OpenMode {
+    pub(crate) read_only: bool,
+    pub(crate) choice: IoBackendChoice,
+    pub(crate) queue_depth: usize,
+    pub(crate) sink: Option<Arc<dyn IoSink>>,
+}
+
+/// Opens `path` with `O_DIRECT`, exclusively: `O_EXCL` on a block device, `flock` on a file.
+pub(crate) fn open(path: &Path, mode: OpenMode) -> Result<Device, Error> {
+    let system = |what| {
+        move |source| Error::System { what, path: path.to_owned(), source: Arc::new(source) }
+    };
+    let file_type = std::fs::metadata(path).map_err(system("cannot look at"))?.file_type();
+    let is_block_device = file_type.is_block_device();
+    if !is_block_device && !file_type.is_file() {
+        let why = "it is neither a regular file nor a block device".to_owned();
+        return Err(Error::NotAStore { path: path.to_owned(), why });
+    }
+    let file = open_direct(path, is_block_device, mode.read_only)?;
+    if !is_block_device {
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| {
+            match errno {
+                Errno::WOULDBLOCK => Error::InUse { path: path.to_owned() },
+                other => system("cannot lock")(other.into()),
+            }
+        })?;
+    }
+    let size = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))
+        .map_err(|errno| system("cannot find the size of")(errno.into()))?;
+    let (alignment, memory_alignment) = alignment(&file, path, is_block_device)?;
+    let (sender, completions) = crossbeam_channel::unbounded();
+    let declarer = Declarer(mode.sink);
+    let file = Arc::new(file);
+    let unit = usize::try_from(alignment).unwrap_or(usize::MAX);
+    let uring = match mode.choice {
+        IoBackendChoice::Threads => None,
+        IoBackendChoice::Uring | IoBackendChoice::Auto => {
+            let started = Uring::start(&file, unit, &declarer, &sender);
+            match (started, mode.choice) {
+                (Ok(uring), _) => Some(uring),
+                (Err(_), IoBackendChoice::Auto) => None,
+                (Err(error), _) => return Err(system("cannot use io_uring on")(error)),
+            }
+        }
+    };
+    let backend: Box<dyn IoBackend> = match uring {
+        Some(uring) => Box::new(uring),
+        None => {
+            let threads = mode.queue_depth.min(THREADS_LIMIT) + OTHER_IOS;
+            let pool = ThreadPool::start(file, unit, threads, declarer, sender)
+                .map_err(system("cannot start I/O threads for"))?;
+            Box::new(pool)
+        }
+    };
+    Ok(Device {
+        path: path.to_owned(),
+        size,
+        is_block_device,
+        alignment,
+        memory_alignment,
+        completions,
+        backend,
+    })
+}
+
+fn open_direct(path: &Path, is_block_device: bool, read_only: bool) -> Result<File, Error> {
+    let exclusive = if is_block_device { libc::O_EXCL } else { 0 };
+    let opened = OpenOptions::new()
+        .read(true)
+        .write(!read_only)
+        .custom_flags(libc::O_DIRECT | libc::O_CLOEXEC | exclusive)
+        .open(path);
+    opened.map_err(|source| match source.raw_os_error() {
+        Some(libc::EBUSY) => Error::InUse { path: path.to_owned() },
+        Some(libc::EINVAL) => Error::Unsupported {
+            path: path.to_owned(),
+            why: "its file system has no direct I/O; use ext4, xfs or a block device".to_owned(),
+        },
+        _ => Error::System { what: "cannot open", path: path.to_owned(), source: Arc::new(source) },
+    })
+}
+
+/// The alignment of offsets and of memory, from the kernel; where it does not say, found by
+/// trying.
+fn alignment(file: &File, path: &Path, is_block_device: bool) -> Result<(u32, usize), Error> {
+    if let Ok(found) = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
+        && StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::DIOALIGN)
+    {
+        if found.stx_dio_offset_align == 0 {
+            let why = "direct I/O does not work on this file; use ext4, xfs or a block device";
+            return Err(Error::Unsupported { path: path.to_owned(), why: why.to_owned() });
+        }
+        let memory = usize::try_from(found.stx_dio_mem_align).unwrap_or(4096).max(1);
+        return Ok((found.stx_dio_offset_align.max(512), memory));
+    }
+    if is_block_device && let Ok(size) = rustix::fs::ioctl_blksszget(file) {
+        return Ok((size.max(512), 4096));
+    }
+    let mut buf = BufferPool::new(4096).get(512);
+    match rustix::io::pread(file, &mut buf[..], 0) {
+        Ok(_) => Ok((512, 4096)),
+        Err(_) => Ok((4096, 4096)),
+    }
+}

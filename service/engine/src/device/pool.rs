@@ -1,0 +1,119 @@
+//! Backend of threads that call pread, pwrite and fdatasync.
+//!
+//! Works on every kernel and under every seccomp filter. Each thread carries one I/O at a time,
+//! so the pool is as large as the number of I/Os wanted in flight.
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use crossbeam_channel::{Receiver, Sender};
+use rustix::io::retry_on_intr;
+
+use super::{Completion, Declarer, Io, IoBackend, Next, Progress};
+use crate::options::IoBackendKind;
+use crate::request::IoOp;
+
+/// Most bytes of one system call; larger I/Os are done in pieces.
+const CALL_LIMIT: usize = 64 * 1024 * 1024;
+
+/// The pool.
+pub(crate) struct ThreadPool {
+    /// `None` only while dropping.
+    queue: Option<Sender<Io>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// What each thread needs.
+#[derive(Clone)]
+struct Worker {
+    file: Arc<File>,
+    alignment: usize,
+    declarer: Declarer,
+    queue: Receiver<Io>,
+    completions: Sender<Completion>,
+}
+
+impl ThreadPool {
+    pub(crate) fn start(
+        file: Arc<File>,
+        alignment: usize,
+        threads: usize,
+        declarer: Declarer,
+        completions: Sender<Completion>,
+    ) -> io::Result<Self> {
+        // Bounded by the owner thread, which limits the I/Os in flight.
+        let (sender, queue) = crossbeam_channel::unbounded();
+        let worker = Worker { file, alignment, declarer, queue, completions };
+        let mut pool = Self { queue: Some(sender), threads: Vec::with_capacity(threads) };
+        for number in 0..threads.max(1) {
+            let worker = worker.clone();
+            let thread = std::thread::Builder::new()
+                .name(format!("lump-io-{number}"))
+                .spawn(move || worker.run())?;
+            pool.threads.push(thread);
+        }
+        Ok(pool)
+    }
+}
+
+impl IoBackend for ThreadPool {
+    fn kind(&self) -> IoBackendKind {
+        IoBackendKind::Threads
+    }
+
+    fn submit(&mut self, io: Io) {
+        if let Some(queue) = &self.queue {
+            // The receivers live as long as the threads, and they end only after the sender.
+            let _ = queue.send(io);
+        }
+    }
+}
+
+impl Drop for ThreadPool {
+    fn drop(&mut self) {
+        self.queue = None;
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Worker {
+    fn run(&self) {
+        while let Ok(mut io) = self.queue.recv() {
+            self.declarer.begin(&io);
+            let result = self.transfer(&mut io);
+            self.declarer.end(io.token, &result);
+            let completion = Completion { token: io.token, buf: io.buf, result };
+            if self.completions.send(completion).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn transfer(&self, io: &mut Io) -> io::Result<()> {
+        if io.op == IoOp::Flush {
+            return Ok(retry_on_intr(|| rustix::fs::fdatasync(&self.file))?);
+        }
+        let mut progress = Progress { done: 0 };
+        loop {
+            let from = progress.done;
+            let offset = io.offset + from as u64;
+            let Some(buf) = io.buf.as_mut() else { return Ok(()) };
+            let to = buf.len().min(from + CALL_LIMIT);
+            let moved = match io.op {
+                IoOp::Read => {
+                    retry_on_intr(|| rustix::io::pread(&self.file, &mut buf[from..to], offset))?
+                }
+                _ => retry_on_intr(|| rustix::io::pwrite(&self.file, &buf[from..to], offset))?,
+            };
+            match progress.advance(io, moved, self.alignment) {
+                Next::Finished => return Ok(()),
+                Next::Continue => {}
+                Next::Failed(errno) => return Err(io::Error::from_raw_os_error(errno)),
+            }
+        }
+    }
+}

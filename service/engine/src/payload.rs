@@ -1,0 +1,176 @@
+//! The bytes of one lump on their way to and from the disk.
+//!
+//! The caller fills a [`LumpBuf`] on its own thread; the checksum is computed as it goes, so the
+//! owner thread never touches payload bytes. A [`LumpData`] holds the very buffer the device
+//! wrote to.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::buffer::{AlignedBuf, BufferPool};
+use crate::error::Error;
+use crate::format::trailer::{LumpEnd, LumpShape, PayloadCrc, Verification, max_payload};
+use crate::lump::LumpId;
+use crate::units::{BlockCount, BlockSize, ByteOffset};
+
+/// A buffer for one lump that is about to be put, with room for its padding and trailer.
+#[derive(Debug)]
+pub struct LumpBuf {
+    buf: AlignedBuf,
+    shape: LumpShape,
+    len: usize,
+    filled: usize,
+    crc: PayloadCrc,
+}
+
+impl LumpBuf {
+    /// A buffer for a lump of exactly `len` bytes in a store of this block size.
+    ///
+    /// # Errors
+    /// [`Error::LumpTooLarge`].
+    pub fn new(len: u64, block_size: BlockSize, pool: &Arc<BufferPool>) -> Result<Self, Error> {
+        let too_large = || Error::LumpTooLarge { len, max: max_payload(block_size) };
+        let shape = LumpShape::new(len, block_size).map_err(|_| too_large())?;
+        let total = usize::try_from(shape.total_len()).map_err(|_| too_large())?;
+        let len = usize::try_from(len).map_err(|_| too_large())?;
+        Ok(Self { buf: pool.get(total), shape, len, filled: 0, crc: PayloadCrc::new() })
+    }
+
+    /// Appends bytes; the checksum is updated as it goes.
+    ///
+    /// # Errors
+    /// [`Error::LengthMismatch`] when more comes than was announced; nothing is appended then.
+    pub fn extend(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        if bytes.len() > self.remaining() {
+            let got = (self.filled + bytes.len()) as u64;
+            return Err(Error::LengthMismatch { announced: self.len as u64, got });
+        }
+        let end = self.filled + bytes.len();
+        self.buf[self.filled..end].copy_from_slice(bytes);
+        self.crc.update(bytes);
+        self.filled = end;
+        Ok(())
+    }
+
+    /// Bytes announced.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True: a lump of zero bytes was announced.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes still to come.
+    #[must_use]
+    pub const fn remaining(&self) -> usize {
+        self.len - self.filled
+    }
+
+    /// The whole payload.
+    pub(crate) fn payload(&self) -> Result<&[u8], Error> {
+        if self.remaining() > 0 {
+            let (announced, got) = (self.len as u64, self.filled as u64);
+            return Err(Error::LengthMismatch { announced, got });
+        }
+        Ok(&self.buf[..self.len])
+    }
+
+    /// Adds padding and trailer: the bytes of the whole portion.
+    pub(crate) fn seal(mut self, id: LumpId, generation: u64) -> Result<SealedLump, Error> {
+        self.payload()?;
+        self.shape.write_tail(id, generation, self.crc, &mut self.buf[self.len..]);
+        Ok(SealedLump { buf: self.buf, blocks: self.shape.blocks(), len: self.len as u64 })
+    }
+}
+
+/// A lump ready to be written to the data region.
+#[derive(Debug)]
+pub(crate) struct SealedLump {
+    pub(crate) buf: AlignedBuf,
+    pub(crate) blocks: BlockCount,
+    /// Bytes of the payload.
+    pub(crate) len: u64,
+}
+
+/// A lump that was read: dereferences to its bytes. Holds the buffer the device wrote to.
+pub struct LumpData {
+    buf: AlignedBuf,
+    start: usize,
+    end: usize,
+    /// True: the bytes were checked against the checksum stored with the lump. False: the lump
+    /// was written by an engine that stores none.
+    pub verified: bool,
+}
+
+impl LumpData {
+    /// An owner of the bytes for `bytes::Bytes::from_owner`: no copy.
+    #[must_use]
+    pub fn into_bytes_owner(self) -> impl AsRef<[u8]> + Send + 'static {
+        self
+    }
+
+    /// The lump in a portion that was read whole from byte `offset` of the device.
+    pub(crate) fn of_portion(
+        buf: AlignedBuf,
+        id: LumpId,
+        offset: ByteOffset,
+        blocks: BlockCount,
+        block_size: BlockSize,
+    ) -> Result<Self, Error> {
+        let end = decode_end(&buf, offset, blocks, block_size)?;
+        let len = usize::try_from(end.payload_len).unwrap_or(buf.len());
+        let mismatch =
+            Error::ChecksumMismatch { id, offset: offset.0, len: buf.len() as u64 };
+        let payload = buf.get(..len).ok_or_else(|| mismatch.clone())?;
+        let verified = match end.verify(id, payload) {
+            Verification::Intact => true,
+            Verification::Unverified => false,
+            Verification::Mismatch { .. } => return Err(mismatch),
+        };
+        Ok(Self { buf, start: 0, end: len, verified })
+    }
+
+    /// The lump in bytes `start..end` of a buffer that held its (verified) journal record.
+    pub(crate) fn embedded(buf: AlignedBuf, start: usize, end: usize) -> Self {
+        Self { buf, start, end, verified: true }
+    }
+}
+
+/// What the last block of a portion says about its lump; `last` ends where the portion ends.
+pub(crate) fn decode_end(
+    last: &[u8],
+    offset: ByteOffset,
+    blocks: BlockCount,
+    block_size: BlockSize,
+) -> Result<LumpEnd, Error> {
+    LumpEnd::decode(last, blocks, block_size).map_err(|error| Error::Corrupt {
+        what: "the end of a lump",
+        offset: offset.0,
+        why: error.to_string(),
+    })
+}
+
+impl AsRef<[u8]> for LumpData {
+    fn as_ref(&self) -> &[u8] {
+        &self.buf[self.start..self.end]
+    }
+}
+
+impl Deref for LumpData {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.as_ref()
+    }
+}
+
+impl fmt::Debug for LumpData {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LumpData({} bytes, verified {})", self.len(), self.verified)
+    }
+}

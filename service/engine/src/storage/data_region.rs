@@ -1,0 +1,133 @@
+//! Blocks of the data region with what keeps them from being reused.
+//!
+//! Blocks that a change freed come back to the allocator only when two things hold: the journal
+//! record of that change is on stable storage (else a power cut would bring the old lump back
+//! with another lump's bytes), and no read of them is in flight.
+
+use std::collections::HashMap;
+
+use super::allocator::{Allocator, Overlap};
+use crate::format::Portion;
+use crate::units::BlockCount;
+
+#[derive(Debug)]
+pub(crate) struct DataRegion {
+    allocator: Allocator,
+    blocks: u64,
+    /// Freed by records that are not durable yet.
+    not_durable: Vec<Portion>,
+    /// First block -> readers, and whether the blocks are to be freed after the last one.
+    pinned: HashMap<u64, Pin>,
+    /// Blocks in `not_durable` and in pins to be freed.
+    deferred_blocks: u64,
+}
+
+#[derive(Debug, Default)]
+struct Pin {
+    readers: u32,
+    free_after: Option<Portion>,
+}
+
+impl DataRegion {
+    /// A region of `blocks` blocks; `used` in ascending order of start.
+    pub(crate) fn new(
+        blocks: u64,
+        used: impl IntoIterator<Item = Portion>,
+    ) -> Result<Self, Overlap> {
+        Ok(Self {
+            allocator: Allocator::around(blocks, used)?,
+            blocks,
+            not_durable: Vec::new(),
+            pinned: HashMap::new(),
+            deferred_blocks: 0,
+        })
+    }
+
+    pub(crate) fn allocator(&self) -> &Allocator {
+        &self.allocator
+    }
+
+    /// Blocks in use, those about to be freed included.
+    pub(crate) fn used_blocks(&self) -> u64 {
+        self.blocks - self.allocator.free_blocks()
+    }
+
+    /// Blocks that will be free without anybody deleting anything.
+    pub(crate) fn deferred_blocks(&self) -> u64 {
+        self.deferred_blocks
+    }
+
+    pub(crate) fn allocate(&mut self, blocks: BlockCount) -> Option<Portion> {
+        self.allocator.allocate(blocks)
+    }
+
+    /// Gives back blocks that no record has ever named.
+    pub(crate) fn free_unused(&mut self, portion: Portion) {
+        self.allocator.free(portion);
+    }
+
+    /// Notes blocks that an applied record has freed.
+    pub(crate) fn defer(&mut self, portion: Portion) {
+        self.deferred_blocks += u64::from(portion.len().0);
+        self.not_durable.push(portion);
+    }
+
+    /// Everything applied so far is durable now. True: blocks became free.
+    pub(crate) fn all_durable(&mut self) -> bool {
+        let portions = std::mem::take(&mut self.not_durable);
+        let mut freed = false;
+        for portion in portions {
+            match self.pinned.get_mut(&portion.start().0) {
+                Some(pin) => pin.free_after = Some(portion),
+                None => {
+                    self.release(portion);
+                    freed = true;
+                }
+            }
+        }
+        freed
+    }
+
+    /// A read of this portion begins.
+    pub(crate) fn pin(&mut self, portion: Portion) {
+        self.pinned.entry(portion.start().0).or_default().readers += 1;
+    }
+
+    /// A read of this portion has ended. True: blocks became free.
+    pub(crate) fn unpin(&mut self, portion: Portion) -> bool {
+        let start = portion.start().0;
+        let Some(pin) = self.pinned.get_mut(&start) else { return false };
+        pin.readers -= 1;
+        if pin.readers > 0 {
+            return false;
+        }
+        let free_after = self.pinned.remove(&start).and_then(|pin| pin.free_after);
+        free_after.map(|portion| self.release(portion)).is_some()
+    }
+
+    fn release(&mut self, portion: Portion) {
+        self.deferred_blocks -= u64::from(portion.len().0);
+        self.allocator.free(portion);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::BlockIndex;
+
+    #[test]
+    fn freed_blocks_wait_for_durability_and_for_readers() {
+        let portion = Portion::new(BlockIndex(0), BlockCount(4)).unwrap();
+        let mut region = DataRegion::new(4, [portion]).unwrap();
+        region.pin(portion);
+        region.pin(portion);
+        region.defer(portion);
+        assert_eq!(region.allocate(BlockCount(1)), None);
+        assert!(!region.all_durable());
+        assert!(!region.unpin(portion));
+        assert_eq!((region.allocate(BlockCount(1)), region.deferred_blocks()), (None, 4));
+        assert!(region.unpin(portion));
+        assert_eq!((region.allocate(BlockCount(4)), region.deferred_blocks()), (Some(portion), 0));
+    }
+}
