@@ -49,12 +49,22 @@ impl Memory {
             && alignment <= HUGE_PAGE
             && let Some(start) = map_huge(capacity)
         {
-            return Self { start, layout, mapped: true };
+            return Self {
+                start,
+                layout,
+                mapped: true,
+            };
         }
         // SAFETY: the layout is not of size zero.
         let start = unsafe { std::alloc::alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(start) else { std::alloc::handle_alloc_error(layout) };
-        Self { start, layout, mapped: false }
+        let Some(start) = NonNull::new(start) else {
+            std::alloc::handle_alloc_error(layout)
+        };
+        Self {
+            start,
+            layout,
+            mapped: false,
+        }
     }
 }
 
@@ -62,8 +72,12 @@ impl Drop for Memory {
     fn drop(&mut self) {
         if self.mapped {
             // SAFETY: exactly this range was mapped by `map_huge` and nothing points to it.
-            let unmapped = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.capacity()) };
-            debug_assert!(unmapped.is_ok(), "munmap of an owned mapping fails only if misused");
+            let unmapped =
+                unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.capacity()) };
+            debug_assert!(
+                unmapped.is_ok(),
+                "munmap of an owned mapping fails only if misused"
+            );
         } else {
             // SAFETY: allocated in `allocate` with this layout.
             unsafe { std::alloc::dealloc(self.start.as_ptr(), self.layout) }
@@ -140,9 +154,15 @@ impl BufferPool {
     /// When `alignment` is not a power of two.
     #[must_use]
     pub fn new(alignment: usize) -> Arc<Self> {
-        assert!(alignment.is_power_of_two(), "an alignment is a power of two");
+        assert!(
+            alignment.is_power_of_two(),
+            "an alignment is a power of two"
+        );
         let alignment = alignment.max(MIN_ALIGNMENT);
-        Arc::new(Self { alignment, free: Mutex::default() })
+        Arc::new(Self {
+            alignment,
+            free: Mutex::default(),
+        })
     }
 
     /// Alignment in memory of its buffers, in bytes.
@@ -157,14 +177,21 @@ impl BufferPool {
         let capacity = capacity_for(len, self.alignment);
         let recycled = {
             let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-            let found = free.memory.iter().rposition(|memory| memory.capacity() == capacity);
+            let found = free
+                .memory
+                .iter()
+                .rposition(|memory| memory.capacity() == capacity);
             found.map(|at| {
                 free.bytes -= capacity;
                 free.memory.swap_remove(at)
             })
         };
         let memory = recycled.unwrap_or_else(|| Memory::allocate(capacity, self.alignment));
-        AlignedBuf { memory: Some(memory), len, pool: Arc::clone(self) }
+        AlignedBuf {
+            memory: Some(memory),
+            len,
+            pool: Arc::clone(self),
+        }
     }
 
     /// A buffer of `len` zero bytes.
@@ -194,7 +221,9 @@ pub struct AlignedBuf {
 
 impl AlignedBuf {
     fn start(&self) -> *mut u8 {
-        self.memory.as_ref().map_or(NonNull::dangling().as_ptr(), |memory| memory.start.as_ptr())
+        self.memory
+            .as_ref()
+            .map_or(NonNull::dangling().as_ptr(), |memory| memory.start.as_ptr())
     }
 }
 

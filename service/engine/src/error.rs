@@ -178,3 +178,18 @@ pub enum Error {
         source: Arc<io::Error>,
     },
 }
+
+impl Error {
+    /// The failure of one I/O, told apart by errno.
+    pub(crate) fn from_io(op: IoOp, offset: u64, len: u64, source: io::Error) -> Self {
+        match source.raw_os_error() {
+            Some(libc::ENOSPC | libc::EDQUOT) => Self::NoSpace { offset, len },
+            _ => Self::Io {
+                op,
+                offset,
+                len,
+                source: Arc::new(source),
+            },
+        }
+    }
+}

@@ -30,11 +30,20 @@ impl LumpBuf {
     /// # Errors
     /// [`Error::LumpTooLarge`].
     pub fn new(len: u64, block_size: BlockSize, pool: &Arc<BufferPool>) -> Result<Self, Error> {
-        let too_large = || Error::LumpTooLarge { len, max: max_payload(block_size) };
+        let too_large = || Error::LumpTooLarge {
+            len,
+            max: max_payload(block_size),
+        };
         let shape = LumpShape::new(len, block_size).map_err(|_| too_large())?;
         let total = usize::try_from(shape.total_len()).map_err(|_| too_large())?;
         let len = usize::try_from(len).map_err(|_| too_large())?;
-        Ok(Self { buf: pool.get(total), shape, len, filled: 0, crc: PayloadCrc::new() })
+        Ok(Self {
+            buf: pool.get(total),
+            shape,
+            len,
+            filled: 0,
+            crc: PayloadCrc::new(),
+        })
     }
 
     /// Appends bytes; the checksum is updated as it goes.
@@ -44,7 +53,10 @@ impl LumpBuf {
     pub fn extend(&mut self, bytes: &[u8]) -> Result<(), Error> {
         if bytes.len() > self.remaining() {
             let got = (self.filled + bytes.len()) as u64;
-            return Err(Error::LengthMismatch { announced: self.len as u64, got });
+            return Err(Error::LengthMismatch {
+                announced: self.len as u64,
+                got,
+            });
         }
         let end = self.filled + bytes.len();
         self.buf[self.filled..end].copy_from_slice(bytes);
@@ -83,8 +95,13 @@ impl LumpBuf {
     /// Adds padding and trailer: the bytes of the whole portion.
     pub(crate) fn seal(mut self, id: LumpId, generation: u64) -> Result<SealedLump, Error> {
         self.payload()?;
-        self.shape.write_tail(id, generation, self.crc, &mut self.buf[self.len..]);
-        Ok(SealedLump { buf: self.buf, blocks: self.shape.blocks(), len: self.len as u64 })
+        self.shape
+            .write_tail(id, generation, self.crc, &mut self.buf[self.len..]);
+        Ok(SealedLump {
+            buf: self.buf,
+            blocks: self.shape.blocks(),
+            len: self.len as u64,
+        })
     }
 }
 
@@ -124,20 +141,33 @@ impl LumpData {
     ) -> Result<Self, Error> {
         let end = decode_end(&buf, offset, blocks, block_size)?;
         let len = usize::try_from(end.payload_len).unwrap_or(buf.len());
-        let mismatch =
-            Error::ChecksumMismatch { id, offset: offset.0, len: buf.len() as u64 };
+        let mismatch = Error::ChecksumMismatch {
+            id,
+            offset: offset.0,
+            len: buf.len() as u64,
+        };
         let payload = buf.get(..len).ok_or_else(|| mismatch.clone())?;
         let verified = match end.verify(id, payload) {
             Verification::Intact => true,
             Verification::Unverified => false,
             Verification::Mismatch { .. } => return Err(mismatch),
         };
-        Ok(Self { buf, start: 0, end: len, verified })
+        Ok(Self {
+            buf,
+            start: 0,
+            end: len,
+            verified,
+        })
     }
 
     /// The lump in bytes `start..end` of a buffer that held its (verified) journal record.
     pub(crate) fn embedded(buf: AlignedBuf, start: usize, end: usize) -> Self {
-        Self { buf, start, end, verified: true }
+        Self {
+            buf,
+            start,
+            end,
+            verified: true,
+        }
     }
 }
 
@@ -171,6 +201,11 @@ impl Deref for LumpData {
 
 impl fmt::Debug for LumpData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "LumpData({} bytes, verified {})", self.len(), self.verified)
+        write!(
+            f,
+            "LumpData({} bytes, verified {})",
+            self.len(),
+            self.verified
+        )
     }
 }

@@ -1,26 +1,88 @@
 //! The handle to an open store.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::SystemTime;
 
-use crate::buffer::{LumpBuf, LumpData};
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+
+use crate::buffer::BufferPool;
+use crate::clock::duration_ns;
+use crate::device::{self, Device, OpenMode};
 use crate::error::Error;
+use crate::format::record::{EmbeddedData, MAX_EMBEDDED_LEN, Record};
+use crate::format::trailer::max_payload;
 use crate::lump::LumpId;
-use crate::options::{StoreInfo, StoreOptions, StoreStats};
+use crate::options::{IoBackendKind, StoreInfo, StoreOptions, StoreStats};
+use crate::payload::{LumpBuf, LumpData};
 use crate::request::{
     DeleteOutcome, DeleteRangeOutcome, Durability, EngineTimes, HeadOutcome, ListOutcome,
     LumpRange, Placement, PutOutcome, RequestCtx, UsageOutcome,
 };
+use crate::scheduler::finisher::Finisher;
+use crate::scheduler::io_table::IoTable;
+use crate::scheduler::message::{Command, PutBody, Reply};
+use crate::scheduler::{Limits, Owner, Shared, on_engine_thread};
+use crate::storage::recover::{BlockingIo, Recovered, memory_alignment, recover};
+use crate::units::BlockSize;
 
 /// Called once with the result of a request, on an engine thread: it must not block.
 pub type OnDone<T> = Box<dyn FnOnce(Result<T, Error>, EngineTimes) + Send>;
+
+/// Data I/Os in flight that make sense for a pool of threads.
+const THREADS_DEPTH: usize = 32;
 
 /// An open store: a cheap handle, to be cloned and shared between threads. The store closes when
 /// the last handle is dropped, or at [`Store::close`].
 ///
 /// `submit_*` hands a request to the owner thread and returns at once; `Err` means it was not
-/// accepted and the callback is not called. The other verbs wait for the result.
+/// accepted and the callback is not called. The other verbs wait for the result; they must not be
+/// called in a callback.
 #[derive(Clone)]
-pub struct Store {}
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    info: StoreInfo,
+    block_size: BlockSize,
+    pool: Arc<BufferPool>,
+    queue_limit: usize,
+    /// `None` only while dropping.
+    commands: Option<Sender<Command>>,
+    shared: Arc<Shared>,
+    /// Generation of the next put; starts at the wall clock, so it grows from open to open.
+    generation: AtomicU64,
+    owner: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // The owner thread finishes what it has and ends.
+        self.commands = None;
+        let owner = self
+            .owner
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        // In a callback the last handle may go on the owner's own thread, or on one it waits for.
+        if let Some(owner) = owner
+            && !on_engine_thread()
+        {
+            let _ = owner.join();
+        }
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store")
+            .field("info", &self.inner.info)
+            .finish_non_exhaustive()
+    }
+}
 
 impl Store {
     /// Opens the store on the device or file `path` and replays its journal.
@@ -29,21 +91,145 @@ impl Store {
     /// [`Error::NotAStore`], [`Error::InUse`], [`Error::Unsupported`], [`Error::Corrupt`],
     /// [`Error::CorruptJournal`], [`Error::System`], [`Error::Io`].
     pub fn open(path: &Path, options: StoreOptions) -> Result<Self, Error> {
-        let _ = (path, options);
-        Err(Error::Closed)
+        let mode = OpenMode {
+            read_only: options.read_only,
+            choice: options.io_backend,
+            queue_depth: options.queue_depth,
+            sink: options.io_sink.clone(),
+        };
+        Self::open_on(device::open(path, mode)?, options)
     }
+
+    /// Opens the store on a device given by the caller, for instance a simulated disk.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open_on(mut device: Device, options: StoreOptions) -> Result<Self, Error> {
+        let pool = BufferPool::new(memory_alignment(&device));
+        let mut next_token = 1;
+        let mut io = BlockingIo {
+            device: &mut device,
+            pool: &pool,
+            next_token: &mut next_token,
+        };
+        let recovered = recover(&mut io)?;
+        if !options.read_only {
+            io.flush()?;
+        }
+        let info = store_info(&device, &recovered, &options);
+        let block_size = recovered.header.block_size;
+        let shared = Arc::new(Shared::default());
+        let thread_error = |source| Error::System {
+            what: "cannot start the threads of",
+            path: info.path.clone(),
+            source: Arc::new(source),
+        };
+        let finisher = Finisher::start(&shared.counters).map_err(thread_error)?;
+        let queue_limit = options.queue_limit.max(1);
+        let depth = match info.backend {
+            IoBackendKind::Threads => options.queue_depth.min(THREADS_DEPTH),
+            IoBackendKind::Uring | IoBackendKind::Custom => options.queue_depth,
+        };
+        let limits = Limits {
+            data_ios: depth.max(1),
+            pending: queue_limit,
+            read_only: options.read_only,
+        };
+        let (commands, receiver) = bounded(queue_limit);
+        let table = IoTable::new(device, Arc::clone(&pool), next_token);
+        let owner = Owner::new(
+            recovered.storage,
+            table,
+            finisher,
+            receiver,
+            Arc::clone(&shared),
+            limits,
+        );
+        let thread = std::thread::Builder::new()
+            .name("lump-owner".to_owned())
+            .spawn(move || owner.run())
+            .map_err(thread_error)?;
+        let since_epoch = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let inner = Inner {
+            info,
+            block_size,
+            pool,
+            queue_limit,
+            commands: Some(commands),
+            shared,
+            generation: AtomicU64::new(duration_ns(since_epoch)),
+            owner: Mutex::new(Some(thread)),
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    fn send(&self, command: Command) -> Result<(), Error> {
+        let commands = self.inner.commands.as_ref().ok_or(Error::Closed)?;
+        commands.try_send(command).map_err(|error| match error {
+            TrySendError::Full(_) => Error::Busy {
+                limit: self.inner.queue_limit,
+            },
+            TrySendError::Disconnected(_) => Error::Closed,
+        })
+    }
+
+    /// Sends a command when the queue has room, and waits for its answer.
+    fn call<T: Send + 'static>(
+        &self,
+        command: impl FnOnce(Reply<T>) -> Command,
+    ) -> Result<T, Error> {
+        let (sender, answer): (_, Receiver<Result<T, Error>>) = bounded(1);
+        let reply = Reply::new(Box::new(move |result, _| {
+            let _ = sender.send(result);
+        }));
+        let commands = self.inner.commands.as_ref().ok_or(Error::Closed)?;
+        commands.send(command(reply)).map_err(|_| Error::Closed)?;
+        // A command that is dropped unanswered was still queued when the store closed.
+        answer.recv().unwrap_or(Err(Error::Closed))
+    }
+
+    /// Seals a lump on the caller's thread.
+    fn put_command(
+        &self,
+        ctx: RequestCtx,
+        id: LumpId,
+        buf: LumpBuf,
+        placement: Placement,
+        durability: Durability,
+        reply: Reply<PutOutcome>,
+    ) -> Result<Command, Error> {
+        let body = match placement {
+            Placement::Data => {
+                let generation = self.inner.generation.fetch_add(1, Ordering::Relaxed);
+                PutBody::Data(buf.seal(id, generation)?)
+            }
+            Placement::Embedded => embedded_body(id, &buf)?,
+        };
+        Ok(Command::Put {
+            request: ctx.id,
+            id,
+            body,
+            durability,
+            reply,
+        })
+    }
+
     /// What is fixed for this store.
     #[must_use]
     pub fn info(&self) -> &StoreInfo {
-        unreachable!()
+        &self.inner.info
     }
+
     /// A buffer for a lump of exactly `len` bytes.
     ///
     /// # Errors
     /// [`Error::LumpTooLarge`].
     pub fn lump_buf(&self, len: u64) -> Result<LumpBuf, Error> {
-        Err(Error::LumpTooLarge { len, max: 0 })
+        LumpBuf::new(len, self.inner.block_size, &self.inner.pool)
     }
+
     /// Stores a lump; an older one with this id is replaced atomically.
     ///
     /// # Errors
@@ -58,9 +244,10 @@ impl Store {
         durability: Durability,
         on_done: OnDone<PutOutcome>,
     ) -> Result<(), Error> {
-        let _ = (ctx, id, buf, placement, durability, on_done);
-        Err(Error::Closed)
+        let reply = Reply::new(on_done);
+        self.send(self.put_command(ctx, id, buf, placement, durability, reply)?)
     }
+
     /// Reads a whole lump and verifies its checksum.
     ///
     /// # Errors
@@ -72,9 +259,13 @@ impl Store {
         id: LumpId,
         on_done: OnDone<LumpData>,
     ) -> Result<(), Error> {
-        let _ = (ctx, id, on_done);
-        Err(Error::Closed)
+        self.send(Command::Get {
+            request: ctx.id,
+            id,
+            reply: Reply::new(on_done),
+        })
     }
+
     /// The exact size of a lump.
     ///
     /// # Errors
@@ -86,9 +277,13 @@ impl Store {
         id: LumpId,
         on_done: OnDone<HeadOutcome>,
     ) -> Result<(), Error> {
-        let _ = (ctx, id, on_done);
-        Err(Error::Closed)
+        self.send(Command::Head {
+            request: ctx.id,
+            id,
+            reply: Reply::new(on_done),
+        })
     }
+
     /// Removes a lump; removing one that is not there succeeds and says so.
     ///
     /// # Errors
@@ -100,9 +295,15 @@ impl Store {
         durability: Durability,
         on_done: OnDone<DeleteOutcome>,
     ) -> Result<(), Error> {
-        let _ = (ctx, id, durability, on_done);
-        Err(Error::Closed)
+        let reply = Reply::new(on_done);
+        self.send(Command::Delete {
+            request: ctx.id,
+            id,
+            durability,
+            reply,
+        })
     }
+
     /// Removes all lumps with `start <= id < end`, atomically.
     ///
     /// # Errors
@@ -116,9 +317,21 @@ impl Store {
         durability: Durability,
         on_done: OnDone<DeleteRangeOutcome>,
     ) -> Result<(), Error> {
-        let _ = (ctx, start, end, durability, on_done);
-        Err(Error::Closed)
+        LumpRange {
+            start,
+            end: Some(end),
+        }
+        .check()?;
+        let reply = Reply::new(on_done);
+        self.send(Command::DeleteRange {
+            request: ctx.id,
+            start,
+            end,
+            durability,
+            reply,
+        })
     }
+
     /// The first `limit` ids of a range, ascending.
     ///
     /// # Errors
@@ -130,9 +343,14 @@ impl Store {
         limit: usize,
         on_done: OnDone<ListOutcome>,
     ) -> Result<(), Error> {
-        let _ = (ctx, range, limit, on_done);
-        Err(Error::Closed)
+        let (range, _) = (range.check()?, ctx);
+        self.send(Command::List {
+            range,
+            limit,
+            reply: Reply::new(on_done),
+        })
     }
+
     /// The space the lumps of a range take.
     ///
     /// # Errors
@@ -143,9 +361,13 @@ impl Store {
         range: LumpRange,
         on_done: OnDone<UsageOutcome>,
     ) -> Result<(), Error> {
-        let _ = (ctx, range, on_done);
-        Err(Error::Closed)
+        let (range, _) = (range.check()?, ctx);
+        self.send(Command::Usage {
+            range,
+            reply: Reply::new(on_done),
+        })
     }
+
     /// Waiting form of [`Store::submit_put`].
     ///
     /// # Errors
@@ -158,25 +380,40 @@ impl Store {
         placement: Placement,
         durability: Durability,
     ) -> Result<PutOutcome, Error> {
-        let _ = (ctx, id, buf, placement, durability);
-        Err(Error::Closed)
+        let (sender, answer) = bounded(1);
+        let reply = Reply::new(Box::new(move |result, _| {
+            let _ = sender.send(result);
+        }));
+        let command = self.put_command(ctx, id, buf, placement, durability, reply)?;
+        let commands = self.inner.commands.as_ref().ok_or(Error::Closed)?;
+        commands.send(command).map_err(|_| Error::Closed)?;
+        answer.recv().unwrap_or(Err(Error::Closed))
     }
+
     /// Waiting form of [`Store::submit_get`].
     ///
     /// # Errors
     /// As there.
     pub fn get(&self, ctx: RequestCtx, id: LumpId) -> Result<LumpData, Error> {
-        let _ = (ctx, id);
-        Err(Error::Closed)
+        self.call(|reply| Command::Get {
+            request: ctx.id,
+            id,
+            reply,
+        })
     }
+
     /// Waiting form of [`Store::submit_head`].
     ///
     /// # Errors
     /// As there.
     pub fn head(&self, ctx: RequestCtx, id: LumpId) -> Result<HeadOutcome, Error> {
-        let _ = (ctx, id);
-        Err(Error::Closed)
+        self.call(|reply| Command::Head {
+            request: ctx.id,
+            id,
+            reply,
+        })
     }
+
     /// Waiting form of [`Store::submit_delete`].
     ///
     /// # Errors
@@ -187,9 +424,14 @@ impl Store {
         id: LumpId,
         durability: Durability,
     ) -> Result<DeleteOutcome, Error> {
-        let _ = (ctx, id, durability);
-        Err(Error::Closed)
+        self.call(|reply| Command::Delete {
+            request: ctx.id,
+            id,
+            durability,
+            reply,
+        })
     }
+
     /// Waiting form of [`Store::submit_delete_range`].
     ///
     /// # Errors
@@ -201,48 +443,111 @@ impl Store {
         end: LumpId,
         durability: Durability,
     ) -> Result<DeleteRangeOutcome, Error> {
-        let _ = (ctx, start, end, durability);
-        Err(Error::Closed)
+        LumpRange {
+            start,
+            end: Some(end),
+        }
+        .check()?;
+        let request = ctx.id;
+        self.call(|reply| Command::DeleteRange {
+            request,
+            start,
+            end,
+            durability,
+            reply,
+        })
     }
+
     /// Waiting form of [`Store::submit_list`].
     ///
     /// # Errors
     /// As there.
     pub fn list(&self, range: LumpRange, limit: usize) -> Result<ListOutcome, Error> {
-        let _ = (range, limit);
-        Err(Error::Closed)
+        let range = range.check()?;
+        self.call(|reply| Command::List {
+            range,
+            limit,
+            reply,
+        })
     }
+
     /// Waiting form of [`Store::submit_usage`].
     ///
     /// # Errors
     /// As there.
     pub fn usage(&self, range: LumpRange) -> Result<UsageOutcome, Error> {
-        let _ = range;
-        Err(Error::Closed)
+        let range = range.check()?;
+        self.call(|reply| Command::Usage { range, reply })
     }
+
     /// Waits until everything acknowledged before the call is on stable storage.
     ///
     /// # Errors
     /// [`Error::Failed`], [`Error::Closed`].
     pub fn sync(&self) -> Result<(), Error> {
-        Err(Error::Closed)
+        self.call(|reply| Command::Sync { reply })
     }
+
     /// Why the store takes no changes any more; `None` while it does.
     #[must_use]
     pub fn failed(&self) -> Option<String> {
-        None
+        self.inner
+            .shared
+            .failed
+            .get()
+            .map(|reason| reason.to_string())
     }
+
     /// Numbers about the store, now.
     #[must_use]
     pub fn stats(&self) -> StoreStats {
-        StoreStats::default()
+        self.inner.shared.counters.snapshot()
     }
+
     /// Finishes what was accepted, flushes, and closes the store for all handles.
     ///
     /// # Errors
     /// [`Error::Failed`].
     pub fn close(self) -> Result<(), Error> {
-        let _ = EngineTimes::default();
-        Err(Error::Closed)
+        let (sender, closed) = bounded(1);
+        let commands = self.inner.commands.as_ref().ok_or(Error::Closed)?;
+        commands
+            .send(Command::Close { closed: sender })
+            .map_err(|_| Error::Closed)?;
+        closed.recv().unwrap_or(Err(Error::Closed))
+    }
+}
+
+/// The record of an embedded lump, encoded on the caller's thread.
+fn embedded_body(id: LumpId, buf: &LumpBuf) -> Result<PutBody, Error> {
+    let payload = buf.payload()?;
+    let too_large = Error::LumpTooLarge {
+        len: payload.len() as u64,
+        max: MAX_EMBEDDED_LEN as u64,
+    };
+    let len = u16::try_from(payload.len()).map_err(|_| too_large.clone())?;
+    let data = EmbeddedData::new(payload).map_err(|_| too_large)?;
+    Ok(PutBody::Embedded {
+        record: Record::Embed { id, data }.to_bytes(),
+        len,
+    })
+}
+
+fn store_info(device: &Device, recovered: &Recovered, options: &StoreOptions) -> StoreInfo {
+    let geometry = &recovered.storage.geometry;
+    let block_size = geometry.block_size();
+    StoreInfo {
+        name: options.name.clone(),
+        path: device.path.clone(),
+        layout: recovered.layout,
+        block_size: block_size.get(),
+        max_lump_bytes: max_payload(block_size),
+        uuid: uuid::Uuid::from_bytes(recovered.header.uuid),
+        base_offset: geometry.base(),
+        data_capacity: geometry.data_len().0,
+        journal_capacity: geometry.ring_len().0,
+        backend: device.backend.kind(),
+        logical_block_size: device.alignment,
+        replay: recovered.replay,
     }
 }

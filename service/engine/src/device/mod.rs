@@ -92,7 +92,10 @@ pub struct Device {
 
 impl std::fmt::Debug for Device {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Device").field("path", &self.path).field("size", &self.size).finish()
+        f.debug_struct("Device")
+            .field("path", &self.path)
+            .field("size", &self.size)
+            .finish()
     }
 }
 
@@ -118,7 +121,10 @@ impl Declarer {
     /// To be called after the kernel is done with it.
     pub(crate) fn end(&self, token: u64, result: &io::Result<()>) {
         let Some(sink) = &self.0 else { return };
-        let error = result.as_ref().err().map(|error| error.raw_os_error().unwrap_or(libc::EIO));
+        let error = result
+            .as_ref()
+            .err()
+            .map(|error| error.raw_os_error().unwrap_or(libc::EIO));
         sink.completed(token, monotonic_ns(), error);
     }
 }
@@ -142,7 +148,9 @@ impl Progress {
     /// end of a file gets zeros for the rest: a file may be shorter than its store, and what was
     /// never written may be read as anything.
     pub(crate) fn advance(&mut self, io: &mut Io, transferred: usize, alignment: usize) -> Next {
-        let Some(buf) = io.buf.as_mut() else { return Next::Finished };
+        let Some(buf) = io.buf.as_mut() else {
+            return Next::Finished;
+        };
         self.done += transferred;
         if self.done >= buf.len() {
             return Next::Finished;

@@ -32,19 +32,30 @@ pub(crate) struct OpenMode {
 /// Opens `path` with `O_DIRECT`, exclusively: `O_EXCL` on a block device, `flock` on a file.
 pub(crate) fn open(path: &Path, mode: OpenMode) -> Result<Device, Error> {
     let system = |what| {
-        move |source| Error::System { what, path: path.to_owned(), source: Arc::new(source) }
+        move |source| Error::System {
+            what,
+            path: path.to_owned(),
+            source: Arc::new(source),
+        }
     };
-    let file_type = std::fs::metadata(path).map_err(system("cannot look at"))?.file_type();
+    let file_type = std::fs::metadata(path)
+        .map_err(system("cannot look at"))?
+        .file_type();
     let is_block_device = file_type.is_block_device();
     if !is_block_device && !file_type.is_file() {
         let why = "it is neither a regular file nor a block device".to_owned();
-        return Err(Error::NotAStore { path: path.to_owned(), why });
+        return Err(Error::NotAStore {
+            path: path.to_owned(),
+            why,
+        });
     }
     let file = open_direct(path, is_block_device, mode.read_only)?;
     if !is_block_device {
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| {
             match errno {
-                Errno::WOULDBLOCK => Error::InUse { path: path.to_owned() },
+                Errno::WOULDBLOCK => Error::InUse {
+                    path: path.to_owned(),
+                },
                 other => system("cannot lock")(other.into()),
             }
         })?;
@@ -95,12 +106,18 @@ fn open_direct(path: &Path, is_block_device: bool, read_only: bool) -> Result<Fi
         .custom_flags(libc::O_DIRECT | libc::O_CLOEXEC | exclusive)
         .open(path);
     opened.map_err(|source| match source.raw_os_error() {
-        Some(libc::EBUSY) => Error::InUse { path: path.to_owned() },
+        Some(libc::EBUSY) => Error::InUse {
+            path: path.to_owned(),
+        },
         Some(libc::EINVAL) => Error::Unsupported {
             path: path.to_owned(),
             why: "its file system has no direct I/O; use ext4, xfs or a block device".to_owned(),
         },
-        _ => Error::System { what: "cannot open", path: path.to_owned(), source: Arc::new(source) },
+        _ => Error::System {
+            what: "cannot open",
+            path: path.to_owned(),
+            source: Arc::new(source),
+        },
     })
 }
 
@@ -112,9 +129,14 @@ fn alignment(file: &File, path: &Path, is_block_device: bool) -> Result<(u32, us
     {
         if found.stx_dio_offset_align == 0 {
             let why = "direct I/O does not work on this file; use ext4, xfs or a block device";
-            return Err(Error::Unsupported { path: path.to_owned(), why: why.to_owned() });
+            return Err(Error::Unsupported {
+                path: path.to_owned(),
+                why: why.to_owned(),
+            });
         }
-        let memory = usize::try_from(found.stx_dio_mem_align).unwrap_or(4096).max(1);
+        let memory = usize::try_from(found.stx_dio_mem_align)
+            .unwrap_or(4096)
+            .max(1);
         return Ok((found.stx_dio_offset_align.max(512), memory));
     }
     if is_block_device && let Ok(size) = rustix::fs::ioctl_blksszget(file) {

@@ -45,8 +45,17 @@ impl ThreadPool {
     ) -> io::Result<Self> {
         // Bounded by the owner thread, which limits the I/Os in flight.
         let (sender, queue) = crossbeam_channel::unbounded();
-        let worker = Worker { file, alignment, declarer, queue, completions };
-        let mut pool = Self { queue: Some(sender), threads: Vec::with_capacity(threads) };
+        let worker = Worker {
+            file,
+            alignment,
+            declarer,
+            queue,
+            completions,
+        };
+        let mut pool = Self {
+            queue: Some(sender),
+            threads: Vec::with_capacity(threads),
+        };
         for number in 0..threads.max(1) {
             let worker = worker.clone();
             let thread = std::thread::Builder::new()
@@ -86,7 +95,11 @@ impl Worker {
             self.declarer.begin(&io);
             let result = self.transfer(&mut io);
             self.declarer.end(io.token, &result);
-            let completion = Completion { token: io.token, buf: io.buf, result };
+            let completion = Completion {
+                token: io.token,
+                buf: io.buf,
+                result,
+            };
             if self.completions.send(completion).is_err() {
                 return;
             }
@@ -101,7 +114,9 @@ impl Worker {
         loop {
             let from = progress.done;
             let offset = io.offset + from as u64;
-            let Some(buf) = io.buf.as_mut() else { return Ok(()) };
+            let Some(buf) = io.buf.as_mut() else {
+                return Ok(());
+            };
             let to = buf.len().min(from + CALL_LIMIT);
             let moved = match io.op {
                 IoOp::Read => {

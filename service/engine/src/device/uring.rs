@@ -68,7 +68,11 @@ impl Uring {
         let thread = std::thread::Builder::new()
             .name("lump-uring".to_owned())
             .spawn(move || worker.run())?;
-        Ok(Self { queue: Some(sender), wake, thread: Some(thread) })
+        Ok(Self {
+            queue: Some(sender),
+            wake,
+            thread: Some(thread),
+        })
     }
 
     fn wake(&self) {
@@ -160,20 +164,24 @@ impl RingThread {
     /// Pushes the (rest of the) I/O in `slot`.
     fn push(&mut self, slot: usize) {
         let fd = types::Fd(self.file.as_raw_fd());
-        let Some((io, progress)) = self.in_flight[slot].as_mut() else { return };
+        let Some((io, progress)) = self.in_flight[slot].as_mut() else {
+            return;
+        };
         let offset = io.offset + progress.done as u64;
         let entry = match (io.op, io.buf.as_mut()) {
-            (IoOp::Flush, _) | (_, None) => {
-                opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build()
-            }
+            (IoOp::Flush, _) | (_, None) => opcode::Fsync::new(fd)
+                .flags(types::FsyncFlags::DATASYNC)
+                .build(),
             (op, Some(buf)) => {
                 let rest = &mut buf[progress.done..];
                 let len = u32::try_from(rest.len().min(CALL_LIMIT)).unwrap_or(u32::MAX);
                 match op {
-                    IoOp::Read => {
-                        opcode::Read::new(fd, rest.as_mut_ptr(), len).offset(offset).build()
-                    }
-                    _ => opcode::Write::new(fd, rest.as_ptr(), len).offset(offset).build(),
+                    IoOp::Read => opcode::Read::new(fd, rest.as_mut_ptr(), len)
+                        .offset(offset)
+                        .build(),
+                    _ => opcode::Write::new(fd, rest.as_ptr(), len)
+                        .offset(offset)
+                        .build(),
                 }
             }
         };
@@ -202,8 +210,11 @@ impl RingThread {
     }
 
     fn reap(&mut self) {
-        let ended: Vec<(u64, i32)> =
-            self.ring.completion().map(|entry| (entry.user_data(), entry.result())).collect();
+        let ended: Vec<(u64, i32)> = self
+            .ring
+            .completion()
+            .map(|entry| (entry.user_data(), entry.result()))
+            .collect();
         for (user_data, result) in ended {
             if user_data == WAKE {
                 self.arm_wake();
@@ -231,7 +242,11 @@ impl RingThread {
             self.vacant.push(slot);
             self.active -= 1;
             self.declarer.end(io.token, &result);
-            let _ = self.completions.send(Completion { token: io.token, buf: io.buf, result });
+            let _ = self.completions.send(Completion {
+                token: io.token,
+                buf: io.buf,
+                result,
+            });
         }
     }
 
@@ -241,17 +256,28 @@ impl RingThread {
         for (io, _) in self.in_flight.drain(..).flatten() {
             let result = Err(failure());
             self.declarer.end(io.token, &result);
-            let _ = self.completions.send(Completion { token: io.token, buf: None, result });
+            let _ = self.completions.send(Completion {
+                token: io.token,
+                buf: None,
+                result,
+            });
             std::mem::forget(io);
         }
         while let Ok(io) = self.queue.recv() {
             let result = Err(failure());
-            let _ = self.completions.send(Completion { token: io.token, buf: io.buf, result });
+            let _ = self.completions.send(Completion {
+                token: io.token,
+                buf: io.buf,
+                result,
+            });
         }
         std::mem::forget(self.wake_count);
     }
 }
 
 fn is_transient(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY))
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)
+    )
 }

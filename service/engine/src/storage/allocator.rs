@@ -72,7 +72,10 @@ impl Allocator {
     pub(crate) fn free(&mut self, portion: Portion) {
         let (mut start, mut end) = (portion.start().0, portion.end().0);
         if let Some((&before, &len)) = self.by_start.range(..=start).next_back() {
-            assert!(before + len <= start, "blocks {start}..{end} are freed twice");
+            assert!(
+                before + len <= start,
+                "blocks {start}..{end} are freed twice"
+            );
             if before + len == start {
                 self.remove(before, len);
                 start = before;
@@ -129,7 +132,10 @@ mod tests {
     #[test]
     fn overlapping_portions_are_found() {
         let used = [portion(0, 5), portion(4, 1)];
-        assert_eq!(Allocator::around(10, used).unwrap_err(), Overlap { block: 4 });
+        assert_eq!(
+            Allocator::around(10, used).unwrap_err(),
+            Overlap { block: 4 }
+        );
     }
 
     #[test]

@@ -96,7 +96,9 @@ impl DataRegion {
     /// A read of this portion has ended. True: blocks became free.
     pub(crate) fn unpin(&mut self, portion: Portion) -> bool {
         let start = portion.start().0;
-        let Some(pin) = self.pinned.get_mut(&start) else { return false };
+        let Some(pin) = self.pinned.get_mut(&start) else {
+            return false;
+        };
         pin.readers -= 1;
         if pin.readers > 0 {
             return false;
@@ -126,8 +128,14 @@ mod tests {
         assert_eq!(region.allocate(BlockCount(1)), None);
         assert!(!region.all_durable());
         assert!(!region.unpin(portion));
-        assert_eq!((region.allocate(BlockCount(1)), region.deferred_blocks()), (None, 4));
+        assert_eq!(
+            (region.allocate(BlockCount(1)), region.deferred_blocks()),
+            (None, 4)
+        );
         assert!(region.unpin(portion));
-        assert_eq!((region.allocate(BlockCount(4)), region.deferred_blocks()), (Some(portion), 0));
+        assert_eq!(
+            (region.allocate(BlockCount(4)), region.deferred_blocks()),
+            (Some(portion), 0)
+        );
     }
 }

@@ -32,14 +32,21 @@ impl Entry {
     /// A lump in the data region. `padding`: the value of its padding-length field, if known.
     pub(crate) fn data(record: RingPosition, portion: Portion, padding: Option<u16>) -> Self {
         let place = (portion.start().0 & U40) | u64::from(portion.len().0) << LEN_SHIFT;
-        let size = padding
-            .map_or(0, |padding| SIZE_KNOWN_BIT | u64::from(padding) << PADDING_SHIFT);
-        Self { place, journal: (record.0 & U40) | size }
+        let size = padding.map_or(0, |padding| {
+            SIZE_KNOWN_BIT | u64::from(padding) << PADDING_SHIFT
+        });
+        Self {
+            place,
+            journal: (record.0 & U40) | size,
+        }
     }
 
     /// A lump of `len` bytes in the record at `record`.
     pub(crate) fn embedded(record: RingPosition, len: u16) -> Self {
-        Self { place: u64::from(len) << LEN_SHIFT, journal: (record.0 & U40) | EMBEDDED_BIT }
+        Self {
+            place: u64::from(len) << LEN_SHIFT,
+            journal: (record.0 & U40) | EMBEDDED_BIT,
+        }
     }
 
     /// Where its newest record is in the ring.
@@ -49,11 +56,18 @@ impl Entry {
 
     /// The same lump after its record moved.
     pub(crate) fn moved_to(self, record: RingPosition) -> Self {
-        Self { journal: (self.journal & !U40) | (record.0 & U40), ..self }
+        Self {
+            journal: (self.journal & !U40) | (record.0 & U40),
+            ..self
+        }
     }
 
     pub(crate) fn placement(self) -> Placement {
-        if self.journal & EMBEDDED_BIT == 0 { Placement::Data } else { Placement::Embedded }
+        if self.journal & EMBEDDED_BIT == 0 {
+            Placement::Data
+        } else {
+            Placement::Embedded
+        }
     }
 
     /// Its blocks; `None`: embedded.
@@ -111,7 +125,12 @@ pub(crate) struct Index {
 
 impl Index {
     pub(crate) fn new(block_size: BlockSize) -> Self {
-        Self { entries: BTreeMap::new(), block_size, stored_bytes: 0, record_bytes: 0 }
+        Self {
+            entries: BTreeMap::new(),
+            block_size,
+            stored_bytes: 0,
+            record_bytes: 0,
+        }
     }
 
     pub(crate) fn len(&self) -> u64 {
@@ -158,7 +177,10 @@ impl Index {
     /// Removes `start <= id < end` and returns what was there.
     pub(crate) fn remove_range(&mut self, start: LumpId, end: LumpId) -> Vec<Entry> {
         let ids: Vec<LumpId> = self
-            .range(LumpRange { start, end: Some(end) })
+            .range(LumpRange {
+                start,
+                end: Some(end),
+            })
             .map(|(id, _)| id)
             .collect();
         ids.into_iter().filter_map(|id| self.remove(id)).collect()
@@ -178,12 +200,16 @@ impl Index {
     /// Lumps and bytes of a range; constant time for all of it.
     pub(crate) fn usage(&self, range: LumpRange) -> UsageOutcome {
         if range == LumpRange::ALL {
-            return UsageOutcome { lumps: self.len(), stored_bytes: self.stored_bytes };
+            return UsageOutcome {
+                lumps: self.len(),
+                stored_bytes: self.stored_bytes,
+            };
         }
-        self.range(range).fold(UsageOutcome::default(), |sum, (_, entry)| UsageOutcome {
-            lumps: sum.lumps + 1,
-            stored_bytes: sum.stored_bytes + entry.stored_bytes(self.block_size),
-        })
+        self.range(range)
+            .fold(UsageOutcome::default(), |sum, (_, entry)| UsageOutcome {
+                lumps: sum.lumps + 1,
+                stored_bytes: sum.stored_bytes + entry.stored_bytes(self.block_size),
+            })
     }
 }
 
@@ -198,9 +224,15 @@ mod tests {
         assert_eq!(entry.portion(), Some(portion));
         assert_eq!(entry.record(), RingPosition(U40));
         let full = 65_535 * 4096;
-        assert_eq!(entry.payload_len(BlockSize::DEFAULT), Some(full - 2 - 65_535));
+        assert_eq!(
+            entry.payload_len(BlockSize::DEFAULT),
+            Some(full - 2 - 65_535)
+        );
         let moved = entry.moved_to(RingPosition(5));
-        assert_eq!((moved.record(), moved.portion()), (RingPosition(5), Some(portion)));
+        assert_eq!(
+            (moved.record(), moved.portion()),
+            (RingPosition(5), Some(portion))
+        );
         let unknown = Entry::data(RingPosition(0), portion, None);
         assert_eq!(unknown.payload_len(BlockSize::DEFAULT), None);
         let embedded = Entry::embedded(RingPosition(9), 65_535);
@@ -216,10 +248,30 @@ mod tests {
         index.insert(LumpId(1), Entry::embedded(RingPosition(0), 10));
         index.insert(LumpId(1), Entry::data(RingPosition(40), portion, None));
         index.insert(LumpId(u128::MAX), Entry::embedded(RingPosition(70), 7));
-        assert_eq!(index.usage(LumpRange::ALL), UsageOutcome { lumps: 2, stored_bytes: 8199 });
+        assert_eq!(
+            index.usage(LumpRange::ALL),
+            UsageOutcome {
+                lumps: 2,
+                stored_bytes: 8199
+            }
+        );
         assert_eq!(index.record_bytes(), 28 + 30);
         assert_eq!(index.remove_range(LumpId(0), LumpId(u128::MAX)).len(), 1);
-        assert_eq!(index.usage(LumpRange::ALL), UsageOutcome { lumps: 1, stored_bytes: 7 });
-        assert_eq!(index.range(LumpRange { start: LumpId(9), end: Some(LumpId(2)) }).count(), 0);
+        assert_eq!(
+            index.usage(LumpRange::ALL),
+            UsageOutcome {
+                lumps: 1,
+                stored_bytes: 7
+            }
+        );
+        assert_eq!(
+            index
+                .range(LumpRange {
+                    start: LumpId(9),
+                    end: Some(LumpId(2))
+                })
+                .count(),
+            0
+        );
     }
 }

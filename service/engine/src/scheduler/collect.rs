@@ -1,0 +1,159 @@
+//! Drives the reclaiming of the journal's head: when it runs, its reads, its moves of the head.
+//!
+//! It runs in the background of commits: relocated records ride in the batches of clients' records
+//! or make batches of their own. It starts when more than half of the ring is in use and an eighth
+//! of it is garbage, or when a record finds no room, and rests when there is little to gain.
+
+use super::Owner;
+use super::io_table::Tag;
+use crate::buffer::AlignedBuf;
+use crate::error::Error;
+use crate::format::journal_header::JournalHeader;
+use crate::storage::Storage;
+use crate::storage::journal::gc::{Collector, Taken};
+use crate::storage::journal::writer::Batch;
+use crate::units::RingPosition;
+
+/// State of the collection.
+#[derive(Debug)]
+pub(super) struct Collection {
+    collector: Collector,
+    active: bool,
+    reading: bool,
+    /// A move of the head is being written or waits for its flush.
+    moving_head: bool,
+    /// A record finds no room: what the collector had passed when that began.
+    pressed_since: Option<u64>,
+}
+
+impl Collection {
+    pub(super) fn new(head: RingPosition) -> Self {
+        Self {
+            collector: Collector::new(head),
+            active: false,
+            reading: false,
+            moving_head: false,
+            pressed_since: None,
+        }
+    }
+
+    /// Records find room.
+    pub(super) fn relax(&mut self) {
+        self.pressed_since = None;
+    }
+
+    /// A record finds no room. True: and never will, because nothing is to be gained.
+    /// `stuck`: the next batch would be empty.
+    pub(super) fn press(&mut self, storage: &Storage, stuck: bool) -> bool {
+        let passed = self.collector.passed();
+        let since = *self.pressed_since.get_or_insert(passed);
+        self.active = true;
+        let nothing_left = stuck
+            && !self.reading
+            && !self.moving_head
+            && !storage.journal.has_readers()
+            && self.collector.position() == storage.journal.head()
+            && (self.collector.position() == storage.journal.tail()
+                || !self.collector.needs_chunk());
+        let went_round = passed - since > 2 * storage.journal.capacity();
+        if nothing_left || went_round {
+            self.pressed_since = None;
+        }
+        nothing_left || went_round
+    }
+
+    fn decide(&mut self, storage: &Storage) {
+        let (used, capacity) = (storage.journal.used(), storage.journal.capacity());
+        let garbage = used.saturating_sub(storage.index.record_bytes());
+        self.active = if self.pressed_since.is_some() {
+            true
+        } else if self.active {
+            used > capacity / 2 && garbage > capacity / 16
+        } else {
+            used > capacity / 2 && garbage > capacity / 8
+        };
+    }
+}
+
+impl Owner {
+    /// Lets the collection put the records it keeps into an empty batch. Everything applied must
+    /// be durable.
+    pub(super) fn relocate(&mut self, batch: &mut Batch) -> Taken {
+        self.collection.decide(&self.storage);
+        if !self.collects() {
+            return Taken::default();
+        }
+        let Storage { index, journal, .. } = &self.storage;
+        let taken = self.collection.collector.fill(index, journal, batch);
+        let counters = &self.shared.counters;
+        counters.gc_dropped.add(taken.dropped);
+        counters.gc_relocated.add(taken.relocations.len() as u64);
+        taken
+    }
+
+    /// While closing, only what a waiting record needs is done.
+    fn collects(&self) -> bool {
+        self.collection.active && (!self.closing || self.collection.pressed_since.is_some())
+    }
+
+    /// Reads the next chunk of the ring when the last one is dealt with.
+    pub(super) fn start_collecting(&mut self) {
+        let collects = self.collects();
+        let collection = &mut self.collection;
+        if !collects || collection.reading || !collection.collector.needs_chunk() {
+            return;
+        }
+        if let Some((start, len)) = collection.collector.next_read(&self.storage.journal) {
+            collection.reading = true;
+            let offset = self.storage.geometry.ring_byte(start).0;
+            self.io.read(Tag::Collect(start), offset, len, Vec::new());
+        }
+    }
+
+    pub(super) fn chunk_read(
+        &mut self,
+        start: RingPosition,
+        buf: Option<AlignedBuf>,
+        result: Result<(), Error>,
+    ) {
+        self.collection.reading = false;
+        let scanned = result.and_then(|()| {
+            let bytes = buf.as_deref().unwrap_or_default();
+            self.collection.collector.scan(start, bytes)
+        });
+        if let Err(error) = scanned {
+            self.fail(&error);
+        }
+    }
+
+    /// Writes the journal's header when the head can move. To be called only when everything the
+    /// collection has passed is durable.
+    pub(super) fn move_head(&mut self) {
+        let goal = self.collection.collector.position();
+        if self.collection.moving_head || goal == self.storage.journal.head() {
+            return;
+        }
+        let geometry = &self.storage.geometry;
+        let len = usize::from(geometry.block_size().get());
+        let mut block = self.io.pool.zeroed(len);
+        let header = JournalHeader { ring_head: goal }.encode();
+        block[..header.len()].copy_from_slice(&header);
+        let offset = geometry.journal_header_offset().0;
+        self.collection.moving_head = true;
+        self.io.write(Tag::Header(goal), offset, block, Vec::new());
+    }
+
+    pub(super) fn header_written(&mut self, head: RingPosition, result: Result<(), Error>) {
+        match result {
+            Ok(()) => self.commit.await_flush_for_header(head),
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    /// The new head is on stable storage: what lies before it is free.
+    pub(super) fn head_durable(&mut self, head: RingPosition) {
+        self.collection.moving_head = false;
+        self.storage.journal.set_head(head);
+        self.shared.counters.header_writes.add(1);
+    }
+}

@@ -1,0 +1,129 @@
+//! Threads that verify what was read and answer gets, so that the owner thread never touches
+//! payload bytes.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use crossbeam_channel::{Receiver, Sender};
+
+use super::message::{Reply, Stage};
+use crate::buffer::AlignedBuf;
+use crate::error::Error;
+use crate::format::record::{Decoded, EMBED_PREFIX_LEN, Record};
+use crate::lump::LumpId;
+use crate::payload::LumpData;
+use crate::stats::Counters;
+use crate::units::{BlockCount, BlockSize, ByteOffset};
+
+/// Threads of a store; each verifies several GB/s.
+const THREADS: usize = 2;
+
+/// A get whose bytes are in memory.
+pub(crate) struct Finish {
+    pub(crate) id: LumpId,
+    pub(crate) buf: AlignedBuf,
+    /// Where the bytes came from in the device.
+    pub(crate) offset: ByteOffset,
+    pub(crate) kind: FinishKind,
+    pub(crate) reply: Reply<LumpData>,
+}
+
+/// What the bytes are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum FinishKind {
+    /// A whole portion.
+    Portion {
+        blocks: BlockCount,
+        block_size: BlockSize,
+    },
+    /// A journal record, beginning at this byte of the buffer.
+    Record { at: usize },
+}
+
+/// The threads. They end when the handle is dropped.
+pub(crate) struct Finisher {
+    queue: Option<Sender<Finish>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Finisher {
+    pub(crate) fn start(counters: &Arc<Counters>) -> std::io::Result<Self> {
+        // Bounded by the I/Os in flight.
+        let (sender, queue) = crossbeam_channel::unbounded();
+        let mut finisher = Self {
+            queue: Some(sender),
+            threads: Vec::with_capacity(THREADS),
+        };
+        for number in 0..THREADS {
+            let (queue, counters) = (queue.clone(), Arc::clone(counters));
+            let thread = std::thread::Builder::new()
+                .name(format!("lump-finish-{number}"))
+                .spawn(move || run(&queue, &counters))?;
+            finisher.threads.push(thread);
+        }
+        Ok(finisher)
+    }
+
+    pub(crate) fn finish(&self, job: Finish) {
+        if let Some(queue) = &self.queue {
+            // The receivers live as long as the threads, and they end only after the sender.
+            let _ = queue.send(job);
+        }
+    }
+}
+
+impl Drop for Finisher {
+    fn drop(&mut self) {
+        self.queue = None;
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(queue: &Receiver<Finish>, counters: &Counters) {
+    super::mark_engine_thread();
+    while let Ok(job) = queue.recv() {
+        let Finish {
+            id,
+            buf,
+            offset,
+            kind,
+            reply,
+        } = job;
+        let result = match kind {
+            FinishKind::Portion { blocks, block_size } => {
+                LumpData::of_portion(buf, id, offset, blocks, block_size)
+            }
+            FinishKind::Record { at } => embedded(buf, id, offset, at),
+        };
+        match &result {
+            Ok(lump) if !lump.verified => counters.unverified_gets.add(1),
+            Err(Error::ChecksumMismatch { .. }) => counters.checksum_failures.add(1),
+            _ => {}
+        }
+        reply.send(result, Stage::Data);
+    }
+}
+
+/// The lump in a journal record; the record's own checksum verifies it.
+fn embedded(buf: AlignedBuf, id: LumpId, offset: ByteOffset, at: usize) -> Result<LumpData, Error> {
+    let found = match Record::decode(buf.get(at..).unwrap_or_default()) {
+        Ok(Decoded::Record {
+            record: Record::Embed { id: found, .. },
+            len,
+        }) if found == id => Some(len),
+        _ => None,
+    };
+    match found {
+        Some(len) => Ok(LumpData::embedded(buf, at + EMBED_PREFIX_LEN, at + len)),
+        None => {
+            let len = buf.len().saturating_sub(at) as u64;
+            Err(Error::ChecksumMismatch {
+                id,
+                offset: ByteOffset(offset.0 + at as u64).0,
+                len,
+            })
+        }
+    }
+}

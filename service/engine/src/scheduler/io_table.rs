@@ -1,0 +1,161 @@
+//! The I/Os in flight, and what each one is for.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::message::Reply;
+use super::{PendingPut, ReadLump};
+use crate::buffer::{AlignedBuf, BufferPool};
+use crate::device::{Completion, Device, Io};
+use crate::error::Error;
+use crate::request::{HeadOutcome, IoOp, IoPurpose, RequestId};
+use crate::units::RingPosition;
+
+/// What happens when an I/O ends.
+pub(crate) enum Tag {
+    /// A get.
+    Get(ReadLump),
+    /// The last block of a lump whose size is not known.
+    Head {
+        lump: HeadRead,
+        reply: Reply<HeadOutcome>,
+    },
+    /// The data of a put.
+    PutData(Box<PendingPut>),
+    /// A piece of a batch that is not visible yet.
+    BatchRest,
+    /// The write that makes a batch visible.
+    BatchFirst,
+    /// A flush.
+    Flush,
+    /// The journal's header with a new head.
+    Header(RingPosition),
+    /// A chunk of the ring, for the collection.
+    Collect(RingPosition),
+}
+
+/// The lump a head is about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeadRead {
+    pub(crate) id: crate::lump::LumpId,
+    pub(crate) portion: crate::format::Portion,
+}
+
+impl Tag {
+    /// True: it takes one of the slots for data I/O.
+    fn is_data(&self) -> bool {
+        matches!(self, Self::Get(_) | Self::Head { .. } | Self::PutData(_))
+    }
+
+    fn purpose(&self) -> IoPurpose {
+        match self {
+            Self::Get(_) | Self::Head { .. } | Self::PutData(_) => IoPurpose::LumpData,
+            Self::BatchRest | Self::BatchFirst | Self::Collect(_) => IoPurpose::Journal,
+            Self::Flush => IoPurpose::Flush,
+            Self::Header(_) => IoPurpose::JournalHeader,
+        }
+    }
+}
+
+/// Extent of an I/O, kept for error messages.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    op: IoOp,
+    offset: u64,
+    len: u64,
+}
+
+/// The device, and the table of what is in flight on it.
+pub(crate) struct IoTable {
+    pub(crate) device: Device,
+    pub(crate) pool: Arc<BufferPool>,
+    in_flight: HashMap<u64, (Tag, Extent)>,
+    data_in_flight: usize,
+    next_token: u64,
+}
+
+impl IoTable {
+    pub(crate) fn new(device: Device, pool: Arc<BufferPool>, next_token: u64) -> Self {
+        Self {
+            device,
+            pool,
+            in_flight: HashMap::new(),
+            data_in_flight: 0,
+            next_token,
+        }
+    }
+
+    /// I/Os in flight.
+    pub(crate) fn len(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// I/Os in flight that carry lumps.
+    pub(crate) fn data_in_flight(&self) -> usize {
+        self.data_in_flight
+    }
+
+    /// Reads whole units into a new buffer.
+    pub(crate) fn read(&mut self, tag: Tag, offset: u64, len: u64, requests: Vec<RequestId>) {
+        let buf = self.pool.get(usize::try_from(len).unwrap_or(usize::MAX));
+        self.submit(tag, IoOp::Read, offset, Some(buf), requests);
+    }
+
+    /// Writes a buffer of whole units.
+    pub(crate) fn write(
+        &mut self,
+        tag: Tag,
+        offset: u64,
+        buf: AlignedBuf,
+        requests: Vec<RequestId>,
+    ) {
+        self.submit(tag, IoOp::Write, offset, Some(buf), requests);
+    }
+
+    /// Flushes the device's cache.
+    pub(crate) fn flush(&mut self, requests: Vec<RequestId>) {
+        self.submit(Tag::Flush, IoOp::Flush, 0, None, requests);
+    }
+
+    fn submit(
+        &mut self,
+        tag: Tag,
+        op: IoOp,
+        offset: u64,
+        buf: Option<AlignedBuf>,
+        requests: Vec<RequestId>,
+    ) {
+        let token = self.next_token;
+        self.next_token += 1;
+        self.data_in_flight += usize::from(tag.is_data());
+        let io = Io {
+            token,
+            op,
+            offset,
+            buf,
+            purpose: tag.purpose(),
+            requests,
+        };
+        let extent = Extent {
+            op,
+            offset,
+            len: io.len(),
+        };
+        self.in_flight.insert(token, (tag, extent));
+        self.device.backend.submit(io);
+    }
+
+    /// The tag, the memory and the result of an I/O that has ended.
+    pub(crate) fn ended(
+        &mut self,
+        completion: Completion,
+    ) -> Option<(Tag, Option<AlignedBuf>, Result<(), Error>)> {
+        let (tag, extent) = self.in_flight.remove(&completion.token)?;
+        self.data_in_flight -= usize::from(tag.is_data());
+        let Extent { op, offset, len } = extent;
+        let result = completion
+            .result
+            .map_err(|source| Error::from_io(op, offset, len, source));
+        Some((tag, completion.buf, result))
+    }
+}

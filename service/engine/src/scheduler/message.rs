@@ -1,0 +1,149 @@
+//! What callers send to the owner thread, and how the answer goes back.
+
+use crossbeam_channel::Sender;
+
+use crate::clock::monotonic_ns;
+use crate::error::Error;
+use crate::lump::LumpId;
+use crate::payload::{LumpData, SealedLump};
+use crate::request::{
+    DeleteOutcome, DeleteRangeOutcome, Durability, EngineTimes, HeadOutcome, ListOutcome,
+    LumpRange, PutOutcome, RequestId, UsageOutcome,
+};
+use crate::store::OnDone;
+
+/// A request on its way to the owner thread.
+pub(crate) enum Command {
+    Put {
+        request: RequestId,
+        id: LumpId,
+        body: PutBody,
+        durability: Durability,
+        reply: Reply<PutOutcome>,
+    },
+    Get {
+        request: RequestId,
+        id: LumpId,
+        reply: Reply<LumpData>,
+    },
+    Head {
+        request: RequestId,
+        id: LumpId,
+        reply: Reply<HeadOutcome>,
+    },
+    Delete {
+        request: RequestId,
+        id: LumpId,
+        durability: Durability,
+        reply: Reply<DeleteOutcome>,
+    },
+    DeleteRange {
+        request: RequestId,
+        start: LumpId,
+        end: LumpId,
+        durability: Durability,
+        reply: Reply<DeleteRangeOutcome>,
+    },
+    List {
+        range: LumpRange,
+        limit: usize,
+        reply: Reply<ListOutcome>,
+    },
+    Usage {
+        range: LumpRange,
+        reply: Reply<UsageOutcome>,
+    },
+    Sync {
+        reply: Reply<()>,
+    },
+    Close {
+        closed: Sender<Result<(), Error>>,
+    },
+}
+
+impl Command {
+    /// Answers with an error instead of doing it.
+    pub(crate) fn refuse(self, error: Error) {
+        let stage = Stage::Sched;
+        match self {
+            Self::Put { reply, .. } => reply.send(Err(error), stage),
+            Self::Get { reply, .. } => reply.send(Err(error), stage),
+            Self::Head { reply, .. } => reply.send(Err(error), stage),
+            Self::Delete { reply, .. } => reply.send(Err(error), stage),
+            Self::DeleteRange { reply, .. } => reply.send(Err(error), stage),
+            Self::List { reply, .. } => reply.send(Err(error), stage),
+            Self::Usage { reply, .. } => reply.send(Err(error), stage),
+            Self::Sync { reply } => reply.send(Err(error), stage),
+            Self::Close { closed } => drop(closed.send(Err(error))),
+        }
+    }
+}
+
+/// The bytes of a put, prepared on the caller's thread.
+pub(crate) enum PutBody {
+    /// A whole portion.
+    Data(SealedLump),
+    /// An encoded record.
+    Embedded { record: Vec<u8>, len: u16 },
+}
+
+/// Stages of a request that the engine measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Sched,
+    Index,
+    Data,
+    Journal,
+}
+
+/// Divides the time of one request among its stages, without gap or overlap.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timing {
+    last_ns: u64,
+    times: EngineTimes,
+}
+
+impl Timing {
+    /// Starts now.
+    pub(crate) fn start() -> Self {
+        Self {
+            last_ns: monotonic_ns(),
+            times: EngineTimes::default(),
+        }
+    }
+
+    /// Books the time since the last call to `stage`.
+    pub(crate) fn lap(&mut self, stage: Stage) {
+        let now = monotonic_ns();
+        let passed = now.saturating_sub(self.last_ns);
+        self.last_ns = now;
+        let field = match stage {
+            Stage::Sched => &mut self.times.sched_ns,
+            Stage::Index => &mut self.times.index_ns,
+            Stage::Data => &mut self.times.data_ns,
+            Stage::Journal => &mut self.times.journal_ns,
+        };
+        *field += passed;
+    }
+}
+
+/// The callback of a request and its clock.
+pub(crate) struct Reply<T> {
+    on_done: OnDone<T>,
+    pub(crate) timing: Timing,
+}
+
+impl<T> Reply<T> {
+    pub(crate) fn new(on_done: OnDone<T>) -> Self {
+        Self {
+            on_done,
+            timing: Timing::start(),
+        }
+    }
+
+    /// Answers; the time since the last lap belongs to `stage`.
+    pub(crate) fn send(mut self, result: Result<T, Error>, stage: Stage) {
+        self.timing.lap(stage);
+        (self.on_done)(result, self.timing.times);
+    }
+}

@@ -1,0 +1,289 @@
+//! The owner thread: one loop that holds index, journal and allocator and never waits for the
+//! disk.
+//!
+//! It receives commands and the ends of I/Os, advances the state machines, and hands out new
+//! I/Os. [`reads`] answers gets, [`changes`] accepts puts and deletes, [`commit`] makes them
+//! durable in groups, [`collect`] reclaims the journal. Nothing here touches payload bytes.
+
+mod changes;
+mod collect;
+mod commit;
+pub(crate) mod finisher;
+pub(crate) mod io_table;
+pub(crate) mod message;
+mod reads;
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, OnceLock};
+
+use crossbeam_channel::{Receiver, Sender, never, select};
+
+pub(crate) use changes::PendingPut;
+use collect::Collection;
+use commit::Commit;
+use finisher::Finisher;
+use io_table::{IoTable, Tag};
+use message::{Command, Stage};
+pub(crate) use reads::ReadLump;
+
+use crate::buffer::AlignedBuf;
+use crate::device::Completion;
+use crate::error::Error;
+use crate::lump::LumpId;
+use crate::stats::Counters;
+use crate::storage::Storage;
+
+/// Completions handled before new I/Os are handed out.
+const COMPLETIONS_AT_ONCE: usize = 64;
+
+thread_local! {
+    static ENGINE_THREAD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Marks the calling thread as one that must not wait for the engine.
+pub(crate) fn mark_engine_thread() {
+    ENGINE_THREAD.set(true);
+}
+
+/// True: the calling thread belongs to an engine.
+pub(crate) fn on_engine_thread() -> bool {
+    ENGINE_THREAD.get()
+}
+
+/// What the handles and the owner thread share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    pub(crate) counters: Arc<Counters>,
+    /// Why the store takes no changes any more.
+    pub(crate) failed: OnceLock<Arc<str>>,
+}
+
+/// Limits of the owner thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Data I/Os in flight.
+    pub(crate) data_ios: usize,
+    /// Requests started and not finished.
+    pub(crate) pending: usize,
+    pub(crate) read_only: bool,
+}
+
+/// Everything the owner thread holds.
+pub(crate) struct Owner {
+    storage: Storage,
+    io: IoTable,
+    finisher: Finisher,
+    commands: Receiver<Command>,
+    shared: Arc<Shared>,
+    limits: Limits,
+    commit: Commit,
+    collection: Collection,
+    /// Puts that wait for blocks which are about to be freed.
+    waiting_for_space: VecDeque<(Box<PendingPut>, AlignedBuf)>,
+    /// Bytes of records of puts that are accepted and not applied.
+    pending_record_bytes: u64,
+    /// Ids with puts that are accepted and not applied, and how many.
+    putting: BTreeMap<LumpId, u32>,
+    /// Requests started and not finished, reads excepted.
+    pending: usize,
+    closing: bool,
+    closed: Vec<Sender<Result<(), Error>>>,
+}
+
+impl Owner {
+    pub(crate) fn new(
+        storage: Storage,
+        io: IoTable,
+        finisher: Finisher,
+        commands: Receiver<Command>,
+        shared: Arc<Shared>,
+        limits: Limits,
+    ) -> Self {
+        let collection = Collection::new(storage.journal.head());
+        Self {
+            storage,
+            io,
+            finisher,
+            commands,
+            shared,
+            limits,
+            commit: Commit::default(),
+            collection,
+            waiting_for_space: VecDeque::new(),
+            pending_record_bytes: 0,
+            putting: BTreeMap::new(),
+            pending: 0,
+            closing: false,
+            closed: Vec::new(),
+        }
+    }
+
+    /// Runs until the store is closed.
+    pub(crate) fn run(mut self) {
+        mark_engine_thread();
+        let completions = self.io.device.completions.clone();
+        let commands = self.commands.clone();
+        let no_commands = never();
+        loop {
+            self.publish();
+            if self.closing && self.is_idle() {
+                break;
+            }
+            let accepting = !self.closing
+                && self.io.data_in_flight() < self.limits.data_ios
+                && self.pending < self.limits.pending;
+            select! {
+                recv(completions) -> completion => match completion {
+                    Ok(completion) => self.on_completion(completion),
+                    Err(_) => break,
+                },
+                recv(if accepting { &commands } else { &no_commands }) -> command => match command {
+                    Ok(command) => self.on_command(command),
+                    Err(_) => self.closing = true,
+                },
+            }
+            for completion in completions.try_iter().take(COMPLETIONS_AT_ONCE) {
+                self.on_completion(completion);
+            }
+            self.pump();
+        }
+        self.end();
+    }
+
+    fn on_command(&mut self, command: Command) {
+        match command {
+            Command::Get { request, id, reply } => self.get(request, id, reply),
+            Command::Head { request, id, reply } => self.head(request, id, reply),
+            Command::List {
+                range,
+                limit,
+                reply,
+            } => self.list(range, limit, reply),
+            Command::Usage { range, reply } => self.usage(range, reply),
+            Command::Close { closed } => {
+                self.closing = true;
+                self.closed.push(closed);
+            }
+            change => match self.refuses_changes() {
+                Some(error) => change.refuse(error),
+                None => self.on_change(change),
+            },
+        }
+    }
+
+    fn refuses_changes(&self) -> Option<Error> {
+        if self.limits.read_only {
+            return Some(Error::ReadOnly);
+        }
+        self.failure()
+    }
+
+    fn failure(&self) -> Option<Error> {
+        let reason = self.shared.failed.get()?;
+        Some(Error::Failed {
+            reason: Arc::clone(reason),
+        })
+    }
+
+    fn on_completion(&mut self, completion: Completion) {
+        let Some((tag, buf, result)) = self.io.ended(completion) else {
+            return;
+        };
+        if result.is_err() {
+            self.shared.counters.io_errors.add(1);
+        }
+        match tag {
+            Tag::Get(read) => self.get_read(read, buf, result),
+            Tag::Head { lump, reply } => self.head_read(lump, reply, buf, result),
+            Tag::PutData(put) => self.put_written(put, result),
+            Tag::BatchRest => self.batch_rest_written(result),
+            Tag::BatchFirst => self.batch_visible(result),
+            Tag::Flush => self.flushed(result),
+            Tag::Header(head) => self.header_written(head, result),
+            Tag::Collect(start) => self.chunk_read(start, buf, result),
+        }
+    }
+
+    /// Starts whatever can be started now.
+    fn pump(&mut self) {
+        if self.limits.read_only || self.shared.failed.get().is_some() {
+            return;
+        }
+        self.start_commit();
+        self.start_collecting();
+    }
+
+    /// True: nothing is in flight and nothing waits.
+    fn is_idle(&self) -> bool {
+        self.io.len() == 0
+            && self.waiting_for_space.is_empty()
+            && (self.shared.failed.get().is_some() || self.commit.is_idle())
+    }
+
+    /// Takes no changes any more: what is on the disk is uncertain. Everything that waits for the
+    /// journal is answered with the reason.
+    fn fail(&mut self, error: &Error) {
+        let reason = self
+            .shared
+            .failed
+            .get_or_init(|| Arc::from(error.to_string()));
+        let error = Error::Failed {
+            reason: Arc::clone(reason),
+        };
+        self.fail_commit(&error);
+        for (put, _) in std::mem::take(&mut self.waiting_for_space) {
+            self.refuse_put(*put, error.clone(), Stage::Sched);
+        }
+    }
+
+    /// Shows the present numbers to other threads.
+    fn publish(&self) {
+        let (counters, storage) = (&self.shared.counters, &self.storage);
+        let block_size = storage.geometry.block_size().bytes();
+        let allocator = storage.data.allocator();
+        counters.lumps.set(storage.index.len());
+        counters
+            .data_capacity_bytes
+            .set(storage.geometry.data_len().0);
+        counters
+            .data_used_bytes
+            .set(storage.data.used_blocks() * block_size);
+        counters
+            .largest_free_bytes
+            .set(allocator.largest() * block_size);
+        counters.free_extents.set(allocator.extents());
+        counters
+            .journal_capacity_bytes
+            .set(storage.journal.capacity());
+        counters.journal_used_bytes.set(storage.journal.used());
+        counters
+            .journal_live_bytes
+            .set(storage.index.record_bytes());
+        counters.queue_length.set(self.commands.len() as u64);
+        counters.pending.set(self.pending as u64);
+        counters.in_flight_ios.set(self.io.len() as u64);
+    }
+
+    /// Everything is flushed: ends the threads below and tells who waits.
+    fn end(self) {
+        let result = self.failure().map_or(Ok(()), Err);
+        let Self {
+            io,
+            finisher,
+            commands,
+            closed,
+            ..
+        } = self;
+        // The device first: who waits for the end may open it again at once.
+        drop(io);
+        drop(finisher);
+        for command in commands.try_iter() {
+            command.refuse(Error::Closed);
+        }
+        drop(commands);
+        for closed in closed {
+            let _ = closed.send(result.clone());
+        }
+    }
+}

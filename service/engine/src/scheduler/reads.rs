@@ -1,0 +1,192 @@
+//! Gets, heads, lists and usage: what does not change the store.
+//!
+//! A get sees the newest applied state. Its blocks, or its record in the ring, are pinned while
+//! the read is in flight, so an overwrite or delete in between cannot make it see other bytes.
+
+use super::Owner;
+use super::finisher::{Finish, FinishKind};
+use super::io_table::{HeadRead, Tag};
+use super::message::{Reply, Stage};
+use crate::buffer::AlignedBuf;
+use crate::error::Error;
+use crate::format::Portion;
+use crate::lump::LumpId;
+use crate::payload::{LumpData, decode_end};
+use crate::request::{HeadOutcome, ListOutcome, LumpRange, Placement, RequestId, UsageOutcome};
+use crate::storage::index::Entry;
+use crate::units::{ByteOffset, RingPosition};
+
+/// A get whose read is in flight.
+pub(crate) struct ReadLump {
+    id: LumpId,
+    place: ReadPlace,
+    offset: ByteOffset,
+    reply: Reply<LumpData>,
+}
+
+/// What is pinned, and how to find the lump in the bytes.
+#[derive(Clone, Copy, Debug)]
+enum ReadPlace {
+    Portion(Portion),
+    Record { position: RingPosition, at: usize },
+}
+
+impl Owner {
+    pub(super) fn get(&mut self, request: RequestId, id: LumpId, mut reply: Reply<LumpData>) {
+        reply.timing.lap(Stage::Sched);
+        let Some(entry) = self.storage.index.get(id) else {
+            return reply.send(Err(Error::NotFound { id }), Stage::Index);
+        };
+        let (place, offset, len) = match entry.portion() {
+            Some(portion) => {
+                self.storage.data.pin(portion);
+                let (offset, len) = self.storage.extent_of(portion);
+                (ReadPlace::Portion(portion), offset, len)
+            }
+            None => self.record_extent(entry),
+        };
+        reply.timing.lap(Stage::Index);
+        let read = ReadLump {
+            id,
+            place,
+            offset,
+            reply,
+        };
+        self.io.read(Tag::Get(read), offset.0, len, vec![request]);
+    }
+
+    /// Pins the record of an embedded lump; the units of the ring that hold it.
+    fn record_extent(&mut self, entry: Entry) -> (ReadPlace, ByteOffset, u64) {
+        let journal = &mut self.storage.journal;
+        let position = entry.record();
+        journal.pin(position);
+        let start = position.0 - position.0 % journal.unit();
+        let end = (position.0 + entry.record_len()).next_multiple_of(journal.unit());
+        let at = usize::try_from(position.0 - start).unwrap_or(usize::MAX);
+        let offset = self.storage.geometry.ring_byte(RingPosition(start));
+        (ReadPlace::Record { position, at }, offset, end - start)
+    }
+
+    pub(super) fn get_read(
+        &mut self,
+        read: ReadLump,
+        buf: Option<AlignedBuf>,
+        result: Result<(), Error>,
+    ) {
+        let ReadLump {
+            id,
+            place,
+            offset,
+            reply,
+        } = read;
+        let kind = match place {
+            ReadPlace::Portion(portion) => {
+                self.unpin(portion);
+                let block_size = self.storage.geometry.block_size();
+                FinishKind::Portion {
+                    blocks: portion.len(),
+                    block_size,
+                }
+            }
+            ReadPlace::Record { position, at } => {
+                self.storage.journal.unpin(position);
+                FinishKind::Record { at }
+            }
+        };
+        match (result, buf) {
+            (Ok(()), Some(buf)) => self.finisher.finish(Finish {
+                id,
+                buf,
+                offset,
+                kind,
+                reply,
+            }),
+            (Err(error), _) => reply.send(Err(error), Stage::Data),
+            (Ok(()), None) => reply.send(Err(Error::Closed), Stage::Data),
+        }
+    }
+
+    fn unpin(&mut self, portion: Portion) {
+        if self.storage.data.unpin(portion) {
+            self.retry_waiting_puts();
+        }
+    }
+
+    pub(super) fn head(&mut self, request: RequestId, id: LumpId, mut reply: Reply<HeadOutcome>) {
+        reply.timing.lap(Stage::Sched);
+        let Some(entry) = self.storage.index.get(id) else {
+            return reply.send(Err(Error::NotFound { id }), Stage::Index);
+        };
+        let block_size = self.storage.geometry.block_size();
+        let (Some(portion), None) = (entry.portion(), entry.payload_len(block_size)) else {
+            let length = entry.payload_len(block_size).unwrap_or(0);
+            let outcome = HeadOutcome {
+                length,
+                placement: entry.placement(),
+            };
+            return reply.send(Ok(outcome), Stage::Index);
+        };
+        self.storage.data.pin(portion);
+        let (offset, len) = self.storage.extent_of(portion);
+        let last_block = offset.0 + len - block_size.bytes();
+        reply.timing.lap(Stage::Index);
+        let tag = Tag::Head {
+            lump: HeadRead { id, portion },
+            reply,
+        };
+        self.io
+            .read(tag, last_block, block_size.bytes(), vec![request]);
+    }
+
+    pub(super) fn head_read(
+        &mut self,
+        lump: HeadRead,
+        reply: Reply<HeadOutcome>,
+        buf: Option<AlignedBuf>,
+        result: Result<(), Error>,
+    ) {
+        let HeadRead { id, portion } = lump;
+        self.unpin(portion);
+        let block_size = self.storage.geometry.block_size();
+        let (offset, len) = self.storage.extent_of(portion);
+        let length = result.and_then(|()| {
+            let end = decode_end(
+                &buf.unwrap_or_else(|| self.io.pool.zeroed(0)),
+                offset,
+                portion.len(),
+                block_size,
+            )?;
+            Ok(end.payload_len)
+        });
+        if let Ok(length) = length {
+            let padding = (len - length)
+                .checked_sub(2)
+                .and_then(|p| u16::try_from(p).ok());
+            self.storage
+                .index
+                .update(id, |entry| match entry.portion() {
+                    // The lump may have been replaced meanwhile.
+                    Some(now) if now == portion => Entry::data(entry.record(), portion, padding),
+                    _ => entry,
+                });
+        }
+        let outcome = length.map(|length| HeadOutcome {
+            length,
+            placement: Placement::Data,
+        });
+        reply.send(outcome, Stage::Data);
+    }
+
+    pub(super) fn list(&self, range: LumpRange, limit: usize, mut reply: Reply<ListOutcome>) {
+        reply.timing.lap(Stage::Sched);
+        let mut entries = self.storage.index.range(range);
+        let ids = entries.by_ref().take(limit).map(|(id, _)| id).collect();
+        let next = entries.next().map(|(id, _)| id);
+        reply.send(Ok(ListOutcome { ids, next }), Stage::Index);
+    }
+
+    pub(super) fn usage(&self, range: LumpRange, mut reply: Reply<UsageOutcome>) {
+        reply.timing.lap(Stage::Sched);
+        reply.send(Ok(self.storage.index.usage(range)), Stage::Index);
+    }
+}

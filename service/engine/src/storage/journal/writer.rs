@@ -1,0 +1,194 @@
+//! A batch of records on its way into the ring.
+//!
+//! A batch becomes visible by one write of one unit: the unit that holds the old `EndOfRecords`.
+//! Everything else (later units, and at the wrap the records at the front of the ring, all up to
+//! and with the new `EndOfRecords`) is written first and made durable. Cut anywhere, replay finds
+//! either the old end or the new one. The new `EndOfRecords` never straddles two units (a record
+//! without effect moves it), so that the next batch can rely on the same.
+
+use std::sync::Arc;
+
+use super::{FILLER, Journal};
+use crate::buffer::{AlignedBuf, BufferPool};
+use crate::format::record::{END_OF_RECORDS_LEN, Record};
+use crate::format::ring::Room;
+use crate::units::RingPosition;
+
+/// Contiguous bytes of the ring from the start of a unit.
+#[derive(Debug)]
+struct Segment {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Segment {
+    fn end(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+}
+
+/// Records that will be written together.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    /// One, or two when the batch goes round the end of the ring.
+    segments: Vec<Segment>,
+    old_tail: RingPosition,
+    records: u64,
+}
+
+/// One write into the ring.
+#[derive(Debug)]
+pub(crate) struct RingWrite {
+    /// Start of a unit.
+    pub(crate) position: RingPosition,
+    pub(crate) buf: AlignedBuf,
+}
+
+/// The writes that make a batch durable, in two steps with a flush between and one after.
+#[derive(Debug)]
+pub(crate) struct BatchWrites {
+    /// In any order, before `first`; usually none.
+    pub(crate) rest: Vec<RingWrite>,
+    /// Makes the batch visible.
+    pub(crate) first: RingWrite,
+    /// What the journal becomes when it is.
+    pub(crate) new_tail: NewTail,
+    pub(crate) records: u64,
+}
+
+/// The end of the journal after a batch.
+#[derive(Debug)]
+pub(crate) struct NewTail {
+    tail: RingPosition,
+    tail_bytes: Vec<u8>,
+}
+
+impl Batch {
+    /// An empty batch at the tail of the journal.
+    pub(crate) fn new(journal: &Journal) -> Self {
+        let start = journal.tail.0 - journal.tail_bytes.len() as u64;
+        let bytes = journal.tail_bytes.clone();
+        Self {
+            segments: vec![Segment { start, bytes }],
+            old_tail: journal.tail,
+            records: 0,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.records == 0
+    }
+
+    /// Bytes the batch has so far.
+    pub(crate) fn len(&self) -> usize {
+        self.segments
+            .iter()
+            .map(|segment| segment.bytes.len())
+            .sum()
+    }
+
+    fn at(&self) -> RingPosition {
+        self.segments
+            .last()
+            .map_or(self.old_tail, |segment| RingPosition(segment.end()))
+    }
+
+    /// Appends an encoded record if it fits with `keep` bytes left over, and returns where it is.
+    pub(crate) fn append(
+        &mut self,
+        journal: &Journal,
+        record: &[u8],
+        keep: u64,
+    ) -> Option<RingPosition> {
+        if journal.place(self.at(), record.len() as u64, keep)? == Room::AtFront {
+            self.push(&Record::GoToFront.to_bytes());
+            self.segments.push(Segment {
+                start: 0,
+                bytes: Vec::new(),
+            });
+        }
+        let at = self.at();
+        self.push(record);
+        self.records += 1;
+        Some(at)
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        if let Some(segment) = self.segments.last_mut() {
+            segment.bytes.extend_from_slice(bytes);
+        }
+    }
+
+    /// Ends the batch with an `EndOfRecords`.
+    pub(crate) fn finish(mut self, journal: &Journal, pool: &Arc<BufferPool>) -> BatchWrites {
+        let unit = journal.unit;
+        let eor = END_OF_RECORDS_LEN as u64;
+        if self.at().0 % unit > unit - eor {
+            // `Journal::place` has kept room for it.
+            self.push(&FILLER.to_bytes());
+        }
+        let tail = self.at();
+        let new_tail = NewTail {
+            tail,
+            tail_bytes: self.bytes_before(tail, unit),
+        };
+        self.push(&Record::EndOfRecords.to_bytes());
+        // The old end decides how much must become visible in one write: one unit, but two when
+        // a foreign writer left it across a boundary.
+        let straddles = self.old_tail.0 % unit > unit - eor;
+        let visible = if straddles { 2 * unit } else { unit };
+        let records = self.records;
+        let mut writes = Vec::new();
+        for (number, segment) in self.segments.into_iter().enumerate() {
+            let padded = segment.bytes.len().next_multiple_of(to_usize(unit));
+            let cut = if number == 0 {
+                to_usize(visible).min(padded)
+            } else {
+                0
+            };
+            for (from, to) in [(0, cut), (cut, padded)] {
+                if from < to {
+                    let mut buf = pool.zeroed(to - from);
+                    let bytes = &segment.bytes[from.min(segment.bytes.len())..];
+                    let bytes = &bytes[..bytes.len().min(to - from)];
+                    buf[..bytes.len()].copy_from_slice(bytes);
+                    let position = RingPosition(segment.start + from as u64);
+                    writes.push(RingWrite { position, buf });
+                }
+            }
+        }
+        let first = writes.remove(0);
+        BatchWrites {
+            rest: writes,
+            first,
+            new_tail,
+            records,
+        }
+    }
+
+    fn bytes_before(&self, tail: RingPosition, unit: u64) -> Vec<u8> {
+        let in_unit = to_usize(tail.0 % unit);
+        self.segments
+            .last()
+            .and_then(|segment| {
+                segment
+                    .bytes
+                    .len()
+                    .checked_sub(in_unit)
+                    .map(|at| (segment, at))
+            })
+            .map_or_else(Vec::new, |(segment, at)| segment.bytes[at..].to_vec())
+    }
+}
+
+impl Journal {
+    /// The batch is visible on the disk.
+    pub(crate) fn advance(&mut self, new_tail: NewTail) {
+        self.tail = new_tail.tail;
+        self.tail_bytes = new_tail.tail_bytes;
+    }
+}
+
+fn to_usize(value: u64) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
+}

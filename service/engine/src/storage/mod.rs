@@ -1,0 +1,33 @@
+//! What a store consists of, in memory: index, data region, journal.
+//!
+//! No I/O happens here except in [`recover`]; the owner thread of the scheduler drives it.
+
+mod allocator;
+pub(crate) mod data_region;
+pub(crate) mod index;
+pub(crate) mod journal;
+pub(crate) mod recover;
+
+use data_region::DataRegion;
+use index::Index;
+use journal::Journal;
+
+use crate::format::{Geometry, Portion};
+use crate::units::ByteOffset;
+
+/// The state of an open store.
+#[derive(Debug)]
+pub(crate) struct Storage {
+    pub(crate) geometry: Geometry,
+    pub(crate) index: Index,
+    pub(crate) data: DataRegion,
+    pub(crate) journal: Journal,
+}
+
+impl Storage {
+    /// First byte of a portion in the device, and its bytes.
+    pub(crate) fn extent_of(&self, portion: Portion) -> (ByteOffset, u64) {
+        let len = portion.byte_len(self.geometry.block_size()).0;
+        (self.geometry.portion_offset(portion), len)
+    }
+}

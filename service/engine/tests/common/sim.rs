@@ -1,0 +1,156 @@
+//! A disk in memory that remembers every write and flush and can fail on demand.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use crossbeam_channel::{Sender, unbounded};
+use lumpscope_engine::device::{Completion, Device, Io, IoBackend};
+use lumpscope_engine::{Error, IoBackendKind, IoOp, Store, StoreOptions};
+
+pub const SECTOR: usize = 512;
+
+/// What happened, in order.
+#[derive(Clone, Debug)]
+pub enum Event {
+    Write {
+        offset: usize,
+        bytes: Vec<u8>,
+    },
+    Flush,
+    /// Something the test wants to find again.
+    Mark(usize),
+}
+
+/// Which I/O fails, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Fault {
+    pub op: IoOp,
+    /// The n-th I/O of this kind fails, 0 = the next; all later ones too.
+    pub after: usize,
+    pub errno: i32,
+    /// Only I/Os that begin before this byte; the journal lies before the data.
+    pub below: u64,
+}
+
+#[derive(Debug, Default)]
+pub struct State {
+    pub bytes: Vec<u8>,
+    pub events: Vec<Event>,
+    pub record: bool,
+    pub fault: Option<Fault>,
+}
+
+/// The disk; clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct SimDisk {
+    pub state: Arc<Mutex<State>>,
+    pub unit: u32,
+}
+
+impl SimDisk {
+    pub fn new(bytes: Vec<u8>) -> Self {
+        let state = State {
+            bytes,
+            ..State::default()
+        };
+        Self {
+            state: Arc::new(Mutex::new(state)),
+            unit: SECTOR as u32,
+        }
+    }
+
+    pub fn recording(bytes: Vec<u8>) -> Self {
+        let disk = Self::new(bytes);
+        disk.state.lock().unwrap().record = true;
+        disk
+    }
+
+    pub fn mark(&self, mark: usize) {
+        self.state.lock().unwrap().events.push(Event::Mark(mark));
+    }
+
+    pub fn fail(&self, fault: Option<Fault>) {
+        self.state.lock().unwrap().fault = fault;
+    }
+
+    pub fn device(&self) -> Device {
+        let (sender, completions) = unbounded();
+        Device {
+            path: PathBuf::from("sim"),
+            size: self.state.lock().unwrap().bytes.len() as u64,
+            is_block_device: true,
+            alignment: self.unit,
+            memory_alignment: 512,
+            completions,
+            backend: Box::new(SimBackend {
+                state: Arc::clone(&self.state),
+                sender,
+            }),
+        }
+    }
+
+    pub fn open(&self) -> Result<Store, Error> {
+        Store::open_on(self.device(), StoreOptions::new("sim"))
+    }
+}
+
+struct SimBackend {
+    state: Arc<Mutex<State>>,
+    sender: Sender<Completion>,
+}
+
+impl IoBackend for SimBackend {
+    fn kind(&self) -> IoBackendKind {
+        IoBackendKind::Custom
+    }
+
+    fn submit(&mut self, mut io: Io) {
+        let result = self.state.lock().unwrap().transfer(&mut io);
+        let _ = self.sender.send(Completion {
+            token: io.token,
+            buf: io.buf,
+            result,
+        });
+    }
+}
+
+impl State {
+    fn transfer(&mut self, io: &mut Io) -> io::Result<()> {
+        if let Some(fault) = self.fault.as_mut()
+            && fault.op == io.op
+            && io.offset < fault.below
+        {
+            if fault.after == 0 {
+                return Err(io::Error::from_raw_os_error(fault.errno));
+            }
+            fault.after -= 1;
+        }
+        let from = usize::try_from(io.offset).unwrap();
+        match (io.op, io.buf.as_mut()) {
+            (IoOp::Read, Some(buf)) => {
+                let to = from + buf.len();
+                buf.copy_from_slice(&self.bytes[from..to]);
+            }
+            (IoOp::Write, Some(buf)) => {
+                assert!(
+                    from % SECTOR == 0 && buf.len() % SECTOR == 0,
+                    "whole sectors"
+                );
+                self.bytes[from..from + buf.len()].copy_from_slice(buf);
+                if self.record {
+                    self.events.push(Event::Write {
+                        offset: from,
+                        bytes: buf.to_vec(),
+                    });
+                }
+            }
+            _ => {
+                if self.record {
+                    self.events.push(Event::Flush);
+                }
+            }
+        }
+        Ok(())
+    }
+}
