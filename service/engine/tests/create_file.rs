@@ -106,6 +106,29 @@ fn progress_ends_at_the_whole_size() {
     assert_eq!(last.get(), (9 * MIB, 9 * MIB));
 }
 
+/// Whatever point of the work an interruption hits, nothing opens, not even the store before.
+#[test]
+fn while_a_store_is_made_nothing_opens() {
+    let directory = directory();
+    let path = directory.path().join("store");
+    for round in 0..2 {
+        let looks = std::cell::Cell::new(0);
+        let progress = |_, _| {
+            assert!(detect_path(&path).is_err(), "a half-made store opens");
+            looks.set(looks.get() + 1);
+        };
+        let options = CreateOptions {
+            capacity: Some(32 * MIB),
+            force: round > 0,
+            progress: Some(&progress),
+            ..CreateOptions::default()
+        };
+        format(&path, &options).expect("formatted");
+        assert!(looks.get() >= 8);
+        assert_empty_store(&path);
+    }
+}
+
 #[test]
 fn a_new_file_needs_a_capacity_and_is_not_left_behind() {
     let directory = directory();

@@ -129,15 +129,23 @@ pub enum SizingError {
     /// Header, journal header, ring and data need a block each.
     #[error(
         "{capacity} bytes are too few: at least {min} are needed with blocks of {block_size} \
-         (header, two blocks of journal, one block of data) and this journal ratio"
+         (header, two blocks of journal, one block of data)"
     )]
     TooSmall {
         /// Bytes given.
         capacity: u64,
-        /// Fewest bytes that may work.
+        /// Fewest bytes that work.
         min: u64,
         /// Block size wanted.
         block_size: BlockSize,
+    },
+    /// The journal takes everything.
+    #[error("a journal ratio of {ratio} leaves no block of {capacity} bytes for data; lower it")]
+    NoData {
+        /// Bytes given.
+        capacity: u64,
+        /// Ratio given.
+        ratio: f64,
     },
     /// The share of the journal is not a number from 0 to 1.
     #[error("the journal ratio {0} is not between 0 and 1")]
@@ -199,10 +207,12 @@ impl RegionSizes {
         if journal_len > MAX_JOURNAL_LEN {
             return Err(SizingError::JournalTooLarge { len: journal_len });
         }
-        let rest = available.checked_sub(journal_len).ok_or(too_small)?;
-        let data_len = block_size.floor(rest);
+        let data_len = block_size.floor(available.saturating_sub(journal_len));
         if data_len == 0 {
-            return Err(too_small);
+            return Err(SizingError::NoData {
+                capacity: capacity.0,
+                ratio: journal_ratio,
+            });
         }
         if data_len > MAX_DATA_LEN {
             return Err(SizingError::DataTooLarge { len: data_len });
@@ -226,4 +236,40 @@ const MIN_BLOCKS: u64 = 1 + MIN_JOURNAL_BLOCKS + 1;
 )]
 fn scaled(value: u64, ratio: f64) -> u64 {
     (value as f64 * ratio) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn divide(capacity: u64, ratio: f64) -> Result<(u64, u64), SizingError> {
+        RegionSizes::divide(ByteLen(capacity), BlockSize::DEFAULT, ratio)
+            .map(|sizes| (sizes.journal_len.0, sizes.data_len.0))
+    }
+
+    #[test]
+    fn each_bound_has_its_own_error() {
+        assert_eq!(divide(16_384, 0.01), Ok((8192, 4096)));
+        assert!(matches!(
+            divide(16_383, 0.01),
+            Err(SizingError::TooSmall { min: 16_384, .. })
+        ));
+        assert!(matches!(
+            divide(1 << 20, 1.0),
+            Err(SizingError::NoData { .. })
+        ));
+        assert!(matches!(divide(1 << 20, 1.5), Err(SizingError::Ratio(_))));
+        assert!(matches!(
+            divide(1 << 48, 0.5),
+            Err(SizingError::JournalTooLarge { .. })
+        ));
+        assert!(matches!(
+            divide(1 << 51, 0.0),
+            Err(SizingError::DataTooLarge { .. })
+        ));
+        assert!(matches!(
+            divide(u64::MAX, 0.0),
+            Err(SizingError::DataTooLarge { .. })
+        ));
+    }
 }

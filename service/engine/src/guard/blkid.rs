@@ -185,11 +185,10 @@ fn check(result: c_int) -> io::Result<()> {
     }
 }
 
-/// libblkid sets errno for failed system calls only.
+/// libblkid sets errno for failed system calls only, so errno may be an older one: a hint.
 fn last_error() -> io::Error {
-    let error = io::Error::last_os_error();
-    match error.raw_os_error() {
-        None | Some(0) => io::Error::other("libblkid cannot tell what is there"),
-        Some(_) => error,
-    }
+    let hint = io::Error::last_os_error();
+    io::Error::other(format!(
+        "libblkid cannot tell what is there (last system error: {hint})"
+    ))
 }

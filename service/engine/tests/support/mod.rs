@@ -5,22 +5,43 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use lumpscope_engine::create::{CreateOptions, format};
+use lumpscope_engine::guard::FormatError;
 use sha2::{Digest, Sha256};
 
-/// Says why a test does nothing; where CI is set the test fails instead.
+/// Goes on when `$check` is Ok; else the test is skipped. The tests of one program take turns from
+/// here on: a process that one of them starts has, for a moment, the open files of all others,
+/// and holds their devices and locks.
 #[macro_export]
 macro_rules! require {
     ($check:expr) => {
+        let _turn = $crate::support::turn();
         if let Err(reason) = $check {
-            assert!(
-                std::env::var("CI").as_deref() != Ok("true"),
-                "CI needs what is missing: {reason}"
-            );
-            $crate::support::say(&format!("SKIPPED {}: {reason}", module_path!()));
+            $crate::support::skip(&reason);
             return;
         }
     };
+}
+
+/// Waits until no other test of this program runs.
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    // A test that failed leaves nothing behind that concerns the next.
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Says why a test does nothing; where CI is set the test fails instead.
+pub(crate) fn skip(reason: &str) {
+    // The test runner names each thread after its test.
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a test");
+    assert!(
+        std::env::var("CI").as_deref() != Ok("true"),
+        "CI needs what is missing: {reason}"
+    );
+    say(&format!("SKIPPED {test}: {reason}"));
 }
 
 /// Prints past the test runner, which hides what a passing test prints.
@@ -53,6 +74,35 @@ fn installed(tool: &str) -> bool {
     std::env::split_paths(&path)
         .chain(more)
         .any(|directory| directory.join(tool).exists())
+}
+
+/// The defaults.
+pub(crate) fn plain() -> CreateOptions<'static> {
+    CreateOptions::default()
+}
+
+/// The defaults, by force.
+pub(crate) fn forced() -> CreateOptions<'static> {
+    CreateOptions {
+        force: true,
+        ..CreateOptions::default()
+    }
+}
+
+/// Formats what must be refused, and checks that the image did not change.
+pub(crate) fn refusal(image: &Image, path: &Path, options: &CreateOptions<'_>) -> FormatError {
+    let before = image.hash();
+    let error = format(path, options).expect_err("must be refused");
+    assert_eq!(
+        image.hash(),
+        before,
+        "the image was changed by a refused format: {error}"
+    );
+    assert!(
+        error.to_string().starts_with(&path.display().to_string()),
+        "{error}"
+    );
+    error
 }
 
 /// Runs a tool that must succeed; returns what it printed.
@@ -207,25 +257,6 @@ impl Mount {
 impl Drop for Mount {
     fn drop(&mut self) {
         if let Err(error) = try_run("umount", &[&self.at]) {
-            say(&error);
-        }
-    }
-}
-
-/// Active swap space; switched off on drop.
-pub(crate) struct Swap<'a> {
-    device: &'a Path,
-}
-
-impl<'a> Swap<'a> {
-    pub(crate) fn new(device: &'a Path) -> Result<Self, String> {
-        try_run("swapon", &[device]).map(|_| Self { device })
-    }
-}
-
-impl Drop for Swap<'_> {
-    fn drop(&mut self) {
-        if let Err(error) = try_run("swapoff", &[self.device]) {
             say(&error);
         }
     }
