@@ -189,15 +189,15 @@ impl RegionSizes {
             return Err(SizingError::Ratio(journal_ratio));
         }
         let min = MIN_BLOCKS * block_size.bytes();
-        let too_small = SizingError::TooSmall {
-            capacity: capacity.0,
-            min,
-            block_size,
-        };
-        let available = capacity
-            .0
-            .checked_sub(block_size.bytes())
-            .ok_or(too_small)?;
+        if capacity.0 < min {
+            let capacity = capacity.0;
+            return Err(SizingError::TooSmall {
+                capacity,
+                min,
+                block_size,
+            });
+        }
+        let available = capacity.0 - block_size.bytes();
         let share = scaled(available, journal_ratio);
         // CannyLS refuses to create a journal of less than two blocks; two are what it needs.
         let journal_len = block_size

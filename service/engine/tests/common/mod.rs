@@ -1,5 +1,9 @@
 //! Shared by the tests: images made from the format module, a disk in memory, lump contents.
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part of it")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test binary uses a part of it"
+)]
 #![allow(
     clippy::cast_possible_truncation,
     clippy::unwrap_used,
