@@ -12,7 +12,7 @@ use lumpscope_bench::runner::{Mismatch, RunError, RunOptions, RunOutcome, run};
 use lumpscope_bench::workload::Workload;
 use lumpscope_proto::v1::lump_store_server::{LumpStore, LumpStoreServer};
 use lumpscope_proto::v1::{self as pb, get_response, lump_id, put_request};
-use tokio_stream::{Stream, StreamExt, wrappers::TcpListenerStream};
+use tokio_stream::{Stream, wrappers::TcpListenerStream};
 use tonic::{Request, Response, Status, Streaming};
 
 /// How a get goes wrong.

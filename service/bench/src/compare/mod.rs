@@ -35,6 +35,7 @@ pub use error::CompareError;
 
 use crate::human;
 use crate::runner::{self, RunOptions};
+use crate::workload;
 use interrupt::Interrupt;
 use place::{Place, Places};
 use plan::Plan;
@@ -88,7 +89,13 @@ fn compare(args: &CompareArgs, exe: &Path) -> Result<Comparison, CompareError> {
     let interrupt = Interrupt::install()?;
     let progress = Progress::new();
     let places = {
-        let _step = progress.step("making three disks");
+        let own = args.raw.is_some();
+        let what = if own {
+            "looking at the disks"
+        } else {
+            "making three disks"
+        };
+        let _step = progress.step(what);
         Places::new(args, &plan)?
     };
     for place in &places.places {
@@ -130,6 +137,8 @@ fn compare(args: &CompareArgs, exe: &Path) -> Result<Comparison, CompareError> {
             commands: plan.stream.commands.len(),
             bytes_put: plan.stream.bytes_put(),
             peak_bytes: plan.stream.peak_bytes,
+            published_ratios: workload::builtin(&args.workload)
+                .map(|builtin| builtin.published_ratios),
         },
         clients: args.clients,
         disks: if places.is_lab() { "lab" } else { "own" }.to_owned(),

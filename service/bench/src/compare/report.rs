@@ -33,7 +33,7 @@ pub struct Comparison {
 }
 
 /// What was run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WorkloadView {
     /// Name or file.
     pub name: String,
@@ -45,6 +45,9 @@ pub struct WorkloadView {
     pub bytes_put: u64,
     /// Most bytes alive at a time.
     pub peak_bytes: u64,
+    /// For a builtin workload: elapsed time on minfs, ext4 and xfs over that on minfs, as published
+    /// for a 7200 rpm disk.
+    pub published_ratios: Option<[f64; 3]>,
 }
 
 /// One store.

@@ -4,6 +4,7 @@ use comfy_table::{Cell, CellAlignment, Table, presets};
 
 use super::report::{ClientView, Comparison, DiskView, LatencyView, OperationView, StoreView};
 use crate::human;
+use crate::lab::StoreKind;
 
 /// Stages of a request in the order in which it goes through them.
 const STAGES: [&str; 8] = [
@@ -37,7 +38,7 @@ pub(super) fn render(comparison: &Comparison) -> String {
     for column in rows.table.column_iter_mut().skip(1) {
         column.set_padding((3, 0));
     }
-    client(&mut rows);
+    client(&mut rows, comparison.workload.published_ratios);
     stages(&mut rows);
     block_requests(&mut rows);
     unasked(&mut rows);
@@ -95,7 +96,7 @@ fn nothing() -> String {
     NOTHING.to_owned()
 }
 
-fn client(rows: &mut Rows<'_>) {
+fn client(rows: &mut Rows<'_>, published_ratios: Option<[f64; 3]>) {
     rows.section("Seen by the client");
     rows.client("commands", |client| {
         client
@@ -111,6 +112,13 @@ fn client(rows: &mut Rows<'_>) {
             .ratio_to_raw
             .map_or_else(nothing, |ratio| format!("{ratio:.2}"))
     });
+    if let Some(published) = published_ratios {
+        rows.row("  as published for a 7200 rpm disk", |store| {
+            let column = StoreKind::ALL.iter().position(|kind| *kind == store.kind);
+            let ratio = column.and_then(|column| published.get(column));
+            ratio.map_or_else(nothing, |ratio| format!("{ratio:.2}"))
+        });
+    }
     rows.client("throughput", |client| {
         format!("{:.1} MiB/s", client.mib_per_second)
     });

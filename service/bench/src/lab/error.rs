@@ -8,12 +8,15 @@ use std::process::ExitStatus;
 pub enum LabError {
     /// Not root.
     #[error(
-        "loop devices and mounts need root (CAP_SYS_ADMIN): {what} was refused. Run it with sudo; \
-         in a container, with --privileged"
+        "loop devices and mounts need root (CAP_SYS_ADMIN): the kernel refused to {what} {}. Run \
+         it with sudo; in a container, with --privileged",
+        path.display()
     )]
     NotPermitted {
         /// What was refused.
         what: &'static str,
+        /// With what.
+        path: PathBuf,
     },
     /// The loop driver is not there.
     #[error("{} is not there: load the loop driver (modprobe loop)", path.display())]
@@ -85,7 +88,9 @@ impl LabError {
     ) -> impl FnOnce(rustix::io::Errno) -> LabError {
         let path = path.into();
         move |errno| match errno {
-            rustix::io::Errno::PERM | rustix::io::Errno::ACCESS => LabError::NotPermitted { what },
+            rustix::io::Errno::PERM | rustix::io::Errno::ACCESS => {
+                LabError::NotPermitted { what, path }
+            }
             other => LabError::Io {
                 what,
                 path,

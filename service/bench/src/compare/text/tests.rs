@@ -111,6 +111,7 @@ fn comparison() -> Comparison {
             commands: 1080,
             bytes_put: 40 << 20,
             peak_bytes: 40 << 20,
+            published_ratios: Some([1.0, 1.13, 1.17]),
         },
         clients: 1,
         disks: "lab".to_owned(),
