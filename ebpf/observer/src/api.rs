@@ -63,6 +63,8 @@ pub struct Tuning {
     pub ring_bytes: Option<u32>,
     /// True: the background thread does not drain; only [`crate::Observer::settle`] does.
     pub paused: bool,
+    /// Write everything the correlator learns to this file, one JSON object a line, for replay.
+    pub record: Option<PathBuf>,
 }
 
 /// Whether and how one store is observed.

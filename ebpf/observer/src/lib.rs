@@ -3,15 +3,35 @@
 //! The observer knows nothing of lumps. The service declares each I/O with the ids of the
 //! requests it is done for, the probes report each block request, and the join of the two by
 //! (disk, sectors, operation, time) says which block request belongs to which request.
+//!
+//! [`Observer`] is the whole thing; [`Correlator`] is its pure part, which also replays
+//! recordings.
 
 mod api;
+mod audit;
+mod btf;
+mod clock;
+mod correlate;
+mod device;
+mod doctor;
+mod event;
+mod extents;
+mod fiemap;
+mod heat;
+mod histogram_map;
+mod kernel;
 mod observer;
+mod probes;
 mod report;
+mod tracefs;
 
 pub use api::{
     DeclaredIo, Finding, Flavour, Level, ObjectSource, ObserverOptions, Op, Purpose,
     RequestSummary, STAGES, StoreObservation, Tuning, WatchedStore,
 };
+pub use correlate::{Correlator, Declared, Ended, Input, Limits};
+pub use event::{BlockOp, Class, Event};
+pub use extents::{Extent, Placement};
 pub use observer::Observer;
 pub use report::{
     AuditReport, BlockIo, BlockReport, HeatCell, OperationReport, OwnerTotal, SlowRequest,

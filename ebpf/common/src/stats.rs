@@ -1,0 +1,56 @@
+//! Counters of the kernel side: one array a disk and CPU.
+
+use crate::op;
+
+/// Completed requests by operation: `SEEN_REQUESTS + op`.
+pub const SEEN_REQUESTS: usize = 0;
+/// Completed bytes by operation: `SEEN_BYTES + op`.
+pub const SEEN_BYTES: usize = SEEN_REQUESTS + OPS;
+/// Completed empty requests that asked for a flush.
+pub const FLUSH_PARENTS: usize = SEEN_BYTES + OPS;
+/// Events offered to the ring.
+pub const EVENTS: usize = FLUSH_PARENTS + 1;
+/// Of these: not taken because the ring was full.
+pub const RING_LOST: usize = EVENTS + 1;
+/// Requests not remembered because the table was full.
+pub const IN_FLIGHT_FULL: usize = RING_LOST + 1;
+/// Completions of requests whose start and issue were not seen.
+pub const DONE_WITHOUT_START: usize = IN_FLIGHT_FULL + 1;
+/// Data requests sent to the disk whose start was not seen.
+pub const ISSUE_WITHOUT_START: usize = DONE_WITHOUT_START + 1;
+/// Requests sent to the disk again because the driver was busy.
+pub const REISSUES: usize = ISSUE_WITHOUT_START + 1;
+/// Second completions of data requests that the block layer wrapped in flushes.
+pub const SEQUENCE_ENDS: usize = REISSUES + 1;
+/// Requests that ended with an error.
+pub const ERRORS: usize = SEQUENCE_ENDS + 1;
+/// Partial completions.
+pub const PARTIAL: usize = ERRORS + 1;
+/// Number of counters.
+pub const COUNT: usize = PARTIAL + 1;
+
+const OPS: usize = op::COUNT as usize;
+
+/// Names, by number: for metrics and messages.
+pub const NAMES: [&str; COUNT] = [
+    "seen_requests_read",
+    "seen_requests_write",
+    "seen_requests_flush",
+    "seen_requests_discard",
+    "seen_requests_other",
+    "seen_bytes_read",
+    "seen_bytes_write",
+    "seen_bytes_flush",
+    "seen_bytes_discard",
+    "seen_bytes_other",
+    "flush_parents",
+    "events",
+    "ring_lost",
+    "in_flight_full",
+    "done_without_start",
+    "issue_without_start",
+    "reissues",
+    "sequence_ends",
+    "errors",
+    "partial",
+];

@@ -1,0 +1,315 @@
+//! The declared I/Os, by place and by time.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use crate::api::{Op, Purpose};
+use crate::event::{BlockOp, Event};
+use crate::extents::Placement;
+
+use super::{Declared, block_op};
+
+/// Declared I/Os kept at once; beyond that the oldest are dropped.
+const MAX_IOS: usize = 65_536;
+/// An I/O stays this long after its end: its events may come later.
+const LINGER_NS: u64 = 100_000_000;
+/// An I/O that nobody ends is dropped after this time.
+const ABANDONED_NS: u64 = 120_000_000_000;
+
+/// A declared I/O.
+#[derive(Debug)]
+pub(super) struct Io {
+    pub(super) store: usize,
+    pub(super) requests: Vec<u64>,
+    pub(super) purpose: Purpose,
+    op: Op,
+    dev: u32,
+    offset: u64,
+    len: u64,
+    begin_ns: u64,
+    end_ns: Option<u64>,
+    /// Bytes of it that block requests have covered.
+    covered: u64,
+    token: u64,
+    /// First sectors of its pieces.
+    starts: Vec<u64>,
+}
+
+/// The I/Os that a block request was made for, with the bytes of each.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Match {
+    pub(super) parts: Vec<Part>,
+    /// Bytes that no declared I/O asked for.
+    pub(super) rest: u64,
+}
+
+/// One of them.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    /// Serial number of the I/O.
+    pub(super) io: u64,
+    /// Bytes of the block request that it asked for; 0 for a flush.
+    pub(super) bytes: u64,
+}
+
+/// A run of an I/O's sectors: (disk, first sector, serial number of the I/O) -> sectors.
+type Pieces = BTreeMap<(u32, u64, u64), u64>;
+
+/// The declared I/Os, by place and by time.
+#[derive(Debug, Default)]
+pub(super) struct Joiner {
+    next: u64,
+    ios: BTreeMap<u64, Io>,
+    pieces: Pieces,
+    /// No piece ever declared was longer, in sectors.
+    longest: u64,
+    by_token: HashMap<(usize, u64), u64>,
+    /// Serial numbers of flushes, and of journal writes, which may flush too.
+    flushing: VecDeque<u64>,
+    pub(super) dropped: u64,
+    pub(super) ambiguous: u64,
+}
+
+impl Joiner {
+    pub(super) fn io(&self, serial: u64) -> Option<&Io> {
+        self.ios.get(&serial)
+    }
+
+    pub(super) fn declare(&mut self, io: Declared, placement: &Placement) {
+        if self.ios.len() >= MAX_IOS
+            && let Some((&oldest, _)) = self.ios.first_key_value()
+        {
+            self.dropped += 1;
+            self.remove(oldest);
+        }
+        let serial = self.next;
+        self.next += 1;
+        self.by_token.insert((io.store, io.token), serial);
+        if io.op == Op::Flush || matches!(io.purpose, Purpose::Journal | Purpose::Header) {
+            self.flushing.push_back(serial);
+        }
+        let mut io = Io {
+            store: io.store,
+            requests: io.requests,
+            purpose: io.purpose,
+            op: io.op,
+            dev: placement.dev,
+            offset: io.offset,
+            len: io.len,
+            begin_ns: io.begin_ns,
+            end_ns: None,
+            covered: 0,
+            token: io.token,
+            starts: Vec::new(),
+        };
+        self.add_pieces(serial, &mut io, placement);
+        self.ios.insert(serial, io);
+    }
+
+    pub(super) fn finish(&mut self, store: usize, token: u64, end_ns: u64) {
+        if let Some(serial) = self.by_token.remove(&(store, token))
+            && let Some(io) = self.ios.get_mut(&serial)
+        {
+            io.end_ns = Some(end_ns);
+        }
+    }
+
+    /// A store lies elsewhere now: its declared I/Os get new pieces besides their old ones.
+    pub(super) fn replace(&mut self, store: usize, placement: &Placement) {
+        let mut ios = std::mem::take(&mut self.ios);
+        for (serial, io) in &mut ios {
+            if io.store == store {
+                self.add_pieces(*serial, io, placement);
+            }
+        }
+        self.ios = ios;
+    }
+
+    /// The declared I/Os that a block request was made for.
+    pub(super) fn find(&mut self, event: &Event) -> Match {
+        match event.op {
+            BlockOp::Read | BlockOp::Write => self.find_data(event),
+            BlockOp::Flush => self.find_flush(event),
+            BlockOp::Discard | BlockOp::Other => Match::default(),
+        }
+    }
+
+    /// All request ids of a match, each once, in the order of declaration.
+    pub(super) fn requests_of(&self, found: &Match) -> Vec<u64> {
+        let mut ids = Vec::new();
+        for io in found.parts.iter().filter_map(|part| self.ios.get(&part.io)) {
+            for id in &io.requests {
+                if !ids.contains(id) {
+                    ids.push(*id);
+                }
+            }
+        }
+        ids
+    }
+
+    /// Whether a match has I/Os that belong to the store itself, and how many requests besides.
+    pub(super) fn owners_in(&self, found: &Match) -> usize {
+        let itself = found
+            .parts
+            .iter()
+            .any(|p| self.ios.get(&p.io).is_some_and(|io| io.requests.is_empty()));
+        self.requests_of(found).len() + usize::from(itself)
+    }
+
+    pub(super) fn expire(&mut self, until_ns: u64) {
+        let is_old = |io: &Io| match io.end_ns {
+            Some(end) => end.saturating_add(LINGER_NS) < until_ns,
+            None => io.begin_ns.saturating_add(ABANDONED_NS) < until_ns,
+        };
+        let old: Vec<u64> = self
+            .ios
+            .iter()
+            .filter(|(_, io)| is_old(io))
+            .map(|(serial, _)| *serial)
+            .collect();
+        for serial in old {
+            if self.ios.get(&serial).is_some_and(|io| io.end_ns.is_none()) {
+                self.dropped += 1;
+            }
+            self.remove(serial);
+        }
+        while self
+            .flushing
+            .front()
+            .is_some_and(|serial| !self.ios.contains_key(serial))
+        {
+            self.flushing.pop_front();
+        }
+    }
+
+    fn find_data(&mut self, event: &Event) -> Match {
+        let (from, to) = (event.sector, event.sector + u64::from(event.sectors));
+        let low = (event.dev, from.saturating_sub(self.longest), 0);
+        let mut candidates: Vec<(u64, u64, u64)> = Vec::new();
+        for (&(_, sector, serial), &sectors) in self.pieces.range(low..(event.dev, to, 0)) {
+            let (start, end) = (sector.max(from), (sector + sectors).min(to));
+            let fits = self.ios.get(&serial).is_some_and(|io| {
+                block_op(io.op) == event.op && io.lasts_over(event.first_ns(), event.done_ns)
+            });
+            if start < end && fits {
+                candidates.push((serial, start, end));
+            }
+        }
+        // When several asked for the same sectors: first the one that still lacks bytes, then
+        // the one declared last before the block request was made.
+        candidates.sort_by_key(|(serial, ..)| {
+            let io = &self.ios[serial];
+            (io.covered >= io.len, std::cmp::Reverse(io.begin_ns))
+        });
+        let mut free = vec![(from, to)];
+        let mut found = Match::default();
+        for (serial, start, end) in candidates {
+            let sectors = take_range(&mut free, start, end);
+            if sectors < end - start {
+                self.ambiguous += 1;
+            }
+            if sectors > 0 {
+                found.add(serial, sectors * 512);
+                if let Some(io) = self.ios.get_mut(&serial) {
+                    io.covered += sectors * 512;
+                }
+            }
+        }
+        found.rest = free.iter().map(|(start, end)| (end - start) * 512).sum();
+        found
+    }
+
+    /// A flush serves everybody who asked for one before it was sent and waited until it ended.
+    fn find_flush(&self, event: &Event) -> Match {
+        let issued = event.issue_ns.unwrap_or(event.done_ns);
+        let waiting = |wanted: fn(&Io) -> bool| -> Vec<Part> {
+            let ios = self
+                .flushing
+                .iter()
+                .filter_map(|s| Some((*s, self.ios.get(s)?)));
+            ios.filter(|(_, io)| {
+                io.dev == event.dev && wanted(io) && io.lasts_over(issued, event.done_ns)
+            })
+            .map(|(serial, _)| Part {
+                io: serial,
+                bytes: 0,
+            })
+            .collect()
+        };
+        let mut parts = waiting(|io| io.op == Op::Flush);
+        if parts.is_empty() {
+            parts = waiting(|io| io.op != Op::Flush);
+        }
+        Match { parts, rest: 0 }
+    }
+
+    fn add_pieces(&mut self, serial: u64, io: &mut Io, placement: &Placement) {
+        if io.op == Op::Flush || io.dev != placement.dev {
+            return;
+        }
+        for run in placement.runs(io.offset, io.len) {
+            self.longest = self.longest.max(run.sectors);
+            self.pieces
+                .insert((io.dev, run.sector, serial), run.sectors);
+            io.starts.push(run.sector);
+        }
+    }
+
+    fn remove(&mut self, serial: u64) {
+        let Some(io) = self.ios.remove(&serial) else {
+            return;
+        };
+        if self.by_token.get(&(io.store, io.token)) == Some(&serial) {
+            self.by_token.remove(&(io.store, io.token));
+        }
+        for start in io.starts {
+            self.pieces.remove(&(io.dev, start, serial));
+        }
+    }
+}
+
+impl Io {
+    fn lasts_over(&self, from_ns: u64, to_ns: u64) -> bool {
+        self.begin_ns <= from_ns && self.end_ns.is_none_or(|end| to_ns <= end)
+    }
+}
+
+impl Match {
+    fn add(&mut self, io: u64, bytes: u64) {
+        match self.parts.iter_mut().find(|part| part.io == io) {
+            Some(part) => part.bytes += bytes,
+            None => self.parts.push(Part { io, bytes }),
+        }
+    }
+}
+
+/// Takes [start, end) out of the free ranges; returns how much of it was free.
+fn take_range(free: &mut Vec<(u64, u64)>, start: u64, end: u64) -> u64 {
+    let mut taken = 0;
+    let mut left = Vec::with_capacity(free.len() + 1);
+    for &(low, high) in free.iter() {
+        let (from, to) = (low.max(start), high.min(end));
+        if from >= to {
+            left.push((low, high));
+            continue;
+        }
+        taken += to - from;
+        left.extend([(low, from), (to, high)].into_iter().filter(|(a, b)| a < b));
+    }
+    *free = left;
+    taken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_taken_once() {
+        let mut free = vec![(0, 100)];
+        assert_eq!(take_range(&mut free, 10, 20), 10);
+        assert_eq!(take_range(&mut free, 15, 30), 10);
+        assert_eq!(free, [(0, 10), (30, 100)]);
+        assert_eq!(take_range(&mut free, 0, 200), 80);
+        assert!(free.is_empty());
+    }
+}

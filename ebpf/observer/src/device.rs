@@ -1,0 +1,228 @@
+//! From a store's path to the whole disk below it, through sysfs.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use lumpscope_ebpf_common::kernel_dev;
+use thiserror::Error;
+
+use crate::extents::{Extent, Placement};
+use crate::fiemap;
+
+/// Why the disk below a store cannot be observed.
+#[derive(Debug, Error)]
+pub(crate) enum DeviceError {
+    /// The store's path cannot be looked at.
+    #[error("cannot look at {path}: {source}")]
+    Path {
+        /// The store's path.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Neither a block device nor a file.
+    #[error("{path} is neither a block device nor a file")]
+    Kind {
+        /// The store's path.
+        path: PathBuf,
+    },
+    /// A file system that is not on one block device.
+    #[error(
+        "{path} is on {file_system}, which does not say on which disk its bytes are \
+         (device 0:{minor}); put the store on ext4, xfs or a raw device"
+    )]
+    NoDisk {
+        /// The store's path.
+        path: PathBuf,
+        /// Kind of file system.
+        file_system: String,
+        /// Minor number of the anonymous device.
+        minor: u32,
+    },
+    /// sysfs does not know the device.
+    #[error("sysfs does not tell about device {major}:{minor} below {path}: {source}")]
+    Sysfs {
+        /// The store's path.
+        path: PathBuf,
+        /// Major number.
+        major: u32,
+        /// Minor number.
+        minor: u32,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// No request tracepoints fire for it.
+    #[error(
+        "bio-based device: {disk} (device mapper, md, zram and the like) makes no block requests \
+         of its own, so there is nothing to watch at this layer"
+    )]
+    BioBased {
+        /// The disk.
+        disk: String,
+    },
+    /// The file system does not tell where the file is.
+    #[error("the file system does not tell where {path} lies (FIEMAP): {source}")]
+    Fiemap {
+        /// The store's path.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// A store's disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// Name in /sys/block.
+    pub(crate) disk: String,
+    /// Major and minor number of the whole disk.
+    pub(crate) devno: (u32, u32),
+    /// First sector of the partition; 0 without one.
+    pub(crate) start_sector: u64,
+    /// True: the store is a file.
+    pub(crate) is_file: bool,
+    pub(crate) placement: Placement,
+}
+
+/// Finds the disk below a store.
+pub(crate) fn resolve(path: &Path) -> Result<Target, DeviceError> {
+    let owned = || path.to_owned();
+    let found = fs::metadata(path).map_err(|source| DeviceError::Path {
+        path: owned(),
+        source,
+    })?;
+    let is_file = found.is_file();
+    let dev = if found.file_type().is_block_device() {
+        found.rdev()
+    } else if is_file {
+        found.dev()
+    } else {
+        return Err(DeviceError::Kind { path: owned() });
+    };
+    let (major, minor) = (libc::major(dev), libc::minor(dev));
+    let file_system = if is_file {
+        file_system_of(major, minor)
+    } else {
+        String::new()
+    };
+    if major == 0 {
+        return Err(DeviceError::NoDisk {
+            path: owned(),
+            file_system,
+            minor,
+        });
+    }
+    let sysfs = |source| DeviceError::Sysfs {
+        path: owned(),
+        major,
+        minor,
+        source,
+    };
+    let (disk_dir, start_sector) = whole_disk(major, minor).map_err(sysfs)?;
+    let disk = disk_dir
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let devno = parse_devno(&read(&disk_dir.join("dev")).map_err(sysfs)?).map_err(sysfs)?;
+    if !disk_dir.join("mq").is_dir() {
+        return Err(DeviceError::BioBased { disk });
+    }
+    let mut target = Target {
+        disk,
+        devno,
+        start_sector,
+        is_file,
+        placement: Placement {
+            dev: kernel_dev(devno.0, devno.1),
+            file_system,
+            extents: Vec::new(),
+        },
+    };
+    target.placement.extents = place(path, &target)?;
+    Ok(target)
+}
+
+/// Where the store's bytes are now.
+pub(crate) fn place(path: &Path, target: &Target) -> Result<Vec<Extent>, DeviceError> {
+    if !target.is_file {
+        return Ok(vec![Extent {
+            offset: 0,
+            sector: target.start_sector,
+            len: u64::MAX >> 1,
+        }]);
+    }
+    File::open(path)
+        .and_then(|file| fiemap::extents_of(&file, target.start_sector))
+        .map_err(|source| DeviceError::Fiemap {
+            path: path.to_owned(),
+            source,
+        })
+}
+
+/// Directory of the whole disk in sysfs, and the partition's first sector on it.
+fn whole_disk(major: u32, minor: u32) -> io::Result<(PathBuf, u64)> {
+    let dir = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}"))?;
+    if !dir.join("partition").exists() {
+        return Ok((dir, 0));
+    }
+    let start = read(&dir.join("start"))?
+        .parse()
+        .map_err(io::Error::other)?;
+    let disk = dir
+        .parent()
+        .ok_or_else(|| io::Error::other("a partition without a disk"))?;
+    Ok((disk.to_owned(), start))
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    Ok(fs::read_to_string(path)?.trim().to_owned())
+}
+
+fn parse_devno(text: &str) -> io::Result<(u32, u32)> {
+    let numbers = text
+        .split_once(':')
+        .and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+    numbers.ok_or_else(|| io::Error::other(format!("`{text}` is not MAJOR:MINOR")))
+}
+
+/// Kind of the file system mounted from a device, from mountinfo.
+fn file_system_of(major: u32, minor: u32) -> String {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    kind_in(&mounts, major, minor).unwrap_or_else(|| "a file system of unknown kind".to_owned())
+}
+
+fn kind_in(mountinfo: &str, major: u32, minor: u32) -> Option<String> {
+    let wanted = format!("{major}:{minor}");
+    let line = mountinfo
+        .lines()
+        .find(|line| line.split(' ').nth(2) == Some(&wanted))?;
+    let (_, after) = line.split_once(" - ")?;
+    Some(after.split(' ').next()?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_the_kind_of_file_system() {
+        let text = "22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n\
+                    30 22 0:26 / /dev/shm rw,nosuid shared:4 - tmpfs tmpfs rw\n";
+        assert_eq!(kind_in(text, 254, 0).as_deref(), Some("ext4"));
+        assert_eq!(kind_in(text, 0, 26).as_deref(), Some("tmpfs"));
+        assert_eq!(kind_in(text, 8, 0), None);
+    }
+
+    #[test]
+    fn a_file_without_a_disk_is_refused_with_the_reason() {
+        let error = resolve(Path::new("/proc/self/status")).expect_err("proc has no disk");
+        assert!(error.to_string().contains("on proc"), "{error}");
+        let error = resolve(Path::new("/nowhere/store")).expect_err("no such file");
+        assert!(error.to_string().contains("/nowhere/store"), "{error}");
+        let error = resolve(Path::new("/")).expect_err("a directory");
+        assert!(matches!(error, DeviceError::Kind { .. }), "{error}");
+    }
+}

@@ -1,0 +1,224 @@
+//! What of kernel and privileges is there for observing, what is missing, and how to get it.
+
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+use crate::api::{Finding, Level, ObjectSource, Tuning};
+use crate::kernel::Release;
+use crate::probes::Probes;
+use crate::tracefs;
+
+const BTF: &str = "/sys/kernel/btf/vmlinux";
+/// Capabilities by bit: see capability.h.
+const CAP_SYS_ADMIN: u32 = 21;
+const CAP_PERFMON: u32 = 38;
+const CAP_BPF: u32 = 39;
+
+/// Looks at everything; loads and attaches the probes once and detaches them again.
+pub(crate) fn findings() -> Vec<Finding> {
+    vec![
+        kernel(Release::running()),
+        btf(),
+        tracefs_finding(),
+        lockdown(&fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default()),
+        capabilities(&fs::read_to_string("/proc/self/status").unwrap_or_default()),
+        pid_namespace(&fs::read_to_string("/proc/self/status").unwrap_or_default()),
+        trial(),
+    ]
+}
+
+fn good(topic: &str, found: String) -> Finding {
+    let (topic, none) = (topic.to_owned(), String::new());
+    Finding {
+        topic,
+        level: Level::Good,
+        found,
+        consequence: none.clone(),
+        remedy: none,
+    }
+}
+
+fn lacking(topic: &str, level: Level, found: &str, consequence: &str, remedy: &str) -> Finding {
+    Finding {
+        topic: topic.to_owned(),
+        level,
+        found: found.to_owned(),
+        consequence: consequence.to_owned(),
+        remedy: remedy.to_owned(),
+    }
+}
+
+fn kernel(release: Release) -> Finding {
+    let text = format!("Linux {release}");
+    if release
+        < (Release {
+            major: 5,
+            minor: 10,
+        })
+    {
+        return lacking(
+            "kernel",
+            Level::Missing,
+            &text,
+            "the probes need 5.10 or newer: block requests are not observed",
+            "use a newer kernel",
+        );
+    }
+    if release < (Release { major: 6, minor: 5 }) {
+        return lacking(
+            "kernel",
+            Level::Degraded,
+            &text,
+            "without the tracepoint block_io_start only the classic flavour works: it loses some \
+             events when other tracing programs run",
+            "use 6.5 or newer",
+        );
+    }
+    good("kernel", text)
+}
+
+fn btf() -> Finding {
+    if Path::new(BTF).exists() {
+        return good("BTF", format!("{BTF} is there"));
+    }
+    lacking(
+        "BTF",
+        Level::Degraded,
+        &format!("{BTF} is missing"),
+        "only the classic flavour of the probes can work, and it needs tracefs",
+        "use a kernel built with CONFIG_DEBUG_INFO_BTF=y (all current distributions are)",
+    )
+}
+
+fn tracefs_finding() -> Finding {
+    match tracefs::find() {
+        Ok(root) => good("tracefs", format!("mounted at {}", root.display())),
+        Err(_) => lacking(
+            "tracefs",
+            Level::Degraded,
+            "not mounted, or not readable by this user",
+            "the classic flavour of the probes (kernels from 7.0 on, or without BTF) cannot \
+             work; the others do not need it",
+            "mount -t tracefs tracefs /sys/kernel/tracing; in a container: mount it read-only \
+             from the host",
+        ),
+    }
+}
+
+fn lockdown(text: &str) -> Finding {
+    if text.contains("[confidentiality]") {
+        return lacking(
+            "lockdown",
+            Level::Missing,
+            "the kernel is locked down for confidentiality",
+            "BPF programs may not read kernel memory: block requests are not observed",
+            "boot with lockdown=integrity or without it",
+        );
+    }
+    let mode = text
+        .split('[')
+        .nth(1)
+        .and_then(|rest| rest.split(']').next())
+        .unwrap_or("none");
+    good("lockdown", mode.to_owned())
+}
+
+fn capabilities(status: &str) -> Finding {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let bits = line
+        .and_then(|text| u64::from_str_radix(text.trim(), 16).ok())
+        .unwrap_or(0);
+    let has = |capability: u32| bits >> capability & 1 == 1;
+    if has(CAP_SYS_ADMIN) {
+        return good("capabilities", "CAP_SYS_ADMIN".to_owned());
+    }
+    match (has(CAP_BPF), has(CAP_PERFMON)) {
+        (true, true) => good("capabilities", "CAP_BPF and CAP_PERFMON".to_owned()),
+        (bpf, perfmon) => lacking(
+            "capabilities",
+            Level::Missing,
+            match (bpf, perfmon) {
+                (true, _) => "CAP_BPF without CAP_PERFMON",
+                (_, true) => "CAP_PERFMON without CAP_BPF",
+                _ => "neither CAP_BPF and CAP_PERFMON, nor CAP_SYS_ADMIN",
+            },
+            "the probes cannot be loaded: requests are timed, block requests are not observed",
+            "run as root, or: setcap cap_bpf,cap_perfmon+ep on the program; in docker: \
+             --cap-add SYS_ADMIN (or BPF and PERFMON with an engine that knows them)",
+        ),
+    }
+}
+
+fn pid_namespace(status: &str) -> Finding {
+    let ids = status
+        .lines()
+        .find_map(|line| line.strip_prefix("NSpid:"))
+        .unwrap_or_default();
+    let nested = ids.split_whitespace().count() > 1;
+    let found = if nested {
+        "in a namespace of its own; the probes ask for ids in it"
+    } else {
+        "the outermost one that this process can see"
+    };
+    good("pid namespace", found.to_owned())
+}
+
+/// The only proof that the probes work is to attach them.
+fn trial() -> Finding {
+    let begin = Instant::now();
+    match Probes::attach(&ObjectSource::Prebuilt, &Tuning::default(), 1) {
+        Ok(probes) => {
+            let name = probes.flavour.name();
+            good(
+                "probes",
+                format!("loaded and attached as {name} in {:?}", begin.elapsed()),
+            )
+        }
+        Err(error) => lacking(
+            "probes",
+            Level::Missing,
+            &error.to_string(),
+            "block requests are not observed: no attribution, no seek distances, no heatmap",
+            "see the findings above; the first that is not good is usually the reason",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_are_read_from_the_status() {
+        let level = |bits: &str| capabilities(&format!("CapEff:\t{bits}\n")).level;
+        assert_eq!(level("000001fffeffffff"), Level::Good);
+        assert_eq!(level("000000c000000000"), Level::Good);
+        assert_eq!(level("0000008000000000"), Level::Missing);
+        assert_eq!(level("0000000000000000"), Level::Missing);
+        assert_eq!(capabilities("").level, Level::Missing);
+    }
+
+    #[test]
+    fn what_is_not_good_says_what_fails_and_what_to_do() {
+        let old = kernel(Release { major: 5, minor: 4 });
+        assert_eq!(old.level, Level::Missing);
+        let lock = lockdown("none integrity [confidentiality]\n");
+        for finding in [
+            old,
+            kernel(Release { major: 6, minor: 1 }),
+            lock,
+            capabilities(""),
+        ] {
+            assert!(
+                !finding.consequence.is_empty() && !finding.remedy.is_empty(),
+                "{finding:?}"
+            );
+        }
+        assert_eq!(
+            lockdown("none [integrity] confidentiality").found,
+            "integrity"
+        );
+        assert_eq!(lockdown("").found, "none");
+    }
+}

@@ -1,0 +1,156 @@
+//! A block request as user space speaks of it.
+
+use lumpscope_ebpf_common::{BlockEvent, NO_SEEK, class, flag, op};
+use serde::{Deserialize, Serialize};
+
+/// One completed block request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// Whole disk: see [`lumpscope_ebpf_common::kernel_dev`].
+    pub dev: u32,
+    /// What it did.
+    pub op: BlockOp,
+    /// Whose it seems to be, from its flags and the task that started it.
+    pub class: Class,
+    /// When it was made; absent: its start was not seen.
+    pub queue_ns: Option<u64>,
+    /// When the driver was given it; absent: never.
+    pub issue_ns: Option<u64>,
+    /// When it completed.
+    pub done_ns: u64,
+    /// First sector.
+    pub sector: u64,
+    /// Length in sectors.
+    pub sectors: u32,
+    /// Bytes completed.
+    pub bytes: u32,
+    /// Signed distance in sectors from the end of the data request issued before.
+    pub seek: Option<i64>,
+    /// Started by the service's process.
+    pub own: bool,
+    /// An empty request that asked for a flush; it was not sent to the disk itself.
+    pub flush_parent: bool,
+    /// It failed.
+    pub failed: bool,
+    /// Process that started it; 0: unknown.
+    pub tgid: u32,
+    /// Name of the thread that started it.
+    pub comm: String,
+}
+
+/// What a block request did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BlockOp {
+    /// From the disk.
+    Read,
+    /// To the disk.
+    Write,
+    /// Flush of the disk's write cache.
+    Flush,
+    /// Discard.
+    Discard,
+    /// Anything else.
+    Other,
+}
+
+/// Whose a block request seems to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// The service's own process.
+    Own,
+    /// A file system's journal or log.
+    FsJournal,
+    /// Other file-system metadata.
+    FsMetadata,
+    /// Written back by a kernel worker.
+    Writeback,
+    /// Another process.
+    Other,
+}
+
+impl BlockOp {
+    /// Name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            BlockOp::Read => "read",
+            BlockOp::Write => "write",
+            BlockOp::Flush => "flush",
+            BlockOp::Discard => "discard",
+            BlockOp::Other => "other",
+        }
+    }
+
+    /// True for reads and writes: what moves the head.
+    #[must_use]
+    pub fn is_data(self) -> bool {
+        matches!(self, BlockOp::Read | BlockOp::Write)
+    }
+}
+
+impl Event {
+    /// When it is known to have existed first.
+    #[must_use]
+    pub fn first_ns(&self) -> u64 {
+        self.queue_ns.or(self.issue_ns).unwrap_or(self.done_ns)
+    }
+
+    /// Nanoseconds from made to given to the driver; 0: unknown.
+    #[must_use]
+    pub fn queue_time_ns(&self) -> u64 {
+        match (self.queue_ns, self.issue_ns) {
+            (Some(queue), Some(issue)) => issue.saturating_sub(queue),
+            _ => 0,
+        }
+    }
+
+    /// Nanoseconds from given to the driver to completed; 0: unknown.
+    #[must_use]
+    pub fn device_time_ns(&self) -> u64 {
+        self.issue_ns
+            .map_or(0, |issue| self.done_ns.saturating_sub(issue))
+    }
+}
+
+impl From<&BlockEvent> for Event {
+    fn from(raw: &BlockEvent) -> Event {
+        let known = |ns: u64| (ns != 0).then_some(ns);
+        let has = |bit: u8| raw.flags & bit != 0;
+        let name_end = raw
+            .comm
+            .iter()
+            .position(|b| *b == 0)
+            .unwrap_or(raw.comm.len());
+        Event {
+            dev: raw.dev,
+            op: match raw.op {
+                op::READ => BlockOp::Read,
+                op::WRITE => BlockOp::Write,
+                op::FLUSH => BlockOp::Flush,
+                op::DISCARD => BlockOp::Discard,
+                _ => BlockOp::Other,
+            },
+            class: match raw.class {
+                class::OWN => Class::Own,
+                class::FS_JOURNAL => Class::FsJournal,
+                class::FS_METADATA => Class::FsMetadata,
+                class::WRITEBACK => Class::Writeback,
+                _ => Class::Other,
+            },
+            queue_ns: known(raw.queue_ns),
+            issue_ns: known(raw.issue_ns),
+            done_ns: raw.done_ns,
+            sector: raw.sector,
+            sectors: raw.sectors,
+            bytes: raw.bytes_done,
+            seek: (raw.seek != NO_SEEK).then_some(raw.seek),
+            own: has(flag::OWN),
+            flush_parent: has(flag::FLUSH_PARENT),
+            failed: raw.error != 0,
+            tgid: raw.tgid,
+            comm: String::from_utf8_lossy(&raw.comm[..name_end]).into_owned(),
+        }
+    }
+}

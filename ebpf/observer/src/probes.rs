@@ -1,0 +1,343 @@
+//! The loaded probes: load, attach, read, detach.
+
+use std::borrow::Cow;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::path::PathBuf;
+
+use aya::maps::{HashMap, Map, MapData, PerCpuArray, RingBuf};
+use aya::programs::{BtfTracePoint, Program, ProgramError, RawTracePoint, TracePoint};
+use aya::{Ebpf, EbpfError, EbpfLoader};
+use lumpscope_ebpf_common::{BlockEvent, MAX_DEVICES, RING_BYTES, histogram, kernel_dev, stats};
+use thiserror::Error;
+
+use crate::api::{Flavour, ObjectSource, Tuning};
+use crate::histogram_map::HistogramMap;
+use crate::kernel::{self, Plan, PlanError, Release};
+
+static PREBUILT: &[u8] = aya::include_bytes_aligned!("../../prebuilt/lumpscope-probes.o");
+/// Names the object to load instead of the embedded one.
+const OBJECT_VARIABLE: &str = "LUMPSCOPE_PROBE_OBJECT";
+
+/// Counters of one disk, summed over the CPUs.
+pub(crate) type Counters = [u64; stats::COUNT];
+
+/// Why no flavour could be used.
+#[derive(Debug, Error)]
+pub(crate) enum ProbeError {
+    /// The object cannot be read.
+    #[error("cannot read the probe object {path}: {source}")]
+    Object {
+        /// Its path.
+        path: PathBuf,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// What the kernel offers does not fit.
+    #[error("{}: {error}", flavour.name())]
+    Plan {
+        /// Flavour tried.
+        flavour: Flavour,
+        /// What does not fit.
+        error: PlanError,
+    },
+    /// The kernel refused the object's maps.
+    #[error("{}: cannot load: {}", flavour.name(), brief(error))]
+    Load {
+        /// Flavour tried.
+        flavour: Flavour,
+        /// What the loader said.
+        error: Box<EbpfError>,
+    },
+    /// The kernel refused a program.
+    #[error("{}: program {program}: {}", flavour.name(), brief(error))]
+    Program {
+        /// Flavour tried.
+        flavour: Flavour,
+        /// Program.
+        program: &'static str,
+        /// What the loader said.
+        error: Box<ProgramError>,
+    },
+    /// The object lacks something, or a map is not what it should be.
+    #[error("the probe object has no usable `{name}`: rebuild it with ebpf/build-probes")]
+    Part {
+        /// Map or program.
+        name: &'static str,
+    },
+    /// The histogram cannot be mapped.
+    #[error("cannot map the histogram: {0}")]
+    Histogram(std::io::Error),
+    /// Every flavour failed.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    All(Vec<ProbeError>),
+}
+
+/// Attached probes. Dropping them detaches.
+pub(crate) struct Probes {
+    pub(crate) flavour: Flavour,
+    ring: RingBuf<MapData>,
+    histogram: HistogramMap,
+    counters: PerCpuArray<MapData, Counters>,
+    devices: HashMap<MapData, u32, u32>,
+    in_flight: HashMap<MapData, [u64; 2], [u64; 10]>,
+    /// Keeps programs and links alive.
+    ebpf: Ebpf,
+}
+
+impl std::fmt::Debug for Probes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Probes")
+            .field("flavour", &self.flavour)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Probes {
+    /// Loads and attaches the best flavour that works. Nothing is watched yet.
+    pub(crate) fn attach(
+        object: &ObjectSource,
+        tuning: &Tuning,
+        devices: u32,
+    ) -> Result<Probes, ProbeError> {
+        let bytes = read_object(object)?;
+        let mut failures = Vec::new();
+        for flavour in kernel::ladder(Release::running(), tuning.flavour) {
+            let attempt = kernel::plan(flavour)
+                .map_err(|error| ProbeError::Plan { flavour, error })
+                .and_then(|plan| Probes::attach_plan(&plan, &bytes, tuning, devices));
+            match attempt {
+                Ok(probes) => return Ok(probes),
+                Err(failure) => failures.push(failure),
+            }
+        }
+        Err(ProbeError::All(failures))
+    }
+
+    fn attach_plan(
+        plan: &Plan,
+        object: &[u8],
+        tuning: &Tuning,
+        devices: u32,
+    ) -> Result<Probes, ProbeError> {
+        let flavour = plan.flavour;
+        let slots = devices.clamp(1, MAX_DEVICES);
+        let (tgid, namespace) = (std::process::id(), own_namespace());
+        let mut loader = EbpfLoader::new();
+        for (name, value) in &plan.globals {
+            loader.override_global(name, value, true);
+        }
+        loader
+            .override_global("OWN_TGID", &tgid, true)
+            .override_global("NS_DEV", &namespace.0, true)
+            .override_global("NS_INO", &namespace.1, true)
+            .map_max_entries("HISTOGRAM", slots * histogram::CELLS_PER_DEVICE)
+            .map_max_entries("EVENTS", tuning.ring_bytes.unwrap_or(RING_BYTES));
+        let mut ebpf = loader.load(object).map_err(|error| ProbeError::Load {
+            flavour,
+            error: Box::new(error),
+        })?;
+        let cells = usize::try_from(slots * histogram::CELLS_PER_DEVICE)
+            .map_err(|_| ProbeError::Part { name: "HISTOGRAM" })?;
+        let histogram = {
+            let map = ebpf
+                .map("HISTOGRAM")
+                .ok_or(ProbeError::Part { name: "HISTOGRAM" })?;
+            let Map::Array(map) = map else {
+                return Err(ProbeError::Part { name: "HISTOGRAM" });
+            };
+            HistogramMap::new(map.fd().as_fd(), cells).map_err(ProbeError::Histogram)?
+        };
+        let mut probes = Probes {
+            flavour,
+            ring: RingBuf::try_from(take(&mut ebpf, "EVENTS")?)
+                .map_err(|_| ProbeError::Part { name: "EVENTS" })?,
+            counters: PerCpuArray::try_from(take(&mut ebpf, "STATS")?)
+                .map_err(|_| ProbeError::Part { name: "STATS" })?,
+            devices: HashMap::try_from(take(&mut ebpf, "DEVICES")?)
+                .map_err(|_| ProbeError::Part { name: "DEVICES" })?,
+            in_flight: HashMap::try_from(take(&mut ebpf, "IN_FLIGHT")?)
+                .map_err(|_| ProbeError::Part { name: "IN_FLIGHT" })?,
+            histogram,
+            ebpf,
+        };
+        probes.attach_programs(plan)?;
+        Ok(probes)
+    }
+
+    /// Attaches done, issue, start in this order, so that nothing is half seen when a disk is
+    /// armed later.
+    fn attach_programs(&mut self, plan: &Plan) -> Result<(), ProbeError> {
+        let btf = match plan.flavour {
+            Flavour::TpBtf => aya::Btf::from_sys_fs().ok(),
+            Flavour::RawTp | Flavour::Classic => None,
+        };
+        let hooks = ["block_rq_complete", "block_rq_issue", plan.start];
+        for (program, hook) in names(plan.flavour).into_iter().zip(hooks) {
+            let found = self
+                .ebpf
+                .program_mut(program)
+                .ok_or(ProbeError::Part { name: program })?;
+            attach_one(found, hook, btf.as_ref()).map_err(|error| ProbeError::Program {
+                flavour: plan.flavour,
+                program,
+                error: Box::new(error),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Begins to watch a disk; its events, counters and cells are those of `slot`.
+    pub(crate) fn watch(&mut self, dev: u32, slot: u32) -> Result<(), aya::maps::MapError> {
+        self.devices.insert(dev, slot, 0)
+    }
+
+    /// Stops watching a disk.
+    pub(crate) fn unwatch(&mut self, dev: u32) -> Result<(), aya::maps::MapError> {
+        self.devices.remove(&dev)
+    }
+
+    /// Takes the next event; `None`: there is none now. Records of another size are skipped.
+    pub(crate) fn next_event(&mut self) -> Option<BlockEvent> {
+        loop {
+            let item = self.ring.next()?;
+            if let Some(event) = BlockEvent::decode(&item) {
+                return Some(event);
+            }
+        }
+    }
+
+    /// Counters of a disk, summed over the CPUs.
+    pub(crate) fn counters(&self, slot: u32) -> Counters {
+        let mut sum = [0; stats::COUNT];
+        if let Ok(per_cpu) = self.counters.get(&slot, 0) {
+            for cpu in per_cpu.iter() {
+                for (total, value) in sum.iter_mut().zip(cpu) {
+                    *total += value;
+                }
+            }
+        }
+        sum
+    }
+
+    /// Value of a histogram cell.
+    pub(crate) fn cell(&self, index: usize) -> u64 {
+        self.histogram.get(index)
+    }
+
+    /// Times the kernel skipped one of the programs because it was already running.
+    pub(crate) fn recursion_misses(&self) -> u64 {
+        let misses = |name: &str| -> Option<u64> {
+            let fd = program_fd(self.ebpf.program(name)?)?;
+            let path = format!("/proc/self/fdinfo/{}", fd.as_raw_fd());
+            let text = std::fs::read_to_string(path).ok()?;
+            let line = text
+                .lines()
+                .find_map(|line| line.strip_prefix("recursion_misses:"))?;
+            line.trim().parse().ok()
+        };
+        names(self.flavour).into_iter().filter_map(misses).sum()
+    }
+
+    /// Forgets requests that were made before `before_ns` and never completed as far as the
+    /// probes saw: merged away, or their completion was missed. Returns how many.
+    pub(crate) fn forget_older(&mut self, before_ns: u64) -> usize {
+        let old: Vec<[u64; 2]> = self
+            .in_flight
+            .iter()
+            .filter_map(Result::ok)
+            .filter(|(_, entry)| entry[0].max(entry[1]) < before_ns)
+            .map(|(key, _)| key)
+            .collect();
+        old.iter()
+            .filter(|key| self.in_flight.remove(key).is_ok())
+            .count()
+    }
+}
+
+/// An error with its causes, each shortened to its first line: a refused program's message holds
+/// the verifier's whole log, of which the last line before the summary says what was wrong.
+fn brief(error: &dyn std::error::Error) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        let text = error.to_string();
+        let mut lines = text.lines().filter(|line| !line.trim().is_empty());
+        parts.extend(lines.next().map(str::to_owned));
+        let said = lines
+            .filter(|l| l.contains("invalid") || l.contains("not allowed"))
+            .last();
+        parts.extend(said.map(str::to_owned));
+        cause = error.source();
+    }
+    parts.dedup();
+    parts.join(": ")
+}
+
+/// Names of a flavour's programs: done, issue, start.
+fn names(flavour: Flavour) -> [&'static str; 3] {
+    match flavour {
+        Flavour::TpBtf => ["done_btf", "issue_btf", "start_btf"],
+        Flavour::RawTp => ["done_raw", "issue_raw", "start_raw"],
+        Flavour::Classic => ["done_tp", "issue_tp", "start_tp"],
+    }
+}
+
+fn attach_one(
+    program: &mut Program,
+    hook: &str,
+    btf: Option<&aya::Btf>,
+) -> Result<(), ProgramError> {
+    match program {
+        Program::BtfTracePoint(_) => {
+            let program: &mut BtfTracePoint = program.try_into()?;
+            let btf = btf.ok_or(ProgramError::UnexpectedProgramType)?;
+            program.load(hook, btf)?;
+            program.attach()?;
+        }
+        Program::RawTracePoint(_) => {
+            let program: &mut RawTracePoint = program.try_into()?;
+            program.load()?;
+            program.attach(hook)?;
+        }
+        _ => {
+            let program: &mut TracePoint = program.try_into()?;
+            program.load()?;
+            program.attach("block", hook)?;
+        }
+    }
+    Ok(())
+}
+
+fn program_fd(program: &Program) -> Option<BorrowedFd<'_>> {
+    program.fd().ok().map(|fd| fd.as_fd())
+}
+
+fn take(ebpf: &mut Ebpf, name: &'static str) -> Result<Map, ProbeError> {
+    ebpf.take_map(name).ok_or(ProbeError::Part { name })
+}
+
+fn read_object(source: &ObjectSource) -> Result<Cow<'static, [u8]>, ProbeError> {
+    let path = match source {
+        ObjectSource::Path(path) => path.clone(),
+        ObjectSource::Prebuilt => match std::env::var_os(OBJECT_VARIABLE) {
+            Some(path) if !path.is_empty() => PathBuf::from(path),
+            _ => return Ok(Cow::Borrowed(PREBUILT)),
+        },
+    };
+    std::fs::read(&path)
+        .map(Cow::Owned)
+        .map_err(|source| ProbeError::Object { path, source })
+}
+
+/// Device (as the kernel encodes it) and inode of this process's pid namespace; zeroes when they
+/// cannot be read: then global process ids are used.
+fn own_namespace() -> (u64, u64) {
+    use std::os::unix::fs::MetadataExt;
+    match std::fs::metadata("/proc/self/ns/pid") {
+        Ok(found) => {
+            let (major, minor) = (libc::major(found.dev()), libc::minor(found.dev()));
+            (u64::from(kernel_dev(major, minor)), found.ino())
+        }
+        Err(_) => (0, 0),
+    }
+}

@@ -1,0 +1,314 @@
+//! The probes on real loop devices. Needs root.
+#![allow(clippy::cast_sign_loss, reason = "small numbers of a test")]
+
+mod support;
+
+use lumpscope_observer::{Flavour, Op, Purpose, Tuning};
+use support::{LoopDevice, Watched, forced, mount_tracefs, owned, ready};
+
+const MIB: u64 = 1 << 20;
+const KIB: usize = 1 << 10;
+
+/// Known writes and reads on a raw device: every block request, its bytes and its seek.
+fn byte_exact(flavour: Flavour) {
+    let device = LoopDevice::new(64 * MIB);
+    let it = Watched::new(&device.path, forced(flavour));
+    assert_eq!(
+        it.observer.store_status("it").expect("it").mode,
+        flavour.name()
+    );
+    it.request(1, "put", 64 << 10, || it.write(1, MIB, 64 * KIB));
+    it.request(2, "put", 4 << 10, || it.write(2, 8 * MIB, 4 * KIB));
+    it.request(3, "put", 4 << 10, || {
+        it.write(3, 8 * MIB + 4096, 4 * KIB);
+        it.io(&[3, 77], Purpose::Flush, Op::Flush, 0, 0);
+    });
+    it.request(4, "get", 64 << 10, || {
+        it.io(&[4], Purpose::Data, Op::Read, MIB, 64 * KIB)
+    });
+    it.io(&[], Purpose::Header, Op::Write, 0, 4 * KIB);
+    let report = it.report();
+    assert!(report.audit.complete, "{:?}", report.audit);
+    assert_eq!(report.audit.seen_bytes, (64 + 4 + 4 + 64 + 4) << 10);
+
+    let block = &report.block;
+    assert_eq!((block.data_requests, block.sequential), (5, 1), "{block:?}");
+    assert_eq!(
+        (block.own_bytes, block.attributed_bytes),
+        (140 << 10, 140 << 10)
+    );
+    assert_eq!((block.shared_bytes, block.unattributed_bytes), (0, 0));
+    assert_eq!(owned(&report, "request", "write"), (3, 72 << 10));
+    assert_eq!(owned(&report, "request", "read"), (1, 64 << 10));
+    assert_eq!(owned(&report, "store", "write"), (1, 4 << 10));
+    assert_eq!(owned(&report, "request", "flush"), (1, 0));
+
+    let of = |id: u64| {
+        let slow = report
+            .slowest
+            .iter()
+            .find(|s| s.request_id == id)
+            .expect("among the slowest");
+        assert!(!slow.sentence.is_empty());
+        slow.blocks.clone()
+    };
+    let at = |id: u64| {
+        let first = &of(id)[0];
+        (
+            first.sector,
+            first.sectors,
+            first.own_bytes,
+            first.seek_bytes,
+        )
+    };
+    assert_eq!(at(1), (2048, 128, 64 << 10, None));
+    assert_eq!(at(2), (16384, 8, 4096, Some((7 << 20) - (64 << 10))));
+    assert_eq!(at(3), (16392, 8, 4096, Some(0)));
+    assert_eq!(at(4), (2048, 128, 64 << 10, Some(-(7 << 20) - (8 << 10))));
+    assert_eq!(of(2)[0].previous_owner, "request 1");
+    assert_eq!(of(4)[0].previous_owner, "request 3");
+    let flush = &of(3)[1];
+    assert_eq!(
+        (flush.operation.as_str(), flush.purpose.as_str()),
+        ("flush", "flush")
+    );
+    assert!(flush.shared, "two requests waited for it");
+
+    let cells: u64 = report.heat.iter().map(|cell| cell.count).sum();
+    assert_eq!(
+        cells, 4,
+        "all data requests but the first have a seek: {:?}",
+        report.heat
+    );
+    for operation in &report.operations {
+        let stages: u64 = operation.stages.iter().map(|s| s.total_ns).sum();
+        assert_eq!(stages, operation.total_ns, "{operation:?}");
+    }
+}
+
+#[test]
+fn btf_tracepoints_are_byte_exact() {
+    let Some(_one) = ready("btf_tracepoints_are_byte_exact") else {
+        return;
+    };
+    byte_exact(Flavour::TpBtf);
+}
+
+#[test]
+fn raw_tracepoints_are_byte_exact() {
+    let Some(_one) = ready("raw_tracepoints_are_byte_exact") else {
+        return;
+    };
+    byte_exact(Flavour::RawTp);
+}
+
+#[test]
+fn classic_tracepoints_are_byte_exact() {
+    let Some(_one) = ready("classic_tracepoints_are_byte_exact") else {
+        return;
+    };
+    mount_tracefs();
+    byte_exact(Flavour::Classic);
+}
+
+#[test]
+fn a_split_write_is_one_request_s_and_in_many_threads_nothing_is_mixed_up() {
+    let Some(_one) = ready("a_split_write") else {
+        return;
+    };
+    let device = LoopDevice::new(1024 * MIB);
+    let it = Watched::new(&device.path, Tuning::default());
+    std::thread::scope(|scope| {
+        for thread in 0..8_u64 {
+            let it = &it;
+            scope.spawn(move || {
+                for round in 0..8_u64 {
+                    let id = 1 + thread * 100 + round;
+                    let at = (thread * 8 + round) * 16 * MIB;
+                    it.request(id, "put", 4 * MIB, || it.write(id, at, 4 << 20));
+                    let back = || it.io(&[id + 50], Purpose::Data, Op::Read, at, 4 << 20);
+                    it.request(id + 50, "get", 4 * MIB, back);
+                }
+            });
+        }
+    });
+    let report = it.report();
+    assert!(report.audit.complete, "{:?}", report.audit);
+    let bytes = 64 * 4 * MIB;
+    assert_eq!(report.block.own_bytes, 2 * bytes);
+    assert_eq!(
+        report.block.attributed_bytes,
+        2 * bytes,
+        "{:?}",
+        report.block
+    );
+    let (writes, written) = owned(&report, "request", "write");
+    assert!(writes > 64, "4 MiB do not fit into one block request");
+    assert_eq!(written, bytes);
+    let cells: u64 = report.heat.iter().map(|cell| cell.count).sum();
+    assert_eq!(
+        cells + 1,
+        report.block.data_requests,
+        "all but the disk's first request"
+    );
+    for slow in &report.slowest {
+        let own: u64 = slow.blocks.iter().map(|b| b.own_bytes).sum();
+        assert_eq!(own, 4 * MIB, "{slow:?}");
+    }
+}
+
+#[test]
+fn what_nobody_declared_is_not_guessed() {
+    let Some(_one) = ready("what_nobody_declared") else {
+        return;
+    };
+    let device = LoopDevice::new(64 * MIB);
+    let it = Watched::new(&device.path, Tuning::default());
+    it.undeclared(Op::Write, MIB, 8 * KIB);
+    let path = device.path.to_str().expect("UTF-8");
+    support::sh(
+        "dd",
+        &[
+            "if=/dev/zero",
+            &format!("of={path}"),
+            "bs=64k",
+            "count=2",
+            "oflag=direct",
+            "conv=notrunc",
+        ],
+    );
+    let report = it.report();
+    assert!(report.audit.complete, "{:?}", report.audit);
+    assert_eq!(report.block.unattributed_bytes, 8 << 10);
+    assert_eq!(
+        (report.block.own_bytes, report.block.attributed_bytes),
+        (8 << 10, 0)
+    );
+    assert_eq!(
+        owned(&report, "other", "write"),
+        (2, 128 << 10),
+        "{:?}",
+        report.block
+    );
+}
+
+#[test]
+fn lost_events_are_counted_exactly() {
+    let Some(_one) = ready("lost_events_are_counted_exactly") else {
+        return;
+    };
+    let device = LoopDevice::new(64 * MIB);
+    let tuning = Tuning {
+        ring_bytes: Some(4096),
+        paused: true,
+        ..Tuning::default()
+    };
+    let it = Watched::new(&device.path, tuning);
+    for id in 1..=500 {
+        it.write(id, id * 8192, 4 * KIB);
+    }
+    let report = it.report();
+    let audit = &report.audit;
+    assert_eq!(
+        (audit.seen_requests, audit.kernel_requests),
+        (500, 500),
+        "{audit:?}"
+    );
+    assert!(audit.lost_events > 400, "{audit:?}");
+    assert_eq!(
+        report.block.data_requests + audit.lost_events,
+        500,
+        "{audit:?}"
+    );
+    assert!(
+        !audit.complete && audit.finding.contains("did not fit into the ring"),
+        "{audit:?}"
+    );
+    let cells: u64 = report.heat.iter().map(|cell| cell.count).sum();
+    assert_eq!(cells, 499, "the kernel's histogram loses nothing");
+}
+
+/// Puts into a zero-written file: all data bytes are the requests', the rest the file system's.
+fn file_store(mkfs: &str, args: &[&str]) {
+    let mounted = LoopDevice::mounted(512 * MIB, mkfs, args);
+    let path = mounted.zeroed("store.lusf", 128 << 20);
+    let record = std::env::var_os("LUMPSCOPE_RECORD")
+        .map(|dir| std::path::Path::new(&dir).join(format!("{}.jsonl", mkfs.replace('.', "-"))));
+    let it = Watched::new(
+        &path,
+        Tuning {
+            record,
+            ..Tuning::default()
+        },
+    );
+    let status = it.observer.store_status("it").expect("it");
+    let name = mounted
+        .device
+        .path
+        .file_name()
+        .expect("a name")
+        .to_string_lossy();
+    assert_eq!(
+        status.device.as_deref(),
+        Some(&*name),
+        "the loop device, not the image's disk"
+    );
+    for id in 1..=20_u64 {
+        let at = (id * 37 % 120) * MIB;
+        it.request(id, "put", MIB, || {
+            it.write(id, at, 1 << 20);
+            it.io(&[id], Purpose::Flush, Op::Flush, 0, 0);
+        });
+    }
+    let report = it.report();
+    assert!(report.audit.complete, "{:?}", report.audit);
+    let block = &report.block;
+    assert_eq!(
+        (block.own_bytes, block.attributed_bytes),
+        (20 * MIB, 20 * MIB),
+        "{block:?}"
+    );
+    assert_eq!(owned(&report, "request", "write").1, 20 * MIB);
+    assert!(owned(&report, "request", "flush").0 >= 20, "{block:?}");
+    assert_eq!(owned(&report, "other", "write"), (0, 0), "{block:?}");
+}
+
+#[test]
+fn a_file_on_ext4_is_attributed_through_its_extents() {
+    let Some(_one) = ready("a_file_on_ext4") else {
+        return;
+    };
+    file_store("mkfs.ext4", &["-q", "-F"]);
+}
+
+#[test]
+fn a_file_on_ext4_without_journal_is_attributed_too() {
+    let Some(_one) = ready("a_file_on_ext4_without_journal") else {
+        return;
+    };
+    file_store("mkfs.ext4", &["-q", "-F", "-O", "^has_journal"]);
+}
+
+#[test]
+fn a_file_on_xfs_is_attributed_through_its_extents() {
+    let Some(_one) = ready("a_file_on_xfs") else {
+        return;
+    };
+    file_store("mkfs.xfs", &["-q"]);
+}
+
+#[test]
+fn reports_stay_after_shutdown() {
+    let Some(_one) = ready("reports_stay_after_shutdown") else {
+        return;
+    };
+    let device = LoopDevice::new(64 * MIB);
+    let it = Watched::new(&device.path, Tuning::default());
+    it.request(1, "put", 4096, || it.write(1, MIB, 4 * KIB));
+    let before = it.report();
+    it.observer.shutdown();
+    it.undeclared(Op::Write, MIB, 4 * KIB);
+    let after = it.observer.report("it").expect("it");
+    assert_eq!(before.audit, after.audit);
+    assert_eq!(before.block, after.block);
+}

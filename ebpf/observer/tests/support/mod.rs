@@ -1,0 +1,268 @@
+//! What tests on real devices need: loop devices, mounts, aligned buffers, declared I/O.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lumpscope_observer::{
+    DeclaredIo, Flavour, Observer, ObserverOptions, Op, Purpose, RequestSummary, StoreReport,
+    Tuning, WatchedStore,
+};
+use rustix::time::{ClockId, clock_gettime};
+
+/// One test at a time: programs of several observers disturb each other's classic flavour.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// True when loop devices and probes can be had. Else the test is skipped loudly, and in CI it
+/// fails.
+pub(crate) fn ready(test: &str) -> Option<MutexGuard<'static, ()>> {
+    if rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists() {
+        return Some(ONE.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+    let ci = std::env::var("CI").is_ok_and(|value| value == "true");
+    assert!(!ci, "{test} needs root and loop devices");
+    eprintln!("SKIPPED {test}: it needs root and loop devices");
+    None
+}
+
+/// Runs a command; its output when it succeeds.
+pub(crate) fn sh(program: &str, args: &[&str]) -> String {
+    let out = Command::new(program).args(args).output();
+    let out = out.unwrap_or_else(|error| panic!("{program} cannot be run: {error}"));
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{program} {args:?}: {said}");
+    String::from_utf8_lossy(&out.stdout).trim().to_owned()
+}
+
+/// The classic flavour needs tracefs: mounts it where it is missing.
+pub(crate) fn mount_tracefs() {
+    if !Path::new("/sys/kernel/tracing/events").exists() {
+        sh(
+            "mount",
+            &["-t", "tracefs", "tracefs", "/sys/kernel/tracing"],
+        );
+    }
+}
+
+/// A loop device on a sparse image; gone when dropped.
+pub(crate) struct LoopDevice {
+    pub(crate) path: PathBuf,
+    dir: tempfile::TempDir,
+}
+
+impl LoopDevice {
+    pub(crate) fn new(bytes: u64) -> LoopDevice {
+        let dir = tempfile::Builder::new()
+            .prefix("lumpscope-")
+            .tempdir_in("/var/tmp");
+        let dir = dir.expect("a temporary directory");
+        let image = dir.path().join("lumpscope-disk.img");
+        File::create(&image)
+            .expect("an image")
+            .set_len(bytes)
+            .expect("its length");
+        let image = image.to_str().expect("UTF-8");
+        let args = ["--direct-io=on", "-b", "512", "--show", "-f", image];
+        LoopDevice {
+            path: PathBuf::from(sh("losetup", &args)),
+            dir,
+        }
+    }
+
+    /// Makes a file system and mounts it.
+    pub(crate) fn mounted(bytes: u64, mkfs: &str, args: &[&str]) -> Mounted {
+        let device = LoopDevice::new(bytes);
+        let at = device.dir.path().join("mnt");
+        std::fs::create_dir(&at).expect("a mount point");
+        let path = device.path.to_str().expect("UTF-8");
+        sh(mkfs, &[args, &[path]].concat());
+        sh("mount", &[path, at.to_str().expect("UTF-8")]);
+        Mounted { at, device }
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("-d").arg(&self.path).status();
+    }
+}
+
+/// A mounted file system on a loop device; unmounted when dropped.
+pub(crate) struct Mounted {
+    pub(crate) at: PathBuf,
+    pub(crate) device: LoopDevice,
+}
+
+impl Mounted {
+    /// A file written with zeroes, as a store is.
+    pub(crate) fn zeroed(&self, name: &str, bytes: usize) -> PathBuf {
+        let path = self.at.join(name);
+        let file = File::create(&path).expect("a file");
+        let chunk = vec![0_u8; 1 << 20];
+        for at in (0..bytes).step_by(chunk.len()) {
+            file.write_all_at(&chunk, at as u64).expect("zeroes");
+        }
+        file.sync_all().expect("on disk");
+        path
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.at).status();
+    }
+}
+
+/// Memory for direct I/O.
+pub(crate) struct Aligned {
+    bytes: Vec<u8>,
+    start: usize,
+    len: usize,
+}
+
+impl Aligned {
+    pub(crate) fn new(len: usize) -> Aligned {
+        let bytes = vec![0xa5; len + 4096];
+        let start = bytes.as_ptr().align_offset(4096);
+        Aligned { bytes, start, len }
+    }
+
+    pub(crate) fn get(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..self.start + self.len]
+    }
+}
+
+/// An observer on one store, and the store's file for direct I/O.
+pub(crate) struct Watched {
+    pub(crate) observer: Observer,
+    file: File,
+    tokens: AtomicU64,
+}
+
+pub(crate) const STORE: &str = "it";
+
+impl Watched {
+    pub(crate) fn new(path: &Path, tuning: Tuning) -> Watched {
+        let observer = Observer::start(ObserverOptions {
+            stores: vec![WatchedStore {
+                name: STORE.to_owned(),
+                path: path.to_owned(),
+            }],
+            enabled: true,
+            tuning,
+            ..ObserverOptions::default()
+        });
+        let status = observer.store_status(STORE).expect("the store");
+        assert!(status.observed, "{}", status.why_not);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_DIRECT)
+            .open(path)
+            .expect("direct I/O");
+        Watched {
+            observer,
+            file,
+            tokens: AtomicU64::new(1),
+        }
+    }
+
+    /// Does a declared I/O.
+    pub(crate) fn io(&self, requests: &[u64], purpose: Purpose, op: Op, offset: u64, len: usize) {
+        let token = self.tokens.fetch_add(1, Ordering::Relaxed);
+        let begin_ns = now();
+        let io = DeclaredIo {
+            token,
+            requests,
+            purpose,
+            op,
+            offset,
+            len: len as u64,
+            begin_ns,
+        };
+        self.observer.declare(0, &io);
+        self.undeclared(op, offset, len);
+        self.observer.finish(0, token, now(), true);
+    }
+
+    /// Does an I/O without telling.
+    pub(crate) fn undeclared(&self, op: Op, offset: u64, len: usize) {
+        let mut buffer = Aligned::new(len);
+        match op {
+            Op::Read => self.file.read_exact_at(buffer.get(), offset).expect("read"),
+            Op::Write => self
+                .file
+                .write_all_at(buffer.get(), offset)
+                .expect("written"),
+            Op::Flush => self.file.sync_data().expect("flushed"),
+        }
+    }
+
+    pub(crate) fn write(&self, request: u64, offset: u64, len: usize) {
+        self.io(&[request], Purpose::Data, Op::Write, offset, len);
+    }
+
+    /// A whole request around some I/O; all its time but none other is data time.
+    pub(crate) fn request(
+        &self,
+        request: u64,
+        method: &'static str,
+        bytes: u64,
+        io: impl FnOnce(),
+    ) {
+        let begin_ns = now();
+        io();
+        let end_ns = now();
+        let data_ns = end_ns - begin_ns;
+        self.observer.request_done(RequestSummary {
+            request,
+            store: 0,
+            method,
+            bytes,
+            begin_ns,
+            end_ns,
+            ok: true,
+            recv_ns: 0,
+            sched_ns: 0,
+            index_ns: 0,
+            data_ns,
+            journal_ns: 0,
+            reply_ns: 0,
+        });
+    }
+
+    /// The report when all is in.
+    pub(crate) fn report(&self) -> StoreReport {
+        assert!(
+            self.observer.settle(Duration::from_secs(10)),
+            "did not settle"
+        );
+        self.observer.report(STORE).expect("the store")
+    }
+}
+
+pub(crate) fn now() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+pub(crate) fn forced(flavour: Flavour) -> Tuning {
+    Tuning {
+        flavour: Some(flavour),
+        ..Tuning::default()
+    }
+}
+
+/// Requests and bytes of an owner and operation.
+pub(crate) fn owned(report: &StoreReport, owner: &str, operation: &str) -> (u64, u64) {
+    let found = report
+        .block
+        .owners
+        .iter()
+        .find(|o| o.owner == owner && o.operation == operation);
+    found.map_or((0, 0), |o| (o.requests, o.bytes))
+}

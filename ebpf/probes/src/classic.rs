@@ -1,0 +1,115 @@
+//! Classic tracepoints: the kernel hands out a record; requests have no address in it.
+//!
+//! A request is named by disk and first sector. Flushes have no place: the parent (the empty
+//! write that asked for a flush) and the flush that the block layer sends get keys of their own,
+//! so of several parents in flight at once only the last is remembered.
+
+use aya_ebpf::{macros::tracepoint, programs::TracePointContext};
+use lumpscope_ebpf_common::{flag, op};
+
+use crate::maps::{Key, slot_of};
+use crate::settings::{
+    DONE_ERROR, DONE_RWBS, ISSUE_RWBS, START_RWBS, TP_DEV, TP_SECTOR, TP_SECTORS,
+};
+use crate::track::{self, Request};
+
+/// Kinds of keys, above the device number.
+const DATA: u64 = 0;
+const PARENT: u64 = 1 << 32;
+const FLUSH: u64 = 2 << 32;
+
+#[tracepoint(category = "block", name = "block_io_start")]
+pub fn start_tp(ctx: TracePointContext) -> u32 {
+    unsafe {
+        if let Some(request) = read_request(&ctx, START_RWBS.load()) {
+            track::start(&key(&request), &request);
+        }
+    }
+    0
+}
+
+#[tracepoint(category = "block", name = "block_rq_issue")]
+pub fn issue_tp(ctx: TracePointContext) -> u32 {
+    unsafe {
+        if let Some(request) = read_request(&ctx, ISSUE_RWBS.load()) {
+            track::issue(&key(&request), &request);
+        }
+    }
+    0
+}
+
+#[tracepoint(category = "block", name = "block_rq_complete")]
+pub fn done_tp(ctx: TracePointContext) -> u32 {
+    unsafe {
+        let Some(request) = read_request(&ctx, DONE_RWBS.load()) else {
+            return 0;
+        };
+        let error: i32 = ctx.read_at(DONE_ERROR.load() as usize).unwrap_or(0);
+        let bytes = request.sectors << 9;
+        if !track::done(&key(&request), bytes, error, 0) {
+            track::done_unknown(&request, bytes, error, 0);
+        }
+    }
+    0
+}
+
+#[inline(always)]
+fn key(request: &Request) -> Key {
+    let (kind, sector) = if request.op == op::FLUSH {
+        (FLUSH, 0)
+    } else if request.sectors == 0 {
+        (PARENT, request.sector)
+    } else {
+        (DATA, request.sector)
+    };
+    Key { id: kind | request.dev as u64, sector }
+}
+
+#[inline(always)]
+unsafe fn read_request(ctx: &TracePointContext, rwbs_at: u32) -> Option<Request> {
+    let dev: u32 = ctx.read_at(TP_DEV.load() as usize).ok()?;
+    let slot = slot_of(dev)?;
+    let sector: u64 = ctx.read_at(TP_SECTOR.load() as usize).ok()?;
+    let sectors: u32 = ctx.read_at(TP_SECTORS.load() as usize).ok()?;
+    let rwbs: [u8; 8] = ctx.read_at(rwbs_at as usize).ok()?;
+    let (op, flags) = decode(&rwbs);
+    // Flush requests carry sector 0 at issue and 2^64-1 at completion.
+    let sector = if op == op::FLUSH { 0 } else { sector };
+    Some(Request { slot, dev, sector, sectors, request_flags: 0, op, flags })
+}
+
+/// Reads the letters that the kernel writes for a request: `[F]OP[F][A][S][M]`. What follows the
+/// zero is rubbish.
+#[inline(always)]
+fn decode(rwbs: &[u8; 8]) -> (u8, u8) {
+    let mut flags = 0;
+    let mut letter = rwbs[0];
+    if letter == b'F' && rwbs[1] != 0 && rwbs[1] != b'S' {
+        flags |= flag::PREFLUSH;
+        letter = rwbs[1];
+    }
+    let op = match letter {
+        b'R' => op::READ,
+        b'W' => op::WRITE,
+        b'F' => op::FLUSH,
+        b'D' => op::DISCARD,
+        _ => op::OTHER,
+    };
+    let mut ended = false;
+    let mut i = 1;
+    while i < 8 {
+        let at = rwbs[i];
+        ended |= at == 0;
+        let is_op = i == 1 && flags & flag::PREFLUSH != 0;
+        if !ended && !is_op {
+            if at == b'F' {
+                flags |= flag::FUA;
+            }
+            if at == b'M' {
+                flags |= flag::META;
+            }
+        }
+        i += 1;
+    }
+    (op, flags)
+}

@@ -1,0 +1,89 @@
+//! The maps, and the counters in them.
+
+use aya_ebpf::{
+    macros::map,
+    maps::{Array, HashMap, PerCpuArray, RingBuf},
+};
+use core::intrinsics::{AtomicOrdering, atomic_xadd};
+use lumpscope_ebpf_common::{MAX_DEVICES, MAX_IN_FLIGHT, RING_BYTES, histogram, stats};
+
+/// `BPF_F_MMAPABLE`: user space reads the cells without a system call.
+const MMAPABLE: u32 = 1 << 10;
+
+/// Names one request in flight: its address (raw flavours), or what the records tell (classic).
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Key {
+    pub id: u64,
+    pub sector: u64,
+}
+
+/// A request in flight.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct InFlight {
+    pub queue_ns: u64,
+    pub issue_ns: u64,
+    pub sector: u64,
+    pub seek: i64,
+    pub sectors: u32,
+    pub bytes_done: u32,
+    pub slot: u32,
+    pub dev: u32,
+    pub tgid: u32,
+    pub tid: u32,
+    pub request_flags: u32,
+    pub op: u8,
+    pub class: u8,
+    pub flags: u8,
+    pub reserved: u8,
+    pub comm: [u8; 16],
+}
+
+/// What one disk was sent last.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Last {
+    /// Sector after the last data request.
+    pub end: u64,
+    /// 0: none was sent yet.
+    pub valid: u32,
+    /// Class of the last request that asked for a flush: a guess whose the next flush is.
+    pub flush_class: u32,
+}
+
+/// Watched disks: kernel device number -> slot. A request of any other disk costs one lookup.
+#[map]
+pub static DEVICES: HashMap<u32, u32> = HashMap::with_max_entries(MAX_DEVICES, 0);
+#[map]
+pub static IN_FLIGHT: HashMap<Key, InFlight> = HashMap::with_max_entries(MAX_IN_FLIGHT, 0);
+#[map]
+pub static LAST: Array<Last> = Array::with_max_entries(MAX_DEVICES, 0);
+#[map]
+pub static HISTOGRAM: Array<u64> =
+    Array::with_max_entries(histogram::CELLS_PER_DEVICE, MMAPABLE);
+#[map]
+pub static STATS: PerCpuArray<[u64; stats::COUNT]> =
+    PerCpuArray::with_max_entries(MAX_DEVICES, 0);
+#[map]
+pub static EVENTS: RingBuf = RingBuf::with_byte_size(RING_BYTES, 0);
+
+/// Adds to a counter. Atomic although it is per CPU: an interrupt may come in between.
+#[inline(always)]
+pub unsafe fn count(slot: u32, counter: usize, n: u64) {
+    if let Some(counters) = STATS.get_ptr_mut(slot) {
+        add(counters.cast::<u64>().add(counter), n);
+    }
+}
+
+/// Adds without a result: the one atomic operation that every kernel with BPF has.
+#[inline(always)]
+pub unsafe fn add(at: *mut u64, n: u64) {
+    atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(at, n);
+}
+
+/// Slot of a watched disk.
+#[inline(always)]
+pub unsafe fn slot_of(dev: u32) -> Option<u32> {
+    DEVICES.get(dev).copied()
+}
