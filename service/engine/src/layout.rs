@@ -14,9 +14,53 @@ use crate::units::{ByteLen, ByteOffset};
 
 /// Bytes at the start of a target that show what it is: they hold the lusf header of either
 /// layout, and are a multiple of every logical block size there is.
-const HEAD_LEN: usize = 64 * 1024;
+pub(crate) const HEAD_LEN: usize = 64 * 1024;
 
 const _: () = assert!(minfs::FILE_OFFSET + header::HEADER_LEN as u64 <= HEAD_LEN as u64);
+
+/// What the first [`HEAD_LEN`] bytes of a target say, when it is no usable store.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum HeadError {
+    /// Neither layout is there.
+    #[error("neither a lusf header nor a minfs superblock is at its start")]
+    NoStore,
+    /// A minfs without an image.
+    #[error(
+        "there is a minfs, but no lusf image at byte {} in it: a format was interrupted",
+        minfs::FILE_OFFSET
+    )]
+    NoImage,
+    /// A header that cannot be used.
+    #[error("the store at byte {base} cannot be opened: {source}")]
+    Header {
+        /// First byte of the image.
+        base: ByteOffset,
+        /// Which field is wrong.
+        source: DecodeError,
+    },
+}
+
+/// Finds the header in the first [`HEAD_LEN`] bytes of a target (fewer when it is shorter).
+pub(crate) fn recognise(head: &[u8]) -> Result<(Layout, ByteOffset, Header), HeadError> {
+    let (layout, base) = if minfs::Superblock::decode(head).is_ok() {
+        if !has_magic(head, minfs::FILE_OFFSET) {
+            return Err(HeadError::NoImage);
+        }
+        (Layout::Minfs, ByteOffset(minfs::FILE_OFFSET))
+    } else if has_magic(head, 0) {
+        (Layout::Lusf, ByteOffset(0))
+    } else {
+        return Err(HeadError::NoStore);
+    };
+    let header =
+        Header::decode(at(head, base.0)).map_err(|source| HeadError::Header { base, source })?;
+    Ok((layout, base, header))
+}
+
+/// What there is instead of a store, in words, for a message.
+pub(crate) fn describe_other(path: &Path) -> String {
+    describe(&blkid::signatures(path).unwrap_or_default())
+}
 
 /// A store that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,24 +156,14 @@ pub fn detect_path(path: &Path) -> Result<Detected, LayoutError> {
 /// [`LayoutError`].
 pub fn detect(file: &File, path: &Path) -> Result<Detected, LayoutError> {
     let head = read_head(file).map_err(|source| io_error(path, source))?;
-    let (layout, base) = if minfs::Superblock::decode(&head).is_ok() {
-        if !has_magic(&head, minfs::FILE_OFFSET) {
-            return Err(LayoutError::NoImage {
-                path: path.to_owned(),
-            });
+    let (layout, base, header) = recognise(&head).map_err(|error| {
+        let path = path.to_owned();
+        match error {
+            HeadError::NoStore => not_a_store(&path, &head),
+            HeadError::NoImage => LayoutError::NoImage { path },
+            HeadError::Header { base, source } => LayoutError::Header { path, base, source },
         }
-        (Layout::Minfs, ByteOffset(minfs::FILE_OFFSET))
-    } else if has_magic(&head, 0) {
-        (Layout::Lusf, ByteOffset(0))
-    } else {
-        return Err(not_a_store(path, &head));
-    };
-    let header_error = |source| LayoutError::Header {
-        path: path.to_owned(),
-        base,
-        source,
-    };
-    let header = Header::decode(at(&head, base.0)).map_err(header_error)?;
+    })?;
     let geometry = Geometry::new(base, &header);
     check_device_len(file, path, &geometry)?;
     Ok(Detected {

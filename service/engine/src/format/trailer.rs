@@ -189,7 +189,7 @@ impl LumpShape {
 /// The checksum stored with a lump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trailer {
-    /// Counts the store's puts; a larger one is newer.
+    /// Grows with every put of the store: larger is newer.
     pub generation: u64,
     /// CRC32C over payload, lump id, payload length and generation.
     pub crc: u32,

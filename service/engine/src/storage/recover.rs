@@ -15,19 +15,19 @@ use crate::buffer::{AlignedBuf, BufferPool};
 use crate::clock::monotonic_ns;
 use crate::device::{Device, Io};
 use crate::error::Error;
-use crate::format::header::{self, Header};
+use crate::format::header::Header;
 use crate::format::journal_header::JournalHeader;
-use crate::format::minfs::{FILE_OFFSET, Superblock};
 use crate::format::record::{Decoded, Record};
 use crate::format::{Geometry, Portion};
+use crate::layout::{self, HeadError};
 use crate::options::{Layout, ReplaySummary};
 use crate::request::{IoOp, IoPurpose, LumpRange, Placement};
 use crate::units::{BlockSize, ByteOffset, RingPosition};
 
 /// Bytes of the ring read at a time.
 const READ_AHEAD: u64 = 1024 * 1024;
-/// Bytes read to look at a header or superblock.
-const PEEK: u64 = 4096;
+/// Bytes read to find the header of either layout.
+const PEEK: u64 = layout::HEAD_LEN as u64;
 
 /// A store as found on the disk.
 pub(crate) struct Recovered {
@@ -97,11 +97,7 @@ impl BlockingIo<'_> {
 /// Reads the store on a device.
 pub(crate) fn recover(io: &mut BlockingIo<'_>) -> Result<Recovered, Error> {
     let started_ns = monotonic_ns();
-    let (layout, header) = find_image(io)?;
-    let base = match layout {
-        Layout::Lusf => ByteOffset(0),
-        Layout::Minfs => ByteOffset(FILE_OFFSET),
-    };
+    let (layout, base, header) = find_image(io)?;
     let geometry = Geometry::new(base, &header);
     check_device(io.device, &geometry)?;
     let head = read_head(io, &geometry)?;
@@ -141,55 +137,42 @@ pub(crate) fn recover(io: &mut BlockingIo<'_>) -> Result<Recovered, Error> {
 }
 
 /// Finds the header: at byte 0, or in the file of a minfs.
-fn find_image(io: &mut BlockingIo<'_>) -> Result<(Layout, Header), Error> {
-    let peek = PEEK.next_multiple_of(io.unit());
-    let not_a_store = |io: &BlockingIo<'_>, why| Error::NotAStore {
-        path: io.device.path.clone(),
-        why,
-    };
-    let front = io.read(0, peek)?;
-    let (layout, offset, bytes) = if front.starts_with(&header::MAGIC) {
-        (Layout::Lusf, 0, front)
-    } else if Superblock::decode(&front).is_ok() {
-        if io.device.size < FILE_OFFSET + peek {
-            let why = "a minfs that is too small for a store".to_owned();
-            return Err(not_a_store(io, why));
+fn find_image(io: &mut BlockingIo<'_>) -> Result<(Layout, ByteOffset, Header), Error> {
+    let unit = io.unit();
+    let size = io.device.size.next_multiple_of(unit).max(unit);
+    let head = io.read(0, PEEK.next_multiple_of(unit).min(size))?;
+    layout::recognise(&head).map_err(|error| match error {
+        HeadError::Header { base, source } => {
+            let why = source.to_string();
+            Error::Corrupt {
+                what: "the header",
+                offset: base.0,
+                why,
+            }
         }
-        if !FILE_OFFSET.is_multiple_of(io.unit()) {
-            let why = format!(
-                "its sectors of {} bytes are too large for a store inside a minfs",
-                io.unit()
-            );
-            return Err(Error::Unsupported {
+        HeadError::NoImage => Error::NotAStore {
+            path: io.device.path.clone(),
+            why: error.to_string(),
+        },
+        HeadError::NoStore => {
+            let why = layout::describe_other(&io.device.path);
+            Error::NotAStore {
                 path: io.device.path.clone(),
                 why,
-            });
+            }
         }
-        (Layout::Minfs, FILE_OFFSET, io.read(FILE_OFFSET, peek)?)
-    } else {
-        let why = "neither a lusf header nor a minfs superblock at its start".to_owned();
-        return Err(not_a_store(io, why));
-    };
-    if !bytes.starts_with(&header::MAGIC) {
-        let why = "a minfs whose file is not a lusf image".to_owned();
-        return Err(not_a_store(io, why));
-    }
-    let header = Header::decode(&bytes).map_err(|error| Error::Corrupt {
-        what: "the header",
-        offset,
-        why: error.to_string(),
-    })?;
-    Ok((layout, header))
+    })
 }
 
 /// Refuses a store that the device cannot hold or address.
 fn check_device(device: &Device, geometry: &Geometry) -> Result<(), Error> {
     let unit = u64::from(device.alignment);
     let block_size = geometry.block_size();
-    if !block_size.bytes().is_multiple_of(unit) {
+    let base = geometry.base();
+    if !block_size.bytes().is_multiple_of(unit) || !base.0.is_multiple_of(unit) {
         let why = format!(
-            "direct I/O needs multiples of {unit} bytes here, but the store's blocks have \
-             {block_size}; copy the store to a device with smaller sectors"
+            "direct I/O needs multiples of {unit} bytes here, but the store begins at byte {base} \
+             and its blocks have {block_size}; copy the store to a device with smaller sectors"
         );
         return Err(Error::Unsupported {
             path: device.path.clone(),
