@@ -375,3 +375,81 @@ fn check_numbers(config: &ServeConfig) -> Result<(), ServerError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from_file(text: &str) -> Result<ServeConfig, ServerError> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        ServeArgs {
+            config: Some(file.path().to_owned()),
+            ..ServeArgs::default()
+        }
+        .resolve()
+    }
+
+    #[test]
+    fn a_file_says_the_same_as_flags() {
+        let config = from_file(
+            "store = [\"a=/dev/sdb\", \"b=/x=y\"]\nlisten = \"127.0.0.1:1\"\nno-probes = true\n\
+             put-memory = \"64M\"\nqueue-depth = 7\ndurability = \"journaled\"\n",
+        )
+        .unwrap();
+        assert_eq!(config.stores[1].path, PathBuf::from("/x=y"));
+        assert_eq!((config.listen.port(), config.probes), (1, false));
+        assert_eq!((config.put_memory, config.queue_depth), (64 << 20, 7));
+        assert_eq!(config.durability, Durability::Journaled);
+    }
+
+    #[test]
+    fn flags_win_over_the_file() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "store = [\"a=/x\"]\nqueue-depth = 7\n").unwrap();
+        let config = ServeArgs {
+            config: Some(file.path().to_owned()),
+            queue_depth: Some(9),
+            ..ServeArgs::default()
+        };
+        assert_eq!(config.resolve().unwrap().queue_depth, 9);
+    }
+
+    #[test]
+    fn every_mistake_is_named_with_its_place() {
+        for (text, words) in [
+            (
+                "store = [\"a=/x\"]\nquue-depth = 7\n",
+                ["line 2", "quue-depth"],
+            ),
+            ("\n\nstore = [\"a\"]\n", ["line 3", "NAME=PATH"]),
+            (
+                "store = [\"a=/x\"]\nput-memory = \"1X\"\n",
+                ["line 2", "64M"],
+            ),
+            ("store = [\"a=/x\", \"a=/y\"]", ["\"a\"", "own name"]),
+            ("listen = \"127.0.0.1:1\"", ["no store", "--store"]),
+            ("store = [\"a b=/x\"]", ["a b", "letters"]),
+            (
+                "store = [\"a=/x\"]\nlisten = \"0.0.0.0:1\"",
+                ["listen", "--allow-remote"],
+            ),
+            (
+                "store = [\"a=/x\"]\nqueue-depth = 0",
+                ["queue-depth", "1 to"],
+            ),
+            (
+                "store = [\"a=/x\"]\nmax-message = 10",
+                ["max-message", "4K"],
+            ),
+        ] {
+            let message = from_file(text).unwrap_err().to_string();
+            for word in words {
+                assert!(message.contains(word), "{word:?} in {message:?}");
+            }
+            assert!(!message.contains('\n'), "{message:?}");
+        }
+        let remote = "store = [\"a=/x\"]\nlisten = \"0.0.0.0:1\"\nallow-remote = true";
+        assert!(from_file(remote).is_ok());
+    }
+}

@@ -213,3 +213,74 @@ fn addendum(error: &Error) -> String {
         | Error::System { .. } => String::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::sync::Arc;
+
+    use lumpscope_engine::{IoOp, LumpId};
+
+    use super::*;
+
+    fn io() -> Arc<std::io::Error> {
+        Arc::new(std::io::Error::from_raw_os_error(5))
+    }
+
+    #[test]
+    fn engine_errors_have_the_codes_that_the_proto_promises() {
+        let id = LumpId(1);
+        let path = PathBuf::from("/dev/x");
+        let why = || "why".to_owned();
+        let reason: Arc<str> = "flush: EIO".into();
+        for (error, code, word) in [
+            (Error::NotFound { id }, Code::NotFound, "no lump"),
+            (Error::Busy { limit: 9 }, Code::Unavailable, "try again"),
+            (Error::Closed, Code::Unavailable, "try again"),
+            (Error::Failed { reason }, Code::FailedPrecondition, "reopen"),
+            (Error::ReadOnly, Code::FailedPrecondition, "reopen"),
+            (
+                Error::CorruptJournal {
+                    ring_position: 5,
+                    why: why(),
+                },
+                Code::DataLoss,
+                "position 5",
+            ),
+            (
+                Error::ChecksumMismatch {
+                    id,
+                    offset: 8192,
+                    len: 4096,
+                },
+                Code::DataLoss,
+                "sectors 16 to 23",
+            ),
+            (Error::InUse { path }, Code::FailedPrecondition, "/dev/x"),
+            (
+                Error::Io {
+                    op: IoOp::Read,
+                    offset: 512,
+                    len: 4096,
+                    source: io(),
+                },
+                Code::Internal,
+                "byte 512",
+            ),
+            (
+                Error::NoSpace { offset: 1, len: 2 },
+                Code::ResourceExhausted,
+                "free some",
+            ),
+        ] {
+            let store = "raw".to_owned();
+            let status = Status::from(Refusal::Engine { store, error });
+            assert_eq!(status.code(), code, "{status:?}");
+            assert!(
+                status.message().starts_with("store \"raw\": "),
+                "{status:?}"
+            );
+            assert!(status.message().contains(word), "{status:?}");
+        }
+    }
+}

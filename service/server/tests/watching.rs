@@ -1,0 +1,216 @@
+//! What the service says about itself: metrics, health, reflection, reports, request ids.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::*;
+use lumpscope::telemetry::names;
+use lumpscope_proto::REQUEST_ID_KEY;
+use lumpscope_proto::v1;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+use tonic_reflection::pb::v1::ServerReflectionRequest;
+use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn metrics_md_is_the_table_of_the_code() {
+    let document = include_str!("../METRICS.md");
+    let table: String = document
+        .lines()
+        .filter(|line| line.starts_with('|'))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let want = names::markdown();
+    assert!(table == want, "METRICS.md should have this table:\n{want}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_endpoint_exports_what_the_table_says() {
+    let dir = folder();
+    let path = store_file(dir.path(), "metrics", 16 * MIB, 4096, 0.05);
+    let mut service = Running::start(&[("s", &path)]).await;
+    put(&mut service.client, "s", 1, &body(1, 70_000))
+        .await
+        .unwrap();
+    get(&mut service.client, "s", 1).await.unwrap();
+    head(&mut service.client, "s", 2).await.unwrap_err();
+    // The report waits until the observer has taken in what ended.
+    let mut observe = service.observe().await;
+    observe.report(v1::ReportRequest::default()).await.unwrap();
+    let (status, text) = service.http_get("/metrics").await;
+    assert_eq!(status, 200);
+    assert!(text.ends_with("# EOF\n"));
+    let mut types = BTreeMap::new();
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').unwrap();
+            assert!(types.insert(name, kind).is_none(), "{name} twice");
+        }
+    }
+    let want: BTreeMap<&str, &str> = names::ALL.iter().map(|m| (m.name, m.kind.word())).collect();
+    assert_eq!(types, want);
+    for line in [
+        "lumpscope_requests_total{store=\"s\",method=\"put\",code=\"OK\"} 1",
+        "lumpscope_requests_total{store=\"s\",method=\"head\",code=\"NOT_FOUND\"} 1",
+        "lumpscope_request_duration_seconds_count{store=\"s\",method=\"get\"} 1",
+        "lumpscope_request_body_bytes_total{store=\"s\",method=\"put\"} 70000.0",
+        "lumpscope_request_body_bytes_total{store=\"s\",method=\"get\"} 70000.0",
+        "lumpscope_store_lumps{store=\"s\"} 1.0",
+        "lumpscope_store_failed{store=\"s\"} 0.0",
+        "lumpscope_body_memory_bytes{direction=\"put\"} 0.0",
+        "lumpscope_requests_in_progress 0.0",
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
+    }
+    let (status, text) = service.http_get("/healthz").await;
+    assert_eq!((status, text.as_str()), (200, "ok\n"));
+    assert_eq!(service.http_get("/nothing").await.0, 404);
+    service.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stages_add_up_to_the_whole() {
+    let dir = folder();
+    let path = store_file(dir.path(), "stages", 16 * MIB, 4096, 0.05);
+    let mut service = Running::start(&[("s", &path)]).await;
+    for id in 0..10 {
+        put(&mut service.client, "s", id, &body(id, 100_000))
+            .await
+            .unwrap();
+        get(&mut service.client, "s", id).await.unwrap();
+    }
+    let mut observe = service.observe().await;
+    let reply = observe
+        .report(v1::ReportRequest { store: "s".into() })
+        .await
+        .unwrap();
+    let reply = reply.into_inner();
+    assert!(reply.request_id > 20);
+    let report = &reply.stores[0];
+    assert_eq!(report.store, "s");
+    assert!(!report.observed && !report.not_observed_because.is_empty());
+    let methods: Vec<&str> = report
+        .operations
+        .iter()
+        .map(|o| o.method.as_str())
+        .collect();
+    assert_eq!(methods.len(), 2, "{methods:?}");
+    for o in &report.operations {
+        assert_eq!(
+            (o.count, o.errors, o.bytes),
+            (10, 0, 1_000_000),
+            "{}",
+            o.method
+        );
+        let stages: u64 = o.stages.iter().map(|s| s.total_ns).sum();
+        assert_eq!(stages, o.total_ns, "{}", o.method);
+        let time = |name: &str| {
+            o.stages
+                .iter()
+                .find(|s| s.stage == name)
+                .map_or(0, |s| s.total_ns)
+        };
+        assert!(time("submit") > 0, "{}: {:?}", o.method, o.stages);
+        assert_eq!(time("journal") > 0, o.method == "put", "{:?}", o.stages);
+    }
+    service.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_reply_has_its_own_request_id() {
+    let dir = folder();
+    let path = store_file(dir.path(), "request-ids", 16 * MIB, 4096, 0.05);
+    let mut service = Running::start(&[("s", &path)]).await;
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..5 {
+        let reply = service
+            .client
+            .list_stores(v1::ListStoresRequest {})
+            .await
+            .unwrap();
+        let id = reply
+            .metadata()
+            .get(REQUEST_ID_KEY)
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .to_owned();
+        assert_eq!(reply.into_inner().request_id.to_string(), id);
+        assert!(seen.insert(id));
+    }
+    service.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn health_knows_each_store() {
+    let dir = folder();
+    let path = store_file(dir.path(), "health", 16 * MIB, 4096, 0.05);
+    let service = Running::start(&[("s", &path)]).await;
+    let mut health = HealthClient::new(channel(&service.grpc).await);
+    for name in ["", "lumpscope.v1.LumpStore", "store/s"] {
+        let request = HealthCheckRequest {
+            service: name.to_owned(),
+        };
+        let reply = health.check(request).await.unwrap().into_inner();
+        assert_eq!(reply.status(), ServingStatus::Serving, "{name}");
+    }
+    let request = HealthCheckRequest {
+        service: "store/t".to_owned(),
+    };
+    assert_eq!(
+        health.check(request).await.unwrap_err().code(),
+        tonic::Code::NotFound
+    );
+    drop(health);
+    service.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reflection_lists_the_services() {
+    let dir = folder();
+    let path = store_file(dir.path(), "reflection", 16 * MIB, 4096, 0.05);
+    let service = Running::start(&[("s", &path)]).await;
+    let mut client = ServerReflectionClient::new(channel(&service.grpc).await);
+    let ask = |what| ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(what),
+    };
+    let questions = tokio_stream::iter([
+        ask(MessageRequest::ListServices(String::new())),
+        ask(MessageRequest::FileContainingSymbol(
+            "lumpscope.v1.LumpStore".into(),
+        )),
+    ]);
+    let mut answers = client
+        .server_reflection_info(questions)
+        .await
+        .unwrap()
+        .into_inner();
+    let first = answers.message().await.unwrap().unwrap().message_response;
+    let Some(MessageResponse::ListServicesResponse(list)) = first else {
+        panic!("{first:?}")
+    };
+    let names: Vec<String> = list.service.into_iter().map(|s| s.name).collect();
+    for name in [
+        "lumpscope.v1.LumpStore",
+        "lumpscope.v1.Observe",
+        "grpc.health.v1.Health",
+    ] {
+        assert!(names.iter().any(|n| n == name), "{name} in {names:?}");
+    }
+    let second = answers.message().await.unwrap().unwrap().message_response;
+    assert!(
+        matches!(second, Some(MessageResponse::FileDescriptorResponse(_))),
+        "{second:?}"
+    );
+    drop((client, answers));
+    service.stop().await;
+}
