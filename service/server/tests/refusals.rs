@@ -76,9 +76,7 @@ async fn ids_and_stores() {
 async fn put_streams() {
     let dir = folder();
     let path = store_file(dir.path(), "streams", 16 * MIB, 4096, 0.05);
-    let mut config = config(&[("s", &path)]);
-    config.body_timeout = std::time::Duration::from_millis(300);
-    let mut service = Running::with(config).await;
+    let mut service = Running::start(&[("s", &path)]).await;
     let client = &mut service.client;
     let invalid = Code::InvalidArgument;
     refused(
@@ -139,20 +137,31 @@ async fn put_streams() {
     );
     let whole = vec![first(header("s", 1, u64::MAX))];
     refused(send(client, whole).await, Code::OutOfRange, &["too large"]);
-    // A client that falls silent.
+    // Nothing of all that was stored; the service goes on.
+    refused(head(client, "s", 1).await, Code::NotFound, &["no lump"]);
+    let good = vec![start(), chunk(""), chunk("12345"), chunk("67890")];
+    send(client, good).await.unwrap();
+    assert_eq!(get(client, "s", 1).await.unwrap(), b"1234567890");
+    service.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_falls_silent_is_given_up() {
+    let dir = folder();
+    let path = store_file(dir.path(), "silent", 16 * MIB, 4096, 0.05);
+    let mut config = config(&[("s", &path)]);
+    config.body_timeout = std::time::Duration::from_millis(300);
+    let mut service = Running::with(config).await;
+    let client = &mut service.client;
     let (sender, receiver) = tokio::sync::mpsc::channel(4);
-    sender.send(start()).await.unwrap();
+    sender.send(first(header("s", 1, 10))).await.unwrap();
     sender.send(chunk("123")).await.unwrap();
     let stalled = client
         .put(tokio_stream::wrappers::ReceiverStream::new(receiver))
         .await;
     refused(stalled, Code::DeadlineExceeded, &["3 of 10"]);
     drop(sender);
-    // Nothing of all that was stored; the service goes on.
     refused(head(client, "s", 1).await, Code::NotFound, &["no lump"]);
-    let good = vec![start(), chunk(""), chunk("12345"), chunk("67890")];
-    send(client, good).await.unwrap();
-    assert_eq!(get(client, "s", 1).await.unwrap(), b"1234567890");
     service.stop().await;
 }
 
