@@ -314,18 +314,18 @@ async fn a_client_that_goes_away_stores_nothing() {
     call.abort();
     assert!(call.await.unwrap_err().is_cancelled());
     let client = &mut service.client;
-    let mut observed = false;
+    let want = "lumpscope_requests_total{store=\"s\",method=\"put\",code=\"CANCELLED\"} 1";
+    let mut page = String::new();
     for _ in 0..200 {
-        let page = service_metrics(service.metrics).await;
-        observed = page.contains("method=\"put\",code=\"CANCELLED\"} 1");
-        if observed {
+        page = service_metrics(service.metrics).await;
+        if page.contains(want) {
             break;
         }
         tokio::time::sleep(std::time::Duration::from_millis(25)).await;
     }
     assert!(
-        observed,
-        "the service did not notice that the client had gone"
+        page.contains(want),
+        "the client's end went unnoticed: {page}"
     );
     refused(head(client, "s", 1).await, Code::NotFound, &["no lump"]);
     put(client, "s", 1, &body(2, 1 << 20)).await.unwrap();

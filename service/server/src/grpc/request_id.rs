@@ -55,6 +55,7 @@ where
     fn call(&mut self, mut request: http::Request<Body>) -> Reply {
         let scope = self.recorder.begin(method(request.uri().path()));
         request.extensions_mut().insert(Arc::clone(&scope));
+        let request = request.map(|body| Body::new(WholeBody { body }));
         let reply = self.inner.call(request);
         Box::pin(async move {
             let mut response = reply.await?;
@@ -89,6 +90,40 @@ fn code(headers: &http::HeaderMap) -> Code {
     headers
         .get(Status::GRPC_STATUS)
         .map_or(Code::Ok, |value| Code::from_bytes(value.as_bytes()))
+}
+
+/// The body of a request, which ends only where the client ended it.
+///
+/// hyper reads a stream that the client cancelled as one that has ended
+/// (<https://github.com/hyperium/hyper/blob/v1.6.0/src/body/incoming.rs#L240>). A put must tell the
+/// two apart: what a client took back is not stored.
+struct WholeBody {
+    body: Body,
+}
+
+impl http_body::Body for WholeBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        match Pin::new(&mut self.body).poll_frame(context) {
+            Poll::Ready(None) if !self.body.is_end_stream() => Poll::Ready(Some(Err(
+                Status::cancelled("the client went away before the end of its request"),
+            ))),
+            other => other,
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 /// The body of a reply; ends the scope when the transport takes the trailers.
