@@ -35,7 +35,7 @@ fn lumps_of_every_size_survive_reopening_on_both_backends() {
                 &dir,
                 Shape {
                     block_size,
-                    ring_blocks: 8,
+                    ring_blocks: 24,
                     data_blocks,
                 },
             );

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use crossbeam_channel::{Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use lumpscope_engine::device::{Completion, Device, Io, IoBackend};
 use lumpscope_engine::{Error, IoBackendKind, IoOp, Store, StoreOptions};
 
@@ -46,6 +46,8 @@ pub struct State {
 pub struct SimDisk {
     pub state: Arc<Mutex<State>>,
     pub unit: u32,
+    /// I/Os run on a thread of their own in random order, from this seed.
+    pub shuffle: Option<u64>,
 }
 
 impl SimDisk {
@@ -57,6 +59,7 @@ impl SimDisk {
         Self {
             state: Arc::new(Mutex::new(state)),
             unit: SECTOR as u32,
+            shuffle: None,
         }
     }
 
@@ -76,6 +79,15 @@ impl SimDisk {
 
     pub fn device(&self) -> Device {
         let (sender, completions) = unbounded();
+        let state = Arc::clone(&self.state);
+        let backend: Box<dyn IoBackend> = match self.shuffle {
+            None => Box::new(SimBackend { state, sender }),
+            Some(seed) => {
+                let (queue, ios) = unbounded();
+                std::thread::spawn(move || run_shuffled(seed, &ios, &state, &sender));
+                Box::new(ShuffledBackend { queue })
+            }
+        };
         Device {
             path: PathBuf::from("sim"),
             size: self.state.lock().unwrap().bytes.len() as u64,
@@ -83,10 +95,7 @@ impl SimDisk {
             alignment: self.unit,
             memory_alignment: 512,
             completions,
-            backend: Box::new(SimBackend {
-                state: Arc::clone(&self.state),
-                sender,
-            }),
+            backend,
         }
     }
 
@@ -112,6 +121,60 @@ impl IoBackend for SimBackend {
             buf: io.buf,
             result,
         });
+    }
+}
+
+struct ShuffledBackend {
+    queue: Sender<Io>,
+}
+
+impl IoBackend for ShuffledBackend {
+    fn kind(&self) -> IoBackendKind {
+        IoBackendKind::Custom
+    }
+
+    fn submit(&mut self, io: Io) {
+        let _ = self.queue.send(io);
+    }
+}
+
+fn run_shuffled(
+    seed: u64,
+    ios: &Receiver<Io>,
+    state: &Mutex<State>,
+    sender: &Sender<Completion>,
+) {
+    let mut random = Random(seed);
+    let mut waiting = Vec::new();
+    loop {
+        waiting.extend(ios.try_iter());
+        if waiting.is_empty() {
+            match ios.recv() {
+                Ok(io) => waiting.push(io),
+                Err(_) => return,
+            }
+        }
+        let mut io: Io = waiting.swap_remove(random.below(waiting.len()));
+        let result = state.lock().unwrap().transfer(&mut io);
+        let _ = sender.send(Completion { token: io.token, buf: io.buf, result });
+    }
+}
+
+/// Small reproducible random numbers.
+#[derive(Clone, Debug)]
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
     }
 }
 
