@@ -1,5 +1,11 @@
 //! Many threads at once: every get sees one whole version, and a shared flush serves many puts.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::unwrap_used,
+    reason = "contents are any bytes; a test may panic"
+)]
+
 mod common;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,9 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use common::sim::{Random, SimDisk};
 use common::{Shape, content, ctx, disk_dir, get, options, put, store_file, try_put};
 use crossbeam_channel::unbounded;
-use lumpscope_engine::{
-    Durability, Error, IoBackendChoice, LumpId, Placement, Store,
-};
+use lumpscope_engine::{Durability, Error, IoBackendChoice, LumpId, Placement, Store};
 
 const THREADS: u64 = 8;
 
@@ -53,20 +57,34 @@ fn hammer(store: &Store, operations: u64) {
 fn eight_threads_see_their_own_changes_on_both_backends() {
     for io_backend in [IoBackendChoice::Threads, IoBackendChoice::Uring] {
         let dir = disk_dir();
-        let path = store_file(&dir, Shape { block_size: 4096, ring_blocks: 3, data_blocks: 2000 });
+        let path = store_file(
+            &dir,
+            Shape {
+                block_size: 4096,
+                ring_blocks: 3,
+                data_blocks: 2000,
+            },
+        );
         let mut options = options();
         options.io_backend = io_backend;
         let store = Store::open(&path, options).unwrap();
         hammer(&store, 60);
         let stats = store.stats();
-        assert!(stats.commit_records > stats.commits, "commits are shared: {stats:?}");
+        assert!(
+            stats.commit_records > stats.commits,
+            "commits are shared: {stats:?}"
+        );
         store.close().unwrap();
     }
 }
 
 #[test]
 fn eight_threads_on_a_disk_that_reorders() {
-    let shape = Shape { block_size: 512, ring_blocks: 12, data_blocks: 8000 };
+    let shape = Shape {
+        block_size: 512,
+        ring_blocks: 12,
+        data_blocks: 8000,
+    };
     let mut disk = SimDisk::new(shape.image());
     disk.shuffle = Some(3);
     hammer(&disk.open().unwrap(), 600);
@@ -74,7 +92,11 @@ fn eight_threads_on_a_disk_that_reorders() {
 
 #[test]
 fn readers_never_see_mixed_versions() {
-    let shape = Shape { block_size: 512, ring_blocks: 12, data_blocks: 600 };
+    let shape = Shape {
+        block_size: 512,
+        ring_blocks: 12,
+        data_blocks: 600,
+    };
     let mut disk = SimDisk::new(shape.image());
     disk.shuffle = Some(9);
     let store = disk.open().unwrap();
@@ -105,7 +127,11 @@ fn readers_never_see_mixed_versions() {
 
 #[test]
 fn the_order_of_the_log_decides_between_changes_of_one_id() {
-    let shape = Shape { block_size: 512, ring_blocks: 12, data_blocks: 2000 };
+    let shape = Shape {
+        block_size: 512,
+        ring_blocks: 12,
+        data_blocks: 2000,
+    };
     let mut disk = SimDisk::new(shape.image());
     for seed in 0..20 {
         disk.shuffle = Some(seed);
@@ -137,7 +163,14 @@ fn the_order_of_the_log_decides_between_changes_of_one_id() {
 #[test]
 fn times_add_up_and_a_full_queue_says_busy() {
     let dir = disk_dir();
-    let path = store_file(&dir, Shape { block_size: 4096, ring_blocks: 3, data_blocks: 2000 });
+    let path = store_file(
+        &dir,
+        Shape {
+            block_size: 4096,
+            ring_blocks: 3,
+            data_blocks: 2000,
+        },
+    );
     let mut options = options();
     options.queue_limit = 2;
     options.queue_depth = 1;

@@ -5,6 +5,12 @@
 //! In both every acknowledged change must be there, every lump must be byte-equal to a version
 //! that was put, and the store must go on working.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::unwrap_used,
+    reason = "contents are any bytes; a test may panic"
+)]
+
 mod common;
 
 use std::collections::BTreeMap;
@@ -57,7 +63,10 @@ fn submit(
         if result.is_ok() {
             disk_in_callback.mark(acknowledged(op));
         }
-        let full = matches!(result, Err(Error::StoreFull { .. } | Error::JournalFull { .. }));
+        let full = matches!(
+            result,
+            Err(Error::StoreFull { .. } | Error::JournalFull { .. })
+        );
         assert!(result.is_ok() || full, "{result:?}");
         done.send((op, result.ok())).unwrap();
     };
@@ -65,27 +74,38 @@ fn submit(
     let id = LumpId(change.ids.start);
     match &change.value {
         Some(value) => {
-            let placement = if embedded { Placement::Embedded } else { Placement::Data };
+            let placement = if embedded {
+                Placement::Embedded
+            } else {
+                Placement::Data
+            };
             let mut buf = store.lump_buf(value.len() as u64).unwrap();
             buf.extend(value).unwrap();
             let on_done = Box::new(move |result: Result<lumpscope_engine::PutOutcome, _>, _| {
                 finish(result.map(|outcome| outcome.durability));
             });
-            store.submit_put(ctx(), id, buf, placement, durability, on_done).unwrap();
+            store
+                .submit_put(ctx(), id, buf, placement, durability, on_done)
+                .unwrap();
         }
         None if change.ids.end - change.ids.start == 1 => {
-            let on_done = Box::new(move |result: Result<lumpscope_engine::DeleteOutcome, _>, _| {
-                finish(result.map(|outcome| outcome.durability));
-            });
+            let on_done = Box::new(
+                move |result: Result<lumpscope_engine::DeleteOutcome, _>, _| {
+                    finish(result.map(|outcome| outcome.durability));
+                },
+            );
             store.submit_delete(ctx(), id, durability, on_done).unwrap();
         }
         None => {
-            let on_done =
-                Box::new(move |result: Result<lumpscope_engine::DeleteRangeOutcome, _>, _| {
+            let on_done = Box::new(
+                move |result: Result<lumpscope_engine::DeleteRangeOutcome, _>, _| {
                     finish(result.map(|outcome| outcome.durability));
-                });
+                },
+            );
             let end = LumpId(change.ids.end);
-            store.submit_delete_range(ctx(), id, end, durability, on_done).unwrap();
+            store
+                .submit_delete_range(ctx(), id, end, durability, on_done)
+                .unwrap();
         }
     }
 }
@@ -103,7 +123,12 @@ fn run(disk: &SimDisk, seed: u64, bursts: usize) -> Workload {
         for _ in 0..if whole_range { 1 } else { 1 + random.below(5) } {
             let id = ids.swap_remove(random.below(ids.len()));
             let number = ops.len();
-            let mut op = Op { ids: id..id + 1, value: None, synced: false, refused: false };
+            let mut op = Op {
+                ids: id..id + 1,
+                value: None,
+                synced: false,
+                refused: false,
+            };
             let embedded = random.below(3) == 0;
             if whole_range {
                 op.ids.end = IDS.min(id + 1 + random.below(5) as u128);
@@ -112,7 +137,11 @@ fn run(disk: &SimDisk, seed: u64, bursts: usize) -> Workload {
                 op.value = Some(content(id, number as u64, len));
             }
             let journaled = random.below(4) == 0;
-            let durability = if journaled { Durability::Journaled } else { Durability::Synced };
+            let durability = if journaled {
+                Durability::Journaled
+            } else {
+                Durability::Synced
+            };
             submit(disk, &store, number, &op, embedded, durability, &sender);
             ops.push(op);
         }
@@ -122,7 +151,11 @@ fn run(disk: &SimDisk, seed: u64, bursts: usize) -> Workload {
             ops[number].refused = durability.is_none();
         }
     }
-    assert!(store.stats().header_writes > 3, "the ring must have gone round: {:?}", store.stats());
+    assert!(
+        store.stats().header_writes > 3,
+        "the ring must have gone round: {:?}",
+        store.stats()
+    );
     store.close().unwrap();
     let events = std::mem::take(&mut disk.state.lock().unwrap().events);
     Workload { ops, events }
@@ -142,8 +175,12 @@ impl Progress {
     fn allowed(&self, ops: &[Op], id: u128, certain: &[usize]) -> Vec<Option<Vec<u8>>> {
         let about = |op: &usize| ops[*op].ids.contains(&id) && !ops[*op].refused;
         let last = certain.iter().copied().filter(about).max();
-        let mut allowed = vec![last.map_or(None, |op| ops[op].value.clone())];
-        let later = self.submitted.iter().copied().filter(|op| last.is_none_or(|last| *op > last));
+        let mut allowed = vec![last.and_then(|op| ops[op].value.clone())];
+        let later = self
+            .submitted
+            .iter()
+            .copied()
+            .filter(|op| last.is_none_or(|last| *op > last));
         allowed.extend(later.filter(about).map(|op| ops[op].value.clone()));
         allowed
     }
@@ -151,7 +188,9 @@ impl Progress {
 
 fn check(image: Vec<u8>, ops: &[Op], progress: &Progress, certain: &[usize], note: &str) {
     let disk = SimDisk::new(image);
-    let store = disk.open().unwrap_or_else(|error| panic!("{note}: {error}"));
+    let store = disk
+        .open()
+        .unwrap_or_else(|error| panic!("{note}: {error}"));
     let mut found = BTreeMap::new();
     for id in 0..IDS {
         let value = get(&store, id);
@@ -160,7 +199,10 @@ fn check(image: Vec<u8>, ops: &[Op], progress: &Progress, certain: &[usize], not
             allowed.contains(&value),
             "{note}: lump {id} has {:?} bytes, allowed are {:?}",
             value.map(|value| value.len()),
-            allowed.iter().map(|value| value.as_ref().map(Vec::len)).collect::<Vec<_>>()
+            allowed
+                .iter()
+                .map(|value| value.as_ref().map(Vec::len))
+                .collect::<Vec<_>>()
         );
         if let Some(value) = value {
             found.insert(id, value);
@@ -168,20 +210,28 @@ fn check(image: Vec<u8>, ops: &[Op], progress: &Progress, certain: &[usize], not
     }
     let listed = store.list(LumpRange::ALL, 1000).unwrap().ids;
     assert_eq!(listed.len(), found.len(), "{note}");
-    if note.len() % 4 == 0 {
+    if note.len().is_multiple_of(4) {
         // It goes on working: change something, and look again after one more opening.
         for version in 0..6 {
             let value = content(3, 1000 + version, 400);
             if try_put(&store, 3, &value, Placement::Data).is_ok() {
                 found.insert(3, value);
             }
-            store.delete(ctx(), LumpId(version.into()), Durability::Synced).unwrap();
+            store
+                .delete(ctx(), LumpId(version.into()), Durability::Synced)
+                .unwrap();
             found.remove(&version.into());
         }
         store.close().unwrap();
-        let store = disk.open().unwrap_or_else(|error| panic!("{note}, again: {error}"));
+        let store = disk
+            .open()
+            .unwrap_or_else(|error| panic!("{note}, again: {error}"));
         for id in 0..IDS {
-            assert_eq!(get(&store, id), found.get(&id).cloned(), "{note}, again: lump {id}");
+            assert_eq!(
+                get(&store, id),
+                found.get(&id).cloned(),
+                "{note}, again: lump {id}"
+            );
         }
     }
 }
@@ -216,7 +266,13 @@ fn cut_everywhere(start: &[u8], workload: &Workload, seed: u64) -> usize {
             continue;
         }
         let note = format!("seed {seed}, process dies after event {at}");
-        check(all.clone(), &workload.ops, &progress, &progress.acknowledged, &note);
+        check(
+            all.clone(),
+            &workload.ops,
+            &progress,
+            &progress.acknowledged,
+            &note,
+        );
         cuts += 1;
         for share in [2, 4] {
             let mut image = durable.clone();
@@ -239,11 +295,21 @@ fn cut_everywhere(start: &[u8], workload: &Workload, seed: u64) -> usize {
 #[test]
 fn nothing_acknowledged_is_lost_at_any_cut() {
     let mut cuts = 0;
-    for (seed, block_size, ring_blocks) in
-        [(1, 512, 6), (2, 512, 9), (3, 1536, 3), (4, 512, 8), (5, 4096, 1), (6, 512, 7)]
-    {
+    for (seed, block_size, ring_blocks) in [
+        (1, 512, 6),
+        (2, 512, 9),
+        (3, 1536, 3),
+        (4, 512, 8),
+        (5, 4096, 1),
+        (6, 512, 7),
+    ] {
         let data_blocks = 40 * 1024 / u64::from(block_size);
-        let image = Shape { block_size, ring_blocks, data_blocks }.image();
+        let image = Shape {
+            block_size,
+            ring_blocks,
+            data_blocks,
+        }
+        .image();
         let mut disk = SimDisk::recording(image.clone());
         disk.shuffle = (seed % 2 == 0).then_some(seed);
         let workload = run(&disk, seed, 110);

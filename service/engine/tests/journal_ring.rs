@@ -1,5 +1,11 @@
 //! Tiny journals: the ring goes round hundreds of times, runs full, and never refuses a delete.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::unwrap_used,
+    reason = "contents are any bytes; a test may panic"
+)]
+
 mod common;
 
 use common::sim::{Random, SimDisk};
@@ -9,13 +15,21 @@ use lumpscope_engine::{Error, Placement};
 #[test]
 fn the_ring_goes_round_hundreds_of_times() {
     for (block_size, ring_blocks, embedded_len) in [(512, 8, 200), (1536, 4, 700), (4096, 2, 900)] {
-        let shape = Shape { block_size, ring_blocks, data_blocks: 400 };
+        let shape = Shape {
+            block_size,
+            ring_blocks,
+            data_blocks: 400,
+        };
         let disk = SimDisk::new(shape.image());
         let mut store = disk.open().unwrap();
         let mut random = Random(7);
         let mut versions = [None; 24];
         let value = |id: u128, version: u64| {
-            let len = if id == 0 { embedded_len } else { 10 + (version as usize % 900) };
+            let len = if id == 0 {
+                embedded_len
+            } else {
+                10 + (version as usize % 900)
+            };
             content(id, version, len)
         };
         let rounds = 300 * shape.ring_blocks * u64::from(block_size) / 28;
@@ -23,13 +37,24 @@ fn the_ring_goes_round_hundreds_of_times() {
         while bytes < rounds * 28 {
             at += 1;
             let id = random.below(versions.len());
-            let placement = if id == 0 { Placement::Embedded } else { Placement::Data };
+            let placement = if id == 0 {
+                Placement::Embedded
+            } else {
+                Placement::Data
+            };
             try_put(&store, id as u128, &value(id as u128, at), placement).unwrap();
-            bytes += if id == 0 { 23 + embedded_len as u64 } else { 28 };
+            bytes += if id == 0 {
+                23 + embedded_len as u64
+            } else {
+                28
+            };
             versions[id] = Some(at);
             if random.below(40) == 0 {
                 let gone = random.below(versions.len());
-                assert_eq!(delete(&store, gone as u128), versions[gone].take().is_some());
+                assert_eq!(
+                    delete(&store, gone as u128),
+                    versions[gone].take().is_some()
+                );
             }
             if random.below(2000) == 0 {
                 store.close().unwrap();
@@ -48,7 +73,11 @@ fn the_ring_goes_round_hundreds_of_times() {
 #[test]
 fn a_full_journal_takes_deletes_and_then_puts() {
     for shuffle in [None, Some(5)] {
-        let shape = Shape { block_size: 512, ring_blocks: 24, data_blocks: 4000 };
+        let shape = Shape {
+            block_size: 512,
+            ring_blocks: 24,
+            data_blocks: 4000,
+        };
         let mut disk = SimDisk::new(shape.image());
         disk.shuffle = shuffle;
         let store = disk.open().unwrap();
@@ -78,7 +107,11 @@ fn a_full_journal_takes_deletes_and_then_puts() {
 
 #[test]
 fn overwrites_of_a_nearly_full_journal_go_on_for_ever() {
-    let shape = Shape { block_size: 512, ring_blocks: 24, data_blocks: 4000 };
+    let shape = Shape {
+        block_size: 512,
+        ring_blocks: 24,
+        data_blocks: 4000,
+    };
     let disk = SimDisk::new(shape.image());
     let store = disk.open().unwrap();
     let mut ids = 0;
@@ -92,7 +125,10 @@ fn overwrites_of_a_nearly_full_journal_go_on_for_ever() {
         put(&store, id, &content(id, version, 30));
     }
     let stats = store.stats();
-    assert!(stats.gc_relocated > 1000 && stats.header_writes > 50, "{stats:?}");
+    assert!(
+        stats.gc_relocated > 1000 && stats.header_writes > 50,
+        "{stats:?}"
+    );
     // Nothing is gained by going on, so it rests.
     let (before, _) = (store.stats().header_writes, store.sync().unwrap());
     store.sync().unwrap();
@@ -101,17 +137,31 @@ fn overwrites_of_a_nearly_full_journal_go_on_for_ever() {
 
 #[test]
 fn a_full_data_region_takes_deletes_and_then_puts() {
-    let disk = SimDisk::new(Shape { block_size: 512, ring_blocks: 24, data_blocks: 100 }.image());
+    let disk = SimDisk::new(
+        Shape {
+            block_size: 512,
+            ring_blocks: 24,
+            data_blocks: 100,
+        }
+        .image(),
+    );
     let store = disk.open().unwrap();
     for id in 0..50 {
         put(&store, id, &content(id, 1, 900));
     }
     match try_put(&store, 99, b"x", Placement::Data) {
-        Err(Error::StoreFull { needed: 512, free: 0, largest: 0 }) => {}
+        Err(Error::StoreFull {
+            needed: 512,
+            free: 0,
+            largest: 0,
+        }) => {}
         other => panic!("{other:?}"),
     }
     // An overwrite needs new blocks too; refused, it leaves the old lump alone.
-    assert!(matches!(try_put(&store, 7, b"x", Placement::Data), Err(Error::StoreFull { .. })));
+    assert!(matches!(
+        try_put(&store, 7, b"x", Placement::Data),
+        Err(Error::StoreFull { .. })
+    ));
     assert_eq!(get(&store, 7), Some(content(7, 1, 900)));
     for version in 2..200 {
         let id = u128::from(version) * 3 % 50;
@@ -119,5 +169,8 @@ fn a_full_data_region_takes_deletes_and_then_puts() {
         assert!(put(&store, id, &content(id, version, 1000)).created);
     }
     let stats = store.stats();
-    assert_eq!((stats.data_used_bytes, stats.free_extents), (stats.data_capacity_bytes, 0));
+    assert_eq!(
+        (stats.data_used_bytes, stats.free_extents),
+        (stats.data_capacity_bytes, 0)
+    );
 }

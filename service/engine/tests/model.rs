@@ -1,23 +1,43 @@
 //! Random operations, with the store opened again at random points, against a map.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::unwrap_used,
+    reason = "contents are any bytes; a test may panic"
+)]
+
 mod common;
 
 use std::collections::BTreeMap;
 
 use common::sim::SimDisk;
 use common::{Shape, content, ctx, disk_dir, get, options, store_file, try_put};
-use lumpscope_engine::{
-    Durability, Error, IoBackendChoice, LumpId, LumpRange, Placement, Store,
-};
+use lumpscope_engine::{Durability, Error, IoBackendChoice, LumpId, LumpRange, Placement, Store};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
 enum Op {
-    Put { id: u8, len: usize, embedded: bool, journaled: bool },
-    Get { id: u8 },
-    Delete { id: u8, journaled: bool },
-    DeleteRange { start: u8, end: u8 },
-    List { start: u8, limit: usize },
+    Put {
+        id: u8,
+        len: usize,
+        embedded: bool,
+        journaled: bool,
+    },
+    Get {
+        id: u8,
+    },
+    Delete {
+        id: u8,
+        journaled: bool,
+    },
+    DeleteRange {
+        start: u8,
+        end: u8,
+    },
+    List {
+        start: u8,
+        limit: usize,
+    },
     Reopen,
 }
 
@@ -38,37 +58,82 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 const fn durability(journaled: bool) -> Durability {
-    if journaled { Durability::Journaled } else { Durability::Synced }
+    if journaled {
+        Durability::Journaled
+    } else {
+        Durability::Synced
+    }
+}
+
+type Model = BTreeMap<u128, Vec<u8>>;
+
+fn put(store: &Store, model: &mut Model, op: &Op, version: u64) {
+    let Op::Put {
+        id,
+        len,
+        embedded,
+        journaled,
+    } = *op
+    else {
+        return;
+    };
+    let (id, bytes) = (u128::from(id), content(id.into(), version, len));
+    let mut buf = store.lump_buf(len as u64).unwrap();
+    buf.extend(&bytes).unwrap();
+    let placement = if embedded {
+        Placement::Embedded
+    } else {
+        Placement::Data
+    };
+    match store.put(ctx(), LumpId(id), buf, placement, durability(journaled)) {
+        Ok(outcome) => {
+            assert_eq!(outcome.created, model.insert(id, bytes).is_none(), "{op:?}");
+        }
+        Err(Error::StoreFull { .. } | Error::JournalFull { .. }) => {}
+        Err(Error::LumpTooLarge { .. }) if embedded => {}
+        Err(error) => panic!("{op:?}: {error}"),
+    }
+}
+
+fn list(store: &Store, model: &Model, start: u8, limit: usize) {
+    let range = LumpRange {
+        start: LumpId(start.into()),
+        end: None,
+    };
+    let page = store.list(range, limit).unwrap();
+    let mut want = model.range(u128::from(start)..).map(|(&id, _)| LumpId(id));
+    assert_eq!(page.ids, want.by_ref().take(limit).collect::<Vec<_>>());
+    assert_eq!(page.next, want.next());
 }
 
 /// Runs the operations; `open` opens the store anew.
 fn run(ops: &[Op], open: impl Fn() -> Store) {
     let mut store = open();
-    let mut model: BTreeMap<u128, Vec<u8>> = BTreeMap::new();
+    let mut model = Model::new();
     for (version, op) in ops.iter().enumerate() {
         match *op {
-            Op::Put { id, len, embedded, journaled } => {
-                let (id, bytes) = (u128::from(id), content(id.into(), version as u64, len));
-                let mut buf = store.lump_buf(len as u64).unwrap();
-                buf.extend(&bytes).unwrap();
-                let placement = if embedded { Placement::Embedded } else { Placement::Data };
-                match store.put(ctx(), LumpId(id), buf, placement, durability(journaled)) {
-                    Ok(outcome) => {
-                        assert_eq!(outcome.created, model.insert(id, bytes).is_none(), "{op:?}");
-                    }
-                    Err(Error::StoreFull { .. } | Error::JournalFull { .. }) => {}
-                    Err(Error::LumpTooLarge { .. }) if embedded => {}
-                    Err(error) => panic!("{op:?}: {error}"),
-                }
-            }
+            Op::Put { .. } => put(&store, &mut model, op, version as u64),
             Op::Get { id } => {
-                assert_eq!(get(&store, id.into()), model.get(&id.into()).cloned(), "{op:?}");
-                let head = store.head(ctx(), LumpId(id.into())).ok().map(|head| head.length);
-                assert_eq!(head, model.get(&id.into()).map(|bytes| bytes.len() as u64), "{op:?}");
+                assert_eq!(
+                    get(&store, id.into()),
+                    model.get(&id.into()).cloned(),
+                    "{op:?}"
+                );
+                let head = store
+                    .head(ctx(), LumpId(id.into()))
+                    .ok()
+                    .map(|head| head.length);
+                assert_eq!(
+                    head,
+                    model.get(&id.into()).map(|bytes| bytes.len() as u64),
+                    "{op:?}"
+                );
             }
             Op::Delete { id, journaled } => {
                 let id = u128::from(id);
-                let outcome = store.delete(ctx(), LumpId(id), durability(journaled)).unwrap();
+                let outcome = store
+                    .delete(ctx(), LumpId(id), durability(journaled))
+                    .unwrap();
                 assert_eq!(outcome.existed, model.remove(&id).is_some(), "{op:?}");
             }
             Op::DeleteRange { start, end } => {
@@ -80,13 +145,7 @@ fn run(ops: &[Op], open: impl Fn() -> Store) {
                 model.retain(|id, _| !(start..end).contains(id));
                 assert_eq!(outcome.deleted, (before - model.len()) as u64, "{op:?}");
             }
-            Op::List { start, limit } => {
-                let range = LumpRange { start: LumpId(start.into()), end: None };
-                let page = store.list(range, limit).unwrap();
-                let mut want = model.range(u128::from(start)..).map(|(&id, _)| LumpId(id));
-                assert_eq!(page.ids, want.by_ref().take(limit).collect::<Vec<_>>());
-                assert_eq!(page.next, want.next());
-            }
+            Op::List { start, limit } => list(&store, &model, start, limit),
             Op::Reopen => {
                 store.close().unwrap();
                 store = open();
@@ -96,9 +155,16 @@ fn run(ops: &[Op], open: impl Fn() -> Store) {
     drop(store);
     let store = open();
     for id in 0..24 {
-        assert_eq!(get(&store, id), model.get(&id).cloned(), "at the end, lump {id}");
+        assert_eq!(
+            get(&store, id),
+            model.get(&id).cloned(),
+            "at the end, lump {id}"
+        );
     }
-    assert_eq!(store.usage(LumpRange::ALL).unwrap().lumps, model.len() as u64);
+    assert_eq!(
+        store.usage(LumpRange::ALL).unwrap().lumps,
+        model.len() as u64
+    );
 }
 
 proptest! {
@@ -141,10 +207,19 @@ proptest! {
 
 #[test]
 fn an_id_at_the_end_of_all_ids_works() {
-    let disk = SimDisk::new(Shape { block_size: 512, ring_blocks: 8, data_blocks: 20 }.image());
+    let disk = SimDisk::new(
+        Shape {
+            block_size: 512,
+            ring_blocks: 8,
+            data_blocks: 20,
+        }
+        .image(),
+    );
     let store = disk.open().unwrap();
     try_put(&store, u128::MAX, b"last", Placement::Data).unwrap();
-    let all = store.delete_range(ctx(), LumpId(0), LumpId(u128::MAX), Durability::Synced).unwrap();
+    let all = store
+        .delete_range(ctx(), LumpId(0), LumpId(u128::MAX), Durability::Synced)
+        .unwrap();
     assert_eq!(all.deleted, 0);
     assert_eq!(get(&store, u128::MAX).as_deref(), Some(&b"last"[..]));
 }

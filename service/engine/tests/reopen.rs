@@ -1,6 +1,12 @@
 //! Stores on real files with direct I/O, on both backends: what was put is there, before and
 //! after the store is opened again.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::unwrap_used,
+    reason = "contents are any bytes; a test may panic"
+)]
+
 mod common;
 
 use std::os::unix::fs::FileExt;

@@ -1,5 +1,11 @@
 //! Images written by CannyLS: every lump is read, and the store goes on from there.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::unwrap_used,
+    reason = "contents are any bytes; a test may panic"
+)]
+
 mod common;
 
 use std::path::{Path, PathBuf};
@@ -17,10 +23,8 @@ struct Lump {
 impl Lump {
     /// The rule by which the images' contents were made.
     fn content(&self) -> Vec<u8> {
-        let mut x = (self.id as u64)
-            ^ ((self.id >> 64) as u64)
-            ^ (self.salt << 56)
-            ^ 0x9E37_79B9_7F4A_7C15;
+        let mut x =
+            (self.id as u64) ^ ((self.id >> 64) as u64) ^ (self.salt << 56) ^ 0x9E37_79B9_7F4A_7C15;
         (0..self.len)
             .map(|_| {
                 x = x.wrapping_mul(6_364_136_223_846_793_005);
@@ -32,7 +36,9 @@ impl Lump {
 }
 
 fn testdata(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("testdata/lusf")
+        .join(name)
 }
 
 fn lumps(name: &str) -> Vec<Lump> {
@@ -42,18 +48,29 @@ fn lumps(name: &str) -> Vec<Lump> {
         Lump {
             id: u128::from_str_radix(fields[0], 16).unwrap(),
             len: fields[1].parse().unwrap(),
-            placement: if fields[2] == "e" { Placement::Embedded } else { Placement::Data },
+            placement: if fields[2] == "e" {
+                Placement::Embedded
+            } else {
+                Placement::Data
+            },
             salt: fields[3].parse().unwrap(),
         }
     };
-    text.lines().filter(|line| !line.trim().is_empty()).map(parse).collect()
+    text.lines()
+        .filter(|line| !line.trim().is_empty())
+        .map(parse)
+        .collect()
 }
 
 fn check(store: &Store, lumps: &[Lump]) {
     for lump in lumps {
         let id = LumpId(lump.id);
         let head = store.head(common::ctx(), id).unwrap();
-        assert_eq!((head.length, head.placement), (lump.len as u64, lump.placement), "{id}");
+        assert_eq!(
+            (head.length, head.placement),
+            (lump.len as u64, lump.placement),
+            "{id}"
+        );
         assert_eq!(get(store, lump.id), Some(lump.content()), "{id}");
         // Now the size is known without a read.
         assert_eq!(store.head(common::ctx(), id).unwrap(), head);
@@ -70,15 +87,28 @@ fn every_lump_of_every_sample_is_read_and_the_store_goes_on() {
         let open = || Store::open(&path, options()).unwrap();
         let store = open();
         check(&store, &lumps);
-        assert_eq!(store.usage(LumpRange::ALL).unwrap().lumps, lumps.len() as u64);
+        assert_eq!(
+            store.usage(LumpRange::ALL).unwrap().lumps,
+            lumps.len() as u64
+        );
         // Overwrites that make the ring go round, an embedded lump, a delete.
         let scratch = 0xabcd_0000;
         let len = 200;
         for salt in 0..300 {
-            let lump = Lump { id: scratch, len, placement: Placement::Data, salt };
+            let lump = Lump {
+                id: scratch,
+                len,
+                placement: Placement::Data,
+                salt,
+            };
             try_put(&store, scratch, &lump.content(), Placement::Data).unwrap();
         }
-        lumps.push(Lump { id: scratch, len, placement: Placement::Data, salt: 299 });
+        lumps.push(Lump {
+            id: scratch,
+            len,
+            placement: Placement::Data,
+            salt: 299,
+        });
         let gone = lumps.swap_remove(0);
         assert!(delete(&store, gone.id));
         check(&store, &lumps);

@@ -42,24 +42,25 @@ impl Collection {
         self.pressed_since = None;
     }
 
-    /// A record finds no room. True: and never will, because nothing is to be gained.
-    /// `stuck`: the next batch would be empty.
-    pub(super) fn press(&mut self, storage: &Storage, stuck: bool) -> bool {
+    /// A record finds no room: the collection runs until it does.
+    pub(super) fn press(&mut self) {
         let passed = self.collector.passed();
-        let since = *self.pressed_since.get_or_insert(passed);
-        self.active = true;
-        let nothing_left = stuck
-            && !self.reading
-            && !self.moving_head
-            && !storage.journal.has_readers()
-            && self.collector.position() == storage.journal.head()
-            && (self.collector.position() == storage.journal.tail()
-                || !self.collector.needs_chunk());
-        let went_round = passed - since > 2 * storage.journal.capacity();
-        if nothing_left || went_round {
-            self.pressed_since = None;
+        self.pressed_since.get_or_insert(passed);
+    }
+
+    /// To be asked when a record finds no room and the collection has just had nothing to move.
+    /// True: it never will have.
+    pub(super) fn is_hopeless(&self, storage: &Storage) -> bool {
+        let Storage { journal, .. } = storage;
+        let since = self.pressed_since.unwrap_or(self.collector.passed());
+        if self.collector.passed() - since > 2 * journal.capacity() {
+            return true;
         }
-        nothing_left || went_round
+        let at_rest = !self.reading && !self.moving_head && !journal.has_readers();
+        let everything_passed = self.collector.position() == journal.tail();
+        at_rest
+            && self.collector.position() == journal.head()
+            && (everything_passed || !self.collector.needs_chunk())
     }
 
     fn decide(&mut self, storage: &Storage) {

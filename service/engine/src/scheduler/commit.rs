@@ -106,18 +106,37 @@ impl Owner {
         }
         // All phases have ended, so everything the collection has passed is durable.
         self.move_head();
-        let mut batch = Batch::new(&self.storage.journal);
-        let taken = self.relocate(&mut batch);
-        let changes = self.take_ready(&mut batch);
-        if batch.is_empty() {
-            if self.commit.unflushed.is_empty() {
-                self.move_head();
+        loop {
+            let mut batch = Batch::new(&self.storage.journal);
+            let blocked = self.is_blocked(&batch);
+            if blocked {
+                self.collection.press();
             } else {
-                self.start_flush(Phase::DataFlush);
+                self.collection.relax();
             }
-            return;
+            let taken = self.relocate(&mut batch);
+            let changes = self.take_ready(&mut batch);
+            if !batch.is_empty() {
+                return self.start_batch(batch, taken, changes);
+            }
+            if !blocked || !self.collection.is_hopeless(&self.storage) {
+                break;
+            }
+            self.refuse_first_ready();
         }
-        self.start_batch(batch, taken, changes);
+        if self.commit.unflushed.is_empty() {
+            self.move_head();
+        } else {
+            self.start_flush(Phase::DataFlush);
+        }
+    }
+
+    /// True: the first change that is ready finds no room, not even in an empty batch.
+    fn is_blocked(&self, batch: &Batch) -> bool {
+        let journal = &self.storage.journal;
+        self.commit.ready.front().is_some_and(|change| {
+            !batch.has_room(journal, change.record.len(), journal.gc_reserve())
+        })
     }
 
     /// Moves changes that are ready into the batch, in order, while there is room.
@@ -126,10 +145,8 @@ impl Owner {
         let keep = self.storage.journal.gc_reserve();
         while batch.len() < BATCH_LIMIT
             && let Some(change) = self.commit.ready.front()
+            && let Some(position) = batch.append(&self.storage.journal, &change.record, keep)
         {
-            let Some(position) = batch.append(&self.storage.journal, &change.record, keep) else {
-                break;
-            };
             taken.extend(
                 self.commit
                     .ready
@@ -137,17 +154,12 @@ impl Owner {
                     .map(|change| (change, position)),
             );
         }
-        let blocked = taken.is_empty() && !self.commit.ready.is_empty() && batch.is_empty();
-        if !taken.is_empty() {
-            self.collection.relax();
-        } else if !self.commit.ready.is_empty() && self.collection.press(&self.storage, blocked) {
-            self.refuse_first_ready();
-        }
         taken
     }
 
     /// The collection cannot make room for the first change that is ready.
     fn refuse_first_ready(&mut self) {
+        self.collection.relax();
         if let Some(change) = self.commit.ready.pop_front() {
             let journal = &self.storage.journal;
             let needed = change.record.len() as u64;

@@ -4,11 +4,6 @@
     unreachable_pub,
     reason = "each test binary uses a part of it"
 )]
-#![allow(
-    clippy::cast_possible_truncation,
-    clippy::unwrap_used,
-    reason = "contents are any bytes; a test may panic"
-)]
 
 pub mod sim;
 

@@ -138,12 +138,7 @@ impl IoBackend for ShuffledBackend {
     }
 }
 
-fn run_shuffled(
-    seed: u64,
-    ios: &Receiver<Io>,
-    state: &Mutex<State>,
-    sender: &Sender<Completion>,
-) {
+fn run_shuffled(seed: u64, ios: &Receiver<Io>, state: &Mutex<State>, sender: &Sender<Completion>) {
     let mut random = Random(seed);
     let mut waiting = Vec::new();
     loop {
@@ -156,7 +151,11 @@ fn run_shuffled(
         }
         let mut io: Io = waiting.swap_remove(random.below(waiting.len()));
         let result = state.lock().unwrap().transfer(&mut io);
-        let _ = sender.send(Completion { token: io.token, buf: io.buf, result });
+        let _ = sender.send(Completion {
+            token: io.token,
+            buf: io.buf,
+            result,
+        });
     }
 }
 

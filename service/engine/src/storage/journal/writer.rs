@@ -93,6 +93,11 @@ impl Batch {
             .map_or(self.old_tail, |segment| RingPosition(segment.end()))
     }
 
+    /// True: a record of `len` bytes fits with `keep` bytes left over.
+    pub(crate) fn has_room(&self, journal: &Journal, len: usize, keep: u64) -> bool {
+        journal.place(self.at(), len as u64, keep).is_some()
+    }
+
     /// Appends an encoded record if it fits with `keep` bytes left over, and returns where it is.
     pub(crate) fn append(
         &mut self,
