@@ -263,9 +263,7 @@ fn brief(error: &dyn std::error::Error) -> String {
         let text = error.to_string();
         let mut lines = text.lines().filter(|line| !line.trim().is_empty());
         parts.extend(lines.next().map(str::to_owned));
-        let said = lines
-            .filter(|l| l.contains("invalid") || l.contains("not allowed"))
-            .last();
+        let said = lines.rfind(|l| l.contains("invalid") || l.contains("not allowed"));
         parts.extend(said.map(str::to_owned));
         cause = error.source();
     }

@@ -204,7 +204,8 @@ impl Joiner {
         let mut found = Match::default();
         for (serial, start, end) in candidates {
             let sectors = take_range(&mut free, start, end);
-            if sectors < end - start {
+            let lacks = self.ios.get(&serial).is_some_and(|io| io.covered < io.len);
+            if sectors < end - start && lacks {
                 self.ambiguous += 1;
             }
             if sectors > 0 {

@@ -1,10 +1,7 @@
-//! The probes on real loop devices. Needs root.
-#![allow(clippy::cast_sign_loss, reason = "small numbers of a test")]
+//! Known I/O, and every block request of it.
 
-mod support;
-
+use crate::support::{self, LoopDevice, Watched, forced, mount_tracefs, owned, ready};
 use lumpscope_observer::{Flavour, Op, Purpose, Tuning};
-use support::{LoopDevice, Watched, forced, mount_tracefs, owned, ready};
 
 const MIB: u64 = 1 << 20;
 const KIB: usize = 1 << 10;
@@ -295,6 +292,74 @@ fn a_file_on_xfs_is_attributed_through_its_extents() {
         return;
     };
     file_store("mkfs.xfs", &["-q"]);
+}
+
+/// With `LUMPSCOPE_RECORD=DIR` it leaves the recordings that `replay.rs` reads.
+fn busy_file_system(kind: &str, args: &[&str]) {
+    let mounted = LoopDevice::mounted(512 * MIB, &format!("mkfs.{kind}"), args);
+    let path = mounted.zeroed("store.lusf", 64 << 20);
+    let dir = std::env::var_os("LUMPSCOPE_RECORD").map(std::path::PathBuf::from);
+    let record = dir.map(|dir| dir.join(format!("{kind}.jsonl")));
+    let it = Watched::new(
+        &path,
+        Tuning {
+            record,
+            ..Tuning::default()
+        },
+    );
+    for id in 1..=6_u64 {
+        it.request(id, "put", MIB, || {
+            it.write(id, (id * 37 % 60) * MIB, 1 << 20);
+            it.io(&[id, id + 1000], Purpose::Journal, Op::Write, 0, 4 * KIB);
+            it.io(&[id, id + 1000], Purpose::Flush, Op::Flush, 0, 0);
+        });
+        let other = mounted.at.join(format!("other-{id}"));
+        let other = format!("of={}", other.to_str().expect("UTF-8"));
+        support::sh(
+            "dd",
+            &["if=/dev/zero", &other, "bs=64k", "count=4", "conv=fsync"],
+        );
+    }
+    let report = it.report();
+    assert!(report.audit.complete, "{:?}", report.audit);
+    let block = &report.block;
+    let journal = 6 * 4 * KIB as u64;
+    assert_eq!(
+        (block.attributed_bytes, block.shared_bytes),
+        (6 * MIB, journal),
+        "{block:?}"
+    );
+    assert_eq!(
+        (block.unattributed_bytes, block.own_bytes),
+        (0, 6 * MIB + journal)
+    );
+    assert_eq!(owned(&report, "request", "write").1, 6 * MIB + journal);
+    assert_eq!(
+        owned(&report, "other", "write").1,
+        6 * (256 << 10),
+        "dd's data: {block:?}"
+    );
+    assert!(
+        owned(&report, "fs-journal", "write").0 >= 6,
+        "a commit for each fsync: {block:?}"
+    );
+    it.observer.shutdown();
+}
+
+#[test]
+fn a_busy_ext4_s_own_io_is_told_apart() {
+    let Some(_one) = ready("a_busy_ext4") else {
+        return;
+    };
+    busy_file_system("ext4", &["-q", "-F"]);
+}
+
+#[test]
+fn a_busy_xfs_s_own_io_is_told_apart() {
+    let Some(_one) = ready("a_busy_xfs") else {
+        return;
+    };
+    busy_file_system("xfs", &["-q"]);
 }
 
 #[test]

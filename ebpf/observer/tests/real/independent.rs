@@ -1,0 +1,105 @@
+//! An independent program counts the same block requests and bytes.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::support::{self, LoopDevice, Watched, forced, mount_tracefs, ready};
+use lumpscope_observer::{Flavour, Op, Purpose, StoreReport};
+
+const MIB: u64 = 1 << 20;
+
+/// Sum of a map's values of one disk in bpftrace's output, by operation or of all.
+fn sum(output: &str, map: &str, disk: (u32, u32), operation: Option<&str>) -> u64 {
+    let head = format!("{map}[{}, {}, ", disk.0, disk.1);
+    let lines = output
+        .lines()
+        .filter_map(|line| line.strip_prefix(&head)?.split_once("]: "));
+    lines
+        .filter(|(op, _)| operation.is_none_or(|wanted| wanted == *op))
+        .map(|(_, value)| value.trim().parse::<u64>().expect("a number"))
+        .sum()
+}
+
+fn owners(report: &StoreReport, operation: &str) -> (u64, u64) {
+    let of = report
+        .block
+        .owners
+        .iter()
+        .filter(|o| o.operation == operation);
+    of.fold((0, 0), |sum, o| (sum.0 + o.requests, sum.1 + o.bytes))
+}
+
+#[test]
+fn bpftrace_counts_the_same() {
+    let Some(_one) = ready("bpftrace_counts_the_same") else {
+        return;
+    };
+    if Command::new("bpftrace").arg("--version").output().is_err() {
+        let ci = std::env::var("CI").is_ok_and(|value| value == "true");
+        assert!(!ci, "bpftrace is missing");
+        eprintln!("SKIPPED bpftrace_counts_the_same: bpftrace is missing");
+        return;
+    }
+    mount_tracefs();
+    let mounted = LoopDevice::mounted(512 * MIB, "mkfs.ext4", &["-q", "-F"]);
+    let path = mounted.zeroed("store.lusf", 32 << 20);
+    // bpftrace is a classic program: with a classic flavour both would skip for each other.
+    let it = Watched::new(&path, forced(Flavour::TpBtf));
+    let disk = it
+        .observer
+        .store_status("it")
+        .expect("it")
+        .devno
+        .expect("a disk");
+
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bpftrace/block-count.bt");
+    let mut counter = Command::new("bpftrace")
+        .arg(script)
+        .args([disk.0.to_string(), disk.1.to_string()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("bpftrace");
+    let mut output = BufReader::new(counter.stdout.take().expect("its output"));
+    let mut line = String::new();
+    while line.trim() != "ready" {
+        line.clear();
+        assert!(
+            output.read_line(&mut line).expect("a line") > 0,
+            "bpftrace ended early"
+        );
+    }
+    for id in 1..=30_u64 {
+        it.write(id, id % 16 * 2 * MIB, 1 << 20);
+        it.io(&[id], Purpose::Flush, Op::Flush, 0, 0);
+        it.io(&[id], Purpose::Data, Op::Read, id % 16 * 2 * MIB, 64 << 10);
+    }
+    let report = it.report();
+    support::sh("kill", &["-INT", &counter.id().to_string()]);
+    let mut counted = String::new();
+    output.read_to_string(&mut counted).expect("its counts");
+    counter.wait().expect("its end");
+
+    assert!(report.audit.complete, "{:?}", report.audit);
+    assert_eq!(
+        sum(&counted, "@requests", disk, None),
+        report.audit.seen_requests,
+        "{counted}"
+    );
+    assert_eq!(
+        sum(&counted, "@bytes", disk, None),
+        report.audit.seen_bytes,
+        "{counted}"
+    );
+    for operation in ["read", "write", "flush"] {
+        let pair = (
+            sum(&counted, "@requests", disk, Some(operation)),
+            sum(&counted, "@bytes", disk, Some(operation)),
+        );
+        assert_eq!(pair, owners(&report, operation), "{operation}: {counted}");
+    }
+    if let Some(dir) = std::env::var_os("LUMPSCOPE_RECORD") {
+        std::fs::write(Path::new(&dir).join("block-count.txt"), &counted).expect("a copy");
+    }
+}

@@ -1,0 +1,6 @@
+//! The probes on real loop devices. Needs root; skipped loudly without, except in CI.
+#![allow(clippy::cast_sign_loss, reason = "small numbers of a test")]
+
+mod blocks;
+mod independent;
+mod support;

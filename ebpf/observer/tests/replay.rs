@@ -1,0 +1,390 @@
+//! Correlation of recorded events: no root, no kernel.
+//!
+//! `testdata/*.jsonl` were written by the tests in `real.rs` with `LUMPSCOPE_RECORD` set: six
+//! requests on a file of a file system on which another process works too.
+
+use std::path::Path;
+
+use lumpscope_observer::{
+    BlockOp, Class, Correlator, Declared, Ended, Event, Extent, Input, Op, Placement, Purpose,
+    StoreReport,
+};
+
+const DEV: u32 = 7 << 20;
+
+fn replay(name: &str) -> StoreReport {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("testdata")
+        .join(name);
+    let text = std::fs::read_to_string(path).expect("a recording");
+    let mut correlator = Correlator::new(1);
+    for line in text.lines() {
+        correlator.apply(serde_json::from_str(line).expect("an input"));
+    }
+    filled(&correlator)
+}
+
+fn filled(correlator: &Correlator) -> StoreReport {
+    let mut report = StoreReport::default();
+    correlator.fill(0, &mut report);
+    report
+}
+
+fn owned(report: &StoreReport, owner: &str, operation: &str) -> (u64, u64) {
+    let found = report
+        .block
+        .owners
+        .iter()
+        .find(|o| o.owner == owner && o.operation == operation);
+    found.map_or((0, 0), |o| (o.requests, o.bytes))
+}
+
+#[test]
+fn a_recorded_ext4_tells_data_journal_and_strangers_apart() {
+    let report = replay("ext4.jsonl");
+    assert_eq!(report.block.attributed_bytes, 6 << 20);
+    assert_eq!(report.block.shared_bytes, 6 * 4096);
+    assert_eq!(report.block.unattributed_bytes, 0);
+    assert_eq!(owned(&report, "other", "write").1, 6 * (256 << 10));
+    assert!(
+        owned(&report, "fs-journal", "write").0 >= 6,
+        "{:?}",
+        report.block.owners
+    );
+    let sentences: Vec<&str> = report.slowest.iter().map(|s| s.sentence.as_str()).collect();
+    let after_journal = |s: &&str| s.contains("previous request, made by the ext4 journal");
+    assert!(sentences.iter().any(after_journal), "{sentences:#?}");
+    assert!(
+        sentences
+            .iter()
+            .all(|s| s.starts_with("put of 1 MiB took ")),
+        "{sentences:#?}"
+    );
+}
+
+#[test]
+fn a_recorded_xfs_tells_data_journal_and_strangers_apart() {
+    let report = replay("xfs.jsonl");
+    assert_eq!(report.block.attributed_bytes, 6 << 20);
+    assert_eq!(report.block.unattributed_bytes, 0);
+    assert_eq!(owned(&report, "other", "write").1, 6 * (256 << 10));
+    assert!(
+        owned(&report, "fs-journal", "write").0 >= 6,
+        "{:?}",
+        report.block.owners
+    );
+    assert_eq!(report.operations[0].count, 6);
+}
+
+/// A correlator with one raw store.
+fn raw_store() -> Correlator {
+    let mut correlator = Correlator::new(1);
+    let extents = vec![Extent {
+        offset: 0,
+        sector: 0,
+        len: 1 << 40,
+    }];
+    let placement = Placement {
+        dev: DEV,
+        file_system: String::new(),
+        extents,
+    };
+    correlator.apply(Input::Placed {
+        store: 0,
+        placement,
+    });
+    correlator
+}
+
+fn declared(token: u64, requests: &[u64], op: Op, offset: u64, len: u64, begin: u64) -> Input {
+    Input::Declared(Declared {
+        store: 0,
+        token,
+        requests: requests.to_vec(),
+        purpose: if op == Op::Flush {
+            Purpose::Flush
+        } else {
+            Purpose::Data
+        },
+        op,
+        offset,
+        len,
+        begin_ns: begin,
+    })
+}
+
+fn finished(token: u64, end_ns: u64) -> Input {
+    Input::Finished {
+        store: 0,
+        token,
+        end_ns,
+    }
+}
+
+fn event(op: BlockOp, sector: u64, sectors: u32, queue: u64, issue: u64, done: u64) -> Event {
+    Event {
+        dev: DEV,
+        op,
+        class: Class::Own,
+        queue_ns: Some(queue),
+        issue_ns: Some(issue),
+        done_ns: done,
+        sector,
+        sectors,
+        bytes: sectors * 512,
+        seek: None,
+        own: true,
+        flush_parent: false,
+        failed: false,
+        tgid: 1,
+        comm: "store".to_owned(),
+    }
+}
+
+fn ended(request: u64, begin_ns: u64, end_ns: u64) -> Input {
+    Input::Ended(Ended {
+        request,
+        store: 0,
+        method: "put".to_owned(),
+        bytes: 4096,
+        begin_ns,
+        end_ns,
+        ok: true,
+        stages_ns: [0, 0, 0, end_ns - begin_ns, 0, 0],
+    })
+}
+
+fn apply(correlator: &mut Correlator, inputs: Vec<Input>) {
+    for input in inputs {
+        correlator.apply(input);
+    }
+}
+
+#[test]
+fn a_merged_block_request_is_split_by_overlap() {
+    let mut it = raw_store();
+    apply(
+        &mut it,
+        vec![
+            declared(1, &[1], Op::Write, 0, 4096, 10),
+            declared(2, &[2], Op::Write, 4096, 8192, 11),
+            Input::Event(event(BlockOp::Write, 0, 24, 20, 30, 40)),
+            finished(1, 50),
+            finished(2, 50),
+            ended(1, 5, 55),
+            ended(2, 5, 55),
+            Input::Drained { until_ns: 60 },
+        ],
+    );
+    let report = filled(&it);
+    assert_eq!(report.block.shared_bytes, 12288);
+    assert_eq!(
+        (
+            report.block.attributed_bytes,
+            report.block.unattributed_bytes
+        ),
+        (0, 0)
+    );
+    let own = |id: u64| {
+        let slow = report
+            .slowest
+            .iter()
+            .find(|s| s.request_id == id)
+            .expect("it");
+        (slow.blocks[0].own_bytes, slow.blocks[0].shared)
+    };
+    assert_eq!((own(1), own(2)), ((4096, true), (8192, true)));
+}
+
+#[test]
+fn two_readers_of_the_same_sectors_get_one_block_request_each() {
+    let mut it = raw_store();
+    apply(
+        &mut it,
+        vec![
+            declared(1, &[1], Op::Read, 0, 4096, 10),
+            declared(2, &[2], Op::Read, 0, 4096, 11),
+            Input::Event(event(BlockOp::Read, 0, 8, 20, 30, 40)),
+            Input::Event(event(BlockOp::Read, 0, 8, 21, 31, 41)),
+            finished(1, 50),
+            finished(2, 50),
+            ended(1, 5, 55),
+            ended(2, 5, 55),
+            Input::Drained { until_ns: 60 },
+        ],
+    );
+    let report = filled(&it);
+    assert_eq!(report.block.attributed_bytes, 8192);
+    assert!(
+        report.slowest.iter().all(|s| s.block_requests == 1),
+        "{:?}",
+        report.slowest
+    );
+    assert_eq!(
+        it.limits().ambiguous,
+        1,
+        "only for the first were there two to choose from"
+    );
+}
+
+#[test]
+fn neither_another_operation_nor_another_time_nor_another_place_is_taken() {
+    let mut it = raw_store();
+    apply(
+        &mut it,
+        vec![
+            declared(1, &[1], Op::Write, 0, 4096, 100),
+            finished(1, 200),
+            Input::Event(event(BlockOp::Read, 0, 8, 110, 120, 130)),
+            Input::Event(event(BlockOp::Write, 0, 8, 90, 120, 130)),
+            Input::Event(event(BlockOp::Write, 0, 8, 110, 120, 201)),
+            Input::Event(event(BlockOp::Write, 8, 8, 110, 120, 130)),
+            Input::Drained { until_ns: 300 },
+        ],
+    );
+    let report = filled(&it);
+    assert_eq!(report.block.unattributed_bytes, 4 * 4096);
+    assert_eq!(report.block.attributed_bytes, 0);
+}
+
+#[test]
+fn a_flush_belongs_to_all_who_asked_before_it_was_sent_and_to_nobody_else() {
+    let mut it = raw_store();
+    let mut flush = event(BlockOp::Flush, 0, 0, 30, 30, 40);
+    flush.queue_ns = None;
+    apply(
+        &mut it,
+        vec![
+            declared(1, &[1], Op::Flush, 0, 0, 10),
+            declared(2, &[2, 3], Op::Flush, 0, 0, 20),
+            declared(3, &[4], Op::Flush, 0, 0, 35),
+            Input::Event(flush),
+        ],
+    );
+    let mut inputs: Vec<Input> = (1..=3).map(|token| finished(token, 50)).collect();
+    inputs.extend((1..=4).map(|id| ended(id, 5, 55)));
+    inputs.push(Input::Drained { until_ns: 60 });
+    apply(&mut it, inputs);
+    let report = filled(&it);
+    let blocks = |id: u64| {
+        report
+            .slowest
+            .iter()
+            .find(|s| s.request_id == id)
+            .map(|s| s.block_requests)
+    };
+    assert_eq!(
+        (blocks(1), blocks(2), blocks(3)),
+        (Some(1), Some(1), Some(1))
+    );
+    assert_eq!(blocks(4), Some(0));
+    assert_eq!(owned(&report, "request", "flush"), (1, 0));
+}
+
+#[test]
+fn who_was_there_before_is_said_only_when_the_chain_fits() {
+    let mut it = raw_store();
+    let mut first = event(BlockOp::Write, 1000, 8, 20, 30, 90);
+    first.class = Class::Other;
+    first.comm = "fio".to_owned();
+    let mut fits = event(BlockOp::Write, 8, 8, 40, 50, 60);
+    fits.seek = Some(8 - 1008);
+    let mut lost = event(BlockOp::Write, 16, 8, 70, 75, 80);
+    lost.seek = Some(5);
+    apply(
+        &mut it,
+        vec![
+            declared(1, &[1], Op::Write, 4096, 8192, 10),
+            Input::Event(fits),
+            Input::Event(lost),
+            Input::Event(first),
+            finished(1, 95),
+            ended(1, 5, 99),
+            Input::Drained { until_ns: 100 },
+        ],
+    );
+    let report = filled(&it);
+    let slow = &report.slowest[0];
+    assert_eq!(slow.blocks[0].previous_owner, "other (fio)");
+    assert_eq!(slow.blocks[1].previous_owner, "");
+    assert!(
+        slow.sentence
+            .contains("back from the previous request, made by process fio"),
+        "{}",
+        slow.sentence
+    );
+}
+
+#[test]
+fn a_moved_file_is_found_after_its_place_was_read_again() {
+    let mut it = Correlator::new(1);
+    let at = |sector| Placement {
+        dev: DEV,
+        file_system: "ext4".to_owned(),
+        extents: vec![Extent {
+            offset: 0,
+            sector,
+            len: 1 << 20,
+        }],
+    };
+    apply(
+        &mut it,
+        vec![
+            Input::Placed {
+                store: 0,
+                placement: at(0),
+            },
+            declared(1, &[1], Op::Write, 0, 4096, 10),
+            Input::Event(event(BlockOp::Write, 50_000, 8, 20, 30, 40)),
+        ],
+    );
+    assert!(it.take_stale());
+    assert!(!it.take_stale(), "asked once");
+    apply(
+        &mut it,
+        vec![
+            Input::Placed {
+                store: 0,
+                placement: at(50_000),
+            },
+            finished(1, 50),
+            Input::Drained { until_ns: 60 },
+        ],
+    );
+    let report = filled(&it);
+    assert_eq!(
+        (
+            report.block.attributed_bytes,
+            report.block.unattributed_bytes
+        ),
+        (4096, 0)
+    );
+    assert_eq!(it.limits().looked_up_again, 1);
+}
+
+#[test]
+fn what_never_ends_is_dropped_and_counted() {
+    let mut it = raw_store();
+    apply(
+        &mut it,
+        vec![
+            declared(1, &[1], Op::Write, 0, 4096, 10),
+            Input::Drained {
+                until_ns: 200_000_000_000,
+            },
+        ],
+    );
+    let limits = it.limits();
+    assert_eq!((limits.declared_dropped, limits.requests_dropped), (1, 1));
+    for token in 0..70_000 {
+        it.apply(declared(
+            token,
+            &[token],
+            Op::Write,
+            token * 4096,
+            4096,
+            200_000_000_001,
+        ));
+    }
+    assert_eq!(it.limits().declared_dropped, 1 + 70_000 - 65_536);
+}
