@@ -9,6 +9,7 @@
 
 mod args;
 mod error;
+mod fill;
 mod heatmap;
 mod interrupt;
 mod place;
@@ -98,6 +99,10 @@ fn compare(args: &CompareArgs, exe: &Path) -> Result<Comparison, CompareError> {
         let _step = progress.step(what);
         Places::new(args, &plan)?
     };
+    if let Some(raw) = places.lab_disk() {
+        let _step = progress.step("writing the raw disk once");
+        fill::fill(raw, plan.capacity_bytes, &interrupt)?;
+    }
     for place in &places.places {
         interrupt.check()?;
         let capacity = human::bytes(plan.capacity_bytes);

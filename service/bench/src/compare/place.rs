@@ -126,6 +126,12 @@ impl Places {
         self.lab.is_some()
     }
 
+    /// The raw disk, if it is an image.
+    pub(super) fn lab_disk(&self) -> Option<&Path> {
+        let store = self.lab.as_ref()?.store(StoreKind::Raw)?;
+        Some(&store.device)
+    }
+
     /// A command whose process sees the places, and dies with the calling thread.
     pub(super) fn command(&self, program: &Path) -> Command {
         if let Some(lab) = &self.lab {

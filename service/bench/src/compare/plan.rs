@@ -84,16 +84,10 @@ impl Plan {
         self.capacity_bytes + self.capacity_bytes / 16 + 400 * MIB
     }
 
-    /// What the three images will really take: the files are written whole when they are
-    /// formatted, the raw disk only as far as lumps are put.
+    /// What the three images will really take: every store is written whole before it is used.
     pub(super) fn image_bytes(&self) -> u64 {
-        let raw = self
-            .stream
-            .bytes_put()
-            .saturating_add(64 * MIB)
-            .min(self.capacity_bytes);
-        let file_system = 160 * MIB;
-        raw + 2 * (self.capacity_bytes + file_system)
+        let file_systems = 2 * 160 * MIB;
+        3 * self.capacity_bytes + file_systems
     }
 }
 

@@ -1,0 +1,40 @@
+//! Writes the raw disk of the lab once before it is used.
+//!
+//! The stores on file systems are written whole when they are formatted. Were the raw one not, its
+//! first write to every place would make the host allocate a piece of the sparse image, journal
+//! that, and wait for it at the next flush: the comparison would measure the host's file system,
+//! and on the raw disk only.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+use super::error::CompareError;
+use super::interrupt::Interrupt;
+
+const STEP_BYTES: usize = 4 << 20;
+/// Enough for every disk.
+const ALIGNMENT: usize = 4096;
+
+/// Writes zeros from the beginning up to `bytes` (rounded up to 4 MiB), past the page cache.
+pub(super) fn fill(device: &Path, bytes: u64, interrupt: &Interrupt) -> Result<(), CompareError> {
+    let io = |source| CompareError::io(format!("write zeros to {}", device.display()))(source);
+    let direct = i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0);
+    let disk = OpenOptions::new()
+        .write(true)
+        .custom_flags(direct)
+        .open(device)
+        .map_err(io)?;
+    let buffer = vec![0; STEP_BYTES + ALIGNMENT];
+    let start = buffer.as_ptr().align_offset(ALIGNMENT);
+    let zeros = &buffer[start..start + STEP_BYTES];
+    let mut written = 0;
+    while written < bytes {
+        interrupt.check()?;
+        disk.write_all_at(zeros, written).map_err(io)?;
+        written += u64::try_from(STEP_BYTES).unwrap_or(u64::MAX);
+    }
+    disk.sync_all().map_err(io)
+}
