@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, FlockOperation, StatxFlags};
 use rustix::io::Errno;
@@ -20,6 +21,13 @@ use crate::request::IoSink;
 const THREADS_LIMIT: usize = 32;
 /// I/Os in flight beside those for data: journal pieces, header, garbage collection, flush.
 const OTHER_IOS: usize = 6;
+
+/// How long a target that is in use is asked for again. The kernel lets go of a killed process's
+/// io_uring, and with it of the device, only some time after the process is gone (`io_ring_exit_work`
+/// in `io_uring/io_uring.c`); a service that is restarted at once must not fail for that.
+const CLAIM_PATIENCE: Duration = Duration::from_secs(3);
+/// Pause between two attempts.
+const CLAIM_PAUSE: Duration = Duration::from_millis(20);
 
 /// How to open a device.
 pub(crate) struct OpenMode {
@@ -49,17 +57,7 @@ pub(crate) fn open(path: &Path, mode: OpenMode) -> Result<Device, Error> {
             why,
         });
     }
-    let file = open_direct(path, is_block_device, mode.read_only)?;
-    if !is_block_device {
-        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| {
-            match errno {
-                Errno::WOULDBLOCK => Error::InUse {
-                    path: path.to_owned(),
-                },
-                other => system("cannot lock")(other.into()),
-            }
-        })?;
-    }
+    let file = claim(path, is_block_device, mode.read_only)?;
     let size = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))
         .map_err(|errno| system("cannot find the size of")(errno.into()))?;
     let (alignment, memory_alignment) = alignment(&file, path, is_block_device)?;
@@ -96,6 +94,39 @@ pub(crate) fn open(path: &Path, mode: OpenMode) -> Result<Device, Error> {
         completions,
         backend,
     })
+}
+
+/// Opens the target for this process alone, and waits a moment for one that is just being let go.
+fn claim(path: &Path, is_block_device: bool, read_only: bool) -> Result<File, Error> {
+    let patience = Instant::now() + CLAIM_PATIENCE;
+    loop {
+        let claimed = open_direct(path, is_block_device, read_only)
+            .and_then(|file| lock(file, path, is_block_device));
+        match claimed {
+            Err(Error::InUse { .. }) if Instant::now() < patience => {
+                std::thread::sleep(CLAIM_PAUSE);
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Locks a file; a block device is claimed by opening it.
+fn lock(file: File, path: &Path, is_block_device: bool) -> Result<File, Error> {
+    if is_block_device {
+        return Ok(file);
+    }
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(Errno::WOULDBLOCK) => Err(Error::InUse {
+            path: path.to_owned(),
+        }),
+        Err(other) => Err(Error::System {
+            what: "cannot lock",
+            path: path.to_owned(),
+            source: Arc::new(other.into()),
+        }),
+    }
 }
 
 fn open_direct(path: &Path, is_block_device: bool, read_only: bool) -> Result<File, Error> {
