@@ -44,6 +44,9 @@ use progress::Progress;
 use report::{ClientView, Comparison, DiskView, StoreView, WorkloadView};
 use service::Service;
 
+/// What a shell reports for a program ended by Ctrl-C.
+const INTERRUPTED: u8 = 130;
+
 /// Everything a store's run needs.
 struct Context<'a> {
     args: &'a CompareArgs,
@@ -59,12 +62,22 @@ struct Context<'a> {
 /// outside any asynchronous runtime. `lumpscope_exe` is the binary that understands `format` and
 /// `serve` (`std::env::current_exe()` in the real command).
 ///
-/// The exit code is a failure when `--keep-going` went past a store that failed.
+/// The exit code is 1 when `--keep-going` went past a store that failed, and 130 when a signal
+/// stopped it.
 ///
 /// # Errors
 /// Everything that keeps the three stores from being compared. The message says what to do.
 pub fn run(args: &CompareArgs, lumpscope_exe: PathBuf) -> Result<ExitCode, CompareError> {
-    let comparison = compare(args, &lumpscope_exe)?;
+    let interrupt = Interrupt::install()?;
+    let comparison = match compare(args, &lumpscope_exe, &interrupt) {
+        Ok(comparison) => comparison,
+        // Ctrl-C reaches the children as well: whatever failed, this is why.
+        Err(_) if interrupt.check().is_err() => {
+            eprintln!("lumpscope: {}", CompareError::Interrupted);
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+        Err(error) => return Err(error),
+    };
     if args.json {
         let json = serde_json::to_string_pretty(&comparison)
             .map_err(|error| CompareError::io("write JSON")(error.into()))?;
@@ -85,9 +98,12 @@ pub fn run(args: &CompareArgs, lumpscope_exe: PathBuf) -> Result<ExitCode, Compa
     })
 }
 
-fn compare(args: &CompareArgs, exe: &Path) -> Result<Comparison, CompareError> {
+fn compare(
+    args: &CompareArgs,
+    exe: &Path,
+    interrupt: &Interrupt,
+) -> Result<Comparison, CompareError> {
     let plan = Plan::new(args)?;
-    let interrupt = Interrupt::install()?;
     let progress = Progress::new();
     let places = {
         let own = args.raw.is_some();
@@ -101,18 +117,18 @@ fn compare(args: &CompareArgs, exe: &Path) -> Result<Comparison, CompareError> {
     };
     if let Some(raw) = places.lab_disk() {
         let _step = progress.step("writing the raw disk once");
-        fill::fill(raw, plan.capacity_bytes, &interrupt)?;
+        fill::fill(raw, plan.capacity_bytes, interrupt)?;
     }
     for place in &places.places {
         interrupt.check()?;
         let capacity = human::bytes(plan.capacity_bytes);
         let _step = progress.step(&format!("formatting {} ({capacity})", place.kind.name()));
-        format(exe, &places, place, &plan, &interrupt)?;
+        format(exe, &places, place, &plan, interrupt)?;
     }
     // Declared after `places`: on every way out the service ends before its disks go.
     let service = {
         let _step = progress.step("starting the service");
-        Service::start(exe, &places, args.no_probes, &interrupt)?
+        Service::start(exe, &places, args.no_probes, interrupt)?
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -123,7 +139,7 @@ fn compare(args: &CompareArgs, exe: &Path) -> Result<Comparison, CompareError> {
         args,
         plan: &plan,
         progress: &progress,
-        interrupt: &interrupt,
+        interrupt,
         service: &service,
     };
     let mut stores = Vec::new();
