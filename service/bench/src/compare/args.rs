@@ -29,7 +29,8 @@ pub struct CompareArgs {
     /// Go on with the other stores when one fails
     #[arg(long)]
     pub keep_going: bool,
-    /// Own disk for the raw store instead of an image. It is formatted, unless anything is on it
+    /// Own disk for the raw store instead of an image. It is refused if anything is on it, and given
+    /// back empty
     #[arg(long, value_name = "DEVICE", requires_all = ["ext4", "xfs"])]
     pub raw: Option<PathBuf>,
     /// Directory on a mounted ext4 for the second store; a file is made there and removed

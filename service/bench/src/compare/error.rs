@@ -69,7 +69,11 @@ pub enum CompareError {
         needed_mib: u64,
     },
     /// `lumpscope format` refused or failed.
-    #[error("cannot format the {store} store at {}: {reason}", path.display())]
+    #[error(
+        "cannot format the {store} store at {}: {reason}. (A comparison never overwrites anything: \
+         empty the disk yourself if nothing on it is needed)",
+        path.display()
+    )]
     Format {
         /// Store.
         store: &'static str,

@@ -125,7 +125,8 @@ fn compare(
         let _step = progress.step(&format!("formatting {} ({capacity})", place.kind.name()));
         format(exe, &places, place, &plan, interrupt)?;
     }
-    // Declared after `places`: on every way out the service ends before its disks go.
+    // Declared in this order: on every way out the service ends before its disks go.
+    let _raw_disk = places.give_back_raw_disk();
     let service = {
         let _step = progress.step("starting the service");
         Service::start(exe, &places, args.no_probes, interrupt)?
@@ -193,6 +194,7 @@ fn format(
         return Ok(());
     }
     let reason = stderr.trim();
+    let reason = reason.strip_prefix("lumpscope: ").unwrap_or(reason);
     Err(CompareError::Format {
         store: place.kind.name(),
         path: place.path.clone(),

@@ -1,9 +1,11 @@
 //! Where the three stores are: disks of a lab, or the user's own.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use rustix::fs::OFlags;
 
 use super::args::CompareArgs;
 use super::error::CompareError;
@@ -13,6 +15,9 @@ use crate::lab::{Lab, LabOptions, StoreKind, free_bytes, tie_to_parent};
 /// `f_type` of ext2, ext3 and ext4, and of xfs: linux/magic.h.
 const EXT_MAGIC: i64 = 0xEF53;
 const XFS_MAGIC: i64 = 0x5846_5342;
+
+/// Holds superblock and header of a store on a raw disk.
+const WIPED_BYTES: usize = 1 << 20;
 
 /// One store to be.
 #[derive(Debug, Clone)]
@@ -44,6 +49,35 @@ impl Drop for StoreFile {
                 eprintln!("cannot remove {}: {error}", self.path.display());
             }
             _ => {}
+        }
+    }
+}
+
+/// The user's raw disk, which was empty before it was formatted for the comparison. When dropped
+/// it is made empty again: superblock, headers and index go, so that the next comparison can use
+/// the disk; no lump can be found without them.
+#[derive(Debug)]
+pub(super) struct BorrowedDisk {
+    path: PathBuf,
+}
+
+impl BorrowedDisk {
+    fn wipe(&self) -> std::io::Result<()> {
+        let exclusive = i32::try_from(OFlags::EXCL.bits()).unwrap_or(0);
+        let disk = OpenOptions::new()
+            .write(true)
+            .custom_flags(exclusive)
+            .open(&self.path)?;
+        disk.write_all_at(&[0; WIPED_BYTES], 0)?;
+        disk.sync_all()
+    }
+}
+
+impl Drop for BorrowedDisk {
+    fn drop(&mut self) {
+        if let Err(error) = self.wipe() {
+            let path = self.path.display();
+            eprintln!("{path} still carries the store of this comparison: {error}");
         }
     }
 }
@@ -130,6 +164,17 @@ impl Places {
     pub(super) fn lab_disk(&self) -> Option<&Path> {
         let store = self.lab.as_ref()?.store(StoreKind::Raw)?;
         Some(&store.device)
+    }
+
+    /// To be called when the stores are formatted: gives the user's raw disk back empty when the
+    /// result is dropped.
+    pub(super) fn give_back_raw_disk(&self) -> Option<BorrowedDisk> {
+        let raw = self
+            .places
+            .iter()
+            .find(|place| place.kind == StoreKind::Raw)?;
+        let path = raw.path.clone();
+        (!self.is_lab()).then_some(BorrowedDisk { path })
     }
 
     /// A command whose process sees the places, and dies with the calling thread.
