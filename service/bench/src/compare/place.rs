@@ -1,7 +1,7 @@
 //! Where the three stores are: disks of a lab, or the user's own.
 
 use std::fs::{self, OpenOptions};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -117,9 +117,17 @@ impl Places {
             path.canonicalize()
                 .map_err(CompareError::io(format!("find {path:?}")))
         };
+        let raw = absolute(raw)?;
+        if !fs::metadata(&raw).is_ok_and(|meta| meta.file_type().is_block_device()) {
+            let allowed = "a block device, such as /dev/sdb";
+            return Err(CompareError::Argument {
+                option: "--raw",
+                allowed,
+            });
+        }
         let mut places = vec![Place {
             kind: StoreKind::Raw,
-            path: absolute(raw)?,
+            path: raw,
         }];
         let mut files = Vec::new();
         for (kind, option, dir) in [
