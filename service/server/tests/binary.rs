@@ -273,7 +273,7 @@ fn a_store_that_fails_says_so_and_the_others_go_on() {
     let words = ["takes no changes", "FAILED_PRECONDITION"];
     bad(&put("f", "ffff", &["--embedded"]), &words);
     bad(&service.run(&["delete", "f", "1"]), &words);
-    assert_eq!(service.run(&["get", "f", "1"]).stdout, body(1, 60_000));
+    assert!(service.run(&["get", "f", "1"]).stdout == bytes);
     assert!(good(&service.run(&["stores"])).contains("failed: "));
     good(&put("g", "1", &["--embedded"]));
     assert!(service.terminate().code().is_some());

@@ -342,3 +342,32 @@ async fn stores_are_described() {
     assert!(store.failed.is_empty());
     service.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bodies_larger_than_the_memory_for_them_take_turns() {
+    let dir = folder();
+    let path = store_file(dir.path(), "memory", 64 * MIB, 4096, 0.05);
+    let mut config = config(&[("s", &path)]);
+    config.put_memory = MIB;
+    config.get_memory = MIB;
+    let service = Running::with(config).await;
+    let mut work = tokio::task::JoinSet::new();
+    for id in 0..8_u128 {
+        let grpc = service.grpc.clone();
+        work.spawn(async move {
+            let mut client = connect(&grpc).await;
+            let bytes = body(id, 3 << 20);
+            put(&mut client, "s", id, &bytes).await.unwrap();
+            assert!(get(&mut client, "s", id).await.unwrap() == bytes);
+        });
+    }
+    while let Some(done) = work.join_next().await {
+        done.unwrap();
+    }
+    let page = service.http_get("/metrics").await.1;
+    assert!(
+        page.contains("lumpscope_body_memory_bytes{direction=\"get\"} 0.0"),
+        "{page}"
+    );
+    service.stop().await;
+}

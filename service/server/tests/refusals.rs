@@ -300,47 +300,39 @@ async fn a_client_that_goes_away_stores_nothing() {
     let dir = folder();
     let path = store_file(dir.path(), "abort", 16 * MIB, 4096, 0.05);
     let mut service = Running::start(&[("s", &path)]).await;
-    let (sender, receiver) = tokio::sync::mpsc::channel(4);
-    let mut other = connect(&service.grpc).await;
-    let call = tokio::spawn(async move {
-        other
-            .put(tokio_stream::wrappers::ReceiverStream::new(receiver))
-            .await
-    });
-    sender.send(first(header("s", 1, 2 << 20))).await.unwrap();
-    sender.send(chunk(body(1, 1 << 20))).await.unwrap();
-    // The stream takes one message at a time: when there is room for four, two have been taken.
-    let _all = sender.reserve_many(4).await.unwrap();
-    call.abort();
-    assert!(call.await.unwrap_err().is_cancelled());
-    let client = &mut service.client;
-    let want = "lumpscope_requests_total{store=\"s\",method=\"put\",code=\"CANCELLED\"} 1";
-    let mut page = String::new();
-    for _ in 0..200 {
-        page = service_metrics(service.metrics).await;
-        if page.contains(want) {
-            break;
+    // In the middle of the body, and with all of it sent but the end of the stream.
+    for (gone, sent) in [(1, 1 << 20), (2, 2 << 20)] {
+        let (sender, receiver) = tokio::sync::mpsc::channel(4);
+        let mut other = connect(&service.grpc).await;
+        let messages = tokio_stream::wrappers::ReceiverStream::new(receiver);
+        let call = tokio::spawn(async move { other.put(messages).await });
+        sender.send(first(header("s", 1, 2 << 20))).await.unwrap();
+        sender.send(chunk(body(1, sent))).await.unwrap();
+        // When there is room for four messages, both have been taken.
+        let _all = sender.reserve_many(4).await.unwrap();
+        call.abort();
+        assert!(call.await.unwrap_err().is_cancelled());
+        let labels = "store=\"s\",method=\"put\",code=\"CANCELLED\"";
+        let want = format!("lumpscope_requests_total{{{labels}}} {gone}\n");
+        let mut page = String::new();
+        for _ in 0..200 {
+            page = service.http_get("/metrics").await.1;
+            if page.contains(&want) {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(25)).await;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(25)).await;
+        assert!(
+            page.contains(&want),
+            "the client's end went unnoticed: {page}"
+        );
+        let found = head(&mut service.client, "s", 1).await;
+        refused(found, Code::NotFound, &["no lump"]);
     }
-    assert!(
-        page.contains(want),
-        "the client's end went unnoticed: {page}"
-    );
-    refused(head(client, "s", 1).await, Code::NotFound, &["no lump"]);
-    put(client, "s", 1, &body(2, 1 << 20)).await.unwrap();
-    assert!(get(client, "s", 1).await.unwrap() == body(2, 1 << 20));
+    let bytes = body(2, 2 << 20);
+    put(&mut service.client, "s", 1, &bytes).await.unwrap();
+    assert!(get(&mut service.client, "s", 1).await.unwrap() == bytes);
     service.stop().await;
-}
-
-async fn service_metrics(address: std::net::SocketAddr) -> String {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
-    let request = "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).await.unwrap();
-    text
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

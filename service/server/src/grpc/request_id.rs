@@ -55,7 +55,8 @@ where
     fn call(&mut self, mut request: http::Request<Body>) -> Reply {
         let scope = self.recorder.begin(method(request.uri().path()));
         request.extensions_mut().insert(Arc::clone(&scope));
-        let request = request.map(|body| Body::new(WholeBody { body }));
+        let whole = Arc::clone(&scope);
+        let request = request.map(|body| Body::new(WholeBody { body, scope: whole }));
         let reply = self.inner.call(request);
         Box::pin(async move {
             let mut response = reply.await?;
@@ -94,11 +95,13 @@ fn code(headers: &http::HeaderMap) -> Code {
 
 /// The body of a request, which ends only where the client ended it.
 ///
-/// hyper reads a stream that the client cancelled as one that has ended
-/// (<https://github.com/hyperium/hyper/blob/v1.6.0/src/body/incoming.rs#L240>). A put must tell the
-/// two apart: what a client took back is not stored.
+/// tonic reads a request that the client cancelled as one that has ended
+/// (<https://docs.rs/tonic/0.14.9/src/tonic/codec/decode.rs.html>, `Direction::Request`), and hyper
+/// one that was reset without an error. A put must tell these from the end: what a client took
+/// back is not stored. So they become an error that tonic hands on.
 struct WholeBody {
     body: Body,
+    scope: Arc<Scope>,
 }
 
 impl http_body::Body for WholeBody {
@@ -109,12 +112,15 @@ impl http_body::Body for WholeBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        match Pin::new(&mut self.body).poll_frame(context) {
-            Poll::Ready(None) if !self.body.is_end_stream() => Poll::Ready(Some(Err(
-                Status::cancelled("the client went away before the end of its request"),
-            ))),
-            other => other,
-        }
+        let gone = match Pin::new(&mut self.body).poll_frame(context) {
+            Poll::Ready(None) if !self.body.is_end_stream() => "its stream was reset".to_owned(),
+            Poll::Ready(Some(Err(status))) => status.message().to_owned(),
+            other => return other,
+        };
+        self.scope.end(Code::Cancelled);
+        Poll::Ready(Some(Err(Status::aborted(format!(
+            "the client went away before the end of its request: {gone}"
+        )))))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -57,9 +57,12 @@ impl Out<'_, '_> {
     ) -> fmt::Result {
         self.describe(metric, |mut encoder| {
             for (values, value) in series {
-                encoder
-                    .encode_family(&labels(metric, values))?
-                    .encode_gauge(&value)?;
+                if values.is_empty() {
+                    encoder.encode_gauge(&value)?;
+                } else {
+                    let labels = labels(metric, values);
+                    encoder.encode_family(&labels)?.encode_gauge(&value)?;
+                }
             }
             Ok(())
         })
