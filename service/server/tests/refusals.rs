@@ -295,6 +295,19 @@ async fn a_full_journal_says_so_and_deletes_still_work() {
     service.stop().await;
 }
 
+/// Waits until the metrics have a line.
+async fn wait_for(service: &Running, line: &str) {
+    let mut page = String::new();
+    for _ in 0..400 {
+        page = service.http_get("/metrics").await.1;
+        if page.contains(line) {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(25)).await;
+    }
+    panic!("{line} did not come: {page}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_goes_away_stores_nothing() {
     let dir = folder();
@@ -308,24 +321,13 @@ async fn a_client_that_goes_away_stores_nothing() {
         let call = tokio::spawn(async move { other.put(messages).await });
         sender.send(first(header("s", 1, 2 << 20))).await.unwrap();
         sender.send(chunk(body(1, sent))).await.unwrap();
-        // When there is room for four messages, both have been taken.
-        let _all = sender.reserve_many(4).await.unwrap();
+        let memory = "lumpscope_body_memory_bytes{direction=\"put\"} 2097152.0\n";
+        wait_for(&service, memory).await;
         call.abort();
         assert!(call.await.unwrap_err().is_cancelled());
         let labels = "store=\"s\",method=\"put\",code=\"CANCELLED\"";
         let want = format!("lumpscope_requests_total{{{labels}}} {gone}\n");
-        let mut page = String::new();
-        for _ in 0..200 {
-            page = service.http_get("/metrics").await.1;
-            if page.contains(&want) {
-                break;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(25)).await;
-        }
-        assert!(
-            page.contains(&want),
-            "the client's end went unnoticed: {page}"
-        );
+        wait_for(&service, &want).await;
         let found = head(&mut service.client, "s", 1).await;
         refused(found, Code::NotFound, &["no lump"]);
     }
