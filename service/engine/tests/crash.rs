@@ -303,7 +303,7 @@ fn nothing_acknowledged_is_lost_at_any_cut() {
         (5, 4096, 1),
         (6, 512, 7),
     ] {
-        let data_blocks = 40 * 1024 / u64::from(block_size);
+        let data_blocks = 22 * 1024 / u64::from(block_size);
         let image = Shape {
             block_size,
             ring_blocks,

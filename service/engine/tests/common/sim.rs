@@ -150,6 +150,17 @@ fn run_shuffled(seed: u64, ios: &Receiver<Io>, state: &Mutex<State>, sender: &Se
             }
         }
         let mut io: Io = waiting.swap_remove(random.below(waiting.len()));
+        if io.op == IoOp::Flush {
+            // A flush takes long: what arrives meanwhile may be done before it.
+            while let Ok(more) = ios.recv_timeout(std::time::Duration::from_micros(200)) {
+                waiting.push(more);
+                let at = random.below(waiting.len() + 1);
+                if at < waiting.len() {
+                    io = std::mem::replace(&mut waiting[at], io);
+                    break;
+                }
+            }
+        }
         let result = state.lock().unwrap().transfer(&mut io);
         let _ = sender.send(Completion {
             token: io.token,
