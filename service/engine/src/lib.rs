@@ -1,4 +1,49 @@
-//! The lump store as a library.
+//! The lump store as a library: lumps by 128-bit id on a raw block device or in one file.
+//!
+//! Layers: `Store` (handle, any thread) → `scheduler` (one owner thread) → `storage` (index,
+//! journal, allocator: plain values) → [`device`] (`O_DIRECT`; io_uring or threads), beside them
+//! [`format`](mod@format) (bytes ↔ values). The engine knows no async runtime, no network and no
+//! probes; it tells an [`IoSink`] about every disk I/O before the kernel sees it.
+//!
+//! # I/Os of an operation
+//!
+//! | operation | reads | writes | flushes |
+//! |---|---|---|---|
+//! | get | 1: the whole portion, or the units of the ring with the record | | |
+//! | head | 0; 1 block if the lump was put before the store was opened, once | | |
+//! | put | | 1 data, and a share of 1 or 2 journal writes | a share of 2 or 3 |
+//! | put, embedded | | a share of 1 or 2 journal writes | a share of 1 or 2 |
+//! | delete, delete range | | a share of 1 or 2 journal writes | a share of 1 or 2 |
+//! | list, usage | | | |
+//!
+//! "A share": all requests that are ready at the same time go into one batch of the journal, and
+//! every flush serves all data written before it began. A batch that crosses a boundary of the
+//! device's logical blocks takes the second write and flush, which make it safe against tearing.
+//! Reclaiming the journal adds, for each 256 KiB of it, 1 read, 1 header write and journal writes
+//! for what is still needed.
+//!
+//! # Example
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use lumpscope_engine::create::{CreateOptions, format};
+//! use lumpscope_engine::{Durability, LumpId, Placement, RequestCtx, Store, StoreOptions};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let path = Path::new("/var/lib/lumps/a.lusf");
+//! format(path, &CreateOptions { capacity: Some(64 << 20), ..CreateOptions::default() })?;
+//!
+//! let store = Store::open(path, StoreOptions::new("a"))?;
+//! let mut lump = store.lump_buf(5)?;
+//! lump.extend(b"hello")?;
+//! let (ctx, id) = (RequestCtx::default(), LumpId(1));
+//! store.put(ctx, id, lump, Placement::Data, Durability::Synced)?;
+//! assert_eq!(&store.get(ctx, id)?[..], b"hello");
+//! store.close()?;
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod buffer;
 pub mod clock;
@@ -9,6 +54,7 @@ pub mod format;
 pub mod guard;
 pub mod layout;
 pub mod lump;
+mod open;
 mod options;
 mod payload;
 mod request;

@@ -200,3 +200,38 @@ fn times_add_up_and_a_full_queue_says_busy() {
         assert!(sum <= passed && times.data_ns > 0 && times.journal_ns > 0);
     }
 }
+
+#[test]
+fn the_last_handle_may_go_in_a_callback() {
+    let dir = disk_dir();
+    let path = store_file(
+        &dir,
+        Shape {
+            block_size: 4096,
+            ring_blocks: 3,
+            data_blocks: 200,
+        },
+    );
+    for round in 0..10 {
+        let store = loop {
+            match Store::open(&path, options()) {
+                Ok(store) => break store,
+                // The owner thread of the round before still ends.
+                Err(Error::InUse { .. }) => std::thread::yield_now(),
+                Err(error) => panic!("{error}"),
+            }
+        };
+        put(&store, 1, b"one");
+        let (sender, done) = unbounded();
+        let last = store.clone();
+        let on_get = Box::new(move |result: Result<lumpscope_engine::LumpData, _>, _| {
+            assert_eq!(&result.unwrap()[..], b"one");
+            drop(last);
+            sender.send(()).unwrap();
+        });
+        store.submit_get(ctx(), LumpId(1), on_get).unwrap();
+        drop(store);
+        done.recv()
+            .unwrap_or_else(|error| panic!("round {round}: {error}"));
+    }
+}

@@ -10,7 +10,10 @@ mod common;
 
 use common::sim::{Random, SimDisk};
 use common::{Shape, content, delete, get, put, try_put};
-use lumpscope_engine::{Error, Placement};
+use lumpscope_engine::format::Portion;
+use lumpscope_engine::format::record::{EmbeddedData, Record};
+use lumpscope_engine::units::{BlockCount, BlockIndex};
+use lumpscope_engine::{Error, LumpId, Placement};
 
 #[test]
 fn the_ring_goes_round_hundreds_of_times() {
@@ -173,4 +176,89 @@ fn a_full_data_region_takes_deletes_and_then_puts() {
         (stats.data_used_bytes, stats.free_extents),
         (stats.data_capacity_bytes, 0)
     );
+}
+
+/// Another engine may leave its `EndOfRecords` across a boundary of two sectors.
+#[test]
+fn a_journal_that_ends_across_a_sector_boundary_is_continued() {
+    for tail in 500..=520 {
+        let shape = Shape {
+            block_size: 512,
+            ring_blocks: 12,
+            data_blocks: 100,
+        };
+        let mut image = shape.image();
+        let bytes = content(9, 9, tail - 23);
+        let data = EmbeddedData::new(&bytes).unwrap();
+        let mut ring = Record::Embed {
+            id: LumpId(9),
+            data,
+        }
+        .to_bytes();
+        assert_eq!(ring.len(), tail);
+        Record::EndOfRecords.encode_into(&mut ring);
+        image[1024..1024 + ring.len()].copy_from_slice(&ring);
+        let disk = SimDisk::new(image);
+        for version in 0..3 {
+            let store = disk.open().unwrap();
+            assert_eq!(get(&store, 9), Some(bytes.clone()));
+            put(&store, 1, &content(1, version, 100));
+            assert_eq!(get(&store, 1), Some(content(1, version, 100)));
+        }
+    }
+}
+
+#[test]
+fn a_journal_that_cannot_be_replayed_is_refused_with_its_position() {
+    let shape = Shape {
+        block_size: 512,
+        ring_blocks: 4,
+        data_blocks: 100,
+    };
+    let portion = |start, len| Portion::new(BlockIndex(start), BlockCount(len)).unwrap();
+    let put = |id, start, len| Record::Put {
+        id: LumpId(id),
+        portion: portion(start, len),
+    };
+    let end = Record::EndOfRecords;
+    let cases: [(&str, &[Record<'_>], u64); 4] = [
+        (
+            "outside the region",
+            &[put(1, 0, 5), put(2, 99, 2), end],
+            28,
+        ),
+        ("no end", &[put(1, 0, 5)], 28),
+        ("a second round", &[Record::GoToFront, end], 0),
+        ("overlap", &[put(1, 0, 5), put(2, 4, 1), end], u64::MAX),
+    ];
+    for (what, records, position) in cases {
+        let mut image = shape.image();
+        let bytes: Vec<u8> = records.iter().flat_map(Record::to_bytes).collect();
+        image[1024..3072].fill(0);
+        image[1024..1024 + bytes.len()].copy_from_slice(&bytes);
+        match SimDisk::new(image).open() {
+            Err(Error::CorruptJournal { ring_position, .. }) if ring_position == position => {}
+            Err(Error::Corrupt {
+                what: "the data region",
+                ..
+            }) if position == u64::MAX => {}
+            other => panic!("{what}: {other:?}"),
+        }
+    }
+    // A lump that was replaced may have left its blocks to another one.
+    let mut image = shape.image();
+    let records = [put(1, 0, 5), put(1, 5, 1), put(2, 4, 1), end];
+    let bytes: Vec<u8> = records.iter().flat_map(Record::to_bytes).collect();
+    image[1024..1024 + bytes.len()].copy_from_slice(&bytes);
+    assert_eq!(SimDisk::new(image).open().unwrap().info().replay.lumps, 2);
+    // A device that is smaller than its store.
+    let mut image = shape.image();
+    image.truncate(512 * 80);
+    assert!(matches!(
+        SimDisk::new(image).open(),
+        Err(Error::Corrupt {
+            what: "the header",
+            ..
+        })
+    ));
 }

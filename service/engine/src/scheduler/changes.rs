@@ -6,11 +6,11 @@
 //! of one id.
 
 use super::Owner;
+use super::change::{Answer, Change, Effect, PendingPut};
 use super::io_table::Tag;
 use super::message::{Command, PutBody, Reply, Stage};
 use crate::buffer::AlignedBuf;
 use crate::error::Error;
-use crate::format::Portion;
 use crate::format::record::{EMBED_PREFIX_LEN, PUT_LEN, Record};
 use crate::format::trailer::{OVERHEAD_LEN, max_payload};
 use crate::lump::LumpId;
@@ -19,83 +19,7 @@ use crate::request::{
     DeleteOutcome, DeleteRangeOutcome, Durability, LumpRange, PutOutcome, RequestId,
 };
 use crate::storage::index::Entry;
-use crate::units::{BlockCount, RingPosition};
-
-/// A put of a data lump whose record is not ready yet.
-pub(crate) struct PendingPut {
-    pub(super) request: RequestId,
-    id: LumpId,
-    durability: Durability,
-    blocks: BlockCount,
-    /// Value of the padding-length field.
-    padding: Option<u16>,
-    /// Its blocks, once it has got them.
-    portion: Option<Portion>,
-    reply: Reply<PutOutcome>,
-}
-
-/// A change whose record may go into the next batch.
-pub(super) struct Change {
-    pub(super) request: RequestId,
-    pub(super) durability: Durability,
-    /// The encoded record.
-    pub(super) record: Vec<u8>,
-    pub(super) effect: Effect,
-}
-
-/// What a change does to the index, and who is told.
-pub(super) enum Effect {
-    Put {
-        id: LumpId,
-        portion: Portion,
-        padding: Option<u16>,
-        reply: Reply<PutOutcome>,
-    },
-    Embed {
-        id: LumpId,
-        len: u16,
-        reply: Reply<PutOutcome>,
-    },
-    Delete {
-        id: LumpId,
-        reply: Reply<DeleteOutcome>,
-    },
-    DeleteRange {
-        start: LumpId,
-        end: LumpId,
-        reply: Reply<DeleteRangeOutcome>,
-    },
-}
-
-impl Change {
-    /// Answers with an error instead of doing it.
-    fn refuse(self, error: Error) {
-        match self.effect {
-            Effect::Put { reply, .. } | Effect::Embed { reply, .. } => {
-                reply.send(Err(error), Stage::Journal);
-            }
-            Effect::Delete { reply, .. } => reply.send(Err(error), Stage::Journal),
-            Effect::DeleteRange { reply, .. } => reply.send(Err(error), Stage::Journal),
-        }
-    }
-}
-
-/// The answer to an applied change, to be sent when its blocks are free again.
-pub(super) enum Answer {
-    Put(Reply<PutOutcome>, PutOutcome),
-    Delete(Reply<DeleteOutcome>, DeleteOutcome),
-    DeleteRange(Reply<DeleteRangeOutcome>, DeleteRangeOutcome),
-}
-
-impl Answer {
-    pub(super) fn send(self) {
-        match self {
-            Self::Put(reply, outcome) => reply.send(Ok(outcome), Stage::Journal),
-            Self::Delete(reply, outcome) => reply.send(Ok(outcome), Stage::Journal),
-            Self::DeleteRange(reply, outcome) => reply.send(Ok(outcome), Stage::Journal),
-        }
-    }
-}
+use crate::units::RingPosition;
 
 impl Owner {
     /// Accepts a command that changes the store, or a sync.

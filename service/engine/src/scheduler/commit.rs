@@ -17,7 +17,7 @@
 use std::collections::VecDeque;
 
 use super::Owner;
-use super::changes::{Answer, Change, PendingPut};
+use super::change::{Answer, Change, PendingPut};
 use super::message::{Reply, Stage};
 use crate::error::Error;
 use crate::request::{Durability, RequestId};

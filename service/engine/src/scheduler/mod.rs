@@ -5,6 +5,7 @@
 //! I/Os. [`reads`] answers gets, [`changes`] accepts puts and deletes, [`commit`] makes them
 //! durable in groups, [`collect`] reclaims the journal. Nothing here touches payload bytes.
 
+mod change;
 mod changes;
 mod collect;
 mod commit;
@@ -19,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 
 use crossbeam_channel::{Receiver, Sender, never, select};
 
-pub(crate) use changes::PendingPut;
+pub(crate) use change::PendingPut;
 use collect::Collection;
 use commit::Commit;
 use finisher::Finisher;

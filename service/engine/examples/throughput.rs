@@ -1,0 +1,110 @@
+//! Puts and gets of 1 MiB at several depths: `throughput FILE [LUMPS]`.
+//!
+//! Makes a store in FILE, measures, and removes it. The numbers say what the engine and the disk
+//! do together, without a network.
+
+use std::error::Error;
+use std::path::Path;
+use std::time::Instant;
+
+use crossbeam_channel::bounded;
+use lumpscope_engine::create::{CreateOptions, format};
+use lumpscope_engine::{
+    Durability, IoBackendChoice, LumpId, Placement, RequestCtx, Store, StoreOptions,
+};
+
+const LUMP: u64 = 1 << 20;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let path = arguments.next().ok_or("usage: throughput FILE [LUMPS]")?;
+    let lumps: u64 = arguments.next().map_or(Ok(256), |lumps| lumps.parse())?;
+    let path = Path::new(&path);
+    let capacity = Some((2 * lumps + 64) * LUMP);
+    format(
+        path,
+        &CreateOptions {
+            capacity,
+            ..CreateOptions::default()
+        },
+    )?;
+    for io_backend in [IoBackendChoice::Uring, IoBackendChoice::Threads] {
+        let mut options = StoreOptions::new("throughput");
+        options.io_backend = io_backend;
+        let store = Store::open(path, options)?;
+        for depth in [1, 8, 32] {
+            run(&store, "put", lumps, depth, put)?;
+            run(&store, "get", lumps, depth, get)?;
+        }
+        store.close()?;
+    }
+    std::fs::remove_file(path)?;
+    Ok(())
+}
+
+type Submit = fn(&Store, LumpId, &[u8], Box<dyn FnOnce() + Send>) -> Result<(), Box<dyn Error>>;
+
+fn run(
+    store: &Store,
+    what: &str,
+    lumps: u64,
+    depth: usize,
+    submit: Submit,
+) -> Result<(), Box<dyn Error>> {
+    let payload: Vec<u8> = (0..LUMP)
+        .map(|at| u8::try_from(at % 251).unwrap_or(0))
+        .collect();
+    let (permits, returned) = bounded(depth);
+    for _ in 0..depth {
+        permits.send(())?;
+    }
+    let begin = Instant::now();
+    for id in 0..lumps {
+        returned.recv()?;
+        let permits = permits.clone();
+        let done = Box::new(move || {
+            permits
+                .send(())
+                .expect("the receiver outlives the requests")
+        });
+        submit(store, LumpId(id.into()), &payload, done)?;
+    }
+    for _ in 0..depth {
+        returned.recv()?;
+    }
+    let seconds = begin.elapsed().as_secs_f64();
+    let rate = f64::from(u32::try_from(lumps)?) / seconds;
+    let backend = store.info().backend.name();
+    println!("{backend:8} {what} depth {depth:2}: {rate:7.1} MiB/s");
+    Ok(())
+}
+
+fn put(
+    store: &Store,
+    id: LumpId,
+    payload: &[u8],
+    done: Box<dyn FnOnce() + Send>,
+) -> Result<(), Box<dyn Error>> {
+    let mut buf = store.lump_buf(payload.len() as u64)?;
+    buf.extend(payload)?;
+    let on_done = Box::new(move |result: Result<_, lumpscope_engine::Error>, _| {
+        result.expect("the store has room and the disk works");
+        done();
+    });
+    let (ctx, placement) = (RequestCtx::default(), Placement::Data);
+    Ok(store.submit_put(ctx, id, buf, placement, Durability::Synced, on_done)?)
+}
+
+fn get(
+    store: &Store,
+    id: LumpId,
+    payload: &[u8],
+    done: Box<dyn FnOnce() + Send>,
+) -> Result<(), Box<dyn Error>> {
+    let len = payload.len();
+    let on_done = Box::new(move |result: Result<lumpscope_engine::LumpData, _>, _| {
+        assert_eq!(result.expect("the lump was put before").len(), len);
+        done();
+    });
+    Ok(store.submit_get(RequestCtx::default(), id, on_done)?)
+}

@@ -1,0 +1,124 @@
+//! Opens a store: device, replay of the journal, threads.
+
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
+
+use crossbeam_channel::bounded;
+
+use crate::buffer::BufferPool;
+use crate::clock::duration_ns;
+use crate::device::{self, Device, OpenMode};
+use crate::error::Error;
+use crate::format::trailer::max_payload;
+use crate::options::{IoBackendKind, StoreInfo, StoreOptions};
+use crate::scheduler::finisher::Finisher;
+use crate::scheduler::io_table::IoTable;
+use crate::scheduler::{Limits, Owner, Shared};
+use crate::storage::recover::{BlockingIo, Recovered, memory_alignment, recover};
+use crate::store::{Inner, Store};
+
+/// Data I/Os in flight that make sense for a pool of threads.
+const THREADS_DEPTH: usize = 32;
+
+impl Store {
+    /// Opens the store on the device or file `path` and replays its journal.
+    ///
+    /// # Errors
+    /// [`Error::NotAStore`], [`Error::InUse`], [`Error::Unsupported`], [`Error::Corrupt`],
+    /// [`Error::CorruptJournal`], [`Error::System`], [`Error::Io`].
+    pub fn open(path: &Path, options: StoreOptions) -> Result<Self, Error> {
+        let mode = OpenMode {
+            read_only: options.read_only,
+            choice: options.io_backend,
+            queue_depth: options.queue_depth,
+            sink: options.io_sink.clone(),
+        };
+        Self::open_on(device::open(path, mode)?, options)
+    }
+
+    /// Opens the store on a device given by the caller, for instance a simulated disk.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open_on(mut device: Device, options: StoreOptions) -> Result<Self, Error> {
+        let pool = BufferPool::new(memory_alignment(&device));
+        let mut next_token = 1;
+        let mut io = BlockingIo {
+            device: &mut device,
+            pool: &pool,
+            next_token: &mut next_token,
+        };
+        let recovered = recover(&mut io)?;
+        if !options.read_only {
+            io.flush()?;
+        }
+        let info = store_info(&device, &recovered, &options);
+        let block_size = recovered.header.block_size;
+        let shared = Arc::new(Shared::default());
+        let thread_error = |source| Error::System {
+            what: "cannot start the threads of",
+            path: info.path.clone(),
+            source: Arc::new(source),
+        };
+        let finisher = Finisher::start(&shared.counters).map_err(thread_error)?;
+        let queue_limit = options.queue_limit.max(1);
+        let depth = match info.backend {
+            IoBackendKind::Threads => options.queue_depth.min(THREADS_DEPTH),
+            IoBackendKind::Uring | IoBackendKind::Custom => options.queue_depth,
+        };
+        let limits = Limits {
+            data_ios: depth.max(1),
+            pending: queue_limit,
+            read_only: options.read_only,
+        };
+        let (commands, receiver) = bounded(queue_limit);
+        let table = IoTable::new(device, Arc::clone(&pool), next_token);
+        let owner = Owner::new(
+            recovered.storage,
+            table,
+            finisher,
+            receiver,
+            Arc::clone(&shared),
+            limits,
+        );
+        let thread = std::thread::Builder::new()
+            .name("lump-owner".to_owned())
+            .spawn(move || owner.run())
+            .map_err(thread_error)?;
+        let since_epoch = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let inner = Inner {
+            info,
+            block_size,
+            pool,
+            queue_limit,
+            commands: Some(commands),
+            shared,
+            generation: AtomicU64::new(duration_ns(since_epoch)),
+            owner: Mutex::new(Some(thread)),
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+}
+
+fn store_info(device: &Device, recovered: &Recovered, options: &StoreOptions) -> StoreInfo {
+    let geometry = &recovered.storage.geometry;
+    let block_size = geometry.block_size();
+    StoreInfo {
+        name: options.name.clone(),
+        path: device.path.clone(),
+        layout: recovered.layout,
+        block_size: block_size.get(),
+        max_lump_bytes: max_payload(block_size),
+        uuid: uuid::Uuid::from_bytes(recovered.header.uuid),
+        base_offset: geometry.base(),
+        data_capacity: geometry.data_len().0,
+        journal_capacity: geometry.ring_len().0,
+        backend: device.backend.kind(),
+        logical_block_size: device.alignment,
+        replay: recovered.replay,
+    }
+}

@@ -1,0 +1,84 @@
+//! A change of the store on its way from its arrival to its answer.
+
+use super::message::{Reply, Stage};
+use crate::error::Error;
+use crate::format::Portion;
+use crate::lump::LumpId;
+use crate::request::{DeleteOutcome, DeleteRangeOutcome, Durability, PutOutcome, RequestId};
+use crate::units::BlockCount;
+
+/// A put of a data lump whose record is not ready yet.
+pub(crate) struct PendingPut {
+    pub(super) request: RequestId,
+    pub(super) id: LumpId,
+    pub(super) durability: Durability,
+    pub(super) blocks: BlockCount,
+    /// Value of the padding-length field.
+    pub(super) padding: Option<u16>,
+    /// Its blocks, once it has got them.
+    pub(super) portion: Option<Portion>,
+    pub(super) reply: Reply<PutOutcome>,
+}
+
+/// A change whose record may go into the next batch.
+pub(super) struct Change {
+    pub(super) request: RequestId,
+    pub(super) durability: Durability,
+    /// The encoded record.
+    pub(super) record: Vec<u8>,
+    pub(super) effect: Effect,
+}
+
+/// What a change does to the index, and who is told.
+pub(super) enum Effect {
+    Put {
+        id: LumpId,
+        portion: Portion,
+        padding: Option<u16>,
+        reply: Reply<PutOutcome>,
+    },
+    Embed {
+        id: LumpId,
+        len: u16,
+        reply: Reply<PutOutcome>,
+    },
+    Delete {
+        id: LumpId,
+        reply: Reply<DeleteOutcome>,
+    },
+    DeleteRange {
+        start: LumpId,
+        end: LumpId,
+        reply: Reply<DeleteRangeOutcome>,
+    },
+}
+
+impl Change {
+    /// Answers with an error instead of doing it.
+    pub(super) fn refuse(self, error: Error) {
+        match self.effect {
+            Effect::Put { reply, .. } | Effect::Embed { reply, .. } => {
+                reply.send(Err(error), Stage::Journal);
+            }
+            Effect::Delete { reply, .. } => reply.send(Err(error), Stage::Journal),
+            Effect::DeleteRange { reply, .. } => reply.send(Err(error), Stage::Journal),
+        }
+    }
+}
+
+/// The answer to an applied change, to be sent when its blocks are free again.
+pub(super) enum Answer {
+    Put(Reply<PutOutcome>, PutOutcome),
+    Delete(Reply<DeleteOutcome>, DeleteOutcome),
+    DeleteRange(Reply<DeleteRangeOutcome>, DeleteRangeOutcome),
+}
+
+impl Answer {
+    pub(super) fn send(self) {
+        match self {
+            Self::Put(reply, outcome) => reply.send(Ok(outcome), Stage::Journal),
+            Self::Delete(reply, outcome) => reply.send(Ok(outcome), Stage::Journal),
+            Self::DeleteRange(reply, outcome) => reply.send(Ok(outcome), Stage::Journal),
+        }
+    }
+}
