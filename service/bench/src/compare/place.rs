@@ -177,12 +177,14 @@ impl Places {
     /// To be called when the stores are formatted: gives the user's raw disk back empty when the
     /// result is dropped.
     pub(super) fn give_back_raw_disk(&self) -> Option<BorrowedDisk> {
-        let raw = self
-            .places
-            .iter()
-            .find(|place| place.kind == StoreKind::Raw)?;
-        let path = raw.path.clone();
-        (!self.is_lab()).then_some(BorrowedDisk { path })
+        if self.is_lab() {
+            return None;
+        }
+        let mut places = self.places.iter();
+        let raw = places.find(|place| place.kind == StoreKind::Raw)?;
+        Some(BorrowedDisk {
+            path: raw.path.clone(),
+        })
     }
 
     /// A command whose process sees the places, and dies with the calling thread.
