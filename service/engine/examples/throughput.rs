@@ -1,6 +1,6 @@
 //! Puts and gets of 1 MiB at several depths: `throughput FILE [LUMPS]`.
 //!
-//! Makes a store in FILE, measures, and removes it. The numbers say what the engine and the disk
+//! Makes a store in FILE (a new file, or an empty block device), measures, and removes the file. The numbers say what the engine and the disk
 //! do together, without a network.
 
 use std::error::Error;
@@ -38,7 +38,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         store.close()?;
     }
-    std::fs::remove_file(path)?;
+    if std::fs::metadata(path)?.is_file() {
+        std::fs::remove_file(path)?;
+    }
     Ok(())
 }
 

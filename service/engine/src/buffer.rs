@@ -8,6 +8,7 @@
 #![expect(unsafe_code, reason = "aligned allocation, huge pages")]
 
 use std::alloc::Layout;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
@@ -137,13 +138,13 @@ pub struct BufferPool {
 
 #[derive(Default)]
 struct FreeList {
-    memory: Vec<Memory>,
+    by_capacity: BTreeMap<usize, Vec<Memory>>,
     bytes: usize,
 }
 
 impl fmt::Debug for FreeList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} buffers of {} bytes", self.memory.len(), self.bytes)
+        write!(f, "{} free bytes", self.bytes)
     }
 }
 
@@ -177,14 +178,11 @@ impl BufferPool {
         let capacity = capacity_for(len, self.alignment);
         let recycled = {
             let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-            let found = free
-                .memory
-                .iter()
-                .rposition(|memory| memory.capacity() == capacity);
-            found.map(|at| {
+            let found = free.by_capacity.get_mut(&capacity).and_then(Vec::pop);
+            if found.is_some() {
                 free.bytes -= capacity;
-                free.memory.swap_remove(at)
-            })
+            }
+            found
         };
         let memory = recycled.unwrap_or_else(|| Memory::allocate(capacity, self.alignment));
         AlignedBuf {
@@ -206,7 +204,10 @@ impl BufferPool {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         if free.bytes + memory.capacity() <= POOL_LIMIT {
             free.bytes += memory.capacity();
-            free.memory.push(memory);
+            free.by_capacity
+                .entry(memory.capacity())
+                .or_default()
+                .push(memory);
         }
     }
 }

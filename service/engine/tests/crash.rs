@@ -186,8 +186,16 @@ impl Progress {
     }
 }
 
-fn check(image: Vec<u8>, ops: &[Op], progress: &Progress, certain: &[usize], note: &str) {
-    let disk = SimDisk::new(image);
+fn check(
+    image: Vec<u8>,
+    unit: u32,
+    ops: &[Op],
+    progress: &Progress,
+    certain: &[usize],
+    note: &str,
+) {
+    let mut disk = SimDisk::new(image);
+    disk.unit = unit;
     let store = disk
         .open()
         .unwrap_or_else(|error| panic!("{note}: {error}"));
@@ -237,7 +245,8 @@ fn check(image: Vec<u8>, ops: &[Op], progress: &Progress, certain: &[usize], not
 }
 
 /// Cuts the workload after every write and flush.
-fn cut_everywhere(start: &[u8], workload: &Workload, seed: u64) -> usize {
+fn cut_everywhere(start: &[u8], workload: &Workload, seed: u64, sector_len: usize) -> usize {
+    let unit = u32::try_from(sector_len).unwrap();
     let mut random = Random(seed);
     let mut progress = Progress::default();
     let (mut all, mut durable) = (start.to_vec(), start.to_vec());
@@ -268,6 +277,7 @@ fn cut_everywhere(start: &[u8], workload: &Workload, seed: u64) -> usize {
         let note = format!("seed {seed}, process dies after event {at}");
         check(
             all.clone(),
+            unit,
             &workload.ops,
             &progress,
             &progress.acknowledged,
@@ -277,15 +287,22 @@ fn cut_everywhere(start: &[u8], workload: &Workload, seed: u64) -> usize {
         for share in [2, 4] {
             let mut image = durable.clone();
             for (offset, bytes) in &unflushed {
-                for (number, sector) in bytes.chunks(SECTOR).enumerate() {
+                for (number, sector) in bytes.chunks(sector_len).enumerate() {
                     if random.below(share) == 0 {
-                        let from = offset + number * SECTOR;
+                        let from = offset + number * sector_len;
                         image[from..from + sector.len()].copy_from_slice(sector);
                     }
                 }
             }
             let note = format!("seed {seed}, power fails after event {at}, 1/{share} written");
-            check(image, &workload.ops, &progress, &progress.durable, &note);
+            check(
+                image,
+                unit,
+                &workload.ops,
+                &progress,
+                &progress.durable,
+                &note,
+            );
             cuts += 1;
         }
     }
@@ -295,15 +312,17 @@ fn cut_everywhere(start: &[u8], workload: &Workload, seed: u64) -> usize {
 #[test]
 fn nothing_acknowledged_is_lost_at_any_cut() {
     let mut cuts = 0;
-    for (seed, block_size, ring_blocks) in [
-        (1, 512, 6),
-        (2, 512, 9),
-        (3, 1536, 3),
-        (4, 512, 8),
-        (5, 4096, 1),
-        (6, 512, 7),
+    for (seed, block_size, ring_blocks, sector_len) in [
+        (1, 512, 6, SECTOR),
+        (2, 512, 9, SECTOR),
+        (3, 1536, 3, SECTOR),
+        (4, 512, 8, SECTOR),
+        (5, 4096, 1, SECTOR),
+        (6, 512, 7, SECTOR),
+        // A disk whose sectors are larger, and never torn themselves.
+        (7, 4096, 4, 4096),
     ] {
-        let data_blocks = 22 * 1024 / u64::from(block_size);
+        let data_blocks = 22 * 1024 / u64::from(block_size) + 4;
         let image = Shape {
             block_size,
             ring_blocks,
@@ -312,8 +331,9 @@ fn nothing_acknowledged_is_lost_at_any_cut() {
         .image();
         let mut disk = SimDisk::recording(image.clone());
         disk.shuffle = (seed % 2 == 0).then_some(seed);
-        let workload = run(&disk, seed, 110);
-        cuts += cut_everywhere(&image, &workload, seed);
+        disk.unit = u32::try_from(sector_len).unwrap();
+        let workload = run(&disk, seed, if sector_len == SECTOR { 110 } else { 250 });
+        cuts += cut_everywhere(&image, &workload, seed, sector_len);
     }
     assert!(cuts > 3000, "{cuts} cuts");
 }

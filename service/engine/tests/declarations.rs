@@ -27,16 +27,19 @@ struct Declared {
     len: u64,
 }
 
+/// An I/O with its begin and end in nanoseconds.
+type Times = (Declared, u64, Option<u64>);
+
 #[derive(Debug, Default)]
 struct Recorder {
-    /// By token; begin and end in nanoseconds.
-    ios: Mutex<BTreeMap<u64, (Declared, u64, Option<u64>)>>,
+    /// By token.
+    ios: Mutex<BTreeMap<u64, Times>>,
 }
 
 impl Recorder {
     fn take(&self) -> Vec<Declared> {
         let ios = std::mem::take(&mut *self.ios.lock().unwrap());
-        let ended = |(io, begin, end): (Declared, u64, Option<u64>)| {
+        let ended = |(io, begin, end): Times| {
             assert!(end.is_some_and(|end| begin <= end), "{io:?}");
             io
         };
