@@ -332,7 +332,7 @@ fn nothing_acknowledged_is_lost_at_any_cut() {
         let mut disk = SimDisk::recording(image.clone());
         disk.shuffle = (seed % 2 == 0).then_some(seed);
         disk.unit = u32::try_from(sector_len).unwrap();
-        let workload = run(&disk, seed, if sector_len == SECTOR { 110 } else { 250 });
+        let workload = run(&disk, seed, if sector_len == SECTOR { 90 } else { 160 });
         cuts += cut_everywhere(&image, &workload, seed, sector_len);
     }
     assert!(cuts > 3000, "{cuts} cuts");
