@@ -1,4 +1,16 @@
 //! Workloads, runner, statistics and the lab of loop devices.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`workload`] | the language of the original benchmark, and the exact commands that come of it |
+//! | [`runner`] | runs them through a real gRPC client, checks every answer, times every call |
+//! | [`stats`] | percentiles and totals by the rules of the published tables |
+//! | [`lab`] | three disks of loop devices that vanish with their holder, even on `kill -9` |
+//! | [`compare`] | all of it together: raw, ext4 and xfs side by side, and what the disks did |
+//! | [`human`] | numbers for people |
+//!
+//! This crate knows the service only through `lumpscope.v1` and its command line: neither engine
+//! nor observer is linked.
 
 pub mod compare;
 pub mod human;

@@ -5,7 +5,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use lumpscope_bench::lab::{Lab, LabOptions, StoreKind};
@@ -151,6 +151,13 @@ fn kill_9_leaves_nothing() {
     assert_nothing_left(dir.path());
 }
 
+fn assert_ran_on_own_disks(output: &Output) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["disks"], "own");
+}
+
 #[test]
 fn disks_of_the_user_are_used_once_they_are_empty_and_given_back() {
     if !privileged() {
@@ -184,21 +191,11 @@ fn disks_of_the_user_are_used_once_they_are_empty_and_given_back() {
             .unwrap()
     };
     for _ in 0..2 {
-        let output = compare();
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{stderr}");
-        let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(result["disks"], "own");
-        let listing = lab
-            .command(Path::new("find"))
-            .arg(folder(StoreKind::Xfs))
-            .output()
-            .unwrap();
-        assert_eq!(
-            String::from_utf8(listing.stdout).unwrap().lines().count(),
-            1,
-            "a file stays"
-        );
+        assert_ran_on_own_disks(&compare());
+        let mut find = lab.command(Path::new("find"));
+        let listing = find.arg(folder(StoreKind::Xfs)).output().unwrap();
+        let listing = String::from_utf8(listing.stdout).unwrap();
+        assert_eq!(listing.lines().count(), 1, "a file stays: {listing}");
     }
     let mkfs = Command::new("mkfs.ext4")
         .arg("-q")
