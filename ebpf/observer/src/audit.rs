@@ -16,6 +16,10 @@ use crate::report::AuditReport;
 /// How often to look for a moment in which the disk is idle.
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(1);
+/// After this time nothing is in flight any more that was when watching began.
+const GRACE: Duration = Duration::from_millis(50);
+/// No request is larger, for the bounds of a comparison on a busy disk.
+const LARGEST_REQUEST: u64 = 4 << 20;
 const SECTOR_BYTES: u64 = 512;
 const OPS: usize = op::COUNT as usize;
 
@@ -24,6 +28,15 @@ const OPS: usize = op::COUNT as usize;
 pub(crate) struct DiskStat {
     requests: u64,
     bytes: u64,
+}
+
+impl DiskStat {
+    fn since(self, before: DiskStat) -> DiskStat {
+        DiskStat {
+            requests: self.requests.saturating_sub(before.requests),
+            bytes: self.bytes.saturating_sub(before.bytes),
+        }
+    }
 }
 
 /// A watched disk.
@@ -35,8 +48,16 @@ pub(crate) struct WatchedDisk {
     stat: DiskStat,
     counters: Counters,
     misses: u64,
-    /// True: the disk was idle when watching began.
-    exact: bool,
+    /// What was in motion when watching began: the counts may differ by as much.
+    slack: DiskStat,
+}
+
+/// The kernel's counts around a reading of the probes'.
+#[derive(Debug, Clone, Copy)]
+struct Reading {
+    stat: Option<DiskStat>,
+    /// What was in motion meanwhile; nothing on an idle disk.
+    slack: DiskStat,
 }
 
 impl WatchedDisk {
@@ -47,65 +68,86 @@ impl WatchedDisk {
         dev: u32,
         slot: u32,
     ) -> Result<WatchedDisk, aya::maps::MapError> {
-        let mut exact = false;
-        let mut before = read_stat(name);
         let mut counters = probes.counters(slot);
+        let mut reading = Reading {
+            stat: None,
+            slack: DiskStat::default(),
+        };
         for attempt in 0..ATTEMPTS {
-            before = read_stat(name);
             counters = probes.counters(slot);
-            let idle = in_flight(name) == Some(0);
-            probes.watch(dev, slot)?;
-            exact = idle && in_flight(name) == Some(0) && before == read_stat(name);
-            if exact || attempt + 1 == ATTEMPTS {
+            let mut watched = Ok(());
+            reading = read_around(name, || watched = probes.watch(dev, slot));
+            watched?;
+            if reading.slack == DiskStat::default() || attempt + 1 == ATTEMPTS {
                 break;
             }
             probes.unwatch(dev)?;
             thread::sleep(PAUSE);
         }
-        let misses = probes.recursion_misses();
-        let stat = before.unwrap_or_default();
+        if reading.slack != DiskStat::default() {
+            // The start of what is in flight now was not seen; that is no loss.
+            thread::sleep(GRACE);
+            let later = probes.counters(slot);
+            for unmatched in [stats::DONE_WITHOUT_START, stats::ISSUE_WITHOUT_START] {
+                counters[unmatched] = later[unmatched];
+            }
+        }
         Ok(WatchedDisk {
             name: name.to_owned(),
             dev,
             slot,
-            stat,
+            stat: reading.stat.unwrap_or_default(),
             counters,
-            misses,
-            exact,
+            misses: probes.recursion_misses(),
+            slack: reading.slack,
         })
     }
 
     /// Compares.
     pub(crate) fn audit(&self, probes: &Probes) -> AuditReport {
-        let mut steady = false;
-        let mut stat = None;
         let mut counters = self.counters;
+        let mut reading = Reading {
+            stat: None,
+            slack: DiskStat::default(),
+        };
         for attempt in 0..ATTEMPTS {
-            stat = read_stat(&self.name);
-            let idle = in_flight(&self.name) == Some(0);
-            counters = probes.counters(self.slot);
-            steady = idle && stat == read_stat(&self.name);
-            if steady || attempt + 1 == ATTEMPTS {
+            reading = read_around(&self.name, || counters = probes.counters(self.slot));
+            if reading.slack == DiskStat::default() || attempt + 1 == ATTEMPTS {
                 break;
             }
             thread::sleep(PAUSE);
         }
         let since: Counters = std::array::from_fn(|i| counters[i].saturating_sub(self.counters[i]));
-        let kernel = stat.map(|now| DiskStat {
-            requests: now.requests.saturating_sub(self.stat.requests),
-            bytes: now.bytes.saturating_sub(self.stat.bytes),
-        });
+        let kernel = reading.stat.map(|now| now.since(self.stat));
+        let slack = DiskStat {
+            requests: reading.slack.requests + self.slack.requests,
+            bytes: reading.slack.bytes + self.slack.bytes,
+        };
         let misses = probes.recursion_misses().saturating_sub(self.misses);
-        judge(&since, kernel, misses, self.exact && steady)
+        judge(&since, kernel, misses, slack)
     }
 }
 
+/// Reads the kernel's counts before and after doing something, and how much moved meanwhile.
+fn read_around(disk: &str, act: impl FnOnce()) -> Reading {
+    let (before, flying_before) = (read_stat(disk), in_flight(disk).unwrap_or(0));
+    act();
+    let (flying_after, after) = (in_flight(disk).unwrap_or(0), read_stat(disk));
+    let flying = flying_before.max(flying_after);
+    let moved = after.unwrap_or_default().since(before.unwrap_or_default());
+    let slack = DiskStat {
+        requests: moved.requests + flying,
+        bytes: moved.bytes + flying * LARGEST_REQUEST,
+    };
+    Reading { stat: after, slack }
+}
+
 /// Turns counts into a verdict. Pure.
-fn judge(seen: &Counters, kernel: Option<DiskStat>, misses: u64, exact: bool) -> AuditReport {
-    let requests: u64 = seen[stats::SEEN_REQUESTS..][..OPS].iter().sum();
+fn judge(seen: &Counters, kernel: Option<DiskStat>, misses: u64, slack: DiskStat) -> AuditReport {
+    let sent: u64 = seen[stats::SEEN_REQUESTS..][..OPS].iter().sum();
     let counted = kernel.unwrap_or_default();
     let mut report = AuditReport {
-        seen_requests: requests + seen[stats::FLUSH_PARENTS],
+        seen_requests: sent + seen[stats::FLUSH_PARENTS],
         kernel_requests: counted.requests,
         seen_bytes: seen[stats::SEEN_BYTES..][..OPS].iter().sum(),
         kernel_bytes: counted.bytes,
@@ -117,7 +159,8 @@ fn judge(seen: &Counters, kernel: Option<DiskStat>, misses: u64, exact: bool) ->
         complete: false,
         finding: String::new(),
     };
-    let agree = report.seen_requests == counted.requests && report.seen_bytes == counted.bytes;
+    let agree = report.seen_requests.abs_diff(counted.requests) <= slack.requests
+        && report.seen_bytes.abs_diff(counted.bytes) <= slack.bytes;
     let mut findings = Vec::new();
     if report.lost_events > 0 {
         findings.push(format!(
@@ -134,30 +177,28 @@ fn judge(seen: &Counters, kernel: Option<DiskStat>, misses: u64, exact: bool) ->
     if kernel.is_none() {
         findings.push("the kernel's disk statistics cannot be read".to_owned());
     } else if !agree {
-        let busy = if exact {
-            ""
-        } else {
-            " (the disk was busy at one of the two readings)"
-        };
         findings.push(format!(
-            "{} requests and {} bytes seen, {} and {} counted by the kernel{busy}",
+            "{} requests and {} bytes seen, {} and {} counted by the kernel",
             report.seen_requests, report.seen_bytes, counted.requests, counted.bytes
         ));
     }
-    if misses > 0 {
-        findings.push(format!("the kernel skipped a probe {misses} times"));
-    }
+    let skipped = format!("the kernel skipped a probe {misses} times");
     report.complete = agree && kernel.is_some() && report.lost_events == 0 && report.unmatched == 0;
-    report.finding = if report.complete && misses == 0 {
-        format!("complete: {requests} requests seen, as the kernel counted")
-    } else if report.complete {
-        format!(
-            "complete; {}, but none of this disk's requests is missing",
-            findings.join("; ")
-        )
-    } else {
-        format!("incomplete: {}", findings.join("; "))
-    };
+    if !report.complete {
+        findings.extend((misses > 0).then_some(skipped));
+        report.finding = format!("incomplete: {}", findings.join("; "));
+        return report;
+    }
+    report.finding = format!(
+        "complete: {} requests seen, as the kernel counted",
+        report.seen_requests
+    );
+    if slack.requests > 0 {
+        report.finding += &format!(", give or take {} that were under way", slack.requests);
+    }
+    if misses > 0 {
+        report.finding += &format!("; {skipped}, but for none of these");
+    }
     report
 }
 
@@ -214,6 +255,11 @@ mod tests {
         assert_eq!(parse_stat(""), None);
     }
 
+    const NONE: DiskStat = DiskStat {
+        requests: 0,
+        bytes: 0,
+    };
+
     #[test]
     fn equal_counts_are_complete() {
         let mut counters = seen(3, 4096);
@@ -225,9 +271,31 @@ mod tests {
                 bytes: 4096,
             }),
             0,
-            true,
+            NONE,
         );
         assert!(report.complete, "{report:?}");
+        assert_eq!(
+            report.finding,
+            "complete: 4 requests seen, as the kernel counted"
+        );
+    }
+
+    #[test]
+    fn a_busy_disk_may_differ_by_what_is_under_way() {
+        let kernel = Some(DiskStat {
+            requests: 5,
+            bytes: 8192,
+        });
+        let slack = DiskStat {
+            requests: 2,
+            bytes: 4096,
+        };
+        let report = judge(&seen(3, 4096), kernel, 0, slack);
+        assert!(
+            report.complete && report.finding.contains("give or take 2"),
+            "{report:?}"
+        );
+        assert!(!judge(&seen(2, 4096), kernel, 0, slack).complete);
     }
 
     #[test]
@@ -239,7 +307,7 @@ mod tests {
                 bytes: 8192,
             }),
             2,
-            true,
+            NONE,
         );
         assert!(!report.complete);
         assert_eq!(
@@ -256,12 +324,12 @@ mod tests {
                 bytes: 4096,
             }),
             0,
-            true,
+            NONE,
         );
         assert!(
             !report.complete && report.finding.contains("1 events did not fit"),
             "{report:?}"
         );
-        assert!(!judge(&seen(0, 0), None, 0, true).complete);
+        assert!(!judge(&seen(0, 0), None, 0, NONE).complete);
     }
 }

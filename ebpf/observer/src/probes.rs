@@ -262,12 +262,15 @@ fn brief(error: &dyn std::error::Error) -> String {
     while let Some(error) = cause {
         let text = error.to_string();
         let mut lines = text.lines().filter(|line| !line.trim().is_empty());
-        parts.extend(lines.next().map(str::to_owned));
+        // Most errors repeat their cause.
+        let first = lines
+            .next()
+            .filter(|line| !parts.iter().any(|part| part.contains(line)));
+        parts.extend(first.map(str::to_owned));
         let said = lines.rfind(|l| l.contains("invalid") || l.contains("not allowed"));
         parts.extend(said.map(str::to_owned));
         cause = error.source();
     }
-    parts.dedup();
     parts.join(": ")
 }
 

@@ -94,7 +94,7 @@ impl Story<'_> {
         self.tell(&mut told, recv, "receiving");
         self.tell(&mut told, sched, "waiting for the store's turn");
         self.tell(&mut told, index, "in the index");
-        self.tell(&mut told, submit, "between the service and the block layer");
+        self.tell(&mut told, submit, "submitting");
         if let Some(waited) = self.waited(queue) {
             told.push(waited);
         }

@@ -377,3 +377,48 @@ fn reports_stay_after_shutdown() {
     assert_eq!(before.audit, after.audit);
     assert_eq!(before.block, after.block);
 }
+
+#[test]
+fn eight_clients_on_a_file_with_strangers_keep_their_bytes() {
+    let Some(_one) = ready("eight_clients_on_a_file") else {
+        return;
+    };
+    let mounted = LoopDevice::mounted(1024 * MIB, "mkfs.ext4", &["-q", "-F"]);
+    let path = mounted.zeroed("store.lusf", 256 << 20);
+    let it = Watched::new(&path, Tuning::default());
+    std::thread::scope(|scope| {
+        for thread in 0..8_u64 {
+            let it = &it;
+            scope.spawn(move || {
+                for round in 0..25_u64 {
+                    let id = 1 + thread * 100 + round;
+                    let at = thread * 32 * MIB + (round * 7 % 31) * MIB;
+                    it.request(id, "put", MIB, || {
+                        it.write(id, at, 1 << 20);
+                        it.io(&[id], Purpose::Flush, Op::Flush, 0, 0);
+                    });
+                    let back = || it.io(&[id + 50], Purpose::Data, Op::Read, at, 1 << 20);
+                    it.request(id + 50, "get", MIB, back);
+                }
+            });
+        }
+        for round in 0..5 {
+            let other = mounted.at.join(format!("other-{round}"));
+            let other = format!("of={}", other.to_str().expect("UTF-8"));
+            support::sh(
+                "dd",
+                &["if=/dev/zero", &other, "bs=64k", "count=16", "conv=fsync"],
+            );
+        }
+    });
+    let report = it.report();
+    let block = &report.block;
+    assert!(report.audit.complete, "{:?}", report.audit);
+    assert_eq!(
+        (block.own_bytes, block.attributed_bytes),
+        (400 * MIB, 400 * MIB),
+        "{block:?}"
+    );
+    assert_eq!(block.unattributed_bytes, 0);
+    assert_eq!(report.operations.iter().map(|o| o.count).sum::<u64>(), 400);
+}

@@ -2,5 +2,6 @@
 #![allow(clippy::cast_sign_loss, reason = "small numbers of a test")]
 
 mod blocks;
+mod degraded;
 mod independent;
 mod support;
