@@ -1,13 +1,15 @@
 //! Known I/O, and every block request of it.
 
-use crate::support::{self, LoopDevice, Watched, forced, mount_tracefs, owned, ready};
-use lumpscope_observer::{Flavour, Op, Purpose, Tuning};
+use crate::support::{
+    self, LoopDevice, Watched, forced, mount_tracefs, owned, ready, until_complete,
+};
+use lumpscope_observer::{Flavour, Op, Purpose, StoreReport, Tuning};
 
 const MIB: u64 = 1 << 20;
 const KIB: usize = 1 << 10;
 
-/// Known writes and reads on a raw device: every block request, its bytes and its seek.
-fn byte_exact(flavour: Flavour) {
+/// Known writes, reads and a flush on a raw device.
+fn known_io(flavour: Flavour) -> StoreReport {
     let device = LoopDevice::new(64 * MIB);
     let it = Watched::new(&device.path, forced(flavour));
     assert_eq!(
@@ -24,8 +26,12 @@ fn byte_exact(flavour: Flavour) {
         it.io(&[4], Purpose::Data, Op::Read, MIB, 64 * KIB)
     });
     it.io(&[], Purpose::Header, Op::Write, 0, 4 * KIB);
-    let report = it.report();
-    assert!(report.audit.complete, "{:?}", report.audit);
+    it.report()
+}
+
+/// Every block request of the known I/O, its bytes and its seek.
+fn byte_exact(flavour: Flavour) {
+    let report = until_complete(|| known_io(flavour));
     assert_eq!(report.audit.seen_bytes, (64 + 4 + 4 + 64 + 4) << 10);
 
     let block = &report.block;
@@ -113,24 +119,25 @@ fn a_split_write_is_one_request_s_and_in_many_threads_nothing_is_mixed_up() {
     let Some(_one) = ready("a_split_write") else {
         return;
     };
-    let device = LoopDevice::new(1024 * MIB);
-    let it = Watched::new(&device.path, Tuning::default());
-    std::thread::scope(|scope| {
-        for thread in 0..8_u64 {
-            let it = &it;
-            scope.spawn(move || {
-                for round in 0..8_u64 {
-                    let id = 1 + thread * 100 + round;
-                    let at = (thread * 8 + round) * 16 * MIB;
-                    it.request(id, "put", 4 * MIB, || it.write(id, at, 4 << 20));
-                    let back = || it.io(&[id + 50], Purpose::Data, Op::Read, at, 4 << 20);
-                    it.request(id + 50, "get", 4 * MIB, back);
-                }
-            });
-        }
+    let report = until_complete(|| {
+        let device = LoopDevice::new(1024 * MIB);
+        let it = Watched::new(&device.path, Tuning::default());
+        std::thread::scope(|scope| {
+            for thread in 0..8_u64 {
+                let it = &it;
+                scope.spawn(move || {
+                    for round in 0..8_u64 {
+                        let id = 1 + thread * 100 + round;
+                        let at = (thread * 8 + round) * 16 * MIB;
+                        it.request(id, "put", 4 * MIB, || it.write(id, at, 4 << 20));
+                        let back = || it.io(&[id + 50], Purpose::Data, Op::Read, at, 4 << 20);
+                        it.request(id + 50, "get", 4 * MIB, back);
+                    }
+                });
+            }
+        });
+        it.report()
     });
-    let report = it.report();
-    assert!(report.audit.complete, "{:?}", report.audit);
     let bytes = 64 * 4 * MIB;
     assert_eq!(report.block.own_bytes, 2 * bytes);
     assert_eq!(
@@ -159,23 +166,24 @@ fn what_nobody_declared_is_not_guessed() {
     let Some(_one) = ready("what_nobody_declared") else {
         return;
     };
-    let device = LoopDevice::new(64 * MIB);
-    let it = Watched::new(&device.path, Tuning::default());
-    it.undeclared(Op::Write, MIB, 8 * KIB);
-    let path = device.path.to_str().expect("UTF-8");
-    support::sh(
-        "dd",
-        &[
-            "if=/dev/zero",
-            &format!("of={path}"),
-            "bs=64k",
-            "count=2",
-            "oflag=direct",
-            "conv=notrunc",
-        ],
-    );
-    let report = it.report();
-    assert!(report.audit.complete, "{:?}", report.audit);
+    let report = until_complete(|| {
+        let device = LoopDevice::new(64 * MIB);
+        let it = Watched::new(&device.path, Tuning::default());
+        it.undeclared(Op::Write, MIB, 8 * KIB);
+        let path = device.path.to_str().expect("UTF-8");
+        support::sh(
+            "dd",
+            &[
+                "if=/dev/zero",
+                &format!("of={path}"),
+                "bs=64k",
+                "count=2",
+                "oflag=direct",
+                "conv=notrunc",
+            ],
+        );
+        it.report()
+    });
     assert_eq!(report.block.unattributed_bytes, 8 << 10);
     assert_eq!(
         (report.block.own_bytes, report.block.attributed_bytes),
@@ -227,38 +235,40 @@ fn lost_events_are_counted_exactly() {
 
 /// Puts into a zero-written file: all data bytes are the requests', the rest the file system's.
 fn file_store(mkfs: &str, args: &[&str]) {
-    let mounted = LoopDevice::mounted(512 * MIB, mkfs, args);
-    let path = mounted.zeroed("store.lusf", 128 << 20);
-    let record = std::env::var_os("LUMPSCOPE_RECORD")
-        .map(|dir| std::path::Path::new(&dir).join(format!("{}.jsonl", mkfs.replace('.', "-"))));
-    let it = Watched::new(
-        &path,
-        Tuning {
-            record,
-            ..Tuning::default()
-        },
-    );
-    let status = it.observer.store_status("it").expect("it");
-    let name = mounted
-        .device
-        .path
-        .file_name()
-        .expect("a name")
-        .to_string_lossy();
-    assert_eq!(
-        status.device.as_deref(),
-        Some(&*name),
-        "the loop device, not the image's disk"
-    );
-    for id in 1..=20_u64 {
-        let at = (id * 37 % 120) * MIB;
-        it.request(id, "put", MIB, || {
-            it.write(id, at, 1 << 20);
-            it.io(&[id], Purpose::Flush, Op::Flush, 0, 0);
+    let report = until_complete(|| {
+        let mounted = LoopDevice::mounted(512 * MIB, mkfs, args);
+        let path = mounted.zeroed("store.lusf", 128 << 20);
+        let record = std::env::var_os("LUMPSCOPE_RECORD").map(|dir| {
+            std::path::Path::new(&dir).join(format!("{}.jsonl", mkfs.replace('.', "-")))
         });
-    }
-    let report = it.report();
-    assert!(report.audit.complete, "{:?}", report.audit);
+        let it = Watched::new(
+            &path,
+            Tuning {
+                record,
+                ..Tuning::default()
+            },
+        );
+        let status = it.observer.store_status("it").expect("it");
+        let name = mounted
+            .device
+            .path
+            .file_name()
+            .expect("a name")
+            .to_string_lossy();
+        assert_eq!(
+            status.device.as_deref(),
+            Some(&*name),
+            "the loop device, not the image's disk"
+        );
+        for id in 1..=20_u64 {
+            let at = (id * 37 % 120) * MIB;
+            it.request(id, "put", MIB, || {
+                it.write(id, at, 1 << 20);
+                it.io(&[id], Purpose::Flush, Op::Flush, 0, 0);
+            });
+        }
+        it.report()
+    });
     let block = &report.block;
     assert_eq!(
         (block.own_bytes, block.attributed_bytes),
@@ -296,32 +306,33 @@ fn a_file_on_xfs_is_attributed_through_its_extents() {
 
 /// With `LUMPSCOPE_RECORD=DIR` it leaves the recordings that `replay.rs` reads.
 fn busy_file_system(kind: &str, args: &[&str]) {
-    let mounted = LoopDevice::mounted(512 * MIB, &format!("mkfs.{kind}"), args);
-    let path = mounted.zeroed("store.lusf", 64 << 20);
-    let dir = std::env::var_os("LUMPSCOPE_RECORD").map(std::path::PathBuf::from);
-    let record = dir.map(|dir| dir.join(format!("{kind}.jsonl")));
-    let it = Watched::new(
-        &path,
-        Tuning {
-            record,
-            ..Tuning::default()
-        },
-    );
-    for id in 1..=6_u64 {
-        it.request(id, "put", MIB, || {
-            it.write(id, (id * 37 % 60) * MIB, 1 << 20);
-            it.io(&[id, id + 1000], Purpose::Journal, Op::Write, 0, 4 * KIB);
-            it.io(&[id, id + 1000], Purpose::Flush, Op::Flush, 0, 0);
-        });
-        let other = mounted.at.join(format!("other-{id}"));
-        let other = format!("of={}", other.to_str().expect("UTF-8"));
-        support::sh(
-            "dd",
-            &["if=/dev/zero", &other, "bs=64k", "count=4", "conv=fsync"],
+    let report = until_complete(|| {
+        let mounted = LoopDevice::mounted(512 * MIB, &format!("mkfs.{kind}"), args);
+        let path = mounted.zeroed("store.lusf", 64 << 20);
+        let dir = std::env::var_os("LUMPSCOPE_RECORD").map(std::path::PathBuf::from);
+        let record = dir.map(|dir| dir.join(format!("{kind}.jsonl")));
+        let it = Watched::new(
+            &path,
+            Tuning {
+                record,
+                ..Tuning::default()
+            },
         );
-    }
-    let report = it.report();
-    assert!(report.audit.complete, "{:?}", report.audit);
+        for id in 1..=6_u64 {
+            it.request(id, "put", MIB, || {
+                it.write(id, (id * 37 % 60) * MIB, 1 << 20);
+                it.io(&[id, id + 1000], Purpose::Journal, Op::Write, 0, 4 * KIB);
+                it.io(&[id, id + 1000], Purpose::Flush, Op::Flush, 0, 0);
+            });
+            let other = mounted.at.join(format!("other-{id}"));
+            let other = format!("of={}", other.to_str().expect("UTF-8"));
+            support::sh(
+                "dd",
+                &["if=/dev/zero", &other, "bs=64k", "count=4", "conv=fsync"],
+            );
+        }
+        it.report()
+    });
     let block = &report.block;
     let journal = 6 * 4 * KIB as u64;
     assert_eq!(
@@ -343,7 +354,6 @@ fn busy_file_system(kind: &str, args: &[&str]) {
         owned(&report, "fs-journal", "write").0 >= 6,
         "a commit for each fsync: {block:?}"
     );
-    it.observer.shutdown();
 }
 
 #[test]
@@ -383,37 +393,38 @@ fn eight_clients_on_a_file_with_strangers_keep_their_bytes() {
     let Some(_one) = ready("eight_clients_on_a_file") else {
         return;
     };
-    let mounted = LoopDevice::mounted(1024 * MIB, "mkfs.ext4", &["-q", "-F"]);
-    let path = mounted.zeroed("store.lusf", 256 << 20);
-    let it = Watched::new(&path, Tuning::default());
-    std::thread::scope(|scope| {
-        for thread in 0..8_u64 {
-            let it = &it;
-            scope.spawn(move || {
-                for round in 0..25_u64 {
-                    let id = 1 + thread * 100 + round;
-                    let at = thread * 32 * MIB + (round * 7 % 31) * MIB;
-                    it.request(id, "put", MIB, || {
-                        it.write(id, at, 1 << 20);
-                        it.io(&[id], Purpose::Flush, Op::Flush, 0, 0);
-                    });
-                    let back = || it.io(&[id + 50], Purpose::Data, Op::Read, at, 1 << 20);
-                    it.request(id + 50, "get", MIB, back);
-                }
-            });
-        }
-        for round in 0..5 {
-            let other = mounted.at.join(format!("other-{round}"));
-            let other = format!("of={}", other.to_str().expect("UTF-8"));
-            support::sh(
-                "dd",
-                &["if=/dev/zero", &other, "bs=64k", "count=16", "conv=fsync"],
-            );
-        }
+    let report = until_complete(|| {
+        let mounted = LoopDevice::mounted(1024 * MIB, "mkfs.ext4", &["-q", "-F"]);
+        let path = mounted.zeroed("store.lusf", 256 << 20);
+        let it = Watched::new(&path, Tuning::default());
+        std::thread::scope(|scope| {
+            for thread in 0..8_u64 {
+                let it = &it;
+                scope.spawn(move || {
+                    for round in 0..25_u64 {
+                        let id = 1 + thread * 100 + round;
+                        let at = thread * 32 * MIB + (round * 7 % 31) * MIB;
+                        it.request(id, "put", MIB, || {
+                            it.write(id, at, 1 << 20);
+                            it.io(&[id], Purpose::Flush, Op::Flush, 0, 0);
+                        });
+                        let back = || it.io(&[id + 50], Purpose::Data, Op::Read, at, 1 << 20);
+                        it.request(id + 50, "get", MIB, back);
+                    }
+                });
+            }
+            for round in 0..5 {
+                let other = mounted.at.join(format!("other-{round}"));
+                let other = format!("of={}", other.to_str().expect("UTF-8"));
+                support::sh(
+                    "dd",
+                    &["if=/dev/zero", &other, "bs=64k", "count=16", "conv=fsync"],
+                );
+            }
+        });
+        it.report()
     });
-    let report = it.report();
     let block = &report.block;
-    assert!(report.audit.complete, "{:?}", report.audit);
     assert_eq!(
         (block.own_bytes, block.attributed_bytes),
         (400 * MIB, 400 * MIB),
