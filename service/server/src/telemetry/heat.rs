@@ -37,7 +37,10 @@ pub(super) struct Buckets {
 impl Buckets {
     fn new(bounds: impl Iterator<Item = f64>) -> Self {
         Self {
-            bounds: bounds.chain([f64::MAX]).map(|bound| (bound, 0)).collect(),
+            bounds: bounds
+                .chain([f64::INFINITY])
+                .map(|bound| (bound, 0))
+                .collect(),
             sum: 0.0,
             count: 0,
         }
@@ -190,6 +193,8 @@ mod tests {
             let total: u64 = map.values().map(|b| b.count).sum();
             let spread: u64 = map.values().flat_map(|b| &b.bounds).map(|(_, n)| n).sum();
             assert_eq!((total, spread), (12, 12));
+            let last = |b: &Buckets| b.bounds.last().map(|(bound, _)| *bound);
+            assert!(map.values().all(|b| last(b) == Some(f64::INFINITY)));
         }
         let seeks = seek_distance(&cells);
         let buckets = &seeks[&("request".to_owned(), "read".to_owned())];
