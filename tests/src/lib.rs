@@ -1,1 +1,7 @@
-//! Helpers of the end-to-end tests.
+//! What the end-to-end tests share: the real binary as a child process, a real gRPC client, and the rule for tests that
+//! need a privilege or a tool. Devices come from [`lumpscope_bench::lab`], which removes them even when a test panics.
+
+pub mod bpftrace;
+pub mod client;
+pub mod needs;
+pub mod service;

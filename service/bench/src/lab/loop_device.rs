@@ -10,6 +10,7 @@ use std::mem::size_of;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -44,12 +45,15 @@ pub struct LoopDevice {
 
 impl LoopDevice {
     /// A device of `bytes` (rounded up to 4 KiB) with 512-byte logical sectors and direct I/O.
-    /// Its image `lumpscope-PID-NAME.img` was in `dir` and is unlinked already.
+    /// Its image `lumpscope-PID-NUMBER-NAME.img` was in `dir` and is unlinked already.
     ///
     /// # Errors
     /// No privilege, no loop driver, or a directory whose files cannot be used with direct I/O.
     pub fn create(dir: &Path, name: &str, bytes: u64) -> Result<LoopDevice, LabError> {
-        let image_name = format!("lumpscope-{}-{name}.img", std::process::id());
+        // Several labs may live in one process.
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let image_name = format!("lumpscope-{}-{number}-{name}.img", std::process::id());
         let image = create_image(&dir.join(&image_name), bytes)?;
         let (path, open) = configure_free(&image)?;
         let stat = rustix::fs::fstat(&open).map_err(LabError::io("look at", &path))?;

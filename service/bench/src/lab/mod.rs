@@ -5,7 +5,7 @@
 //!
 //! | part | vanishes because |
 //! |---|---|
-//! | image `lumpscope-PID-NAME.img` | it is unlinked as soon as it is open |
+//! | image `lumpscope-PID-NUMBER-NAME.img` | it is unlinked as soon as it is open |
 //! | loop device | it is set to clear itself when its last user closes it |
 //! | mounts | they live in a mount namespace that only this process (and its children) hold |
 //! | mount points | they are directories of a small tmpfs inside that namespace |

@@ -1,0 +1,234 @@
+//! The real `lumpscope` binary: found, started as a child, and ended by its own process id.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use lumpscope_bench::lab::{Lab, LabOptions, StoreKind};
+
+/// Longest time a service may take to open its stores and say that it is ready.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
+/// Path of the `lumpscope` binary of this build; built once when it is stale.
+///
+/// # Panics
+/// When it cannot be built.
+pub fn binary() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        let test = std::env::current_exe().expect("a test knows its own path");
+        let folder = test
+            .parent()
+            .and_then(Path::parent)
+            .expect("tests live in TARGET/PROFILE/deps");
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args([
+            "build",
+            "--quiet",
+            "--locked",
+            "--package",
+            "lumpscope",
+            "--bin",
+            "lumpscope",
+        ]);
+        if folder.ends_with("release") {
+            cargo.arg("--release");
+        }
+        let built = cargo.status().expect("cargo starts");
+        assert!(built.success(), "the lumpscope binary does not build");
+        folder.join("lumpscope")
+    })
+}
+
+/// Runs the binary to its end.
+///
+/// # Panics
+/// When it cannot be started.
+pub fn run<S: AsRef<OsStr>>(args: &[S]) -> Output {
+    Command::new(binary())
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .expect("lumpscope starts")
+}
+
+/// Runs the binary and insists on success; answers its standard output.
+///
+/// # Panics
+/// When it fails; the message holds its standard error.
+pub fn run_ok<S: AsRef<OsStr>>(args: &[S]) -> String {
+    let output = run(args);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "lumpscope failed ({}): {error}",
+        output.status
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A lab whose disks hold freshly made, empty stores of this capacity.
+///
+/// # Panics
+/// When the lab or a store cannot be made.
+pub fn lab_with_stores(kinds: &[StoreKind], disk_bytes: u64, capacity: &str) -> Lab {
+    let options = LabOptions {
+        kinds: kinds.to_vec(),
+        ..LabOptions::new(disk_bytes)
+    };
+    let lab = Lab::create(&options).expect("a lab can be made");
+    for store in lab.stores() {
+        let mut format = lab.command(binary());
+        let output = format
+            .args(["format", "--capacity", capacity])
+            .arg(&store.store_path)
+            .output()
+            .expect("lumpscope starts");
+        assert!(
+            output.status.success(),
+            "format: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    lab
+}
+
+/// A running service. Dropping it kills the process it started, and no other.
+#[derive(Debug)]
+pub struct Service {
+    child: Child,
+    /// `http://ADDRESS` of the gRPC listener.
+    pub grpc: String,
+    /// `ADDRESS` of the metrics listener.
+    pub metrics: String,
+}
+
+impl Service {
+    /// Starts `lumpscope serve` on all stores of a lab with further arguments, and waits until it is ready.
+    ///
+    /// # Panics
+    /// When it does not become ready.
+    pub fn start(lab: &Lab, more: &[&str]) -> Service {
+        let mut command = lab.command(binary());
+        command.arg("serve");
+        for store in lab.stores() {
+            command
+                .arg("--store")
+                .arg(format!("{}={}", store.name, store.store_path.display()));
+        }
+        command
+            .args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"])
+            .args(more);
+        Service::spawn(command)
+    }
+
+    /// Starts the given `serve` command and waits until it is ready.
+    ///
+    /// # Panics
+    /// When it does not become ready.
+    pub fn spawn(mut command: Command) -> Service {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("lumpscope starts");
+        let stdout = child.stdout.take().expect("stdout is piped");
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        let mut service = Service {
+            child,
+            grpc: String::new(),
+            metrics: String::new(),
+        };
+        let ready = loop {
+            match lines.recv_timeout(READY_WITHIN) {
+                Ok(line) if line.starts_with("lumpscope ready") => break line,
+                Ok(_) => {}
+                Err(error) => panic!("the service did not become ready: {error}"),
+            }
+        };
+        for word in ready.split_whitespace() {
+            if let Some(address) = word.strip_prefix("grpc=") {
+                service.grpc = format!("http://{address}");
+            } else if let Some(address) = word.strip_prefix("metrics=") {
+                service.metrics = address.to_owned();
+            }
+        }
+        service
+    }
+
+    /// Process id of the service.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// kill -9, then waits for the end.
+    ///
+    /// # Panics
+    /// When the process cannot be killed.
+    pub fn kill9(mut self) {
+        self.child.kill().expect("the service was running");
+        self.child.wait().expect("the service can be waited for");
+    }
+
+    /// SIGTERM, then waits; answers whether it ended with success.
+    ///
+    /// # Panics
+    /// When the process cannot be signalled.
+    pub fn stop(mut self) -> bool {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM)
+            .expect("it can be signalled");
+        self.child
+            .wait()
+            .expect("the service can be waited for")
+            .success()
+    }
+
+    /// Body of the metrics endpoint.
+    ///
+    /// # Panics
+    /// When the endpoint does not answer.
+    pub fn scrape(&self) -> String {
+        use std::io::{Read, Write};
+        let mut stream = std::net::TcpStream::connect(&self.metrics).expect("metrics are served");
+        stream
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .expect("a timeout can be set");
+        let request = format!(
+            "GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+            self.metrics
+        );
+        stream
+            .write_all(request.as_bytes())
+            .expect("the request is sent");
+        let mut reply = String::new();
+        stream
+            .read_to_string(&mut reply)
+            .expect("the reply is text");
+        assert!(
+            reply.starts_with("HTTP/1.1 200"),
+            "metrics: {}",
+            reply.lines().next().unwrap_or("")
+        );
+        reply
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // Already ended: both calls fail, and that is what was wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

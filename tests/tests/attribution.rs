@@ -1,0 +1,257 @@
+//! What the disk did belongs to the request that asked for it: checked by looking for the bytes on the disk, by an independent
+//! tracer, and by the kernel's own disk statistics.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use lumpscope_bench::lab::StoreKind;
+use lumpscope_proto::v1::{BlockIo, StoreReport};
+use lumpscope_tests::bpftrace::BlockCount;
+use lumpscope_tests::client::{Client, content};
+use lumpscope_tests::needs::{Need, available};
+use lumpscope_tests::service::{Service, lab_with_stores};
+
+const NEEDS: &[Need] = &[
+    Need::Root,
+    Need::Tool("mkfs.ext4"),
+    Need::Tool("mkfs.xfs"),
+    Need::Tool("bpftrace"),
+];
+const SECTOR: u64 = 512;
+/// Bytes a lump's trailer and padding length may add to its portion, rounded up to blocks of 4096.
+const TAIL: u64 = 4096;
+
+/// Where on the disk the bytes lie: the first sector of their only copy.
+fn sector_of(device: &Path, bytes: &[u8]) -> u64 {
+    // The page cache of the device node may be older than what went past it.
+    let file = File::open(device).expect("root may read its loop device");
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)
+        .expect("the cache can be dropped");
+    let mut found = Vec::new();
+    let mut chunk = vec![0; 1 << 20];
+    let mut at = 0;
+    loop {
+        let count = file
+            .read_at(&mut chunk, at)
+            .expect("the device can be read");
+        if count == 0 {
+            break;
+        }
+        for (index, sector) in chunk[..count].chunks(512).enumerate() {
+            if sector == &bytes[..512] {
+                found.push(at / SECTOR + index as u64);
+            }
+        }
+        at += count as u64;
+    }
+    assert_eq!(
+        found.len(),
+        1,
+        "the lump's first sector is on {} at {found:?}",
+        device.display()
+    );
+    let mut whole = vec![0; bytes.len()];
+    file.read_exact_at(&mut whole, found[0] * SECTOR)
+        .expect("the device can be read");
+    assert!(
+        whole == bytes,
+        "the lump is not contiguous on {}",
+        device.display()
+    );
+    found[0]
+}
+
+/// Data writes of the only put in a report, in order of their sectors.
+fn data_writes(report: &StoreReport) -> Vec<BlockIo> {
+    let put = report
+        .slowest
+        .iter()
+        .find(|request| request.method == "put")
+        .expect("one put was made");
+    assert_eq!(
+        put.blocks.len(),
+        put.block_requests as usize,
+        "every block request is listed"
+    );
+    let mut writes: Vec<BlockIo> = put
+        .blocks
+        .iter()
+        .filter(|block| block.operation == "write" && block.purpose == "data")
+        .cloned()
+        .collect();
+    writes.sort_by_key(|block| block.sector);
+    writes
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_lump_is_exactly_its_block_requests() {
+    if !available(NEEDS) {
+        return;
+    }
+    let lab = lab_with_stores(&StoreKind::ALL, 512 << 20, "300M");
+    let service = Service::start(&lab, &[]);
+    let mut client = Client::connect(&service.grpc)
+        .await
+        .expect("the service is up");
+    let length = 3 << 20;
+    let mut writes = BTreeMap::new();
+    for store in lab.stores() {
+        client
+            .put(store.name, 7, content(7, 1, length))
+            .await
+            .expect("the put works");
+        let report = client.report(store.name).await.expect("a report");
+        assert!(
+            report.observed,
+            "{}: {}",
+            store.name, report.not_observed_because
+        );
+        writes.insert(store.name, data_writes(&report));
+    }
+    assert!(service.stop(), "the service ends well");
+    for store in lab.stores() {
+        let first = sector_of(&store.device, &content(7, 1, length));
+        let mut next = first;
+        for write in &writes[store.name] {
+            assert_eq!(
+                write.sector, next,
+                "{}: a gap or an overlap in {:?}",
+                store.name, writes[store.name]
+            );
+            assert_eq!(
+                write.own_bytes,
+                u64::from(write.sectors) * SECTOR,
+                "{}: wholly ours",
+                store.name
+            );
+            next += u64::from(write.sectors);
+        }
+        let wanted = first + (length as u64 + TAIL) / SECTOR;
+        assert_eq!(
+            next, wanted,
+            "{}: the writes end elsewhere than the lump's portion",
+            store.name
+        );
+    }
+}
+
+/// Eight clients put and get side by side.
+async fn busy(url: &str, store: &str) {
+    let mut tasks = Vec::new();
+    for client in 0..8_u128 {
+        let (url, store) = (url.to_owned(), store.to_owned());
+        tasks.push(tokio::spawn(async move {
+            let mut connection = Client::connect(&url).await.expect("the service is up");
+            for round in 0..6_u64 {
+                let key = client << 32 | u128::from(round);
+                let length = (1 << 20) + usize::try_from(round).expect("small") * 300_001;
+                connection
+                    .put(&store, key, content(key, round, length))
+                    .await
+                    .expect("the put works");
+                let back = connection.get(&store, key).await.expect("the get works");
+                assert!(
+                    content(key, round, length) == back[..],
+                    "{store}: wrong bytes"
+                );
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.expect("a client works");
+    }
+}
+
+/// Requests and bytes of one operation over all owners.
+fn total(report: &StoreReport, operation: &str) -> (u64, u64) {
+    let block = report
+        .block
+        .as_ref()
+        .expect("an observed store has block totals");
+    block
+        .owners
+        .iter()
+        .filter(|owner| owner.operation == operation)
+        .fold((0, 0), |sum, owner| {
+            (sum.0 + owner.requests, sum.1 + owner.bytes)
+        })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn eight_clients_are_told_apart_and_an_independent_tracer_agrees() {
+    if !available(NEEDS) {
+        return;
+    }
+    let lab = lab_with_stores(&StoreKind::ALL, 512 << 20, "300M");
+    let service = Service::start(&lab, &[]);
+    let mut client = Client::connect(&service.grpc)
+        .await
+        .expect("the service is up");
+    for store in lab.stores() {
+        let (before, tracer) = start_tracer(&mut client, store.name, store.devno).await;
+        busy(&service.grpc, store.name).await;
+        let after = client.report(store.name).await.expect("a report");
+        let counted = tracer.finish();
+        check_shares(store.name, &after);
+        let audit = after
+            .audit
+            .as_ref()
+            .expect("an observed store has an audit");
+        assert!(
+            audit.complete,
+            "{}: the audit found: {}",
+            store.name, audit.finding
+        );
+        assert_eq!(audit.lost_events, 0, "{}", store.name);
+        for operation in ["read", "write"] {
+            let (old, new) = (total(&before, operation), total(&after, operation));
+            let ours = (new.0 - old.0, new.1 - old.1);
+            assert_eq!(
+                counted.total(operation),
+                ours,
+                "{}: {operation}: bpftrace (left) and the probes differ",
+                store.name
+            );
+            assert!(ours.0 > 0, "{}: no {operation} was seen at all", store.name);
+        }
+    }
+}
+
+/// Starts the tracer and takes a report such that no request of the device falls between the two.
+async fn start_tracer(client: &mut Client, store: &str, devno: u64) -> (StoreReport, BlockCount) {
+    for _ in 0..5 {
+        let before = client.report(store).await.expect("a report");
+        let tracer = BlockCount::start(devno);
+        let again = client.report(store).await.expect("a report");
+        if before.block == again.block {
+            return (before, tracer);
+        }
+        tracer.finish();
+    }
+    panic!("{store}: the idle device is never quiet");
+}
+
+fn check_shares(store: &str, report: &StoreReport) {
+    let block = report
+        .block
+        .as_ref()
+        .expect("an observed store has block totals");
+    let moved: u64 = report
+        .operations
+        .iter()
+        .map(|operation| operation.bytes)
+        .sum();
+    assert!(
+        block.own_bytes >= moved,
+        "{store}: {} bytes seen, {moved} were put and got",
+        block.own_bytes
+    );
+    let right = block.attributed_bytes + block.shared_bytes;
+    assert!(
+        right * 100 >= block.own_bytes * 99,
+        "{store}: only {right} of {} bytes are attributed",
+        block.own_bytes
+    );
+}
