@@ -42,20 +42,18 @@ impl Collection {
         self.pressed_since = None;
     }
 
-    /// A record finds no room: the collection runs until it does.
-    pub(super) fn press(&mut self) {
+    /// A record finds no room: the collection runs until it does. True: it has gone round the
+    /// ring twice for that record, so it never will.
+    pub(super) fn press(&mut self, storage: &Storage) -> bool {
         let passed = self.collector.passed();
-        self.pressed_since.get_or_insert(passed);
+        let since = *self.pressed_since.get_or_insert(passed);
+        passed - since > 2 * storage.journal.capacity()
     }
 
     /// To be asked when a record finds no room and the collection has just had nothing to move.
     /// True: it never will have.
-    pub(super) fn is_hopeless(&self, storage: &Storage) -> bool {
+    pub(super) fn is_stuck(&self, storage: &Storage) -> bool {
         let Storage { journal, .. } = storage;
-        let since = self.pressed_since.unwrap_or(self.collector.passed());
-        if self.collector.passed() - since > 2 * journal.capacity() {
-            return true;
-        }
         let at_rest = !self.reading && !self.moving_head && !journal.has_readers();
         let everything_passed = self.collector.position() == journal.tail();
         at_rest
@@ -63,29 +61,36 @@ impl Collection {
             && (everything_passed || !self.collector.needs_chunk())
     }
 
+    /// What is lost at the end of the ring and to rounding is no gain: without a waiting record
+    /// it is not worth a round.
     fn decide(&mut self, storage: &Storage) {
-        let (used, capacity) = (storage.journal.used(), storage.journal.capacity());
+        let journal = &storage.journal;
+        let (used, capacity) = (journal.used(), journal.capacity());
         let garbage = used.saturating_sub(storage.index.record_bytes());
-        self.active = if self.pressed_since.is_some() {
-            true
-        } else if self.active {
-            used > capacity / 2 && garbage > capacity / 16
+        let unavoidable = journal.gc_reserve();
+        let worth = if self.active {
+            (capacity / 16).max(unavoidable)
         } else {
-            used > capacity / 2 && garbage > capacity / 8
+            (capacity / 8).max(2 * unavoidable)
         };
+        self.active = self.pressed_since.is_some() || (used > capacity / 2 && garbage > worth);
     }
 }
 
 impl Owner {
     /// Lets the collection put the records it keeps into an empty batch. Everything applied must
-    /// be durable.
-    pub(super) fn relocate(&mut self, batch: &mut Batch) -> Taken {
+    /// be durable. `blocked`: the next change finds no room.
+    ///
+    /// Only then may relocated records use the last room; and a change that has waited for the
+    /// collection goes before them as soon as it finds room.
+    pub(super) fn relocate(&mut self, batch: &mut Batch, blocked: bool) -> Taken {
         self.collection.decide(&self.storage);
-        if !self.collects() {
+        if !self.collects() || (self.collection.pressed_since.is_some() && !blocked) {
             return Taken::default();
         }
         let Storage { index, journal, .. } = &self.storage;
-        let taken = self.collection.collector.fill(index, journal, batch);
+        let keep = if blocked { 0 } else { 2 * journal.gc_reserve() };
+        let taken = self.collection.collector.fill(index, journal, batch, keep);
         let counters = &self.shared.counters;
         counters.gc_dropped.add(taken.dropped);
         counters.gc_relocated.add(taken.relocations.len() as u64);

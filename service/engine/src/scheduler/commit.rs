@@ -109,17 +109,22 @@ impl Owner {
         loop {
             let mut batch = Batch::new(&self.storage.journal);
             let blocked = self.is_blocked(&batch);
-            if blocked {
-                self.collection.press();
-            } else {
-                self.collection.relax();
+            if blocked && self.collection.press(&self.storage) {
+                self.refuse_first_ready();
+                continue;
             }
-            let taken = self.relocate(&mut batch);
+            let taken = self.relocate(&mut batch, blocked);
             let changes = self.take_ready(&mut batch);
+            if !changes.is_empty() || self.commit.ready.is_empty() {
+                self.collection.relax();
+            } else if !blocked {
+                // Relocated records took the room: next time the change goes first.
+                self.collection.press(&self.storage);
+            }
             if !batch.is_empty() {
                 return self.start_batch(batch, taken, changes);
             }
-            if !blocked || !self.collection.is_hopeless(&self.storage) {
+            if !blocked || !self.collection.is_stuck(&self.storage) {
                 break;
             }
             self.refuse_first_ready();

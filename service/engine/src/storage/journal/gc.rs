@@ -161,9 +161,16 @@ impl Collector {
         Ok(())
     }
 
-    /// Appends the live records that fit to an empty batch and passes over garbage. To be called
+    /// Appends the live records that fit, with `keep` bytes left over, to an empty batch and passes
+    /// over garbage. To be called
     /// only when everything in the index is durable.
-    pub(crate) fn fill(&mut self, index: &Index, journal: &Journal, batch: &mut Batch) -> Taken {
+    pub(crate) fn fill(
+        &mut self,
+        index: &Index,
+        journal: &Journal,
+        batch: &mut Batch,
+        keep: u64,
+    ) -> Taken {
         let mut taken = Taken::default();
         while let Some(front) = self.scanned.front() {
             let live = front
@@ -174,7 +181,7 @@ impl Collector {
                 Some(_) if batch.len() > BATCH_LIMIT => break,
                 Some(id) => {
                     let bytes = &self.chunk[front.bytes.clone()];
-                    let Some(to) = batch.append(journal, bytes, 0) else {
+                    let Some(to) = batch.append(journal, bytes, keep) else {
                         break;
                     };
                     taken.relocations.push(Relocation {
