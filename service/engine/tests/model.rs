@@ -168,7 +168,7 @@ fn run(ops: &[Op], open: impl Fn() -> Store) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
     fn a_store_in_memory_agrees_with_a_map(
