@@ -119,7 +119,10 @@ mod tests {
         raw[offset_of!(BlockEvent, comm)] = b'x';
         let event = BlockEvent::decode(&raw).expect("the right size");
         assert_eq!((event.queue_ns, event.done_ns, event.seek), (1, 3, NO_SEEK));
-        assert_eq!((event.dev, event.error, event.flags, event.comm[0]), (7, -5, 9, b'x'));
+        assert_eq!(
+            (event.dev, event.error, event.flags, event.comm[0]),
+            (7, -5, 9, b'x')
+        );
     }
 
     #[test]

@@ -29,8 +29,16 @@ pub const fn seek_bucket(seek: i64) -> u32 {
         return SEEK_NONE;
     }
     let magnitude = bits(seek.unsigned_abs());
-    let magnitude = if magnitude > SEEK_MAGNITUDES { SEEK_MAGNITUDES } else { magnitude };
-    if seek < 0 { SEEK_ZERO - magnitude } else { SEEK_ZERO + magnitude }
+    let magnitude = if magnitude > SEEK_MAGNITUDES {
+        SEEK_MAGNITUDES
+    } else {
+        magnitude
+    };
+    if seek < 0 {
+        SEEK_ZERO - magnitude
+    } else {
+        SEEK_ZERO + magnitude
+    }
 }
 
 /// Bucket of a device time in nanoseconds.
@@ -52,7 +60,11 @@ pub const fn time_bucket(ns: u64) -> u32 {
 #[must_use]
 pub const fn cell(device: u32, op: u8, class: u8, seek: i64, device_ns: u64) -> u32 {
     let op = if op < op::OTHER { op } else { op::OTHER } as u32;
-    let class = if class < class::OTHER { class } else { class::OTHER } as u32;
+    let class = if class < class::OTHER {
+        class
+    } else {
+        class::OTHER
+    } as u32;
     let row = (op * class::COUNT + class) * SEEK_BUCKETS + seek_bucket(seek);
     device * CELLS_PER_DEVICE + row * TIME_BUCKETS + time_bucket(device_ns)
 }
@@ -69,8 +81,16 @@ pub const fn seek_edges(bucket: u32) -> Option<(i64, i64)> {
     }
     let magnitude = bucket.abs_diff(SEEK_ZERO);
     let low = 1_i64 << (magnitude - 1);
-    let high = if magnitude == SEEK_MAGNITUDES { i64::MAX } else { 1_i64 << magnitude };
-    Some(if bucket > SEEK_ZERO { (low, high) } else { (1 - high, 1 - low) })
+    let high = if magnitude == SEEK_MAGNITUDES {
+        i64::MAX
+    } else {
+        1_i64 << magnitude
+    };
+    Some(if bucket > SEEK_ZERO {
+        (low, high)
+    } else {
+        (1 - high, 1 - low)
+    })
 }
 
 /// Edges of a time bucket in nanoseconds, from (inclusive) and to (exclusive); `None`: no such
@@ -80,9 +100,16 @@ pub const fn time_edges(bucket: u32) -> Option<(u64, u64)> {
     if bucket >= TIME_BUCKETS {
         return None;
     }
-    let low = if bucket == 0 { 0 } else { 1_u64 << (TIME_SHIFT + bucket) };
-    let high =
-        if bucket == TIME_BUCKETS - 1 { u64::MAX } else { 1_u64 << (TIME_SHIFT + 1 + bucket) };
+    let low = if bucket == 0 {
+        0
+    } else {
+        1_u64 << (TIME_SHIFT + bucket)
+    };
+    let high = if bucket == TIME_BUCKETS - 1 {
+        u64::MAX
+    } else {
+        1_u64 << (TIME_SHIFT + 1 + bucket)
+    };
     Some((low, high))
 }
 
@@ -130,7 +157,10 @@ mod tests {
     #[test]
     fn cells_of_a_device_fill_its_block_and_no_other() {
         assert_eq!(cell(0, 0, 0, crate::NO_SEEK, 0), 0);
-        assert_eq!(cell(0, u8::MAX, u8::MAX, i64::MAX, u64::MAX), CELLS_PER_DEVICE - 1);
+        assert_eq!(
+            cell(0, u8::MAX, u8::MAX, i64::MAX, u64::MAX),
+            CELLS_PER_DEVICE - 1
+        );
         assert_eq!(cell(1, 0, 0, crate::NO_SEEK, 0), CELLS_PER_DEVICE);
     }
 }

@@ -62,7 +62,10 @@ fn key(request: &Request) -> Key {
     } else {
         (DATA, request.sector)
     };
-    Key { id: kind | request.dev as u64, sector }
+    Key {
+        id: kind | request.dev as u64,
+        sector,
+    }
 }
 
 #[inline(always)]
@@ -75,7 +78,15 @@ unsafe fn read_request(ctx: &TracePointContext, rwbs_at: u32) -> Option<Request>
     let (op, flags) = decode(&rwbs);
     // Flush requests carry sector 0 at issue and 2^64-1 at completion.
     let sector = if op == op::FLUSH { 0 } else { sector };
-    Some(Request { slot, dev, sector, sectors, request_flags: 0, op, flags })
+    Some(Request {
+        slot,
+        dev,
+        sector,
+        sectors,
+        request_flags: 0,
+        op,
+        flags,
+    })
 }
 
 /// Reads the letters that the kernel writes for a request: `[F]OP[F][A][S][M]`. What follows the

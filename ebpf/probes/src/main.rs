@@ -6,7 +6,10 @@
 #![no_std]
 #![no_main]
 #![feature(core_intrinsics)]
-#![allow(internal_features, reason = "an atomic add without a result needs the intrinsic")]
+#![allow(
+    internal_features,
+    reason = "an atomic add without a result needs the intrinsic"
+)]
 #![allow(unsafe_op_in_unsafe_fn, reason = "the whole program is helper calls")]
 
 mod classic;

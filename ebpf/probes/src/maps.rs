@@ -60,11 +60,9 @@ pub static IN_FLIGHT: HashMap<Key, InFlight> = HashMap::with_max_entries(MAX_IN_
 #[map]
 pub static LAST: Array<Last> = Array::with_max_entries(MAX_DEVICES, 0);
 #[map]
-pub static HISTOGRAM: Array<u64> =
-    Array::with_max_entries(histogram::CELLS_PER_DEVICE, MMAPABLE);
+pub static HISTOGRAM: Array<u64> = Array::with_max_entries(histogram::CELLS_PER_DEVICE, MMAPABLE);
 #[map]
-pub static STATS: PerCpuArray<[u64; stats::COUNT]> =
-    PerCpuArray::with_max_entries(MAX_DEVICES, 0);
+pub static STATS: PerCpuArray<[u64; stats::COUNT]> = PerCpuArray::with_max_entries(MAX_DEVICES, 0);
 #[map]
 pub static EVENTS: RingBuf = RingBuf::with_byte_size(RING_BYTES, 0);
 

@@ -113,7 +113,15 @@ unsafe fn read_request(rq: u64) -> Option<Request> {
         _ => op::OTHER,
     };
     let sector = read(rq, RQ_SECTOR.load())?;
-    Some(Request { slot, dev, sector, sectors: len >> 9, request_flags, op, flags })
+    Some(Request {
+        slot,
+        dev,
+        sector,
+        sectors: len >> 9,
+        request_flags,
+        op,
+        flags,
+    })
 }
 
 #[inline(always)]

@@ -142,8 +142,16 @@ unsafe fn finish(entry: &InFlight, now: u64, error: i32) {
         count(slot, stats::FLUSH_PARENTS, 1);
     } else {
         count(slot, stats::SEEN_REQUESTS + op as usize, 1);
-        count(slot, stats::SEEN_BYTES + op as usize, entry.bytes_done as u64);
-        let device_ns = if entry.issue_ns == 0 { 0 } else { now.wrapping_sub(entry.issue_ns) };
+        count(
+            slot,
+            stats::SEEN_BYTES + op as usize,
+            entry.bytes_done as u64,
+        );
+        let device_ns = if entry.issue_ns == 0 {
+            0
+        } else {
+            now.wrapping_sub(entry.issue_ns)
+        };
         let cell = histogram::cell(slot, op, entry.class, entry.seek, device_ns);
         if let Some(cell) = HISTOGRAM.get_ptr_mut(cell) {
             add(cell, 1);
@@ -262,7 +270,11 @@ fn classify(entry: &InFlight, own: bool) -> u8 {
     if entry.flags & flag::META != 0 {
         // ext4's journal is written by jbd2; an xfs log write asks for a flush or FUA.
         let ordered = entry.flags & (flag::FUA | flag::PREFLUSH) != 0;
-        return if ordered { class::FS_JOURNAL } else { class::FS_METADATA };
+        return if ordered {
+            class::FS_JOURNAL
+        } else {
+            class::FS_METADATA
+        };
     }
     if comm[0] == b'x' && comm[1] == b'f' && comm[2] == b's' && comm[3] == b'a' {
         return class::FS_METADATA;
@@ -271,5 +283,9 @@ fn classify(entry: &InFlight, own: bool) -> u8 {
         return class::OWN;
     }
     let kworker = comm[0] == b'k' && comm[1] == b'w' && comm[2] == b'o' && comm[3] == b'r';
-    if kworker && entry.op == op::WRITE { class::WRITEBACK } else { class::OTHER }
+    if kworker && entry.op == op::WRITE {
+        class::WRITEBACK
+    } else {
+        class::OTHER
+    }
 }
