@@ -1,7 +1,6 @@
 //! What the end-to-end tests share: the real binary as a child process, a real gRPC client, and the rule for tests that
 //! need a privilege or a tool. Devices come from [`lumpscope_bench::lab`], which removes them even when a test panics.
 
-pub mod bpftrace;
 pub mod client;
 pub mod needs;
 pub mod service;

@@ -4,14 +4,15 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use lumpscope_bench::lab::StoreKind;
+use lumpscope_bench::tracer::Tracer;
 use lumpscope_proto::v1::{BlockIo, StoreReport};
-use lumpscope_tests::bpftrace::BlockCount;
 use lumpscope_tests::client::{Client, content};
 use lumpscope_tests::needs::{Need, available};
 use lumpscope_tests::service::{Service, lab_with_stores};
+use rustix::fs::{major, minor};
 
 const NEEDS: &[Need] = &[
     Need::Root,
@@ -212,7 +213,7 @@ async fn watched_by_two(kind: StoreKind) -> Result<(), String> {
     let (before, tracer) = start_tracer(&mut client, store.name, store.devno).await;
     busy(&service.grpc, store.name).await;
     let after = client.report(store.name).await.expect("a report");
-    let counted = tracer.finish();
+    let counted = tracer.finish().expect("bpftrace ends well");
     check_shares(store.name, &after);
     let audit = after
         .audit
@@ -230,9 +231,9 @@ async fn watched_by_two(kind: StoreKind) -> Result<(), String> {
         let (old, new) = (total(&before, operation), total(&after, operation));
         let ours = (new.0 - old.0, new.1 - old.1);
         assert!(ours.0 > 0, "{}: no {operation} was seen at all", store.name);
-        if counted.total(operation) != ours {
+        if counted.of(operation) != ours {
             // The tracer can miss a completion too; the kernel's own statistics agree with the probes.
-            let theirs = counted.total(operation);
+            let theirs = counted.of(operation);
             assert!(
                 theirs.0 < ours.0,
                 "{}: {operation}: bpftrace {theirs:?}, probes {ours:?}",
@@ -244,16 +245,21 @@ async fn watched_by_two(kind: StoreKind) -> Result<(), String> {
     Ok(())
 }
 
+/// The independent tracer's script.
+fn script() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../ebpf/bpftrace/block-count.bt")
+}
+
 /// Starts the tracer and takes a report such that no request of the device falls between the two.
-async fn start_tracer(client: &mut Client, store: &str, devno: u64) -> (StoreReport, BlockCount) {
+async fn start_tracer(client: &mut Client, store: &str, devno: u64) -> (StoreReport, Tracer) {
     for _ in 0..5 {
         let before = client.report(store).await.expect("a report");
-        let tracer = BlockCount::start(devno);
+        let tracer = Tracer::start(&script(), major(devno), minor(devno)).expect("bpftrace counts");
         let again = client.report(store).await.expect("a report");
         if before.block == again.block {
             return (before, tracer);
         }
-        tracer.finish();
+        tracer.finish().expect("bpftrace ends well");
     }
     panic!("{store}: the idle device is never quiet");
 }

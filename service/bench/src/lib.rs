@@ -7,6 +7,7 @@
 //! | [`stats`] | percentiles and totals by the rules of the published tables |
 //! | [`lab`] | three disks of loop devices that vanish with their holder, even on `kill -9` |
 //! | [`compare`] | all of it together: raw, ext4 and xfs side by side, and what the disks did |
+//! | [`tracer`] | the block requests of a disk counted by bpftrace, for a second opinion |
 //! | [`human`] | numbers for people |
 //!
 //! This crate knows the service only through `lumpscope.v1` and its command line: neither engine
@@ -17,4 +18,5 @@ pub mod human;
 pub mod lab;
 pub mod runner;
 pub mod stats;
+pub mod tracer;
 pub mod workload;

@@ -39,6 +39,10 @@ pub struct CompareArgs {
     /// Directory on a mounted xfs for the third store; a file is made there and removed
     #[arg(long, value_name = "DIR", requires_all = ["raw", "ext4"])]
     pub xfs: Option<PathBuf>,
+    /// Have this bpftrace script (ebpf/bpftrace/block-count.bt) count the same block requests beside
+    /// the probes, and say whether the two agree
+    #[arg(long, value_name = "SCRIPT", conflicts_with = "no_probes")]
+    pub bpftrace: Option<PathBuf>,
     /// Compare without probes, as on a machine that cannot load them
     #[arg(long)]
     pub no_probes: bool,

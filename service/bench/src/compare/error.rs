@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::lab::LabError;
 use crate::runner::RunError;
+use crate::tracer::TracerError;
 use crate::workload::{GenerateError, ParseError};
 
 /// Why a comparison could not be made or finished. Whatever it had made is gone again.
@@ -42,6 +43,17 @@ pub enum CompareError {
         option: &'static str,
         /// What it may be.
         allowed: &'static str,
+    },
+    /// The tracer that was asked for cannot count.
+    #[error(transparent)]
+    Tracer(#[from] TracerError),
+    /// The tracer has nothing to be compared with.
+    #[error("{store}: its disk is not observed ({why}): leave --bpftrace out")]
+    NothingToCompare {
+        /// Store.
+        store: &'static str,
+        /// Why it is not observed.
+        why: String,
     },
     /// The images could not be made.
     #[error(transparent)]

@@ -16,6 +16,7 @@ mod place;
 mod plan;
 mod progress;
 pub mod report;
+mod second_opinion;
 mod service;
 mod table;
 mod text;
@@ -43,6 +44,7 @@ use place::{Place, Places};
 use plan::Plan;
 use progress::Progress;
 use report::{ClientView, Comparison, DiskView, StoreView, WorkloadView};
+use second_opinion::SecondOpinion;
 use service::Service;
 
 /// What a shell reports for a program ended by Ctrl-C.
@@ -217,8 +219,10 @@ async fn run_store(context: &Context<'_>, place: &Place) -> Result<StoreView, Co
         failed: String::new(),
         client: None,
         disk: None,
+        tracer: None,
     };
     let store = place.kind.name();
+    let second = SecondOpinion::start(context, store).await?;
     match drive(context, store).await {
         Ok(client) => view.client = Some(client),
         Err(CompareError::Run { error, .. }) if context.args.keep_going => {
@@ -227,6 +231,9 @@ async fn run_store(context: &Context<'_>, place: &Place) -> Result<StoreView, Co
         Err(error) => return Err(error),
     }
     settle(context.places, place);
+    if let Some(second) = second {
+        view.tracer = Some(second.finish(context, store).await?);
+    }
     match fetch_report(&context.service.server, store).await {
         Ok(disk) => view.disk = disk,
         Err(status) if context.args.keep_going => {

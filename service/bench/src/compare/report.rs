@@ -63,6 +63,23 @@ pub struct StoreView {
     pub client: Option<ClientView>,
     /// What service and disk did.
     pub disk: Option<DiskView>,
+    /// What an independent tracer counted; absent: none was asked for.
+    pub tracer: Option<TracerView>,
+}
+
+/// What an independent tracer counted while the workload ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct TracerView {
+    /// Block requests completed, as the tracer counted.
+    pub requests: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The same, as the probes saw.
+    pub seen_requests: u64,
+    /// Their bytes.
+    pub seen_bytes: u64,
+    /// The two agree.
+    pub equal: bool,
 }
 
 /// What the client saw.

@@ -250,6 +250,21 @@ fn trust(rows: &mut Rows<'_>) {
             human::count(audit.kernel_requests)
         )
     });
+    if rows.stores.iter().any(|store| store.tracer.is_some()) {
+        rows.row("seen / counted by bpftrace", |store| match &store.tracer {
+            None => String::new(),
+            Some(tracer) => format!(
+                "{} / {}",
+                human::count(tracer.seen_requests),
+                human::count(tracer.requests)
+            ),
+        });
+        rows.row("bytes seen / by bpftrace", |store| match &store.tracer {
+            None => String::new(),
+            Some(tracer) if tracer.equal => "equal".to_owned(),
+            Some(tracer) => format!("{} / {}", tracer.seen_bytes, tracer.bytes),
+        });
+    }
     rows.observed("audit", |disk| {
         if disk.audit.complete {
             "complete"

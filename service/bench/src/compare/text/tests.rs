@@ -98,6 +98,7 @@ fn store(kind: StoreKind, elapsed_ms: u64) -> StoreView {
             published: vec!["kind = Put(1048576), count = 40, 50% = 3.062ms".to_owned()],
         }),
         disk: Some(disk()),
+        tracer: None,
     }
 }
 

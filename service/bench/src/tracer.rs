@@ -1,0 +1,208 @@
+//! A second opinion on what a disk did: `ebpf/bpftrace/block-count.bt`, run as a person would run it.
+//!
+//! It shares no code with the probes of the service. What it cannot see stands in the script's head.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use thiserror::Error;
+
+use crate::lab::tie_to_parent;
+
+/// The shell line that becomes bpftrace. It runs in a mount namespace of its own, so that nothing
+/// stays mounted where tracefs was not; without `-B none` bpftrace keeps its lines to itself.
+const SHELL: &str = "[ -d /sys/kernel/tracing/events ] \
+     || mount -t tracefs tracefs /sys/kernel/tracing; exec bpftrace -B none \"$@\"";
+
+/// Why there is no second opinion.
+#[derive(Debug, Error)]
+pub enum TracerError {
+    /// A program cannot be run or talked to.
+    #[error(
+        "cannot {what}: {source}; bpftrace and util-linux must be installed, and root run them"
+    )]
+    Io {
+        /// What failed.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// bpftrace ended too early.
+    #[error("bpftrace does not run {}: {message}", script.display())]
+    Refused {
+        /// The script.
+        script: PathBuf,
+        /// What bpftrace said last.
+        message: String,
+    },
+    /// The script printed something else than counts.
+    #[error("{} does not print counts: '{line}'", script.display())]
+    Format {
+        /// The script.
+        script: PathBuf,
+        /// The line that is not understood.
+        line: String,
+    },
+}
+
+impl TracerError {
+    fn io(what: &'static str) -> impl FnOnce(io::Error) -> TracerError {
+        move |source| TracerError::Io { what, source }
+    }
+}
+
+/// What was counted, by operation.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Counted(BTreeMap<String, (u64, u64)>);
+
+impl Counted {
+    /// Requests and bytes of `read`, `write`, `flush`, `flush-asked`, `discard` or `other`.
+    #[must_use]
+    pub fn of(&self, operation: &str) -> (u64, u64) {
+        self.0.get(operation).copied().unwrap_or_default()
+    }
+
+    /// Requests and bytes of all operations.
+    #[must_use]
+    pub fn all(&self) -> (u64, u64) {
+        self.0
+            .values()
+            .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    }
+
+    fn add(&mut self, line: &str) -> Option<()> {
+        let (name, rest) = line.split_once('[')?;
+        let (keys, value) = rest.split_once("]: ")?;
+        let operation = keys.rsplit(", ").next()?;
+        let value: u64 = value.trim().parse().ok()?;
+        let entry = self.0.entry(operation.to_owned()).or_default();
+        match name {
+            "@requests" => entry.0 += value,
+            "@bytes" => entry.1 += value,
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+/// A running count of the block requests of one disk. Ends with the thread that started it.
+#[derive(Debug)]
+pub struct Tracer {
+    script: PathBuf,
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Tracer {
+    /// Starts to count on the whole disk with this number; returns when it counts.
+    ///
+    /// # Errors
+    /// bpftrace is missing or refuses.
+    pub fn start(script: &Path, major: u32, minor: u32) -> Result<Tracer, TracerError> {
+        let mut command = Command::new("unshare");
+        command
+            .args(["--mount", "sh", "-c", SHELL, "sh"])
+            .arg(script)
+            .args([major.to_string(), minor.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        tie_to_parent(&mut command, None);
+        let mut child = command.spawn().map_err(TracerError::io("run unshare"))?;
+        let stdout = child.stdout.take().ok_or_else(|| TracerError::Io {
+            what: "read from bpftrace",
+            source: io::ErrorKind::BrokenPipe.into(),
+        })?;
+        let mut tracer = Tracer {
+            script: script.to_owned(),
+            child,
+            output: BufReader::new(stdout),
+        };
+        let mut line = String::new();
+        while line.trim() != "ready" {
+            line.clear();
+            let read = tracer.output.read_line(&mut line);
+            if read.map_err(TracerError::io("read from bpftrace"))? == 0 {
+                return Err(tracer.refusal());
+            }
+        }
+        Ok(tracer)
+    }
+
+    fn refusal(&mut self) -> TracerError {
+        let mut said = String::new();
+        if let Some(stderr) = &mut self.child.stderr {
+            // What cannot be read is not said.
+            let _ = stderr.take(1 << 16).read_to_string(&mut said);
+        }
+        TracerError::Refused {
+            script: self.script.clone(),
+            message: said
+                .trim()
+                .lines()
+                .last()
+                .unwrap_or("it said nothing")
+                .to_owned(),
+        }
+    }
+
+    /// Stops it as Ctrl-C would, and reads what it counted.
+    ///
+    /// # Errors
+    /// It printed something else.
+    pub fn finish(mut self) -> Result<Counted, TracerError> {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::INT)
+            .map_err(|errno| TracerError::io("stop bpftrace")(errno.into()))?;
+        let mut text = String::new();
+        self.output
+            .read_to_string(&mut text)
+            .map_err(TracerError::io("read from bpftrace"))?;
+        let mut counted = Counted::default();
+        for line in text.lines().filter(|line| line.starts_with('@')) {
+            counted.add(line).ok_or_else(|| TracerError::Format {
+                script: self.script.clone(),
+                line: line.to_owned(),
+            })?;
+        }
+        Ok(counted)
+    }
+}
+
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        // Already ended: both calls fail, and that is what was wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_script_s_lines_are_counts() {
+        let mut counted = Counted::default();
+        for line in [
+            "@requests[7, 0, read]: 30",
+            "@bytes[7, 0, read]: 4096",
+            "@requests[7, 0, flush-asked]: 2",
+        ] {
+            counted.add(line).expect("a line of the script");
+        }
+        assert_eq!(counted.of("read"), (30, 4096));
+        assert_eq!(counted.all(), (32, 4096));
+        assert_eq!(counted.of("write"), (0, 0));
+        for line in [
+            "@other[7, 0, read]: 1",
+            "@requests[7, 0, read]: many",
+            "@requests",
+        ] {
+            assert_eq!(counted.add(line), None, "{line}");
+        }
+    }
+}
