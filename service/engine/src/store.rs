@@ -77,6 +77,7 @@ impl std::fmt::Debug for Store {
 impl Store {
     fn send(&self, command: Command) -> Result<(), Error> {
         let commands = self.inner.commands.as_ref().ok_or(Error::Closed)?;
+        let _inside = self.inner.shared.gate.enter()?;
         commands.try_send(command).map_err(|error| match error {
             TrySendError::Full(_) => Error::Busy {
                 limit: self.inner.queue_limit,
@@ -95,7 +96,10 @@ impl Store {
             let _ = sender.send(result);
         }));
         let commands = self.inner.commands.as_ref().ok_or(Error::Closed)?;
-        commands.send(command(reply)).map_err(|_| Error::Closed)?;
+        {
+            let _inside = self.inner.shared.gate.enter()?;
+            commands.send(command(reply)).map_err(|_| Error::Closed)?;
+        }
         // A command that is dropped unanswered was still queued when the store closed.
         answer.recv().unwrap_or(Err(Error::Closed))
     }
@@ -421,9 +425,12 @@ impl Store {
     pub fn close(self) -> Result<(), Error> {
         let (sender, closed) = bounded(1);
         let commands = self.inner.commands.as_ref().ok_or(Error::Closed)?;
-        commands
-            .send(Command::Close { closed: sender })
-            .map_err(|_| Error::Closed)?;
+        {
+            let _inside = self.inner.shared.gate.enter()?;
+            commands
+                .send(Command::Close { closed: sender })
+                .map_err(|_| Error::Closed)?;
+        }
         closed.recv().unwrap_or(Err(Error::Closed))
     }
 }

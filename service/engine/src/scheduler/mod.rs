@@ -9,6 +9,7 @@ mod change;
 mod changes;
 mod collect;
 mod commit;
+pub(crate) mod door;
 pub(crate) mod finisher;
 pub(crate) mod io_table;
 pub(crate) mod message;
@@ -19,6 +20,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, OnceLock};
 
 use crossbeam_channel::{Receiver, Sender, never, select};
+use door::{Door, Gate};
 
 pub(crate) use change::PendingPut;
 use collect::Collection;
@@ -56,6 +58,8 @@ pub(crate) fn on_engine_thread() -> bool {
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     pub(crate) counters: Arc<Counters>,
+    /// Where commands come in.
+    pub(crate) gate: Arc<Gate>,
     /// Why the store takes no changes any more.
     pub(crate) failed: OnceLock<Arc<str>>,
 }
@@ -75,7 +79,7 @@ pub(crate) struct Owner {
     storage: Storage,
     io: IoTable,
     finisher: Finisher,
-    commands: Receiver<Command>,
+    door: Door,
     shared: Arc<Shared>,
     limits: Limits,
     commit: Commit,
@@ -106,7 +110,7 @@ impl Owner {
             storage,
             io,
             finisher,
-            commands,
+            door: Door::new(commands, Arc::clone(&shared.gate)),
             shared,
             limits,
             commit: Commit::default(),
@@ -124,7 +128,7 @@ impl Owner {
     pub(crate) fn run(mut self) {
         mark_engine_thread();
         let completions = self.io.device.completions.clone();
-        let commands = self.commands.clone();
+        let commands = self.door.commands().clone();
         let no_commands = never();
         loop {
             self.publish();
@@ -261,7 +265,7 @@ impl Owner {
         counters
             .journal_live_bytes
             .set(storage.index.record_bytes());
-        counters.queue_length.set(self.commands.len() as u64);
+        counters.queue_length.set(self.door.commands().len() as u64);
         counters.pending.set(self.pending as u64);
         counters.in_flight_ios.set(self.io.len() as u64);
     }
@@ -272,17 +276,14 @@ impl Owner {
         let Self {
             io,
             finisher,
-            commands,
+            door,
             closed,
             ..
         } = self;
         // The device first: who waits for the end may open it again at once.
         drop(io);
         drop(finisher);
-        for command in commands.try_iter() {
-            command.refuse(Error::Closed);
-        }
-        drop(commands);
+        drop(door);
         for closed in closed {
             let _ = closed.send(result.clone());
         }

@@ -1,0 +1,117 @@
+//! Where commands enter the owner thread, and the end of that.
+//!
+//! A channel alone would not do: a command sent while the receiver goes is kept by the channel until
+//! the last sender goes, and whoever waits for its answer waits for ever. So sending happens inside
+//! a gate, and closing the gate comes before the last look into the channel.
+
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use crossbeam_channel::Receiver;
+
+use super::message::Command;
+use crate::error::Error;
+
+/// Open while the owner thread takes commands. Read-locked by whoever sends one.
+#[derive(Debug, Default)]
+pub(crate) struct Gate(RwLock<bool>);
+
+impl Gate {
+    /// Goes in to send a command, which must be done while the guard lives.
+    pub(crate) fn enter(&self) -> Result<RwLockReadGuard<'_, bool>, Error> {
+        let closed = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if *closed {
+            return Err(Error::Closed);
+        }
+        Ok(closed)
+    }
+
+    /// Closes it if nobody is inside; false: somebody is.
+    fn try_close(&self) -> bool {
+        match self.0.try_write() {
+            Ok(mut closed) => *closed = true,
+            Err(std::sync::TryLockError::Poisoned(poisoned)) => *poisoned.into_inner() = true,
+            Err(std::sync::TryLockError::WouldBlock) => return false,
+        }
+        true
+    }
+}
+
+/// The owner thread's end of the channel. On drop, also by a panic, the gate closes and every
+/// command that is still in the channel is refused.
+#[derive(Debug)]
+pub(super) struct Door {
+    commands: Receiver<Command>,
+    gate: Arc<Gate>,
+}
+
+impl Door {
+    pub(super) fn new(commands: Receiver<Command>, gate: Arc<Gate>) -> Door {
+        Door { commands, gate }
+    }
+
+    pub(super) fn commands(&self) -> &Receiver<Command> {
+        &self.commands
+    }
+
+    fn refuse_all(&self) {
+        for command in self.commands.try_iter() {
+            command.refuse(Error::Closed);
+        }
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        // Who is inside may wait for room in the channel.
+        self.refuse_all();
+        while !self.gate.try_close() {
+            std::thread::yield_now();
+            self.refuse_all();
+        }
+        self.refuse_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crossbeam_channel::bounded;
+
+    use super::{Door, Gate};
+    use crate::error::Error;
+    use crate::scheduler::message::{Command, Reply};
+
+    /// Many senders against one door that closes: everything is answered, nothing waits for ever.
+    #[test]
+    fn whoever_came_in_is_answered() {
+        for _ in 0..200 {
+            let (sender, receiver) = bounded(2);
+            let gate = Arc::new(Gate::default());
+            let door = Door::new(receiver, Arc::clone(&gate));
+            let senders: Vec<_> = (0..4)
+                .map(|_| {
+                    let (sender, gate) = (sender.clone(), Arc::clone(&gate));
+                    std::thread::spawn(move || {
+                        let (tell, told) = bounded(1);
+                        let reply = Reply::new(Box::new(move |result: Result<(), Error>, _| {
+                            let _ = tell.send(result);
+                        }));
+                        match gate.enter() {
+                            Ok(_inside) => {
+                                sender.send(Command::Sync { reply }).expect("a receiver")
+                            }
+                            Err(error) => return Err(error),
+                        }
+                        told.recv().expect("an answer")
+                    })
+                })
+                .collect();
+            drop(door);
+            for sender in senders {
+                let answer = sender.join().expect("no panic");
+                assert!(matches!(answer, Err(Error::Closed)), "{answer:?}");
+            }
+        }
+    }
+}
