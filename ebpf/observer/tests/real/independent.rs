@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::support::{self, LoopDevice, Watched, forced, mount_tracefs, ready, until_complete};
+use crate::support::{LoopDevice, Watched, forced, mount_tracefs, ready, until_complete};
 use lumpscope_observer::{Flavour, Op, Purpose, StoreReport};
 
 const MIB: u64 = 1 << 20;
@@ -81,7 +81,8 @@ fn compare() -> StoreReport {
         it.io(&[id], Purpose::Data, Op::Read, id % 16 * 2 * MIB, 64 << 10);
     }
     let report = it.report();
-    support::sh("kill", &["-INT", &counter.id().to_string()]);
+    let pid = rustix::process::Pid::from_child(&counter);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("bpftrace runs");
     let mut counted = String::new();
     output.read_to_string(&mut counted).expect("its counts");
     counter.wait().expect("its end");
