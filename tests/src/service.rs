@@ -35,6 +35,10 @@ pub fn binary() -> &'static Path {
             "--bin",
             "lumpscope",
         ]);
+        // The folder this test was built in: a relative CARGO_TARGET_DIR means another one here.
+        cargo
+            .arg("--target-dir")
+            .arg(folder.parent().expect("a profile lies in a target folder"));
         if folder.ends_with("release") {
             cargo.arg("--release");
         }
