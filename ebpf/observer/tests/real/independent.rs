@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use crate::support::{LoopDevice, Watched, forced, mount_tracefs, ready, until_complete};
 use lumpscope_observer::{Flavour, Op, Purpose, StoreReport};
@@ -45,6 +45,17 @@ fn bpftrace_counts_the_same() {
     until_complete(compare);
 }
 
+/// A child that does not outlive the test, also when it panics.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // Already ended: both calls fail, and that is what was wanted.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Holds both counts of one run against each other; an incomplete one proves nothing.
 fn compare() -> StoreReport {
     let mounted = LoopDevice::mounted(512 * MIB, "mkfs.ext4", &["-q", "-F"]);
@@ -59,14 +70,15 @@ fn compare() -> StoreReport {
         .expect("a disk");
 
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bpftrace/block-count.bt");
-    let mut counter = Command::new("bpftrace")
+    let counter = Command::new("bpftrace")
         .arg(script)
         .args([disk.0.to_string(), disk.1.to_string()])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .expect("bpftrace");
-    let mut output = BufReader::new(counter.stdout.take().expect("its output"));
+    let mut counter = Ended(counter);
+    let mut output = BufReader::new(counter.0.stdout.take().expect("its output"));
     let mut line = String::new();
     while line.trim() != "ready" {
         line.clear();
@@ -81,11 +93,11 @@ fn compare() -> StoreReport {
         it.io(&[id], Purpose::Data, Op::Read, id % 16 * 2 * MIB, 64 << 10);
     }
     let report = it.report();
-    let pid = rustix::process::Pid::from_child(&counter);
+    let pid = rustix::process::Pid::from_child(&counter.0);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("bpftrace runs");
     let mut counted = String::new();
     output.read_to_string(&mut counted).expect("its counts");
-    counter.wait().expect("its end");
+    counter.0.wait().expect("its end");
 
     assert!(report.audit.complete, "{:?}", report.audit);
     assert_eq!(
