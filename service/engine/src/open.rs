@@ -74,6 +74,7 @@ impl Store {
             read_only: options.read_only,
         };
         let (commands, receiver) = bounded(queue_limit);
+        let waker = device.backend.waker();
         let table = IoTable::new(device, Arc::clone(&pool), next_token);
         let owner = Owner::new(
             recovered.storage,
@@ -94,6 +95,7 @@ impl Store {
             pool,
             queue_limit,
             commands: Some(commands),
+            waker,
             shared,
             generation: AtomicU64::new(duration_ns(since_epoch)),
             owner: Mutex::new(Some(thread)),

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 
 use crate::buffer::BufferPool;
+use crate::device::Waker;
 use crate::error::Error;
 use crate::format::record::{EmbeddedData, MAX_EMBEDDED_LEN, Record};
 use crate::lump::LumpId;
@@ -42,6 +43,8 @@ pub(crate) struct Inner {
     pub(crate) queue_limit: usize,
     /// `None` only while dropping.
     pub(crate) commands: Option<Sender<Command>>,
+    /// Tells the owner thread that there is a command.
+    pub(crate) waker: Waker,
     pub(crate) shared: Arc<Shared>,
     /// Generation of the next put; starts at the wall clock, so it grows from open to open.
     pub(crate) generation: AtomicU64,
@@ -52,6 +55,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // The owner thread finishes what it has and ends.
         self.commands = None;
+        self.waker.wake();
         let owner = self
             .owner
             .get_mut()
@@ -83,7 +87,18 @@ impl Store {
                 limit: self.inner.queue_limit,
             },
             TrySendError::Disconnected(_) => Error::Closed,
-        })
+        })?;
+        self.inner.waker.wake();
+        Ok(())
+    }
+
+    /// Sends a command when the queue has room.
+    fn send_waiting(&self, command: Command) -> Result<(), Error> {
+        let commands = self.inner.commands.as_ref().ok_or(Error::Closed)?;
+        let _inside = self.inner.shared.gate.enter()?;
+        commands.send(command).map_err(|_| Error::Closed)?;
+        self.inner.waker.wake();
+        Ok(())
     }
 
     /// Sends a command when the queue has room, and waits for its answer.
@@ -95,11 +110,7 @@ impl Store {
         let reply = Reply::new(Box::new(move |result, _| {
             let _ = sender.send(result);
         }));
-        let commands = self.inner.commands.as_ref().ok_or(Error::Closed)?;
-        {
-            let _inside = self.inner.shared.gate.enter()?;
-            commands.send(command(reply)).map_err(|_| Error::Closed)?;
-        }
+        self.send_waiting(command(reply))?;
         // A command that is dropped unanswered was still queued when the store closed.
         answer.recv().unwrap_or(Err(Error::Closed))
     }
@@ -299,8 +310,7 @@ impl Store {
             let _ = sender.send(result);
         }));
         let command = self.put_command(ctx, id, buf, placement, durability, reply)?;
-        let commands = self.inner.commands.as_ref().ok_or(Error::Closed)?;
-        commands.send(command).map_err(|_| Error::Closed)?;
+        self.send_waiting(command)?;
         answer.recv().unwrap_or(Err(Error::Closed))
     }
 
@@ -424,13 +434,7 @@ impl Store {
     /// [`Error::Failed`].
     pub fn close(self) -> Result<(), Error> {
         let (sender, closed) = bounded(1);
-        let commands = self.inner.commands.as_ref().ok_or(Error::Closed)?;
-        {
-            let _inside = self.inner.shared.gate.enter()?;
-            commands
-                .send(Command::Close { closed: sender })
-                .map_err(|_| Error::Closed)?;
-        }
+        self.send_waiting(Command::Close { closed: sender })?;
         closed.recv().unwrap_or(Err(Error::Closed))
     }
 }

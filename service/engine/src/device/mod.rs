@@ -1,8 +1,9 @@
 //! Asynchronous direct I/O on one device or file.
 //!
-//! The owner thread hands over an [`Io`] and gets a [`Completion`] through a channel. Only
+//! The owner thread hands over an [`Io`] and gets a [`Completion`] when it waits. Only
 //! [`AlignedBuf`] crosses this boundary. Nothing here knows the format.
 
+mod mailbox;
 mod open;
 mod pool;
 mod uring;
@@ -11,13 +12,12 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crossbeam_channel::Receiver;
-
 use crate::buffer::AlignedBuf;
 use crate::clock::monotonic_ns;
 use crate::options::IoBackendKind;
 use crate::request::{IoDeclaration, IoOp, IoPurpose, IoSink, RequestId};
 
+pub use mailbox::{Mailbox, MailboxSender};
 pub(crate) use open::{OpenMode, open};
 
 /// One I/O for a backend.
@@ -62,17 +62,56 @@ pub struct Completion {
     pub result: io::Result<()>,
 }
 
-/// Does I/O in the background. A write is durable when a flush that was submitted after the
-/// write's completion has completed.
+/// How long [`IoBackend::wait`] waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Not at all.
+    No,
+    /// Until an I/O has ended or the waker was used.
+    Forever,
+    /// The same, or until this time of [`monotonic_ns`].
+    Until(u64),
+}
+
+/// Does I/O. A write is durable when a flush that was submitted after the write's completion has
+/// completed. Used by one thread at a time; I/Os end in any order.
+///
+/// Dropping it waits for the I/Os that the kernel has.
 pub trait IoBackend: Send {
     /// Which one it is.
     fn kind(&self) -> IoBackendKind;
-    /// Starts one I/O and returns at once. Its completion comes through [`Device::completions`],
-    /// in any order.
+    /// Takes one I/O and returns at once. The backend may hold it until the next
+    /// [`wait`](IoBackend::wait), to hand over several at a time.
     fn submit(&mut self, io: Io);
+    /// Starts everything taken and appends the I/Os that have ended to `ended`.
+    fn wait(&mut self, ended: &mut Vec<Completion>, wait: Wait);
+    /// Ends a wait from another thread.
+    fn waker(&self) -> Waker;
 }
 
-/// An open device or file with its backend. Closing it (drop) ends the backend's threads.
+/// Makes the current [`IoBackend::wait`], or else the next one, return.
+#[derive(Clone)]
+pub struct Waker(Arc<dyn Fn() + Send + Sync>);
+
+impl Waker {
+    /// A waker that does `wake`.
+    pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Arc::new(wake))
+    }
+
+    /// Wakes; never blocks.
+    pub fn wake(&self) {
+        (self.0)();
+    }
+}
+
+impl std::fmt::Debug for Waker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Waker")
+    }
+}
+
+/// An open device or file with its backend.
 pub struct Device {
     /// Path, for messages.
     pub path: PathBuf,
@@ -84,8 +123,6 @@ pub struct Device {
     pub alignment: u32,
     /// Alignment of memory in bytes.
     pub memory_alignment: usize,
-    /// Where the ends of I/Os arrive.
-    pub completions: Receiver<Completion>,
     /// Does the I/O.
     pub backend: Box<dyn IoBackend>,
 }

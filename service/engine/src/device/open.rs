@@ -61,14 +61,13 @@ pub(crate) fn open(path: &Path, mode: OpenMode) -> Result<Device, Error> {
     let size = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))
         .map_err(|errno| system("cannot find the size of")(errno.into()))?;
     let (alignment, memory_alignment) = alignment(&file, path, is_block_device)?;
-    let (sender, completions) = crossbeam_channel::unbounded();
     let declarer = Declarer(mode.sink);
     let file = Arc::new(file);
     let unit = usize::try_from(alignment).unwrap_or(usize::MAX);
     let uring = match mode.choice {
         IoBackendChoice::Threads => None,
         IoBackendChoice::Uring | IoBackendChoice::Auto => {
-            let started = Uring::start(&file, unit, &declarer, &sender);
+            let started = Uring::start(&file, unit, &declarer);
             match (started, mode.choice) {
                 (Ok(uring), _) => Some(uring),
                 (Err(_), IoBackendChoice::Auto) => None,
@@ -80,7 +79,7 @@ pub(crate) fn open(path: &Path, mode: OpenMode) -> Result<Device, Error> {
         Some(uring) => Box::new(uring),
         None => {
             let threads = mode.queue_depth.min(THREADS_LIMIT) + OTHER_IOS;
-            let pool = ThreadPool::start(file, unit, threads, declarer, sender)
+            let pool = ThreadPool::start(file, unit, threads, declarer)
                 .map_err(system("cannot start I/O threads for"))?;
             Box::new(pool)
         }
@@ -91,7 +90,6 @@ pub(crate) fn open(path: &Path, mode: OpenMode) -> Result<Device, Error> {
         is_block_device,
         alignment,
         memory_alignment,
-        completions,
         backend,
     })
 }

@@ -11,7 +11,9 @@ use std::thread::JoinHandle;
 use crossbeam_channel::{Receiver, Sender};
 use rustix::io::retry_on_intr;
 
-use super::{Completion, Declarer, Io, IoBackend, Next, Progress};
+use super::{
+    Completion, Declarer, Io, IoBackend, Mailbox, MailboxSender, Next, Progress, Wait, Waker,
+};
 use crate::options::IoBackendKind;
 use crate::request::IoOp;
 
@@ -23,6 +25,7 @@ pub(crate) struct ThreadPool {
     /// `None` only while dropping.
     queue: Option<Sender<Io>>,
     threads: Vec<JoinHandle<()>>,
+    mailbox: Mailbox,
 }
 
 /// What each thread needs.
@@ -32,7 +35,7 @@ struct Worker {
     alignment: usize,
     declarer: Declarer,
     queue: Receiver<Io>,
-    completions: Sender<Completion>,
+    completions: MailboxSender,
 }
 
 impl ThreadPool {
@@ -41,8 +44,8 @@ impl ThreadPool {
         alignment: usize,
         threads: usize,
         declarer: Declarer,
-        completions: Sender<Completion>,
     ) -> io::Result<Self> {
+        let mailbox = Mailbox::default();
         // Bounded by the owner thread, which limits the I/Os in flight.
         let (sender, queue) = crossbeam_channel::unbounded();
         let worker = Worker {
@@ -50,11 +53,12 @@ impl ThreadPool {
             alignment,
             declarer,
             queue,
-            completions,
+            completions: mailbox.sender(),
         };
         let mut pool = Self {
             queue: Some(sender),
             threads: Vec::with_capacity(threads),
+            mailbox,
         };
         for number in 0..threads.max(1) {
             let worker = worker.clone();
@@ -78,6 +82,14 @@ impl IoBackend for ThreadPool {
             let _ = queue.send(io);
         }
     }
+
+    fn wait(&mut self, ended: &mut Vec<Completion>, wait: Wait) {
+        self.mailbox.wait(ended, wait);
+    }
+
+    fn waker(&self) -> Waker {
+        self.mailbox.waker()
+    }
 }
 
 impl Drop for ThreadPool {
@@ -100,7 +112,7 @@ impl Worker {
                 buf: io.buf,
                 result,
             };
-            if self.completions.send(completion).is_err() {
+            if !self.completions.send(completion) {
                 return;
             }
         }

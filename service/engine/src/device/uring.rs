@@ -1,8 +1,9 @@
-//! Backend of one thread that drives an `io_uring`.
+//! Backend of one `io_uring`, driven by the thread that submits.
 //!
-//! The owner thread sends I/Os through a channel and wakes the ring thread through an eventfd,
-//! which the ring itself reads; so the thread has one place to wait. Every buffer stays in
-//! `in_flight` until the kernel has reported its end.
+//! Taken I/Os go into the submission queue, and one system call hands them all to the kernel and
+//! waits for whatever ends next; so a request costs no change of thread. Other threads end that
+//! wait through an eventfd that the ring reads. Every buffer stays in `in_flight` until the kernel
+//! has reported its end.
 
 #![expect(unsafe_code, reason = "the ring takes raw pointers")]
 
@@ -10,13 +11,15 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, TryRecvError};
+use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 use rustix::event::EventfdFlags;
 
-use super::{Completion, Declarer, Io, IoBackend, Next, Progress};
+use super::{Completion, Declarer, Io, IoBackend, Next, Progress, Wait, Waker};
+use crate::clock::monotonic_ns;
 use crate::options::IoBackendKind;
 use crate::request::IoOp;
 
@@ -27,138 +30,120 @@ const WAKE: u64 = u64::MAX;
 /// Most bytes of one entry; larger I/Os are done in pieces.
 const CALL_LIMIT: usize = 64 * 1024 * 1024;
 
-/// The handle of the ring thread.
-pub(crate) struct Uring {
-    /// `None` only while dropping.
-    queue: Option<Sender<Io>>,
-    wake: Arc<OwnedFd>,
-    thread: Option<JoinHandle<()>>,
+/// Pause between two looks at the bell when there is no io_uring to sleep on.
+const LISTEN_PAUSE: Duration = Duration::from_millis(1);
+
+/// How other threads wake the one that waits on the ring. They write to the eventfd only when it
+/// sleeps: a system call for each command would cost more than the command.
+#[derive(Debug)]
+struct Bell {
+    fd: OwnedFd,
+    rung: AtomicBool,
+    sleeping: AtomicBool,
 }
 
-impl Uring {
-    /// Starts the ring, or says why it does not work here.
-    pub(crate) fn start(
-        file: &Arc<File>,
-        alignment: usize,
-        declarer: &Declarer,
-        completions: &Sender<Completion>,
-    ) -> io::Result<Self> {
-        let ring = IoUring::new(ENTRIES)?;
-        let mut probe = Probe::new();
-        ring.submitter().register_probe(&mut probe)?;
-        let needed = [opcode::Read::CODE, opcode::Write::CODE, opcode::Fsync::CODE];
-        if !needed.iter().all(|&code| probe.is_supported(code)) {
-            return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+impl Bell {
+    fn ring(&self) {
+        self.rung.store(true, Ordering::SeqCst);
+        if self.sleeping.swap(false, Ordering::SeqCst) {
+            // Fails only when the counter is about to overflow: then it rings anyway.
+            let _ = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
         }
-        let wake = Arc::new(rustix::event::eventfd(0, EventfdFlags::CLOEXEC)?);
-        let (sender, queue) = crossbeam_channel::unbounded();
-        let worker = RingThread {
-            ring,
-            file: Arc::clone(file),
-            wake: Arc::clone(&wake),
-            wake_count: Box::new([0; 8]),
-            queue,
-            completions: completions.clone(),
-            declarer: declarer.clone(),
-            alignment,
-            in_flight: Vec::new(),
-            vacant: Vec::new(),
-            active: 0,
+    }
+
+    /// The thread is about to sleep. False: it was rung since it last looked.
+    fn may_sleep(&self) -> bool {
+        self.sleeping.store(true, Ordering::SeqCst);
+        let quiet = !self.rung.load(Ordering::SeqCst);
+        if !quiet {
+            self.sleeping.store(false, Ordering::SeqCst);
+        }
+        quiet
+    }
+
+    /// Waits without the io_uring. It has failed, so nothing is in flight and nothing is urgent.
+    fn listen(&self, wait: Wait) {
+        let time = match wait {
+            Wait::No => return,
+            Wait::Forever => u64::MAX,
+            Wait::Until(time) => time,
         };
-        let thread = std::thread::Builder::new()
-            .name("lump-uring".to_owned())
-            .spawn(move || worker.run())?;
-        Ok(Self {
-            queue: Some(sender),
-            wake,
-            thread: Some(thread),
-        })
-    }
-
-    fn wake(&self) {
-        // Fails only when the counter is about to overflow, and then the thread is awake anyway.
-        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
-    }
-}
-
-impl IoBackend for Uring {
-    fn kind(&self) -> IoBackendKind {
-        IoBackendKind::Uring
-    }
-
-    fn submit(&mut self, io: Io) {
-        if let Some(queue) = &self.queue {
-            // The receiver lives as long as the thread, and it ends only after the sender.
-            let _ = queue.send(io);
-            self.wake();
+        while !self.rung.load(Ordering::SeqCst) && monotonic_ns() < time {
+            std::thread::sleep(LISTEN_PAUSE);
         }
     }
-}
 
-impl Drop for Uring {
-    fn drop(&mut self) {
-        self.queue = None;
-        self.wake();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+    /// The thread is going to look at everything that a ring may announce.
+    fn awake(&self) {
+        self.sleeping.store(false, Ordering::SeqCst);
+        self.rung.store(false, Ordering::SeqCst);
     }
 }
 
-/// State of the ring thread.
-struct RingThread {
+/// The ring.
+pub(crate) struct Uring {
     ring: IoUring,
     file: Arc<File>,
-    wake: Arc<OwnedFd>,
+    bell: Arc<Bell>,
     /// Where the kernel puts the eventfd's counter; boxed so that it never moves.
-    wake_count: Box<[u8; 8]>,
-    queue: Receiver<Io>,
-    completions: Sender<Completion>,
+    bell_count: Box<[u8; 8]>,
     declarer: Declarer,
     alignment: usize,
     /// I/Os the kernel has; the index is the entry's user data.
     in_flight: Vec<Option<(Io, Progress)>>,
     vacant: Vec<usize>,
     active: usize,
+    /// Ends that were found and not yet handed over.
+    ended: Vec<Completion>,
+    /// The ring itself has failed: nothing goes through it any more.
+    broken: Option<Broken>,
 }
 
-impl RingThread {
-    fn run(mut self) {
-        self.arm_wake();
-        let mut open = true;
-        while open || self.active > 0 {
-            loop {
-                match self.queue.try_recv() {
-                    Ok(io) => self.start(io),
-                    Err(TryRecvError::Empty) => break,
-                    Err(TryRecvError::Disconnected) => {
-                        open = false;
-                        break;
-                    }
-                }
-            }
-            if !open && self.active == 0 {
-                break;
-            }
-            if let Err(error) = self.ring.submit_and_wait(1)
-                && !is_transient(&error)
-            {
-                self.give_up(&error);
-                return;
-            }
-            self.reap();
-        }
-    }
+/// Why a ring is not used any more.
+#[derive(Clone, Copy, Debug)]
+struct Broken(io::ErrorKind);
 
-    fn start(&mut self, io: Io) {
-        self.declarer.begin(&io);
-        let slot = self.vacant.pop().unwrap_or_else(|| {
-            self.in_flight.push(None);
-            self.in_flight.len() - 1
-        });
-        self.in_flight[slot] = Some((io, Progress { done: 0 }));
-        self.active += 1;
-        self.push(slot);
+impl Broken {
+    fn error(self) -> io::Error {
+        io::Error::new(self.0, "the io_uring of this store has failed")
+    }
+}
+
+impl Uring {
+    /// Makes the ring, or says why it does not work here.
+    pub(crate) fn start(
+        file: &Arc<File>,
+        alignment: usize,
+        declarer: &Declarer,
+    ) -> io::Result<Self> {
+        let ring = IoUring::new(ENTRIES)?;
+        let mut probe = Probe::new();
+        ring.submitter().register_probe(&mut probe)?;
+        let needed = [opcode::Read::CODE, opcode::Write::CODE, opcode::Fsync::CODE];
+        let supported = needed.iter().all(|&code| probe.is_supported(code));
+        if !supported || !ring.params().is_feature_ext_arg() {
+            return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+        }
+        let bell = Bell {
+            fd: rustix::event::eventfd(0, EventfdFlags::CLOEXEC)?,
+            rung: AtomicBool::new(false),
+            sleeping: AtomicBool::new(false),
+        };
+        let mut uring = Self {
+            ring,
+            file: Arc::clone(file),
+            bell: Arc::new(bell),
+            bell_count: Box::new([0; 8]),
+            declarer: declarer.clone(),
+            alignment,
+            in_flight: Vec::new(),
+            vacant: Vec::new(),
+            active: 0,
+            ended: Vec::new(),
+            broken: None,
+        };
+        uring.arm_bell();
+        Ok(uring)
     }
 
     /// Pushes the (rest of the) I/O in `slot`.
@@ -188,9 +173,9 @@ impl RingThread {
         self.push_entry(&entry.user_data(slot as u64));
     }
 
-    fn arm_wake(&mut self) {
-        let fd: RawFd = self.wake.as_raw_fd();
-        let entry = opcode::Read::new(types::Fd(fd), self.wake_count.as_mut_ptr(), 8)
+    fn arm_bell(&mut self) {
+        let fd: RawFd = self.bell.fd.as_raw_fd();
+        let entry = opcode::Read::new(types::Fd(fd), self.bell_count.as_mut_ptr(), 8)
             .build()
             .user_data(WAKE);
         self.push_entry(&entry);
@@ -198,33 +183,59 @@ impl RingThread {
 
     fn push_entry(&mut self, entry: &squeue::Entry) {
         loop {
-            // SAFETY: the memory of every entry is owned by `in_flight` (or is `wake_count`) and
+            // SAFETY: the memory of every entry is owned by `in_flight` (or is `bell_count`) and
             // stays there until the kernel has reported the entry's end.
             let pushed = unsafe { self.ring.submission().push(entry) };
             if pushed.is_ok() {
                 return;
             }
-            // The ring is full: hand it to the kernel. An error shows up again in `run`.
-            let _ = self.ring.submit();
-        }
-    }
-
-    fn reap(&mut self) {
-        let ended: Vec<(u64, i32)> = self
-            .ring
-            .completion()
-            .map(|entry| (entry.user_data(), entry.result()))
-            .collect();
-        for (user_data, result) in ended {
-            if user_data == WAKE {
-                self.arm_wake();
-            } else if let Ok(slot) = usize::try_from(user_data) {
-                self.ended(slot, result);
+            // The ring is full: hand it to the kernel.
+            if let Err(error) = self.ring.submit()
+                && !is_transient(&error)
+            {
+                return self.give_up(&error);
             }
         }
     }
 
-    fn ended(&mut self, slot: usize, result: i32) {
+    /// One system call: hands over what was taken and waits, as far as there is a reason to.
+    fn enter(&mut self, wait: Wait) -> io::Result<()> {
+        let nothing_to_hand_over = self.ring.submission().is_empty();
+        let sleeps = wait != Wait::No && self.ring.completion().is_empty();
+        match wait {
+            Wait::Until(time) if sleeps => {
+                let left = time.saturating_sub(monotonic_ns());
+                let seconds = left / 1_000_000_000;
+                let nanoseconds = u32::try_from(left % 1_000_000_000).unwrap_or(0);
+                let time = Timespec::new().sec(seconds).nsec(nanoseconds);
+                let args = SubmitArgs::new().timespec(&time);
+                self.ring.submitter().submit_with_args(1, &args)?;
+            }
+            Wait::Forever if sleeps => {
+                self.ring.submit_and_wait(1)?;
+            }
+            _ if nothing_to_hand_over => {}
+            _ => {
+                self.ring.submit()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn reap(&mut self) {
+        loop {
+            let Some(entry) = self.ring.completion().next() else {
+                return;
+            };
+            if entry.user_data() == WAKE {
+                self.arm_bell();
+            } else if let Ok(slot) = usize::try_from(entry.user_data()) {
+                self.end(slot, entry.result());
+            }
+        }
+    }
+
+    fn end(&mut self, slot: usize, result: i32) {
         let Some((io, progress)) = self.in_flight.get_mut(slot).and_then(Option::as_mut) else {
             return;
         };
@@ -242,7 +253,7 @@ impl RingThread {
             self.vacant.push(slot);
             self.active -= 1;
             self.declarer.end(io.token, &result);
-            let _ = self.completions.send(Completion {
+            self.ended.push(Completion {
                 token: io.token,
                 buf: io.buf,
                 result,
@@ -251,33 +262,90 @@ impl RingThread {
     }
 
     /// The ring itself failed. The kernel may still own the buffers, so they are leaked.
-    fn give_up(mut self, error: &io::Error) {
-        let failure = || io::Error::new(error.kind(), error.to_string());
+    fn give_up(&mut self, error: &io::Error) {
+        let broken = Broken(error.kind());
+        self.broken = Some(broken);
+        self.active = 0;
         for (io, _) in self.in_flight.drain(..).flatten() {
-            let result = Err(failure());
+            let result = Err(broken.error());
             self.declarer.end(io.token, &result);
-            let _ = self.completions.send(Completion {
+            self.ended.push(Completion {
                 token: io.token,
                 buf: None,
                 result,
             });
             std::mem::forget(io);
         }
-        while let Ok(io) = self.queue.recv() {
-            let result = Err(failure());
-            let _ = self.completions.send(Completion {
+        std::mem::forget(std::mem::take(&mut self.bell_count));
+    }
+}
+
+impl IoBackend for Uring {
+    fn kind(&self) -> IoBackendKind {
+        IoBackendKind::Uring
+    }
+
+    fn submit(&mut self, io: Io) {
+        if let Some(broken) = self.broken {
+            return self.ended.push(Completion {
                 token: io.token,
                 buf: io.buf,
-                result,
+                result: Err(broken.error()),
             });
         }
-        std::mem::forget(self.wake_count);
+        self.declarer.begin(&io);
+        let slot = self.vacant.pop().unwrap_or_else(|| {
+            self.in_flight.push(None);
+            self.in_flight.len() - 1
+        });
+        self.in_flight[slot] = Some((io, Progress { done: 0 }));
+        self.active += 1;
+        self.push(slot);
+    }
+
+    fn wait(&mut self, ended: &mut Vec<Completion>, wait: Wait) {
+        let sleeps = wait != Wait::No && self.ended.is_empty() && self.bell.may_sleep();
+        if self.broken.is_none() {
+            let wait = if sleeps { wait } else { Wait::No };
+            // A time that has passed is reported as an error too, and is none.
+            if let Err(error) = self.enter(wait)
+                && !is_transient(&error)
+            {
+                self.give_up(&error);
+            }
+        } else if sleeps {
+            self.bell.listen(wait);
+        }
+        self.bell.awake();
+        if self.broken.is_none() {
+            self.reap();
+        }
+        ended.append(&mut self.ended);
+    }
+
+    fn waker(&self) -> Waker {
+        let bell = Arc::clone(&self.bell);
+        Waker::new(move || bell.ring())
+    }
+}
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        // The kernel writes to buffers that it has; they must not be freed under it.
+        while self.active > 0 && self.broken.is_none() {
+            match self.enter(Wait::Forever) {
+                Err(error) if !is_transient(&error) => self.give_up(&error),
+                _ => self.reap(),
+            }
+        }
+        // The read of the eventfd ends with the ring, but some time after it.
+        std::mem::forget(std::mem::take(&mut self.bell_count));
     }
 }
 
 fn is_transient(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
-        Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)
+        Some(libc::EINTR | libc::EAGAIN | libc::EBUSY | libc::ETIME)
     )
 }

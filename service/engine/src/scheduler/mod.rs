@@ -19,7 +19,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, OnceLock};
 
-use crossbeam_channel::{Receiver, Sender, never, select};
+use crossbeam_channel::{Receiver, Sender, TryRecvError};
 use door::{Door, Gate};
 
 pub(crate) use change::PendingPut;
@@ -31,14 +31,14 @@ use message::{Command, Stage};
 pub(crate) use reads::ReadLump;
 
 use crate::buffer::AlignedBuf;
-use crate::device::Completion;
+use crate::device::{Completion, Wait};
 use crate::error::Error;
 use crate::lump::LumpId;
 use crate::stats::Counters;
 use crate::storage::Storage;
 
-/// Completions handled before new I/Os are handed out.
-const COMPLETIONS_AT_ONCE: usize = 64;
+/// Commands taken up before the I/Os they cause are handed out.
+const COMMANDS_AT_ONCE: usize = 64;
 
 thread_local! {
     static ENGINE_THREAD: Cell<bool> = const { Cell::new(false) };
@@ -94,6 +94,10 @@ pub(crate) struct Owner {
     pending: usize,
     closing: bool,
     closed: Vec<Sender<Result<(), Error>>>,
+    /// True: the last round left commands in the channel.
+    more_commands: bool,
+    /// Empty; keeps its memory from round to round.
+    ended: Vec<Completion>,
 }
 
 impl Owner {
@@ -121,39 +125,54 @@ impl Owner {
             pending: 0,
             closing: false,
             closed: Vec::new(),
+            more_commands: true,
+            ended: Vec::new(),
         }
     }
 
     /// Runs until the store is closed.
     pub(crate) fn run(mut self) {
         mark_engine_thread();
-        let completions = self.io.device.completions.clone();
-        let commands = self.door.commands().clone();
-        let no_commands = never();
-        loop {
-            self.publish();
-            if self.closing && self.is_idle() {
-                break;
-            }
+        while self.turn(Wait::Forever) {}
+        self.end();
+    }
+
+    /// One round: hands out I/Os, waits, deals with what has ended and with new commands. False:
+    /// the store is closed and everything is done.
+    fn turn(&mut self, wait: Wait) -> bool {
+        self.publish();
+        if self.closing && self.is_idle() {
+            return false;
+        }
+        let wait = if self.more_commands { Wait::No } else { wait };
+        let mut ended = std::mem::take(&mut self.ended);
+        self.io.device.backend.wait(&mut ended, wait);
+        for completion in ended.drain(..) {
+            self.on_completion(completion);
+        }
+        self.ended = ended;
+        self.more_commands = self.take_commands();
+        self.pump();
+        true
+    }
+
+    /// Takes up commands while there are slots. True: more may be waiting, and nothing would
+    /// announce them. (For those that find no slot, the end of an I/O does.)
+    fn take_commands(&mut self) -> bool {
+        for _ in 0..COMMANDS_AT_ONCE {
             let accepting = !self.closing
                 && self.io.data_in_flight() < self.limits.data_ios
                 && self.pending < self.limits.pending;
-            select! {
-                recv(completions) -> completion => match completion {
-                    Ok(completion) => self.on_completion(completion),
-                    Err(_) => break,
-                },
-                recv(if accepting { &commands } else { &no_commands }) -> command => match command {
-                    Ok(command) => self.on_command(command),
-                    Err(_) => self.closing = true,
-                },
+            if !accepting {
+                return false;
             }
-            for completion in completions.try_iter().take(COMPLETIONS_AT_ONCE) {
-                self.on_completion(completion);
+            match self.door.commands().try_recv() {
+                Ok(command) => self.on_command(command),
+                Err(TryRecvError::Empty) => return false,
+                Err(TryRecvError::Disconnected) => self.closing = true,
             }
-            self.pump();
         }
-        self.end();
+        true
     }
 
     fn on_command(&mut self, command: Command) {

@@ -13,7 +13,7 @@ use super::index::{Entry, Index};
 use super::journal::Journal;
 use crate::buffer::{AlignedBuf, BufferPool};
 use crate::clock::monotonic_ns;
-use crate::device::{Device, Io};
+use crate::device::{Device, Io, Wait};
 use crate::error::Error;
 use crate::format::header::Header;
 use crate::format::journal_header::JournalHeader;
@@ -68,8 +68,12 @@ impl BlockingIo<'_> {
         };
         let len = io.len();
         self.device.backend.submit(io);
-        let Ok(completion) = self.device.completions.recv() else {
-            return Err(Error::Closed);
+        let mut ended = Vec::with_capacity(1);
+        let completion = loop {
+            self.device.backend.wait(&mut ended, Wait::Forever);
+            if let Some(completion) = ended.pop() {
+                break completion;
+            }
         };
         completion
             .result

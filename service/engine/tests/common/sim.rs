@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use lumpscope_engine::device::{Completion, Device, Io, IoBackend};
+use lumpscope_engine::device::{
+    Completion, Device, Io, IoBackend, Mailbox, MailboxSender, Wait, Waker,
+};
 use lumpscope_engine::{Error, IoBackendKind, IoOp, Store, StoreOptions};
 
 pub const SECTOR: usize = 512;
@@ -78,14 +80,15 @@ impl SimDisk {
     }
 
     pub fn device(&self) -> Device {
-        let (sender, completions) = unbounded();
+        let mailbox = Mailbox::default();
+        let sender = mailbox.sender();
         let state = Arc::clone(&self.state);
         let backend: Box<dyn IoBackend> = match self.shuffle {
-            None => Box::new(SimBackend { state, sender }),
+            None => Box::new(SimBackend { state, mailbox }),
             Some(seed) => {
                 let (queue, ios) = unbounded();
                 std::thread::spawn(move || run_shuffled(seed, &ios, &state, &sender));
-                Box::new(ShuffledBackend { queue })
+                Box::new(ShuffledBackend { queue, mailbox })
             }
         };
         Device {
@@ -94,7 +97,6 @@ impl SimDisk {
             is_block_device: true,
             alignment: self.unit,
             memory_alignment: 512,
-            completions,
             backend,
         }
     }
@@ -106,7 +108,7 @@ impl SimDisk {
 
 struct SimBackend {
     state: Arc<Mutex<State>>,
-    sender: Sender<Completion>,
+    mailbox: Mailbox,
 }
 
 impl IoBackend for SimBackend {
@@ -116,16 +118,25 @@ impl IoBackend for SimBackend {
 
     fn submit(&mut self, mut io: Io) {
         let result = self.state.lock().unwrap().transfer(&mut io);
-        let _ = self.sender.send(Completion {
+        self.mailbox.sender().send(Completion {
             token: io.token,
             buf: io.buf,
             result,
         });
     }
+
+    fn wait(&mut self, ended: &mut Vec<Completion>, wait: Wait) {
+        self.mailbox.wait(ended, wait);
+    }
+
+    fn waker(&self) -> Waker {
+        self.mailbox.waker()
+    }
 }
 
 struct ShuffledBackend {
     queue: Sender<Io>,
+    mailbox: Mailbox,
 }
 
 impl IoBackend for ShuffledBackend {
@@ -136,9 +147,17 @@ impl IoBackend for ShuffledBackend {
     fn submit(&mut self, io: Io) {
         let _ = self.queue.send(io);
     }
+
+    fn wait(&mut self, ended: &mut Vec<Completion>, wait: Wait) {
+        self.mailbox.wait(ended, wait);
+    }
+
+    fn waker(&self) -> Waker {
+        self.mailbox.waker()
+    }
 }
 
-fn run_shuffled(seed: u64, ios: &Receiver<Io>, state: &Mutex<State>, sender: &Sender<Completion>) {
+fn run_shuffled(seed: u64, ios: &Receiver<Io>, state: &Mutex<State>, sender: &MailboxSender) {
     let mut random = Random(seed);
     let mut waiting = Vec::new();
     loop {
@@ -162,7 +181,7 @@ fn run_shuffled(seed: u64, ios: &Receiver<Io>, state: &Mutex<State>, sender: &Se
             }
         }
         let result = state.lock().unwrap().transfer(&mut io);
-        let _ = sender.send(Completion {
+        sender.send(Completion {
             token: io.token,
             buf: io.buf,
             result,
