@@ -5,6 +5,7 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::lump::LumpId;
 use crate::request::IoOp;
@@ -69,11 +70,59 @@ pub enum Error {
         /// Bytes that came, or would have.
         got: u64,
     },
-    /// The bounded queue of the store is full. Try again later.
-    #[error("the store's queue is full ({limit} requests); try again later")]
+    /// Too many requests wait already: for the store, for a request that is not prioritized while
+    /// the store is overloaded, or for this request's own limit. Nothing was done.
+    #[error(
+        "the store's queue is too long (limit {limit} requests); try again in {} ms",
+        retry_after.as_millis()
+    )]
     Busy {
-        /// Requests the queue holds.
+        /// The limit that was reached, in waiting requests.
         limit: usize,
+        /// When there will probably be room: from the length of the queue and the rate at which
+        /// requests have been started lately.
+        retry_after: Duration,
+    },
+    /// All memory for the bytes of lumps is in use. Nothing was done.
+    #[error(
+        "the store's memory for lumps is used up: {used} of {budget} bytes, and the lump needs \
+         {needed}; try again in {} ms, drop lumps that were read, or set a larger buffer budget",
+        retry_after.as_millis()
+    )]
+    BuffersExhausted {
+        /// Bytes the lump needs.
+        needed: u64,
+        /// Bytes in use.
+        used: u64,
+        /// Bytes there are.
+        budget: u64,
+        /// When to try again.
+        retry_after: Duration,
+    },
+    /// The request's time was over before it touched the disk, and it asked to be dropped then.
+    /// Nothing was done.
+    #[error(
+        "the deadline passed {} us before the request could be started; nothing was done; allow \
+         more time or send less at once",
+        late_ns / 1000
+    )]
+    DeadlineExceeded {
+        /// Nanoseconds from the deadline to the moment the request was dropped.
+        late_ns: u64,
+    },
+    /// There is a lump with this id, and the put asked for none.
+    #[error("there is already a lump {id}; nothing was stored")]
+    AlreadyExists {
+        /// The id.
+        id: LumpId,
+    },
+    /// More ids in one call than the owner thread may spend its time on.
+    #[error("{got} ids in one call are too many: send at most {max} at once")]
+    TooManyIds {
+        /// Ids given.
+        got: usize,
+        /// Most ids of one call.
+        max: usize,
     },
     /// The store has been closed.
     #[error("the store is closed")]

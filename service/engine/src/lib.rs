@@ -71,8 +71,8 @@ pub use options::{
 };
 pub use payload::{LumpBuf, LumpData};
 pub use request::{
-    DeleteOutcome, DeleteRangeOutcome, Durability, EngineTimes, HeadOutcome, IoDeclaration, IoOp,
-    IoPurpose, IoSink, ListOutcome, LumpRange, Placement, PutOutcome, RequestCtx, RequestId,
-    UsageOutcome,
+    DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EngineTimes, HeadOutcome,
+    IoDeclaration, IoOp, IoPurpose, IoSink, ListOutcome, LumpRange, Placement, PutCondition,
+    PutOptions, PutOutcome, RequestCtx, RequestId, UsageOutcome,
 };
 pub use store::{OnDone, Store};

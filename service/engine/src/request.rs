@@ -3,6 +3,9 @@
 //! Plain values; nothing here does I/O. [`IoSink`] is the engine's only link to whoever observes
 //! the disk: the engine knows nothing of probes.
 
+use std::time::Duration;
+
+use crate::clock::{duration_ns, monotonic_ns};
 use crate::error::Error;
 use crate::lump::LumpId;
 
@@ -11,11 +14,49 @@ use crate::lump::LumpId;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestId(pub u64);
 
-/// What comes with every request beside its operands.
+/// What comes with every request beside its operands. The default: no deadline, no limit of its
+/// own, not prioritized.
+///
+/// A deadline orders requests, as in CannyLS: it is no timeout, and a request that is late is
+/// still carried out, unless `drop_when_late` says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestCtx {
     /// The caller's id of this request.
     pub id: RequestId,
+    /// When the answer is wanted, in nanoseconds of [`monotonic_ns`]; `None`: whenever it comes.
+    pub deadline: Option<u64>,
+    /// True: once the deadline has passed and the request has not touched the disk, it is
+    /// answered with [`Error::DeadlineExceeded`] and never will. No effect without a deadline.
+    pub drop_when_late: bool,
+    /// True: not refused because the store is overloaded, only when its queue is full.
+    pub prioritized: bool,
+    /// Refused with [`Error::Busy`] when more requests than this wait already; `None`: only the
+    /// limits of the store count.
+    pub max_queue_len: Option<u32>,
+}
+
+impl RequestCtx {
+    /// The same request, to be answered before all without a deadline or with a later one:
+    /// its deadline is now. Not to be combined with `drop_when_late`, which would drop it.
+    #[must_use]
+    pub fn immediate(self) -> Self {
+        self.within(Duration::ZERO)
+    }
+
+    /// The same request with a deadline `time` from now.
+    #[must_use]
+    pub fn within(self, time: Duration) -> Self {
+        Self {
+            deadline: Some(monotonic_ns().saturating_add(duration_ns(time))),
+            ..self
+        }
+    }
+
+    /// How late the request is at `now_ns`; `None`: it has time left, or late ones are done too.
+    pub(crate) fn late_ns(&self, now_ns: u64) -> Option<u64> {
+        let deadline = self.deadline.filter(|_| self.drop_when_late)?;
+        now_ns.checked_sub(deadline).filter(|late| *late > 0)
+    }
 }
 
 /// What "acknowledged" means for a change.
@@ -27,6 +68,28 @@ pub enum Durability {
     /// Data and journal record are written: they survive the death of the process; the flush
     /// follows at once.
     Journaled,
+}
+
+/// When a put is carried out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PutCondition {
+    /// Always; an older lump of this id is replaced.
+    #[default]
+    Always,
+    /// Only if there is no lump of this id; else [`Error::AlreadyExists`]. Decided in the order
+    /// of the journal: of concurrent puts of one id with this condition exactly one succeeds.
+    IfAbsent,
+}
+
+/// How a lump is put. The default: data region, on stable storage, whatever was there before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PutOptions {
+    /// Where its bytes go.
+    pub placement: Placement,
+    /// When the put is acknowledged.
+    pub durability: Durability,
+    /// Whether it is carried out.
+    pub condition: PutCondition,
 }
 
 /// Where the bytes of a lump live.
@@ -108,6 +171,16 @@ pub struct DeleteRangeOutcome {
     /// Number of lumps removed.
     pub deleted: u64,
     /// Durability reached: what was asked for or stronger.
+    pub durability: Durability,
+}
+
+/// Result of a delete of many ids.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeleteManyOutcome {
+    /// For each id, in the order asked for: false when there was no such lump. Of an id that
+    /// comes twice, the first one deletes.
+    pub existed: Vec<bool>,
+    /// Durability reached by all: what was asked for or stronger.
     pub durability: Durability,
 }
 

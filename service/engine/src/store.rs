@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 
@@ -20,6 +21,9 @@ use crate::request::{
 use crate::scheduler::message::{Command, PutBody, Reply};
 use crate::scheduler::{Shared, on_engine_thread};
 use crate::units::BlockSize;
+
+/// Time to wait before a refused request is sent again.
+const RETRY_AFTER: Duration = Duration::from_millis(10);
 
 /// Called once with the result of a request, on an engine thread: it must not block.
 pub type OnDone<T> = Box<dyn FnOnce(Result<T, Error>, EngineTimes) + Send>;
@@ -85,6 +89,7 @@ impl Store {
         commands.try_send(command).map_err(|error| match error {
             TrySendError::Full(_) => Error::Busy {
                 limit: self.inner.queue_limit,
+                retry_after: RETRY_AFTER,
             },
             TrySendError::Disconnected(_) => Error::Closed,
         })?;

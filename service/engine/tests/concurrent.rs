@@ -188,7 +188,7 @@ fn times_add_up_and_a_full_queue_says_busy() {
         let (id, placement) = (LumpId(id), Placement::Data);
         match store.submit_put(ctx(), id, buf, placement, Durability::Synced, on_done) {
             Ok(()) => {}
-            Err(Error::Busy { limit: 2 }) => busy += 1,
+            Err(Error::Busy { limit: 2, .. }) => busy += 1,
             Err(error) => panic!("{error}"),
         }
     }

@@ -81,6 +81,7 @@ fn open(path: &Path, io_backend: IoBackendChoice) -> (Store, Arc<Recorder>) {
 fn put(store: &Store, request: u64, id: u128, len: usize) {
     let ctx = RequestCtx {
         id: RequestId(request),
+        ..RequestCtx::default()
     };
     let mut buf = store.lump_buf(len as u64).unwrap();
     buf.extend(&content(id, 1, len)).unwrap();
@@ -129,7 +130,10 @@ fn a_put_and_a_get_are_exactly_their_ios() {
 
         let (store, recorder) = open(&path, backend);
         recorder.take();
-        let ctx = RequestCtx { id: RequestId(8) };
+        let ctx = RequestCtx {
+            id: RequestId(8),
+            ..RequestCtx::default()
+        };
         store.head(ctx, LumpId(1)).unwrap();
         store.head(ctx, LumpId(1)).unwrap();
         store.get(ctx, LumpId(1)).unwrap();

@@ -77,7 +77,10 @@ pub fn options() -> StoreOptions {
 }
 
 pub fn ctx() -> RequestCtx {
-    RequestCtx { id: RequestId(1) }
+    RequestCtx {
+        id: RequestId(1),
+        ..RequestCtx::default()
+    }
 }
 
 /// Reproducible bytes that depend on every argument.

@@ -112,6 +112,7 @@ impl Scope {
         self.handed();
         let ctx = RequestCtx {
             id: RequestId(self.id),
+            ..RequestCtx::default()
         };
         submit(
             ctx,

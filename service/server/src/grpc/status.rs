@@ -171,8 +171,12 @@ pub fn engine_code(error: &Error) -> Code {
         Error::StoreFull { .. } | Error::JournalFull { .. } | Error::NoSpace { .. } => {
             Code::ResourceExhausted
         }
-        Error::ReversedRange { .. } | Error::LengthMismatch { .. } => Code::InvalidArgument,
-        Error::Busy { .. } | Error::Closed => Code::Unavailable,
+        Error::ReversedRange { .. } | Error::LengthMismatch { .. } | Error::TooManyIds { .. } => {
+            Code::InvalidArgument
+        }
+        Error::DeadlineExceeded { .. } => Code::DeadlineExceeded,
+        Error::AlreadyExists { .. } => Code::AlreadyExists,
+        Error::Busy { .. } | Error::BuffersExhausted { .. } | Error::Closed => Code::Unavailable,
         Error::ReadOnly
         | Error::Failed { .. }
         | Error::NotAStore { .. }
@@ -202,6 +206,10 @@ fn addendum(error: &Error) -> String {
         | Error::ReversedRange { .. }
         | Error::LengthMismatch { .. }
         | Error::Busy { .. }
+        | Error::BuffersExhausted { .. }
+        | Error::DeadlineExceeded { .. }
+        | Error::AlreadyExists { .. }
+        | Error::TooManyIds { .. }
         | Error::ReadOnly
         | Error::Failed { .. }
         | Error::NotAStore { .. }
@@ -235,7 +243,39 @@ mod tests {
         let reason: Arc<str> = "flush: EIO".into();
         for (error, code, word) in [
             (Error::NotFound { id }, Code::NotFound, "no lump"),
-            (Error::Busy { limit: 9 }, Code::Unavailable, "try again"),
+            (
+                Error::Busy {
+                    limit: 9,
+                    retry_after: Duration::from_millis(7),
+                },
+                Code::Unavailable,
+                "try again in 7 ms",
+            ),
+            (
+                Error::BuffersExhausted {
+                    needed: 4096,
+                    used: 8192,
+                    budget: 8192,
+                    retry_after: Duration::from_millis(7),
+                },
+                Code::Unavailable,
+                "try again in 7 ms",
+            ),
+            (
+                Error::DeadlineExceeded { late_ns: 9_000 },
+                Code::DeadlineExceeded,
+                "9 us",
+            ),
+            (
+                Error::AlreadyExists { id },
+                Code::AlreadyExists,
+                "nothing was stored",
+            ),
+            (
+                Error::TooManyIds { got: 9, max: 8 },
+                Code::InvalidArgument,
+                "at most 8",
+            ),
             (Error::Closed, Code::Unavailable, "try again"),
             (Error::Failed { reason }, Code::FailedPrecondition, "reopen"),
             (Error::ReadOnly, Code::FailedPrecondition, "reopen"),
