@@ -121,6 +121,7 @@ fn store_info(device: &Device, recovered: &Recovered, options: &StoreOptions) ->
         journal_capacity: geometry.ring_len().0,
         backend: device.backend.kind(),
         logical_block_size: device.alignment,
+        sealed: recovered.seal.is_some(),
         replay: recovered.replay,
     }
 }

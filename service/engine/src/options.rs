@@ -131,6 +131,10 @@ pub struct StoreInfo {
     pub backend: IoBackendKind,
     /// Smallest unit of direct I/O in bytes.
     pub logical_block_size: u32,
+    /// True: at open the end of the journal carried this engine's seal (FORMAT.md section 5.3).
+    /// False: another engine, or a version before the seal, has appended last; until the first
+    /// change nothing on the disk says otherwise.
+    pub sealed: bool,
     /// What the replay found.
     pub replay: ReplaySummary,
 }

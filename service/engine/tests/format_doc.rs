@@ -1,6 +1,6 @@
 //! FORMAT.md and the constants of the code say the same.
 
-use lumpscope_engine::format::{header, journal_header, minfs, portion, record, trailer};
+use lumpscope_engine::format::{header, journal_header, minfs, portion, record, seal, trailer};
 use lumpscope_engine::units::BlockSize;
 
 const DOCUMENT: &str = include_str!("../FORMAT.md");
@@ -41,6 +41,7 @@ fn assert_fields(marker: &str, fields: &[(&str, usize)]) {
 fn every_structure_is_drawn_as_it_is_coded() {
     assert_fields("fields: header", header::FIELDS);
     assert_fields("fields: journal header", journal_header::FIELDS);
+    assert_fields("fields: seal", seal::FIELDS);
     assert_fields("fields: lump end", trailer::FIELDS);
     assert_fields("fields: minfs superblock", minfs::SUPERBLOCK_FIELDS);
     assert_fields("fields: minfs inode", minfs::INODE_FIELDS);

@@ -11,8 +11,10 @@ use rustix::io::Errno;
 use super::target::Target;
 use super::{CreateOptions, Plan, Prealloc};
 use crate::format::journal_header::JournalHeader;
-use crate::format::{Record, minfs};
+use crate::format::seal::SealPlace;
+use crate::format::{Record, Seal, minfs};
 use crate::guard::{self, FormatError};
+use crate::storage::journal::new_epoch;
 use crate::units::{ByteOffset, RingPosition};
 
 /// Bytes at both ends of a device that are zeroed: the places of nearly all signatures and of
@@ -141,13 +143,25 @@ fn drop_partitions(target: &Target) -> Result<(), FormatError> {
     })
 }
 
-/// An empty journal: the ring's head at 0, and there the end of records.
+/// An empty journal: the ring's head at 0, and there the end of records with its seal.
 fn write_journal(writer: &mut Writer<'_>, plan: &Plan) -> Result<(), FormatError> {
     let head = JournalHeader {
         ring_head: RingPosition(0),
     };
     let mut blocks = block_of(plan, &head.encode());
-    blocks.extend(block_of(plan, &Record::EndOfRecords.to_bytes()));
+    let seal = Seal {
+        epoch: new_epoch(),
+        log_end: 0,
+        foreign_end: 0,
+    };
+    let place = SealPlace {
+        uuid: plan.header.uuid,
+        tail: head.ring_head,
+        before: &[],
+    };
+    let mut end = Record::EndOfRecords.to_bytes();
+    end.extend_from_slice(&seal.encode(place));
+    blocks.extend(block_of(plan, &end));
     writer.write(plan.geometry.journal_header_offset(), &blocks)
 }
 

@@ -11,6 +11,8 @@ pub enum Structure {
     JournalHeader,
     /// A record of the journal's ring (FORMAT.md section 5).
     Record,
+    /// The seal behind the journal's end (FORMAT.md section 5.3).
+    Seal,
     /// A portion of the data region (FORMAT.md section 6).
     Portion,
     /// The last bytes of a lump (FORMAT.md section 7).
@@ -29,6 +31,7 @@ impl fmt::Display for Structure {
             Self::Header => "lusf header",
             Self::JournalHeader => "journal header",
             Self::Record => "journal record",
+            Self::Seal => "seal of the journal",
             Self::Portion => "portion",
             Self::LumpEnd => "end of the lump",
             Self::MinfsSuperblock => "minfs superblock",

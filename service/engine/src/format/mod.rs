@@ -13,6 +13,7 @@ pub mod minfs;
 pub mod portion;
 pub mod record;
 pub mod ring;
+pub mod seal;
 pub mod trailer;
 
 mod bytes;
@@ -22,3 +23,4 @@ pub use geometry::Geometry;
 pub use header::Header;
 pub use portion::Portion;
 pub use record::Record;
+pub use seal::Seal;

@@ -10,15 +10,16 @@ use super::Storage;
 use super::allocator::Overlap;
 use super::data_region::DataRegion;
 use super::index::{Entry, Index};
-use super::journal::Journal;
+use super::journal::{Found, FoundEnd, Journal};
 use crate::buffer::{AlignedBuf, BufferPool};
 use crate::clock::monotonic_ns;
 use crate::device::{Device, Io, Wait};
 use crate::error::Error;
 use crate::format::header::Header;
 use crate::format::journal_header::JournalHeader;
-use crate::format::record::{Decoded, Record};
-use crate::format::{Geometry, Portion};
+use crate::format::record::{Decoded, END_OF_RECORDS_LEN, Record};
+use crate::format::seal::SEALED_END_LEN;
+use crate::format::{Geometry, Portion, Seal};
 use crate::layout::{self, HeadError};
 use crate::options::{Layout, ReplaySummary};
 use crate::request::{IoOp, IoPurpose, LumpRange, Placement};
@@ -34,6 +35,8 @@ pub(crate) struct Recovered {
     pub(crate) storage: Storage,
     pub(crate) layout: Layout,
     pub(crate) header: Header,
+    /// The seal at the journal's end; `None`: another engine wrote there last.
+    pub(crate) seal: Option<Seal>,
     pub(crate) replay: ReplaySummary,
 }
 
@@ -115,11 +118,17 @@ pub(crate) fn recover(io: &mut BlockingIo<'_>) -> Result<Recovered, Error> {
         bytes: 0,
     };
     let tail = replay.run(io, &geometry, head)?;
-    let unit = io.unit();
-    let tail_bytes = replay.reader.bytes_before(tail, unit);
+    let end = replay.reader.end(io, &geometry, header.uuid, tail)?;
+    let seal = end.seal;
     let index = replay.index;
     let (data, largest_record) = used_blocks(&index, &geometry, io.device)?;
-    let journal = Journal::new(&geometry, unit, head, tail, tail_bytes, largest_record);
+    let found = Found {
+        uuid: header.uuid,
+        head,
+        end,
+        largest_record,
+    };
+    let journal = Journal::new(&geometry, io.unit(), found);
     let summary = ReplaySummary {
         records: replay.records,
         bytes: replay.bytes,
@@ -136,6 +145,7 @@ pub(crate) fn recover(io: &mut BlockingIo<'_>) -> Result<Recovered, Error> {
         storage,
         layout,
         header,
+        seal,
         replay: summary,
     })
 }
@@ -241,6 +251,26 @@ impl RingReader {
         }
         let at = usize::try_from(position.0 - self.window_start).unwrap_or(usize::MAX);
         Ok(self.window.get(at..).unwrap_or_default())
+    }
+
+    /// The end of the journal at `tail`, with the seal behind it if there is one.
+    fn end(
+        &mut self,
+        io: &mut BlockingIo<'_>,
+        geometry: &Geometry,
+        uuid: [u8; 16],
+        tail: RingPosition,
+    ) -> Result<FoundEnd, Error> {
+        let bytes = self.at(io, geometry, tail, SEALED_END_LEN as u64)?;
+        let behind: Vec<u8> = bytes
+            .iter()
+            .copied()
+            .take(SEALED_END_LEN)
+            .skip(END_OF_RECORDS_LEN)
+            .collect();
+        let tail_bytes = self.bytes_before(tail, io.unit());
+        let store = (uuid, geometry.ring_len().0);
+        Ok(FoundEnd::new(store, tail, tail_bytes, &behind))
     }
 
     /// The bytes from the start of the unit of `position` to it; it must be in the window.

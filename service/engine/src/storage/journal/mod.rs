@@ -9,12 +9,13 @@ pub(crate) mod writer;
 use std::collections::BTreeMap;
 
 use crate::format::Geometry;
-use crate::format::record::{END_OF_RECORDS_LEN, MAX_RECORD_LEN, PUT_LEN, Record};
+use crate::format::record::{MAX_RECORD_LEN, PUT_LEN, Record};
 use crate::format::ring::{Room, room_for};
+use crate::format::seal::{SEAL_LEN, SEALED_END_LEN, SECTOR_LEN, Seal, SealPlace};
 use crate::lump::LumpId;
 use crate::units::{ByteLen, RingPosition};
 
-/// A record without effect, to move the tail away from the end of a write unit.
+/// A record without effect, to move the tail away from the end of a sector.
 const FILLER: Record<'static> = Record::DeleteRange {
     start: LumpId(0),
     end: LumpId(0),
@@ -32,35 +33,160 @@ pub(crate) struct Journal {
     tail: RingPosition,
     /// The bytes from the start of the tail's unit to the tail.
     tail_bytes: Vec<u8>,
+    /// Instance UUID of the store.
+    uuid: [u8; 16],
+    /// What a seal at the tail says; it stands on the disk if `sealed`.
+    seal: Seal,
+    sealed: bool,
     /// Records that are being read, whose space must not be overwritten yet.
     pinned: BTreeMap<u64, u32>,
     /// Bytes of the largest record seen since open.
     largest_record: u64,
 }
 
-impl Journal {
-    /// A journal as replay found it. `tail_bytes`: the bytes from the start of the tail's unit to
-    /// the tail.
+/// What replay found out about the journal.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// Instance UUID of the store.
+    pub(crate) uuid: [u8; 16],
+    pub(crate) head: RingPosition,
+    pub(crate) end: FoundEnd,
+    /// Bytes of the largest live record.
+    pub(crate) largest_record: u64,
+}
+
+/// The end of the journal on the disk.
+#[derive(Debug)]
+pub(crate) struct FoundEnd {
+    /// The `EndOfRecords`.
+    pub(crate) tail: RingPosition,
+    /// The bytes from the start of the tail's unit to the tail.
+    pub(crate) tail_bytes: Vec<u8>,
+    /// The seal behind it, if it fits.
+    pub(crate) seal: Option<Seal>,
+}
+
+impl FoundEnd {
+    /// `behind`: the bytes of the ring behind the `EndOfRecords`.
     pub(crate) fn new(
-        geometry: &Geometry,
-        unit: u64,
-        head: RingPosition,
+        (uuid, ring_len): ([u8; 16], u64),
         tail: RingPosition,
         tail_bytes: Vec<u8>,
-        largest_record: u64,
+        behind: &[u8],
     ) -> Self {
+        let seal = Seal::decode(behind, seal_place(uuid, tail, &tail_bytes));
+        Self {
+            tail,
+            seal: seal.filter(|seal| seal.log_end.checked_rem(ring_len) == Some(tail.0)),
+            tail_bytes,
+        }
+    }
+}
+
+/// `before`: at least the bytes of the tail's sector before it.
+fn seal_place(uuid: [u8; 16], tail: RingPosition, before: &[u8]) -> SealPlace<'_> {
+    let in_sector = usize::try_from(tail.0 % SECTOR_LEN).unwrap_or(usize::MAX);
+    let from = before.len().saturating_sub(in_sector);
+    SealPlace {
+        uuid,
+        tail,
+        before: before.get(from..).unwrap_or_default(),
+    }
+}
+
+/// What is known of a journal whose end another engine wrote.
+fn takeover(ring_len: u64, head: RingPosition, tail: RingPosition) -> Seal {
+    // Log offsets are ring positions modulo the ring, and the head's must not be negative.
+    let log_end = if tail < head {
+        ring_len + tail.0
+    } else {
+        tail.0
+    };
+    Seal {
+        epoch: new_epoch(),
+        log_end,
+        foreign_end: log_end,
+    }
+}
+
+/// A random epoch.
+pub(crate) fn new_epoch() -> u64 {
+    let (high, low) = uuid::Uuid::new_v4().as_u64_pair();
+    // Version and variant bits are constant, at different places of the halves.
+    high ^ low
+}
+
+impl Journal {
+    /// A journal as replay found it.
+    ///
+    /// Without a seal another engine, or an older version of this one, has written its end: a new
+    /// epoch begins, and all records so far count as foreign.
+    pub(crate) fn new(geometry: &Geometry, unit: u64, found: Found) -> Self {
+        let Found {
+            uuid,
+            head,
+            end,
+            largest_record,
+        } = found;
         let ring_len = geometry.ring_len().0;
-        let largest_record = largest_record.max(PUT_LEN as u64);
-        let pinned = BTreeMap::new();
+        let seal = end
+            .seal
+            .unwrap_or_else(|| takeover(ring_len, head, end.tail));
         Self {
             ring_len,
             unit,
             head,
-            tail,
-            tail_bytes,
-            pinned,
-            largest_record,
+            tail: end.tail,
+            tail_bytes: end.tail_bytes,
+            uuid,
+            seal,
+            sealed: end.seal.is_some(),
+            pinned: BTreeMap::new(),
+            largest_record: largest_record.max(PUT_LEN as u64),
         }
+    }
+
+    /// Names the unbroken run of appends by this engine that the present end belongs to.
+    #[allow(dead_code, reason = "for the index checkpoint")]
+    pub(crate) fn epoch(&self) -> u64 {
+        self.seal.epoch
+    }
+
+    /// Log offset of the tail; it grows with every append, round after round of the ring.
+    #[allow(dead_code, reason = "for the index checkpoint")]
+    pub(crate) fn log_end(&self) -> u64 {
+        self.seal.log_end
+    }
+
+    /// Records at log offsets below this may come from another engine.
+    #[allow(dead_code, reason = "for the provenance of lumps")]
+    pub(crate) fn foreign_end(&self) -> u64 {
+        self.seal.foreign_end
+    }
+
+    /// True: the end of the journal on the disk carries the seal of this epoch. False until the
+    /// first append after another engine's.
+    #[allow(dead_code, reason = "for the index checkpoint")]
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.sealed
+    }
+
+    /// Log offset of a position between head and tail.
+    #[allow(dead_code, reason = "for the index checkpoint")]
+    pub(crate) fn log_offset_of(&self, position: RingPosition) -> u64 {
+        self.seal
+            .log_end
+            .saturating_sub(self.distance(position, self.tail))
+    }
+
+    /// The seal for an end of the journal at `tail`; `before`: the bytes of its unit before it.
+    fn seal_at(&self, tail: RingPosition, before: &[u8]) -> (Seal, [u8; SEAL_LEN]) {
+        let seal = Seal {
+            log_end: self.seal.log_end + self.distance(self.tail, tail),
+            ..self.seal
+        };
+        let bytes = seal.encode(seal_place(self.uuid, tail, before));
+        (seal, bytes)
     }
 
     pub(crate) fn head(&self) -> RingPosition {
@@ -107,7 +233,7 @@ impl Journal {
 
     fn reserve_for(largest_record: u64, unit: u64) -> u64 {
         let filler = FILLER.encoded_len() as u64;
-        2 * (largest_record + filler + END_OF_RECORDS_LEN as u64) + 2 * unit
+        2 * (largest_record + filler + SEALED_END_LEN as u64) + 2 * unit
     }
 
     /// Most bytes of live records that puts may bring about when one of them has `record_len`
@@ -163,8 +289,8 @@ impl Journal {
     /// Where a record of `len` bytes goes when the records before it end at `at`, and `keep`
     /// bytes must stay free after it. `None`: nowhere now.
     fn place(&self, at: RingPosition, len: u64, keep: u64) -> Option<Room> {
-        // With room for a filler after every record, the last one can always get one.
-        let with_filler = len + FILLER.encoded_len() as u64;
+        // With room for a filler and a seal after every record, the last one can always get them.
+        let with_filler = len + (FILLER.encoded_len() + SEAL_LEN) as u64;
         let (ring, unit) = (ByteLen(self.ring_len), ByteLen(self.unit));
         let limit = self.limit();
         let room = room_for(limit, at, with_filler, ring, unit);

@@ -3,8 +3,8 @@
 //! A batch becomes visible by one write of one unit: the unit that holds the old `EndOfRecords`.
 //! Everything else (later units, and at the wrap the records at the front of the ring, all up to
 //! and with the new `EndOfRecords`) is written first and made durable. Cut anywhere, replay finds
-//! either the old end or the new one. The new `EndOfRecords` never straddles two units (a record
-//! without effect moves it), so that the next batch can rely on the same.
+//! either the old end or the new one. The new `EndOfRecords` and the seal behind it never straddle
+//! two sectors (a record without effect moves them), so that the next batch can rely on the same.
 
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use super::{FILLER, Journal};
 use crate::buffer::{AlignedBuf, BufferPool};
 use crate::format::record::{END_OF_RECORDS_LEN, Record};
 use crate::format::ring::Room;
+use crate::format::seal::{SEALED_END_LEN, SECTOR_LEN, Seal};
 use crate::units::RingPosition;
 
 /// Contiguous bytes of the ring from the start of a unit.
@@ -61,6 +62,7 @@ pub(crate) struct BatchWrites {
 pub(crate) struct NewTail {
     tail: RingPosition,
     tail_bytes: Vec<u8>,
+    seal: Seal,
 }
 
 impl Batch {
@@ -124,20 +126,24 @@ impl Batch {
         }
     }
 
-    /// Ends the batch with an `EndOfRecords`.
+    /// Ends the batch with an `EndOfRecords` and a seal.
     pub(crate) fn finish(mut self, journal: &Journal, pool: &Arc<BufferPool>) -> BatchWrites {
         let unit = journal.unit;
         let eor = END_OF_RECORDS_LEN as u64;
-        if self.at().0 % unit > unit - eor {
-            // `Journal::place` has kept room for it.
+        if self.at().0 % SECTOR_LEN > SECTOR_LEN - SEALED_END_LEN as u64 {
+            // `Journal::place` has kept room for both.
             self.push(&FILLER.to_bytes());
         }
         let tail = self.at();
+        let tail_bytes = self.bytes_before(tail, unit);
+        let (seal, seal_bytes) = journal.seal_at(tail, &tail_bytes);
         let new_tail = NewTail {
             tail,
-            tail_bytes: self.bytes_before(tail, unit),
+            tail_bytes,
+            seal,
         };
         self.push(&Record::EndOfRecords.to_bytes());
+        self.push(&seal_bytes);
         // The old end decides how much must become visible in one write: one unit, but two when
         // a foreign writer left it across a boundary.
         let straddles = self.old_tail.0 % unit > unit - eor;
@@ -191,6 +197,8 @@ impl Journal {
     pub(crate) fn advance(&mut self, new_tail: NewTail) {
         self.tail = new_tail.tail;
         self.tail_bytes = new_tail.tail_bytes;
+        self.seal = new_tail.seal;
+        self.sealed = true;
     }
 }
 

@@ -1,0 +1,174 @@
+//! The seal behind the end of the journal (FORMAT.md section 5.3): says that this engine wrote the
+//! last record.
+//!
+//! CannyLS ignores the bytes behind an `EndOfRecords` and overwrites them when it appends. So a
+//! seal that fits its place is there if and only if the last append was ours, and what the engine
+//! knows beyond the format (how far the log has come, which records are somebody else's) holds.
+
+use super::bytes::FieldReader;
+use super::error::Structure;
+use super::record::END_OF_RECORDS_LEN;
+use crate::units::{BlockSize, RingPosition};
+
+/// The first bytes of a seal.
+pub const MAGIC: [u8; MAGIC_LEN] = *b"LsSl";
+/// Bytes of a sector: a seal covers the bytes of its sector before the `EndOfRecords`, and the two
+/// never straddle a sector, whatever the device's logical blocks are. So an image can move to a
+/// device with other logical blocks.
+pub const SECTOR_LEN: u64 = BlockSize::MIN.get() as u64;
+
+const MAGIC_LEN: usize = 4;
+const EPOCH_LEN: usize = 8;
+const LOG_END_LEN: usize = 8;
+const FOREIGN_END_LEN: usize = 8;
+const CRC_LEN: usize = 4;
+
+/// Bytes of a seal.
+pub const SEAL_LEN: usize = MAGIC_LEN + EPOCH_LEN + LOG_END_LEN + FOREIGN_END_LEN + CRC_LEN;
+/// Bytes of an `EndOfRecords` and the seal behind it.
+pub const SEALED_END_LEN: usize = END_OF_RECORDS_LEN + SEAL_LEN;
+
+const _: () = assert!(SEAL_LEN == 32, "FORMAT.md section 5.3");
+const _: () = assert!(SEALED_END_LEN as u64 <= SECTOR_LEN, "FORMAT.md section 5.3");
+
+/// Name and length of each field, for FORMAT.md's test.
+pub const FIELDS: &[(&str, usize)] = &[
+    ("magic", MAGIC_LEN),
+    ("epoch", EPOCH_LEN),
+    ("log end", LOG_END_LEN),
+    ("foreign end", FOREIGN_END_LEN),
+    ("CRC32C", CRC_LEN),
+];
+
+/// Where a seal stands. One that was made for another place does not fit.
+#[derive(Clone, Copy, Debug)]
+pub struct SealPlace<'a> {
+    /// Instance UUID of the store.
+    pub uuid: [u8; 16],
+    /// Ring position of the `EndOfRecords` before the seal.
+    pub tail: RingPosition,
+    /// The bytes of the ring from the start of the tail's sector to the tail: `tail` modulo
+    /// [`SECTOR_LEN`] of them.
+    pub before: &'a [u8],
+}
+
+/// What the engine that wrote the end of the journal knew about it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seal {
+    /// Names an unbroken run of appends by this engine: random, drawn anew at creation and when
+    /// another engine has appended.
+    pub epoch: u64,
+    /// Log offset of the `EndOfRecords`: bytes of the ring that were ever passed, those left unused
+    /// at its end included. Modulo the length of the ring it is the ring position.
+    pub log_end: u64,
+    /// Records at log offsets below this may come from another engine; not more than `log_end`.
+    pub foreign_end: u64,
+}
+
+impl Seal {
+    /// The bytes to be written directly behind the `EndOfRecords`.
+    #[must_use]
+    pub fn encode(&self, place: SealPlace<'_>) -> [u8; SEAL_LEN] {
+        let crc = self.crc(place).to_be_bytes();
+        let fields: [&[u8]; 5] = [
+            &MAGIC,
+            &self.epoch.to_be_bytes(),
+            &self.log_end.to_be_bytes(),
+            &self.foreign_end.to_be_bytes(),
+            &crc,
+        ];
+        let mut bytes = [0; SEAL_LEN];
+        let mut rest = bytes.as_mut_slice();
+        for field in fields {
+            let (head, tail) = rest.split_at_mut(field.len());
+            head.copy_from_slice(field);
+            rest = tail;
+        }
+        bytes
+    }
+
+    /// The seal in the bytes behind an `EndOfRecords`; `None`: there is none that fits the place,
+    /// so another engine wrote the end, or an older version of this one.
+    #[must_use]
+    pub fn decode(bytes: &[u8], place: SealPlace<'_>) -> Option<Self> {
+        let mut fields = FieldReader::new(Structure::Seal, bytes);
+        let magic: [u8; MAGIC_LEN] = fields.array("magic").ok()?;
+        let seal = Self {
+            epoch: fields.u64_be("epoch").ok()?,
+            log_end: fields.u64_be("log end").ok()?,
+            foreign_end: fields.u64_be("foreign end").ok()?,
+        };
+        let crc = fields.u32_be("CRC32C").ok()?;
+        let fits = magic == MAGIC && crc == seal.crc(place) && seal.foreign_end <= seal.log_end;
+        fits.then_some(seal)
+    }
+
+    /// CRC32C of UUID, tail, the bytes before the tail, and the fields, in this order.
+    fn crc(&self, place: SealPlace<'_>) -> u32 {
+        let fields: [&[u8]; 6] = [
+            &place.uuid,
+            &place.tail.0.to_be_bytes(),
+            place.before,
+            &self.epoch.to_be_bytes(),
+            &self.log_end.to_be_bytes(),
+            &self.foreign_end.to_be_bytes(),
+        ];
+        let append = |crc, field: &[u8]| crc32c::crc32c_append(crc, field);
+        fields.into_iter().fold(0, append)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLACE: SealPlace<'static> = SealPlace {
+        uuid: [7; 16],
+        tail: RingPosition(515),
+        before: b"abc",
+    };
+    const SEAL: Seal = Seal {
+        epoch: 0x0102_0304_0506_0708,
+        log_end: 9000,
+        foreign_end: 9000,
+    };
+
+    #[test]
+    fn a_seal_fits_its_own_place_only() {
+        let bytes = SEAL.encode(PLACE);
+        assert_eq!(Seal::decode(&bytes, PLACE), Some(SEAL));
+        let tail = RingPosition(516);
+        let others = [
+            SealPlace {
+                uuid: [8; 16],
+                ..PLACE
+            },
+            SealPlace { tail, ..PLACE },
+            SealPlace {
+                before: b"abd",
+                ..PLACE
+            },
+        ];
+        for place in others {
+            assert_eq!(Seal::decode(&bytes, place), None, "{place:?}");
+        }
+    }
+
+    #[test]
+    fn no_other_bytes_are_a_seal() {
+        let good = SEAL.encode(PLACE);
+        for at in 0..SEAL_LEN {
+            for bit in 0..8 {
+                let mut bytes = good;
+                bytes[at] ^= 1 << bit;
+                assert_eq!(Seal::decode(&bytes, PLACE), None, "byte {at}, bit {bit}");
+            }
+            assert_eq!(Seal::decode(&good[..at], PLACE), None, "{at} bytes");
+        }
+        let impossible = Seal {
+            foreign_end: 9001,
+            ..SEAL
+        };
+        assert_eq!(Seal::decode(&impossible.encode(PLACE), PLACE), None);
+    }
+}
