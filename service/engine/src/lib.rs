@@ -75,4 +75,5 @@ pub use request::{
     IoDeclaration, IoOp, IoPurpose, IoSink, ListOutcome, LumpRange, Placement, PutCondition,
     PutOptions, PutOutcome, RequestCtx, RequestId, UsageOutcome,
 };
+pub use scheduler::Driver;
 pub use store::{OnDone, Store};

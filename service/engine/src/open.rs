@@ -1,21 +1,22 @@
 //! Opens a store: device, replay of the journal, threads.
 
+use std::io;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
-use std::time::SystemTime;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crossbeam_channel::bounded;
 
 use crate::buffer::BufferPool;
-use crate::clock::duration_ns;
+use crate::clock::wall_ns;
 use crate::device::{self, Device, OpenMode};
 use crate::error::Error;
 use crate::format::trailer::max_payload;
 use crate::options::{IoBackendKind, StoreInfo, StoreOptions};
 use crate::scheduler::finisher::Finisher;
 use crate::scheduler::io_table::IoTable;
-use crate::scheduler::{Limits, Owner, Shared};
+use crate::scheduler::{Driver, Limits, Owner, Shared};
+use crate::stats::Counters;
 use crate::storage::recover::{BlockingIo, Recovered, memory_alignment, recover};
 use crate::store::{Inner, Store};
 
@@ -42,68 +43,98 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::open`].
-    pub fn open_on(mut device: Device, options: StoreOptions) -> Result<Self, Error> {
-        let pool = BufferPool::new(memory_alignment(&device));
-        let mut next_token = 1;
-        let mut io = BlockingIo {
-            device: &mut device,
-            pool: &pool,
-            next_token: &mut next_token,
-        };
-        let recovered = recover(&mut io)?;
-        if !options.read_only {
-            io.flush()?;
-        }
-        let info = store_info(&device, &recovered, &options);
-        let block_size = recovered.header.block_size;
-        let shared = Arc::new(Shared::default());
-        let thread_error = |source| Error::System {
-            what: "cannot start the threads of",
-            path: info.path.clone(),
-            source: Arc::new(source),
-        };
-        let finisher = Finisher::start(&shared.counters).map_err(thread_error)?;
-        let queue_limit = options.queue_limit.max(1);
-        let depth = match info.backend {
-            IoBackendKind::Threads => options.queue_depth.min(THREADS_DEPTH),
-            IoBackendKind::Uring | IoBackendKind::Custom => options.queue_depth,
-        };
-        let limits = Limits {
-            data_ios: depth.max(1),
-            pending: queue_limit,
-            read_only: options.read_only,
-        };
-        let (commands, receiver) = bounded(queue_limit);
-        let waker = device.backend.waker();
-        let table = IoTable::new(device, Arc::clone(&pool), next_token);
-        let owner = Owner::new(
-            recovered.storage,
-            table,
-            finisher,
-            receiver,
-            Arc::clone(&shared),
-            limits,
-        );
+    pub fn open_on(device: Device, options: StoreOptions) -> Result<Self, Error> {
+        let (store, owner) = prepare(device, options, Finisher::start)?;
         let thread = std::thread::Builder::new()
             .name("lump-owner".to_owned())
             .spawn(move || owner.run())
-            .map_err(thread_error)?;
-        let since_epoch = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-        let inner = Inner {
-            info,
-            block_size,
-            pool,
-            queue_limit,
-            commands: Some(commands),
-            waker,
-            shared,
-            generation: AtomicU64::new(duration_ns(since_epoch)),
-            owner: Mutex::new(Some(thread)),
-        };
-        Ok(Self {
-            inner: Arc::new(inner),
-        })
+            .map_err(|source| thread_error(&store.info().path, source))?;
+        let mut slot = store
+            .inner
+            .owner
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *slot = Some(thread);
+        drop(slot);
+        Ok(store)
     }
+
+    /// Opens the store on a device given by the caller, without any thread: the caller drives it.
+    /// For tests and simulators, which need every run to be the same.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open_stepped(device: Device, options: StoreOptions) -> Result<(Self, Driver), Error> {
+        let (store, owner) = prepare(device, options, |counters| Ok(Finisher::inline(counters)))?;
+        Ok((store, Driver::new(owner)))
+    }
+}
+
+fn thread_error(path: &Path, source: io::Error) -> Error {
+    Error::System {
+        what: "cannot start the threads of",
+        path: path.to_owned(),
+        source: Arc::new(source),
+    }
+}
+
+/// Recovers a store and builds what runs it; no thread of the owner yet.
+fn prepare(
+    mut device: Device,
+    options: StoreOptions,
+    finisher: impl FnOnce(&Arc<Counters>) -> io::Result<Finisher>,
+) -> Result<(Store, Owner), Error> {
+    let pool = BufferPool::new(memory_alignment(&device));
+    let mut next_token = 1;
+    let mut io = BlockingIo {
+        device: &mut device,
+        pool: &pool,
+        next_token: &mut next_token,
+    };
+    let recovered = recover(&mut io)?;
+    if !options.read_only {
+        io.flush()?;
+    }
+    let info = store_info(&device, &recovered, &options);
+    let block_size = recovered.header.block_size;
+    let shared = Arc::new(Shared::default());
+    let finisher = finisher(&shared.counters).map_err(|source| thread_error(&info.path, source))?;
+    let queue_limit = options.queue_limit.max(1);
+    let depth = match info.backend {
+        IoBackendKind::Threads => options.queue_depth.min(THREADS_DEPTH),
+        IoBackendKind::Uring | IoBackendKind::Custom => options.queue_depth,
+    };
+    let limits = Limits {
+        data_ios: depth.max(1),
+        pending: queue_limit,
+        read_only: options.read_only,
+    };
+    let (commands, receiver) = bounded(queue_limit);
+    let waker = device.backend.waker();
+    let table = IoTable::new(device, Arc::clone(&pool), next_token);
+    let owner = Owner::new(
+        recovered.storage,
+        table,
+        finisher,
+        receiver,
+        Arc::clone(&shared),
+        limits,
+    );
+    let inner = Inner {
+        info,
+        block_size,
+        pool,
+        queue_limit,
+        commands: Some(commands),
+        waker,
+        shared,
+        generation: AtomicU64::new(wall_ns()),
+        owner: Mutex::new(None),
+    };
+    let store = Store {
+        inner: Arc::new(inner),
+    };
+    Ok((store, owner))
 }
 
 fn store_info(device: &Device, recovered: &Recovered, options: &StoreOptions) -> StoreInfo {

@@ -298,6 +298,16 @@ impl Store {
         })
     }
 
+    /// Calls back when everything acknowledged before the call is on stable storage.
+    ///
+    /// # Errors
+    /// [`Error::Busy`], [`Error::Closed`]; in the callback also [`Error::Failed`].
+    pub fn submit_sync(&self, on_done: OnDone<()>) -> Result<(), Error> {
+        self.send(Command::Sync {
+            reply: Reply::new(on_done),
+        })
+    }
+
     /// Waiting form of [`Store::submit_put`].
     ///
     /// # Errors
@@ -409,10 +419,10 @@ impl Store {
         self.call(|reply| Command::Usage { range, reply })
     }
 
-    /// Waits until everything acknowledged before the call is on stable storage.
+    /// Waiting form of [`Store::submit_sync`].
     ///
     /// # Errors
-    /// [`Error::Failed`], [`Error::Closed`].
+    /// As there.
     pub fn sync(&self) -> Result<(), Error> {
         self.call(|reply| Command::Sync { reply })
     }

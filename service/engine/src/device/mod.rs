@@ -6,6 +6,7 @@
 mod mailbox;
 mod open;
 mod pool;
+pub mod sim;
 mod uring;
 
 use std::io;

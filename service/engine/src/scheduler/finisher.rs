@@ -42,8 +42,10 @@ pub(crate) enum FinishKind {
 
 /// The threads. They end when the handle is dropped.
 pub(crate) struct Finisher {
+    /// `None`: there are no threads (any more), the caller does it.
     queue: Option<Sender<Finish>>,
     threads: Vec<JoinHandle<()>>,
+    counters: Arc<Counters>,
 }
 
 impl Finisher {
@@ -53,6 +55,7 @@ impl Finisher {
         let mut finisher = Self {
             queue: Some(sender),
             threads: Vec::with_capacity(THREADS),
+            counters: Arc::clone(counters),
         };
         for number in 0..THREADS {
             let (queue, counters) = (queue.clone(), Arc::clone(counters));
@@ -64,10 +67,22 @@ impl Finisher {
         Ok(finisher)
     }
 
+    /// One without threads: the owner's thread does the work, for stepped stores.
+    pub(crate) fn inline(counters: &Arc<Counters>) -> Self {
+        Self {
+            queue: None,
+            threads: Vec::new(),
+            counters: Arc::clone(counters),
+        }
+    }
+
     pub(crate) fn finish(&self, job: Finish) {
-        if let Some(queue) = &self.queue {
-            // The receivers live as long as the threads, and they end only after the sender.
-            let _ = queue.send(job);
+        match &self.queue {
+            Some(queue) => {
+                // The receivers live as long as the threads, and they end only after the sender.
+                let _ = queue.send(job);
+            }
+            None => job.run(&self.counters),
         }
     }
 }
@@ -84,13 +99,20 @@ impl Drop for Finisher {
 fn run(queue: &Receiver<Finish>, counters: &Counters) {
     super::mark_engine_thread();
     while let Ok(job) = queue.recv() {
-        let Finish {
+        job.run(counters);
+    }
+}
+
+impl Finish {
+    /// Verifies and answers.
+    fn run(self, counters: &Counters) {
+        let Self {
             id,
             buf,
             offset,
             kind,
             reply,
-        } = job;
+        } = self;
         let result = match kind {
             FinishKind::Portion { blocks, block_size } => {
                 LumpData::of_portion(buf, id, offset, blocks, block_size)

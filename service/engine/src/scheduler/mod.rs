@@ -14,6 +14,7 @@ pub(crate) mod finisher;
 pub(crate) mod io_table;
 pub(crate) mod message;
 mod reads;
+mod stepped;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
@@ -29,6 +30,7 @@ use finisher::Finisher;
 use io_table::{IoTable, Tag};
 use message::{Command, Stage};
 pub(crate) use reads::ReadLump;
+pub use stepped::Driver;
 
 use crate::buffer::AlignedBuf;
 use crate::device::{Completion, Wait};

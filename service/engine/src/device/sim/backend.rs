@@ -1,0 +1,107 @@
+//! The simulated disk behind the interface of all backends.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use super::Shared;
+use crate::clock::monotonic_ns;
+use crate::device::{Completion, Io, IoBackend, Wait, Waker};
+use crate::options::IoBackendKind;
+
+/// One opening of the disk.
+pub(super) struct SimBackend {
+    shared: Arc<Shared>,
+}
+
+impl SimBackend {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// Moves I/Os that are due; with `advance` time passes until one is. True: there was one.
+    fn collect(&self, ended: &mut Vec<Completion>, advance: bool) -> bool {
+        let mut core = self
+            .shared
+            .core
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let before = ended.len();
+        loop {
+            while let Some(completion) = core.end_one() {
+                ended.push(completion);
+            }
+            match core.next_due_ns() {
+                Some(due_ns) if advance && ended.len() == before => core.now_ns = due_ns,
+                _ => return ended.len() > before,
+            }
+        }
+    }
+
+    /// Waits for the bell, in real time: nothing is in flight, so no virtual time can pass.
+    fn sleep(&self, limit: Option<Duration>) {
+        let rung = self
+            .shared
+            .rung
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let bell = &self.shared.bell;
+        let mut rung = match limit {
+            Some(limit) => {
+                bell.wait_timeout_while(rung, limit, |rung| !*rung)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0
+            }
+            None => bell
+                .wait_while(rung, |rung| !*rung)
+                .unwrap_or_else(PoisonError::into_inner),
+        };
+        *rung = false;
+    }
+}
+
+impl IoBackend for SimBackend {
+    fn kind(&self) -> IoBackendKind {
+        IoBackendKind::Custom
+    }
+
+    fn submit(&mut self, io: Io) {
+        let mut core = self
+            .shared
+            .core
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        core.submit(io);
+    }
+
+    fn wait(&mut self, ended: &mut Vec<Completion>, wait: Wait) {
+        if self.collect(ended, wait != Wait::No) {
+            return;
+        }
+        match wait {
+            Wait::No => {}
+            Wait::Forever => self.sleep(None),
+            Wait::Until(ns) => {
+                self.sleep(Some(Duration::from_nanos(
+                    ns.saturating_sub(monotonic_ns()),
+                )));
+            }
+        }
+    }
+
+    fn waker(&self) -> Waker {
+        let shared = Arc::downgrade(&self.shared);
+        Waker::new(move || {
+            if let Some(shared) = shared.upgrade() {
+                *shared.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
+                shared.bell.notify_one();
+            }
+        })
+    }
+}
+
+impl Drop for SimBackend {
+    fn drop(&mut self) {
+        // As at the end of a process: the device carries out what it has been given.
+        while self.collect(&mut Vec::new(), true) {}
+    }
+}

@@ -1,0 +1,461 @@
+//! The simulated device itself: what is in flight, what a read sees, what a power cut leaves.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::fault::{Fault, FaultKind, Lie};
+use super::options::{SimOptions, Survivors};
+use super::pages::Pages;
+use super::random::Random;
+use crate::device::{Completion, Io, Next, Progress};
+use crate::request::IoOp;
+
+/// Data I/Os between two that are hit by a lie that strikes now and then.
+const LIE_EVERY: u64 = 60;
+
+/// A write that a power cut may undo, whole or in part.
+#[derive(Clone)]
+struct Cached {
+    /// Which I/O wrote it.
+    number: u64,
+    offset: u64,
+    bytes: Arc<[u8]>,
+    /// When it ended, counted in ends; `None`: it is in flight.
+    ended: Option<u64>,
+}
+
+/// An I/O that has not ended.
+struct Flight {
+    io: Io,
+    number: u64,
+    due_ns: u64,
+    /// Ends before its submission: what a flush covers.
+    covers: u64,
+    fault: Option<FaultKind>,
+    progress: Progress,
+}
+
+/// The device.
+pub(super) struct Core {
+    pub(super) options: SimOptions,
+    pub(super) size: u64,
+    pub(super) now_ns: u64,
+    pub(super) random: Random,
+    pub(super) faults: Vec<Fault>,
+    /// Byte ranges that cannot be read until they are written again.
+    pub(super) unreadable: Vec<Range<u64>>,
+    /// I/Os after which the device is gone: all later ones fail.
+    pub(super) dies_after: u64,
+    /// I/Os submitted.
+    pub(super) submitted: u64,
+    /// What the user of the device must not do and did.
+    pub(super) violations: Vec<String>,
+    /// What a read sees.
+    live: Pages,
+    /// What a power cut leaves for certain.
+    durable: Pages,
+    /// The difference between the two and what is in flight, in the order of submission.
+    cached: Vec<Cached>,
+    flights: Vec<Flight>,
+    ends: u64,
+    head: u64,
+    busy_until_ns: u64,
+}
+
+impl Core {
+    pub(super) fn new(size: u64, image: &[u8], options: SimOptions) -> Self {
+        let mut durable = Pages::default();
+        durable.write(0, image);
+        Self::on(durable.clone(), durable, size, options)
+    }
+
+    fn on(live: Pages, durable: Pages, size: u64, options: SimOptions) -> Self {
+        Self {
+            random: Random::new(options.seed),
+            options,
+            size,
+            now_ns: 0,
+            faults: Vec::new(),
+            unreadable: Vec::new(),
+            dies_after: u64::MAX,
+            submitted: 0,
+            violations: Vec::new(),
+            live,
+            durable,
+            cached: Vec::new(),
+            flights: Vec::new(),
+            ends: 0,
+            head: 0,
+            busy_until_ns: 0,
+        }
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// Writes, or parts of them, that a power cut may undo now.
+    pub(super) fn uncertain(&self) -> usize {
+        self.cached.len()
+    }
+
+    pub(super) fn submit(&mut self, io: Io) {
+        let number = self.submitted;
+        self.submitted += 1;
+        self.check(&io);
+        let mut fault = self
+            .faults
+            .iter_mut()
+            .find_map(|fault| fault.hits(io.op, io.offset).then_some(fault.kind));
+        if number >= self.dies_after {
+            fault = Some(FaultKind::Errno(libc::EIO));
+        }
+        if let (IoOp::Write, Some(buf)) = (io.op, io.buf.as_deref())
+            && number < self.dies_after
+            && let Some(offset) = landing(&io, fault)
+        {
+            self.cached.push(Cached {
+                number,
+                offset,
+                bytes: Arc::from(buf),
+                ended: None,
+            });
+        }
+        let due_ns = self.due(&io);
+        self.flights.push(Flight {
+            io,
+            number,
+            due_ns,
+            covers: self.ends,
+            fault,
+            progress: Progress { done: 0 },
+        });
+    }
+
+    /// Notes what direct I/O would refuse, and what no order of ends makes right.
+    fn check(&mut self, io: &Io) {
+        let unit = u64::from(self.options.unit);
+        let end = io.offset.saturating_add(io.len());
+        let wrong = if !io.offset.is_multiple_of(unit) || !io.len().is_multiple_of(unit) {
+            "is not whole units"
+        } else if self.options.is_block_device && end > self.size {
+            "ends after the device"
+        } else if io.op == IoOp::Write && self.flights.iter().any(|other| overlap(&other.io, io)) {
+            "overlaps a write in flight"
+        } else {
+            return;
+        };
+        self.violations
+            .push(format!("{:?} of bytes {}..{end} {wrong}", io.op, io.offset));
+    }
+
+    fn due(&mut self, io: &Io) -> u64 {
+        let latency = &self.options.latency;
+        let range = match io.op {
+            IoOp::Read => &latency.read_ns,
+            IoOp::Write => &latency.write_ns,
+            IoOp::Flush => &latency.flush_ns,
+        };
+        let mut service = range.start + self.random.below(range.end.saturating_sub(range.start));
+        service += io.len().div_ceil(1024) * latency.per_kib_ns;
+        if io.op != IoOp::Flush {
+            let way = u128::from(self.head.abs_diff(io.offset));
+            let stroke = way * u128::from(latency.stroke_ns) / u128::from(self.size.max(1));
+            service += u64::try_from(stroke).unwrap_or(u64::MAX);
+            self.head = io.offset.saturating_add(io.len());
+        }
+        if latency.one_at_a_time {
+            self.busy_until_ns = self.busy_until_ns.max(self.now_ns) + service;
+            self.busy_until_ns
+        } else {
+            self.now_ns + service
+        }
+    }
+
+    /// When the next I/O in flight ends; `None`: none is in flight.
+    pub(super) fn next_due_ns(&self) -> Option<u64> {
+        self.flights.iter().map(|flight| flight.due_ns).min()
+    }
+
+    /// Ends one I/O that is due by now. I/Os that take a second turn are not ended yet.
+    pub(super) fn end_one(&mut self) -> Option<Completion> {
+        loop {
+            let (at, _) = self
+                .flights
+                .iter()
+                .enumerate()
+                .filter(|(_, flight)| flight.due_ns <= self.now_ns)
+                .min_by_key(|(_, flight)| (flight.due_ns, flight.number))?;
+            let mut flight = self.flights.remove(at);
+            if self.lies(Lie::Forgets) {
+                continue;
+            }
+            let Some(result) = self.carry_out(&mut flight) else {
+                flight.due_ns = self.due(&flight.io);
+                self.flights.push(flight);
+                continue;
+            };
+            self.ends += 1;
+            return Some(Completion {
+                token: flight.io.token,
+                buf: flight.io.buf,
+                result,
+            });
+        }
+    }
+
+    fn lies(&mut self, lie: Lie) -> bool {
+        self.options.lie == lie && self.random.below(LIE_EVERY) == 0
+    }
+
+    /// `None`: it goes on with what is left of it.
+    fn carry_out(&mut self, flight: &mut Flight) -> Option<io::Result<()>> {
+        if let Some(FaultKind::Short(bytes)) = flight.fault.take_if(|fault| fault.is_short()) {
+            let unit = usize::try_from(self.options.unit).unwrap_or(usize::MAX);
+            let moved = usize::try_from(bytes).unwrap_or(usize::MAX);
+            return match flight.progress.advance(&mut flight.io, moved, unit) {
+                Next::Continue => None,
+                Next::Failed(errno) => Some(self.fail(flight, errno)),
+                Next::Finished => Some(self.transfer(flight)),
+            };
+        }
+        Some(match flight.fault {
+            Some(FaultKind::Errno(errno)) => self.fail(flight, errno),
+            _ => self.transfer(flight),
+        })
+    }
+
+    fn transfer(&mut self, flight: &mut Flight) -> io::Result<()> {
+        match flight.io.op {
+            IoOp::Read => self.read(&mut flight.io),
+            IoOp::Write => {
+                self.land(flight.number);
+                Ok(())
+            }
+            IoOp::Flush => {
+                self.flush(flight.covers);
+                Ok(())
+            }
+        }
+    }
+
+    fn read(&mut self, io: &mut Io) -> io::Result<()> {
+        let range = io.offset..io.offset + io.len();
+        if self
+            .unreadable
+            .iter()
+            .any(|bad| bad.start < range.end && range.start < bad.end)
+        {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
+        let elsewhere = self.lies(Lie::ReadsElsewhere);
+        let shift = if elsewhere {
+            u64::from(self.options.unit)
+        } else {
+            0
+        };
+        if let Some(buf) = io.buf.as_mut() {
+            self.live.read(io.offset + shift, buf);
+        }
+        Ok(())
+    }
+
+    /// The write is done: reads see it.
+    fn land(&mut self, number: u64) {
+        let ended = self.ends;
+        let Some(cached) = self
+            .cached
+            .iter_mut()
+            .find(|cached| cached.number == number)
+        else {
+            return;
+        };
+        cached.ended = Some(ended);
+        let (offset, end) = (cached.offset, cached.offset + cached.bytes.len() as u64);
+        self.live.write(offset, &cached.bytes);
+        self.size = self.size.max(end);
+        self.unreadable = std::mem::take(&mut self.unreadable)
+            .into_iter()
+            .flat_map(|bad| [bad.start..bad.end.min(offset), bad.start.max(end)..bad.end])
+            .filter(|bad| !bad.is_empty())
+            .collect();
+    }
+
+    /// Every write that ended before the flush began is durable.
+    fn flush(&mut self, covers: u64) {
+        if self.options.lie == Lie::IgnoresFlushes {
+            return;
+        }
+        let mut spared = usize::from(self.options.lie == Lie::FlushForgetsOne);
+        let durable = &mut self.durable;
+        self.cached.retain(|cached| {
+            let covered = cached.ended.is_some_and(|ended| ended < covers);
+            if !covered {
+                return true;
+            }
+            if spared > 0 {
+                spared -= 1;
+                return true;
+            }
+            durable.write(cached.offset, &cached.bytes);
+            false
+        });
+    }
+
+    /// A write may have reached the disk in part; of what a flush should have covered the device
+    /// may drop any part at once.
+    fn fail(&mut self, flight: &Flight, errno: i32) -> io::Result<()> {
+        let failed = Err(io::Error::from_raw_os_error(errno));
+        if flight.number >= self.dies_after {
+            return failed;
+        }
+        match flight.io.op {
+            IoOp::Read => {}
+            IoOp::Write => self.keep_some(|cached| cached.number == flight.number),
+            IoOp::Flush => {
+                self.keep_some(|cached| cached.ended.is_some_and(|ended| ended < flight.covers));
+            }
+        }
+        failed
+    }
+
+    /// Of the chosen writes any sectors remain, as ended ones.
+    fn keep_some(&mut self, chosen: impl Fn(&Cached) -> bool) {
+        let unit = usize::try_from(self.options.unit).unwrap_or(usize::MAX);
+        let ended = Some(self.ends);
+        for cached in std::mem::take(&mut self.cached) {
+            if !chosen(&cached) {
+                self.cached.push(cached);
+                continue;
+            }
+            let per_mille = [0, 500, 1000][self.random.index(3)];
+            for (number, sector) in cached.bytes.chunks(unit).enumerate() {
+                if self.random.chance(per_mille) {
+                    self.cached.push(Cached {
+                        number: cached.number,
+                        offset: cached.offset + (number * unit) as u64,
+                        bytes: Arc::from(sector),
+                        ended,
+                    });
+                }
+            }
+        }
+        self.rebuild_live();
+    }
+
+    fn rebuild_live(&mut self) {
+        self.live = self.durable.clone();
+        for cached in self.cached.iter().filter(|cached| cached.ended.is_some()) {
+            self.live.write(cached.offset, &cached.bytes);
+        }
+    }
+
+    /// The device as it is when the power is back.
+    pub(super) fn power_cut(&self, survivors: Survivors, random: &mut Random) -> Self {
+        let mut durable = self.durable.clone();
+        let unit = match self.options.lie {
+            Lie::TearsUnits => self.options.unit / 2,
+            _ => self.options.unit,
+        };
+        let unit = usize::try_from(unit).unwrap_or(usize::MAX);
+        let sectors: usize = self
+            .cached
+            .iter()
+            .map(|cached| cached.bytes.len().div_ceil(unit))
+            .sum();
+        let one = random.index(sectors);
+        let mut at = 0;
+        let mut end = self.size;
+        for cached in &self.cached {
+            let whole = match survivors {
+                Survivors::Writes(per_mille) => random.chance(per_mille),
+                _ => true,
+            };
+            for (number, sector) in cached.bytes.chunks(unit).enumerate() {
+                let survives = match survivors {
+                    Survivors::None => false,
+                    Survivors::All => true,
+                    Survivors::Sectors(per_mille) => random.chance(per_mille),
+                    Survivors::Writes(_) => whole,
+                    Survivors::AllButOneSector => at != one,
+                    Survivors::OneSector => at == one,
+                };
+                at += 1;
+                if survives {
+                    let offset = cached.offset + (number * unit) as u64;
+                    durable.write(offset, sector);
+                    end = end.max(offset + sector.len() as u64);
+                }
+            }
+        }
+        self.restarted(durable.clone(), durable, end, random)
+    }
+
+    /// The device as the next process finds it: writes in flight land or not, sector by sector; a
+    /// power cut may still undo what no flush covered.
+    pub(super) fn process_death(&self, random: &mut Random) -> Self {
+        let mut core = self.restarted(self.live.clone(), self.durable.clone(), self.size, random);
+        core.cached.clone_from(&self.cached);
+        for cached in &mut core.cached {
+            cached.ended = cached.ended.map(|_| 0);
+        }
+        core.ends = 1;
+        core.keep_some(|cached| cached.ended.is_none());
+        core
+    }
+
+    fn restarted(&self, live: Pages, durable: Pages, size: u64, random: &mut Random) -> Self {
+        let mut options = self.options.clone();
+        options.seed = random.next();
+        let mut core = Self::on(live, durable, size, options);
+        core.unreadable.clone_from(&self.unreadable);
+        core
+    }
+
+    pub(super) fn peek(&self, offset: u64, to: &mut [u8]) {
+        self.live.read(offset, to);
+    }
+
+    /// Changes bytes in all copies the device has, as rot does.
+    pub(super) fn alter(&mut self, offset: u64, change: impl Fn(&mut u8)) {
+        let mut byte = [0];
+        for pages in [&mut self.live, &mut self.durable] {
+            pages.read(offset, &mut byte);
+            change(&mut byte[0]);
+            pages.write(offset, &byte);
+        }
+        for cached in &mut self.cached {
+            let at = offset.checked_sub(cached.offset);
+            let at = at.and_then(|at| usize::try_from(at).ok());
+            if at.is_some_and(|at| at < cached.bytes.len()) {
+                let mut bytes = cached.bytes.to_vec();
+                if let Some(byte) = at.and_then(|at| bytes.get_mut(at)) {
+                    change(byte);
+                }
+                cached.bytes = Arc::from(bytes);
+            }
+        }
+    }
+}
+
+impl FaultKind {
+    fn is_short(self) -> bool {
+        matches!(self, Self::Short(_))
+    }
+}
+
+/// Where the bytes of a write go; `None`: nowhere.
+fn landing(io: &Io, fault: Option<FaultKind>) -> Option<u64> {
+    match fault {
+        Some(FaultKind::Lost) => None,
+        Some(FaultKind::Misdirected(to)) => Some(to),
+        _ => Some(io.offset),
+    }
+}
+
+fn overlap(one: &Io, two: &Io) -> bool {
+    one.op == IoOp::Write
+        && one.offset < two.offset.saturating_add(two.len())
+        && two.offset < one.offset.saturating_add(one.len())
+}

@@ -1,0 +1,114 @@
+//! What kind of disk is simulated.
+
+use std::ops::Range;
+
+use super::fault::Lie;
+
+/// Service times in virtual nanoseconds. Whether two I/Os in flight end in one order or the other
+/// is decided by nothing else.
+#[derive(Clone, Debug)]
+pub struct Latency {
+    /// A read, before its bytes and the way of the head are added.
+    pub read_ns: Range<u64>,
+    /// A write, likewise.
+    pub write_ns: Range<u64>,
+    /// A flush.
+    pub flush_ns: Range<u64>,
+    /// For each KiB that is transferred.
+    pub per_kib_ns: u64,
+    /// For the way across the whole disk, in proportion; 0: there is no head.
+    pub stroke_ns: u64,
+    /// True: I/Os are served one after the other, as they came. False: all at the same time.
+    pub one_at_a_time: bool,
+}
+
+impl Latency {
+    /// Any I/O in flight may end before any other: 1 ns to 1 ms, whatever it is.
+    #[must_use]
+    pub const fn any_order() -> Self {
+        Self {
+            read_ns: 1..1_000_000,
+            write_ns: 1..1_000_000,
+            flush_ns: 1..1_000_000,
+            per_kib_ns: 0,
+            stroke_ns: 0,
+            one_at_a_time: false,
+        }
+    }
+
+    /// A spinning disk without a queue of its own: 4 to 12 ms of rotation and settling, 15 ms for
+    /// a full stroke, 150 MB/s, 8 to 20 ms to flush.
+    #[must_use]
+    pub const fn spinning() -> Self {
+        Self {
+            read_ns: 4_000_000..12_000_000,
+            write_ns: 4_000_000..12_000_000,
+            flush_ns: 8_000_000..20_000_000,
+            per_kib_ns: 6_800,
+            stroke_ns: 15_000_000,
+            one_at_a_time: true,
+        }
+    }
+}
+
+/// A simulated disk.
+#[derive(Clone, Debug)]
+pub struct SimOptions {
+    /// Decides every random choice of the device.
+    pub seed: u64,
+    /// Bytes that are written whole or not at all, and the alignment of I/Os: 512 to 4096, a power
+    /// of two.
+    pub unit: u32,
+    /// True: a block device, whose size is fixed. False: a file, which grows when it is written
+    /// beyond its end.
+    pub is_block_device: bool,
+    /// Service times.
+    pub latency: Latency,
+    /// The promise it breaks.
+    pub lie: Lie,
+}
+
+impl Default for SimOptions {
+    /// A block device with sectors of 512 bytes that keeps its promises and ends I/Os in any order.
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            unit: 512,
+            is_block_device: true,
+            latency: Latency::any_order(),
+            lie: Lie::None,
+        }
+    }
+}
+
+/// Which sectors of the writes that no flush has covered are on the disk after a power cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Survivors {
+    /// None: only what was flushed.
+    None,
+    /// All, also those of writes that are in flight.
+    All,
+    /// Each sector by itself, this many of a thousand.
+    Sectors(u64),
+    /// Whole writes, this many of a thousand.
+    Writes(u64),
+    /// All but one sector.
+    AllButOneSector,
+    /// One sector only.
+    OneSector,
+}
+
+impl Survivors {
+    /// The choices that find most, as they are numbered in reports.
+    pub const ALL: [Self; 9] = [
+        Self::None,
+        Self::All,
+        Self::Sectors(500),
+        Self::Writes(500),
+        Self::AllButOneSector,
+        Self::OneSector,
+        Self::Sectors(250),
+        Self::Sectors(750),
+        Self::Writes(800),
+    ];
+}
