@@ -50,8 +50,10 @@ pub mod clock;
 pub mod create;
 pub mod device;
 mod error;
+mod finding;
 pub mod format;
 pub mod guard;
+pub mod inspect;
 pub mod layout;
 pub mod lump;
 mod open;
@@ -65,6 +67,7 @@ mod store;
 pub mod units;
 
 pub use error::Error;
+pub use finding::{Blocks, Finding, FindingKind, Findings};
 pub use lump::LumpId;
 pub use options::{
     IoBackendChoice, IoBackendKind, Layout, ReplaySummary, StoreInfo, StoreOptions, StoreStats,

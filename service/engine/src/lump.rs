@@ -57,6 +57,12 @@ impl fmt::Debug for LumpId {
     }
 }
 
+impl serde::Serialize for LumpId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 impl FromStr for LumpId {
     type Err = ParseLumpIdError;
 

@@ -19,7 +19,7 @@ use crate::options::IoBackendKind;
 use crate::request::{IoDeclaration, IoOp, IoPurpose, IoSink, RequestId};
 
 pub use mailbox::{Mailbox, MailboxSender};
-pub(crate) use open::{OpenMode, open};
+pub(crate) use open::{OpenMode, alignment, claim, lock, open};
 
 /// One I/O for a backend.
 #[derive(Debug)]

@@ -95,7 +95,7 @@ pub(crate) fn open(path: &Path, mode: OpenMode) -> Result<Device, Error> {
 }
 
 /// Opens the target for this process alone, and waits a moment for one that is just being let go.
-fn claim(path: &Path, is_block_device: bool, read_only: bool) -> Result<File, Error> {
+pub(crate) fn claim(path: &Path, is_block_device: bool, read_only: bool) -> Result<File, Error> {
     let patience = Instant::now() + CLAIM_PATIENCE;
     loop {
         let claimed = open_direct(path, is_block_device, read_only)
@@ -110,7 +110,7 @@ fn claim(path: &Path, is_block_device: bool, read_only: bool) -> Result<File, Er
 }
 
 /// Locks a file; a block device is claimed by opening it.
-fn lock(file: File, path: &Path, is_block_device: bool) -> Result<File, Error> {
+pub(crate) fn lock(file: File, path: &Path, is_block_device: bool) -> Result<File, Error> {
     if is_block_device {
         return Ok(file);
     }
@@ -152,7 +152,11 @@ fn open_direct(path: &Path, is_block_device: bool, read_only: bool) -> Result<Fi
 
 /// The alignment of offsets and of memory, from the kernel; where it does not say, found by
 /// trying.
-fn alignment(file: &File, path: &Path, is_block_device: bool) -> Result<(u32, usize), Error> {
+pub(crate) fn alignment(
+    file: &File,
+    path: &Path,
+    is_block_device: bool,
+) -> Result<(u32, usize), Error> {
     if let Ok(found) = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
         && StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::DIOALIGN)
     {

@@ -281,6 +281,11 @@ fn whole_len(bytes: &[u8]) -> Result<Option<usize>, DecodeError> {
     })
 }
 
+/// Bytes of the record that `bytes` begins with, as its tag says, intact or not.
+pub(crate) fn claimed_len(bytes: &[u8]) -> Option<usize> {
+    whole_len(bytes).ok().flatten()
+}
+
 /// Adler-32 of everything after the checksum field.
 fn checksum(record: &[u8]) -> u32 {
     let mut adler = Adler32::new();

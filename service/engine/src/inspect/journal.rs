@@ -1,0 +1,214 @@
+//! Walks the ring as replay does, and goes as far as it can.
+
+use super::report::{RecordCounts, RecordInfo};
+use super::source::{Bytes, Source};
+use crate::error::Error;
+use crate::finding::{Blocks, Finding, FindingKind};
+use crate::format::Geometry;
+use crate::format::record::{Decoded, PREFIX_LEN, Record, claimed_len};
+use crate::units::RingPosition;
+
+/// Bytes of the ring read at a time.
+const READ_AHEAD: u64 = 1024 * 1024;
+
+/// How a walk ended.
+pub(super) struct Walked {
+    /// The end mark; `None`: something before it cannot be read.
+    pub(super) tail: Option<RingPosition>,
+    /// Bytes of all records before the tail or the damage.
+    pub(super) bytes: u64,
+    pub(super) counts: RecordCounts,
+    /// What ended the walk too early.
+    pub(super) finding: Option<Finding>,
+}
+
+/// A record with its place.
+pub(super) struct Placed<'a> {
+    pub(super) position: RingPosition,
+    pub(super) len: u64,
+    pub(super) record: Record<'a>,
+}
+
+impl Placed<'_> {
+    /// As a line of a dump.
+    pub(super) fn describe(&self, live: bool) -> RecordInfo {
+        let plain = RecordInfo {
+            ring_position: self.position.0,
+            len: self.len,
+            record: "",
+            lump: None,
+            end: None,
+            portion: None,
+            data_bytes: None,
+            live,
+        };
+        match self.record {
+            Record::EndOfRecords => RecordInfo {
+                record: "end_of_records",
+                ..plain
+            },
+            Record::GoToFront => RecordInfo {
+                record: "go_to_front",
+                ..plain
+            },
+            Record::Put { id, portion } => RecordInfo {
+                record: "put",
+                lump: Some(id),
+                portion: Some(Blocks::from(portion)),
+                ..plain
+            },
+            Record::Embed { id, data } => RecordInfo {
+                record: "embed",
+                lump: Some(id),
+                data_bytes: Some(data.as_slice().len() as u64),
+                ..plain
+            },
+            Record::Delete { id } => RecordInfo {
+                record: "delete",
+                lump: Some(id),
+                ..plain
+            },
+            Record::DeleteRange { start, end } => RecordInfo {
+                record: "delete_range",
+                lump: Some(start),
+                end: Some(end),
+                ..plain
+            },
+        }
+    }
+}
+
+/// A window over the ring.
+struct Window<'a> {
+    source: &'a Source,
+    geometry: &'a Geometry,
+    bytes: Option<(u64, Bytes)>,
+}
+
+impl Window<'_> {
+    /// At least `total` bytes from `position`, or all up to the end of the ring.
+    fn at(&mut self, position: RingPosition, total: u64) -> Result<&[u8], Error> {
+        let ring_len = self.geometry.ring_len().0;
+        let wanted = ring_len.min(position.0 + total);
+        let holds = self.bytes.as_ref().is_some_and(|(start, bytes)| {
+            *start <= position.0 && wanted <= start + bytes.len() as u64
+        });
+        if !holds {
+            let end = wanted.max(position.0 + READ_AHEAD).min(ring_len);
+            let offset = self.geometry.ring_byte(position).0;
+            let bytes = self.source.read(offset, end - position.0)?;
+            self.bytes = Some((position.0, bytes));
+        }
+        Ok(self.bytes.as_ref().map_or(&[], |(start, bytes)| {
+            let at = usize::try_from(position.0 - start).unwrap_or(usize::MAX);
+            bytes.get(at..).unwrap_or_default()
+        }))
+    }
+}
+
+/// Visits all records from `head` to the end mark, which is included. The visitor may end the walk
+/// with `false`.
+pub(super) fn walk(
+    source: &Source,
+    geometry: &Geometry,
+    head: RingPosition,
+    mut visit: impl FnMut(&Placed<'_>) -> bool,
+) -> Walked {
+    let mut window = Window {
+        source,
+        geometry,
+        bytes: None,
+    };
+    let mut walked = Walked {
+        tail: None,
+        bytes: 0,
+        counts: RecordCounts::default(),
+        finding: None,
+    };
+    let (mut position, mut wrapped) = (head, false);
+    loop {
+        let placed = match next(&mut window, position) {
+            Ok(placed) => placed,
+            Err(finding) => {
+                walked.finding = Some(*finding);
+                return walked;
+            }
+        };
+        let why = match placed.record {
+            Record::GoToFront if wrapped || head.0 == 0 => Some("a second round of the ring"),
+            _ if wrapped && position < head && position.0 + placed.len > head.0 => {
+                Some("the record runs into the head of the ring")
+            }
+            _ => None,
+        };
+        if let Some(why) = why {
+            let found =
+                Finding::of_record(FindingKind::Record, geometry, position, placed.len, why);
+            walked.finding = Some(found);
+            return walked;
+        }
+        if !visit(&placed) {
+            return walked;
+        }
+        let counts = &mut walked.counts;
+        match placed.record {
+            Record::EndOfRecords => {
+                walked.tail = Some(position);
+                return walked;
+            }
+            Record::GoToFront => {
+                counts.go_to_front += 1;
+                // What is left of the ring's end is used up too.
+                walked.bytes += geometry.ring_len().0 - position.0;
+                (position, wrapped) = (RingPosition(0), true);
+                continue;
+            }
+            Record::Put { .. } => counts.put += 1,
+            Record::Embed { .. } => counts.embed += 1,
+            Record::Delete { .. } => counts.delete += 1,
+            Record::DeleteRange { start, end } if start == end => counts.no_op += 1,
+            Record::DeleteRange { .. } => counts.delete_range += 1,
+        }
+        walked.bytes += placed.len;
+        position = RingPosition(position.0 + placed.len);
+    }
+}
+
+/// The record at a position.
+fn next<'a>(
+    window: &'a mut Window<'_>,
+    position: RingPosition,
+) -> Result<Placed<'a>, Box<Finding>> {
+    let geometry = window.geometry;
+    let wrong = |kind, len: u64, why: String| {
+        Box::new(Finding::of_record(kind, geometry, position, len, why))
+    };
+    let unreadable = |error: Error| wrong(FindingKind::Read, PREFIX_LEN as u64, error.to_string());
+    let mut total = PREFIX_LEN as u64;
+    // A record asks for more bytes at most twice: for its prefix, then for its data.
+    while let Ok(Decoded::NeedMore { total: more }) =
+        Record::decode(window.at(position, total).map_err(unreadable)?)
+    {
+        if position.0 + more as u64 > geometry.ring_len().0 {
+            break;
+        }
+        total = more as u64;
+    }
+    let bytes = window.at(position, total).map_err(unreadable)?;
+    match Record::decode(bytes) {
+        Ok(Decoded::Record { record, len }) => Ok(Placed {
+            position,
+            len: len as u64,
+            record,
+        }),
+        Ok(Decoded::NeedMore { .. }) => {
+            let left = geometry.ring_len().0 - position.0;
+            let why = "the record reaches beyond the end of the ring".to_owned();
+            Err(wrong(FindingKind::Record, left, why))
+        }
+        Err(error) => {
+            let len = claimed_len(bytes).unwrap_or(PREFIX_LEN);
+            Err(wrong(FindingKind::Record, len as u64, error.to_string()))
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! Looks at a store that nobody uses, without ever writing: what it holds, and what is wrong.
+//!
+//! Works on block devices and files, in a minfs or not, written by this engine or another, and on
+//! broken ones as far as can be: a damaged magic or superblock is reported and passed over, a
+//! damaged journal is followed up to the damage. [`Inspector::open`] reads the header and the
+//! journal; [`Inspector::check`] reads every lump too. Memory: the index of the store, and 48
+//! bytes for each lump during a check.
+//!
+//! Any thread; no threads of its own.
+
+mod check;
+mod image;
+mod journal;
+mod report;
+mod source;
+mod space;
+
+use std::collections::BinaryHeap;
+use std::path::Path;
+
+use crate::error::Error;
+use crate::finding::{Blocks, Finding, FindingKind, Findings};
+use crate::format::journal_header::{JOURNAL_HEADER_LEN, JournalHeader};
+use crate::format::{Geometry, Portion, Record};
+use crate::lump::LumpId;
+use crate::request::{LumpRange, Placement};
+use crate::storage::index::{Entry, Index};
+use crate::units::RingPosition;
+
+use image::Found;
+use journal::{Placed, Walked, walk};
+use source::Source;
+use space::{SizeClasses, free_space};
+
+pub use report::{
+    CheckReport, FreeInfo, ImageInfo, InspectReport, JournalInfo, LumpInfo, LumpsInfo, MinfsInfo,
+    RecordCounts, RecordInfo, SizeClass, Target,
+};
+
+/// Findings that a report lists; more are counted only.
+pub const FINDINGS_LISTED: usize = 1000;
+/// Largest lumps that a report lists.
+const LARGEST_LISTED: usize = 10;
+
+/// A store under inspection. It is held, so that nobody opens it meanwhile, until this is dropped.
+pub struct Inspector {
+    source: Source,
+    journal: Option<Journal>,
+    report: InspectReport,
+}
+
+/// A journal that replay can begin with.
+struct Journal {
+    geometry: Geometry,
+    head: RingPosition,
+    index: Index,
+}
+
+impl std::fmt::Debug for Inspector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inspector")
+            .field("path", &self.source.path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Inspector {
+    /// Claims the device or file `path`, and reads header and journal.
+    ///
+    /// # Errors
+    /// [`Error::NotAStore`], [`Error::InUse`], [`Error::System`], and [`Error::Io`] when not even
+    /// its first bytes can be read. Damage is no error: see [`InspectReport::findings`].
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let source = Source::open(path)?;
+        let found = image::find(&source)?;
+        let target = Target {
+            path: path.to_owned(),
+            kind: if source.is_block_device {
+                "block device"
+            } else {
+                "file"
+            },
+            size_bytes: source.size,
+            unit_bytes: source.unit,
+            direct_io: source.direct,
+        };
+        let Found {
+            layout,
+            header,
+            geometry,
+            minfs,
+            findings,
+        } = found;
+        let mut report = InspectReport {
+            target,
+            minfs,
+            image: header
+                .zip(geometry)
+                .map(|(header, geometry)| image::describe(layout, &header, &geometry)),
+            journal: None,
+            lumps: None,
+            free: None,
+            findings: Findings::default(),
+        };
+        for finding in findings {
+            report.findings.add(finding, FINDINGS_LISTED);
+        }
+        let mut inspector = Self {
+            source,
+            journal: None,
+            report,
+        };
+        if let Some((geometry, header)) = geometry.zip(header) {
+            let index = Index::new(header.block_size);
+            inspector.replay(geometry, index);
+        }
+        Ok(inspector)
+    }
+
+    /// What is known without reading lumps.
+    #[must_use]
+    pub fn report(&self) -> &InspectReport {
+        &self.report
+    }
+
+    /// The lumps with `start <= id`, in ascending order; none when the journal cannot be read.
+    pub fn lumps(&self, start: LumpId) -> impl Iterator<Item = LumpInfo> + '_ {
+        let range = LumpRange { start, end: None };
+        self.journal.iter().flat_map(move |journal| {
+            journal
+                .index
+                .range(range)
+                .map(|(id, entry)| lump_info(&journal.geometry, id, entry))
+        })
+    }
+
+    /// The records that replay reads, in the order of the log and with the end mark, until
+    /// `visit` returns false.
+    pub fn records(&self, mut visit: impl FnMut(RecordInfo) -> bool) {
+        let Some(Journal {
+            geometry,
+            head,
+            index,
+        }) = &self.journal
+        else {
+            return;
+        };
+        walk(&self.source, geometry, *head, |placed| {
+            let live = match placed.record {
+                Record::Put { id, .. } | Record::Embed { id, .. } => {
+                    index.get(id).map(Entry::record) == Some(placed.position)
+                }
+                _ => false,
+            };
+            visit(placed.describe(live))
+        });
+    }
+
+    /// Reads the journal, builds the index and describes both.
+    fn replay(&mut self, geometry: Geometry, mut index: Index) {
+        let Some(head) = self.read_head(&geometry) else {
+            return;
+        };
+        let Self { source, report, .. } = self;
+        let findings = &mut report.findings;
+        let walked = walk(source, &geometry, head, |placed| {
+            if let Some(finding) = apply(&mut index, &geometry, placed) {
+                findings.add(finding, FINDINGS_LISTED);
+            }
+            true
+        });
+        let Walked {
+            tail,
+            bytes,
+            counts,
+            finding,
+        } = walked;
+        if let Some(finding) = finding {
+            findings.add(finding, FINDINGS_LISTED);
+        }
+        let live_bytes = index.record_bytes();
+        let journal = JournalInfo {
+            ring_bytes: geometry.ring_len().0,
+            head: head.0,
+            tail: tail.map(|tail| tail.0),
+            used_bytes: bytes,
+            live_bytes,
+            garbage_bytes: bytes.saturating_sub(live_bytes),
+            records: counts,
+        };
+        let free = self.examine_space(&geometry, &index);
+        let report = &mut self.report;
+        report.journal = Some(journal);
+        report.lumps = Some(lumps_info(&geometry, &index));
+        report.free = Some(free);
+        self.journal = Some(Journal {
+            geometry,
+            head,
+            index,
+        });
+    }
+
+    fn read_head(&mut self, geometry: &Geometry) -> Option<RingPosition> {
+        let offset = geometry.journal_header_offset().0;
+        let len = JOURNAL_HEADER_LEN as u64;
+        let (kind, why) = match self.source.read(offset, len) {
+            Ok(bytes) => match JournalHeader::decode(&bytes, geometry.ring_len()) {
+                Ok(header) => return Some(header.ring_head),
+                Err(error) => (FindingKind::JournalHeader, error.to_string()),
+            },
+            Err(error) => (FindingKind::Read, error.to_string()),
+        };
+        let finding = Finding::new(kind, offset, len, why);
+        self.report.findings.add(finding, FINDINGS_LISTED);
+        None
+    }
+
+    /// Free space, and the lumps that share blocks or lie after the end of the target.
+    fn examine_space(&mut self, geometry: &Geometry, index: &Index) -> FreeInfo {
+        let mut used: Vec<(Portion, LumpId)> = data_lumps(index).collect();
+        used.sort_unstable();
+        let findings = &mut self.report.findings;
+        let mut furthest: Option<(Portion, LumpId)> = None;
+        for &(portion, id) in &used {
+            if let Some((before, other)) = furthest.filter(|(before, _)| before.overlaps(portion)) {
+                let why = format!(
+                    "blocks {}..{} belong to lump {other} too",
+                    portion.start().0,
+                    before.end().0.min(portion.end().0)
+                );
+                let kind = FindingKind::Overlap;
+                let finding = Finding::of_portion(kind, geometry, id, portion, why);
+                findings.add(finding, FINDINGS_LISTED);
+            }
+            let (size, start) = (self.source.size, geometry.portion_offset(portion).0);
+            let end = start + portion.byte_len(geometry.block_size()).0;
+            if end > size {
+                let why = format!("it ends at byte {end}, but there are only {size}");
+                let kind = FindingKind::Truncated;
+                let from = size.max(start);
+                let finding = Finding::of_portion(kind, geometry, id, portion, why)
+                    .narrowed(from, end - from);
+                findings.add(finding, FINDINGS_LISTED);
+            }
+            if furthest.is_none_or(|(before, _)| before.end() < portion.end()) {
+                furthest = Some((portion, id));
+            }
+        }
+        let extents = used
+            .iter()
+            .map(|(portion, _)| (portion.start().0, u64::from(portion.len().0)));
+        free_space(
+            geometry.data_blocks(),
+            geometry.block_size().bytes(),
+            extents,
+        )
+    }
+}
+
+/// Does to the index what replay does; a portion that cannot be is reported and left out.
+fn apply(index: &mut Index, geometry: &Geometry, placed: &Placed<'_>) -> Option<Finding> {
+    let &Placed {
+        position,
+        len,
+        record,
+    } = placed;
+    match record {
+        Record::Put { id, portion } => {
+            if let Err(error) = portion.check_within(geometry.data_blocks()) {
+                let kind = FindingKind::Record;
+                let why = error.to_string();
+                return Some(Finding::of_record(kind, geometry, position, len, why).about(id));
+            }
+            index.insert(id, Entry::data(position, portion, None));
+        }
+        Record::Embed { id, data } => {
+            let len = u16::try_from(data.as_slice().len()).unwrap_or(u16::MAX);
+            index.insert(id, Entry::embedded(position, len));
+        }
+        Record::Delete { id } => {
+            index.remove(id);
+        }
+        Record::DeleteRange { start, end } => {
+            index.remove_range(start, end);
+        }
+        Record::GoToFront | Record::EndOfRecords => {}
+    }
+    None
+}
+
+/// The lumps of the data region.
+fn data_lumps(index: &Index) -> impl Iterator<Item = (Portion, LumpId)> + '_ {
+    index
+        .range(LumpRange::ALL)
+        .filter_map(|(id, entry)| entry.portion().map(|portion| (portion, id)))
+}
+
+fn stored_bytes(geometry: &Geometry, entry: Entry) -> u64 {
+    let block_size = geometry.block_size();
+    match entry.portion() {
+        Some(portion) => portion.byte_len(block_size).0,
+        None => entry.payload_len(block_size).unwrap_or(0),
+    }
+}
+
+fn lump_info(geometry: &Geometry, id: LumpId, entry: Entry) -> LumpInfo {
+    let portion = entry.portion();
+    LumpInfo {
+        id,
+        placement: match entry.placement() {
+            Placement::Data => "data",
+            Placement::Embedded => "embedded",
+        },
+        stored_bytes: stored_bytes(geometry, entry),
+        offset: match portion {
+            Some(portion) => geometry.portion_offset(portion).0,
+            None => geometry.ring_byte(entry.record()).0,
+        },
+        portion: portion.map(Blocks::from),
+        ring_position: entry.record().0,
+    }
+}
+
+fn lumps_info(geometry: &Geometry, index: &Index) -> LumpsInfo {
+    let mut info = LumpsInfo::default();
+    let mut classes = SizeClasses::default();
+    // The smallest of the largest on top.
+    let mut largest: BinaryHeap<(std::cmp::Reverse<u64>, LumpId)> = BinaryHeap::new();
+    for (id, entry) in index.range(LumpRange::ALL) {
+        let bytes = stored_bytes(geometry, entry);
+        info.count += 1;
+        match entry.placement() {
+            Placement::Data => info.in_data += 1,
+            Placement::Embedded => info.embedded += 1,
+        }
+        info.stored_bytes += bytes;
+        classes.add(bytes);
+        largest.push((std::cmp::Reverse(bytes), id));
+        if largest.len() > LARGEST_LISTED {
+            largest.pop();
+        }
+    }
+    info.sizes = classes.into_classes();
+    info.largest = largest
+        .into_sorted_vec()
+        .into_iter()
+        .filter_map(|(_, id)| index.get(id).map(|entry| lump_info(geometry, id, entry)))
+        .collect();
+    info
+}
