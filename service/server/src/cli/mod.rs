@@ -4,6 +4,7 @@ mod client;
 mod data;
 mod doctor;
 mod format;
+mod inspect;
 mod output;
 mod serve;
 
@@ -43,6 +44,10 @@ enum Command {
     Usage(data::UsageArgs),
     /// List the stores of a service
     Stores(data::StoresArgs),
+    /// Say what a store that nobody uses holds, without writing to it
+    Inspect(inspect::InspectArgs),
+    /// Read every lump of a store that nobody uses and say what is wrong, without writing to it
+    Check(inspect::CheckArgs),
     /// Say what this machine has and lacks for serving and observing
     Doctor(doctor::DoctorArgs),
     /// Run one workload against a raw, an ext4 and an xfs store and compare them
@@ -52,6 +57,7 @@ enum Command {
 /// Parses the arguments, does what they say, and turns errors into one line each.
 ///
 /// The exit code is 0, or 1 when it failed, or 2 when the arguments could not be understood.
+/// `inspect` and `check` have codes of their own, which their help explains.
 #[must_use]
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -76,6 +82,8 @@ fn run(command: Command) -> Result<ExitCode, ServerError> {
         Command::List(args) => block_on(data::list(args)),
         Command::Usage(args) => block_on(data::usage(args)),
         Command::Stores(args) => block_on(data::stores(args)),
+        Command::Inspect(args) => Ok(inspect::inspect(&args)),
+        Command::Check(args) => Ok(inspect::check(&args)),
         Command::Doctor(args) => Ok(doctor::run(&args)),
         Command::Compare(args) => {
             let me = std::env::current_exe().map_err(|source| ServerError::System {

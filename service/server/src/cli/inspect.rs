@@ -1,0 +1,180 @@
+//! `lumpscope inspect` and `lumpscope check`: what a store that nobody uses holds, and what is
+//! wrong with it. Neither ever writes.
+
+mod text;
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use lumpscope_engine::LumpId;
+use lumpscope_engine::inspect::Inspector;
+use serde::Serialize;
+
+use super::output::print;
+
+/// Exit code: something is wrong with the store.
+const PROBLEMS: u8 = 1;
+/// Exit code: nothing can be said about it.
+const NOT_CHECKED: u8 = 2;
+
+/// `lumpscope inspect`.
+#[derive(Args)]
+#[command(
+    after_help = "Exit codes: 0 nothing wrong, 1 something is wrong with the store, 2 it \
+                        could not be looked at (no store, in use, not readable)."
+)]
+pub(super) struct InspectArgs {
+    /// Block device or file with a store that is not being served
+    path: PathBuf,
+    /// List the lumps, one a line, instead of the summary
+    #[arg(long)]
+    lumps: bool,
+    /// First id to list
+    #[arg(long, value_name = "ID", requires = "lumps", default_value = "0")]
+    from: LumpId,
+    /// Most lumps or records to list
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// List the journal's records, one a line, instead of the summary
+    #[arg(long, conflicts_with = "lumps")]
+    records: bool,
+    /// Print JSON: one object, or one object a line for a list
+    #[arg(long)]
+    json: bool,
+}
+
+/// `lumpscope check`.
+#[derive(Args)]
+#[command(
+    after_help = "Exit codes: 0 everything is in order, 1 something is wrong with the \
+                        store, 2 it could not be checked (no store, in use, not readable)."
+)]
+pub(super) struct CheckArgs {
+    /// Block device or file with a store that is not being served
+    path: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shows what a store holds.
+pub(super) fn inspect(args: &InspectArgs) -> ExitCode {
+    let inspector = match Inspector::open(&args.path) {
+        Ok(inspector) => inspector,
+        Err(error) => return not_checked(&error),
+    };
+    let report = inspector.report();
+    let limit = args.limit.unwrap_or(usize::MAX);
+    if args.lumps {
+        list(
+            inspector.lumps(args.from).take(limit),
+            args.json,
+            text::lump,
+        );
+    } else if args.records {
+        let mut lines = Lines::new(args.json);
+        let mut left = limit;
+        inspector.records(|record| {
+            left = left.saturating_sub(1);
+            lines.add(&record, text::record) && left > 0
+        });
+    } else if args.json {
+        print_json(report);
+    } else {
+        print(&text::summary(report));
+    }
+    if args.lumps || args.records {
+        for finding in &report.findings.list {
+            eprintln!("lumpscope: {finding}");
+        }
+    }
+    exit_code(report.findings.total == 0)
+}
+
+/// Reads every lump.
+pub(super) fn check(args: &CheckArgs) -> ExitCode {
+    let inspector = match Inspector::open(&args.path) {
+        Ok(inspector) => inspector,
+        Err(error) => return not_checked(&error),
+    };
+    let bar = if io::stderr().is_terminal() {
+        ProgressBar::no_length().with_style(
+            ProgressStyle::with_template("{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}")
+                .expect("the template is a constant"),
+        )
+    } else {
+        ProgressBar::hidden()
+    };
+    let report = inspector.check(|done, total| {
+        bar.set_length(total);
+        bar.set_position(done);
+        true
+    });
+    bar.finish_and_clear();
+    if args.json {
+        print_json(&report);
+    } else {
+        print(&text::checked(&report));
+    }
+    exit_code(report.clean)
+}
+
+fn exit_code(clean: bool) -> ExitCode {
+    if clean {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(PROBLEMS)
+    }
+}
+
+fn not_checked(error: &lumpscope_engine::Error) -> ExitCode {
+    eprintln!("lumpscope: {error}");
+    ExitCode::from(NOT_CHECKED)
+}
+
+fn print_json(report: &impl Serialize) {
+    match serde_json::to_string_pretty(report) {
+        Ok(json) => print(&json),
+        // Reports have string keys only, which is all that can be wrong.
+        Err(error) => eprintln!("lumpscope: {error}"),
+    }
+}
+
+/// Lines on standard output, written as they come.
+struct Lines {
+    out: io::BufWriter<io::StdoutLock<'static>>,
+    json: bool,
+}
+
+impl Lines {
+    fn new(json: bool) -> Self {
+        Self {
+            out: io::BufWriter::new(io::stdout().lock()),
+            json,
+        }
+    }
+
+    /// False: nobody reads any more.
+    fn add<T: Serialize>(&mut self, item: &T, text: impl Fn(&T) -> String) -> bool {
+        let written = if self.json {
+            serde_json::to_writer(&mut self.out, item)
+                .map_err(io::Error::from)
+                .and_then(|()| self.out.write_all(b"\n"))
+        } else {
+            writeln!(self.out, "{}", text(item))
+        };
+        written.is_ok()
+    }
+}
+
+fn list<T: Serialize>(items: impl Iterator<Item = T>, json: bool, text: impl Fn(&T) -> String) {
+    let mut lines = Lines::new(json);
+    for item in items {
+        if !lines.add(&item, &text) {
+            return;
+        }
+    }
+}
