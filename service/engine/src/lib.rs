@@ -56,6 +56,8 @@ pub mod guard;
 pub mod inspect;
 pub mod layout;
 pub mod lump;
+#[doc(hidden)]
+pub mod measure;
 mod open;
 mod options;
 mod payload;

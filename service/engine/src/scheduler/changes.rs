@@ -18,6 +18,7 @@ use crate::payload::SealedLump;
 use crate::request::{
     DeleteOutcome, DeleteRangeOutcome, Durability, LumpRange, PutOutcome, RequestId,
 };
+use crate::storage::Storage;
 use crate::storage::index::Entry;
 use crate::units::RingPosition;
 
@@ -363,11 +364,12 @@ impl Owner {
                 )
             }
             Effect::DeleteRange { start, end, reply } => {
-                let removed = self.storage.index.remove_range(start, end);
-                let deleted = removed.len() as u64;
-                for old in removed {
-                    self.release(Some(old));
-                }
+                let Storage { index, data, .. } = &mut self.storage;
+                let deleted = index.remove_range(start, end, |old| {
+                    if let Some(portion) = old.portion() {
+                        data.defer(portion);
+                    }
+                });
                 self.pending -= 1;
                 Answer::DeleteRange(
                     reply,

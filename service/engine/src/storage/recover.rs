@@ -113,7 +113,7 @@ pub(crate) fn recover(io: &mut BlockingIo<'_>) -> Result<Recovered, Error> {
             window: Vec::new(),
             window_start: 0,
         },
-        index: Index::new(header.block_size),
+        index: Index::new(&geometry),
         records: 0,
         bytes: 0,
     };
@@ -355,7 +355,7 @@ impl Replay {
                     self.index.remove(id);
                 }
                 Record::DeleteRange { start, end } => {
-                    self.index.remove_range(start, end);
+                    self.index.remove_range(start, end, |_| {});
                 }
             }
             position = RingPosition(position.0 + len);

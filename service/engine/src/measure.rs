@@ -1,0 +1,55 @@
+//! Parts of the engine without a store around them, for the examples that measure them. Not an
+//! interface for anybody else.
+
+use crate::format::{Geometry, Portion};
+use crate::lump::LumpId;
+use crate::storage::index::{Entry, Filler, Index};
+use crate::units::{BlockCount, BlockIndex, RingPosition};
+
+/// An index alone.
+#[derive(Debug)]
+pub struct IndexProbe(Index);
+
+fn entry(n: u64) -> Entry {
+    let portion = Portion::new(BlockIndex(n), BlockCount(1)).ok();
+    let record = RingPosition(n);
+    portion.map_or_else(
+        || Entry::embedded(record, 1),
+        |portion| Entry::data(record, portion, Some(20)),
+    )
+}
+
+impl IndexProbe {
+    /// An empty index of a store with this geometry.
+    #[must_use]
+    pub fn new(geometry: &Geometry) -> Self {
+        Self(Index::new(geometry))
+    }
+
+    /// An index of ascending ids, filled in one go. Ids out of order are left out.
+    #[must_use]
+    pub fn fill(geometry: &Geometry, ids: impl Iterator<Item = LumpId>) -> Self {
+        let mut filler = Filler::new(Index::new(geometry));
+        for (n, id) in (0..).zip(ids) {
+            filler.push(id, entry(n));
+        }
+        Self(filler.finish())
+    }
+
+    /// Sets a lump of one block, the `n`-th of the data region, with its record at byte `n`.
+    pub fn insert(&mut self, id: LumpId, n: u64) {
+        self.0.insert(id, entry(n));
+    }
+
+    /// True: the lump is there.
+    #[must_use]
+    pub fn contains(&self, id: LumpId) -> bool {
+        self.0.get(id).is_some()
+    }
+
+    /// Bytes that the index says it takes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.0.memory_bytes()
+    }
+}

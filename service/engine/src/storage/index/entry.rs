@@ -1,0 +1,143 @@
+//! What the index knows of one lump.
+
+use crate::format::Portion;
+use crate::format::record::{EMBED_PREFIX_LEN, PUT_LEN};
+use crate::request::Placement;
+use crate::units::{BlockCount, BlockIndex, BlockSize, RingPosition};
+
+const U40: u64 = (1 << 40) - 1;
+const LEN_SHIFT: u32 = 40;
+const EMBEDDED_BIT: u64 = 1 << 40;
+const SIZE_KNOWN_BIT: u64 = 1 << 41;
+const PADDING_SHIFT: u32 = 48;
+
+/// Where a lump lives and where its newest record is. The index keeps it in fewer bytes than
+/// these 16: [`super::packing`].
+///
+/// `place`: bits 0-39 first block, 40-55 length in blocks (data) or bytes (embedded).
+/// `journal`: bits 0-39 ring position, 40 embedded, 41 padding known, 48-63 padding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(super) place: u64,
+    pub(super) journal: u64,
+}
+
+const _: () = assert!(size_of::<Entry>() == 16);
+
+impl Entry {
+    /// The bit that says the padding is known, counted from the first of the flags.
+    pub(super) const SIZE_KNOWN_FLAG: u64 = SIZE_KNOWN_BIT >> 40;
+
+    /// A lump in the data region. `padding`: the value of its padding-length field, if known.
+    pub(crate) fn data(record: RingPosition, portion: Portion, padding: Option<u16>) -> Self {
+        let place = (portion.start().0 & U40) | u64::from(portion.len().0) << LEN_SHIFT;
+        let size = padding.map_or(0, |padding| {
+            SIZE_KNOWN_BIT | u64::from(padding) << PADDING_SHIFT
+        });
+        Self {
+            place,
+            journal: (record.0 & U40) | size,
+        }
+    }
+
+    /// A lump of `len` bytes in the record at `record`.
+    pub(crate) fn embedded(record: RingPosition, len: u16) -> Self {
+        Self {
+            place: u64::from(len) << LEN_SHIFT,
+            journal: (record.0 & U40) | EMBEDDED_BIT,
+        }
+    }
+
+    /// Where its newest record is in the ring.
+    pub(crate) fn record(self) -> RingPosition {
+        RingPosition(self.journal & U40)
+    }
+
+    /// The same lump after its record moved.
+    pub(crate) fn moved_to(self, record: RingPosition) -> Self {
+        Self {
+            journal: (self.journal & !U40) | (record.0 & U40),
+            ..self
+        }
+    }
+
+    pub(crate) fn placement(self) -> Placement {
+        if self.journal & EMBEDDED_BIT == 0 {
+            Placement::Data
+        } else {
+            Placement::Embedded
+        }
+    }
+
+    /// Its blocks; `None`: embedded.
+    pub(crate) fn portion(self) -> Option<Portion> {
+        match self.placement() {
+            Placement::Data => {
+                Portion::new(BlockIndex(self.place & U40), BlockCount(self.len_field())).ok()
+            }
+            Placement::Embedded => None,
+        }
+    }
+
+    /// Length in blocks or, embedded, in bytes.
+    fn len_field(self) -> u16 {
+        u16::try_from(self.place >> LEN_SHIFT & 0xffff).unwrap_or(u16::MAX)
+    }
+
+    /// Exact bytes of the lump; `None`: only its last block knows.
+    pub(crate) fn payload_len(self, block_size: BlockSize) -> Option<u64> {
+        let len = u64::from(self.len_field());
+        match self.placement() {
+            Placement::Embedded => Some(len),
+            Placement::Data if self.journal & SIZE_KNOWN_BIT == 0 => None,
+            Placement::Data => {
+                (len * block_size.bytes()).checked_sub(2 + (self.journal >> PADDING_SHIFT))
+            }
+        }
+    }
+
+    /// Bytes of its record.
+    pub(crate) fn record_len(self) -> u64 {
+        match self.placement() {
+            Placement::Data => PUT_LEN as u64,
+            Placement::Embedded => EMBED_PREFIX_LEN as u64 + u64::from(self.len_field()),
+        }
+    }
+
+    /// Bytes of disk it takes: whole blocks, or its exact size when embedded.
+    pub(super) fn stored_bytes(self, block_size: BlockSize) -> u64 {
+        match self.placement() {
+            Placement::Data => u64::from(self.len_field()) * block_size.bytes(),
+            Placement::Embedded => u64::from(self.len_field()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_keep_every_field() {
+        let portion = Portion::new(BlockIndex(U40 - 65_534), BlockCount(65_535)).unwrap();
+        let entry = Entry::data(RingPosition(U40), portion, Some(u16::MAX));
+        assert_eq!(entry.portion(), Some(portion));
+        assert_eq!(entry.record(), RingPosition(U40));
+        let full = 65_535 * 4096;
+        assert_eq!(
+            entry.payload_len(BlockSize::DEFAULT),
+            Some(full - 2 - 65_535)
+        );
+        let moved = entry.moved_to(RingPosition(5));
+        assert_eq!(
+            (moved.record(), moved.portion()),
+            (RingPosition(5), Some(portion))
+        );
+        let unknown = Entry::data(RingPosition(0), portion, None);
+        assert_eq!(unknown.payload_len(BlockSize::DEFAULT), None);
+        let embedded = Entry::embedded(RingPosition(9), 65_535);
+        assert_eq!(embedded.portion(), None);
+        assert_eq!(embedded.payload_len(BlockSize::DEFAULT), Some(65_535));
+        assert_eq!(embedded.record_len(), 65_558);
+    }
+}
