@@ -110,9 +110,8 @@ impl Inspector {
             journal: None,
             report,
         };
-        if let Some((geometry, header)) = geometry.zip(header) {
-            let index = Index::new(header.block_size);
-            inspector.replay(geometry, index);
+        if let Some(geometry) = geometry {
+            inspector.replay(geometry, Index::new(&geometry));
         }
         Ok(inspector)
     }
@@ -281,7 +280,7 @@ fn apply(index: &mut Index, geometry: &Geometry, placed: &Placed<'_>) -> Option<
             index.remove(id);
         }
         Record::DeleteRange { start, end } => {
-            index.remove_range(start, end);
+            index.remove_range(start, end, |_| {});
         }
         Record::GoToFront | Record::EndOfRecords => {}
     }
