@@ -152,6 +152,11 @@ pub struct StoreStats {
     pub largest_free_bytes: u64,
     /// Free extents.
     pub free_extents: u64,
+    /// Share of the free bytes that lies outside the largest free extent, in parts per million: 0
+    /// is one extent, near a million are many small ones.
+    pub fragmentation_ppm: u64,
+    /// Bytes of memory that the index of the lumps takes.
+    pub index_memory_bytes: u64,
     /// Bytes of the journal's ring.
     pub journal_capacity_bytes: u64,
     /// Bytes of it between head and tail.

@@ -28,6 +28,8 @@ counters!(
     data_used_bytes,
     largest_free_bytes,
     free_extents,
+    fragmentation_ppm,
+    index_memory_bytes,
     journal_capacity_bytes,
     journal_used_bytes,
     journal_live_bytes,

@@ -280,6 +280,12 @@ impl Owner {
             .set(allocator.largest() * block_size);
         counters.free_extents.set(allocator.extents());
         counters
+            .fragmentation_ppm
+            .set(allocator.fragmentation_ppm());
+        counters
+            .index_memory_bytes
+            .set(storage.index.memory_bytes());
+        counters
             .journal_capacity_bytes
             .set(storage.journal.capacity());
         counters.journal_used_bytes.set(storage.journal.used());
