@@ -4,6 +4,11 @@
 //! always initialised, but a recycled buffer holds old bytes: who writes a buffer to the disk
 //! writes or zeroes all of it first. Large buffers lie on huge pages where the kernel has them,
 //! which halves the block requests of a large write.
+//!
+//! Buffers that hold lumps count against a budget until they are dropped, wherever they are then.
+//! Puts may use three quarters of it, so that bodies which arrive slowly never keep all gets
+//! waiting. A lump larger than that gets its buffer when no other is in use. The engine's own
+//! buffers (journal, single blocks) are few and do not count.
 
 #![expect(unsafe_code, reason = "aligned allocation, huge pages")]
 
@@ -12,9 +17,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+use crate::device::Waker;
 
 /// Buffers at least this large are mapped on their own, on huge pages where possible.
 const MAP_FROM: usize = 1024 * 1024;
@@ -133,28 +140,86 @@ fn capacity_for(len: usize, alignment: usize) -> usize {
 #[derive(Debug)]
 pub struct BufferPool {
     alignment: usize,
-    free: Mutex<FreeList>,
+    /// Bytes that buffers of lumps may have.
+    budget: u64,
+    state: Mutex<State>,
+    /// Notified when a counted buffer comes back.
+    released: Condvar,
+    /// Called when a counted buffer comes back after a read found no room.
+    reader: OnceLock<Waker>,
 }
 
 #[derive(Default)]
-struct FreeList {
-    by_capacity: BTreeMap<usize, Vec<Memory>>,
-    bytes: usize,
+struct State {
+    free: BTreeMap<usize, Vec<Memory>>,
+    free_bytes: usize,
+    /// Bytes of buffers in use for puts.
+    puts: u64,
+    /// The same for gets, reservations included.
+    gets: u64,
+    /// Counted buffers that came back since the beginning.
+    releases: u64,
+    /// Callers in `wait_for_release`.
+    sleepers: u32,
+    /// True: a reservation was refused and no counted buffer has come back since.
+    reader_waits: bool,
 }
 
-impl fmt::Debug for FreeList {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} free bytes", self.bytes)
+impl State {
+    fn used(&self) -> u64 {
+        self.puts + self.gets
+    }
+
+    fn charge(&mut self, charge: Charge) -> &mut u64 {
+        match charge {
+            Charge::Put => &mut self.puts,
+            Charge::Get => &mut self.gets,
+        }
     }
 }
 
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (free, used) = (self.free_bytes, self.used());
+        write!(f, "{free} free bytes, {used} bytes of lumps")
+    }
+}
+
+/// Whose part of the budget a buffer takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Charge {
+    Put,
+    Get,
+}
+
+/// All of the budget that puts may use is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exhausted {
+    /// Bytes the buffer would have taken.
+    pub needed: u64,
+    /// Bytes in use by puts and gets.
+    pub used: u64,
+    /// Bytes there are for both.
+    pub budget: u64,
+}
+
 impl BufferPool {
-    /// A pool of buffers aligned to `alignment` bytes, or to 4096 if that is more.
+    /// A pool of buffers aligned to `alignment` bytes, or to 4096 if that is more, without a
+    /// budget.
     ///
     /// # Panics
     /// When `alignment` is not a power of two.
     #[must_use]
     pub fn new(alignment: usize) -> Arc<Self> {
+        Self::with_budget(alignment, u64::MAX)
+    }
+
+    /// The same, with `budget` bytes for lumps.
+    ///
+    /// # Panics
+    /// When `alignment` is not a power of two.
+    #[must_use]
+    pub fn with_budget(alignment: usize, budget: u64) -> Arc<Self> {
         assert!(
             alignment.is_power_of_two(),
             "an alignment is a power of two"
@@ -162,7 +227,10 @@ impl BufferPool {
         let alignment = alignment.max(MIN_ALIGNMENT);
         Arc::new(Self {
             alignment,
-            free: Mutex::default(),
+            budget,
+            state: Mutex::default(),
+            released: Condvar::new(),
+            reader: OnceLock::new(),
         })
     }
 
@@ -172,27 +240,26 @@ impl BufferPool {
         self.alignment
     }
 
-    /// A buffer of `len` bytes with arbitrary (initialised) content.
+    /// Most bytes that buffers of lumps take together.
+    #[must_use]
+    pub fn budget(&self) -> u64 {
+        self.budget
+    }
+
+    /// Bytes that buffers of lumps take now.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.lock().used()
+    }
+
+    /// A buffer of `len` bytes with arbitrary (initialised) content that does not count.
     #[must_use]
     pub fn get(self: &Arc<Self>, len: usize) -> AlignedBuf {
         let capacity = capacity_for(len, self.alignment);
-        let recycled = {
-            let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-            let found = free.by_capacity.get_mut(&capacity).and_then(Vec::pop);
-            if found.is_some() {
-                free.bytes -= capacity;
-            }
-            found
-        };
-        let memory = recycled.unwrap_or_else(|| Memory::allocate(capacity, self.alignment));
-        AlignedBuf {
-            memory: Some(memory),
-            len,
-            pool: Arc::clone(self),
-        }
+        self.buffer(self.lock(), len, capacity, None)
     }
 
-    /// A buffer of `len` zero bytes.
+    /// A buffer of `len` zero bytes that does not count.
     #[must_use]
     pub fn zeroed(self: &Arc<Self>, len: usize) -> AlignedBuf {
         let mut buf = self.get(len);
@@ -200,14 +267,145 @@ impl BufferPool {
         buf
     }
 
-    fn give_back(&self, memory: Memory) {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        if free.bytes + memory.capacity() <= POOL_LIMIT {
-            free.bytes += memory.capacity();
-            free.by_capacity
-                .entry(memory.capacity())
-                .or_default()
-                .push(memory);
+    /// A buffer of `len` bytes for a put.
+    ///
+    /// # Errors
+    /// [`Exhausted`].
+    pub fn get_for_put(self: &Arc<Self>, len: usize) -> Result<AlignedBuf, Exhausted> {
+        let capacity = capacity_for(len, self.alignment);
+        let (needed, budget) = (capacity as u64, self.budget);
+        let mut state = self.lock();
+        let used = state.used();
+        let puts_limit = budget - budget / 4;
+        let room = used.saturating_add(needed) <= budget && state.puts + needed <= puts_limit;
+        if used > 0 && !room {
+            return Err(Exhausted {
+                needed,
+                used,
+                budget,
+            });
+        }
+        state.puts += needed;
+        Ok(self.buffer(state, len, capacity, Some(Charge::Put)))
+    }
+
+    /// Sets memory aside for a read of at most `len` bytes. `None`: there is none now; the
+    /// [reader](Self::set_reader) is woken when some has come back.
+    pub(crate) fn reserve(self: &Arc<Self>, len: u64) -> Option<Reservation> {
+        let len = usize::try_from(len).ok()?;
+        let bytes = capacity_for(len, self.alignment) as u64;
+        let mut state = self.lock();
+        let used = state.used();
+        if used > 0 && used.saturating_add(bytes) > self.budget {
+            state.reader_waits = true;
+            return None;
+        }
+        state.gets += bytes;
+        Some(Reservation {
+            pool: Arc::clone(self),
+            bytes,
+        })
+    }
+
+    /// Who is woken when a read may find memory again; only the first call counts.
+    pub(crate) fn set_reader(&self, reader: Waker) {
+        let _ = self.reader.set(reader);
+    }
+
+    /// Counted buffers that came back since the beginning: for [`Self::wait_for_release`].
+    pub(crate) fn releases(&self) -> u64 {
+        self.lock().releases
+    }
+
+    /// Waits until more counted buffers came back than `seen`.
+    pub(crate) fn wait_for_release(&self, seen: u64) {
+        let mut state = self.lock();
+        state.sleepers += 1;
+        while state.releases == seen {
+            state = self
+                .released
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        state.sleepers -= 1;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn buffer(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, State>,
+        len: usize,
+        capacity: usize,
+        charge: Option<Charge>,
+    ) -> AlignedBuf {
+        let recycled = state.free.get_mut(&capacity).and_then(Vec::pop);
+        if recycled.is_some() {
+            state.free_bytes -= capacity;
+        }
+        // A new allocation may take long.
+        drop(state);
+        let memory = recycled.unwrap_or_else(|| Memory::allocate(capacity, self.alignment));
+        AlignedBuf {
+            memory: Some(memory),
+            len,
+            charge,
+            pool: Arc::clone(self),
+        }
+    }
+
+    fn give_back(&self, memory: Memory, charge: Option<Charge>) {
+        let capacity = memory.capacity();
+        let mut state = self.lock();
+        if state.free_bytes + capacity <= POOL_LIMIT {
+            state.free_bytes += capacity;
+            state.free.entry(capacity).or_default().push(memory);
+        }
+        if let Some(charge) = charge {
+            self.release(state, charge, capacity as u64);
+        }
+    }
+
+    fn release(&self, mut state: MutexGuard<'_, State>, charge: Charge, bytes: u64) {
+        *state.charge(charge) -= bytes;
+        state.releases += 1;
+        if state.sleepers > 0 {
+            self.released.notify_all();
+        }
+        let reader_waits = std::mem::take(&mut state.reader_waits);
+        drop(state);
+        if reader_waits && let Some(reader) = self.reader.get() {
+            reader.wake();
+        }
+    }
+}
+
+/// Memory set aside for a read.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    pool: Arc<BufferPool>,
+    bytes: u64,
+}
+
+impl Reservation {
+    /// A buffer of `len` bytes, at most what was reserved; what is left over is given back.
+    pub(crate) fn into_buf(mut self, len: usize) -> AlignedBuf {
+        let pool = Arc::clone(&self.pool);
+        let capacity = capacity_for(len, pool.alignment);
+        let mut state = pool.lock();
+        debug_assert!(capacity as u64 <= self.bytes, "more than was reserved");
+        state.gets = (state.gets - self.bytes) + capacity as u64;
+        self.bytes = 0;
+        pool.buffer(state, len, capacity, Some(Charge::Get))
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.pool.release(self.pool.lock(), Charge::Get, self.bytes);
         }
     }
 }
@@ -217,6 +415,8 @@ pub struct AlignedBuf {
     /// Present until drop.
     memory: Option<Memory>,
     len: usize,
+    /// Part of the budget it takes.
+    charge: Option<Charge>,
     pool: Arc<BufferPool>,
 }
 
@@ -253,7 +453,7 @@ impl fmt::Debug for AlignedBuf {
 impl Drop for AlignedBuf {
     fn drop(&mut self) {
         if let Some(memory) = self.memory.take() {
-            self.pool.give_back(memory);
+            self.pool.give_back(memory, self.charge);
         }
     }
 }
@@ -284,6 +484,70 @@ mod tests {
         let pool = BufferPool::new(4096);
         let many: Vec<_> = (0..100).map(|_| pool.get(2 << 20)).collect();
         drop(many);
-        assert_eq!(pool.free.lock().unwrap().bytes, POOL_LIMIT);
+        assert_eq!(pool.lock().free_bytes, POOL_LIMIT);
+    }
+
+    #[test]
+    fn lumps_stay_within_the_budget_and_puts_leave_room_for_gets() {
+        let pool = BufferPool::with_budget(4096, 40_960);
+        let puts: Vec<_> = std::iter::from_fn(|| pool.get_for_put(4096).ok()).collect();
+        assert_eq!((puts.len(), pool.used()), (7, 7 * 4096));
+        let refused = pool.get_for_put(1).unwrap_err();
+        assert_eq!(
+            (refused.needed, refused.used, refused.budget),
+            (4096, 7 * 4096, 40_960)
+        );
+        let woken = Arc::new(std::sync::atomic::AtomicU32::new(0));
+        let count = Arc::clone(&woken);
+        pool.set_reader(Waker::new(move || {
+            count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        }));
+        let woken = || woken.load(std::sync::atomic::Ordering::SeqCst);
+        let first = pool.reserve(8192).unwrap();
+        let second = pool.reserve(4096).unwrap();
+        assert_eq!(pool.used(), 40_960);
+        drop(pool.get(1 << 20));
+        assert_eq!((pool.used(), woken()), (40_960, 0), "not a lump's");
+        assert!(pool.reserve(1).is_none());
+        // Less than reserved: the rest comes back with the buffer's use.
+        let read = first.into_buf(100);
+        assert_eq!((pool.used(), read.len()), (9 * 4096, 100));
+        drop(second);
+        assert_eq!((pool.used(), woken()), (8 * 4096, 1));
+        drop((read, puts));
+        assert_eq!((pool.used(), woken()), (0, 1));
+        // Larger than all there is: alone.
+        let large = pool.reserve(1 << 20).unwrap();
+        assert!(pool.reserve(1).is_none() && pool.get_for_put(1).is_err());
+        drop(large);
+        let large = pool.get_for_put(1 << 20).unwrap();
+        assert!(pool.reserve(1).is_none());
+        drop(large);
+        assert_eq!((pool.used(), woken()), (0, 3));
+    }
+
+    #[test]
+    fn who_waits_for_memory_hears_of_it() {
+        let pool = BufferPool::with_budget(4096, 8192);
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let pool = Arc::clone(&pool);
+                std::thread::spawn(move || {
+                    for _ in 0..200 {
+                        loop {
+                            let seen = pool.releases();
+                            match pool.get_for_put(4096) {
+                                Ok(buf) => break drop(buf),
+                                Err(_) => pool.wait_for_release(seen),
+                            }
+                        }
+                    }
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(pool.used(), 0);
     }
 }

@@ -72,7 +72,8 @@ pub use error::Error;
 pub use finding::{Blocks, Finding, FindingKind, Findings};
 pub use lump::LumpId;
 pub use options::{
-    IoBackendChoice, IoBackendKind, Layout, ReplaySummary, StoreInfo, StoreOptions, StoreStats,
+    IoBackendChoice, IoBackendKind, Layout, QueuePolicy, ReplaySummary, StoreInfo, StoreOptions,
+    StoreStats,
 };
 pub use payload::{LumpBuf, LumpData};
 pub use request::{

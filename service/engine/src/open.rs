@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crossbeam_channel::bounded;
+use crossbeam_channel::unbounded;
 
 use crate::buffer::BufferPool;
 use crate::clock::wall_ns;
@@ -84,7 +84,7 @@ fn prepare(
     options: StoreOptions,
     finisher: impl FnOnce(&Arc<Counters>) -> io::Result<Finisher>,
 ) -> Result<(Store, Owner), Error> {
-    let pool = BufferPool::new(memory_alignment(&device));
+    let pool = BufferPool::with_budget(memory_alignment(&device), options.buffer_budget);
     let mut next_token = 1;
     let mut io = BlockingIo {
         device: &mut device,
@@ -97,20 +97,21 @@ fn prepare(
     }
     let info = store_info(&device, &recovered, &options);
     let block_size = recovered.header.block_size;
-    let shared = Arc::new(Shared::default());
+    let shared = Arc::new(Shared::new(&options));
     let finisher = finisher(&shared.counters).map_err(|source| thread_error(&info.path, source))?;
-    let queue_limit = options.queue_limit.max(1);
     let depth = match info.backend {
         IoBackendKind::Threads => options.queue_depth.min(THREADS_DEPTH),
         IoBackendKind::Uring | IoBackendKind::Custom => options.queue_depth,
     };
     let limits = Limits {
         data_ios: depth.max(1),
-        pending: queue_limit,
+        pending: options.queue_limit.max(1),
         read_only: options.read_only,
     };
-    let (commands, receiver) = bounded(queue_limit);
+    // Bounded by the admission.
+    let (commands, receiver) = unbounded();
     let waker = device.backend.waker();
+    pool.set_reader(waker.clone());
     let table = IoTable::new(device, Arc::clone(&pool), next_token);
     let owner = Owner::new(
         recovered.storage,
@@ -119,12 +120,12 @@ fn prepare(
         receiver,
         Arc::clone(&shared),
         limits,
+        &options,
     );
     let inner = Inner {
         info,
         block_size,
         pool,
-        queue_limit,
         commands: Some(commands),
         waker,
         shared,
@@ -151,6 +152,7 @@ fn store_info(device: &Device, recovered: &Recovered, options: &StoreOptions) ->
         data_capacity: geometry.data_len().0,
         journal_capacity: geometry.ring_len().0,
         backend: device.backend.kind(),
+        queue_policy: options.queue_policy,
         logical_block_size: device.alignment,
         sealed: recovered.seal.is_some(),
         replay: recovered.replay,

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::request::IoSink;
 use crate::units::ByteOffset;
@@ -15,8 +16,23 @@ pub struct StoreOptions {
     pub io_sink: Option<Arc<dyn IoSink>>,
     /// Most data I/Os in flight at the disk, 1 to 4096.
     pub queue_depth: usize,
-    /// Most requests waiting for the owner thread; more are refused with `Busy`. At least 1.
+    /// Most requests that wait to be started; more are refused with `Busy`. At least 1.
     pub queue_limit: usize,
+    /// Which waiting request starts next.
+    pub queue_policy: QueuePolicy,
+    /// With [`QueuePolicy::Position`]: most younger requests that start before a waiting one. If
+    /// it is less than about half of `queue_limit`, a long queue is worked off in the order of
+    /// arrival instead of that of the disk.
+    pub max_overtakes: u32,
+    /// The store is overloaded when at least so many requests have waited without a break for
+    /// `overload_after`; requests that are not prioritized are then refused with `Busy` until
+    /// half as many wait. At least 1; more than `queue_limit`: never.
+    pub overload_threshold: usize,
+    /// See `overload_threshold`.
+    pub overload_after: Duration,
+    /// Most bytes of memory for lumps that are put or were got, whoever holds them; see
+    /// [`Store::lump_buf`](crate::Store::lump_buf).
+    pub buffer_budget: u64,
     /// Which I/O backend to use.
     pub io_backend: IoBackendChoice,
     /// True: nothing is written, changes are refused.
@@ -24,7 +40,9 @@ pub struct StoreOptions {
 }
 
 impl StoreOptions {
-    /// Defaults: 32 I/Os in flight, 1024 requests waiting, the backend chosen by probe.
+    /// Defaults: 32 I/Os in flight, 1024 requests waiting, in the order of the disk with at most
+    /// 512 overtakes, overloaded after 10 s with at least 768 of them, 1 GiB of memory for lumps,
+    /// the backend chosen by probe.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self {
@@ -32,8 +50,42 @@ impl StoreOptions {
             io_sink: None,
             queue_depth: 32,
             queue_limit: 1024,
+            queue_policy: QueuePolicy::default(),
+            max_overtakes: 512,
+            overload_threshold: 768,
+            overload_after: Duration::from_secs(10),
+            buffer_budget: 1 << 30,
             io_backend: IoBackendChoice::Auto,
             read_only: false,
+        }
+    }
+}
+
+/// In which order waiting gets, heads and puts are started when more come than the disk takes at
+/// once. What needs no I/O of its own (lists, deletes, embedded puts) never waits for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QueuePolicy {
+    /// In the order of arrival.
+    Fifo,
+    /// Earliest deadline first, in the order of arrival among equals and among those without a
+    /// deadline, which come last and may wait for ever: the order of CannyLS.
+    Deadline,
+    /// Deadlines at risk first (those that the request would probably miss if it waited longer,
+    /// by the service times observed lately), the others in the order of their place on the disk
+    /// (C-SCAN). No request is overtaken by more than `max_overtakes` others, not counting those
+    /// that start while it waits for memory.
+    #[default]
+    Position,
+}
+
+impl QueuePolicy {
+    /// Short lower-case name, for messages and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fifo => "fifo",
+            Self::Deadline => "deadline",
+            Self::Position => "position",
         }
     }
 }
@@ -129,6 +181,8 @@ pub struct StoreInfo {
     pub journal_capacity: u64,
     /// The I/O backend in use.
     pub backend: IoBackendKind,
+    /// Which waiting request starts next.
+    pub queue_policy: QueuePolicy,
     /// Smallest unit of direct I/O in bytes.
     pub logical_block_size: u32,
     /// True: at open the end of the journal carried this engine's seal (FORMAT.md section 5.3).
@@ -175,7 +229,7 @@ pub struct StoreStats {
     pub gc_dropped: u64,
     /// Times the journal's head was moved since open.
     pub header_writes: u64,
-    /// Requests waiting for the owner thread.
+    /// Requests that wait to be started.
     pub queue_length: u64,
     /// Requests the owner thread has started and not finished.
     pub pending: u64,
@@ -187,4 +241,33 @@ pub struct StoreStats {
     pub unverified_gets: u64,
     /// Gets since open whose checksum did not match.
     pub checksum_failures: u64,
+    /// Requests taken from the queue since open: started, or answered at once.
+    pub queue_started: u64,
+    /// Nanoseconds these have waited, all together.
+    pub queue_wait_ns: u64,
+    /// Requests since open that were started before an older one that waited.
+    pub overtakes: u64,
+    /// Requests refused since open because `queue_limit` others waited.
+    pub queue_refused: u64,
+    /// Requests refused since open because more waited than their own limit allows.
+    pub queue_refused_own_limit: u64,
+    /// Requests refused since open because the store was overloaded.
+    pub overload_refused: u64,
+    /// Times since open that the store became overloaded.
+    pub overloads: u64,
+    /// 1 while the store is overloaded, else 0.
+    pub overloaded: u64,
+    /// Requests started since open after their deadline.
+    pub deadline_missed: u64,
+    /// Requests dropped since open because their deadline had passed, before they touched the
+    /// disk.
+    pub deadline_dropped: u64,
+    /// Bytes of memory that lumps hold: being put, being read, or read and held by callers.
+    pub buffer_used_bytes: u64,
+    /// Most bytes of memory that lumps may hold.
+    pub buffer_budget_bytes: u64,
+    /// Times since open that a buffer for a put was refused because the memory was used up.
+    pub buffer_refused: u64,
+    /// Times since open that gets began to wait because the memory was used up.
+    pub buffer_waits: u64,
 }

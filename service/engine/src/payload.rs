@@ -7,12 +7,16 @@
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::buffer::{AlignedBuf, BufferPool};
+use crate::buffer::{AlignedBuf, BufferPool, Exhausted};
 use crate::error::Error;
 use crate::format::trailer::{LumpEnd, LumpShape, PayloadCrc, Verification, max_payload};
 use crate::lump::LumpId;
 use crate::units::{BlockCount, BlockSize, ByteOffset};
+
+/// When to ask for memory again, where nothing more is known.
+const RETRY_AFTER: Duration = Duration::from_millis(10);
 
 /// A buffer for one lump that is about to be put, with room for its padding and trailer.
 #[derive(Debug)]
@@ -28,7 +32,7 @@ impl LumpBuf {
     /// A buffer for a lump of exactly `len` bytes in a store of this block size.
     ///
     /// # Errors
-    /// [`Error::LumpTooLarge`].
+    /// [`Error::LumpTooLarge`], [`Error::BuffersExhausted`].
     pub fn new(len: u64, block_size: BlockSize, pool: &Arc<BufferPool>) -> Result<Self, Error> {
         let too_large = || Error::LumpTooLarge {
             len,
@@ -38,7 +42,7 @@ impl LumpBuf {
         let total = usize::try_from(shape.total_len()).map_err(|_| too_large())?;
         let len = usize::try_from(len).map_err(|_| too_large())?;
         Ok(Self {
-            buf: pool.get(total),
+            buf: pool.get_for_put(total).map_err(exhausted)?,
             shape,
             len,
             filled: 0,
@@ -102,6 +106,15 @@ impl LumpBuf {
             blocks: self.shape.blocks(),
             len: self.len as u64,
         })
+    }
+}
+
+fn exhausted(why: Exhausted) -> Error {
+    Error::BuffersExhausted {
+        needed: why.needed,
+        used: why.used,
+        budget: why.budget,
+        retry_after: RETRY_AFTER,
     }
 }
 

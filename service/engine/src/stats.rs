@@ -45,6 +45,20 @@ counters!(
     io_errors,
     unverified_gets,
     checksum_failures,
+    queue_started,
+    queue_wait_ns,
+    overtakes,
+    queue_refused,
+    queue_refused_own_limit,
+    overload_refused,
+    overloads,
+    overloaded,
+    deadline_missed,
+    deadline_dropped,
+    buffer_used_bytes,
+    buffer_budget_bytes,
+    buffer_refused,
+    buffer_waits,
 );
 
 /// One number.

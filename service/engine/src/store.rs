@@ -3,9 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::buffer::BufferPool;
 use crate::device::Waker;
@@ -15,15 +14,13 @@ use crate::lump::LumpId;
 use crate::options::{StoreInfo, StoreStats};
 use crate::payload::{LumpBuf, LumpData};
 use crate::request::{
-    DeleteOutcome, DeleteRangeOutcome, Durability, EngineTimes, HeadOutcome, ListOutcome,
-    LumpRange, Placement, PutOutcome, RequestCtx, UsageOutcome,
+    DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EngineTimes, HeadOutcome,
+    ListOutcome, LumpRange, Placement, PutCondition, PutOptions, PutOutcome, RequestCtx,
+    UsageOutcome,
 };
-use crate::scheduler::message::{Command, PutBody, Reply};
+use crate::scheduler::message::{Arrival, Command, PutBody, Reply};
 use crate::scheduler::{Shared, on_engine_thread};
 use crate::units::BlockSize;
-
-/// Time to wait before a refused request is sent again.
-const RETRY_AFTER: Duration = Duration::from_millis(10);
 
 /// Called once with the result of a request, on an engine thread: it must not block.
 pub type OnDone<T> = Box<dyn FnOnce(Result<T, Error>, EngineTimes) + Send>;
@@ -44,9 +41,8 @@ pub(crate) struct Inner {
     pub(crate) info: StoreInfo,
     pub(crate) block_size: BlockSize,
     pub(crate) pool: Arc<BufferPool>,
-    pub(crate) queue_limit: usize,
     /// `None` only while dropping.
-    pub(crate) commands: Option<Sender<Command>>,
+    pub(crate) commands: Option<Sender<Arrival>>,
     /// Tells the owner thread that there is a command.
     pub(crate) waker: Waker,
     pub(crate) shared: Arc<Shared>,
@@ -83,25 +79,28 @@ impl std::fmt::Debug for Store {
 }
 
 impl Store {
-    fn send(&self, command: Command) -> Result<(), Error> {
-        let commands = self.inner.commands.as_ref().ok_or(Error::Closed)?;
-        let _inside = self.inner.shared.gate.enter()?;
-        commands.try_send(command).map_err(|error| match error {
-            TrySendError::Full(_) => Error::Busy {
-                limit: self.inner.queue_limit,
-                retry_after: RETRY_AFTER,
-            },
-            TrySendError::Disconnected(_) => Error::Closed,
-        })?;
-        self.inner.waker.wake();
-        Ok(())
+    /// Most ids of one [`Store::delete_many`]: what the owner thread does in some milliseconds.
+    pub const MAX_DELETE_IDS: usize = 16_384;
+
+    /// Hands a command over if the store lets it in now.
+    fn send(&self, ctx: RequestCtx, command: Command) -> Result<(), Error> {
+        self.inner.shared.admission.try_enter(&ctx)?;
+        self.hand_over(ctx, command)
     }
 
-    /// Sends a command when the queue has room.
-    fn send_waiting(&self, command: Command) -> Result<(), Error> {
+    /// Hands a command over when the store lets it in.
+    fn send_waiting(&self, ctx: RequestCtx, command: Command) -> Result<(), Error> {
+        self.inner.shared.admission.enter(&ctx)?;
+        self.hand_over(ctx, command)
+    }
+
+    /// For a command that was let in. If the store is closing, nobody counts any more.
+    fn hand_over(&self, ctx: RequestCtx, command: Command) -> Result<(), Error> {
         let commands = self.inner.commands.as_ref().ok_or(Error::Closed)?;
         let _inside = self.inner.shared.gate.enter()?;
-        commands.send(command).map_err(|_| Error::Closed)?;
+        commands
+            .send(Arrival::new(ctx, command))
+            .map_err(|_| Error::Closed)?;
         self.inner.waker.wake();
         Ok(())
     }
@@ -109,13 +108,14 @@ impl Store {
     /// Sends a command when the queue has room, and waits for its answer.
     fn call<T: Send + 'static>(
         &self,
+        ctx: RequestCtx,
         command: impl FnOnce(Reply<T>) -> Command,
     ) -> Result<T, Error> {
         let (sender, answer): (_, Receiver<Result<T, Error>>) = bounded(1);
         let reply = Reply::new(Box::new(move |result, _| {
             let _ = sender.send(result);
         }));
-        self.send_waiting(command(reply))?;
+        self.send_waiting(ctx, command(reply))?;
         // A command that is dropped unanswered was still queued when the store closed.
         answer.recv().unwrap_or(Err(Error::Closed))
     }
@@ -126,11 +126,10 @@ impl Store {
         ctx: RequestCtx,
         id: LumpId,
         buf: LumpBuf,
-        placement: Placement,
-        durability: Durability,
+        options: PutOptions,
         reply: Reply<PutOutcome>,
     ) -> Result<Command, Error> {
-        let body = match placement {
+        let body = match options.placement {
             Placement::Data => {
                 let generation = self.inner.generation.fetch_add(1, Ordering::Relaxed);
                 PutBody::Data(buf.seal(id, generation)?)
@@ -141,7 +140,8 @@ impl Store {
             request: ctx.id,
             id,
             body,
-            durability,
+            durability: options.durability,
+            condition: options.condition,
             reply,
         })
     }
@@ -154,10 +154,47 @@ impl Store {
 
     /// A buffer for a lump of exactly `len` bytes.
     ///
+    /// It counts against [`buffer_budget`](crate::StoreOptions::buffer_budget), rounded up (to
+    /// 4 KiB, above 64 KiB to 64 KiB, from 1 MiB on to 2 MiB), until its put has written it or it
+    /// is dropped. So does a [`LumpData`] that a get returned, until it is dropped. Puts may use
+    /// three quarters of the budget; gets wait in the queue while it is used up. Who keeps the
+    /// lumps it gets must therefore keep less than the budget: a get that waits for memory which
+    /// its own caller holds would wait for ever.
+    ///
+    /// # Errors
+    /// [`Error::LumpTooLarge`], [`Error::BuffersExhausted`].
+    pub fn lump_buf(&self, len: u64) -> Result<LumpBuf, Error> {
+        let refused = match LumpBuf::new(len, self.inner.block_size, &self.inner.pool) {
+            Err(Error::BuffersExhausted {
+                needed,
+                used,
+                budget,
+                ..
+            }) => Error::BuffersExhausted {
+                needed,
+                used,
+                budget,
+                retry_after: self.inner.shared.admission.retry_memory(),
+            },
+            other => return other,
+        };
+        self.inner.shared.counters.buffer_refused.add(1);
+        Err(refused)
+    }
+
+    /// Waiting form of [`Store::lump_buf`]: returns when there is memory. Not to be called by who
+    /// holds the lumps whose memory it waits for.
+    ///
     /// # Errors
     /// [`Error::LumpTooLarge`].
-    pub fn lump_buf(&self, len: u64) -> Result<LumpBuf, Error> {
-        LumpBuf::new(len, self.inner.block_size, &self.inner.pool)
+    pub fn lump_buf_waiting(&self, len: u64) -> Result<LumpBuf, Error> {
+        loop {
+            let seen = self.inner.pool.releases();
+            match LumpBuf::new(len, self.inner.block_size, &self.inner.pool) {
+                Err(Error::BuffersExhausted { .. }) => self.inner.pool.wait_for_release(seen),
+                other => return other,
+            }
+        }
     }
 
     /// Stores a lump; an older one with this id is replaced atomically.
@@ -174,8 +211,34 @@ impl Store {
         durability: Durability,
         on_done: OnDone<PutOutcome>,
     ) -> Result<(), Error> {
+        let options = PutOptions {
+            placement,
+            durability,
+            condition: PutCondition::Always,
+        };
+        self.submit_put_with(ctx, id, buf, options, on_done)
+    }
+
+    /// Stores a lump, perhaps only if there is none with this id ([`PutCondition::IfAbsent`]).
+    ///
+    /// Whether there is one is decided when the record joins the journal, so of concurrent puts
+    /// with this condition exactly one succeeds, also across a crash: a put that is refused leaves
+    /// nothing behind. "There is one already" is said only when that one is as durable as it was
+    /// asked to be. A put that meets a durable lump is refused before its bytes are written.
+    ///
+    /// # Errors
+    /// As [`Store::submit_put`]; in the callback also [`Error::AlreadyExists`].
+    pub fn submit_put_with(
+        &self,
+        ctx: RequestCtx,
+        id: LumpId,
+        buf: LumpBuf,
+        options: PutOptions,
+        on_done: OnDone<PutOutcome>,
+    ) -> Result<(), Error> {
         let reply = Reply::new(on_done);
-        self.send(self.put_command(ctx, id, buf, placement, durability, reply)?)
+        let command = self.put_command(ctx, id, buf, options, reply)?;
+        self.send(ctx, command)
     }
 
     /// Reads a whole lump and verifies its checksum.
@@ -189,11 +252,12 @@ impl Store {
         id: LumpId,
         on_done: OnDone<LumpData>,
     ) -> Result<(), Error> {
-        self.send(Command::Get {
+        let command = Command::Get {
             request: ctx.id,
             id,
             reply: Reply::new(on_done),
-        })
+        };
+        self.send(ctx, command)
     }
 
     /// The exact size of a lump.
@@ -207,11 +271,12 @@ impl Store {
         id: LumpId,
         on_done: OnDone<HeadOutcome>,
     ) -> Result<(), Error> {
-        self.send(Command::Head {
+        let command = Command::Head {
             request: ctx.id,
             id,
             reply: Reply::new(on_done),
-        })
+        };
+        self.send(ctx, command)
     }
 
     /// Removes a lump; removing one that is not there succeeds and says so.
@@ -225,13 +290,41 @@ impl Store {
         durability: Durability,
         on_done: OnDone<DeleteOutcome>,
     ) -> Result<(), Error> {
-        let reply = Reply::new(on_done);
-        self.send(Command::Delete {
+        let command = Command::Delete {
             request: ctx.id,
             id,
             durability,
-            reply,
-        })
+            reply: Reply::new(on_done),
+        };
+        self.send(ctx, command)
+    }
+
+    /// Removes many lumps by one request. Their records go into the journal together: they
+    /// survive a crash all or not at all, and are gone for readers at the same moment, if they fit
+    /// into one batch (1 MiB of records, which is about 49,000 ids) and into the room that the
+    /// journal has; this is not promised when they do not.
+    ///
+    /// An error stands for the whole request, of which a part may have been carried out; it can
+    /// be repeated.
+    ///
+    /// # Errors
+    /// [`Error::TooManyIds`] for more than [`Store::MAX_DELETE_IDS`], [`Error::Busy`],
+    /// [`Error::Closed`]; in the callback also [`Error::JournalFull`], [`Error::Failed`].
+    pub fn submit_delete_many(
+        &self,
+        ctx: RequestCtx,
+        ids: Vec<LumpId>,
+        durability: Durability,
+        on_done: OnDone<DeleteManyOutcome>,
+    ) -> Result<(), Error> {
+        check_count(&ids)?;
+        let command = Command::DeleteMany {
+            request: ctx.id,
+            ids,
+            durability,
+            reply: Reply::new(on_done),
+        };
+        self.send(ctx, command)
     }
 
     /// Removes all lumps with `start <= id < end`, atomically.
@@ -252,14 +345,14 @@ impl Store {
             end: Some(end),
         }
         .check()?;
-        let reply = Reply::new(on_done);
-        self.send(Command::DeleteRange {
+        let command = Command::DeleteRange {
             request: ctx.id,
             start,
             end,
             durability,
-            reply,
-        })
+            reply: Reply::new(on_done),
+        };
+        self.send(ctx, command)
     }
 
     /// The first `limit` ids of a range, ascending.
@@ -273,12 +366,12 @@ impl Store {
         limit: usize,
         on_done: OnDone<ListOutcome>,
     ) -> Result<(), Error> {
-        let (range, _) = (range.check()?, ctx);
-        self.send(Command::List {
-            range,
+        let command = Command::List {
+            range: range.check()?,
             limit,
             reply: Reply::new(on_done),
-        })
+        };
+        self.send(ctx, command)
     }
 
     /// The space the lumps of a range take.
@@ -291,11 +384,11 @@ impl Store {
         range: LumpRange,
         on_done: OnDone<UsageOutcome>,
     ) -> Result<(), Error> {
-        let (range, _) = (range.check()?, ctx);
-        self.send(Command::Usage {
-            range,
+        let command = Command::Usage {
+            range: range.check()?,
             reply: Reply::new(on_done),
-        })
+        };
+        self.send(ctx, command)
     }
 
     /// Calls back when everything acknowledged before the call is on stable storage.
@@ -303,9 +396,12 @@ impl Store {
     /// # Errors
     /// [`Error::Busy`], [`Error::Closed`]; in the callback also [`Error::Failed`].
     pub fn submit_sync(&self, on_done: OnDone<()>) -> Result<(), Error> {
-        self.send(Command::Sync {
-            reply: Reply::new(on_done),
-        })
+        self.send(
+            RequestCtx::default(),
+            Command::Sync {
+                reply: Reply::new(on_done),
+            },
+        )
     }
 
     /// Waiting form of [`Store::submit_put`].
@@ -320,12 +416,31 @@ impl Store {
         placement: Placement,
         durability: Durability,
     ) -> Result<PutOutcome, Error> {
+        let options = PutOptions {
+            placement,
+            durability,
+            condition: PutCondition::Always,
+        };
+        self.put_with(ctx, id, buf, options)
+    }
+
+    /// Waiting form of [`Store::submit_put_with`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn put_with(
+        &self,
+        ctx: RequestCtx,
+        id: LumpId,
+        buf: LumpBuf,
+        options: PutOptions,
+    ) -> Result<PutOutcome, Error> {
         let (sender, answer) = bounded(1);
         let reply = Reply::new(Box::new(move |result, _| {
             let _ = sender.send(result);
         }));
-        let command = self.put_command(ctx, id, buf, placement, durability, reply)?;
-        self.send_waiting(command)?;
+        let command = self.put_command(ctx, id, buf, options, reply)?;
+        self.send_waiting(ctx, command)?;
         answer.recv().unwrap_or(Err(Error::Closed))
     }
 
@@ -334,7 +449,7 @@ impl Store {
     /// # Errors
     /// As there.
     pub fn get(&self, ctx: RequestCtx, id: LumpId) -> Result<LumpData, Error> {
-        self.call(|reply| Command::Get {
+        self.call(ctx, |reply| Command::Get {
             request: ctx.id,
             id,
             reply,
@@ -346,7 +461,7 @@ impl Store {
     /// # Errors
     /// As there.
     pub fn head(&self, ctx: RequestCtx, id: LumpId) -> Result<HeadOutcome, Error> {
-        self.call(|reply| Command::Head {
+        self.call(ctx, |reply| Command::Head {
             request: ctx.id,
             id,
             reply,
@@ -363,9 +478,28 @@ impl Store {
         id: LumpId,
         durability: Durability,
     ) -> Result<DeleteOutcome, Error> {
-        self.call(|reply| Command::Delete {
+        self.call(ctx, |reply| Command::Delete {
             request: ctx.id,
             id,
+            durability,
+            reply,
+        })
+    }
+
+    /// Waiting form of [`Store::submit_delete_many`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn delete_many(
+        &self,
+        ctx: RequestCtx,
+        ids: Vec<LumpId>,
+        durability: Durability,
+    ) -> Result<DeleteManyOutcome, Error> {
+        check_count(&ids)?;
+        self.call(ctx, |reply| Command::DeleteMany {
+            request: ctx.id,
+            ids,
             durability,
             reply,
         })
@@ -388,7 +522,7 @@ impl Store {
         }
         .check()?;
         let request = ctx.id;
-        self.call(|reply| Command::DeleteRange {
+        self.call(ctx, |reply| Command::DeleteRange {
             request,
             start,
             end,
@@ -403,7 +537,7 @@ impl Store {
     /// As there.
     pub fn list(&self, range: LumpRange, limit: usize) -> Result<ListOutcome, Error> {
         let range = range.check()?;
-        self.call(|reply| Command::List {
+        self.call(RequestCtx::default(), |reply| Command::List {
             range,
             limit,
             reply,
@@ -416,7 +550,10 @@ impl Store {
     /// As there.
     pub fn usage(&self, range: LumpRange) -> Result<UsageOutcome, Error> {
         let range = range.check()?;
-        self.call(|reply| Command::Usage { range, reply })
+        self.call(RequestCtx::default(), |reply| Command::Usage {
+            range,
+            reply,
+        })
     }
 
     /// Waiting form of [`Store::submit_sync`].
@@ -424,7 +561,7 @@ impl Store {
     /// # Errors
     /// As there.
     pub fn sync(&self) -> Result<(), Error> {
-        self.call(|reply| Command::Sync { reply })
+        self.call(RequestCtx::default(), |reply| Command::Sync { reply })
     }
 
     /// Why the store takes no changes any more; `None` while it does.
@@ -449,9 +586,18 @@ impl Store {
     /// [`Error::Failed`].
     pub fn close(self) -> Result<(), Error> {
         let (sender, closed) = bounded(1);
-        self.send_waiting(Command::Close { closed: sender })?;
+        // Nobody has to make room for the end.
+        self.hand_over(RequestCtx::default(), Command::Close { closed: sender })?;
         closed.recv().unwrap_or(Err(Error::Closed))
     }
+}
+
+fn check_count(ids: &[LumpId]) -> Result<(), Error> {
+    let (got, max) = (ids.len(), Store::MAX_DELETE_IDS);
+    if got > max {
+        return Err(Error::TooManyIds { got, max });
+    }
+    Ok(())
 }
 
 /// The record of an embedded lump, encoded on the caller's thread.

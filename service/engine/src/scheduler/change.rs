@@ -4,7 +4,10 @@ use super::message::{Reply, Stage};
 use crate::error::Error;
 use crate::format::Portion;
 use crate::lump::LumpId;
-use crate::request::{DeleteOutcome, DeleteRangeOutcome, Durability, PutOutcome, RequestId};
+use crate::request::{
+    DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, PutCondition, PutOutcome,
+    RequestId,
+};
 use crate::units::BlockCount;
 
 /// A put of a data lump whose record is not ready yet.
@@ -12,6 +15,7 @@ pub(crate) struct PendingPut {
     pub(super) request: RequestId,
     pub(super) id: LumpId,
     pub(super) durability: Durability,
+    pub(super) condition: PutCondition,
     pub(super) blocks: BlockCount,
     /// Value of the padding-length field.
     pub(super) padding: Option<u16>,
@@ -24,6 +28,8 @@ pub(crate) struct PendingPut {
 pub(super) struct Change {
     pub(super) request: RequestId,
     pub(super) durability: Durability,
+    /// Of a put.
+    pub(super) condition: PutCondition,
     /// The encoded record.
     pub(super) record: Vec<u8>,
     pub(super) effect: Effect,
@@ -51,6 +57,13 @@ pub(super) enum Effect {
         end: LumpId,
         reply: Reply<DeleteRangeOutcome>,
     },
+    /// One of many; see [`super::delete_many`].
+    DeleteOne {
+        id: LumpId,
+        group: u64,
+        /// Its place among the ids asked for.
+        slot: usize,
+    },
 }
 
 impl Change {
@@ -62,6 +75,8 @@ impl Change {
             }
             Effect::Delete { reply, .. } => reply.send(Err(error), Stage::Journal),
             Effect::DeleteRange { reply, .. } => reply.send(Err(error), Stage::Journal),
+            // Its group is told by whoever refuses it.
+            Effect::DeleteOne { .. } => {}
         }
     }
 }
@@ -71,6 +86,7 @@ pub(super) enum Answer {
     Put(Reply<PutOutcome>, PutOutcome),
     Delete(Reply<DeleteOutcome>, DeleteOutcome),
     DeleteRange(Reply<DeleteRangeOutcome>, DeleteRangeOutcome),
+    DeleteMany(Reply<DeleteManyOutcome>, DeleteManyOutcome),
 }
 
 impl Answer {
@@ -79,6 +95,7 @@ impl Answer {
             Self::Put(reply, outcome) => reply.send(Ok(outcome), Stage::Journal),
             Self::Delete(reply, outcome) => reply.send(Ok(outcome), Stage::Journal),
             Self::DeleteRange(reply, outcome) => reply.send(Ok(outcome), Stage::Journal),
+            Self::DeleteMany(reply, outcome) => reply.send(Ok(outcome), Stage::Journal),
         }
     }
 }

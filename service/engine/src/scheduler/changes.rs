@@ -16,7 +16,7 @@ use crate::format::trailer::{OVERHEAD_LEN, max_payload};
 use crate::lump::LumpId;
 use crate::payload::SealedLump;
 use crate::request::{
-    DeleteOutcome, DeleteRangeOutcome, Durability, LumpRange, PutOutcome, RequestId,
+    DeleteOutcome, DeleteRangeOutcome, Durability, LumpRange, PutCondition, PutOutcome, RequestId,
 };
 use crate::storage::Storage;
 use crate::storage::index::Entry;
@@ -31,22 +31,24 @@ impl Owner {
                 id,
                 body,
                 durability,
+                condition,
                 mut reply,
             } => {
                 reply.timing.lap(Stage::Sched);
                 match body {
-                    PutBody::Data(lump) => self.put_data(request, id, lump, durability, reply),
+                    PutBody::Data(lump) => {
+                        self.put_data(request, id, lump, (durability, condition), reply);
+                    }
                     PutBody::Embedded { record, len } => {
                         let effect = Effect::Embed { id, len, reply };
-                        self.put_embedded(
-                            Change {
-                                request,
-                                durability,
-                                record,
-                                effect,
-                            },
-                            len,
-                        );
+                        let change = Change {
+                            request,
+                            durability,
+                            condition,
+                            record,
+                            effect,
+                        };
+                        self.put_embedded(change, len);
                     }
                 }
             }
@@ -67,6 +69,14 @@ impl Owner {
             } => {
                 self.delete_range(request, (start, end), durability, reply);
             }
+            Command::DeleteMany {
+                request,
+                ids,
+                durability,
+                reply,
+            } => {
+                self.delete_many(request, &ids, durability, reply);
+            }
             Command::Sync { mut reply } => {
                 reply.timing.lap(Stage::Sched);
                 self.pending += 1;
@@ -81,9 +91,16 @@ impl Owner {
         request: RequestId,
         id: LumpId,
         lump: SealedLump,
-        durability: Durability,
+        (durability, condition): (Durability, PutCondition),
         reply: Reply<PutOutcome>,
     ) {
+        // Saves the write. What is applied and durable was there before this put.
+        if condition == PutCondition::IfAbsent
+            && self.commit.all_durable()
+            && self.storage.index.get(id).is_some()
+        {
+            return reply.send(Err(Error::AlreadyExists { id }), Stage::Index);
+        }
         let SealedLump { buf, blocks, len } = lump;
         let data_blocks = self.storage.geometry.data_blocks();
         if u64::from(blocks.0) > data_blocks {
@@ -101,6 +118,7 @@ impl Owner {
             request,
             id,
             durability,
+            condition,
             blocks,
             padding,
             portion: None,
@@ -127,7 +145,8 @@ impl Owner {
         };
         put.portion = Some(portion);
         put.reply.timing.lap(Stage::Index);
-        let (offset, _) = self.storage.extent_of(portion);
+        let (offset, len) = self.storage.extent_of(portion);
+        self.waiting.put_placed(offset.0, offset.0 + len);
         let request = put.request;
         self.io
             .write(Tag::PutData(put), offset.0, buf, vec![request]);
@@ -165,6 +184,7 @@ impl Owner {
             request,
             id,
             durability,
+            condition,
             padding,
             portion,
             reply,
@@ -181,6 +201,7 @@ impl Owner {
         self.commit.ready.push_back(Change {
             request,
             durability,
+            condition,
             record,
             effect,
         });
@@ -270,6 +291,7 @@ impl Owner {
         self.commit.ready.push_back(Change {
             request,
             durability,
+            condition: PutCondition::Always,
             record,
             effect,
         });
@@ -308,6 +330,7 @@ impl Owner {
         self.commit.ready.push_back(Change {
             request,
             durability,
+            condition: PutCondition::Always,
             record,
             effect,
         });
@@ -325,19 +348,21 @@ impl Owner {
             }
             Effect::Embed { id, .. } => self.end_put(*id, change.record.len() as u64),
             Effect::Delete { .. } | Effect::DeleteRange { .. } => self.pending -= 1,
+            Effect::DeleteOne { group, .. } => self.refuse_group(*group, &error),
         }
         change.refuse(error);
     }
 
-    /// Carries out a change whose record is in the journal at `position`.
+    /// Carries out a change whose record is in the journal at `position`. The answer, unless it
+    /// has to wait for others.
     pub(super) fn apply(
         &mut self,
         change: Change,
         position: RingPosition,
         durability: Durability,
-    ) -> Answer {
+    ) -> Option<Answer> {
         let record_len = change.record.len() as u64;
-        match change.effect {
+        let answer = match change.effect {
             Effect::Put {
                 id,
                 portion,
@@ -379,7 +404,13 @@ impl Owner {
                     },
                 )
             }
-        }
+            Effect::DeleteOne { id, group, slot } => {
+                let old = self.storage.index.remove(id);
+                self.release(old);
+                return self.one_deleted(group, slot, old.is_some(), durability);
+            }
+        };
+        Some(answer)
     }
 
     fn apply_put(

@@ -27,9 +27,6 @@ use crate::units::RingPosition;
 
 use super::io_table::Tag;
 
-/// Bytes after which a batch takes no more records.
-const BATCH_LIMIT: usize = 1024 * 1024;
-
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
     #[default]
@@ -54,6 +51,8 @@ struct InFlight {
     relocations: Vec<Relocation>,
     /// Empty once applied.
     changes: Vec<(Change, RingPosition)>,
+    /// Puts that a change of this batch has beaten: told when that one is durable.
+    beaten: Vec<Change>,
     durability: Durability,
     requests: Vec<RequestId>,
     /// Taken when written.
@@ -107,6 +106,7 @@ impl Owner {
         // All phases have ended, so everything the collection has passed is durable.
         self.move_head();
         loop {
+            self.refuse_beaten_first();
             let mut batch = Batch::new(&self.storage.journal);
             let blocked = self.is_blocked(&batch);
             if blocked && self.collection.press(&self.storage) {
@@ -114,7 +114,7 @@ impl Owner {
                 continue;
             }
             let taken = self.relocate(&mut batch, blocked);
-            let changes = self.take_ready(&mut batch);
+            let (changes, beaten) = self.take_ready(&mut batch);
             if !changes.is_empty() || self.commit.ready.is_empty() {
                 self.collection.relax();
             } else if !blocked {
@@ -122,7 +122,7 @@ impl Owner {
                 self.collection.press(&self.storage);
             }
             if !batch.is_empty() {
-                return self.start_batch(batch, taken, changes);
+                return self.start_batch(batch, taken, changes, beaten);
             }
             if !blocked || !self.collection.is_stuck(&self.storage) {
                 break;
@@ -144,24 +144,6 @@ impl Owner {
         })
     }
 
-    /// Moves changes that are ready into the batch, in order, while there is room.
-    fn take_ready(&mut self, batch: &mut Batch) -> Vec<(Change, RingPosition)> {
-        let mut taken = Vec::new();
-        let keep = self.storage.journal.gc_reserve();
-        while batch.len() < BATCH_LIMIT
-            && let Some(change) = self.commit.ready.front()
-            && let Some(position) = batch.append(&self.storage.journal, &change.record, keep)
-        {
-            taken.extend(
-                self.commit
-                    .ready
-                    .pop_front()
-                    .map(|change| (change, position)),
-            );
-        }
-        taken
-    }
-
     /// The collection cannot make room for the first change that is ready.
     fn refuse_first_ready(&mut self) {
         self.collection.relax();
@@ -178,7 +160,13 @@ impl Owner {
         }
     }
 
-    fn start_batch(&mut self, batch: Batch, taken: Taken, changes: Vec<(Change, RingPosition)>) {
+    fn start_batch(
+        &mut self,
+        batch: Batch,
+        taken: Taken,
+        changes: Vec<(Change, RingPosition)>,
+        beaten: Vec<Change>,
+    ) {
         let BatchWrites {
             rest,
             first,
@@ -195,7 +183,10 @@ impl Owner {
         } else {
             Durability::Synced
         };
-        let requests: Vec<RequestId> = changes.iter().map(|(change, _)| change.request).collect();
+        let mut requests: Vec<RequestId> =
+            changes.iter().map(|(change, _)| change.request).collect();
+        // The records of one request lie side by side.
+        requests.dedup();
         for write in rest.iter() {
             debug_assert!(write.position.0.is_multiple_of(self.storage.journal.unit()));
         }
@@ -203,6 +194,7 @@ impl Owner {
         self.commit.batch = Some(InFlight {
             relocations: taken.relocations,
             changes,
+            beaten,
             durability,
             requests: requests.clone(),
             first: Some(first),
@@ -311,10 +303,12 @@ impl Owner {
         if let Some(batch) = self.commit.batch.take() {
             self.shared.counters.commits.add(1);
             self.shared.counters.commit_records.add(batch.records);
+            batch.beaten.into_iter().for_each(|put| self.beat(put));
         }
         if self.storage.data.all_durable() {
             self.retry_waiting_puts();
         }
+        self.note_service_times(&answers);
         answers.into_iter().for_each(Answer::send);
     }
 
@@ -337,19 +331,22 @@ impl Owner {
         }
         changes
             .into_iter()
-            .map(|(change, position)| self.apply(change, position, durability))
+            .filter_map(|(change, position)| self.apply(change, position, durability))
             .collect()
     }
 
     /// Answers everything that waits for the journal.
     pub(super) fn fail_commit(&mut self, error: &Error) {
-        let in_flight = self
+        let (in_flight, beaten) = self
             .commit
             .batch
             .take()
-            .map_or_else(Vec::new, |batch| batch.changes);
+            .map_or_else(Default::default, |batch| (batch.changes, batch.beaten));
         for (change, _) in in_flight {
             self.refuse_change(change, error.clone(), true);
+        }
+        for put in beaten {
+            self.refuse_change(put, error.clone(), false);
         }
         for change in std::mem::take(&mut self.commit.ready) {
             self.refuse_change(change, error.clone(), false);

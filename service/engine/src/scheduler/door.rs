@@ -8,7 +8,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use crossbeam_channel::Receiver;
 
-use super::message::Command;
+use super::admission::Admission;
+use super::message::Arrival;
 use crate::error::Error;
 
 /// Open while the owner thread takes commands. Read-locked by whoever sends one.
@@ -38,35 +39,42 @@ impl Gate {
 
 /// The owner thread's end of the channel. On drop, also by a panic, the gate closes and every
 /// command that is still in the channel is refused.
-#[derive(Debug)]
 pub(super) struct Door {
-    commands: Receiver<Command>,
+    commands: Receiver<Arrival>,
     gate: Arc<Gate>,
+    admission: Arc<Admission>,
 }
 
 impl Door {
-    pub(super) fn new(commands: Receiver<Command>, gate: Arc<Gate>) -> Door {
-        Door { commands, gate }
+    pub(super) fn new(
+        commands: Receiver<Arrival>,
+        gate: Arc<Gate>,
+        admission: Arc<Admission>,
+    ) -> Door {
+        Door {
+            commands,
+            gate,
+            admission,
+        }
     }
 
-    pub(super) fn commands(&self) -> &Receiver<Command> {
+    pub(super) fn commands(&self) -> &Receiver<Arrival> {
         &self.commands
     }
 
     fn refuse_all(&self) {
-        for command in self.commands.try_iter() {
-            command.refuse(Error::Closed);
+        for arrival in self.commands.try_iter() {
+            arrival.command.refuse(Error::Closed);
         }
     }
 }
 
 impl Drop for Door {
     fn drop(&mut self) {
-        // Who is inside may wait for room in the channel.
-        self.refuse_all();
+        // Who waits for room waits outside the gate.
+        self.admission.close();
         while !self.gate.try_close() {
             std::thread::yield_now();
-            self.refuse_all();
         }
         self.refuse_all();
     }
@@ -76,33 +84,42 @@ impl Drop for Door {
 mod tests {
     use std::sync::Arc;
 
-    use crossbeam_channel::bounded;
+    use crossbeam_channel::{bounded, unbounded};
 
     use super::{Door, Gate};
     use crate::error::Error;
-    use crate::scheduler::message::{Command, Reply};
+    use crate::request::RequestCtx;
+    use crate::scheduler::admission::{Admission, AdmissionLimits};
+    use crate::scheduler::message::{Arrival, Command, Reply};
 
     /// Many senders against one door that closes: everything is answered, nothing waits for ever.
     #[test]
     fn whoever_came_in_is_answered() {
         for _ in 0..200 {
-            let (sender, receiver) = bounded(2);
+            let (sender, receiver) = unbounded();
             let gate = Arc::new(Gate::default());
-            let door = Door::new(receiver, Arc::clone(&gate));
+            let limits = AdmissionLimits {
+                hard: 2,
+                threshold: 9,
+                recovers_at: 4,
+            };
+            let admission = Arc::new(Admission::new(limits, Arc::default()));
+            let door = Door::new(receiver, Arc::clone(&gate), Arc::clone(&admission));
             let senders: Vec<_> = (0..4)
                 .map(|_| {
                     let (sender, gate) = (sender.clone(), Arc::clone(&gate));
+                    let admission = Arc::clone(&admission);
                     std::thread::spawn(move || {
                         let (tell, told) = bounded(1);
                         let reply = Reply::new(Box::new(move |result: Result<(), Error>, _| {
                             let _ = tell.send(result);
                         }));
-                        match gate.enter() {
-                            Ok(_inside) => {
-                                sender.send(Command::Sync { reply }).expect("a receiver")
-                            }
-                            Err(error) => return Err(error),
-                        }
+                        let ctx = RequestCtx::default();
+                        admission.enter(&ctx)?;
+                        let command = Command::Sync { reply };
+                        let inside = gate.enter()?;
+                        sender.send(Arrival::new(ctx, command)).expect("a receiver");
+                        drop(inside);
                         told.recv().expect("an answer")
                     })
                 })

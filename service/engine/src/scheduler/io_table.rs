@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::message::Reply;
+use super::order::Kind;
 use super::{PendingPut, ReadLump};
-use crate::buffer::{AlignedBuf, BufferPool};
+use crate::buffer::{AlignedBuf, BufferPool, Reservation};
+use crate::clock::monotonic_ns;
 use crate::device::{Completion, Device, Io};
 use crate::error::Error;
 use crate::request::{HeadOutcome, IoOp, IoPurpose, RequestId};
@@ -47,6 +49,15 @@ impl Tag {
         matches!(self, Self::Get(_) | Self::Head { .. } | Self::PutData(_))
     }
 
+    /// The kind of request that this read is all the work for.
+    fn read_kind(&self) -> Option<Kind> {
+        match self {
+            Self::Get(_) => Some(Kind::Get),
+            Self::Head { .. } => Some(Kind::Head),
+            _ => None,
+        }
+    }
+
     fn purpose(&self) -> IoPurpose {
         match self {
             Self::Get(_) | Self::Head { .. } | Self::PutData(_) => IoPurpose::LumpData,
@@ -57,18 +68,21 @@ impl Tag {
     }
 }
 
-/// Extent of an I/O, kept for error messages.
+/// Extent of an I/O, kept for error messages, and its begin.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
     op: IoOp,
     offset: u64,
     len: u64,
+    begin_ns: u64,
 }
 
 /// The device, and the table of what is in flight on it.
 pub(crate) struct IoTable {
     pub(crate) device: Device,
     pub(crate) pool: Arc<BufferPool>,
+    /// Memory set aside for the next read.
+    pub(crate) reservation: Option<Reservation>,
     in_flight: HashMap<u64, (Tag, Extent)>,
     data_in_flight: usize,
     next_token: u64,
@@ -79,6 +93,7 @@ impl IoTable {
         Self {
             device,
             pool,
+            reservation: None,
             in_flight: HashMap::new(),
             data_in_flight: 0,
             next_token,
@@ -97,7 +112,11 @@ impl IoTable {
 
     /// Reads whole units into a new buffer.
     pub(crate) fn read(&mut self, tag: Tag, offset: u64, len: u64, requests: Vec<RequestId>) {
-        let buf = self.pool.get(usize::try_from(len).unwrap_or(usize::MAX));
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let buf = match self.reservation.take() {
+            Some(reservation) => reservation.into_buf(len),
+            None => self.pool.get(len),
+        };
         self.submit(tag, IoOp::Read, offset, Some(buf), requests);
     }
 
@@ -140,9 +159,17 @@ impl IoTable {
             op,
             offset,
             len: io.len(),
+            begin_ns: monotonic_ns(),
         };
         self.in_flight.insert(token, (tag, extent));
         self.device.backend.submit(io);
+    }
+
+    /// How long the read of a get or a head took that has just ended, in nanoseconds.
+    pub(crate) fn read_time(&self, token: u64) -> Option<(Kind, u64)> {
+        let (tag, extent) = self.in_flight.get(&token)?;
+        let kind = tag.read_kind()?;
+        Some((kind, monotonic_ns().saturating_sub(extent.begin_ns)))
     }
 
     /// The tag, the memory and the result of an I/O that has ended.
@@ -152,7 +179,9 @@ impl IoTable {
     ) -> Option<(Tag, Option<AlignedBuf>, Result<(), Error>)> {
         let (tag, extent) = self.in_flight.remove(&completion.token)?;
         self.data_in_flight -= usize::from(tag.is_data());
-        let Extent { op, offset, len } = extent;
+        let Extent {
+            op, offset, len, ..
+        } = extent;
         let result = completion
             .result
             .map_err(|source| Error::from_io(op, offset, len, source));

@@ -7,18 +7,38 @@ use crate::error::Error;
 use crate::lump::LumpId;
 use crate::payload::{LumpData, SealedLump};
 use crate::request::{
-    DeleteOutcome, DeleteRangeOutcome, Durability, EngineTimes, HeadOutcome, ListOutcome,
-    LumpRange, PutOutcome, RequestId, UsageOutcome,
+    DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EngineTimes, HeadOutcome,
+    ListOutcome, LumpRange, PutCondition, PutOutcome, RequestCtx, RequestId, UsageOutcome,
 };
 use crate::store::OnDone;
 
-/// A request on its way to the owner thread.
+/// A request on its way to the owner thread, with what decides when it is started.
+pub(crate) struct Arrival {
+    pub(crate) ctx: RequestCtx,
+    /// When it was let in, in nanoseconds of the monotonic clock.
+    pub(crate) since_ns: u64,
+    pub(crate) command: Command,
+}
+
+impl Arrival {
+    /// Let in now.
+    pub(crate) fn new(ctx: RequestCtx, command: Command) -> Self {
+        Self {
+            ctx,
+            since_ns: monotonic_ns(),
+            command,
+        }
+    }
+}
+
+/// What a request asks for.
 pub(crate) enum Command {
     Put {
         request: RequestId,
         id: LumpId,
         body: PutBody,
         durability: Durability,
+        condition: PutCondition,
         reply: Reply<PutOutcome>,
     },
     Get {
@@ -43,6 +63,12 @@ pub(crate) enum Command {
         end: LumpId,
         durability: Durability,
         reply: Reply<DeleteRangeOutcome>,
+    },
+    DeleteMany {
+        request: RequestId,
+        ids: Vec<LumpId>,
+        durability: Durability,
+        reply: Reply<DeleteManyOutcome>,
     },
     List {
         range: LumpRange,
@@ -71,6 +97,7 @@ impl Command {
             Self::Head { reply, .. } => reply.send(Err(error), stage),
             Self::Delete { reply, .. } => reply.send(Err(error), stage),
             Self::DeleteRange { reply, .. } => reply.send(Err(error), stage),
+            Self::DeleteMany { reply, .. } => reply.send(Err(error), stage),
             Self::List { reply, .. } => reply.send(Err(error), stage),
             Self::Usage { reply, .. } => reply.send(Err(error), stage),
             Self::Sync { reply } => reply.send(Err(error), stage),
@@ -124,6 +151,13 @@ impl Timing {
             Stage::Journal => &mut self.times.journal_ns,
         };
         *field += passed;
+    }
+
+    /// Nanoseconds from its start until `now_ns`, if it had data I/O.
+    pub(crate) fn data_service_ns(&self, now_ns: u64) -> Option<u64> {
+        let times = &self.times;
+        let booked = times.index_ns + times.data_ns + times.journal_ns;
+        (times.data_ns > 0).then(|| booked + now_ns.saturating_sub(self.last_ns))
     }
 }
 

@@ -5,14 +5,22 @@
 //! I/Os. [`reads`] answers gets, [`changes`] accepts puts and deletes, [`commit`] makes them
 //! durable in groups, [`collect`] reclaims the journal. Nothing here touches payload bytes.
 
+pub(crate) mod admission;
 mod change;
 mod changes;
 mod collect;
 mod commit;
+mod condition;
+mod delete_many;
+mod dispatch;
 pub(crate) mod door;
 pub(crate) mod finisher;
 pub(crate) mod io_table;
 pub(crate) mod message;
+pub(crate) mod order;
+pub(crate) mod overload;
+mod pace;
+mod queue;
 mod reads;
 mod stepped;
 
@@ -20,7 +28,10 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, OnceLock};
 
-use crossbeam_channel::{Receiver, Sender, TryRecvError};
+use admission::{Admission, AdmissionLimits};
+use crossbeam_channel::{Receiver, Sender};
+use delete_many::Groups;
+use dispatch::Waiting;
 use door::{Door, Gate};
 
 pub(crate) use change::PendingPut;
@@ -28,19 +39,20 @@ use collect::Collection;
 use commit::Commit;
 use finisher::Finisher;
 use io_table::{IoTable, Tag};
-use message::{Command, Stage};
+use message::{Arrival, Command, Stage};
+use order::Order;
+use overload::Overload;
 pub(crate) use reads::ReadLump;
 pub use stepped::Driver;
 
 use crate::buffer::AlignedBuf;
+use crate::clock::duration_ns;
 use crate::device::{Completion, Wait};
 use crate::error::Error;
 use crate::lump::LumpId;
+use crate::options::StoreOptions;
 use crate::stats::Counters;
 use crate::storage::Storage;
-
-/// Commands taken up before the I/Os they cause are handed out.
-const COMMANDS_AT_ONCE: usize = 64;
 
 thread_local! {
     static ENGINE_THREAD: Cell<bool> = const { Cell::new(false) };
@@ -57,13 +69,39 @@ pub(crate) fn on_engine_thread() -> bool {
 }
 
 /// What the handles and the owner thread share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) counters: Arc<Counters>,
+    /// Who may come in.
+    pub(crate) admission: Arc<Admission>,
     /// Where commands come in.
     pub(crate) gate: Arc<Gate>,
     /// Why the store takes no changes any more.
     pub(crate) failed: OnceLock<Arc<str>>,
+}
+
+impl Shared {
+    pub(crate) fn new(options: &StoreOptions) -> Self {
+        let counters = Arc::<Counters>::default();
+        let limits = AdmissionLimits {
+            hard: options.queue_limit.max(1),
+            threshold: options.overload_threshold.max(1),
+            recovers_at: overload(options).recovers_at(),
+        };
+        Self {
+            admission: Arc::new(Admission::new(limits, Arc::clone(&counters))),
+            counters,
+            gate: Arc::default(),
+            failed: OnceLock::new(),
+        }
+    }
+}
+
+fn overload(options: &StoreOptions) -> Overload {
+    Overload::new(
+        options.overload_threshold,
+        duration_ns(options.overload_after),
+    )
 }
 
 /// Limits of the owner thread.
@@ -82,6 +120,8 @@ pub(crate) struct Owner {
     io: IoTable,
     finisher: Finisher,
     door: Door,
+    waiting: Waiting,
+    groups: Groups,
     shared: Arc<Shared>,
     limits: Limits,
     commit: Commit,
@@ -107,16 +147,21 @@ impl Owner {
         storage: Storage,
         io: IoTable,
         finisher: Finisher,
-        commands: Receiver<Command>,
+        commands: Receiver<Arrival>,
         shared: Arc<Shared>,
         limits: Limits,
+        options: &StoreOptions,
     ) -> Self {
+        let admission = &shared.admission;
+        let order = Order::new(options.queue_policy, options.max_overtakes);
         let collection = Collection::new(storage.journal.head());
         Self {
             storage,
             io,
             finisher,
-            door: Door::new(commands, Arc::clone(&shared.gate)),
+            door: Door::new(commands, Arc::clone(&shared.gate), Arc::clone(admission)),
+            waiting: Waiting::new(order, overload(options), Arc::clone(admission)),
+            groups: Groups::default(),
             shared,
             limits,
             commit: Commit::default(),
@@ -146,7 +191,11 @@ impl Owner {
         if self.closing && self.is_idle() {
             return false;
         }
-        let wait = if self.more_commands { Wait::No } else { wait };
+        let wait = if self.more_commands {
+            Wait::No
+        } else {
+            self.waiting.shorten(wait)
+        };
         let mut ended = std::mem::take(&mut self.ended);
         self.io.device.backend.wait(&mut ended, wait);
         for completion in ended.drain(..) {
@@ -154,26 +203,8 @@ impl Owner {
         }
         self.ended = ended;
         self.more_commands = self.take_commands();
+        self.start_waiting();
         self.pump();
-        true
-    }
-
-    /// Takes up commands while there are slots. True: more may be waiting, and nothing would
-    /// announce them. (For those that find no slot, the end of an I/O does.)
-    fn take_commands(&mut self) -> bool {
-        for _ in 0..COMMANDS_AT_ONCE {
-            let accepting = !self.closing
-                && self.io.data_in_flight() < self.limits.data_ios
-                && self.pending < self.limits.pending;
-            if !accepting {
-                return false;
-            }
-            match self.door.commands().try_recv() {
-                Ok(command) => self.on_command(command),
-                Err(TryRecvError::Empty) => return false,
-                Err(TryRecvError::Disconnected) => self.closing = true,
-            }
-        }
         true
     }
 
@@ -213,6 +244,9 @@ impl Owner {
     }
 
     fn on_completion(&mut self, completion: Completion) {
+        if let Some((kind, took_ns)) = self.io.read_time(completion.token) {
+            self.waiting.pace.served(kind, took_ns);
+        }
         let Some((tag, buf, result)) = self.io.ended(completion) else {
             return;
         };
@@ -243,6 +277,7 @@ impl Owner {
     /// True: nothing is in flight and nothing waits.
     fn is_idle(&self) -> bool {
         self.io.len() == 0
+            && self.waiting.is_empty()
             && self.waiting_for_space.is_empty()
             && (self.shared.failed.get().is_some() || self.commit.is_idle())
     }
@@ -292,7 +327,12 @@ impl Owner {
         counters
             .journal_live_bytes
             .set(storage.index.record_bytes());
-        counters.queue_length.set(self.door.commands().len() as u64);
+        counters
+            .queue_length
+            .set(self.shared.admission.waiting() as u64);
+        counters.overtakes.set(self.waiting.overtakes());
+        counters.buffer_used_bytes.set(self.io.pool.used());
+        counters.buffer_budget_bytes.set(self.io.pool.budget());
         counters.pending.set(self.pending as u64);
         counters.in_flight_ios.set(self.io.len() as u64);
     }
