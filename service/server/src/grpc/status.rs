@@ -235,47 +235,27 @@ mod tests {
         Arc::new(std::io::Error::from_raw_os_error(5))
     }
 
+    fn check<const N: usize>(cases: [(Error, Code, &str); N]) {
+        for (error, code, word) in cases {
+            let store = "raw".to_owned();
+            let status = Status::from(Refusal::Engine { store, error });
+            assert_eq!(status.code(), code, "{status:?}");
+            assert!(
+                status.message().starts_with("store \"raw\": "),
+                "{status:?}"
+            );
+            assert!(status.message().contains(word), "{status:?}");
+        }
+    }
+
     #[test]
     fn engine_errors_have_the_codes_that_the_proto_promises() {
         let id = LumpId(1);
         let path = PathBuf::from("/dev/x");
         let why = || "why".to_owned();
         let reason: Arc<str> = "flush: EIO".into();
-        for (error, code, word) in [
+        check([
             (Error::NotFound { id }, Code::NotFound, "no lump"),
-            (
-                Error::Busy {
-                    limit: 9,
-                    retry_after: Duration::from_millis(7),
-                },
-                Code::Unavailable,
-                "try again in 7 ms",
-            ),
-            (
-                Error::BuffersExhausted {
-                    needed: 4096,
-                    used: 8192,
-                    budget: 8192,
-                    retry_after: Duration::from_millis(7),
-                },
-                Code::Unavailable,
-                "try again in 7 ms",
-            ),
-            (
-                Error::DeadlineExceeded { late_ns: 9_000 },
-                Code::DeadlineExceeded,
-                "9 us",
-            ),
-            (
-                Error::AlreadyExists { id },
-                Code::AlreadyExists,
-                "nothing was stored",
-            ),
-            (
-                Error::TooManyIds { got: 9, max: 8 },
-                Code::InvalidArgument,
-                "at most 8",
-            ),
             (Error::Closed, Code::Unavailable, "try again"),
             (Error::Failed { reason }, Code::FailedPrecondition, "reopen"),
             (Error::ReadOnly, Code::FailedPrecondition, "reopen"),
@@ -312,15 +292,46 @@ mod tests {
                 Code::ResourceExhausted,
                 "free some",
             ),
-        ] {
-            let store = "raw".to_owned();
-            let status = Status::from(Refusal::Engine { store, error });
-            assert_eq!(status.code(), code, "{status:?}");
-            assert!(
-                status.message().starts_with("store \"raw\": "),
-                "{status:?}"
-            );
-            assert!(status.message().contains(word), "{status:?}");
-        }
+        ]);
+    }
+
+    #[test]
+    fn refusals_of_a_busy_engine_say_what_to_do() {
+        let id = LumpId(1);
+        check([
+            (
+                Error::Busy {
+                    limit: 9,
+                    retry_after: Duration::from_millis(7),
+                },
+                Code::Unavailable,
+                "try again in 7 ms",
+            ),
+            (
+                Error::BuffersExhausted {
+                    needed: 4096,
+                    used: 8192,
+                    budget: 8192,
+                    retry_after: Duration::from_millis(7),
+                },
+                Code::Unavailable,
+                "try again in 7 ms",
+            ),
+            (
+                Error::DeadlineExceeded { late_ns: 9_000 },
+                Code::DeadlineExceeded,
+                "9 us",
+            ),
+            (
+                Error::AlreadyExists { id },
+                Code::AlreadyExists,
+                "nothing was stored",
+            ),
+            (
+                Error::TooManyIds { got: 9, max: 8 },
+                Code::InvalidArgument,
+                "at most 8",
+            ),
+        ]);
     }
 }
