@@ -1,4 +1,4 @@
-//! The one place where the engine reads time.
+//! The one place where the engine reads time, or draws a random number.
 //!
 //! A simulator replaces it on its own thread ([`virtual_time`]): what the engine does then is a
 //! function of what it is told.
@@ -6,6 +6,8 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::time::{Duration, SystemTime};
+
+use crate::device::sim::Random;
 
 /// Wall-clock time at virtual time zero: 2020-01-01, in nanoseconds since 1970.
 const VIRTUAL_EPOCH_NS: u64 = 1_577_836_800_000_000_000;
@@ -35,6 +37,16 @@ pub fn wall_ns() -> u64 {
         Some(now_ns) => VIRTUAL_EPOCH_NS.saturating_add(now_ns),
         None => duration_ns(SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()),
     }
+}
+
+/// 64 random bits; in virtual time a function of that time.
+pub(crate) fn random_u64() -> u64 {
+    if let Some(now_ns) = VIRTUAL.get() {
+        return Random::new(now_ns).next();
+    }
+    let (high, low) = uuid::Uuid::new_v4().as_u64_pair();
+    // Version and variant bits are constant, at different places of the halves.
+    high ^ low
 }
 
 /// Nanoseconds of `duration`, saturating after 584 years.

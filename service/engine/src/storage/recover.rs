@@ -19,7 +19,7 @@ use crate::format::header::Header;
 use crate::format::journal_header::JournalHeader;
 use crate::format::record::{Decoded, END_OF_RECORDS_LEN, Record};
 use crate::format::seal::SEALED_END_LEN;
-use crate::format::{Geometry, Portion, Seal};
+use crate::format::{Geometry, Portion, Seal, minfs};
 use crate::layout::{self, HeadError};
 use crate::options::{Layout, ReplaySummary};
 use crate::request::{IoOp, IoPurpose, LumpRange, Placement};
@@ -27,8 +27,10 @@ use crate::units::{BlockSize, ByteOffset, RingPosition};
 
 /// Bytes of the ring read at a time.
 const READ_AHEAD: u64 = 1024 * 1024;
-/// Bytes read to find the header of either layout.
+/// Bytes in which the header of either layout lies.
 const PEEK: u64 = layout::HEAD_LEN as u64;
+/// Bytes read of them at each place where a header can be.
+const HEADER_PEEK: u64 = 4096;
 
 /// A store as found on the disk.
 pub(crate) struct Recovered {
@@ -154,7 +156,21 @@ pub(crate) fn recover(io: &mut BlockingIo<'_>) -> Result<Recovered, Error> {
 fn find_image(io: &mut BlockingIo<'_>) -> Result<(Layout, ByteOffset, Header), Error> {
     let unit = io.unit();
     let size = io.device.size.next_multiple_of(unit).max(unit);
-    let head = io.read(0, PEEK.next_multiple_of(unit).min(size))?;
+    // Only what matters is read: whatever lies around it may be unreadable.
+    let mut head = vec![0; usize::try_from(PEEK.min(size)).unwrap_or(0)];
+    for start in [0, minfs::FILE_OFFSET] {
+        let len = HEADER_PEEK
+            .next_multiple_of(unit)
+            .min(size.saturating_sub(start));
+        if start > 0 && (len == 0 || minfs::Superblock::decode(&head).is_err()) {
+            continue;
+        }
+        let bytes = io.read(start, len)?;
+        let at = usize::try_from(start).unwrap_or(usize::MAX);
+        if let Some(place) = head.get_mut(at..at + bytes.len()) {
+            place.copy_from_slice(&bytes);
+        }
+    }
     layout::recognise(&head).map_err(|error| match error {
         HeadError::Header { base, source } => {
             let why = source.to_string();
@@ -245,7 +261,13 @@ impl RingReader {
                 .max(start + READ_AHEAD)
                 .next_multiple_of(io.unit())
                 .min(ring_len);
-            let bytes = io.read(geometry.ring_byte(RingPosition(start)).0, end - start)?;
+            let offset = geometry.ring_byte(RingPosition(start)).0;
+            let needed = wanted.next_multiple_of(io.unit());
+            let bytes = match io.read(offset, end - start) {
+                // A sector behind the end of the journal may be unreadable, and does not matter.
+                Err(Error::Io { .. }) if needed < end => io.read(offset, needed - start)?,
+                result => result?,
+            };
             self.window = bytes.to_vec();
             self.window_start = start;
         }

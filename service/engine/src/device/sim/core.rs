@@ -14,6 +14,9 @@ use crate::request::IoOp;
 /// Data I/Os between two that are hit by a lie that strikes now and then.
 const LIE_EVERY: u64 = 60;
 
+/// Virtual time that passes until the next process has the disk.
+const RESTART_NS: u64 = 1_000_000;
+
 /// A write that a power cut may undo, whole or in part.
 #[derive(Clone)]
 struct Cached {
@@ -49,6 +52,8 @@ pub(super) struct Core {
     pub(super) dies_after: u64,
     /// I/Os submitted.
     pub(super) submitted: u64,
+    /// I/Os that a fault has hit.
+    pub(super) faults_hit: u64,
     /// What the user of the device must not do and did.
     pub(super) violations: Vec<String>,
     /// What a read sees.
@@ -80,6 +85,7 @@ impl Core {
             unreadable: Vec::new(),
             dies_after: u64::MAX,
             submitted: 0,
+            faults_hit: 0,
             violations: Vec::new(),
             live,
             durable,
@@ -108,12 +114,13 @@ impl Core {
             .faults
             .iter_mut()
             .find_map(|fault| fault.hits(io.op, io.offset).then_some(fault.kind));
+        self.faults_hit += u64::from(fault.is_some());
         if number >= self.dies_after {
             fault = Some(FaultKind::Errno(libc::EIO));
         }
         if let (IoOp::Write, Some(buf)) = (io.op, io.buf.as_deref())
             && number < self.dies_after
-            && let Some(offset) = landing(&io, fault)
+            && let Some(offset) = self.landing(&io, fault)
         {
             self.cached.push(Cached {
                 number,
@@ -131,6 +138,18 @@ impl Core {
             fault,
             progress: Progress { done: 0 },
         });
+    }
+
+    /// Where the bytes of a write go; `None`: nowhere.
+    fn landing(&self, io: &Io, fault: Option<FaultKind>) -> Option<u64> {
+        match fault {
+            Some(FaultKind::Lost) => None,
+            Some(FaultKind::Misdirected(to)) => {
+                let to = to.min(self.size.saturating_sub(io.len()));
+                Some(to - to % u64::from(self.options.unit))
+            }
+            _ => Some(io.offset),
+        }
     }
 
     /// Notes what direct I/O would refuse, and what no order of ends makes right.
@@ -188,7 +207,7 @@ impl Core {
                 .filter(|(_, flight)| flight.due_ns <= self.now_ns)
                 .min_by_key(|(_, flight)| (flight.due_ns, flight.number))?;
             let mut flight = self.flights.remove(at);
-            if self.lies(Lie::Forgets) {
+            if flight.io.op == IoOp::Write && self.lies(Lie::Forgets) {
                 continue;
             }
             let Some(result) = self.carry_out(&mut flight) else {
@@ -410,6 +429,7 @@ impl Core {
         options.seed = random.next();
         let mut core = Self::on(live, durable, size, options);
         core.unreadable.clone_from(&self.unreadable);
+        core.now_ns = self.now_ns + RESTART_NS;
         core
     }
 
@@ -442,15 +462,6 @@ impl Core {
 impl FaultKind {
     fn is_short(self) -> bool {
         matches!(self, Self::Short(_))
-    }
-}
-
-/// Where the bytes of a write go; `None`: nowhere.
-fn landing(io: &Io, fault: Option<FaultKind>) -> Option<u64> {
-    match fault {
-        Some(FaultKind::Lost) => None,
-        Some(FaultKind::Misdirected(to)) => Some(to),
-        _ => Some(io.offset),
     }
 }
 

@@ -57,7 +57,8 @@ pub enum FaultKind {
     Short(u64),
     /// A write is reported as done and durable, and nothing is written, ever.
     Lost,
-    /// A write is reported as done, and its bytes lie at this offset instead.
+    /// A write is reported as done, and its bytes lie at this offset instead, or at the unit before
+    /// it that lets them end with the device.
     Misdirected(u64),
 }
 
@@ -76,6 +77,6 @@ pub enum Lie {
     TearsUnits,
     /// A read returns the bytes of the unit after the one that was asked for, now and then.
     ReadsElsewhere,
-    /// An I/O is never reported as ended, now and then.
+    /// A write is never reported as ended, now and then.
     Forgets,
 }

@@ -186,6 +186,12 @@ impl SimDisk {
         self.core().faults.clear();
     }
 
+    /// I/Os that an injected fault has hit.
+    #[must_use]
+    pub fn faults_hit(&self) -> u64 {
+        self.core().faults_hit
+    }
+
     /// The device is gone after `ios` more I/Os: all later ones fail and do nothing.
     pub fn die_after(&self, ios: u64) {
         let mut core = self.core();

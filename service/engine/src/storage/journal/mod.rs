@@ -8,6 +8,7 @@ pub(crate) mod writer;
 
 use std::collections::BTreeMap;
 
+use crate::clock;
 use crate::format::Geometry;
 use crate::format::record::{MAX_RECORD_LEN, PUT_LEN, Record};
 use crate::format::ring::{Room, room_for};
@@ -111,9 +112,7 @@ fn takeover(ring_len: u64, head: RingPosition, tail: RingPosition) -> Seal {
 
 /// A random epoch.
 pub(crate) fn new_epoch() -> u64 {
-    let (high, low) = uuid::Uuid::new_v4().as_u64_pair();
-    // Version and variant bits are constant, at different places of the halves.
-    high ^ low
+    clock::random_u64()
 }
 
 impl Journal {

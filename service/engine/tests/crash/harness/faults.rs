@@ -1,0 +1,296 @@
+//! Histories on disks that fail or lie.
+//!
+//! A disk that says what it does (errors, short transfers, sectors that cannot be read) may cost an
+//! answer, never a lump that was acknowledged. Of a disk that lies (rot, lost and misdirected
+//! writes) the store promises less: a lump is right, or an older version of itself, or gone, or
+//! there is an error that says what is damaged; never other bytes, a panic, or a request without
+//! an answer. Rot of the data region alone is always found.
+
+use lumpscope_engine::device::sim::{Fault, FaultKind, Random, SimDisk, Survivors};
+use lumpscope_engine::{Durability, Error, IoOp, Placement};
+
+use super::history::History;
+use super::model::{Crash, Model};
+use super::scenario::Scenario;
+use super::session::{Session, Strictness, content};
+use super::{Coverage, Only};
+
+/// Requests before and after something is broken.
+const REQUESTS: u64 = 40;
+
+/// Runs the history of a seed on a failing disk.
+pub fn run(seed: u64, coverage: &mut Coverage) -> Result<(), String> {
+    let mut random = Random::derive(seed, &[6]);
+    let mut scenario = Scenario::new(seed);
+    scenario.cuts = 0;
+    match random.below(8) {
+        0..3 => {
+            coverage.faults.errors += 1;
+            errors(&scenario, &mut random, coverage).map_err(|why| format!("errors: {why}"))
+        }
+        3 => {
+            coverage.faults.shorts += 1;
+            short_transfers(scenario, &mut random, coverage)
+                .map_err(|why| format!("short transfers: {why}"))
+        }
+        4 => rotten_lumps(&scenario, &mut random, coverage)
+            .map_err(|why| format!("rot in the data region: {why}")),
+        5 => unreadable_lumps(&scenario, &mut random, coverage)
+            .map_err(|why| format!("sectors that cannot be read: {why}")),
+        6 => rotten_journal(&scenario, &mut random, coverage)
+            .map_err(|why| format!("rot in the journal: {why}")),
+        _ => stray_writes(&scenario, &mut random, coverage)
+            .map_err(|why| format!("lost or misdirected writes: {why}")),
+    }
+}
+
+/// I/Os fail: with an error for who asked, and for good when the journal is concerned.
+fn errors(scenario: &Scenario, random: &mut Random, coverage: &mut Coverage) -> Result<(), String> {
+    let mut history = History::start(scenario)?;
+    let data = scenario.data_start();
+    let (op, within) = [
+        (IoOp::Flush, 0..u64::MAX),
+        (IoOp::Write, 0..data),
+        (IoOp::Write, data..u64::MAX),
+        (IoOp::Read, 0..u64::MAX),
+    ][random.index(4)]
+    .clone();
+    let changes_refused = op == IoOp::Flush || (op == IoOp::Write && within.start == 0);
+    history.session.strictness = Strictness::Failing;
+    history.session.disk.inject(Fault {
+        op,
+        within: within.clone(),
+        skip: random.below(25),
+        times: [1, 3, u64::MAX][random.index(3)],
+        kind: FaultKind::Errno([libc::EIO, libc::ENOSPC][random.index(2)]),
+    });
+    history.go_on(2 * REQUESTS, coverage)?;
+    let hits = history.session.disk.faults_hit();
+    coverage.faults.hits += hits;
+    history.session.disk.heal();
+    let failed = history.session.store.failed();
+    if changes_refused && hits > 0 {
+        let reason = failed.ok_or("a failed flush or journal write was forgotten")?;
+        coverage.faults.failed_stores += 1;
+        refuses_for_good(&mut history.session, &reason, coverage)?;
+    } else if op == IoOp::Write && failed.is_some() {
+        return Err("a failed data write made the store refuse changes".to_owned());
+    }
+    // Reads go on, and see what was acknowledged.
+    let found = history.session.read_all(scenario.ids, coverage)?;
+    let model = &history.session.model;
+    for id in &history.session.damaged {
+        if !model.is_uncertain(*id) {
+            return Err(format!("lump {id} cannot be read any more"));
+        }
+    }
+    if history.session.damaged.is_empty() {
+        Model::of(model.now().clone()).check(&found, Crash::ProcessDeath)?;
+    }
+    // What the device dropped may have been journaled; what was synced is there.
+    let disk = crashed(&history.session.disk, random);
+    let mut session =
+        Session::open(scenario, disk).map_err(|error| format!("open afterwards: {error}"))?;
+    let found = session.read_all(scenario.ids, coverage)?;
+    model.check(&found, Crash::PowerCut)?;
+    session.model = Model::of(found);
+    let mut scenario = scenario.clone();
+    scenario.requests = REQUESTS;
+    History::with(&scenario, session, 1, random.next()).run(Only::All, coverage)
+}
+
+fn refuses_for_good(
+    session: &mut Session,
+    reason: &str,
+    coverage: &mut Coverage,
+) -> Result<(), String> {
+    let before = coverage.faults.typed_errors;
+    let value = content(0, 0, 100);
+    session.put(0, &value, Placement::Embedded, Durability::Synced)?;
+    session.put(1, &value, Placement::Data, Durability::Journaled)?;
+    session.delete(2, Durability::Synced)?;
+    session.sync()?;
+    session.run_until(coverage, "a store that has failed", |session, _| {
+        session.open_requests() == 0
+    })?;
+    let refused = coverage.faults.typed_errors - before;
+    if refused != 4 {
+        return Err(format!(
+            "{refused} of 4 changes were refused after: {reason}"
+        ));
+    }
+    Ok(())
+}
+
+/// Power cut or process death.
+fn crashed(disk: &SimDisk, random: &mut Random) -> SimDisk {
+    match random.below(3) {
+        0 => disk.process_death(random),
+        _ => {
+            let survivors = Survivors::ALL[random.index(Survivors::ALL.len())];
+            disk.power_cut(survivors, random)
+        }
+    }
+}
+
+/// The kernel moves fewer bytes than asked: nobody notices, also when the power is cut between.
+fn short_transfers(
+    mut scenario: Scenario,
+    random: &mut Random,
+    coverage: &mut Coverage,
+) -> Result<(), String> {
+    scenario.cuts = 1;
+    let history = History::start(&scenario)?;
+    let unit = u64::from(scenario.unit);
+    for op in [IoOp::Read, IoOp::Write] {
+        let bytes = unit * (1 + random.below(4));
+        history
+            .session
+            .disk
+            .inject(Fault::always(op, FaultKind::Short(bytes)));
+    }
+    let disk = history.session.disk.clone();
+    history.run(Only::All, coverage)?;
+    coverage.faults.hits += disk.faults_hit();
+    Ok(())
+}
+
+/// A store that has run for a while, at rest and flushed.
+fn settled(scenario: &Scenario, coverage: &mut Coverage) -> Result<History, String> {
+    let mut history = History::start(scenario)?;
+    history.go_on(REQUESTS, coverage)?;
+    history.session.sync()?;
+    history
+        .session
+        .run_until(coverage, "a sync", |session, _| {
+            session.open_requests() == 0
+        })?;
+    Ok(history)
+}
+
+/// Bits flip in the data region: the right bytes, or an error.
+fn rotten_lumps(
+    scenario: &Scenario,
+    random: &mut Random,
+    coverage: &mut Coverage,
+) -> Result<(), String> {
+    coverage.faults.rotten_lumps += 1;
+    let history = settled(scenario, coverage)?;
+    let start = scenario.data_start();
+    let len = history.session.disk.size() - start;
+    for _ in 0..=random.below(6) {
+        let at = start + random.below(len);
+        history.session.disk.rot(at, 1 << random.below(8));
+    }
+    damaged_lumps(scenario, history, random, coverage)
+}
+
+/// Sectors of the data region cannot be read: the right bytes, or an error.
+fn unreadable_lumps(
+    scenario: &Scenario,
+    random: &mut Random,
+    coverage: &mut Coverage,
+) -> Result<(), String> {
+    coverage.faults.unreadable += 1;
+    let history = settled(scenario, coverage)?;
+    let start = scenario.data_start();
+    let unit = u64::from(scenario.unit);
+    let units = (history.session.disk.size() - start) / unit;
+    for _ in 0..=random.below(4) {
+        let at = start + random.below(units) * unit;
+        history.session.disk.make_unreadable(at..at + unit);
+    }
+    damaged_lumps(scenario, history, random, coverage)
+}
+
+/// The store runs on with damaged lumps, crashes, and runs on.
+fn damaged_lumps(
+    scenario: &Scenario,
+    mut history: History,
+    random: &mut Random,
+    coverage: &mut Coverage,
+) -> Result<(), String> {
+    history.session.strictness = Strictness::Failing;
+    history.go_on(REQUESTS, coverage)?;
+    let disk = crashed(&history.session.disk, random);
+    let mut session =
+        Session::open(scenario, disk).map_err(|error| format!("open afterwards: {error}"))?;
+    session.strictness = Strictness::Failing;
+    let found = session.read_all(scenario.ids, coverage)?;
+    history
+        .session
+        .model
+        .check_readable(&found, &session.damaged, Crash::PowerCut)
+}
+
+/// Bits flip in the header, the journal's header or its ring.
+fn rotten_journal(
+    scenario: &Scenario,
+    random: &mut Random,
+    coverage: &mut Coverage,
+) -> Result<(), String> {
+    coverage.faults.rotten_journals += 1;
+    let mut history = settled(scenario, coverage)?;
+    history.session.strictness = Strictness::Lying;
+    for _ in 0..=random.below(3) {
+        let at = random.below(scenario.data_start());
+        history.session.disk.rot(at, 1 << random.below(8));
+    }
+    history.go_on(random.below(REQUESTS), coverage)?;
+    lied_to(scenario, history, random, coverage)
+}
+
+/// Writes are lost, or land elsewhere.
+fn stray_writes(
+    scenario: &Scenario,
+    random: &mut Random,
+    coverage: &mut Coverage,
+) -> Result<(), String> {
+    let mut history = settled(scenario, coverage)?;
+    history.session.strictness = Strictness::Lying;
+    let kind = if random.chance(500) {
+        coverage.faults.lost += 1;
+        FaultKind::Lost
+    } else {
+        coverage.faults.misdirected += 1;
+        FaultKind::Misdirected(random.below(history.session.disk.size()))
+    };
+    history.session.disk.inject(Fault {
+        op: IoOp::Write,
+        within: 0..u64::MAX,
+        skip: random.below(20),
+        times: 1 + random.below(3),
+        kind,
+    });
+    history.go_on(REQUESTS, coverage)?;
+    coverage.faults.hits += history.session.disk.faults_hit();
+    lied_to(scenario, history, random, coverage)
+}
+
+/// After a disk has lied: the store is opened and used again, as far as that goes.
+fn lied_to(
+    scenario: &Scenario,
+    mut history: History,
+    random: &mut Random,
+    coverage: &mut Coverage,
+) -> Result<(), String> {
+    history.session.read_all(scenario.ids, coverage)?;
+    let versions = history.session.take_versions();
+    let disk = crashed(&history.session.disk, random);
+    drop(history);
+    let mut session = match Session::open(scenario, disk) {
+        Ok(session) => session,
+        Err(Error::Closed) => return Err("open says that the store is closed".to_owned()),
+        Err(_) => {
+            coverage.faults.unopenable += 1;
+            return Ok(());
+        }
+    };
+    session.strictness = Strictness::Lying;
+    session.set_versions(versions);
+    session.read_all(scenario.ids, coverage)?;
+    let mut history = History::with(scenario, session, 1, random.next());
+    history.go_on(REQUESTS, coverage)?;
+    history.session.read_all(scenario.ids, coverage)?;
+    Ok(())
+}

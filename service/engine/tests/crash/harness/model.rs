@@ -1,0 +1,239 @@
+//! What a store may hold, now and after a crash.
+//!
+//! Answers come in the order of the log: this is checked by the outcomes (`created`, `existed`,
+//! number deleted), which must be those of the changes carried out one after the other in the
+//! order of their answers. So the state after a crash is that after a prefix of the answered
+//! changes, which contains all that are certain; or after all of them, and then of those that were
+//! not answered, or answered with "may be on the disk", any may be there too.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The bytes of a lump.
+pub type Value = Arc<[u8]>;
+/// All lumps.
+pub type State = BTreeMap<u64, Value>;
+
+/// A change of some ids: one for puts and deletes, several for a range delete.
+#[derive(Clone, Debug)]
+pub struct Change {
+    pub ids: Range<u64>,
+    /// `None`: they are removed.
+    pub value: Option<Value>,
+}
+
+impl Change {
+    fn apply(&self, state: &mut State) {
+        match &self.value {
+            Some(value) => {
+                state.insert(self.ids.start, Arc::clone(value));
+            }
+            None => {
+                for id in self.ids.clone() {
+                    state.remove(&id);
+                }
+            }
+        }
+    }
+}
+
+/// What happened to the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Crash {
+    /// What was not flushed may be lost.
+    PowerCut,
+    /// What was written is there.
+    ProcessDeath,
+}
+
+/// A get that is not answered yet.
+#[derive(Clone, Debug)]
+struct Reading {
+    id: u64,
+    /// The values the id has had since the get was submitted.
+    seen: Vec<Option<Value>>,
+}
+
+/// What is known of a store while it runs.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    /// After all changes that survive a power cut.
+    durable: State,
+    /// Answered, in order, and not certain to survive a power cut.
+    uncertain: Vec<Change>,
+    /// After all that were answered.
+    now: State,
+    /// Changes answered so far; `uncertain` are the last of them.
+    answered: u64,
+    /// Submitted, not answered; or answered so that they may be on the disk.
+    pending: BTreeMap<u64, Change>,
+    readings: BTreeMap<u64, Reading>,
+}
+
+impl Model {
+    /// A store that was just opened, flushed, and looked at.
+    pub fn of(state: State) -> Self {
+        Self {
+            durable: state.clone(),
+            now: state,
+            ..Self::default()
+        }
+    }
+
+    pub fn now(&self) -> &State {
+        &self.now
+    }
+
+    pub fn answered(&self) -> u64 {
+        self.answered
+    }
+
+    pub fn submitted(&mut self, request: u64, change: Change) {
+        self.pending.insert(request, change);
+    }
+
+    pub fn reading(&mut self, request: u64, id: u64) {
+        let seen = vec![self.now.get(&id).cloned()];
+        self.readings.insert(request, Reading { id, seen });
+    }
+
+    /// The change was refused and is on no disk.
+    pub fn refused(&mut self, request: u64) {
+        self.pending.remove(&request);
+    }
+
+    /// The change took effect now. Returns how many of its ids were there before.
+    pub fn acknowledged(&mut self, request: u64, synced: bool) -> Result<u64, String> {
+        let change = self
+            .pending
+            .remove(&request)
+            .ok_or_else(|| format!("request {request} was answered twice"))?;
+        let before = self.now.range(change.ids.clone()).count() as u64;
+        change.apply(&mut self.now);
+        for reading in self.readings.values_mut() {
+            if change.ids.contains(&reading.id) {
+                reading.seen.push(self.now.get(&reading.id).cloned());
+            }
+        }
+        self.uncertain.push(change);
+        self.answered += 1;
+        if synced {
+            self.certain(self.answered);
+        }
+        Ok(before)
+    }
+
+    /// The first `answered` changes survive power cuts from now on.
+    pub fn certain(&mut self, answered: u64) {
+        let known = self.answered - self.uncertain.len() as u64;
+        let more = usize::try_from(answered.saturating_sub(known)).unwrap_or(usize::MAX);
+        for change in self.uncertain.drain(..more.min(self.uncertain.len())) {
+            change.apply(&mut self.durable);
+        }
+    }
+
+    /// A get was answered: the id must have had this value since it was submitted.
+    pub fn was_read(&mut self, request: u64, found: Option<&[u8]>) -> Result<(), String> {
+        let Some(Reading { id, seen }) = self.readings.remove(&request) else {
+            return Err(format!("get {request} was answered twice"));
+        };
+        if seen.iter().any(|value| value.as_deref() == found) {
+            return Ok(());
+        }
+        Err(format!(
+            "a get of lump {id} returned {}, while it was {}",
+            name(found),
+            names(seen.iter().map(Option::as_deref))
+        ))
+    }
+
+    /// The id that a get asked for.
+    pub fn read_id(&self, request: u64) -> Option<u64> {
+        self.readings.get(&request).map(|reading| reading.id)
+    }
+
+    /// A get was answered with an error that is no statement about the lump.
+    pub fn was_not_read(&mut self, request: u64) {
+        self.readings.remove(&request);
+    }
+
+    /// True: a change of this id is open, or may not survive a power cut.
+    pub fn is_uncertain(&self, id: u64) -> bool {
+        self.uncertain
+            .iter()
+            .chain(self.pending.values())
+            .any(|change| change.ids.contains(&id))
+    }
+
+    /// Checks the lumps found after a crash.
+    pub fn check(&self, found: &State, crash: Crash) -> Result<(), String> {
+        self.check_readable(found, &BTreeSet::new(), crash)
+    }
+
+    /// The same when some lumps are there and cannot be read.
+    pub fn check_readable(
+        &self,
+        found: &State,
+        damaged: &BTreeSet<u64>,
+        crash: Crash,
+    ) -> Result<(), String> {
+        let equal = |state: &State| {
+            state
+                .iter()
+                .filter(|(id, _)| !damaged.contains(id))
+                .eq(found.iter())
+        };
+        if crash == Crash::PowerCut {
+            let mut state = self.durable.clone();
+            for change in &self.uncertain {
+                if equal(&state) {
+                    return Ok(());
+                }
+                change.apply(&mut state);
+            }
+        }
+        let ids: BTreeSet<u64> = self.now.keys().chain(found.keys()).copied().collect();
+        for id in ids.difference(damaged) {
+            let value = found.get(id).map(|value| &value[..]);
+            let allowed: Vec<Option<&[u8]>> = std::iter::once(self.now.get(id))
+                .chain(
+                    self.pending
+                        .values()
+                        .filter(|change| change.ids.contains(id))
+                        .map(|change| change.value.as_ref()),
+                )
+                .map(|value| value.map(|value| &value[..]))
+                .collect();
+            if !allowed.contains(&value) {
+                return Err(format!(
+                    "after a {crash:?} lump {id} is {}, but it must be {} ({} changes were \
+                     answered, {} of them not certain, {} open)",
+                    name(value),
+                    names(allowed),
+                    self.answered,
+                    self.uncertain.len(),
+                    self.pending.len()
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A value in a message: its length and its first bytes tell versions apart.
+pub fn name(value: Option<&[u8]>) -> String {
+    match value {
+        None => "absent".to_owned(),
+        Some(bytes) => format!(
+            "{} bytes {:02x?}",
+            bytes.len(),
+            &bytes[..bytes.len().min(6)]
+        ),
+    }
+}
+
+fn names<'a>(values: impl IntoIterator<Item = Option<&'a [u8]>>) -> String {
+    let names: Vec<String> = values.into_iter().map(name).collect();
+    names.join(" or ")
+}

@@ -1,0 +1,517 @@
+//! An open store on a simulated disk with its model: submits requests, steps, checks every answer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lumpscope_engine::clock::virtual_time;
+use lumpscope_engine::device::sim::{Random, SimDisk};
+use lumpscope_engine::{
+    DeleteOutcome, DeleteRangeOutcome, Driver, Durability, Error, LumpData, LumpId, LumpRange,
+    OnDone, Placement, PutOutcome, RequestCtx, RequestId, Store,
+};
+
+use super::Coverage;
+use super::model::{Change, Model, State, Value, name};
+use super::scenario::Scenario;
+
+/// Virtual time that is given to a store which waits for nothing but time, before it counts as
+/// hung.
+const PATIENCE_NS: u64 = 100_000_000_000;
+/// Pieces in which it is given.
+const PATIENCE_STEP_NS: u64 = 500_000_000;
+
+/// What a request was about.
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    Change,
+    Get,
+    /// Changes answered when it was submitted.
+    Sync(u64),
+}
+
+/// The result of a request.
+enum Outcome {
+    Put(Result<PutOutcome, Error>),
+    Delete(Result<DeleteOutcome, Error>),
+    DeleteRange(Result<DeleteRangeOutcome, Error>),
+    Get(Result<LumpData, Error>),
+    Sync(Result<(), Error>),
+}
+
+/// The id and the result of a get.
+type LumpRead = (u64, Result<LumpData, Error>);
+
+/// How much may go wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strictness {
+    /// Nothing: the disk keeps its promises.
+    Sound,
+    /// I/Os fail and say so: every error is typed, every byte is right.
+    Failing,
+    /// The disk lies: a lump may be an older version of itself or gone, never anything else.
+    Lying,
+}
+
+/// An open store, its disk and what is known of it.
+pub struct Session {
+    pub disk: SimDisk,
+    pub store: Store,
+    pub driver: Driver,
+    pub model: Model,
+    pub strictness: Strictness,
+    asked: BTreeMap<u64, Asked>,
+    /// Requests so far.
+    pub requests: u64,
+    answers: Arc<Mutex<Vec<(u64, Outcome)>>>,
+    /// What [`read_all`](Session::read_all) found damaged.
+    pub damaged: BTreeSet<u64>,
+    /// Every version an id has ever had, for disks that lie.
+    versions: BTreeMap<u64, Vec<Value>>,
+}
+
+impl Session {
+    /// Opens the store on a disk.
+    pub fn open(scenario: &Scenario, disk: SimDisk) -> Result<Self, Error> {
+        let _time = virtual_time(disk.now_ns());
+        let (store, driver) = Store::open_stepped(disk.device(), scenario.store_options())?;
+        Ok(Self {
+            disk,
+            store,
+            driver,
+            model: Model::default(),
+            strictness: Strictness::Sound,
+            asked: BTreeMap::new(),
+            requests: 0,
+            answers: Arc::default(),
+            damaged: BTreeSet::new(),
+            versions: BTreeMap::new(),
+        })
+    }
+
+    /// Requests that are not answered.
+    pub fn open_requests(&self) -> usize {
+        self.asked.len()
+    }
+
+    pub fn take_versions(&mut self) -> BTreeMap<u64, Vec<Value>> {
+        std::mem::take(&mut self.versions)
+    }
+
+    pub fn set_versions(&mut self, versions: BTreeMap<u64, Vec<Value>>) {
+        self.versions = versions;
+    }
+
+    fn on_done<T: 'static>(
+        &mut self,
+        asked: Asked,
+        outcome: impl FnOnce(Result<T, Error>) -> Outcome + Send + 'static,
+    ) -> OnDone<T> {
+        let request = self.requests;
+        self.asked.insert(request, asked);
+        let answers = Arc::clone(&self.answers);
+        Box::new(move |result, _| {
+            let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
+            answers.push((request, outcome(result)));
+        })
+    }
+
+    /// Ends the submission of a request; one that was not accepted is as if never made.
+    fn submitted(&mut self, accepted: Result<(), Error>) -> Result<(), String> {
+        let request = self.requests;
+        self.requests += 1;
+        if let Err(error) = accepted {
+            self.asked.remove(&request);
+            self.model.refused(request);
+            self.model.was_not_read(request);
+            if !is_refusal(&error) {
+                return Err(format!("request {request} was not accepted: {error}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn ctx(&self) -> RequestCtx {
+        RequestCtx {
+            id: RequestId(self.requests + 1),
+            ..RequestCtx::default()
+        }
+    }
+
+    pub fn put(
+        &mut self,
+        id: u64,
+        value: &Value,
+        placement: Placement,
+        durability: Durability,
+    ) -> Result<(), String> {
+        let _time = virtual_time(self.disk.now_ns());
+        let mut buf = self
+            .store
+            .lump_buf(value.len() as u64)
+            .map_err(|error| error.to_string())?;
+        buf.extend(value).map_err(|error| error.to_string())?;
+        let change = Change {
+            ids: id..id + 1,
+            value: Some(Arc::clone(value)),
+        };
+        self.versions.entry(id).or_default().push(Arc::clone(value));
+        self.model.submitted(self.requests, change);
+        let on_done = self.on_done(Asked::Change, Outcome::Put);
+        let accepted = self.store.submit_put(
+            self.ctx(),
+            LumpId(id.into()),
+            buf,
+            placement,
+            durability,
+            on_done,
+        );
+        self.submitted(accepted)
+    }
+
+    pub fn delete(&mut self, id: u64, durability: Durability) -> Result<(), String> {
+        let _time = virtual_time(self.disk.now_ns());
+        let ids = id..id + 1;
+        self.model
+            .submitted(self.requests, Change { ids, value: None });
+        let on_done = self.on_done(Asked::Change, Outcome::Delete);
+        let id = LumpId(id.into());
+        let accepted = self
+            .store
+            .submit_delete(self.ctx(), id, durability, on_done);
+        self.submitted(accepted)
+    }
+
+    pub fn delete_range(&mut self, ids: Range<u64>, durability: Durability) -> Result<(), String> {
+        let _time = virtual_time(self.disk.now_ns());
+        let (start, end) = (LumpId(ids.start.into()), LumpId(ids.end.into()));
+        self.model
+            .submitted(self.requests, Change { ids, value: None });
+        let on_done = self.on_done(Asked::Change, Outcome::DeleteRange);
+        let accepted = self
+            .store
+            .submit_delete_range(self.ctx(), start, end, durability, on_done);
+        self.submitted(accepted)
+    }
+
+    pub fn get(&mut self, id: u64) -> Result<(), String> {
+        let _time = virtual_time(self.disk.now_ns());
+        self.model.reading(self.requests, id);
+        let on_done = self.on_done(Asked::Get, Outcome::Get);
+        let accepted = self
+            .store
+            .submit_get(self.ctx(), LumpId(id.into()), on_done);
+        self.submitted(accepted)
+    }
+
+    pub fn sync(&mut self) -> Result<(), String> {
+        let _time = virtual_time(self.disk.now_ns());
+        let on_done = self.on_done(Asked::Sync(self.model.answered()), Outcome::Sync);
+        let accepted = self.store.submit_sync(on_done);
+        self.submitted(accepted)
+    }
+
+    /// Lets the store do what it can do now and checks what it answers. False: it is closed.
+    pub fn step(&mut self, coverage: &mut Coverage) -> Result<bool, String> {
+        let alive = self.driver.step(self.disk.now_ns());
+        let answers =
+            std::mem::take(&mut *self.answers.lock().unwrap_or_else(PoisonError::into_inner));
+        for (request, outcome) in answers {
+            self.check_answer(request, outcome, coverage)?;
+        }
+        match self.disk.violations().first() {
+            Some(violation) => Err(format!("the store misuses the disk: {violation}")),
+            None => Ok(alive),
+        }
+    }
+
+    /// Lets time pass until something happens. False: nothing will happen any more.
+    pub fn advance(&self) -> bool {
+        self.disk.advance()
+    }
+
+    /// Steps until `done`; an error when that never happens.
+    pub fn run_until(
+        &mut self,
+        coverage: &mut Coverage,
+        what: &str,
+        done: impl Fn(&Self, bool) -> bool,
+    ) -> Result<(), String> {
+        let mut patience = PATIENCE_NS;
+        loop {
+            let alive = self.step(coverage)?;
+            if done(self, alive) {
+                return Ok(());
+            }
+            if self.advance() {
+                patience = PATIENCE_NS;
+            } else {
+                patience = patience.saturating_sub(PATIENCE_STEP_NS);
+                self.disk.advance_to(self.disk.now_ns() + PATIENCE_STEP_NS);
+                if patience == 0 {
+                    return Err(format!(
+                        "{what} hangs with {} requests open",
+                        self.asked.len()
+                    ));
+                }
+            }
+        }
+    }
+
+    /// All lumps, read one by one and compared with the list.
+    pub fn read_all(&mut self, ids: u64, coverage: &mut Coverage) -> Result<State, String> {
+        let mut found = State::new();
+        let answers: Arc<Mutex<Vec<LumpRead>>> = Arc::default();
+        {
+            let _time = virtual_time(self.disk.now_ns());
+            for id in 0..ids {
+                let sink = Arc::clone(&answers);
+                let on_done: OnDone<LumpData> = Box::new(move |result, _| {
+                    let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
+                    sink.push((id, result));
+                });
+                self.store
+                    .submit_get(RequestCtx::default(), LumpId(id.into()), on_done)
+                    .map_err(|error| format!("get {id} was not accepted: {error}"))?;
+            }
+        }
+        let expected = usize::try_from(ids).unwrap_or(usize::MAX);
+        let counted = Arc::clone(&answers);
+        self.run_until(coverage, "reading all lumps", |_, _| {
+            counted.lock().unwrap_or_else(PoisonError::into_inner).len() == expected
+        })?;
+        let results = std::mem::take(&mut *answers.lock().unwrap_or_else(PoisonError::into_inner));
+        self.damaged.clear();
+        for (id, result) in results {
+            match result {
+                Ok(lump) => {
+                    if lump.verified {
+                        self.check_known(id, &lump)?;
+                    }
+                    found.insert(id, Arc::from(&lump[..]));
+                }
+                Err(Error::NotFound { .. }) => {}
+                Err(error) if self.strictness != Strictness::Sound && is_damage(&error) => {
+                    coverage.faults.typed_errors += 1;
+                    self.damaged.insert(id);
+                }
+                Err(error) => return Err(format!("get of lump {id}: {error}")),
+            }
+        }
+        self.check_list(&found, coverage)?;
+        Ok(found)
+    }
+
+    fn check_list(&mut self, found: &State, coverage: &mut Coverage) -> Result<(), String> {
+        let listed: Arc<Mutex<Option<Vec<LumpId>>>> = Arc::default();
+        let sink = Arc::clone(&listed);
+        self.store
+            .submit_list(
+                RequestCtx::default(),
+                LumpRange::ALL,
+                10_000,
+                Box::new(move |result, _| {
+                    let ids = result.ok().map(|outcome| outcome.ids);
+                    *sink.lock().unwrap_or_else(PoisonError::into_inner) = ids;
+                }),
+            )
+            .map_err(|error| format!("list: {error}"))?;
+        let seen = Arc::clone(&listed);
+        self.run_until(coverage, "a list", |_, _| {
+            seen.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .is_some()
+        })?;
+        let ids = listed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let ids = ids.unwrap_or_default();
+        if ids.len() != found.len() + self.damaged.len() {
+            return Err(format!(
+                "{} lumps were read, listed are {ids:?}",
+                found.len()
+            ));
+        }
+        Ok(())
+    }
+
+    /// On a disk that lies: it must be a version of this very lump.
+    fn check_known(&self, id: u64, bytes: &[u8]) -> Result<(), String> {
+        let known = self.strictness != Strictness::Lying
+            || self
+                .versions
+                .get(&id)
+                .is_some_and(|versions| versions.iter().any(|version| version[..] == *bytes));
+        if known {
+            return Ok(());
+        }
+        Err(format!(
+            "lump {id} was read as {}, which it never was",
+            name(Some(bytes))
+        ))
+    }
+
+    fn check_answer(
+        &mut self,
+        request: u64,
+        outcome: Outcome,
+        coverage: &mut Coverage,
+    ) -> Result<(), String> {
+        let asked = self
+            .asked
+            .remove(&request)
+            .ok_or_else(|| format!("request {request} was answered twice"))?;
+        coverage.requests += 1;
+        match outcome {
+            Outcome::Put(Ok(PutOutcome {
+                created,
+                durability,
+            })) => {
+                let before = self.changed(request, durability, coverage)?;
+                self.expect(request, "created", u64::from(created), 1 - before)
+            }
+            Outcome::Delete(Ok(DeleteOutcome {
+                existed,
+                durability,
+            })) => {
+                coverage.deletes += 1;
+                let before = self.changed(request, durability, coverage)?;
+                self.expect(request, "existed", u64::from(existed), before)
+            }
+            Outcome::DeleteRange(Ok(DeleteRangeOutcome {
+                deleted,
+                durability,
+            })) => {
+                coverage.range_deletes += 1;
+                let before = self.changed(request, durability, coverage)?;
+                self.expect(request, "deleted", deleted, before)
+            }
+            Outcome::Get(Ok(lump)) => {
+                coverage.gets += 1;
+                coverage.note_bytes(&lump);
+                if !lump.verified && self.strictness == Strictness::Lying {
+                    self.model.was_not_read(request);
+                    return Ok(());
+                }
+                self.check_known_get(request, Some(&lump))
+            }
+            Outcome::Get(Err(Error::NotFound { .. })) => {
+                coverage.gets += 1;
+                self.check_known_get(request, None)
+            }
+            Outcome::Sync(Ok(())) => {
+                coverage.syncs += 1;
+                if let Asked::Sync(answered) = asked {
+                    self.model.certain(answered);
+                }
+                Ok(())
+            }
+            Outcome::Put(Err(error))
+            | Outcome::Delete(Err(error))
+            | Outcome::DeleteRange(Err(error))
+            | Outcome::Get(Err(error))
+            | Outcome::Sync(Err(error)) => self.check_error(request, &error, coverage),
+        }
+    }
+
+    fn check_known_get(&mut self, request: u64, found: Option<&[u8]>) -> Result<(), String> {
+        if self.strictness == Strictness::Lying {
+            let id = self.model.read_id(request);
+            self.model.was_not_read(request);
+            return match (found, id) {
+                (Some(bytes), Some(id)) => self.check_known(id, bytes),
+                _ => Ok(()),
+            };
+        }
+        self.model.was_read(request, found)
+    }
+
+    fn changed(
+        &mut self,
+        request: u64,
+        durability: Durability,
+        coverage: &mut Coverage,
+    ) -> Result<u64, String> {
+        let synced = durability == Durability::Synced;
+        coverage.journaled += u64::from(!synced);
+        coverage.note(request);
+        self.model.acknowledged(request, synced)
+    }
+
+    /// The outcome of a change must be that of the order of the answers.
+    fn expect(&self, request: u64, what: &str, said: u64, so: u64) -> Result<(), String> {
+        if said == so || self.strictness == Strictness::Lying {
+            return Ok(());
+        }
+        Err(format!(
+            "request {request} said {what} = {said}, but it is {so}"
+        ))
+    }
+
+    fn check_error(
+        &mut self,
+        request: u64,
+        error: &Error,
+        coverage: &mut Coverage,
+    ) -> Result<(), String> {
+        self.model.was_not_read(request);
+        match error {
+            Error::StoreFull { .. } => coverage.store_full += 1,
+            Error::JournalFull { .. } => coverage.journal_full += 1,
+            _ => {}
+        }
+        if is_refusal(error) {
+            self.model.refused(request);
+            return Ok(());
+        }
+        if self.strictness == Strictness::Sound {
+            return Err(format!("request {request} failed: {error}"));
+        }
+        coverage.faults.typed_errors += 1;
+        match error {
+            // Its record may be on the disk: it stays open for ever.
+            Error::Failed { .. } => Ok(()),
+            // The data of a put, or the bytes of a get; no record was written.
+            error if is_damage(error) => {
+                self.model.refused(request);
+                Ok(())
+            }
+            error => Err(format!(
+                "request {request} failed in an unknown way: {error}"
+            )),
+        }
+    }
+}
+
+/// The request was refused before anything was written.
+fn is_refusal(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::StoreFull { .. }
+            | Error::JournalFull { .. }
+            | Error::LumpTooLarge { .. }
+            | Error::Busy { .. }
+    )
+}
+
+/// The disk said, or the bytes show, that something is damaged.
+pub fn is_damage(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Io { .. }
+            | Error::NoSpace { .. }
+            | Error::ChecksumMismatch { .. }
+            | Error::Corrupt { .. }
+            | Error::CorruptJournal { .. }
+            | Error::Failed { .. }
+    )
+}
+
+/// Bytes that depend on the id and the version in every place, so that a mixture is found.
+pub fn content(id: u64, version: u64, len: u64) -> Value {
+    let mut random = Random::derive(id, &[version]);
+    let mut bytes = Vec::with_capacity(usize::try_from(len).unwrap_or(0) + 8);
+    while (bytes.len() as u64) < len {
+        bytes.extend_from_slice(&random.next().to_le_bytes());
+    }
+    bytes.truncate(usize::try_from(len).unwrap_or(0));
+    Arc::from(bytes)
+}

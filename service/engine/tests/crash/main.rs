@@ -1,0 +1,111 @@
+//! Crash simulation in the size of a test; `./dev soak` goes on with it for hours.
+
+mod harness;
+
+use harness::scenario::Scenario;
+use harness::{Coverage, Only, run, run_faulty};
+use lumpscope_engine::device::sim::Lie;
+
+/// Seeds of a test; a tenth of them is run again by the test that they repeat.
+const SEEDS: u64 = 120;
+const FAULTY_SEEDS: u64 = 400;
+
+fn explore(seeds: std::ops::Range<u64>) -> Coverage {
+    let mut coverage = Coverage::default();
+    for seed in seeds {
+        let scenario = Scenario::new(seed);
+        if let Err(failure) = run(&scenario, Only::All, &mut coverage) {
+            panic!("{failure:?}, {}", scenario.describe());
+        }
+    }
+    coverage
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_at_any_cut() {
+    let coverage = explore(0..SEEDS);
+    // What was never reached was not checked.
+    let reached = [
+        ("cuts", coverage.cuts, 20_000),
+        (
+            "cuts with something to lose",
+            coverage.uncertain_cuts,
+            10_000,
+        ),
+        ("process deaths", coverage.process_deaths, 3000),
+        ("cuts of cut stores", coverage.nested_cuts, 3000),
+        ("cuts of recoveries", coverage.interrupted_recoveries, 1000),
+        ("gets", coverage.gets, 3000),
+        ("deletes", coverage.deletes, 1000),
+        ("range deletes", coverage.range_deletes, 300),
+        ("syncs", coverage.syncs, 300),
+        ("journaled changes", coverage.journaled, 1000),
+        ("full stores", coverage.store_full, 100),
+        ("full journals", coverage.journal_full, 100),
+        ("rounds of the ring", coverage.header_writes, 300),
+        ("relocated records", coverage.gc_relocated, 1000),
+    ];
+    for (what, count, least) in reached {
+        assert!(count >= least, "only {count} {what}: {coverage:#?}");
+    }
+}
+
+#[test]
+fn failing_disks_cost_answers_and_never_bytes() {
+    let mut coverage = Coverage::default();
+    for seed in 0..FAULTY_SEEDS {
+        if let Err(failure) = run_faulty(seed, &mut coverage) {
+            panic!("{failure:?}, {}", Scenario::new(seed).describe());
+        }
+    }
+    let faults = coverage.faults;
+    let reached = [
+        ("disks with errors", faults.errors),
+        ("short transfers", faults.shorts),
+        ("rotten lumps", faults.rotten_lumps),
+        ("rotten journals", faults.rotten_journals),
+        ("unreadable sectors", faults.unreadable),
+        ("lost writes", faults.lost),
+        ("misdirected writes", faults.misdirected),
+        ("failed stores", faults.failed_stores),
+        ("stores that cannot be opened", faults.unopenable),
+    ];
+    for (what, count) in reached {
+        assert!(count >= 10, "only {count} {what}: {faults:#?}");
+    }
+    assert!(
+        faults.hits > 500 && faults.typed_errors > 500,
+        "{faults:#?}"
+    );
+}
+
+#[test]
+fn a_history_is_a_function_of_its_seed() {
+    let seeds = 0..SEEDS / 10;
+    assert_eq!(explore(seeds.clone()), explore(seeds));
+}
+
+/// The harness must find every disk that breaks a promise, and repeat what it found.
+#[test]
+fn every_lie_of_a_disk_is_found() {
+    for lie in [
+        Lie::IgnoresFlushes,
+        Lie::FlushForgetsOne,
+        Lie::TearsUnits,
+        Lie::ReadsElsewhere,
+        Lie::Forgets,
+    ] {
+        let found = (0..20).find_map(|seed| {
+            let mut scenario = Scenario::new(seed);
+            scenario.lie = lie;
+            let result = run(&scenario, Only::All, &mut Coverage::default());
+            result.err().map(|failure| (scenario, failure))
+        });
+        let Some((scenario, failure)) = found else {
+            panic!("20 histories did not notice {lie:?}");
+        };
+        let mut coverage = Coverage::default();
+        let again = run(&scenario, Only::Cut(failure.place), &mut coverage);
+        assert_eq!(again, Err(failure), "{lie:?} found once and not again");
+    }
+}
