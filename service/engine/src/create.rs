@@ -94,11 +94,7 @@ pub fn format(path: &Path, options: &CreateOptions<'_>) -> Result<FormatReport, 
         target.remove();
     }
     let (plan, erased, written) = made?;
-    let room = plan
-        .geometry
-        .data_len()
-        .0
-        .saturating_sub(trailer::OVERHEAD_LEN as u64);
+    let room = trailer::max_payload_in(plan.geometry.data_blocks(), block_size);
     Ok(FormatReport {
         path: path.to_owned(),
         layout: plan.layout,

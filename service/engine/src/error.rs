@@ -7,8 +7,34 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::format::Portion;
+use crate::format::verify::{Damage, Misfit};
 use crate::lump::LumpId;
 use crate::request::IoOp;
+
+/// A lump whose bytes are not the ones that were put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "lump {id}{} fails its checksum test: {damage}; bytes {offset}..{} of the device were damaged \
+     after they were written, or never written",
+    portion.map_or_else(String::new, |portion| format!(
+        " ({} blocks from block {})", portion.len().0, portion.start().0
+    )),
+    offset + len
+)]
+pub struct LumpDamage {
+    /// The lump.
+    pub id: LumpId,
+    /// Its blocks in the data region; `None`: it is embedded in the journal.
+    pub portion: Option<Portion>,
+    /// What does not fit.
+    pub damage: Damage,
+    /// First byte in the device or file of what does not fit: a chunk, the last block, or the
+    /// whole portion or record.
+    pub offset: u64,
+    /// Bytes from there.
+    pub len: u64,
+}
 
 /// An error of the engine.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -158,20 +184,10 @@ pub enum Error {
         /// What was found.
         why: String,
     },
-    /// The bytes of a lump do not match the checksum stored with them. Nothing is returned:
-    /// restore the lump from a copy.
-    #[error(
-        "lump {id} fails its checksum: bytes {offset}..{} of the device were damaged after they \
-         were written; restore the lump from a copy", offset + len
-    )]
-    ChecksumMismatch {
-        /// The lump.
-        id: LumpId,
-        /// First byte of its portion or record in the device or file.
-        offset: u64,
-        /// Bytes of its portion or record.
-        len: u64,
-    },
+    /// The bytes of a lump are not the ones that were put: a checksum does not fit, or is missing
+    /// where this engine wrote one. Nothing is returned: restore the lump from a copy.
+    #[error("{0}; restore the lump from a copy")]
+    ChecksumMismatch(Box<LumpDamage>),
     /// The path holds no store.
     #[error("{path}: not a lump store ({why}); `lumpscope format` makes one")]
     NotAStore {
@@ -229,6 +245,17 @@ pub enum Error {
 }
 
 impl Error {
+    /// Bytes of a lump that do not fit; `start`: first byte of its portion in the device.
+    pub(crate) fn mismatch(id: LumpId, portion: Portion, start: u64, misfit: &Misfit) -> Self {
+        Self::ChecksumMismatch(Box::new(LumpDamage {
+            id,
+            portion: Some(portion),
+            damage: misfit.damage,
+            offset: start + misfit.bytes.start,
+            len: misfit.bytes.end - misfit.bytes.start,
+        }))
+    }
+
     /// The failure of one I/O, told apart by errno.
     pub(crate) fn from_io(op: IoOp, offset: u64, len: u64, source: io::Error) -> Self {
         match source.raw_os_error() {

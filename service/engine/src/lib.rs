@@ -68,7 +68,7 @@ mod storage;
 mod store;
 pub mod units;
 
-pub use error::Error;
+pub use error::{Error, LumpDamage};
 pub use finding::{Blocks, Finding, FindingKind, Findings};
 pub use lump::LumpId;
 pub use options::{

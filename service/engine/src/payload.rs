@@ -11,9 +11,11 @@ use std::time::Duration;
 
 use crate::buffer::{AlignedBuf, BufferPool, Exhausted};
 use crate::error::Error;
-use crate::format::trailer::{LumpEnd, LumpShape, PayloadCrc, Verification, max_payload};
+use crate::format::sums::PayloadSums;
+use crate::format::trailer::{LumpShape, max_payload};
+use crate::format::verify::Judged;
 use crate::lump::LumpId;
-use crate::units::{BlockCount, BlockSize, ByteOffset};
+use crate::units::{BlockCount, BlockSize};
 
 /// When to ask for memory again, where nothing more is known.
 const RETRY_AFTER: Duration = Duration::from_millis(10);
@@ -25,7 +27,7 @@ pub struct LumpBuf {
     shape: LumpShape,
     len: usize,
     filled: usize,
-    crc: PayloadCrc,
+    sums: PayloadSums,
 }
 
 impl LumpBuf {
@@ -46,7 +48,7 @@ impl LumpBuf {
             shape,
             len,
             filled: 0,
-            crc: PayloadCrc::new(),
+            sums: PayloadSums::new(shape.payload_len()),
         })
     }
 
@@ -64,7 +66,7 @@ impl LumpBuf {
         }
         let end = self.filled + bytes.len();
         self.buf[self.filled..end].copy_from_slice(bytes);
-        self.crc.update(bytes);
+        self.sums.update(bytes);
         self.filled = end;
         Ok(())
     }
@@ -100,7 +102,7 @@ impl LumpBuf {
     pub(crate) fn seal(mut self, id: LumpId, generation: u64) -> Result<SealedLump, Error> {
         self.payload()?;
         self.shape
-            .write_tail(id, generation, self.crc, &mut self.buf[self.len..]);
+            .write_tail(id, generation, self.sums, &mut self.buf[self.len..]);
         Ok(SealedLump {
             buf: self.buf,
             blocks: self.shape.blocks(),
@@ -127,13 +129,14 @@ pub(crate) struct SealedLump {
     pub(crate) len: u64,
 }
 
-/// A lump that was read: dereferences to its bytes. Holds the buffer the device wrote to.
+/// A lump, or a range of one, that was read: dereferences to its bytes. Holds the buffer the device wrote to.
 pub struct LumpData {
     buf: AlignedBuf,
     start: usize,
     end: usize,
+    crc32c: u32,
     /// True: the bytes were checked against the checksum stored with the lump. False: the lump
-    /// was written by an engine that stores none.
+    /// has none that fits, and may have been written by an engine that stores none.
     pub verified: bool,
 }
 
@@ -144,58 +147,35 @@ impl LumpData {
         self
     }
 
-    /// The lump in a portion that was read whole from byte `offset` of the device.
-    pub(crate) fn of_portion(
-        buf: AlignedBuf,
-        id: LumpId,
-        offset: ByteOffset,
-        blocks: BlockCount,
-        block_size: BlockSize,
-    ) -> Result<Self, Error> {
-        let end = decode_end(&buf, offset, blocks, block_size)?;
-        let len = usize::try_from(end.payload_len).unwrap_or(buf.len());
-        let mismatch = Error::ChecksumMismatch {
-            id,
-            offset: offset.0,
-            len: buf.len() as u64,
-        };
-        let payload = buf.get(..len).ok_or_else(|| mismatch.clone())?;
-        let verified = match end.verify(id, payload) {
-            Verification::Intact => true,
-            Verification::Unverified => false,
-            Verification::Mismatch { .. } => return Err(mismatch),
-        };
-        Ok(Self {
-            buf,
-            start: 0,
-            end: len,
-            verified,
-        })
+    /// CRC32C of exactly these bytes. Verified bytes have it from the disk, or from chunks that
+    /// were compared with the disk's; unverified ones have it from after the read.
+    #[must_use]
+    pub fn crc32c(&self) -> u32 {
+        self.crc32c
     }
 
-    /// The lump in bytes `start..end` of a buffer that held its (verified) journal record.
+    /// The bytes of a buffer that the judgement is about.
+    pub(crate) fn judged(buf: AlignedBuf, judged: &Judged) -> Self {
+        Self {
+            buf,
+            start: judged.bytes.start,
+            end: judged.bytes.end,
+            crc32c: judged.crc32c,
+            verified: judged.verified,
+        }
+    }
+
+    /// Bytes `start..end` of a buffer that held a (verified) journal record.
     pub(crate) fn embedded(buf: AlignedBuf, start: usize, end: usize) -> Self {
+        let crc32c = crc32c::crc32c(&buf[start..end]);
         Self {
             buf,
             start,
             end,
+            crc32c,
             verified: true,
         }
     }
-}
-
-/// What the last block of a portion says about its lump; `last` ends where the portion ends.
-pub(crate) fn decode_end(
-    last: &[u8],
-    offset: ByteOffset,
-    blocks: BlockCount,
-    block_size: BlockSize,
-) -> Result<LumpEnd, Error> {
-    LumpEnd::decode(last, blocks, block_size).map_err(|error| Error::Corrupt {
-        what: "the end of a lump",
-        offset: offset.0,
-        why: error.to_string(),
-    })
 }
 
 impl AsRef<[u8]> for LumpData {

@@ -1,6 +1,8 @@
 //! FORMAT.md and the constants of the code say the same.
 
-use lumpscope_engine::format::{header, journal_header, minfs, portion, record, seal, trailer};
+use lumpscope_engine::format::{
+    header, journal_header, mark, minfs, portion, record, seal, sums, trailer,
+};
 use lumpscope_engine::units::BlockSize;
 
 const DOCUMENT: &str = include_str!("../FORMAT.md");
@@ -43,6 +45,7 @@ fn every_structure_is_drawn_as_it_is_coded() {
     assert_fields("fields: journal header", journal_header::FIELDS);
     assert_fields("fields: seal", seal::FIELDS);
     assert_fields("fields: lump end", trailer::FIELDS);
+    assert_fields("fields: mark", mark::FIELDS);
     assert_fields("fields: minfs superblock", minfs::SUPERBLOCK_FIELDS);
     assert_fields("fields: minfs inode", minfs::INODE_FIELDS);
     assert_fields("fields: minfs directory entry", minfs::DIR_ENTRY_FIELDS);
@@ -72,6 +75,10 @@ fn every_limit_is_the_codes() {
         trailer::max_payload(BlockSize::MIN),
         record::MAX_EMBEDDED_LEN as u64,
         trailer::OVERHEAD_LEN as u64,
+        trailer::MAX_OVERHEAD_LEN as u64,
+        sums::MIN_CHUNK_LEN,
+        sums::MAX_CHUNKS,
+        mark::REACH as u64,
         u64::from(u16::MAX),
         portion::MAX_BLOCK_INDEX,
         header::MAX_JOURNAL_LEN,

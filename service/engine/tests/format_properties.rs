@@ -7,9 +7,11 @@ use lumpscope_engine::format::journal_header::JournalHeader;
 use lumpscope_engine::format::minfs::{DirEntry, FILE_OFFSET, Inode, Superblock, encode_metadata};
 use lumpscope_engine::format::record::{Decoded, EmbeddedData, Record};
 use lumpscope_engine::format::ring::{Room, room_for};
+use lumpscope_engine::format::sums::{Chunks, PayloadSums};
 use lumpscope_engine::format::trailer::{
-    LumpEnd, LumpShape, OVERHEAD_LEN, PayloadCrc, Trailer, Verification, max_payload,
+    LumpEnd, LumpShape, OVERHEAD_LEN, TrailerState, max_payload, overhead_len,
 };
+use lumpscope_engine::format::verify::{Damage, Provenance, Subject};
 use lumpscope_engine::format::{Header, Portion, header};
 use lumpscope_engine::units::{
     BlockCount, BlockIndex, BlockSize, ByteLen, ByteOffset, RingPosition,
@@ -56,17 +58,24 @@ fn any_header() -> impl Strategy<Value = Header> {
 fn written(id: LumpId, generation: u64, payload: &[u8], block_size: BlockSize) -> Vec<u8> {
     let len = u64::try_from(payload.len()).expect("small");
     let shape = LumpShape::new(len, block_size).expect("small enough");
-    let mut crc = PayloadCrc::new();
+    let mut sums = PayloadSums::new(len);
     // In pieces, as a writer that streams.
-    payload.chunks(1000).for_each(|piece| crc.update(piece));
+    payload.chunks(1000).for_each(|piece| sums.update(piece));
     let mut bytes = payload.to_vec();
     bytes.resize(usize::try_from(shape.total_len()).expect("small"), 0xEE);
-    shape.write_tail(id, generation, crc, &mut bytes[payload.len()..]);
+    shape.write_tail(id, generation, sums, &mut bytes[payload.len()..]);
     bytes
 }
 
-fn blocks(bytes: &[u8], block_size: BlockSize) -> BlockCount {
-    BlockCount(u16::try_from(bytes.len() / usize::from(block_size.get())).expect("small"))
+fn subject(id: LumpId, bytes: &[u8], block_size: BlockSize, provenance: Provenance) -> Subject {
+    let blocks = bytes.len() / usize::from(block_size.get());
+    Subject {
+        id,
+        blocks: BlockCount(u16::try_from(blocks).expect("small")),
+        block_size,
+        provenance,
+        expected_len: None,
+    }
 }
 
 proptest! {
@@ -110,34 +119,80 @@ proptest! {
     #[test]
     fn lumps_round_trip_and_damage_is_found(
         block_size in block_size(), id in lump_id(), other in lump_id(), generation in any::<u64>(),
-        payload in proptest::collection::vec(any::<u8>(), 0..10_000), at in any::<prop::sample::Index>(),
+        len in prop_oneof![0..10_000_usize, 65_500..65_600_usize, 65_536..300_000_usize],
+        at in any::<prop::sample::Index>(), from in any::<prop::sample::Index>(),
     ) {
+        let payload: Vec<u8> = (0..len).map(|at| (at ^ (at >> 8)).to_le_bytes()[0]).collect();
         let bytes = written(id, generation, &payload, block_size);
-        let end = LumpEnd::decode(&bytes, blocks(&bytes, block_size), block_size).expect("whole");
-        prop_assert_eq!(end.payload_len, u64::try_from(payload.len()).expect("small"));
-        prop_assert_eq!(end.trailer.map(|trailer| trailer.generation), Some(generation));
-        prop_assert_eq!(end.verify(id, &payload), Verification::Intact);
-        let is_mismatch = |verification| matches!(verification, Verification::Mismatch { .. });
-        prop_assert!(id == other || is_mismatch(end.verify(other, &payload)));
-        if !payload.is_empty() {
-            let mut damaged = payload.clone();
-            damaged[at.index(payload.len())] ^= 1;
-            prop_assert!(is_mismatch(end.verify(id, &damaged)));
-            prop_assert!(is_mismatch(end.verify(id, &payload[1..])));
+        let subject = subject(id, &bytes, block_size, Provenance::Own);
+        let judged = subject.judge(&bytes).expect("intact");
+        prop_assert_eq!((judged.bytes, judged.verified), (0..len, true));
+        prop_assert_eq!(judged.crc32c, crc32c::crc32c(&payload));
+        let block = usize::from(block_size.get());
+        let end = subject.judge_end(&bytes[bytes.len() - block..]).expect("intact");
+        prop_assert_eq!(end.1.as_ref().map(|trailer| trailer.generation), Some(generation));
+        if id != other {
+            let misfit = Subject { id: other, ..subject }.judge(&bytes).expect_err("not that one");
+            let is_misfit = matches!(misfit.damage, Damage::TrailerMisfit { .. });
+            prop_assert!(is_misfit, "{misfit:?}");
+            let bytes = u64::try_from(bytes.len()).expect("small");
+            prop_assert_eq!(misfit.bytes, bytes - block_size.bytes()..bytes);
         }
-        let trailer = end.trailer.map(|Trailer { generation, crc }| {
-            Trailer { generation: generation.wrapping_add(1), crc }
-        });
-        let older = LumpEnd { trailer, ..end };
-        prop_assert!(is_mismatch(older.verify(id, &payload)));
+        // Any changed byte that counts is found, and told where.
+        let counts = len + usize::try_from(overhead_len(len as u64)).expect("small");
+        let at = at.index(counts);
+        let at = if at < len { at } else { bytes.len() - (counts - at) };
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1;
+        let misfit = subject.judge(&damaged).expect_err("damaged");
+        prop_assert!(misfit.bytes.contains(&(at as u64)), "{misfit:?}, byte {at}");
+        // Parts are judged without the rest.
+        if len > 0 {
+            let (from, at) = (from.index(len).min(at), from.index(len).max(at).min(len));
+            let wanted = from as u64..at as u64;
+            let cover = Chunks::of(len as u64).cover(wanted.clone());
+            let range = |range: &std::ops::Range<u64>| {
+                usize::try_from(range.start).expect("small")..usize::try_from(range.end).expect("small")
+            };
+            let part = &bytes[range(&cover)];
+            let judged = subject.judge_part(part, cover.start, wanted.clone(), end.clone());
+            let judged = judged.expect("intact");
+            prop_assert!(judged.verified);
+            prop_assert_eq!(&part[judged.bytes], &payload[from..at]);
+            prop_assert_eq!(judged.crc32c, crc32c::crc32c(&payload[from..at]));
+            if !cover.is_empty() {
+                let mut part = part.to_vec();
+                let last = part.len() - 1;
+                part[last] ^= 1;
+                prop_assert!(subject.judge_part(&part, cover.start, wanted.clone(), end).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn foreign_lumps_are_verified_or_not_but_never_refused(
+        block_size in block_size(), id in lump_id(), at in any::<prop::sample::Index>(),
+        len in 0..3000_usize,
+    ) {
+        let payload = vec![7; len];
+        let mut bytes = written(id, 5, &payload, block_size);
+        let subject = subject(id, &bytes, block_size, Provenance::Foreign);
+        prop_assert!(subject.judge(&bytes).expect("intact").verified);
+        // Whatever stands there: only the padding length decides how long it is.
+        let at = at.index(bytes.len() - 2);
+        bytes[at] ^= 0x40;
+        let padding = (len..bytes.len() - OVERHEAD_LEN).contains(&at);
+        let judged = subject.judge(&bytes).expect("served");
+        prop_assert_eq!((judged.bytes, judged.verified), (0..len, padding));
+        prop_assert_eq!(judged.crc32c, crc32c::crc32c(&bytes[..len]));
     }
 
     #[test]
     fn shapes_waste_less_than_a_block(len in any::<u64>(), block_size in block_size()) {
         let len = len % (max_payload(block_size) + 1);
         let shape = LumpShape::new(len, block_size).expect("within the limit");
-        prop_assert!(shape.tail_len() >= OVERHEAD_LEN as u64);
-        prop_assert!(shape.tail_len() < OVERHEAD_LEN as u64 + block_size.bytes());
+        prop_assert!(shape.tail_len() >= overhead_len(len));
+        prop_assert!(shape.tail_len() < overhead_len(len) + block_size.bytes());
         prop_assert_eq!(shape.total_len(), shape.payload_len() + shape.tail_len());
         prop_assert!(LumpShape::new(max_payload(block_size) + 1, block_size).is_err());
     }
@@ -158,8 +213,20 @@ proptest! {
             let _ = Superblock::decode(bytes);
             let _ = Inode::decode(bytes);
             let _ = DirEntry::decode(bytes).map(|entry| entry.name().len());
-            let end = LumpEnd::decode(bytes, BlockCount(count), block_size);
-            let _ = end.map(|end| end.verify(id, bytes));
+            let mut portion = vec![tag; 2 * usize::from(block_size.get())];
+            let at = portion.len() - bytes.len();
+            portion[at..].copy_from_slice(bytes);
+            for (portion, blocks) in [(&portion, count % 3), (&portion, count), (bytes, count)] {
+                for provenance in [Provenance::Own, Provenance::Foreign] {
+                    let subject = Subject {
+                        id, blocks: BlockCount(blocks), block_size, provenance, expected_len: None,
+                    };
+                    let _ = subject.judge(portion);
+                    if let Ok(end) = subject.judge_end(portion) {
+                        let _ = subject.judge_part(portion, ring, ring / 2..ring, end);
+                    }
+                }
+            }
         }
     }
 
@@ -261,18 +328,39 @@ proptest! {
 fn the_padding_of_a_lump_is_cleared() {
     let bytes = written(LumpId(7), 9, b"abc", BlockSize::MIN);
     assert!(bytes[3..512 - OVERHEAD_LEN].iter().all(|byte| *byte == 0));
-    assert_eq!(&bytes[492..496], b"LsCk");
+    assert_eq!(&bytes[488..494], b"LsCk\x00\x02");
+    assert_eq!(bytes[502..506], crc32c::crc32c(b"abc").to_be_bytes());
     assert_eq!(bytes[510..], 507_u16.to_be_bytes());
 }
 
 #[test]
-fn a_trailer_of_another_format_or_a_damaged_magic_means_unverified() {
-    for (at, what) in [(492, "magic"), (497, "format")] {
+fn a_lump_of_ours_without_its_trailer_is_lost() {
+    for (at, what) in [(488, "missing"), (493, "unknown format"), (500, "damaged")] {
         let mut bytes = written(LumpId(7), 9, b"abc", BlockSize::MIN);
         bytes[at] ^= 0xFF;
-        let end = LumpEnd::decode(&bytes, BlockCount(1), BlockSize::MIN).expect("a lump");
-        assert_eq!((end.payload_len, end.trailer), (3, None), "{what}");
+        let own = subject(LumpId(7), &bytes, BlockSize::MIN, Provenance::Own);
+        let misfit = own.judge(&bytes).expect_err(what);
+        assert!(misfit.damage.to_string().contains(what), "{misfit:?}");
+        let foreign = Subject {
+            provenance: Provenance::Foreign,
+            ..own
+        };
+        let judged = foreign.judge(&bytes).expect("served");
+        assert_eq!((judged.bytes, judged.verified), (0..3, false), "{what}");
     }
+    let bytes = written(LumpId(7), 9, b"abc", BlockSize::MIN);
+    let longer = Subject {
+        expected_len: Some(4),
+        ..subject(LumpId(7), &bytes, BlockSize::MIN, Provenance::Own)
+    };
+    let misfit = longer.judge(&bytes).expect_err("an older version");
+    assert_eq!(
+        misfit.damage,
+        Damage::Length {
+            expected: 4,
+            found: 3
+        }
+    );
 }
 
 #[test]
@@ -280,12 +368,14 @@ fn padding_longer_than_the_portion_is_refused() {
     let mut bytes = [0; 512];
     for (padding, payload_len) in [(510_u16, Some(0)), (511, None), (u16::MAX, None)] {
         bytes[510..].copy_from_slice(&padding.to_be_bytes());
-        let end = LumpEnd::decode(&bytes, BlockCount(1), BlockSize::MIN);
+        let end = LumpEnd::decode(&bytes, LumpId(1), BlockCount(1), BlockSize::MIN);
         assert_eq!(
-            end.ok().map(|end| end.payload_len),
-            payload_len,
+            end.ok().map(|end| (end.payload_len, end.trailer)),
+            payload_len.map(|len| (len, TrailerState::Missing)),
             "{padding}"
         );
+        let foreign = subject(LumpId(1), &bytes, BlockSize::MIN, Provenance::Foreign);
+        assert_eq!(foreign.judge(&bytes).is_ok(), payload_len.is_some());
     }
-    assert!(LumpEnd::decode(&[0; 19], BlockCount(1), BlockSize::MIN).is_err());
+    assert!(LumpEnd::decode(&[0; 19], LumpId(1), BlockCount(1), BlockSize::MIN).is_err());
 }

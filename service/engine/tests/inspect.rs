@@ -51,7 +51,8 @@ fn check(path: &Path) -> CheckReport {
 fn fill(store: &Store) {
     put(store, 1, &content(1, 0, 100));
     put(store, 2, &content(2, 0, 9000));
-    put(store, 3, &content(3, 0, 300 * 4096 - 20));
+    let payload = 300 * 4096 - 24 - 19 * 4;
+    put(store, 3, &content(3, 0, payload));
     try_put(store, 4, &content(4, 0, 10), Placement::Embedded).unwrap();
     try_put(store, 5, &content(5, 0, 1000), Placement::Embedded).unwrap();
     put(store, 6, &content(6, 0, 5));

@@ -9,12 +9,15 @@ pub mod error;
 pub mod geometry;
 pub mod header;
 pub mod journal_header;
+pub mod mark;
 pub mod minfs;
 pub mod portion;
 pub mod record;
 pub mod ring;
 pub mod seal;
+pub mod sums;
 pub mod trailer;
+pub mod verify;
 
 mod bytes;
 

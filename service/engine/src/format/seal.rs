@@ -4,19 +4,18 @@
 //! CannyLS ignores the bytes behind an `EndOfRecords` and overwrites them when it appends. So a
 //! seal that fits its place is there if and only if the last append was ours, and what the engine
 //! knows beyond the format (how far the log has come, which records are somebody else's) holds.
+//!
+//! A seal covers the bytes of its sector of 512 bytes before the `EndOfRecords`, and the two never
+//! straddle a sector, whatever the device's logical blocks are: so an image can move to a device
+//! with other logical blocks.
 
 use super::bytes::FieldReader;
 use super::error::Structure;
 use super::record::END_OF_RECORDS_LEN;
-use crate::units::{BlockSize, RingPosition};
+use crate::units::{RingPosition, SECTOR_LEN};
 
 /// The first bytes of a seal.
 pub const MAGIC: [u8; MAGIC_LEN] = *b"LsSl";
-/// Bytes of a sector: a seal covers the bytes of its sector before the `EndOfRecords`, and the two
-/// never straddle a sector, whatever the device's logical blocks are. So an image can move to a
-/// device with other logical blocks.
-pub const SECTOR_LEN: u64 = BlockSize::MIN.get() as u64;
-
 const MAGIC_LEN: usize = 4;
 const EPOCH_LEN: usize = 8;
 const LOG_END_LEN: usize = 8;

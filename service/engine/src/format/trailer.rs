@@ -1,40 +1,52 @@
-//! The end of a lump in the data region (FORMAT.md section 7): padding, checksum trailer, padding
-//! length.
+//! The end of a lump in the data region (FORMAT.md section 7): padding, table of chunk checksums,
+//! trailer, padding length.
 //!
 //! The format gives a lump's size only as "whole blocks minus the padding", and the padding's
-//! content is free. Our trailer stands at its very end, directly before the padding length, where
-//! CannyLS takes it for padding. A lump without it (written by CannyLS) is served unverified.
+//! content is free. Our table and trailer stand at its very end, directly before the padding
+//! length, where CannyLS takes them for padding. [`verify`](super::verify) judges what was read.
 
 use super::bytes::FieldReader;
 use super::error::{DecodeError, DecodeErrorKind, Structure};
+use super::sums::{CRC_LEN, Chunks, MAX_CHUNKS, PayloadSums};
 use crate::lump::LumpId;
 use crate::units::{BlockCount, BlockSize};
 
 /// The first bytes of a trailer.
 pub const MAGIC: [u8; MAGIC_LEN] = *b"LsCk";
-/// Version of the trailer that is written; others are treated as absent.
-pub const FORMAT: u16 = 1;
+/// Version of the trailer that is written, and the only one that is known.
+pub const FORMAT: u16 = 2;
 
 const MAGIC_LEN: usize = 4;
 const FORMAT_LEN: usize = 2;
 const GENERATION_LEN: usize = 8;
-const CRC_LEN: usize = 4;
 const PADDING_LEN_LEN: usize = 2;
 
-/// Bytes of the trailer, the padding length not counted.
-pub const TRAILER_LEN: usize = MAGIC_LEN + FORMAT_LEN + GENERATION_LEN + CRC_LEN;
+/// Bytes of the trailer, table and padding length not counted.
+pub const TRAILER_LEN: usize = MAGIC_LEN + FORMAT_LEN + GENERATION_LEN + 2 * CRC_LEN;
 /// Bytes after the payload that every lump of ours has: trailer and padding length.
 pub const OVERHEAD_LEN: usize = TRAILER_LEN + PADDING_LEN_LEN;
+/// Most bytes of table, trailer and padding length together.
+pub const MAX_OVERHEAD_LEN: usize = OVERHEAD_LEN + max_table_len();
 
-const _: () = assert!(TRAILER_LEN == 18, "FORMAT.md section 7");
-// The padding of a lump, trailer included, always fits its 16-bit length field.
+const fn max_table_len() -> usize {
+    let mut len = 0;
+    let mut chunk = 0;
+    while chunk < MAX_CHUNKS {
+        len += CRC_LEN;
+        chunk += 1;
+    }
+    len
+}
+
+const _: () = assert!(TRAILER_LEN == 22, "FORMAT.md section 7");
+// The padding of a lump, table and trailer included, always fits its 16-bit length field.
 const _: () = assert!(
-    TRAILER_LEN + BlockSize::MAX.get() as usize - 1 <= u16::MAX as usize,
-    "section 7"
+    MAX_OVERHEAD_LEN + BlockSize::MAX.get() as usize <= u16::MAX as usize,
+    "FORMAT.md section 7"
 );
-// A trailer never reaches beyond the last block.
+// Table and trailer never reach beyond the last block.
 const _: () = assert!(
-    OVERHEAD_LEN <= BlockSize::MIN.get() as usize,
+    MAX_OVERHEAD_LEN <= BlockSize::MIN.get() as usize,
     "FORMAT.md section 7"
 );
 
@@ -43,40 +55,28 @@ pub const FIELDS: &[(&str, usize)] = &[
     ("magic", MAGIC_LEN),
     ("format", FORMAT_LEN),
     ("generation", GENERATION_LEN),
-    ("CRC32C", CRC_LEN),
+    ("payload CRC32C", CRC_LEN),
+    ("trailer CRC32C", CRC_LEN),
     ("padding length", PADDING_LEN_LEN),
 ];
+
+/// Bytes after a payload of this length: table, trailer and padding length.
+#[must_use]
+pub fn overhead_len(payload_len: u64) -> u64 {
+    (OVERHEAD_LEN + Chunks::of(payload_len).table_len()) as u64
+}
+
+/// Most payload bytes of a lump that carries a trailer, in `blocks` blocks.
+#[must_use]
+pub fn max_payload_in(blocks: u64, block_size: BlockSize) -> u64 {
+    let total = blocks.saturating_mul(block_size.bytes());
+    total.saturating_sub(overhead_len(total))
+}
 
 /// Most payload bytes of a lump that carries a trailer.
 #[must_use]
 pub fn max_payload(block_size: BlockSize) -> u64 {
-    u64::from(u16::MAX) * block_size.bytes() - OVERHEAD_LEN as u64
-}
-
-/// A running CRC32C of a payload.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PayloadCrc(u32);
-
-impl PayloadCrc {
-    /// The CRC of no bytes.
-    #[must_use]
-    pub fn new() -> Self {
-        Self(0)
-    }
-
-    /// Takes in the next bytes of the payload.
-    pub fn update(&mut self, bytes: &[u8]) {
-        self.0 = crc32c::crc32c_append(self.0, bytes);
-    }
-
-    /// The checksum to store: the payload's, continued over lump id, payload length and
-    /// generation.
-    #[must_use]
-    pub fn finish(self, id: LumpId, payload_len: u64, generation: u64) -> u32 {
-        let crc = crc32c::crc32c_append(self.0, &id.to_be_bytes());
-        let crc = crc32c::crc32c_append(crc, &payload_len.to_be_bytes());
-        crc32c::crc32c_append(crc, &generation.to_be_bytes())
-    }
+    max_payload_in(u16::MAX.into(), block_size)
 }
 
 /// A payload that is too large for the format.
@@ -92,7 +92,7 @@ pub struct PayloadTooLarge {
 }
 
 /// Where everything of a lump of a given size goes within its portion:
-/// payload, padding (zeros), trailer, padding length.
+/// payload, padding (zeros), table, trailer, padding length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LumpShape {
     payload_len: u64,
@@ -115,7 +115,7 @@ impl LumpShape {
         if payload_len > max {
             return Err(too_large);
         }
-        let blocks = (payload_len + OVERHEAD_LEN as u64).div_ceil(block_size.bytes());
+        let blocks = (payload_len + overhead_len(payload_len)).div_ceil(block_size.bytes());
         let blocks = BlockCount(u16::try_from(blocks).map_err(|_| too_large)?);
         Ok(Self {
             payload_len,
@@ -136,13 +136,13 @@ impl LumpShape {
         self.blocks
     }
 
-    /// Bytes of the portion: payload, padding, trailer and padding length.
+    /// Bytes of the portion: payload and all that follows it.
     #[must_use]
     pub fn total_len(self) -> u64 {
         u64::from(self.blocks.0) * self.block_size.bytes()
     }
 
-    /// Bytes after the payload; at least [`OVERHEAD_LEN`], less than that plus one block.
+    /// Bytes after the payload; at least [`overhead_len`], less than that plus one block.
     #[must_use]
     pub fn tail_len(self) -> u64 {
         self.total_len() - self.payload_len
@@ -155,74 +155,87 @@ impl LumpShape {
     }
 
     /// Fills the bytes after the payload: `tail` must be the last [`Self::tail_len`] bytes of the
-    /// portion. Bytes before the trailer become zeros.
+    /// portion, and `sums` those of the whole payload. Bytes before the table become zeros.
     ///
     /// # Panics
     /// When `tail` has another length: the caller would write a lump that cannot be read.
-    pub fn write_tail(self, id: LumpId, generation: u64, crc: PayloadCrc, tail: &mut [u8]) {
+    pub fn write_tail(self, id: LumpId, generation: u64, sums: PayloadSums, tail: &mut [u8]) {
         assert_eq!(
             u64::try_from(tail.len()),
             Ok(self.tail_len()),
             "the tail of this shape"
         );
-        let crc = crc.finish(id, self.payload_len, generation);
         let padding_len = u16::try_from(self.tail_len() - PADDING_LEN_LEN as u64)
-            .expect("less than a trailer and a block, which fit 16 bits");
-        let (padding, overhead) = tail.split_at_mut(tail.len() - OVERHEAD_LEN);
-        padding.fill(0);
-        let fields: [&[u8]; 5] = [
-            &MAGIC,
-            &FORMAT.to_be_bytes(),
-            &generation.to_be_bytes(),
-            &crc.to_be_bytes(),
-            &padding_len.to_be_bytes(),
-        ];
-        let mut rest = overhead;
-        for field in fields {
-            let (head, tail) = rest.split_at_mut(field.len());
-            head.copy_from_slice(field);
-            rest = tail;
+            .expect("less than table, trailer and a block, which fit 16 bits");
+        let (payload_crc, chunk_crcs) = sums.finish();
+        let mut end = Vec::with_capacity(MAX_OVERHEAD_LEN);
+        for crc in chunk_crcs {
+            end.extend_from_slice(&crc.to_be_bytes());
         }
+        end.extend_from_slice(&MAGIC);
+        end.extend_from_slice(&FORMAT.to_be_bytes());
+        end.extend_from_slice(&generation.to_be_bytes());
+        end.extend_from_slice(&payload_crc.to_be_bytes());
+        let crc = trailer_crc(&end, id, self.payload_len);
+        end.extend_from_slice(&crc.to_be_bytes());
+        end.extend_from_slice(&padding_len.to_be_bytes());
+        let (padding, place) = tail.split_at_mut(tail.len() - end.len());
+        padding.fill(0);
+        place.copy_from_slice(&end);
     }
 }
 
-/// The checksum stored with a lump.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// CRC32C of table and trailer up to the payload's checksum, lump id and payload length.
+fn trailer_crc(covered: &[u8], id: LumpId, payload_len: u64) -> u32 {
+    let crc = crc32c::crc32c(covered);
+    let crc = crc32c::crc32c_append(crc, &id.to_be_bytes());
+    crc32c::crc32c_append(crc, &payload_len.to_be_bytes())
+}
+
+/// The checksums stored with a lump.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trailer {
     /// Grows with every put of the store: larger is newer.
     pub generation: u64,
-    /// CRC32C over payload, lump id, payload length and generation.
-    pub crc: u32,
+    /// CRC32C of the payload.
+    pub payload_crc: u32,
+    /// CRC32C of each chunk; none when the payload is short.
+    pub chunk_crcs: Vec<u32>,
 }
 
-/// Result of a comparison of a payload with its trailer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verification {
-    /// The payload is what was written for this lump.
-    Intact,
-    /// There is no trailer of a known format: nothing can be said.
-    Unverified,
-    /// Payload, id, length or generation are not what was written.
-    Mismatch {
+/// What stands where a trailer would.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TrailerState {
+    /// A trailer that was written for this lump and this length.
+    Fits(Trailer),
+    /// No trailer.
+    Missing,
+    /// A trailer of a version that is not known.
+    OtherFormat {
+        /// Its version.
+        format: u16,
+    },
+    /// A trailer that is damaged, or was written for another lump or another length.
+    Misfit {
         /// Checksum that is stored.
         stored: u32,
-        /// Checksum of what was read.
+        /// Checksum of what was read, for this lump.
         computed: u32,
     },
 }
 
 /// What the last bytes of a portion say about its lump.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LumpEnd {
-    /// Exact bytes of the lump.
+    /// Exact bytes of the lump, if nothing is damaged.
     pub payload_len: u64,
-    /// Our trailer; `None` when there is none of a known format.
-    pub trailer: Option<Trailer>,
+    /// Our trailer, or what is there in its place.
+    pub trailer: TrailerState,
 }
 
 impl LumpEnd {
-    /// Reads the end of a portion of `blocks` blocks. `last` ends where the portion ends and holds
-    /// at least the last [`OVERHEAD_LEN`] bytes; the last block always does.
+    /// Reads the end of a portion of `blocks` blocks as that of lump `id`. `last` ends where the
+    /// portion ends and holds at least the last block, or [`MAX_OVERHEAD_LEN`] bytes.
     ///
     /// The padding may be longer than a block: whoever wrote the lump may have aligned it for a
     /// larger block size.
@@ -231,22 +244,27 @@ impl LumpEnd {
     /// [`DecodeError`] when `last` is too short or the padding is longer than the portion.
     pub fn decode(
         last: &[u8],
+        id: LumpId,
         blocks: BlockCount,
         block_size: BlockSize,
     ) -> Result<Self, DecodeError> {
         let structure = Structure::LumpEnd;
-        let Some(end) = last.last_chunk::<OVERHEAD_LEN>() else {
+        let needed = MAX_OVERHEAD_LEN;
+        let Some(last) = last.len().checked_sub(needed).map(|from| &last[from..]) else {
             let kind = DecodeErrorKind::TooShort {
-                expected: OVERHEAD_LEN,
+                expected: needed,
                 found: last.len(),
             };
             return Err(DecodeError::new(structure, "trailer", 0, kind));
         };
+        let (tables, end) = last.split_at(needed - OVERHEAD_LEN);
         let mut fields = FieldReader::new(structure, end);
         let magic: [u8; MAGIC_LEN] = fields.array("magic")?;
         let format = fields.u16_be("format")?;
         let generation = fields.u64_be("generation")?;
-        let crc = fields.u32_be("CRC32C")?;
+        let payload_crc = fields.u32_be("payload CRC32C")?;
+        let covered = fields.position();
+        let stored = fields.u32_be("trailer CRC32C")?;
         let at = fields.position();
         let padding_len = u64::from(fields.u16_be("padding length")?);
         let room =
@@ -258,30 +276,57 @@ impl LumpEnd {
             };
             return Err(fields.error("padding length", at, kind));
         };
-        let ours = magic == MAGIC && format == FORMAT && padding_len >= TRAILER_LEN as u64;
-        let trailer = ours.then_some(Trailer { generation, crc });
+        let space = padding_len + PADDING_LEN_LEN as u64;
+        let trailer = if magic != MAGIC || space < overhead_len(payload_len) {
+            TrailerState::Missing
+        } else if format != FORMAT {
+            TrailerState::OtherFormat { format }
+        } else {
+            let table = &tables[tables.len() - Chunks::of(payload_len).table_len()..];
+            let covered = &last[tables.len() - table.len()..tables.len() + covered];
+            let computed = trailer_crc(covered, id, payload_len);
+            if stored == computed {
+                let (crcs, _) = table.as_chunks::<CRC_LEN>();
+                TrailerState::Fits(Trailer {
+                    generation,
+                    payload_crc,
+                    chunk_crcs: crcs.iter().map(|crc| u32::from_be_bytes(*crc)).collect(),
+                })
+            } else {
+                TrailerState::Misfit { stored, computed }
+            }
+        };
         Ok(Self {
             payload_len,
             trailer,
         })
     }
+}
 
-    /// Compares a payload that was read with the trailer.
-    #[must_use]
-    pub fn verify(&self, id: LumpId, payload: &[u8]) -> Verification {
-        let Some(trailer) = self.trailer else {
-            return Verification::Unverified;
-        };
-        let mut crc = PayloadCrc::new();
-        crc.update(payload);
-        let computed = crc.finish(id, self.payload_len, trailer.generation);
-        if computed == trailer.crc {
-            Verification::Intact
-        } else {
-            Verification::Mismatch {
-                stored: trailer.crc,
-                computed,
-            }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_payload_fits_at_every_block_size() {
+        for units in 1..=127 {
+            let block_size = BlockSize::new(units * 512).unwrap();
+            let max = max_payload(block_size);
+            let shape = LumpShape::new(max, block_size).unwrap();
+            assert_eq!(shape.blocks(), BlockCount(u16::MAX), "{block_size}");
+            assert_eq!(shape.tail_len(), overhead_len(max), "{block_size}");
+            assert!(LumpShape::new(max + 1, block_size).is_err());
         }
+    }
+
+    #[test]
+    fn no_shape_has_too_little_room() {
+        for len in [0, 488, 489, 65_536, 65_537, 7 << 20, (7 << 20) + 1] {
+            let shape = LumpShape::new(len, BlockSize::MIN).unwrap();
+            assert!(shape.tail_len() >= overhead_len(len), "{len}");
+            assert!(shape.tail_len() < overhead_len(len) + 512, "{len}");
+        }
+        assert_eq!(max_payload_in(0, BlockSize::MIN), 0);
+        assert_eq!(max_payload_in(1, BlockSize::MIN), 488);
     }
 }

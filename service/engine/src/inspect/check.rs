@@ -1,10 +1,13 @@
 //! The deep check: reads every lump and compares it with its checksum.
 
+use std::ops::Range;
+
 use super::report::CheckReport;
 use super::{FINDINGS_LISTED, Inspector, Journal, data_lumps};
 use crate::clock::monotonic_ns;
 use crate::finding::{Finding, FindingKind, Findings};
-use crate::format::trailer::{LumpEnd, PayloadCrc};
+use crate::format::sums::PayloadSums;
+use crate::format::verify::{Damage, Misfit, Provenance, Subject};
 use crate::format::{Geometry, Portion};
 use crate::lump::LumpId;
 
@@ -43,7 +46,10 @@ impl Inspector {
         };
         if let Some(journal) = &self.journal {
             let Journal {
-                geometry, index, ..
+                geometry,
+                index,
+                ring,
+                ..
             } = journal;
             let mut lumps: Vec<(Portion, LumpId)> = data_lumps(index).collect();
             lumps.sort_unstable();
@@ -67,7 +73,11 @@ impl Inspector {
                     ended = !progress(report.read_bytes, total);
                     !ended
                 };
-                match self.verify(geometry, id, portion, &mut passed) {
+                let provenance = ring
+                    .as_ref()
+                    .zip(index.get(id))
+                    .map_or(Provenance::Foreign, |(ring, entry)| ring.provenance(entry));
+                match self.verify(geometry, (id, provenance), portion, &mut passed) {
                     None => report.complete = false,
                     Some(Verdict::Verified) => report.verified_lumps += 1,
                     Some(Verdict::Unverified) => report.unverified_lumps += 1,
@@ -88,7 +98,7 @@ impl Inspector {
     fn verify(
         &self,
         geometry: &Geometry,
-        id: LumpId,
+        (id, provenance): (LumpId, Provenance),
         portion: Portion,
         passed: &mut dyn FnMut(u64) -> bool,
     ) -> Option<Verdict> {
@@ -108,27 +118,40 @@ impl Inspector {
             };
             Verdict::Damaged(Box::new(narrowed))
         };
+        let unfit = |misfit: &Misfit| {
+            let kind = match misfit.damage {
+                Damage::Padding { .. } | Damage::TrailerMissing => FindingKind::LumpEnd,
+                _ => FindingKind::Checksum,
+            };
+            let why = format!("{}: restore the lump from a copy", misfit.damage);
+            let Range { start: from, end } = misfit.bytes;
+            let narrowed = damaged(kind, why).narrowed(start + from, end - from);
+            Verdict::Damaged(Box::new(narrowed))
+        };
+        let subject = Subject {
+            id,
+            blocks: portion.len(),
+            block_size: geometry.block_size(),
+            provenance,
+            expected_len: None,
+        };
         let end = match self.source.read(start + len - block, block) {
-            Ok(last) => LumpEnd::decode(&last, portion.len(), geometry.block_size()),
+            Ok(last) => subject.judge_end(&last),
             Err(error) => return Some(unreadable(error.to_string())),
         };
         let end = match end {
             Ok(end) => end,
-            Err(error) => {
-                let finding = damaged(FindingKind::LumpEnd, error.to_string());
-                let narrowed = finding.narrowed(start + len - block, block);
-                return Some(Verdict::Damaged(Box::new(narrowed)));
-            }
+            Err(misfit) => return Some(unfit(&misfit)),
         };
-        let mut crc = PayloadCrc::new();
+        let mut sums = PayloadSums::new(end.0);
         let mut done = 0;
         while done < len {
             let piece = PIECE.min(len - done);
             match self.source.read(start + done, piece) {
                 Ok(bytes) => {
-                    let payload = end.payload_len.saturating_sub(done).min(piece);
+                    let payload = end.0.saturating_sub(done).min(piece);
                     let payload = usize::try_from(payload).unwrap_or(usize::MAX);
-                    crc.update(bytes.get(..payload).unwrap_or_default());
+                    sums.update(bytes.get(..payload).unwrap_or_default());
                 }
                 Err(error) => return Some(unreadable(error.to_string())),
             }
@@ -137,18 +160,10 @@ impl Inspector {
                 return None;
             }
         }
-        let Some(trailer) = end.trailer else {
-            return Some(Verdict::Unverified);
-        };
-        let computed = crc.finish(id, end.payload_len, trailer.generation);
-        if computed == trailer.crc {
-            return Some(Verdict::Verified);
-        }
-        let why = format!(
-            "the checksum of its {} bytes is {computed:#010x}, but {:#010x} was stored with them: \
-             restore the lump from a copy",
-            end.payload_len, trailer.crc
-        );
-        Some(Verdict::Damaged(damaged(FindingKind::Checksum, why)))
+        Some(match subject.judge_sums(sums, end) {
+            Ok(true) => Verdict::Verified,
+            Ok(false) => Verdict::Unverified,
+            Err(misfit) => unfit(&misfit),
+        })
     }
 }

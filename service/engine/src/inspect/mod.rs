@@ -21,11 +21,14 @@ use std::path::Path;
 use crate::error::Error;
 use crate::finding::{Blocks, Finding, FindingKind, Findings};
 use crate::format::journal_header::{JOURNAL_HEADER_LEN, JournalHeader};
-use crate::format::{Geometry, Portion, Record};
+use crate::format::mark::Marks;
+use crate::format::record::END_OF_RECORDS_LEN;
+use crate::format::{Geometry, Header, Portion, Record};
 use crate::lump::LumpId;
 use crate::request::{LumpRange, Placement};
 use crate::storage::index::{Entry, Index};
-use crate::units::RingPosition;
+use crate::storage::journal::{self as journal_state, FoundEnd, Journal as Ring};
+use crate::units::{RingPosition, SECTOR_LEN};
 
 use image::Found;
 use journal::{Placed, Walked, walk};
@@ -53,6 +56,8 @@ pub struct Inspector {
 struct Journal {
     geometry: Geometry,
     head: RingPosition,
+    /// The journal as replay finds it; `None`: its end is unknown.
+    ring: Option<Ring>,
     index: Index,
 }
 
@@ -110,8 +115,8 @@ impl Inspector {
             journal: None,
             report,
         };
-        if let Some(geometry) = geometry {
-            inspector.replay(geometry, Index::new(&geometry));
+        if let Some((geometry, header)) = geometry.zip(header) {
+            inspector.replay(geometry, header);
         }
         Ok(inspector)
     }
@@ -140,6 +145,7 @@ impl Inspector {
             geometry,
             head,
             index,
+            ..
         }) = &self.journal
         else {
             return;
@@ -156,14 +162,17 @@ impl Inspector {
     }
 
     /// Reads the journal, builds the index and describes both.
-    fn replay(&mut self, geometry: Geometry, mut index: Index) {
+    fn replay(&mut self, geometry: Geometry, header: Header) {
+        let mut index = Index::new(&geometry);
         let Some(head) = self.read_head(&geometry) else {
             return;
         };
         let Self { source, report, .. } = self;
         let findings = &mut report.findings;
+        let mut marks = Marks::default();
         let walked = walk(source, &geometry, head, |placed| {
-            if let Some(finding) = apply(&mut index, &geometry, placed) {
+            let foreign = marks.pass(&placed.record);
+            if let Some(finding) = apply(&mut index, &geometry, placed, foreign) {
                 findings.add(finding, FINDINGS_LISTED);
             }
             true
@@ -187,6 +196,7 @@ impl Inspector {
             garbage_bytes: bytes.saturating_sub(live_bytes),
             records: counts,
         };
+        let ring = tail.and_then(|tail| self.read_end(&geometry, header.uuid, head, tail));
         let free = self.examine_space(&geometry, &index);
         let report = &mut self.report;
         report.journal = Some(journal);
@@ -195,8 +205,34 @@ impl Inspector {
         self.journal = Some(Journal {
             geometry,
             head,
+            ring,
             index,
         });
+    }
+
+    /// The journal with what its seal says; `None`: the end cannot be read any more.
+    fn read_end(
+        &self,
+        geometry: &Geometry,
+        uuid: [u8; 16],
+        head: RingPosition,
+        tail: RingPosition,
+    ) -> Option<Ring> {
+        let sector = RingPosition(tail.0 - tail.0 % SECTOR_LEN);
+        let offset = geometry.ring_byte(sector).0;
+        let bytes = self.source.read(offset, SECTOR_LEN).ok()?;
+        let at = usize::try_from(tail.0 - sector.0).ok()?;
+        let behind = bytes.get(at + END_OF_RECORDS_LEN..).unwrap_or_default();
+        let store = (uuid, geometry.ring_len().0);
+        let end = FoundEnd::new(store, tail, bytes.get(..at)?.to_vec(), behind);
+        let found = journal_state::Found {
+            uuid,
+            head,
+            end,
+            largest_record: 0,
+            mark_bytes: 0,
+        };
+        Some(Ring::new(geometry, SECTOR_LEN, found))
     }
 
     fn read_head(&mut self, geometry: &Geometry) -> Option<RingPosition> {
@@ -257,7 +293,12 @@ impl Inspector {
 }
 
 /// Does to the index what replay does; a portion that cannot be is reported and left out.
-fn apply(index: &mut Index, geometry: &Geometry, placed: &Placed<'_>) -> Option<Finding> {
+fn apply(
+    index: &mut Index,
+    geometry: &Geometry,
+    placed: &Placed<'_>,
+    foreign: bool,
+) -> Option<Finding> {
     let &Placed {
         position,
         len,
@@ -270,7 +311,7 @@ fn apply(index: &mut Index, geometry: &Geometry, placed: &Placed<'_>) -> Option<
                 let why = error.to_string();
                 return Some(Finding::of_record(kind, geometry, position, len, why).about(id));
             }
-            index.insert(id, Entry::data(position, portion, None));
+            index.insert(id, Entry::data(position, portion, None).marked(foreign));
         }
         Record::Embed { id, data } => {
             let len = u16::try_from(data.as_slice().len()).unwrap_or(u16::MAX);

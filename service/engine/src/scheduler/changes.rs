@@ -12,7 +12,7 @@ use super::message::{Command, PutBody, Reply, Stage};
 use crate::buffer::AlignedBuf;
 use crate::error::Error;
 use crate::format::record::{EMBED_PREFIX_LEN, PUT_LEN, Record};
-use crate::format::trailer::{OVERHEAD_LEN, max_payload};
+use crate::format::trailer::max_payload_in;
 use crate::lump::LumpId;
 use crate::payload::SealedLump;
 use crate::request::{
@@ -105,9 +105,7 @@ impl Owner {
         let data_blocks = self.storage.geometry.data_blocks();
         if u64::from(blocks.0) > data_blocks {
             let block_size = self.storage.geometry.block_size();
-            let whole_region =
-                (data_blocks * block_size.bytes()).saturating_sub(OVERHEAD_LEN as u64);
-            let max = whole_region.min(max_payload(block_size));
+            let max = max_payload_in(data_blocks, block_size);
             return reply.send(Err(Error::LumpTooLarge { len, max }), Stage::Index);
         }
         if let Err(error) = self.reserve_record(PUT_LEN as u64) {

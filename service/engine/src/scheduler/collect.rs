@@ -57,7 +57,7 @@ impl Collection {
         let at_rest = !self.reading && !self.moving_head && !journal.has_readers();
         let everything_passed = self.collector.position() == journal.tail();
         at_rest
-            && self.collector.position() == journal.head()
+            && self.collector.head_goal() == journal.head()
             && (everything_passed || !self.collector.needs_chunk())
     }
 
@@ -66,7 +66,8 @@ impl Collection {
     fn decide(&mut self, storage: &Storage) {
         let journal = &storage.journal;
         let (used, capacity) = (journal.used(), journal.capacity());
-        let garbage = used.saturating_sub(storage.index.record_bytes());
+        let needed = storage.index.record_bytes() + journal.mark_bytes();
+        let garbage = used.saturating_sub(needed);
         let unavoidable = journal.gc_reserve();
         let worth = if self.active {
             (capacity / 16).max(unavoidable)
@@ -91,6 +92,7 @@ impl Owner {
         let Storage { index, journal, .. } = &self.storage;
         let keep = if blocked { 0 } else { 2 * journal.gc_reserve() };
         let taken = self.collection.collector.fill(index, journal, batch, keep);
+        self.storage.journal.passed_marks(taken.mark_bytes);
         let counters = &self.shared.counters;
         counters.gc_dropped.add(taken.dropped);
         counters.gc_relocated.add(taken.relocations.len() as u64);
@@ -135,7 +137,7 @@ impl Owner {
     /// Writes the journal's header when the head can move. To be called only when everything the
     /// collection has passed is durable.
     pub(super) fn move_head(&mut self) {
-        let goal = self.collection.collector.position();
+        let goal = self.collection.collector.head_goal();
         if self.collection.moving_head || goal == self.storage.journal.head() {
             return;
         }

@@ -320,10 +320,16 @@ impl Owner {
         let durability = batch.durability;
         let relocations = std::mem::take(&mut batch.relocations);
         let changes = std::mem::take(&mut batch.changes);
-        for Relocation { id, from, to } in relocations {
+        for Relocation {
+            id,
+            from,
+            to,
+            marked,
+        } in relocations
+        {
             self.storage.index.update(id, |entry| {
                 if entry.record() == from {
-                    entry.moved_to(to)
+                    entry.moved_to(to, marked)
                 } else {
                     entry
                 }

@@ -8,12 +8,14 @@ use crossbeam_channel::{Receiver, Sender};
 
 use super::message::{Reply, Stage};
 use crate::buffer::AlignedBuf;
-use crate::error::Error;
+use crate::error::{Error, LumpDamage};
+use crate::format::Portion;
 use crate::format::record::{Decoded, EMBED_PREFIX_LEN, Record};
+use crate::format::verify::{Damage, Subject};
 use crate::lump::LumpId;
 use crate::payload::LumpData;
 use crate::stats::Counters;
-use crate::units::{BlockCount, BlockSize, ByteOffset};
+use crate::units::ByteOffset;
 
 /// Threads of a store; each verifies several GB/s.
 const THREADS: usize = 2;
@@ -32,10 +34,7 @@ pub(crate) struct Finish {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FinishKind {
     /// A whole portion.
-    Portion {
-        blocks: BlockCount,
-        block_size: BlockSize,
-    },
+    Portion { portion: Portion, subject: Subject },
     /// A journal record, beginning at this byte of the buffer.
     Record { at: usize },
 }
@@ -114,9 +113,10 @@ impl Finish {
             reply,
         } = self;
         let result = match kind {
-            FinishKind::Portion { blocks, block_size } => {
-                LumpData::of_portion(buf, id, offset, blocks, block_size)
-            }
+            FinishKind::Portion { portion, subject } => match subject.judge(&buf) {
+                Ok(judged) => Ok(LumpData::judged(buf, &judged)),
+                Err(misfit) => Err(Error::mismatch(id, portion, offset.0, &misfit)),
+            },
             FinishKind::Record { at } => embedded(buf, id, offset, at),
         };
         match &result {
@@ -141,11 +141,13 @@ fn embedded(buf: AlignedBuf, id: LumpId, offset: ByteOffset, at: usize) -> Resul
         Some(len) => Ok(LumpData::embedded(buf, at + EMBED_PREFIX_LEN, at + len)),
         None => {
             let len = buf.len().saturating_sub(at) as u64;
-            Err(Error::ChecksumMismatch {
+            Err(Error::ChecksumMismatch(Box::new(LumpDamage {
                 id,
-                offset: ByteOffset(offset.0 + at as u64).0,
+                portion: None,
+                damage: Damage::Record,
+                offset: offset.0 + at as u64,
                 len,
-            })
+            })))
         }
     }
 }

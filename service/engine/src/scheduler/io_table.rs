@@ -39,8 +39,8 @@ pub(crate) enum Tag {
 /// The lump a head is about.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeadRead {
-    pub(crate) id: crate::lump::LumpId,
     pub(crate) portion: crate::format::Portion,
+    pub(crate) subject: crate::format::verify::Subject,
 }
 
 impl Tag {

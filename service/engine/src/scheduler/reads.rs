@@ -10,9 +10,11 @@ use super::message::{Reply, Stage};
 use crate::buffer::AlignedBuf;
 use crate::error::Error;
 use crate::format::Portion;
+use crate::format::verify::Subject;
 use crate::lump::LumpId;
-use crate::payload::{LumpData, decode_end};
+use crate::payload::LumpData;
 use crate::request::{HeadOutcome, ListOutcome, LumpRange, Placement, RequestId, UsageOutcome};
+use crate::storage::Storage;
 use crate::storage::index::Entry;
 use crate::units::{ByteOffset, RingPosition};
 
@@ -27,7 +29,7 @@ pub(crate) struct ReadLump {
 /// What is pinned, and how to find the lump in the bytes.
 #[derive(Clone, Copy, Debug)]
 enum ReadPlace {
-    Portion(Portion),
+    Portion(Portion, Subject),
     Record { position: RingPosition, at: usize },
 }
 
@@ -41,7 +43,8 @@ impl Owner {
             Some(portion) => {
                 self.storage.data.pin(portion);
                 let (offset, len) = self.storage.extent_of(portion);
-                (ReadPlace::Portion(portion), offset, len)
+                let subject = self.subject(id, portion, entry);
+                (ReadPlace::Portion(portion, subject), offset, len)
             }
             None => self.record_extent(entry),
         };
@@ -53,6 +56,21 @@ impl Owner {
             reply,
         };
         self.io.read(Tag::Get(read), offset.0, len, vec![request]);
+    }
+
+    /// What is expected of a portion that is going to be read.
+    fn subject(&self, id: LumpId, portion: Portion, entry: Entry) -> Subject {
+        let Storage {
+            geometry, journal, ..
+        } = &self.storage;
+        let block_size = geometry.block_size();
+        Subject {
+            id,
+            blocks: portion.len(),
+            block_size,
+            provenance: journal.provenance(entry),
+            expected_len: entry.payload_len(block_size),
+        }
     }
 
     /// Pins the record of an embedded lump; the units of the ring that hold it.
@@ -80,13 +98,9 @@ impl Owner {
             reply,
         } = read;
         let kind = match place {
-            ReadPlace::Portion(portion) => {
+            ReadPlace::Portion(portion, subject) => {
                 self.unpin(portion);
-                let block_size = self.storage.geometry.block_size();
-                FinishKind::Portion {
-                    blocks: portion.len(),
-                    block_size,
-                }
+                FinishKind::Portion { portion, subject }
             }
             ReadPlace::Record { position, at } => {
                 self.storage.journal.unpin(position);
@@ -131,7 +145,10 @@ impl Owner {
         let last_block = offset.0 + len - block_size.bytes();
         reply.timing.lap(Stage::Index);
         let tag = Tag::Head {
-            lump: HeadRead { id, portion },
+            lump: HeadRead {
+                portion,
+                subject: self.subject(id, portion, entry),
+            },
             reply,
         };
         self.io
@@ -145,19 +162,18 @@ impl Owner {
         buf: Option<AlignedBuf>,
         result: Result<(), Error>,
     ) {
-        let HeadRead { id, portion } = lump;
+        let HeadRead { portion, subject } = lump;
         self.unpin(portion);
-        let block_size = self.storage.geometry.block_size();
+        let id = subject.id;
         let (offset, len) = self.storage.extent_of(portion);
         let length = result.and_then(|()| {
-            let end = decode_end(
-                &buf.unwrap_or_else(|| self.io.pool.zeroed(0)),
-                offset,
-                portion.len(),
-                block_size,
-            )?;
-            Ok(end.payload_len)
+            let judged = subject.judge_end(buf.as_deref().unwrap_or_default());
+            let mismatch = |misfit| Error::mismatch(id, portion, offset.0, &misfit);
+            judged.map(|(length, _)| length).map_err(mismatch)
         });
+        if matches!(length, Err(Error::ChecksumMismatch { .. })) {
+            self.shared.counters.checksum_failures.add(1);
+        }
         if let Ok(length) = length {
             let padding = (len - length)
                 .checked_sub(2)
@@ -166,7 +182,7 @@ impl Owner {
                 .index
                 .update(id, |entry| match entry.portion() {
                     // The lump may have been replaced meanwhile.
-                    Some(now) if now == portion => Entry::data(entry.record(), portion, padding),
+                    Some(now) if now == portion => entry.with_padding(padding),
                     _ => entry,
                 });
         }

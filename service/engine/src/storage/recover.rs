@@ -17,6 +17,7 @@ use crate::device::{Device, Io, Wait};
 use crate::error::Error;
 use crate::format::header::Header;
 use crate::format::journal_header::JournalHeader;
+use crate::format::mark::{Mark, Marks};
 use crate::format::record::{Decoded, END_OF_RECORDS_LEN, Record};
 use crate::format::seal::SEALED_END_LEN;
 use crate::format::{Geometry, Portion, Seal, minfs};
@@ -118,6 +119,8 @@ pub(crate) fn recover(io: &mut BlockingIo<'_>) -> Result<Recovered, Error> {
         index: Index::new(&geometry),
         records: 0,
         bytes: 0,
+        marks: Marks::default(),
+        mark_bytes: 0,
     };
     let tail = replay.run(io, &geometry, head)?;
     let end = replay.reader.end(io, &geometry, header.uuid, tail)?;
@@ -129,6 +132,7 @@ pub(crate) fn recover(io: &mut BlockingIo<'_>) -> Result<Recovered, Error> {
         head,
         end,
         largest_record,
+        mark_bytes: replay.mark_bytes,
     };
     let journal = Journal::new(&geometry, io.unit(), found);
     let summary = ReplaySummary {
@@ -311,6 +315,8 @@ struct Replay {
     index: Index,
     records: u64,
     bytes: u64,
+    marks: Marks,
+    mark_bytes: u64,
 }
 
 impl Replay {
@@ -350,6 +356,7 @@ impl Replay {
             total = 1;
             self.records += 1;
             self.bytes += len;
+            let foreign = self.marks.pass(&record);
             match record {
                 Record::EndOfRecords => return Ok(position),
                 Record::GoToFront if wrapped || head.0 == 0 => {
@@ -367,7 +374,8 @@ impl Replay {
                             ring_position: position.0,
                             why: error.to_string(),
                         })?;
-                    self.index.insert(id, Entry::data(position, portion, None));
+                    let entry = Entry::data(position, portion, None).marked(foreign);
+                    self.index.insert(id, entry);
                 }
                 Record::Embed { id, data } => {
                     let len = u16::try_from(data.as_slice().len()).unwrap_or(u16::MAX);
@@ -377,6 +385,9 @@ impl Replay {
                     self.index.remove(id);
                 }
                 Record::DeleteRange { start, end } => {
+                    if Mark::of(&record).is_some() {
+                        self.mark_bytes += len;
+                    }
                     self.index.remove_range(start, end, |_| {});
                 }
             }

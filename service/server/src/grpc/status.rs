@@ -192,10 +192,12 @@ pub fn engine_code(error: &Error) -> Code {
 /// What the engine cannot know: how the bytes are counted below the file system.
 fn addendum(error: &Error) -> String {
     match error {
-        Error::ChecksumMismatch { offset, len, .. } => format!(
+        Error::ChecksumMismatch(damage) => format!(
             " (512-byte sectors {} to {})",
-            offset / SECTOR,
-            (offset + len).div_ceil(SECTOR).saturating_sub(1)
+            damage.offset / SECTOR,
+            (damage.offset + damage.len)
+                .div_ceil(SECTOR)
+                .saturating_sub(1)
         ),
         Error::Closed => ": the service is shutting down; try again when it is back".to_owned(),
         Error::NotFound { .. }
@@ -227,7 +229,8 @@ mod tests {
     use std::path::PathBuf;
     use std::sync::Arc;
 
-    use lumpscope_engine::{IoOp, LumpId};
+    use lumpscope_engine::format::verify::Damage;
+    use lumpscope_engine::{IoOp, LumpDamage, LumpId};
 
     use super::*;
 
@@ -268,11 +271,13 @@ mod tests {
                 "position 5",
             ),
             (
-                Error::ChecksumMismatch {
+                Error::ChecksumMismatch(Box::new(LumpDamage {
                     id,
+                    portion: None,
+                    damage: Damage::TrailerMissing,
                     offset: 8192,
                     len: 4096,
-                },
+                })),
                 Code::DataLoss,
                 "sectors 16 to 23",
             ),

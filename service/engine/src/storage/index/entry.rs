@@ -9,13 +9,15 @@ const U40: u64 = (1 << 40) - 1;
 const LEN_SHIFT: u32 = 40;
 const EMBEDDED_BIT: u64 = 1 << 40;
 const SIZE_KNOWN_BIT: u64 = 1 << 41;
+const FOREIGN_BIT: u64 = 1 << 42;
 const PADDING_SHIFT: u32 = 48;
 
 /// Where a lump lives and where its newest record is. The index keeps it in fewer bytes than
 /// these 16: [`super::packing`].
 ///
 /// `place`: bits 0-39 first block, 40-55 length in blocks (data) or bytes (embedded).
-/// `journal`: bits 0-39 ring position, 40 embedded, 41 padding known, 48-63 padding.
+/// `journal`: bits 0-39 ring position, 40 embedded, 41 padding known, 42 marked as foreign, 48-63
+/// padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(super) place: u64,
@@ -31,13 +33,8 @@ impl Entry {
     /// A lump in the data region. `padding`: the value of its padding-length field, if known.
     pub(crate) fn data(record: RingPosition, portion: Portion, padding: Option<u16>) -> Self {
         let place = (portion.start().0 & U40) | u64::from(portion.len().0) << LEN_SHIFT;
-        let size = padding.map_or(0, |padding| {
-            SIZE_KNOWN_BIT | u64::from(padding) << PADDING_SHIFT
-        });
-        Self {
-            place,
-            journal: (record.0 & U40) | size,
-        }
+        let journal = record.0 & U40;
+        Self { place, journal }.with_padding(padding)
     }
 
     /// A lump of `len` bytes in the record at `record`.
@@ -53,10 +50,37 @@ impl Entry {
         RingPosition(self.journal & U40)
     }
 
-    /// The same lump after its record moved.
-    pub(crate) fn moved_to(self, record: RingPosition) -> Self {
+    /// The same lump after its record moved, behind a mark of foreign lumps or not.
+    pub(crate) fn moved_to(self, record: RingPosition, foreign: bool) -> Self {
         Self {
             journal: (self.journal & !U40) | (record.0 & U40),
+            ..self
+        }
+        .marked(foreign)
+    }
+
+    /// The same lump with a record that a mark calls foreign, or that none does.
+    pub(crate) fn marked(self, foreign: bool) -> Self {
+        let bit = if foreign { FOREIGN_BIT } else { 0 };
+        Self {
+            journal: (self.journal & !FOREIGN_BIT) | bit,
+            ..self
+        }
+    }
+
+    /// True: a mark before its record says that another engine may have written the lump.
+    pub(crate) fn is_marked(self) -> bool {
+        self.journal & FOREIGN_BIT != 0
+    }
+
+    /// The same lump, now that the value of its padding-length field is known.
+    pub(crate) fn with_padding(self, padding: Option<u16>) -> Self {
+        let size = padding.map_or(0, |padding| {
+            SIZE_KNOWN_BIT | u64::from(padding) << PADDING_SHIFT
+        });
+        let others = self.journal & !(SIZE_KNOWN_BIT | u64::from(u16::MAX) << PADDING_SHIFT);
+        Self {
+            journal: others | size,
             ..self
         }
     }
@@ -128,7 +152,13 @@ mod tests {
             entry.payload_len(BlockSize::DEFAULT),
             Some(full - 2 - 65_535)
         );
-        let moved = entry.moved_to(RingPosition(5));
+        let moved = entry.moved_to(RingPosition(5), true);
+        assert!(moved.is_marked() && !entry.is_marked());
+        assert_eq!(
+            moved.payload_len(BlockSize::DEFAULT),
+            entry.payload_len(BlockSize::DEFAULT)
+        );
+        assert_eq!(moved.moved_to(RingPosition(U40), false), entry);
         assert_eq!(
             (moved.record(), moved.portion()),
             (RingPosition(5), Some(portion))

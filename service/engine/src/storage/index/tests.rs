@@ -154,12 +154,12 @@ fn run(index: &mut Index, model: &mut Model, step: &Step) {
             assert_eq!(removed, model.remove_range(start, end));
         }
         Step::Move(id, to) => {
-            index.update(LumpId(id), |entry| entry.moved_to(RingPosition(to)));
+            index.update(LumpId(id), |entry| entry.moved_to(RingPosition(to), false));
             let to = RingPosition(to);
             model
                 .0
                 .entry(id)
-                .and_modify(|entry| *entry = entry.moved_to(to));
+                .and_modify(|entry| *entry = entry.moved_to(to, false));
         }
     }
 }

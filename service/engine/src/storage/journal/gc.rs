@@ -12,9 +12,12 @@ use std::ops::Range;
 use super::Journal;
 use super::writer::Batch;
 use crate::error::Error;
+use crate::format::mark::{MARK_LEN, Mark, Marks, REACH};
 use crate::format::record::{Decoded, MAX_RECORD_LEN, Record};
+use crate::format::verify::Provenance;
 use crate::lump::LumpId;
-use crate::storage::index::{Entry, Index};
+use crate::request::Placement;
+use crate::storage::index::Index;
 use crate::units::RingPosition;
 
 /// Bytes read at a time; more than the longest record.
@@ -34,6 +37,19 @@ struct Scanned {
     bytes: Range<usize>,
     /// Position of the record after it.
     next: RingPosition,
+    is_mark: bool,
+    /// True: puts behind it need a mark before it.
+    marks_open: bool,
+}
+
+/// A scanned record that is live.
+struct Live {
+    /// Which of the scanned ones.
+    at: usize,
+    id: LumpId,
+    from: RingPosition,
+    /// True: another engine may have written the lump.
+    foreign: bool,
 }
 
 /// A live record that a batch appends again.
@@ -42,6 +58,8 @@ pub(crate) struct Relocation {
     pub(crate) id: LumpId,
     pub(crate) from: RingPosition,
     pub(crate) to: RingPosition,
+    /// True: a mark before it calls the lump foreign.
+    pub(crate) marked: bool,
 }
 
 /// What a batch took over from the collector.
@@ -49,6 +67,8 @@ pub(crate) struct Relocation {
 pub(crate) struct Taken {
     pub(crate) relocations: Vec<Relocation>,
     pub(crate) dropped: u64,
+    /// Bytes of marks that were passed.
+    pub(crate) mark_bytes: u64,
 }
 
 /// Where the collection is.
@@ -56,8 +76,13 @@ pub(crate) struct Taken {
 pub(crate) struct Collector {
     chunk: Vec<u8>,
     scanned: VecDeque<Scanned>,
-    /// Everything before this is dealt with; the head may move here once that is durable.
+    /// Everything before this is dealt with.
     position: RingPosition,
+    /// The head may move here once all that is durable: not always the position, because the
+    /// journal must not begin between a mark and its puts.
+    head_goal: RingPosition,
+    /// The marks of the records before the end of the scan.
+    marks: Marks,
     /// The tail when the chunk was read: the chunk knows nothing of what came later.
     scan_until: RingPosition,
     /// Bytes dealt with since open, to see that a whole round has gained nothing.
@@ -70,6 +95,8 @@ impl Collector {
             chunk: Vec::new(),
             scanned: VecDeque::new(),
             position: head,
+            head_goal: head,
+            marks: Marks::default(),
             scan_until: head,
             passed: 0,
         }
@@ -78,6 +105,11 @@ impl Collector {
     /// Everything before this is dealt with.
     pub(crate) fn position(&self) -> RingPosition {
         self.position
+    }
+
+    /// Where the head may be once everything dealt with is durable.
+    pub(crate) fn head_goal(&self) -> RingPosition {
+        self.head_goal
     }
 
     /// Bytes dealt with since open.
@@ -138,6 +170,7 @@ impl Collector {
                     return Err(corrupt("the journal ends before its tail".to_owned()));
                 }
             };
+            self.marks.pass(&record);
             let wraps = next.is_some();
             let next = next.unwrap_or(RingPosition(position.0 + len as u64));
             self.scanned.push_back(Scanned {
@@ -145,6 +178,8 @@ impl Collector {
                 id,
                 bytes: at..at + len,
                 next,
+                is_mark: Mark::of(&record).is_some(),
+                marks_open: self.marks.are_open(),
             });
             position = next;
             if wraps {
@@ -162,8 +197,7 @@ impl Collector {
     }
 
     /// Appends the live records that fit, with `keep` bytes left over, to an empty batch and passes
-    /// over garbage. To be called
-    /// only when everything in the index is durable.
+    /// over garbage. To be called only when everything in the index is durable.
     pub(crate) fn fill(
         &mut self,
         index: &Index,
@@ -172,29 +206,146 @@ impl Collector {
         keep: u64,
     ) -> Taken {
         let mut taken = Taken::default();
-        while let Some(front) = self.scanned.front() {
-            let live = front
-                .id
-                .filter(|&id| index.get(id).map(Entry::record) == Some(front.position));
-            match live {
-                None => taken.dropped += 1,
-                Some(_) if batch.len() > BATCH_LIMIT => break,
-                Some(id) => {
-                    let bytes = &self.chunk[front.bytes.clone()];
-                    let Some(to) = batch.append(journal, bytes, keep) else {
-                        break;
-                    };
-                    taken.relocations.push(Relocation {
-                        id,
-                        from: front.position,
-                        to,
-                    });
-                }
-            }
-            self.passed += journal.distance(front.position, front.next);
-            self.position = front.next;
-            self.scanned.pop_front();
+        self.take_groups(index, journal, batch, keep, &mut taken);
+        if keep == 0 && !batch.is_empty() && self.head_goal != self.position {
+            // In the last room the head must follow at once, also to between a mark and its puts.
+            batch.disown();
+            self.head_goal = self.position;
         }
         taken
+    }
+
+    fn take_groups(
+        &mut self,
+        index: &Index,
+        journal: &Journal,
+        batch: &mut Batch,
+        keep: u64,
+        taken: &mut Taken,
+    ) {
+        loop {
+            let group = self.next_group(index, journal);
+            let garbage = group.first().map_or(self.scanned.len(), |live| live.at);
+            taken.dropped += garbage as u64;
+            for _ in 0..garbage {
+                self.pass_front(journal, taken);
+            }
+            if group.is_empty() || batch.len() > BATCH_LIMIT {
+                return;
+            }
+            let Some(to) = self.append_group(&group, garbage, journal, batch, keep) else {
+                return;
+            };
+            // What lies between two live records of the group is garbage.
+            let last = group.get(to.len() - 1).map_or(0, |live| live.at - garbage);
+            taken.dropped += (last + 1 - to.len()) as u64;
+            for (live, (to, marked)) in group.iter().zip(to) {
+                taken.relocations.push(Relocation {
+                    id: live.id,
+                    from: live.from,
+                    to,
+                    marked,
+                });
+            }
+            for _ in 0..=last {
+                self.pass_front(journal, taken);
+            }
+        }
+    }
+
+    /// The live records that come next and can share a mark: puts without anything else that lives
+    /// between them, or one record of another kind.
+    fn next_group(&self, index: &Index, journal: &Journal) -> Vec<Live> {
+        let mut group: Vec<Live> = Vec::new();
+        for (at, scanned) in self.scanned.iter().enumerate() {
+            let entry = scanned
+                .id
+                .and_then(|id| index.get(id).map(|entry| (id, entry)))
+                .filter(|(_, entry)| entry.record() == scanned.position);
+            let Some((id, entry)) = entry else { continue };
+            let is_put = entry.placement() == Placement::Data;
+            let foreign = is_put && journal.provenance(entry) == Provenance::Foreign;
+            if !group.is_empty() && !is_put {
+                break;
+            }
+            group.push(Live {
+                at,
+                id,
+                from: scanned.position,
+                foreign,
+            });
+            let alone = !is_put || !group.iter().any(|live| live.foreign);
+            if alone || group.len() == REACH {
+                break;
+            }
+        }
+        group
+    }
+
+    /// Appends the records of a group, or its first ones, behind a mark if one is needed; says
+    /// where they are and which of them are marked. `None`: no room.
+    ///
+    /// The last room is too precious for marks: then all that was ever written counts as foreign.
+    fn append_group(
+        &self,
+        group: &[Live],
+        skipped: usize,
+        journal: &Journal,
+        batch: &mut Batch,
+        keep: u64,
+    ) -> Option<Vec<(RingPosition, bool)>> {
+        if !group.iter().any(|live| live.foreign) {
+            let first = group.first()?;
+            let to = batch.append(journal, self.bytes_of(first, skipped), keep)?;
+            return Some(vec![(to, false)]);
+        }
+        let spare = keep.max(journal.gc_reserve());
+        let mut count = group.len();
+        while count > 0 {
+            let part = group.get(..count).unwrap_or_default();
+            let bits = part
+                .iter()
+                .rev()
+                .fold(0, |bits, live| bits << 1 | u64::from(live.foreign));
+            let mark = Mark(bits).record().to_bytes();
+            let mut records = vec![mark.as_slice()];
+            records.extend(part.iter().map(|live| self.bytes_of(live, skipped)));
+            if let Some(to) = batch.append_all(journal, &records, spare) {
+                batch.note_mark();
+                let marked = part.iter().map(|live| live.foreign);
+                return Some(to.into_iter().skip(1).zip(marked).collect());
+            }
+            count /= 2;
+        }
+        if keep > 0 {
+            return None;
+        }
+        let to = batch.append(journal, self.bytes_of(group.first()?, skipped), keep)?;
+        batch.disown();
+        Some(vec![(to, false)])
+    }
+
+    /// The bytes of a live record, when `skipped` records before its group are dealt with.
+    fn bytes_of(&self, live: &Live, skipped: usize) -> &[u8] {
+        let scanned = live
+            .at
+            .checked_sub(skipped)
+            .and_then(|at| self.scanned.get(at));
+        scanned
+            .and_then(|scanned| self.chunk.get(scanned.bytes.clone()))
+            .unwrap_or_default()
+    }
+
+    /// The first scanned record is dealt with.
+    fn pass_front(&mut self, journal: &Journal, taken: &mut Taken) {
+        let Some(front) = self.scanned.pop_front() else {
+            return;
+        };
+        self.passed += journal.distance(front.position, front.next);
+        self.position = front.next;
+        taken.mark_bytes += if front.is_mark { MARK_LEN as u64 } else { 0 };
+        if !front.marks_open {
+            self.head_goal = front.next;
+        }
     }
 }

@@ -12,9 +12,11 @@ use crate::clock;
 use crate::format::Geometry;
 use crate::format::record::{MAX_RECORD_LEN, PUT_LEN, Record};
 use crate::format::ring::{Room, room_for};
-use crate::format::seal::{SEAL_LEN, SEALED_END_LEN, SECTOR_LEN, Seal, SealPlace};
+use crate::format::seal::{SEAL_LEN, SEALED_END_LEN, Seal, SealPlace};
+use crate::format::verify::Provenance;
 use crate::lump::LumpId;
-use crate::units::{ByteLen, RingPosition};
+use crate::storage::index::Entry;
+use crate::units::{ByteLen, RingPosition, SECTOR_LEN};
 
 /// A record without effect, to move the tail away from the end of a sector.
 const FILLER: Record<'static> = Record::DeleteRange {
@@ -39,6 +41,8 @@ pub(crate) struct Journal {
     /// What a seal at the tail says; it stands on the disk if `sealed`.
     seal: Seal,
     sealed: bool,
+    /// Bytes of marks of foreign lumps between head and tail.
+    mark_bytes: u64,
     /// Records that are being read, whose space must not be overwritten yet.
     pinned: BTreeMap<u64, u32>,
     /// Bytes of the largest record seen since open.
@@ -54,6 +58,8 @@ pub(crate) struct Found {
     pub(crate) end: FoundEnd,
     /// Bytes of the largest live record.
     pub(crate) largest_record: u64,
+    /// Bytes of marks of foreign lumps that were read.
+    pub(crate) mark_bytes: u64,
 }
 
 /// The end of the journal on the disk.
@@ -126,6 +132,7 @@ impl Journal {
             head,
             end,
             largest_record,
+            mark_bytes,
         } = found;
         let ring_len = geometry.ring_len().0;
         let seal = end
@@ -140,6 +147,7 @@ impl Journal {
             uuid,
             seal,
             sealed: end.seal.is_some(),
+            mark_bytes,
             pinned: BTreeMap::new(),
             largest_record: largest_record.max(PUT_LEN as u64),
         }
@@ -158,7 +166,6 @@ impl Journal {
     }
 
     /// Records at log offsets below this may come from another engine.
-    #[allow(dead_code, reason = "for the provenance of lumps")]
     pub(crate) fn foreign_end(&self) -> u64 {
         self.seal.foreign_end
     }
@@ -171,17 +178,42 @@ impl Journal {
     }
 
     /// Log offset of a position between head and tail.
-    #[allow(dead_code, reason = "for the index checkpoint")]
     pub(crate) fn log_offset_of(&self, position: RingPosition) -> u64 {
         self.seal
             .log_end
             .saturating_sub(self.distance(position, self.tail))
     }
 
+    /// Who wrote the lump of an index entry, as far as the journal tells.
+    pub(crate) fn provenance(&self, entry: Entry) -> Provenance {
+        if entry.is_marked() || self.log_offset_of(entry.record()) < self.foreign_end() {
+            Provenance::Foreign
+        } else {
+            Provenance::Own
+        }
+    }
+
+    /// Bytes of marks of foreign lumps: needed, though no record of a lump.
+    pub(crate) fn mark_bytes(&self) -> u64 {
+        self.mark_bytes
+    }
+
+    /// The collection has passed a mark.
+    pub(crate) fn passed_marks(&mut self, bytes: u64) {
+        self.mark_bytes = self.mark_bytes.saturating_sub(bytes);
+    }
+
     /// The seal for an end of the journal at `tail`; `before`: the bytes of its unit before it.
-    fn seal_at(&self, tail: RingPosition, before: &[u8]) -> (Seal, [u8; SEAL_LEN]) {
+    /// `disown`: all records before it count as foreign.
+    fn seal_at(&self, tail: RingPosition, before: &[u8], disown: bool) -> (Seal, [u8; SEAL_LEN]) {
+        let log_end = self.seal.log_end + self.distance(self.tail, tail);
         let seal = Seal {
-            log_end: self.seal.log_end + self.distance(self.tail, tail),
+            log_end,
+            foreign_end: if disown {
+                log_end
+            } else {
+                self.seal.foreign_end
+            },
             ..self.seal
         };
         let bytes = seal.encode(seal_place(self.uuid, tail, before));

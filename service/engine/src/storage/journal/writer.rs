@@ -10,10 +10,11 @@ use std::sync::Arc;
 
 use super::{FILLER, Journal};
 use crate::buffer::{AlignedBuf, BufferPool};
+use crate::format::mark::MARK_LEN;
 use crate::format::record::{END_OF_RECORDS_LEN, Record};
 use crate::format::ring::Room;
-use crate::format::seal::{SEALED_END_LEN, SECTOR_LEN, Seal};
-use crate::units::RingPosition;
+use crate::format::seal::{SEALED_END_LEN, Seal};
+use crate::units::{RingPosition, SECTOR_LEN};
 
 /// Contiguous bytes of the ring from the start of a unit.
 #[derive(Debug)]
@@ -35,6 +36,10 @@ pub(crate) struct Batch {
     segments: Vec<Segment>,
     old_tail: RingPosition,
     records: u64,
+    /// Bytes of marks of foreign lumps among them.
+    mark_bytes: u64,
+    /// True: all records so far are to count as foreign.
+    disown: bool,
 }
 
 /// One write into the ring.
@@ -63,6 +68,7 @@ pub(crate) struct NewTail {
     tail: RingPosition,
     tail_bytes: Vec<u8>,
     seal: Seal,
+    mark_bytes: u64,
 }
 
 impl Batch {
@@ -74,6 +80,8 @@ impl Batch {
             segments: vec![Segment { start, bytes }],
             old_tail: journal.tail,
             records: 0,
+            mark_bytes: 0,
+            disown: false,
         }
     }
 
@@ -120,6 +128,43 @@ impl Batch {
         Some(at)
     }
 
+    /// Appends records if they all fit with `keep` bytes left over, and returns where they are.
+    /// Else nothing is appended.
+    pub(crate) fn append_all(
+        &mut self,
+        journal: &Journal,
+        records: &[&[u8]],
+        keep: u64,
+    ) -> Option<Vec<RingPosition>> {
+        let segments = self.segments.len();
+        let len = self.segments.last().map_or(0, |last| last.bytes.len());
+        let count = self.records;
+        let mut positions = Vec::new();
+        for record in records {
+            let Some(position) = self.append(journal, record, keep) else {
+                self.segments.truncate(segments);
+                if let Some(last) = self.segments.last_mut() {
+                    last.bytes.truncate(len);
+                }
+                self.records = count;
+                return None;
+            };
+            positions.push(position);
+        }
+        Some(positions)
+    }
+
+    /// Notes that a mark of foreign lumps was appended.
+    pub(crate) fn note_mark(&mut self) {
+        self.mark_bytes += MARK_LEN as u64;
+    }
+
+    /// Lets all records up to the end of the batch count as foreign: for lack of room there are no
+    /// marks in it.
+    pub(crate) fn disown(&mut self) {
+        self.disown = true;
+    }
+
     fn push(&mut self, bytes: &[u8]) {
         if let Some(segment) = self.segments.last_mut() {
             segment.bytes.extend_from_slice(bytes);
@@ -136,11 +181,12 @@ impl Batch {
         }
         let tail = self.at();
         let tail_bytes = self.bytes_before(tail, unit);
-        let (seal, seal_bytes) = journal.seal_at(tail, &tail_bytes);
+        let (seal, seal_bytes) = journal.seal_at(tail, &tail_bytes, self.disown);
         let new_tail = NewTail {
             tail,
             tail_bytes,
             seal,
+            mark_bytes: self.mark_bytes,
         };
         self.push(&Record::EndOfRecords.to_bytes());
         self.push(&seal_bytes);
@@ -198,6 +244,7 @@ impl Journal {
         self.tail = new_tail.tail;
         self.tail_bytes = new_tail.tail_bytes;
         self.seal = new_tail.seal;
+        self.mark_bytes += new_tail.mark_bytes;
         self.sealed = true;
     }
 }
