@@ -65,6 +65,12 @@ fn errors(scenario: &Scenario, random: &mut Random, coverage: &mut Coverage) -> 
         kind: FaultKind::Errno([libc::EIO, libc::ENOSPC][random.index(2)]),
     });
     history.go_on(2 * REQUESTS, coverage)?;
+    // A request may be answered before the flush behind it, or a header write, has failed.
+    history
+        .session
+        .run_until(coverage, "what is under way", |session, _| {
+            session.disk.in_flight() == 0
+        })?;
     let hits = history.session.disk.faults_hit();
     coverage.faults.hits += hits;
     history.session.disk.heal();
