@@ -96,6 +96,8 @@ pub enum Purpose {
     Flush,
     /// Replay at open.
     Recovery,
+    /// Lumps, read by the scrubber.
+    Scrub,
 }
 
 /// Kind of a declared I/O.

@@ -4,6 +4,7 @@
 
 use serde::Serialize;
 
+use crate::format::verify::{Damage, Misfit};
 use crate::format::{Geometry, Portion};
 use crate::lump::LumpId;
 use crate::units::{RingPosition, SECTOR_LEN};
@@ -107,6 +108,24 @@ impl Finding {
             portion: Some(portion.into()),
             ..Self::new(kind, geometry.portion_offset(portion).0, len, why)
         }
+    }
+
+    /// What does not fit in a portion, narrowed to the bytes that are meant.
+    pub(crate) fn of_misfit(
+        geometry: &Geometry,
+        id: LumpId,
+        portion: Portion,
+        misfit: &Misfit,
+    ) -> Self {
+        let kind = match misfit.damage {
+            Damage::Padding { .. } | Damage::TrailerMissing => FindingKind::LumpEnd,
+            _ => FindingKind::Checksum,
+        };
+        let why = format!("{}: restore the lump from a copy", misfit.damage);
+        let start = geometry.portion_offset(portion).0;
+        let bytes = misfit.bytes.clone();
+        Self::of_portion(kind, geometry, id, portion, why)
+            .narrowed(start + bytes.start, bytes.end - bytes.start)
     }
 
     /// Damage in a journal record.

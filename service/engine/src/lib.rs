@@ -63,6 +63,7 @@ mod options;
 mod payload;
 mod request;
 mod scheduler;
+mod scrub;
 mod stats;
 mod storage;
 mod store;
@@ -77,9 +78,10 @@ pub use options::{
 };
 pub use payload::{LumpBuf, LumpData};
 pub use request::{
-    DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EngineTimes, HeadOutcome,
-    IoDeclaration, IoOp, IoPurpose, IoSink, ListOutcome, LumpRange, Placement, PutCondition,
-    PutOptions, PutOutcome, RequestCtx, RequestId, UsageOutcome,
+    CollectOutcome, DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EngineTimes,
+    HeadOutcome, IoDeclaration, IoOp, IoPurpose, IoSink, ListOutcome, LumpRange, Placement,
+    PutCondition, PutOptions, PutOutcome, RequestCtx, RequestId, UsageOutcome,
 };
 pub use scheduler::Driver;
+pub use scrub::{ScrubPass, ScrubStatus};
 pub use store::{OnDone, Store};

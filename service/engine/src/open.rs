@@ -8,13 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crossbeam_channel::unbounded;
 
 use crate::buffer::BufferPool;
-use crate::clock::wall_ns;
+use crate::clock::{duration_ns, wall_ns};
 use crate::device::{self, Device, OpenMode};
 use crate::error::Error;
 use crate::format::trailer::max_payload;
 use crate::options::{IoBackendKind, StoreInfo, StoreOptions};
 use crate::scheduler::finisher::Finisher;
 use crate::scheduler::io_table::IoTable;
+use crate::scheduler::scrub::Scrub;
 use crate::scheduler::{Driver, Limits, Owner, Shared};
 use crate::stats::Counters;
 use crate::storage::recover::{BlockingIo, Recovered, memory_alignment, recover};
@@ -107,14 +108,21 @@ fn prepare(
         data_ios: depth.max(1),
         pending: options.queue_limit.max(1),
         read_only: options.read_only,
+        gc_rate: options.gc_rate,
     };
     // Bounded by the admission.
     let (commands, receiver) = unbounded();
     let waker = device.backend.waker();
     pool.set_reader(waker.clone());
     let table = IoTable::new(device, Arc::clone(&pool), next_token);
+    if options.scrub_rate > 0 {
+        shared.scrub.start(options.scrub_rate, false);
+    }
+    let interval_ns = duration_ns(options.scrub_interval);
+    let base = info.base_offset.0;
+    let scrub = Scrub::new(recovered.scrub_mark, base, interval_ns);
     let owner = Owner::new(
-        recovered.storage,
+        (recovered.storage, scrub),
         table,
         finisher,
         receiver,

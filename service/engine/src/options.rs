@@ -7,6 +7,9 @@ use std::time::Duration;
 use crate::request::IoSink;
 use crate::units::ByteOffset;
 
+/// Default pause from one pass of the scrubber to the next: a week.
+const SCRUB_INTERVAL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
 /// How to open a store.
 #[derive(Clone)]
 pub struct StoreOptions {
@@ -37,6 +40,13 @@ pub struct StoreOptions {
     pub io_backend: IoBackendChoice,
     /// True: nothing is written, changes are refused.
     pub read_only: bool,
+    /// Budget of the scrubber in bytes a second; 0: it does not run until it is told to.
+    pub scrub_rate: u64,
+    /// From the start of one pass of the scrubber to the start of the next, at least.
+    pub scrub_interval: Duration,
+    /// Budget of the journal's garbage collection in bytes a second, read and written; 0: no
+    /// limit. It is exceeded when the journal is nearly full.
+    pub gc_rate: u64,
 }
 
 impl StoreOptions {
@@ -57,6 +67,9 @@ impl StoreOptions {
             buffer_budget: 1 << 30,
             io_backend: IoBackendChoice::Auto,
             read_only: false,
+            scrub_rate: 0,
+            scrub_interval: SCRUB_INTERVAL,
+            gc_rate: 0,
         }
     }
 }
@@ -270,4 +283,24 @@ pub struct StoreStats {
     pub buffer_refused: u64,
     /// Times since open that gets began to wait because the memory was used up.
     pub buffer_waits: u64,
+    /// Lumps the scrubber has looked at since open.
+    pub scrub_lumps: u64,
+    /// Bytes the scrubber has read since open.
+    pub scrub_bytes: u64,
+    /// Lumps without a checksum the scrubber has read since open.
+    pub scrub_unverified: u64,
+    /// Lumps the scrubber has found since open whose bytes are not those that were written.
+    pub scrub_corrupt: u64,
+    /// Lumps the scrubber could not read since open.
+    pub scrub_read_errors: u64,
+    /// Passes the scrubber has completed since open.
+    pub scrub_passes: u64,
+    /// Bytes of the image the present pass of the scrubber has behind it.
+    pub scrub_position_bytes: u64,
+    /// When the last complete pass since open ended, in nanoseconds since 1970; 0: none has.
+    pub scrub_last_pass_ns: u64,
+    /// Bytes of the journal the garbage collection has read since open.
+    pub gc_read_bytes: u64,
+    /// Times the garbage collection has begun to work since open.
+    pub gc_runs: u64,
 }

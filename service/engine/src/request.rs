@@ -184,6 +184,21 @@ pub struct DeleteManyOutcome {
     pub durability: Durability,
 }
 
+/// Result of a round of the journal's garbage collection that was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct CollectOutcome {
+    /// Bytes of the ring that became free; less than was garbage when requests came meanwhile.
+    pub freed_bytes: u64,
+    /// Records moved to the tail.
+    pub relocated: u64,
+    /// Records dropped.
+    pub dropped: u64,
+    /// Bytes of the ring in use afterwards.
+    pub used_bytes: u64,
+    /// Bytes of them that are live.
+    pub live_bytes: u64,
+}
+
 /// Result of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadOutcome {
@@ -220,6 +235,8 @@ pub enum IoPurpose {
     Journal,
     /// The journal's header block.
     JournalHeader,
+    /// Lumps, read by the scrubber.
+    Scrub,
     /// A flush of the device's volatile cache.
     Flush,
     /// Reading the store at open.

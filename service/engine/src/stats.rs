@@ -59,6 +59,16 @@ counters!(
     buffer_budget_bytes,
     buffer_refused,
     buffer_waits,
+    scrub_lumps,
+    scrub_bytes,
+    scrub_unverified,
+    scrub_corrupt,
+    scrub_read_errors,
+    scrub_passes,
+    scrub_position_bytes,
+    scrub_last_pass_ns,
+    gc_read_bytes,
+    gc_runs,
 );
 
 /// One number.

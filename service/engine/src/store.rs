@@ -14,12 +14,13 @@ use crate::lump::LumpId;
 use crate::options::{StoreInfo, StoreStats};
 use crate::payload::{LumpBuf, LumpData};
 use crate::request::{
-    DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EngineTimes, HeadOutcome,
-    ListOutcome, LumpRange, Placement, PutCondition, PutOptions, PutOutcome, RequestCtx,
-    UsageOutcome,
+    CollectOutcome, DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EngineTimes,
+    HeadOutcome, ListOutcome, LumpRange, Placement, PutCondition, PutOptions, PutOutcome,
+    RequestCtx, UsageOutcome,
 };
 use crate::scheduler::message::{Arrival, Command, PutBody, Reply};
 use crate::scheduler::{Shared, on_engine_thread};
+use crate::scrub::ScrubStatus;
 use crate::units::BlockSize;
 
 /// Called once with the result of a request, on an engine thread: it must not block.
@@ -562,6 +563,44 @@ impl Store {
     /// As there.
     pub fn sync(&self) -> Result<(), Error> {
         self.call(RequestCtx::default(), |reply| Command::Sync { reply })
+    }
+
+    /// Lets the garbage collection go round the journal once. Returns at once when there is nothing
+    /// to gain. Requests are served between its steps.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], [`Error::Failed`], [`Error::Closed`].
+    pub fn collect(&self) -> Result<CollectOutcome, Error> {
+        self.call(RequestCtx::default(), |reply| Command::Collect { reply })
+    }
+
+    /// The same without waiting, for a stepped store.
+    ///
+    /// # Errors
+    /// [`Error::Busy`], [`Error::Closed`]; in the callback also those of [`Store::collect`].
+    pub fn submit_collect(&self, on_done: OnDone<CollectOutcome>) -> Result<(), Error> {
+        let reply = Reply::new(on_done);
+        self.send(RequestCtx::default(), Command::Collect { reply })
+    }
+
+    /// Has the scrubber begin a pass at once, or go on with the one it has begun, at `rate` bytes a
+    /// second; `None`: as fast as the disk is left to it. Passes are repeated in the interval the
+    /// store was opened with.
+    pub fn scrub_start(&self, rate: Option<u64>) {
+        self.inner.shared.scrub.start(rate.unwrap_or(0), true);
+        self.inner.waker.wake();
+    }
+
+    /// Has the scrubber rest. It keeps its place.
+    pub fn scrub_stop(&self) {
+        self.inner.shared.scrub.stop();
+        self.inner.waker.wake();
+    }
+
+    /// What the scrubber is doing, and what it has found.
+    #[must_use]
+    pub fn scrub_status(&self) -> ScrubStatus {
+        self.inner.shared.scrub.status()
     }
 
     /// Why the store takes no changes any more; `None` while it does.

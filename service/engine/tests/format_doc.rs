@@ -43,6 +43,7 @@ fn assert_fields(marker: &str, fields: &[(&str, usize)]) {
 fn every_structure_is_drawn_as_it_is_coded() {
     assert_fields("fields: header", header::FIELDS);
     assert_fields("fields: journal header", journal_header::FIELDS);
+    assert_fields("fields: scrub mark", journal_header::SCRUB_MARK_FIELDS);
     assert_fields("fields: seal", seal::FIELDS);
     assert_fields("fields: lump end", trailer::FIELDS);
     assert_fields("fields: mark", mark::FIELDS);

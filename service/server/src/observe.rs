@@ -30,6 +30,7 @@ impl IoSink for DiskSink {
                 IoPurpose::JournalHeader => Purpose::Header,
                 IoPurpose::Flush => Purpose::Flush,
                 IoPurpose::Recovery => Purpose::Recovery,
+                IoPurpose::Scrub => Purpose::Scrub,
             },
             op: match io.op {
                 IoOp::Read => Op::Read,

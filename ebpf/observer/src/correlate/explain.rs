@@ -63,6 +63,7 @@ fn purpose_name(purpose: Purpose) -> &'static str {
         Purpose::Header => "header",
         Purpose::Flush => "flush",
         Purpose::Recovery => "recovery",
+        Purpose::Scrub => "scrub",
     }
 }
 

@@ -1,13 +1,11 @@
 //! The deep check: reads every lump and compares it with its checksum.
 
-use std::ops::Range;
-
 use super::report::CheckReport;
 use super::{FINDINGS_LISTED, Inspector, Journal, data_lumps};
 use crate::clock::monotonic_ns;
 use crate::finding::{Finding, FindingKind, Findings};
 use crate::format::sums::PayloadSums;
-use crate::format::verify::{Damage, Misfit, Provenance, Subject};
+use crate::format::verify::{Misfit, Provenance, Subject};
 use crate::format::{Geometry, Portion};
 use crate::lump::LumpId;
 
@@ -119,14 +117,8 @@ impl Inspector {
             Verdict::Damaged(Box::new(narrowed))
         };
         let unfit = |misfit: &Misfit| {
-            let kind = match misfit.damage {
-                Damage::Padding { .. } | Damage::TrailerMissing => FindingKind::LumpEnd,
-                _ => FindingKind::Checksum,
-            };
-            let why = format!("{}: restore the lump from a copy", misfit.damage);
-            let Range { start: from, end } = misfit.bytes;
-            let narrowed = damaged(kind, why).narrowed(start + from, end - from);
-            Verdict::Damaged(Box::new(narrowed))
+            let finding = Finding::of_misfit(geometry, id, portion, misfit);
+            Verdict::Damaged(Box::new(finding))
         };
         let subject = Subject {
             id,

@@ -1,21 +1,26 @@
 //! Drives the reclaiming of the journal's head: when it runs, its reads, its moves of the head.
 //!
-//! It runs in the background of commits: relocated records ride in the batches of clients' records
-//! or make batches of their own. It starts when more than half of the ring is in use and an eighth
-//! of it is garbage, or when a record finds no room, and rests when there is little to gain.
+//! It runs in the background of commits, a step at a time: relocated records ride in the batches
+//! of clients' records or make batches of their own, of at most 128 KiB. It starts when more than
+//! half of the ring is in use and an eighth of it is garbage, when a record finds no room, or when
+//! it is asked to; it rests when there is little to gain. Its reads and its records have a budget,
+//! which does not hold while the ring is nearly full: no request waits for a budget.
 
 use super::Owner;
+use super::budget::Budget;
 use super::io_table::Tag;
+use super::message::{Reply, Stage};
 use crate::buffer::AlignedBuf;
+use crate::clock::monotonic_ns;
 use crate::error::Error;
-use crate::format::journal_header::JournalHeader;
+use crate::format::journal_header::{JournalHeader, ScrubMark};
+use crate::request::CollectOutcome;
 use crate::storage::Storage;
 use crate::storage::journal::gc::{Collector, Taken};
 use crate::storage::journal::writer::Batch;
 use crate::units::RingPosition;
 
 /// State of the collection.
-#[derive(Debug)]
 pub(super) struct Collection {
     collector: Collector,
     active: bool,
@@ -24,16 +29,50 @@ pub(super) struct Collection {
     moving_head: bool,
     /// A record finds no room: what the collector had passed when that began.
     pressed_since: Option<u64>,
+    /// What the collector had passed where the head is moving to.
+    goal_passed: u64,
+    asked: Vec<Asked>,
+    budget: Budget,
+    /// When the budget allows the next read.
+    due_ns: Option<u64>,
+}
+
+/// A round that somebody waits for.
+struct Asked {
+    reply: Reply<CollectOutcome>,
+    /// It is over when the head is where the collector had passed this.
+    until: u64,
+    /// When it was asked for: bytes of the ring in use, records moved and dropped.
+    used: u64,
+    relocated: u64,
+    dropped: u64,
 }
 
 impl Collection {
-    pub(super) fn new(head: RingPosition) -> Self {
+    /// `rate`: its budget in bytes a second; 0: no limit.
+    pub(super) fn new(head: RingPosition, rate: u64) -> Self {
         Self {
             collector: Collector::new(head),
             active: false,
             reading: false,
             moving_head: false,
             pressed_since: None,
+            goal_passed: 0,
+            asked: Vec::new(),
+            budget: Budget::new(rate),
+            due_ns: None,
+        }
+    }
+
+    /// When the owner thread must look again, if nothing else happens.
+    pub(super) fn due_ns(&self) -> Option<u64> {
+        self.due_ns
+    }
+
+    /// Answers everybody who waits for a round.
+    pub(super) fn refuse_all(&mut self, error: &Error) {
+        for asked in self.asked.drain(..) {
+            asked.reply.send(Err(error.clone()), Stage::Journal);
         }
     }
 
@@ -74,7 +113,18 @@ impl Collection {
         } else {
             (capacity / 8).max(2 * unavoidable)
         };
-        self.active = self.pressed_since.is_some() || (used > capacity / 2 && garbage > worth);
+        self.active = self.pressed_since.is_some()
+            || self
+                .asked
+                .iter()
+                .any(|asked| asked.until > self.collector.passed())
+            || (used > capacity / 2 && garbage > worth);
+    }
+
+    /// True: the ring is so full that the budget does not count.
+    fn is_urgent(&self, storage: &Storage) -> bool {
+        let journal = &storage.journal;
+        self.pressed_since.is_some() || journal.used() > journal.capacity() / 8 * 7
     }
 }
 
@@ -85,7 +135,11 @@ impl Owner {
     /// Only then may relocated records use the last room; and a change that has waited for the
     /// collection goes before them as soon as it finds room.
     pub(super) fn relocate(&mut self, batch: &mut Batch, blocked: bool) -> Taken {
+        let was_active = self.collection.active;
         self.collection.decide(&self.storage);
+        if self.collection.active && !was_active {
+            self.shared.counters.gc_runs.add(1);
+        }
         if !self.collects() || (self.collection.pressed_since.is_some() && !blocked) {
             return Taken::default();
         }
@@ -93,6 +147,10 @@ impl Owner {
         let keep = if blocked { 0 } else { 2 * journal.gc_reserve() };
         let taken = self.collection.collector.fill(index, journal, batch, keep);
         self.storage.journal.passed_marks(taken.mark_bytes);
+        if !taken.relocations.is_empty() {
+            let bytes = batch.len() as u64;
+            self.collection.budget.spend(bytes, monotonic_ns());
+        }
         let counters = &self.shared.counters;
         counters.gc_dropped.add(taken.dropped);
         counters.gc_relocated.add(taken.relocations.len() as u64);
@@ -106,13 +164,21 @@ impl Owner {
 
     /// Reads the next chunk of the ring when the last one is dealt with.
     pub(super) fn start_collecting(&mut self) {
-        let collects = self.collects();
+        let (collects, now_ns) = (self.collects(), monotonic_ns());
+        let urgent = self.collection.is_urgent(&self.storage);
         let collection = &mut self.collection;
+        collection.due_ns = None;
         if !collects || collection.reading || !collection.collector.needs_chunk() {
+            return;
+        }
+        if let (false, Some(due_ns)) = (urgent, collection.budget.wait_until(now_ns)) {
+            collection.due_ns = Some(due_ns);
             return;
         }
         if let Some((start, len)) = collection.collector.next_read(&self.storage.journal) {
             collection.reading = true;
+            collection.budget.spend(len, now_ns);
+            self.shared.counters.gc_read_bytes.add(len);
             let offset = self.storage.geometry.ring_byte(start).0;
             self.io.read(Tag::Collect(start), offset, len, Vec::new());
         }
@@ -141,14 +207,42 @@ impl Owner {
         if self.collection.moving_head || goal == self.storage.journal.head() {
             return;
         }
+        self.collection.moving_head = true;
+        self.collection.goal_passed = self.collection.collector.passed();
+        self.write_header(Tag::Header(goal), goal);
+    }
+
+    fn write_header(&mut self, tag: Tag, head: RingPosition) {
         let geometry = &self.storage.geometry;
         let len = usize::from(geometry.block_size().get());
         let mut block = self.io.pool.zeroed(len);
-        let header = JournalHeader { ring_head: goal }.encode();
-        block[..header.len()].copy_from_slice(&header);
+        let header = JournalHeader { ring_head: head }.encode();
+        let mark = self.scrub.mark();
+        let mark = (mark != ScrubMark::default()).then(|| mark.encode());
+        let fields = header.iter().chain(mark.iter().flatten());
+        for (to, from) in block.iter_mut().zip(fields) {
+            *to = *from;
+        }
         let offset = geometry.journal_header_offset().0;
+        self.io.write(tag, offset, block, Vec::new());
+    }
+
+    /// Writes the journal's header with the head it has. False: it is being written already.
+    pub(super) fn rewrite_header(&mut self) -> bool {
+        if self.collection.moving_head {
+            return false;
+        }
         self.collection.moving_head = true;
-        self.io.write(Tag::Header(goal), offset, block, Vec::new());
+        let head = self.storage.journal.head();
+        self.write_header(Tag::ScrubMark, head);
+        true
+    }
+
+    pub(super) fn header_rewritten(&mut self, result: Result<(), Error>) {
+        self.collection.moving_head = false;
+        if let Err(error) = result {
+            self.fail(&error);
+        }
     }
 
     pub(super) fn header_written(&mut self, head: RingPosition, result: Result<(), Error>) {
@@ -163,5 +257,58 @@ impl Owner {
         self.collection.moving_head = false;
         self.storage.journal.set_head(head);
         self.shared.counters.header_writes.add(1);
+        let passed = self.collection.goal_passed;
+        self.answer_collects(|asked| asked.until <= passed);
+    }
+
+    /// Goes round the journal once for somebody who waits for it.
+    pub(super) fn collect(&mut self, mut reply: Reply<CollectOutcome>) {
+        reply.timing.lap(Stage::Sched);
+        let Storage { journal, index, .. } = &self.storage;
+        let collector = &self.collection.collector;
+        let (used, live) = (journal.used(), index.record_bytes());
+        let needed = live + journal.mark_bytes();
+        if used.saturating_sub(needed) <= journal.gc_reserve() {
+            let outcome = CollectOutcome {
+                used_bytes: used,
+                live_bytes: live,
+                ..CollectOutcome::default()
+            };
+            return reply.send(Ok(outcome), Stage::Index);
+        }
+        let left = journal.distance(collector.position(), journal.tail());
+        let counters = &self.shared.counters;
+        self.collection.asked.push(Asked {
+            reply,
+            until: collector.passed() + left,
+            used,
+            relocated: counters.gc_relocated.get(),
+            dropped: counters.gc_dropped.get(),
+        });
+    }
+
+    /// To be called when a batch would be empty: a round that cannot go on is over.
+    pub(super) fn end_stuck_collects(&mut self) {
+        if !self.collection.asked.is_empty() && self.collection.is_stuck(&self.storage) {
+            self.answer_collects(|_| true);
+        }
+    }
+
+    fn answer_collects(&mut self, over: impl Fn(&Asked) -> bool) {
+        let counters = &self.shared.counters;
+        let (used, live) = (
+            self.storage.journal.used(),
+            self.storage.index.record_bytes(),
+        );
+        for asked in self.collection.asked.extract_if(.., |asked| over(asked)) {
+            let outcome = CollectOutcome {
+                freed_bytes: asked.used.saturating_sub(used),
+                relocated: counters.gc_relocated.get() - asked.relocated,
+                dropped: counters.gc_dropped.get() - asked.dropped,
+                used_bytes: used,
+                live_bytes: live,
+            };
+            asked.reply.send(Ok(outcome), Stage::Journal);
+        }
     }
 }

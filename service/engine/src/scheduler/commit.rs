@@ -129,6 +129,7 @@ impl Owner {
             }
             self.refuse_first_ready();
         }
+        self.end_stuck_collects();
         if self.commit.unflushed.is_empty() {
             self.move_head();
         } else {

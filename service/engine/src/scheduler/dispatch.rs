@@ -285,6 +285,7 @@ impl Command {
             | Self::Head { .. }
             | Self::List { .. }
             | Self::Usage { .. }
+            | Self::Collect { .. }
             | Self::Close { .. } => false,
         }
     }

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use crossbeam_channel::{Receiver, Sender};
 
 use super::message::{Reply, Stage};
+use super::scrub::{ScrubJob, Verified};
 use crate::buffer::AlignedBuf;
 use crate::error::{Error, LumpDamage};
 use crate::format::Portion;
@@ -30,6 +31,12 @@ pub(crate) struct Finish {
     pub(crate) reply: Reply<LumpData>,
 }
 
+/// Something for the threads to do.
+enum Job {
+    Lump(Finish),
+    Scrub(ScrubJob, Box<dyn FnOnce(Verified) + Send>),
+}
+
 /// What the bytes are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FinishKind {
@@ -42,7 +49,7 @@ pub(crate) enum FinishKind {
 /// The threads. They end when the handle is dropped.
 pub(crate) struct Finisher {
     /// `None`: there are no threads (any more), the caller does it.
-    queue: Option<Sender<Finish>>,
+    queue: Option<Sender<Job>>,
     threads: Vec<JoinHandle<()>>,
     counters: Arc<Counters>,
 }
@@ -75,7 +82,17 @@ impl Finisher {
         }
     }
 
+    /// Verifies what was read and answers the get.
     pub(crate) fn finish(&self, job: Finish) {
+        self.hand_over(Job::Lump(job));
+    }
+
+    /// Verifies what the scrubber has read.
+    pub(crate) fn verify(&self, job: ScrubJob, told: impl FnOnce(Verified) + Send + 'static) {
+        self.hand_over(Job::Scrub(job, Box::new(told)));
+    }
+
+    fn hand_over(&self, job: Job) {
         match &self.queue {
             Some(queue) => {
                 // The receivers live as long as the threads, and they end only after the sender.
@@ -95,10 +112,19 @@ impl Drop for Finisher {
     }
 }
 
-fn run(queue: &Receiver<Finish>, counters: &Counters) {
+fn run(queue: &Receiver<Job>, counters: &Counters) {
     super::mark_engine_thread();
     while let Ok(job) = queue.recv() {
         job.run(counters);
+    }
+}
+
+impl Job {
+    fn run(self, counters: &Counters) {
+        match self {
+            Self::Lump(finish) => finish.run(counters),
+            Self::Scrub(job, told) => told(job.run()),
+        }
     }
 }
 

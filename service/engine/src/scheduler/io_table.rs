@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::message::Reply;
 use super::order::Kind;
+use super::scrub::ScrubRead;
 use super::{PendingPut, ReadLump};
 use crate::buffer::{AlignedBuf, BufferPool, Reservation};
 use crate::clock::monotonic_ns;
@@ -32,8 +33,12 @@ pub(crate) enum Tag {
     Flush,
     /// The journal's header with a new head.
     Header(RingPosition),
+    /// The journal's header with the same head and a new scrub mark.
+    ScrubMark,
     /// A chunk of the ring, for the collection.
     Collect(RingPosition),
+    /// Lumps, for the scrubber.
+    Scrub(Box<ScrubRead>),
 }
 
 /// The lump a head is about.
@@ -63,7 +68,8 @@ impl Tag {
             Self::Get(_) | Self::Head { .. } | Self::PutData(_) => IoPurpose::LumpData,
             Self::BatchRest | Self::BatchFirst | Self::Collect(_) => IoPurpose::Journal,
             Self::Flush => IoPurpose::Flush,
-            Self::Header(_) => IoPurpose::JournalHeader,
+            Self::Header(_) | Self::ScrubMark => IoPurpose::JournalHeader,
+            Self::Scrub(_) => IoPurpose::Scrub,
         }
     }
 }

@@ -7,8 +7,9 @@ use crate::error::Error;
 use crate::lump::LumpId;
 use crate::payload::{LumpData, SealedLump};
 use crate::request::{
-    DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EngineTimes, HeadOutcome,
-    ListOutcome, LumpRange, PutCondition, PutOutcome, RequestCtx, RequestId, UsageOutcome,
+    CollectOutcome, DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EngineTimes,
+    HeadOutcome, ListOutcome, LumpRange, PutCondition, PutOutcome, RequestCtx, RequestId,
+    UsageOutcome,
 };
 use crate::store::OnDone;
 
@@ -82,6 +83,9 @@ pub(crate) enum Command {
     Sync {
         reply: Reply<()>,
     },
+    Collect {
+        reply: Reply<CollectOutcome>,
+    },
     Close {
         closed: Sender<Result<(), Error>>,
     },
@@ -101,6 +105,7 @@ impl Command {
             Self::List { reply, .. } => reply.send(Err(error), stage),
             Self::Usage { reply, .. } => reply.send(Err(error), stage),
             Self::Sync { reply } => reply.send(Err(error), stage),
+            Self::Collect { reply } => reply.send(Err(error), stage),
             Self::Close { closed } => drop(closed.send(Err(error))),
         }
     }

@@ -6,6 +6,7 @@
 //! durable in groups, [`collect`] reclaims the journal. Nothing here touches payload bytes.
 
 pub(crate) mod admission;
+mod budget;
 mod change;
 mod changes;
 mod collect;
@@ -22,6 +23,7 @@ pub(crate) mod overload;
 mod pace;
 mod queue;
 mod reads;
+pub(crate) mod scrub;
 mod stepped;
 
 use std::cell::Cell;
@@ -43,6 +45,7 @@ use message::{Arrival, Command, Stage};
 use order::Order;
 use overload::Overload;
 pub(crate) use reads::ReadLump;
+use scrub::Scrub;
 pub use stepped::Driver;
 
 use crate::buffer::AlignedBuf;
@@ -78,6 +81,7 @@ pub(crate) struct Shared {
     pub(crate) gate: Arc<Gate>,
     /// Why the store takes no changes any more.
     pub(crate) failed: OnceLock<Arc<str>>,
+    pub(crate) scrub: scrub::Control,
 }
 
 impl Shared {
@@ -93,6 +97,7 @@ impl Shared {
             counters,
             gate: Arc::default(),
             failed: OnceLock::new(),
+            scrub: scrub::Control::default(),
         }
     }
 }
@@ -112,6 +117,8 @@ pub(crate) struct Limits {
     /// Requests started and not finished.
     pub(crate) pending: usize,
     pub(crate) read_only: bool,
+    /// Budget of the collection in bytes a second; 0: no limit.
+    pub(crate) gc_rate: u64,
 }
 
 /// Everything the owner thread holds.
@@ -126,6 +133,7 @@ pub(crate) struct Owner {
     limits: Limits,
     commit: Commit,
     collection: Collection,
+    scrub: Scrub,
     /// Puts that wait for blocks which are about to be freed.
     waiting_for_space: VecDeque<(Box<PendingPut>, AlignedBuf)>,
     /// Bytes of records of puts that are accepted and not applied.
@@ -144,7 +152,7 @@ pub(crate) struct Owner {
 
 impl Owner {
     pub(crate) fn new(
-        storage: Storage,
+        (storage, scrub): (Storage, Scrub),
         io: IoTable,
         finisher: Finisher,
         commands: Receiver<Arrival>,
@@ -154,7 +162,7 @@ impl Owner {
     ) -> Self {
         let admission = &shared.admission;
         let order = Order::new(options.queue_policy, options.max_overtakes);
-        let collection = Collection::new(storage.journal.head());
+        let collection = Collection::new(storage.journal.head(), limits.gc_rate);
         Self {
             storage,
             io,
@@ -166,6 +174,7 @@ impl Owner {
             limits,
             commit: Commit::default(),
             collection,
+            scrub,
             waiting_for_space: VecDeque::new(),
             pending_record_bytes: 0,
             putting: BTreeMap::new(),
@@ -191,10 +200,11 @@ impl Owner {
         if self.closing && self.is_idle() {
             return false;
         }
-        let wait = if self.more_commands {
-            Wait::No
-        } else {
-            self.waiting.shorten(wait)
+        let wait = match (self.waiting.shorten(wait), self.due_ns()) {
+            _ if self.more_commands => Wait::No,
+            (Wait::Forever, Some(due_ns)) => Wait::Until(due_ns),
+            (Wait::Until(time), Some(due_ns)) => Wait::Until(time.min(due_ns)),
+            (wait, _) => wait,
         };
         let mut ended = std::mem::take(&mut self.ended);
         self.io.device.backend.wait(&mut ended, wait);
@@ -205,7 +215,17 @@ impl Owner {
         self.more_commands = self.take_commands();
         self.start_waiting();
         self.pump();
+        self.scrub();
         true
+    }
+
+    /// When there is something to do though nothing happens: the work in the background has a
+    /// budget to wait for.
+    fn due_ns(&self) -> Option<u64> {
+        [self.scrub.due_ns(), self.collection.due_ns()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn on_command(&mut self, command: Command) {
@@ -222,6 +242,10 @@ impl Owner {
                 self.closing = true;
                 self.closed.push(closed);
             }
+            Command::Collect { reply } => match self.refuses_changes() {
+                Some(error) => reply.send(Err(error), Stage::Sched),
+                None => self.collect(reply),
+            },
             change => match self.refuses_changes() {
                 Some(error) => change.refuse(error),
                 None => self.on_change(change),
@@ -261,7 +285,9 @@ impl Owner {
             Tag::BatchFirst => self.batch_visible(result),
             Tag::Flush => self.flushed(result),
             Tag::Header(head) => self.header_written(head, result),
+            Tag::ScrubMark => self.header_rewritten(result),
             Tag::Collect(start) => self.chunk_read(start, buf, result),
+            Tag::Scrub(read) => self.scrub_ended(*read, buf, result),
         }
     }
 
@@ -279,6 +305,7 @@ impl Owner {
         self.io.len() == 0
             && self.waiting.is_empty()
             && self.waiting_for_space.is_empty()
+            && self.scrub.is_idle()
             && (self.shared.failed.get().is_some() || self.commit.is_idle())
     }
 
@@ -293,6 +320,7 @@ impl Owner {
             reason: Arc::clone(reason),
         };
         self.fail_commit(&error);
+        self.collection.refuse_all(&error);
         for (put, _) in std::mem::take(&mut self.waiting_for_space) {
             self.refuse_put(*put, error.clone(), Stage::Sched);
         }
@@ -345,8 +373,10 @@ impl Owner {
             finisher,
             door,
             closed,
+            mut collection,
             ..
         } = self;
+        collection.refuse_all(&Error::Closed);
         // The device first: who waits for the end may open it again at once.
         drop(io);
         drop(finisher);

@@ -59,7 +59,7 @@ impl Owner {
     }
 
     /// What is expected of a portion that is going to be read.
-    fn subject(&self, id: LumpId, portion: Portion, entry: Entry) -> Subject {
+    pub(super) fn subject(&self, id: LumpId, portion: Portion, entry: Entry) -> Subject {
         let Storage {
             geometry, journal, ..
         } = &self.storage;

@@ -47,6 +47,13 @@ impl Driver {
         false
     }
 
+    /// When there will be something to do even if no I/O ends and no request comes, in nanoseconds
+    /// of the same clock: work in the background that waits for its budget.
+    #[must_use]
+    pub fn due_ns(&self) -> Option<u64> {
+        self.owner.as_ref().and_then(Owner::due_ns)
+    }
+
     /// Begins what [`Store::close`](crate::Store::close) does; it is done when a step says so.
     pub fn begin_close(&mut self) {
         if let Some(owner) = &mut self.owner {

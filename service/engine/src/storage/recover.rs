@@ -16,7 +16,7 @@ use crate::clock::monotonic_ns;
 use crate::device::{Device, Io, Wait};
 use crate::error::Error;
 use crate::format::header::Header;
-use crate::format::journal_header::JournalHeader;
+use crate::format::journal_header::{JournalHeader, ScrubMark};
 use crate::format::mark::{Mark, Marks};
 use crate::format::record::{Decoded, END_OF_RECORDS_LEN, Record};
 use crate::format::seal::SEALED_END_LEN;
@@ -40,6 +40,8 @@ pub(crate) struct Recovered {
     pub(crate) header: Header,
     /// The seal at the journal's end; `None`: another engine wrote there last.
     pub(crate) seal: Option<Seal>,
+    /// How far the scrubber had come.
+    pub(crate) scrub_mark: Option<ScrubMark>,
     pub(crate) replay: ReplaySummary,
 }
 
@@ -110,7 +112,7 @@ pub(crate) fn recover(io: &mut BlockingIo<'_>) -> Result<Recovered, Error> {
     let (layout, base, header) = find_image(io)?;
     let geometry = Geometry::new(base, &header);
     check_device(io.device, &geometry)?;
-    let head = read_head(io, &geometry)?;
+    let (head, scrub_mark) = read_head(io, &geometry)?;
     let mut replay = Replay {
         reader: RingReader {
             window: Vec::new(),
@@ -152,6 +154,7 @@ pub(crate) fn recover(io: &mut BlockingIo<'_>) -> Result<Recovered, Error> {
         layout,
         header,
         seal,
+        scrub_mark,
         replay: summary,
     })
 }
@@ -228,7 +231,10 @@ fn check_device(device: &Device, geometry: &Geometry) -> Result<(), Error> {
     Ok(())
 }
 
-fn read_head(io: &mut BlockingIo<'_>, geometry: &Geometry) -> Result<RingPosition, Error> {
+fn read_head(
+    io: &mut BlockingIo<'_>,
+    geometry: &Geometry,
+) -> Result<(RingPosition, Option<ScrubMark>), Error> {
     let offset = geometry.journal_header_offset().0;
     let block = io.read(offset, geometry.block_size().bytes())?;
     let header =
@@ -237,7 +243,7 @@ fn read_head(io: &mut BlockingIo<'_>, geometry: &Geometry) -> Result<RingPositio
             offset,
             why: error.to_string(),
         })?;
-    Ok(header.ring_head)
+    Ok((header.ring_head, ScrubMark::decode(&block)))
 }
 
 /// Reads the ring in large pieces.

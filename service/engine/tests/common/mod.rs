@@ -6,6 +6,7 @@
 )]
 
 pub mod sim;
+pub mod stepped;
 
 use std::path::{Path, PathBuf};
 

@@ -1,0 +1,659 @@
+//! The scrubber: reads every lump in the order of the disk, in the background, and has its bytes
+//! compared with their checksum.
+//!
+//! One I/O of at most 1 MiB is in flight at a time, beside the slots of the foreground. Its budget
+//! is a rate in bytes a second; while requests wait for a slot it uses no more than a twentieth of
+//! the time, whatever the budget says. Neighbouring lumps are read together, large ones piece by
+//! piece. What is read is pinned for that one I/O only. How far a pass has come is kept in the
+//! journal header block, so it goes on there after a restart.
+
+mod plan;
+mod verify;
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+
+use super::Owner;
+use super::budget::Budget;
+use super::io_table::Tag;
+use crate::buffer::AlignedBuf;
+use crate::clock::{monotonic_ns, wall_ns};
+use crate::error::Error;
+use crate::finding::{Finding, FindingKind};
+use crate::format::journal_header::ScrubMark;
+use crate::format::sums::PayloadSums;
+use crate::format::trailer::Trailer;
+use crate::format::verify::Subject;
+use crate::format::{Geometry, Portion};
+use crate::lump::LumpId;
+use crate::scrub::{ScrubPass, ScrubStatus};
+use crate::storage::index::Entry;
+use crate::units::RingPosition;
+
+use plan::{Plan, Scanned, Target, place};
+use verify::{Verdict, Work};
+
+pub(crate) use verify::{Job as ScrubJob, Verified};
+
+/// Most bytes of one read.
+const MOST: u64 = 1024 * 1024;
+/// Bytes between two lumps that are read along, rather than to read twice.
+const GAP: u64 = 32 * 1024;
+/// The end of a large lump is read with at least this many bytes.
+const END: u64 = 4096;
+/// Entries of the index gone through in one turn of the owner thread.
+const SLICE: usize = 2048;
+/// While requests wait, a read is followed by a pause of this many times what it took.
+const FAIR_PAUSE: u64 = 19;
+/// Findings kept.
+const FINDINGS: usize = 256;
+/// The mark in the journal header is renewed this often in a pass.
+const MARKS: u64 = 64;
+
+/// What a handle of the store tells the scrubber and asks it.
+#[derive(Debug, Default)]
+pub(crate) struct Control {
+    on: AtomicBool,
+    /// True: a pass begins at once, without waiting for its interval.
+    now: AtomicBool,
+    /// Bytes a second; 0: no limit.
+    rate: AtomicU64,
+    status: Mutex<ScrubStatus>,
+}
+
+impl Control {
+    pub(crate) fn start(&self, rate: u64, now: bool) {
+        self.rate.store(rate, Ordering::Relaxed);
+        self.now.store(now, Ordering::Relaxed);
+        self.on.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn stop(&self) {
+        self.on.store(false, Ordering::Release);
+    }
+
+    pub(crate) fn status(&self) -> ScrubStatus {
+        let mut status = self.locked().clone();
+        status.running = self.on.load(Ordering::Acquire);
+        status.rate = self.rate.load(Ordering::Relaxed);
+        status
+    }
+
+    fn locked(&self) -> MutexGuard<'_, ScrubStatus> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where a lump is.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Portion(Portion, Subject),
+    Record(RingPosition),
+}
+
+/// A lump in a read.
+#[derive(Debug)]
+pub(crate) struct Part {
+    id: LumpId,
+    /// Its newest record when it was read.
+    record: RingPosition,
+    place: Place,
+    /// First byte in the device.
+    offset: u64,
+    /// First byte in the buffer, and bytes.
+    at: usize,
+    len: usize,
+}
+
+/// A lump that takes several reads.
+pub(crate) struct Large {
+    id: LumpId,
+    record: RingPosition,
+    portion: Portion,
+    offset: u64,
+    len: u64,
+    /// Bytes verified from the start.
+    done: u64,
+    subject: Subject,
+    /// The sums so far, and what its end says; `None`: its end is to be read first.
+    begun: Option<(PayloadSums, (u64, Option<Trailer>))>,
+}
+
+impl Part {
+    fn target(&self) -> Target {
+        Target {
+            offset: self.offset,
+            id: self.id,
+        }
+    }
+}
+
+impl Large {
+    fn target(&self) -> Target {
+        Target {
+            offset: self.offset,
+            id: self.id,
+        }
+    }
+}
+
+/// A read in flight.
+pub(crate) struct ScrubRead {
+    work: Work,
+    offset: u64,
+    len: u64,
+}
+
+/// State of the scrubber.
+pub(crate) struct Scrub {
+    /// Pause from the start of one pass to the start of the next, in nanoseconds.
+    interval_ns: u64,
+    budget: Budget,
+    plan: Option<Plan>,
+    /// Lumps before this byte of the device have been dealt with.
+    position: u64,
+    /// When the present pass began, or the last one, in nanoseconds since 1970; 0: none has.
+    began_ns: u64,
+    /// Lumps of a read that failed, to be read one by one.
+    singles: VecDeque<Target>,
+    large: Option<Box<Large>>,
+    /// A read is in flight, or being verified.
+    busy: bool,
+    read_began_ns: u64,
+    /// While requests wait, nothing begins before this.
+    fair_ns: u64,
+    /// When there is something to do again.
+    due_ns: Option<u64>,
+    /// What the mark on the disk says, or will say when it is written.
+    marked: ScrubMark,
+    /// The mark is to be written.
+    mark_wanted: bool,
+    verified: (Sender<Verified>, Receiver<Verified>),
+}
+
+impl Scrub {
+    /// `mark`: what the journal header says; `base`: first byte of the image.
+    pub(crate) fn new(mark: Option<ScrubMark>, base: u64, interval_ns: u64) -> Self {
+        let marked = mark.unwrap_or_default();
+        Self {
+            interval_ns,
+            budget: Budget::new(0),
+            plan: None,
+            position: base.saturating_add(marked.position),
+            began_ns: marked.began_ns,
+            singles: VecDeque::new(),
+            large: None,
+            busy: false,
+            read_began_ns: 0,
+            fair_ns: 0,
+            due_ns: None,
+            marked,
+            mark_wanted: false,
+            verified: unbounded(),
+        }
+    }
+
+    /// When the owner thread must look again, if nothing else happens.
+    pub(super) fn due_ns(&self) -> Option<u64> {
+        self.due_ns
+    }
+
+    /// True: nothing is under way that closing has to wait for.
+    pub(super) fn is_idle(&self) -> bool {
+        self.plan.is_none() && !self.busy && !self.mark_wanted
+    }
+
+    /// How far it has come, for the journal header.
+    pub(super) fn mark(&self) -> ScrubMark {
+        self.marked
+    }
+
+    /// Has the mark renewed when at least `step` bytes have been passed since the last time.
+    fn note(&mut self, base: u64, step: u64) {
+        let mark = ScrubMark {
+            position: self.position.saturating_sub(base),
+            began_ns: self.began_ns,
+        };
+        let moved = mark.position.abs_diff(self.marked.position);
+        if moved >= step || (step == 1 && mark != self.marked) {
+            self.marked = mark;
+            self.mark_wanted = true;
+        }
+    }
+}
+
+impl Owner {
+    /// Lets the scrubber do its next step, if it may.
+    pub(super) fn scrub(&mut self) {
+        while let Ok(verified) = self.scrub.verified.1.try_recv() {
+            self.scrub.busy = false;
+            self.scrub_verified(verified);
+        }
+        self.scrub.due_ns = None;
+        self.write_mark();
+        let control = &self.shared.scrub;
+        if self.closing || !control.on.load(Ordering::Acquire) {
+            return self.rest();
+        }
+        let now_ns = monotonic_ns();
+        let rate = control.rate.load(Ordering::Relaxed);
+        self.scrub.budget.set_rate(rate, now_ns);
+        if self.scrub.busy {
+            return;
+        }
+        if let Some(due_ns) = self.scrub_wait(now_ns) {
+            self.scrub.due_ns = Some(due_ns);
+            return;
+        }
+        if self.scrub.plan.is_none() && !self.begin_pass(now_ns) {
+            return;
+        }
+        self.scrub_read(now_ns);
+    }
+
+    /// Not at work: what a pass would hold in memory is given back, its place is kept.
+    fn rest(&mut self) {
+        if !self.scrub.busy && self.scrub.plan.take().is_some() {
+            self.scrub.large = None;
+            self.scrub.singles.clear();
+            self.scrub.note(self.storage.geometry.base().0, 1);
+            self.write_mark();
+        }
+    }
+
+    /// Writes the journal header block with the present head and the new mark. The head's own
+    /// moves write the same block, and the two never at the same time.
+    fn write_mark(&mut self) {
+        if !self.scrub.mark_wanted {
+            return;
+        }
+        let cannot = self.limits.read_only || self.shared.failed.get().is_some();
+        if cannot || self.rewrite_header() {
+            self.scrub.mark_wanted = false;
+        }
+    }
+
+    /// Until when the budget, or the foreground, has the scrubber wait.
+    fn scrub_wait(&self, now_ns: u64) -> Option<u64> {
+        let full = self.io.data_in_flight() >= self.limits.data_ios;
+        let foreground_waits = full || !self.waiting.is_empty();
+        let fair = Some(self.scrub.fair_ns).filter(|&due| foreground_waits && due > now_ns);
+        self.scrub.budget.wait_until(now_ns).max(fair)
+    }
+
+    /// Begins a pass, or goes on with one from before the last open. False: it is not time yet.
+    fn begin_pass(&mut self, now_ns: u64) -> bool {
+        let geometry = &self.storage.geometry;
+        let (base, end) = (geometry.base().0, geometry.end().0);
+        let position = self.scrub.position;
+        let goes_on = self.scrub.began_ns > 0 && position > base && position < end;
+        let wall = wall_ns();
+        let next_ns = self.scrub.began_ns.saturating_add(self.scrub.interval_ns);
+        let asked = self.shared.scrub.now.swap(false, Ordering::Relaxed);
+        if !goes_on && !asked && self.scrub.began_ns > 0 && wall < next_ns {
+            // The wall clock may be set meanwhile: then this is only looked at again.
+            self.scrub.due_ns = Some(now_ns.saturating_add(next_ns - wall));
+            return false;
+        }
+        let from = if goes_on { position } else { base };
+        if !goes_on {
+            self.scrub.began_ns = wall;
+        }
+        self.scrub.position = from;
+        self.scrub.plan = Some(Plan::new(from, self.storage.index.len()));
+        let mut status = self.shared.scrub.locked();
+        status.position = from;
+        status.end = end;
+        if !goes_on {
+            status.this_pass = ScrubPass::default();
+        }
+        true
+    }
+
+    /// Starts the next read, or goes through a slice of the index for it.
+    fn scrub_read(&mut self, now_ns: u64) {
+        if let Some(large) = self.scrub.large.take() {
+            return self.scrub_large(large, now_ns);
+        }
+        if let Some(single) = self.scrub.singles.pop_front() {
+            return self.scrub_group(vec![single], now_ns);
+        }
+        let group = self.next_group();
+        if !group.is_empty() {
+            return self.scrub_group(group, now_ns);
+        }
+        let Some(plan) = self.scrub.plan.as_mut() else {
+            return;
+        };
+        match plan.scan(&self.storage.index, &self.storage.geometry, SLICE) {
+            // More to do at once; what the foreground wants comes between.
+            Scanned::Going => self.scrub.due_ns = Some(now_ns),
+            Scanned::PassEnds => self.end_pass(now_ns),
+        }
+    }
+
+    fn end_pass(&mut self, now_ns: u64) {
+        let geometry = &self.storage.geometry;
+        let (base, end) = (geometry.base().0, geometry.end().0);
+        self.scrub.plan = None;
+        self.scrub.position = end;
+        self.scrub.note(base, 1);
+        let ended_ns = wall_ns();
+        let mut status = self.shared.scrub.locked();
+        status.position = end;
+        status.passes += 1;
+        status.this_pass.ended_ns = ended_ns;
+        status.last_pass = Some(status.this_pass);
+        drop(status);
+        let counters = &self.shared.counters;
+        counters.scrub_passes.add(1);
+        counters.scrub_last_pass_ns.set(ended_ns);
+        counters.scrub_position_bytes.set(end - base);
+        self.scrub.due_ns = Some(now_ns);
+    }
+
+    /// The next lumps of the plan that one read can serve.
+    fn next_group(&mut self) -> Vec<Target> {
+        let mut group = Vec::new();
+        let mut range = None;
+        let Some(plan) = self.scrub.plan.as_mut() else {
+            return group;
+        };
+        while let Some(target) = plan.pop() {
+            let Some(entry) = self.storage.index.get(target.id) else {
+                continue;
+            };
+            // One that has moved was written since, or read by the collection: it is in order.
+            if place(&self.storage.geometry, entry) != target.offset {
+                continue;
+            }
+            let end = target.offset + stored_len(entry, &self.storage.geometry);
+            let (first, last) = range.unwrap_or((target.offset, target.offset));
+            let fits = target.offset.saturating_sub(last) <= GAP && end - first <= MOST;
+            if range.is_some() && !fits {
+                plan.put_back(target);
+                break;
+            }
+            group.push(target);
+            range = Some((first, end.max(last)));
+        }
+        group
+    }
+
+    /// Reads whole lumps, or begins with a large one.
+    fn scrub_group(&mut self, group: Vec<Target>, now_ns: u64) {
+        let geometry = self.storage.geometry;
+        let unit = self.storage.journal.unit();
+        let mut parts: Vec<Part> = Vec::with_capacity(group.len());
+        for Target { offset, id } in group {
+            let Some(entry) = self.storage.index.get(id) else {
+                continue;
+            };
+            if place(&geometry, entry) != offset {
+                continue;
+            }
+            let len = stored_len(entry, &geometry);
+            let place = match entry.portion() {
+                Some(portion) if len > MOST => {
+                    let large = Large {
+                        id,
+                        record: entry.record(),
+                        portion,
+                        offset,
+                        len,
+                        done: 0,
+                        subject: self.subject(id, portion, entry),
+                        begun: None,
+                    };
+                    return self.scrub_large(Box::new(large), now_ns);
+                }
+                Some(portion) => Place::Portion(portion, self.subject(id, portion, entry)),
+                None => Place::Record(entry.record()),
+            };
+            parts.push(Part {
+                id,
+                record: entry.record(),
+                place,
+                offset,
+                at: 0,
+                len: usize::try_from(len).unwrap_or(usize::MAX),
+            });
+        }
+        let (Some(first), Some(last)) = (parts.first(), parts.last()) else {
+            // All of them have gone since.
+            self.scrub.due_ns = Some(now_ns);
+            return;
+        };
+        let start = first.offset - first.offset % unit;
+        let end = (last.offset + last.len as u64).next_multiple_of(unit);
+        for part in &mut parts {
+            part.at = usize::try_from(part.offset - start).unwrap_or(usize::MAX);
+        }
+        self.submit_scrub(Work::Group(parts), start, end - start, now_ns);
+    }
+
+    /// Reads the end of a large lump, then the pieces from its start.
+    fn scrub_large(&mut self, large: Box<Large>, now_ns: u64) {
+        if !self.is_current(large.id, large.record) {
+            // Written anew, or its record has moved: it is looked at as it is now.
+            self.scrub.singles.push_back(large.target());
+            self.scrub.due_ns = Some(now_ns);
+            return;
+        }
+        if large.begun.is_some() {
+            let (offset, len) = (large.offset + large.done, MOST.min(large.len - large.done));
+            return self.submit_scrub(Work::Piece(large), offset, len, now_ns);
+        }
+        let block = self.storage.geometry.block_size().bytes();
+        let len = END.next_multiple_of(block).min(large.len);
+        let offset = large.offset + large.len - len;
+        self.submit_scrub(Work::End(large), offset, len, now_ns);
+    }
+
+    fn submit_scrub(&mut self, work: Work, offset: u64, len: u64, now_ns: u64) {
+        self.scrub.budget.spend(len, now_ns);
+        self.scrub.busy = true;
+        self.scrub.read_began_ns = now_ns;
+        self.pin_scrub(&work, true);
+        let read = ScrubRead { work, offset, len };
+        let tag = Tag::Scrub(Box::new(read));
+        self.io.read(tag, offset, len, Vec::new());
+    }
+
+    fn pin_scrub(&mut self, work: &Work, pin: bool) {
+        let mut freed = false;
+        let mut portion_pin = |owner: &mut Self, portion| {
+            if pin {
+                owner.storage.data.pin(portion);
+            } else {
+                freed |= owner.storage.data.unpin(portion);
+            }
+        };
+        match work {
+            Work::End(large) | Work::Piece(large) => portion_pin(self, large.portion),
+            Work::Group(parts) => {
+                for part in parts {
+                    match part.place {
+                        Place::Portion(portion, _) => portion_pin(self, portion),
+                        Place::Record(position) if pin => self.storage.journal.pin(position),
+                        Place::Record(position) => self.storage.journal.unpin(position),
+                    }
+                }
+            }
+        }
+        if freed {
+            self.retry_waiting_puts();
+        }
+    }
+
+    pub(super) fn scrub_ended(
+        &mut self,
+        read: ScrubRead,
+        buf: Option<AlignedBuf>,
+        result: Result<(), Error>,
+    ) {
+        let ScrubRead { work, offset, len } = read;
+        let now_ns = monotonic_ns();
+        let took_ns = now_ns.saturating_sub(self.scrub.read_began_ns);
+        self.scrub.fair_ns = now_ns.saturating_add(took_ns.saturating_mul(FAIR_PAUSE));
+        self.pin_scrub(&work, false);
+        let buf = match (result, buf) {
+            (Ok(()), Some(buf)) => buf,
+            (Ok(()), None) => {
+                self.scrub.busy = false;
+                return;
+            }
+            (Err(error), _) => {
+                self.scrub.busy = false;
+                return self.scrub_failed(work, offset, len, &error);
+            }
+        };
+        self.shared.counters.scrub_bytes.add(len);
+        let mut status = self.shared.scrub.locked();
+        status.bytes += len;
+        status.this_pass.bytes += len;
+        drop(status);
+        let job = ScrubJob { work, buf };
+        let (told, waker) = (
+            self.scrub.verified.0.clone(),
+            self.io.device.backend.waker(),
+        );
+        self.finisher.verify(job, move |verified| {
+            // The owner goes only after the finisher's threads, or has no use for it any more.
+            let _ = told.send(verified);
+            waker.wake();
+        });
+    }
+
+    /// A read failed. Of several lumps each is tried alone.
+    fn scrub_failed(&mut self, work: Work, offset: u64, len: u64, error: &Error) {
+        let (target, record, finding) = match work {
+            Work::Group(parts) if parts.len() > 1 => {
+                return self.scrub.singles.extend(parts.iter().map(Part::target));
+            }
+            Work::Group(parts) => {
+                let Some(part) = parts.first() else { return };
+                let finding = self.finding(part, FindingKind::Read, error.to_string());
+                (part.target(), part.record, finding)
+            }
+            Work::End(large) | Work::Piece(large) => {
+                let (kind, why) = (FindingKind::Read, error.to_string());
+                let geometry = &self.storage.geometry;
+                let finding = Finding::of_portion(kind, geometry, large.id, large.portion, why)
+                    .narrowed(offset, len);
+                (large.target(), large.record, finding)
+            }
+        };
+        self.found(target, record, finding);
+    }
+
+    fn finding(&self, part: &Part, kind: FindingKind, why: String) -> Finding {
+        let geometry = &self.storage.geometry;
+        match part.place {
+            Place::Portion(portion, _) => {
+                Finding::of_portion(kind, geometry, part.id, portion, why)
+            }
+            Place::Record(position) => {
+                Finding::of_record(kind, geometry, position, part.len as u64, why).about(part.id)
+            }
+        }
+    }
+
+    fn scrub_verified(&mut self, verified: Verified) {
+        match verified {
+            Verified::Continue(large) => self.scrub.large = Some(large),
+            Verified::Group(parts) => {
+                for (part, verdict) in parts {
+                    self.count(&verdict);
+                    let finding = match (verdict, part.place) {
+                        (Verdict::Misfit(misfit), Place::Portion(portion, _)) => {
+                            let geometry = &self.storage.geometry;
+                            Some(Finding::of_misfit(geometry, part.id, portion, &misfit))
+                        }
+                        (Verdict::Record(why), _) => {
+                            Some(self.finding(&part, FindingKind::Record, why))
+                        }
+                        _ => None,
+                    };
+                    if let Some(finding) = finding {
+                        self.found(part.target(), part.record, finding);
+                    }
+                    self.scrub_passed(part.offset + part.len as u64);
+                }
+            }
+            Verified::Large(large, verdict) => {
+                self.count(&verdict);
+                if let Verdict::Misfit(misfit) = verdict {
+                    let (id, portion) = (large.id, large.portion);
+                    let finding = Finding::of_misfit(&self.storage.geometry, id, portion, &misfit);
+                    self.found(large.target(), large.record, finding);
+                }
+                self.scrub_passed(large.offset + large.len);
+            }
+        }
+    }
+
+    fn count(&self, verdict: &Verdict) {
+        let counters = &self.shared.counters;
+        let mut status = self.shared.scrub.locked();
+        status.this_pass.lumps += 1;
+        counters.scrub_lumps.add(1);
+        match verdict {
+            Verdict::Verified => status.verified_lumps += 1,
+            Verdict::Unverified => {
+                status.unverified_lumps += 1;
+                counters.scrub_unverified.add(1);
+            }
+            Verdict::Misfit(_) | Verdict::Record(_) => {}
+        }
+    }
+
+    /// Notes damage of a lump. One that was replaced or deleted meanwhile has none; one whose
+    /// record has moved, or that was put anew to the same place, is looked at again.
+    fn found(&mut self, target: Target, record: RingPosition, finding: Finding) {
+        let Some(entry) = self.storage.index.get(target.id) else {
+            return;
+        };
+        if entry.record() != record {
+            if place(&self.storage.geometry, entry) == target.offset {
+                self.scrub.singles.push_back(target);
+            }
+            return;
+        }
+        let counters = &self.shared.counters;
+        let mut status = self.shared.scrub.locked();
+        if finding.kind == FindingKind::Read {
+            status.read_errors += 1;
+            counters.scrub_read_errors.add(1);
+        } else {
+            status.corrupt_lumps += 1;
+            counters.scrub_corrupt.add(1);
+        }
+        status.this_pass.damaged += 1;
+        status.findings.add(finding, FINDINGS);
+    }
+
+    fn is_current(&self, id: LumpId, record: RingPosition) -> bool {
+        self.storage.index.get(id).map(Entry::record) == Some(record)
+    }
+
+    fn scrub_passed(&mut self, end: u64) {
+        let geometry = &self.storage.geometry;
+        let (base, len) = (geometry.base().0, geometry.image_len().0);
+        self.scrub.position = self.scrub.position.max(end);
+        self.shared.scrub.locked().position = self.scrub.position;
+        let passed = self.scrub.position.saturating_sub(base);
+        self.shared.counters.scrub_position_bytes.set(passed);
+        self.scrub.note(base, (len / MARKS).max(MOST));
+    }
+}
+
+fn stored_len(entry: Entry, geometry: &Geometry) -> u64 {
+    match entry.portion() {
+        Some(portion) => portion.byte_len(geometry.block_size()).0,
+        None => entry.record_len(),
+    }
+}

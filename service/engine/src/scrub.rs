@@ -1,0 +1,55 @@
+//! What the scrubber of an open store says about itself.
+//!
+//! The scrubber reads every lump in the order of the disk, in the background, and compares it
+//! with its checksum. So latent sector errors and rotted bytes are found while a copy of the lump
+//! may still exist, and not when it is needed.
+
+use serde::Serialize;
+
+use crate::finding::Findings;
+
+/// A complete pass over a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ScrubPass {
+    /// Lumps verified.
+    pub lumps: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Lumps found damaged, or not readable.
+    pub damaged: u64,
+    /// When it ended, in nanoseconds since 1970.
+    pub ended_ns: u64,
+}
+
+/// What the scrubber has done and found since the store was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ScrubStatus {
+    /// True: it is at work, or waits for its budget.
+    pub running: bool,
+    /// Its budget in bytes a second.
+    pub rate: u64,
+    /// Lumps before this byte of the device or file have been dealt with in this pass.
+    pub position: u64,
+    /// First byte after the last place where a lump can be.
+    pub end: u64,
+    /// Passes completed.
+    pub passes: u64,
+    /// The pass under way, or the last one when none is. After an open it is the rest of a pass
+    /// that was begun before.
+    pub this_pass: ScrubPass,
+    /// The last complete pass.
+    pub last_pass: Option<ScrubPass>,
+    /// Lumps that fitted their checksum.
+    pub verified_lumps: u64,
+    /// Lumps without a checksum: they could be read, no more is known.
+    pub unverified_lumps: u64,
+    /// Lumps whose bytes are not those that were written.
+    pub corrupt_lumps: u64,
+    /// Reads that failed.
+    pub read_errors: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// What is wrong; at most 256 are listed, all are counted. A lump that was overwritten or
+    /// deleted meanwhile is not among them.
+    pub findings: Findings,
+}
