@@ -13,6 +13,8 @@ pub enum Structure {
     Record,
     /// The seal behind the journal's end (FORMAT.md section 5.3).
     Seal,
+    /// A checkpoint of the index (FORMAT.md section 12).
+    Checkpoint,
     /// A portion of the data region (FORMAT.md section 6).
     Portion,
     /// The last bytes of a lump (FORMAT.md section 7).
@@ -32,6 +34,7 @@ impl fmt::Display for Structure {
             Self::JournalHeader => "journal header",
             Self::Record => "journal record",
             Self::Seal => "seal of the journal",
+            Self::Checkpoint => "checkpoint of the index",
             Self::Portion => "portion",
             Self::LumpEnd => "end of the lump",
             Self::MinfsSuperblock => "minfs superblock",

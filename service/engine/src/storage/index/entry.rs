@@ -1,7 +1,9 @@
 //! What the index knows of one lump.
 
-use crate::format::Portion;
+use crate::format::checkpoint::Row;
 use crate::format::record::{EMBED_PREFIX_LEN, PUT_LEN};
+use crate::format::{Geometry, Portion};
+use crate::lump::LumpId;
 use crate::request::Placement;
 use crate::units::{BlockCount, BlockIndex, BlockSize, RingPosition};
 
@@ -10,6 +12,7 @@ const LEN_SHIFT: u32 = 40;
 const EMBEDDED_BIT: u64 = 1 << 40;
 const SIZE_KNOWN_BIT: u64 = 1 << 41;
 const FOREIGN_BIT: u64 = 1 << 42;
+const FLAGS_SHIFT: u32 = 40;
 const PADDING_SHIFT: u32 = 48;
 
 /// Where a lump lives and where its newest record is. The index keeps it in fewer bytes than
@@ -43,6 +46,36 @@ impl Entry {
             place: u64::from(len) << LEN_SHIFT,
             journal: (record.0 & U40) | EMBEDDED_BIT,
         }
+    }
+
+    /// As a checkpoint keeps it.
+    pub(crate) fn to_row(self, id: LumpId) -> Row {
+        Row {
+            id,
+            block: self.place & U40,
+            len: self.len_field(),
+            record: self.record(),
+            // Eight bits and sixteen.
+            flags: u8::try_from(self.journal >> FLAGS_SHIFT & 0xff).unwrap_or(0),
+            padding: u16::try_from(self.journal >> PADDING_SHIFT).unwrap_or(0),
+        }
+    }
+
+    /// What a checkpoint kept; `None`: no lump of this store can be so.
+    pub(crate) fn of_row(row: &Row, geometry: &Geometry) -> Option<Self> {
+        let entry = Self {
+            place: (row.block & U40) | u64::from(row.len) << LEN_SHIFT,
+            journal: (row.record.0 & U40)
+                | u64::from(row.flags) << FLAGS_SHIFT
+                | u64::from(row.padding) << PADDING_SHIFT,
+        };
+        let fits = match entry.placement() {
+            Placement::Embedded => row.block == 0,
+            Placement::Data => entry
+                .portion()
+                .is_some_and(|portion| portion.check_within(geometry.data_blocks()).is_ok()),
+        };
+        (fits && row.record.0 < geometry.ring_len().0).then_some(entry)
     }
 
     /// Where its newest record is in the ring.
