@@ -179,10 +179,7 @@ fn dependencies_point_down_the_data_path() {
             "lumpscope-observer",
             &["tonic", "lumpscope-engine", "lumpscope"],
         ),
-        (
-            "lumpscope-bench",
-            &["lumpscope-engine", "lumpscope-observer", "lumpscope"],
-        ),
+        ("lumpscope-bench", &["lumpscope-observer", "lumpscope"]),
         ("lumpscope-ebpf-common", &["aya", "libc"]),
     ];
     for (package, forbidden) in rules {

@@ -7,13 +7,15 @@
 //! | [`stats`] | percentiles and totals by the rules of the published tables |
 //! | [`lab`] | three disks of loop devices that vanish with their holder, even on `kill -9` |
 //! | [`compare`] | all of it together: raw, ext4 and xfs side by side, and what the disks did |
+//! | [`engine`] | the engine without a network, against fio and the original, in alternating rounds |
 //! | [`tracer`] | the block requests of a disk counted by bpftrace, for a second opinion |
 //! | [`human`] | numbers for people |
 //!
-//! This crate knows the service only through `lumpscope.v1` and its command line: neither engine
-//! nor observer is linked.
+//! `compare` knows the service only through `lumpscope.v1` and its command line; only [`engine`]
+//! links the engine.
 
 pub mod compare;
+pub mod engine;
 pub mod human;
 pub mod lab;
 pub mod runner;

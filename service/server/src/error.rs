@@ -157,4 +157,7 @@ pub enum ServerError {
     /// The comparison failed.
     #[error("{0}")]
     Compare(#[from] lumpscope_bench::compare::CompareError),
+    /// The engine could not be measured.
+    #[error("{0}")]
+    Bench(#[from] lumpscope_bench::engine::BenchError),
 }

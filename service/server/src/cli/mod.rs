@@ -52,6 +52,15 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Run one workload against a raw, an ext4 and an xfs store and compare them
     Compare(Box<lumpscope_bench::compare::CompareArgs>),
+    /// Measure speed
+    #[command(subcommand)]
+    Bench(BenchCommand),
+}
+
+#[derive(Subcommand)]
+enum BenchCommand {
+    /// Measure the engine against fio and the original engine, in alternating rounds on one file
+    Engine(Box<lumpscope_bench::engine::EngineBenchArgs>),
 }
 
 /// Parses the arguments, does what they say, and turns errors into one line each.
@@ -92,6 +101,7 @@ fn run(command: Command) -> Result<ExitCode, ServerError> {
             })?;
             Ok(lumpscope_bench::compare::run(&args, me)?)
         }
+        Command::Bench(BenchCommand::Engine(args)) => Ok(lumpscope_bench::engine::run(&args)?),
     }
 }
 
