@@ -7,6 +7,7 @@
 
 pub mod sim;
 pub mod stepped;
+pub mod timed;
 
 use std::path::{Path, PathBuf};
 
