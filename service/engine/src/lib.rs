@@ -13,7 +13,8 @@
 //! | head | 0; 1 block if the lump was put before the store was opened, once | | |
 //! | put | | 1 data, and a share of 1 or 2 journal writes | a share of 2 or 3 |
 //! | put, embedded | | a share of 1 or 2 journal writes | a share of 1 or 2 |
-//! | delete, delete range | | a share of 1 or 2 journal writes | a share of 1 or 2 |
+//! | put if absent | | as a put if there is none; nothing if there is one already | |
+//! | delete, delete range, delete of many | | a share of 1 or 2 journal writes | a share of 1 or 2 |
 //! | list, usage | | | |
 //!
 //! "A share": all requests that are ready at the same time go into one batch of the journal, and
@@ -22,7 +23,18 @@
 //! Reclaiming the journal adds, for each 256 KiB of it, 1 read, 1 header write and journal writes
 //! for what is still needed.
 //!
-//! # Example
+//! # Order and overload
+//!
+//! Requests are let in as long as fewer than [`StoreOptions::queue_limit`] wait. Gets, puts and
+//! heads that read wait for one of [`StoreOptions::queue_depth`] slots at the disk, in the order
+//! of the [`QueuePolicy`] and of the deadlines in their [`RequestCtx`]; nothing else waits for
+//! slots, and no read waits for a flush. `submit_*` refuses with [`Error::Busy`] when the queue is
+//! full, when the store has been overloaded for a while ([`StoreOptions::overload_threshold`]) and
+//! the request is not prioritized, or when more wait than the request wants; the error says when
+//! to come back. The waiting verbs wait for room instead. Memory for lumps is bounded
+//! ([`Store::lump_buf`]).
+//!
+//! # Examples
 //!
 //! ```no_run
 //! use std::path::Path;
@@ -41,6 +53,34 @@
 //! store.put(ctx, id, lump, Placement::Data, Durability::Synced)?;
 //! assert_eq!(&store.get(ctx, id)?[..], b"hello");
 //! store.close()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A put that must not replace, within a time, and a delete of many:
+//!
+//! ```no_run
+//! # use std::path::Path;
+//! use std::time::Duration;
+//!
+//! use lumpscope_engine::{Durability, Error, LumpId, PutCondition, PutOptions, RequestCtx};
+//! # use lumpscope_engine::{Store, StoreOptions};
+//!
+//! # fn main() -> Result<(), Error> {
+//! # let store = Store::open(Path::new("/var/lib/lumps/a.lusf"), StoreOptions::new("a"))?;
+//! let mut lump = store.lump_buf_waiting(5)?;
+//! lump.extend(b"first")?;
+//! let hurry = RequestCtx { drop_when_late: true, ..RequestCtx::default() };
+//! let how = PutOptions { condition: PutCondition::IfAbsent, ..PutOptions::default() };
+//! match store.put_with(hurry.within(Duration::from_secs(1)), LumpId(7), lump, how) {
+//!     Ok(_) => println!("stored"),
+//!     Err(Error::AlreadyExists { id }) => println!("{id} is there, and stays as it is"),
+//!     Err(Error::DeadlineExceeded { .. }) => println!("too late, nothing was done"),
+//!     Err(error) => return Err(error),
+//! }
+//! let ids = vec![LumpId(7), LumpId(8)];
+//! let gone = store.delete_many(RequestCtx::default(), ids, Durability::Synced)?;
+//! println!("{} of them were there", gone.existed.iter().filter(|was| **was).count());
 //! # Ok(())
 //! # }
 //! ```

@@ -616,7 +616,12 @@ impl Store {
     /// Numbers about the store, now.
     #[must_use]
     pub fn stats(&self) -> StoreStats {
-        self.inner.shared.counters.snapshot()
+        StoreStats {
+            queue_length: self.inner.shared.admission.waiting() as u64,
+            buffer_used_bytes: self.inner.pool.used(),
+            buffer_budget_bytes: self.inner.pool.budget(),
+            ..self.inner.shared.counters.snapshot()
+        }
     }
 
     /// Finishes what was accepted, flushes, and closes the store for all handles.

@@ -355,12 +355,7 @@ impl Owner {
         counters
             .journal_live_bytes
             .set(storage.index.record_bytes());
-        counters
-            .queue_length
-            .set(self.shared.admission.waiting() as u64);
         counters.overtakes.set(self.waiting.overtakes());
-        counters.buffer_used_bytes.set(self.io.pool.used());
-        counters.buffer_budget_bytes.set(self.io.pool.budget());
         counters.pending.set(self.pending as u64);
         counters.in_flight_ios.set(self.io.len() as u64);
     }
