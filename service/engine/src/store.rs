@@ -1,4 +1,7 @@
-//! The handle to an open store.
+//! The handle to an open store. Its verbs are in [`submit`] and [`waiting`].
+
+mod submit;
+mod waiting;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,12 +15,8 @@ use crate::error::Error;
 use crate::format::record::{EmbeddedData, MAX_EMBEDDED_LEN, Record};
 use crate::lump::LumpId;
 use crate::options::{StoreInfo, StoreStats};
-use crate::payload::{LumpBuf, LumpData};
-use crate::request::{
-    CollectOutcome, DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EngineTimes,
-    HeadOutcome, ListOutcome, LumpRange, Placement, PutCondition, PutOptions, PutOutcome,
-    RequestCtx, UsageOutcome,
-};
+use crate::payload::LumpBuf;
+use crate::request::{CollectOutcome, EngineTimes, Placement, PutOptions, PutOutcome, RequestCtx};
 use crate::scheduler::message::{Arrival, Command, PutBody, Reply};
 use crate::scheduler::{Shared, on_engine_thread};
 use crate::scrub::ScrubStatus;
@@ -198,373 +197,6 @@ impl Store {
         }
     }
 
-    /// Stores a lump; an older one with this id is replaced atomically.
-    ///
-    /// # Errors
-    /// [`Error::Busy`], [`Error::Closed`]; in the callback also [`Error::StoreFull`],
-    /// [`Error::JournalFull`], [`Error::Failed`], [`Error::Io`], [`Error::LengthMismatch`].
-    pub fn submit_put(
-        &self,
-        ctx: RequestCtx,
-        id: LumpId,
-        buf: LumpBuf,
-        placement: Placement,
-        durability: Durability,
-        on_done: OnDone<PutOutcome>,
-    ) -> Result<(), Error> {
-        let options = PutOptions {
-            placement,
-            durability,
-            condition: PutCondition::Always,
-        };
-        self.submit_put_with(ctx, id, buf, options, on_done)
-    }
-
-    /// Stores a lump, perhaps only if there is none with this id ([`PutCondition::IfAbsent`]).
-    ///
-    /// Whether there is one is decided when the record joins the journal, so of concurrent puts
-    /// with this condition exactly one succeeds, also across a crash: a put that is refused leaves
-    /// nothing behind. "There is one already" is said only when that one is as durable as it was
-    /// asked to be. A put that meets a durable lump is refused before its bytes are written.
-    ///
-    /// # Errors
-    /// As [`Store::submit_put`]; in the callback also [`Error::AlreadyExists`].
-    pub fn submit_put_with(
-        &self,
-        ctx: RequestCtx,
-        id: LumpId,
-        buf: LumpBuf,
-        options: PutOptions,
-        on_done: OnDone<PutOutcome>,
-    ) -> Result<(), Error> {
-        let reply = Reply::new(on_done);
-        let command = self.put_command(ctx, id, buf, options, reply)?;
-        self.send(ctx, command)
-    }
-
-    /// Reads a whole lump and verifies its checksum.
-    ///
-    /// # Errors
-    /// [`Error::Busy`], [`Error::Closed`]; in the callback also [`Error::NotFound`],
-    /// [`Error::ChecksumMismatch`], [`Error::Io`].
-    pub fn submit_get(
-        &self,
-        ctx: RequestCtx,
-        id: LumpId,
-        on_done: OnDone<LumpData>,
-    ) -> Result<(), Error> {
-        let command = Command::Get {
-            request: ctx.id,
-            id,
-            reply: Reply::new(on_done),
-        };
-        self.send(ctx, command)
-    }
-
-    /// The exact size of a lump.
-    ///
-    /// # Errors
-    /// [`Error::Busy`], [`Error::Closed`]; in the callback also [`Error::NotFound`],
-    /// [`Error::Io`].
-    pub fn submit_head(
-        &self,
-        ctx: RequestCtx,
-        id: LumpId,
-        on_done: OnDone<HeadOutcome>,
-    ) -> Result<(), Error> {
-        let command = Command::Head {
-            request: ctx.id,
-            id,
-            reply: Reply::new(on_done),
-        };
-        self.send(ctx, command)
-    }
-
-    /// Removes a lump; removing one that is not there succeeds and says so.
-    ///
-    /// # Errors
-    /// [`Error::Busy`], [`Error::Closed`]; in the callback also [`Error::Failed`].
-    pub fn submit_delete(
-        &self,
-        ctx: RequestCtx,
-        id: LumpId,
-        durability: Durability,
-        on_done: OnDone<DeleteOutcome>,
-    ) -> Result<(), Error> {
-        let command = Command::Delete {
-            request: ctx.id,
-            id,
-            durability,
-            reply: Reply::new(on_done),
-        };
-        self.send(ctx, command)
-    }
-
-    /// Removes many lumps by one request. Their records go into the journal together: they
-    /// survive a crash all or not at all, and are gone for readers at the same moment, if they fit
-    /// into one batch (1 MiB of records, which is about 49,000 ids) and into the room that the
-    /// journal has; this is not promised when they do not.
-    ///
-    /// An error stands for the whole request, of which a part may have been carried out; it can
-    /// be repeated.
-    ///
-    /// # Errors
-    /// [`Error::TooManyIds`] for more than [`Store::MAX_DELETE_IDS`], [`Error::Busy`],
-    /// [`Error::Closed`]; in the callback also [`Error::JournalFull`], [`Error::Failed`].
-    pub fn submit_delete_many(
-        &self,
-        ctx: RequestCtx,
-        ids: Vec<LumpId>,
-        durability: Durability,
-        on_done: OnDone<DeleteManyOutcome>,
-    ) -> Result<(), Error> {
-        check_count(&ids)?;
-        let command = Command::DeleteMany {
-            request: ctx.id,
-            ids,
-            durability,
-            reply: Reply::new(on_done),
-        };
-        self.send(ctx, command)
-    }
-
-    /// Removes all lumps with `start <= id < end`, atomically.
-    ///
-    /// # Errors
-    /// [`Error::ReversedRange`], [`Error::Busy`], [`Error::Closed`]; in the callback also
-    /// [`Error::Failed`].
-    pub fn submit_delete_range(
-        &self,
-        ctx: RequestCtx,
-        start: LumpId,
-        end: LumpId,
-        durability: Durability,
-        on_done: OnDone<DeleteRangeOutcome>,
-    ) -> Result<(), Error> {
-        LumpRange {
-            start,
-            end: Some(end),
-        }
-        .check()?;
-        let command = Command::DeleteRange {
-            request: ctx.id,
-            start,
-            end,
-            durability,
-            reply: Reply::new(on_done),
-        };
-        self.send(ctx, command)
-    }
-
-    /// The first `limit` ids of a range, ascending.
-    ///
-    /// # Errors
-    /// [`Error::ReversedRange`], [`Error::Busy`], [`Error::Closed`].
-    pub fn submit_list(
-        &self,
-        ctx: RequestCtx,
-        range: LumpRange,
-        limit: usize,
-        on_done: OnDone<ListOutcome>,
-    ) -> Result<(), Error> {
-        let command = Command::List {
-            range: range.check()?,
-            limit,
-            reply: Reply::new(on_done),
-        };
-        self.send(ctx, command)
-    }
-
-    /// The space the lumps of a range take.
-    ///
-    /// # Errors
-    /// [`Error::ReversedRange`], [`Error::Busy`], [`Error::Closed`].
-    pub fn submit_usage(
-        &self,
-        ctx: RequestCtx,
-        range: LumpRange,
-        on_done: OnDone<UsageOutcome>,
-    ) -> Result<(), Error> {
-        let command = Command::Usage {
-            range: range.check()?,
-            reply: Reply::new(on_done),
-        };
-        self.send(ctx, command)
-    }
-
-    /// Calls back when everything acknowledged before the call is on stable storage.
-    ///
-    /// # Errors
-    /// [`Error::Busy`], [`Error::Closed`]; in the callback also [`Error::Failed`].
-    pub fn submit_sync(&self, on_done: OnDone<()>) -> Result<(), Error> {
-        self.send(
-            RequestCtx::default(),
-            Command::Sync {
-                reply: Reply::new(on_done),
-            },
-        )
-    }
-
-    /// Waiting form of [`Store::submit_put`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn put(
-        &self,
-        ctx: RequestCtx,
-        id: LumpId,
-        buf: LumpBuf,
-        placement: Placement,
-        durability: Durability,
-    ) -> Result<PutOutcome, Error> {
-        let options = PutOptions {
-            placement,
-            durability,
-            condition: PutCondition::Always,
-        };
-        self.put_with(ctx, id, buf, options)
-    }
-
-    /// Waiting form of [`Store::submit_put_with`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn put_with(
-        &self,
-        ctx: RequestCtx,
-        id: LumpId,
-        buf: LumpBuf,
-        options: PutOptions,
-    ) -> Result<PutOutcome, Error> {
-        let (sender, answer) = bounded(1);
-        let reply = Reply::new(Box::new(move |result, _| {
-            let _ = sender.send(result);
-        }));
-        let command = self.put_command(ctx, id, buf, options, reply)?;
-        self.send_waiting(ctx, command)?;
-        answer.recv().unwrap_or(Err(Error::Closed))
-    }
-
-    /// Waiting form of [`Store::submit_get`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn get(&self, ctx: RequestCtx, id: LumpId) -> Result<LumpData, Error> {
-        self.call(ctx, |reply| Command::Get {
-            request: ctx.id,
-            id,
-            reply,
-        })
-    }
-
-    /// Waiting form of [`Store::submit_head`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn head(&self, ctx: RequestCtx, id: LumpId) -> Result<HeadOutcome, Error> {
-        self.call(ctx, |reply| Command::Head {
-            request: ctx.id,
-            id,
-            reply,
-        })
-    }
-
-    /// Waiting form of [`Store::submit_delete`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn delete(
-        &self,
-        ctx: RequestCtx,
-        id: LumpId,
-        durability: Durability,
-    ) -> Result<DeleteOutcome, Error> {
-        self.call(ctx, |reply| Command::Delete {
-            request: ctx.id,
-            id,
-            durability,
-            reply,
-        })
-    }
-
-    /// Waiting form of [`Store::submit_delete_many`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn delete_many(
-        &self,
-        ctx: RequestCtx,
-        ids: Vec<LumpId>,
-        durability: Durability,
-    ) -> Result<DeleteManyOutcome, Error> {
-        check_count(&ids)?;
-        self.call(ctx, |reply| Command::DeleteMany {
-            request: ctx.id,
-            ids,
-            durability,
-            reply,
-        })
-    }
-
-    /// Waiting form of [`Store::submit_delete_range`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn delete_range(
-        &self,
-        ctx: RequestCtx,
-        start: LumpId,
-        end: LumpId,
-        durability: Durability,
-    ) -> Result<DeleteRangeOutcome, Error> {
-        LumpRange {
-            start,
-            end: Some(end),
-        }
-        .check()?;
-        let request = ctx.id;
-        self.call(ctx, |reply| Command::DeleteRange {
-            request,
-            start,
-            end,
-            durability,
-            reply,
-        })
-    }
-
-    /// Waiting form of [`Store::submit_list`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn list(&self, range: LumpRange, limit: usize) -> Result<ListOutcome, Error> {
-        let range = range.check()?;
-        self.call(RequestCtx::default(), |reply| Command::List {
-            range,
-            limit,
-            reply,
-        })
-    }
-
-    /// Waiting form of [`Store::submit_usage`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn usage(&self, range: LumpRange) -> Result<UsageOutcome, Error> {
-        let range = range.check()?;
-        self.call(RequestCtx::default(), |reply| Command::Usage {
-            range,
-            reply,
-        })
-    }
-
-    /// Waiting form of [`Store::submit_sync`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn sync(&self) -> Result<(), Error> {
-        self.call(RequestCtx::default(), |reply| Command::Sync { reply })
-    }
-
     /// Lets the garbage collection go round the journal once. Returns at once when there is nothing
     /// to gain. Requests are served between its steps.
     ///
@@ -636,14 +268,6 @@ impl Store {
     }
 }
 
-fn check_count(ids: &[LumpId]) -> Result<(), Error> {
-    let (got, max) = (ids.len(), Store::MAX_DELETE_IDS);
-    if got > max {
-        return Err(Error::TooManyIds { got, max });
-    }
-    Ok(())
-}
-
 /// The record of an embedded lump, encoded on the caller's thread.
 fn embedded_body(id: LumpId, buf: &LumpBuf) -> Result<PutBody, Error> {
     let payload = buf.payload()?;
@@ -657,4 +281,12 @@ fn embedded_body(id: LumpId, buf: &LumpBuf) -> Result<PutBody, Error> {
         record: Record::Embed { id, data }.to_bytes(),
         len,
     })
+}
+
+fn check_count(ids: &[LumpId]) -> Result<(), Error> {
+    let (got, max) = (ids.len(), Store::MAX_DELETE_IDS);
+    if got > max {
+        return Err(Error::TooManyIds { got, max });
+    }
+    Ok(())
 }

@@ -1,0 +1,92 @@
+//! Alignment, recycling and the budget.
+
+use super::*;
+
+#[test]
+fn buffers_are_aligned_zeroed_and_recycled() {
+    let pool = BufferPool::new(512);
+    for len in [1, 512, 4097, 70_000, 1 << 20, 3 << 20] {
+        let mut buf = pool.zeroed(len);
+        assert_eq!(buf.len(), len);
+        assert_eq!(buf.as_ptr().align_offset(4096), 0);
+        assert!(buf.iter().all(|&byte| byte == 0));
+        buf.fill(7);
+        let at = buf.as_ptr();
+        drop(buf);
+        let again = pool.zeroed(len);
+        assert_eq!(again.as_ptr(), at);
+        assert!(again.iter().all(|&byte| byte == 0));
+    }
+}
+
+#[test]
+fn the_pool_is_bounded() {
+    let pool = BufferPool::new(4096);
+    let many: Vec<_> = (0..100).map(|_| pool.get(2 << 20)).collect();
+    drop(many);
+    assert_eq!(pool.lock().free_bytes, POOL_LIMIT);
+}
+
+#[test]
+fn lumps_stay_within_the_budget_and_puts_leave_room_for_gets() {
+    let pool = BufferPool::with_budget(4096, 40_960);
+    let puts: Vec<_> = std::iter::from_fn(|| pool.get_for_put(4096).ok()).collect();
+    assert_eq!((puts.len(), pool.used()), (7, 7 * 4096));
+    let refused = pool.get_for_put(1).unwrap_err();
+    assert_eq!(
+        (refused.needed, refused.used, refused.budget),
+        (4096, 7 * 4096, 40_960)
+    );
+    let woken = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let count = Arc::clone(&woken);
+    pool.set_reader(Waker::new(move || {
+        count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    }));
+    let woken = || woken.load(std::sync::atomic::Ordering::SeqCst);
+    let first = pool.reserve(8192).unwrap();
+    let second = pool.reserve(4096).unwrap();
+    assert_eq!(pool.used(), 40_960);
+    drop(pool.get(1 << 20));
+    assert_eq!((pool.used(), woken()), (40_960, 0), "not a lump's");
+    assert!(pool.reserve(1).is_none());
+    // Less than reserved: the rest comes back with the buffer's use.
+    let read = first.into_buf(100);
+    assert_eq!((pool.used(), read.len()), (9 * 4096, 100));
+    drop(second);
+    assert_eq!((pool.used(), woken()), (8 * 4096, 1));
+    drop((read, puts));
+    assert_eq!((pool.used(), woken()), (0, 1));
+    // Larger than all there is: alone.
+    let large = pool.reserve(1 << 20).unwrap();
+    assert!(pool.reserve(1).is_none() && pool.get_for_put(1).is_err());
+    drop(large);
+    let large = pool.get_for_put(1 << 20).unwrap();
+    assert!(pool.reserve(1).is_none());
+    drop(large);
+    assert_eq!((pool.used(), woken()), (0, 3));
+}
+
+#[test]
+fn who_waits_for_memory_hears_of_it() {
+    let pool = BufferPool::with_budget(4096, 8192);
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let pool = Arc::clone(&pool);
+            std::thread::spawn(move || {
+                for _ in 0..200 {
+                    loop {
+                        let seen = pool.releases();
+                        match pool.get_for_put(4096) {
+                            Ok(buf) => break drop(buf),
+                            Err(_) => pool.wait_for_release(seen),
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    assert_eq!(pool.used(), 0);
+}

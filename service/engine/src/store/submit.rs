@@ -1,0 +1,220 @@
+//! The verbs that hand a request over and are called back.
+
+use super::{OnDone, Store, check_count};
+use crate::error::Error;
+use crate::lump::LumpId;
+use crate::payload::{LumpBuf, LumpData};
+use crate::request::{
+    DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, HeadOutcome, ListOutcome,
+    LumpRange, Placement, PutCondition, PutOptions, PutOutcome, RequestCtx, UsageOutcome,
+};
+use crate::scheduler::message::{Command, Reply};
+
+impl Store {
+    /// Stores a lump; an older one with this id is replaced atomically.
+    ///
+    /// # Errors
+    /// [`Error::Busy`], [`Error::Closed`]; in the callback also [`Error::StoreFull`],
+    /// [`Error::JournalFull`], [`Error::Failed`], [`Error::Io`], [`Error::LengthMismatch`].
+    pub fn submit_put(
+        &self,
+        ctx: RequestCtx,
+        id: LumpId,
+        buf: LumpBuf,
+        placement: Placement,
+        durability: Durability,
+        on_done: OnDone<PutOutcome>,
+    ) -> Result<(), Error> {
+        let options = PutOptions {
+            placement,
+            durability,
+            condition: PutCondition::Always,
+        };
+        self.submit_put_with(ctx, id, buf, options, on_done)
+    }
+
+    /// Stores a lump, perhaps only if there is none with this id ([`PutCondition::IfAbsent`]).
+    ///
+    /// Whether there is one is decided when the record joins the journal, so of concurrent puts
+    /// with this condition exactly one succeeds, also across a crash: a put that is refused leaves
+    /// nothing behind. "There is one already" is said only when that one is as durable as it was
+    /// asked to be. A put that meets a durable lump is refused before its bytes are written.
+    ///
+    /// # Errors
+    /// As [`Store::submit_put`]; in the callback also [`Error::AlreadyExists`].
+    pub fn submit_put_with(
+        &self,
+        ctx: RequestCtx,
+        id: LumpId,
+        buf: LumpBuf,
+        options: PutOptions,
+        on_done: OnDone<PutOutcome>,
+    ) -> Result<(), Error> {
+        let reply = Reply::new(on_done);
+        let command = self.put_command(ctx, id, buf, options, reply)?;
+        self.send(ctx, command)
+    }
+
+    /// Reads a whole lump and verifies its checksum.
+    ///
+    /// # Errors
+    /// [`Error::Busy`], [`Error::Closed`]; in the callback also [`Error::NotFound`],
+    /// [`Error::ChecksumMismatch`], [`Error::Io`].
+    pub fn submit_get(
+        &self,
+        ctx: RequestCtx,
+        id: LumpId,
+        on_done: OnDone<LumpData>,
+    ) -> Result<(), Error> {
+        let command = Command::Get {
+            request: ctx.id,
+            id,
+            reply: Reply::new(on_done),
+        };
+        self.send(ctx, command)
+    }
+
+    /// The exact size of a lump.
+    ///
+    /// # Errors
+    /// [`Error::Busy`], [`Error::Closed`]; in the callback also [`Error::NotFound`],
+    /// [`Error::Io`].
+    pub fn submit_head(
+        &self,
+        ctx: RequestCtx,
+        id: LumpId,
+        on_done: OnDone<HeadOutcome>,
+    ) -> Result<(), Error> {
+        let command = Command::Head {
+            request: ctx.id,
+            id,
+            reply: Reply::new(on_done),
+        };
+        self.send(ctx, command)
+    }
+
+    /// Removes a lump; removing one that is not there succeeds and says so.
+    ///
+    /// # Errors
+    /// [`Error::Busy`], [`Error::Closed`]; in the callback also [`Error::Failed`].
+    pub fn submit_delete(
+        &self,
+        ctx: RequestCtx,
+        id: LumpId,
+        durability: Durability,
+        on_done: OnDone<DeleteOutcome>,
+    ) -> Result<(), Error> {
+        let command = Command::Delete {
+            request: ctx.id,
+            id,
+            durability,
+            reply: Reply::new(on_done),
+        };
+        self.send(ctx, command)
+    }
+
+    /// Removes many lumps by one request. Their records go into the journal together: they
+    /// survive a crash all or not at all, and are gone for readers at the same moment, if they fit
+    /// into one batch (1 MiB of records, which is about 49,000 ids) and into the room that the
+    /// journal has; this is not promised when they do not.
+    ///
+    /// An error stands for the whole request, of which a part may have been carried out; it can
+    /// be repeated.
+    ///
+    /// # Errors
+    /// [`Error::TooManyIds`] for more than [`Store::MAX_DELETE_IDS`], [`Error::Busy`],
+    /// [`Error::Closed`]; in the callback also [`Error::JournalFull`], [`Error::Failed`].
+    pub fn submit_delete_many(
+        &self,
+        ctx: RequestCtx,
+        ids: Vec<LumpId>,
+        durability: Durability,
+        on_done: OnDone<DeleteManyOutcome>,
+    ) -> Result<(), Error> {
+        check_count(&ids)?;
+        let command = Command::DeleteMany {
+            request: ctx.id,
+            ids,
+            durability,
+            reply: Reply::new(on_done),
+        };
+        self.send(ctx, command)
+    }
+
+    /// Removes all lumps with `start <= id < end`, atomically.
+    ///
+    /// # Errors
+    /// [`Error::ReversedRange`], [`Error::Busy`], [`Error::Closed`]; in the callback also
+    /// [`Error::Failed`].
+    pub fn submit_delete_range(
+        &self,
+        ctx: RequestCtx,
+        start: LumpId,
+        end: LumpId,
+        durability: Durability,
+        on_done: OnDone<DeleteRangeOutcome>,
+    ) -> Result<(), Error> {
+        LumpRange {
+            start,
+            end: Some(end),
+        }
+        .check()?;
+        let command = Command::DeleteRange {
+            request: ctx.id,
+            start,
+            end,
+            durability,
+            reply: Reply::new(on_done),
+        };
+        self.send(ctx, command)
+    }
+
+    /// The first `limit` ids of a range, ascending.
+    ///
+    /// # Errors
+    /// [`Error::ReversedRange`], [`Error::Busy`], [`Error::Closed`].
+    pub fn submit_list(
+        &self,
+        ctx: RequestCtx,
+        range: LumpRange,
+        limit: usize,
+        on_done: OnDone<ListOutcome>,
+    ) -> Result<(), Error> {
+        let command = Command::List {
+            range: range.check()?,
+            limit,
+            reply: Reply::new(on_done),
+        };
+        self.send(ctx, command)
+    }
+
+    /// The space the lumps of a range take.
+    ///
+    /// # Errors
+    /// [`Error::ReversedRange`], [`Error::Busy`], [`Error::Closed`].
+    pub fn submit_usage(
+        &self,
+        ctx: RequestCtx,
+        range: LumpRange,
+        on_done: OnDone<UsageOutcome>,
+    ) -> Result<(), Error> {
+        let command = Command::Usage {
+            range: range.check()?,
+            reply: Reply::new(on_done),
+        };
+        self.send(ctx, command)
+    }
+
+    /// Calls back when everything acknowledged before the call is on stable storage.
+    ///
+    /// # Errors
+    /// [`Error::Busy`], [`Error::Closed`]; in the callback also [`Error::Failed`].
+    pub fn submit_sync(&self, on_done: OnDone<()>) -> Result<(), Error> {
+        self.send(
+            RequestCtx::default(),
+            Command::Sync {
+                reply: Reply::new(on_done),
+            },
+        )
+    }
+}

@@ -1,0 +1,175 @@
+//! The verbs that wait for room and for the answer.
+
+use crossbeam_channel::bounded;
+
+use super::{Store, check_count};
+use crate::error::Error;
+use crate::lump::LumpId;
+use crate::payload::{LumpBuf, LumpData};
+use crate::request::{
+    DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, HeadOutcome, ListOutcome,
+    LumpRange, Placement, PutCondition, PutOptions, PutOutcome, RequestCtx, UsageOutcome,
+};
+use crate::scheduler::message::{Command, Reply};
+
+impl Store {
+    /// Waiting form of [`Store::submit_put`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn put(
+        &self,
+        ctx: RequestCtx,
+        id: LumpId,
+        buf: LumpBuf,
+        placement: Placement,
+        durability: Durability,
+    ) -> Result<PutOutcome, Error> {
+        let options = PutOptions {
+            placement,
+            durability,
+            condition: PutCondition::Always,
+        };
+        self.put_with(ctx, id, buf, options)
+    }
+
+    /// Waiting form of [`Store::submit_put_with`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn put_with(
+        &self,
+        ctx: RequestCtx,
+        id: LumpId,
+        buf: LumpBuf,
+        options: PutOptions,
+    ) -> Result<PutOutcome, Error> {
+        let (sender, answer) = bounded(1);
+        let reply = Reply::new(Box::new(move |result, _| {
+            let _ = sender.send(result);
+        }));
+        let command = self.put_command(ctx, id, buf, options, reply)?;
+        self.send_waiting(ctx, command)?;
+        answer.recv().unwrap_or(Err(Error::Closed))
+    }
+
+    /// Waiting form of [`Store::submit_get`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn get(&self, ctx: RequestCtx, id: LumpId) -> Result<LumpData, Error> {
+        self.call(ctx, |reply| Command::Get {
+            request: ctx.id,
+            id,
+            reply,
+        })
+    }
+
+    /// Waiting form of [`Store::submit_head`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn head(&self, ctx: RequestCtx, id: LumpId) -> Result<HeadOutcome, Error> {
+        self.call(ctx, |reply| Command::Head {
+            request: ctx.id,
+            id,
+            reply,
+        })
+    }
+
+    /// Waiting form of [`Store::submit_delete`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn delete(
+        &self,
+        ctx: RequestCtx,
+        id: LumpId,
+        durability: Durability,
+    ) -> Result<DeleteOutcome, Error> {
+        self.call(ctx, |reply| Command::Delete {
+            request: ctx.id,
+            id,
+            durability,
+            reply,
+        })
+    }
+
+    /// Waiting form of [`Store::submit_delete_many`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn delete_many(
+        &self,
+        ctx: RequestCtx,
+        ids: Vec<LumpId>,
+        durability: Durability,
+    ) -> Result<DeleteManyOutcome, Error> {
+        check_count(&ids)?;
+        self.call(ctx, |reply| Command::DeleteMany {
+            request: ctx.id,
+            ids,
+            durability,
+            reply,
+        })
+    }
+
+    /// Waiting form of [`Store::submit_delete_range`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn delete_range(
+        &self,
+        ctx: RequestCtx,
+        start: LumpId,
+        end: LumpId,
+        durability: Durability,
+    ) -> Result<DeleteRangeOutcome, Error> {
+        LumpRange {
+            start,
+            end: Some(end),
+        }
+        .check()?;
+        let request = ctx.id;
+        self.call(ctx, |reply| Command::DeleteRange {
+            request,
+            start,
+            end,
+            durability,
+            reply,
+        })
+    }
+
+    /// Waiting form of [`Store::submit_list`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn list(&self, range: LumpRange, limit: usize) -> Result<ListOutcome, Error> {
+        let range = range.check()?;
+        self.call(RequestCtx::default(), |reply| Command::List {
+            range,
+            limit,
+            reply,
+        })
+    }
+
+    /// Waiting form of [`Store::submit_usage`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn usage(&self, range: LumpRange) -> Result<UsageOutcome, Error> {
+        let range = range.check()?;
+        self.call(RequestCtx::default(), |reply| Command::Usage {
+            range,
+            reply,
+        })
+    }
+
+    /// Waiting form of [`Store::submit_sync`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn sync(&self) -> Result<(), Error> {
+        self.call(RequestCtx::default(), |reply| Command::Sync { reply })
+    }
+}
