@@ -113,8 +113,8 @@ pub use error::{Error, LumpDamage};
 pub use finding::{Blocks, Finding, FindingKind, Findings};
 pub use lump::LumpId;
 pub use options::{
-    IoBackendChoice, IoBackendKind, Layout, QueuePolicy, ReplaySummary, StoreInfo, StoreOptions,
-    StoreStats,
+    CheckpointUse, IoBackendChoice, IoBackendKind, Layout, QueuePolicy, ReplaySummary, StoreInfo,
+    StoreOptions, StoreStats,
 };
 pub use payload::{LumpBuf, LumpData};
 pub use request::{

@@ -18,7 +18,8 @@ use crate::scheduler::io_table::IoTable;
 use crate::scheduler::scrub::Scrub;
 use crate::scheduler::{Driver, Limits, Owner, Shared};
 use crate::stats::Counters;
-use crate::storage::recover::{BlockingIo, Recovered, memory_alignment, recover};
+use crate::storage::io::BlockingIo;
+use crate::storage::recover::{Recovered, memory_alignment, recover};
 use crate::store::{Inner, Store};
 
 /// Data I/Os in flight that make sense for a pool of threads.
@@ -87,11 +88,7 @@ fn prepare(
 ) -> Result<(Store, Owner), Error> {
     let pool = BufferPool::with_budget(memory_alignment(&device), options.buffer_budget);
     let mut next_token = 1;
-    let mut io = BlockingIo {
-        device: &mut device,
-        pool: &pool,
-        next_token: &mut next_token,
-    };
+    let mut io = BlockingIo::new(&mut device, &pool, &mut next_token);
     let recovered = recover(&mut io)?;
     if !options.read_only {
         io.flush()?;

@@ -159,6 +159,49 @@ impl Layout {
     }
 }
 
+/// What became of the checkpoint of the index at open (FORMAT.md section 12). Without one that can
+/// be trusted the whole journal is replayed, with the same result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CheckpointUse {
+    /// There is none, or no place for one.
+    #[default]
+    Absent,
+    /// The index was loaded from it, and only later records were replayed.
+    Used,
+    /// It cannot be read.
+    Unreadable,
+    /// A checksum does not fit, or it says what cannot be: it was torn or rotted.
+    Damaged,
+    /// It was made for a store with another instance UUID.
+    OtherStore,
+    /// Another engine has appended to the journal since.
+    OtherEpoch,
+    /// The journal's head has been moved past the records to be replayed.
+    Overtaken,
+    /// The journal ends before the checkpoint was made.
+    AheadOfLog,
+    /// The records to be replayed cannot be read as such.
+    NoRecords,
+}
+
+impl CheckpointUse {
+    /// Short lower-case name, for messages and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Absent => "absent",
+            Self::Used => "used",
+            Self::Unreadable => "unreadable",
+            Self::Damaged => "damaged",
+            Self::OtherStore => "other-store",
+            Self::OtherEpoch => "other-epoch",
+            Self::Overtaken => "overtaken",
+            Self::AheadOfLog => "ahead-of-log",
+            Self::NoRecords => "no-records",
+        }
+    }
+}
+
 /// What the replay of the journal at open found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplaySummary {
@@ -168,6 +211,8 @@ pub struct ReplaySummary {
     pub bytes: u64,
     /// Lumps the store holds.
     pub lumps: u64,
+    /// Whether a checkpoint of the index made the replay shorter, and why not.
+    pub checkpoint: CheckpointUse,
     /// Wall time of the replay in nanoseconds.
     pub elapsed_ns: u64,
 }

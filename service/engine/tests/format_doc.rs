@@ -1,7 +1,7 @@
 //! FORMAT.md and the constants of the code say the same.
 
 use lumpscope_engine::format::{
-    header, journal_header, mark, minfs, portion, record, seal, sums, trailer,
+    checkpoint, header, journal_header, mark, minfs, portion, record, seal, sums, trailer,
 };
 use lumpscope_engine::units::BlockSize;
 
@@ -45,6 +45,9 @@ fn every_structure_is_drawn_as_it_is_coded() {
     assert_fields("fields: journal header", journal_header::FIELDS);
     assert_fields("fields: scrub mark", journal_header::SCRUB_MARK_FIELDS);
     assert_fields("fields: seal", seal::FIELDS);
+    assert_fields("fields: checkpoint header", checkpoint::HEADER_FIELDS);
+    assert_fields("fields: checkpoint chunk", checkpoint::CHUNK_FIELDS);
+    assert_fields("fields: checkpoint row", checkpoint::ROW_FIELDS);
     assert_fields("fields: lump end", trailer::FIELDS);
     assert_fields("fields: mark", mark::FIELDS);
     assert_fields("fields: minfs superblock", minfs::SUPERBLOCK_FIELDS);
@@ -87,6 +90,24 @@ fn every_limit_is_the_codes() {
         minfs::FILE_OFFSET,
     ];
     assert_eq!(written, expected.map(|value| value.to_string()));
+}
+
+#[test]
+fn checkpoints_have_the_sizes_that_are_told() {
+    let (_, section) = DOCUMENT
+        .split_once("## 12. The checkpoint of the index")
+        .expect("section 12");
+    let told = [
+        ("4096 bytes for its header", checkpoint::HEADER_SPACE),
+        ("chunks of 262144 bytes", checkpoint::CHUNK_LEN as u64),
+        ("up to 8455 rows", checkpoint::ROWS_PER_CHUNK as u64),
+        ("16384 bytes of data", checkpoint::RESERVED_LUMP_LEN),
+        ("31 bytes each", checkpoint::ROW_LEN as u64),
+    ];
+    for (words, value) in told {
+        assert!(section.contains(words), "{words}");
+        assert!(words.contains(&value.to_string()), "{words}: {value}");
+    }
 }
 
 #[test]

@@ -143,6 +143,15 @@ impl Allocator {
         self.insert(start, end - start);
     }
 
+    /// First block and number of blocks of every free extent.
+    #[cfg(test)]
+    pub(super) fn all_extents(&self) -> Vec<(u64, u64)> {
+        self.by_start
+            .iter()
+            .map(|(&start, &len)| (start, len))
+            .collect()
+    }
+
     fn insert(&mut self, start: u64, len: u64) {
         if len > 0 {
             self.by_start.insert(start, len);

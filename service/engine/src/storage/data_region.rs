@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::allocator::{Allocator, Overlap};
+use super::allocator::Allocator;
 use crate::format::Portion;
 use crate::units::BlockCount;
 
@@ -29,18 +29,15 @@ struct Pin {
 }
 
 impl DataRegion {
-    /// A region of `blocks` blocks; `used` in ascending order of start.
-    pub(crate) fn new(
-        blocks: u64,
-        used: impl IntoIterator<Item = Portion>,
-    ) -> Result<Self, Overlap> {
-        Ok(Self {
-            allocator: Allocator::around(blocks, used)?,
+    /// A region of `blocks` blocks, of which `allocator` knows the free ones.
+    pub(crate) fn new(blocks: u64, allocator: Allocator) -> Self {
+        Self {
+            allocator,
             blocks,
             not_durable: Vec::new(),
             pinned: HashMap::new(),
             deferred_blocks: 0,
-        })
+        }
     }
 
     pub(crate) fn allocator(&self) -> &Allocator {
@@ -121,7 +118,7 @@ mod tests {
     #[test]
     fn freed_blocks_wait_for_durability_and_for_readers() {
         let portion = Portion::new(BlockIndex(0), BlockCount(4)).unwrap();
-        let mut region = DataRegion::new(4, [portion]).unwrap();
+        let mut region = DataRegion::new(4, Allocator::around(4, [portion]).unwrap());
         region.pin(portion);
         region.pin(portion);
         region.defer(portion);

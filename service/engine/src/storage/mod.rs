@@ -1,12 +1,15 @@
 //! What a store consists of, in memory: index, data region, journal.
 //!
-//! No I/O happens here except in [`recover`]; the owner thread of the scheduler drives it.
+//! No I/O happens here except in [`recover`] and what it calls; the owner thread of the scheduler drives it.
 
 mod allocator;
+pub(crate) mod checkpoint;
 pub(crate) mod data_region;
 pub(crate) mod index;
+pub(crate) mod io;
 pub(crate) mod journal;
 pub(crate) mod recover;
+mod space;
 
 use data_region::DataRegion;
 use index::Index;

@@ -1,33 +1,30 @@
 //! Opens what is on the disk: finds the image, checks its header, replays the journal.
 //!
-//! Runs on the thread that opens the store, before there is an owner thread, with one read at a
-//! time. Nothing is written; the caller flushes once, so that what was read is what a power cut
-//! leaves.
-
-use std::sync::Arc;
+//! Runs on the thread that opens the store, before there is an owner thread. Nothing is written;
+//! the caller flushes once, so that what was read is what a power cut leaves.
+//!
+//! Beside the index itself opening takes 4 MiB for reading ahead and the map of used blocks (a bit
+//! a block, or 8 bytes a lump where that is less), whatever the bytes on the disk say.
 
 use super::Storage;
-use super::allocator::Overlap;
+use super::checkpoint::{self, CheckpointPlace};
 use super::data_region::DataRegion;
 use super::index::{Entry, Index};
+use super::io::{BlockingIo, RingReader};
 use super::journal::{Found, FoundEnd, Journal};
-use crate::buffer::{AlignedBuf, BufferPool};
+use super::space::used_blocks;
 use crate::clock::monotonic_ns;
-use crate::device::{Device, Io, Wait};
+use crate::device::Device;
 use crate::error::Error;
 use crate::format::header::Header;
 use crate::format::journal_header::{JournalHeader, ScrubMark};
 use crate::format::mark::{Mark, Marks};
-use crate::format::record::{Decoded, END_OF_RECORDS_LEN, Record};
-use crate::format::seal::SEALED_END_LEN;
-use crate::format::{Geometry, Portion, Seal, minfs};
+use crate::format::record::{Decoded, Record};
+use crate::format::{Geometry, Seal, minfs};
 use crate::layout::{self, HeadError};
-use crate::options::{Layout, ReplaySummary};
-use crate::request::{IoOp, IoPurpose, LumpRange, Placement};
+use crate::options::{CheckpointUse, Layout, ReplaySummary};
 use crate::units::{BlockSize, ByteOffset, RingPosition};
 
-/// Bytes of the ring read at a time.
-const READ_AHEAD: u64 = 1024 * 1024;
 /// Bytes in which the header of either layout lies.
 const PEEK: u64 = layout::HEAD_LEN as u64;
 /// Bytes read of them at each place where a header can be.
@@ -43,67 +40,8 @@ pub(crate) struct Recovered {
     /// How far the scrubber had come.
     pub(crate) scrub_mark: Option<ScrubMark>,
     pub(crate) replay: ReplaySummary,
-}
-
-/// One I/O at a time, waited for.
-pub(crate) struct BlockingIo<'a> {
-    pub(crate) device: &'a mut Device,
-    pub(crate) pool: &'a Arc<BufferPool>,
-    pub(crate) next_token: &'a mut u64,
-}
-
-impl BlockingIo<'_> {
-    fn run(
-        &mut self,
-        op: IoOp,
-        offset: u64,
-        buf: Option<AlignedBuf>,
-    ) -> Result<Option<AlignedBuf>, Error> {
-        let token = *self.next_token;
-        *self.next_token += 1;
-        let purpose = if op == IoOp::Flush {
-            IoPurpose::Flush
-        } else {
-            IoPurpose::Recovery
-        };
-        let io = Io {
-            token,
-            op,
-            offset,
-            buf,
-            purpose,
-            requests: Vec::new(),
-        };
-        let len = io.len();
-        self.device.backend.submit(io);
-        let mut ended = Vec::with_capacity(1);
-        let completion = loop {
-            self.device.backend.wait(&mut ended, Wait::Forever);
-            if let Some(completion) = ended.pop() {
-                break completion;
-            }
-        };
-        completion
-            .result
-            .map_err(|source| Error::from_io(op, offset, len, source))?;
-        Ok(completion.buf)
-    }
-
-    /// Reads whole units.
-    fn read(&mut self, offset: u64, len: u64) -> Result<AlignedBuf, Error> {
-        let buf = self.pool.get(usize::try_from(len).unwrap_or(usize::MAX));
-        self.run(IoOp::Read, offset, Some(buf))?
-            .ok_or(Error::Closed)
-    }
-
-    /// Makes what was read the state that a power cut leaves.
-    pub(crate) fn flush(&mut self) -> Result<(), Error> {
-        self.run(IoOp::Flush, 0, None).map(|_| ())
-    }
-
-    fn unit(&self) -> u64 {
-        u64::from(self.device.alignment)
-    }
+    /// Where the next checkpoint goes; `None`: nowhere.
+    pub(crate) checkpoint: Option<CheckpointPlace>,
 }
 
 /// Reads the store on a device.
@@ -111,36 +49,41 @@ pub(crate) fn recover(io: &mut BlockingIo<'_>) -> Result<Recovered, Error> {
     let started_ns = monotonic_ns();
     let (layout, base, header) = find_image(io)?;
     let geometry = Geometry::new(base, &header);
-    check_device(io.device, &geometry)?;
+    check_device(io.device(), &geometry)?;
     let (head, scrub_mark) = read_head(io, &geometry)?;
-    let mut replay = Replay {
-        reader: RingReader {
-            window: Vec::new(),
-            window_start: 0,
-        },
-        index: Index::new(&geometry),
-        records: 0,
-        bytes: 0,
-        marks: Marks::default(),
-        mark_bytes: 0,
+    let store = FoundStore {
+        geometry,
+        uuid: header.uuid,
+        head,
     };
-    let tail = replay.run(io, &geometry, head)?;
-    let end = replay.reader.end(io, &geometry, header.uuid, tail)?;
+    let (place, found) = checkpoint::find(io, &store);
+    let (replayed, checkpoint_use) = match found {
+        Ok(replayed) => (replayed, CheckpointUse::Used),
+        Err(why) => (store.replay_all(io)?, why),
+    };
+    let Replayed {
+        index,
+        records,
+        bytes,
+        end,
+        data,
+        largest_record,
+        mark_bytes,
+    } = replayed;
     let seal = end.seal;
-    let index = replay.index;
-    let (data, largest_record) = used_blocks(&index, &geometry, io.device)?;
     let found = Found {
         uuid: header.uuid,
         head,
         end,
         largest_record,
-        mark_bytes: replay.mark_bytes,
+        mark_bytes,
     };
     let journal = Journal::new(&geometry, io.unit(), found);
     let summary = ReplaySummary {
-        records: replay.records,
-        bytes: replay.bytes,
+        records,
+        bytes,
         lumps: index.len(),
+        checkpoint: checkpoint_use,
         elapsed_ns: monotonic_ns().saturating_sub(started_ns),
     };
     let storage = Storage {
@@ -156,13 +99,84 @@ pub(crate) fn recover(io: &mut BlockingIo<'_>) -> Result<Recovered, Error> {
         seal,
         scrub_mark,
         replay: summary,
+        checkpoint: place,
     })
+}
+
+/// A store whose headers are read.
+pub(super) struct FoundStore {
+    pub(super) geometry: Geometry,
+    pub(super) uuid: [u8; 16],
+    pub(super) head: RingPosition,
+}
+
+/// A store whose journal is replayed.
+pub(super) struct Replayed {
+    index: Index,
+    records: u64,
+    bytes: u64,
+    pub(super) end: FoundEnd,
+    data: DataRegion,
+    largest_record: u64,
+    mark_bytes: u64,
+}
+
+/// What records before those to be replayed have brought about.
+pub(super) struct Before {
+    pub(super) index: Index,
+    pub(super) mark_bytes: u64,
+}
+
+impl FoundStore {
+    /// Applies all records from `start` on, the head or a position behind it, to what those before
+    /// it have brought about.
+    pub(super) fn replay(
+        &self,
+        io: &mut BlockingIo<'_>,
+        start: RingPosition,
+        before: Before,
+    ) -> Result<Replayed, Error> {
+        let Self {
+            geometry,
+            uuid,
+            head,
+        } = self;
+        let mut replay = Replay {
+            reader: RingReader::new(geometry),
+            index: before.index,
+            records: 0,
+            bytes: 0,
+            marks: Marks::default(),
+            mark_bytes: before.mark_bytes,
+        };
+        let tail = replay.run(io, geometry, *head, start)?;
+        let end = replay.reader.end(io, *uuid, tail)?;
+        let (data, largest_record) = used_blocks(&replay.index, geometry, io.device())?;
+        Ok(Replayed {
+            index: replay.index,
+            records: replay.records,
+            bytes: replay.bytes,
+            end,
+            data,
+            largest_record,
+            mark_bytes: replay.mark_bytes,
+        })
+    }
+
+    /// All records, without a checkpoint.
+    fn replay_all(&self, io: &mut BlockingIo<'_>) -> Result<Replayed, Error> {
+        let nothing = Before {
+            index: Index::new(&self.geometry),
+            mark_bytes: 0,
+        };
+        self.replay(io, self.head, nothing)
+    }
 }
 
 /// Finds the header: at byte 0, or in the file of a minfs.
 fn find_image(io: &mut BlockingIo<'_>) -> Result<(Layout, ByteOffset, Header), Error> {
     let unit = io.unit();
-    let size = io.device.size.next_multiple_of(unit).max(unit);
+    let size = io.device().size.next_multiple_of(unit).max(unit);
     // Only what matters is read: whatever lies around it may be unreadable.
     let mut head = vec![0; usize::try_from(PEEK.min(size)).unwrap_or(0)];
     for start in [0, minfs::FILE_OFFSET] {
@@ -188,13 +202,13 @@ fn find_image(io: &mut BlockingIo<'_>) -> Result<(Layout, ByteOffset, Header), E
             }
         }
         HeadError::NoImage => Error::NotAStore {
-            path: io.device.path.clone(),
+            path: io.device().path.clone(),
             why: error.to_string(),
         },
         HeadError::NoStore => {
-            let why = layout::describe_other(&io.device.path);
+            let why = layout::describe_other(&io.device().path);
             Error::NotAStore {
-                path: io.device.path.clone(),
+                path: io.device().path.clone(),
                 why,
             }
         }
@@ -246,76 +260,6 @@ fn read_head(
     Ok((header.ring_head, ScrubMark::decode(&block)))
 }
 
-/// Reads the ring in large pieces.
-struct RingReader {
-    window: Vec<u8>,
-    /// Ring position of the window's first byte: start of a unit.
-    window_start: u64,
-}
-
-impl RingReader {
-    /// At least `total` bytes from `position`, or all up to the end of the ring.
-    fn at(
-        &mut self,
-        io: &mut BlockingIo<'_>,
-        geometry: &Geometry,
-        position: RingPosition,
-        total: u64,
-    ) -> Result<&[u8], Error> {
-        let ring_len = geometry.ring_len().0;
-        let wanted = ring_len.min(position.0 + total);
-        let window_end = self.window_start + self.window.len() as u64;
-        if position.0 < self.window_start || wanted > window_end {
-            let start = position.0 - position.0 % io.unit();
-            let end = wanted
-                .max(start + READ_AHEAD)
-                .next_multiple_of(io.unit())
-                .min(ring_len);
-            let offset = geometry.ring_byte(RingPosition(start)).0;
-            let needed = wanted.next_multiple_of(io.unit());
-            let bytes = match io.read(offset, end - start) {
-                // A sector behind the end of the journal may be unreadable, and does not matter.
-                Err(Error::Io { .. }) if needed < end => io.read(offset, needed - start)?,
-                result => result?,
-            };
-            self.window = bytes.to_vec();
-            self.window_start = start;
-        }
-        let at = usize::try_from(position.0 - self.window_start).unwrap_or(usize::MAX);
-        Ok(self.window.get(at..).unwrap_or_default())
-    }
-
-    /// The end of the journal at `tail`, with the seal behind it if there is one.
-    fn end(
-        &mut self,
-        io: &mut BlockingIo<'_>,
-        geometry: &Geometry,
-        uuid: [u8; 16],
-        tail: RingPosition,
-    ) -> Result<FoundEnd, Error> {
-        let bytes = self.at(io, geometry, tail, SEALED_END_LEN as u64)?;
-        let behind: Vec<u8> = bytes
-            .iter()
-            .copied()
-            .take(SEALED_END_LEN)
-            .skip(END_OF_RECORDS_LEN)
-            .collect();
-        let tail_bytes = self.bytes_before(tail, io.unit());
-        let store = (uuid, geometry.ring_len().0);
-        Ok(FoundEnd::new(store, tail, tail_bytes, &behind))
-    }
-
-    /// The bytes from the start of the unit of `position` to it; it must be in the window.
-    fn bytes_before(&self, position: RingPosition, unit: u64) -> Vec<u8> {
-        let at = |byte: u64| usize::try_from(byte - self.window_start).unwrap_or(usize::MAX);
-        let start = position.0 - position.0 % unit;
-        self.window
-            .get(at(start)..at(position.0))
-            .unwrap_or_default()
-            .to_vec()
-    }
-}
-
 struct Replay {
     reader: RingReader,
     index: Index,
@@ -326,22 +270,23 @@ struct Replay {
 }
 
 impl Replay {
-    /// Applies all records from `head` on and returns the position of the `EndOfRecords`.
+    /// Applies all records from `start` on and returns the position of the `EndOfRecords`.
     fn run(
         &mut self,
         io: &mut BlockingIo<'_>,
         geometry: &Geometry,
         head: RingPosition,
+        start: RingPosition,
     ) -> Result<RingPosition, Error> {
-        let mut position = head;
-        let mut wrapped = false;
+        let mut position = start;
+        let mut wrapped = start < head;
         let mut total = 1;
         loop {
             let corrupt = |why| Error::CorruptJournal {
                 ring_position: position.0,
                 why,
             };
-            let bytes = self.reader.at(io, geometry, position, total)?;
+            let bytes = self.reader.at(io, position, total)?;
             let decoded = Record::decode(bytes).map_err(|error| corrupt(error.to_string()))?;
             let (record, len) = match decoded {
                 Decoded::Record { record, len } => (record, len as u64),
@@ -400,45 +345,6 @@ impl Replay {
             position = RingPosition(position.0 + len);
         }
     }
-}
-
-/// The blocks that lumps live in, checked, and the bytes of the largest live record.
-fn used_blocks(
-    index: &Index,
-    geometry: &Geometry,
-    device: &Device,
-) -> Result<(DataRegion, u64), Error> {
-    let mut portions: Vec<Portion> = Vec::new();
-    let mut largest_record = 0;
-    for (_, entry) in index.range(LumpRange::ALL) {
-        match entry.placement() {
-            Placement::Data => portions.extend(entry.portion()),
-            Placement::Embedded => largest_record = largest_record.max(entry.record_len()),
-        }
-    }
-    portions.sort_unstable();
-    if let Some(last) = portions.last() {
-        let end = geometry.portion_offset(*last).0 + last.byte_len(geometry.block_size()).0;
-        if end > device.size {
-            let why = format!(
-                "it ends at byte {end} but the file has only {}",
-                device.size
-            );
-            let offset = geometry.portion_offset(*last).0;
-            return Err(Error::Corrupt {
-                what: "the last lump",
-                offset,
-                why,
-            });
-        }
-    }
-    let claimed = |Overlap { block }| Error::Corrupt {
-        what: "the data region",
-        offset: geometry.data_offset().0 + block * geometry.block_size().bytes(),
-        why: format!("block {block} belongs to two lumps"),
-    };
-    let data = DataRegion::new(geometry.data_blocks(), portions).map_err(claimed)?;
-    Ok((data, largest_record))
 }
 
 /// The smallest memory alignment that suits a device and a block size.

@@ -1,0 +1,168 @@
+//! Loads the index from a checkpoint, if there is one that can be trusted (FORMAT.md section 12).
+//!
+//! Nothing here makes opening fail: whatever is wrong with a checkpoint is a reason to replay the
+//! whole journal instead.
+
+use super::index::{Entry, Filler, Index};
+use super::io::{BlockingIo, Stream};
+use super::recover::{Before, FoundStore, Replayed};
+use crate::format::checkpoint::{Area, CHUNK_LEN, CheckpointHeader, HEADER_SPACE, read_chunk};
+use crate::format::mark::MARK_LEN;
+use crate::options::CheckpointUse;
+use crate::units::RingPosition;
+
+/// Where the next checkpoint goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CheckpointPlace {
+    pub(crate) area: Area,
+    /// Its sequence number.
+    pub(crate) sequence: u64,
+}
+
+/// Finds the place for checkpoints, and the state of the store by the newest one that is good.
+pub(super) fn find(
+    io: &mut BlockingIo<'_>,
+    store: &FoundStore,
+) -> (Option<CheckpointPlace>, Result<Replayed, CheckpointUse>) {
+    let device = io.device();
+    let is_block_device = device.is_block_device;
+    let area = if HEADER_SPACE % io.unit() != 0 {
+        None
+    } else if is_block_device {
+        Area::of_device(&store.geometry, device.size)
+    } else {
+        Some(Area::of_file(&store.geometry))
+    };
+    let Some(area) = area else {
+        return (None, Err(CheckpointUse::Absent));
+    };
+    let mut why = CheckpointUse::Absent;
+    let mut headers: Vec<CheckpointHeader> = Vec::new();
+    for slot in 0..2 {
+        match read_header(io, store, area.slot(slot)) {
+            Ok(header) if header.sequence == 0 || header.sequence % 2 == slot => {
+                headers.push(header);
+            }
+            Ok(_) => why = CheckpointUse::Damaged,
+            Err(reason) => why = reason,
+        }
+    }
+    // Nothing is ever written behind an image on a device where creation reserved nothing.
+    if is_block_device && headers.is_empty() {
+        return (None, Err(why));
+    }
+    headers.sort_unstable_by_key(|header| std::cmp::Reverse(header.sequence));
+    let newest = headers.first().map_or(0, |header| header.sequence);
+    let place = newest
+        .checked_add(1)
+        .map(|sequence| CheckpointPlace { area, sequence });
+    headers.retain(|header| header.sequence > 0);
+    for (number, header) in headers.iter().enumerate() {
+        match load(io, store, &area, header) {
+            Ok(replayed) => return (place, Ok(replayed)),
+            Err(reason) if number == 0 => why = reason,
+            Err(_) => {}
+        }
+    }
+    (place, Err(why))
+}
+
+/// The header of a slot of this store.
+fn read_header(
+    io: &mut BlockingIo<'_>,
+    store: &FoundStore,
+    slot: u64,
+) -> Result<CheckpointHeader, CheckpointUse> {
+    if slot + HEADER_SPACE > io.device().size {
+        return Err(CheckpointUse::Absent);
+    }
+    let bytes = io
+        .read(slot, HEADER_SPACE)
+        .map_err(|_| CheckpointUse::Unreadable)?;
+    if bytes.iter().all(|&byte| byte == 0) {
+        return Err(CheckpointUse::Absent);
+    }
+    let header = CheckpointHeader::decode(&bytes).map_err(|_| CheckpointUse::Damaged)?;
+    if header.uuid != store.uuid {
+        return Err(CheckpointUse::OtherStore);
+    }
+    Ok(header)
+}
+
+/// The state of the store by one checkpoint.
+fn load(
+    io: &mut BlockingIo<'_>,
+    store: &FoundStore,
+    area: &Area,
+    header: &CheckpointHeader,
+) -> Result<Replayed, CheckpointUse> {
+    let ring_len = store.geometry.ring_len().0;
+    let first = header.log_begin.checked_rem(ring_len);
+    let Some(first) =
+        first.filter(|_| header.log_begin <= header.log_end && area.has_room(header.lumps))
+    else {
+        return Err(CheckpointUse::Damaged);
+    };
+    let before = read_chunks(io, store, area, header)?;
+    let replayed = store
+        .replay(io, RingPosition(first), before)
+        .map_err(|_| CheckpointUse::NoRecords)?;
+    let end = &replayed.end;
+    let seal = end
+        .seal
+        .filter(|seal| seal.epoch == header.epoch)
+        .ok_or(CheckpointUse::OtherEpoch)?;
+    let (head, tail) = (store.head.0, end.tail.0);
+    let used = if tail >= head {
+        tail - head
+    } else {
+        ring_len - head + tail
+    };
+    if seal.log_end < header.log_end {
+        return Err(CheckpointUse::AheadOfLog);
+    }
+    match seal.log_end.checked_sub(used) {
+        Some(head) if head <= header.log_begin => Ok(replayed),
+        _ => Err(CheckpointUse::Overtaken),
+    }
+}
+
+fn read_chunks(
+    io: &mut BlockingIo<'_>,
+    store: &FoundStore,
+    area: &Area,
+    header: &CheckpointHeader,
+) -> Result<Before, CheckpointUse> {
+    let start = area.slot(header.sequence) + HEADER_SPACE;
+    // Not more than a slot, as `Area::has_room` has found.
+    let end = start + header.chunks() * CHUNK_LEN as u64;
+    if end > io.device().size {
+        return Err(CheckpointUse::Damaged);
+    }
+    let mut stream = Stream::new(start, end);
+    let mut filler = Filler::new(Index::new(&store.geometry));
+    let (mut number, mut crcs, mut marked) = (0, 0, 0);
+    while let Some(piece) = stream.next(io).map_err(|_| CheckpointUse::Unreadable)? {
+        for chunk in piece.chunks(CHUNK_LEN) {
+            let (crc, rows) =
+                read_chunk(chunk, header.sequence, number).map_err(|_| CheckpointUse::Damaged)?;
+            crcs = crc32c::crc32c_append(crcs, &crc.to_be_bytes());
+            number += 1;
+            for row in rows {
+                let row = row.map_err(|_| CheckpointUse::Damaged)?;
+                let entry = Entry::of_row(&row, &store.geometry);
+                let Some(entry) = entry.filter(|&entry| filler.push(row.id, entry)) else {
+                    return Err(CheckpointUse::Damaged);
+                };
+                marked += u64::from(entry.is_marked());
+            }
+        }
+    }
+    let index = filler.finish();
+    let whole = index.len() == header.lumps && crcs == header.chunks_crc;
+    let before = Before {
+        index,
+        mark_bytes: marked * MARK_LEN as u64,
+    };
+    whole.then_some(before).ok_or(CheckpointUse::Damaged)
+}

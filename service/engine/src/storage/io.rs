@@ -1,0 +1,270 @@
+//! Reading at open: one I/O waited for, or a stream with the next piece under way.
+
+use std::sync::Arc;
+
+use crate::buffer::{AlignedBuf, BufferPool};
+use crate::device::{Completion, Device, Io, Wait};
+use crate::error::Error;
+use crate::format::Geometry;
+use crate::format::record::{END_OF_RECORDS_LEN, MAX_RECORD_LEN};
+use crate::format::seal::SEALED_END_LEN;
+use crate::request::{IoOp, IoPurpose};
+use crate::storage::journal::FoundEnd;
+use crate::units::RingPosition;
+
+/// Bytes of a stream read at a time. Two such pieces are in memory, one in use and one on its way.
+const PIECE: u64 = 2 * 1024 * 1024;
+
+/// I/Os that are waited for.
+pub(crate) struct BlockingIo<'a> {
+    device: &'a mut Device,
+    pool: &'a Arc<BufferPool>,
+    next_token: &'a mut u64,
+    /// Ended, and nobody has asked for them yet.
+    ended: Vec<Completion>,
+}
+
+/// An I/O that was started.
+struct Started {
+    token: u64,
+    op: IoOp,
+    offset: u64,
+    len: u64,
+}
+
+impl<'a> BlockingIo<'a> {
+    pub(crate) fn new(
+        device: &'a mut Device,
+        pool: &'a Arc<BufferPool>,
+        next_token: &'a mut u64,
+    ) -> Self {
+        Self {
+            device,
+            pool,
+            next_token,
+            ended: Vec::new(),
+        }
+    }
+
+    pub(super) fn device(&self) -> &Device {
+        self.device
+    }
+
+    fn start(&mut self, op: IoOp, offset: u64, buf: Option<AlignedBuf>) -> Started {
+        let token = *self.next_token;
+        *self.next_token += 1;
+        let purpose = if op == IoOp::Flush {
+            IoPurpose::Flush
+        } else {
+            IoPurpose::Recovery
+        };
+        let io = Io {
+            token,
+            op,
+            offset,
+            buf,
+            purpose,
+            requests: Vec::new(),
+        };
+        let len = io.len();
+        self.device.backend.submit(io);
+        Started {
+            token,
+            op,
+            offset,
+            len,
+        }
+    }
+
+    fn finish(&mut self, started: &Started) -> Result<Option<AlignedBuf>, Error> {
+        loop {
+            let mine = self.ended.iter().position(|end| end.token == started.token);
+            if let Some(at) = mine {
+                let completion = self.ended.swap_remove(at);
+                let Started {
+                    op, offset, len, ..
+                } = *started;
+                completion
+                    .result
+                    .map_err(|source| Error::from_io(op, offset, len, source))?;
+                return Ok(completion.buf);
+            }
+            self.device.backend.wait(&mut self.ended, Wait::Forever);
+        }
+    }
+
+    fn start_read(&mut self, offset: u64, len: u64) -> Started {
+        let buf = self.pool.get(usize::try_from(len).unwrap_or(usize::MAX));
+        self.start(IoOp::Read, offset, Some(buf))
+    }
+
+    /// Reads whole units.
+    pub(super) fn read(&mut self, offset: u64, len: u64) -> Result<AlignedBuf, Error> {
+        let started = self.start_read(offset, len);
+        self.finish(&started)?.ok_or(Error::Closed)
+    }
+
+    /// Makes what was read the state that a power cut leaves.
+    pub(crate) fn flush(&mut self) -> Result<(), Error> {
+        let started = self.start(IoOp::Flush, 0, None);
+        self.finish(&started).map(|_| ())
+    }
+
+    pub(super) fn unit(&self) -> u64 {
+        u64::from(self.device.alignment)
+    }
+}
+
+/// Reads a range from front to back, and the next piece already while one is dealt with.
+pub(super) struct Stream {
+    next: u64,
+    end: u64,
+    under_way: Option<Started>,
+}
+
+impl Stream {
+    /// The bytes `start..end`, whole units.
+    pub(super) fn new(start: u64, end: u64) -> Self {
+        Self {
+            next: start,
+            end,
+            under_way: None,
+        }
+    }
+
+    fn read_ahead(&mut self, io: &mut BlockingIo<'_>) {
+        let len = self.end.saturating_sub(self.next).min(PIECE);
+        self.under_way = (len > 0).then(|| io.start_read(self.next, len));
+        self.next += len;
+    }
+
+    /// The next piece; `None`: the range has ended.
+    pub(super) fn next(&mut self, io: &mut BlockingIo<'_>) -> Result<Option<AlignedBuf>, Error> {
+        if self.under_way.is_none() {
+            self.read_ahead(io);
+        }
+        let Some(started) = self.under_way.take() else {
+            return Ok(None);
+        };
+        self.read_ahead(io);
+        io.finish(&started)
+    }
+}
+
+/// Reads the ring from some position on.
+pub(super) struct RingReader {
+    geometry: Geometry,
+    stream: Stream,
+    window: Option<AlignedBuf>,
+    /// Ring position of the window's first byte: start of a unit.
+    window_start: u64,
+    /// A record that begins in the window before, with what follows it in this one.
+    carry: Vec<u8>,
+    carry_start: u64,
+}
+
+impl RingReader {
+    pub(super) fn new(geometry: &Geometry) -> Self {
+        Self {
+            geometry: *geometry,
+            stream: Stream::new(0, 0),
+            window: None,
+            window_start: 0,
+            carry: Vec::new(),
+            carry_start: 0,
+        }
+    }
+
+    fn window(&self) -> &[u8] {
+        self.window.as_deref().unwrap_or_default()
+    }
+
+    /// At least `total` bytes from `position`, or all up to the end of the ring. No record is
+    /// longer than what is there after two calls with the same position.
+    pub(super) fn at(
+        &mut self,
+        io: &mut BlockingIo<'_>,
+        position: RingPosition,
+        total: u64,
+    ) -> Result<&[u8], Error> {
+        let ring_len = self.geometry.ring_len().0;
+        let wanted = ring_len.min(position.0.saturating_add(total));
+        let window_end = self.window_start + self.window().len() as u64;
+        let carry_end = self.carry_start + self.carry.len() as u64;
+        if (self.carry_start..self.window_start).contains(&position.0) && wanted <= carry_end {
+            return Ok(from(&self.carry, position.0 - self.carry_start));
+        }
+        let inside = (self.window_start..window_end).contains(&position.0);
+        if inside && wanted <= window_end {
+            return Ok(from(self.window(), position.0 - self.window_start));
+        }
+        if inside {
+            self.carry = from(self.window(), position.0 - self.window_start).to_vec();
+            self.carry_start = position.0;
+            self.advance(io, window_end, wanted)?;
+            let more = self.window.as_deref().unwrap_or_default();
+            let more = more.get(..MAX_RECORD_LEN).unwrap_or(more);
+            self.carry.extend_from_slice(more);
+            return Ok(&self.carry);
+        }
+        self.carry = Vec::new();
+        if self.window.is_some() && position.0 == window_end {
+            self.advance(io, window_end, wanted)?;
+        } else {
+            let start = position.0 - position.0 % io.unit();
+            let byte = |position| self.geometry.ring_byte(RingPosition(position)).0;
+            self.stream = Stream::new(byte(start), byte(ring_len));
+            self.advance(io, start, wanted)?;
+        }
+        Ok(from(self.window(), position.0 - self.window_start))
+    }
+
+    /// Goes on to the window that begins at `start`; it reaches `wanted`, or is as long as ever.
+    fn advance(&mut self, io: &mut BlockingIo<'_>, start: u64, wanted: u64) -> Result<(), Error> {
+        self.window = match self.stream.next(io) {
+            // A sector behind the end of the journal may be unreadable, and does not matter.
+            Err(Error::Io { .. }) => {
+                let ring_len = self.geometry.ring_len().0;
+                let end = wanted.next_multiple_of(io.unit()).min(ring_len);
+                let byte = |position| self.geometry.ring_byte(RingPosition(position)).0;
+                self.stream = Stream::new(byte(end), byte(ring_len));
+                Some(io.read(byte(start), end.saturating_sub(start))?)
+            }
+            piece => piece?,
+        };
+        self.window_start = start;
+        Ok(())
+    }
+
+    /// The end of the journal at `tail`, with the seal behind it if there is one.
+    pub(super) fn end(
+        &self,
+        io: &mut BlockingIo<'_>,
+        uuid: [u8; 16],
+        tail: RingPosition,
+    ) -> Result<FoundEnd, Error> {
+        let unit = io.unit();
+        let ring_len = self.geometry.ring_len().0;
+        let start = tail.0 - tail.0 % unit;
+        let end = (tail.0 + SEALED_END_LEN as u64)
+            .next_multiple_of(unit)
+            .min(ring_len);
+        let bytes = io.read(self.geometry.ring_byte(RingPosition(start)).0, end - start)?;
+        let tail_bytes = bytes.get(..to_usize(tail.0 - start)).unwrap_or_default();
+        let behind = from(&bytes, tail.0 - start + END_OF_RECORDS_LEN as u64);
+        Ok(FoundEnd::new(
+            (uuid, ring_len),
+            tail,
+            tail_bytes.to_vec(),
+            behind,
+        ))
+    }
+}
+
+fn from(bytes: &[u8], at: u64) -> &[u8] {
+    bytes.get(to_usize(at)..).unwrap_or_default()
+}
+
+fn to_usize(value: u64) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
+}
