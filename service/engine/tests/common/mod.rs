@@ -5,6 +5,7 @@
     reason = "each test binary uses a part of it"
 )]
 
+pub mod peer;
 pub mod sim;
 pub mod stepped;
 pub mod timed;
