@@ -67,6 +67,14 @@ pub(super) enum Effect {
 }
 
 impl Change {
+    /// True: it makes room.
+    pub(super) fn is_delete(&self) -> bool {
+        match self.effect {
+            Effect::Put { .. } | Effect::Embed { .. } => false,
+            Effect::Delete { .. } | Effect::DeleteRange { .. } | Effect::DeleteOne { .. } => true,
+        }
+    }
+
     /// Answers with an error instead of doing it.
     pub(super) fn refuse(self, error: Error) {
         match self.effect {

@@ -21,6 +21,7 @@ use super::change::{Answer, Change, PendingPut};
 use super::message::{Reply, Stage};
 use crate::error::Error;
 use crate::request::{Durability, RequestId};
+use crate::storage::Storage;
 use crate::storage::journal::gc::{Relocation, Taken};
 use crate::storage::journal::writer::{Batch, BatchWrites, NewTail, RingWrite};
 use crate::units::RingPosition;
@@ -140,9 +141,22 @@ impl Owner {
     /// True: the first change that is ready finds no room, not even in an empty batch.
     fn is_blocked(&self, batch: &Batch) -> bool {
         let journal = &self.storage.journal;
-        self.commit.ready.front().is_some_and(|change| {
-            !batch.has_room(journal, change.record.len(), journal.gc_reserve())
-        })
+        self.commit
+            .ready
+            .front()
+            .is_some_and(|change| !batch.has_room(journal, change.record.len(), self.kept_room()))
+    }
+
+    /// Bytes that the next change must leave free. Where another engine has used the reserve too,
+    /// a delete may take of the last room: it makes more than it takes.
+    pub(super) fn kept_room(&self) -> u64 {
+        let Storage { journal, index, .. } = &self.storage;
+        let is_delete = self.commit.ready.front().is_some_and(Change::is_delete);
+        if is_delete && index.record_bytes() > journal.live_limit(0) {
+            journal.last_room()
+        } else {
+            journal.gc_reserve()
+        }
     }
 
     /// The collection cannot make room for the first change that is ready.

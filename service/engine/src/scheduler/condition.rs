@@ -88,7 +88,7 @@ impl Owner {
         batch: &mut Batch,
     ) -> (Vec<(Change, RingPosition)>, Vec<Change>) {
         let (mut taken, mut beaten) = (Vec::new(), Vec::new());
-        let keep = self.storage.journal.gc_reserve();
+        let keep = self.kept_room();
         let conditional = self.commit.ready.iter().any(|one| one.absent().is_some());
         let mut overlay = conditional.then(Overlay::default);
         while batch.len() < BATCH_LIMIT

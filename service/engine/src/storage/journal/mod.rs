@@ -262,6 +262,13 @@ impl Journal {
         Self::reserve_for(self.largest_record, self.unit)
     }
 
+    /// Bytes that the collection needs to relocate one record, when another engine has left no
+    /// more.
+    pub(crate) fn last_room(&self) -> u64 {
+        let filler = FILLER.encoded_len() as u64;
+        self.largest_record + filler + SEALED_END_LEN as u64
+    }
+
     fn reserve_for(largest_record: u64, unit: u64) -> u64 {
         let filler = FILLER.encoded_len() as u64;
         2 * (largest_record + filler + SEALED_END_LEN as u64) + 2 * unit
