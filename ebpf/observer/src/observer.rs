@@ -288,7 +288,8 @@ impl Core {
             status.observed = status.why_not.is_empty();
             if !status.observed {
                 status.mode = "none".to_owned();
-                tracing::warn!(store = watched.name, why = status.why_not, "not observed");
+                // Whoever started the observer says so, with what follows from it.
+                tracing::debug!(store = watched.name, why = status.why_not, "not observed");
             }
             let target = target.ok();
             if let (true, Some(target)) = (status.observed, &target) {

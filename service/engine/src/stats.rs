@@ -19,6 +19,13 @@ macro_rules! counters {
                 StoreStats { $($name: self.$name.get(),)* }
             }
         }
+
+        impl StoreStats {
+            /// Every number with the name of its field, for whoever shows them all.
+            pub fn fields(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name),)*].into_iter()
+            }
+        }
     };
 }
 

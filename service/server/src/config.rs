@@ -4,18 +4,20 @@
 //! default. The keys of the file are the long names of the flags; a key that is not known is an
 //! error, because a misspelt one would otherwise be ignored in silence.
 
-use std::fmt;
+mod values;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
-use lumpscope_engine::{Durability, IoBackendChoice};
-use serde::{Deserialize, Deserializer, de};
+use clap::Args;
+use lumpscope_engine::{Durability, IoBackendChoice, QueuePolicy};
+use serde::Deserialize;
 
 use crate::error::ServerError;
 use crate::size::Size;
+
+pub use values::{DurabilityArg, IoBackendArg, LogFormat, QueuePolicyArg, StoreSpec};
 
 /// Where gRPC is served unless told otherwise.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:50051";
@@ -29,108 +31,14 @@ pub const DEFAULT_MAX_MESSAGE: Size = Size(8 << 20);
 pub const DEFAULT_QUEUE_DEPTH: usize = 32;
 /// Requests one store lets wait before it answers UNAVAILABLE.
 pub const DEFAULT_QUEUE_LIMIT: usize = 1024;
+/// Seconds that a store's queue must be long before the store counts as overloaded.
+pub const DEFAULT_OVERLOAD_AFTER_SECONDS: u64 = 10;
+/// Bytes of lumps a store holds in memory.
+pub const DEFAULT_BUFFER_BUDGET: Size = Size(1 << 30);
+/// Hours from the start of one pass of a scrubber to the next.
+pub const DEFAULT_SCRUB_INTERVAL_HOURS: u64 = 7 * 24;
 /// Seconds without a byte after which a put's stream is given up.
 pub const DEFAULT_BODY_TIMEOUT_SECONDS: u64 = 30;
-
-/// A store to serve: `NAME=PATH`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoreSpec {
-    /// The name in requests, metrics and logs.
-    pub name: String,
-    /// Block device or file.
-    pub path: PathBuf,
-}
-
-impl FromStr for StoreSpec {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (name, path) = text
-            .split_once('=')
-            .ok_or_else(|| format!("{text:?} has no '=': write NAME=PATH, as disk1=/dev/sdb"))?;
-        let good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        if name.is_empty() || name.len() > 64 || !name.chars().all(good) {
-            return Err(format!(
-                "{name:?} is no store name: use 1 to 64 letters, digits, '-', '_' or '.'"
-            ));
-        }
-        if path.is_empty() {
-            return Err(format!("store {name:?} has no path: write {name}=PATH"));
-        }
-        Ok(Self {
-            name: name.to_owned(),
-            path: PathBuf::from(path),
-        })
-    }
-}
-
-impl fmt::Display for StoreSpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={}", self.name, self.path.display())
-    }
-}
-
-impl<'de> Deserialize<'de> for StoreSpec {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(de::Error::custom)
-    }
-}
-
-/// How a store does its disk I/O.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum IoBackendArg {
-    /// io_uring where it works, else threads.
-    #[default]
-    Auto,
-    /// A pool of threads that call pread and pwrite.
-    Threads,
-    /// io_uring, or refuse to start.
-    Uring,
-}
-
-impl From<IoBackendArg> for IoBackendChoice {
-    fn from(arg: IoBackendArg) -> Self {
-        match arg {
-            IoBackendArg::Auto => Self::Auto,
-            IoBackendArg::Threads => Self::Threads,
-            IoBackendArg::Uring => Self::Uring,
-        }
-    }
-}
-
-/// What "acknowledged" means when a request does not say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum DurabilityArg {
-    /// On stable storage: survives a power cut.
-    #[default]
-    Synced,
-    /// Written: survives the death of the service; the flush follows at once.
-    Journaled,
-}
-
-impl From<DurabilityArg> for Durability {
-    fn from(arg: DurabilityArg) -> Self {
-        match arg {
-            DurabilityArg::Synced => Self::Synced,
-            DurabilityArg::Journaled => Self::Journaled,
-        }
-    }
-}
-
-/// Form of the log on stderr.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LogFormat {
-    /// Lines for people.
-    #[default]
-    Text,
-    /// One JSON object a line.
-    Json,
-}
 
 /// Flags of `lumpscope serve`. Every flag is also a key of the file and, as LUMPSCOPE_NAME, an
 /// environment variable.
@@ -175,6 +83,33 @@ pub struct ServeArgs {
     /// Requests a store lets wait before it answers UNAVAILABLE [default: 1024]
     #[arg(long, value_name = "N", env = "LUMPSCOPE_QUEUE_LIMIT")]
     pub queue_limit: Option<usize>,
+    /// Which waiting request starts next [default: position]
+    #[arg(long, value_enum, env = "LUMPSCOPE_QUEUE_POLICY")]
+    pub queue_policy: Option<QueuePolicyArg>,
+    /// With the policy position: most younger requests that start before a waiting one [default:
+    /// half of queue-limit]
+    #[arg(long, value_name = "N", env = "LUMPSCOPE_MAX_OVERTAKES")]
+    pub max_overtakes: Option<u32>,
+    /// A store is overloaded when so many requests wait for overload-after; more than queue-limit:
+    /// never [default: three quarters of queue-limit]
+    #[arg(long, value_name = "N", env = "LUMPSCOPE_OVERLOAD_THRESHOLD")]
+    pub overload_threshold: Option<usize>,
+    /// See overload-threshold [default: 10]
+    #[arg(long, value_name = "SECONDS", env = "LUMPSCOPE_OVERLOAD_AFTER")]
+    pub overload_after: Option<u64>,
+    /// Memory of each store for lumps that are put or read [default: 1G]
+    #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_BUFFER_BUDGET")]
+    pub buffer_budget: Option<Size>,
+    /// Bytes a second that each store's scrubber reads to find damage; 0: off [default: 0]
+    #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_SCRUB_RATE")]
+    pub scrub_rate: Option<Size>,
+    /// From the start of one pass of a scrubber to the start of the next [default: 168]
+    #[arg(long, value_name = "HOURS", env = "LUMPSCOPE_SCRUB_INTERVAL")]
+    pub scrub_interval: Option<u64>,
+    /// Bytes a second that each store's journal garbage collection reads and writes; exceeded when
+    /// the journal is nearly full; 0: no limit [default: 0]
+    #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_GC_RATE")]
+    pub gc_rate: Option<Size>,
     /// What "acknowledged" means when a request does not say [default: synced]
     #[arg(long, value_enum, env = "LUMPSCOPE_DURABILITY")]
     pub durability: Option<DurabilityArg>,
@@ -217,6 +152,22 @@ pub struct ServeConfig {
     pub queue_depth: usize,
     /// Requests a store lets wait.
     pub queue_limit: usize,
+    /// Which waiting request starts next.
+    pub queue_policy: QueuePolicy,
+    /// Younger requests that may start before a waiting one.
+    pub max_overtakes: u32,
+    /// Requests that make a store overloaded when they wait for `overload_after`.
+    pub overload_threshold: usize,
+    /// See `overload_threshold`.
+    pub overload_after: Duration,
+    /// Bytes of lumps in memory, each store.
+    pub buffer_budget: u64,
+    /// Bytes a second of each store's scrubber; 0: off.
+    pub scrub_rate: u64,
+    /// From one pass of a scrubber to the next.
+    pub scrub_interval: Duration,
+    /// Bytes a second of each journal's garbage collection; 0: no limit.
+    pub gc_rate: u64,
     /// Durability when a request does not say.
     pub durability: Durability,
     /// Bytes of bodies that are being put.
@@ -239,61 +190,128 @@ impl ServeArgs {
     /// # Errors
     /// A file that cannot be read or parsed, and every value that does not make sense.
     pub fn resolve(self) -> Result<ServeConfig, ServerError> {
-        let file = match &self.config {
-            Some(path) => read_file(path)?,
-            None => Self::default(),
+        let config = self.resolve_settings()?;
+        check_stores(&config.stores)?;
+        Ok(config)
+    }
+
+    /// The same, but there need not be any store.
+    ///
+    /// # Errors
+    /// As [`ServeArgs::resolve`].
+    pub fn resolve_settings(self) -> Result<ServeConfig, ServerError> {
+        let args = match &self.config {
+            Some(path) => {
+                let file = read_file(path)?;
+                self.over(file)
+            }
+            None => self,
         };
-        let (a, f) = (self, file);
-        let allow_remote = a.allow_remote.or(f.allow_remote).unwrap_or(false);
-        let stores = if a.store.is_empty() { f.store } else { a.store };
-        check_stores(&stores)?;
-        let config = ServeConfig {
-            stores,
-            listen: address(
-                "listen",
-                a.listen.or(f.listen),
-                DEFAULT_LISTEN,
-                allow_remote,
-            )?,
-            metrics_listen: address(
-                "metrics-listen",
-                a.metrics_listen.or(f.metrics_listen),
-                DEFAULT_METRICS_LISTEN,
-                allow_remote,
-            )?,
-            probes: !a.no_probes.or(f.no_probes).unwrap_or(false),
-            probe_object: a.probe_object.or(f.probe_object),
-            io_backend: a.io_backend.or(f.io_backend).unwrap_or_default().into(),
-            queue_depth: a
-                .queue_depth
-                .or(f.queue_depth)
-                .unwrap_or(DEFAULT_QUEUE_DEPTH),
-            queue_limit: a
-                .queue_limit
-                .or(f.queue_limit)
-                .unwrap_or(DEFAULT_QUEUE_LIMIT),
-            durability: a.durability.or(f.durability).unwrap_or_default().into(),
-            put_memory: a
-                .put_memory
-                .or(f.put_memory)
-                .unwrap_or(DEFAULT_BODY_MEMORY)
-                .0,
-            get_memory: a
-                .get_memory
-                .or(f.get_memory)
-                .unwrap_or(DEFAULT_BODY_MEMORY)
-                .0,
-            max_message: message_size(a.max_message.or(f.max_message))?,
-            body_timeout: Duration::from_secs(
-                a.body_timeout
-                    .or(f.body_timeout)
-                    .unwrap_or(DEFAULT_BODY_TIMEOUT_SECONDS),
-            ),
-            log_format: a.log_format.or(f.log_format).unwrap_or_default(),
-            log: a.log.or(f.log).unwrap_or_else(|| "info".to_owned()),
-        };
+        let config = args.with_defaults()?;
         check_numbers(&config)?;
         Ok(config)
+    }
+
+    /// What these do not say, the file says.
+    fn over(self, file: Self) -> Self {
+        Self {
+            store: if self.store.is_empty() {
+                file.store
+            } else {
+                self.store
+            },
+            config: self.config,
+            listen: self.listen.or(file.listen),
+            metrics_listen: self.metrics_listen.or(file.metrics_listen),
+            allow_remote: self.allow_remote.or(file.allow_remote),
+            no_probes: self.no_probes.or(file.no_probes),
+            probe_object: self.probe_object.or(file.probe_object),
+            io_backend: self.io_backend.or(file.io_backend),
+            queue_depth: self.queue_depth.or(file.queue_depth),
+            queue_limit: self.queue_limit.or(file.queue_limit),
+            queue_policy: self.queue_policy.or(file.queue_policy),
+            max_overtakes: self.max_overtakes.or(file.max_overtakes),
+            overload_threshold: self.overload_threshold.or(file.overload_threshold),
+            overload_after: self.overload_after.or(file.overload_after),
+            buffer_budget: self.buffer_budget.or(file.buffer_budget),
+            scrub_rate: self.scrub_rate.or(file.scrub_rate),
+            scrub_interval: self.scrub_interval.or(file.scrub_interval),
+            gc_rate: self.gc_rate.or(file.gc_rate),
+            durability: self.durability.or(file.durability),
+            put_memory: self.put_memory.or(file.put_memory),
+            get_memory: self.get_memory.or(file.get_memory),
+            max_message: self.max_message.or(file.max_message),
+            body_timeout: self.body_timeout.or(file.body_timeout),
+            log_format: self.log_format.or(file.log_format),
+            log: self.log.or(file.log),
+        }
+    }
+
+    fn with_defaults(self) -> Result<ServeConfig, ServerError> {
+        let allow_remote = self.allow_remote.unwrap_or(false);
+        let listens = |key, given, default| address(key, given, default, allow_remote);
+        let queue_limit = self.queue_limit.unwrap_or(DEFAULT_QUEUE_LIMIT);
+        let half = u32::try_from(queue_limit / 2).unwrap_or(u32::MAX);
+        let bytes = |given: Option<Size>, default: Size| given.unwrap_or(default).0;
+        let seconds = |given: Option<u64>, default| Duration::from_secs(given.unwrap_or(default));
+        let hours = self.scrub_interval.unwrap_or(DEFAULT_SCRUB_INTERVAL_HOURS);
+        Ok(ServeConfig {
+            stores: self.store,
+            listen: listens("listen", self.listen, DEFAULT_LISTEN)?,
+            metrics_listen: listens(
+                "metrics-listen",
+                self.metrics_listen,
+                DEFAULT_METRICS_LISTEN,
+            )?,
+            probes: !self.no_probes.unwrap_or(false),
+            probe_object: self.probe_object,
+            io_backend: self.io_backend.unwrap_or_default().into(),
+            queue_depth: self.queue_depth.unwrap_or(DEFAULT_QUEUE_DEPTH),
+            queue_limit,
+            queue_policy: self.queue_policy.unwrap_or_default().into(),
+            max_overtakes: self.max_overtakes.unwrap_or(half),
+            overload_threshold: self
+                .overload_threshold
+                .unwrap_or((queue_limit / 4).saturating_mul(3).max(1)),
+            overload_after: seconds(self.overload_after, DEFAULT_OVERLOAD_AFTER_SECONDS),
+            buffer_budget: bytes(self.buffer_budget, DEFAULT_BUFFER_BUDGET),
+            scrub_rate: bytes(self.scrub_rate, Size(0)),
+            scrub_interval: Duration::from_secs(hours.saturating_mul(3600)),
+            gc_rate: bytes(self.gc_rate, Size(0)),
+            durability: self.durability.unwrap_or_default().into(),
+            put_memory: bytes(self.put_memory, DEFAULT_BODY_MEMORY),
+            get_memory: bytes(self.get_memory, DEFAULT_BODY_MEMORY),
+            max_message: message_size(self.max_message)?,
+            body_timeout: seconds(self.body_timeout, DEFAULT_BODY_TIMEOUT_SECONDS),
+            log_format: self.log_format.unwrap_or_default(),
+            log: self.log.unwrap_or_else(|| "info".to_owned()),
+        })
+    }
+}
+
+impl ServeConfig {
+    /// The settings of the engine as keys and values of the file.
+    #[must_use]
+    pub fn engine_settings(&self) -> Vec<(&'static str, String)> {
+        let rate = |bytes| match bytes {
+            0 => "0".to_owned(),
+            bytes => Size(bytes).to_string(),
+        };
+        vec![
+            ("queue-depth", self.queue_depth.to_string()),
+            ("queue-limit", self.queue_limit.to_string()),
+            ("queue-policy", self.queue_policy.name().to_owned()),
+            ("max-overtakes", self.max_overtakes.to_string()),
+            ("overload-threshold", self.overload_threshold.to_string()),
+            ("overload-after", self.overload_after.as_secs().to_string()),
+            ("buffer-budget", Size(self.buffer_budget).to_string()),
+            ("scrub-rate", rate(self.scrub_rate)),
+            (
+                "scrub-interval",
+                (self.scrub_interval.as_secs() / 3600).to_string(),
+            ),
+            ("gc-rate", rate(self.gc_rate)),
+        ]
     }
 }
 
@@ -370,6 +388,17 @@ fn check_numbers(config: &ServeConfig) -> Result<(), ServerError> {
             return bad(key, Size(bytes).to_string(), "a size from 1M to 1T");
         }
     }
+    // A lump of the largest size must fit.
+    if !(256 << 20..=1 << 40).contains(&config.buffer_budget) {
+        let value = Size(config.buffer_budget).to_string();
+        return bad("buffer-budget", value, "a size from 256M to 1T");
+    }
+    if config.overload_threshold == 0 {
+        return bad("overload-threshold", "0".to_owned(), "at least 1");
+    }
+    if config.scrub_interval.is_zero() {
+        return bad("scrub-interval", "0".to_owned(), "at least 1 hour");
+    }
     if config.body_timeout.is_zero() {
         return bad("body-timeout", "0".to_owned(), "at least 1 second");
     }
@@ -401,6 +430,22 @@ mod tests {
         assert_eq!((config.listen.port(), config.probes), (1, false));
         assert_eq!((config.put_memory, config.queue_depth), (64 << 20, 7));
         assert_eq!(config.durability, Durability::Journaled);
+    }
+
+    #[test]
+    fn the_engines_settings_come_from_the_file_and_follow_the_queue_limit() {
+        let config = from_file(
+            "store = [\"a=/x\"]\nqueue-limit = 100\nqueue-policy = \"fifo\"\nscrub-rate = \"5M\"\n\
+             gc-rate = 1048576\nscrub-interval = 2\noverload-after = 3\n",
+        )
+        .unwrap();
+        assert_eq!(config.queue_policy, QueuePolicy::Fifo);
+        assert_eq!((config.max_overtakes, config.overload_threshold), (50, 75));
+        assert_eq!((config.scrub_rate, config.gc_rate), (5 << 20, 1 << 20));
+        assert_eq!(config.scrub_interval, Duration::from_secs(7200));
+        let settings = config.engine_settings();
+        assert!(settings.contains(&("scrub-rate", "5M".to_owned())));
+        assert!(settings.contains(&("overload-after", "3".to_owned())));
     }
 
     #[test]
@@ -437,6 +482,18 @@ mod tests {
             (
                 "store = [\"a=/x\"]\nqueue-depth = 0",
                 ["queue-depth", "1 to"],
+            ),
+            (
+                "store = [\"a=/x\"]\nbuffer-budget = \"1M\"",
+                ["buffer-budget", "256M"],
+            ),
+            (
+                "store = [\"a=/x\"]\nqueue-policy = \"lifo\"",
+                ["line 2", "position"],
+            ),
+            (
+                "store = [\"a=/x\"]\nscrub-interval = 0",
+                ["scrub-interval", "1 hour"],
             ),
             (
                 "store = [\"a=/x\"]\nmax-message = 10",

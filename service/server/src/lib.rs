@@ -16,6 +16,7 @@ pub mod error;
 pub mod grpc;
 pub mod http;
 pub mod observe;
+pub mod scrub;
 pub mod serve;
 pub mod size;
 pub mod stores;

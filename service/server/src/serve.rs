@@ -75,6 +75,7 @@ impl Service {
             }
         });
         let health_task = tokio::spawn(health.clone().watch());
+        let scrub_task = tokio::spawn(crate::scrub::watch(stores.clone()));
         info!(%grpc, %metrics, stores = stores.names(), "serving");
         Ok(Self {
             grpc,
@@ -84,7 +85,7 @@ impl Service {
             health,
             stop,
             grpc_task,
-            others: vec![metrics_task, health_task],
+            others: vec![metrics_task, health_task, scrub_task],
         })
     }
 

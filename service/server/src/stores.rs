@@ -112,6 +112,14 @@ fn open_one(
     options.io_sink = Some(Arc::new(DiskSink::new(observer.clone(), index)));
     options.queue_depth = config.queue_depth;
     options.queue_limit = config.queue_limit;
+    options.queue_policy = config.queue_policy;
+    options.max_overtakes = config.max_overtakes;
+    options.overload_threshold = config.overload_threshold;
+    options.overload_after = config.overload_after;
+    options.buffer_budget = config.buffer_budget;
+    options.scrub_rate = config.scrub_rate;
+    options.scrub_interval = config.scrub_interval;
+    options.gc_rate = config.gc_rate;
     options.io_backend = config.io_backend;
     options.buffer_budget = buffer_budget(config);
     let store = Store::open(&spec.path, options).map_err(|source| ServerError::OpenStore {
@@ -127,7 +135,8 @@ fn open_one(
         block_size = known.block_size,
         backend = known.backend.name(),
         lumps = known.replay.lumps,
-        records = known.replay.records,
+        // The end mark is no record to whoever reads this.
+        records = known.replay.records.saturating_sub(1),
         replay_ms = known.replay.elapsed_ns / 1_000_000,
         "opened"
     );

@@ -4,10 +4,11 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, Parser};
 use lumpscope_observer::{Finding, Level, Observer};
 
 use super::output::{print, table};
+use crate::config::ServeArgs;
 
 /// `lumpscope doctor`.
 #[derive(Args)]
@@ -15,11 +16,14 @@ pub(super) struct DoctorArgs {
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
+    /// Show the settings that `serve` would use with this configuration file
+    #[arg(long, value_name = "FILE", env = "LUMPSCOPE_CONFIG")]
+    config: Option<PathBuf>,
 }
 
 /// Looks at everything. The exit code is 1 when something does not work at all.
 pub(super) fn run(args: &DoctorArgs) -> ExitCode {
-    let findings = all();
+    let findings = all(args);
     if args.json {
         let json = serde_json::to_string_pretty(&findings);
         print(&json.unwrap_or_else(|error| format!("{{\"error\": \"{error}\"}}")));
@@ -32,7 +36,7 @@ pub(super) fn run(args: &DoctorArgs) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn all() -> Vec<Finding> {
+fn all(args: &DoctorArgs) -> Vec<Finding> {
     let mut findings = Observer::doctor();
     findings.extend([
         io_uring(),
@@ -42,7 +46,51 @@ fn all() -> Vec<Finding> {
         tools("ext4", "mkfs.ext4", "e2fsprogs"),
         tools("xfs", "mkfs.xfs", "xfsprogs"),
     ]);
+    findings.extend(settings(args));
     findings
+}
+
+/// What `serve` would tell the engine.
+fn settings(args: &DoctorArgs) -> Vec<Finding> {
+    let resolved = from_environment().and_then(|serve| {
+        let serve = ServeArgs {
+            config: args.config.clone(),
+            ..serve
+        };
+        serve.resolve_settings().map_err(|error| error.to_string())
+    });
+    match resolved {
+        Ok(config) => config
+            .engine_settings()
+            .into_iter()
+            .map(|(key, value)| good(key, value))
+            .collect(),
+        Err(why) => vec![lacking(
+            "configuration",
+            Level::Missing,
+            why,
+            "`lumpscope serve` does not start with it",
+            "correct it",
+        )],
+    }
+}
+
+/// What the environment says to `serve`.
+fn from_environment() -> Result<ServeArgs, String> {
+    #[derive(Parser)]
+    struct Environment {
+        #[command(flatten)]
+        serve: ServeArgs,
+    }
+    match Environment::try_parse_from(["serve"]) {
+        Ok(environment) => Ok(environment.serve),
+        Err(error) => Err(error
+            .to_string()
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .to_owned()),
+    }
 }
 
 fn report(findings: &[Finding]) -> String {

@@ -15,7 +15,8 @@ use prometheus_client::encoding::DescriptorEncoder;
 use super::exposition::Out;
 use super::heat::{self, float, seconds};
 use super::metrics::RequestMetrics;
-use super::names;
+use super::names::{self, Kind};
+use super::store_stats;
 use crate::grpc::Memory;
 use crate::stores::{NamedStore, Stores};
 
@@ -83,7 +84,7 @@ impl Collector for ServiceCollector {
         service(&mut out, sources)?;
         requests(&mut out, &stores)?;
         store_states(&mut out, &stores)?;
-        store_counters(&mut out, &stores)?;
+        store_stats(&mut out, &stores)?;
         block(&mut out, &stores)?;
         attribution(&mut out, &stores)?;
         audit(&mut out, &stores)
@@ -145,38 +146,22 @@ fn store_states(out: &mut Out<'_, '_>, stores: &[Snapshot]) -> fmt::Result {
     };
     out.info(&names::STORE, stores.iter().map(describe).collect())?;
     let failed = |s: &Snapshot| u64::from(s.named.store.failed().is_some());
-    out.gauge_of(&names::STORE_FAILED, stores, failed)?;
-    out.gauge_of(&names::STORE_LUMPS, stores, |s| s.stats.lumps)?;
-    out.gauge_of(&names::DATA_CAPACITY, stores, |s| {
-        s.stats.data_capacity_bytes
-    })?;
-    out.gauge_of(&names::DATA_USED, stores, |s| s.stats.data_used_bytes)?;
-    out.gauge_of(&names::LARGEST_FREE, stores, |s| s.stats.largest_free_bytes)?;
-    out.gauge_of(&names::FREE_EXTENTS, stores, |s| s.stats.free_extents)?;
-    out.gauge_of(&names::JOURNAL_CAPACITY, stores, |s| {
-        s.stats.journal_capacity_bytes
-    })?;
-    out.gauge_of(&names::JOURNAL_USED, stores, |s| s.stats.journal_used_bytes)?;
-    out.gauge_of(&names::JOURNAL_LIVE, stores, |s| s.stats.journal_live_bytes)?;
-    out.gauge_of(&names::QUEUE_LENGTH, stores, |s| s.stats.queue_length)?;
-    out.gauge_of(&names::PENDING, stores, |s| s.stats.pending)?;
-    out.gauge_of(&names::IN_FLIGHT, stores, |s| s.stats.in_flight_ios)
+    out.gauge_of(&names::STORE_FAILED, stores, failed)
 }
 
-fn store_counters(out: &mut Out<'_, '_>, stores: &[Snapshot]) -> fmt::Result {
-    out.counter_of(&names::JOURNAL_COMMITS, stores, |s| s.stats.commits)?;
-    out.counter_of(&names::JOURNAL_RECORDS, stores, |s| s.stats.commit_records)?;
-    out.counter_of(&names::JOURNAL_HEADER_WRITES, stores, |s| {
-        s.stats.header_writes
-    })?;
-    out.counter_of(&names::GC_RELOCATED, stores, |s| s.stats.gc_relocated)?;
-    out.counter_of(&names::GC_DROPPED, stores, |s| s.stats.gc_dropped)?;
-    out.counter_of(&names::FLUSHES, stores, |s| s.stats.flushes)?;
-    out.counter_of(&names::IO_ERRORS, stores, |s| s.stats.io_errors)?;
-    out.counter_of(&names::CHECKSUM_FAILURES, stores, |s| {
-        s.stats.checksum_failures
-    })?;
-    out.counter_of(&names::UNVERIFIED_GETS, stores, |s| s.stats.unverified_gets)
+/// The numbers of the engine.
+fn store_stats(out: &mut Out<'_, '_>, stores: &[Snapshot]) -> fmt::Result {
+    for (field, metric, scale) in store_stats::TABLE {
+        let series = stores.iter().filter_map(|s| {
+            let value = store_stats::value(&s.stats, field)?;
+            Some((vec![&*s.named.name], scale.apply(value)))
+        });
+        match metric.kind {
+            Kind::Counter => out.counter(metric, series)?,
+            Kind::Gauge | Kind::Histogram | Kind::Info => out.gauge(metric, series)?,
+        }
+    }
+    Ok(())
 }
 
 fn block(out: &mut Out<'_, '_>, stores: &[Snapshot]) -> fmt::Result {

@@ -107,6 +107,58 @@ metrics! {
         "Gets whose bytes did not match their checksum; nothing was returned.";
     UNVERIFIED_GETS = "store_unverified_gets" Counter ["store"]
         "Gets of lumps that carry no checksum.";
+    FRAGMENTATION = "store_fragmentation_ratio" Gauge ["store"]
+        "Share of the free bytes that lies outside the largest free extent, 0 to 1.";
+    INDEX_MEMORY = "store_index_memory_bytes" Gauge ["store"]
+        "Memory that the index of the lumps takes.";
+    QUEUE_STARTED = "store_queue_started_requests" Counter ["store"]
+        "Requests taken from the store's queue: started, or answered at once.";
+    QUEUE_WAIT = "store_queue_wait_seconds" Counter ["store"]
+        "Time these have waited, all together.";
+    OVERTAKES = "store_queue_overtakes" Counter ["store"]
+        "Requests that were started before an older one that waited.";
+    QUEUE_REFUSED = "store_queue_refused_requests" Counter ["store"]
+        "Requests refused because as many waited as the queue holds.";
+    QUEUE_REFUSED_OWN = "store_queue_refused_own_limit_requests" Counter ["store"]
+        "Requests refused because more waited than their own limit allows.";
+    OVERLOAD_REFUSED = "store_overload_refused_requests" Counter ["store"]
+        "Requests refused because the store was overloaded.";
+    OVERLOADS = "store_overloads" Counter ["store"]
+        "Times that the store became overloaded.";
+    OVERLOADED = "store_overloaded" Gauge ["store"]
+        "1: the store is overloaded and refuses requests that are not prioritized.";
+    DEADLINE_MISSED = "store_deadline_missed_requests" Counter ["store"]
+        "Requests started after their deadline.";
+    DEADLINE_DROPPED = "store_deadline_dropped_requests" Counter ["store"]
+        "Requests dropped because their deadline had passed, before they touched the disk.";
+    BUFFER_USED = "store_buffer_used_bytes" Gauge ["store"]
+        "Memory that lumps hold in the engine: being put, being read, or read and still held.";
+    BUFFER_BUDGET = "store_buffer_budget_bytes" Gauge ["store"]
+        "Most memory that lumps may hold in the engine.";
+    BUFFER_REFUSED = "store_buffer_refused_puts" Counter ["store"]
+        "Puts refused because that memory was used up.";
+    BUFFER_WAITS = "store_buffer_waits" Counter ["store"]
+        "Times that gets began to wait because that memory was used up.";
+    SCRUB_LUMPS = "store_scrub_lumps" Counter ["store"]
+        "Lumps the scrubber has looked at.";
+    SCRUB_BYTES = "store_scrub_read_bytes" Counter ["store"]
+        "Bytes the scrubber has read.";
+    SCRUB_UNVERIFIED = "store_scrub_unverified_lumps" Counter ["store"]
+        "Lumps without a checksum the scrubber has read.";
+    SCRUB_CORRUPT = "store_scrub_corrupt_lumps" Counter ["store"]
+        "Lumps the scrubber has found whose bytes are not those that were written. Each is named in the log.";
+    SCRUB_READ_ERRORS = "store_scrub_unreadable_lumps" Counter ["store"]
+        "Lumps the scrubber could not read. Each is named in the log.";
+    SCRUB_PASSES = "store_scrub_passes" Counter ["store"]
+        "Passes over the whole store the scrubber has completed.";
+    SCRUB_POSITION = "store_scrub_position_bytes" Gauge ["store"]
+        "Bytes of the store the present pass of the scrubber has behind it.";
+    SCRUB_LAST_PASS = "store_scrub_last_pass_timestamp_seconds" Gauge ["store"]
+        "When the last pass of the scrubber ended, in seconds since 1970; 0: none has since the store was opened.";
+    GC_READ = "store_journal_gc_read_bytes" Counter ["store"]
+        "Bytes of the journal that garbage collection has read.";
+    GC_RUNS = "store_journal_gc_runs" Counter ["store"]
+        "Times that garbage collection has begun to work.";
 
     PROBE_ATTACHED = "probe_attached" Gauge ["store", "device", "mode"]
         "1: every block request of the disk below the store is observed.";

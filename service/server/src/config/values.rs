@@ -1,0 +1,132 @@
+//! Values of the configuration that have names: stores and choices.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::ValueEnum;
+use lumpscope_engine::{Durability, IoBackendChoice, QueuePolicy};
+use serde::{Deserialize, Deserializer, de};
+
+/// A store to serve: `NAME=PATH`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreSpec {
+    /// The name in requests, metrics and logs.
+    pub name: String,
+    /// Block device or file.
+    pub path: PathBuf,
+}
+
+impl FromStr for StoreSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, path) = text
+            .split_once('=')
+            .ok_or_else(|| format!("{text:?} has no '=': write NAME=PATH, as disk1=/dev/sdb"))?;
+        let good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if name.is_empty() || name.len() > 64 || !name.chars().all(good) {
+            return Err(format!(
+                "{name:?} is no store name: use 1 to 64 letters, digits, '-', '_' or '.'"
+            ));
+        }
+        if path.is_empty() {
+            return Err(format!("store {name:?} has no path: write {name}=PATH"));
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            path: PathBuf::from(path),
+        })
+    }
+}
+
+impl fmt::Display for StoreSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.name, self.path.display())
+    }
+}
+
+impl<'de> Deserialize<'de> for StoreSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(de::Error::custom)
+    }
+}
+
+/// How a store does its disk I/O.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IoBackendArg {
+    /// io_uring where it works, else threads.
+    #[default]
+    Auto,
+    /// A pool of threads that call pread and pwrite.
+    Threads,
+    /// io_uring, or refuse to start.
+    Uring,
+}
+
+impl From<IoBackendArg> for IoBackendChoice {
+    fn from(arg: IoBackendArg) -> Self {
+        match arg {
+            IoBackendArg::Auto => Self::Auto,
+            IoBackendArg::Threads => Self::Threads,
+            IoBackendArg::Uring => Self::Uring,
+        }
+    }
+}
+
+/// What "acknowledged" means when a request does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DurabilityArg {
+    /// On stable storage: survives a power cut.
+    #[default]
+    Synced,
+    /// Written: survives the death of the service; the flush follows at once.
+    Journaled,
+}
+
+impl From<DurabilityArg> for Durability {
+    fn from(arg: DurabilityArg) -> Self {
+        match arg {
+            DurabilityArg::Synced => Self::Synced,
+            DurabilityArg::Journaled => Self::Journaled,
+        }
+    }
+}
+
+/// Form of the log on stderr.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// Lines for people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Which waiting request starts next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum QueuePolicyArg {
+    /// Deadlines at risk first, the others in the order of their place on the disk.
+    #[default]
+    Position,
+    /// Earliest deadline first; a request without one may wait for ever.
+    Deadline,
+    /// In the order of arrival.
+    Fifo,
+}
+
+impl From<QueuePolicyArg> for QueuePolicy {
+    fn from(arg: QueuePolicyArg) -> Self {
+        match arg {
+            QueuePolicyArg::Position => Self::Position,
+            QueuePolicyArg::Deadline => Self::Deadline,
+            QueuePolicyArg::Fifo => Self::Fifo,
+        }
+    }
+}
