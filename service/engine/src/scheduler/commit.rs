@@ -315,16 +315,20 @@ impl Owner {
     fn batch_durable(&mut self) {
         let answers = self.apply_batch();
         self.commit.phase = Phase::Idle;
+        let mut beaten = Vec::new();
         if let Some(batch) = self.commit.batch.take() {
             self.shared.counters.commits.add(1);
             self.shared.counters.commit_records.add(batch.records);
-            batch.beaten.into_iter().for_each(|put| self.beat(put));
+            beaten = batch.beaten;
         }
-        if self.storage.data.all_durable() {
-            self.retry_waiting_puts();
-        }
+        let freed = self.storage.data.all_durable();
         self.note_service_times(&answers);
         answers.into_iter().for_each(Answer::send);
+        // Who lost is told after who won: answers come in the order of the log.
+        beaten.into_iter().for_each(|put| self.beat(put));
+        if freed {
+            self.retry_waiting_puts();
+        }
     }
 
     /// Applies the changes of the batch, relocated records first, as they are in the log.

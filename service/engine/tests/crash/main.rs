@@ -38,6 +38,8 @@ fn nothing_acknowledged_is_lost_at_any_cut() {
         ("gets", coverage.gets, 3000),
         ("deletes", coverage.deletes, 1000),
         ("range deletes", coverage.range_deletes, 300),
+        ("deletes of many", coverage.many_deletes, 300),
+        ("puts that came second", coverage.already_there, 300),
         ("syncs", coverage.syncs, 300),
         ("journaled changes", coverage.journaled, 1000),
         ("full stores", coverage.store_full, 100),

@@ -7,7 +7,7 @@
 //! an answer. Rot of the data region alone is always found.
 
 use lumpscope_engine::device::sim::{Fault, FaultKind, Random, SimDisk, Survivors};
-use lumpscope_engine::{Durability, Error, IoOp, Placement};
+use lumpscope_engine::{Durability, Error, IoOp, Placement, PutOptions};
 
 use super::history::History;
 use super::model::{Crash, Model};
@@ -112,8 +112,16 @@ fn refuses_for_good(
 ) -> Result<(), String> {
     let before = coverage.faults.typed_errors;
     let value = content(0, 0, 100);
-    session.put(0, &value, Placement::Embedded, Durability::Synced)?;
-    session.put(1, &value, Placement::Data, Durability::Journaled)?;
+    let embedded = PutOptions {
+        placement: Placement::Embedded,
+        ..PutOptions::default()
+    };
+    let journaled = PutOptions {
+        durability: Durability::Journaled,
+        ..PutOptions::default()
+    };
+    session.put(0, &value, embedded)?;
+    session.put(1, &value, journaled)?;
     session.delete(2, Durability::Synced)?;
     session.sync()?;
     session.run_until(coverage, "a store that has failed", |session, _| {

@@ -1,7 +1,7 @@
 //! One history: random requests, several in flight, and cuts around every I/O.
 
 use lumpscope_engine::device::sim::{Random, SimDisk, Survivors};
-use lumpscope_engine::{Durability, Placement};
+use lumpscope_engine::{Durability, Placement, PutCondition, PutOptions};
 
 use super::cuts;
 use super::model::{Crash, Model, State};
@@ -166,6 +166,12 @@ impl History {
                 let end = id + 1 + random.below(5);
                 self.session.delete_range(id..end, durability)
             }
+            27..30 => {
+                let ids: Vec<u64> = (0..=random.below(4))
+                    .map(|_| random.below(self.scenario.ids))
+                    .collect();
+                self.session.delete_many(&ids, durability)
+            }
             _ if random.chance(self.scenario.deletes) => self.session.delete(id, durability),
             _ => {
                 let version = random.next();
@@ -176,7 +182,16 @@ impl History {
                 };
                 let len = random.below(most + 1);
                 let value = content(id, version, len);
-                self.session.put(id, &value, placement, durability)
+                let condition = match random.below(5) {
+                    0 => PutCondition::IfAbsent,
+                    _ => PutCondition::Always,
+                };
+                let options = PutOptions {
+                    placement,
+                    durability,
+                    condition,
+                };
+                self.session.put(id, &value, options)
             }
         }
     }

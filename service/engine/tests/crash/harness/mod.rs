@@ -68,6 +68,9 @@ pub struct Coverage {
     pub gets: u64,
     pub deletes: u64,
     pub range_deletes: u64,
+    pub many_deletes: u64,
+    /// Puts that were to be the first ones, and were not.
+    pub already_there: u64,
     pub syncs: u64,
     pub journaled: u64,
     pub store_full: u64,

@@ -67,7 +67,7 @@ pub struct Model {
     /// Changes answered so far; `uncertain` are the last of them.
     answered: u64,
     /// Submitted, not answered; or answered so that they may be on the disk.
-    pending: BTreeMap<u64, Change>,
+    pending: BTreeMap<u64, Vec<Change>>,
     readings: BTreeMap<u64, Reading>,
 }
 
@@ -89,8 +89,9 @@ impl Model {
         self.answered
     }
 
-    pub fn submitted(&mut self, request: u64, change: Change) {
-        self.pending.insert(request, change);
+    /// A request was made, for one change or for several one after the other.
+    pub fn submitted(&mut self, request: u64, changes: Vec<Change>) {
+        self.pending.insert(request, changes);
     }
 
     pub fn reading(&mut self, request: u64, id: u64) {
@@ -103,21 +104,24 @@ impl Model {
         self.pending.remove(&request);
     }
 
-    /// The change took effect now. Returns how many of its ids were there before.
-    pub fn acknowledged(&mut self, request: u64, synced: bool) -> Result<u64, String> {
-        let change = self
+    /// The changes took effect now. Returns for each how many of its ids were there before.
+    pub fn acknowledged(&mut self, request: u64, synced: bool) -> Result<Vec<u64>, String> {
+        let changes = self
             .pending
             .remove(&request)
             .ok_or_else(|| format!("request {request} was answered twice"))?;
-        let before = self.now.range(change.ids.clone()).count() as u64;
-        change.apply(&mut self.now);
-        for reading in self.readings.values_mut() {
-            if change.ids.contains(&reading.id) {
-                reading.seen.push(self.now.get(&reading.id).cloned());
+        let mut before = Vec::with_capacity(changes.len());
+        for change in changes {
+            before.push(self.now.range(change.ids.clone()).count() as u64);
+            change.apply(&mut self.now);
+            for reading in self.readings.values_mut() {
+                if change.ids.contains(&reading.id) {
+                    reading.seen.push(self.now.get(&reading.id).cloned());
+                }
             }
+            self.uncertain.push(change);
+            self.answered += 1;
         }
-        self.uncertain.push(change);
-        self.answered += 1;
         if synced {
             self.certain(self.answered);
         }
@@ -148,6 +152,17 @@ impl Model {
         ))
     }
 
+    /// A put was refused because the lump is there: it must have been there at some time since.
+    pub fn was_there(&mut self, request: u64) -> Result<(), String> {
+        match self.readings.remove(&request) {
+            Some(reading) if reading.seen.iter().all(Option::is_none) => Err(format!(
+                "put {request} was refused because of lump {}, which was never there",
+                reading.id
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// The id that a get asked for.
     pub fn read_id(&self, request: u64) -> Option<u64> {
         self.readings.get(&request).map(|reading| reading.id)
@@ -162,7 +177,7 @@ impl Model {
     pub fn is_uncertain(&self, id: u64) -> bool {
         self.uncertain
             .iter()
-            .chain(self.pending.values())
+            .chain(self.pending.values().flatten())
             .any(|change| change.ids.contains(&id))
     }
 
@@ -200,6 +215,7 @@ impl Model {
                 .chain(
                     self.pending
                         .values()
+                        .flatten()
                         .filter(|change| change.ids.contains(id))
                         .map(|change| change.value.as_ref()),
                 )

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use lumpscope_engine::clock::virtual_time;
 use lumpscope_engine::device::sim::{Random, SimDisk};
 use lumpscope_engine::{
-    DeleteOutcome, DeleteRangeOutcome, Driver, Durability, Error, LumpData, LumpId, LumpRange,
-    OnDone, Placement, PutOutcome, RequestCtx, RequestId, Store,
+    DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Driver, Durability, Error, LumpData,
+    LumpId, LumpRange, OnDone, PutCondition, PutOptions, PutOutcome, RequestCtx, RequestId, Store,
 };
 
 use super::Coverage;
@@ -35,6 +35,7 @@ enum Outcome {
     Put(Result<PutOutcome, Error>),
     Delete(Result<DeleteOutcome, Error>),
     DeleteRange(Result<DeleteRangeOutcome, Error>),
+    DeleteMany(Result<DeleteManyOutcome, Error>),
     Get(Result<LumpData, Error>),
     Sync(Result<(), Error>),
 }
@@ -138,13 +139,7 @@ impl Session {
         }
     }
 
-    pub fn put(
-        &mut self,
-        id: u64,
-        value: &Value,
-        placement: Placement,
-        durability: Durability,
-    ) -> Result<(), String> {
+    pub fn put(&mut self, id: u64, value: &Value, options: PutOptions) -> Result<(), String> {
         let _time = virtual_time(self.disk.now_ns());
         let mut buf = self
             .store
@@ -156,16 +151,14 @@ impl Session {
             value: Some(Arc::clone(value)),
         };
         self.versions.entry(id).or_default().push(Arc::clone(value));
-        self.model.submitted(self.requests, change);
+        self.model.submitted(self.requests, vec![change]);
+        if options.condition == PutCondition::IfAbsent {
+            self.model.reading(self.requests, id);
+        }
         let on_done = self.on_done(Asked::Change, Outcome::Put);
-        let accepted = self.store.submit_put(
-            self.ctx(),
-            LumpId(id.into()),
-            buf,
-            placement,
-            durability,
-            on_done,
-        );
+        let accepted =
+            self.store
+                .submit_put_with(self.ctx(), LumpId(id.into()), buf, options, on_done);
         self.submitted(accepted)
     }
 
@@ -173,7 +166,7 @@ impl Session {
         let _time = virtual_time(self.disk.now_ns());
         let ids = id..id + 1;
         self.model
-            .submitted(self.requests, Change { ids, value: None });
+            .submitted(self.requests, vec![Change { ids, value: None }]);
         let on_done = self.on_done(Asked::Change, Outcome::Delete);
         let id = LumpId(id.into());
         let accepted = self
@@ -186,11 +179,26 @@ impl Session {
         let _time = virtual_time(self.disk.now_ns());
         let (start, end) = (LumpId(ids.start.into()), LumpId(ids.end.into()));
         self.model
-            .submitted(self.requests, Change { ids, value: None });
+            .submitted(self.requests, vec![Change { ids, value: None }]);
         let on_done = self.on_done(Asked::Change, Outcome::DeleteRange);
         let accepted = self
             .store
             .submit_delete_range(self.ctx(), start, end, durability, on_done);
+        self.submitted(accepted)
+    }
+
+    pub fn delete_many(&mut self, ids: &[u64], durability: Durability) -> Result<(), String> {
+        let _time = virtual_time(self.disk.now_ns());
+        let changes = ids.iter().map(|id| Change {
+            ids: *id..*id + 1,
+            value: None,
+        });
+        self.model.submitted(self.requests, changes.collect());
+        let on_done = self.on_done(Asked::Change, Outcome::DeleteMany);
+        let ids = ids.iter().map(|id| LumpId((*id).into())).collect();
+        let accepted = self
+            .store
+            .submit_delete_many(self.ctx(), ids, durability, on_done);
         self.submitted(accepted)
     }
 
@@ -364,7 +372,8 @@ impl Session {
                 durability,
             })) => {
                 let before = self.changed(request, durability, coverage)?;
-                self.expect(request, "created", u64::from(created), 1 - before)
+                self.model.was_not_read(request);
+                self.expect(request, "not created", &[u64::from(!created)], &before)
             }
             Outcome::Delete(Ok(DeleteOutcome {
                 existed,
@@ -372,7 +381,7 @@ impl Session {
             })) => {
                 coverage.deletes += 1;
                 let before = self.changed(request, durability, coverage)?;
-                self.expect(request, "existed", u64::from(existed), before)
+                self.expect(request, "existed", &[u64::from(existed)], &before)
             }
             Outcome::DeleteRange(Ok(DeleteRangeOutcome {
                 deleted,
@@ -380,7 +389,24 @@ impl Session {
             })) => {
                 coverage.range_deletes += 1;
                 let before = self.changed(request, durability, coverage)?;
-                self.expect(request, "deleted", deleted, before)
+                self.expect(request, "deleted", &[deleted], &before)
+            }
+            Outcome::DeleteMany(Ok(DeleteManyOutcome {
+                existed,
+                durability,
+            })) => {
+                coverage.many_deletes += 1;
+                let before = self.changed(request, durability, coverage)?;
+                let existed: Vec<u64> = existed.into_iter().map(u64::from).collect();
+                self.expect(request, "existed", &existed, &before)
+            }
+            Outcome::Put(Err(Error::AlreadyExists { .. })) => {
+                coverage.already_there += 1;
+                self.model.refused(request);
+                match self.strictness {
+                    Strictness::Lying => Ok(()),
+                    _ => self.model.was_there(request),
+                }
             }
             Outcome::Get(Ok(lump)) => {
                 coverage.gets += 1;
@@ -401,6 +427,7 @@ impl Session {
             Outcome::Put(Err(error))
             | Outcome::Delete(Err(error))
             | Outcome::DeleteRange(Err(error))
+            | Outcome::DeleteMany(Err(error))
             | Outcome::Get(Err(error))
             | Outcome::Sync(Err(error)) => self.check_error(request, &error, coverage),
         }
@@ -423,7 +450,7 @@ impl Session {
         request: u64,
         durability: Durability,
         coverage: &mut Coverage,
-    ) -> Result<u64, String> {
+    ) -> Result<Vec<u64>, String> {
         let synced = durability == Durability::Synced;
         coverage.journaled += u64::from(!synced);
         coverage.note(request);
@@ -431,12 +458,12 @@ impl Session {
     }
 
     /// The outcome of a change must be that of the order of the answers.
-    fn expect(&self, request: u64, what: &str, said: u64, so: u64) -> Result<(), String> {
+    fn expect(&self, request: u64, what: &str, said: &[u64], so: &[u64]) -> Result<(), String> {
         if said == so || self.strictness == Strictness::Lying {
             return Ok(());
         }
         Err(format!(
-            "request {request} said {what} = {said}, but it is {so}"
+            "request {request} said {what}: {said:?}, but it is {so:?}"
         ))
     }
 
