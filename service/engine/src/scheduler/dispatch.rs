@@ -116,18 +116,34 @@ impl Owner {
             return self.start(arrival);
         }
         match self.place(&arrival) {
-            Some(place) => self.waiting.queue.push(place, arrival),
+            Some((place, len)) if self.starts_at_once(place.kind, len) => {
+                self.waiting.queue.pass(place);
+                self.start(arrival);
+                self.io.reservation = None;
+            }
+            Some((place, _)) => self.waiting.queue.push(place, arrival),
             None if is_change => self.waiting.changes.push_back(arrival),
             None => self.start(arrival),
         }
     }
 
-    /// Where a request does its data I/O; `None`: it does none.
-    fn place(&self, arrival: &Arrival) -> Option<Place> {
-        let (kind, position) = match &arrival.command {
+    /// True: nobody waits and there is all it needs. Memory for `len` bytes is set aside then.
+    fn starts_at_once(&mut self, kind: Kind, len: u64) -> bool {
+        self.waiting.queue.is_empty()
+            && self.io.data_in_flight() < self.limits.data_ios
+            && match kind {
+                Kind::Get => self.reserve_memory(len),
+                Kind::Head => true,
+                Kind::Put => self.pending < self.limits.pending,
+            }
+    }
+
+    /// Where a request does its data I/O, and how many bytes a get reads; `None`: it does none.
+    fn place(&self, arrival: &Arrival) -> Option<(Place, u64)> {
+        let (kind, position, len) = match &arrival.command {
             Command::Get { id, .. } => {
-                let (position, _) = self.stored_at(*id)?;
-                (Kind::Get, position)
+                let (position, len) = self.stored_at(*id)?;
+                (Kind::Get, position, len)
             }
             Command::Head { id, .. } => {
                 let block_size = self.storage.geometry.block_size();
@@ -136,20 +152,21 @@ impl Owner {
                     return None;
                 }
                 let (position, len) = self.stored_at(*id)?;
-                (Kind::Head, position + len - block_size.bytes())
+                (Kind::Head, position + len - block_size.bytes(), 0)
             }
             Command::Put {
                 body: PutBody::Data(_),
                 ..
-            } => (Kind::Put, 0),
+            } => (Kind::Put, 0, 0),
             _ => return None,
         };
-        Some(Place {
+        let place = Place {
             kind,
             position,
             deadline: arrival.ctx.deadline,
             expires: arrival.ctx.drop_when_late,
-        })
+        };
+        Some((place, len))
     }
 
     /// First byte in the device and length of what holds a lump: its portion, or the units of the

@@ -169,11 +169,16 @@ impl<T> Queue<T> {
         let first = self.waiting.first_key_value().map(|(number, _)| *number);
         let (place, request) = self.remove(number)?;
         self.overtakes += u64::from(first != Some(number));
+        self.pass(place);
+        Some(request)
+    }
+
+    /// A request is started here, perhaps one that never had to wait.
+    pub(crate) fn pass(&mut self, place: Place) {
         self.order.started_at(match place.kind {
             Kind::Put => self.order.put_cursor(),
             Kind::Get | Kind::Head => place.position,
         });
-        Some(request)
     }
 
     /// Takes out the one that came first, to give it up.
