@@ -31,19 +31,17 @@ fn stats(store: &Store) -> StoreStats {
     store.stats()
 }
 
-fn try_put_with(store: &Store, id: u128, bytes: &[u8], how: PutOptions) -> Result<bool, Error> {
-    let mut buf = store.lump_buf_waiting(bytes.len() as u64)?;
-    buf.extend(bytes)?;
+/// Whether the put won. Does not panic: other threads may wait for this one.
+fn put_if_absent(store: &Store, id: u128, bytes: &[u8], how: PutOptions) -> Result<bool, String> {
+    let mut buf = store
+        .lump_buf_waiting(bytes.len() as u64)
+        .map_err(|error| error.to_string())?;
+    buf.extend(bytes).map_err(|error| error.to_string())?;
     match store.put_with(ctx(), LumpId(id), buf, how) {
-        Ok(outcome) => {
-            assert!(outcome.created || how.condition == PutCondition::Always);
-            Ok(true)
-        }
-        Err(Error::AlreadyExists { id: which }) => {
-            assert_eq!(which, LumpId(id));
-            Ok(false)
-        }
-        Err(error) => Err(error),
+        Ok(outcome) if outcome.created => Ok(true),
+        Ok(_) => Err(format!("lump {id} was replaced")),
+        Err(Error::AlreadyExists { id: which }) if which == LumpId(id) => Ok(false),
+        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -72,7 +70,7 @@ fn of_concurrent_puts_if_absent_exactly_one_wins() {
     const ROUNDS: u128 = 40;
     for_both_backends(SHAPE, |store, reopen| {
         let barrier = Barrier::new(THREADS as usize);
-        let winners: Vec<Vec<bool>> = std::thread::scope(|scope| {
+        let winners: Vec<Result<Vec<bool>, String>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..THREADS)
                 .map(|thread| {
                     let (store, barrier) = (&store, &barrier);
@@ -84,14 +82,17 @@ fn of_concurrent_puts_if_absent_exactly_one_wins() {
                             } else {
                                 IF_ABSENT
                             };
-                            try_put_with(store, id, &content(id, thread, 900), how).unwrap()
+                            put_if_absent(store, id, &content(id, thread, 900), how)
                         };
-                        (0..ROUNDS).map(round).collect()
+                        // All rounds, whatever happens in one: the others wait.
+                        let all: Vec<_> = (0..ROUNDS).map(round).collect();
+                        all.into_iter().collect()
                     })
                 })
                 .collect();
             threads.into_iter().map(|one| one.join().unwrap()).collect()
         });
+        let winners: Vec<Vec<bool>> = winners.into_iter().map(Result::unwrap).collect();
         let won = |id: u128| {
             let winner = |won: &Vec<bool>| won[id as usize];
             assert_eq!(winners.iter().filter(|won| winner(won)).count(), 1);
@@ -144,7 +145,7 @@ fn puts_if_absent_and_deletes_agree_on_who_came_first() {
                                 condition: PutCondition::IfAbsent,
                             };
                             let bytes = content(id, step, 700);
-                            if try_put_with(store, id, &bytes, how).unwrap() {
+                            if put_if_absent(store, id, &bytes, how).unwrap() {
                                 count.fetch_add(1, Ordering::SeqCst);
                             }
                         } else if random.chance(700) {
