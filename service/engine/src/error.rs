@@ -45,6 +45,16 @@ pub enum Error {
         /// The id asked for.
         id: LumpId,
     },
+    /// A range that begins behind the end of its lump. Start inside it, or at its end.
+    #[error("the range starts at byte {offset} but lump {id} has {length} bytes; start inside it")]
+    RangeOutside {
+        /// The lump.
+        id: LumpId,
+        /// Where the range starts.
+        offset: u64,
+        /// Bytes of the lump.
+        length: u64,
+    },
     /// The lump can never fit into this store. Split it, or format with larger blocks.
     #[error("a lump of {len} bytes is too large: at most {max} bytes fit there; split it")]
     LumpTooLarge {

@@ -10,6 +10,7 @@
 //! | operation | reads | writes | flushes |
 //! |---|---|---|---|
 //! | get | 1: the whole portion, or the units of the ring with the record | | |
+//! | get range | 1 or 2: the chunks that hold it, and the last block | | |
 //! | head | 0; 1 block if the lump was put before the store was opened, once | | |
 //! | put | | 1 data, and a share of 1 or 2 journal writes | a share of 2 or 3 |
 //! | put, embedded | | a share of 1 or 2 journal writes | a share of 1 or 2 |
@@ -120,7 +121,7 @@ pub use payload::{LumpBuf, LumpData};
 pub use request::{
     CollectOutcome, DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EngineTimes,
     HeadOutcome, IoDeclaration, IoOp, IoPurpose, IoSink, ListOutcome, LumpRange, Placement,
-    PutCondition, PutOptions, PutOutcome, RequestCtx, RequestId, UsageOutcome,
+    PutCondition, PutOptions, PutOutcome, RangeOutcome, RequestCtx, RequestId, UsageOutcome,
 };
 pub use scheduler::Driver;
 pub use scrub::{ScrubPass, ScrubStatus};

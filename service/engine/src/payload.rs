@@ -5,7 +5,7 @@
 //! wrote to.
 
 use std::fmt;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -152,6 +152,22 @@ impl LumpData {
     #[must_use]
     pub fn crc32c(&self) -> u32 {
         self.crc32c
+    }
+
+    /// A range of these bytes, which it must be within.
+    pub(crate) fn narrowed(self, range: &Range<u64>) -> Self {
+        let at = |offset: u64| {
+            let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+            self.start.saturating_add(offset).min(self.end)
+        };
+        let (start, end) = (at(range.start), at(range.end).max(at(range.start)));
+        let crc32c = crc32c::crc32c(&self.buf[start..end]);
+        Self {
+            start,
+            end,
+            crc32c,
+            ..self
+        }
     }
 
     /// The bytes of a buffer that the judgement is about.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::clock::{duration_ns, monotonic_ns};
 use crate::error::Error;
 use crate::lump::LumpId;
+use crate::payload::LumpData;
 
 /// Identifies one request from the caller's side through to the disk's. 0 means "none": the
 /// store itself (recovery, journal garbage collection).
@@ -197,6 +198,17 @@ pub struct CollectOutcome {
     pub used_bytes: u64,
     /// Bytes of them that are live.
     pub live_bytes: u64,
+}
+
+/// Result of a range read.
+#[derive(Debug)]
+pub struct RangeOutcome {
+    /// The bytes: as many as were asked for, fewer where the lump ends, none at its end.
+    pub data: LumpData,
+    /// First of them within the lump.
+    pub offset: u64,
+    /// Bytes of the whole lump.
+    pub total_length: u64,
 }
 
 /// Result of a head.

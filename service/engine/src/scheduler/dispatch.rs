@@ -19,6 +19,7 @@ use super::order::{Kind, Kinds, Moment, Order};
 use super::overload::Overload;
 use super::pace::Pace;
 use super::queue::{Place, Queue};
+use super::ranges::memory_of_range;
 use crate::clock::monotonic_ns;
 use crate::device::Wait;
 use crate::error::Error;
@@ -141,8 +142,8 @@ impl Owner {
     /// Where a request does its data I/O, and how many bytes a get reads; `None`: it does none.
     fn place(&self, arrival: &Arrival) -> Option<(Place, u64)> {
         let (kind, position, len) = match &arrival.command {
-            Command::Get { id, .. } => {
-                let (position, len) = self.stored_at(*id)?;
+            Command::Get { .. } | Command::GetRange { .. } => {
+                let (position, len) = self.to_read(&arrival.command)?;
                 (Kind::Get, position, len)
             }
             Command::Head { id, .. } => {
@@ -167,6 +168,18 @@ impl Owner {
             expires: arrival.ctx.drop_when_late,
         };
         Some((place, len))
+    }
+
+    /// Where a get reads first, and the most bytes that it reads at once.
+    fn to_read(&self, command: &Command) -> Option<(u64, u64)> {
+        match *command {
+            Command::Get { id, .. } => self.stored_at(id),
+            Command::GetRange { id, len, .. } => {
+                let (position, stored) = self.stored_at(id)?;
+                Some((position, stored.min(memory_of_range(len, stored))))
+            }
+            _ => None,
+        }
     }
 
     /// First byte in the device and length of what holds a lump: its portion, or the units of the
@@ -226,10 +239,7 @@ impl Owner {
                 return;
             };
             // The lump may have been replaced since it was looked up for its place.
-            let to_read = match arrival.command {
-                Command::Get { id, .. } => self.stored_at(id).map(|(_, len)| len),
-                _ => None,
-            };
+            let to_read = self.to_read(&arrival.command).map(|(_, len)| len);
             if to_read.is_some_and(|len| !self.reserve_memory(len)) {
                 // A later get might fit, but so would the one after it, for ever.
                 kinds = kinds.without(Kind::Get);
@@ -299,6 +309,7 @@ impl Command {
             | Self::DeleteMany { .. }
             | Self::Sync { .. } => true,
             Self::Get { .. }
+            | Self::GetRange { .. }
             | Self::Head { .. }
             | Self::List { .. }
             | Self::Usage { .. }

@@ -7,14 +7,16 @@ use std::thread::JoinHandle;
 use crossbeam_channel::{Receiver, Sender};
 
 use super::message::{Reply, Stage};
+use super::ranges::clip;
 use super::scrub::{ScrubJob, Verified};
 use crate::buffer::AlignedBuf;
 use crate::error::{Error, LumpDamage};
 use crate::format::Portion;
 use crate::format::record::{Decoded, EMBED_PREFIX_LEN, Record};
-use crate::format::verify::{Damage, Subject};
+use crate::format::verify::{Damage, Misfit, Subject};
 use crate::lump::LumpId;
 use crate::payload::LumpData;
+use crate::request::RangeOutcome;
 use crate::stats::Counters;
 use crate::units::ByteOffset;
 
@@ -31,9 +33,26 @@ pub(crate) struct Finish {
     pub(crate) reply: Reply<LumpData>,
 }
 
+/// A range of a lump whose bytes are in memory.
+pub(crate) struct FinishRange {
+    pub(crate) portion: Portion,
+    pub(crate) subject: Subject,
+    /// First byte of the portion in the device.
+    pub(crate) start: ByteOffset,
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+    /// Where the body begins in the portion.
+    pub(crate) body_at: u64,
+    pub(crate) body: AlignedBuf,
+    /// The last block, when the body does not end with it.
+    pub(crate) end: Option<AlignedBuf>,
+    pub(crate) reply: Reply<RangeOutcome>,
+}
+
 /// Something for the threads to do.
 enum Job {
     Lump(Finish),
+    Range(FinishRange),
     Scrub(ScrubJob, Box<dyn FnOnce(Verified) + Send>),
 }
 
@@ -87,6 +106,10 @@ impl Finisher {
         self.hand_over(Job::Lump(job));
     }
 
+    pub(crate) fn finish_range(&self, job: FinishRange) {
+        self.hand_over(Job::Range(job));
+    }
+
     /// Verifies what the scrubber has read.
     pub(crate) fn verify(&self, job: ScrubJob, told: impl FnOnce(Verified) + Send + 'static) {
         self.hand_over(Job::Scrub(job, Box::new(told)));
@@ -123,8 +146,52 @@ impl Job {
     fn run(self, counters: &Counters) {
         match self {
             Self::Lump(finish) => finish.run(counters),
+            Self::Range(finish) => finish.run(counters),
             Self::Scrub(job, told) => told(job.run()),
         }
+    }
+}
+
+impl FinishRange {
+    /// Verifies and answers.
+    fn run(self, counters: &Counters) {
+        let Self {
+            portion,
+            subject,
+            start,
+            offset,
+            len,
+            body_at,
+            body,
+            end,
+            reply,
+        } = self;
+        let mismatch = |misfit: Misfit| Error::mismatch(subject.id, portion, start.0, &misfit);
+        let judged = subject
+            .judge_end(end.as_deref().unwrap_or(&body))
+            .map_err(mismatch)
+            .and_then(|end| {
+                let wanted = clip(subject.id, offset, len, end.0)?;
+                subject
+                    .judge_part(&body, body_at, wanted, end)
+                    .map_err(mismatch)
+            });
+        note(counters, judged.as_ref().map(|judged| judged.verified));
+        let outcome = judged.map(|judged| RangeOutcome {
+            offset,
+            total_length: judged.payload_len,
+            data: LumpData::judged(body, &judged),
+        });
+        reply.send(outcome, Stage::Data);
+    }
+}
+
+/// Counts what could not be verified.
+fn note(counters: &Counters, verified: Result<bool, &Error>) {
+    match verified {
+        Ok(false) => counters.unverified_gets.add(1),
+        Err(Error::ChecksumMismatch { .. }) => counters.checksum_failures.add(1),
+        _ => {}
     }
 }
 
@@ -145,11 +212,7 @@ impl Finish {
             },
             FinishKind::Record { at } => embedded(buf, id, offset, at),
         };
-        match &result {
-            Ok(lump) if !lump.verified => counters.unverified_gets.add(1),
-            Err(Error::ChecksumMismatch { .. }) => counters.checksum_failures.add(1),
-            _ => {}
-        }
+        note(counters, result.as_ref().map(|lump| lump.verified));
         reply.send(result, Stage::Data);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::message::Reply;
 use super::order::Kind;
+use super::ranges::Piece;
 use super::scrub::ScrubRead;
 use super::{PendingPut, ReadLump};
 use crate::buffer::{AlignedBuf, BufferPool, Reservation};
@@ -23,6 +24,8 @@ pub(crate) enum Tag {
         lump: HeadRead,
         reply: Reply<HeadOutcome>,
     },
+    /// A piece of a range of a lump.
+    Range(u64, Piece),
     /// The data of a put.
     PutData(Box<PendingPut>),
     /// A piece of a batch that is not visible yet.
@@ -51,7 +54,10 @@ pub(crate) struct HeadRead {
 impl Tag {
     /// True: it takes one of the slots for data I/O.
     fn is_data(&self) -> bool {
-        matches!(self, Self::Get(_) | Self::Head { .. } | Self::PutData(_))
+        matches!(
+            self,
+            Self::Get(_) | Self::Range(..) | Self::Head { .. } | Self::PutData(_)
+        )
     }
 
     /// The kind of request that this read is all the work for.
@@ -65,7 +71,9 @@ impl Tag {
 
     fn purpose(&self) -> IoPurpose {
         match self {
-            Self::Get(_) | Self::Head { .. } | Self::PutData(_) => IoPurpose::LumpData,
+            Self::Get(_) | Self::Range(..) | Self::Head { .. } | Self::PutData(_) => {
+                IoPurpose::LumpData
+            }
             Self::BatchRest | Self::BatchFirst | Self::Collect(_) => IoPurpose::Journal,
             Self::Flush => IoPurpose::Flush,
             Self::Header(_) | Self::ScrubMark => IoPurpose::JournalHeader,

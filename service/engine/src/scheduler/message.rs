@@ -8,8 +8,8 @@ use crate::lump::LumpId;
 use crate::payload::{LumpData, SealedLump};
 use crate::request::{
     CollectOutcome, DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EngineTimes,
-    HeadOutcome, ListOutcome, LumpRange, PutCondition, PutOutcome, RequestCtx, RequestId,
-    UsageOutcome,
+    HeadOutcome, ListOutcome, LumpRange, PutCondition, PutOutcome, RangeOutcome, RequestCtx,
+    RequestId, UsageOutcome,
 };
 use crate::store::OnDone;
 
@@ -46,6 +46,15 @@ pub(crate) enum Command {
         request: RequestId,
         id: LumpId,
         reply: Reply<LumpData>,
+    },
+    GetRange {
+        request: RequestId,
+        id: LumpId,
+        /// First byte wanted.
+        offset: u64,
+        /// Bytes wanted.
+        len: u64,
+        reply: Reply<RangeOutcome>,
     },
     Head {
         request: RequestId,
@@ -98,6 +107,7 @@ impl Command {
         match self {
             Self::Put { reply, .. } => reply.send(Err(error), stage),
             Self::Get { reply, .. } => reply.send(Err(error), stage),
+            Self::GetRange { reply, .. } => reply.send(Err(error), stage),
             Self::Head { reply, .. } => reply.send(Err(error), stage),
             Self::Delete { reply, .. } => reply.send(Err(error), stage),
             Self::DeleteRange { reply, .. } => reply.send(Err(error), stage),

@@ -22,12 +22,13 @@ pub(crate) mod order;
 pub(crate) mod overload;
 mod pace;
 mod queue;
+mod ranges;
 mod reads;
 pub(crate) mod scrub;
 mod stepped;
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, OnceLock};
 
 use admission::{Admission, AdmissionLimits};
@@ -134,6 +135,9 @@ pub(crate) struct Owner {
     commit: Commit,
     collection: Collection,
     scrub: Scrub,
+    /// Ranges of lumps that are being read.
+    ranges: HashMap<u64, ranges::RangeRead>,
+    next_range: u64,
     /// Puts that wait for blocks which are about to be freed.
     waiting_for_space: VecDeque<(Box<PendingPut>, AlignedBuf)>,
     /// Bytes of records of puts that are accepted and not applied.
@@ -175,6 +179,8 @@ impl Owner {
             commit: Commit::default(),
             collection,
             scrub,
+            ranges: HashMap::new(),
+            next_range: 0,
             waiting_for_space: VecDeque::new(),
             pending_record_bytes: 0,
             putting: BTreeMap::new(),
@@ -231,6 +237,13 @@ impl Owner {
     fn on_command(&mut self, command: Command) {
         match command {
             Command::Get { request, id, reply } => self.get(request, id, reply),
+            Command::GetRange {
+                request,
+                id,
+                offset,
+                len,
+                reply,
+            } => self.get_range(request, id, (offset, len), reply),
             Command::Head { request, id, reply } => self.head(request, id, reply),
             Command::List {
                 range,
@@ -279,6 +292,7 @@ impl Owner {
         }
         match tag {
             Tag::Get(read) => self.get_read(read, buf, result),
+            Tag::Range(key, piece) => self.range_read((key, piece), buf, result),
             Tag::Head { lump, reply } => self.head_read(lump, reply, buf, result),
             Tag::PutData(put) => self.put_written(put, result),
             Tag::BatchRest => self.batch_rest_written(result),

@@ -7,13 +7,18 @@ use super::Owner;
 use super::finisher::{Finish, FinishKind};
 use super::io_table::{HeadRead, Tag};
 use super::message::{Reply, Stage};
+use super::ranges::clip;
 use crate::buffer::AlignedBuf;
 use crate::error::Error;
 use crate::format::Portion;
+use crate::format::record::EMBED_PREFIX_LEN;
 use crate::format::verify::Subject;
 use crate::lump::LumpId;
 use crate::payload::LumpData;
-use crate::request::{HeadOutcome, ListOutcome, LumpRange, Placement, RequestId, UsageOutcome};
+use crate::request::{
+    EngineTimes, HeadOutcome, ListOutcome, LumpRange, Placement, RangeOutcome, RequestId,
+    UsageOutcome,
+};
 use crate::storage::Storage;
 use crate::storage::index::Entry;
 use crate::units::{ByteOffset, RingPosition};
@@ -120,7 +125,7 @@ impl Owner {
         }
     }
 
-    fn unpin(&mut self, portion: Portion) {
+    pub(super) fn unpin(&mut self, portion: Portion) {
         if self.storage.data.unpin(portion) {
             self.retry_waiting_puts();
         }
@@ -165,7 +170,7 @@ impl Owner {
         let HeadRead { portion, subject } = lump;
         self.unpin(portion);
         let id = subject.id;
-        let (offset, len) = self.storage.extent_of(portion);
+        let (offset, _) = self.storage.extent_of(portion);
         let length = result.and_then(|()| {
             let judged = subject.judge_end(buf.as_deref().unwrap_or_default());
             let mismatch = |misfit| Error::mismatch(id, portion, offset.0, &misfit);
@@ -175,22 +180,52 @@ impl Owner {
             self.shared.counters.checksum_failures.add(1);
         }
         if let Ok(length) = length {
-            let padding = (len - length)
-                .checked_sub(2)
-                .and_then(|p| u16::try_from(p).ok());
-            self.storage
-                .index
-                .update(id, |entry| match entry.portion() {
-                    // The lump may have been replaced meanwhile.
-                    Some(now) if now == portion => entry.with_padding(padding),
-                    _ => entry,
-                });
+            self.learn_length(id, portion, length);
         }
         let outcome = length.map(|length| HeadOutcome {
             length,
             placement: Placement::Data,
         });
         reply.send(outcome, Stage::Data);
+    }
+
+    /// The last block of a portion has told how long its lump is.
+    pub(super) fn learn_length(&mut self, id: LumpId, portion: Portion, length: u64) {
+        let total = portion.byte_len(self.storage.geometry.block_size()).0;
+        let padding = total.checked_sub(length + 2);
+        let padding = padding.and_then(|padding| u16::try_from(padding).ok());
+        self.storage
+            .index
+            .update(id, |entry| match entry.portion() {
+                // The lump may have been replaced meanwhile.
+                Some(now) if now == portion => entry.with_padding(padding),
+                _ => entry,
+            });
+    }
+
+    /// A range of an embedded lump: its record is short, and read whole.
+    pub(super) fn get_range_embedded(
+        &mut self,
+        request: RequestId,
+        (id, entry): (LumpId, Entry),
+        (offset, len): (u64, u64),
+        mut reply: Reply<RangeOutcome>,
+    ) {
+        let length = entry.record_len().saturating_sub(EMBED_PREFIX_LEN as u64);
+        let range = match clip(id, offset, len, length) {
+            Ok(range) => range,
+            Err(error) => return reply.send(Err(error), Stage::Index),
+        };
+        reply.timing.lap(Stage::Index);
+        let on_done = Box::new(move |result: Result<LumpData, Error>, _: EngineTimes| {
+            let outcome = result.map(|lump| RangeOutcome {
+                data: lump.narrowed(&range),
+                offset,
+                total_length: length,
+            });
+            reply.send(outcome, Stage::Data);
+        });
+        self.get(request, id, Reply::new(on_done));
     }
 
     pub(super) fn list(&self, range: LumpRange, limit: usize, mut reply: Reply<ListOutcome>) {

@@ -6,7 +6,8 @@ use crate::lump::LumpId;
 use crate::payload::{LumpBuf, LumpData};
 use crate::request::{
     DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, HeadOutcome, ListOutcome,
-    LumpRange, Placement, PutCondition, PutOptions, PutOutcome, RequestCtx, UsageOutcome,
+    LumpRange, Placement, PutCondition, PutOptions, PutOutcome, RangeOutcome, RequestCtx,
+    UsageOutcome,
 };
 use crate::scheduler::message::{Command, Reply};
 
@@ -69,6 +70,44 @@ impl Store {
         let command = Command::Get {
             request: ctx.id,
             id,
+            reply: Reply::new(on_done),
+        };
+        self.send(ctx, command)
+    }
+
+    /// Reads `len` bytes of a lump from byte `offset` on, and verifies them by the checksums of the
+    /// chunks that hold them: the disk reads these chunks (at least 64 KiB, at most 1/56 of the
+    /// lump more on either side) and the last block, not the whole lump.
+    ///
+    /// A range that goes beyond the end is clipped; one that starts at the end is empty.
+    ///
+    /// ```no_run
+    /// # use lumpscope_engine::{Error, LumpId, RequestCtx, Store};
+    /// # fn main() -> Result<(), Error> {
+    /// # let store = Store::open("a".as_ref(), lumpscope_engine::StoreOptions::new("a"))?;
+    /// let part = store.get_range(RequestCtx::default(), LumpId(1), 1 << 20, 4096)?;
+    /// println!("{} of {} bytes", part.data.len(), part.total_length);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Busy`], [`Error::Closed`]; in the callback also [`Error::NotFound`],
+    /// [`Error::RangeOutside`] when it starts behind the end, [`Error::ChecksumMismatch`] when one
+    /// of these chunks or the last block is damaged, [`Error::Io`].
+    pub fn submit_get_range(
+        &self,
+        ctx: RequestCtx,
+        id: LumpId,
+        offset: u64,
+        len: u64,
+        on_done: OnDone<RangeOutcome>,
+    ) -> Result<(), Error> {
+        let command = Command::GetRange {
+            request: ctx.id,
+            id,
+            offset,
+            len,
             reply: Reply::new(on_done),
         };
         self.send(ctx, command)

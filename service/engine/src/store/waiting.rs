@@ -8,7 +8,8 @@ use crate::lump::LumpId;
 use crate::payload::{LumpBuf, LumpData};
 use crate::request::{
     DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, HeadOutcome, ListOutcome,
-    LumpRange, Placement, PutCondition, PutOptions, PutOutcome, RequestCtx, UsageOutcome,
+    LumpRange, Placement, PutCondition, PutOptions, PutOutcome, RangeOutcome, RequestCtx,
+    UsageOutcome,
 };
 use crate::scheduler::message::{Command, Reply};
 
@@ -61,6 +62,26 @@ impl Store {
         self.call(ctx, |reply| Command::Get {
             request: ctx.id,
             id,
+            reply,
+        })
+    }
+
+    /// Waiting form of [`Store::submit_get_range`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn get_range(
+        &self,
+        ctx: RequestCtx,
+        id: LumpId,
+        offset: u64,
+        len: u64,
+    ) -> Result<RangeOutcome, Error> {
+        self.call(ctx, |reply| Command::GetRange {
+            request: ctx.id,
+            id,
+            offset,
+            len,
             reply,
         })
     }

@@ -167,7 +167,7 @@ impl Refusal {
 pub fn engine_code(error: &Error) -> Code {
     match error {
         Error::NotFound { .. } => Code::NotFound,
-        Error::LumpTooLarge { .. } => Code::OutOfRange,
+        Error::LumpTooLarge { .. } | Error::RangeOutside { .. } => Code::OutOfRange,
         Error::StoreFull { .. } | Error::JournalFull { .. } | Error::NoSpace { .. } => {
             Code::ResourceExhausted
         }
@@ -202,6 +202,7 @@ fn addendum(error: &Error) -> String {
         Error::Closed => ": the service is shutting down; try again when it is back".to_owned(),
         Error::NotFound { .. }
         | Error::LumpTooLarge { .. }
+        | Error::RangeOutside { .. }
         | Error::StoreFull { .. }
         | Error::JournalFull { .. }
         | Error::NoSpace { .. }
