@@ -156,7 +156,7 @@ impl Store {
     ///
     /// It counts against [`buffer_budget`](crate::StoreOptions::buffer_budget), rounded up (to
     /// 4 KiB, above 64 KiB to 64 KiB, from 1 MiB on to 2 MiB), until its put has written it or it
-    /// is dropped. So does a [`LumpData`] that a get returned, until it is dropped. Puts may use
+    /// is dropped. So does a [`LumpData`](crate::LumpData) that a get returned, until it is dropped. Puts may use
     /// three quarters of the budget; gets wait in the queue while it is used up. Who keeps the
     /// lumps it gets must therefore keep less than the budget: a get that waits for memory which
     /// its own caller holds would wait for ever.

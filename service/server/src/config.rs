@@ -33,7 +33,8 @@ pub const DEFAULT_QUEUE_DEPTH: usize = 32;
 pub const DEFAULT_QUEUE_LIMIT: usize = 1024;
 /// Seconds that a store's queue must be long before the store counts as overloaded.
 pub const DEFAULT_OVERLOAD_AFTER_SECONDS: u64 = 10;
-/// Bytes of lumps a store holds in memory.
+/// Bytes of lumps a store holds in memory: twice what the bounds on bodies let in by default. Buffers
+/// are up to twice as large as their bodies, and a store must not refuse what the service let in.
 pub const DEFAULT_BUFFER_BUDGET: Size = Size(1 << 30);
 /// Hours from the start of one pass of a scrubber to the next.
 pub const DEFAULT_SCRUB_INTERVAL_HOURS: u64 = 7 * 24;

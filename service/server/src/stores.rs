@@ -92,16 +92,6 @@ impl Stores {
     }
 }
 
-/// Memory a store may use for lumps. The service bounds the bodies of all stores together before
-/// it asks the engine for memory; the engine must not refuse what the service has let in. It
-/// counts buffers as allocated, at most twice the body where that is large, lets puts have three
-/// quarters, and a body larger than the service's bound comes on top, as do small ones.
-fn buffer_budget(config: &ServeConfig) -> u64 {
-    const LARGEST_BODIES: u64 = 2 * (256 << 20);
-    let bodies = config.put_memory.saturating_add(config.get_memory);
-    bodies.saturating_mul(4).saturating_add(2 * LARGEST_BODIES)
-}
-
 fn open_one(
     index: usize,
     spec: &StoreSpec,
@@ -121,7 +111,6 @@ fn open_one(
     options.scrub_interval = config.scrub_interval;
     options.gc_rate = config.gc_rate;
     options.io_backend = config.io_backend;
-    options.buffer_budget = buffer_budget(config);
     let store = Store::open(&spec.path, options).map_err(|source| ServerError::OpenStore {
         name: spec.name.clone(),
         path: spec.path.clone(),
