@@ -98,6 +98,8 @@ pub enum Purpose {
     Recovery,
     /// Lumps, read by the scrubber.
     Scrub,
+    /// A checkpoint of the index.
+    Checkpoint,
 }
 
 /// Kind of a declared I/O.

@@ -6,12 +6,16 @@ mod write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::format::checkpoint::{self, Area};
 use crate::format::geometry::{Geometry, RegionSizes};
 use crate::format::{Header, header, minfs, trailer};
 use crate::guard::{FormatError, Signature};
 use crate::options::Layout;
 use crate::units::{BlockSize, ByteLen, ByteOffset};
 use target::Target;
+
+/// No area for checkpoints is reserved where it would take more than this part of the device.
+const SMALLEST_SHARE: u64 = 32;
 
 /// How the bytes of a file are had.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +41,10 @@ pub struct CreateOptions<'a> {
     pub journal_ratio: f64,
     /// How the bytes of a file are had; of no meaning on a block device.
     pub prealloc: Prealloc,
+    /// Leave room behind the image on a block device for checkpoints of the index: at most 0.4 %
+    /// of it (FORMAT.md section 12). Without, opening always replays the whole journal. Of no
+    /// meaning with `capacity`, which leaves what it leaves, and for a file, which grows.
+    pub checkpoint_area: bool,
     /// Overwrite what is there. Never overrules "in use", "read-only" or "too small".
     pub force: bool,
     /// Called with (bytes done, bytes in all) while zeros are written.
@@ -50,6 +58,7 @@ impl Default for CreateOptions<'_> {
             block_size: 4096,
             journal_ratio: 0.01,
             prealloc: Prealloc::Zero,
+            checkpoint_area: true,
             force: false,
             progress: None,
         }
@@ -124,6 +133,8 @@ struct Plan {
     layout: Layout,
     header: Header,
     geometry: Geometry,
+    /// Behind the image on a block device.
+    checkpoints: Option<Area>,
 }
 
 impl Plan {
@@ -147,13 +158,23 @@ impl Plan {
             });
         }
         let capacity = target.capacity(base, options.capacity)?;
-        let sizes =
+        let divide = |capacity| {
             RegionSizes::divide(capacity, block_size, options.journal_ratio).map_err(|source| {
                 FormatError::Size {
                     path: path.to_owned(),
                     source,
                 }
-            })?;
+            })
+        };
+        let mut sizes = divide(capacity)?;
+        if target.is_block_device() && options.checkpoint_area && options.capacity.is_none() {
+            let ring_len = sizes.journal_len.0.saturating_sub(block_size.bytes());
+            let reserved = checkpoint::reserved_len(ring_len, sizes.data_len.0);
+            // A small device is replayed in no time.
+            if reserved <= capacity.0 / SMALLEST_SHARE {
+                sizes = divide(ByteLen(capacity.0 - reserved))?;
+            }
+        }
         let header = Header {
             minor: header::MINOR_VERSION,
             block_size,
@@ -161,10 +182,16 @@ impl Plan {
             journal_len: sizes.journal_len,
             data_len: sizes.data_len,
         };
+        let geometry = Geometry::new(base, &header);
+        let reserves = target.is_block_device()
+            && options.checkpoint_area
+            && checkpoint::HEADER_SPACE.is_multiple_of(alignment);
+        let area = reserves.then(|| Area::of_device(&geometry, target.len()));
         Ok(Self {
             layout,
             header,
-            geometry: Geometry::new(base, &header),
+            geometry,
+            checkpoints: area.flatten(),
         })
     }
 }

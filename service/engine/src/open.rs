@@ -16,7 +16,7 @@ use crate::options::{IoBackendKind, StoreInfo, StoreOptions};
 use crate::scheduler::finisher::Finisher;
 use crate::scheduler::io_table::IoTable;
 use crate::scheduler::scrub::Scrub;
-use crate::scheduler::{Driver, Limits, Owner, Shared};
+use crate::scheduler::{Checkpointer, Driver, Limits, Owner, Shared};
 use crate::stats::Counters;
 use crate::storage::io::BlockingIo;
 use crate::storage::recover::{Recovered, memory_alignment, recover};
@@ -118,8 +118,14 @@ fn prepare(
     let interval_ns = duration_ns(options.scrub_interval);
     let base = info.base_offset.0;
     let scrub = Scrub::new(recovered.scrub_mark, base, interval_ns);
+    let checkpoint = Checkpointer::new(
+        recovered.checkpoint,
+        options.checkpoint_records,
+        (info.replay.records, info.replay.bytes),
+        &recovered.storage,
+    );
     let owner = Owner::new(
-        (recovered.storage, scrub),
+        (recovered.storage, scrub, checkpoint),
         table,
         finisher,
         receiver,

@@ -10,6 +10,9 @@ use crate::units::ByteOffset;
 /// Default pause from one pass of the scrubber to the next: a week.
 const SCRUB_INTERVAL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
+/// Default number of records after which a checkpoint is written: they are replayed in a second.
+const CHECKPOINT_RECORDS: u64 = 1_000_000;
+
 /// How to open a store.
 #[derive(Clone)]
 pub struct StoreOptions {
@@ -47,6 +50,10 @@ pub struct StoreOptions {
     /// Budget of the journal's garbage collection in bytes a second, read and written; 0: no
     /// limit. It is exceeded when the journal is nearly full.
     pub gc_rate: u64,
+    /// Records appended since the last checkpoint of the index that make the next one due, unless
+    /// they are less than half as many as there are lumps; at close a 64th of them is enough. At
+    /// open no more than these are replayed, if nothing goes wrong. 0: none is written.
+    pub checkpoint_records: u64,
 }
 
 impl StoreOptions {
@@ -70,6 +77,7 @@ impl StoreOptions {
             scrub_rate: 0,
             scrub_interval: SCRUB_INTERVAL,
             gc_rate: 0,
+            checkpoint_records: CHECKPOINT_RECORDS,
         }
     }
 }
@@ -282,6 +290,16 @@ pub struct StoreStats {
     pub commit_records: u64,
     /// Flushes of the device completed since open.
     pub flushes: u64,
+    /// Records in the journal behind the last checkpoint of the index: what a replay would read
+    /// now, more or less.
+    pub checkpoint_lag_records: u64,
+    /// Bytes of the journal behind it.
+    pub checkpoint_lag_bytes: u64,
+    /// Checkpoints of the index written since open.
+    pub checkpoints_written: u64,
+    /// Checkpoints given up since open: no space, an I/O error, too many lumps, or the journal's
+    /// garbage collection was faster.
+    pub checkpoints_failed: u64,
     /// Records the garbage collection moved to the tail since open.
     pub gc_relocated: u64,
     /// Records the garbage collection dropped since open.

@@ -251,6 +251,8 @@ pub enum IoPurpose {
     Scrub,
     /// A flush of the device's volatile cache.
     Flush,
+    /// The checkpoint of the index behind the image.
+    Checkpoint,
     /// Reading the store at open.
     Recovery,
 }

@@ -31,6 +31,7 @@ impl IoSink for DiskSink {
                 IoPurpose::Flush => Purpose::Flush,
                 IoPurpose::Recovery => Purpose::Recovery,
                 IoPurpose::Scrub => Purpose::Scrub,
+                IoPurpose::Checkpoint => Purpose::Checkpoint,
             },
             op: match io.op {
                 IoOp::Read => Op::Read,

@@ -64,6 +64,7 @@ fn purpose_name(purpose: Purpose) -> &'static str {
         Purpose::Flush => "flush",
         Purpose::Recovery => "recovery",
         Purpose::Scrub => "scrub",
+        Purpose::Checkpoint => "checkpoint",
     }
 }
 

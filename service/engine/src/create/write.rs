@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 use super::target::Target;
 use super::{CreateOptions, Plan, Prealloc};
+use crate::format::checkpoint::{CheckpointHeader, HEADER_SPACE};
 use crate::format::journal_header::JournalHeader;
 use crate::format::seal::SealPlace;
 use crate::format::{Record, Seal, minfs};
@@ -47,6 +48,7 @@ pub(super) fn make(
     }
     write_journal(&mut writer, plan)?;
     writer.sync()?;
+    reserve_checkpoints(&mut writer, plan)?;
     if target.is_block_device() {
         writer.write(
             ByteOffset(0),
@@ -163,6 +165,19 @@ fn write_journal(writer: &mut Writer<'_>, plan: &Plan) -> Result<(), FormatError
     end.extend_from_slice(&seal.encode(place));
     blocks.extend(block_of(plan, &end));
     writer.write(plan.geometry.journal_header_offset(), &blocks)
+}
+
+/// Marks the area behind the image as one for checkpoints: nothing is ever written there without.
+fn reserve_checkpoints(writer: &mut Writer<'_>, plan: &Plan) -> Result<(), FormatError> {
+    let Some(area) = plan.checkpoints else {
+        return Ok(());
+    };
+    let mut header = CheckpointHeader::empty(plan.header.uuid).encode().to_vec();
+    header.resize(usize::try_from(HEADER_SPACE).unwrap_or(0), 0);
+    for slot in [area.slot(0), area.slot(1)] {
+        writer.write(ByteOffset(slot), &header)?;
+    }
+    writer.sync()
 }
 
 /// `bytes` filled up with zeros to one block.

@@ -80,6 +80,11 @@ impl Commit {
         self.phase == Phase::Idle && self.ready.is_empty() && self.unflushed.is_empty()
     }
 
+    /// True: the index knows every record in the journal.
+    pub(super) fn is_between_batches(&self) -> bool {
+        self.batch.is_none()
+    }
+
     /// True: everything that is applied is on stable storage.
     pub(super) fn all_durable(&self) -> bool {
         self.phase != Phase::LastFlush
@@ -319,6 +324,7 @@ impl Owner {
         if let Some(batch) = self.commit.batch.take() {
             self.shared.counters.commits.add(1);
             self.shared.counters.commit_records.add(batch.records);
+            self.checkpoint.appended(batch.records);
             beaten = batch.beaten;
         }
         let freed = self.storage.data.all_durable();

@@ -40,6 +40,10 @@ pub(crate) enum Tag {
     ScrubMark,
     /// A chunk of the ring, for the collection.
     Collect(RingPosition),
+    /// A chunk or the header of a checkpoint.
+    Checkpoint,
+    /// A flush of a checkpoint.
+    CheckpointFlush,
     /// Lumps, for the scrubber.
     Scrub(Box<ScrubRead>),
 }
@@ -75,7 +79,8 @@ impl Tag {
                 IoPurpose::LumpData
             }
             Self::BatchRest | Self::BatchFirst | Self::Collect(_) => IoPurpose::Journal,
-            Self::Flush => IoPurpose::Flush,
+            Self::Flush | Self::CheckpointFlush => IoPurpose::Flush,
+            Self::Checkpoint => IoPurpose::Checkpoint,
             Self::Header(_) | Self::ScrubMark => IoPurpose::JournalHeader,
             Self::Scrub(_) => IoPurpose::Scrub,
         }
@@ -147,7 +152,12 @@ impl IoTable {
 
     /// Flushes the device's cache.
     pub(crate) fn flush(&mut self, requests: Vec<RequestId>) {
-        self.submit(Tag::Flush, IoOp::Flush, 0, None, requests);
+        self.flush_as(Tag::Flush, requests);
+    }
+
+    /// Flushes the device's cache, for a purpose of its own.
+    pub(crate) fn flush_as(&mut self, tag: Tag, requests: Vec<RequestId>) {
+        self.submit(tag, IoOp::Flush, 0, None, requests);
     }
 
     fn submit(

@@ -9,6 +9,7 @@ pub(crate) mod admission;
 mod budget;
 mod change;
 mod changes;
+mod checkpoint;
 mod collect;
 mod commit;
 mod condition;
@@ -38,6 +39,7 @@ use dispatch::Waiting;
 use door::{Door, Gate};
 
 pub(crate) use change::PendingPut;
+pub(crate) use checkpoint::Checkpointer;
 use collect::Collection;
 use commit::Commit;
 use finisher::Finisher;
@@ -138,6 +140,7 @@ pub(crate) struct Owner {
     /// Ranges of lumps that are being read.
     ranges: HashMap<u64, ranges::RangeRead>,
     next_range: u64,
+    checkpoint: Checkpointer,
     /// Puts that wait for blocks which are about to be freed.
     waiting_for_space: VecDeque<(Box<PendingPut>, AlignedBuf)>,
     /// Bytes of records of puts that are accepted and not applied.
@@ -156,7 +159,7 @@ pub(crate) struct Owner {
 
 impl Owner {
     pub(crate) fn new(
-        (storage, scrub): (Storage, Scrub),
+        (storage, scrub, checkpoint): (Storage, Scrub, Checkpointer),
         io: IoTable,
         finisher: Finisher,
         commands: Receiver<Arrival>,
@@ -181,6 +184,7 @@ impl Owner {
             scrub,
             ranges: HashMap::new(),
             next_range: 0,
+            checkpoint,
             waiting_for_space: VecDeque::new(),
             pending_record_bytes: 0,
             putting: BTreeMap::new(),
@@ -228,10 +232,12 @@ impl Owner {
     /// When there is something to do though nothing happens: the work in the background has a
     /// budget to wait for.
     fn due_ns(&self) -> Option<u64> {
-        [self.scrub.due_ns(), self.collection.due_ns()]
-            .into_iter()
-            .flatten()
-            .min()
+        let due = [
+            self.scrub.due_ns(),
+            self.collection.due_ns(),
+            self.checkpoint.due_ns(),
+        ];
+        due.into_iter().flatten().min()
     }
 
     fn on_command(&mut self, command: Command) {
@@ -301,6 +307,8 @@ impl Owner {
             Tag::Header(head) => self.header_written(head, result),
             Tag::ScrubMark => self.header_rewritten(result),
             Tag::Collect(start) => self.chunk_read(start, buf, result),
+            Tag::Checkpoint => self.checkpoint_written(buf, result),
+            Tag::CheckpointFlush => self.checkpoint_flushed(result),
             Tag::Scrub(read) => self.scrub_ended(*read, buf, result),
         }
     }
@@ -310,12 +318,19 @@ impl Owner {
         if self.limits.read_only || self.shared.failed.get().is_some() {
             return;
         }
+        self.start_checkpoint();
         self.start_commit();
         self.start_collecting();
     }
 
     /// True: nothing is in flight and nothing waits.
     fn is_idle(&self) -> bool {
+        let changes_nothing = self.limits.read_only || self.shared.failed.get().is_some();
+        self.is_quiet() && (changes_nothing || self.checkpoint.rests(self.closing, &self.storage))
+    }
+
+    /// True: nothing is in flight and no request waits.
+    fn is_quiet(&self) -> bool {
         self.io.len() == 0
             && self.waiting.is_empty()
             && self.waiting_for_space.is_empty()
@@ -372,6 +387,12 @@ impl Owner {
         counters.overtakes.set(self.waiting.overtakes());
         counters.pending.set(self.pending as u64);
         counters.in_flight_ios.set(self.io.len() as u64);
+        counters
+            .checkpoint_lag_records
+            .set(self.checkpoint.lag_records());
+        counters
+            .checkpoint_lag_bytes
+            .set(self.checkpoint.lag_bytes(storage));
     }
 
     /// Everything is flushed: ends the threads below and tells who waits.

@@ -44,6 +44,7 @@ pub(super) fn find(
                 headers.push(header);
             }
             Ok(_) => why = CheckpointUse::Damaged,
+            Err(CheckpointUse::Absent) => {}
             Err(reason) => why = reason,
         }
     }

@@ -154,13 +154,16 @@ impl Journal {
     }
 
     /// Names the unbroken run of appends by this engine that the present end belongs to.
-    #[allow(dead_code, reason = "for the index checkpoint")]
     pub(crate) fn epoch(&self) -> u64 {
         self.seal.epoch
     }
 
+    /// Instance UUID of the store.
+    pub(crate) fn uuid(&self) -> [u8; 16] {
+        self.uuid
+    }
+
     /// Log offset of the tail; it grows with every append, round after round of the ring.
-    #[allow(dead_code, reason = "for the index checkpoint")]
     pub(crate) fn log_end(&self) -> u64 {
         self.seal.log_end
     }
@@ -172,7 +175,6 @@ impl Journal {
 
     /// True: the end of the journal on the disk carries the seal of this epoch. False until the
     /// first append after another engine's.
-    #[allow(dead_code, reason = "for the index checkpoint")]
     pub(crate) fn is_sealed(&self) -> bool {
         self.sealed
     }
