@@ -26,7 +26,7 @@ pub(super) fn find(
 ) -> (Option<CheckpointPlace>, Result<Replayed, CheckpointUse>) {
     let device = io.device();
     let is_block_device = device.is_block_device;
-    let area = if HEADER_SPACE % io.unit() != 0 {
+    let area = if !HEADER_SPACE.is_multiple_of(io.unit()) {
         None
     } else if is_block_device {
         Area::of_device(&store.geometry, device.size)

@@ -29,6 +29,10 @@ pub(super) struct FormatArgs {
     /// How a file gets its space
     #[arg(long, value_enum, default_value_t)]
     prealloc: PreallocArg,
+    /// Leave no room behind the store on a block device for checkpoints of the index (at most
+    /// 0.4 % of it): the whole journal is replayed at every start
+    #[arg(long)]
+    no_checkpoint: bool,
     /// Format even if something is there already: its contents are lost
     #[arg(long)]
     force: bool,
@@ -70,6 +74,7 @@ pub(super) fn run(args: &FormatArgs) -> Result<ExitCode, ServerError> {
             PreallocArg::Fallocate => Prealloc::Fallocate,
             PreallocArg::Sparse => Prealloc::Sparse,
         },
+        checkpoint_area: !args.no_checkpoint,
         force: args.force,
         progress: Some(&progress),
     };
