@@ -263,7 +263,7 @@ impl World {
         }
         self.check_ours(&store);
         store.close().unwrap();
-        let bytes = std::mem::take(&mut disk.state.lock().unwrap().bytes);
+        let bytes = disk.bytes();
         self.image = bytes[if self.kind.minfs { base } else { 0 }..].to_vec();
     }
 

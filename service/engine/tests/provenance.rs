@@ -26,7 +26,7 @@ fn shape(ring_blocks: u64) -> Shape {
 }
 
 fn image(disk: &SimDisk) -> Vec<u8> {
-    disk.state.lock().unwrap().bytes.clone()
+    disk.bytes()
 }
 
 /// A store that CannyLS has put up to `lumps` lumps into, and how many.

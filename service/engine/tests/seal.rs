@@ -21,7 +21,7 @@ fn sealed(disk: &SimDisk) -> bool {
 }
 
 fn bytes(disk: &SimDisk) -> Vec<u8> {
-    disk.state.lock().unwrap().bytes.clone()
+    disk.bytes()
 }
 
 /// Every position of the tail in its sector, through several rounds of the ring.
