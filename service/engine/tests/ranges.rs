@@ -25,7 +25,7 @@ const SHAPE: Shape = Shape {
 };
 
 fn image(disk: &SimDisk) -> Vec<u8> {
-    disk.state.lock().unwrap().bytes.clone()
+    disk.bytes()
 }
 
 fn check(store: &Store, id: u128, bytes: &[u8], offset: u64, len: u64, verified: bool) {

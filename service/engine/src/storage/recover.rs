@@ -28,7 +28,7 @@ use crate::units::{BlockSize, ByteOffset, RingPosition};
 /// Bytes in which the header of either layout lies.
 const PEEK: u64 = layout::HEAD_LEN as u64;
 /// Bytes read of them at each place where a header can be.
-const HEADER_PEEK: u64 = 4096;
+const HEADER_PEEK: u64 = 512;
 
 /// A store as found on the disk.
 pub(crate) struct Recovered {

@@ -22,6 +22,8 @@ pub struct History {
     event: u64,
     /// Requests still to be made.
     left: u64,
+    /// The request that is open must not meet another one.
+    alone: bool,
 }
 
 impl History {
@@ -53,6 +55,7 @@ impl History {
             depth,
             event: 0,
             left: scenario.requests,
+            alone: false,
         }
     }
 
@@ -141,8 +144,9 @@ impl History {
         } else {
             burst
         };
+        self.alone &= self.session.open_requests() > 0;
         for _ in 0..burst.min(room) {
-            if self.left == 0 {
+            if self.left == 0 || self.alone {
                 break;
             }
             self.left -= 1;
@@ -166,7 +170,10 @@ impl History {
                 let end = id + 1 + random.below(5);
                 self.session.delete_range(id..end, durability)
             }
-            27..30 => {
+            // Too many for the room there is, they are carried out piece by piece: only alone does
+            // the order of the answers say in which order that was.
+            27..30 if self.session.open_requests() == 0 => {
+                self.alone = true;
                 let ids: Vec<u64> = (0..=random.below(4))
                     .map(|_| random.below(self.scenario.ids))
                     .collect();
