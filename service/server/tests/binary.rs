@@ -283,11 +283,83 @@ fn a_store_that_fails_says_so_and_the_others_go_on() {
 fn doctor_speaks_to_people_and_machines() {
     let table = run(&["doctor"]);
     let text = String::from_utf8_lossy(&table.stdout).into_owned();
-    for topic in ["io_uring", "huge pages", "loop devices", "xfs tools"] {
+    for topic in [
+        "io_uring",
+        "huge pages",
+        "loop devices",
+        "xfs tools",
+        "scrub-rate",
+    ] {
         assert!(text.contains(topic), "{topic} in {text}");
     }
     let json = run(&["doctor", "--json"]);
     assert_eq!(json.status.code(), table.status.code());
     let findings: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert!(findings.as_array().unwrap().len() >= 6);
+}
+
+#[test]
+fn inspect_and_check_say_what_is_there_and_exit_with_what_they_found() {
+    let folder = folder();
+    let path = folder.path().join("a.lusf");
+    format(&path);
+    let name = path.to_str().unwrap();
+    let serving = Serving::start(&["--store", &format!("a={name}"), "--no-probes"]);
+    for (id, len) in [("1", 10), ("2", 200_000)] {
+        let put = ["--server", &serving.url, "put", "a", id, "-"];
+        good(&run_with(&put, &body(1, len)));
+    }
+    let in_use = run(&["check", name]);
+    assert_eq!(in_use.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&in_use.stderr).contains("in use"));
+    assert!(serving.terminate().success());
+
+    let json = |arguments: &[&str]| -> serde_json::Value {
+        serde_json::from_slice(&run(arguments).stdout).unwrap()
+    };
+    let report = json(&["inspect", "--json", name]);
+    assert_eq!(report["lumps"]["count"], 2);
+    assert_eq!(report["journal"]["records"]["put"], 2);
+    assert_eq!(report["image"]["layout"], "lusf");
+    assert!(report["journal"]["seal"]["epoch"].is_string());
+    assert!(good(&run(&["inspect", name])).contains("findings     none"));
+    let lines = good(&run(&["inspect", name, "--lumps", "--from", "2", "--json"]));
+    let lump: serde_json::Value = serde_json::from_str(lines.trim()).unwrap();
+    assert_eq!(lump["id"], "00000000000000000000000000000002");
+    assert_eq!(
+        good(&run(&["inspect", name, "--records", "--limit", "1"]))
+            .lines()
+            .count(),
+        1
+    );
+    let clean = run(&["check", name]);
+    assert!(good(&clean).contains("2 verified"), "{clean:?}");
+
+    let offset = lump["offset"].as_u64().unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"rotten", offset + 100_000).unwrap();
+    let report = run(&["check", "--json", name]);
+    assert_eq!(report.status.code(), Some(1));
+    let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    let finding = &report["findings"]["list"][0];
+    assert_eq!(finding["kind"], "checksum");
+    assert_eq!(finding["lump"], lump["id"]);
+    assert!(finding["portion"]["count"].as_u64() > Some(40));
+    let (first, sectors) = (&finding["first_sector"], &finding["sectors"]);
+    let bad = (offset + 100_000) / 512;
+    let first = first.as_u64().unwrap();
+    assert!(
+        (first..first + sectors.as_u64().unwrap()).contains(&bad),
+        "{finding}"
+    );
+    // Damage is known to the chunk.
+    assert!(sectors.as_u64() <= Some(128), "{finding}");
+
+    let nothing = folder.path().join("nothing");
+    std::fs::write(&nothing, vec![0; 100_000]).unwrap();
+    for command in ["inspect", "check"] {
+        let refused = run(&[command, nothing.to_str().unwrap()]);
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("not a lump store"));
+    }
 }

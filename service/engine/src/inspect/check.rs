@@ -1,7 +1,7 @@
 //! The deep check: reads every lump and compares it with its checksum.
 
 use super::report::CheckReport;
-use super::{FINDINGS_LISTED, Inspector, Journal, data_lumps};
+use super::{FINDINGS_LISTED, Inspector, Journal, checkpoint, data_lumps};
 use crate::clock::monotonic_ns;
 use crate::finding::{Finding, FindingKind, Findings};
 use crate::format::sums::PayloadSums;
@@ -85,6 +85,13 @@ impl Inspector {
                     }
                 }
             }
+        }
+        let newest = self
+            .journal
+            .as_ref()
+            .and_then(|journal| journal.newest.as_ref());
+        if let Some(finding) = newest.and_then(|slot| checkpoint::check(&self.source, slot)) {
+            findings.add(finding, FINDINGS_LISTED);
         }
         report.elapsed_ns = monotonic_ns().saturating_sub(started_ns);
         report.clean = report.complete && findings.total == 0;

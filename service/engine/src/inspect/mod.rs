@@ -9,6 +9,7 @@
 //! Any thread; no threads of its own.
 
 mod check;
+mod checkpoint;
 mod image;
 mod journal;
 mod report;
@@ -36,8 +37,8 @@ use source::Source;
 use space::{SizeClasses, free_space};
 
 pub use report::{
-    CheckReport, FreeInfo, ImageInfo, InspectReport, JournalInfo, LumpInfo, LumpsInfo, MinfsInfo,
-    RecordCounts, RecordInfo, SizeClass, Target,
+    CheckReport, CheckpointInfo, FreeInfo, ImageInfo, InspectReport, JournalInfo, LumpInfo,
+    LumpsInfo, MinfsInfo, RecordCounts, RecordInfo, SealInfo, SizeClass, Target,
 };
 
 /// Findings that a report lists; more are counted only.
@@ -59,6 +60,8 @@ struct Journal {
     /// The journal as replay finds it; `None`: its end is unknown.
     ring: Option<Ring>,
     index: Index,
+    /// The newest checkpoint.
+    newest: Option<checkpoint::Slot>,
 }
 
 impl std::fmt::Debug for Inspector {
@@ -104,6 +107,7 @@ impl Inspector {
                 .map(|(header, geometry)| image::describe(layout, &header, &geometry)),
             journal: None,
             lumps: None,
+            checkpoints: Vec::new(),
             free: None,
             findings: Findings::default(),
         };
@@ -195,8 +199,29 @@ impl Inspector {
             live_bytes,
             garbage_bytes: bytes.saturating_sub(live_bytes),
             records: counts,
+            seal: None,
         };
         let ring = tail.and_then(|tail| self.read_end(&geometry, header.uuid, head, tail));
+        let journal = JournalInfo {
+            seal: ring
+                .as_ref()
+                .filter(|ring| ring.is_sealed())
+                .map(|ring| SealInfo {
+                    epoch: format!("{:016x}", ring.epoch()),
+                    log_end: ring.log_end(),
+                    foreign_end: ring.foreign_end(),
+                }),
+            ..journal
+        };
+        let epoch = ring.as_ref().map(Ring::epoch);
+        let (checkpoints, damaged) = checkpoint::find(&self.source, &geometry, header.uuid);
+        for finding in damaged {
+            self.report.findings.add(finding, FINDINGS_LISTED);
+        }
+        self.report.checkpoints = checkpoints
+            .iter()
+            .map(|slot| slot.describe(epoch))
+            .collect();
         let free = self.examine_space(&geometry, &index);
         let report = &mut self.report;
         report.journal = Some(journal);
@@ -207,6 +232,7 @@ impl Inspector {
             head,
             ring,
             index,
+            newest: checkpoints.into_iter().next(),
         });
     }
 

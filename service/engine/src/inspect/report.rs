@@ -106,6 +106,38 @@ pub struct JournalInfo {
     pub garbage_bytes: u64,
     /// Records by type.
     pub records: RecordCounts,
+    /// The seal behind the end mark; `null`: another engine wrote the end, or it is not reached.
+    pub seal: Option<SealInfo>,
+}
+
+/// What the engine that wrote the end of the journal knew about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SealInfo {
+    /// The unbroken run of appends by this engine, in hexadecimal.
+    pub epoch: String,
+    /// Bytes of the ring ever passed.
+    pub log_end: u64,
+    /// Records before this point of the log may come from another engine.
+    pub foreign_end: u64,
+}
+
+/// A checkpoint of the index behind the image.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CheckpointInfo {
+    /// First byte of its slot in the device or file.
+    pub offset: u64,
+    /// Number of the checkpoint: the larger is the newer.
+    pub sequence: u64,
+    /// Lumps it knows.
+    pub lumps: u64,
+    /// Point of the log from which on records must be replayed.
+    pub log_begin: u64,
+    /// Point of the log that the journal must reach.
+    pub log_end: u64,
+    /// Epoch of the journal when it was written, in hexadecimal.
+    pub epoch: String,
+    /// True: the journal is still of this epoch, without which it is not used.
+    pub of_this_epoch: bool,
 }
 
 /// One class of sizes: more than the class before, at most `up_to_bytes`, a power of two.
@@ -203,6 +235,8 @@ pub struct InspectReport {
     pub journal: Option<JournalInfo>,
     /// The lumps that replay finds, as far as it comes.
     pub lumps: Option<LumpsInfo>,
+    /// Checkpoints of the index, the newest first; at most two.
+    pub checkpoints: Vec<CheckpointInfo>,
     /// What these lumps leave free.
     pub free: Option<FreeInfo>,
     /// What is wrong, as far as it shows without reading lumps.

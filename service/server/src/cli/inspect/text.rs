@@ -112,6 +112,40 @@ fn journal(out: &mut String, report: &InspectReport) {
             bytes(journal.garbage_bytes),
         ),
     );
+    match &journal.seal {
+        Some(seal) => line(
+            out,
+            "seal",
+            format_args!(
+                "epoch {}, log end {}, foreign before {}",
+                seal.epoch, seal.log_end, seal.foreign_end
+            ),
+        ),
+        None => line(
+            out,
+            "seal",
+            "none: another engine wrote the end of the journal",
+        ),
+    }
+    for checkpoint in &report.checkpoints {
+        line(
+            out,
+            "checkpoint",
+            format_args!(
+                "number {} at byte {}, {} lumps, log {} to {}{}",
+                checkpoint.sequence,
+                checkpoint.offset,
+                checkpoint.lumps,
+                checkpoint.log_begin,
+                checkpoint.log_end,
+                if checkpoint.of_this_epoch {
+                    ""
+                } else {
+                    ", of another epoch"
+                },
+            ),
+        );
+    }
     let records = &journal.records;
     line(
         out,
