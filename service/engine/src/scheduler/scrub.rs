@@ -7,12 +7,13 @@
 //! piece. What is read is pinned for that one I/O only. How far a pass has come is kept in the
 //! journal header block, so it goes on there after a restart.
 
+mod control;
 mod plan;
+mod results;
 mod verify;
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
@@ -22,19 +23,19 @@ use super::io_table::Tag;
 use crate::buffer::AlignedBuf;
 use crate::clock::{monotonic_ns, wall_ns};
 use crate::error::Error;
-use crate::finding::{Finding, FindingKind};
 use crate::format::journal_header::ScrubMark;
 use crate::format::sums::PayloadSums;
 use crate::format::trailer::Trailer;
 use crate::format::verify::Subject;
 use crate::format::{Geometry, Portion};
 use crate::lump::LumpId;
-use crate::scrub::{ScrubPass, ScrubStatus};
+use crate::scrub::ScrubPass;
 use crate::storage::index::Entry;
 use crate::units::RingPosition;
 
+pub(crate) use control::Control;
 use plan::{Plan, Scanned, Target, place};
-use verify::{Verdict, Work};
+use verify::Work;
 
 pub(crate) use verify::{Job as ScrubJob, Verified};
 
@@ -52,40 +53,6 @@ const FAIR_PAUSE: u64 = 19;
 const FINDINGS: usize = 256;
 /// The mark in the journal header is renewed this often in a pass.
 const MARKS: u64 = 64;
-
-/// What a handle of the store tells the scrubber and asks it.
-#[derive(Debug, Default)]
-pub(crate) struct Control {
-    on: AtomicBool,
-    /// True: a pass begins at once, without waiting for its interval.
-    now: AtomicBool,
-    /// Bytes a second; 0: no limit.
-    rate: AtomicU64,
-    status: Mutex<ScrubStatus>,
-}
-
-impl Control {
-    pub(crate) fn start(&self, rate: u64, now: bool) {
-        self.rate.store(rate, Ordering::Relaxed);
-        self.now.store(now, Ordering::Relaxed);
-        self.on.store(true, Ordering::Release);
-    }
-
-    pub(crate) fn stop(&self) {
-        self.on.store(false, Ordering::Release);
-    }
-
-    pub(crate) fn status(&self) -> ScrubStatus {
-        let mut status = self.locked().clone();
-        status.running = self.on.load(Ordering::Acquire);
-        status.rate = self.rate.load(Ordering::Relaxed);
-        status
-    }
-
-    fn locked(&self) -> MutexGuard<'_, ScrubStatus> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// Where a lump is.
 #[derive(Clone, Copy, Debug)]
@@ -526,128 +493,6 @@ impl Owner {
             let _ = told.send(verified);
             waker.wake();
         });
-    }
-
-    /// A read failed. Of several lumps each is tried alone.
-    fn scrub_failed(&mut self, work: Work, offset: u64, len: u64, error: &Error) {
-        let (target, record, finding) = match work {
-            Work::Group(parts) if parts.len() > 1 => {
-                return self.scrub.singles.extend(parts.iter().map(Part::target));
-            }
-            Work::Group(parts) => {
-                let Some(part) = parts.first() else { return };
-                let finding = self.finding(part, FindingKind::Read, error.to_string());
-                (part.target(), part.record, finding)
-            }
-            Work::End(large) | Work::Piece(large) => {
-                let (kind, why) = (FindingKind::Read, error.to_string());
-                let geometry = &self.storage.geometry;
-                let finding = Finding::of_portion(kind, geometry, large.id, large.portion, why)
-                    .narrowed(offset, len);
-                (large.target(), large.record, finding)
-            }
-        };
-        self.found(target, record, finding);
-    }
-
-    fn finding(&self, part: &Part, kind: FindingKind, why: String) -> Finding {
-        let geometry = &self.storage.geometry;
-        match part.place {
-            Place::Portion(portion, _) => {
-                Finding::of_portion(kind, geometry, part.id, portion, why)
-            }
-            Place::Record(position) => {
-                Finding::of_record(kind, geometry, position, part.len as u64, why).about(part.id)
-            }
-        }
-    }
-
-    fn scrub_verified(&mut self, verified: Verified) {
-        match verified {
-            Verified::Continue(large) => self.scrub.large = Some(large),
-            Verified::Group(parts) => {
-                for (part, verdict) in parts {
-                    self.count(&verdict);
-                    let finding = match (verdict, part.place) {
-                        (Verdict::Misfit(misfit), Place::Portion(portion, _)) => {
-                            let geometry = &self.storage.geometry;
-                            Some(Finding::of_misfit(geometry, part.id, portion, &misfit))
-                        }
-                        (Verdict::Record(why), _) => {
-                            Some(self.finding(&part, FindingKind::Record, why))
-                        }
-                        _ => None,
-                    };
-                    if let Some(finding) = finding {
-                        self.found(part.target(), part.record, finding);
-                    }
-                    self.scrub_passed(part.offset + part.len as u64);
-                }
-            }
-            Verified::Large(large, verdict) => {
-                self.count(&verdict);
-                if let Verdict::Misfit(misfit) = verdict {
-                    let (id, portion) = (large.id, large.portion);
-                    let finding = Finding::of_misfit(&self.storage.geometry, id, portion, &misfit);
-                    self.found(large.target(), large.record, finding);
-                }
-                self.scrub_passed(large.offset + large.len);
-            }
-        }
-    }
-
-    fn count(&self, verdict: &Verdict) {
-        let counters = &self.shared.counters;
-        let mut status = self.shared.scrub.locked();
-        status.this_pass.lumps += 1;
-        counters.scrub_lumps.add(1);
-        match verdict {
-            Verdict::Verified => status.verified_lumps += 1,
-            Verdict::Unverified => {
-                status.unverified_lumps += 1;
-                counters.scrub_unverified.add(1);
-            }
-            Verdict::Misfit(_) | Verdict::Record(_) => {}
-        }
-    }
-
-    /// Notes damage of a lump. One that was replaced or deleted meanwhile has none; one whose
-    /// record has moved, or that was put anew to the same place, is looked at again.
-    fn found(&mut self, target: Target, record: RingPosition, finding: Finding) {
-        let Some(entry) = self.storage.index.get(target.id) else {
-            return;
-        };
-        if entry.record() != record {
-            if place(&self.storage.geometry, entry) == target.offset {
-                self.scrub.singles.push_back(target);
-            }
-            return;
-        }
-        let counters = &self.shared.counters;
-        let mut status = self.shared.scrub.locked();
-        if finding.kind == FindingKind::Read {
-            status.read_errors += 1;
-            counters.scrub_read_errors.add(1);
-        } else {
-            status.corrupt_lumps += 1;
-            counters.scrub_corrupt.add(1);
-        }
-        status.this_pass.damaged += 1;
-        status.findings.add(finding, FINDINGS);
-    }
-
-    fn is_current(&self, id: LumpId, record: RingPosition) -> bool {
-        self.storage.index.get(id).map(Entry::record) == Some(record)
-    }
-
-    fn scrub_passed(&mut self, end: u64) {
-        let geometry = &self.storage.geometry;
-        let (base, len) = (geometry.base().0, geometry.image_len().0);
-        self.scrub.position = self.scrub.position.max(end);
-        self.shared.scrub.locked().position = self.scrub.position;
-        let passed = self.scrub.position.saturating_sub(base);
-        self.shared.counters.scrub_position_bytes.set(passed);
-        self.scrub.note(base, (len / MARKS).max(MOST));
     }
 }
 
