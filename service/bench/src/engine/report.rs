@@ -21,7 +21,8 @@ const NOTES: [&str; 8] = [
      under way together share the flushes. Our journaled put answers before the last flush. Our \
      get verifies the checksum.",
     "fio: O_DIRECT, io_uring, the same block size and depth, sequential writes, random reads. It \
-     writes data only: no record, no flush, no checksum.",
+     writes data only: no record, no flush, no checksum. Its buffers lie on ordinary pages, ours \
+     on huge ones where the kernel has them, which makes fewer block requests.",
     "cannyls synced: data, record, one fdatasync for both, in no order. cannyls against our \
      journaled puts: data and record written, no flush. cannyls buffered, its default: the record \
      stays in memory, and the death of the process loses the put. It verifies nothing.",
