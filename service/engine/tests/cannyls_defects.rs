@@ -79,7 +79,7 @@ impl History {
     fn acknowledged(&mut self, change: impl FnOnce(&mut State)) {
         let mut state = self.states.last().unwrap().1.clone();
         change(&mut state);
-        let events = self.disk.state.lock().unwrap().events.len();
+        let events = self.disk.events().len();
         self.states.push((events, state));
     }
 
@@ -98,7 +98,7 @@ impl History {
     /// acknowledged, or the next.
     fn cut_everywhere(self) -> usize {
         self.store.close().unwrap();
-        let events = std::mem::take(&mut self.disk.state.lock().unwrap().events);
+        let events = self.disk.events();
         let mut random = Random(1);
         let (mut all, mut durable) = (self.start.clone(), self.start);
         let mut unflushed: Vec<(usize, Vec<u8>)> = Vec::new();
@@ -113,7 +113,6 @@ impl History {
                     durable.clone_from(&all);
                     unflushed.clear();
                 }
-                Event::Mark(_) => continue,
             }
             let mut torn = durable.clone();
             for (offset, bytes) in &unflushed {
@@ -413,10 +412,8 @@ fn a_what_is_acknowledged_as_synced_was_flushed() {
         history.put(1, &content(1, version, 900), Placement::Data);
         history.put(2, &content(2, version, 90), Placement::Embedded);
         history.delete(2);
-        let events = &history.disk.state.lock().unwrap().events;
-        let last = events
-            .iter()
-            .rfind(|event| !matches!(event, Event::Mark(_)));
+        let events = history.disk.events();
+        let last = events.last();
         assert!(matches!(last, Some(Event::Flush)), "{last:?}");
     }
 }

@@ -1,10 +1,20 @@
 //! The engine's simulated disk as most tests use it: under a store with its own threads.
 
-use std::sync::OnceLock;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock};
 
-use lumpscope_engine::device::Device;
 use lumpscope_engine::device::sim::{self, FaultKind, Latency, SimOptions};
-use lumpscope_engine::{Error, IoOp, Store, StoreOptions};
+use lumpscope_engine::device::{Completion, Device, Io, IoBackend, Wait, Waker};
+use lumpscope_engine::{Error, IoBackendKind, IoOp, Store, StoreOptions};
+
+pub const SECTOR: usize = 512;
+
+/// A write or flush that has ended well, in the order of the ends.
+#[derive(Clone, Debug)]
+pub enum Event {
+    Write { offset: usize, bytes: Vec<u8> },
+    Flush,
+}
 
 /// Which I/O fails, and how.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +28,6 @@ pub struct Fault {
 }
 
 /// A disk that keeps what is written for the next opening.
-#[derive(Debug)]
 pub struct SimDisk {
     image: Vec<u8>,
     /// Sector size in bytes; to be set before the first opening.
@@ -27,16 +36,32 @@ pub struct SimDisk {
     /// end as they came.
     pub shuffle: Option<u64>,
     disk: OnceLock<sim::SimDisk>,
+    events: Option<Arc<Mutex<Vec<Event>>>>,
 }
 
 impl SimDisk {
     pub fn new(image: Vec<u8>) -> Self {
         Self {
             image,
-            unit: 512,
+            unit: SECTOR as u32,
             shuffle: None,
             disk: OnceLock::new(),
+            events: None,
         }
+    }
+
+    /// One that remembers every write and flush.
+    pub fn recording(image: Vec<u8>) -> Self {
+        Self {
+            events: Some(Arc::default()),
+            ..Self::new(image)
+        }
+    }
+
+    /// What a recording disk remembers.
+    pub fn events(&self) -> Vec<Event> {
+        let events = self.events.as_ref().map(|events| events.lock().unwrap());
+        events.map_or_else(Vec::new, |events| events.clone())
     }
 
     fn disk(&self) -> &sim::SimDisk {
@@ -75,11 +100,60 @@ impl SimDisk {
     }
 
     pub fn device(&self) -> Device {
-        self.disk().device()
+        let mut device = self.disk().device();
+        if let Some(events) = &self.events {
+            device.backend = Box::new(Recorder {
+                inner: device.backend,
+                events: Arc::clone(events),
+                in_flight: HashMap::new(),
+            });
+        }
+        device
     }
 
     pub fn open(&self) -> Result<Store, Error> {
         Store::open_on(self.device(), StoreOptions::new("sim"))
+    }
+}
+
+/// Remembers what its disk has done.
+struct Recorder {
+    inner: Box<dyn IoBackend>,
+    events: Arc<Mutex<Vec<Event>>>,
+    /// Kind and offset by token.
+    in_flight: HashMap<u64, (IoOp, u64)>,
+}
+
+impl IoBackend for Recorder {
+    fn kind(&self) -> IoBackendKind {
+        self.inner.kind()
+    }
+
+    fn submit(&mut self, io: Io) {
+        self.in_flight.insert(io.token, (io.op, io.offset));
+        self.inner.submit(io);
+    }
+
+    fn wait(&mut self, ended: &mut Vec<Completion>, wait: Wait) {
+        let before = ended.len();
+        self.inner.wait(ended, wait);
+        for end in &ended[before..] {
+            let (op, offset) = self.in_flight.remove(&end.token).unwrap();
+            let event = match (op, &end.buf) {
+                _ if end.result.is_err() => continue,
+                (IoOp::Write, Some(buf)) => Event::Write {
+                    offset: usize::try_from(offset).unwrap(),
+                    bytes: buf.to_vec(),
+                },
+                (IoOp::Flush, _) => Event::Flush,
+                _ => continue,
+            };
+            self.events.lock().unwrap().push(event);
+        }
+    }
+
+    fn waker(&self) -> Waker {
+        self.inner.waker()
     }
 }
 
