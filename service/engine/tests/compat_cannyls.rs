@@ -249,7 +249,7 @@ impl World {
             SimDisk::new(std::mem::take(&mut self.image))
         };
         disk.unit = self.kind.unit;
-        disk.shuffle = (seed % 2 == 0).then_some(seed);
+        disk.shuffle = (seed.is_multiple_of(2)).then_some(seed);
         let mut store = disk.open().unwrap();
         self.check_ours(&store);
         for _ in 0..changes {

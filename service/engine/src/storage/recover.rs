@@ -4,12 +4,12 @@
 //! the caller flushes once, so that what was read is what a power cut leaves.
 //!
 //! Beside the index itself opening takes 4 MiB for reading ahead and the map of used blocks (a bit
-//! a block, or 8 bytes a lump where that is less), whatever the bytes on the disk say.
+//! a block, or 8 bytes a lump where that is less) and 12 MiB for changes that are collected, whatever the bytes on the disk say.
 
 use super::Storage;
 use super::checkpoint::{self, CheckpointPlace};
 use super::data_region::DataRegion;
-use super::index::{Entry, Index};
+use super::index::{Batched, Entry, Index};
 use super::io::{BlockingIo, RingReader};
 use super::journal::{Found, FoundEnd, Journal};
 use super::space::used_blocks;
@@ -143,7 +143,7 @@ impl FoundStore {
         } = self;
         let mut replay = Replay {
             reader: RingReader::new(geometry),
-            index: before.index,
+            index: Batched::new(before.index),
             records: 0,
             bytes: 0,
             marks: Marks::default(),
@@ -151,9 +151,10 @@ impl FoundStore {
         };
         let tail = replay.run(io, geometry, *head, start)?;
         let end = replay.reader.end(io, *uuid, tail)?;
-        let (data, largest_record) = used_blocks(&replay.index, geometry, io.device())?;
+        let index = replay.index.finish();
+        let (data, largest_record) = used_blocks(&index, geometry, io.device())?;
         Ok(Replayed {
-            index: replay.index,
+            index,
             records: replay.records,
             bytes: replay.bytes,
             end,
@@ -262,7 +263,7 @@ fn read_head(
 
 struct Replay {
     reader: RingReader,
-    index: Index,
+    index: Batched,
     records: u64,
     bytes: u64,
     marks: Marks,
@@ -326,20 +327,20 @@ impl Replay {
                             why: error.to_string(),
                         })?;
                     let entry = Entry::data(position, portion, None).marked(foreign);
-                    self.index.insert(id, entry);
+                    self.index.set(id, Some(entry));
                 }
                 Record::Embed { id, data } => {
                     let len = u16::try_from(data.as_slice().len()).unwrap_or(u16::MAX);
-                    self.index.insert(id, Entry::embedded(position, len));
+                    self.index.set(id, Some(Entry::embedded(position, len)));
                 }
                 Record::Delete { id } => {
-                    self.index.remove(id);
+                    self.index.set(id, None);
                 }
                 Record::DeleteRange { start, end } => {
                     if Mark::of(&record).is_some() {
                         self.mark_bytes += len;
                     }
-                    self.index.remove_range(start, end, |_| {});
+                    self.index.remove_range(start, end);
                 }
             }
             position = RingPosition(position.0 + len);

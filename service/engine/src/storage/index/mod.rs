@@ -6,6 +6,7 @@
 //! heap included), with ascending ids 17; `examples/index_memory.rs` measures it. Lookups and changes cost O(log n) comparisons
 //! and at most a few KiB of memory moved.
 
+mod batched;
 mod entry;
 mod leaf;
 mod packing;
@@ -15,6 +16,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
+pub(crate) use batched::Batched;
 pub(crate) use entry::Entry;
 use leaf::{Leaf, MAX_ROWS, Row};
 pub(crate) use packing::Packing;
