@@ -38,6 +38,8 @@ pub const DEFAULT_OVERLOAD_AFTER_SECONDS: u64 = 10;
 pub const DEFAULT_BUFFER_BUDGET: Size = Size(1 << 30);
 /// Hours from the start of one pass of a scrubber to the next.
 pub const DEFAULT_SCRUB_INTERVAL_HOURS: u64 = 7 * 24;
+/// Journal records after which a store writes a checkpoint of its index.
+pub const DEFAULT_CHECKPOINT_RECORDS: u64 = 1_000_000;
 /// Seconds without a byte after which a put's stream is given up.
 pub const DEFAULT_BODY_TIMEOUT_SECONDS: u64 = 30;
 
@@ -111,6 +113,10 @@ pub struct ServeArgs {
     /// the journal is nearly full; 0: no limit [default: 0]
     #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_GC_RATE")]
     pub gc_rate: Option<Size>,
+    /// Journal records after which a store writes a checkpoint of its index, so that it opens
+    /// quickly; 0: never [default: 1000000]
+    #[arg(long, value_name = "N", env = "LUMPSCOPE_CHECKPOINT_RECORDS")]
+    pub checkpoint_records: Option<u64>,
     /// What "acknowledged" means when a request does not say [default: synced]
     #[arg(long, value_enum, env = "LUMPSCOPE_DURABILITY")]
     pub durability: Option<DurabilityArg>,
@@ -169,6 +175,8 @@ pub struct ServeConfig {
     pub scrub_interval: Duration,
     /// Bytes a second of each journal's garbage collection; 0: no limit.
     pub gc_rate: u64,
+    /// Journal records after which a checkpoint is written; 0: never.
+    pub checkpoint_records: u64,
     /// Durability when a request does not say.
     pub durability: Durability,
     /// Bytes of bodies that are being put.
@@ -238,6 +246,7 @@ impl ServeArgs {
             scrub_rate: self.scrub_rate.or(file.scrub_rate),
             scrub_interval: self.scrub_interval.or(file.scrub_interval),
             gc_rate: self.gc_rate.or(file.gc_rate),
+            checkpoint_records: self.checkpoint_records.or(file.checkpoint_records),
             durability: self.durability.or(file.durability),
             put_memory: self.put_memory.or(file.put_memory),
             get_memory: self.get_memory.or(file.get_memory),
@@ -279,6 +288,9 @@ impl ServeArgs {
             scrub_rate: bytes(self.scrub_rate, Size(0)),
             scrub_interval: Duration::from_secs(hours.saturating_mul(3600)),
             gc_rate: bytes(self.gc_rate, Size(0)),
+            checkpoint_records: self
+                .checkpoint_records
+                .unwrap_or(DEFAULT_CHECKPOINT_RECORDS),
             durability: self.durability.unwrap_or_default().into(),
             put_memory: bytes(self.put_memory, DEFAULT_BODY_MEMORY),
             get_memory: bytes(self.get_memory, DEFAULT_BODY_MEMORY),
@@ -312,6 +324,7 @@ impl ServeConfig {
                 (self.scrub_interval.as_secs() / 3600).to_string(),
             ),
             ("gc-rate", rate(self.gc_rate)),
+            ("checkpoint-records", self.checkpoint_records.to_string()),
         ]
     }
 }

@@ -110,6 +110,7 @@ fn open_one(
     options.scrub_rate = config.scrub_rate;
     options.scrub_interval = config.scrub_interval;
     options.gc_rate = config.gc_rate;
+    options.checkpoint_records = config.checkpoint_records;
     options.io_backend = config.io_backend;
     let store = Store::open(&spec.path, options).map_err(|source| ServerError::OpenStore {
         name: spec.name.clone(),

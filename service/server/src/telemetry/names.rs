@@ -159,6 +159,14 @@ metrics! {
         "Bytes of the journal that garbage collection has read.";
     GC_RUNS = "store_journal_gc_runs" Counter ["store"]
         "Times that garbage collection has begun to work.";
+    CHECKPOINTS = "store_checkpoints" Counter ["store"]
+        "Checkpoints of the index completed.";
+    CHECKPOINTS_FAILED = "store_checkpoints_failed" Counter ["store"]
+        "Checkpoints of the index given up, for lack of room or because a write failed. The store works on; its next open takes longer.";
+    CHECKPOINT_LAG_RECORDS = "store_checkpoint_lag_records" Gauge ["store"]
+        "Journal records that the next open would replay beyond the newest checkpoint.";
+    CHECKPOINT_LAG_BYTES = "store_checkpoint_lag_bytes" Gauge ["store"]
+        "Bytes of the journal that the next open would replay beyond the newest checkpoint.";
 
     PROBE_ATTACHED = "probe_attached" Gauge ["store", "device", "mode"]
         "1: every block request of the disk below the store is observed.";

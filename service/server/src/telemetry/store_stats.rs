@@ -90,6 +90,18 @@ pub(super) const TABLE: &[(&str, &Metric, Scale)] = &[
     ),
     ("gc_read_bytes", &names::GC_READ, Scale::One),
     ("gc_runs", &names::GC_RUNS, Scale::One),
+    ("checkpoints_written", &names::CHECKPOINTS, Scale::One),
+    ("checkpoints_failed", &names::CHECKPOINTS_FAILED, Scale::One),
+    (
+        "checkpoint_lag_records",
+        &names::CHECKPOINT_LAG_RECORDS,
+        Scale::One,
+    ),
+    (
+        "checkpoint_lag_bytes",
+        &names::CHECKPOINT_LAG_BYTES,
+        Scale::One,
+    ),
 ];
 
 /// The number of a field; `None`: there is no such field.
