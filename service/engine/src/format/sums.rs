@@ -4,6 +4,7 @@
 //! without reading the rest. The CRC32C of the whole is combined from these.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 
 /// Bytes of the smallest chunk. A payload that is not longer has no table of chunks.
 pub const MIN_CHUNK_LEN: u64 = 64 * 1024;
@@ -76,13 +77,38 @@ impl Chunks {
     }
 }
 
+/// What the bytes of one chunk do to a checksum that comes before them, apart from adding their own:
+/// a linear function of its 32 bits, so the images of the single bits are all of it.
+#[derive(Clone, Copy, Debug)]
+struct Shift([u32; 32]);
+
+impl Shift {
+    /// For chunks of `chunk_len` bytes. Kept: finding it out costs more than summing up a chunk.
+    fn over(chunk_len: u64) -> &'static Self {
+        static KNOWN: [OnceLock<Shift>; 64] = [const { OnceLock::new() }; 64];
+        // Chunk lengths are powers of two, except those of payloads that are longer than memory.
+        let known = &KNOWN[chunk_len.ilog2() as usize];
+        known.get_or_init(|| {
+            let len = usize::try_from(chunk_len).unwrap_or(usize::MAX);
+            let image = |bit: usize| crc32c::crc32c_combine(1 << bit, 0, len);
+            Self(std::array::from_fn(image))
+        })
+    }
+
+    fn apply(&self, crc: u32) -> u32 {
+        let of_bit = |(bit, image): (usize, &u32)| (crc >> bit & 1).wrapping_neg() & image;
+        let images = self.0.iter().enumerate().map(of_bit);
+        images.fold(0, |sum, image| sum ^ image)
+    }
+}
+
 /// The checksums of a payload of known length while it comes in.
 #[derive(Clone, Debug)]
 pub struct PayloadSums {
     chunks: Chunks,
     /// Of the chunks that are complete.
     table: Vec<u32>,
-    /// Of all complete chunks together.
+    /// Of all complete chunks together; of all bytes once the last chunk comes in, if it is short.
     whole: u32,
     /// Of the chunk that is coming in, and its bytes so far.
     current: u32,
@@ -109,6 +135,9 @@ impl PayloadSums {
             let take = usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
             let (now, later) = bytes.split_at(take);
             self.current = crc32c::crc32c_append(self.current, now);
+            if self.is_short() {
+                self.whole = crc32c::crc32c_append(self.whole, now);
+            }
             self.in_chunk += now.len() as u64;
             bytes = later;
             if self.in_chunk == self.chunks.chunk_len {
@@ -117,13 +146,17 @@ impl PayloadSums {
         }
     }
 
+    /// True: the chunk that is coming in is the last one, and shorter than the others.
+    fn is_short(&self) -> bool {
+        let before = self.table.len() as u64 * self.chunks.chunk_len;
+        self.chunks.payload_len < before + self.chunks.chunk_len
+    }
+
     fn end_chunk(&mut self) {
-        let len = usize::try_from(self.in_chunk).unwrap_or(usize::MAX);
-        self.whole = if self.table.is_empty() {
-            self.current
-        } else {
-            crc32c::crc32c_combine(self.whole, self.current, len)
-        };
+        if !self.is_short() {
+            let shift = Shift::over(self.chunks.chunk_len);
+            self.whole = shift.apply(self.whole) ^ self.current;
+        }
         self.table.push(self.current);
         (self.current, self.in_chunk) = (0, 0);
     }
