@@ -194,6 +194,17 @@ pub enum Error {
         /// What was found.
         why: String,
     },
+    /// The journal has no room for what a repair must append. Nothing was written.
+    #[error(
+        "the journal has no room for a repair: it needs {needed} bytes at ring position \
+         {ring_position}; open the store read-only in salvage mode and copy its lumps"
+    )]
+    NoRoomForRepair {
+        /// Bytes of the records to be appended.
+        needed: u64,
+        /// Byte position in the ring where the log ends.
+        ring_position: u64,
+    },
     /// The bytes of a lump are not the ones that were put: a checksum does not fit, or is missing
     /// where this engine wrote one. Nothing is returned: restore the lump from a copy.
     #[error("{0}; restore the lump from a copy")]

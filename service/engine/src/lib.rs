@@ -103,6 +103,7 @@ mod open;
 mod options;
 mod payload;
 mod request;
+pub mod salvage;
 mod scheduler;
 mod scrub;
 mod stats;
@@ -123,6 +124,7 @@ pub use request::{
     HeadOutcome, IoDeclaration, IoOp, IoPurpose, IoSink, ListOutcome, LumpRange, Placement,
     PutCondition, PutOptions, PutOutcome, RangeOutcome, RequestCtx, RequestId, UsageOutcome,
 };
+pub use salvage::{LogCut, SalvageAction, SalvageFinding, SalvageReport};
 pub use scheduler::Driver;
 pub use scrub::{ScrubPass, ScrubStatus};
 pub use store::{OnDone, Store};

@@ -20,6 +20,7 @@ use crate::scheduler::{Checkpointer, Driver, Limits, Owner, Shared};
 use crate::stats::Counters;
 use crate::storage::io::BlockingIo;
 use crate::storage::recover::{Recovered, memory_alignment, recover};
+use crate::storage::salvage::repair;
 use crate::store::{Inner, Store};
 
 /// Data I/Os in flight that make sense for a pool of threads.
@@ -30,7 +31,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::NotAStore`], [`Error::InUse`], [`Error::Unsupported`], [`Error::Corrupt`],
-    /// [`Error::CorruptJournal`], [`Error::System`], [`Error::Io`].
+    /// [`Error::CorruptJournal`], [`Error::NoRoomForRepair`], [`Error::System`], [`Error::Io`].
     pub fn open(path: &Path, options: StoreOptions) -> Result<Self, Error> {
         let mode = OpenMode {
             read_only: options.read_only,
@@ -89,9 +90,13 @@ fn prepare(
     let pool = BufferPool::with_budget(memory_alignment(&device), options.buffer_budget);
     let mut next_token = 1;
     let mut io = BlockingIo::new(&mut device, &pool, &mut next_token);
-    let recovered = recover(&mut io)?;
+    let mut recovered = recover(&mut io, options.salvage)?;
     if !options.read_only {
         io.flush()?;
+        if let Some(salvaged) = &mut recovered.salvaged {
+            let storage = &mut recovered.storage;
+            repair(&mut io, &storage.geometry, &mut storage.journal, salvaged)?;
+        }
     }
     let info = store_info(&device, &recovered, &options);
     let block_size = recovered.header.block_size;
@@ -167,5 +172,9 @@ fn store_info(device: &Device, recovered: &Recovered, options: &StoreOptions) ->
         logical_block_size: device.alignment,
         sealed: recovered.seal.is_some(),
         replay: recovered.replay,
+        salvage: recovered
+            .salvaged
+            .as_ref()
+            .map(|salvaged| salvaged.report.clone()),
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::request::IoSink;
+use crate::salvage::SalvageReport;
 use crate::units::ByteOffset;
 
 /// Default pause from one pass of the scrubber to the next: a week.
@@ -43,6 +44,11 @@ pub struct StoreOptions {
     pub io_backend: IoBackendChoice,
     /// True: nothing is written, changes are refused.
     pub read_only: bool,
+    /// True: a store that is damaged opens without what is lost (FORMAT.md section 13), and says so
+    /// in [`StoreInfo::salvage`]. Unless it is read-only, it is repaired before it can be used: what
+    /// was left out is gone for good then. Without damage this changes nothing, except that a
+    /// checkpoint of the index is not used.
+    pub salvage: bool,
     /// Budget of the scrubber in bytes a second; 0: it does not run until it is told to.
     pub scrub_rate: u64,
     /// From the start of one pass of the scrubber to the start of the next, at least.
@@ -74,6 +80,7 @@ impl StoreOptions {
             buffer_budget: 1 << 30,
             io_backend: IoBackendChoice::Auto,
             read_only: false,
+            salvage: false,
             scrub_rate: 0,
             scrub_interval: SCRUB_INTERVAL,
             gc_rate: 0,
@@ -190,6 +197,8 @@ pub enum CheckpointUse {
     AheadOfLog,
     /// The records to be replayed cannot be read as such.
     NoRecords,
+    /// Salvage mode does not look at it.
+    Salvage,
 }
 
 impl CheckpointUse {
@@ -206,6 +215,7 @@ impl CheckpointUse {
             Self::Overtaken => "overtaken",
             Self::AheadOfLog => "ahead-of-log",
             Self::NoRecords => "no-records",
+            Self::Salvage => "salvage",
         }
     }
 }
@@ -258,6 +268,8 @@ pub struct StoreInfo {
     pub sealed: bool,
     /// What the replay found.
     pub replay: ReplaySummary,
+    /// What salvage mode found and did; `None`: the store was not opened in it.
+    pub salvage: Option<SalvageReport>,
 }
 
 /// Numbers about a running store, read without asking its owner thread.

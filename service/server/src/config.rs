@@ -117,6 +117,11 @@ pub struct ServeArgs {
     /// quickly; 0: never [default: 1000000]
     #[arg(long, value_name = "N", env = "LUMPSCOPE_CHECKPOINT_RECORDS")]
     pub checkpoint_records: Option<u64>,
+    /// Open damaged stores without what is lost, repair them, and log what was done: use it once,
+    /// after `lumpscope inspect --salvage` has said what that will be
+    #[arg(long, env = "LUMPSCOPE_SALVAGE", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_name = "BOOL")]
+    pub salvage: Option<bool>,
     /// What "acknowledged" means when a request does not say [default: synced]
     #[arg(long, value_enum, env = "LUMPSCOPE_DURABILITY")]
     pub durability: Option<DurabilityArg>,
@@ -177,6 +182,8 @@ pub struct ServeConfig {
     pub gc_rate: u64,
     /// Journal records after which a checkpoint is written; 0: never.
     pub checkpoint_records: u64,
+    /// True: damaged stores are repaired when they are opened.
+    pub salvage: bool,
     /// Durability when a request does not say.
     pub durability: Durability,
     /// Bytes of bodies that are being put.
@@ -247,6 +254,7 @@ impl ServeArgs {
             scrub_interval: self.scrub_interval.or(file.scrub_interval),
             gc_rate: self.gc_rate.or(file.gc_rate),
             checkpoint_records: self.checkpoint_records.or(file.checkpoint_records),
+            salvage: self.salvage.or(file.salvage),
             durability: self.durability.or(file.durability),
             put_memory: self.put_memory.or(file.put_memory),
             get_memory: self.get_memory.or(file.get_memory),
@@ -291,6 +299,7 @@ impl ServeArgs {
             checkpoint_records: self
                 .checkpoint_records
                 .unwrap_or(DEFAULT_CHECKPOINT_RECORDS),
+            salvage: self.salvage.unwrap_or(false),
             durability: self.durability.unwrap_or_default().into(),
             put_memory: bytes(self.put_memory, DEFAULT_BODY_MEMORY),
             get_memory: bytes(self.get_memory, DEFAULT_BODY_MEMORY),
@@ -325,6 +334,7 @@ impl ServeConfig {
             ),
             ("gc-rate", rate(self.gc_rate)),
             ("checkpoint-records", self.checkpoint_records.to_string()),
+            ("salvage", self.salvage.to_string()),
         ]
     }
 }

@@ -4,13 +4,16 @@ use std::os::linux::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use lumpscope_engine::{Store, StoreOptions};
+use lumpscope_engine::{SalvageReport, Store, StoreOptions};
 use lumpscope_observer::Observer;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::config::{ServeConfig, StoreSpec};
 use crate::error::ServerError;
 use crate::observe::DiskSink;
+
+/// Findings of a salvage that are logged; all are counted.
+const SALVAGE_LOGGED: usize = 100;
 
 /// One open store.
 #[derive(Clone)]
@@ -111,6 +114,7 @@ fn open_one(
     options.scrub_interval = config.scrub_interval;
     options.gc_rate = config.gc_rate;
     options.checkpoint_records = config.checkpoint_records;
+    options.salvage = config.salvage;
     options.io_backend = config.io_backend;
     let store = Store::open(&spec.path, options).map_err(|source| ServerError::OpenStore {
         name: spec.name.clone(),
@@ -130,11 +134,49 @@ fn open_one(
         replay_ms = known.replay.elapsed_ns / 1_000_000,
         "opened"
     );
+    if let Some(report) = &known.salvage {
+        log_salvage(&spec.name, report);
+    }
     Ok(NamedStore {
         index,
         name: spec.name.clone(),
         store,
     })
+}
+
+/// Tells what salvage mode has done with a store.
+fn log_salvage(store: &str, report: &SalvageReport) {
+    if report.is_clean() {
+        info!(store, "salvage: nothing is wrong; leave the option out");
+        return;
+    }
+    for found in report.findings.iter().take(SALVAGE_LOGGED) {
+        warn!(
+            store,
+            action = found.action.name(),
+            "salvage: {}",
+            found.finding
+        );
+    }
+    if let Some(cut) = &report.cut {
+        warn!(
+            store,
+            ring_position = cut.ring_position,
+            records_kept = cut.records_kept,
+            bytes_behind = cut.bytes_behind,
+            records_behind = cut.records_behind,
+            bytes_searched = cut.bytes_searched,
+            "salvage: the log was cut; intact records behind may be lost ones or older rounds of the ring"
+        );
+    }
+    warn!(
+        store,
+        findings = report.total,
+        dropped_lumps = report.dropped_lumps,
+        lumps = report.lumps,
+        repaired = report.repaired,
+        "salvage: done; from now on the store opens without it"
+    );
 }
 
 /// What a path leads to: the same device or file has the same identity under every name.

@@ -69,11 +69,35 @@ pub(crate) fn image(data: &[u8]) {
         ..SimOptions::default()
     };
     let disk = SimDisk::new(&image, options);
+    salvage(&disk, &image);
     for round in 0..2 {
-        if !use_store(&disk, round, choice & 0x20 != 0) {
+        if !use_store(&disk, round, choice & 0x20 != 0, false) {
+            // What salvage mode has repaired opens without it.
+            if use_store(&disk, round, true, true) {
+                assert!(use_store(&disk, round, false, false), "repaired in vain");
+            }
             return;
         }
     }
+}
+
+/// Opens the store in salvage mode without writing, which changes nothing on the disk.
+fn salvage(disk: &SimDisk, image: &[u8]) {
+    let options = StoreOptions {
+        read_only: true,
+        salvage: true,
+        ..StoreOptions::new("fuzz")
+    };
+    let _time = virtual_time(disk.now_ns());
+    if let Ok((store, _)) = Store::open_stepped(disk.device(), options) {
+        let report = store.info().salvage.as_ref();
+        assert!(report.is_some(), "salvage mode reports");
+    }
+    let size = image.len() as u64;
+    assert!(
+        disk.bytes(0..size) == image,
+        "read-only salvage has written"
+    );
 }
 
 fn new_image((block_size, ring_blocks, _): (u16, u64, u32)) -> Vec<u8> {
@@ -95,7 +119,7 @@ fn used_image(shape: (u16, u64, u32)) -> Vec<u8> {
     };
     let disk = SimDisk::new(&new_image(shape), options);
     for round in 0..3 {
-        assert!(use_store(&disk, round, false), "a sound store opens");
+        assert!(use_store(&disk, round, false, false), "a sound store opens");
     }
     let image = disk.bytes(0..disk.size());
     made.push((shape, image.clone()));
@@ -207,9 +231,10 @@ fn record(input: &mut Input<'_>) -> Vec<u8> {
 
 /// Opens the store and uses everything it has; whatever that answers is right, if it answers.
 /// False: it could not be opened.
-fn use_store(disk: &SimDisk, round: u64, abandon: bool) -> bool {
+fn use_store(disk: &SimDisk, round: u64, abandon: bool, salvage: bool) -> bool {
     let options = StoreOptions {
         queue_limit: 64,
+        salvage,
         ..StoreOptions::new("fuzz")
     };
     let opened = {

@@ -136,6 +136,9 @@ pub(super) fn walk(
         };
         let why = match placed.record {
             Record::GoToFront if wrapped || head.0 == 0 => Some("a second round of the ring"),
+            _ if wrapped && position == head => {
+                Some("the records reach the head of the ring without an end")
+            }
             _ if wrapped && position < head && position.0 + placed.len > head.0 => {
                 Some("the record runs into the head of the ring")
             }

@@ -23,12 +23,13 @@ use crate::error::Error;
 use crate::finding::{Blocks, Finding, FindingKind, Findings};
 use crate::format::journal_header::{JOURNAL_HEADER_LEN, JournalHeader};
 use crate::format::mark::Marks;
-use crate::format::record::END_OF_RECORDS_LEN;
+use crate::format::record::{END_OF_RECORDS_LEN, PUT_LEN};
 use crate::format::{Geometry, Header, Portion, Record};
 use crate::lump::LumpId;
 use crate::request::{LumpRange, Placement};
 use crate::storage::index::{Entry, Index};
 use crate::storage::journal::{self as journal_state, FoundEnd, Journal as Ring};
+use crate::storage::outside::Outside;
 use crate::units::{RingPosition, SECTOR_LEN};
 
 use image::Found;
@@ -174,13 +175,13 @@ impl Inspector {
         let Self { source, report, .. } = self;
         let findings = &mut report.findings;
         let mut marks = Marks::default();
+        let mut outside = Outside::default();
         let walked = walk(source, &geometry, head, |placed| {
             let foreign = marks.pass(&placed.record);
-            if let Some(finding) = apply(&mut index, &geometry, placed, foreign) {
-                findings.add(finding, FINDINGS_LISTED);
-            }
+            apply(&mut index, &mut outside, &geometry, placed, foreign);
             true
         });
+        add_outside(findings, &outside, &geometry);
         let Walked {
             tail,
             bytes,
@@ -318,40 +319,50 @@ impl Inspector {
     }
 }
 
-/// Does to the index what replay does; a portion that cannot be is reported and left out.
+fn add_outside(findings: &mut Findings, outside: &Outside, geometry: &Geometry) {
+    for (id, record, portion) in outside.iter() {
+        if let Err(error) = portion.check_within(geometry.data_blocks()) {
+            let (kind, len, why) = (FindingKind::Record, PUT_LEN as u64, error.to_string());
+            let finding = Finding::of_record(kind, geometry, record, len, why).about(id);
+            findings.add(finding, FINDINGS_LISTED);
+        }
+    }
+}
+
+/// Does what replay does.
 fn apply(
     index: &mut Index,
+    outside: &mut Outside,
     geometry: &Geometry,
     placed: &Placed<'_>,
     foreign: bool,
-) -> Option<Finding> {
+) {
     let &Placed {
-        position,
-        len,
-        record,
+        position, record, ..
     } = placed;
     match record {
         Record::Put { id, portion } => {
-            if let Err(error) = portion.check_within(geometry.data_blocks()) {
-                let kind = FindingKind::Record;
-                let why = error.to_string();
-                return Some(Finding::of_record(kind, geometry, position, len, why).about(id));
+            if outside.put(geometry, id, portion, position) {
+                index.remove(id);
+            } else {
+                index.insert(id, Entry::data(position, portion, None).marked(foreign));
             }
-            index.insert(id, Entry::data(position, portion, None).marked(foreign));
         }
         Record::Embed { id, data } => {
             let len = u16::try_from(data.as_slice().len()).unwrap_or(u16::MAX);
+            outside.forget(id);
             index.insert(id, Entry::embedded(position, len));
         }
         Record::Delete { id } => {
+            outside.forget(id);
             index.remove(id);
         }
         Record::DeleteRange { start, end } => {
+            outside.forget_range(start, end);
             index.remove_range(start, end, |_| {});
         }
         Record::GoToFront | Record::EndOfRecords => {}
     }
-    None
 }
 
 /// The lumps of the data region.

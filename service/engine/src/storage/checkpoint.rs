@@ -19,10 +19,12 @@ pub(crate) struct CheckpointPlace {
     pub(crate) sequence: u64,
 }
 
-/// Finds the place for checkpoints, and the state of the store by the newest one that is good.
+/// Finds the place for checkpoints, and the state of the store by the newest one that is good; not
+/// unless they are to be trusted.
 pub(super) fn find(
     io: &mut BlockingIo<'_>,
     store: &FoundStore,
+    trust: bool,
 ) -> (Option<CheckpointPlace>, Result<Replayed, CheckpointUse>) {
     let device = io.device();
     let is_block_device = device.is_block_device;
@@ -57,6 +59,9 @@ pub(super) fn find(
     let place = newest
         .checked_add(1)
         .map(|sequence| CheckpointPlace { area, sequence });
+    if !trust {
+        return (place, Err(CheckpointUse::Salvage));
+    }
     headers.retain(|header| header.sequence > 0);
     for (number, header) in headers.iter().enumerate() {
         match load(io, store, &area, header) {

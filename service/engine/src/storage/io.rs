@@ -1,4 +1,4 @@
-//! Reading at open: one I/O waited for, or a stream with the next piece under way.
+//! I/O at open: one waited for, or a stream of reads with the next piece under way.
 
 use std::sync::Arc;
 
@@ -53,10 +53,11 @@ impl<'a> BlockingIo<'a> {
     fn start(&mut self, op: IoOp, offset: u64, buf: Option<AlignedBuf>) -> Started {
         let token = *self.next_token;
         *self.next_token += 1;
-        let purpose = if op == IoOp::Flush {
-            IoPurpose::Flush
-        } else {
-            IoPurpose::Recovery
+        let purpose = match op {
+            IoOp::Flush => IoPurpose::Flush,
+            IoOp::Read => IoPurpose::Recovery,
+            // Nothing but a repair of the journal writes here.
+            IoOp::Write => IoPurpose::Journal,
         };
         let io = Io {
             token,
@@ -104,7 +105,13 @@ impl<'a> BlockingIo<'a> {
         self.finish(&started)?.ok_or(Error::Closed)
     }
 
-    /// Makes what was read the state that a power cut leaves.
+    /// Writes whole units.
+    pub(super) fn write(&mut self, offset: u64, buf: AlignedBuf) -> Result<(), Error> {
+        let started = self.start(IoOp::Write, offset, Some(buf));
+        self.finish(&started).map(|_| ())
+    }
+
+    /// Makes what was read or written the state that a power cut leaves.
     pub(crate) fn flush(&mut self) -> Result<(), Error> {
         let started = self.start(IoOp::Flush, 0, None);
         self.finish(&started).map(|_| ())
@@ -112,6 +119,10 @@ impl<'a> BlockingIo<'a> {
 
     pub(super) fn unit(&self) -> u64 {
         u64::from(self.device.alignment)
+    }
+
+    pub(super) fn pool(&self) -> &Arc<BufferPool> {
+        self.pool
     }
 }
 
@@ -258,6 +269,28 @@ impl RingReader {
             tail_bytes.to_vec(),
             behind,
         ))
+    }
+
+    /// The end of a journal that is taken to end at `tail`, whatever stands there. What lies in
+    /// other units is not read: it may be unreadable.
+    pub(super) fn cut(
+        &self,
+        io: &mut BlockingIo<'_>,
+        tail: RingPosition,
+    ) -> Result<FoundEnd, Error> {
+        let unit = io.unit();
+        let before = tail.0 % unit;
+        let mut tail_bytes = Vec::new();
+        if before > 0 {
+            let start = self.geometry.ring_byte(RingPosition(tail.0 - before)).0;
+            let bytes = io.read(start, unit)?;
+            tail_bytes.extend_from_slice(bytes.get(..to_usize(before)).unwrap_or_default());
+        }
+        Ok(FoundEnd {
+            tail,
+            tail_bytes,
+            seal: None,
+        })
     }
 }
 

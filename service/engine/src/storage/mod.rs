@@ -8,7 +8,9 @@ pub(crate) mod data_region;
 pub(crate) mod index;
 pub(crate) mod io;
 pub(crate) mod journal;
+pub(crate) mod outside;
 pub(crate) mod recover;
+pub(crate) mod salvage;
 mod space;
 
 use data_region::DataRegion;

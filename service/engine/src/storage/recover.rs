@@ -12,6 +12,8 @@ use super::data_region::DataRegion;
 use super::index::{Batched, Entry, Index};
 use super::io::{BlockingIo, RingReader};
 use super::journal::{Found, FoundEnd, Journal};
+use super::outside::Outside;
+use super::salvage::{self, Salvaged};
 use super::space::used_blocks;
 use crate::clock::monotonic_ns;
 use crate::device::Device;
@@ -23,6 +25,7 @@ use crate::format::record::{Decoded, Record};
 use crate::format::{Geometry, Seal, minfs};
 use crate::layout::{self, HeadError};
 use crate::options::{CheckpointUse, Layout, ReplaySummary};
+use crate::salvage::with_hint;
 use crate::units::{BlockSize, ByteOffset, RingPosition};
 
 /// Bytes in which the header of either layout lies.
@@ -42,10 +45,12 @@ pub(crate) struct Recovered {
     pub(crate) replay: ReplaySummary,
     /// Where the next checkpoint goes; `None`: nowhere.
     pub(crate) checkpoint: Option<CheckpointPlace>,
+    /// What salvage mode found; `None`: this is another mode.
+    pub(crate) salvaged: Option<Salvaged>,
 }
 
-/// Reads the store on a device.
-pub(crate) fn recover(io: &mut BlockingIo<'_>) -> Result<Recovered, Error> {
+/// Reads the store on a device; `salvage`: also one that is damaged (FORMAT.md section 13).
+pub(crate) fn recover(io: &mut BlockingIo<'_>, salvage: bool) -> Result<Recovered, Error> {
     let started_ns = monotonic_ns();
     let (layout, base, header) = find_image(io)?;
     let geometry = Geometry::new(base, &header);
@@ -56,10 +61,14 @@ pub(crate) fn recover(io: &mut BlockingIo<'_>) -> Result<Recovered, Error> {
         uuid: header.uuid,
         head,
     };
-    let (place, found) = checkpoint::find(io, &store);
-    let (replayed, checkpoint_use) = match found {
-        Ok(replayed) => (replayed, CheckpointUse::Used),
-        Err(why) => (store.replay_all(io)?, why),
+    let (place, found) = checkpoint::find(io, &store, !salvage);
+    let (replayed, checkpoint_use, salvaged) = match found {
+        Ok(replayed) => (replayed, CheckpointUse::Used, None),
+        Err(why) if salvage => {
+            let (replayed, salvaged) = salvage::replay(io, &store)?;
+            (replayed, why, Some(salvaged))
+        }
+        Err(why) => (store.replay_all(io).map_err(with_hint)?, why, None),
     };
     let Replayed {
         index,
@@ -100,6 +109,7 @@ pub(crate) fn recover(io: &mut BlockingIo<'_>) -> Result<Recovered, Error> {
         scrub_mark,
         replay: summary,
         checkpoint: place,
+        salvaged,
     })
 }
 
@@ -127,6 +137,28 @@ pub(super) struct Before {
     pub(super) mark_bytes: u64,
 }
 
+/// Records applied; whether the lumps can be where these say is not looked at yet.
+pub(super) struct Applied {
+    pub(super) index: Index,
+    pub(super) outside: Outside,
+    pub(super) records: u64,
+    /// Those of them that put a lump.
+    pub(super) puts: u64,
+    pub(super) bytes: u64,
+    end: FoundEnd,
+    mark_bytes: u64,
+}
+
+/// A record that cannot be applied.
+pub(super) struct Broken {
+    pub(super) error: Error,
+    /// Its position.
+    pub(super) at: RingPosition,
+    /// Where the log ends when nothing that stands at the front of the ring is of this round of
+    /// it; else `at`.
+    pub(super) cut: RingPosition,
+}
+
 impl FoundStore {
     /// Applies all records from `start` on, the head or a position behind it, to what those before
     /// it have brought about.
@@ -136,41 +168,82 @@ impl FoundStore {
         start: RingPosition,
         before: Before,
     ) -> Result<Replayed, Error> {
-        let Self {
-            geometry,
-            uuid,
-            head,
-        } = self;
+        let applied = self.apply(io, start, before, None);
+        let applied = applied.map_err(|broken| broken.error)?;
+        applied.outside.refuse(&self.geometry)?;
+        self.finish(io, applied)
+    }
+
+    /// The same, up to `stop` if that is given, where the log is taken to end.
+    pub(super) fn apply(
+        &self,
+        io: &mut BlockingIo<'_>,
+        start: RingPosition,
+        before: Before,
+        stop: Option<RingPosition>,
+    ) -> Result<Applied, Box<Broken>> {
         let mut replay = Replay {
-            reader: RingReader::new(geometry),
-            index: Batched::new(before.index),
+            reader: RingReader::new(&self.geometry),
+            lumps: Lumps {
+                index: Batched::new(before.index),
+                outside: Outside::default(),
+                puts: 0,
+                mark_bytes: before.mark_bytes,
+            },
             records: 0,
             bytes: 0,
             marks: Marks::default(),
-            mark_bytes: before.mark_bytes,
+            position: start,
+            go_to_front: None,
+            went_round: false,
         };
-        let tail = replay.run(io, geometry, *head, start)?;
-        let end = replay.reader.end(io, *uuid, tail)?;
-        let index = replay.index.finish();
-        let (data, largest_record) = used_blocks(&index, geometry, io.device())?;
-        Ok(Replayed {
-            index,
+        let end = match replay.run(io, self, stop) {
+            Ok(()) if stop.is_some() => replay.reader.cut(io, replay.position),
+            Ok(()) => replay.reader.end(io, self.uuid, replay.position),
+            Err(error) => Err(error),
+        };
+        let (at, go_to_front) = (replay.position, replay.go_to_front);
+        let cut = go_to_front.filter(|_| replay.went_round || at.0 == 0);
+        let end = end.map_err(|error| {
+            let cut = cut.unwrap_or(at);
+            Box::new(Broken { error, at, cut })
+        })?;
+        Ok(Applied {
+            index: replay.lumps.index.finish(),
+            outside: replay.lumps.outside,
             records: replay.records,
+            puts: replay.lumps.puts,
             bytes: replay.bytes,
             end,
+            mark_bytes: replay.lumps.mark_bytes,
+        })
+    }
+
+    /// Takes the blocks of all lumps.
+    pub(super) fn finish(&self, io: &BlockingIo<'_>, applied: Applied) -> Result<Replayed, Error> {
+        let (data, largest_record) = used_blocks(&applied.index, &self.geometry, io.device())?;
+        Ok(Replayed {
+            index: applied.index,
+            records: applied.records,
+            bytes: applied.bytes,
+            end: applied.end,
             data,
             largest_record,
-            mark_bytes: replay.mark_bytes,
+            mark_bytes: applied.mark_bytes,
         })
+    }
+
+    /// What there is before any record.
+    pub(super) fn nothing(&self) -> Before {
+        Before {
+            index: Index::new(&self.geometry),
+            mark_bytes: 0,
+        }
     }
 
     /// All records, without a checkpoint.
     fn replay_all(&self, io: &mut BlockingIo<'_>) -> Result<Replayed, Error> {
-        let nothing = Before {
-            index: Index::new(&self.geometry),
-            mark_bytes: 0,
-        };
-        self.replay(io, self.head, nothing)
+        self.replay(io, self.head, self.nothing())
     }
 }
 
@@ -263,87 +336,124 @@ fn read_head(
 
 struct Replay {
     reader: RingReader,
-    index: Batched,
+    lumps: Lumps,
     records: u64,
     bytes: u64,
     marks: Marks,
-    mark_bytes: u64,
+    /// The next record's.
+    position: RingPosition,
+    /// Where the record stands that led to the front of the ring.
+    go_to_front: Option<RingPosition>,
+    /// True: the records from the front on lead to the head, so they are those of an older round.
+    went_round: bool,
 }
 
 impl Replay {
-    /// Applies all records from `start` on and returns the position of the `EndOfRecords`.
+    /// Applies the records from `position` on, and leaves it at the `EndOfRecords`, at `stop`, or at
+    /// the record that cannot be applied.
     fn run(
         &mut self,
         io: &mut BlockingIo<'_>,
-        geometry: &Geometry,
-        head: RingPosition,
-        start: RingPosition,
-    ) -> Result<RingPosition, Error> {
-        let mut position = start;
-        let mut wrapped = start < head;
+        store: &FoundStore,
+        stop: Option<RingPosition>,
+    ) -> Result<(), Error> {
+        let (ring_len, head) = (store.geometry.ring_len().0, store.head);
+        let mut wrapped = self.position < head;
         let mut total = 1;
-        loop {
-            let corrupt = |why| Error::CorruptJournal {
+        while stop != Some(self.position) {
+            let position = self.position;
+            let corrupt = |why: &str| Error::CorruptJournal {
                 ring_position: position.0,
-                why,
+                why: why.to_owned(),
             };
+            if self.go_to_front.is_some() && position == head {
+                self.went_round = true;
+                return Err(corrupt(
+                    "the records reach the head of the ring without an end",
+                ));
+            }
             let bytes = self.reader.at(io, position, total)?;
-            let decoded = Record::decode(bytes).map_err(|error| corrupt(error.to_string()))?;
+            let decoded = Record::decode(bytes).map_err(|error| corrupt(&error.to_string()))?;
             let (record, len) = match decoded {
                 Decoded::Record { record, len } => (record, len as u64),
-                Decoded::NeedMore { total: more } => {
-                    if position.0 + more as u64 > geometry.ring_len().0 {
-                        let why = "the record reaches beyond the end of the ring".to_owned();
-                        return Err(corrupt(why));
-                    }
+                Decoded::NeedMore { total: more } if position.0 + more as u64 <= ring_len => {
                     total = more as u64;
                     continue;
                 }
+                Decoded::NeedMore { .. } => {
+                    return Err(corrupt("the record reaches beyond the end of the ring"));
+                }
             };
             if wrapped && position < head && position.0 + len > head.0 {
-                return Err(corrupt(
-                    "the record runs into the head of the ring".to_owned(),
-                ));
+                return Err(corrupt("the record runs into the head of the ring"));
             }
             total = 1;
-            self.records += 1;
-            self.bytes += len;
-            let foreign = self.marks.pass(&record);
-            match record {
-                Record::EndOfRecords => return Ok(position),
+            let next = match record {
                 Record::GoToFront if wrapped || head.0 == 0 => {
-                    return Err(corrupt("a second round of the ring".to_owned()));
+                    return Err(corrupt("a second round of the ring"));
                 }
                 Record::GoToFront => {
                     wrapped = true;
-                    position = RingPosition(0);
-                    continue;
+                    self.go_to_front = Some(position);
+                    RingPosition(0)
                 }
-                Record::Put { id, portion } => {
-                    portion
-                        .check_within(geometry.data_blocks())
-                        .map_err(|error| Error::CorruptJournal {
-                            ring_position: position.0,
-                            why: error.to_string(),
-                        })?;
-                    let entry = Entry::data(position, portion, None).marked(foreign);
-                    self.index.set(id, Some(entry));
-                }
-                Record::Embed { id, data } => {
-                    let len = u16::try_from(data.as_slice().len()).unwrap_or(u16::MAX);
-                    self.index.set(id, Some(Entry::embedded(position, len)));
-                }
-                Record::Delete { id } => {
-                    self.index.set(id, None);
-                }
-                Record::DeleteRange { start, end } => {
-                    if Mark::of(&record).is_some() {
-                        self.mark_bytes += len;
-                    }
-                    self.index.remove_range(start, end);
-                }
+                _ => RingPosition(position.0 + len),
+            };
+            self.records += 1;
+            self.bytes += len;
+            if record == Record::EndOfRecords {
+                return Ok(());
             }
-            position = RingPosition(position.0 + len);
+            let foreign = self.marks.pass(&record);
+            self.lumps
+                .apply(&store.geometry, position, &record, foreign);
+            self.position = next;
+        }
+        Ok(())
+    }
+}
+
+/// The lumps by the records so far.
+struct Lumps {
+    index: Batched,
+    outside: Outside,
+    puts: u64,
+    mark_bytes: u64,
+}
+
+impl Lumps {
+    fn apply(
+        &mut self,
+        geometry: &Geometry,
+        position: RingPosition,
+        record: &Record<'_>,
+        foreign: bool,
+    ) {
+        match *record {
+            Record::EndOfRecords | Record::GoToFront => {}
+            Record::Put { id, portion } => {
+                self.puts += 1;
+                let outside = self.outside.put(geometry, id, portion, position);
+                let entry = Entry::data(position, portion, None).marked(foreign);
+                self.index.set(id, (!outside).then_some(entry));
+            }
+            Record::Embed { id, data } => {
+                self.puts += 1;
+                let len = u16::try_from(data.as_slice().len()).unwrap_or(u16::MAX);
+                self.outside.forget(id);
+                self.index.set(id, Some(Entry::embedded(position, len)));
+            }
+            Record::Delete { id } => {
+                self.outside.forget(id);
+                self.index.set(id, None);
+            }
+            Record::DeleteRange { start, end } => {
+                if Mark::of(record).is_some() {
+                    self.mark_bytes += record.encoded_len() as u64;
+                }
+                self.outside.forget_range(start, end);
+                self.index.remove_range(start, end);
+            }
         }
     }
 }

@@ -6,8 +6,9 @@ use super::index::Index;
 use crate::device::Device;
 use crate::error::Error;
 use crate::format::{Geometry, Portion};
+use crate::lump::LumpId;
 use crate::request::{LumpRange, Placement};
-use crate::units::{BlockCount, BlockIndex};
+use crate::units::{BlockCount, BlockIndex, RingPosition};
 
 /// Bits of a word of the map.
 const WORD: u64 = u64::BITS as u64;
@@ -23,21 +24,23 @@ pub(super) fn used_blocks(
     device: &Device,
 ) -> Result<(DataRegion, u64), Error> {
     let mut largest_record = 0;
-    let mut last: Option<Portion> = None;
-    for (_, entry) in index.range(LumpRange::ALL) {
+    let mut last: Option<(Portion, LumpId, RingPosition)> = None;
+    for (id, entry) in index.range(LumpRange::ALL) {
         if entry.placement() == Placement::Embedded {
             largest_record = largest_record.max(entry.record_len());
         }
-        last = last.max(entry.portion());
+        let lump = entry.portion().map(|portion| (portion, id, entry.record()));
+        last = last.max(lump);
     }
-    if let Some(last) = last {
-        let end = geometry.portion_offset(last).0 + last.byte_len(geometry.block_size()).0;
+    if let Some((portion, id, record)) = last {
+        let offset = geometry.portion_offset(portion).0;
+        let end = offset + portion.byte_len(geometry.block_size()).0;
         if end > device.size {
             let why = format!(
-                "it ends at byte {end} but the file has only {}",
+                "{} ends at byte {end} but the file has only {}",
+                name(id, portion, record),
                 device.size
             );
-            let offset = geometry.portion_offset(last).0;
             return Err(Error::Corrupt {
                 what: "the last lump",
                 offset,
@@ -48,7 +51,7 @@ pub(super) fn used_blocks(
     let claimed = |Overlap { block }| Error::Corrupt {
         what: "the data region",
         offset: geometry.data_offset().0 + block * geometry.block_size().bytes(),
-        why: format!("block {block} belongs to two lumps"),
+        why: format!("block {block} belongs to {}", holders(index, block)),
     };
     let blocks = geometry.data_blocks();
     let portions = index
@@ -64,6 +67,28 @@ pub(super) fn used_blocks(
         DataRegion::new(blocks, allocator.map_err(claimed)?),
         largest_record,
     ))
+}
+
+/// The first two lumps with a block.
+fn holders(index: &Index, block: u64) -> String {
+    let holds = |portion: &Portion| (portion.start().0..portion.end().0).contains(&block);
+    let holders: Vec<String> = index
+        .range(LumpRange::ALL)
+        .filter_map(|(id, entry)| {
+            let portion = entry.portion().filter(holds)?;
+            Some(name(id, portion, entry.record()))
+        })
+        .take(2)
+        .collect();
+    holders.join(" and to ")
+}
+
+fn name(id: LumpId, portion: Portion, record: RingPosition) -> String {
+    let (start, end) = (portion.start().0, portion.end().0);
+    format!(
+        "lump {id} (blocks {start}..{end}, its record at ring position {})",
+        record.0
+    )
 }
 
 /// Marks every block in a map.

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use lumpscope_engine::LumpId;
 use lumpscope_engine::inspect::Inspector;
+use lumpscope_engine::{LumpId, salvage};
 use serde::Serialize;
 
 use super::output::print;
@@ -41,6 +41,9 @@ pub(super) struct InspectArgs {
     /// List the journal's records, one a line, instead of the summary
     #[arg(long, conflicts_with = "lumps")]
     records: bool,
+    /// Say what salvage mode would do with a damaged store instead; nothing is written
+    #[arg(long, conflicts_with_all = ["lumps", "records"])]
+    salvage: bool,
     /// Print JSON: one object, or one object a line for a list
     #[arg(long)]
     json: bool,
@@ -55,6 +58,9 @@ pub(super) struct InspectArgs {
 pub(super) struct CheckArgs {
     /// Block device or file with a store that is not being served
     path: PathBuf,
+    /// Read the lumps that salvage mode would serve, and say what it would do; nothing is written
+    #[arg(long)]
+    salvage: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -62,6 +68,15 @@ pub(super) struct CheckArgs {
 
 /// Shows what a store holds.
 pub(super) fn inspect(args: &InspectArgs) -> ExitCode {
+    if args.salvage {
+        return match salvage::examine(&args.path) {
+            Ok(report) => {
+                show(args.json, &report, text::salvage);
+                exit_code(report.is_clean())
+            }
+            Err(error) => not_checked(&error),
+        };
+    }
     let inspector = match Inspector::open(&args.path) {
         Ok(inspector) => inspector,
         Err(error) => return not_checked(&error),
@@ -96,30 +111,56 @@ pub(super) fn inspect(args: &InspectArgs) -> ExitCode {
 
 /// Reads every lump.
 pub(super) fn check(args: &CheckArgs) -> ExitCode {
+    if args.salvage {
+        return check_salvage(args);
+    }
     let inspector = match Inspector::open(&args.path) {
         Ok(inspector) => inspector,
         Err(error) => return not_checked(&error),
     };
-    let bar = if io::stderr().is_terminal() {
-        ProgressBar::no_length().with_style(
-            ProgressStyle::with_template("{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}")
-                .expect("the template is a constant"),
-        )
-    } else {
-        ProgressBar::hidden()
-    };
+    let bar = bar("{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
     let report = inspector.check(|done, total| {
         bar.set_length(total);
         bar.set_position(done);
         true
     });
     bar.finish_and_clear();
-    if args.json {
-        print_json(&report);
-    } else {
-        print(&text::checked(&report));
-    }
+    show(args.json, &report, text::checked);
     exit_code(report.clean)
+}
+
+fn check_salvage(args: &CheckArgs) -> ExitCode {
+    let bar = bar("{wide_bar} {pos}/{len} lumps {eta}");
+    let checked = salvage::check(&args.path, |done, total| {
+        bar.set_length(total);
+        bar.set_position(done);
+        true
+    });
+    bar.finish_and_clear();
+    match checked {
+        Ok(check) => {
+            show(args.json, &check, text::salvage_checked);
+            exit_code(check.salvage.is_clean() && check.damaged_lumps == 0)
+        }
+        Err(error) => not_checked(&error),
+    }
+}
+
+/// A bar on the terminal, if standard error is one.
+fn bar(template: &str) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template(template).expect("the template is a constant");
+    ProgressBar::no_length().with_style(style)
+}
+
+fn show<T: Serialize>(json: bool, report: &T, text: impl Fn(&T) -> String) {
+    if json {
+        print_json(report);
+    } else {
+        print(&text(report));
+    }
 }
 
 fn exit_code(clean: bool) -> ExitCode {

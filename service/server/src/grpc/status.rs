@@ -181,6 +181,7 @@ pub fn engine_code(error: &Error) -> Code {
         | Error::Failed { .. }
         | Error::NotAStore { .. }
         | Error::InUse { .. }
+        | Error::NoRoomForRepair { .. }
         | Error::Unsupported { .. } => Code::FailedPrecondition,
         Error::Corrupt { .. } | Error::CorruptJournal { .. } | Error::ChecksumMismatch { .. } => {
             Code::DataLoss
@@ -217,6 +218,7 @@ fn addendum(error: &Error) -> String {
         | Error::Failed { .. }
         | Error::NotAStore { .. }
         | Error::InUse { .. }
+        | Error::NoRoomForRepair { .. }
         | Error::Unsupported { .. }
         | Error::Corrupt { .. }
         | Error::CorruptJournal { .. }

@@ -124,7 +124,7 @@ fn found(disk: &SimDisk) -> (Storage, ReplaySummary) {
     let mut device = disk.device();
     let pool = BufferPool::new(512);
     let mut token = 1;
-    let recovered = recover(&mut BlockingIo::new(&mut device, &pool, &mut token)).unwrap();
+    let recovered = recover(&mut BlockingIo::new(&mut device, &pool, &mut token), false).unwrap();
     (recovered.storage, recovered.replay)
 }
 

@@ -19,7 +19,7 @@ use crate::storage::index::Entry;
 use crate::units::{ByteLen, RingPosition, SECTOR_LEN};
 
 /// A record without effect, to move the tail away from the end of a sector.
-const FILLER: Record<'static> = Record::DeleteRange {
+pub(super) const FILLER: Record<'static> = Record::DeleteRange {
     start: LumpId(0),
     end: LumpId(0),
 };

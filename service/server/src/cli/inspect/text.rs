@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use lumpscope_engine::Findings;
 use lumpscope_engine::inspect::{CheckReport, InspectReport, LumpInfo, RecordInfo, SizeClass};
+use lumpscope_engine::salvage::SalvageCheck;
+use lumpscope_engine::{Findings, SalvageReport};
 
 use crate::cli::output::{right, table};
 
@@ -43,6 +44,83 @@ pub(super) fn summary(report: &InspectReport) -> String {
     journal(&mut out, report);
     space(&mut out, report);
     findings(&mut out, &report.findings);
+    out
+}
+
+/// What salvage mode would do.
+pub(super) fn salvage(report: &SalvageReport) -> String {
+    let mut out = String::new();
+    if report.is_clean() {
+        line(
+            &mut out,
+            "salvage",
+            "nothing is wrong: the store opens as it is",
+        );
+    } else {
+        line(&mut out, "salvage", "the store opens in salvage mode only");
+    }
+    let superseded = report.superseded_records;
+    line(
+        &mut out,
+        "lumps",
+        format_args!(
+            "{} served, {} dropped; {superseded} puts superseded",
+            report.lumps, report.dropped_lumps
+        ),
+    );
+    if let Some(cut) = &report.cut {
+        line(
+            &mut out,
+            "log",
+            format_args!(
+                "cut at ring position {}: {} records in {} bytes kept",
+                cut.ring_position, cut.records_kept, cut.bytes_kept
+            ),
+        );
+        line(
+            &mut out,
+            "behind",
+            format_args!(
+                "{} bytes; {} intact records in the first {} of them, lost or of older rounds",
+                cut.bytes_behind, cut.records_behind, cut.bytes_searched
+            ),
+        );
+    }
+    for found in report.findings.iter().take(FINDINGS_SHOWN) {
+        line(&mut out, found.action.name(), &found.finding);
+    }
+    let shown = FINDINGS_SHOWN.min(report.findings.len()) as u64;
+    if report.total > shown {
+        line(
+            &mut out,
+            "",
+            format_args!("and {} more", report.total - shown),
+        );
+    }
+    if !report.is_clean() {
+        line(
+            &mut out,
+            "repair",
+            "`lumpscope serve --salvage` makes this final; copy the device first if you can",
+        );
+    }
+    out
+}
+
+/// The same, and what the lumps are that it would serve.
+pub(super) fn salvage_checked(check: &SalvageCheck) -> String {
+    let mut out = salvage(&check.salvage);
+    line(
+        &mut out,
+        "checked",
+        format_args!(
+            "{} lumps verified, {} without a checksum, {} damaged",
+            check.verified_lumps, check.unverified_lumps, check.damaged_lumps
+        ),
+    );
+    for why in check.damage.iter().take(FINDINGS_SHOWN) {
+        line(&mut out, "damaged", why);
+    }
     out
 }
 
