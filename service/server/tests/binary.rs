@@ -363,3 +363,90 @@ fn inspect_and_check_say_what_is_there_and_exit_with_what_they_found() {
         assert!(String::from_utf8_lossy(&refused.stderr).contains("not a lump store"));
     }
 }
+
+#[test]
+fn a_damaged_store_is_salvaged_once_and_opens_ever_after() {
+    let folder = folder();
+    let path = folder.path().join("a.lusf");
+    format(&path);
+    let name = path.to_str().unwrap();
+    let store = format!("a={name}");
+    let serve = |more: &[&str], log: &Path| {
+        let mut command = Command::new(PROGRAM);
+        command.args(["serve", "--no-probes", "--store", &store]);
+        let log = std::fs::File::create(log).unwrap();
+        Serving::spawn(command.args(more).stderr(log))
+    };
+    let log = folder.path().join("log");
+    let serving = serve(&[], &log);
+    for id in ["1", "2", "3"] {
+        let put = ["--server", &serving.url, "put", "a", id, "-"];
+        good(&run_with(&put, &body(1, 5000)));
+    }
+    assert!(serving.terminate().success());
+    assert!(good(&run(&["inspect", "--salvage", name])).contains("nothing is wrong"));
+
+    // The record of the second lump rots.
+    let records = good(&run(&["inspect", name, "--records", "--json"]));
+    let records: Vec<serde_json::Value> = records
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let second = &records[1];
+    assert_eq!(second["record"], "put");
+    let at = second["ring_position"].as_u64().unwrap();
+    let report = run(&["inspect", "--json", name]);
+    let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    let block = report["image"]["block_size"].as_u64().unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"rot", 2 * block + at + 9).unwrap();
+
+    let position = format!("ring position {at}");
+    bad(
+        &run(&["serve", "--no-probes", "--store", &store]),
+        &[&position, "--salvage"],
+    );
+    let before = std::fs::read(&path).unwrap();
+    let json = |arguments: &[&str]| -> serde_json::Value {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let found = json(&["inspect", "--salvage", "--json", name]);
+    assert_eq!(found["lumps"], 1);
+    assert_eq!(found["cut"]["ring_position"], at);
+    assert_eq!(found["cut"]["records_behind"], 1);
+    assert_eq!(found["findings"][0]["action"], "log_cut");
+    assert_eq!(found["repaired"], false);
+    let checked = json(&["check", "--salvage", "--json", name]);
+    assert_eq!(checked["salvage"], found);
+    // Who wrote it is not known any more, but its checksum fits.
+    assert_eq!(checked["verified_lumps"], 1);
+    let text = run(&["check", "--salvage", name]);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    for part in [
+        "1 lumps verified",
+        "cut at ring position",
+        "serve --salvage",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert!(
+        before == std::fs::read(&path).unwrap(),
+        "a look has written"
+    );
+
+    let serving = serve(&["--salvage"], &log);
+    assert!(serving.terminate().success());
+    let logged = std::fs::read_to_string(&log).unwrap();
+    for part in ["salvage", &position, "repaired=true"] {
+        assert!(logged.contains(part), "{logged}");
+    }
+    let serving = serve(&[], &log);
+    let got = serving.run(&["get", "a", "1"]);
+    assert_eq!(got.stdout, body(1, 5000));
+    assert!(!serving.run(&["get", "a", "2"]).status.success());
+    assert!(serving.terminate().success());
+    let clean = run(&["inspect", "--salvage", name]);
+    assert!(good(&clean).contains("nothing is wrong"));
+}
