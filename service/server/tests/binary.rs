@@ -364,6 +364,25 @@ fn inspect_and_check_say_what_is_there_and_exit_with_what_they_found() {
     }
 }
 
+/// Damages the record of the second lump; answers its position in the ring.
+fn rot_second_record(path: &Path) -> u64 {
+    let name = path.to_str().unwrap();
+    let records = good(&run(&["inspect", name, "--records", "--json"]));
+    let records: Vec<serde_json::Value> = records
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let second = &records[1];
+    assert_eq!(second["record"], "put");
+    let at = second["ring_position"].as_u64().unwrap();
+    let report = run(&["inspect", "--json", name]);
+    let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    let block = report["image"]["block_size"].as_u64().unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"rot", 2 * block + at + 9).unwrap();
+    at
+}
+
 #[test]
 fn a_damaged_store_is_salvaged_once_and_opens_ever_after() {
     let folder = folder();
@@ -386,21 +405,7 @@ fn a_damaged_store_is_salvaged_once_and_opens_ever_after() {
     assert!(serving.terminate().success());
     assert!(good(&run(&["inspect", "--salvage", name])).contains("nothing is wrong"));
 
-    // The record of the second lump rots.
-    let records = good(&run(&["inspect", name, "--records", "--json"]));
-    let records: Vec<serde_json::Value> = records
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    let second = &records[1];
-    assert_eq!(second["record"], "put");
-    let at = second["ring_position"].as_u64().unwrap();
-    let report = run(&["inspect", "--json", name]);
-    let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
-    let block = report["image"]["block_size"].as_u64().unwrap();
-    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
-    std::os::unix::fs::FileExt::write_all_at(&file, b"rot", 2 * block + at + 9).unwrap();
-
+    let at = rot_second_record(&path);
     let position = format!("ring position {at}");
     bad(
         &run(&["serve", "--no-probes", "--store", &store]),

@@ -1,5 +1,6 @@
 //! Damage made by hand.
 
+use lumpscope_engine::device::sim;
 use lumpscope_engine::format::Portion;
 use lumpscope_engine::format::record::{EmbeddedData, Record};
 use lumpscope_engine::units::{BlockCount, BlockIndex};
@@ -8,7 +9,7 @@ use lumpscope_engine::{
 };
 
 use crate::common::sim::{Event, Random, SimDisk};
-use crate::common::{self, content, delete, get, put, try_put};
+use crate::common::{self, Shape, content, delete, get, put, try_put};
 use crate::harness::{DATA, RING, SHAPE, State, report, salvage, salvaging, state};
 
 fn portion(start: u64, len: u16) -> Portion {
@@ -319,4 +320,59 @@ fn any_damage_of_the_ring_of_a_used_store() {
         }
     }
     assert!(salvaged > 5 && !lumps.is_empty(), "{salvaged}");
+}
+
+#[test]
+fn a_sector_of_the_journal_that_cannot_be_read_ends_the_log() {
+    let bytes = vec![9; 1500];
+    let records = [
+        put_record(1, 0, 2),
+        embed(2, &bytes),
+        put_record(3, 10, 1),
+        Record::EndOfRecords,
+    ];
+    let disk = sim::SimDisk::new(&image(&records), sim::SimOptions::default());
+    let bad = (RING + 1024) as u64;
+    disk.make_unreadable(bad..bad + 512);
+    let open = |salvage| {
+        let mut options = common::options();
+        options.salvage = salvage;
+        Store::open_on(disk.device(), options)
+    };
+    assert!(matches!(open(false), Err(Error::Io { .. })));
+    let store = open(true).unwrap();
+    let found = report(&store);
+    assert!(found.repaired);
+    assert_eq!(found.cut.unwrap().ring_position, 28);
+    assert_eq!(found.findings[0].finding.kind, FindingKind::Read);
+    assert_eq!(state(&store), State::from([(1, plain(1, 2))]));
+    store.close().unwrap();
+    let store = open(false).unwrap();
+    assert_eq!(state(&store), State::from([(1, plain(1, 2))]));
+}
+
+#[test]
+fn coarse_units_are_repaired_too() {
+    let shape = Shape {
+        block_size: 4096,
+        ring_blocks: 3,
+        data_blocks: 40,
+    };
+    // The end lies across two units, as only another engine leaves it, and is torn.
+    let bytes = vec![9; 4096 - 28 - 23 - 2];
+    let mut image = shape.image();
+    let records = [put_record(1, 0, 2), embed(2, &bytes), Record::EndOfRecords];
+    let ring: Vec<u8> = records.iter().flat_map(Record::to_bytes).collect();
+    image[8192..8192 + ring.len()].copy_from_slice(&ring);
+    image[8192 + 4096] ^= 1;
+    image[8192 + 3 * 4096 + 8190..8192 + 3 * 4096 + 8192].copy_from_slice(&[0, 9]);
+    let mut disk = SimDisk::new(image);
+    disk.unit = 4096;
+    assert!(disk.open().is_err());
+    let store = salvaging(&disk, false).unwrap();
+    assert_eq!(report(&store).cut.unwrap().ring_position, 4094);
+    let lumps = state(&store);
+    assert_eq!(lumps.keys().copied().collect::<Vec<_>>(), [1, 2]);
+    store.close().unwrap();
+    assert_eq!(state(&disk.open().unwrap()), lumps);
 }
