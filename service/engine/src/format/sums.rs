@@ -153,9 +153,15 @@ impl PayloadSums {
     }
 
     fn end_chunk(&mut self) {
-        if !self.is_short() {
+        if self.is_short() {
+            // Its bytes went into the whole as they came.
+        } else if self.in_chunk == self.chunks.chunk_len {
             let shift = Shift::over(self.chunks.chunk_len);
             self.whole = shift.apply(self.whole) ^ self.current;
+        } else {
+            // Only a part of the payload came in, and its end is not where a chunk ends.
+            let len = usize::try_from(self.in_chunk).unwrap_or(usize::MAX);
+            self.whole = crc32c::crc32c_combine(self.whole, self.current, len);
         }
         self.table.push(self.current);
         (self.current, self.in_chunk) = (0, 0);
@@ -226,5 +232,9 @@ mod tests {
             let expected = if len > 65_536 { expected } else { Vec::new() };
             assert_eq!(table, expected, "{len}");
         }
+        // The last chunks of a payload that is longer.
+        let mut sums = PayloadSums::new(600_000);
+        sums.update(&bytes[131_072..]);
+        assert_eq!(sums.finish().0, crc32c::crc32c(&bytes[131_072..]));
     }
 }
