@@ -4,7 +4,9 @@
 //! the caller flushes once, so that what was read is what a power cut leaves.
 //!
 //! Beside the index itself opening takes 4 MiB for reading ahead and the map of used blocks (a bit
-//! a block, or 8 bytes a lump where that is less) and 12 MiB for changes that are collected, whatever the bytes on the disk say.
+//! a block, or 8 bytes a lump where that is less) and 12 MiB for changes that are collected, whatever
+//! the bytes on the disk say; lumps that claim blocks outside the data region take what others take
+//! in the index.
 
 use super::Storage;
 use super::checkpoint::{self, CheckpointPlace};
