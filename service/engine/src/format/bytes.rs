@@ -2,6 +2,19 @@
 
 use super::error::{DecodeError, DecodeErrorKind, Structure};
 
+/// The fields of one structure, one after the other; they must fill it exactly.
+pub(super) fn join<const N: usize>(fields: &[&[u8]]) -> [u8; N] {
+    let mut bytes = [0; N];
+    let mut rest = bytes.as_mut_slice();
+    for field in fields {
+        let (head, tail) = rest.split_at_mut(field.len());
+        head.copy_from_slice(field);
+        rest = tail;
+    }
+    debug_assert!(rest.is_empty(), "the fields of a structure fill it");
+    bytes
+}
+
 /// Reads the fields of one structure in order.
 pub(super) struct FieldReader<'a> {
     structure: Structure,

@@ -1,7 +1,7 @@
 //! The checkpoint of the index, behind the end of the image (FORMAT.md section 12): a copy of what
 //! replay would find, so that opening need not replay everything.
 
-use super::bytes::FieldReader;
+use super::bytes::{FieldReader, join};
 use super::error::{DecodeError, DecodeErrorKind, Structure};
 use super::geometry::Geometry;
 use super::record::{EMBED_PREFIX_LEN, PUT_LEN};
@@ -268,22 +268,14 @@ impl Row {
     fn encode(&self) -> [u8; ROW_LEN] {
         let [_, _, _, block @ ..] = self.block.to_be_bytes();
         let [_, _, _, record @ ..] = self.record.0.to_be_bytes();
-        let fields: [&[u8]; 6] = [
+        join(&[
             &self.id.to_be_bytes(),
             &block,
             &self.len.to_be_bytes(),
             &record,
             &[self.flags],
             &self.padding.to_be_bytes(),
-        ];
-        let mut bytes = [0; ROW_LEN];
-        let mut rest = bytes.as_mut_slice();
-        for field in fields {
-            let (head, tail) = rest.split_at_mut(field.len());
-            head.copy_from_slice(field);
-            rest = tail;
-        }
-        bytes
+        ])
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {

@@ -1,6 +1,6 @@
 //! The header region (FORMAT.md section 3): what the store is and how large its regions are.
 
-use super::bytes::{FieldReader, hex};
+use super::bytes::{FieldReader, hex, join};
 use super::error::{DecodeError, DecodeErrorKind, Structure};
 use super::portion::MAX_BLOCK_INDEX;
 use crate::units::{BlockSize, ByteLen};
@@ -127,8 +127,7 @@ impl Header {
     /// The fields as bytes; the rest of the block is zeros.
     #[must_use]
     pub fn encode(&self) -> [u8; HEADER_LEN] {
-        let mut bytes = [0; HEADER_LEN];
-        let fields: [&[u8]; 8] = [
+        join(&[
             &MAGIC,
             &HEADER_SIZE.to_be_bytes(),
             &MAJOR_VERSION.to_be_bytes(),
@@ -137,14 +136,7 @@ impl Header {
             &self.uuid,
             &self.journal_len.0.to_be_bytes(),
             &self.data_len.0.to_be_bytes(),
-        ];
-        let mut rest = bytes.as_mut_slice();
-        for field in fields {
-            let (head, tail) = rest.split_at_mut(field.len());
-            head.copy_from_slice(field);
-            rest = tail;
-        }
-        bytes
+        ])
     }
 }
 

@@ -9,7 +9,7 @@
 //! straddle a sector, whatever the device's logical blocks are: so an image can move to a device
 //! with other logical blocks.
 
-use super::bytes::FieldReader;
+use super::bytes::{FieldReader, join};
 use super::error::Structure;
 use super::record::END_OF_RECORDS_LEN;
 use crate::units::{RingPosition, SECTOR_LEN};
@@ -69,21 +69,13 @@ impl Seal {
     #[must_use]
     pub fn encode(&self, place: SealPlace<'_>) -> [u8; SEAL_LEN] {
         let crc = self.crc(place).to_be_bytes();
-        let fields: [&[u8]; 5] = [
+        join(&[
             &MAGIC,
             &self.epoch.to_be_bytes(),
             &self.log_end.to_be_bytes(),
             &self.foreign_end.to_be_bytes(),
             &crc,
-        ];
-        let mut bytes = [0; SEAL_LEN];
-        let mut rest = bytes.as_mut_slice();
-        for field in fields {
-            let (head, tail) = rest.split_at_mut(field.len());
-            head.copy_from_slice(field);
-            rest = tail;
-        }
-        bytes
+        ])
     }
 
     /// The seal in the bytes behind an `EndOfRecords`; `None`: there is none that fits the place,
