@@ -17,7 +17,7 @@
 use std::collections::VecDeque;
 
 use super::Owner;
-use super::change::{Answer, Change, PendingPut};
+use super::change::{Answer, Change, Effect, PendingPut};
 use super::message::{Reply, Stage};
 use crate::error::Error;
 use crate::request::{Durability, RequestId};
@@ -164,10 +164,30 @@ impl Owner {
         }
     }
 
+    /// Answers the delete of a lump that is not there, for which there is no room: everything
+    /// applied is durable, so it needs no record. Any other change is given back.
+    fn end_without_effect(&mut self, change: Change) -> Option<Change> {
+        let (Effect::Delete { id, .. } | Effect::DeleteOne { id, .. }) = &change.effect else {
+            return Some(change);
+        };
+        if self.storage.index.get(*id).is_some() {
+            return Some(change);
+        }
+        // No lump gets this position: a delete only takes away.
+        let position = self.storage.journal.tail();
+        if let Some(answer) = self.apply(change, position, Durability::Synced) {
+            answer.send();
+        }
+        None
+    }
+
     /// The collection cannot make room for the first change that is ready.
     fn refuse_first_ready(&mut self) {
         self.collection.relax();
         if let Some(change) = self.commit.ready.pop_front() {
+            let Some(change) = self.end_without_effect(change) else {
+                return;
+            };
             let journal = &self.storage.journal;
             let needed = change.record.len() as u64;
             let (used, capacity) = (journal.used(), journal.capacity());
