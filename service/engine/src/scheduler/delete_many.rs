@@ -108,9 +108,10 @@ impl Owner {
     /// A delete of the group cannot be carried out: the whole request is told so, once, and none of
     /// its deletes that still wait is carried out after that.
     pub(super) fn refuse_group(&mut self, group: u64, error: &Error) {
-        let of_group = |change: &Change| matches!(change.effect, Effect::DeleteOne { group: of, .. } if of == group);
-        self.commit.ready.retain(|change| !of_group(change));
+        // Only the first refusal finds the group, so the waiting changes are looked through once.
         if let Some(Group { reply, .. }) = self.groups.groups.remove(&group) {
+            let of_group = |change: &Change| matches!(change.effect, Effect::DeleteOne { group: of, .. } if of == group);
+            self.commit.ready.retain(|change| !of_group(change));
             self.pending -= 1;
             reply.send(Err(error.clone()), Stage::Journal);
         }
