@@ -4,9 +4,10 @@ use std::{env, error::Error, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 3] = [
+const FILES: [&str; 4] = [
     "lumpscope/v1/types.proto",
     "lumpscope/v1/lump_store.proto",
+    "lumpscope/v1/admin.proto",
     "lumpscope/v1/observe.proto",
 ];
 

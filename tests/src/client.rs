@@ -113,6 +113,7 @@ impl Client {
             store: store.to_owned(),
             id: Some(id(value)),
             range: None,
+            ..Default::default()
         };
         let mut stream = self.lumps.get(request).await?.into_inner();
         let mut body = Vec::new();

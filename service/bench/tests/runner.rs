@@ -145,6 +145,45 @@ impl LumpStore for Store {
         }))
     }
 
+    async fn put_small(
+        &self,
+        _: Request<pb::PutSmallRequest>,
+    ) -> Result<Response<pb::PutSmallResponse>, Status> {
+        Err(Status::unimplemented("not used by workloads"))
+    }
+
+    type PutManyStream = tokio_stream::Empty<Result<pb::PutManyResponse, Status>>;
+
+    async fn put_many(
+        &self,
+        _: Request<Streaming<pb::PutManyRequest>>,
+    ) -> Result<Response<Self::PutManyStream>, Status> {
+        Err(Status::unimplemented("not used by workloads"))
+    }
+
+    async fn get_small(
+        &self,
+        _: Request<pb::GetSmallRequest>,
+    ) -> Result<Response<pb::GetSmallResponse>, Status> {
+        Err(Status::unimplemented("not used by workloads"))
+    }
+
+    type GetManyStream = tokio_stream::Empty<Result<pb::GetManyResponse, Status>>;
+
+    async fn get_many(
+        &self,
+        _: Request<pb::GetManyRequest>,
+    ) -> Result<Response<Self::GetManyStream>, Status> {
+        Err(Status::unimplemented("not used by workloads"))
+    }
+
+    async fn delete_many(
+        &self,
+        _: Request<pb::DeleteManyRequest>,
+    ) -> Result<Response<pb::DeleteManyResponse>, Status> {
+        Err(Status::unimplemented("not used by workloads"))
+    }
+
     async fn head(
         &self,
         _: Request<pb::HeadRequest>,

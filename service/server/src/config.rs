@@ -4,20 +4,20 @@
 //! default. The keys of the file are the long names of the flags; a key that is not known is an
 //! error, because a misspelt one would otherwise be ignored in silence.
 
+mod args;
+mod resolve;
 mod values;
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
 use lumpscope_engine::{Durability, IoBackendChoice, QueuePolicy};
-use serde::Deserialize;
 
-use crate::error::ServerError;
 use crate::size::Size;
 
-pub use values::{DurabilityArg, IoBackendArg, LogFormat, QueuePolicyArg, StoreSpec};
+pub use args::ServeArgs;
+pub use values::{DurabilityArg, IoBackendArg, LogFormat, QueuePolicyArg, StoreSpec, UnixMode};
 
 /// Where gRPC is served unless told otherwise.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:50051";
@@ -42,108 +42,28 @@ pub const DEFAULT_SCRUB_INTERVAL_HOURS: u64 = 7 * 24;
 pub const DEFAULT_CHECKPOINT_RECORDS: u64 = 1_000_000;
 /// Seconds without a byte after which a put's stream is given up.
 pub const DEFAULT_BODY_TIMEOUT_SECONDS: u64 = 30;
-
-/// Flags of `lumpscope serve`. Every flag is also a key of the file and, as LUMPSCOPE_NAME, an
-/// environment variable.
-#[derive(Args, Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct ServeArgs {
-    /// A store to serve; repeat for more (in the environment separated by ';')
-    #[arg(
-        long,
-        value_name = "NAME=PATH",
-        env = "LUMPSCOPE_STORE",
-        value_delimiter = ';'
-    )]
-    pub store: Vec<StoreSpec>,
-    /// Address for gRPC; port 0: any free one [default: 127.0.0.1:50051]
-    #[arg(long, value_name = "ADDR:PORT", env = "LUMPSCOPE_LISTEN")]
-    pub listen: Option<SocketAddr>,
-    /// Address for /metrics and /healthz; port 0: any free one [default: 127.0.0.1:9464]
-    #[arg(long, value_name = "ADDR:PORT", env = "LUMPSCOPE_METRICS_LISTEN")]
-    pub metrics_listen: Option<SocketAddr>,
-    /// Allow addresses that other machines can reach; there is no encryption and no login yet
-    #[arg(long, env = "LUMPSCOPE_ALLOW_REMOTE", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", value_name = "BOOL")]
-    pub allow_remote: Option<bool>,
-    /// TOML file with the same keys
-    #[arg(long, value_name = "FILE", env = "LUMPSCOPE_CONFIG")]
-    #[serde(skip)]
-    pub config: Option<PathBuf>,
-    /// Do not observe the disks
-    #[arg(long, env = "LUMPSCOPE_NO_PROBES", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", value_name = "BOOL")]
-    pub no_probes: Option<bool>,
-    /// Load this compiled probe object instead of the built-in one
-    #[arg(long, value_name = "FILE", env = "LUMPSCOPE_PROBE_OBJECT")]
-    pub probe_object: Option<PathBuf>,
-    /// How to do disk I/O [default: auto]
-    #[arg(long, value_enum, env = "LUMPSCOPE_IO_BACKEND")]
-    pub io_backend: Option<IoBackendArg>,
-    /// I/Os a store has in flight at its disk [default: 32]
-    #[arg(long, value_name = "N", env = "LUMPSCOPE_QUEUE_DEPTH")]
-    pub queue_depth: Option<usize>,
-    /// Requests a store lets wait before it answers UNAVAILABLE [default: 1024]
-    #[arg(long, value_name = "N", env = "LUMPSCOPE_QUEUE_LIMIT")]
-    pub queue_limit: Option<usize>,
-    /// Which waiting request starts next [default: position]
-    #[arg(long, value_enum, env = "LUMPSCOPE_QUEUE_POLICY")]
-    pub queue_policy: Option<QueuePolicyArg>,
-    /// With the policy position: most younger requests that start before a waiting one [default:
-    /// half of queue-limit]
-    #[arg(long, value_name = "N", env = "LUMPSCOPE_MAX_OVERTAKES")]
-    pub max_overtakes: Option<u32>,
-    /// A store is overloaded when so many requests wait for overload-after; more than queue-limit:
-    /// never [default: three quarters of queue-limit]
-    #[arg(long, value_name = "N", env = "LUMPSCOPE_OVERLOAD_THRESHOLD")]
-    pub overload_threshold: Option<usize>,
-    /// See overload-threshold [default: 10]
-    #[arg(long, value_name = "SECONDS", env = "LUMPSCOPE_OVERLOAD_AFTER")]
-    pub overload_after: Option<u64>,
-    /// Memory of each store for lumps that are put or read [default: 1G]
-    #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_BUFFER_BUDGET")]
-    pub buffer_budget: Option<Size>,
-    /// Bytes a second that each store's scrubber reads to find damage; 0: off [default: 0]
-    #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_SCRUB_RATE")]
-    pub scrub_rate: Option<Size>,
-    /// From the start of one pass of a scrubber to the start of the next [default: 168]
-    #[arg(long, value_name = "HOURS", env = "LUMPSCOPE_SCRUB_INTERVAL")]
-    pub scrub_interval: Option<u64>,
-    /// Bytes a second that each store's journal garbage collection reads and writes; exceeded when
-    /// the journal is nearly full; 0: no limit [default: 0]
-    #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_GC_RATE")]
-    pub gc_rate: Option<Size>,
-    /// Journal records after which a store writes a checkpoint of its index, so that it opens
-    /// quickly; 0: never [default: 1000000]
-    #[arg(long, value_name = "N", env = "LUMPSCOPE_CHECKPOINT_RECORDS")]
-    pub checkpoint_records: Option<u64>,
-    /// Open damaged stores without what is lost, repair them, and log what was done: use it once,
-    /// after `lumpscope inspect --salvage` has said what that will be
-    #[arg(long, env = "LUMPSCOPE_SALVAGE", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", value_name = "BOOL")]
-    pub salvage: Option<bool>,
-    /// What "acknowledged" means when a request does not say [default: synced]
-    #[arg(long, value_enum, env = "LUMPSCOPE_DURABILITY")]
-    pub durability: Option<DurabilityArg>,
-    /// Memory for bodies that are being put, all clients together [default: 256M]
-    #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_PUT_MEMORY")]
-    pub put_memory: Option<Size>,
-    /// Memory for bodies that are being sent, all clients together [default: 256M]
-    #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_GET_MEMORY")]
-    pub get_memory: Option<Size>,
-    /// Largest gRPC message accepted; a body may have any number of them [default: 8M]
-    #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_MAX_MESSAGE")]
-    pub max_message: Option<Size>,
-    /// Give up a put whose client sends nothing for so long [default: 30]
-    #[arg(long, value_name = "SECONDS", env = "LUMPSCOPE_BODY_TIMEOUT")]
-    pub body_timeout: Option<u64>,
-    /// Form of the log on stderr [default: text]
-    #[arg(long, value_enum, env = "LUMPSCOPE_LOG_FORMAT")]
-    pub log_format: Option<LogFormat>,
-    /// What is logged, as "info" or "lumpscope=debug,warn" [default: info]
-    #[arg(long, value_name = "FILTER", env = "LUMPSCOPE_LOG")]
-    pub log: Option<String>,
-}
+/// Seconds between two looks at the files of certificates and tokens.
+pub const DEFAULT_RELOAD_INTERVAL_SECONDS: u64 = 10;
+/// Connections open at a time.
+pub const DEFAULT_MAX_CONNECTIONS: usize = 2048;
+/// Calls under way on one connection.
+pub const DEFAULT_MAX_STREAMS: u32 = 256;
+/// Bytes of the headers of one call.
+pub const DEFAULT_MAX_HEADER: Size = Size(16 << 10);
+/// Seconds without a call after which a connection is closed.
+pub const DEFAULT_IDLE_TIMEOUT_SECONDS: u64 = 600;
+/// Seconds a connection has for its handshakes.
+pub const DEFAULT_HANDSHAKE_TIMEOUT_SECONDS: u64 = 10;
+/// Slowest body, in bytes a second.
+pub const DEFAULT_MIN_RATE: Size = Size(64 << 10);
+/// Bytes a client may send ahead on one call.
+pub const DEFAULT_STREAM_WINDOW: Size = Size(2 << 20);
+/// Bytes a client may send ahead on one connection.
+pub const DEFAULT_CONNECTION_WINDOW: Size = Size(4 << 20);
+/// Largest HTTP/2 frame a client may send: bodies are MiB, and small frames halve their throughput.
+pub const DEFAULT_FRAME_SIZE: Size = Size(1 << 20);
+/// Seconds that requests under way are waited for at the end.
+pub const DEFAULT_DRAIN_TIMEOUT_SECONDS: u64 = 10;
 
 /// What `serve` does, complete and checked.
 #[derive(Clone, Debug)]
@@ -194,121 +114,73 @@ pub struct ServeConfig {
     pub max_message: usize,
     /// Longest silence inside a put's stream.
     pub body_timeout: Duration,
+    /// How connections are let in.
+    pub door: DoorConfig,
+    /// Longest that requests under way are waited for at the end.
+    pub drain_timeout: Duration,
+    /// USER[:GROUP] to become; `None`: stay who we are.
+    pub user: Option<String>,
+    /// True: all capabilities are kept.
+    pub keep_privileges: bool,
+    /// True: every store must open.
+    pub require_all_stores: bool,
     /// Form of the log.
     pub log_format: LogFormat,
     /// Filter of the log.
     pub log: String,
 }
 
-impl ServeArgs {
-    /// Flags, environment, file and defaults made one.
-    ///
-    /// # Errors
-    /// A file that cannot be read or parsed, and every value that does not make sense.
-    pub fn resolve(self) -> Result<ServeConfig, ServerError> {
-        let config = self.resolve_settings()?;
-        check_stores(&config.stores)?;
-        Ok(config)
-    }
+/// How connections are let in, and how much of the service each may take.
+#[derive(Clone, Debug)]
+pub struct DoorConfig {
+    /// Where gRPC is served beside TCP.
+    pub unix_socket: Option<PathBuf>,
+    /// Permissions of that socket.
+    pub unix_mode: u32,
+    /// `None`: no TLS.
+    pub tls: Option<TlsFiles>,
+    /// File of the tokens; `None`: none is asked for.
+    pub tokens: Option<PathBuf>,
+    /// Time between two looks at these files; zero: never.
+    pub reload_interval: Duration,
+    /// Connections open at a time.
+    pub max_connections: usize,
+    /// Calls under way on one connection.
+    pub max_streams: u32,
+    /// Bytes of the headers of one call.
+    pub max_header_bytes: u32,
+    /// Time without a call after which a connection is closed; zero: never.
+    pub idle_timeout: Duration,
+    /// Time a connection has for its handshakes.
+    pub handshake_timeout: Duration,
+    /// Slowest body in bytes a second, on average; 0: no limit.
+    pub min_rate: u64,
+    /// Bytes a client may send ahead on one call.
+    pub stream_window: u32,
+    /// Bytes a client may send ahead on one connection.
+    pub connection_window: u32,
+    /// Largest HTTP/2 frame a client may send.
+    pub frame_size: u32,
+}
 
-    /// The same, but there need not be any store.
-    ///
-    /// # Errors
-    /// As [`ServeArgs::resolve`].
-    pub fn resolve_settings(self) -> Result<ServeConfig, ServerError> {
-        let args = match &self.config {
-            Some(path) => {
-                let file = read_file(path)?;
-                self.over(file)
-            }
-            None => self,
-        };
-        let config = args.with_defaults()?;
-        check_numbers(&config)?;
-        Ok(config)
+impl DoorConfig {
+    /// True: strangers can neither read nor ask. TLS, and tokens or certificates of clients.
+    #[must_use]
+    pub fn is_safe(&self) -> bool {
+        let known = |tls: &TlsFiles| self.tokens.is_some() || tls.client_ca.is_some();
+        self.tls.as_ref().is_some_and(known)
     }
+}
 
-    /// What these do not say, the file says.
-    fn over(self, file: Self) -> Self {
-        Self {
-            store: if self.store.is_empty() {
-                file.store
-            } else {
-                self.store
-            },
-            config: self.config,
-            listen: self.listen.or(file.listen),
-            metrics_listen: self.metrics_listen.or(file.metrics_listen),
-            allow_remote: self.allow_remote.or(file.allow_remote),
-            no_probes: self.no_probes.or(file.no_probes),
-            probe_object: self.probe_object.or(file.probe_object),
-            io_backend: self.io_backend.or(file.io_backend),
-            queue_depth: self.queue_depth.or(file.queue_depth),
-            queue_limit: self.queue_limit.or(file.queue_limit),
-            queue_policy: self.queue_policy.or(file.queue_policy),
-            max_overtakes: self.max_overtakes.or(file.max_overtakes),
-            overload_threshold: self.overload_threshold.or(file.overload_threshold),
-            overload_after: self.overload_after.or(file.overload_after),
-            buffer_budget: self.buffer_budget.or(file.buffer_budget),
-            scrub_rate: self.scrub_rate.or(file.scrub_rate),
-            scrub_interval: self.scrub_interval.or(file.scrub_interval),
-            gc_rate: self.gc_rate.or(file.gc_rate),
-            checkpoint_records: self.checkpoint_records.or(file.checkpoint_records),
-            salvage: self.salvage.or(file.salvage),
-            durability: self.durability.or(file.durability),
-            put_memory: self.put_memory.or(file.put_memory),
-            get_memory: self.get_memory.or(file.get_memory),
-            max_message: self.max_message.or(file.max_message),
-            body_timeout: self.body_timeout.or(file.body_timeout),
-            log_format: self.log_format.or(file.log_format),
-            log: self.log.or(file.log),
-        }
-    }
-
-    fn with_defaults(self) -> Result<ServeConfig, ServerError> {
-        let allow_remote = self.allow_remote.unwrap_or(false);
-        let listens = |key, given, default| address(key, given, default, allow_remote);
-        let queue_limit = self.queue_limit.unwrap_or(DEFAULT_QUEUE_LIMIT);
-        let half = u32::try_from(queue_limit / 2).unwrap_or(u32::MAX);
-        let bytes = |given: Option<Size>, default: Size| given.unwrap_or(default).0;
-        let seconds = |given: Option<u64>, default| Duration::from_secs(given.unwrap_or(default));
-        let hours = self.scrub_interval.unwrap_or(DEFAULT_SCRUB_INTERVAL_HOURS);
-        Ok(ServeConfig {
-            stores: self.store,
-            listen: listens("listen", self.listen, DEFAULT_LISTEN)?,
-            metrics_listen: listens(
-                "metrics-listen",
-                self.metrics_listen,
-                DEFAULT_METRICS_LISTEN,
-            )?,
-            probes: !self.no_probes.unwrap_or(false),
-            probe_object: self.probe_object,
-            io_backend: self.io_backend.unwrap_or_default().into(),
-            queue_depth: self.queue_depth.unwrap_or(DEFAULT_QUEUE_DEPTH),
-            queue_limit,
-            queue_policy: self.queue_policy.unwrap_or_default().into(),
-            max_overtakes: self.max_overtakes.unwrap_or(half),
-            overload_threshold: self
-                .overload_threshold
-                .unwrap_or((queue_limit / 4).saturating_mul(3).max(1)),
-            overload_after: seconds(self.overload_after, DEFAULT_OVERLOAD_AFTER_SECONDS),
-            buffer_budget: bytes(self.buffer_budget, DEFAULT_BUFFER_BUDGET),
-            scrub_rate: bytes(self.scrub_rate, Size(0)),
-            scrub_interval: Duration::from_secs(hours.saturating_mul(3600)),
-            gc_rate: bytes(self.gc_rate, Size(0)),
-            checkpoint_records: self
-                .checkpoint_records
-                .unwrap_or(DEFAULT_CHECKPOINT_RECORDS),
-            salvage: self.salvage.unwrap_or(false),
-            durability: self.durability.unwrap_or_default().into(),
-            put_memory: bytes(self.put_memory, DEFAULT_BODY_MEMORY),
-            get_memory: bytes(self.get_memory, DEFAULT_BODY_MEMORY),
-            max_message: message_size(self.max_message)?,
-            body_timeout: seconds(self.body_timeout, DEFAULT_BODY_TIMEOUT_SECONDS),
-            log_format: self.log_format.unwrap_or_default(),
-            log: self.log.unwrap_or_else(|| "info".to_owned()),
-        })
-    }
+/// The files of TLS, all PEM.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// Certificate chain of the service.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// Who signs clients; `None`: clients need no certificate.
+    pub client_ca: Option<PathBuf>,
 }
 
 impl ServeConfig {
@@ -339,99 +211,10 @@ impl ServeConfig {
     }
 }
 
-fn read_file(path: &Path) -> Result<ServeArgs, ServerError> {
-    let text = std::fs::read_to_string(path).map_err(|source| ServerError::ConfigRead {
-        path: path.to_owned(),
-        source,
-    })?;
-    toml::from_str(&text).map_err(|error| ServerError::ConfigParse {
-        path: path.to_owned(),
-        line: error
-            .span()
-            .map_or(1, |span| 1 + text[..span.start].matches('\n').count()),
-        why: error.message().replace('\n', " "),
-    })
-}
-
-fn check_stores(stores: &[StoreSpec]) -> Result<(), ServerError> {
-    if stores.is_empty() {
-        return Err(ServerError::NoStores);
-    }
-    for (i, store) in stores.iter().enumerate() {
-        if stores[..i].iter().any(|other| other.name == store.name) {
-            return Err(ServerError::DuplicateName {
-                name: store.name.clone(),
-            });
-        }
-    }
-    Ok(())
-}
-
-fn address(
-    key: &'static str,
-    given: Option<SocketAddr>,
-    default: &str,
-    allow_remote: bool,
-) -> Result<SocketAddr, ServerError> {
-    let address = given.unwrap_or_else(|| default.parse().expect("the defaults are addresses"));
-    if address.ip().is_loopback() || allow_remote {
-        return Ok(address);
-    }
-    Err(ServerError::RemoteRefused { key, address })
-}
-
-fn message_size(given: Option<Size>) -> Result<usize, ServerError> {
-    let size = given.unwrap_or(DEFAULT_MAX_MESSAGE);
-    usize::try_from(size.0)
-        .ok()
-        .filter(|bytes| (4096..=1 << 30).contains(bytes))
-        .ok_or(ServerError::BadValue {
-            key: "max-message",
-            value: size.to_string(),
-            want: "a size from 4K to 1G",
-        })
-}
-
-fn check_numbers(config: &ServeConfig) -> Result<(), ServerError> {
-    let bad = |key, value: String, want| Err(ServerError::BadValue { key, value, want });
-    if !(1..=4096).contains(&config.queue_depth) {
-        return bad("queue-depth", config.queue_depth.to_string(), "1 to 4096");
-    }
-    if !(1..=1 << 20).contains(&config.queue_limit) {
-        return bad(
-            "queue-limit",
-            config.queue_limit.to_string(),
-            "1 to 1048576",
-        );
-    }
-    for (key, bytes) in [
-        ("put-memory", config.put_memory),
-        ("get-memory", config.get_memory),
-    ] {
-        if !(1 << 20..=1 << 40).contains(&bytes) {
-            return bad(key, Size(bytes).to_string(), "a size from 1M to 1T");
-        }
-    }
-    // A lump of the largest size must fit.
-    if !(256 << 20..=1 << 40).contains(&config.buffer_budget) {
-        let value = Size(config.buffer_budget).to_string();
-        return bad("buffer-budget", value, "a size from 256M to 1T");
-    }
-    if config.overload_threshold == 0 {
-        return bad("overload-threshold", "0".to_owned(), "at least 1");
-    }
-    if config.scrub_interval.is_zero() {
-        return bad("scrub-interval", "0".to_owned(), "at least 1 hour");
-    }
-    if config.body_timeout.is_zero() {
-        return bad("body-timeout", "0".to_owned(), "at least 1 second");
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ServerError;
 
     fn from_file(text: &str) -> Result<ServeConfig, ServerError> {
         let file = tempfile::NamedTempFile::new().unwrap();

@@ -59,11 +59,17 @@ pub enum ServerError {
         /// Path of the other.
         path: PathBuf,
     },
+    /// TLS needs more than was given.
+    #[error("TLS needs a certificate and its key: {missing} is missing; give both or neither")]
+    TlsIncomplete {
+        /// The key that is missing.
+        missing: &'static str,
+    },
     /// An address that other machines can reach.
     #[error(
-        "{key} = {address} can be reached by other machines, and there is no encryption and no \
-         login yet: use a loopback address such as 127.0.0.1, or add --allow-remote if the \
-         network is trusted"
+        "{key} = {address} can be reached by other machines: give it TLS (--tls-cert, --tls-key) \
+         and a login (--tokens or --tls-client-ca), use a loopback address such as 127.0.0.1, or \
+         add --allow-remote if everybody on the network may do everything"
     )]
     RemoteRefused {
         /// The key.

@@ -15,6 +15,7 @@ pub mod config;
 pub mod error;
 pub mod grpc;
 pub mod http;
+mod listen;
 pub mod observe;
 pub mod scrub;
 pub mod serve;

@@ -1,5 +1,6 @@
 //! Says in the log what the scrubbers find.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lumpscope_engine::ScrubStatus;
@@ -19,12 +20,13 @@ struct Told {
 
 /// Looks at the scrubbers as long as it is polled.
 pub async fn watch(stores: Stores) {
-    let mut told: Vec<Told> = stores.iter().map(|_| Told::default()).collect();
+    let mut told: BTreeMap<String, Told> = BTreeMap::new();
     let mut ticks = tokio::time::interval(PERIOD);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        for (named, told) in stores.iter().zip(&mut told) {
+        for named in stores.all().iter() {
+            let told = told.entry(named.name.clone()).or_default();
             report(&named.name, &named.store.scrub_status(), told);
         }
     }

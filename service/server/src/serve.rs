@@ -5,33 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lumpscope_observer::{ObjectSource, Observer, ObserverOptions, Tuning, WatchedStore};
-use lumpscope_proto::FILE_DESCRIPTOR_SET;
-use lumpscope_proto::v1::lump_store_server::LumpStoreServer;
-use lumpscope_proto::v1::observe_server::ObserveServer;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tonic::transport::server::TcpIncoming;
 use tracing::{info, warn};
 
 use crate::config::ServeConfig;
 use crate::error::ServerError;
-use crate::grpc::{Health, LumpStoreService, Memory, ObserveService, Recorder, Traced};
+use crate::grpc::{Health, Memory};
 use crate::http;
+use crate::listen::{serve_grpc, told};
 use crate::stores::Stores;
 use crate::telemetry::Sources;
 use crate::telemetry::metrics::RequestMetrics;
-
-/// Bytes of an HTTP/2 frame: bodies are MiB, and small frames halve their throughput.
-const MAX_FRAME: u32 = 1 << 20;
-/// Bytes under way before the receiver has to answer, a stream and a connection.
-const WINDOW: u32 = 16 << 20;
-/// Streams a client may have open on one connection.
-const MAX_STREAMS: u32 = 1024;
-/// A connection on which nothing answers for this long after a ping is given up.
-const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(20));
-/// Longest that requests under way are waited for at the end.
-pub const DRAIN: Duration = Duration::from_secs(10);
 
 /// A service that runs.
 pub struct Service {
@@ -42,6 +28,7 @@ pub struct Service {
     stores: Stores,
     observer: Observer,
     health: Health,
+    drain: Duration,
     stop: watch::Sender<bool>,
     grpc_task: JoinHandle<Result<(), tonic::transport::Error>>,
     others: Vec<JoinHandle<()>>,
@@ -83,6 +70,7 @@ impl Service {
             stores,
             observer,
             health,
+            drain: config.drain_timeout,
             stop,
             grpc_task,
             others: vec![metrics_task, health_task, scrub_task],
@@ -90,7 +78,7 @@ impl Service {
     }
 
     /// Serves until `shutdown` completes, then lets requests under way finish for at most
-    /// [`DRAIN`], flushes and closes the stores, and detaches the probes.
+    /// `drain-timeout`, flushes and closes the stores, and detaches the probes.
     ///
     /// # Errors
     /// The transport's end, or a store that did not close in order.
@@ -110,10 +98,12 @@ impl Service {
         self.stop.send_replace(true);
         let served = match ended {
             Some(result) => Some(result),
-            None => tokio::time::timeout(DRAIN, &mut self.grpc_task).await.ok(),
+            None => tokio::time::timeout(self.drain, &mut self.grpc_task)
+                .await
+                .ok(),
         };
         if served.is_none() {
-            warn!(after = ?DRAIN, "requests are still under way: they are cut off");
+            warn!(after = ?self.drain, "requests are still under way: they are cut off");
             self.grpc_task.abort();
         }
         let (stores, observer) = (self.stores.clone(), self.observer.clone());
@@ -186,7 +176,7 @@ async fn open(config: ServeConfig) -> Result<(Observer, Stores), ServerError> {
 }
 
 fn report_blind_spots(stores: &Stores, observer: &Observer) {
-    for named in stores.iter() {
+    for named in stores.all().iter() {
         let seen = observer.store_status(&named.name).unwrap_or_default();
         let device = seen.device.unwrap_or_default();
         if seen.observed {
@@ -200,53 +190,4 @@ fn report_blind_spots(stores: &Stores, observer: &Observer) {
             );
         }
     }
-}
-
-async fn serve_grpc(
-    listener: TcpListener,
-    config: &ServeConfig,
-    sources: &Sources,
-    stopped: watch::Receiver<bool>,
-) -> (Health, JoinHandle<Result<(), tonic::transport::Error>>) {
-    let (stores, observer) = (sources.stores.clone(), sources.observer.clone());
-    let requests = Arc::clone(&sources.requests);
-    let recorder = Arc::new(Recorder::new(observer.clone(), requests));
-    let lumps = LumpStoreServer::new(LumpStoreService::new(
-        stores.clone(),
-        observer.clone(),
-        config,
-        sources.put_memory.clone(),
-        sources.get_memory.clone(),
-    ))
-    .max_decoding_message_size(config.max_message);
-    let observe = ObserveServer::new(ObserveService::new(stores.clone(), observer));
-    let (health, health_server) = Health::new(stores);
-    health.look().await;
-    let describe = || {
-        tonic_reflection::server::Builder::configure()
-            .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
-            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-    };
-    let built_in = "the descriptors are part of this program";
-    let server = tonic::transport::Server::builder()
-        .max_frame_size(MAX_FRAME)
-        .initial_stream_window_size(WINDOW)
-        .initial_connection_window_size(WINDOW)
-        .max_concurrent_streams(MAX_STREAMS)
-        .http2_keepalive_interval(Some(KEEPALIVE.0))
-        .http2_keepalive_timeout(Some(KEEPALIVE.1))
-        .add_service(Traced::new(lumps, Arc::clone(&recorder)))
-        .add_service(Traced::new(observe, recorder))
-        .add_service(health_server)
-        .add_service(describe().build_v1().expect(built_in))
-        .add_service(describe().build_v1alpha().expect(built_in));
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    let task = tokio::spawn(server.serve_with_incoming_shutdown(incoming, told(stopped)));
-    (health, task)
-}
-
-/// Completes when the service is told to stop.
-async fn told(mut stopped: watch::Receiver<bool>) {
-    // An error means that the service is gone, which is a stop too.
-    let _ = stopped.wait_for(|stop| *stop).await;
 }

@@ -4,6 +4,7 @@ use std::os::linux::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use lumpscope_engine::{SalvageReport, Store, StoreOptions};
 use lumpscope_observer::Observer;
 use tracing::{error, info, warn};
@@ -16,7 +17,6 @@ use crate::observe::DiskSink;
 const SALVAGE_LOGGED: usize = 100;
 
 /// One open store.
-#[derive(Clone)]
 pub struct NamedStore {
     /// Position in the configuration; the observer's index of the store.
     pub index: usize,
@@ -26,10 +26,11 @@ pub struct NamedStore {
     pub store: Store,
 }
 
-/// All open stores, in the order of the configuration.
+/// All open stores, in the order in which they were configured or added. Cheap to clone; every clone
+/// is the same set, and whoever looks sees it as it is at that moment.
 #[derive(Clone)]
 pub struct Stores {
-    all: Arc<[NamedStore]>,
+    all: Arc<ArcSwap<Vec<Arc<NamedStore>>>>,
 }
 
 impl Stores {
@@ -39,37 +40,45 @@ impl Stores {
     /// A device or file given twice, and whatever keeps a store from being opened.
     pub fn open(config: &ServeConfig, observer: &Observer) -> Result<Self, ServerError> {
         check_distinct(&config.stores)?;
-        let mut all: Vec<NamedStore> = Vec::with_capacity(config.stores.len());
+        let mut all: Vec<Arc<NamedStore>> = Vec::with_capacity(config.stores.len());
         for (index, spec) in config.stores.iter().enumerate() {
             match open_one(index, spec, config, observer) {
-                Ok(store) => all.push(store),
+                Ok(store) => all.push(Arc::new(store)),
                 Err(error) => {
-                    let opened = Self { all: all.into() };
-                    if let Err(closing) = opened.close() {
+                    if let Err(closing) = Self::of(all).close() {
                         error!(%closing, "while giving up");
                     }
                     return Err(error);
                 }
             }
         }
-        Ok(Self { all: all.into() })
+        Ok(Self::of(all))
+    }
+
+    fn of(all: Vec<Arc<NamedStore>>) -> Self {
+        Self {
+            all: Arc::new(ArcSwap::from_pointee(all)),
+        }
     }
 
     /// The store with this name.
     #[must_use]
-    pub fn find(&self, name: &str) -> Option<&NamedStore> {
-        self.all.iter().find(|store| store.name == name)
+    pub fn find(&self, name: &str) -> Option<Arc<NamedStore>> {
+        let all = self.all.load();
+        all.iter().find(|store| store.name == name).cloned()
     }
 
     /// All stores.
-    pub fn iter(&self) -> impl Iterator<Item = &NamedStore> {
-        self.all.iter()
+    #[must_use]
+    pub fn all(&self) -> Arc<Vec<Arc<NamedStore>>> {
+        self.all.load_full()
     }
 
     /// Names of all stores, for messages.
     #[must_use]
     pub fn names(&self) -> String {
-        let names: Vec<&str> = self.all.iter().map(|store| store.name.as_str()).collect();
+        let all = self.all();
+        let names: Vec<&str> = all.iter().map(|store| store.name.as_str()).collect();
         names.join(", ")
     }
 
@@ -79,7 +88,7 @@ impl Stores {
     /// The first store that did not close in order; the others are closed all the same.
     pub fn close(&self) -> Result<(), ServerError> {
         let mut first = None;
-        for named in self.all.iter() {
+        for named in self.all().iter() {
             match named.store.clone().close() {
                 Ok(()) => info!(store = named.name, "closed"),
                 Err(source) => {

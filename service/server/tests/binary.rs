@@ -193,7 +193,7 @@ fn what_serve_refuses() {
     );
     let remote = ["--store", &spec, "--listen", "0.0.0.0:0"];
     let output = run(&[&["serve"], &remote[..]].concat());
-    bad(&output, &["--allow-remote", "no encryption"]);
+    bad(&output, &["--allow-remote", "--tls-cert", "--tokens"]);
     let config = dir.path().join("config.toml");
     std::fs::write(&config, "store = []\nfoo = 1\n").unwrap();
     let config = config.to_str().unwrap();

@@ -119,6 +119,7 @@ async fn put_replaces_and_delete_says_what_was_there() {
     let request = v1::HeadRequest {
         store: "s".into(),
         id: text_id("ffffffffffffffffffffffffffffffff"),
+        ..Default::default()
     };
     assert_eq!(
         client.head(request).await.unwrap().into_inner().length,
@@ -135,6 +136,7 @@ async fn put_replaces_and_delete_says_what_was_there() {
     let request = v1::HeadRequest {
         store: "s".into(),
         id: text_id("aB"),
+        ..Default::default()
     };
     assert_eq!(client.head(request).await.unwrap().into_inner().length, 10);
     service.stop().await;
@@ -226,6 +228,7 @@ async fn delete_range_and_usage() {
         store: "s".into(),
         start,
         end,
+        ..Default::default()
     };
     let all = client.usage(usage(None, None)).await.unwrap().into_inner();
     assert_eq!((all.lumps, all.stored_bytes), (20, 20 * 8192));
@@ -237,6 +240,7 @@ async fn delete_range_and_usage() {
         start: raw_id(5),
         end: raw_id(15),
         durability: 0,
+        ..Default::default()
     };
     let done = client
         .delete_range(request.clone())

@@ -42,7 +42,11 @@ async fn ids_and_stores() {
         ),
     ] {
         let store = "s".to_owned();
-        let request = v1::HeadRequest { store, id };
+        let request = v1::HeadRequest {
+            store,
+            id,
+            ..Default::default()
+        };
         refused(
             client.head(request.clone()).await,
             Code::InvalidArgument,
@@ -187,6 +191,7 @@ async fn ranges_and_pages() {
         store: "s".into(),
         start: start.clone(),
         end: end.clone(),
+        ..Default::default()
     };
     refused(
         client.usage(usage).await,
@@ -198,6 +203,7 @@ async fn ranges_and_pages() {
         start,
         end,
         durability: 0,
+        ..Default::default()
     };
     refused(
         client.delete_range(range.clone()).await,

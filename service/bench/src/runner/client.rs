@@ -160,6 +160,7 @@ impl StoreClient {
             store: self.store.clone(),
             id: Some(lump_id(id)),
             range: None,
+            ..Default::default()
         };
         let mut chunks: Vec<Bytes> = Vec::new();
         let begin = Instant::now();

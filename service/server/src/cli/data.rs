@@ -142,6 +142,7 @@ pub(super) async fn put(args: PutArgs) -> Result<ExitCode, ServerError> {
         } else {
             v1::Placement::Data.into()
         },
+        ..Default::default()
     };
     let length = header.length;
     let mut client = args.server.connect().await?;
@@ -169,6 +170,7 @@ pub(super) async fn get(args: GetArgs) -> Result<ExitCode, ServerError> {
         store: args.store,
         id: Some(args.id.wire()),
         range,
+        ..Default::default()
     };
     let mut parts = client.get(request).await.map_err(refused)?.into_inner();
     let mut target = transfer::Target::new(args.file.as_deref());
@@ -186,6 +188,7 @@ pub(super) async fn head(args: HeadArgs) -> Result<ExitCode, ServerError> {
     let request = v1::HeadRequest {
         store: args.store,
         id: Some(args.id.wire()),
+        ..Default::default()
     };
     let found = client.head(request).await.map_err(refused)?.into_inner();
     let place = match found.placement() {
@@ -202,6 +205,7 @@ pub(super) async fn delete(args: DeleteArgs) -> Result<ExitCode, ServerError> {
         store: args.store,
         id: Some(args.id.wire()),
         durability: v1::Durability::Unspecified.into(),
+        ..Default::default()
     };
     let done = client.delete(request).await.map_err(refused)?.into_inner();
     print(if done.existed {
@@ -219,6 +223,7 @@ pub(super) async fn delete_range(args: DeleteRangeArgs) -> Result<ExitCode, Serv
         start: Some(args.start.wire()),
         end: Some(args.end.wire()),
         durability: v1::Durability::Unspecified.into(),
+        ..Default::default()
     };
     let done = client.delete_range(request).await.map_err(refused)?;
     print(&format!("deleted {} lumps", done.into_inner().deleted));
@@ -236,6 +241,7 @@ pub(super) async fn list(args: ListArgs) -> Result<ExitCode, ServerError> {
             end: args.end.map(IdArg::wire),
             page_size: u32::try_from(left.min(10_000)).unwrap_or(10_000),
             page_token,
+            ..Default::default()
         };
         let page = client.list(request).await.map_err(refused)?.into_inner();
         let hex = |id: &bytes::Bytes| id.iter().map(|b| format!("{b:02x}")).collect::<String>();
@@ -256,6 +262,7 @@ pub(super) async fn usage(args: UsageArgs) -> Result<ExitCode, ServerError> {
         store: args.store,
         start: args.start.map(IdArg::wire),
         end: args.end.map(IdArg::wire),
+        ..Default::default()
     };
     let u = client.usage(request).await.map_err(refused)?.into_inner();
     let mut table = table(&["", "bytes"]);

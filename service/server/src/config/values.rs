@@ -130,3 +130,33 @@ impl From<QueuePolicyArg> for QueuePolicy {
         }
     }
 }
+
+/// Permissions of a file, as chmod writes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnixMode(pub u32);
+
+impl Default for UnixMode {
+    fn default() -> Self {
+        Self(0o600)
+    }
+}
+
+impl FromStr for UnixMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        u32::from_str_radix(text, 8)
+            .ok()
+            .filter(|mode| *mode <= 0o777)
+            .map(Self)
+            .ok_or_else(|| format!("{text:?} is no mode: write octal digits, as 660"))
+    }
+}
+
+impl<'de> Deserialize<'de> for UnixMode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(de::Error::custom)
+    }
+}

@@ -30,7 +30,7 @@ pub(super) async fn get(
     scope: &Arc<Scope>,
     request: v1::GetRequest,
 ) -> Result<GetStream, Status> {
-    let named = service.store(scope, &request.store)?;
+    let named = &service.store(scope, &request.store)?;
     let id = convert::lump_id("id", request.id.as_ref())?;
     let refuse = |error| Refusal::Engine {
         store: named.name.clone(),
@@ -50,6 +50,7 @@ pub(super) async fn get(
         offset: from,
         length: to - from,
         verified: data.verified,
+        ..Default::default()
     };
     let cut = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
     let whole = Bytes::from_owner(Body {

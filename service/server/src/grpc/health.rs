@@ -40,7 +40,7 @@ impl Health {
     /// Looks at the stores once. The service as a whole serves while any store does.
     pub async fn look(&self) {
         let mut any = false;
-        for named in self.stores.iter() {
+        for named in self.stores.all().iter() {
             let serves = named.store.failed().is_none();
             any |= serves;
             let name = format!("store/{}", named.name);
@@ -51,7 +51,7 @@ impl Health {
 
     /// Says that nothing is served any more.
     pub async fn end(&self) {
-        for named in self.stores.iter() {
+        for named in self.stores.all().iter() {
             let name = format!("store/{}", named.name);
             self.reporter.set_service_status(name, status(false)).await;
         }

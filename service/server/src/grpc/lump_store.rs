@@ -1,5 +1,7 @@
 //! `lumpscope.v1.LumpStore`: from wire to engine and back. Put and Get have files of their own.
 
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -50,7 +52,7 @@ impl LumpStoreService {
     }
 
     /// The store a request names; the scope learns of it.
-    pub(super) fn store(&self, scope: &Scope, name: &str) -> Result<&NamedStore, Refusal> {
+    pub(super) fn store(&self, scope: &Scope, name: &str) -> Result<Arc<NamedStore>, Refusal> {
         let named = self
             .stores
             .find(name)
@@ -75,10 +77,17 @@ impl LumpStoreService {
             device: seen.device.unwrap_or_default(),
             observed: seen.observed,
             not_observed_because: seen.why_not,
+            state: if named.store.failed().is_some() {
+                v1::StoreState::ReadOnly.into()
+            } else {
+                v1::StoreState::Serving.into()
+            },
             failed: named.store.failed().unwrap_or_default(),
         }
     }
 }
+
+type ReplyStream<T> = Pin<Box<dyn tokio_stream::Stream<Item = Result<T, Status>> + Send>>;
 
 fn engine(named: &NamedStore) -> impl FnOnce(Error) -> Refusal {
     let store = named.name.clone();
@@ -109,13 +118,52 @@ impl LumpStore for LumpStoreService {
             .map(Response::new)
     }
 
+    async fn put_small(
+        &self,
+        _: Request<v1::PutSmallRequest>,
+    ) -> Result<Response<v1::PutSmallResponse>, Status> {
+        Err(Status::unimplemented("not yet"))
+    }
+
+    type PutManyStream = ReplyStream<v1::PutManyResponse>;
+
+    async fn put_many(
+        &self,
+        _: Request<Streaming<v1::PutManyRequest>>,
+    ) -> Result<Response<Self::PutManyStream>, Status> {
+        Err(Status::unimplemented("not yet"))
+    }
+
+    async fn get_small(
+        &self,
+        _: Request<v1::GetSmallRequest>,
+    ) -> Result<Response<v1::GetSmallResponse>, Status> {
+        Err(Status::unimplemented("not yet"))
+    }
+
+    type GetManyStream = ReplyStream<v1::GetManyResponse>;
+
+    async fn get_many(
+        &self,
+        _: Request<v1::GetManyRequest>,
+    ) -> Result<Response<Self::GetManyStream>, Status> {
+        Err(Status::unimplemented("not yet"))
+    }
+
+    async fn delete_many(
+        &self,
+        _: Request<v1::DeleteManyRequest>,
+    ) -> Result<Response<v1::DeleteManyResponse>, Status> {
+        Err(Status::unimplemented("not yet"))
+    }
+
     async fn head(
         &self,
         request: Request<v1::HeadRequest>,
     ) -> Result<Response<v1::HeadResponse>, Status> {
         let scope = Scope::of(&request);
         let asked = request.into_inner();
-        let named = self.store(&scope, &asked.store)?;
+        let named = &self.store(&scope, &asked.store)?;
         let id = convert::lump_id("id", asked.id.as_ref())?;
         let found = scope
             .ask((), |ctx, on_done| named.store.submit_head(ctx, id, on_done))
@@ -134,7 +182,7 @@ impl LumpStore for LumpStoreService {
     ) -> Result<Response<v1::DeleteResponse>, Status> {
         let scope = Scope::of(&request);
         let asked = request.into_inner();
-        let named = self.store(&scope, &asked.store)?;
+        let named = &self.store(&scope, &asked.store)?;
         let id = convert::lump_id("id", asked.id.as_ref())?;
         let durability = convert::durability(asked.durability, self.durability)?;
         let outcome = scope
@@ -156,7 +204,7 @@ impl LumpStore for LumpStoreService {
     ) -> Result<Response<v1::DeleteRangeResponse>, Status> {
         let scope = Scope::of(&request);
         let asked = request.into_inner();
-        let named = self.store(&scope, &asked.store)?;
+        let named = &self.store(&scope, &asked.store)?;
         let start = convert::lump_id("start", asked.start.as_ref())?;
         let end = convert::lump_id("end", asked.end.as_ref())?;
         let durability = convert::durability(asked.durability, self.durability)?;
@@ -181,7 +229,7 @@ impl LumpStore for LumpStoreService {
     ) -> Result<Response<v1::ListResponse>, Status> {
         let scope = Scope::of(&request);
         let asked = request.into_inner();
-        let named = self.store(&scope, &asked.store)?;
+        let named = &self.store(&scope, &asked.store)?;
         let range = convert::range(asked.start.as_ref(), asked.end.as_ref())?;
         let range = range.check().map_err(engine(named))?;
         let rest = convert::after_token(range, &asked.page_token)?;
@@ -206,7 +254,7 @@ impl LumpStore for LumpStoreService {
     ) -> Result<Response<v1::UsageResponse>, Status> {
         let scope = Scope::of(&request);
         let asked = request.into_inner();
-        let named = self.store(&scope, &asked.store)?;
+        let named = &self.store(&scope, &asked.store)?;
         let range = convert::range(asked.start.as_ref(), asked.end.as_ref())?;
         let used = scope
             .ask((), |ctx, on_done| {
@@ -237,6 +285,7 @@ impl LumpStore for LumpStoreService {
             request_id: scope.id(),
             stores: self
                 .stores
+                .all()
                 .iter()
                 .map(|named| self.describe(named))
                 .collect(),

@@ -5,6 +5,7 @@ mod get;
 mod health;
 mod lump_store;
 mod memory;
+pub mod methods;
 mod observe;
 mod put;
 mod request_id;

@@ -46,6 +46,7 @@ impl Observe for ObserveService {
         }
         let names: Vec<String> = self
             .stores
+            .all()
             .iter()
             .filter(|named| wanted.is_empty() || named.name == wanted)
             .map(|named| named.name.clone())

@@ -14,8 +14,8 @@ use super::status::Refusal;
 use crate::stores::NamedStore;
 
 /// A put's header, understood.
-struct Header<'a> {
-    store: &'a NamedStore,
+struct Header {
+    store: Arc<NamedStore>,
     id: LumpId,
     length: u64,
     durability: Durability,
@@ -46,7 +46,7 @@ pub(super) async fn put(
     receive_body(service, &mut stream, header.length, &mut buf).await?;
     scope.add_bytes(header.length);
     let Header {
-        store,
+        ref store,
         id,
         durability,
         placement,
@@ -67,14 +67,15 @@ pub(super) async fn put(
         request_id: scope.id(),
         created: outcome.created,
         durability: convert::durability_reply(outcome.durability),
+        ..Default::default()
     })
 }
 
-async fn receive_header<'a>(
-    service: &'a LumpStoreService,
+async fn receive_header(
+    service: &LumpStoreService,
     scope: &Scope,
     stream: &mut Streaming<v1::PutRequest>,
-) -> Result<Header<'a>, Status> {
+) -> Result<Header, Status> {
     let announced = 0;
     let first = next(service, stream, announced, 0).await?;
     let Some(v1::put_request::Part::Header(header)) = first.and_then(|message| message.part) else {

@@ -16,6 +16,7 @@ use tonic::codegen::{Service, http};
 use tonic::server::NamedService;
 use tonic::{Code, Status};
 
+use super::methods;
 use super::scope::{Recorder, Scope};
 
 /// A service whose calls have ids.
@@ -73,18 +74,7 @@ where
 
 /// Short name of a method, for metrics and reports.
 fn method(path: &str) -> &'static str {
-    match path.rsplit('/').next().unwrap_or_default() {
-        "Put" => "put",
-        "Get" => "get",
-        "Head" => "head",
-        "Delete" => "delete",
-        "DeleteRange" => "delete_range",
-        "List" => "list",
-        "Usage" => "usage",
-        "ListStores" => "list_stores",
-        "Report" => "report",
-        _ => "unknown",
-    }
+    methods::find(path).map_or("unknown", |method| method.name)
 }
 
 fn code(headers: &http::HeaderMap) -> Code {

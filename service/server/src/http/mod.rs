@@ -57,6 +57,7 @@ async fn metrics(State(shared): State<Shared>) -> Response {
 async fn healthz(State(shared): State<Shared>) -> Response {
     let failed: Vec<String> = shared
         .stores
+        .all()
         .iter()
         .filter_map(|named| {
             let reason = named.store.failed()?;

@@ -64,8 +64,8 @@ pub(super) struct Snapshot<'a> {
 impl Collector for ServiceCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         let sources = &self.sources;
-        let stores: Vec<Snapshot> = sources
-            .stores
+        let all = sources.stores.all();
+        let stores: Vec<Snapshot> = all
             .iter()
             .map(|named| Snapshot {
                 named,

@@ -159,6 +159,7 @@ pub(crate) fn header(store: &str, id: u128, length: u64) -> v1::PutHeader {
         length,
         durability: 0,
         placement: 0,
+        ..Default::default()
     }
 }
 
@@ -226,6 +227,7 @@ pub(crate) async fn get_range(
         store: store.to_owned(),
         id: raw_id(id),
         range,
+        ..Default::default()
     };
     let reply = client.get(request).await?;
     let id_of_head = reply
@@ -271,6 +273,7 @@ pub(crate) async fn head(
     let request = v1::HeadRequest {
         store: store.to_owned(),
         id: raw_id(id),
+        ..Default::default()
     };
     client.head(request).await.map(tonic::Response::into_inner)
 }
@@ -280,6 +283,7 @@ pub(crate) async fn delete(client: &mut Client, store: &str, id: u128) -> Result
         store: store.to_owned(),
         id: raw_id(id),
         durability: 0,
+        ..Default::default()
     };
     client
         .delete(request)

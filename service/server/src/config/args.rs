@@ -1,0 +1,182 @@
+//! The flags of `lumpscope serve`, which are also the keys of its file and, as LUMPSCOPE_NAME, its
+//! environment variables.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Deserialize;
+
+use super::values::{DurabilityArg, IoBackendArg, LogFormat, QueuePolicyArg, StoreSpec, UnixMode};
+use crate::size::Size;
+
+/// Flags of `lumpscope serve`. Every flag is also a key of the file and, as LUMPSCOPE_NAME, an
+/// environment variable.
+#[derive(Args, Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct ServeArgs {
+    /// A store to serve; repeat for more (in the environment separated by ';')
+    #[arg(
+        long,
+        value_name = "NAME=PATH",
+        env = "LUMPSCOPE_STORE",
+        value_delimiter = ';'
+    )]
+    pub store: Vec<StoreSpec>,
+    /// Address for gRPC; port 0: any free one [default: 127.0.0.1:50051]
+    #[arg(long, value_name = "ADDR:PORT", env = "LUMPSCOPE_LISTEN")]
+    pub listen: Option<SocketAddr>,
+    /// Address for /metrics and /healthz; port 0: any free one [default: 127.0.0.1:9464]
+    #[arg(long, value_name = "ADDR:PORT", env = "LUMPSCOPE_METRICS_LISTEN")]
+    pub metrics_listen: Option<SocketAddr>,
+    /// Allow addresses that other machines can reach without TLS and a login
+    #[arg(long, env = "LUMPSCOPE_ALLOW_REMOTE", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_name = "BOOL")]
+    pub allow_remote: Option<bool>,
+    /// Serve gRPC on this UNIX socket too; who can open it may do everything, without a token
+    #[arg(long, value_name = "PATH", env = "LUMPSCOPE_UNIX_SOCKET")]
+    pub unix_socket: Option<PathBuf>,
+    /// Permissions of the UNIX socket, octal [default: 600]
+    #[arg(long, value_name = "MODE", env = "LUMPSCOPE_UNIX_MODE")]
+    pub unix_mode: Option<UnixMode>,
+    /// Certificate chain of the service, PEM; needs tls-key
+    #[arg(long, value_name = "FILE", env = "LUMPSCOPE_TLS_CERT")]
+    pub tls_cert: Option<PathBuf>,
+    /// Private key of the service, PEM; needs tls-cert
+    #[arg(long, value_name = "FILE", env = "LUMPSCOPE_TLS_KEY")]
+    pub tls_key: Option<PathBuf>,
+    /// Certificates that sign clients, PEM: clients must then have one that they have signed
+    #[arg(long, value_name = "FILE", env = "LUMPSCOPE_TLS_CLIENT_CA")]
+    pub tls_client_ca: Option<PathBuf>,
+    /// TOML file of the tokens that are accepted and what each may do; then every request over TCP
+    /// needs one
+    #[arg(long, value_name = "FILE", env = "LUMPSCOPE_TOKENS")]
+    pub tokens: Option<PathBuf>,
+    /// Look so often whether certificates or tokens have changed; 0: only on SIGHUP [default: 10]
+    #[arg(long, value_name = "SECONDS", env = "LUMPSCOPE_RELOAD_INTERVAL")]
+    pub reload_interval: Option<u64>,
+    /// Connections open at a time; more wait to be accepted [default: 2048]
+    #[arg(long, value_name = "N", env = "LUMPSCOPE_MAX_CONNECTIONS")]
+    pub max_connections: Option<usize>,
+    /// Calls under way at a time on one connection [default: 256]
+    #[arg(long, value_name = "N", env = "LUMPSCOPE_MAX_STREAMS")]
+    pub max_streams: Option<u32>,
+    /// Bytes of the headers of one call [default: 16K]
+    #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_MAX_HEADER_BYTES")]
+    pub max_header_bytes: Option<Size>,
+    /// Close a connection that has had no call for so long; 0: never [default: 600]
+    #[arg(long, value_name = "SECONDS", env = "LUMPSCOPE_IDLE_TIMEOUT")]
+    pub idle_timeout: Option<u64>,
+    /// Close a connection that has not ended its handshakes after so long [default: 10]
+    #[arg(long, value_name = "SECONDS", env = "LUMPSCOPE_HANDSHAKE_TIMEOUT")]
+    pub handshake_timeout: Option<u64>,
+    /// Bytes a second below which a body that is put or got is given up, on average and after
+    /// body-timeout; 0: no limit [default: 64K]
+    #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_MIN_RATE")]
+    pub min_rate: Option<Size>,
+    /// Bytes a client may send ahead on one call, HTTP/2 flow control [default: 2M]
+    #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_STREAM_WINDOW")]
+    pub stream_window: Option<Size>,
+    /// Bytes a client may send ahead on one connection, HTTP/2 flow control [default: 4M]
+    #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_CONNECTION_WINDOW")]
+    pub connection_window: Option<Size>,
+    /// Largest HTTP/2 frame a client may send, 16K to 8M [default: 1M]
+    #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_FRAME_SIZE")]
+    pub frame_size: Option<Size>,
+    /// Longest that requests under way are waited for when the service stops or a store is taken
+    /// out [default: 10]
+    #[arg(long, value_name = "SECONDS", env = "LUMPSCOPE_DRAIN_TIMEOUT")]
+    pub drain_timeout: Option<u64>,
+    /// Become this user once the devices are open and the probes attached
+    #[arg(long, value_name = "USER[:GROUP]", env = "LUMPSCOPE_USER")]
+    pub user: Option<String>,
+    /// Keep all capabilities: stores can then be added that only root can open
+    #[arg(long, env = "LUMPSCOPE_KEEP_PRIVILEGES", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_name = "BOOL")]
+    pub keep_privileges: Option<bool>,
+    /// Do not start when any store cannot be opened, instead of serving the others
+    #[arg(long, env = "LUMPSCOPE_REQUIRE_ALL_STORES", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_name = "BOOL")]
+    pub require_all_stores: Option<bool>,
+    /// Only check the configuration and the files it names, and print what would be in force
+    #[arg(long)]
+    #[serde(skip)]
+    pub check_config: bool,
+    /// TOML file with the same keys
+    #[arg(long, value_name = "FILE", env = "LUMPSCOPE_CONFIG")]
+    #[serde(skip)]
+    pub config: Option<PathBuf>,
+    /// Do not observe the disks
+    #[arg(long, env = "LUMPSCOPE_NO_PROBES", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_name = "BOOL")]
+    pub no_probes: Option<bool>,
+    /// Load this compiled probe object instead of the built-in one
+    #[arg(long, value_name = "FILE", env = "LUMPSCOPE_PROBE_OBJECT")]
+    pub probe_object: Option<PathBuf>,
+    /// How to do disk I/O [default: auto]
+    #[arg(long, value_enum, env = "LUMPSCOPE_IO_BACKEND")]
+    pub io_backend: Option<IoBackendArg>,
+    /// I/Os a store has in flight at its disk [default: 32]
+    #[arg(long, value_name = "N", env = "LUMPSCOPE_QUEUE_DEPTH")]
+    pub queue_depth: Option<usize>,
+    /// Requests a store lets wait before it answers UNAVAILABLE [default: 1024]
+    #[arg(long, value_name = "N", env = "LUMPSCOPE_QUEUE_LIMIT")]
+    pub queue_limit: Option<usize>,
+    /// Which waiting request starts next [default: position]
+    #[arg(long, value_enum, env = "LUMPSCOPE_QUEUE_POLICY")]
+    pub queue_policy: Option<QueuePolicyArg>,
+    /// With the policy position: most younger requests that start before a waiting one [default:
+    /// half of queue-limit]
+    #[arg(long, value_name = "N", env = "LUMPSCOPE_MAX_OVERTAKES")]
+    pub max_overtakes: Option<u32>,
+    /// A store is overloaded when so many requests wait for overload-after; more than queue-limit:
+    /// never [default: three quarters of queue-limit]
+    #[arg(long, value_name = "N", env = "LUMPSCOPE_OVERLOAD_THRESHOLD")]
+    pub overload_threshold: Option<usize>,
+    /// See overload-threshold [default: 10]
+    #[arg(long, value_name = "SECONDS", env = "LUMPSCOPE_OVERLOAD_AFTER")]
+    pub overload_after: Option<u64>,
+    /// Memory of each store for lumps that are put or read [default: 1G]
+    #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_BUFFER_BUDGET")]
+    pub buffer_budget: Option<Size>,
+    /// Bytes a second that each store's scrubber reads to find damage; 0: off [default: 0]
+    #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_SCRUB_RATE")]
+    pub scrub_rate: Option<Size>,
+    /// From the start of one pass of a scrubber to the start of the next [default: 168]
+    #[arg(long, value_name = "HOURS", env = "LUMPSCOPE_SCRUB_INTERVAL")]
+    pub scrub_interval: Option<u64>,
+    /// Bytes a second that each store's journal garbage collection reads and writes; exceeded when
+    /// the journal is nearly full; 0: no limit [default: 0]
+    #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_GC_RATE")]
+    pub gc_rate: Option<Size>,
+    /// Journal records after which a store writes a checkpoint of its index, so that it opens
+    /// quickly; 0: never [default: 1000000]
+    #[arg(long, value_name = "N", env = "LUMPSCOPE_CHECKPOINT_RECORDS")]
+    pub checkpoint_records: Option<u64>,
+    /// Open damaged stores without what is lost, repair them, and log what was done: use it once,
+    /// after `lumpscope inspect --salvage` has said what that will be
+    #[arg(long, env = "LUMPSCOPE_SALVAGE", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_name = "BOOL")]
+    pub salvage: Option<bool>,
+    /// What "acknowledged" means when a request does not say [default: synced]
+    #[arg(long, value_enum, env = "LUMPSCOPE_DURABILITY")]
+    pub durability: Option<DurabilityArg>,
+    /// Memory for bodies that are being put, all clients together [default: 256M]
+    #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_PUT_MEMORY")]
+    pub put_memory: Option<Size>,
+    /// Memory for bodies that are being sent, all clients together [default: 256M]
+    #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_GET_MEMORY")]
+    pub get_memory: Option<Size>,
+    /// Largest gRPC message accepted; a body may have any number of them [default: 8M]
+    #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_MAX_MESSAGE")]
+    pub max_message: Option<Size>,
+    /// Give up a put whose client sends nothing for so long [default: 30]
+    #[arg(long, value_name = "SECONDS", env = "LUMPSCOPE_BODY_TIMEOUT")]
+    pub body_timeout: Option<u64>,
+    /// Form of the log on stderr [default: text]
+    #[arg(long, value_enum, env = "LUMPSCOPE_LOG_FORMAT")]
+    pub log_format: Option<LogFormat>,
+    /// What is logged, as "info" or "lumpscope=debug,warn" [default: info]
+    #[arg(long, value_name = "FILTER", env = "LUMPSCOPE_LOG")]
+    pub log: Option<String>,
+}
