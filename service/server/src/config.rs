@@ -6,6 +6,7 @@
 
 mod args;
 mod resolve;
+mod settings;
 mod values;
 
 use std::net::SocketAddr;
@@ -74,6 +75,8 @@ pub struct ServeConfig {
     pub listen: SocketAddr,
     /// Address for metrics.
     pub metrics_listen: SocketAddr,
+    /// True: other machines may reach these addresses without TLS and a login.
+    pub allow_remote: bool,
     /// False: no probe is loaded.
     pub probes: bool,
     /// Compiled probe object; `None`: the built-in one.
@@ -183,34 +186,6 @@ pub struct TlsFiles {
     pub client_ca: Option<PathBuf>,
 }
 
-impl ServeConfig {
-    /// The settings of the engine as keys and values of the file.
-    #[must_use]
-    pub fn engine_settings(&self) -> Vec<(&'static str, String)> {
-        let rate = |bytes| match bytes {
-            0 => "0".to_owned(),
-            bytes => Size(bytes).to_string(),
-        };
-        vec![
-            ("queue-depth", self.queue_depth.to_string()),
-            ("queue-limit", self.queue_limit.to_string()),
-            ("queue-policy", self.queue_policy.name().to_owned()),
-            ("max-overtakes", self.max_overtakes.to_string()),
-            ("overload-threshold", self.overload_threshold.to_string()),
-            ("overload-after", self.overload_after.as_secs().to_string()),
-            ("buffer-budget", Size(self.buffer_budget).to_string()),
-            ("scrub-rate", rate(self.scrub_rate)),
-            (
-                "scrub-interval",
-                (self.scrub_interval.as_secs() / 3600).to_string(),
-            ),
-            ("gc-rate", rate(self.gc_rate)),
-            ("checkpoint-records", self.checkpoint_records.to_string()),
-            ("salvage", self.salvage.to_string()),
-        ]
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -250,7 +225,7 @@ mod tests {
         assert_eq!((config.max_overtakes, config.overload_threshold), (50, 75));
         assert_eq!((config.scrub_rate, config.gc_rate), (5 << 20, 1 << 20));
         assert_eq!(config.scrub_interval, Duration::from_secs(7200));
-        let settings = config.engine_settings();
+        let settings = config.settings();
         assert!(settings.contains(&("scrub-rate", "5M".to_owned())));
         assert!(settings.contains(&("overload-after", "3".to_owned())));
     }

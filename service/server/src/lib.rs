@@ -17,6 +17,7 @@ pub mod grpc;
 pub mod http;
 mod listen;
 pub mod observe;
+pub mod privileges;
 pub mod scrub;
 pub mod serve;
 pub mod size;

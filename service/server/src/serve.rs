@@ -40,10 +40,23 @@ impl Service {
     /// # Errors
     /// An address that cannot be listened on, a store that cannot be opened.
     pub async fn start(config: ServeConfig) -> Result<Self, ServerError> {
+        Self::start_after(config, |_, _| Ok(())).await
+    }
+
+    /// The same, and does something between: after the stores were opened and the probes attached,
+    /// before anything is served. An error of it is this one's error, and everything is closed.
+    /// It may block.
+    ///
+    /// # Errors
+    /// As [`Service::start`], and that of `opened`.
+    pub async fn start_after(
+        config: ServeConfig,
+        opened: impl FnOnce(&ServeConfig, &Observer) -> Result<(), ServerError> + Send + 'static,
+    ) -> Result<Self, ServerError> {
         let grpc_listener = bind("listen", config.listen).await?;
         let metrics_listener = bind("metrics-listen", config.metrics_listen).await?;
         let (grpc, metrics) = (local(&grpc_listener)?, local(&metrics_listener)?);
-        let (observer, stores) = open(config.clone()).await?;
+        let (observer, stores) = open(config.clone(), opened).await?;
         let sources = Sources {
             stores: stores.clone(),
             observer: observer.clone(),
@@ -142,7 +155,10 @@ fn local(listener: &TcpListener) -> Result<SocketAddr, ServerError> {
 }
 
 /// Observer first, so that it sees what the stores read when they open.
-async fn open(config: ServeConfig) -> Result<(Observer, Stores), ServerError> {
+async fn open(
+    config: ServeConfig,
+    opened: impl FnOnce(&ServeConfig, &Observer) -> Result<(), ServerError> + Send + 'static,
+) -> Result<(Observer, Stores), ServerError> {
     let watched = |spec: &crate::config::StoreSpec| WatchedStore {
         name: spec.name.clone(),
         path: spec.path.clone(),
@@ -156,9 +172,18 @@ async fn open(config: ServeConfig) -> Result<(Observer, Stores), ServerError> {
         enabled: config.probes,
         tuning: Tuning::default(),
     };
-    let opened = tokio::task::spawn_blocking(move || {
+    let opening = tokio::task::spawn_blocking(move || {
         let observer = Observer::start(options);
-        match Stores::open(&config, &observer) {
+        let stores = Stores::open(&config, &observer);
+        let done = stores.and_then(|stores| match opened(&config, &observer) {
+            Ok(()) => Ok(stores),
+            Err(error) => {
+                // The first error is the one to tell; closing logs its own.
+                let _ = stores.close();
+                Err(error)
+            }
+        });
+        match done {
             Ok(stores) => {
                 report_blind_spots(&stores, &observer);
                 Ok((observer, stores))
@@ -169,7 +194,7 @@ async fn open(config: ServeConfig) -> Result<(Observer, Stores), ServerError> {
             }
         }
     });
-    match opened.await {
+    match opening.await {
         Ok(result) => result,
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     }

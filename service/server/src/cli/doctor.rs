@@ -61,7 +61,7 @@ fn settings(args: &DoctorArgs) -> Vec<Finding> {
     });
     match resolved {
         Ok(config) => config
-            .engine_settings()
+            .settings()
             .into_iter()
             .map(|(key, value)| good(key, value))
             .collect(),

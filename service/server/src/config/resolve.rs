@@ -123,6 +123,7 @@ impl ServeArgs {
                 self.metrics_listen,
                 DEFAULT_METRICS_LISTEN,
             )?,
+            allow_remote: self.allow_remote.unwrap_or(false),
             probes: !self.no_probes.unwrap_or(false),
             probe_object: self.probe_object,
             io_backend: self.io_backend.unwrap_or_default().into(),

@@ -1,0 +1,194 @@
+//! What the threads of a process may do, as /proc says.
+
+use std::fs;
+use std::io;
+
+use super::capability::CapSet;
+
+/// Kernel flag of a thread that the kernel started for io_uring: `PF_IO_WORKER`.
+const IO_WORKER: u64 = 0x10;
+/// Longest that /proc is read again because threads come and go meanwhile.
+const ATTEMPTS: usize = 100;
+
+/// What one thread may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadStatus {
+    /// Its id.
+    pub tid: i32,
+    /// Its name.
+    pub name: String,
+    /// Effective user id.
+    pub uid: u32,
+    /// Effective group id.
+    pub gid: u32,
+    /// Passed on to programs that it starts.
+    pub inheritable: CapSet,
+    /// What it may make effective.
+    pub permitted: CapSet,
+    /// What is in force.
+    pub effective: CapSet,
+    /// What it can ever gain.
+    pub bounding: CapSet,
+    /// Kept by programs that it starts.
+    pub ambient: CapSet,
+    /// True: it can never gain anything.
+    pub no_new_privs: bool,
+    /// True: a worker that the kernel started to carry out requests of io_uring. It runs no code of
+    /// the program, takes no signals, and does each request with the rights that its submitter had
+    /// when it was submitted; its own are those of the moment in which it was started.
+    pub kernel_worker: bool,
+}
+
+/// All threads of this process.
+///
+/// # Errors
+/// What the system says when /proc cannot be read, or is no proc file system.
+pub fn own_threads() -> io::Result<Vec<ThreadStatus>> {
+    threads_in("/proc/self")
+}
+
+/// All threads of another process.
+///
+/// # Errors
+/// As [`own_threads`]; not found: there is no such process.
+pub fn threads_of(pid: u32) -> io::Result<Vec<ThreadStatus>> {
+    threads_in(&format!("/proc/{pid}"))
+}
+
+/// A list of which the kernel's own count says that nobody is missing: threads that end while the
+/// folder is read can hide others.
+fn threads_in(process: &str) -> io::Result<Vec<ThreadStatus>> {
+    for _ in 0..ATTEMPTS {
+        let before = count(process)?;
+        let mut found = Vec::new();
+        for entry in fs::read_dir(format!("{process}/task"))? {
+            found.extend(read_thread(&entry?.path())?);
+        }
+        if found.len() == before && count(process)? == before && !found.is_empty() {
+            return Ok(found);
+        }
+        std::thread::yield_now();
+    }
+    Err(io::Error::other(format!(
+        "{process}: threads come and go faster than they can be listed"
+    )))
+}
+
+fn count(process: &str) -> io::Result<usize> {
+    let text = fs::read_to_string(format!("{process}/status"))?;
+    field(&text, "Threads")?.parse().map_err(io::Error::other)
+}
+
+/// `None`: it has ended.
+fn read_thread(folder: &std::path::Path) -> io::Result<Option<ThreadStatus>> {
+    let read = |file: &str| match fs::read_to_string(folder.join(file)) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if gone(&error) => Ok(None),
+        Err(error) => Err(error),
+    };
+    let (Some(status), Some(stat)) = (read("status")?, read("stat")?) else {
+        return Ok(None);
+    };
+    parse(&status, &stat).map(Some)
+}
+
+fn gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
+}
+
+fn parse(status: &str, stat: &str) -> io::Result<ThreadStatus> {
+    let set = |name| {
+        u64::from_str_radix(field(status, name)?, 16)
+            .map(CapSet)
+            .map_err(io::Error::other)
+    };
+    let name = field(status, "Name")?.to_owned();
+    Ok(ThreadStatus {
+        tid: field(status, "Pid")?.parse().map_err(io::Error::other)?,
+        uid: effective_id(field(status, "Uid")?)?,
+        gid: effective_id(field(status, "Gid")?)?,
+        inheritable: set("CapInh")?,
+        permitted: set("CapPrm")?,
+        effective: set("CapEff")?,
+        bounding: set("CapBnd")?,
+        ambient: set("CapAmb")?,
+        no_new_privs: field(status, "NoNewPrivs")? == "1",
+        kernel_worker: flags(stat)? & IO_WORKER != 0 && name.starts_with("iou-wrk-"),
+        name,
+    })
+}
+
+fn field<'a>(status: &'a str, name: &str) -> io::Result<&'a str> {
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+        .map(str::trim)
+        .ok_or_else(|| io::Error::other(format!("/proc says nothing of {name}")))
+}
+
+/// Real, effective, saved and file system id.
+fn effective_id(four: &str) -> io::Result<u32> {
+    let second = four.split_whitespace().nth(1).unwrap_or_default();
+    second.parse().map_err(io::Error::other)
+}
+
+/// Field 9 of `stat`; the second is a name in brackets, which may hold anything.
+fn flags(stat: &str) -> io::Result<u64> {
+    let behind = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let flags = behind.split_whitespace().nth(6).unwrap_or_default();
+    flags.parse().map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATUS: &str = "Name:\tlumps) x\nPid:\t7\nUid:\t0\t5\t0\t0\nGid:\t0\t6\t0\t0\n\
+        CapInh:\t0000000000000001\nCapPrm:\t0000000000000003\nCapEff:\t0000000000000002\n\
+        CapBnd:\t000001ffffffffff\nCapAmb:\t0000000000000000\nNoNewPrivs:\t1\n";
+
+    #[test]
+    fn a_status_is_read_field_by_field() {
+        let found = parse(STATUS, "7 (lumps) x) S 1 7 7 0 -1 4194624 1 0").unwrap();
+        assert_eq!((found.tid, found.uid, found.gid), (7, 5, 6));
+        assert_eq!((found.permitted, found.effective), (CapSet(3), CapSet(2)));
+        assert_eq!(found.bounding.names().len(), 41);
+        assert!(found.no_new_privs && !found.kernel_worker);
+        let worker = STATUS.replace("lumps) x", "iou-wrk-7");
+        assert!(
+            parse(&worker, "7 (iou-wrk-7) S 1 7 7 0 -1 4210768 1")
+                .unwrap()
+                .kernel_worker
+        );
+        // A name alone proves nothing: every thread can choose its own.
+        assert!(
+            !parse(&worker, "7 (iou-wrk-7) S 1 7 7 0 -1 4194624 1")
+                .unwrap()
+                .kernel_worker
+        );
+        assert!(parse("", "").is_err());
+        assert!(parse(STATUS, "7").is_err());
+    }
+
+    #[test]
+    fn every_thread_of_this_process_is_found() {
+        let (stop, wait) = std::sync::mpsc::channel::<()>();
+        let (ready, started) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            ready
+                .send(rustix::thread::gettid().as_raw_nonzero().get())
+                .unwrap();
+            let _ = wait.recv();
+        });
+        let tid = started.recv().unwrap();
+        assert!(
+            own_threads()
+                .unwrap()
+                .iter()
+                .any(|thread| thread.tid == tid)
+        );
+        drop(stop);
+        thread.join().unwrap();
+        assert!(threads_of(u32::MAX).is_err());
+    }
+}
