@@ -12,6 +12,7 @@
 
 pub mod cli;
 pub mod config;
+pub mod door;
 pub mod error;
 pub mod grpc;
 pub mod http;

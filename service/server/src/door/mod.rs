@@ -1,0 +1,5 @@
+//! Where connections come in.
+
+mod connection;
+
+pub use connection::Connection;
