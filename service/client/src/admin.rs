@@ -1,0 +1,36 @@
+//! Running the service, and what its disks did.
+
+use lumpscope_proto::v1;
+
+use crate::call::{Client, Repeat, call};
+use crate::error::Error;
+use crate::store::unary;
+
+unary! {
+    /// Returns when everything the store acknowledged before is on stable storage.
+    admin sync Always ("the sync") SyncRequest => SyncResponse;
+    /// Lets the journal's garbage collection go round once.
+    admin collect_journal Always ("the garbage collection") CollectJournalRequest => CollectJournalResponse;
+    /// Has the scrubber begin a pass at once, or go on with the one it has begun.
+    admin start_scrub Always ("the start of the scrubber") StartScrubRequest => StartScrubResponse;
+    /// Has the scrubber rest.
+    admin stop_scrub Always ("the stop of the scrubber") StopScrubRequest => StopScrubResponse;
+    /// What the scrubber is doing and has found.
+    admin get_scrub Always ("the question about the scrubber") GetScrubRequest => GetScrubResponse;
+    /// One store: what is fixed, its condition, its numbers.
+    admin describe_store Always ("the description") DescribeStoreRequest => DescribeStoreResponse;
+    /// Opens a store that is there already and serves it. [`Error::Ambiguous`] when the answer was lost.
+    admin add_store Never ("the addition of the store") AddStoreRequest => AddStoreResponse;
+    /// Takes a store out. [`Error::Ambiguous`] when the answer was lost.
+    admin remove_store Never ("the removal of the store") RemoveStoreRequest => RemoveStoreResponse;
+    /// Stops taking new requests on data, and waits for those under way.
+    admin drain Always ("the drain") DrainRequest => DrainResponse;
+    /// Takes requests again.
+    admin resume Always ("the resumption") ResumeRequest => ResumeResponse;
+    /// The service: version, settings, privileges it still holds.
+    admin describe_service Always ("the description") DescribeServiceRequest => DescribeServiceResponse;
+    /// Has certificates and tokens read again.
+    admin reload Always ("the reload") ReloadRequest => ReloadResponse;
+    /// What the disks did, tied to the requests that asked for it.
+    observe report Always ("the report") ReportRequest => ReportResponse;
+}

@@ -1,0 +1,286 @@
+//! One call: its time, its repetitions, and what became of it.
+
+use std::error::Error as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
+use lumpscope_proto::v1::admin_client::AdminClient;
+use lumpscope_proto::v1::lump_store_client::LumpStoreClient;
+use lumpscope_proto::v1::observe_client::ObserveClient;
+use tokio::time::{Instant, sleep, timeout_at};
+use tonic::transport::Channel;
+use tonic::{Code, ConnectError, Request, Status, TimeoutExpired};
+
+use crate::connect::{endpoint, root_cause};
+use crate::error::{Error, Refusal};
+use crate::options::Options;
+
+/// Largest message accepted: the chunks of a service are at most 1 MiB, its pages of ids and its reports less than this.
+const LARGEST_MESSAGE: usize = 16 << 20;
+
+/// Makes a call until it succeeds, is refused for good, or its time or its tries are used up: `call!(client, repeat,
+/// what, |attempt| body)`, where `body` is async and fails with [`Failure`].
+macro_rules! call {
+    ($client:expr, $repeat:expr, $what:expr, |$attempt:ident| $body:expr) => {{
+        let mut tries = $crate::call::Tries::new($client, $repeat, $what);
+        loop {
+            let $attempt = &tries.attempt();
+            let result = $attempt.within(async { $body }).await;
+            if let Some(done) = tries.judge(result).await? {
+                break Ok(done);
+            }
+        }
+    }};
+}
+pub(crate) use call;
+
+/// A service, reached through one connection. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Client {
+    channel: Channel,
+    options: Arc<Options>,
+}
+
+impl Client {
+    /// Connects. Tried again as a call is, within [`Options::timeout`].
+    ///
+    /// # Errors
+    /// [`Error::Server`], [`Error::File`]: the options do not work. [`Error::Connect`]: nobody answers, or the two
+    /// sides do not trust each other. [`Error::TimeOver`].
+    pub async fn connect(options: Options) -> Result<Self, Error> {
+        let endpoint = endpoint(&options)?;
+        let client = Self {
+            channel: endpoint.connect_lazy(),
+            options: Arc::new(options),
+        };
+        let connected: Result<Channel, Error> =
+            call!(&client, Repeat::Always, "connecting", |_attempt| {
+                endpoint
+                    .connect()
+                    .await
+                    .map_err(|error| Failure::NotSent(root_cause(&error)))
+            });
+        Ok(Self {
+            channel: connected?,
+            ..client
+        })
+    }
+
+    /// The generated client of `LumpStore`, for calls that have no method here. Neither token nor deadline is added to
+    /// what is sent by it.
+    #[must_use]
+    pub fn lump_store(&self) -> LumpStoreClient<Channel> {
+        LumpStoreClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_MESSAGE)
+    }
+
+    pub(crate) fn admin(&self) -> AdminClient<Channel> {
+        AdminClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_MESSAGE)
+    }
+
+    pub(crate) fn observe(&self) -> ObserveClient<Channel> {
+        ObserveClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_MESSAGE)
+    }
+}
+
+/// The tries of one call.
+pub(crate) struct Tries<'a> {
+    options: Arc<Options>,
+    deadline: Option<Instant>,
+    waits: ExponentialBackoff,
+    repeat: Repeat,
+    what: &'a str,
+}
+
+impl<'a> Tries<'a> {
+    pub(crate) fn new(client: &Client, repeat: Repeat, what: &'a str) -> Self {
+        let retry = client.options.retry;
+        Self {
+            options: Arc::clone(&client.options),
+            deadline: client.options.timeout.map(|time| Instant::now() + time),
+            waits: ExponentialBuilder::default()
+                .with_min_delay(retry.first_wait)
+                .with_max_delay(retry.longest_wait)
+                .with_max_times(retry.times)
+                .with_jitter()
+                .build(),
+            repeat,
+            what,
+        }
+    }
+
+    pub(crate) fn attempt(&self) -> Attempt {
+        Attempt {
+            options: Arc::clone(&self.options),
+            deadline: self.deadline,
+        }
+    }
+
+    /// What was done, or nothing after the wait before the next try.
+    pub(crate) async fn judge<T>(
+        &mut self,
+        result: Result<T, Failure>,
+    ) -> Result<Option<T>, Error> {
+        let failure = match result {
+            Ok(done) => return Ok(Some(done)),
+            Err(failure) => failure,
+        };
+        let next = failure
+            .repeatable(self.repeat)
+            .then(|| self.waits.next())
+            .flatten();
+        let wait = next.map(|wait| wait.max(failure.wait_at_least()));
+        match wait {
+            Some(wait) if self.deadline.is_none_or(|end| Instant::now() + wait < end) => {
+                sleep(wait).await;
+                Ok(None)
+            }
+            _ => Err(self.explain(failure)),
+        }
+    }
+
+    fn explain(&self, failure: Failure) -> Error {
+        let after = self.options.timeout.unwrap_or(Duration::MAX);
+        let once = |why: String| Error::Ambiguous {
+            what: self.what.to_owned(),
+            why,
+        };
+        let never = self.repeat == Repeat::Never;
+        match failure {
+            Failure::NotSent(why) => Error::Connect {
+                server: self.options.server.clone(),
+                why,
+            },
+            Failure::Lost(why) if never => once(why),
+            Failure::Lost(why) => Error::Lost { why },
+            Failure::TimeOver if never => once(Error::TimeOver { after }.to_string()),
+            Failure::TimeOver => Error::TimeOver { after },
+            Failure::Refused(refusal) if never && !is_ours(&refusal) => once(refusal.to_string()),
+            Failure::Refused(refusal) => Error::Refused(refusal),
+            Failure::Final(error) => error,
+        }
+    }
+}
+
+/// Whether the service itself refused, and not something on the way to it: only what it refuses is surely not done.
+fn is_ours(refusal: &Refusal) -> bool {
+    refusal.request_id.is_some() || refusal.code != Code::Unavailable
+}
+
+/// Whether a call may be made twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    /// Twice is as good as once.
+    Always,
+    /// Only when the first time surely had no effect.
+    Never,
+}
+
+/// One try of a call.
+pub(crate) struct Attempt {
+    options: Arc<Options>,
+    deadline: Option<Instant>,
+}
+
+impl Attempt {
+    /// Carries out the try within the time of the call.
+    pub(crate) async fn within<T>(
+        &self,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        match self.deadline {
+            None => work.await,
+            Some(deadline) => timeout_at(deadline, work)
+                .await
+                .unwrap_or(Err(Failure::TimeOver)),
+        }
+    }
+
+    /// The message with the token and with what is left of the time.
+    pub(crate) fn request<M>(&self, message: M) -> Request<M> {
+        let mut request = Request::new(message);
+        if let Some(deadline) = self.deadline {
+            request.set_timeout(deadline.saturating_duration_since(Instant::now()));
+        }
+        if let Some(token) = &self.options.token {
+            request
+                .metadata_mut()
+                .insert("authorization", token.value());
+        }
+        request
+    }
+}
+
+/// What became of one try.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// There was no connection.
+    NotSent(String),
+    /// The connection broke; what the service did is not known.
+    Lost(String),
+    /// The time is over.
+    TimeOver,
+    /// The service answered with an error.
+    Refused(Box<Refusal>),
+    /// Trying again is no use.
+    Final(Error),
+}
+
+impl Failure {
+    fn repeatable(&self, repeat: Repeat) -> bool {
+        match self {
+            Self::NotSent(_) => true,
+            Self::Lost(_) => repeat == Repeat::Always,
+            Self::Refused(refusal) => {
+                refusal.code == Code::Unavailable && (repeat == Repeat::Always || is_ours(refusal))
+            }
+            Self::TimeOver | Self::Final(_) => false,
+        }
+    }
+
+    fn wait_at_least(&self) -> Duration {
+        match self {
+            Self::Refused(refusal) => refusal.retry_after.unwrap_or_default(),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// The same for a call of which a part has been used already.
+    pub(crate) fn for_good(self) -> Self {
+        match self {
+            Self::NotSent(why) | Self::Lost(why) => Self::Final(Error::Lost { why }),
+            Self::Refused(refusal) => Self::Final(Error::Refused(refusal)),
+            other => other,
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Final(error)
+    }
+}
+
+impl From<Status> for Failure {
+    /// A status with a source was made on this side, because the transport failed.
+    fn from(status: Status) -> Self {
+        let mut cause = status.source();
+        while let Some(error) = cause {
+            if error.is::<ConnectError>() {
+                return Self::NotSent(root_cause(error));
+            }
+            if error.is::<TimeoutExpired>() {
+                return Self::TimeOver;
+            }
+            cause = error.source();
+        }
+        match status.source() {
+            Some(error) => Self::Lost(root_cause(error)),
+            // What the generated code says when the connection has failed before it could be used.
+            None if status.message().starts_with("Service was not ready") => {
+                Self::NotSent(status.message().to_owned())
+            }
+            None => Self::Refused(Box::new(Refusal::new(&status))),
+        }
+    }
+}

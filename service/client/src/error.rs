@@ -1,0 +1,181 @@
+//! Everything that can go wrong with a call, as one type.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lumpscope_proto::REQUEST_ID_KEY;
+use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
+
+use crate::id::LumpId;
+
+/// Why a call failed. Each message is one line: what was wrong, where, and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The address of the service makes no sense.
+    #[error("the server {server:?} does not work: {why}")]
+    Server {
+        /// What was given.
+        server: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A file of the connection's settings cannot be read.
+    #[error("cannot read the {what} {}: {source}", path.display())]
+    File {
+        /// What the file is for.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The text is no token. It is not shown.
+    #[error("the token is empty, or has blanks or characters that cannot be sent in a header")]
+    Token,
+    /// The service cannot be reached. Nothing was sent.
+    #[error("cannot reach the service at {server}: {why}")]
+    Connect {
+        /// The address.
+        server: String,
+        /// What went wrong, in the last try.
+        why: String,
+    },
+    /// The service refused the call.
+    #[error("{0}")]
+    Refused(Box<Refusal>),
+    /// The connection broke, in each try. Whether a change was carried out is not known; the same call can be made
+    /// again.
+    #[error("the connection to the service broke: {why}")]
+    Lost {
+        /// What went wrong, in the last try.
+        why: String,
+    },
+    /// The time of the call was over before the service answered. A change may still be carried out.
+    #[error("no answer within {} ms", after.as_millis())]
+    TimeOver {
+        /// The time there was.
+        after: Duration,
+    },
+    /// The answer to a change that must not be made twice was lost: it was carried out or not.
+    #[error(
+        "it is not known whether {what} was carried out, and it cannot simply be repeated: {why}; look what is there"
+    )]
+    Ambiguous {
+        /// The change.
+        what: String,
+        /// Why there is no answer.
+        why: String,
+    },
+    /// The bytes at one end are not those at the other.
+    #[error(
+        "lump {id}: the checksum of what was sent is {sent:08x} and of what came {came:08x}: the bytes were changed on \
+         their way"
+    )]
+    ChecksumMismatch {
+        /// The lump. After a put, what is stored is wrong: put it again.
+        id: LumpId,
+        /// CRC-32C of what was sent.
+        sent: u32,
+        /// CRC-32C of what came.
+        came: u32,
+    },
+    /// More or fewer bytes came than were announced.
+    #[error("lump {id}: {announced} bytes were announced and {got} came")]
+    LengthMismatch {
+        /// The lump.
+        id: LumpId,
+        /// Bytes announced.
+        announced: u64,
+        /// Bytes that came; more may have followed.
+        got: u64,
+    },
+    /// The body of a put cannot be read.
+    #[error("cannot read the body: {0}")]
+    ReadBody(#[source] io::Error),
+    /// What a get brought cannot be written.
+    #[error("cannot write what came: {0}")]
+    WriteBody(#[source] io::Error),
+    /// The service does not keep to the protocol.
+    #[error("the service's answer makes no sense: {0}")]
+    Protocol(&'static str),
+}
+
+impl Error {
+    /// The refusal, when the service refused.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&Refusal> {
+        match self {
+            Self::Refused(refusal) => Some(refusal),
+            _ => None,
+        }
+    }
+
+    /// The code with which the service refused.
+    #[must_use]
+    pub fn code(&self) -> Option<Code> {
+        self.refusal().map(|refusal| refusal.code)
+    }
+}
+
+/// A refusal by the service.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message} ({}{})", code_name(*code), request_id.map(|id| format!(", request {id}")).unwrap_or_default())]
+pub struct Refusal {
+    /// The gRPC code.
+    pub code: Code,
+    /// What the service said.
+    pub message: String,
+    /// The reason on which programs can rely, e.g. `STORE_FULL`; empty when none came.
+    pub reason: String,
+    /// Name of the store; empty when none came.
+    pub store: String,
+    /// Id of the request in the service's log and metrics.
+    pub request_id: Option<u64>,
+    /// When trying again can help.
+    pub retry_after: Option<Duration>,
+}
+
+impl Refusal {
+    pub(crate) fn new(status: &Status) -> Self {
+        let details = status.get_error_details();
+        let info = details.error_info();
+        let id = status.metadata().get(REQUEST_ID_KEY);
+        Self {
+            code: status.code(),
+            message: status.message().to_owned(),
+            reason: info.map(|info| info.reason.clone()).unwrap_or_default(),
+            store: info
+                .and_then(|info| info.metadata.get("store").cloned())
+                .unwrap_or_default(),
+            request_id: id
+                .and_then(|id| id.to_str().ok())
+                .and_then(|id| id.parse().ok()),
+            retry_after: details.retry_info().and_then(|retry| retry.retry_delay),
+        }
+    }
+}
+
+/// Name of a code as gRPC writes it, e.g. `NOT_FOUND`.
+fn code_name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}

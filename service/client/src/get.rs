@@ -1,0 +1,232 @@
+//! Reading one lump.
+
+use bytes::{Bytes, BytesMut};
+use lumpscope_proto::v1;
+use tokio::io::{AsyncWrite, AsyncWriteExt as _};
+use tonic::Streaming;
+
+use crate::call::{Attempt, Client, Failure, Repeat, call};
+use crate::error::Error;
+use crate::id::LumpId;
+use crate::put::same;
+
+/// Most memory that is taken on the word of a header; more only when the bytes have come.
+const LARGEST_AHEAD: u64 = 64 << 20;
+
+/// A lump, or a part of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lump {
+    /// What the service says of it.
+    pub header: v1::GetHeader,
+    /// The bytes: as many as announced, and with the announced checksum where there is one.
+    pub bytes: Bytes,
+}
+
+impl Client {
+    /// Reads a lump, whole or a byte range, into memory.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the codes of the `.proto`; [`Error::ChecksumMismatch`], [`Error::LengthMismatch`]; those
+    /// of a connection.
+    pub async fn get(
+        &self,
+        store: &str,
+        id: LumpId,
+        range: Option<v1::ByteRange>,
+    ) -> Result<Lump, Error> {
+        let message = request(store, id, range);
+        call!(self, Repeat::Always, "the get", |attempt| {
+            let (header, mut stream) = self.open(attempt, message.clone()).await?;
+            let mut check = Check::new(id, &header);
+            let mut bytes = Gathered::default();
+            while let Some(chunk) = next(&mut stream).await? {
+                check.add(&chunk)?;
+                bytes.add(chunk, header.length);
+            }
+            check.finish()?;
+            let bytes = bytes.finish();
+            Ok(Lump { header, bytes })
+        })
+    }
+
+    /// Reads a lump, whole or a byte range, and writes it as it comes. Repeated only while nothing was written.
+    ///
+    /// # Errors
+    /// As for [`Client::get`], and [`Error::WriteBody`]. What was written is then of no use: its end is missing, or it
+    /// has not been checked.
+    pub async fn get_into(
+        &self,
+        store: &str,
+        id: LumpId,
+        range: Option<v1::ByteRange>,
+        writer: &mut (impl AsyncWrite + Unpin),
+    ) -> Result<v1::GetHeader, Error> {
+        let message = request(store, id, range);
+        call!(self, Repeat::Always, "the get", |attempt| {
+            let (header, mut stream) = self.open(attempt, message.clone()).await?;
+            let mut check = Check::new(id, &header);
+            let mut written = false;
+            while let Some(chunk) = next(&mut stream)
+                .await
+                .map_err(|failure| if written { failure.for_good() } else { failure })?
+            {
+                check.add(&chunk)?;
+                written = true;
+                writer.write_all(&chunk).await.map_err(Error::WriteBody)?;
+            }
+            check.finish()?;
+            writer.flush().await.map_err(Error::WriteBody)?;
+            Ok(header)
+        })
+    }
+
+    /// What a get of the whole lump would bring, with its checksum, without the bytes. The service reads and verifies
+    /// the lump.
+    ///
+    /// # Errors
+    /// As for [`Client::get`].
+    pub async fn peek(&self, store: &str, id: LumpId) -> Result<v1::GetHeader, Error> {
+        let message = request(store, id, None);
+        call!(self, Repeat::Always, "the get", |attempt| {
+            let (header, _cut_off) = self.open(attempt, message.clone()).await?;
+            Ok(header)
+        })
+    }
+
+    /// Reads a lump, or a range, of at most [`crate::SMALL`] bytes by one message.
+    ///
+    /// # Errors
+    /// As for [`Client::get`]; OUT_OF_RANGE when it is longer.
+    pub async fn get_small(
+        &self,
+        store: &str,
+        id: LumpId,
+        range: Option<v1::ByteRange>,
+    ) -> Result<Lump, Error> {
+        let message = v1::GetSmallRequest {
+            get: Some(request(store, id, range)),
+        };
+        call!(self, Repeat::Always, "the get", |attempt| {
+            let request = attempt.request(message.clone());
+            let reply = self.lump_store().get_small(request).await?.into_inner();
+            let header = reply.header.ok_or(NO_HEADER)?;
+            let mut check = Check::new(id, &header);
+            check.add(&reply.body)?;
+            check.finish()?;
+            let bytes = reply.body;
+            Ok(Lump { header, bytes })
+        })
+    }
+
+    async fn open(
+        &self,
+        attempt: &Attempt,
+        message: v1::GetRequest,
+    ) -> Result<(v1::GetHeader, Streaming<v1::GetResponse>), Failure> {
+        let reply = self.lump_store().get(attempt.request(message)).await?;
+        let mut stream = reply.into_inner();
+        match stream.message().await?.and_then(|message| message.part) {
+            Some(v1::get_response::Part::Header(header)) => Ok((header, stream)),
+            _ => Err(NO_HEADER.into()),
+        }
+    }
+}
+
+const NO_HEADER: Error = Error::Protocol("a get that does not begin with a header");
+
+fn request(store: &str, id: LumpId, range: Option<v1::ByteRange>) -> v1::GetRequest {
+    v1::GetRequest {
+        store: store.to_owned(),
+        id: Some(id.into()),
+        range,
+        options: None,
+    }
+}
+
+async fn next(stream: &mut Streaming<v1::GetResponse>) -> Result<Option<Bytes>, Failure> {
+    let Some(message) = stream.message().await? else {
+        return Ok(None);
+    };
+    match message.part {
+        Some(v1::get_response::Part::Chunk(chunk)) => Ok(Some(chunk)),
+        _ => Err(Error::Protocol("a get with something else than chunks after its header").into()),
+    }
+}
+
+/// Length and checksum of what comes.
+pub(crate) struct Check {
+    id: LumpId,
+    announced: u64,
+    got: u64,
+    expected: Option<u32>,
+    crc32c: u32,
+}
+
+impl Check {
+    pub(crate) fn new(id: LumpId, header: &v1::GetHeader) -> Self {
+        Self {
+            id,
+            announced: header.length,
+            got: 0,
+            expected: header.crc32c,
+            crc32c: 0,
+        }
+    }
+
+    pub(crate) fn add(&mut self, chunk: &[u8]) -> Result<(), Error> {
+        self.got += u64::try_from(chunk.len()).unwrap_or(u64::MAX);
+        if self.got > self.announced {
+            return Err(self.length());
+        }
+        if self.expected.is_some() {
+            self.crc32c = crc32c::crc32c_append(self.crc32c, chunk);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn finish(self) -> Result<(), Error> {
+        if self.got != self.announced {
+            return Err(self.length());
+        }
+        self.expected
+            .map_or(Ok(()), |sent| same(self.id, sent, self.crc32c))
+    }
+
+    fn length(&self) -> Error {
+        Error::LengthMismatch {
+            id: self.id,
+            announced: self.announced,
+            got: self.got,
+        }
+    }
+}
+
+/// Chunks put together; a lump of one chunk is not copied.
+#[derive(Default)]
+pub(crate) struct Gathered {
+    only: Bytes,
+    many: BytesMut,
+}
+
+impl Gathered {
+    pub(crate) fn add(&mut self, chunk: Bytes, announced: u64) {
+        if self.only.is_empty() && self.many.is_empty() {
+            self.only = chunk;
+            return;
+        }
+        if self.many.is_empty() {
+            let ahead = announced.min(LARGEST_AHEAD);
+            self.many.reserve(usize::try_from(ahead).unwrap_or(0));
+            self.many.extend_from_slice(&std::mem::take(&mut self.only));
+        }
+        self.many.extend_from_slice(&chunk);
+    }
+
+    pub(crate) fn finish(self) -> Bytes {
+        if self.many.is_empty() {
+            self.only
+        } else {
+            self.many.freeze()
+        }
+    }
+}

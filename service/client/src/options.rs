@@ -1,0 +1,154 @@
+//! Where the service is, who we are, and how long to try.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tonic::metadata::{Ascii, MetadataValue};
+
+use crate::error::Error;
+
+/// How to reach a service.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// `http://HOST:PORT`, `https://HOST:PORT` or `unix:PATH`.
+    pub server: String,
+    /// For `https://`: whom to trust, and who we are.
+    pub tls: Tls,
+    /// Sent with each call.
+    pub token: Option<Token>,
+    /// True: the token may travel unencrypted to another machine.
+    pub token_in_clear: bool,
+    /// Longest that a call may take with all its repetitions; `None`: as long as it takes. Default: 60 s.
+    pub timeout: Option<Duration>,
+    /// Longest that one try to connect may take. Default: 5 s.
+    pub connect_timeout: Duration,
+    /// How calls are repeated.
+    pub retry: Retry,
+    /// Bytes the service may send ahead, on one call and on the connection. Default: 16 MiB.
+    pub window: u32,
+    /// Largest HTTP/2 frame accepted, 16 KiB to 16 MiB - 1. Default: 1 MiB.
+    pub frame: u32,
+}
+
+impl Options {
+    /// The defaults for a service at `http://HOST:PORT`, `https://HOST:PORT` or `unix:PATH`.
+    pub fn new(server: impl Into<String>) -> Self {
+        Self {
+            server: server.into(),
+            tls: Tls::default(),
+            token: None,
+            token_in_clear: false,
+            timeout: Some(Duration::from_secs(60)),
+            connect_timeout: Duration::from_secs(5),
+            retry: Retry::default(),
+            window: 16 << 20,
+            frame: 1 << 20,
+        }
+    }
+}
+
+/// Certificates for `https://`.
+#[derive(Clone, Debug, Default)]
+pub struct Tls {
+    /// PEM file of the certificates that sign the service's. Needed for `https://`: no other certificates are trusted.
+    /// For a service with a public certificate, name the system's file.
+    pub ca: Option<PathBuf>,
+    /// PEM files of our own certificate and of its private key, for a service that asks for one.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// Name that the service's certificate must bear; `None`: the host of [`Options::server`].
+    pub name: Option<String>,
+}
+
+/// How calls are repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// Repetitions after the first try; 0: none. Default: 4.
+    pub times: usize,
+    /// Wait before the first repetition; doubled for each further one, and up to as much again added by chance, so that
+    /// clients do not come back all at once. Default: 100 ms.
+    pub first_wait: Duration,
+    /// Longest of these waits, before what chance adds. Default: 5 s.
+    pub longest_wait: Duration,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self {
+            times: 4,
+            first_wait: Duration::from_millis(100),
+            longest_wait: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Retry {
+    /// Every call is tried once.
+    #[must_use]
+    pub fn never() -> Self {
+        Self {
+            times: 0,
+            ..Self::default()
+        }
+    }
+}
+
+/// A bearer token. Its text is never printed.
+#[derive(Clone)]
+pub struct Token(MetadataValue<Ascii>);
+
+impl Token {
+    /// Takes the text of a token.
+    ///
+    /// # Errors
+    /// [`Error::Token`] when it is empty or has blanks or characters that cannot be sent.
+    pub fn new(text: &str) -> Result<Self, Error> {
+        if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(Error::Token);
+        }
+        let mut value =
+            MetadataValue::try_from(format!("Bearer {text}")).map_err(|_| Error::Token)?;
+        value.set_sensitive(true);
+        Ok(Self(value))
+    }
+
+    /// Reads a token from a file; blanks and line ends around it do not belong to it.
+    ///
+    /// # Errors
+    /// [`Error::File`] when it cannot be read, [`Error::Token`] as for [`Token::new`].
+    pub fn from_file(path: &Path) -> Result<Self, Error> {
+        let text = std::fs::read_to_string(path).map_err(|source| Error::File {
+            what: "token",
+            path: path.to_owned(),
+            source,
+        })?;
+        Self::new(text.trim())
+    }
+
+    pub(crate) fn value(&self) -> MetadataValue<Ascii> {
+        self.0.clone()
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_never_shown() {
+        let mut options = Options::new("unix:/run/x");
+        options.token = Some(Token::new("s3cret").unwrap());
+        let shown = format!("{options:?} {:?}", options.token.as_ref().unwrap().value());
+        assert!(!shown.contains("s3cret"), "{shown}");
+        for bad in ["", "a b", "a\nb", "é"] {
+            assert!(matches!(Token::new(bad), Err(Error::Token)), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Storing one lump.
+
+use bytes::Bytes;
+use lumpscope_proto::v1;
+use tokio_stream::StreamExt as _;
+
+use crate::body::Body;
+use crate::call::{Attempt, Client, Failure, Repeat, call};
+use crate::error::Error;
+use crate::id::LumpId;
+
+/// How lumps are put. The default: as the service is configured, into the data region, whether or not there is one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PutOptions {
+    /// What "acknowledged" means.
+    pub durability: v1::Durability,
+    /// Where the bytes go.
+    pub placement: v1::Placement,
+    /// Only if there is no lump of this id; else the service refuses with ALREADY_EXISTS.
+    pub if_absent: bool,
+    /// How the request waits for its turn.
+    pub queue: Option<v1::RequestOptions>,
+}
+
+impl PutOptions {
+    pub(crate) fn header(
+        &self,
+        store: &str,
+        id: LumpId,
+        length: u64,
+        crc32c: Option<u32>,
+    ) -> v1::PutHeader {
+        let condition = if self.if_absent {
+            v1::PutCondition::IfAbsent
+        } else {
+            v1::PutCondition::Unspecified
+        };
+        v1::PutHeader {
+            store: store.to_owned(),
+            id: Some(id.into()),
+            length,
+            durability: self.durability.into(),
+            placement: self.placement.into(),
+            condition: condition.into(),
+            crc32c,
+            options: self.queue,
+        }
+    }
+
+    pub(crate) fn repeat(&self) -> Repeat {
+        if self.if_absent {
+            Repeat::Never
+        } else {
+            Repeat::Always
+        }
+    }
+}
+
+impl Client {
+    /// Stores one lump through a stream of chunks. After a repetition `created` is what the last try found.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the codes of the `.proto`; [`Error::ChecksumMismatch`]; [`Error::ReadBody`];
+    /// [`Error::Ambiguous`] for a put "if absent" whose answer was lost; those of a connection.
+    pub async fn put(
+        &self,
+        store: &str,
+        id: LumpId,
+        body: impl Into<Body>,
+        options: &PutOptions,
+    ) -> Result<v1::PutResponse, Error> {
+        let mut body = body.into();
+        let known = body.crc32c();
+        let header = options.header(store, id, body.length(), known);
+        let what = format!("the put of lump {id}");
+        call!(self, options.repeat(), &what, |attempt| {
+            self.put_once(attempt, id, header.clone(), &mut body).await
+        })
+    }
+
+    async fn put_once(
+        &self,
+        attempt: &Attempt,
+        id: LumpId,
+        header: v1::PutHeader,
+        body: &mut Body,
+    ) -> Result<v1::PutResponse, Failure> {
+        let known = header.crc32c;
+        let (chunks, sent) = body.chunks().map_err(Error::ReadBody)?;
+        let first = v1::PutRequest {
+            part: Some(v1::put_request::Part::Header(header)),
+        };
+        let rest = chunks.map(|chunk| v1::PutRequest {
+            part: Some(v1::put_request::Part::Chunk(chunk)),
+        });
+        let reply = self
+            .lump_store()
+            .put(attempt.request(tokio_stream::once(first).chain(rest)))
+            .await;
+        if let Some(failure) = sent.failure() {
+            return Err(Error::ReadBody(failure).into());
+        }
+        let reply = reply?.into_inner();
+        same(id, known.unwrap_or_else(|| sent.crc32c()), reply.crc32c)?;
+        Ok(reply)
+    }
+
+    /// Stores one lump of at most [`crate::SMALL`] bytes by one message.
+    ///
+    /// # Errors
+    /// As for [`Client::put`]; OUT_OF_RANGE for a longer body.
+    pub async fn put_small(
+        &self,
+        store: &str,
+        id: LumpId,
+        body: impl Into<Bytes>,
+        options: &PutOptions,
+    ) -> Result<v1::PutResponse, Error> {
+        let body = body.into();
+        let crc32c = crc32c::crc32c(&body);
+        let length = u64::try_from(body.len()).unwrap_or(u64::MAX);
+        let request = v1::PutSmallRequest {
+            header: Some(options.header(store, id, length, Some(crc32c))),
+            body,
+        };
+        let what = format!("the put of lump {id}");
+        call!(self, options.repeat(), &what, |attempt| {
+            let request = attempt.request(request.clone());
+            let reply = self.lump_store().put_small(request).await?.into_inner();
+            let reply = reply
+                .put
+                .ok_or(Error::Protocol("a put without its reply"))?;
+            same(id, crc32c, reply.crc32c)?;
+            Ok(reply)
+        })
+    }
+}
+
+/// Compares the checksums of the two ends.
+pub(crate) fn same(id: LumpId, sent: u32, came: u32) -> Result<(), Error> {
+    if sent == came {
+        Ok(())
+    } else {
+        Err(Error::ChecksumMismatch { id, sent, came })
+    }
+}
