@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use lumpscope_ebpf_common::{op, stats};
 
+use crate::heat;
 use crate::probes::{Counters, Probes};
-use crate::report::AuditReport;
+use crate::report::{AuditReport, HeatCell};
+use crate::slots::Slot;
 
 /// How often to look for a moment in which the disk is idle.
 const ATTEMPTS: u32 = 20;
@@ -47,6 +49,8 @@ pub(crate) struct WatchedDisk {
     pub(crate) slot: u32,
     stat: DiskStat,
     counters: Counters,
+    /// What the cells of the histogram held when watching began; empty: nothing.
+    cells: Vec<u64>,
     misses: u64,
     /// What was in motion when watching began: the counts may differ by as much.
     slack: DiskStat,
@@ -66,8 +70,14 @@ impl WatchedDisk {
         probes: &mut Probes,
         name: &str,
         dev: u32,
-        slot: u32,
+        slot: Slot,
     ) -> Result<WatchedDisk, aya::maps::MapError> {
+        let cells = if slot.used {
+            probes.renew(slot.number)?
+        } else {
+            Vec::new()
+        };
+        let slot = slot.number;
         let mut counters = probes.counters(slot);
         let mut reading = Reading {
             stat: None,
@@ -98,8 +108,22 @@ impl WatchedDisk {
             slot,
             stat: reading.stat.unwrap_or_default(),
             counters,
+            cells,
             misses: probes.recursion_misses(),
             slack: reading.slack,
+        })
+    }
+
+    /// The cells of its histogram, since watching began.
+    pub(crate) fn heat(&self, probes: &Probes) -> Vec<HeatCell> {
+        heat::cells(self.slot, |index| {
+            let first = heat::first_cell(self.slot);
+            let before = index
+                .checked_sub(first)
+                .and_then(|at| self.cells.get(at))
+                .copied()
+                .unwrap_or(0);
+            probes.cell(index).saturating_sub(before)
         })
     }
 

@@ -9,6 +9,14 @@ fn to_bytes(sectors: i64) -> i64 {
     sectors.saturating_mul(512)
 }
 
+/// Index of a device's first cell among all devices' cells.
+pub(crate) fn first_cell(slot: u32) -> usize {
+    usize::try_from(slot * histogram::CELLS_PER_DEVICE).unwrap_or(usize::MAX)
+}
+
+/// Number of a device's cells.
+pub(crate) const CELLS: usize = histogram::CELLS_PER_DEVICE as usize;
+
 /// The non-empty cells of a device's reads and writes that have a seek distance. `value` gives
 /// the count of a cell by its index among all devices' cells.
 pub(crate) fn cells(slot: u32, value: impl Fn(usize) -> u64) -> Vec<HeatCell> {

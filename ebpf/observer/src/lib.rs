@@ -23,7 +23,9 @@ mod kernel;
 mod observer;
 mod probes;
 mod report;
+mod slots;
 mod tracefs;
+mod watching;
 
 pub use api::{
     DeclaredIo, Finding, Flavour, Level, ObjectSource, ObserverOptions, Op, Purpose,

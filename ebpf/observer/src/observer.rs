@@ -7,21 +7,22 @@
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lumpscope_ebpf_common::MAX_DEVICES;
-
-use crate::api::{DeclaredIo, Finding, ObserverOptions, RequestSummary, StoreObservation};
+use crate::api::{
+    DeclaredIo, Finding, ObserverOptions, RequestSummary, StoreObservation, WatchedStore,
+};
 use crate::audit::WatchedDisk;
 use crate::clock::monotonic_ns;
 use crate::correlate::{Correlator, Declared, Input};
 use crate::device::{self, Target};
 use crate::event::Event;
-use crate::heat;
 use crate::probes::Probes;
 use crate::report::{AuditReport, HeatCell, StoreReport};
+use crate::slots::Slots;
+use crate::watching::Loading;
 
 /// How often the ring is drained.
 const PERIOD: Duration = Duration::from_millis(10);
@@ -43,7 +44,9 @@ pub struct Observer {
 
 #[derive(Debug)]
 struct Inner {
-    stores: Vec<Store>,
+    /// By index; `None`: the store is gone. An index is never given to another store, because
+    /// what was told of the one before may still be under way.
+    stores: RwLock<Vec<Option<Store>>>,
     paused: bool,
     stopped: AtomicBool,
     queue: Mutex<Vec<Input>>,
@@ -51,19 +54,21 @@ struct Inner {
     core: Mutex<Core>,
 }
 
-#[derive(Debug)]
-struct Store {
-    name: String,
-    path: std::path::PathBuf,
-    status: StoreObservation,
-    target: Option<Target>,
+#[derive(Debug, Clone)]
+pub(crate) struct Store {
+    pub(crate) name: String,
+    pub(crate) path: std::path::PathBuf,
+    pub(crate) status: StoreObservation,
+    pub(crate) target: Option<Target>,
 }
 
 /// What the thread works on.
 #[derive(Debug)]
-struct Core {
-    probes: Option<Probes>,
-    disks: Vec<WatchedDisk>,
+pub(crate) struct Core {
+    pub(crate) loading: Loading,
+    pub(crate) probes: Option<Probes>,
+    pub(crate) slots: Slots,
+    pub(crate) disks: Vec<WatchedDisk>,
     correlator: Correlator,
     recorder: Option<BufWriter<File>>,
     drained_ns: u64,
@@ -78,7 +83,9 @@ impl Observer {
     #[must_use]
     pub fn start(options: ObserverOptions) -> Observer {
         let mut core = Core {
+            loading: Loading::new(&options),
             probes: None,
+            slots: Slots::default(),
             disks: Vec::new(),
             correlator: Correlator::new(options.stores.len()),
             recorder: options.tuning.record.as_deref().and_then(open_recorder),
@@ -86,9 +93,9 @@ impl Observer {
             forgot_ns: monotonic_ns(),
             kept: Vec::new(),
         };
-        let stores = core.watch(&options);
+        let stores = core.watch(&options.stores);
         let inner = Arc::new(Inner {
-            stores,
+            stores: RwLock::new(stores.into_iter().map(Some).collect()),
             paused: options.tuning.paused,
             stopped: AtomicBool::new(false),
             queue: Mutex::new(Vec::new()),
@@ -106,21 +113,53 @@ impl Observer {
     /// Whether and how a store is observed; `None`: no such store.
     #[must_use]
     pub fn store_status(&self, store: &str) -> Option<StoreObservation> {
-        self.inner
+        self.inner.find(store).map(|(_, found)| found.status)
+    }
+
+    /// Watches the disk below one more store; its index, for all later calls. Blocks while the
+    /// probes are attached, if they were not before. Never fails: what cannot be observed is said
+    /// by [`Observer::store_status`].
+    #[must_use]
+    pub fn add_store(&self, store: WatchedStore) -> usize {
+        let mut core = self.inner.lock_core();
+        core.pump(&self.inner);
+        let index = self.inner.stores().len();
+        core.learn(Input::Added { store: index });
+        let watched = core.watch_more(index, &store);
+        let mut stores = self
+            .inner
             .stores
-            .iter()
-            .find(|s| s.name == store)
-            .map(|s| s.status.clone())
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        stores.push(Some(watched));
+        index
+    }
+
+    /// Forgets a store and everything known of it. Its disk is no longer watched, unless another
+    /// store is on it. What is still told of it is ignored.
+    pub fn remove_store(&self, store: usize) {
+        let mut core = self.inner.lock_core();
+        core.pump(&self.inner);
+        let mut stores = self
+            .inner
+            .stores
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let Some(gone) = stores.get_mut(store).and_then(Option::take) else {
+            return;
+        };
+        let dev_of = |s: &Store| s.target.as_ref().map(|target| target.placement.dev);
+        let shared = stores.iter().flatten().any(|s| dev_of(s) == dev_of(&gone));
+        drop(stores);
+        core.learn(Input::Removed { store });
+        if let (Some(dev), false) = (dev_of(&gone), shared) {
+            core.release(dev);
+        }
     }
 
     /// Tells of an I/O before its system call. Cheap; any thread.
     pub fn declare(&self, store: usize, io: &DeclaredIo<'_>) {
-        if !self
-            .inner
-            .stores
-            .get(store)
-            .is_some_and(|s| s.status.observed)
-        {
+        if !self.inner.observes(store) {
             return;
         }
         self.inner.push(Input::Declared(Declared {
@@ -137,12 +176,7 @@ impl Observer {
 
     /// Tells that the I/O's system call has returned. Cheap; any thread.
     pub fn finish(&self, store: usize, token: u64, end_ns: u64, _ok: bool) {
-        if self
-            .inner
-            .stores
-            .get(store)
-            .is_some_and(|s| s.status.observed)
-        {
+        if self.inner.observes(store) {
             self.inner.push(Input::Finished {
                 store,
                 token,
@@ -178,8 +212,7 @@ impl Observer {
     /// have in it what has just ended.
     #[must_use]
     pub fn report(&self, store: &str) -> Option<StoreReport> {
-        let index = self.inner.stores.iter().position(|s| s.name == store)?;
-        let store = &self.inner.stores[index];
+        let (index, store) = self.inner.find(store)?;
         let mut report = StoreReport {
             store: store.name.clone(),
             device: store.status.device.clone().unwrap_or_default(),
@@ -235,6 +268,25 @@ impl Inner {
         queue.push(input);
     }
 
+    fn stores(&self) -> RwLockReadGuard<'_, Vec<Option<Store>>> {
+        self.stores.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn observes(&self, store: usize) -> bool {
+        let stores = self.stores();
+        let found = stores.get(store).and_then(Option::as_ref);
+        found.is_some_and(|s| s.status.observed)
+    }
+
+    fn find(&self, name: &str) -> Option<(usize, Store)> {
+        let stores = self.stores();
+        let mut known = stores.iter().enumerate();
+        known.find_map(|(index, store)| {
+            let store = store.as_ref().filter(|s| s.name == name)?;
+            Some((index, store.clone()))
+        })
+    }
+
     fn lock_core(&self) -> MutexGuard<'_, Core> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -252,98 +304,6 @@ impl Inner {
 }
 
 impl Core {
-    /// Finds the stores' disks, attaches the probes and arms the disks.
-    fn watch(&mut self, options: &ObserverOptions) -> Vec<Store> {
-        let resolved: Vec<_> = options
-            .stores
-            .iter()
-            .map(|s| device::resolve(&s.path).map_err(|e| e.to_string()))
-            .collect();
-        let why_no_probes = if !options.enabled {
-            Some("the probes are switched off".to_owned())
-        } else if resolved.iter().all(Result::is_err) {
-            None
-        } else {
-            self.attach(options, resolved.iter().flatten())
-        };
-        let mode = self
-            .probes
-            .as_ref()
-            .map_or("none", |probes| probes.flavour.name());
-        let mut stores = Vec::new();
-        for (index, (watched, target)) in options.stores.iter().zip(resolved).enumerate() {
-            let mut status = StoreObservation {
-                mode: mode.to_owned(),
-                ..Default::default()
-            };
-            if let Ok(target) = &target {
-                status.device = Some(target.disk.clone());
-                status.devno = Some(target.devno);
-            }
-            status.why_not = match (&why_no_probes, &target) {
-                (Some(why), _) => why.clone(),
-                (None, Err(why)) => why.clone(),
-                (None, Ok(target)) => self.arm(target).err().unwrap_or_default(),
-            };
-            status.observed = status.why_not.is_empty();
-            if !status.observed {
-                status.mode = "none".to_owned();
-                // Whoever started the observer says so, with what follows from it.
-                tracing::debug!(store = watched.name, why = status.why_not, "not observed");
-            }
-            let target = target.ok();
-            if let (true, Some(target)) = (status.observed, &target) {
-                self.learn(Input::Placed {
-                    store: index,
-                    placement: target.placement.clone(),
-                });
-            }
-            stores.push(Store {
-                name: watched.name.clone(),
-                path: watched.path.clone(),
-                status,
-                target,
-            });
-        }
-        stores
-    }
-
-    /// Attaches the probes; returns why not.
-    fn attach<'a>(
-        &mut self,
-        options: &ObserverOptions,
-        targets: impl Iterator<Item = &'a Target>,
-    ) -> Option<String> {
-        let mut devs: Vec<u32> = targets.map(|target| target.placement.dev).collect();
-        devs.sort_unstable();
-        devs.dedup();
-        let count = u32::try_from(devs.len()).unwrap_or(u32::MAX);
-        match Probes::attach(&options.object, &options.tuning, count) {
-            Ok(probes) => {
-                self.probes = Some(probes);
-                None
-            }
-            Err(error) => Some(format!("{error}; `lumpscope doctor` says how to get it")),
-        }
-    }
-
-    /// Watches a store's disk, once; an error says why not.
-    fn arm(&mut self, target: &Target) -> Result<(), String> {
-        let dev = target.placement.dev;
-        if self.disks.iter().any(|disk| disk.dev == dev) {
-            return Ok(());
-        }
-        let slot = u32::try_from(self.disks.len()).unwrap_or(u32::MAX);
-        if slot >= MAX_DEVICES {
-            return Err(format!("more than {MAX_DEVICES} disks are watched already"));
-        }
-        let probes = self.probes.as_mut().ok_or("the probes are not attached")?;
-        let disk = WatchedDisk::arm(probes, &target.disk, dev, slot)
-            .map_err(|error| format!("cannot watch {}: {error}", target.disk))?;
-        self.disks.push(disk);
-        Ok(())
-    }
-
     /// Takes everything there is and correlates it.
     fn pump(&mut self, inner: &Inner) {
         let until_ns = monotonic_ns().saturating_sub(MARGIN_NS);
@@ -365,7 +325,7 @@ impl Core {
             self.learn(Input::Event(event));
         }
         if self.correlator.take_stale() {
-            self.place_files(&inner.stores);
+            self.place_files(&inner.stores());
         }
         if all {
             self.learn(Input::Drained { until_ns });
@@ -374,7 +334,7 @@ impl Core {
         self.forget(until_ns);
     }
 
-    fn learn(&mut self, input: Input) {
+    pub(crate) fn learn(&mut self, input: Input) {
         let marks_time = matches!(input, Input::Drained { .. });
         if let Some(recorder) = &mut self.recorder
             && let Err(error) = write_line(recorder, &input, marks_time)
@@ -386,8 +346,9 @@ impl Core {
     }
 
     /// Asks the file systems again where the files lie.
-    fn place_files(&mut self, stores: &[Store]) {
+    fn place_files(&mut self, stores: &[Option<Store>]) {
         for (index, store) in stores.iter().enumerate() {
+            let Some(store) = store else { continue };
             let Some(target) = store.target.as_ref().filter(|target| target.is_file) else {
                 continue;
             };
@@ -429,8 +390,7 @@ impl Core {
             return Some((kept.1.clone(), kept.2.clone()));
         };
         let disk = self.disks.iter().find(|disk| disk.dev == dev)?;
-        let heat = heat::cells(disk.slot, |index| probes.cell(index));
-        Some((disk.audit(probes), heat))
+        Some((disk.audit(probes), disk.heat(probes)))
     }
 }
 

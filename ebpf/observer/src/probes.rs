@@ -4,19 +4,24 @@ use std::borrow::Cow;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::PathBuf;
 
-use aya::maps::{HashMap, Map, MapData, PerCpuArray, RingBuf};
+use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf};
 use aya::programs::{BtfTracePoint, Program, ProgramError, RawTracePoint, TracePoint};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use lumpscope_ebpf_common::{BlockEvent, MAX_DEVICES, RING_BYTES, histogram, kernel_dev, stats};
 use thiserror::Error;
 
 use crate::api::{Flavour, ObjectSource, Tuning};
+use crate::heat;
 use crate::histogram_map::HistogramMap;
 use crate::kernel::{self, Plan, PlanError, Release};
 
 static PREBUILT: &[u8] = aya::include_bytes_aligned!("../../prebuilt/lumpscope-probes.o");
 /// Names the object to load instead of the embedded one.
 const OBJECT_VARIABLE: &str = "LUMPSCOPE_PROBE_OBJECT";
+
+/// Disks that can be watched beside those known when the probes are loaded: the histogram takes
+/// half a MiB of the kernel's memory for each.
+const SPARE_DEVICES: u32 = 8;
 
 /// Counters of one disk, summed over the CPUs.
 pub(crate) type Counters = [u64; stats::COUNT];
@@ -80,6 +85,9 @@ pub(crate) struct Probes {
     counters: PerCpuArray<MapData, Counters>,
     devices: HashMap<MapData, u32, u32>,
     in_flight: HashMap<MapData, [u64; 2], [u64; 10]>,
+    /// What each disk was sent last.
+    last: Array<MapData, [u64; 2]>,
+    slots: u32,
     /// Keeps programs and links alive.
     ebpf: Ebpf,
 }
@@ -93,7 +101,8 @@ impl std::fmt::Debug for Probes {
 }
 
 impl Probes {
-    /// Loads and attaches the best flavour that works. Nothing is watched yet.
+    /// Loads and attaches the best flavour that works. Nothing is watched yet. There is room for
+    /// `devices` disks and some more.
     pub(crate) fn attach(
         object: &ObjectSource,
         tuning: &Tuning,
@@ -120,7 +129,7 @@ impl Probes {
         devices: u32,
     ) -> Result<Probes, ProbeError> {
         let flavour = plan.flavour;
-        let slots = devices.clamp(1, MAX_DEVICES);
+        let slots = devices.saturating_add(SPARE_DEVICES).min(MAX_DEVICES);
         let (tgid, namespace) = (std::process::id(), own_namespace());
         let mut loader = EbpfLoader::new();
         for (name, value) in &plan.globals {
@@ -157,7 +166,10 @@ impl Probes {
                 .map_err(|_| ProbeError::Part { name: "DEVICES" })?,
             in_flight: HashMap::try_from(take(&mut ebpf, "IN_FLIGHT")?)
                 .map_err(|_| ProbeError::Part { name: "IN_FLIGHT" })?,
+            last: Array::try_from(take(&mut ebpf, "LAST")?)
+                .map_err(|_| ProbeError::Part { name: "LAST" })?,
             histogram,
+            slots,
             ebpf,
         };
         probes.attach_programs(plan)?;
@@ -194,6 +206,31 @@ impl Probes {
     /// Stops watching a disk.
     pub(crate) fn unwatch(&mut self, dev: u32) -> Result<(), aya::maps::MapError> {
         self.devices.remove(&dev)
+    }
+
+    /// How many disks can be watched at once.
+    pub(crate) fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    /// Makes a slot ready for another disk: what the disk before was sent last, and what it had in
+    /// flight, is forgotten. Answers what the slot's cells hold from before.
+    pub(crate) fn renew(&mut self, slot: u32) -> Result<Vec<u64>, aya::maps::MapError> {
+        self.last.set(slot, [0, 0], 0)?;
+        let left: Vec<[u64; 2]> = self
+            .in_flight
+            .iter()
+            .filter_map(Result::ok)
+            .filter(|(_, entry)| slot_in(entry) == slot)
+            .map(|(key, _)| key)
+            .collect();
+        for key in left {
+            // One that completed meanwhile is gone, as it should be.
+            let _ = self.in_flight.remove(&key);
+        }
+        let first = heat::first_cell(slot);
+        let cells = first..first.saturating_add(heat::CELLS);
+        Ok(cells.map(|index| self.cell(index)).collect())
     }
 
     /// Takes the next event; `None`: there is none now. Records of another size are skipped.
@@ -252,6 +289,12 @@ impl Probes {
             .filter(|key| self.in_flight.remove(key).is_ok())
             .count()
     }
+}
+
+/// Slot of the disk of an entry of `IN_FLIGHT`: the `u32` behind four `u64` and two `u32`.
+fn slot_in(entry: &[u64; 10]) -> u32 {
+    let [a, b, c, d, ..] = entry[5].to_ne_bytes();
+    u32::from_ne_bytes([a, b, c, d])
 }
 
 /// An error with its causes, each shortened to its first line: a refused program's message holds

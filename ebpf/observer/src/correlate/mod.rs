@@ -33,6 +33,16 @@ use totals::StoreTotals;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Input {
+    /// There is a store more.
+    Added {
+        /// Its index, which no store had before.
+        store: usize,
+    },
+    /// A store is gone, and everything known of it.
+    Removed {
+        /// Its index, which no store will have again.
+        store: usize,
+    },
     /// Where a store lies. Again whenever it changes.
     Placed {
         /// Index of the store.
@@ -186,11 +196,11 @@ const MAX_WAITING: usize = 4096;
 /// Ties block requests to their owners.
 #[derive(Debug)]
 pub struct Correlator {
-    placements: Vec<Option<Placement>>,
+    placements: BTreeMap<usize, Placement>,
     joiner: Joiner,
     disks: BTreeMap<u32, Disk>,
     requests: Requests,
-    stores: Vec<StoreTotals>,
+    stores: BTreeMap<usize, StoreTotals>,
     waiting: Vec<Event>,
     /// Stores whose place should be read again.
     stale: bool,
@@ -198,15 +208,15 @@ pub struct Correlator {
 }
 
 impl Correlator {
-    /// For this many stores.
+    /// For this many stores, whose indices begin at 0.
     #[must_use]
     pub fn new(stores: usize) -> Correlator {
         Correlator {
-            placements: vec![None; stores],
+            placements: BTreeMap::new(),
             joiner: Joiner::default(),
             disks: BTreeMap::new(),
             requests: Requests::default(),
-            stores: (0..stores).map(|_| StoreTotals::default()).collect(),
+            stores: (0..stores).map(|s| (s, StoreTotals::default())).collect(),
             waiting: Vec::new(),
             stale: false,
             limits: Limits::default(),
@@ -216,6 +226,10 @@ impl Correlator {
     /// Learns.
     pub fn apply(&mut self, input: Input) {
         match input {
+            Input::Added { store } => {
+                self.stores.entry(store).or_default();
+            }
+            Input::Removed { store } => self.remove(store),
             Input::Placed { store, placement } => self.place(store, placement),
             Input::Declared(io) => self.declare(io),
             Input::Finished {
@@ -247,7 +261,7 @@ impl Correlator {
 
     /// Fills in what correlation knows of a store: operations, block, slowest.
     pub fn fill(&self, store: usize, report: &mut StoreReport) {
-        let Some(totals) = self.stores.get(store) else {
+        let Some(totals) = self.stores.get(&store) else {
             return;
         };
         report.operations = totals.operations();
@@ -258,14 +272,28 @@ impl Correlator {
     }
 
     fn disk_of(&self, store: usize) -> Option<&Disk> {
-        self.disks.get(&self.placements.get(store)?.as_ref()?.dev)
+        self.disks.get(&self.placements.get(&store)?.dev)
     }
 
     fn place(&mut self, store: usize, placement: Placement) {
+        if !self.stores.contains_key(&store) {
+            return;
+        }
         self.disks.entry(placement.dev).or_default();
-        if let Some(at) = self.placements.get_mut(store) {
-            self.joiner.replace(store, &placement);
-            *at = Some(placement);
+        self.joiner.replace(store, &placement);
+        self.placements.insert(store, placement);
+    }
+
+    /// Its I/Os stay with the joiner until they have lingered: their block requests may still
+    /// come, and are not those of the next store on that disk.
+    fn remove(&mut self, store: usize) {
+        self.stores.remove(&store);
+        let Some(placement) = self.placements.remove(&store) else {
+            return;
+        };
+        let dev = placement.dev;
+        if self.placements.values().all(|other| other.dev != dev) {
+            self.disks.remove(&dev);
         }
     }
 
@@ -273,7 +301,7 @@ impl Correlator {
         for request in &io.requests {
             self.requests.open(*request, io.begin_ns);
         }
-        if let Some(Some(placement)) = self.placements.get(io.store) {
+        if let Some(placement) = self.placements.get(&io.store) {
             self.joiner.declare(io, placement);
         }
     }
@@ -299,7 +327,7 @@ impl Correlator {
     }
 
     fn any_file_on(&self, dev: u32) -> bool {
-        let mut placed = self.placements.iter().flatten();
+        let mut placed = self.placements.values();
         placed.any(|p| p.dev == dev && !p.file_system.is_empty())
     }
 
@@ -340,11 +368,8 @@ impl Correlator {
             self.event(event, false);
         }
         for (ended, open) in self.requests.take_ended(until_ns) {
-            let Some(Some(placement)) = self.placements.get(ended.store) else {
-                self.add_request(&ended, &open, None);
-                continue;
-            };
-            self.add_request(&ended, &open, Some(placement.clone()));
+            let at = self.placements.get(&ended.store).cloned();
+            self.add_request(&ended, &open, at);
         }
         self.joiner.expire(until_ns);
         self.requests.expire(until_ns);
@@ -352,7 +377,7 @@ impl Correlator {
 
     fn add_request(&mut self, ended: &Ended, open: &requests::Open, at: Option<Placement>) {
         let stages = requests::split_stages(ended, open);
-        let Some(totals) = self.stores.get_mut(ended.store) else {
+        let Some(totals) = self.stores.get_mut(&ended.store) else {
             return;
         };
         totals.add(ended, open, &stages);

@@ -1,0 +1,164 @@
+//! Which disks are watched: probes are attached, disks armed and let go.
+
+use lumpscope_ebpf_common::MAX_DEVICES;
+
+use crate::api::{ObjectSource, ObserverOptions, StoreObservation, Tuning, WatchedStore};
+use crate::audit::WatchedDisk;
+use crate::correlate::Input;
+use crate::device::{self, Target};
+use crate::observer::{Core, Store};
+use crate::probes::Probes;
+use crate::slots::Slots;
+
+/// How the probes are loaded.
+#[derive(Debug, Clone)]
+pub(crate) struct Loading {
+    object: ObjectSource,
+    tuning: Tuning,
+    enabled: bool,
+}
+
+impl Loading {
+    pub(crate) fn new(options: &ObserverOptions) -> Loading {
+        Loading {
+            object: options.object.clone(),
+            tuning: options.tuning.clone(),
+            enabled: options.enabled,
+        }
+    }
+}
+
+type Resolved = Result<Target, String>;
+
+impl Core {
+    /// Finds the stores' disks, attaches the probes and arms the disks.
+    pub(crate) fn watch(&mut self, stores: &[WatchedStore]) -> Vec<Store> {
+        let resolved: Vec<Resolved> = stores.iter().map(resolve).collect();
+        let why_no_probes = self.attach(resolved.iter().flatten());
+        let all = stores.iter().zip(resolved).enumerate();
+        all.map(|(index, (watched, target))| {
+            self.admit(index, watched, target, why_no_probes.as_deref())
+        })
+        .collect()
+    }
+
+    /// The same for one store more.
+    pub(crate) fn watch_more(&mut self, index: usize, watched: &WatchedStore) -> Store {
+        let resolved = resolve(watched);
+        let why_no_probes = self.attach(resolved.iter());
+        self.admit(index, watched, resolved, why_no_probes.as_deref())
+    }
+
+    /// Attaches the probes, once there is a disk to be watched; returns why not.
+    fn attach<'a>(&mut self, targets: impl Iterator<Item = &'a Target>) -> Option<String> {
+        if !self.loading.enabled {
+            return Some("the probes are switched off".to_owned());
+        }
+        let mut devs: Vec<u32> = targets.map(|target| target.placement.dev).collect();
+        devs.sort_unstable();
+        devs.dedup();
+        if self.probes.is_some() || devs.is_empty() {
+            return None;
+        }
+        let count = u32::try_from(devs.len()).unwrap_or(u32::MAX);
+        match Probes::attach(&self.loading.object, &self.loading.tuning, count) {
+            Ok(probes) => {
+                self.slots = Slots::new(probes.slots());
+                self.probes = Some(probes);
+                None
+            }
+            Err(error) => Some(format!("{error}; `lumpscope doctor` says how to get it")),
+        }
+    }
+
+    /// Arms the disk of a store, and says how the store is observed.
+    fn admit(
+        &mut self,
+        index: usize,
+        watched: &WatchedStore,
+        target: Resolved,
+        why_no_probes: Option<&str>,
+    ) -> Store {
+        let mut status = StoreObservation::default();
+        if let Ok(target) = &target {
+            status.device = Some(target.disk.clone());
+            status.devno = Some(target.devno);
+        }
+        status.why_not = match (why_no_probes, &target) {
+            (Some(why), _) => why.to_owned(),
+            (None, Err(why)) => why.clone(),
+            (None, Ok(target)) => self.arm(target).err().unwrap_or_default(),
+        };
+        status.observed = status.why_not.is_empty();
+        let flavour = self.probes.as_ref().filter(|_| status.observed);
+        status.mode = flavour
+            .map_or("none", |probes| probes.flavour.name())
+            .to_owned();
+        if !status.observed {
+            // Whoever started the observer says so, with what follows from it.
+            tracing::debug!(store = watched.name, why = status.why_not, "not observed");
+        }
+        let target = target.ok();
+        if let (true, Some(target)) = (status.observed, &target) {
+            self.learn(Input::Placed {
+                store: index,
+                placement: target.placement.clone(),
+            });
+        }
+        Store {
+            name: watched.name.clone(),
+            path: watched.path.clone(),
+            status,
+            target,
+        }
+    }
+
+    /// Watches a store's disk, once; an error says why not.
+    fn arm(&mut self, target: &Target) -> Result<(), String> {
+        let dev = target.placement.dev;
+        if self.disks.iter().any(|disk| disk.dev == dev) {
+            return Ok(());
+        }
+        let probes = self.probes.as_mut().ok_or("the probes are not attached")?;
+        let slot = self.slots.take().ok_or_else(|| no_slot(&self.slots))?;
+        match WatchedDisk::arm(probes, &target.disk, dev, slot) {
+            Ok(disk) => {
+                self.disks.push(disk);
+                Ok(())
+            }
+            Err(error) => {
+                self.slots.give_back(slot.number);
+                Err(format!("cannot watch {}: {error}", target.disk))
+            }
+        }
+    }
+
+    /// Watches a disk no longer.
+    pub(crate) fn release(&mut self, dev: u32) {
+        let Some(at) = self.disks.iter().position(|disk| disk.dev == dev) else {
+            return;
+        };
+        let disk = self.disks.swap_remove(at);
+        let Some(probes) = &mut self.probes else {
+            return;
+        };
+        match probes.unwatch(dev) {
+            Ok(()) => self.slots.give_back(disk.slot),
+            // The slot stays taken: its counters still move.
+            Err(error) => tracing::warn!(%error, disk = disk.name, "it is still watched"),
+        }
+    }
+}
+
+fn resolve(store: &WatchedStore) -> Resolved {
+    device::resolve(&store.path).map_err(|error| error.to_string())
+}
+
+fn no_slot(slots: &Slots) -> String {
+    let limit = slots.limit();
+    if limit < MAX_DEVICES {
+        format!("{limit} disks are watched already: restart the service to watch more")
+    } else {
+        format!("more than {MAX_DEVICES} disks are watched already")
+    }
+}

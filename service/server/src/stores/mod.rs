@@ -1,0 +1,238 @@
+//! The stores a service owns: opened at the start or added later, found by name, taken out or
+//! closed together.
+
+mod change;
+mod named;
+mod opening;
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use lumpscope_engine::Error;
+use lumpscope_observer::Observer;
+use tracing::{error, info};
+
+use crate::config::{ServeConfig, StoreSpec};
+use crate::error::ServerError;
+use crate::grpc::status::Refusal;
+
+pub use named::{Mode, NamedStore, UnderWay};
+
+use named::ServiceGate;
+use opening::{Opener, check_distinct};
+
+/// A store that is configured, or was asked for, and could not be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedStore {
+    /// Its name.
+    pub name: String,
+    /// Where it should be.
+    pub path: PathBuf,
+    /// Why it could not be opened.
+    pub why: String,
+}
+
+/// All stores, in the order in which they were configured or added. Cheap to clone; every clone is
+/// the same set, and whoever looks sees it as it is at that moment.
+#[derive(Clone)]
+pub struct Stores {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    set: ArcSwap<Set>,
+    /// True: closed. Held by whoever adds a store, so that none is added behind the end.
+    closed: Mutex<bool>,
+    opener: Opener,
+}
+
+#[derive(Clone, Default)]
+struct Set {
+    open: Arc<Vec<Arc<NamedStore>>>,
+    failed: Arc<Vec<FailedStore>>,
+}
+
+impl Stores {
+    /// Opens every store, one after the other. Blocks. Those that do not open are logged, and the
+    /// others are served; see [`Stores::failed`].
+    ///
+    /// # Errors
+    /// A device or file given twice. When none opens, or with
+    /// [`require_all_stores`](ServeConfig::require_all_stores) when any does not: what kept the
+    /// first of these from being opened; those that did are closed.
+    pub fn open(config: &ServeConfig, observer: &Observer) -> Result<Self, ServerError> {
+        check_distinct(&config.stores)?;
+        let gate = Arc::new(ServiceGate::default());
+        let opener = Opener {
+            config: config.clone(),
+            observer: observer.clone(),
+            gate,
+        };
+        let (mut open, mut failed, mut first) = (Vec::new(), Vec::new(), None);
+        for (index, spec) in config.stores.iter().enumerate() {
+            match opener.open(index, spec, false) {
+                Ok(store) => open.push(store),
+                Err(error) => {
+                    observer.remove_store(index);
+                    failed.push(FailedStore::new(spec, &error));
+                    first.get_or_insert(error);
+                    if config.require_all_stores {
+                        break;
+                    }
+                }
+            }
+        }
+        let none = open.is_empty();
+        let stores = Self::of(opener, open, failed);
+        match first {
+            Some(error) if none || config.require_all_stores => {
+                if let Err(closing) = stores.close() {
+                    error!(%closing, "while giving up");
+                }
+                Err(error)
+            }
+            _ => {
+                for failed in stores.failed().iter() {
+                    let (store, why) = (&failed.name, &failed.why);
+                    error!(store, why, "NOT SERVED: it could not be opened; the others are");
+                }
+                Ok(stores)
+            }
+        }
+    }
+
+    fn of(opener: Opener, open: Vec<Arc<NamedStore>>, failed: Vec<FailedStore>) -> Self {
+        let set = Set {
+            open: Arc::new(open),
+            failed: Arc::new(failed),
+        };
+        let shared = Shared {
+            set: ArcSwap::from_pointee(set),
+            closed: Mutex::new(false),
+            opener,
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// The open store with this name.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<Arc<NamedStore>> {
+        let set = self.shared.set.load();
+        set.open.iter().find(|store| store.name == name).cloned()
+    }
+
+    /// The open store with this name.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownStore`], [`Refusal::StoreNotOpen`].
+    pub fn get(&self, name: &str) -> Result<Arc<NamedStore>, Refusal> {
+        if let Some(named) = self.find(name) {
+            return Ok(named);
+        }
+        Err(match self.find_failed(name) {
+            Some(failed) => Refusal::StoreNotOpen {
+                name: failed.name,
+                why: failed.why,
+            },
+            None => Refusal::UnknownStore {
+                name: name.chars().take(80).collect(),
+                known: self.names(),
+            },
+        })
+    }
+
+    /// All open stores.
+    #[must_use]
+    pub fn all(&self) -> Arc<Vec<Arc<NamedStore>>> {
+        Arc::clone(&self.shared.set.load().open)
+    }
+
+    /// The stores that could not be opened.
+    #[must_use]
+    pub fn failed(&self) -> Arc<Vec<FailedStore>> {
+        Arc::clone(&self.shared.set.load().failed)
+    }
+
+    /// The store with this name that could not be opened.
+    #[must_use]
+    pub fn find_failed(&self, name: &str) -> Option<FailedStore> {
+        let failed = self.failed();
+        failed.iter().find(|failed| failed.name == name).cloned()
+    }
+
+    /// Names of all stores, for messages.
+    #[must_use]
+    pub fn names(&self) -> String {
+        let set = self.shared.set.load();
+        let open = set.open.iter().map(|store| store.name.as_str());
+        let failed = set.failed.iter().map(|store| store.name.as_str());
+        let names: Vec<&str> = open.chain(failed).collect();
+        if names.is_empty() {
+            return "none".to_owned();
+        }
+        names.join(", ")
+    }
+
+    /// Requests on data under way in all stores.
+    #[must_use]
+    pub fn under_way(&self) -> u64 {
+        self.all().iter().map(|named| named.under_way()).sum()
+    }
+
+    /// Lets no request on data in any more, for good: the service ends.
+    pub fn stop(&self) {
+        let gate = &self.shared.opener.gate;
+        gate.stopping.store(true, Ordering::SeqCst);
+    }
+
+    /// Ends the requests under way, with an error.
+    pub fn cut_off(&self) {
+        for named in self.all().iter() {
+            named.cut_off().cancel();
+        }
+    }
+
+    /// Finishes what was accepted, flushes and closes every store; none can be added any more.
+    /// Blocks.
+    ///
+    /// # Errors
+    /// The first store that did not close in order; the others are closed all the same.
+    pub fn close(&self) -> Result<(), ServerError> {
+        let mut closed = self.lock();
+        *closed = true;
+        let mut first = None;
+        for named in self.all().iter() {
+            match named.store.clone().close() {
+                // Closed already: it was just being taken out.
+                Ok(()) | Err(Error::Closed) => info!(store = named.name, "closed"),
+                Err(source) => {
+                    error!(store = named.name, %source, "did not close in order");
+                    first.get_or_insert(ServerError::CloseStore {
+                        name: named.name.clone(),
+                        source,
+                    });
+                }
+            }
+        }
+        first.map_or(Ok(()), Err)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, bool> {
+        let closed = self.shared.closed.lock();
+        closed.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl FailedStore {
+    fn new(spec: &StoreSpec, error: &ServerError) -> Self {
+        Self {
+            name: spec.name.clone(),
+            path: spec.path.clone(),
+            why: error.to_string(),
+        }
+    }
+}
