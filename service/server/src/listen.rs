@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lumpscope_proto::FILE_DESCRIPTOR_SET;
+use lumpscope_proto::v1::admin_server::AdminServer;
 use lumpscope_proto::v1::lump_store_server::LumpStoreServer;
 use lumpscope_proto::v1::observe_server::ObserveServer;
 use tokio::net::TcpListener;
@@ -12,7 +13,9 @@ use tokio::task::JoinHandle;
 use tonic::transport::server::TcpIncoming;
 
 use crate::config::ServeConfig;
-use crate::grpc::{Health, LumpStoreService, ObserveService, Recorder, Traced};
+use crate::grpc::{
+    Admin, AdminService, Health, LumpStoreService, ObserveService, Recorder, Traced,
+};
 use crate::telemetry::Sources;
 
 /// A connection on which nothing answers for this long after a ping is given up.
@@ -39,6 +42,8 @@ pub(crate) async fn serve_grpc(
     let observe = ObserveServer::new(ObserveService::new(stores.clone(), observer));
     let (health, health_server) = Health::new(stores);
     health.look().await;
+    let admin = Admin::new(config, sources, health.clone());
+    let admin = AdminServer::new(AdminService::new(admin));
     let describe = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
@@ -54,7 +59,8 @@ pub(crate) async fn serve_grpc(
         .http2_keepalive_interval(Some(KEEPALIVE.0))
         .http2_keepalive_timeout(Some(KEEPALIVE.1))
         .add_service(Traced::new(lumps, Arc::clone(&recorder)))
-        .add_service(Traced::new(observe, recorder))
+        .add_service(Traced::new(observe, Arc::clone(&recorder)))
+        .add_service(Traced::new(admin, recorder))
         .add_service(health_server)
         .add_service(describe().build_v1().expect(built_in))
         .add_service(describe().build_v1alpha().expect(built_in));

@@ -1,8 +1,17 @@
 //! Standard health: the whole service, `lumpscope.v1.LumpStore`, and `store/NAME` for each store.
+//!
+//! A store serves while it takes every request: one that drains, was taken read-only by a failure
+//! or could not be opened does not. The service as a whole serves while any store does, because
+//! then there is somebody to talk to; who needs one store asks for that store. A store that is
+//! taken out is first said not to serve, to those who watch it, and then no longer known.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lumpscope_proto::v1::lump_store_server::LumpStoreServer;
+use tokio::sync::Mutex;
+use tonic::server::NamedService;
 use tonic_health::ServingStatus;
 use tonic_health::pb::health_server::{Health as HealthApi, HealthServer};
 use tonic_health::server::HealthReporter;
@@ -18,6 +27,14 @@ const PERIOD: Duration = Duration::from_millis(250);
 pub struct Health {
     reporter: HealthReporter,
     stores: Stores,
+    told: Arc<Mutex<Told>>,
+}
+
+/// What was said last.
+#[derive(Default)]
+struct Told {
+    serves: BTreeMap<String, bool>,
+    ended: bool,
 }
 
 impl Health {
@@ -25,7 +42,12 @@ impl Health {
     #[must_use]
     pub fn new(stores: Stores) -> (Self, HealthServer<impl HealthApi>) {
         let (reporter, server) = tonic_health::server::health_reporter();
-        (Self { reporter, stores }, server)
+        let health = Self {
+            reporter,
+            stores,
+            told: Arc::default(),
+        };
+        (health, server)
     }
 
     /// Looks at the stores again and again until the task is ended.
@@ -37,39 +59,62 @@ impl Health {
         }
     }
 
-    /// Looks at the stores once. The service as a whole serves while any store does.
+    /// Looks at the stores once.
     pub async fn look(&self) {
-        let mut any = false;
-        for named in self.stores.all().iter() {
-            let serves = named.store.failed().is_none();
-            any |= serves;
-            let name = format!("store/{}", named.name);
-            self.reporter.set_service_status(name, status(serves)).await;
+        let mut told = self.told.lock().await;
+        if told.ended {
+            return;
         }
-        self.set_all(any).await;
+        let mut now: BTreeMap<String, bool> = BTreeMap::new();
+        for failed in self.stores.failed().iter() {
+            now.insert(service(&failed.name), false);
+        }
+        for named in self.stores.all().iter() {
+            now.insert(service(&named.name), named.serves());
+        }
+        let any = now.values().any(|serves| *serves);
+        for whole in whole() {
+            now.insert(whole.to_owned(), any);
+        }
+        self.tell(&mut told, now).await;
     }
 
-    /// Says that nothing is served any more.
+    /// Says that nothing is served any more, for good.
     pub async fn end(&self) {
-        for named in self.stores.all().iter() {
-            let name = format!("store/{}", named.name);
-            self.reporter.set_service_status(name, status(false)).await;
-        }
-        self.set_all(false).await;
+        let mut told = self.told.lock().await;
+        told.ended = true;
+        let nothing = told.serves.keys().map(|name| (name.clone(), false));
+        let nothing = nothing.collect();
+        self.tell(&mut told, nothing).await;
     }
 
-    async fn set_all(&self, serves: bool) {
-        self.reporter.set_service_status("", status(serves)).await;
-        if serves {
-            self.reporter
-                .set_serving::<LumpStoreServer<LumpStoreService>>()
-                .await;
-        } else {
-            self.reporter
-                .set_not_serving::<LumpStoreServer<LumpStoreService>>()
-                .await;
+    async fn tell(&self, told: &mut Told, now: BTreeMap<String, bool>) {
+        for (name, serves) in &now {
+            if told.serves.get(name) != Some(serves) {
+                self.reporter
+                    .set_service_status(name, status(*serves))
+                    .await;
+            }
         }
+        let gone = told.serves.keys().filter(|name| !now.contains_key(*name));
+        for name in gone {
+            self.reporter.set_service_status(name, status(false)).await;
+            self.reporter.clone().clear_service_status(name).await;
+        }
+        told.serves = now;
     }
+}
+
+fn service(store: &str) -> String {
+    format!("store/{store}")
+}
+
+/// The names that stand for all stores together.
+fn whole() -> [&'static str; 2] {
+    [
+        "",
+        <LumpStoreServer<LumpStoreService> as NamedService>::NAME,
+    ]
 }
 
 fn status(serves: bool) -> ServingStatus {

@@ -14,7 +14,7 @@ use super::get::GetStream;
 use super::memory::Memory;
 use super::scope::Scope;
 use super::status::Refusal;
-use super::{convert, get, put};
+use super::{convert, describe, get, put};
 use crate::config::ServeConfig;
 use crate::stores::{NamedStore, Stores};
 
@@ -53,37 +53,9 @@ impl LumpStoreService {
 
     /// The store a request names; the scope learns of it.
     pub(super) fn store(&self, scope: &Scope, name: &str) -> Result<Arc<NamedStore>, Refusal> {
-        let named = self
-            .stores
-            .find(name)
-            .ok_or_else(|| Refusal::UnknownStore {
-                name: name.chars().take(80).collect(),
-                known: self.stores.names(),
-            })?;
-        scope.set_store(named.index, &named.name);
+        let named = self.stores.get(name)?;
+        scope.enter(&named)?;
         Ok(named)
-    }
-
-    fn describe(&self, named: &NamedStore) -> v1::StoreInfo {
-        let info = named.store.info();
-        let seen = self.observer.store_status(&named.name).unwrap_or_default();
-        v1::StoreInfo {
-            name: named.name.clone(),
-            path: info.path.display().to_string(),
-            layout: info.layout.name().to_owned(),
-            block_size: u32::from(info.block_size),
-            max_lump_bytes: info.max_lump_bytes,
-            uuid: info.uuid.to_string(),
-            device: seen.device.unwrap_or_default(),
-            observed: seen.observed,
-            not_observed_because: seen.why_not,
-            state: if named.store.failed().is_some() {
-                v1::StoreState::ReadOnly.into()
-            } else {
-                v1::StoreState::Serving.into()
-            },
-            failed: named.store.failed().unwrap_or_default(),
-        }
     }
 }
 
@@ -283,12 +255,7 @@ impl LumpStore for LumpStoreService {
         let scope = Scope::of(&request);
         Ok(Response::new(v1::ListStoresResponse {
             request_id: scope.id(),
-            stores: self
-                .stores
-                .all()
-                .iter()
-                .map(|named| self.describe(named))
-                .collect(),
+            stores: describe::all(&self.stores, &self.observer),
         }))
     }
 }

@@ -86,6 +86,9 @@ methods! {
     }
 }
 
+/// What stands for the name of a method that does not exist.
+pub const UNKNOWN: &str = "unknown";
+
 /// The method behind a path; `None`: not one of ours.
 #[must_use]
 pub fn find(path: &str) -> Option<&'static Method> {

@@ -1,6 +1,8 @@
 //! The gRPC services: `LumpStore` and `Observe` of lumpscope.v1, standard health and reflection.
 
+mod admin;
 pub mod convert;
+mod describe;
 mod get;
 mod health;
 mod lump_store;
@@ -12,6 +14,7 @@ mod request_id;
 mod scope;
 pub mod status;
 
+pub use admin::{Admin, AdminService};
 pub use get::{CHUNK as GET_CHUNK, GetStream};
 pub use health::Health;
 pub use lump_store::LumpStoreService;

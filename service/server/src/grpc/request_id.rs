@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use lumpscope_proto::REQUEST_ID_KEY;
+use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::body::Body;
 use tonic::codegen::{Service, http};
 use tonic::server::NamedService;
@@ -18,6 +19,7 @@ use tonic::{Code, Status};
 
 use super::methods;
 use super::scope::{Recorder, Scope};
+use super::status::Refusal;
 
 /// A service whose calls have ids.
 #[derive(Clone)]
@@ -60,21 +62,52 @@ where
         let request = request.map(|body| Body::new(WholeBody { body, scope: whole }));
         let reply = self.inner.call(request);
         Box::pin(async move {
-            let mut response = reply.await?;
+            let mut response = match unless_cut_off(&scope, reply).await {
+                Some(response) => response?,
+                None => Status::from(Refusal::CutOff).into_http(),
+            };
             let id = http::HeaderValue::from(scope.id());
             response.headers_mut().insert(REQUEST_ID_KEY, id);
             if response.body().is_end_stream() {
                 // A reply that is an error and nothing else has its status in the head.
                 scope.end(code(response.headers()));
             }
-            Ok(response.map(|body| Body::new(TracedBody { body, scope })))
+            let cut_off = scope.cut_off();
+            Ok(response.map(|body| {
+                Body::new(TracedBody {
+                    body,
+                    scope,
+                    cut_off: cut_off.map(|token| Box::pin(token.cancelled_owned())),
+                })
+            }))
         })
     }
 }
 
+/// Waits for a reply; `None`: the request's store has cut it off. Which store that is shows only
+/// while the request is dealt with.
+async fn unless_cut_off<F: Future>(scope: &Scope, reply: F) -> Option<F::Output> {
+    let mut reply = std::pin::pin!(reply);
+    let mut cut_off = None;
+    std::future::poll_fn(|context| {
+        if let Poll::Ready(reply) = reply.as_mut().poll(context) {
+            return Poll::Ready(Some(reply));
+        }
+        if cut_off.is_none() {
+            let token = scope.cut_off();
+            cut_off = token.map(|token| Box::pin(token.cancelled_owned()));
+        }
+        match &mut cut_off {
+            Some(cut_off) => cut_off.as_mut().poll(context).map(|()| None),
+            None => Poll::Pending,
+        }
+    })
+    .await
+}
+
 /// Short name of a method, for metrics and reports.
 fn method(path: &str) -> &'static str {
-    methods::find(path).map_or("unknown", |method| method.name)
+    methods::find(path).map_or(methods::UNKNOWN, |method| method.name)
 }
 
 fn code(headers: &http::HeaderMap) -> Code {
@@ -126,6 +159,25 @@ impl http_body::Body for WholeBody {
 struct TracedBody {
     body: Body,
     scope: Arc<Scope>,
+    /// Ends when the request's store cuts it off; `None`: it is in none, or that is done.
+    cut_off: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+}
+
+impl TracedBody {
+    /// The end of a reply that was cut off.
+    fn cut(&mut self, context: &mut Context<'_>) -> Option<Frame<Bytes>> {
+        let token = self.cut_off.as_mut()?;
+        token.as_mut().poll(context).is_ready().then(|| {
+            self.cut_off = None;
+            self.body = Body::empty();
+            let status = Status::from(Refusal::CutOff);
+            self.scope.end(status.code());
+            let mut trailers = http::HeaderMap::new();
+            // A status made of plain text always fits into headers.
+            let _ = status.add_header(&mut trailers);
+            Frame::trailers(trailers)
+        })
+    }
 }
 
 impl http_body::Body for TracedBody {
@@ -136,6 +188,9 @@ impl http_body::Body for TracedBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        if let Some(end) = self.cut(context) {
+            return Poll::Ready(Some(Ok(end)));
+        }
         let polled = Pin::new(&mut self.body).poll_frame(context);
         match &polled {
             Poll::Ready(Some(Ok(frame))) => {

@@ -11,8 +11,11 @@ use lumpscope_engine::clock::monotonic_ns;
 use lumpscope_engine::{EngineTimes, Error, RequestCtx, RequestId};
 use lumpscope_observer::{Observer, RequestSummary};
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
+use super::status::Refusal;
+use crate::stores::{NamedStore, UnderWay};
 use crate::telemetry::metrics::RequestMetrics;
 
 /// Makes scopes, and is told when they end.
@@ -58,7 +61,9 @@ pub struct Scope {
 
 #[derive(Default)]
 struct State {
-    store: Option<(usize, String)>,
+    store: Option<Arc<NamedStore>>,
+    /// Keeps the request counted as under way in its stores.
+    under_way: Vec<UnderWay>,
     bytes: u64,
     /// When the engine got the last of what this request asked of it.
     handed_ns: Option<u64>,
@@ -87,8 +92,29 @@ impl Scope {
     }
 
     /// Says which store the request is about.
-    pub fn set_store(&self, index: usize, name: &str) {
-        self.state().store = Some((index, name.to_owned()));
+    pub fn set_store(&self, named: &Arc<NamedStore>) {
+        self.state().store = Some(Arc::clone(named));
+    }
+
+    /// Enters a store with a request on data, which counts there as under way until its end.
+    ///
+    /// # Errors
+    /// As [`NamedStore::enter`], unless the request is inside already.
+    pub fn enter(&self, named: &Arc<NamedStore>) -> Result<(), Refusal> {
+        let mut state = self.state();
+        let inside = |held: &UnderWay| Arc::ptr_eq(held.store(), named);
+        if !state.under_way.iter().any(inside) {
+            state.under_way.push(named.enter()?);
+        }
+        state.store = Some(Arc::clone(named));
+        Ok(())
+    }
+
+    /// Ends when the store that the request is in cuts it off; `None`: it is in none yet.
+    pub(super) fn cut_off(&self) -> Option<CancellationToken> {
+        let state = self.state();
+        let held = state.under_way.first()?;
+        Some(held.store().cut_off().clone())
     }
 
     /// Counts body bytes.
@@ -149,16 +175,19 @@ impl Scope {
             return;
         }
         let summary = self.summary(&state, end_ns, code);
-        let store = state.store.take();
+        // What is said of a store that was taken out would stay for ever.
+        let store = state.store.take().filter(|named| !named.is_gone());
+        let inside = std::mem::take(&mut state.under_way);
         drop(state);
         let seconds = std::time::Duration::from_nanos(end_ns.saturating_sub(self.begin_ns));
-        let name = store.as_ref().map(|(_, name)| name.as_str());
+        let name = store.as_ref().map(|named| named.name.as_str());
         self.recorder
             .metrics
             .ended(name, self.method, code, seconds);
         if store.is_some() {
             self.recorder.observer.request_done(summary);
         }
+        drop(inside);
     }
 
     /// Splits the request's time so that the stages add up to the whole.
@@ -173,7 +202,7 @@ impl Scope {
         });
         RequestSummary {
             request: self.id,
-            store: state.store.as_ref().map_or(0, |(index, _)| *index),
+            store: state.store.as_ref().map_or(0, |named| named.index),
             method: self.method,
             bytes: state.bytes,
             begin_ns: self.begin_ns,

@@ -118,6 +118,73 @@ pub enum Refusal {
         /// What came.
         got: i32,
     },
+    /// The store takes no new requests for now.
+    #[error("store {name:?} is draining and takes no new requests: try again when it is resumed")]
+    StoreDraining {
+        /// Name of the store.
+        name: String,
+    },
+    /// The store is being taken out.
+    #[error("store {name:?} is being taken out and takes no new requests")]
+    StoreLeaving {
+        /// Name of the store.
+        name: String,
+    },
+    /// The store is known and is not open.
+    #[error(
+        "store {name:?} is not served: {why}; Admin.AddStore with its name and path tries again"
+    )]
+    StoreNotOpen {
+        /// Name of the store.
+        name: String,
+        /// Why it could not be opened.
+        why: String,
+    },
+    /// A store of this name works.
+    #[error("there is a store {name:?} already: choose another name, or take it out first")]
+    StoreExists {
+        /// The name.
+        name: String,
+    },
+    /// A name or path that no store can be opened with.
+    #[error("{why}")]
+    StoreUnusable {
+        /// What is wrong with it, and what to do.
+        why: String,
+    },
+    /// Something that cannot be done in the state things are in.
+    #[error("{why}")]
+    NotNow {
+        /// Why not.
+        why: String,
+    },
+    /// A time to wait that is out of bounds.
+    #[error("field {field} is {got} ms: ask for 1 to {max} ms, or 0 for the service's own")]
+    WaitTooLong {
+        /// Which field.
+        field: &'static str,
+        /// What came.
+        got: u32,
+        /// Longest.
+        max: u32,
+    },
+    /// Requests were under way longer than the caller wanted to wait for them.
+    #[error(
+        "store {name:?} was taken out, but requests were still under way after {} ms: they were \
+         cut off", waited.as_millis()
+    )]
+    CutOffOthers {
+        /// Name of the store.
+        name: String,
+        /// How long they were waited for.
+        waited: Duration,
+    },
+    /// This request was under way too long after its store, or the service, began to stop.
+    #[error(
+        "cut off: the store is being taken out or the service stops, and the time for requests \
+         under way is over; whether a change was made is not known"
+    )]
+    CutOff,
     /// The service is going down.
     #[error("the service is shutting down: try again when it is back")]
     ShuttingDown,
@@ -152,11 +219,18 @@ impl Refusal {
             | Self::StreamLong { .. }
             | Self::PageSize { .. }
             | Self::PageToken
-            | Self::EnumValue { .. } => Code::InvalidArgument,
+            | Self::EnumValue { .. }
+            | Self::StoreUnusable { .. }
+            | Self::WaitTooLong { .. } => Code::InvalidArgument,
             Self::UnknownStore { .. } => Code::NotFound,
             Self::RangeStart { .. } => Code::OutOfRange,
-            Self::StreamStalled { .. } => Code::DeadlineExceeded,
-            Self::ShuttingDown => Code::Unavailable,
+            Self::StreamStalled { .. } | Self::CutOffOthers { .. } => Code::DeadlineExceeded,
+            Self::StoreExists { .. } => Code::AlreadyExists,
+            Self::StoreNotOpen { .. } | Self::NotNow { .. } => Code::FailedPrecondition,
+            Self::ShuttingDown
+            | Self::StoreDraining { .. }
+            | Self::StoreLeaving { .. }
+            | Self::CutOff => Code::Unavailable,
             Self::Engine { error, .. } => engine_code(error),
         }
     }

@@ -96,7 +96,10 @@ impl Stores {
             _ => {
                 for failed in stores.failed().iter() {
                     let (store, why) = (&failed.name, &failed.why);
-                    error!(store, why, "NOT SERVED: it could not be opened; the others are");
+                    error!(
+                        store,
+                        why, "NOT SERVED: it could not be opened; the others are"
+                    );
                 }
                 Ok(stores)
             }

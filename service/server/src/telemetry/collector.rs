@@ -5,9 +5,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use lumpscope_engine::StoreStats;
 use lumpscope_observer::{Observer, StoreReport};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
@@ -15,10 +13,10 @@ use prometheus_client::encoding::DescriptorEncoder;
 use super::exposition::Out;
 use super::heat::{self, float, seconds};
 use super::metrics::RequestMetrics;
-use super::names::{self, Kind};
+use super::names::{self, Kind, Metric};
 use super::store_stats;
 use crate::grpc::Memory;
-use crate::stores::{NamedStore, Stores};
+use crate::stores::{FailedStore, NamedStore, Stores};
 
 /// Where the numbers come from.
 pub struct Sources {
@@ -56,7 +54,7 @@ impl fmt::Debug for ServiceCollector {
 /// Everything of one store, read once a scrape.
 pub(super) struct Snapshot<'a> {
     pub(super) named: &'a NamedStore,
-    stats: StoreStats,
+    numbers: Vec<(&'static Metric, f64)>,
     pub(super) report: StoreReport,
     mode: String,
 }
@@ -69,7 +67,7 @@ impl Collector for ServiceCollector {
             .iter()
             .map(|named| Snapshot {
                 named,
-                stats: named.store.stats(),
+                numbers: store_stats::numbers(named).collect(),
                 report: sources.observer.report(&named.name).unwrap_or_default(),
                 mode: sources
                     .observer
@@ -84,7 +82,7 @@ impl Collector for ServiceCollector {
         service(&mut out, sources)?;
         requests(&mut out, &stores)?;
         store_states(&mut out, &stores)?;
-        store_stats(&mut out, &stores)?;
+        store_numbers(&mut out, &stores, &sources.stores.failed())?;
         block(&mut out, &stores)?;
         attribution(&mut out, &stores)?;
         audit(&mut out, &stores)
@@ -98,8 +96,7 @@ fn service(out: &mut Out<'_, '_>, sources: &Sources) -> fmt::Result {
     )?;
     out.family(&names::REQUESTS, &sources.requests.requests)?;
     out.family(&names::REQUEST_DURATION, &sources.requests.duration)?;
-    let running = sources.requests.in_progress.load(Ordering::Relaxed);
-    let running = u64::try_from(running).unwrap_or(0);
+    let running = sources.requests.under_way();
     out.gauge(&names::REQUESTS_IN_PROGRESS, [(vec![], float(running))])?;
     out.gauge(
         &names::BODY_MEMORY,
@@ -144,18 +141,24 @@ fn store_states(out: &mut Out<'_, '_>, stores: &[Snapshot]) -> fmt::Result {
             info.block_size.to_string(),
         ]
     };
-    out.info(&names::STORE, stores.iter().map(describe).collect())?;
-    let failed = |s: &Snapshot| u64::from(s.named.store.failed().is_some());
-    out.gauge_of(&names::STORE_FAILED, stores, failed)
+    out.info(&names::STORE, stores.iter().map(describe).collect())
 }
 
-/// The numbers of the engine.
-fn store_stats(out: &mut Out<'_, '_>, stores: &[Snapshot]) -> fmt::Result {
-    for (field, metric, scale) in store_stats::TABLE {
-        let series = stores.iter().filter_map(|s| {
-            let value = store_stats::value(&s.stats, field)?;
-            Some((vec![&*s.named.name], scale.apply(value)))
+/// The numbers of each store; of one that could not be opened, only that it has failed.
+fn store_numbers(
+    out: &mut Out<'_, '_>,
+    stores: &[Snapshot],
+    failed: &[FailedStore],
+) -> fmt::Result {
+    for metric in store_stats::metrics() {
+        let open = stores.iter().filter_map(|s| {
+            let (_, value) = s.numbers.iter().find(|(of, _)| of.name == metric.name)?;
+            Some((vec![&*s.named.name], *value))
         });
+        let closed = failed
+            .iter()
+            .filter(|_| metric.name == names::STORE_FAILED.name);
+        let series = open.chain(closed.map(|failed| (vec![&*failed.name], 1.0)));
         match metric.kind {
             Kind::Counter => out.counter(metric, series)?,
             Kind::Gauge | Kind::Histogram | Kind::Info => out.gauge(metric, series)?,

@@ -8,13 +8,15 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use tonic::Code;
 
+use crate::grpc::methods;
+
 /// Values of the labels of one series, with the labels' names.
 pub type Labels = Vec<(&'static str, String)>;
 
 /// Counts requests.
 #[derive(Debug)]
 pub struct RequestMetrics {
-    pub(super) in_progress: AtomicI64,
+    in_progress: AtomicI64,
     pub(super) requests: Family<Labels, Counter>,
     pub(super) duration: Family<Labels, Histogram>,
 }
@@ -50,6 +52,32 @@ impl RequestMetrics {
             .observe(duration.as_secs_f64());
         labels.push(("code", code_name(code).to_owned()));
         self.requests.get_or_create(&labels).inc();
+    }
+}
+
+/// All codes.
+const CODES: i32 = 17;
+
+impl RequestMetrics {
+    /// Forgets the series of a store that was taken out.
+    pub fn forget(&self, store: &str) {
+        let known = methods::METHODS.iter().map(|method| method.name);
+        for method in known.chain([methods::UNKNOWN]) {
+            let mut labels = vec![("store", store.to_owned()), ("method", method.to_owned())];
+            self.duration.remove(&labels);
+            for code in 0..CODES {
+                let name = code_name(Code::from_i32(code)).to_owned();
+                labels.truncate(2);
+                labels.push(("code", name));
+                self.requests.remove(&labels);
+            }
+        }
+    }
+
+    /// Requests that have begun and not ended.
+    #[must_use]
+    pub fn under_way(&self) -> u64 {
+        u64::try_from(self.in_progress.load(Ordering::Relaxed)).unwrap_or(0)
     }
 }
 

@@ -6,6 +6,6 @@ mod heat;
 pub mod logs;
 pub mod metrics;
 pub mod names;
-mod store_stats;
+pub mod store_stats;
 
 pub use collector::{ServiceCollector, Sources};

@@ -66,7 +66,11 @@ metrics! {
     STORE = "store" Info ["store", "path", "layout", "backend", "device", "block_size"]
         "The stores: where each is, how it lies there, how its I/O is done, and the disk below.";
     STORE_FAILED = "store_failed" Gauge ["store"]
-        "1: the store takes no changes since a write or flush failed.";
+        "1: the store takes no changes since a write or flush failed, or could not be opened.";
+    STORE_DRAINING = "store_draining" Gauge ["store"]
+        "1: the store takes no new requests, because it drains or is being taken out.";
+    STORE_UNDER_WAY = "store_requests_in_progress" Gauge ["store"]
+        "Requests on data that have entered the store and not ended.";
     STORE_LUMPS = "store_lumps" Gauge ["store"]
         "Lumps in the store.";
     DATA_CAPACITY = "store_data_capacity_bytes" Gauge ["store"]

@@ -4,10 +4,11 @@ use lumpscope_engine::StoreStats;
 
 use super::heat::{float, seconds};
 use super::names::{self, Metric};
+use crate::stores::{Mode, NamedStore};
 
 /// How the engine counts what the metric shows in base units.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Scale {
+enum Scale {
     /// In the unit of the metric.
     One,
     /// In nanoseconds, shown as seconds.
@@ -17,7 +18,7 @@ pub(super) enum Scale {
 }
 
 impl Scale {
-    pub(super) fn apply(self, number: u64) -> f64 {
+    fn apply(self, number: u64) -> f64 {
         match self {
             Self::One => float(number),
             Self::Nanoseconds => seconds(number),
@@ -27,7 +28,7 @@ impl Scale {
 }
 
 /// Field of [`StoreStats`], its metric, and the factor between them.
-pub(super) const TABLE: &[(&str, &Metric, Scale)] = &[
+const TABLE: &[(&str, &Metric, Scale)] = &[
     ("lumps", &names::STORE_LUMPS, Scale::One),
     ("data_capacity_bytes", &names::DATA_CAPACITY, Scale::One),
     ("data_used_bytes", &names::DATA_USED, Scale::One),
@@ -104,8 +105,40 @@ pub(super) const TABLE: &[(&str, &Metric, Scale)] = &[
     ),
 ];
 
+/// Prefix of the metrics of one store.
+pub const PREFIX: &str = "lumpscope_store_";
+
+/// What a store of this name shows under each of its metrics, in the metric's unit.
+pub fn numbers(named: &NamedStore) -> impl Iterator<Item = (&'static Metric, f64)> {
+    let stats = named.store.stats();
+    let engine = TABLE.iter().filter_map(move |(field, metric, scale)| {
+        let value = value(&stats, field)?;
+        Some((*metric, scale.apply(value)))
+    });
+    let draining = u64::from(named.mode() != Mode::Serving);
+    let failed = u64::from(named.store.failed().is_some());
+    let service = [
+        (&names::STORE_FAILED, failed),
+        (&names::STORE_DRAINING, draining),
+        (&names::STORE_UNDER_WAY, named.under_way()),
+    ];
+    let service = service.map(|(metric, value)| (metric, float(value)));
+    service.into_iter().chain(engine)
+}
+
+/// The metrics of one store that are plain numbers, in the order of [`numbers`].
+pub fn metrics() -> impl Iterator<Item = &'static Metric> {
+    let service = [
+        &names::STORE_FAILED,
+        &names::STORE_DRAINING,
+        &names::STORE_UNDER_WAY,
+    ];
+    let engine = TABLE.iter().map(|(_, metric, _)| *metric);
+    service.into_iter().chain(engine)
+}
+
 /// The number of a field; `None`: there is no such field.
-pub(super) fn value(stats: &StoreStats, field: &str) -> Option<u64> {
+fn value(stats: &StoreStats, field: &str) -> Option<u64> {
     let mut fields = stats.fields();
     fields
         .find(|(name, _)| *name == field)
@@ -126,6 +159,16 @@ mod tests {
         fields.sort_unstable();
         shown.sort_unstable();
         assert_eq!(fields, shown);
+    }
+
+    #[test]
+    fn every_number_of_one_store_is_among_its_metrics() {
+        let of_store = |metric: &&Metric| metric.name.starts_with(PREFIX);
+        let mut named: Vec<&str> = names::ALL.iter().filter(of_store).map(|m| m.name).collect();
+        let mut shown: Vec<&str> = metrics().map(|metric| metric.name).collect();
+        named.sort_unstable();
+        shown.sort_unstable();
+        assert_eq!(named, shown);
     }
 
     #[test]

@@ -1,0 +1,58 @@
+//! Stores and the service, described.
+
+use std::collections::HashMap;
+
+use lumpscope_proto::v1;
+use tonic::Status;
+
+use super::AdminService;
+use crate::grpc::describe;
+use crate::grpc::scope::Scope;
+use crate::telemetry::{names, store_stats};
+
+pub(super) fn store(
+    service: &AdminService,
+    scope: &Scope,
+    name: &str,
+) -> Result<v1::DescribeStoreResponse, Status> {
+    let admin = &service.admin;
+    if let Some(failed) = admin.stores.find_failed(name) {
+        let key = short(names::STORE_FAILED.name).to_owned();
+        return Ok(v1::DescribeStoreResponse {
+            request_id: scope.id(),
+            info: Some(describe::failed_store(&failed)),
+            numbers: HashMap::from([(key, 1.0)]),
+            ..v1::DescribeStoreResponse::default()
+        });
+    }
+    let named = service.store(scope, name)?;
+    let numbers = store_stats::numbers(&named);
+    Ok(v1::DescribeStoreResponse {
+        request_id: scope.id(),
+        info: Some(describe::store(&named, &admin.observer)),
+        io_backend: named.store.info().backend.name().to_owned(),
+        lumps: named.store.stats().lumps,
+        numbers: numbers
+            .map(|(metric, value)| (short(metric.name).to_owned(), value))
+            .collect(),
+    })
+}
+
+/// A metric of one store without the prefix that all of them have.
+fn short(metric: &'static str) -> &'static str {
+    metric.strip_prefix(store_stats::PREFIX).unwrap_or(metric)
+}
+
+pub(super) fn service(service: &AdminService, scope: &Scope) -> v1::DescribeServiceResponse {
+    let admin = &service.admin;
+    v1::DescribeServiceResponse {
+        request_id: scope.id(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        uptime_seconds: admin.started.elapsed().as_secs(),
+        settings: admin.settings.clone(),
+        privileges: None,
+        connections: 0,
+        under_way: admin.stores.under_way(),
+    }
+}

@@ -1,0 +1,217 @@
+//! `lumpscope.v1.Admin`: running the service.
+
+mod describe;
+mod scrub;
+mod stores;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lumpscope_engine::{Error, OnDone};
+use lumpscope_observer::Observer;
+use lumpscope_proto::v1::{self, admin_server};
+use tokio::sync::oneshot;
+use tonic::{Request, Response, Status};
+
+use super::health::Health;
+use super::scope::Scope;
+use super::status::Refusal;
+use crate::config::ServeConfig;
+use crate::stores::{NamedStore, Stores};
+use crate::telemetry::Sources;
+use crate::telemetry::metrics::RequestMetrics;
+
+/// What running the service needs.
+pub struct Admin {
+    stores: Stores,
+    observer: Observer,
+    requests: Arc<RequestMetrics>,
+    health: Health,
+    settings: HashMap<String, String>,
+    drain_timeout: Duration,
+    started: Instant,
+}
+
+impl Admin {
+    /// For the service with this configuration.
+    #[must_use]
+    pub fn new(config: &ServeConfig, sources: &Sources, health: Health) -> Self {
+        let settings = config.engine_settings();
+        let settings = settings
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value));
+        Self {
+            stores: sources.stores.clone(),
+            observer: sources.observer.clone(),
+            requests: Arc::clone(&sources.requests),
+            health,
+            settings: settings.collect(),
+            drain_timeout: config.drain_timeout,
+            started: Instant::now(),
+        }
+    }
+}
+
+/// The gRPC service; cheap to clone.
+#[derive(Clone)]
+pub struct AdminService {
+    admin: Arc<Admin>,
+}
+
+impl AdminService {
+    /// A service around `admin`.
+    #[must_use]
+    pub fn new(admin: Admin) -> Self {
+        Self {
+            admin: Arc::new(admin),
+        }
+    }
+
+    /// The open store a request names; the scope learns of it.
+    fn store(&self, scope: &Scope, name: &str) -> Result<Arc<NamedStore>, Refusal> {
+        let named = self.admin.stores.get(name)?;
+        scope.set_store(&named);
+        Ok(named)
+    }
+}
+
+/// Asks an engine and waits without holding a thread.
+async fn ask<T: Send + 'static>(
+    named: &NamedStore,
+    submit: impl FnOnce(OnDone<T>) -> Result<(), Error>,
+) -> Result<T, Refusal> {
+    let (done, result) = oneshot::channel();
+    let on_done: OnDone<T> = Box::new(move |outcome, _| {
+        // The receiver is gone when the client is: nobody wants the answer then.
+        let _ = done.send(outcome);
+    });
+    let outcome = match submit(on_done) {
+        Ok(()) => result.await.unwrap_or(Err(Error::Closed)),
+        Err(error) => Err(error),
+    };
+    outcome.map_err(|error| Refusal::Engine {
+        store: named.name.clone(),
+        error,
+    })
+}
+
+type Answer<T> = Result<Response<T>, Status>;
+
+#[tonic::async_trait]
+impl admin_server::Admin for AdminService {
+    async fn sync(&self, request: Request<v1::SyncRequest>) -> Answer<v1::SyncResponse> {
+        let scope = Scope::of(&request);
+        let named = self.store(&scope, &request.get_ref().store)?;
+        ask(&named, |on_done| named.store.submit_sync(on_done)).await?;
+        Ok(Response::new(v1::SyncResponse {
+            request_id: scope.id(),
+        }))
+    }
+
+    async fn collect_journal(
+        &self,
+        request: Request<v1::CollectJournalRequest>,
+    ) -> Answer<v1::CollectJournalResponse> {
+        let scope = Scope::of(&request);
+        let named = self.store(&scope, &request.get_ref().store)?;
+        let done = ask(&named, |on_done| named.store.submit_collect(on_done)).await?;
+        Ok(Response::new(v1::CollectJournalResponse {
+            request_id: scope.id(),
+            freed_bytes: done.freed_bytes,
+            relocated_records: done.relocated,
+            dropped_records: done.dropped,
+            used_bytes: done.used_bytes,
+            live_bytes: done.live_bytes,
+        }))
+    }
+
+    async fn start_scrub(
+        &self,
+        request: Request<v1::StartScrubRequest>,
+    ) -> Answer<v1::StartScrubResponse> {
+        let scope = Scope::of(&request);
+        let named = self.store(&scope, &request.get_ref().store)?;
+        let rate = request.get_ref().bytes_per_second;
+        named.store.scrub_start((rate > 0).then_some(rate));
+        Ok(Response::new(v1::StartScrubResponse {
+            request_id: scope.id(),
+        }))
+    }
+
+    async fn stop_scrub(
+        &self,
+        request: Request<v1::StopScrubRequest>,
+    ) -> Answer<v1::StopScrubResponse> {
+        let scope = Scope::of(&request);
+        let named = self.store(&scope, &request.get_ref().store)?;
+        named.store.scrub_stop();
+        Ok(Response::new(v1::StopScrubResponse {
+            request_id: scope.id(),
+        }))
+    }
+
+    async fn get_scrub(
+        &self,
+        request: Request<v1::GetScrubRequest>,
+    ) -> Answer<v1::GetScrubResponse> {
+        let scope = Scope::of(&request);
+        let named = self.store(&scope, &request.get_ref().store)?;
+        let status = named.store.scrub_status();
+        Ok(Response::new(scrub::status(scope.id(), status)))
+    }
+
+    async fn describe_store(
+        &self,
+        request: Request<v1::DescribeStoreRequest>,
+    ) -> Answer<v1::DescribeStoreResponse> {
+        let scope = Scope::of(&request);
+        describe::store(self, &scope, &request.get_ref().store).map(Response::new)
+    }
+
+    async fn add_store(
+        &self,
+        request: Request<v1::AddStoreRequest>,
+    ) -> Answer<v1::AddStoreResponse> {
+        let scope = Scope::of(&request);
+        let asked = request.into_inner();
+        stores::add(self, &scope, asked).await.map(Response::new)
+    }
+
+    async fn remove_store(
+        &self,
+        request: Request<v1::RemoveStoreRequest>,
+    ) -> Answer<v1::RemoveStoreResponse> {
+        let scope = Scope::of(&request);
+        let asked = request.into_inner();
+        stores::remove(self, &scope, asked).await.map(Response::new)
+    }
+
+    async fn drain(&self, request: Request<v1::DrainRequest>) -> Answer<v1::DrainResponse> {
+        let scope = Scope::of(&request);
+        let asked = request.into_inner();
+        stores::drain(self, &scope, asked).await.map(Response::new)
+    }
+
+    async fn resume(&self, request: Request<v1::ResumeRequest>) -> Answer<v1::ResumeResponse> {
+        let scope = Scope::of(&request);
+        let asked = request.into_inner();
+        stores::resume(self, &scope, asked).await.map(Response::new)
+    }
+
+    async fn describe_service(
+        &self,
+        request: Request<v1::DescribeServiceRequest>,
+    ) -> Answer<v1::DescribeServiceResponse> {
+        let scope = Scope::of(&request);
+        Ok(Response::new(describe::service(self, &scope)))
+    }
+
+    async fn reload(&self, request: Request<v1::ReloadRequest>) -> Answer<v1::ReloadResponse> {
+        let scope = Scope::of(&request);
+        Ok(Response::new(v1::ReloadResponse {
+            request_id: scope.id(),
+            ..v1::ReloadResponse::default()
+        }))
+    }
+}

@@ -1,0 +1,151 @@
+//! Opens one store: with the engine's options of the configuration, watched by the observer.
+
+use std::os::linux::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use lumpscope_engine::{SalvageReport, Store, StoreOptions};
+use lumpscope_observer::Observer;
+use tracing::{info, warn};
+
+use super::named::{NamedStore, ServiceGate};
+use crate::config::{ServeConfig, StoreSpec};
+use crate::error::ServerError;
+use crate::observe::DiskSink;
+
+/// Findings of a salvage that are logged; all are counted.
+const SALVAGE_LOGGED: usize = 100;
+
+/// What is needed to open a store.
+pub(super) struct Opener {
+    pub(super) config: ServeConfig,
+    pub(super) observer: Observer,
+    pub(super) gate: Arc<ServiceGate>,
+}
+
+impl Opener {
+    /// Opens a store that the observer knows by `index`. Blocks.
+    pub(super) fn open(
+        &self,
+        index: usize,
+        spec: &StoreSpec,
+        salvage: bool,
+    ) -> Result<Arc<NamedStore>, ServerError> {
+        let config = &self.config;
+        let mut options = StoreOptions::new(spec.name.clone());
+        options.io_sink = Some(Arc::new(DiskSink::new(self.observer.clone(), index)));
+        options.queue_depth = config.queue_depth;
+        options.queue_limit = config.queue_limit;
+        options.queue_policy = config.queue_policy;
+        options.max_overtakes = config.max_overtakes;
+        options.overload_threshold = config.overload_threshold;
+        options.overload_after = config.overload_after;
+        options.buffer_budget = config.buffer_budget;
+        options.scrub_rate = config.scrub_rate;
+        options.scrub_interval = config.scrub_interval;
+        options.gc_rate = config.gc_rate;
+        options.checkpoint_records = config.checkpoint_records;
+        options.salvage = config.salvage || salvage;
+        options.io_backend = config.io_backend;
+        let store = Store::open(&spec.path, options).map_err(|source| ServerError::OpenStore {
+            name: spec.name.clone(),
+            path: spec.path.clone(),
+            source,
+        })?;
+        let known = store.info();
+        info!(
+            store = spec.name,
+            path = %spec.path.display(),
+            layout = known.layout.name(),
+            block_size = known.block_size,
+            backend = known.backend.name(),
+            lumps = known.replay.lumps,
+            // The end mark is no record to whoever reads this.
+            records = known.replay.records.saturating_sub(1),
+            replay_ms = known.replay.elapsed_ns / 1_000_000,
+            "opened"
+        );
+        if let Some(report) = &known.salvage {
+            log_salvage(&spec.name, report);
+        }
+        Ok(Arc::new(NamedStore::new(
+            index,
+            spec.clone(),
+            store,
+            Arc::clone(&self.gate),
+        )))
+    }
+}
+
+/// Tells what salvage mode has done with a store.
+fn log_salvage(store: &str, report: &SalvageReport) {
+    if report.is_clean() {
+        info!(store, "salvage: nothing is wrong; leave the option out");
+        return;
+    }
+    for found in report.findings.iter().take(SALVAGE_LOGGED) {
+        warn!(
+            store,
+            action = found.action.name(),
+            "salvage: {}",
+            found.finding
+        );
+    }
+    if let Some(cut) = &report.cut {
+        warn!(
+            store,
+            ring_position = cut.ring_position,
+            records_kept = cut.records_kept,
+            bytes_behind = cut.bytes_behind,
+            records_behind = cut.records_behind,
+            bytes_searched = cut.bytes_searched,
+            "salvage: the log was cut; intact records behind may be lost ones or older rounds of the ring"
+        );
+    }
+    warn!(
+        store,
+        findings = report.total,
+        dropped_lumps = report.dropped_lumps,
+        lumps = report.lumps,
+        repaired = report.repaired,
+        "salvage: done; from now on the store opens without it"
+    );
+}
+
+/// What a path leads to: the same device or file has the same identity under every name.
+#[derive(PartialEq, Eq)]
+pub(super) enum Identity {
+    Device(u64),
+    File { filesystem: u64, inode: u64 },
+}
+
+pub(super) fn identity(path: &Path) -> Option<Identity> {
+    let meta = std::fs::metadata(path).ok()?;
+    Some(match meta.st_rdev() {
+        0 => Identity::File {
+            filesystem: meta.st_dev(),
+            inode: meta.st_ino(),
+        },
+        device => Identity::Device(device),
+    })
+}
+
+/// Refuses two names for one device or file.
+pub(super) fn check_distinct(stores: &[StoreSpec]) -> Result<(), ServerError> {
+    let mut seen: Vec<(Identity, &StoreSpec)> = Vec::new();
+    for spec in stores {
+        // A path that leads nowhere is the engine's to refuse, with its own words.
+        let Some(id) = identity(&spec.path) else {
+            continue;
+        };
+        if let Some((_, first)) = seen.iter().find(|(other, _)| *other == id) {
+            return Err(ServerError::SameDevice {
+                first: first.name.clone(),
+                second: spec.name.clone(),
+                path: spec.path.clone(),
+            });
+        }
+        seen.push((id, spec));
+    }
+    Ok(())
+}
