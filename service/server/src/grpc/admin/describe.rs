@@ -8,6 +8,7 @@ use tonic::Status;
 use super::AdminService;
 use crate::grpc::describe;
 use crate::grpc::scope::Scope;
+use crate::privileges;
 use crate::telemetry::{names, store_stats};
 
 pub(super) fn store(
@@ -43,6 +44,16 @@ fn short(metric: &'static str) -> &'static str {
     metric.strip_prefix(store_stats::PREFIX).unwrap_or(metric)
 }
 
+fn privileges() -> v1::Privileges {
+    let held = privileges::held();
+    v1::Privileges {
+        uid: held.uid,
+        gid: held.gid,
+        capabilities: held.capabilities,
+        no_new_privileges: held.no_new_privs,
+    }
+}
+
 pub(super) fn service(service: &AdminService, scope: &Scope) -> v1::DescribeServiceResponse {
     let admin = &service.admin;
     v1::DescribeServiceResponse {
@@ -51,7 +62,7 @@ pub(super) fn service(service: &AdminService, scope: &Scope) -> v1::DescribeServ
         pid: std::process::id(),
         uptime_seconds: admin.started.elapsed().as_secs(),
         settings: admin.settings.clone(),
-        privileges: None,
+        privileges: Some(privileges()),
         connections: 0,
         under_way: admin.stores.under_way(),
     }

@@ -37,7 +37,7 @@ impl Admin {
     /// For the service with this configuration.
     #[must_use]
     pub fn new(config: &ServeConfig, sources: &Sources, health: Health) -> Self {
-        let settings = config.engine_settings();
+        let settings = config.settings();
         let settings = settings
             .into_iter()
             .map(|(key, value)| (key.to_owned(), value));
