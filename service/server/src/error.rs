@@ -157,6 +157,14 @@ pub enum ServerError {
     /// An argument of a command makes no sense.
     #[error("{0}")]
     Argument(String),
+    /// The service was told twice to stop.
+    #[error(
+        "ended at once, as asked: requests under way were cut off; what was acknowledged is safe"
+    )]
+    CutOff,
+    /// Privileges could not be given up.
+    #[error(transparent)]
+    Privileges(#[from] crate::privileges::PrivilegeError),
     /// The store could not be made.
     #[error("{0}")]
     Format(#[from] lumpscope_engine::guard::FormatError),

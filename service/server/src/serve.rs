@@ -90,6 +90,12 @@ impl Service {
         })
     }
 
+    /// The stores that it serves.
+    #[must_use]
+    pub fn stores(&self) -> Stores {
+        self.stores.clone()
+    }
+
     /// Serves until `shutdown` completes, then lets requests under way finish for at most
     /// `drain-timeout`, flushes and closes the stores, and detaches the probes.
     ///

@@ -5,6 +5,7 @@ mod data;
 mod doctor;
 mod format;
 mod inspect;
+mod notify;
 mod output;
 mod serve;
 

@@ -1,14 +1,21 @@
 //! `lumpscope serve`: signals in, ready line out.
+//!
+//! SIGTERM and SIGINT stop the service in order, a second one at once. SIGHUP reads certificates and
+//! tokens again.
 
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use lumpscope_observer::Observer;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing::info;
+use tokio::sync::oneshot;
+use tracing::{info, warn};
 
-use crate::config::ServeArgs;
+use super::notify;
+use crate::config::{ServeArgs, ServeConfig};
 use crate::error::ServerError;
+use crate::privileges;
 use crate::serve::Service;
 use crate::telemetry::logs;
 
@@ -26,28 +33,94 @@ pub(super) fn run(args: ServeArgs) -> Result<ExitCode, ServerError> {
             what: "start the runtime",
             source,
         })?;
-    let result = runtime.block_on(async {
-        // Before the ready line: whoever reads it may send a signal at once.
-        let mut terminate = listen(SignalKind::terminate())?;
-        let mut interrupt = listen(SignalKind::interrupt())?;
-        let service = tokio::select! {
-            service = Service::start(config) => service?,
-            () = first(&mut terminate, &mut interrupt) => return Ok(()),
-        };
-        let mut stdout = std::io::stdout();
-        // Nobody has to read it: a closed standard output is no reason to stop.
-        let _ = writeln!(
-            stdout,
-            "lumpscope ready grpc={} metrics={}",
-            service.grpc, service.metrics
-        )
-        .and_then(|()| stdout.flush());
-        service
-            .run_until(first(&mut terminate, &mut interrupt))
-            .await
-    });
-    runtime.shutdown_timeout(LAST_TASKS);
+    let result = runtime.block_on(serve(config));
+    match result {
+        // What is still under way may take any time: it is what was not to be waited for.
+        Err(ServerError::CutOff) => runtime.shutdown_background(),
+        _ => runtime.shutdown_timeout(LAST_TASKS),
+    }
     result.map(|()| ExitCode::SUCCESS)
+}
+
+async fn serve(config: ServeConfig) -> Result<(), ServerError> {
+    // Before the ready line: whoever reads it may send a signal at once.
+    let mut stop = Stop {
+        terminate: listen(SignalKind::terminate())?,
+        interrupt: listen(SignalKind::interrupt())?,
+    };
+    let hangup = listen(SignalKind::hangup())?;
+    let service = tokio::select! {
+        service = Service::start_after(config, give_up) => service?,
+        () = stop.asked() => return Ok(()),
+    };
+    let mut stdout = std::io::stdout();
+    // Nobody has to read it: a closed standard output is no reason to stop.
+    let _ = writeln!(
+        stdout,
+        "lumpscope ready grpc={} metrics={}",
+        service.grpc, service.metrics
+    )
+    .and_then(|()| stdout.flush());
+    let status = format!("serving {}", service.stores().names());
+    notify::ready(&status);
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(reload(hangup, status));
+    if let Some(pings) = notify::watchdog(service.stores()) {
+        tasks.spawn(pings);
+    }
+    let (ask, asked) = oneshot::channel::<()>();
+    let ending = service.run_until(async {
+        // The sender is kept until it is used.
+        let _ = asked.await;
+    });
+    tokio::pin!(ending);
+    tokio::select! {
+        ended = &mut ending => return ended,
+        () = stop.asked() => {}
+    }
+    notify::stopping();
+    let _ = ask.send(());
+    tokio::select! {
+        ended = ending => ended,
+        () = stop.asked() => Err(ServerError::CutOff),
+    }
+}
+
+/// The stores are open and the probes attached: nothing more needs rights.
+fn give_up(config: &ServeConfig, observer: &Observer) -> Result<(), ServerError> {
+    if config.keep_privileges {
+        let held = privileges::held().capabilities;
+        warn!(held = held.join(" "), "all privileges are kept");
+        return Ok(());
+    }
+    let observing = config.stores.iter().any(|spec| {
+        let status = observer.store_status(&spec.name);
+        status.is_some_and(|status| status.observed)
+    });
+    privileges::give_up(config.user.as_deref(), observing)?;
+    warn_of_unreadable(config);
+    Ok(())
+}
+
+/// Files that are read again later must be readable then too.
+fn warn_of_unreadable(config: &ServeConfig) {
+    let door = &config.door;
+    let tls = door.tls.iter();
+    let of_tls = tls.flat_map(|tls| [Some(&tls.cert), Some(&tls.key), tls.client_ca.as_ref()]);
+    for path in of_tls.chain([door.tokens.as_ref()]).flatten() {
+        if let Err(error) = std::fs::File::open(path) {
+            let path = path.display();
+            warn!(%path, %error, "cannot be read without privileges: changes of it will not be seen");
+        }
+    }
+}
+
+async fn reload(mut hangup: Signal, status: String) {
+    while hangup.recv().await.is_some() {
+        info!(signal = "SIGHUP", "asked to reload");
+        notify::reloading();
+        notify::ready(&status);
+    }
 }
 
 fn listen(kind: SignalKind) -> Result<Signal, ServerError> {
@@ -57,10 +130,18 @@ fn listen(kind: SignalKind) -> Result<Signal, ServerError> {
     })
 }
 
-async fn first(terminate: &mut Signal, interrupt: &mut Signal) {
-    let name = tokio::select! {
-        _ = terminate.recv() => "SIGTERM",
-        _ = interrupt.recv() => "SIGINT",
-    };
-    info!(signal = name, "asked to stop");
+/// The signals that ask to stop.
+struct Stop {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Stop {
+    async fn asked(&mut self) {
+        let name = tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        };
+        info!(signal = name, "asked to stop");
+    }
 }

@@ -56,6 +56,8 @@ impl CapSet {
     pub const NONE: Self = Self(0);
     /// May change the bounding set.
     pub const SETPCAP: Self = Self(1 << 8);
+    /// May become another user, with other groups.
+    pub const CHANGE_USER: Self = Self(1 << 6 | 1 << 7);
     /// Nearly everything.
     pub const SYS_ADMIN: Self = Self(1 << 21);
     /// BPF maps and programs.

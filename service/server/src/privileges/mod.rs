@@ -1,9 +1,21 @@
-//! What this process may still do.
+//! What this process may still do, and giving up what it no longer needs.
+//!
+//! [`give_up`] is called when the stores are open and the probes attached, before anything is
+//! served. It ends well only when /proc shows that no thread has kept more than [`plan`] says.
 
 mod capability;
+mod error;
+mod plan;
 mod status;
+mod threads;
+mod user;
+
+use tracing::{debug, info};
+
+use threads::{Identity, Order};
 
 pub use capability::CapSet;
+pub use error::PrivilegeError;
 pub use status::{ThreadStatus, own_threads, threads_of};
 
 /// What a process may do, all its threads together.
@@ -40,13 +52,102 @@ pub fn of(threads: &[ThreadStatus]) -> Held {
     let own = || threads.iter().filter(|thread| !thread.kernel_worker);
     let first = own().next();
     Held {
-        uid: first.map_or(0, |thread| thread.uid),
-        gid: first.map_or(0, |thread| thread.gid),
-        capabilities: own()
-            .fold(CapSet::NONE, |all, thread| {
-                all.union(thread.permitted).union(thread.effective)
-            })
-            .names(),
+        uid: first.map_or(0, |thread| thread.uids[1]),
+        gid: first.map_or(0, |thread| thread.gids[1]),
+        capabilities: union(threads, |thread| thread.permitted.union(thread.effective)).names(),
         no_new_privs: own().all(|thread| thread.no_new_privs),
     }
+}
+
+/// Gives up what is not needed, in all threads: becomes `user` (`USER[:GROUP]`) when one is given,
+/// empties the permitted, effective, inheritable and ambient sets except for what the probes need
+/// on this kernel (`observing`: they are attached), the bounding set where CAP_SETPCAP allows it,
+/// and makes sure that nothing can be gained again. Blocks for a few milliseconds, at worst 30
+/// seconds.
+///
+/// Without privileges there is nothing to give up, and only the last is done.
+///
+/// # Errors
+/// A user that is not there or cannot be changed to, and every thread that still holds more than it
+/// should: the process must end then, for some of its threads may have changed already.
+pub fn give_up(user: Option<&str>, observing: bool) -> Result<Held, PrivilegeError> {
+    let threads = own_threads().map_err(PrivilegeError::Proc)?;
+    let permitted = union(&threads, |thread| thread.permitted);
+    let identity = match user {
+        Some(given) => change_to(given, &threads, permitted)?,
+        None => None,
+    };
+    let order = Order {
+        keep: plan::needed(observing, permitted).intersection(permitted),
+        identity,
+    };
+    // Without this capability nobody can change the bounding set.
+    let bounding = !union(&threads, |thread| thread.effective)
+        .intersection(CapSet::SETPCAP)
+        .is_empty();
+    let had_none = permitted.is_empty() && order.identity.is_none();
+    threads::carry_out(&order, |thread| is_as_wanted(thread, &order, bounding))?;
+    let held = held();
+    let kept = order.keep;
+    if had_none {
+        debug!(uid = held.uid, "there were no privileges to give up");
+    } else {
+        info!(uid = held.uid, gid = held.gid, %kept, "gave up all privileges that are not needed");
+    }
+    Ok(held)
+}
+
+/// Checks that `USER[:GROUP]` is there.
+///
+/// # Errors
+/// As [`give_up`].
+pub fn check_user(given: &str) -> Result<(), PrivilegeError> {
+    user::find(given).map(|_| ())
+}
+
+/// `None`: that is who we are already.
+fn change_to(
+    given: &str,
+    threads: &[ThreadStatus],
+    permitted: CapSet,
+) -> Result<Option<Identity>, PrivilegeError> {
+    let wanted = user::find(given)?;
+    if threads
+        .iter()
+        .all(|thread| thread.kernel_worker || is(thread, &wanted))
+    {
+        return Ok(None);
+    }
+    if permitted.intersection(CapSet::CHANGE_USER) != CapSet::CHANGE_USER {
+        return Err(PrivilegeError::NotAllowed {
+            given: given.to_owned(),
+            uid: rustix::process::geteuid().as_raw(),
+        });
+    }
+    Ok(Some(wanted))
+}
+
+fn union(threads: &[ThreadStatus], set: impl Fn(&ThreadStatus) -> CapSet) -> CapSet {
+    let own = threads.iter().filter(|thread| !thread.kernel_worker);
+    own.fold(CapSet::NONE, |all, thread| all.union(set(thread)))
+}
+
+fn is(thread: &ThreadStatus, wanted: &Identity) -> bool {
+    let mut groups = wanted.groups.clone();
+    groups.sort_unstable();
+    thread.uids == [wanted.uid; 4] && thread.gids == [wanted.gid; 4] && thread.groups == groups
+}
+
+/// Whether a thread has no more than it should, and what it should.
+fn is_as_wanted(thread: &ThreadStatus, order: &Order, bounding: bool) -> bool {
+    thread.permitted == order.keep
+        && thread.effective == order.keep
+        && thread.inheritable.is_empty()
+        && thread.ambient.is_empty()
+        && thread.no_new_privs
+        && (!bounding || thread.bounding.without(order.keep).is_empty())
+        && order
+            .identity
+            .as_ref()
+            .is_none_or(|wanted| is(thread, wanted))
 }

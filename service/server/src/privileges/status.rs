@@ -17,10 +17,12 @@ pub struct ThreadStatus {
     pub tid: i32,
     /// Its name.
     pub name: String,
-    /// Effective user id.
-    pub uid: u32,
-    /// Effective group id.
-    pub gid: u32,
+    /// User ids: real, effective, saved, file system.
+    pub uids: [u32; 4],
+    /// Group ids: real, effective, saved, file system.
+    pub gids: [u32; 4],
+    /// Supplementary groups, in ascending order.
+    pub groups: Vec<u32>,
     /// Passed on to programs that it starts.
     pub inheritable: CapSet,
     /// What it may make effective.
@@ -105,8 +107,9 @@ fn parse(status: &str, stat: &str) -> io::Result<ThreadStatus> {
     let name = field(status, "Name")?.to_owned();
     Ok(ThreadStatus {
         tid: field(status, "Pid")?.parse().map_err(io::Error::other)?,
-        uid: effective_id(field(status, "Uid")?)?,
-        gid: effective_id(field(status, "Gid")?)?,
+        uids: four(field(status, "Uid")?)?,
+        gids: four(field(status, "Gid")?)?,
+        groups: ids(field(status, "Groups")?)?,
         inheritable: set("CapInh")?,
         permitted: set("CapPrm")?,
         effective: set("CapEff")?,
@@ -126,10 +129,20 @@ fn field<'a>(status: &'a str, name: &str) -> io::Result<&'a str> {
         .ok_or_else(|| io::Error::other(format!("/proc says nothing of {name}")))
 }
 
-/// Real, effective, saved and file system id.
-fn effective_id(four: &str) -> io::Result<u32> {
-    let second = four.split_whitespace().nth(1).unwrap_or_default();
-    second.parse().map_err(io::Error::other)
+fn ids(text: &str) -> io::Result<Vec<u32>> {
+    let mut ids: Vec<u32> = text
+        .split_whitespace()
+        .map(|id| id.parse().map_err(io::Error::other))
+        .collect::<io::Result<_>>()?;
+    ids.sort_unstable();
+    Ok(ids)
+}
+
+fn four(text: &str) -> io::Result<[u32; 4]> {
+    let mut words = text.split_whitespace().map(str::parse);
+    let mut next = || words.next().and_then(Result::ok);
+    let found = (|| Some([next()?, next()?, next()?, next()?]))();
+    found.ok_or_else(|| io::Error::other(format!("{text:?} are not four ids")))
 }
 
 /// Field 9 of `stat`; the second is a name in brackets, which may hold anything.
@@ -143,14 +156,18 @@ fn flags(stat: &str) -> io::Result<u64> {
 mod tests {
     use super::*;
 
-    const STATUS: &str = "Name:\tlumps) x\nPid:\t7\nUid:\t0\t5\t0\t0\nGid:\t0\t6\t0\t0\n\
+    const STATUS: &str = "Name:\tlumps) x\nPid:\t7\nUid:\t0\t5\t0\t0\nGid:\t0\t6\t0\t0\nGroups:\t9 3 \n\
         CapInh:\t0000000000000001\nCapPrm:\t0000000000000003\nCapEff:\t0000000000000002\n\
         CapBnd:\t000001ffffffffff\nCapAmb:\t0000000000000000\nNoNewPrivs:\t1\n";
 
     #[test]
     fn a_status_is_read_field_by_field() {
         let found = parse(STATUS, "7 (lumps) x) S 1 7 7 0 -1 4194624 1 0").unwrap();
-        assert_eq!((found.tid, found.uid, found.gid), (7, 5, 6));
+        assert_eq!(
+            (found.tid, found.uids, found.gids),
+            (7, [0, 5, 0, 0], [0, 6, 0, 0])
+        );
+        assert_eq!(found.groups, [3, 9]);
         assert_eq!((found.permitted, found.effective), (CapSet(3), CapSet(2)));
         assert_eq!(found.bounding.names().len(), 41);
         assert!(found.no_new_privs && !found.kernel_worker);
