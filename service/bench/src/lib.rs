@@ -8,14 +8,16 @@
 //! | [`lab`] | three disks of loop devices that vanish with their holder, even on `kill -9` |
 //! | [`compare`] | all of it together: raw, ext4 and xfs side by side, and what the disks did |
 //! | [`engine`] | the engine without a network, against fio and the original, in alternating rounds |
+//! | [`grpc`] | the service through gRPC, against a service that stores nothing |
 //! | [`tracer`] | the block requests of a disk counted by bpftrace, for a second opinion |
 //! | [`human`] | numbers for people |
 //!
-//! `compare` knows the service only through `lumpscope.v1` and its command line; only [`engine`]
-//! links the engine.
+//! `compare` and `grpc` know the service only through `lumpscope.v1` and its command line; only
+//! [`engine`] links the engine, from which `grpc` takes nothing but aligned memory.
 
 pub mod compare;
 pub mod engine;
+pub mod grpc;
 pub mod human;
 pub mod lab;
 pub mod runner;

@@ -174,4 +174,7 @@ pub enum ServerError {
     /// The engine could not be measured.
     #[error("{0}")]
     Bench(#[from] lumpscope_bench::engine::BenchError),
+    /// The service could not be measured.
+    #[error("{0}")]
+    GrpcBench(#[from] lumpscope_bench::grpc::GrpcBenchError),
 }

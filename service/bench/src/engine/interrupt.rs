@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 /// Set by the first signal. The handlers stay for the rest of the process.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Interrupt(Arc<AtomicBool>);
+pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 /// A child that is killed and reaped when nobody waits for it any more.
 struct Held(Child);
@@ -37,7 +37,7 @@ impl Drop for Held {
 }
 
 impl Interrupt {
-    pub(super) fn install() -> Result<Interrupt, BenchError> {
+    pub(crate) fn install() -> Result<Interrupt, BenchError> {
         let interrupt = Interrupt::default();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::flag::register(signal, Arc::clone(&interrupt.0))
@@ -46,7 +46,7 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    pub(super) fn check(&self) -> Result<(), BenchError> {
+    pub(crate) fn check(&self) -> Result<(), BenchError> {
         if self.0.load(Ordering::Relaxed) {
             Err(BenchError::Interrupted)
         } else {
@@ -56,7 +56,7 @@ impl Interrupt {
 
     /// Runs a command to its successful end and returns what it printed. It is killed when it takes
     /// longer than `limit`, when a signal comes, and when this process dies.
-    pub(super) fn run(&self, mut command: Command, limit: Duration) -> Result<String, BenchError> {
+    pub(crate) fn run(&self, mut command: Command, limit: Duration) -> Result<String, BenchError> {
         let program = command.get_program().to_string_lossy().into_owned();
         command
             .stdin(Stdio::null())

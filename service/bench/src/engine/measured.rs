@@ -84,6 +84,11 @@ impl Recorder {
         self.timed += begin.elapsed();
     }
 
+    /// Adds a part of the run that is timed, of a length that is known.
+    pub fn add_time(&mut self, time: Duration) {
+        self.timed += time;
+    }
+
     /// Length of the timed parts.
     #[must_use]
     pub fn timed(&self) -> Duration {

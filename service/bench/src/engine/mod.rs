@@ -10,12 +10,12 @@ mod args;
 mod error;
 mod figures;
 mod fio;
-mod interrupt;
+pub(crate) mod interrupt;
 mod load;
 mod measured;
 mod ours;
 mod peer;
-mod report;
+pub(crate) mod report;
 mod slow;
 mod target;
 
@@ -30,6 +30,8 @@ pub use load::{Load, Promise, SAMPLES};
 pub use measured::{Latency, Measured, Recorder};
 pub use peer::{PEER_PROGRAM, PeerReport};
 pub use slow::SlowLoad;
+
+use serde::Serialize;
 
 use figures::{Figure, Outcome, Run, Setting, TAIL_DEPTH};
 use fio::{Fio, Job, JobKind};
@@ -74,7 +76,8 @@ pub fn run(args: &EngineBenchArgs) -> Result<ExitCode, BenchError> {
     }
 }
 
-fn write_json(path: &Path, report: &Report) -> Result<(), BenchError> {
+/// Writes a result for programs.
+pub(crate) fn write_json(path: &Path, report: &impl Serialize) -> Result<(), BenchError> {
     let failed = |source| BenchError::Json {
         path: path.to_owned(),
         source,
@@ -187,7 +190,7 @@ fn check(args: &EngineBenchArgs, figures: &[Figure]) -> Result<(), BenchError> {
 }
 
 /// Processes runnable on average of the last minute.
-fn load_average() -> Option<f64> {
+pub(crate) fn load_average() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/loadavg").ok()?;
     text.split(' ').next()?.parse().ok()
 }

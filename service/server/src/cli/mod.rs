@@ -9,11 +9,14 @@ mod notify;
 mod output;
 mod serve;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::config;
 use crate::error::ServerError;
+use crate::size::Size;
 
 /// Lump store on raw disks that shows what the disk did for every request.
 #[derive(Parser)]
@@ -28,7 +31,7 @@ enum Command {
     /// Make a store on a device or file; what is there already is refused
     Format(format::FormatArgs),
     /// Serve stores over gRPC
-    Serve(Box<crate::config::ServeArgs>),
+    Serve(Box<config::ServeArgs>),
     /// Store a lump from a file or from standard input
     Put(data::PutArgs),
     /// Write a lump to a file or to standard output
@@ -62,6 +65,11 @@ enum Command {
 enum BenchCommand {
     /// Measure the engine against fio and the original engine, in alternating rounds on one file
     Engine(Box<lumpscope_bench::engine::EngineBenchArgs>),
+    /// Measure the service through gRPC against one that stores nothing, its memory, and resets
+    Grpc(Box<lumpscope_bench::grpc::GrpcBenchArgs>),
+    /// What `bench grpc` measures against
+    #[command(hide = true)]
+    GrpcPeer(lumpscope_bench::grpc::GrpcPeerArgs),
 }
 
 /// Parses the arguments, does what they say, and turns errors into one line each.
@@ -95,15 +103,38 @@ fn run(command: Command) -> Result<ExitCode, ServerError> {
         Command::Inspect(args) => Ok(inspect::inspect(&args)),
         Command::Check(args) => Ok(inspect::check(&args)),
         Command::Doctor(args) => Ok(doctor::run(&args)),
-        Command::Compare(args) => {
-            let me = std::env::current_exe().map_err(|source| ServerError::System {
-                what: "find this program's own file",
-                source,
-            })?;
-            Ok(lumpscope_bench::compare::run(&args, me)?)
-        }
-        Command::Bench(BenchCommand::Engine(args)) => Ok(lumpscope_bench::engine::run(&args)?),
+        Command::Compare(args) => Ok(lumpscope_bench::compare::run(&args, this_program()?)?),
+        Command::Bench(command) => bench(command),
     }
+}
+
+fn bench(command: BenchCommand) -> Result<ExitCode, ServerError> {
+    use lumpscope_bench::{engine, grpc};
+    Ok(match command {
+        BenchCommand::Engine(args) => engine::run(&args)?,
+        BenchCommand::Grpc(args) => grpc::run(&args, &this_program()?, default_transport())?,
+        BenchCommand::GrpcPeer(args) => grpc::serve_peer(&args, default_transport())?,
+    })
+}
+
+/// The settings of HTTP/2 and gRPC that `serve` has without flags, which a peer must have too.
+fn default_transport() -> lumpscope_bench::grpc::Transport {
+    let bytes = |size: Size| u32::try_from(size.0).unwrap_or(u32::MAX);
+    lumpscope_bench::grpc::Transport {
+        stream_window: bytes(config::DEFAULT_STREAM_WINDOW),
+        connection_window: bytes(config::DEFAULT_CONNECTION_WINDOW),
+        frame_size: bytes(config::DEFAULT_FRAME_SIZE),
+        max_streams: config::DEFAULT_MAX_STREAMS,
+        max_header_bytes: bytes(config::DEFAULT_MAX_HEADER),
+        max_message: usize::try_from(config::DEFAULT_MAX_MESSAGE.0).unwrap_or(usize::MAX),
+    }
+}
+
+fn this_program() -> Result<PathBuf, ServerError> {
+    std::env::current_exe().map_err(|source| ServerError::System {
+        what: "find this program's own file",
+        source,
+    })
 }
 
 fn block_on(

@@ -1,0 +1,117 @@
+//! Command lines of `lumpscope bench grpc` and of its peer.
+
+use std::path::PathBuf;
+
+/// Measure the service against a tonic service that stores nothing, through gRPC, in alternating
+/// rounds; then its memory under many puts, and what resets in the middle of puts leave behind.
+#[derive(Clone, Debug, clap::Args)]
+pub struct GrpcBenchArgs {
+    /// Directory for the store's file; the default is in memory, so that no disk is the limit
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    pub dir: PathBuf,
+    /// MiB of the store
+    #[arg(long, default_value_t = 1024, value_name = "MIB")]
+    pub mib: u64,
+    /// Rounds; each gives one ratio of each figure
+    #[arg(long, default_value_t = 7, value_name = "N")]
+    pub rounds: usize,
+    /// Timed part of one run, in seconds
+    #[arg(long, default_value_t = 1.0, value_name = "SECONDS")]
+    pub seconds: f64,
+    /// Calls under way at a time on each connection
+    #[arg(long, default_value_t = 4, value_name = "N")]
+    pub calls: usize,
+    /// Only figures whose name holds this text, for example "put 1 MiB" or "4 connections";
+    /// "memory" and "resets" are two more
+    #[arg(long, value_name = "PATTERN")]
+    pub only: Option<String>,
+    /// Connections of the memory figure, each with one put of 4 MiB at a time
+    #[arg(long, default_value_t = 64, value_name = "N")]
+    pub clients: usize,
+    /// Puts that are reset in the middle
+    #[arg(long, default_value_t = 1000, value_name = "N")]
+    pub resets: usize,
+    /// Observe the disk while the service is measured
+    #[arg(long)]
+    pub probes: bool,
+    /// A short run: 2 rounds of 0.2 s
+    #[arg(long)]
+    pub quick: bool,
+    /// Write everything measured to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    #[command(flatten)]
+    #[expect(
+        missing_docs,
+        reason = "its fields are the flags, and say what they are"
+    )]
+    pub transport: TransportArgs,
+}
+
+/// Settings of HTTP/2, for the service and its peer alike.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub struct TransportArgs {
+    /// Bytes a client may send ahead on one call [default: as `lumpscope serve`]
+    #[arg(long, value_name = "BYTES")]
+    pub stream_window: Option<u32>,
+    /// Bytes a client may send ahead on one connection [default: as `lumpscope serve`]
+    #[arg(long, value_name = "BYTES")]
+    pub connection_window: Option<u32>,
+    /// Largest HTTP/2 frame a client may send [default: as `lumpscope serve`]
+    #[arg(long, value_name = "BYTES")]
+    pub frame_size: Option<u32>,
+}
+
+/// What the service and its peer are told about HTTP/2 and gRPC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Transport {
+    /// Bytes a client may send ahead on one call.
+    pub stream_window: u32,
+    /// Bytes a client may send ahead on one connection.
+    pub connection_window: u32,
+    /// Largest HTTP/2 frame a client may send, in bytes.
+    pub frame_size: u32,
+    /// Calls under way on one connection.
+    pub max_streams: u32,
+    /// Bytes of the headers of one call.
+    pub max_header_bytes: u32,
+    /// Largest gRPC message, in bytes.
+    pub max_message: usize,
+}
+
+impl TransportArgs {
+    /// What was given, else what `lumpscope serve` does by itself.
+    #[must_use]
+    pub(super) fn over(self, default: Transport) -> Transport {
+        Transport {
+            stream_window: self.stream_window.unwrap_or(default.stream_window),
+            connection_window: self.connection_window.unwrap_or(default.connection_window),
+            frame_size: self.frame_size.unwrap_or(default.frame_size),
+            ..default
+        }
+    }
+}
+
+impl GrpcBenchArgs {
+    /// With `--quick` applied.
+    #[must_use]
+    pub(super) fn effective(mut self) -> Self {
+        if self.quick {
+            self.rounds = self.rounds.min(2);
+            self.seconds = self.seconds.min(0.2);
+            self.mib = self.mib.min(512);
+        }
+        self
+    }
+}
+
+/// The peer: answers gRPC like a store, keeps nothing.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct GrpcPeerArgs {
+    #[command(flatten)]
+    #[expect(
+        missing_docs,
+        reason = "its fields are the flags, and say what they are"
+    )]
+    pub transport: TransportArgs,
+}

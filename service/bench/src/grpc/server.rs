@@ -1,0 +1,270 @@
+//! The service and its peer as processes of their own.
+
+use std::collections::VecDeque;
+use std::io::{BufRead as _, BufReader, Read, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::args::Transport;
+use super::client::STORE;
+use super::error::GrpcBenchError;
+use super::peer::PEER;
+use crate::engine::interrupt::Interrupt;
+use crate::lab::tie_to_parent;
+
+/// How long a start may take.
+const START_PATIENCE: Duration = Duration::from_secs(60);
+/// How long an orderly end may take before the process is killed.
+const STOP_PATIENCE: Duration = Duration::from_secs(20);
+const LOG_LINES: usize = 12;
+/// Linux counts the time of processes in hundredths of a second, whatever its own clock does.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// How the service is called in messages.
+pub(super) const SERVICE: &str = "the service";
+
+type Log = Arc<Mutex<VecDeque<String>>>;
+
+/// A server; ended when dropped. Start it from a thread that lives as long: the kernel kills it
+/// with that thread.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) who: &'static str,
+    /// `http://127.0.0.1:PORT`.
+    pub(super) url: String,
+    /// Where its metrics are, when it has some.
+    metrics: Option<String>,
+    child: Child,
+    log: Log,
+}
+
+/// The command that serves `store`.
+pub(super) fn service(exe: &Path, store: &Path, transport: Transport, probes: bool) -> Command {
+    let mut command = Command::new(exe);
+    let mut named = std::ffi::OsString::from(format!("{STORE}="));
+    named.push(store);
+    command.arg("serve").arg("--store").arg(named);
+    command.args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]);
+    if !probes {
+        command.arg("--no-probes");
+    }
+    windows(&mut command, transport);
+    command
+}
+
+/// The command of the peer.
+pub(super) fn peer(exe: &Path, transport: Transport) -> Command {
+    let mut command = Command::new(exe);
+    command.args(["bench", "grpc-peer"]);
+    windows(&mut command, transport);
+    command
+}
+
+fn windows(command: &mut Command, transport: Transport) {
+    for (flag, value) in [
+        ("--stream-window", transport.stream_window),
+        ("--connection-window", transport.connection_window),
+        ("--frame-size", transport.frame_size),
+    ] {
+        command.arg(flag).arg(value.to_string());
+    }
+}
+
+impl Server {
+    /// Starts it and waits until it serves.
+    pub(super) fn start(
+        who: &'static str,
+        mut command: Command,
+        interrupt: &Interrupt,
+    ) -> Result<Server, GrpcBenchError> {
+        tie_to_parent(&mut command, None);
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(GrpcBenchError::system(format!("start {who}")))?;
+        let log = Log::default();
+        if let Some(stderr) = child.stderr.take() {
+            keep_last_lines(stderr, Arc::clone(&log));
+        }
+        let ready = child.stdout.take().map(read_ready_line);
+        let mut server = Server {
+            who,
+            url: String::new(),
+            metrics: None,
+            child,
+            log,
+        };
+        let line = server.wait_until_ready(ready, interrupt)?;
+        for word in line.split(' ') {
+            match word.split_once('=') {
+                Some(("grpc", address)) => server.url = format!("http://{address}"),
+                Some(("metrics", address)) => server.metrics = Some(address.to_owned()),
+                _ => {}
+            }
+        }
+        Ok(server)
+    }
+
+    fn wait_until_ready(
+        &mut self,
+        ready: Option<Receiver<String>>,
+        interrupt: &Interrupt,
+    ) -> Result<String, GrpcBenchError> {
+        let patience = Instant::now() + START_PATIENCE;
+        let Some(ready) = ready else {
+            return Err(self.failed("has no standard output"));
+        };
+        loop {
+            interrupt.check()?;
+            match ready.recv_timeout(Duration::from_millis(20)) {
+                Ok(line) => return Ok(line),
+                Err(RecvTimeoutError::Disconnected) => {
+                    // Its last words may come a moment later.
+                    let _ = self.child.wait();
+                    return Err(self.failed("ended before it served"));
+                }
+                Err(RecvTimeoutError::Timeout) if Instant::now() > patience => {
+                    return Err(self.failed("did not serve within a minute"));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    fn failed(&self, what: &str) -> GrpcBenchError {
+        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        GrpcBenchError::Server {
+            who: self.who,
+            what: what.to_owned(),
+            log: log.iter().cloned().collect::<Vec<_>>().join("\n"),
+        }
+    }
+
+    /// Processor time it has used so far, in seconds.
+    pub(super) fn cpu_seconds(&self) -> Result<f64, GrpcBenchError> {
+        let text = self.proc("stat")?;
+        // The name in parentheses may hold blanks; the fields behind it do not.
+        let fields = text.rsplit(')').next().unwrap_or("").split_whitespace();
+        let ticks: Option<u64> = fields.skip(11).take(2).map(|n| n.parse::<u64>().ok()).sum();
+        ticks
+            .map(|ticks| crate::human::as_float(ticks) / TICKS_PER_SECOND)
+            .ok_or_else(|| self.failed("has a /proc entry that cannot be read"))
+    }
+
+    /// Largest and present resident memory, in bytes.
+    pub(super) fn resident(&self) -> Result<(u64, u64), GrpcBenchError> {
+        let text = self.proc("status")?;
+        let of = |key: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+            let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+            Some(kib * 1024)
+        };
+        of("VmHWM:")
+            .zip(of("VmRSS:"))
+            .ok_or_else(|| self.failed("has a /proc entry that cannot be read"))
+    }
+
+    fn proc(&self, file: &str) -> Result<String, GrpcBenchError> {
+        let path = format!("/proc/{}/{file}", self.child.id());
+        std::fs::read_to_string(&path).map_err(|_| self.failed("has ended while it was measured"))
+    }
+
+    /// Value of a gauge or counter, all its lines together; `None`: it has none.
+    pub(super) fn metric(&self, name: &str) -> Result<Option<f64>, GrpcBenchError> {
+        let Some(address) = &self.metrics else {
+            return Ok(None);
+        };
+        let text = http_get(address).map_err(GrpcBenchError::system("read the metrics"))?;
+        let values: Vec<f64> = text
+            .lines()
+            .filter(|line| line.split(['{', ' ']).next() == Some(name))
+            .filter_map(|line| line.rsplit(' ').next()?.parse().ok())
+            .collect();
+        Ok((!values.is_empty()).then(|| values.iter().sum()))
+    }
+}
+
+fn http_get(address: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(START_PATIENCE))?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+            let asked = pid.is_some_and(|pid| kill_process(pid, Signal::TERM).is_ok());
+            let patience = Instant::now() + STOP_PATIENCE;
+            while asked && Instant::now() < patience {
+                if let Ok(Some(_)) = self.child.try_wait() {
+                    return;
+                }
+                thread::sleep(Duration::from_millis(10));
+            }
+            // Both fail only when it has ended meanwhile.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// Passes on the ready line, then keeps reading so that the pipe never fills up.
+fn read_ready_line(stdout: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            if line.contains(" ready grpc=") {
+                // Nobody waits any more after an interrupt.
+                let _ = sender.send(line);
+            }
+        }
+    });
+    receiver
+}
+
+fn keep_last_lines(stderr: impl Read + Send + 'static, log: Log) {
+    thread::spawn(move || {
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+            if log.len() == LOG_LINES {
+                log.pop_front();
+            }
+            log.push_back(line);
+        }
+    });
+}
+
+/// Both, side by side; only one is asked at a time.
+#[derive(Debug)]
+pub(super) struct Pair {
+    pub(super) ours: Server,
+    pub(super) peer: Server,
+}
+
+impl Pair {
+    pub(super) fn start(
+        exe: &Path,
+        store: &Path,
+        transport: Transport,
+        probes: bool,
+        interrupt: &Interrupt,
+    ) -> Result<Pair, GrpcBenchError> {
+        Ok(Pair {
+            ours: Server::start(SERVICE, service(exe, store, transport, probes), interrupt)?,
+            peer: Server::start(PEER, peer(exe, transport), interrupt)?,
+        })
+    }
+}
