@@ -19,7 +19,9 @@ const SIZE: usize = 4 << 20;
 pub(super) const GOAL_BYTES: u64 = 512 << 20;
 /// Time before which every client has begun, and the service has met them all together.
 const LEAST: Duration = Duration::from_secs(5);
-/// Ids that are used, a store of 1 GiB holds twice as many.
+/// MiB of the store: all ids, one lump of each client that is not safe yet, and some.
+pub(super) const STORE_MIB: u64 = 1024;
+/// Ids that are used.
 const IDS: u64 = 96;
 
 /// What was seen.

@@ -83,7 +83,7 @@ fn measure(
     let load_before = load_average();
     content::prepare();
     eprintln!("measuring the disk of {}", args.dir.display());
-    let disk = Disk::measure(&args.dir, args.mib)?;
+    let disk = Disk::measure(&args.dir, args.mib.max(memory::STORE_MIB))?;
     eprintln!("making a store of {} MiB", args.mib);
     let store = StoreFile::make(exe, &args.dir, args.mib, interrupt)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -242,7 +242,7 @@ impl Bench<'_> {
             return Ok(None);
         }
         eprintln!("memory of {} clients", self.args.clients);
-        let store = StoreFile::make(self.exe, &self.args.dir, self.args.mib, self.interrupt)?;
+        let store = StoreFile::make(self.exe, &self.args.dir, memory::STORE_MIB, self.interrupt)?;
         memory::measure(
             self.exe,
             store.path(),
