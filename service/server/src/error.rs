@@ -107,6 +107,15 @@ pub enum ServerError {
         #[source]
         source: lumpscope_engine::Error,
     },
+    /// The stores were not closed in time.
+    #[error(
+        "the stores were not closed within {} s: a disk does not answer; what was acknowledged as \
+         synced is safe", after.as_secs()
+    )]
+    CloseLate {
+        /// How long was waited.
+        after: std::time::Duration,
+    },
     /// The log filter cannot be understood.
     #[error("log = {filter:?} is no filter: {why}; write for example \"info\"")]
     LogFilter {

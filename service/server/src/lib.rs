@@ -22,5 +22,6 @@ pub mod privileges;
 pub mod scrub;
 pub mod serve;
 pub mod size;
+mod stopping;
 pub mod stores;
 pub mod telemetry;

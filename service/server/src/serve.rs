@@ -15,6 +15,7 @@ use crate::error::ServerError;
 use crate::grpc::{Health, Memory};
 use crate::http;
 use crate::listen::{serve_grpc, told};
+use crate::stopping::{self, Serving};
 use crate::stores::Stores;
 use crate::telemetry::Sources;
 use crate::telemetry::metrics::RequestMetrics;
@@ -28,9 +29,10 @@ pub struct Service {
     stores: Stores,
     observer: Observer,
     health: Health,
+    requests: Arc<RequestMetrics>,
     drain: Duration,
     stop: watch::Sender<bool>,
-    grpc_task: JoinHandle<Result<(), tonic::transport::Error>>,
+    grpc_task: Serving,
     others: Vec<JoinHandle<()>>,
 }
 
@@ -64,6 +66,7 @@ impl Service {
             put_memory: Memory::new(config.put_memory),
             get_memory: Memory::new(config.get_memory),
         };
+        let requests = Arc::clone(&sources.requests);
         let (stop, stopped) = watch::channel(false);
         let (health, grpc_task) =
             serve_grpc(grpc_listener, &config, &sources, stopped.clone()).await;
@@ -83,6 +86,7 @@ impl Service {
             stores,
             observer,
             health,
+            requests,
             drain: config.drain_timeout,
             stop,
             grpc_task,
@@ -96,14 +100,24 @@ impl Service {
         self.stores.clone()
     }
 
-    /// Serves until `shutdown` completes, then lets requests under way finish for at most
-    /// `drain-timeout`, flushes and closes the stores, and detaches the probes.
+    /// Serves until `shutdown` completes, then ends in order: see [`Service::run_until_or`].
     ///
     /// # Errors
-    /// The transport's end, or a store that did not close in order.
-    pub async fn run_until(
+    /// As [`Service::run_until_or`].
+    pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
+        self.run_until_or(shutdown, std::future::pending()).await
+    }
+
+    /// Serves until `shutdown` completes. Then health says NOT_SERVING, no new requests are taken,
+    /// and those under way may finish for at most `drain-timeout`, or until `hurry` completes; what
+    /// is left is cut off. The stores are flushed and closed, and the probes are detached.
+    ///
+    /// # Errors
+    /// The transport's end, or a store that did not close in order or in time.
+    pub async fn run_until_or(
         mut self,
         shutdown: impl Future<Output = ()>,
+        hurry: impl Future<Output = ()>,
     ) -> Result<(), ServerError> {
         let ended = tokio::select! {
             () = shutdown => None,
@@ -114,24 +128,17 @@ impl Service {
             task.abort();
         }
         self.health.end().await;
+        self.stores.stop();
         self.stop.send_replace(true);
         let served = match ended {
             Some(result) => Some(result),
-            None => tokio::time::timeout(self.drain, &mut self.grpc_task)
-                .await
-                .ok(),
+            None => {
+                let (task, requests) = (&mut self.grpc_task, &self.requests);
+                stopping::finish(task, requests, &self.stores, self.drain, hurry).await
+            }
         };
-        if served.is_none() {
-            warn!(after = ?self.drain, "requests are still under way: they are cut off");
-            self.grpc_task.abort();
-        }
-        let (stores, observer) = (self.stores.clone(), self.observer.clone());
-        let closed = tokio::task::spawn_blocking(move || {
-            let closed = stores.close();
-            observer.shutdown();
-            closed
-        })
-        .await;
+        let observer = self.observer.clone();
+        let closed = stopping::close(&self.stores, move || observer.shutdown()).await;
         for task in &self.others {
             task.abort();
         }
@@ -139,7 +146,7 @@ impl Service {
         if let Some(Ok(result)) = served {
             result?;
         }
-        closed.unwrap_or(Ok(()))
+        closed
     }
 }
 

@@ -1,6 +1,7 @@
 //! `lumpscope serve`: signals in, ready line out.
 //!
-//! SIGTERM and SIGINT stop the service in order, a second one at once. SIGHUP reads certificates and
+//! SIGTERM and SIGINT stop the service in order. A second one ends the wait for requests under way,
+//! a third one the closing of the stores too. SIGHUP reads certificates and
 //! tokens again.
 
 use std::io::Write as _;
@@ -69,10 +70,12 @@ async fn serve(config: ServeConfig) -> Result<(), ServerError> {
         tasks.spawn(pings);
     }
     let (ask, asked) = oneshot::channel::<()>();
-    let ending = service.run_until(async {
+    let (hurry, hurried) = oneshot::channel::<()>();
+    let told = async |told: oneshot::Receiver<()>| {
         // The sender is kept until it is used.
-        let _ = asked.await;
-    });
+        let _ = told.await;
+    };
+    let ending = service.run_until_or(told(asked), told(hurried));
     tokio::pin!(ending);
     tokio::select! {
         ended = &mut ending => return ended,
@@ -80,6 +83,11 @@ async fn serve(config: ServeConfig) -> Result<(), ServerError> {
     }
     notify::stopping();
     let _ = ask.send(());
+    tokio::select! {
+        ended = &mut ending => return ended,
+        () = stop.asked() => {}
+    }
+    let _ = hurry.send(());
     tokio::select! {
         ended = ending => ended,
         () = stop.asked() => Err(ServerError::CutOff),

@@ -26,7 +26,7 @@ pub struct ServeArgs {
     /// Address for gRPC; port 0: any free one [default: 127.0.0.1:50051]
     #[arg(long, value_name = "ADDR:PORT", env = "LUMPSCOPE_LISTEN")]
     pub listen: Option<SocketAddr>,
-    /// Address for /metrics and /healthz; port 0: any free one [default: 127.0.0.1:9464]
+    /// Address for /metrics, /livez, /readyz and /healthz; port 0: any free one [default: 127.0.0.1:9464]
     #[arg(long, value_name = "ADDR:PORT", env = "LUMPSCOPE_METRICS_LISTEN")]
     pub metrics_listen: Option<SocketAddr>,
     /// Allow addresses that other machines can reach without TLS and a login

@@ -96,9 +96,14 @@ impl Health {
                     .await;
             }
         }
-        let gone = told.serves.keys().filter(|name| !now.contains_key(*name));
-        for name in gone {
-            self.reporter.set_service_status(name, status(false)).await;
+        let gone = told
+            .serves
+            .iter()
+            .filter(|(name, _)| !now.contains_key(*name));
+        for (name, served) in gone {
+            if *served {
+                self.reporter.set_service_status(name, status(false)).await;
+            }
             self.reporter.clone().clear_service_status(name).await;
         }
         told.serves = now;

@@ -1,4 +1,14 @@
-//! Plain HTTP for machines that watch: `/metrics` and `/healthz`.
+//! Plain HTTP for machines that watch.
+//!
+//! | path | answers 200 | for |
+//! |---|---|---|
+//! | `/metrics` | always | Prometheus |
+//! | `/livez` | while the process answers | who restarts what hangs |
+//! | `/readyz` | while any store takes every request, as gRPC health of the whole service | who sends clients here |
+//! | `/healthz` | while every store takes every request | who wakes people up |
+//!
+//! Else they answer 503 with a line for each store that does not serve. A restart helps no store
+//! that drains or has failed: restart on `/livez` only.
 
 use std::sync::Arc;
 
@@ -28,6 +38,8 @@ pub fn router(sources: Sources) -> Router {
     registry.register_collector(Box::new(ServiceCollector::new(sources)));
     Router::new()
         .route("/metrics", get(metrics))
+        .route("/livez", get(async || "ok\n"))
+        .route("/readyz", get(readyz))
         .route("/healthz", get(healthz))
         .with_state(Shared {
             registry: Arc::new(registry),
@@ -53,19 +65,39 @@ async fn metrics(State(shared): State<Shared>) -> Response {
     }
 }
 
-/// 200 while every store takes changes, else 503 with what has failed.
+/// 200 while every store takes every request, else 503 with what does not.
 async fn healthz(State(shared): State<Shared>) -> Response {
-    let failed: Vec<String> = shared
-        .stores
-        .all()
+    let not_serving = not_serving(&shared.stores);
+    answer(not_serving.is_empty(), not_serving)
+}
+
+/// 200 while any store takes every request.
+async fn readyz(State(shared): State<Shared>) -> Response {
+    let any = shared.stores.all().iter().any(|named| named.serves());
+    answer(any, not_serving(&shared.stores))
+}
+
+/// A line for each store that does not take every request.
+fn not_serving(stores: &Stores) -> String {
+    let (open, failed) = (stores.all(), stores.failed());
+    let open = open.iter().filter_map(|named| {
+        let why = named.why_not_serving()?;
+        Some(format!("store {} does not serve: {why}\n", named.name))
+    });
+    let failed = failed
         .iter()
-        .filter_map(|named| {
-            let reason = named.store.failed()?;
-            Some(format!("store {} has failed: {reason}\n", named.name))
-        })
-        .collect();
-    if failed.is_empty() {
+        .map(|failed| format!("store {} does not serve: {}\n", failed.name, failed.why));
+    open.chain(failed).collect()
+}
+
+fn answer(good: bool, text: String) -> Response {
+    if good {
         return "ok\n".into_response();
     }
-    (StatusCode::SERVICE_UNAVAILABLE, failed.concat()).into_response()
+    let text = if text.is_empty() {
+        "there is no store\n".to_owned()
+    } else {
+        text
+    };
+    (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
 }

@@ -12,6 +12,7 @@ use lumpscope::serve::Service;
 use lumpscope_engine::create::{CreateOptions, Prealloc, format};
 use lumpscope_proto::REQUEST_ID_KEY;
 use lumpscope_proto::v1;
+use lumpscope_proto::v1::admin_client::AdminClient;
 use lumpscope_proto::v1::lump_store_client::LumpStoreClient;
 use lumpscope_proto::v1::observe_client::ObserveClient;
 use tokio::sync::oneshot;
@@ -102,6 +103,10 @@ impl Running {
 
     pub(crate) async fn observe(&self) -> ObserveClient<Channel> {
         ObserveClient::connect(self.grpc.clone()).await.unwrap()
+    }
+
+    pub(crate) async fn admin(&self) -> AdminClient<Channel> {
+        AdminClient::new(channel(&self.grpc).await)
     }
 
     /// Stops the service in order.

@@ -3,7 +3,6 @@
 //! What was begun is done to its end, even if the client goes away: a store half taken out would
 //! be of no use to anybody.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -138,7 +137,7 @@ fn spec(asked: &v1::AddStoreRequest) -> Result<StoreSpec, Refusal> {
     let spec: StoreSpec = format!("{}={}", asked.name, asked.path)
         .parse()
         .map_err(unusable)?;
-    if spec.name != asked.name || spec.path != PathBuf::from(&asked.path) {
+    if spec.name != asked.name || spec.path != *asked.path {
         return Err(unusable(format!("{:?} is no store name", asked.name)));
     }
     if !spec.path.is_absolute() || asked.path.contains('\0') {
