@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test uses its own part of the harness")]
 
+pub(crate) mod process;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -118,16 +120,21 @@ impl Running {
 
     /// One GET over plain HTTP: status and body.
     pub(crate) async fn http_get(&self, path: &str) -> (u16, String) {
-        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-        let mut stream = tokio::net::TcpStream::connect(self.metrics).await.unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).await.unwrap();
-        let status = text[9..12].parse().unwrap();
-        let body = text.split_once("\r\n\r\n").unwrap().1.to_owned();
-        (status, body)
+        http_get(self.metrics, path).await
     }
+}
+
+/// One GET over plain HTTP: status and body.
+pub(crate) async fn http_get(at: std::net::SocketAddr, path: &str) -> (u16, String) {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let mut stream = tokio::net::TcpStream::connect(at).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    let status = text[9..12].parse().unwrap();
+    let body = text.split_once("\r\n\r\n").unwrap().1.to_owned();
+    (status, body)
 }
 
 pub(crate) async fn channel(grpc: &str) -> Channel {
