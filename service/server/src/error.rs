@@ -77,6 +77,22 @@ pub enum ServerError {
         /// The address.
         address: SocketAddr,
     },
+    /// A file of certificates or tokens cannot be used.
+    #[error("{}: {why}", path.display())]
+    DoorFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and what to do.
+        why: String,
+    },
+    /// The UNIX socket cannot be listened on.
+    #[error("cannot listen on the UNIX socket {}: {why}", path.display())]
+    UnixSocket {
+        /// Where it should be.
+        path: PathBuf,
+        /// What is wrong, and what to do.
+        why: String,
+    },
     /// The address cannot be listened on.
     #[error("cannot listen on {address} ({key}): {source}; choose another port, 0 for any")]
     Bind {
@@ -124,9 +140,9 @@ pub enum ServerError {
         /// What is wrong.
         why: String,
     },
-    /// gRPC ended with an error.
-    #[error("the gRPC service ended: {0}")]
-    Transport(#[from] tonic::transport::Error),
+    /// gRPC ended without being told to.
+    #[error("the gRPC service ended by itself: the log says where it panicked; report this")]
+    Ended,
     /// The runtime or a signal handler cannot be made.
     #[error("cannot {what}: {source}")]
     System {

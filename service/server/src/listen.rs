@@ -1,5 +1,6 @@
 //! The gRPC server: which services it has, and the bounds of its transport.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,24 +11,139 @@ use lumpscope_proto::v1::observe_server::ObserveServer;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tonic::transport::server::TcpIncoming;
+use tokio_stream::StreamExt as _;
+use tonic::service::Routes;
+use tonic::transport::Server;
+use tracing::debug;
 
 use crate::config::ServeConfig;
+use crate::door::{self, Admitted, Entrance, Leave, Listener, Protocol, SocketFile};
+use crate::error::ServerError;
 use crate::grpc::{
-    Admin, AdminService, Health, LumpStoreService, ObserveService, Recorder, Traced,
+    Admin, AdminService, Auth, Health, LumpStoreService, ObserveService, Recorder, Traced,
 };
 use crate::telemetry::Sources;
 
 /// A connection on which nothing answers for this long after a ping is given up.
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(20));
+/// Calls that a client has begun and reset before they were looked at; with more the connection
+/// ends (CVE-2023-44487, "rapid reset").
+const MAX_PENDING_RESETS: usize = 20;
+/// Calls that were reset because the client broke the rules; with more the connection ends.
+const MAX_ERROR_RESETS: usize = 1024;
+/// Connections open at a time at the metrics endpoint.
+const METRICS_CONNECTIONS: usize = 128;
 
-/// Serves gRPC on `listener` until `stopped` says so.
-pub(crate) async fn serve_grpc(
-    listener: TcpListener,
+/// The sockets that are listened on, before anybody is answered.
+pub(crate) struct Sockets {
+    /// Address on which gRPC is served.
+    pub(crate) grpc: SocketAddr,
+    /// Address on which metrics are served.
+    pub(crate) metrics: SocketAddr,
+    tcp: TcpListener,
+    unix: Option<(tokio::net::UnixListener, SocketFile)>,
+    http: TcpListener,
+}
+
+impl Sockets {
+    /// Listens. Who connects from now on waits until something is served.
+    pub(crate) async fn bind(config: &ServeConfig) -> Result<Self, ServerError> {
+        let tcp = bind("listen", config.listen).await?;
+        let http = bind("metrics-listen", config.metrics_listen).await?;
+        let door = &config.door;
+        let unix = door.unix_socket.as_deref();
+        let unix = unix.map(|path| door::listen_unix(path, door.unix_mode));
+        Ok(Self {
+            grpc: local(&tcp)?,
+            metrics: local(&http)?,
+            tcp,
+            unix: unix.transpose()?,
+            http,
+        })
+    }
+}
+
+async fn bind(key: &'static str, address: SocketAddr) -> Result<TcpListener, ServerError> {
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| ServerError::Bind {
+            key,
+            address,
+            source,
+        })
+}
+
+fn local(listener: &TcpListener) -> Result<SocketAddr, ServerError> {
+    listener.local_addr().map_err(|source| ServerError::System {
+        what: "read the address listened on",
+        source,
+    })
+}
+
+/// What is being served.
+pub(crate) struct Serving {
+    /// Keeps the health service up to date.
+    pub(crate) health: Health,
+    /// Ends when all gRPC connections have ended after a stop.
+    pub(crate) grpc: JoinHandle<()>,
+    /// The same of the metrics endpoint.
+    pub(crate) metrics: JoinHandle<()>,
+}
+
+/// Serves gRPC and metrics until `stopped` says so.
+pub(crate) async fn serve(
+    sockets: Sockets,
     config: &ServeConfig,
-    sources: &Sources,
+    sources: Sources,
     stopped: watch::Receiver<bool>,
-) -> (Health, JoinHandle<Result<(), tonic::transport::Error>>) {
+) -> Serving {
+    let entrance = |name, protocol, max_connections| {
+        Arc::new(Entrance {
+            name,
+            protocol,
+            max_connections,
+            handshake_timeout: config.door.handshake_timeout,
+            idle_timeout: config.door.idle_timeout,
+            write_timeout: config.body_timeout,
+            reloader: Arc::clone(&sources.door.reloader),
+            metrics: Arc::clone(&sources.door.metrics),
+        })
+    };
+    let most = config.door.max_connections;
+    let (health, service) = services(config, &sources).await;
+    let server = transport(config);
+    let serve = move |admitted, leave| one(server.clone(), service.clone(), admitted, leave);
+    let tcp = door::accept(
+        Listener::Tcp(sockets.tcp),
+        entrance("tcp", Protocol::Grpc, most),
+        stopped.clone(),
+        serve.clone(),
+    );
+    // Connections of its own: when strangers have taken all, whoever runs the service gets in.
+    let entrance_unix = entrance("unix", Protocol::Grpc, most);
+    let (unix, told_unix) = (sockets.unix, stopped.clone());
+    let unix = async move {
+        if let Some((listener, _file)) = unix {
+            door::accept(Listener::Unix(listener), entrance_unix, told_unix, serve).await;
+        }
+    };
+    let entrance = entrance("metrics", Protocol::Http, METRICS_CONNECTIONS.min(most));
+    let limits = crate::http::Limits {
+        header_timeout: config.door.handshake_timeout,
+        max_header_bytes: config.door.max_header_bytes,
+    };
+    let http = crate::http::serve(sockets.http, entrance, limits, sources, stopped);
+    Serving {
+        health,
+        grpc: tokio::spawn(async move {
+            tokio::join!(tcp, unix);
+        }),
+        metrics: tokio::spawn(http),
+    }
+}
+
+/// All services, behind the door.
+async fn services(config: &ServeConfig, sources: &Sources) -> (Health, Auth<Routes>) {
     let (stores, observer) = (sources.stores.clone(), sources.observer.clone());
     let requests = Arc::clone(&sources.requests);
     let recorder = Arc::new(Recorder::new(observer.clone(), requests));
@@ -50,23 +166,40 @@ pub(crate) async fn serve_grpc(
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     let built_in = "the descriptors are part of this program";
-    let server = tonic::transport::Server::builder()
-        .max_frame_size(config.door.frame_size)
-        .initial_stream_window_size(config.door.stream_window)
-        .initial_connection_window_size(config.door.connection_window)
-        .max_concurrent_streams(config.door.max_streams)
-        .http2_max_header_list_size(config.door.max_header_bytes)
-        .http2_keepalive_interval(Some(KEEPALIVE.0))
-        .http2_keepalive_timeout(Some(KEEPALIVE.1))
-        .add_service(Traced::new(lumps, Arc::clone(&recorder)))
+    let routes = Routes::new(Traced::new(lumps, Arc::clone(&recorder)))
         .add_service(Traced::new(observe, Arc::clone(&recorder)))
-        .add_service(Traced::new(admin, recorder))
+        .add_service(Traced::new(admin, Arc::clone(&recorder)))
         .add_service(health_server)
         .add_service(describe().build_v1().expect(built_in))
-        .add_service(describe().build_v1alpha().expect(built_in));
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    let task = tokio::spawn(server.serve_with_incoming_shutdown(incoming, told(stopped)));
-    (health, task)
+        .add_service(describe().build_v1alpha().expect(built_in))
+        .prepare();
+    (health, Auth::new(routes, sources.door.clone(), recorder))
+}
+
+/// The bounds of HTTP/2.
+fn transport(config: &ServeConfig) -> Server {
+    let door = &config.door;
+    Server::builder()
+        .max_frame_size(door.frame_size)
+        .initial_stream_window_size(door.stream_window)
+        .initial_connection_window_size(door.connection_window)
+        .max_concurrent_streams(door.max_streams)
+        .http2_max_header_list_size(door.max_header_bytes)
+        .http2_max_pending_accept_reset_streams(Some(MAX_PENDING_RESETS))
+        .http2_max_local_error_reset_streams(Some(MAX_ERROR_RESETS))
+        .http2_keepalive_interval(Some(KEEPALIVE.0))
+        .http2_keepalive_timeout(Some(KEEPALIVE.1))
+}
+
+/// Serves one connection until it has ended. tonic takes leave (GOAWAY) of all connections of a
+/// server at once; here each is a server of its own, so that an idle one can be told to leave alone.
+async fn one(server: Server, service: Auth<Routes>, admitted: Admitted, leave: Leave) {
+    let only = tokio_stream::once(Ok::<_, std::convert::Infallible>(admitted));
+    let only = only.chain(tokio_stream::pending());
+    let served = server.serve_with_incoming_shutdown(service, only, leave);
+    if let Err(error) = served.await {
+        debug!(%error, "a connection was not served");
+    }
 }
 
 /// Completes when the service is told to stop.

@@ -5,17 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lumpscope_observer::{ObjectSource, Observer, ObserverOptions, Tuning, WatchedStore};
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 use crate::config::ServeConfig;
+use crate::door::{Door, Reloader};
 use crate::error::ServerError;
 use crate::grpc::{Health, Memory};
-use crate::http;
-use crate::listen::{serve_grpc, told};
-use crate::stopping::{self, Serving};
+use crate::listen::{self, Sockets};
+use crate::stopping;
 use crate::stores::Stores;
 use crate::telemetry::Sources;
 use crate::telemetry::metrics::RequestMetrics;
@@ -32,7 +31,8 @@ pub struct Service {
     requests: Arc<RequestMetrics>,
     drain: Duration,
     stop: watch::Sender<bool>,
-    grpc_task: Serving,
+    door: Door,
+    grpc_task: JoinHandle<()>,
     others: Vec<JoinHandle<()>>,
 }
 
@@ -55,28 +55,23 @@ impl Service {
         config: ServeConfig,
         opened: impl FnOnce(&ServeConfig, &Observer) -> Result<(), ServerError> + Send + 'static,
     ) -> Result<Self, ServerError> {
-        let grpc_listener = bind("listen", config.listen).await?;
-        let metrics_listener = bind("metrics-listen", config.metrics_listen).await?;
-        let (grpc, metrics) = (local(&grpc_listener)?, local(&metrics_listener)?);
+        let door = Door::new(&config.door)?;
+        let sockets = Sockets::bind(&config).await?;
+        let (grpc, metrics) = (sockets.grpc, sockets.metrics);
         let (observer, stores) = open(config.clone(), opened).await?;
         let sources = Sources {
             stores: stores.clone(),
             observer: observer.clone(),
             requests: Arc::new(RequestMetrics::default()),
+            door: door.clone(),
             put_memory: Memory::new(config.put_memory),
             get_memory: Memory::new(config.get_memory),
         };
         let requests = Arc::clone(&sources.requests);
         let (stop, stopped) = watch::channel(false);
-        let (health, grpc_task) =
-            serve_grpc(grpc_listener, &config, &sources, stopped.clone()).await;
-        let app = http::router(sources);
-        let metrics_task = tokio::spawn(async move {
-            let server = axum::serve(metrics_listener, app);
-            if let Err(error) = server.with_graceful_shutdown(told(stopped)).await {
-                warn!(%error, "the metrics endpoint ended");
-            }
-        });
+        let serving = listen::serve(sockets, &config, sources, stopped).await;
+        let health = serving.health;
+        let reload_task = tokio::spawn(Arc::clone(&door.reloader).watch());
         let health_task = tokio::spawn(health.clone().watch());
         let scrub_task = tokio::spawn(crate::scrub::watch(stores.clone()));
         info!(%grpc, %metrics, stores = stores.names(), "serving");
@@ -89,9 +84,16 @@ impl Service {
             requests,
             drain: config.drain_timeout,
             stop,
-            grpc_task,
-            others: vec![metrics_task, health_task, scrub_task],
+            door,
+            grpc_task: serving.grpc,
+            others: vec![serving.metrics, health_task, scrub_task, reload_task],
         })
+    }
+
+    /// Reads certificates and tokens again when told to.
+    #[must_use]
+    pub fn reloader(&self) -> Arc<Reloader> {
+        Arc::clone(&self.door.reloader)
     }
 
     /// The stores that it serves.
@@ -113,15 +115,16 @@ impl Service {
     /// is left is cut off. The stores are flushed and closed, and the probes are detached.
     ///
     /// # Errors
-    /// The transport's end, or a store that did not close in order or in time.
+    /// gRPC that ended without being told to, or a store that did not close in order or in time.
     pub async fn run_until_or(
         mut self,
         shutdown: impl Future<Output = ()>,
         hurry: impl Future<Output = ()>,
     ) -> Result<(), ServerError> {
-        let ended = tokio::select! {
-            () = shutdown => None,
-            result = &mut self.grpc_task => Some(result),
+        let asked = tokio::select! {
+            () = shutdown => true,
+            // Only when it has panicked: it serves until it is told to stop.
+            _ = &mut self.grpc_task => false,
         };
         info!("stopping: no new requests, those under way may finish");
         for task in self.others.drain(1..) {
@@ -130,41 +133,23 @@ impl Service {
         self.health.end().await;
         self.stores.stop();
         self.stop.send_replace(true);
-        let served = match ended {
-            Some(result) => Some(result),
-            None => {
-                let (task, requests) = (&mut self.grpc_task, &self.requests);
-                stopping::finish(task, requests, &self.stores, self.drain, hurry).await
-            }
-        };
+        if asked {
+            let (task, requests) = (&mut self.grpc_task, &self.requests);
+            stopping::finish(task, requests, &self.stores, self.drain, hurry).await;
+        }
         let observer = self.observer.clone();
         let closed = stopping::close(&self.stores, move || observer.shutdown()).await;
         for task in &self.others {
             task.abort();
         }
         info!("stopped");
-        if let Some(Ok(result)) = served {
-            result?;
+        closed?;
+        if asked {
+            Ok(())
+        } else {
+            Err(ServerError::Ended)
         }
-        closed
     }
-}
-
-async fn bind(key: &'static str, address: SocketAddr) -> Result<TcpListener, ServerError> {
-    TcpListener::bind(address)
-        .await
-        .map_err(|source| ServerError::Bind {
-            key,
-            address,
-            source,
-        })
-}
-
-fn local(listener: &TcpListener) -> Result<SocketAddr, ServerError> {
-    listener.local_addr().map_err(|source| ServerError::System {
-        what: "read the address listened on",
-        source,
-    })
 }
 
 /// Observer first, so that it sees what the stores read when they open.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 use crate::error::ServerError;
@@ -16,21 +16,18 @@ const LAST_BYTES: Duration = Duration::from_secs(1);
 /// A disk that does not answer keeps a store from being closed; the end waits this long for it.
 pub(crate) const CLOSE_WITHIN: Duration = Duration::from_secs(30);
 
-/// The task that serves gRPC.
-pub(crate) type Serving = JoinHandle<Result<(), tonic::transport::Error>>;
-
 /// Waits until no request is under way, for at most `longest` or until `hurry` completes, then cuts
-/// off what is left. Answers how serving ended; `None`: some connections had to be cut.
+/// off what is left.
 pub(crate) async fn finish(
-    serving: &mut Serving,
+    serving: &mut JoinHandle<()>,
     requests: &RequestMetrics,
     stores: &Stores,
     longest: Duration,
     hurry: impl Future<Output = ()>,
-) -> Option<Result<Result<(), tonic::transport::Error>, JoinError>> {
+) {
     tokio::select! {
         // All connections have ended, which they do when nothing is under way on them.
-        result = &mut *serving => return Some(result),
+        _ = &mut *serving => return,
         () = none_under_way(requests) => info!("no request is under way any more"),
         () = tokio::time::sleep(longest) => {
             let left = requests.under_way();
@@ -42,11 +39,12 @@ pub(crate) async fn finish(
         }
     }
     stores.cut_off();
-    let served = tokio::time::timeout(LAST_BYTES, &mut *serving).await.ok();
-    if served.is_none() {
+    if tokio::time::timeout(LAST_BYTES, &mut *serving)
+        .await
+        .is_err()
+    {
         serving.abort();
     }
-    served
 }
 
 async fn none_under_way(requests: &RequestMetrics) {

@@ -8,6 +8,7 @@ mod inspect;
 mod notify;
 mod output;
 mod serve;
+mod token;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -52,6 +53,8 @@ enum Command {
     Inspect(inspect::InspectArgs),
     /// Read every lump of a store that nobody uses and say what is wrong, without writing to it
     Check(inspect::CheckArgs),
+    /// Make a token and the entry for the service's file of tokens
+    Token(token::TokenArgs),
     /// Say what this machine has and lacks for serving and observing
     Doctor(doctor::DoctorArgs),
     /// Run one workload against a raw, an ext4 and an xfs store and compare them
@@ -102,6 +105,7 @@ fn run(command: Command) -> Result<ExitCode, ServerError> {
         Command::Stores(args) => block_on(data::stores(args)),
         Command::Inspect(args) => Ok(inspect::inspect(&args)),
         Command::Check(args) => Ok(inspect::check(&args)),
+        Command::Token(args) => token::run(&args),
         Command::Doctor(args) => Ok(doctor::run(&args)),
         Command::Compare(args) => Ok(lumpscope_bench::compare::run(&args, this_program()?)?),
         Command::Bench(command) => bench(command),

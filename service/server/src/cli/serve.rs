@@ -6,6 +6,7 @@
 
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lumpscope_observer::Observer;
@@ -15,6 +16,7 @@ use tracing::{info, warn};
 
 use super::notify;
 use crate::config::{ServeArgs, ServeConfig};
+use crate::door::Reloader;
 use crate::error::ServerError;
 use crate::privileges;
 use crate::serve::Service;
@@ -65,7 +67,7 @@ async fn serve(config: ServeConfig) -> Result<(), ServerError> {
     let status = format!("serving {}", service.stores().names());
     notify::ready(&status);
     let mut tasks = tokio::task::JoinSet::new();
-    tasks.spawn(reload(hangup, status));
+    tasks.spawn(reload(hangup, service.reloader(), status));
     if let Some(pings) = notify::watchdog(service.stores()) {
         tasks.spawn(pings);
     }
@@ -123,10 +125,13 @@ fn warn_of_unreadable(config: &ServeConfig) {
     }
 }
 
-async fn reload(mut hangup: Signal, status: String) {
+async fn reload(mut hangup: Signal, reloader: Arc<Reloader>, status: String) {
     while hangup.recv().await.is_some() {
         info!(signal = "SIGHUP", "asked to reload");
         notify::reloading();
+        let reloader = Arc::clone(&reloader);
+        // What is wrong is in the log; what was in force stays.
+        let _ = tokio::task::spawn_blocking(move || reloader.reload()).await;
         notify::ready(&status);
     }
 }

@@ -1,41 +1,255 @@
-//! A hold on one connection, for whoever serves a call on it.
+//! One connection as the requests on it see it: who is at the other end, and a way to end it.
 
-use std::sync::{Arc, OnceLock};
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Waker};
+use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
+use tokio::time::Instant;
+use tracing::debug;
 
-/// A hold on a connection: found in the extensions of every request that came on it. Cheap to
-/// clone; all clones are the same connection.
-///
-/// To end a connection is the only sure way to get back the memory of a reply that its client does
-/// not take: what was handed to HTTP/2 stays there until it is sent.
-#[derive(Clone, Debug, Default)]
+/// The other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// Came over TCP.
+    Tcp(SocketAddr),
+    /// Came over the UNIX socket; the process that connected, where the kernel says it.
+    Unix {
+        /// Its process id.
+        pid: Option<i32>,
+        /// Its effective user id.
+        uid: Option<u32>,
+    },
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix { pid, uid } => {
+                f.write_str("unix")?;
+                pid.map_or(Ok(()), |pid| write!(f, " pid {pid}"))?;
+                uid.map_or(Ok(()), |uid| write!(f, " uid {uid}"))
+            }
+        }
+    }
+}
+
+/// A handle of one connection. Cheap to clone; it is in the extensions of every request.
+#[derive(Clone, Debug)]
 pub struct Connection {
     inner: Arc<Inner>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
-    closed: CancellationToken,
-    why: OnceLock<&'static str>,
+    peer: Peer,
+    identities: OnceLock<Vec<String>>,
+    closed: AtomicBool,
+    wakers: Mutex<Wakers>,
+    calls: AtomicUsize,
+    quiet_since: Mutex<Instant>,
+}
+
+/// Who waits for the socket.
+#[derive(Debug, Default)]
+struct Wakers {
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+/// The two directions of a socket.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Direction {
+    Read,
+    Write,
 }
 
 impl Connection {
-    /// A connection that is open.
+    /// A connection that has just been accepted.
     #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+    pub fn new(peer: Peer) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                peer,
+                identities: OnceLock::new(),
+                closed: AtomicBool::new(false),
+                wakers: Mutex::default(),
+                calls: AtomicUsize::new(0),
+                quiet_since: Mutex::new(Instant::now()),
+            }),
+        }
     }
 
-    /// Ends the connection and every call on it; `why` is for the log. Only the first call counts.
+    /// The connection by which a request came; `None`: it came by no socket of the door.
+    #[must_use]
+    pub fn of(extensions: &http::Extensions) -> Option<&Self> {
+        extensions.get()
+    }
+
+    /// The other end.
+    #[must_use]
+    pub fn peer(&self) -> Peer {
+        self.inner.peer
+    }
+
+    /// True: it came by the UNIX socket, whose permissions are the login.
+    #[must_use]
+    pub fn is_unix(&self) -> bool {
+        matches!(self.inner.peer, Peer::Unix { .. })
+    }
+
+    /// DNS and URI names of the client's certificate, which the configured authority has signed;
+    /// `None`: the client has shown none.
+    #[must_use]
+    pub fn identities(&self) -> Option<&[String]> {
+        self.inner.identities.get().map(Vec::as_slice)
+    }
+
+    /// Ends the connection at once: what reads and writes it gets an error, and with that every
+    /// call on it ends.
     pub fn close(&self, why: &'static str) {
-        let _ = self.inner.why.set(why);
-        self.inner.closed.cancel();
+        if self.inner.closed.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        debug!(peer = %self.inner.peer, why, "connection closed");
+        let wakers = std::mem::take(&mut *self.wakers());
+        for waker in [wakers.reader, wakers.writer].into_iter().flatten() {
+            waker.wake();
+        }
     }
 
-    /// Completes when the connection is to be ended, with the reason.
-    pub async fn closed(&self) -> &'static str {
-        self.inner.closed.cancelled().await;
-        self.inner.why.get().copied().unwrap_or("no reason given")
+    /// True after [`Connection::close`].
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.inner.closed.load(Ordering::SeqCst)
+    }
+
+    /// Counts a call as under way until the guard is dropped.
+    #[must_use]
+    pub fn call(&self) -> Call {
+        self.inner.calls.fetch_add(1, Ordering::SeqCst);
+        Call(self.clone())
+    }
+
+    /// Calls under way.
+    #[must_use]
+    pub fn calls(&self) -> usize {
+        self.inner.calls.load(Ordering::SeqCst)
+    }
+
+    /// Completes when no call has been under way for `limit`.
+    pub(super) async fn quiet_for(&self, limit: Duration) {
+        loop {
+            let since = *self.quiet_since();
+            let due = if self.calls() > 0 {
+                Instant::now() + limit
+            } else {
+                since + limit
+            };
+            if due <= Instant::now() {
+                return;
+            }
+            tokio::time::sleep_until(due).await;
+        }
+    }
+
+    /// Remembers what the client's certificate says; only the first call counts.
+    pub(super) fn identify(&self, identities: Vec<String>) {
+        // A connection has one handshake.
+        let _ = self.inner.identities.set(identities);
+    }
+
+    /// Remembers whom to wake when the connection is closed. False: it is closed already.
+    pub(super) fn wait(&self, direction: Direction, context: &Context<'_>) -> bool {
+        let mut wakers = self.wakers();
+        let place = match direction {
+            Direction::Read => &mut wakers.reader,
+            Direction::Write => &mut wakers.writer,
+        };
+        match place {
+            Some(waker) => waker.clone_from(context.waker()),
+            None => *place = Some(context.waker().clone()),
+        }
+        drop(wakers);
+        // Looked at after the waker is in place: a close before it is seen here, one after wakes.
+        !self.is_closed()
+    }
+
+    fn wakers(&self) -> MutexGuard<'_, Wakers> {
+        self.inner
+            .wakers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn quiet_since(&self) -> MutexGuard<'_, Instant> {
+        self.inner
+            .quiet_since
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A call under way on a connection, until it is dropped.
+#[derive(Debug)]
+pub struct Call(Connection);
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        // Before the count falls: whoever sees no call under way must see since when.
+        *self.0.quiet_since() = Instant::now();
+        self.0.inner.calls.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connection() -> Connection {
+        Connection::new(Peer::Unix {
+            pid: Some(1),
+            uid: None,
+        })
+    }
+
+    #[tokio::test]
+    async fn it_is_quiet_only_without_calls() {
+        let connection = connection();
+        let limit = Duration::from_millis(50);
+        let call = connection.call();
+        let other = connection.clone();
+        let quiet = tokio::spawn(async move { other.quiet_for(limit).await });
+        tokio::time::sleep(limit * 5).await;
+        assert!(!quiet.is_finished());
+        let ended = Instant::now();
+        drop(call);
+        quiet.await.unwrap();
+        assert!(ended.elapsed() >= limit);
+    }
+
+    #[tokio::test]
+    async fn closing_wakes_both_directions_once() {
+        let connection = connection();
+        let waiting = |direction| {
+            let connection = connection.clone();
+            tokio::spawn(std::future::poll_fn(move |context| {
+                if connection.wait(direction, context) {
+                    std::task::Poll::Pending
+                } else {
+                    std::task::Poll::Ready(())
+                }
+            }))
+        };
+        let (reader, writer) = (waiting(Direction::Read), waiting(Direction::Write));
+        tokio::task::yield_now().await;
+        connection.close("a test");
+        connection.close("a test");
+        reader.await.unwrap();
+        writer.await.unwrap();
+        assert!(connection.is_closed());
     }
 }

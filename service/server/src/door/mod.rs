@@ -1,5 +1,78 @@
-//! Where connections come in.
+//! Where connections come in: TCP and UNIX socket, TLS, tokens, and the limits that keep one client
+//! from taking what the others need.
+//!
+//! ```text
+//! accept.rs ─▶ handshake.rs (tls.rs) ─▶ io.rs ─▶ tonic or axum
+//!     │                                   │          │ every request: its Connection, its Caller
+//!     └ limits, idle, stop                └ close()  └ grpc/auth.rs, http/ ─▶ reload.rs (logins.rs)
+//! ```
+//!
+//! A request over the UNIX socket needs no token: whoever can open the socket has logged in with
+//! the file system. Over TCP every request needs one as soon as there is a file of tokens, on a
+//! loopback address too, because other users of the machine can reach it.
 
+mod accept;
+mod caller;
 mod connection;
+mod handshake;
+mod io;
+mod logins;
+mod metrics;
+mod reload;
+mod tls;
+mod unix;
 
-pub use connection::Connection;
+use std::sync::Arc;
+
+use http::HeaderMap;
+
+pub use caller::Caller;
+pub use connection::{Call, Connection, Peer};
+pub use logins::Denied;
+pub use metrics::{DoorMetrics, ENTRANCES};
+pub use reload::{Reloaded, Reloader};
+
+pub(crate) use accept::{Entrance, Leave, Listener, accept};
+pub(crate) use handshake::Protocol;
+pub(crate) use io::Admitted;
+pub(crate) use unix::{SocketFile, listen as listen_unix};
+
+use crate::config::DoorConfig;
+use crate::error::ServerError;
+
+/// What all entrances share. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Door {
+    /// The certificate and the logins in force.
+    pub reloader: Arc<Reloader>,
+    /// What is counted.
+    pub metrics: Arc<DoorMetrics>,
+}
+
+impl Door {
+    /// Reads certificates and tokens.
+    ///
+    /// # Errors
+    /// A file that cannot be read or used.
+    pub fn new(config: &DoorConfig) -> Result<Self, ServerError> {
+        let metrics = Arc::new(DoorMetrics::default());
+        let reloader = Arc::new(Reloader::new(config, Arc::clone(&metrics))?);
+        Ok(Self { reloader, metrics })
+    }
+
+    /// Who sent a request with these headers on this connection.
+    ///
+    /// # Errors
+    /// Why the caller is not known; it has been counted and logged.
+    pub(crate) fn caller(
+        &self,
+        connection: Option<&Connection>,
+        headers: &HeaderMap,
+    ) -> Result<Caller, Denied> {
+        self.reloader
+            .caller(connection, headers)
+            .inspect_err(|denied| {
+                self.metrics.login_failed(connection, denied.reason(), "");
+            })
+    }
+}

@@ -53,6 +53,7 @@ impl LumpStoreService {
 
     /// The store a request names; the scope learns of it.
     pub(super) fn store(&self, scope: &Scope, name: &str) -> Result<Arc<NamedStore>, Refusal> {
+        scope.check_store(name)?;
         let named = self.stores.get(name)?;
         scope.enter(&named)?;
         Ok(named)
@@ -255,7 +256,10 @@ impl LumpStore for LumpStoreService {
         let scope = Scope::of(&request);
         Ok(Response::new(v1::ListStoresResponse {
             request_id: scope.id(),
-            stores: describe::all(&self.stores, &self.observer),
+            stores: describe::all(&self.stores, &self.observer)
+                .into_iter()
+                .filter(|store| scope.may_use(&store.name))
+                .collect(),
         }))
     }
 }

@@ -95,6 +95,12 @@ pub fn find(path: &str) -> Option<&'static Method> {
     METHODS.iter().find(|method| method.path == path)
 }
 
+/// Short name of what is behind a path, for metrics and reports.
+#[must_use]
+pub fn short_name(path: &str) -> &'static str {
+    find(path).map_or(UNKNOWN, |method| method.name)
+}
+
 #[cfg(test)]
 mod tests {
     use prost::Message as _;

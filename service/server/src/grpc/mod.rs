@@ -1,6 +1,7 @@
 //! The gRPC services: `LumpStore` and `Observe` of lumpscope.v1, standard health and reflection.
 
 mod admin;
+mod auth;
 pub mod convert;
 mod describe;
 mod get;
@@ -15,6 +16,7 @@ mod scope;
 pub mod status;
 
 pub use admin::{Admin, AdminService};
+pub use auth::Auth;
 pub use get::{CHUNK as GET_CHUNK, GetStream};
 pub use health::Health;
 pub use lump_store::LumpStoreService;

@@ -37,6 +37,9 @@ impl Observe for ObserveService {
     ) -> Result<Response<v1::ReportResponse>, Status> {
         let scope = Scope::of(&request);
         let wanted = request.into_inner().store;
+        if !wanted.is_empty() {
+            scope.check_store(&wanted)?;
+        }
         if !wanted.is_empty() && self.stores.find(&wanted).is_none() {
             return Err(Refusal::UnknownStore {
                 name: wanted.chars().take(80).collect(),
@@ -49,6 +52,7 @@ impl Observe for ObserveService {
             .all()
             .iter()
             .filter(|named| wanted.is_empty() || named.name == wanted)
+            .filter(|named| scope.may_use(&named.name))
             .map(|named| named.name.clone())
             .collect();
         let observer = self.observer.clone();

@@ -20,6 +20,7 @@ use tonic::{Code, Status};
 use super::methods;
 use super::scope::{Recorder, Scope};
 use super::status::Refusal;
+use crate::door::Caller;
 
 /// A service whose calls have ids.
 #[derive(Clone)]
@@ -56,7 +57,12 @@ where
     }
 
     fn call(&mut self, mut request: http::Request<Body>) -> Reply {
-        let scope = self.recorder.begin(method(request.uri().path()));
+        let scope = self
+            .recorder
+            .begin(methods::short_name(request.uri().path()));
+        if let Some(caller) = request.extensions().get::<Caller>() {
+            scope.set_caller(caller.clone());
+        }
         request.extensions_mut().insert(Arc::clone(&scope));
         let whole = Arc::clone(&scope);
         let request = request.map(|body| Body::new(WholeBody { body, scope: whole }));
@@ -103,11 +109,6 @@ async fn unless_cut_off<F: Future>(scope: &Scope, reply: F) -> Option<F::Output>
         }
     })
     .await
-}
-
-/// Short name of a method, for metrics and reports.
-fn method(path: &str) -> &'static str {
-    methods::find(path).map_or(methods::UNKNOWN, |method| method.name)
 }
 
 fn code(headers: &http::HeaderMap) -> Code {

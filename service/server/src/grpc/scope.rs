@@ -5,7 +5,7 @@
 //! handler fills in what only it knows: the store, the bytes, and the engine's times.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use lumpscope_engine::clock::monotonic_ns;
 use lumpscope_engine::{EngineTimes, Error, RequestCtx, RequestId};
@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
 use super::status::Refusal;
+use crate::door::Caller;
 use crate::stores::{NamedStore, UnderWay};
 use crate::telemetry::metrics::RequestMetrics;
 
@@ -45,6 +46,7 @@ impl Recorder {
             method,
             begin_ns: monotonic_ns(),
             recorder: Arc::clone(self),
+            caller: OnceLock::new(),
             state: Mutex::new(State::default()),
         })
     }
@@ -56,6 +58,8 @@ pub struct Scope {
     method: &'static str,
     begin_ns: u64,
     recorder: Arc<Recorder>,
+    /// Who asks; set before anything else sees the scope.
+    caller: OnceLock<Caller>,
     state: Mutex<State>,
 }
 
@@ -89,6 +93,52 @@ impl Scope {
     pub fn of<T>(request: &tonic::Request<T>) -> Arc<Self> {
         let scope = request.extensions().get::<Arc<Self>>();
         Arc::clone(scope.expect("every service is wrapped in Traced"))
+    }
+
+    /// Says who asks; only the first call counts.
+    pub(super) fn set_caller(&self, caller: Caller) {
+        // A request has one caller.
+        let _ = self.caller.set(caller);
+    }
+
+    /// True: the caller's rights hold for this store, whether it exists or not.
+    #[must_use]
+    pub fn may_use(&self, store: &str) -> bool {
+        let caller = self.caller.get();
+        caller.is_some_and(|caller| caller.may_use(store))
+    }
+
+    /// Refuses a caller whose rights do not hold for this store.
+    ///
+    /// # Errors
+    /// [`Refusal::StoreForbidden`].
+    pub fn check_store(&self, store: &str) -> Result<(), Refusal> {
+        if self.may_use(store) {
+            return Ok(());
+        }
+        Err(Refusal::StoreForbidden {
+            caller: self.caller_name(),
+            store: store.chars().take(80).collect(),
+        })
+    }
+
+    /// Refuses a caller whose rights hold for some stores only.
+    ///
+    /// # Errors
+    /// [`Refusal::ServiceForbidden`].
+    pub fn check_service(&self) -> Result<(), Refusal> {
+        let caller = self.caller.get();
+        if caller.is_some_and(|caller| !caller.is_restricted()) {
+            return Ok(());
+        }
+        Err(Refusal::ServiceForbidden {
+            caller: self.caller_name(),
+        })
+    }
+
+    fn caller_name(&self) -> String {
+        let caller = self.caller.get();
+        caller.map_or_else(String::new, |caller| caller.name().to_owned())
     }
 
     /// Says which store the request is about.

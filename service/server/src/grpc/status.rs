@@ -8,6 +8,9 @@ use std::time::Duration;
 use lumpscope_engine::Error;
 use tonic::{Code, Status};
 
+use crate::door::Denied;
+use crate::error::ServerError;
+
 /// Bytes of a sector in messages, whatever the device uses.
 const SECTOR: u64 = 512;
 
@@ -44,6 +47,45 @@ pub enum Refusal {
         /// What there is.
         known: String,
     },
+    /// A caller who is not known.
+    #[error("{0}")]
+    Denied(#[from] Denied),
+    /// A caller who is known and lacks a scope.
+    #[error(
+        "{caller:?} may not call {method}: it lacks the scope {scope:?}; add it in the file of \
+         tokens, or use another token"
+    )]
+    ScopeMissing {
+        /// Name of the token or certificate.
+        caller: String,
+        /// The scope.
+        scope: &'static str,
+        /// The method.
+        method: &'static str,
+    },
+    /// A caller who may use other stores.
+    #[error(
+        "{caller:?} may not use store {store:?}: add it to its stores in the file of tokens, or use \
+         another token"
+    )]
+    StoreForbidden {
+        /// Name of the token or certificate.
+        caller: String,
+        /// What was asked for.
+        store: String,
+    },
+    /// A caller who may use some stores, for what concerns all.
+    #[error(
+        "{caller:?} may use some stores only, and this concerns the whole service: use a token \
+         without a list of stores"
+    )]
+    ServiceForbidden {
+        /// Name of the token or certificate.
+        caller: String,
+    },
+    /// New certificates or tokens that cannot be used.
+    #[error("not reloaded, the old ones stay in force: {0}")]
+    NotReloaded(Box<ServerError>),
     /// The first message of a put is no header.
     #[error("the first message of a put must be its header: send store, id and length first")]
     HeaderMissing,
@@ -222,6 +264,11 @@ impl Refusal {
             | Self::EnumValue { .. }
             | Self::StoreUnusable { .. }
             | Self::WaitTooLong { .. } => Code::InvalidArgument,
+            Self::NotReloaded(_) => Code::FailedPrecondition,
+            Self::Denied(_) => Code::Unauthenticated,
+            Self::ScopeMissing { .. }
+            | Self::StoreForbidden { .. }
+            | Self::ServiceForbidden { .. } => Code::PermissionDenied,
             Self::UnknownStore { .. } => Code::NotFound,
             Self::RangeStart { .. } => Code::OutOfRange,
             Self::StreamStalled { .. } | Self::CutOffOthers { .. } => Code::DeadlineExceeded,

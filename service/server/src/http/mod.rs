@@ -1,8 +1,8 @@
-//! Plain HTTP for machines that watch.
+//! HTTP for machines that watch, through the same door as gRPC.
 //!
 //! | path | answers 200 | for |
 //! |---|---|---|
-//! | `/metrics` | always | Prometheus |
+//! | `/metrics` | always, but only to who has the scope observe when tokens are configured | Prometheus |
 //! | `/livez` | while the process answers | who restarts what hangs |
 //! | `/readyz` | while any store takes every request, as gRPC health of the whole service | who sends clients here |
 //! | `/healthz` | while every store takes every request | who wakes people up |
@@ -10,18 +10,24 @@
 //! Else they answer 503 with a line for each store that does not serve. A restart helps no store
 //! that drains or has failed: restart on `/livez` only.
 
+mod serve;
+
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
+use crate::door::{Connection, Door};
+use crate::grpc::methods::Right;
 use crate::stores::Stores;
 use crate::telemetry::{ServiceCollector, Sources};
+
+pub(crate) use serve::{Limits, serve};
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -29,11 +35,12 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 struct Shared {
     registry: Arc<Registry>,
     stores: Stores,
+    door: Door,
 }
 
 /// The routes.
-pub fn router(sources: Sources) -> Router {
-    let stores = sources.stores.clone();
+fn router(sources: Sources) -> Router {
+    let (stores, door) = (sources.stores.clone(), sources.door.clone());
     let mut registry = Registry::default();
     registry.register_collector(Box::new(ServiceCollector::new(sources)));
     Router::new()
@@ -44,11 +51,15 @@ pub fn router(sources: Sources) -> Router {
         .with_state(Shared {
             registry: Arc::new(registry),
             stores,
+            door,
         })
 }
 
-/// All metrics, in the text form of OpenMetrics.
-async fn metrics(State(shared): State<Shared>) -> Response {
+/// All metrics, in the text form of OpenMetrics, for who may see all of them.
+async fn metrics(State(shared): State<Shared>, request: Request) -> Response {
+    if let Some(refused) = refused(&shared.door, &request) {
+        return refused;
+    }
     // A report asks the observer, which may be busy: that is no work for a thread of the runtime.
     let written = tokio::task::spawn_blocking(move || {
         let mut text = String::new();
@@ -63,6 +74,30 @@ async fn metrics(State(shared): State<Shared>) -> Response {
         )
             .into_response(),
     }
+}
+
+/// The answer to who has no login, or one that does not cover every store's numbers.
+fn refused(door: &Door, request: &Request) -> Option<Response> {
+    let connection = Connection::of(request.extensions());
+    let caller = match door.caller(connection, request.headers()) {
+        Ok(caller) => caller,
+        Err(denied) => {
+            let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];
+            let text = format!("{denied}\n");
+            return Some((StatusCode::UNAUTHORIZED, challenge, text).into_response());
+        }
+    };
+    let why = if !caller.has(Right::Observe) {
+        "it lacks the scope \"observe\""
+    } else if caller.is_restricted() {
+        "it may use some stores only, and the metrics are those of all"
+    } else {
+        return None;
+    };
+    let metrics = &door.metrics;
+    metrics.login_failed(connection, "scope", caller.name());
+    let text = format!("{:?} may not read the metrics: {why}\n", caller.name());
+    Some((StatusCode::FORBIDDEN, text).into_response())
 }
 
 /// 200 while every store takes every request, else 503 with what does not.

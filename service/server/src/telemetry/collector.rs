@@ -15,6 +15,7 @@ use super::heat::{self, float, seconds};
 use super::metrics::RequestMetrics;
 use super::names::{self, Kind, Metric};
 use super::store_stats;
+use crate::door::{Door, ENTRANCES};
 use crate::grpc::Memory;
 use crate::stores::{FailedStore, NamedStore, Stores};
 
@@ -26,6 +27,8 @@ pub struct Sources {
     pub observer: Observer,
     /// What the service counts itself.
     pub requests: Arc<RequestMetrics>,
+    /// How connections are let in.
+    pub door: Door,
     /// Memory for bodies that are being put.
     pub put_memory: Memory,
     /// Memory for bodies that are being sent.
@@ -80,6 +83,7 @@ impl Collector for ServiceCollector {
             encoder: &mut encoder,
         };
         service(&mut out, sources)?;
+        door(&mut out, &sources.door)?;
         requests(&mut out, &stores)?;
         store_states(&mut out, &stores)?;
         store_numbers(&mut out, &stores, &sources.stores.failed())?;
@@ -105,6 +109,25 @@ fn service(out: &mut Out<'_, '_>, sources: &Sources) -> fmt::Result {
             (vec!["get"], float(sources.get_memory.reserved())),
         ],
     )
+}
+
+fn door(out: &mut Out<'_, '_>, door: &Door) -> fmt::Result {
+    let metrics = &door.metrics;
+    let open = |name| (vec![name], float(metrics.open_at(name) as u64));
+    out.gauge(&names::CONNECTIONS, ENTRANCES.map(open))?;
+    out.family(&names::CONNECTIONS_ACCEPTED, &metrics.accepted)?;
+    out.family(&names::ACCEPT_ERRORS, &metrics.accept_errors)?;
+    out.family(&names::CONNECTIONS_REFUSED, &metrics.refused)?;
+    out.family(&names::LOGIN_FAILURES, &metrics.login_failures)?;
+    out.family(&names::RELOADS, &metrics.reloads)?;
+    let in_force = door.reloader.in_force();
+    out.gauge(&names::TOKENS, [(vec![], f64::from(in_force.tokens))])?;
+    // Absent without TLS: 0 would be a certificate that has expired long ago.
+    let not_after = in_force.certificate_not_after.map(|at| {
+        let seconds = u64::try_from(at).unwrap_or(0);
+        (vec![], float(seconds))
+    });
+    out.gauge(&names::CERTIFICATE_NOT_AFTER, not_after)
 }
 
 fn requests(out: &mut Out<'_, '_>, stores: &[Snapshot]) -> fmt::Result {

@@ -63,6 +63,23 @@ metrics! {
     BODY_MEMORY = "body_memory_bytes" Gauge ["direction"]
         "Memory reserved for bodies that are being put or sent (get).";
 
+    CONNECTIONS = "connections" Gauge ["entrance"]
+        "Connections open now. Entrances: tcp, unix, metrics.";
+    CONNECTIONS_ACCEPTED = "connections_accepted" Counter ["entrance"]
+        "Connections accepted.";
+    ACCEPT_ERRORS = "accept_errors" Counter ["entrance"]
+        "Times that no connection could be accepted, for want of file descriptors or memory.";
+    CONNECTIONS_REFUSED = "connections_refused" Counter ["entrance", "reason"]
+        "Connections that did not get through their handshakes. Reasons: tls, certificate (the client's), preface (no HTTP/2), timeout, gone.";
+    LOGIN_FAILURES = "login_failures" Counter ["reason"]
+        "Requests whose caller is not known or may not do what was asked for. Reasons: missing, malformed, unknown, certificate, scope.";
+    RELOADS = "reloads" Counter ["result"]
+        "Times that certificates and tokens were read again: ok, or failed and the old ones stayed.";
+    TOKENS = "tokens" Gauge []
+        "Tokens that are accepted.";
+    CERTIFICATE_NOT_AFTER = "certificate_not_after_timestamp_seconds" Gauge []
+        "End of the validity of the service's certificate, in seconds since 1970; absent without TLS.";
+
     STORE = "store" Info ["store", "path", "layout", "backend", "device", "block_size"]
         "The stores: where each is, how it lies there, how its I/O is done, and the disk below.";
     STORE_FAILED = "store_failed" Gauge ["store"]

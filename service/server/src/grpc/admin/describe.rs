@@ -17,6 +17,7 @@ pub(super) fn store(
     name: &str,
 ) -> Result<v1::DescribeStoreResponse, Status> {
     let admin = &service.admin;
+    scope.check_store(name)?;
     if let Some(failed) = admin.stores.find_failed(name) {
         let key = short(names::STORE_FAILED.name).to_owned();
         return Ok(v1::DescribeStoreResponse {
@@ -63,7 +64,7 @@ pub(super) fn service(service: &AdminService, scope: &Scope) -> v1::DescribeServ
         uptime_seconds: admin.started.elapsed().as_secs(),
         settings: admin.settings.clone(),
         privileges: Some(privileges()),
-        connections: 0,
+        connections: u32::try_from(admin.door.metrics.connections()).unwrap_or(u32::MAX),
         under_way: admin.stores.under_way(),
     }
 }

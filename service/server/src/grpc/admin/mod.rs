@@ -18,6 +18,7 @@ use super::health::Health;
 use super::scope::Scope;
 use super::status::Refusal;
 use crate::config::ServeConfig;
+use crate::door::Door;
 use crate::stores::{NamedStore, Stores};
 use crate::telemetry::Sources;
 use crate::telemetry::metrics::RequestMetrics;
@@ -28,6 +29,7 @@ pub struct Admin {
     observer: Observer,
     requests: Arc<RequestMetrics>,
     health: Health,
+    door: Door,
     settings: HashMap<String, String>,
     drain_timeout: Duration,
     started: Instant,
@@ -46,6 +48,7 @@ impl Admin {
             observer: sources.observer.clone(),
             requests: Arc::clone(&sources.requests),
             health,
+            door: sources.door.clone(),
             settings: settings.collect(),
             drain_timeout: config.drain_timeout,
             started: Instant::now(),
@@ -70,6 +73,7 @@ impl AdminService {
 
     /// The open store a request names; the scope learns of it.
     fn store(&self, scope: &Scope, name: &str) -> Result<Arc<NamedStore>, Refusal> {
+        scope.check_store(name)?;
         let named = self.admin.stores.get(name)?;
         scope.set_store(&named);
         Ok(named)
@@ -204,14 +208,21 @@ impl admin_server::Admin for AdminService {
         request: Request<v1::DescribeServiceRequest>,
     ) -> Answer<v1::DescribeServiceResponse> {
         let scope = Scope::of(&request);
+        scope.check_service()?;
         Ok(Response::new(describe::service(self, &scope)))
     }
 
     async fn reload(&self, request: Request<v1::ReloadRequest>) -> Answer<v1::ReloadResponse> {
         let scope = Scope::of(&request);
+        scope.check_service()?;
+        let reloader = Arc::clone(&self.admin.door.reloader);
+        let done = tokio::task::spawn_blocking(move || reloader.reload()).await;
+        let done = done.map_err(|error| Status::internal(format!("not reloaded: {error}")))?;
+        let now = done.map_err(|error| Refusal::NotReloaded(Box::new(error)))?;
         Ok(Response::new(v1::ReloadResponse {
             request_id: scope.id(),
-            ..v1::ReloadResponse::default()
+            tokens: now.tokens,
+            certificate_not_after: now.certificate_not_after.unwrap_or(0),
         }))
     }
 }

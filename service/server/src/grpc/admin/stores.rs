@@ -25,6 +25,8 @@ pub(super) async fn add(
     asked: v1::AddStoreRequest,
 ) -> Result<v1::AddStoreResponse, Status> {
     let admin = Arc::clone(&service.admin);
+    // It names a path, which no list of stores covers.
+    scope.check_service()?;
     let spec = spec(&asked)?;
     let added = to_its_end(async move {
         let stores = admin.stores.clone();
@@ -45,6 +47,7 @@ pub(super) async fn remove(
     asked: v1::RemoveStoreRequest,
 ) -> Result<v1::RemoveStoreResponse, Status> {
     let admin = Arc::clone(&service.admin);
+    scope.check_store(&asked.store)?;
     let wait = admin.wait("drain_timeout_ms", asked.drain_timeout_ms)?;
     let name = asked.store;
     let removed = to_its_end(async move {
@@ -74,7 +77,7 @@ pub(super) async fn drain(
 ) -> Result<v1::DrainResponse, Status> {
     let admin = &service.admin;
     let wait = admin.wait("timeout_ms", asked.timeout_ms)?;
-    let stores = admin.chosen(&asked.store)?;
+    let stores = admin.chosen(scope, &asked.store)?;
     admin.stores.drain(&stores)?;
     tracing::info!(store = asked.store, "draining");
     admin.health.look().await;
@@ -97,7 +100,7 @@ pub(super) async fn resume(
     asked: v1::ResumeRequest,
 ) -> Result<v1::ResumeResponse, Status> {
     let admin = &service.admin;
-    let stores = admin.chosen(&asked.store)?;
+    let stores = admin.chosen(scope, &asked.store)?;
     admin.stores.resume(&stores)?;
     tracing::info!(store = asked.store, "resumed");
     admin.health.look().await;
@@ -108,10 +111,12 @@ pub(super) async fn resume(
 
 impl Admin {
     /// One open store, or all that are not being taken out.
-    fn chosen(&self, name: &str) -> Result<Vec<Arc<NamedStore>>, Refusal> {
+    fn chosen(&self, scope: &Scope, name: &str) -> Result<Vec<Arc<NamedStore>>, Refusal> {
         if !name.is_empty() {
+            scope.check_store(name)?;
             return Ok(vec![self.stores.get(name)?]);
         }
+        scope.check_service()?;
         let all = self.stores.all();
         let staying = all.iter().filter(|named| named.mode() != Mode::Leaving);
         Ok(staying.cloned().collect())

@@ -1,0 +1,256 @@
+//! Accepts connections, takes each through its handshakes, and sees it to its end.
+//!
+//! ```text
+//! permit ─▶ accept ─▶ task of the connection: TLS ─▶ HTTP/2 preface ─▶ served ─▶ leaves ─▶ closed
+//!           backlog    └──────── handshake-timeout ────────┘     idle-timeout or stop
+//! ```
+//!
+//! A slow or hostile handshake holds its own task and its permit, nothing else.
+
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::task::JoinSet;
+use tracing::{debug, error, warn};
+
+use super::connection::{Connection, Peer};
+use super::handshake::{self, Protocol};
+use super::io::{Admitted, Raw, Socket};
+use super::metrics::DoorMetrics;
+use super::reload::Reloader;
+use crate::listen::told;
+
+/// After an accept that failed for want of something (file descriptors, memory).
+const PAUSE: Duration = Duration::from_millis(200);
+/// What a client that was told to leave has to do so when it has no call under way.
+const GOODBYE: Duration = Duration::from_secs(1);
+/// A TCP connection that is silent for so long is asked whether it is still there.
+const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
+/// From one such question to the next.
+const TCP_KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// Questions without an answer after which the connection is over.
+const TCP_KEEPALIVE_RETRIES: u32 = 5;
+
+/// A socket that is listened on.
+#[derive(Debug)]
+pub(crate) enum Listener {
+    /// TCP.
+    Tcp(TcpListener),
+    /// UNIX.
+    Unix(UnixListener),
+}
+
+/// One way in and its limits.
+pub(crate) struct Entrance {
+    /// Its name in metrics and logs.
+    pub(crate) name: &'static str,
+    /// What is spoken behind it.
+    pub(crate) protocol: Protocol,
+    /// Connections open at a time; more wait in the backlog.
+    pub(crate) max_connections: usize,
+    /// See the configuration.
+    pub(crate) handshake_timeout: Duration,
+    /// See the configuration; zero: never.
+    pub(crate) idle_timeout: Duration,
+    /// How long a write may wait for the other end to take anything.
+    pub(crate) write_timeout: Duration,
+    /// Where the certificate in force is.
+    pub(crate) reloader: Arc<Reloader>,
+    /// What is counted.
+    pub(crate) metrics: Arc<DoorMetrics>,
+}
+
+/// Completes when a connection should take no new calls and end.
+pub(crate) type Leave = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Accepts until `stopped` says so and runs `serve` for each connection. Returns when all have
+/// ended; when it is dropped before, they are closed.
+pub(crate) async fn accept<F, Served>(
+    listener: Listener,
+    entrance: Arc<Entrance>,
+    mut stopped: watch::Receiver<bool>,
+    serve: F,
+) where
+    F: Fn(Admitted, Leave) -> Served + Clone + Send + 'static,
+    Served: Future<Output = ()> + Send + 'static,
+{
+    let permits = Arc::new(Semaphore::new(entrance.max_connections));
+    let mut tasks = JoinSet::new();
+    loop {
+        let next = async {
+            // The permit first: who finds none waits in the kernel's backlog, at no cost here.
+            let permit = Arc::clone(&permits).acquire_owned().await;
+            (permit, listener.accept().await)
+        };
+        let (permit, accepted) = tokio::select! {
+            () = told(stopped.clone()) => break,
+            Some(ended) = tasks.join_next() => {
+                report(ended);
+                continue;
+            }
+            next = next => next,
+        };
+        let permit = permit.expect("the semaphore is never closed");
+        match accepted {
+            Ok(raw) => {
+                let (entrance, stopped) = (Arc::clone(&entrance), stopped.clone());
+                tasks.spawn(connection(raw, permit, entrance, stopped, serve.clone()));
+            }
+            Err(error) if is_of_one_connection(&error) => {
+                debug!(entrance = entrance.name, %error, "a connection was gone before it was accepted");
+            }
+            Err(error) => {
+                if entrance.metrics.accept_failed(entrance.name) {
+                    warn!(entrance = entrance.name, %error, "cannot accept connections: trying again");
+                }
+                tokio::select! {
+                    () = tokio::time::sleep(PAUSE) => {}
+                    _ = stopped.changed() => {}
+                }
+            }
+        }
+    }
+    // From here on the kernel refuses who comes.
+    drop(listener);
+    while let Some(ended) = tasks.join_next().await {
+        report(ended);
+    }
+}
+
+/// True: another connection may be accepted at once.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+    )
+}
+
+fn report(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended {
+        error!(%error, "the task of a connection ended out of turn");
+    }
+}
+
+impl Listener {
+    async fn accept(&self) -> io::Result<(Raw, Peer)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, address) = listener.accept().await?;
+                keep_alive(&stream);
+                Ok((Raw::Tcp(stream), Peer::Tcp(address)))
+            }
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                let peer = unix_peer(&stream);
+                Ok((Raw::Unix(stream), peer))
+            }
+        }
+    }
+}
+
+/// Small replies go out at once, and a client whose machine is gone is noticed. A socket that
+/// refuses these still works: it is only less well watched.
+fn keep_alive(stream: &TcpStream) {
+    use rustix::net::sockopt;
+    let set = || -> Result<(), rustix::io::Errno> {
+        sockopt::set_tcp_nodelay(stream, true)?;
+        sockopt::set_socket_keepalive(stream, true)?;
+        sockopt::set_tcp_keepidle(stream, TCP_KEEPALIVE)?;
+        sockopt::set_tcp_keepintvl(stream, TCP_KEEPALIVE_INTERVAL)?;
+        sockopt::set_tcp_keepcnt(stream, TCP_KEEPALIVE_RETRIES)
+    };
+    if let Err(error) = set() {
+        debug!(%error, "cannot set the options of a socket");
+    }
+}
+
+fn unix_peer(stream: &UnixStream) -> Peer {
+    let known = stream.peer_cred().ok();
+    Peer::Unix {
+        pid: known.and_then(|known| known.pid()),
+        uid: known.map(|known| known.uid()),
+    }
+}
+
+/// Closes its connection when the task that watches over it ends, however it ends.
+struct Watched(Connection);
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.0.close("its time is over");
+    }
+}
+
+/// One connection from its first byte to its last.
+async fn connection<F, Served>(
+    (raw, peer): (Raw, Peer),
+    _permit: OwnedSemaphorePermit,
+    entrance: Arc<Entrance>,
+    stopped: watch::Receiver<bool>,
+    serve: F,
+) where
+    F: Fn(Admitted, Leave) -> Served,
+    Served: Future<Output = ()>,
+{
+    let watched = Watched(Connection::new(peer));
+    let connection = &watched.0;
+    let _open = entrance.metrics.opened(entrance.name);
+    let socket = Socket::new(raw, connection.clone(), entrance.write_timeout);
+    let tls = match peer {
+        Peer::Tcp(_) => entrance.reloader.tls(entrance.protocol),
+        Peer::Unix { .. } => None,
+    };
+    let let_in = handshake::let_in(socket, tls, entrance.protocol);
+    let let_in = tokio::time::timeout(entrance.handshake_timeout, let_in);
+    let outcome = tokio::select! {
+        () = told(stopped.clone()) => return,
+        outcome = let_in => outcome.unwrap_or(Err(handshake::Refused::TooSlow)),
+    };
+    let (stream, first) = match outcome {
+        Ok(let_in) => let_in,
+        Err(refused) => {
+            return entrance
+                .metrics
+                .refused(entrance.name, connection, &refused);
+        }
+    };
+    let (admitted, ended) = Admitted::new(stream, first);
+    let (goodbye, told_to_leave) = oneshot::channel::<()>();
+    let leave: Leave = Box::pin(async move {
+        // Nothing is ever sent: the other half is dropped.
+        let _ = told_to_leave.await;
+    });
+    let mut served = pin!(serve(admitted, leave));
+    let overdue = async {
+        tokio::select! {
+            () = told(stopped) => {}
+            () = idle(connection, entrance.idle_timeout) => {}
+            _ = ended => {}
+        }
+        drop(goodbye);
+        // HTTP/2 takes leave in a round trip; calls under way may finish, however long they take.
+        tokio::time::sleep(GOODBYE).await;
+        connection.quiet_for(GOODBYE).await;
+    };
+    tokio::select! {
+        () = &mut served => return,
+        () = overdue => {}
+    }
+    connection.close("it had no call under way and did not leave when told to");
+    served.await;
+}
+
+/// Completes when the connection has had no call for `limit`.
+async fn idle(connection: &Connection, limit: Duration) {
+    if limit.is_zero() {
+        return std::future::pending().await;
+    }
+    connection.quiet_for(limit).await;
+    debug!(peer = %connection.peer(), ?limit, "no call for so long: the client is told to leave");
+}

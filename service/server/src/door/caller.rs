@@ -1,0 +1,67 @@
+//! Who asks, and what they may do.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::grpc::methods::Right;
+
+/// Whoever sent a request. Cheap to clone; it is in the extensions of every request, and in its
+/// [`Scope`](crate::grpc::Scope).
+#[derive(Clone, Debug)]
+pub struct Caller {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    name: String,
+    rights: Vec<Right>,
+    /// `None`: all stores.
+    stores: Option<BTreeSet<String>>,
+}
+
+impl Caller {
+    /// A caller with these rights on these stores; `None`: on all.
+    #[must_use]
+    pub fn new(name: String, rights: Vec<Right>, stores: Option<BTreeSet<String>>) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                name,
+                rights,
+                stores,
+            }),
+        }
+    }
+
+    /// One who may do everything: who came where no login is asked for.
+    #[must_use]
+    pub fn anybody(name: &str) -> Self {
+        Self::new(name.to_owned(), Right::ALL.to_vec(), None)
+    }
+
+    /// Name of the token or certificate, for logs. Never a secret.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// True: the caller has this right.
+    #[must_use]
+    pub fn has(&self, right: Right) -> bool {
+        self.inner.rights.contains(&right)
+    }
+
+    /// True: the caller's rights hold for this store, whether it exists or not.
+    #[must_use]
+    pub fn may_use(&self, store: &str) -> bool {
+        let stores = self.inner.stores.as_ref();
+        stores.is_none_or(|stores| stores.contains(store))
+    }
+
+    /// True: the caller's rights hold for some stores only, so not for what concerns the whole
+    /// service.
+    #[must_use]
+    pub fn is_restricted(&self) -> bool {
+        self.inner.stores.is_some()
+    }
+}

@@ -1,0 +1,362 @@
+//! The bytes of a connection: a socket that can be closed from outside and whose writes may not
+//! stall, below TLS or without it.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, Sleep};
+use tokio_rustls::server::TlsStream;
+use tonic::transport::server::Connected;
+
+use super::connection::{Connection, Direction};
+
+/// A socket as the kernel gave it.
+#[derive(Debug)]
+pub(super) enum Raw {
+    /// TCP.
+    Tcp(TcpStream),
+    /// UNIX.
+    Unix(UnixStream),
+}
+
+/// A socket that ends when its [`Connection`] is closed, or when the other end takes no byte of
+/// what is being written for too long.
+#[derive(Debug)]
+pub(super) struct Socket {
+    raw: Raw,
+    connection: Connection,
+    stall: Stall,
+}
+
+impl Socket {
+    /// `stall`: how long a write may wait for the other end to take anything.
+    pub(super) fn new(raw: Raw, connection: Connection, stall: Duration) -> Self {
+        Self {
+            raw,
+            connection,
+            stall: Stall {
+                limit: stall,
+                timer: Box::pin(tokio::time::sleep(stall)),
+                waits: false,
+            },
+        }
+    }
+
+    pub(super) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    fn open(&self) -> io::Result<()> {
+        if self.connection.is_closed() {
+            return Err(closed());
+        }
+        Ok(())
+    }
+
+    /// What a write has come to; while it waits, somebody watches.
+    fn written<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        polled: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if polled.is_ready() {
+            self.stall.waits = false;
+            return polled;
+        }
+        if !self.connection.wait(Direction::Write, context) {
+            return Poll::Ready(Err(closed()));
+        }
+        ready!(self.stall.poll(context));
+        self.connection
+            .close("the other end did not take what was sent to it");
+        Poll::Ready(Err(closed()))
+    }
+}
+
+/// A write that waits, and how long it may.
+#[derive(Debug)]
+struct Stall {
+    limit: Duration,
+    timer: Pin<Box<Sleep>>,
+    waits: bool,
+}
+
+impl Stall {
+    /// Ready when the write has waited for too long.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if !self.waits {
+            self.waits = true;
+            self.timer.as_mut().reset(Instant::now() + self.limit);
+        }
+        self.timer.as_mut().poll(context)
+    }
+}
+
+fn closed() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionAborted, "closed by the service")
+}
+
+impl AsyncRead for Raw {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Raw {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+            Self::Unix(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_flush(context),
+            Self::Unix(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.open()?;
+        let polled = Pin::new(&mut self.raw).poll_read(context, buffer);
+        if polled.is_pending() && !self.connection.wait(Direction::Read, context) {
+            return Poll::Ready(Err(closed()));
+        }
+        polled
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.open()?;
+        let polled = Pin::new(&mut self.raw).poll_write(context, bytes);
+        self.written(context, polled)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.open()?;
+        let polled = Pin::new(&mut self.raw).poll_write_vectored(context, slices);
+        self.written(context, polled)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.open()?;
+        // A socket has nothing of its own to flush: this never waits and says nothing of progress.
+        Pin::new(&mut self.raw).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.raw).poll_shutdown(context)
+    }
+}
+
+/// With TLS or without.
+#[derive(Debug)]
+pub(super) enum Stream {
+    /// As it is.
+    Plain(Socket),
+    /// TLS over it.
+    Tls(Box<TlsStream<Socket>>),
+}
+
+impl Stream {
+    pub(super) fn connection(&self) -> &Connection {
+        match self {
+            Self::Plain(socket) => socket.connection(),
+            Self::Tls(stream) => stream.get_ref().0.connection(),
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(socket) => Pin::new(socket).poll_read(context, buffer),
+            Self::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(socket) => Pin::new(socket).poll_write(context, bytes),
+            Self::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(socket) => Pin::new(socket).poll_write_vectored(context, slices),
+            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(socket) => socket.is_write_vectored(),
+            Self::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(socket) => Pin::new(socket).poll_flush(context),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(socket) => Pin::new(socket).poll_shutdown(context),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}
+
+/// A connection that has been let in: its stream, with the bytes before it that were looked at.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    stream: Stream,
+    first: &'static [u8],
+    /// Tells, by being dropped, that the transport has let go of the connection.
+    _ends: oneshot::Sender<()>,
+}
+
+impl Admitted {
+    /// `first` is read before what is still in `stream`. The receiver ends with the connection.
+    pub(super) fn new(stream: Stream, first: &'static [u8]) -> (Self, oneshot::Receiver<()>) {
+        let (ends, ended) = oneshot::channel();
+        let admitted = Self {
+            stream,
+            first,
+            _ends: ends,
+        };
+        (admitted, ended)
+    }
+}
+
+impl Connected for Admitted {
+    type ConnectInfo = Connection;
+
+    fn connect_info(&self) -> Connection {
+        self.stream.connection().clone()
+    }
+}
+
+impl AsyncRead for Admitted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.first.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(context, buffer);
+        }
+        let (now, later) = self
+            .first
+            .split_at(self.first.len().min(buffer.remaining()));
+        buffer.put_slice(now);
+        self.first = later;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Admitted {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

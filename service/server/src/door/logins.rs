@@ -1,0 +1,360 @@
+//! The file of tokens: who is let in, and what each may do.
+//!
+//! ```toml
+//! [[token]]
+//! name = "backup"                 # for logs
+//! sha256 = "9f86d081..."          # of the token; `lumpscope token` makes both
+//! scopes = ["read"]               # read, write, admin, observe
+//! stores = ["disk1"]              # optional; left out: all stores
+//!
+//! [[certificate]]
+//! name = "spiffe://cluster/writer" # DNS or URI name in the client's certificate
+//! scopes = ["read", "write"]
+//! ```
+//!
+//! Only hashes are in the file, so whoever can read it cannot log in with what is there. A token
+//! that is sent decides alone; without one the client's certificate decides, by the first entry
+//! that names it.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+
+use super::caller::Caller;
+use super::connection::Connection;
+use super::tls::{bad, read};
+use crate::config::DoorConfig;
+use crate::error::ServerError;
+use crate::grpc::methods::Right;
+
+/// Permissions that the file must not have: others could let themselves in.
+const TOO_OPEN: u32 = 0o002;
+/// Entries in the file, tokens and certificates each. Every request is compared with all tokens.
+const MAX_ENTRIES: usize = 1024;
+
+/// Why a caller is not known. Never holds what was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Denied {
+    /// No token and no certificate that is known.
+    #[error("this service asks for a token: send the metadata `authorization: Bearer TOKEN`")]
+    Missing,
+    /// `authorization` of another form.
+    #[error("the metadata `authorization` is no bearer token: send `Bearer TOKEN`, once")]
+    Malformed,
+    /// A token that nobody has.
+    #[error("the token is not one this service knows: it may be misspelt or withdrawn")]
+    Unknown,
+}
+
+impl Denied {
+    /// The word in metrics.
+    #[must_use]
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Malformed => "malformed",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// Everybody who is let in over TCP.
+#[derive(Debug)]
+pub(super) enum Logins {
+    /// No login is asked for, or TLS has asked for a certificate, which is enough.
+    Open(Caller),
+    /// By this list.
+    Listed(List),
+}
+
+/// What is in the file.
+#[derive(Debug, Default)]
+pub(super) struct List {
+    tokens: Vec<([u8; 32], Caller)>,
+    certificates: Vec<(String, Caller)>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileForm {
+    #[serde(default)]
+    token: Vec<TokenForm>,
+    #[serde(default)]
+    certificate: Vec<CertificateForm>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TokenForm {
+    name: String,
+    sha256: String,
+    scopes: Vec<String>,
+    stores: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CertificateForm {
+    name: String,
+    scopes: Vec<String>,
+    stores: Option<Vec<String>>,
+}
+
+impl Logins {
+    /// Reads the file that the configuration names.
+    ///
+    /// # Errors
+    /// A file that cannot be read, that everybody may write, or that has a mistake.
+    pub(super) fn load(config: &DoorConfig) -> Result<Self, ServerError> {
+        let Some(path) = &config.tokens else {
+            return Ok(Self::Open(Caller::anybody("anybody")));
+        };
+        let bytes = read(path, Some(TOO_OPEN))?;
+        let text = String::from_utf8(bytes).map_err(|_| bad(path, "it is not UTF-8"))?;
+        parse(path, &text).map(Self::Listed)
+    }
+
+    /// Tokens that are accepted.
+    pub(super) fn tokens(&self) -> u32 {
+        match self {
+            Self::Open(_) => 0,
+            Self::Listed(list) => u32::try_from(list.tokens.len()).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Who sent this.
+    pub(super) fn caller(
+        &self,
+        connection: Option<&Connection>,
+        headers: &HeaderMap,
+    ) -> Result<Caller, Denied> {
+        let list = match self {
+            Self::Open(caller) => return Ok(caller.clone()),
+            Self::Listed(list) => list,
+        };
+        let mut sent = headers.get_all(AUTHORIZATION).iter();
+        match (sent.next(), sent.next()) {
+            (Some(value), None) => list.by_token(bearer(value.as_bytes())?),
+            (Some(_), Some(_)) => Err(Denied::Malformed),
+            (None, _) => connection
+                .and_then(Connection::identities)
+                .and_then(|names| list.by_certificate(names))
+                .ok_or(Denied::Missing),
+        }
+    }
+}
+
+impl List {
+    /// Looks at all tokens, and takes the same time for each: how long it takes says nothing about
+    /// how much of a guess was right.
+    fn by_token(&self, token: &[u8]) -> Result<Caller, Denied> {
+        let digest: [u8; 32] = Sha256::digest(token).into();
+        let mut found = None;
+        for (known, caller) in &self.tokens {
+            if bool::from(known.ct_eq(&digest)) {
+                found = Some(caller);
+            }
+        }
+        found.cloned().ok_or(Denied::Unknown)
+    }
+
+    fn by_certificate(&self, names: &[String]) -> Option<Caller> {
+        let shown = |entry: &str| names.iter().any(|name| name.eq_ignore_ascii_case(entry));
+        let mut entries = self.certificates.iter();
+        let (_, caller) = entries.find(|(entry, _)| shown(entry))?;
+        Some(caller.clone())
+    }
+}
+
+/// The token in `Bearer TOKEN` (RFC 6750; the scheme in any case).
+fn bearer(value: &[u8]) -> Result<&[u8], Denied> {
+    let (scheme, token) = value.split_at_checked(7).ok_or(Denied::Malformed)?;
+    let token = token.trim_ascii();
+    if !scheme.eq_ignore_ascii_case(b"bearer ") || token.is_empty() {
+        return Err(Denied::Malformed);
+    }
+    Ok(token)
+}
+
+fn parse(path: &Path, text: &str) -> Result<List, ServerError> {
+    // The message of the parser names fields and lines, never the value of a string.
+    let form: FileForm = toml::from_str(text).map_err(|error| ServerError::ConfigParse {
+        path: path.to_owned(),
+        line: error
+            .span()
+            .map_or(1, |span| 1 + text[..span.start].matches('\n').count()),
+        why: error.message().replace('\n', " "),
+    })?;
+    if form.token.len() > MAX_ENTRIES || form.certificate.len() > MAX_ENTRIES {
+        let why = format!("it has more than {MAX_ENTRIES} entries of one kind");
+        return Err(bad(path, why));
+    }
+    let mut list = List::default();
+    for token in form.token {
+        let entry = Entry::new(path, "token", &token.name, &list.tokens)?;
+        let digest = digest(&token.sha256).ok_or_else(|| {
+            entry.bad(
+                "sha256 is not the 64 hexadecimal digits of a hash; `lumpscope token` makes it",
+            )
+        })?;
+        if list.tokens.iter().any(|(other, _)| *other == digest) {
+            return Err(entry.bad("another entry has the same sha256"));
+        }
+        let caller = entry.caller(&token.scopes, token.stores)?;
+        list.tokens.push((digest, caller));
+    }
+    for certificate in form.certificate {
+        let entry = Entry::new(path, "certificate", &certificate.name, &list.certificates)?;
+        let caller = entry.caller(&certificate.scopes, certificate.stores)?;
+        list.certificates.push((certificate.name, caller));
+    }
+    Ok(list)
+}
+
+/// An entry that is being read, for messages.
+struct Entry<'a> {
+    path: &'a Path,
+    kind: &'static str,
+    name: &'a str,
+}
+
+impl<'a> Entry<'a> {
+    fn new<K>(
+        path: &'a Path,
+        kind: &'static str,
+        name: &'a str,
+        before: &[(K, Caller)],
+    ) -> Result<Self, ServerError> {
+        let entry = Self { path, kind, name };
+        if name.is_empty() || name.len() > 256 || name.chars().any(char::is_control) {
+            return Err(entry.bad("name must have 1 to 256 characters that can be printed"));
+        }
+        if before.iter().any(|(_, caller)| caller.name() == name) {
+            return Err(entry.bad("another entry has the same name"));
+        }
+        Ok(entry)
+    }
+
+    fn bad(&self, why: impl std::fmt::Display) -> ServerError {
+        bad(self.path, format!("{} {:?}: {why}", self.kind, self.name))
+    }
+
+    fn caller(
+        &self,
+        scopes: &[String],
+        stores: Option<Vec<String>>,
+    ) -> Result<Caller, ServerError> {
+        let right = |word: &String| {
+            let known = Right::ALL.into_iter().find(|right| right.name() == word);
+            known.ok_or_else(|| {
+                self.bad(format!(
+                    "scope {word:?} is none of read, write, admin, observe"
+                ))
+            })
+        };
+        let rights: Vec<Right> = scopes.iter().map(right).collect::<Result<_, _>>()?;
+        if rights.is_empty() {
+            return Err(self.bad("scopes is empty: it may do nothing; leave the entry out"));
+        }
+        if stores.as_ref().is_some_and(Vec::is_empty) {
+            return Err(self.bad("stores is empty: leave it out for all stores"));
+        }
+        let stores = stores.map(BTreeSet::from_iter);
+        Ok(Caller::new(self.name.to_owned(), rights, stores))
+    }
+}
+
+fn digest(hex: &str) -> Option<[u8; 32]> {
+    let digits = hex.as_bytes();
+    if digits.len() != 64 {
+        return None;
+    }
+    let mut bytes = [0; 32];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        let (high, low) = (char::from(pair[0]), char::from(pair[1]));
+        let value = high.to_digit(16)? * 16 + low.to_digit(16)?;
+        *byte = u8::try_from(value).ok()?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HASH: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+
+    fn list(text: &str) -> Result<List, ServerError> {
+        parse(Path::new("tokens.toml"), text)
+    }
+
+    #[test]
+    fn a_token_is_known_by_its_hash() {
+        let text = format!(
+            "[[token]]\nname = \"a\"\nsha256 = \"{HASH}\"\nscopes = [\"read\", \"observe\"]\n\
+             stores = [\"s\"]\n[[certificate]]\nname = \"Host.example\"\nscopes = [\"admin\"]\n"
+        );
+        let list = list(&text).unwrap();
+        let caller = list.by_token(b"test").unwrap();
+        assert_eq!(caller.name(), "a");
+        assert!(caller.has(Right::Read) && caller.has(Right::Observe) && !caller.has(Right::Write));
+        assert!(caller.may_use("s") && !caller.may_use("t") && caller.is_restricted());
+        assert_eq!(list.by_token(b"tesu").unwrap_err(), Denied::Unknown);
+        let names = ["other".to_owned(), "host.EXAMPLE".to_owned()];
+        let caller = list.by_certificate(&names).unwrap();
+        assert!(caller.has(Right::Admin) && !caller.is_restricted());
+        assert!(list.by_certificate(&names[..1]).is_none());
+    }
+
+    #[test]
+    fn every_mistake_is_named_and_no_value_is_repeated() {
+        let entry = |fields: &str| format!("[[token]]\nname = \"a\"\n{fields}");
+        let good = format!("sha256 = \"{HASH}\"\nscopes = [\"read\"]\n");
+        for (text, words) in [
+            (entry("token = \"hunter2\"\n"), ["unknown field", "line 3"]),
+            (
+                entry("sha256 = \"hunter2\"\nscopes = [\"read\"]\n"),
+                ["token \"a\"", "lumpscope token"],
+            ),
+            (
+                entry(&good.replace("[\"read\"]", "[\"root\"]")),
+                ["\"root\"", "observe"],
+            ),
+            (
+                entry(&good.replace("[\"read\"]", "[]")),
+                ["scopes", "empty"],
+            ),
+            (
+                entry(&format!("{good}stores = []\n")),
+                ["stores", "leave it out"],
+            ),
+            (entry(&good) + &entry(&good), ["token \"a\"", "same name"]),
+            (
+                entry(&good) + &entry(&good).replace("\"a\"", "\"b\""),
+                ["token \"b\"", "same sha256"],
+            ),
+            ("[[tokens]]\n".to_owned(), ["unknown field", "line 1"]),
+        ] {
+            let message = list(&text).unwrap_err().to_string();
+            for word in words {
+                assert!(message.contains(word), "{word:?} in {message:?}");
+            }
+            assert!(!message.contains("hunter2"), "{message:?}");
+            assert!(message.starts_with("tokens.toml"), "{message:?}");
+        }
+    }
+
+    #[test]
+    fn only_one_bearer_token_is_read() {
+        assert_eq!(bearer(b"Bearer abc"), Ok(&b"abc"[..]));
+        assert_eq!(bearer(b"bEARER   abc "), Ok(&b"abc"[..]));
+        for other in [&b"Bearer "[..], b"Basic abc", b"Bearerabc", b"", b"abc"] {
+            assert_eq!(bearer(other), Err(Denied::Malformed));
+        }
+    }
+}

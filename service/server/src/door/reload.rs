@@ -1,0 +1,201 @@
+//! The certificate and the logins in force, and how new ones take their place.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use arc_swap::ArcSwap;
+use http::HeaderMap;
+use rustls::ServerConfig;
+use sha2::{Digest as _, Sha256};
+use tracing::{error, info, warn};
+
+use super::caller::Caller;
+use super::connection::Connection;
+use super::handshake::Protocol;
+use super::logins::{Denied, Logins};
+use super::metrics::DoorMetrics;
+use super::tls::{self, Tls};
+use crate::config::DoorConfig;
+use crate::error::ServerError;
+
+/// A certificate that ends within this time is warned of: a week.
+const SOON_SECONDS: i64 = 7 * 24 * 3600;
+
+/// What is in force after a reload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reloaded {
+    /// Tokens that are accepted.
+    pub tokens: u32,
+    /// End of the certificate's validity in seconds since 1970; `None`: there is no TLS.
+    pub certificate_not_after: Option<i64>,
+}
+
+/// Holds the certificate and the logins, and reads them again when told to.
+///
+/// All files are read and checked before any of them counts, and then all count at once: handshakes
+/// and requests that begin later use the new ones. Connections that are open keep their session.
+#[derive(Debug)]
+pub struct Reloader {
+    config: DoorConfig,
+    state: ArcSwap<State>,
+    metrics: Arc<DoorMetrics>,
+}
+
+#[derive(Debug)]
+struct State {
+    tls: Option<Tls>,
+    logins: Arc<Logins>,
+}
+
+impl State {
+    fn load(config: &DoorConfig) -> Result<Self, ServerError> {
+        let tls = config.tls.as_ref().map(Tls::load).transpose()?;
+        let logins = Logins::load(config)?;
+        Ok(Self {
+            tls,
+            logins: Arc::new(logins),
+        })
+    }
+
+    fn summary(&self) -> Reloaded {
+        Reloaded {
+            tokens: self.logins.tokens(),
+            certificate_not_after: self.tls.as_ref().map(|tls| tls.not_after),
+        }
+    }
+}
+
+impl Reloader {
+    /// Reads everything for the first time.
+    ///
+    /// # Errors
+    /// A file that cannot be read or used; the message names it.
+    pub fn new(config: &DoorConfig, metrics: Arc<DoorMetrics>) -> Result<Self, ServerError> {
+        let state = State::load(config)?;
+        warn_of_age(&state);
+        Ok(Self {
+            config: config.clone(),
+            state: ArcSwap::from_pointee(state),
+            metrics,
+        })
+    }
+
+    /// Reads certificates and tokens again. Blocks for as long as reading small files does.
+    ///
+    /// # Errors
+    /// A file that cannot be read or used; the message names it, it is logged and counted, and
+    /// what was in force stays.
+    pub fn reload(&self) -> Result<Reloaded, ServerError> {
+        let loaded = State::load(&self.config);
+        self.metrics.reloaded(loaded.is_ok());
+        let state = loaded.inspect_err(|error| {
+            error!(%error, "certificates and tokens not reloaded: the old ones stay in force");
+        })?;
+        let summary = state.summary();
+        warn_of_age(&state);
+        self.state.store(Arc::new(state));
+        info!(
+            tokens = summary.tokens,
+            certificate_not_after = summary.certificate_not_after,
+            "certificates and tokens reloaded"
+        );
+        Ok(summary)
+    }
+
+    /// What is in force.
+    #[must_use]
+    pub fn in_force(&self) -> Reloaded {
+        self.state.load().summary()
+    }
+
+    /// Looks at the files every `reload-interval` and reloads them when they have changed. Returns
+    /// at once when there is nothing to look at.
+    pub async fn watch(self: Arc<Self>) {
+        let interval = self.config.reload_interval;
+        if interval.is_zero() || (self.config.tls.is_none() && self.config.tokens.is_none()) {
+            return;
+        }
+        let mut seen = self.look().await;
+        loop {
+            tokio::time::sleep(interval).await;
+            let now = self.look().await;
+            if now != seen {
+                // Also when it fails: the same mistake is logged once, not at every look.
+                let reloader = Arc::clone(&self);
+                // The error is logged where it is found.
+                let _ = tokio::task::spawn_blocking(move || reloader.reload()).await;
+                seen = now;
+            }
+        }
+    }
+
+    /// A digest of everything a reload would read.
+    async fn look(self: &Arc<Self>) -> Option<[u8; 32]> {
+        let reloader = Arc::clone(self);
+        tokio::task::spawn_blocking(move || reloader.config.digest())
+            .await
+            .ok()
+    }
+
+    /// What TLS is served with; `None`: it is not configured.
+    pub(super) fn tls(&self, protocol: Protocol) -> Option<Arc<ServerConfig>> {
+        let state = self.state.load();
+        let tls = state.tls.as_ref()?;
+        Some(Arc::clone(match protocol {
+            Protocol::Grpc => &tls.grpc,
+            Protocol::Http => &tls.http,
+        }))
+    }
+
+    /// Who sent a request with these headers.
+    pub(crate) fn caller(
+        &self,
+        connection: Option<&Connection>,
+        headers: &HeaderMap,
+    ) -> Result<Caller, Denied> {
+        if connection.is_some_and(Connection::is_unix) {
+            return Ok(Caller::anybody("unix socket"));
+        }
+        self.state.load().logins.caller(connection, headers)
+    }
+}
+
+impl DoorConfig {
+    /// A digest of content and permissions of the files; a file that cannot be read counts by its
+    /// error.
+    fn digest(&self) -> [u8; 32] {
+        let tls = self.tls.iter().flat_map(|tls| {
+            let client_ca = tls.client_ca.iter();
+            [&tls.cert, &tls.key].into_iter().chain(client_ca)
+        });
+        let mut hasher = Sha256::new();
+        for path in tls.chain(&self.tokens) {
+            let bytes = tls::read(path, None);
+            let mode = std::fs::metadata(path).map_or(0, |meta| meta.permissions().mode());
+            hasher.update(mode.to_le_bytes());
+            match bytes {
+                Ok(bytes) => hasher.update(Sha256::digest(bytes)),
+                Err(error) => hasher.update(error.to_string()),
+            }
+        }
+        hasher.finalize().into()
+    }
+}
+
+/// Says it when clients will not accept the certificate, or soon will not.
+fn warn_of_age(state: &State) {
+    let Some(tls) = &state.tls else { return };
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let left = tls.not_after - i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+    if left < 0 {
+        warn!(
+            seconds = -left,
+            "the certificate has expired: clients will refuse it"
+        );
+    } else if left < SOON_SECONDS {
+        warn!(seconds = left, "the certificate expires soon: replace it");
+    }
+}

@@ -1,0 +1,105 @@
+//! Serves the routes on connections that the door has let in.
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tonic::codegen::Service;
+use tonic::transport::server::Connected as _;
+use tracing::debug;
+
+use super::router;
+use crate::door::{self, Admitted, Connection, Entrance, Leave, Listener};
+use crate::telemetry::Sources;
+
+/// Smallest buffer for headers that hyper takes.
+const LEAST_HEADERS: usize = 8 << 10;
+
+/// What a client may take of the endpoint.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Longest that the headers of a request may take, counted from the end of the one before.
+    pub(crate) header_timeout: Duration,
+    /// Bytes of these headers.
+    pub(crate) max_header_bytes: u32,
+}
+
+/// Serves until `stopped` says so.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    entrance: Arc<Entrance>,
+    limits: Limits,
+    sources: Sources,
+    stopped: watch::Receiver<bool>,
+) {
+    let app = router(sources);
+    let serve = move |admitted, leave| one(app.clone(), limits, admitted, leave);
+    door::accept(Listener::Tcp(listener), entrance, stopped, serve).await;
+}
+
+/// Serves one connection until it has ended.
+async fn one(app: Router, limits: Limits, admitted: Admitted, leave: Leave) {
+    let mut builder = Builder::new(TokioExecutor::new()).http1_only();
+    let headers = usize::try_from(limits.max_header_bytes).unwrap_or(usize::MAX);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_timeout)
+        .max_buf_size(headers.max(LEAST_HEADERS));
+    let connection = admitted.connect_info();
+    let service = TowerToHyperService::new(On { app, connection });
+    let mut served = pin!(builder.serve_connection(TokioIo::new(admitted), service));
+    let outcome = tokio::select! {
+        outcome = &mut served => outcome,
+        () = leave => {
+            served.as_mut().graceful_shutdown();
+            served.await
+        }
+    };
+    if let Err(error) = outcome {
+        debug!(%error, "an HTTP connection ended with an error");
+    }
+}
+
+/// The routes on one connection, which each request is told of.
+#[derive(Clone)]
+struct On {
+    app: Router,
+    connection: Connection,
+}
+
+impl<B> Service<Request<B>> for On
+where
+    B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
+    B::Error: Into<axum::BoxError>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future =
+        std::pin::Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Service::<Request<B>>::poll_ready(&mut self.app, context)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        let call = self.connection.call();
+        request.extensions_mut().insert(self.connection.clone());
+        let reply = self.app.call(request);
+        Box::pin(async move {
+            let reply = reply.await;
+            drop(call);
+            reply
+        })
+    }
+}
