@@ -7,7 +7,7 @@
 //!
 //! Buffers that hold lumps count against a budget until they are dropped, wherever they are then.
 //! Puts may use three quarters of it, so that bodies which arrive slowly never keep all gets
-//! waiting. A lump larger than that gets its buffer when no other is in use. The engine's own
+//! waiting, and gets as much as the pool was made with. A lump larger than that gets its buffer when no other is in use. The engine's own
 //! buffers (journal, single blocks) are few and do not count.
 
 #![expect(unsafe_code, reason = "aligned allocation, huge pages")]
@@ -27,6 +27,11 @@ use crate::device::Waker;
 const MAP_FROM: usize = 1024 * 1024;
 /// Size and alignment of a huge page.
 const HUGE_PAGE: usize = 2 * 1024 * 1024;
+/// What is left of a large buffer behind its whole huge pages lies on ordinary pages if it is no
+/// more than this: a lump of 4 MiB and its trailer would else take 6 MiB.
+const MAX_TAIL: usize = 512 * 1024;
+/// Ordinary pages come in so many bytes.
+const TAIL_STEP: usize = 64 * 1024;
 /// Smallest alignment and smallest allocation.
 const MIN_ALIGNMENT: usize = 4096;
 /// Bytes a pool keeps at most.
@@ -119,17 +124,19 @@ fn map_huge(capacity: usize) -> Option<NonNull<u8>> {
         // SAFETY: the part after the wanted end belongs to the mapping just made.
         let _ = unsafe { rustix::mm::munmap(end.cast(), HUGE_PAGE - lead) };
     }
+    let on_huge_pages = capacity - capacity % HUGE_PAGE;
     // SAFETY: the range was just mapped and is owned.
-    let _ = unsafe { rustix::mm::madvise(start.cast(), capacity, Advice::LinuxHugepage) };
+    let _ = unsafe { rustix::mm::madvise(start.cast(), on_huge_pages, Advice::LinuxHugepage) };
     NonNull::new(start)
 }
 
 /// Capacity that a buffer of `len` bytes gets; coarse, so that buffers are reused.
 fn capacity_for(len: usize, alignment: usize) -> usize {
-    let step = if len >= MAP_FROM {
+    let tail = len % HUGE_PAGE;
+    let step = if len >= MAP_FROM && (len < HUGE_PAGE || tail > MAX_TAIL) {
         HUGE_PAGE
-    } else if len > 64 * 1024 {
-        64 * 1024
+    } else if len > TAIL_STEP {
+        TAIL_STEP
     } else {
         MIN_ALIGNMENT
     };
@@ -142,6 +149,8 @@ pub struct BufferPool {
     alignment: usize,
     /// Bytes that buffers of lumps may have.
     budget: u64,
+    /// How many of them gets may have.
+    gets_limit: u64,
     state: Mutex<State>,
     /// Notified when a counted buffer comes back.
     released: Condvar,
@@ -211,15 +220,15 @@ impl BufferPool {
     /// When `alignment` is not a power of two.
     #[must_use]
     pub fn new(alignment: usize) -> Arc<Self> {
-        Self::with_budget(alignment, u64::MAX)
+        Self::with_budget(alignment, u64::MAX, u64::MAX)
     }
 
-    /// The same, with `budget` bytes for lumps.
+    /// The same, with `budget` bytes for lumps, of which gets may use `gets_limit`.
     ///
     /// # Panics
     /// When `alignment` is not a power of two.
     #[must_use]
-    pub fn with_budget(alignment: usize, budget: u64) -> Arc<Self> {
+    pub fn with_budget(alignment: usize, budget: u64, gets_limit: u64) -> Arc<Self> {
         assert!(
             alignment.is_power_of_two(),
             "an alignment is a power of two"
@@ -228,6 +237,7 @@ impl BufferPool {
         Arc::new(Self {
             alignment,
             budget,
+            gets_limit,
             state: Mutex::default(),
             released: Condvar::new(),
             reader: OnceLock::new(),
@@ -250,6 +260,18 @@ impl BufferPool {
     #[must_use]
     pub fn used(&self) -> u64 {
         self.lock().used()
+    }
+
+    /// Bytes that buffers for gets take now, reservations included.
+    #[must_use]
+    pub fn used_by_gets(&self) -> u64 {
+        self.lock().gets
+    }
+
+    /// Bytes that a buffer of `len` bytes takes.
+    #[must_use]
+    pub fn capacity_of(&self, len: usize) -> u64 {
+        capacity_for(len, self.alignment) as u64
     }
 
     /// A buffer of `len` bytes with arbitrary (initialised) content that does not count.
@@ -296,7 +318,9 @@ impl BufferPool {
         let bytes = capacity_for(len, self.alignment) as u64;
         let mut state = self.lock();
         let used = state.used();
-        if used > 0 && used.saturating_add(bytes) > self.budget {
+        let no_room = used > 0 && used.saturating_add(bytes) > self.budget;
+        let too_much = state.gets > 0 && state.gets.saturating_add(bytes) > self.gets_limit;
+        if no_room || too_much {
             state.reader_waits = true;
             return None;
         }

@@ -87,7 +87,11 @@ fn prepare(
     options: StoreOptions,
     finisher: impl FnOnce(&Arc<Counters>) -> io::Result<Finisher>,
 ) -> Result<(Store, Owner), Error> {
-    let pool = BufferPool::with_budget(memory_alignment(&device), options.buffer_budget);
+    let pool = BufferPool::with_budget(
+        memory_alignment(&device),
+        options.buffer_budget,
+        options.get_budget,
+    );
     let mut next_token = 1;
     let mut io = BlockingIo::new(&mut device, &pool, &mut next_token);
     let mut recovered = recover(&mut io, options.salvage)?;

@@ -40,6 +40,9 @@ pub struct StoreOptions {
     /// Most bytes of memory for lumps that are put or were got, whoever holds them; see
     /// [`Store::lump_buf`](crate::Store::lump_buf).
     pub buffer_budget: u64,
+    /// How much of it gets may use; a get waits in the queue while no more is left. More than
+    /// `buffer_budget`: all of it.
+    pub get_budget: u64,
     /// Which I/O backend to use.
     pub io_backend: IoBackendChoice,
     /// True: nothing is written, changes are refused.
@@ -78,6 +81,7 @@ impl StoreOptions {
             overload_threshold: 768,
             overload_after: Duration::from_secs(10),
             buffer_budget: 1 << 30,
+            get_budget: u64::MAX,
             io_backend: IoBackendChoice::Auto,
             read_only: false,
             salvage: false,
@@ -353,6 +357,8 @@ pub struct StoreStats {
     pub deadline_dropped: u64,
     /// Bytes of memory that lumps hold: being put, being read, or read and held by callers.
     pub buffer_used_bytes: u64,
+    /// How many of these belong to lumps that are being read, or were read and are held.
+    pub buffer_get_bytes: u64,
     /// Most bytes of memory that lumps may hold.
     pub buffer_budget_bytes: u64,
     /// Times since open that a buffer for a put was refused because the memory was used up.

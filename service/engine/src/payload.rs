@@ -52,6 +52,20 @@ impl LumpBuf {
         })
     }
 
+    /// Bytes of memory that [`LumpBuf::new`] takes.
+    ///
+    /// # Errors
+    /// [`Error::LumpTooLarge`].
+    pub(crate) fn memory(len: u64, block_size: BlockSize, pool: &BufferPool) -> Result<u64, Error> {
+        let too_large = || Error::LumpTooLarge {
+            len,
+            max: max_payload(block_size),
+        };
+        let shape = LumpShape::new(len, block_size).map_err(|_| too_large())?;
+        let total = usize::try_from(shape.total_len()).map_err(|_| too_large())?;
+        Ok(pool.capacity_of(total))
+    }
+
     /// Appends bytes; the checksum is updated as it goes.
     ///
     /// # Errors
@@ -87,6 +101,12 @@ impl LumpBuf {
     #[must_use]
     pub const fn remaining(&self) -> usize {
         self.len - self.filled
+    }
+
+    /// CRC32C of the whole payload; `None` while bytes are to come.
+    #[must_use]
+    pub fn crc32c(&self) -> Option<u32> {
+        (self.remaining() == 0).then(|| self.sums.clone().finish().0)
     }
 
     /// The whole payload.

@@ -67,6 +67,7 @@ counters!(
     deadline_missed,
     deadline_dropped,
     buffer_used_bytes,
+    buffer_get_bytes,
     buffer_budget_bytes,
     buffer_refused,
     buffer_waits,

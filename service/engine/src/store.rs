@@ -152,11 +152,20 @@ impl Store {
         &self.inner.info
     }
 
+    /// Bytes of memory that [`Store::lump_buf`] takes for a lump of `len` bytes: with its trailer,
+    /// rounded up to 4 KiB, above 64 KiB to 64 KiB, from 1 MiB on to 2 MiB unless a quarter of
+    /// that or less would be in use behind whole 2 MiB.
+    ///
+    /// # Errors
+    /// [`Error::LumpTooLarge`].
+    pub fn lump_memory(&self, len: u64) -> Result<u64, Error> {
+        LumpBuf::memory(len, self.inner.block_size, &self.inner.pool)
+    }
+
     /// A buffer for a lump of exactly `len` bytes.
     ///
-    /// It counts against [`buffer_budget`](crate::StoreOptions::buffer_budget), rounded up (to
-    /// 4 KiB, above 64 KiB to 64 KiB, from 1 MiB on to 2 MiB), until its put has written it or it
-    /// is dropped. So does a [`LumpData`](crate::LumpData) that a get returned, until it is dropped. Puts may use
+    /// It counts against [`buffer_budget`](crate::StoreOptions::buffer_budget) with what it takes
+    /// ([`Store::lump_memory`]), until its put has written it or it is dropped. So does a [`LumpData`](crate::LumpData) that a get returned, until it is dropped. Puts may use
     /// three quarters of the budget; gets wait in the queue while it is used up. Who keeps the
     /// lumps it gets must therefore keep less than the budget: a get that waits for memory which
     /// its own caller holds would wait for ever.
@@ -251,6 +260,7 @@ impl Store {
         StoreStats {
             queue_length: self.inner.shared.admission.waiting() as u64,
             buffer_used_bytes: self.inner.pool.used(),
+            buffer_get_bytes: self.inner.pool.used_by_gets(),
             buffer_budget_bytes: self.inner.pool.budget(),
             ..self.inner.shared.counters.snapshot()
         }

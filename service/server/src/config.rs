@@ -24,7 +24,7 @@ pub use values::{DurabilityArg, IoBackendArg, LogFormat, QueuePolicyArg, StoreSp
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:50051";
 /// Where metrics are served unless told otherwise.
 pub const DEFAULT_METRICS_LISTEN: &str = "127.0.0.1:9464";
-/// Bytes of bodies in memory, put and get each.
+/// Bytes of lumps in memory, put and get each.
 pub const DEFAULT_BODY_MEMORY: Size = Size(256 << 20);
 /// Largest gRPC message accepted.
 pub const DEFAULT_MAX_MESSAGE: Size = Size(8 << 20);
@@ -34,8 +34,7 @@ pub const DEFAULT_QUEUE_DEPTH: usize = 32;
 pub const DEFAULT_QUEUE_LIMIT: usize = 1024;
 /// Seconds that a store's queue must be long before the store counts as overloaded.
 pub const DEFAULT_OVERLOAD_AFTER_SECONDS: u64 = 10;
-/// Bytes of lumps a store holds in memory: twice what the bounds on bodies let in by default. Buffers
-/// are up to twice as large as their bodies, and a store must not refuse what the service let in.
+/// Bytes of lumps a store holds in memory: twice what is let in by default.
 pub const DEFAULT_BUFFER_BUDGET: Size = Size(1 << 30);
 /// Hours from the start of one pass of a scrubber to the next.
 pub const DEFAULT_SCRUB_INTERVAL_HOURS: u64 = 7 * 24;
@@ -109,9 +108,9 @@ pub struct ServeConfig {
     pub salvage: bool,
     /// Durability when a request does not say.
     pub durability: Durability,
-    /// Bytes of bodies that are being put.
+    /// Bytes of lumps that are being put.
     pub put_memory: u64,
-    /// Bytes of bodies that are being sent.
+    /// Bytes of lumps that are being read or sent, each store.
     pub get_memory: u64,
     /// Largest gRPC message, in bytes.
     pub max_message: usize,
@@ -231,6 +230,21 @@ mod tests {
     }
 
     #[test]
+    fn a_store_has_room_for_what_is_let_in() {
+        let memory = |text: &str| {
+            let config = from_file(&format!("store = [\"a=/x\"]\n{text}")).unwrap();
+            (config.put_memory >> 20, config.get_memory >> 20)
+        };
+        assert_eq!(memory(""), (256, 256));
+        assert_eq!(memory("buffer-budget = \"256M\""), (128, 128));
+        assert_eq!(memory("put-memory = \"768M\""), (768, 256));
+        assert_eq!(
+            memory("buffer-budget = \"400M\"\nput-memory = \"300M\""),
+            (300, 100)
+        );
+    }
+
+    #[test]
     fn flags_win_over_the_file() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "store = [\"a=/x\"]\nqueue-depth = 7\n").unwrap();
@@ -268,6 +282,14 @@ mod tests {
             (
                 "store = [\"a=/x\"]\nbuffer-budget = \"1M\"",
                 ["buffer-budget", "256M"],
+            ),
+            (
+                "store = [\"a=/x\"]\nput-memory = \"800M\"",
+                ["put-memory", "three quarters of buffer-budget"],
+            ),
+            (
+                "store = [\"a=/x\"]\nput-memory = \"700M\"\nget-memory = \"325M\"",
+                ["get-memory", "put-memory leaves"],
             ),
             (
                 "store = [\"a=/x\"]\nqueue-policy = \"lifo\"",

@@ -29,7 +29,7 @@ fn the_pool_is_bounded() {
 
 #[test]
 fn lumps_stay_within_the_budget_and_puts_leave_room_for_gets() {
-    let pool = BufferPool::with_budget(4096, 40_960);
+    let pool = BufferPool::with_budget(4096, 40_960, u64::MAX);
     let puts: Vec<_> = std::iter::from_fn(|| pool.get_for_put(4096).ok()).collect();
     assert_eq!((puts.len(), pool.used()), (7, 7 * 4096));
     let refused = pool.get_for_put(1).unwrap_err();
@@ -67,8 +67,48 @@ fn lumps_stay_within_the_budget_and_puts_leave_room_for_gets() {
 }
 
 #[test]
+fn gets_stay_within_their_part() {
+    let pool = BufferPool::with_budget(4096, 40_960, 8192);
+    let first = pool.reserve(4096).unwrap();
+    let second = pool.reserve(4096).unwrap();
+    assert!(pool.reserve(1).is_none());
+    assert_eq!((pool.used(), pool.used_by_gets()), (8192, 8192));
+    let put = pool.get_for_put(4096).unwrap();
+    assert_eq!((pool.used(), pool.used_by_gets()), (12_288, 8192));
+    drop((first, second));
+    // Larger than the part of gets: alone among gets.
+    let large = pool.reserve(16_384).unwrap();
+    assert!(pool.reserve(1).is_none());
+    drop((large, put));
+    assert_eq!(pool.used(), 0);
+}
+
+#[test]
+fn large_buffers_waste_little_and_lie_on_huge_pages() {
+    const MIB: usize = 1 << 20;
+    let block = 4096;
+    for (len, want) in [
+        (MIB + block, 2 * MIB),
+        (2 * MIB - 1, 2 * MIB),
+        (2 * MIB + block, 2 * MIB + TAIL_STEP),
+        (4 * MIB + block, 4 * MIB + TAIL_STEP),
+        (4 * MIB + MAX_TAIL, 4 * MIB + MAX_TAIL),
+        (4 * MIB + MAX_TAIL + 1, 6 * MIB),
+        (MIB - 1, MIB),
+        (65_537, 2 * TAIL_STEP),
+        (4097, 8192),
+    ] {
+        assert_eq!(capacity_for(len, 4096), want, "{len}");
+    }
+    let pool = BufferPool::new(4096);
+    let mut buf = pool.get(4 * MIB + block);
+    buf.fill(1);
+    assert_eq!(buf.as_ptr().align_offset(HUGE_PAGE), 0);
+}
+
+#[test]
 fn who_waits_for_memory_hears_of_it() {
-    let pool = BufferPool::with_budget(4096, 8192);
+    let pool = BufferPool::with_budget(4096, 8192, u64::MAX);
     let threads: Vec<_> = (0..4)
         .map(|_| {
             let pool = Arc::clone(&pool);

@@ -136,7 +136,8 @@ pub struct ServeArgs {
     /// See overload-threshold [default: 10]
     #[arg(long, value_name = "SECONDS", env = "LUMPSCOPE_OVERLOAD_AFTER")]
     pub overload_after: Option<u64>,
-    /// Memory of each store for lumps that are put or read [default: 1G]
+    /// Memory of each store for lumps that are put or read: at least put-memory and get-memory
+    /// together [default: 1G]
     #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_BUFFER_BUDGET")]
     pub buffer_budget: Option<Size>,
     /// Bytes a second that each store's scrubber reads to find damage; 0: off [default: 0]
@@ -161,10 +162,12 @@ pub struct ServeArgs {
     /// What "acknowledged" means when a request does not say [default: synced]
     #[arg(long, value_enum, env = "LUMPSCOPE_DURABILITY")]
     pub durability: Option<DurabilityArg>,
-    /// Memory for bodies that are being put, all clients together [default: 256M]
+    /// Memory for lumps that are being put, all clients together; more of them wait
+    /// [default: 256M]
     #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_PUT_MEMORY")]
     pub put_memory: Option<Size>,
-    /// Memory for bodies that are being sent, all clients together [default: 256M]
+    /// Memory of each store for lumps that are being read or sent, all clients together; more of
+    /// them wait [default: 256M]
     #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_GET_MEMORY")]
     pub get_memory: Option<Size>,
     /// Largest gRPC message accepted; a body may have any number of them [default: 8M]

@@ -114,6 +114,12 @@ impl ServeArgs {
         let half = u32::try_from(queue_limit / 2).unwrap_or(u32::MAX);
         let bytes = |given: Option<Size>, default: Size| given.unwrap_or(default).0;
         let seconds = |given: Option<u64>, default| Duration::from_secs(given.unwrap_or(default));
+        let buffer_budget = bytes(self.buffer_budget, DEFAULT_BUFFER_BUDGET);
+        // What is not given follows from what is.
+        let body_memory = |most| Size(DEFAULT_BODY_MEMORY.0.min(most));
+        let put_memory = bytes(self.put_memory, body_memory(buffer_budget / 2));
+        let rest = buffer_budget.saturating_sub(put_memory);
+        let get_memory = bytes(self.get_memory, body_memory(rest));
         let hours = self.scrub_interval.unwrap_or(DEFAULT_SCRUB_INTERVAL_HOURS);
         Ok(ServeConfig {
             stores: self.store,
@@ -135,7 +141,7 @@ impl ServeArgs {
                 .overload_threshold
                 .unwrap_or((queue_limit / 4).saturating_mul(3).max(1)),
             overload_after: seconds(self.overload_after, DEFAULT_OVERLOAD_AFTER_SECONDS),
-            buffer_budget: bytes(self.buffer_budget, DEFAULT_BUFFER_BUDGET),
+            buffer_budget,
             scrub_rate: bytes(self.scrub_rate, Size(0)),
             scrub_interval: Duration::from_secs(hours.saturating_mul(3600)),
             gc_rate: bytes(self.gc_rate, Size(0)),
@@ -144,8 +150,8 @@ impl ServeArgs {
                 .unwrap_or(DEFAULT_CHECKPOINT_RECORDS),
             salvage: self.salvage.unwrap_or(false),
             durability: self.durability.unwrap_or_default().into(),
-            put_memory: bytes(self.put_memory, DEFAULT_BODY_MEMORY),
-            get_memory: bytes(self.get_memory, DEFAULT_BODY_MEMORY),
+            put_memory,
+            get_memory,
             max_message: message_size(self.max_message)?,
             body_timeout: seconds(self.body_timeout, DEFAULT_BODY_TIMEOUT_SECONDS),
             door,
@@ -283,6 +289,16 @@ fn check_numbers(config: &ServeConfig) -> Result<(), ServerError> {
     if !(256 << 20..=1 << 40).contains(&config.buffer_budget) {
         let value = Size(config.buffer_budget).to_string();
         return bad("buffer-budget", value, "a size from 256M to 1T");
+    }
+    // A store must have room for what the service lets in: puts get three quarters of its buffers.
+    let (budget, put) = (config.buffer_budget, config.put_memory);
+    if put > budget - budget / 4 {
+        let want = "at most three quarters of buffer-budget, which must hold what is let in";
+        return bad("put-memory", Size(put).to_string(), want);
+    }
+    if config.get_memory > budget - put {
+        let want = "at most what put-memory leaves of buffer-budget";
+        return bad("get-memory", Size(config.get_memory).to_string(), want);
     }
     if config.overload_threshold == 0 {
         return bad("overload-threshold", "0".to_owned(), "at least 1");

@@ -41,6 +41,7 @@ impl Opener {
         options.overload_threshold = config.overload_threshold;
         options.overload_after = config.overload_after;
         options.buffer_budget = config.buffer_budget;
+        options.get_budget = config.get_memory;
         options.scrub_rate = config.scrub_rate;
         options.scrub_interval = config.scrub_interval;
         options.gc_rate = config.gc_rate;

@@ -31,8 +31,6 @@ pub struct Sources {
     pub door: Door,
     /// Memory for bodies that are being put.
     pub put_memory: Memory,
-    /// Memory for bodies that are being sent.
-    pub get_memory: Memory,
 }
 
 /// All metrics of the service.
@@ -102,11 +100,13 @@ fn service(out: &mut Out<'_, '_>, sources: &Sources) -> fmt::Result {
     out.family(&names::REQUEST_DURATION, &sources.requests.duration)?;
     let running = sources.requests.under_way();
     out.gauge(&names::REQUESTS_IN_PROGRESS, [(vec![], float(running))])?;
+    let all = sources.stores.all();
+    let gets = all.iter().map(|named| named.store.stats().buffer_get_bytes);
     out.gauge(
         &names::BODY_MEMORY,
         [
             (vec!["put"], float(sources.put_memory.reserved())),
-            (vec!["get"], float(sources.get_memory.reserved())),
+            (vec!["get"], float(gets.sum())),
         ],
     )
 }

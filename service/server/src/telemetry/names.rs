@@ -61,7 +61,7 @@ metrics! {
     REQUEST_BODY = "request_body_bytes" Counter ["store", "method"]
         "Bytes of bodies moved.";
     BODY_MEMORY = "body_memory_bytes" Gauge ["direction"]
-        "Memory reserved for bodies that are being put or sent (get).";
+        "Memory of lumps that are being put, or being read and sent (get).";
 
     CONNECTIONS = "connections" Gauge ["entrance"]
         "Connections open now. Entrances: tcp, unix, metrics.";
@@ -154,6 +154,8 @@ metrics! {
         "Requests dropped because their deadline had passed, before they touched the disk.";
     BUFFER_USED = "store_buffer_used_bytes" Gauge ["store"]
         "Memory that lumps hold in the engine: being put, being read, or read and still held.";
+    BUFFER_GETS = "store_buffer_get_bytes" Gauge ["store"]
+        "How many of these belong to lumps that are being read, or were read and are held.";
     BUFFER_BUDGET = "store_buffer_budget_bytes" Gauge ["store"]
         "Most memory that lumps may hold in the engine.";
     BUFFER_REFUSED = "store_buffer_refused_puts" Counter ["store"]

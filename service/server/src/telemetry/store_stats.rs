@@ -74,6 +74,7 @@ const TABLE: &[(&str, &Metric, Scale)] = &[
     ("deadline_missed", &names::DEADLINE_MISSED, Scale::One),
     ("deadline_dropped", &names::DEADLINE_DROPPED, Scale::One),
     ("buffer_used_bytes", &names::BUFFER_USED, Scale::One),
+    ("buffer_get_bytes", &names::BUFFER_GETS, Scale::One),
     ("buffer_budget_bytes", &names::BUFFER_BUDGET, Scale::One),
     ("buffer_refused", &names::BUFFER_REFUSED, Scale::One),
     ("buffer_waits", &names::BUFFER_WAITS, Scale::One),
