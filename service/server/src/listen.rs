@@ -20,7 +20,7 @@ use crate::config::ServeConfig;
 use crate::door::{self, Admitted, Entrance, Leave, Listener, Protocol, SocketFile};
 use crate::error::ServerError;
 use crate::grpc::{
-    Admin, AdminService, Auth, Health, LumpStoreService, ObserveService, Recorder, Traced,
+    Admin, AdminService, Auth, Direct, Health, LumpStoreService, ObserveService, Recorder, Traced,
 };
 use crate::telemetry::Sources;
 
@@ -147,14 +147,16 @@ async fn services(config: &ServeConfig, sources: &Sources) -> (Health, Auth<Rout
     let (stores, observer) = (sources.stores.clone(), sources.observer.clone());
     let requests = Arc::clone(&sources.requests);
     let recorder = Arc::new(Recorder::new(observer.clone(), requests));
-    let lumps = LumpStoreServer::new(LumpStoreService::new(
+    let lumps = LumpStoreService::new(
         stores.clone(),
         observer.clone(),
         config,
         sources.put_memory.clone(),
-        sources.get_memory.clone(),
-    ))
-    .max_decoding_message_size(config.max_message);
+    );
+    let lumps = Direct::new(
+        lumps.clone(),
+        LumpStoreServer::new(lumps).max_decoding_message_size(config.max_message),
+    );
     let observe = ObserveServer::new(ObserveService::new(stores.clone(), observer));
     let (health, health_server) = Health::new(stores);
     health.look().await;

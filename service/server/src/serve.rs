@@ -65,7 +65,6 @@ impl Service {
             requests: Arc::new(RequestMetrics::default()),
             door: door.clone(),
             put_memory: Memory::new(config.put_memory),
-            get_memory: Memory::new(config.get_memory),
         };
         let requests = Arc::clone(&sources.requests);
         let (stop, stopped) = watch::channel(false);

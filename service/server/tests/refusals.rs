@@ -327,7 +327,7 @@ async fn a_client_that_goes_away_stores_nothing() {
         let call = tokio::spawn(async move { other.put(messages).await });
         sender.send(first(header("s", 1, 2 << 20))).await.unwrap();
         sender.send(chunk(body(1, sent))).await.unwrap();
-        let memory = "lumpscope_body_memory_bytes{direction=\"put\"} 2097152.0\n";
+        let memory = "lumpscope_body_memory_bytes{direction=\"put\"} 2162688.0\n";
         wait_for(&service, memory).await;
         call.abort();
         assert!(call.await.unwrap_err().is_cancelled());

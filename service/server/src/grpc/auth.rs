@@ -71,9 +71,10 @@ impl<S> Auth<S> {
     }
 
     /// A refusal has an id and is counted as every request is.
-    fn refuse(&self, path: &str, refusal: Refusal) -> http::Response<Body> {
-        let scope = self.recorder.begin(methods::short_name(path));
-        scope.end(refusal.code());
+    fn refuse(&self, request: &http::Request<Body>, refusal: Refusal) -> http::Response<Body> {
+        let method = methods::short_name(request.uri().path());
+        let scope = self.recorder.begin(method, request.headers());
+        scope.end_as(refusal.code(), &refusal.to_string());
         let mut response = Status::from(refusal).into_http();
         let id = http::HeaderValue::from(scope.id());
         response.headers_mut().insert(REQUEST_ID_KEY, id);
@@ -101,7 +102,7 @@ where
         let caller = match self.admit(connection.as_ref(), &request) {
             Ok(caller) => caller,
             Err(refusal) => {
-                let response = self.refuse(request.uri().path(), refusal);
+                let response = self.refuse(&request, refusal);
                 return Box::pin(std::future::ready(Ok(response)));
             }
         };

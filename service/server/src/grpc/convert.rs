@@ -1,6 +1,6 @@
 //! From wire values to engine values and back; every refusal names the field.
 
-use lumpscope_engine::{Durability, LumpId, LumpRange, Placement};
+use lumpscope_engine::{Durability, LumpId, LumpRange, Placement, PutCondition};
 use lumpscope_proto::v1;
 
 use super::status::Refusal;
@@ -147,6 +147,29 @@ pub fn placement(got: i32) -> Result<Placement, Refusal> {
             got,
         }),
     }
+}
+
+/// When a put is carried out.
+///
+/// # Errors
+/// [`Refusal::EnumValue`].
+pub fn condition(got: i32) -> Result<PutCondition, Refusal> {
+    match v1::PutCondition::try_from(got) {
+        Ok(v1::PutCondition::Unspecified | v1::PutCondition::Always) => Ok(PutCondition::Always),
+        Ok(v1::PutCondition::IfAbsent) => Ok(PutCondition::IfAbsent),
+        Err(_) => Err(Refusal::EnumValue {
+            field: "condition",
+            got,
+        }),
+    }
+}
+
+/// The ids of a call about many lumps.
+///
+/// # Errors
+/// As [`lump_id`].
+pub fn lump_ids(field: &'static str, ids: &[v1::LumpId]) -> Result<Vec<LumpId>, Refusal> {
+    ids.iter().map(|id| lump_id(field, Some(id))).collect()
 }
 
 /// Where a lump lives, for a reply.

@@ -1,140 +1,192 @@
-//! Sending a lump: the reply's chunks are slices of the buffer the device wrote to.
+//! Sending a lump: the chunks of the reply are slices of the buffer the device wrote to, and the
+//! socket is written from it.
 
+use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use lumpscope_engine::{LumpId, LumpRange};
+use lumpscope_engine::{LumpData, LumpId};
 use lumpscope_proto::v1;
+use tokio_stream::Stream;
 use tonic::Status;
 
 use super::convert;
 use super::lump_store::LumpStoreService;
-use super::memory::Reservation;
+use super::readers::Reading;
 use super::scope::Scope;
 use super::status::Refusal;
+use super::wire::{chunk_frames, get_many_frames, message_frame};
+use crate::door::Connection;
 use crate::stores::NamedStore;
 
-/// Bytes of a chunk: with its framing it fits into one HTTP/2 frame of the size the service asks
-/// for, and every gRPC library accepts it (the usual limit is 4 MiB).
-pub const CHUNK: usize = (1 << 20) - 64;
+/// Bytes of a chunk: what the .proto promises, and every gRPC library accepts it (the usual limit
+/// is 4 MiB).
+pub const CHUNK: usize = 1 << 20;
 
-/// The reply of a get.
-pub type GetStream = tokio_stream::Iter<Parts>;
-
-/// Serves one get.
+/// Reads what a get asks for.
 ///
 /// # Errors
 /// As documented in the .proto.
 pub(super) async fn get(
     service: &LumpStoreService,
-    scope: &Arc<Scope>,
-    request: v1::GetRequest,
-) -> Result<GetStream, Status> {
-    let named = &service.store(scope, &request.store)?;
-    let id = convert::lump_id("id", request.id.as_ref())?;
-    let refuse = |error| Refusal::Engine {
-        store: named.name.clone(),
-        error,
-    };
-    let size = stored_bytes(scope, named, id).await?;
-    let memory = service.get_memory.reserve(size).await?;
-    let data = scope
-        .ask((), |ctx, on_done| named.store.submit_get(ctx, id, on_done))
-        .await
-        .map_err(refuse)?;
-    let length = u64::try_from(data.len()).unwrap_or(u64::MAX);
-    let (from, to) = window(request.range, length)?;
-    let header = v1::GetHeader {
-        request_id: scope.id(),
-        lump_length: length,
-        offset: from,
-        length: to - from,
-        verified: data.verified,
-        ..Default::default()
-    };
-    let cut = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
-    let whole = Bytes::from_owner(Body {
-        data: data.into_bytes_owner(),
-        _memory: memory,
-    });
-    Ok(tokio_stream::iter(Parts {
-        header: Some(header),
-        rest: whole.slice(cut(from)..cut(to)),
-        scope: Arc::clone(scope),
-    }))
+    scope: &Scope,
+    asked: &v1::GetRequest,
+) -> Result<Fetched, Refusal> {
+    scope.wait_as(asked.options.as_ref());
+    let named = service.store(scope, &asked.store)?;
+    let id = convert::lump_id("id", asked.id.as_ref())?;
+    match asked.range {
+        None => Fetched::whole(scope, &named, id).await,
+        Some(range) => {
+            let length = range.length.unwrap_or(u64::MAX);
+            Fetched::range(scope, &named, id, range.offset, length).await
+        }
+    }
 }
 
-/// Disk space of the lump, which bounds the memory its bytes will need; 0 when there is none.
-/// The index knows it, the exact size only the disk.
-async fn stored_bytes(scope: &Scope, named: &NamedStore, id: LumpId) -> Result<u64, Refusal> {
-    let only = LumpRange {
-        start: id,
-        end: id.0.checked_add(1).map(LumpId),
-    };
-    scope
-        .ask((), |ctx, on_done| {
-            named.store.submit_usage(ctx, only, on_done)
-        })
-        .await
-        .map(|usage| usage.stored_bytes)
-        .map_err(|error| Refusal::Engine {
-            store: named.name.clone(),
-            error,
-        })
+/// What was read: its header, and the bytes in the engine's buffer.
+pub(super) struct Fetched {
+    pub(super) header: v1::GetHeader,
+    pub(super) data: LumpData,
 }
 
-/// First byte and end of what is asked for, inside a lump of `length` bytes.
-fn window(range: Option<v1::ByteRange>, length: u64) -> Result<(u64, u64), Refusal> {
-    let Some(range) = range else {
-        return Ok((0, length));
-    };
-    if range.offset > length {
-        return Err(Refusal::RangeStart {
-            offset: range.offset,
-            length,
+impl Fetched {
+    /// Reads a whole lump.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub(super) async fn whole(
+        scope: &Scope,
+        named: &NamedStore,
+        id: LumpId,
+    ) -> Result<Self, Refusal> {
+        let read = scope.ask((), |ctx, on_done| named.store.submit_get(ctx, id, on_done));
+        let data = read.await.map_err(engine(named))?;
+        let length = data.len() as u64;
+        Ok(Self::new(scope, data, 0, length))
+    }
+
+    /// Reads a part of one; the disk reads only what is needed to verify it.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub(super) async fn range(
+        scope: &Scope,
+        named: &NamedStore,
+        id: LumpId,
+        offset: u64,
+        length: u64,
+    ) -> Result<Self, Refusal> {
+        let store = &named.store;
+        let read = scope.ask((), |ctx, on_done| {
+            store.submit_get_range(ctx, id, offset, length, on_done)
         });
+        let part = read.await.map_err(engine(named))?;
+        Ok(Self::new(scope, part.data, part.offset, part.total_length))
     }
-    let wanted = range.length.unwrap_or(u64::MAX);
-    Ok((
-        range.offset,
-        range.offset.saturating_add(wanted).min(length),
-    ))
+
+    fn new(scope: &Scope, data: LumpData, offset: u64, lump_length: u64) -> Self {
+        let length = data.len() as u64;
+        let known = data.verified && length == lump_length;
+        Self {
+            header: v1::GetHeader {
+                request_id: scope.id(),
+                lump_length,
+                offset,
+                length,
+                verified: data.verified,
+                crc32c: known.then(|| data.crc32c()),
+            },
+            data,
+        }
+    }
 }
 
-/// The bytes of a lump with the memory reserved for them: both go when the last slice goes.
-struct Body<T> {
-    data: T,
-    _memory: Reservation,
+fn engine(named: &NamedStore) -> impl FnOnce(lumpscope_engine::Error) -> Refusal {
+    let store = named.name.clone();
+    move |error| Refusal::Engine { store, error }
 }
 
-impl<T: AsRef<[u8]>> AsRef<[u8]> for Body<T> {
+/// The bytes of a lump, and the watch over who takes them: both go when HTTP/2 has sent the last
+/// of them, or given them up.
+struct Held {
+    data: LumpData,
+    _reading: Arc<Reading>,
+}
+
+impl AsRef<[u8]> for Held {
     fn as_ref(&self) -> &[u8] {
-        self.data.as_ref()
+        &self.data
     }
 }
 
-/// Header, then chunks.
-pub struct Parts {
-    header: Option<v1::GetHeader>,
+/// The frames of one lump: header, then chunks.
+pub(super) struct LumpFrames {
+    /// Position in a reply to GetMany; `None`: a reply to Get.
+    index: Option<u64>,
+    ready: VecDeque<Bytes>,
     rest: Bytes,
     scope: Arc<Scope>,
+    reading: Arc<Reading>,
 }
 
-impl Iterator for Parts {
-    type Item = Result<v1::GetResponse, Status>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        use v1::get_response::Part;
-        let part = match self.header.take() {
-            Some(header) => Part::Header(header),
-            None if self.rest.is_empty() => return None,
-            None => {
-                let chunk = self.rest.split_to(CHUNK.min(self.rest.len()));
-                self.scope
-                    .add_bytes(u64::try_from(chunk.len()).unwrap_or(u64::MAX));
-                Part::Chunk(chunk)
-            }
+impl LumpFrames {
+    /// Begins to send `fetched` on `connection`.
+    pub(super) fn new(
+        service: &LumpStoreService,
+        scope: &Arc<Scope>,
+        connection: Option<&Connection>,
+        index: Option<u64>,
+        fetched: Fetched,
+    ) -> Self {
+        let Fetched { header, data } = fetched;
+        let first = match index {
+            None => message_frame(&v1::GetResponse {
+                part: Some(v1::get_response::Part::Header(header)),
+            }),
+            Some(index) => message_frame(&v1::GetManyResponse {
+                index,
+                part: Some(v1::get_many_response::Part::Header(header)),
+            }),
         };
-        Some(Ok(v1::GetResponse { part: Some(part) }))
+        let reading = service.readers.watch(connection, data.len() as u64);
+        Self {
+            index,
+            ready: VecDeque::from([first]),
+            rest: Bytes::from_owner(Held {
+                data,
+                _reading: Arc::clone(&reading),
+            }),
+            scope: Arc::clone(scope),
+            reading,
+        }
+    }
+}
+
+impl Iterator for LumpFrames {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        if self.ready.is_empty() && !self.rest.is_empty() {
+            let chunk = self.rest.split_to(CHUNK.min(self.rest.len()));
+            let bytes = chunk.len() as u64;
+            self.scope.add_bytes(bytes);
+            self.reading.took(bytes);
+            self.ready.extend(match self.index {
+                None => chunk_frames(chunk),
+                Some(index) => get_many_frames(index, chunk),
+            });
+        }
+        self.ready.pop_front()
+    }
+}
+
+impl Stream for LumpFrames {
+    type Item = Result<Bytes, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        Poll::Ready(self.next().map(Ok))
     }
 }

@@ -1,6 +1,5 @@
 //! `lumpscope.v1.LumpStore`: from wire to engine and back. Put and Get have files of their own.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,11 +9,11 @@ use lumpscope_observer::Observer;
 use lumpscope_proto::v1::{self, lump_store_server::LumpStore};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::get::GetStream;
 use super::memory::Memory;
+use super::readers::Readers;
 use super::scope::Scope;
 use super::status::Refusal;
-use super::{convert, describe, get, put};
+use super::{convert, describe, small};
 use crate::config::ServeConfig;
 use crate::stores::{NamedStore, Stores};
 
@@ -26,19 +25,19 @@ pub struct LumpStoreService {
     pub(super) durability: Durability,
     pub(super) body_timeout: Duration,
     pub(super) max_message: usize,
+    pub(super) min_rate: u64,
     pub(super) put_memory: Memory,
-    pub(super) get_memory: Memory,
+    pub(super) readers: Readers,
 }
 
 impl LumpStoreService {
-    /// A service over open stores.
+    /// A service over open stores. Must be called within a runtime.
     #[must_use]
     pub fn new(
         stores: Stores,
         observer: Observer,
         config: &ServeConfig,
         put_memory: Memory,
-        get_memory: Memory,
     ) -> Self {
         Self {
             stores,
@@ -46,8 +45,9 @@ impl LumpStoreService {
             durability: config.durability,
             body_timeout: config.body_timeout,
             max_message: config.max_message,
+            min_rate: config.door.min_rate,
             put_memory,
-            get_memory,
+            readers: Readers::new(config.body_timeout, config.door.min_rate),
         }
     }
 
@@ -60,74 +60,93 @@ impl LumpStoreService {
     }
 }
 
-type ReplyStream<T> = Pin<Box<dyn tokio_stream::Stream<Item = Result<T, Status>> + Send>>;
-
 fn engine(named: &NamedStore) -> impl FnOnce(Error) -> Refusal {
     let store = named.name.clone();
     move |error| Refusal::Engine { store, error }
 }
 
+/// What the generated service would send for a call that [`Direct`](super::Direct) serves before it.
+type Never<T> = tokio_stream::Empty<Result<T, Status>>;
+
+/// For the calls that never get here.
+fn served_before<T>() -> Result<Response<T>, Status> {
+    Err(Status::internal(
+        "the service was put together without what serves this call; this is a defect of it",
+    ))
+}
+
 #[tonic::async_trait]
 impl LumpStore for LumpStoreService {
-    type GetStream = GetStream;
+    type GetStream = Never<v1::GetResponse>;
+    type GetManyStream = Never<v1::GetManyResponse>;
+    type PutManyStream = Never<v1::PutManyResponse>;
 
     async fn put(
         &self,
-        request: Request<Streaming<v1::PutRequest>>,
+        _: Request<Streaming<v1::PutRequest>>,
     ) -> Result<Response<v1::PutResponse>, Status> {
-        let scope = Scope::of(&request);
-        put::put(self, &scope, request.into_inner())
-            .await
-            .map(Response::new)
+        served_before()
     }
-
-    async fn get(
-        &self,
-        request: Request<v1::GetRequest>,
-    ) -> Result<Response<Self::GetStream>, Status> {
-        let scope = Scope::of(&request);
-        get::get(self, &scope, request.into_inner())
-            .await
-            .map(Response::new)
-    }
-
-    async fn put_small(
-        &self,
-        _: Request<v1::PutSmallRequest>,
-    ) -> Result<Response<v1::PutSmallResponse>, Status> {
-        Err(Status::unimplemented("not yet"))
-    }
-
-    type PutManyStream = ReplyStream<v1::PutManyResponse>;
 
     async fn put_many(
         &self,
         _: Request<Streaming<v1::PutManyRequest>>,
     ) -> Result<Response<Self::PutManyStream>, Status> {
-        Err(Status::unimplemented("not yet"))
+        served_before()
     }
 
-    async fn get_small(
-        &self,
-        _: Request<v1::GetSmallRequest>,
-    ) -> Result<Response<v1::GetSmallResponse>, Status> {
-        Err(Status::unimplemented("not yet"))
+    async fn get(&self, _: Request<v1::GetRequest>) -> Result<Response<Self::GetStream>, Status> {
+        served_before()
     }
-
-    type GetManyStream = ReplyStream<v1::GetManyResponse>;
 
     async fn get_many(
         &self,
         _: Request<v1::GetManyRequest>,
     ) -> Result<Response<Self::GetManyStream>, Status> {
-        Err(Status::unimplemented("not yet"))
+        served_before()
+    }
+
+    async fn put_small(
+        &self,
+        request: Request<v1::PutSmallRequest>,
+    ) -> Result<Response<v1::PutSmallResponse>, Status> {
+        let scope = Scope::of(&request);
+        let put = small::put_small(self, &scope, request.into_inner()).await?;
+        Ok(Response::new(put))
+    }
+
+    async fn get_small(
+        &self,
+        request: Request<v1::GetSmallRequest>,
+    ) -> Result<Response<v1::GetSmallResponse>, Status> {
+        let scope = Scope::of(&request);
+        let got = small::get_small(self, &scope, request.into_inner()).await?;
+        Ok(Response::new(got))
     }
 
     async fn delete_many(
         &self,
-        _: Request<v1::DeleteManyRequest>,
+        request: Request<v1::DeleteManyRequest>,
     ) -> Result<Response<v1::DeleteManyResponse>, Status> {
-        Err(Status::unimplemented("not yet"))
+        let scope = Scope::of(&request);
+        let asked = request.into_inner();
+        scope.wait_as(asked.options.as_ref());
+        let named = &self.store(&scope, &asked.store)?;
+        let ids = convert::lump_ids("ids", &asked.ids)?;
+        let durability = convert::durability(asked.durability, self.durability)?;
+        let outcome = scope
+            .ask((), |ctx, on_done| {
+                named
+                    .store
+                    .submit_delete_many(ctx, ids, durability, on_done)
+            })
+            .await
+            .map_err(engine(named))?;
+        Ok(Response::new(v1::DeleteManyResponse {
+            request_id: scope.id(),
+            existed: outcome.existed,
+            durability: convert::durability_reply(outcome.durability),
+        }))
     }
 
     async fn head(
@@ -136,6 +155,7 @@ impl LumpStore for LumpStoreService {
     ) -> Result<Response<v1::HeadResponse>, Status> {
         let scope = Scope::of(&request);
         let asked = request.into_inner();
+        scope.wait_as(asked.options.as_ref());
         let named = &self.store(&scope, &asked.store)?;
         let id = convert::lump_id("id", asked.id.as_ref())?;
         let found = scope
@@ -155,6 +175,7 @@ impl LumpStore for LumpStoreService {
     ) -> Result<Response<v1::DeleteResponse>, Status> {
         let scope = Scope::of(&request);
         let asked = request.into_inner();
+        scope.wait_as(asked.options.as_ref());
         let named = &self.store(&scope, &asked.store)?;
         let id = convert::lump_id("id", asked.id.as_ref())?;
         let durability = convert::durability(asked.durability, self.durability)?;
@@ -177,6 +198,7 @@ impl LumpStore for LumpStoreService {
     ) -> Result<Response<v1::DeleteRangeResponse>, Status> {
         let scope = Scope::of(&request);
         let asked = request.into_inner();
+        scope.wait_as(asked.options.as_ref());
         let named = &self.store(&scope, &asked.store)?;
         let start = convert::lump_id("start", asked.start.as_ref())?;
         let end = convert::lump_id("end", asked.end.as_ref())?;
@@ -202,6 +224,7 @@ impl LumpStore for LumpStoreService {
     ) -> Result<Response<v1::ListResponse>, Status> {
         let scope = Scope::of(&request);
         let asked = request.into_inner();
+        scope.wait_as(asked.options.as_ref());
         let named = &self.store(&scope, &asked.store)?;
         let range = convert::range(asked.start.as_ref(), asked.end.as_ref())?;
         let range = range.check().map_err(engine(named))?;
@@ -227,6 +250,7 @@ impl LumpStore for LumpStoreService {
     ) -> Result<Response<v1::UsageResponse>, Status> {
         let scope = Scope::of(&request);
         let asked = request.into_inner();
+        scope.wait_as(asked.options.as_ref());
         let named = &self.store(&scope, &asked.store)?;
         let range = convert::range(asked.start.as_ref(), asked.end.as_ref())?;
         let used = scope

@@ -1,26 +1,32 @@
-//! Receiving a lump: the body goes chunk by chunk into the engine's aligned buffer, checksummed on
-//! the way, and nothing is handed to the engine before the stream has ended as announced.
+//! Receiving a lump: the body goes from the buffers of HTTP/2 into the engine's aligned buffer,
+//! which is the only copy, checksummed on the way, and nothing is handed to the engine before the
+//! stream has ended as announced.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use lumpscope_engine::{Durability, LumpBuf, LumpId, Placement};
+use bytes::Bytes;
+use lumpscope_engine::{Error, LumpBuf, LumpId, PutOptions};
 use lumpscope_proto::v1;
-use tonic::{Code, Status, Streaming};
+use prost::Message as _;
+use tokio::time::Instant;
+use tonic::Status;
+use tonic::body::Body;
 
 use super::convert;
 use super::lump_store::LumpStoreService;
+use super::memory::Reservation;
+use super::readers::is_slow;
 use super::scope::Scope;
+use super::source::{Lost, Source};
 use super::status::Refusal;
+use super::wire::{Decoder, Event, Limits, WireError};
 use crate::stores::NamedStore;
 
-/// A put's header, understood.
-struct Header {
-    store: Arc<NamedStore>,
-    id: LumpId,
-    length: u64,
-    durability: Durability,
-    placement: Placement,
-}
+/// Most bytes of an encoded header: many times what its fields can use.
+const MAX_HEADER: u64 = 16 << 10;
+/// Longest time between two looks for memory when a store has none for what the service let in.
+const MEMORY_RETRY: Duration = Duration::from_millis(100);
 
 /// Serves one put.
 ///
@@ -28,123 +34,255 @@ struct Header {
 /// As documented in the .proto.
 pub(super) async fn put(
     service: &LumpStoreService,
-    scope: &Arc<Scope>,
-    mut stream: Streaming<v1::PutRequest>,
-) -> Result<v1::PutResponse, Status> {
-    let header = receive_header(service, scope, &mut stream).await?;
-    let refuse = |error| Refusal::Engine {
-        store: header.store.name.clone(),
-        error,
-    };
-    let max = header.store.store.info().max_lump_bytes;
-    if header.length > max {
-        let len = header.length;
-        return Err(refuse(lumpscope_engine::Error::LumpTooLarge { len, max }).into());
-    }
-    let memory = service.put_memory.reserve(header.length).await?;
-    let mut buf = header.store.store.lump_buf(header.length).map_err(refuse)?;
-    receive_body(service, &mut stream, header.length, &mut buf).await?;
-    scope.add_bytes(header.length);
-    let Header {
-        ref store,
-        id,
-        durability,
-        placement,
-        ..
-    } = header;
-    let outcome = scope
-        .ask(memory, |ctx, on_done| {
-            store
-                .store
-                .submit_put(ctx, id, buf, placement, durability, on_done)
-        })
-        .await
-        .map_err(|error| Refusal::Engine {
-            store: store.name.clone(),
-            error,
-        })?;
-    Ok(v1::PutResponse {
-        request_id: scope.id(),
-        created: outcome.created,
-        durability: convert::durability_reply(outcome.durability),
-        ..Default::default()
-    })
-}
-
-async fn receive_header(
-    service: &LumpStoreService,
     scope: &Scope,
-    stream: &mut Streaming<v1::PutRequest>,
-) -> Result<Header, Status> {
-    let announced = 0;
-    let first = next(service, stream, announced, 0).await?;
-    let Some(v1::put_request::Part::Header(header)) = first.and_then(|message| message.part) else {
+    body: Body,
+) -> Result<v1::PutResponse, Status> {
+    let mut incoming = Incoming::new(service, body);
+    let Some(Event::Header(header)) = incoming.next().await? else {
         return Err(Refusal::HeaderMissing.into());
     };
-    let store = service.store(scope, &header.store)?;
-    Ok(Header {
-        store,
-        id: convert::lump_id("id", header.id.as_ref())?,
-        length: header.length,
-        durability: convert::durability(header.durability, service.durability)?,
-        placement: convert::placement(header.placement)?,
-    })
+    let wanted = Wanted::of(service, scope, decode_header(header)?)?;
+    let (memory, mut buf) = wanted.room(service).await?;
+    incoming.begin(wanted.length);
+    while let Some(event) = incoming.next().await? {
+        match event {
+            Event::Chunk(bytes) => incoming.fill(&mut buf, &bytes)?,
+            Event::Header(_) => return Err(Refusal::SecondHeader.into()),
+            Event::End { part: true } => {}
+            Event::End { part: false } => return Err(Refusal::EmptyMessage.into()),
+        }
+    }
+    if incoming.missing() > 0 {
+        return Err(incoming.short().into());
+    }
+    Ok(wanted.store(scope, memory, buf).await?)
 }
 
-async fn receive_body(
-    service: &LumpStoreService,
-    stream: &mut Streaming<v1::PutRequest>,
-    announced: u64,
-    buf: &mut LumpBuf,
-) -> Result<(), Status> {
-    loop {
-        let left = buf.remaining();
-        let got = announced - u64::try_from(left).unwrap_or(announced);
-        let Some(message) = next(service, stream, announced, got).await? else {
-            if left > 0 {
-                return Err(Refusal::StreamShort { announced, got }.into());
-            }
-            return Ok(());
+/// The header of a lump.
+///
+/// # Errors
+/// [`WireError::Malformed`].
+pub(super) fn decode_header(encoded: Bytes) -> Result<v1::PutHeader, Refusal> {
+    v1::PutHeader::decode(encoded)
+        .map_err(|_| WireError::Malformed("the fields of a header cannot be read").into())
+}
+
+/// A put's header, understood.
+pub(super) struct Wanted {
+    named: Arc<NamedStore>,
+    id: LumpId,
+    pub(super) length: u64,
+    options: PutOptions,
+    crc32c: Option<u32>,
+}
+
+impl Wanted {
+    /// Understands a header; the scope learns what it asks for.
+    ///
+    /// # Errors
+    /// What is wrong with it, or with its store.
+    pub(super) fn of(
+        service: &LumpStoreService,
+        scope: &Scope,
+        header: v1::PutHeader,
+    ) -> Result<Self, Refusal> {
+        scope.wait_as(header.options.as_ref());
+        let wanted = Self {
+            named: service.store(scope, &header.store)?,
+            id: convert::lump_id("id", header.id.as_ref())?,
+            length: header.length,
+            options: PutOptions {
+                placement: convert::placement(header.placement)?,
+                durability: convert::durability(header.durability, service.durability)?,
+                condition: convert::condition(header.condition)?,
+            },
+            crc32c: header.crc32c,
         };
-        match message.part {
-            Some(v1::put_request::Part::Chunk(chunk)) if chunk.len() <= left => {
-                buf.extend(&chunk)
-                    .map_err(|_| Refusal::StreamLong { announced })?;
-            }
-            Some(v1::put_request::Part::Chunk(_)) => {
-                return Err(Refusal::StreamLong { announced }.into());
-            }
-            Some(v1::put_request::Part::Header(_)) => return Err(Refusal::SecondHeader.into()),
-            None => return Err(Refusal::EmptyMessage.into()),
+        let (len, max) = (header.length, wanted.named.store.info().max_lump_bytes);
+        if len > max {
+            return Err(wanted.refused(Error::LumpTooLarge { len, max }));
         }
+        Ok(wanted)
+    }
+
+    fn refused(&self, error: Error) -> Refusal {
+        Refusal::Engine {
+            store: self.named.name.clone(),
+            error,
+        }
+    }
+
+    /// Waits for memory. What the service lets in, the store has room for (the configuration sees
+    /// to that), unless one of them is larger than its whole budget: then it waits here too.
+    ///
+    /// # Errors
+    /// [`Refusal::ShuttingDown`].
+    pub(super) async fn room(
+        &self,
+        service: &LumpStoreService,
+    ) -> Result<(Reservation, LumpBuf), Refusal> {
+        let store = &self.named.store;
+        let bytes = store.lump_memory(self.length);
+        let bytes = bytes.map_err(|error| self.refused(error))?;
+        let memory = service.put_memory.reserve(bytes).await?;
+        loop {
+            match store.lump_buf(self.length) {
+                Ok(buf) => return Ok((memory, buf)),
+                Err(Error::BuffersExhausted { retry_after, .. }) => {
+                    tokio::time::sleep(retry_after.min(MEMORY_RETRY)).await;
+                }
+                Err(error) => return Err(self.refused(error)),
+            }
+        }
+    }
+
+    /// Stores a body that is complete.
+    ///
+    /// # Errors
+    /// [`Refusal::ChecksumDiffers`], or what the engine says.
+    pub(super) async fn store(
+        &self,
+        scope: &Scope,
+        memory: Reservation,
+        buf: LumpBuf,
+    ) -> Result<v1::PutResponse, Refusal> {
+        let got = buf.crc32c().unwrap_or_default();
+        if let Some(announced) = self.crc32c.filter(|announced| *announced != got) {
+            return Err(Refusal::ChecksumDiffers { announced, got });
+        }
+        scope.add_bytes(self.length);
+        let outcome = scope
+            .ask(memory, |ctx, on_done| {
+                let store = &self.named.store;
+                store.submit_put_with(ctx, self.id, buf, self.options, on_done)
+            })
+            .await
+            .map_err(|error| self.refused(error))?;
+        Ok(v1::PutResponse {
+            request_id: scope.id(),
+            created: outcome.created,
+            durability: convert::durability_reply(outcome.durability),
+            crc32c: got,
+        })
     }
 }
 
-/// The next message of a put, within the time a client may be silent.
-async fn next(
-    service: &LumpStoreService,
-    stream: &mut Streaming<v1::PutRequest>,
+/// The stream of a put, message by message.
+pub(super) struct Incoming {
+    source: Source,
+    decoder: Decoder,
+    input: Bytes,
+    patience: Duration,
+    min_rate: u64,
+    /// The body that comes in: announced, come, and since when.
     announced: u64,
     got: u64,
-) -> Result<Option<v1::PutRequest>, Status> {
-    let silence = service.body_timeout;
-    match tokio::time::timeout(silence, stream.message()).await {
-        Ok(Ok(message)) => Ok(message),
-        Ok(Err(status)) if status.code() == Code::OutOfRange => Err(Status::out_of_range(format!(
-            "a message of the put is too large: send chunks of at most {} bytes, any number of \
-             them ({})",
-            service.max_message - CHUNK_OVERHEAD,
-            status.message()
-        ))),
-        Ok(Err(status)) => Err(status),
-        Err(_) => Err(Refusal::StreamStalled {
-            announced,
-            got,
-            silence,
-        }
-        .into()),
-    }
+    began: Instant,
 }
 
-/// Most bytes a chunk's tag and length take in front of it.
-const CHUNK_OVERHEAD: usize = 16;
+impl Incoming {
+    pub(super) fn new(service: &LumpStoreService, body: Body) -> Self {
+        let limits = Limits {
+            message: service.max_message as u64,
+            header: MAX_HEADER,
+        };
+        Self {
+            source: Source::new(body, service.body_timeout),
+            decoder: Decoder::new(limits),
+            input: Bytes::new(),
+            patience: service.body_timeout,
+            min_rate: service.min_rate,
+            announced: 0,
+            got: 0,
+            began: Instant::now(),
+        }
+    }
+
+    /// What comes next; `None`: the stream has ended in order. May be dropped and called again.
+    ///
+    /// # Errors
+    /// Bytes that cannot be read, silence, a client that went away.
+    pub(super) async fn next(&mut self) -> Result<Option<Event>, Status> {
+        loop {
+            let event = self.decoder.next(&mut self.input).map_err(Refusal::from)?;
+            if event.is_some() {
+                return Ok(event);
+            }
+            match self.source.data().await {
+                Ok(Some(bytes)) => self.input = bytes,
+                Ok(None) => {
+                    self.decoder.finish().map_err(Refusal::from)?;
+                    return Ok(None);
+                }
+                Err(Lost::Silent(silence)) => {
+                    return Err(Refusal::StreamStalled {
+                        announced: self.announced,
+                        got: self.got,
+                        silence,
+                    }
+                    .into());
+                }
+                Err(lost @ Lost::Gone(_)) => return Err(lost.into()),
+            }
+        }
+    }
+
+    /// A body of `announced` bytes is expected from now on.
+    pub(super) fn begin(&mut self, announced: u64) {
+        self.source.resume();
+        (self.announced, self.got) = (announced, 0);
+        self.began = Instant::now();
+    }
+
+    /// Bytes of the body still to come.
+    pub(super) fn missing(&self) -> u64 {
+        self.announced - self.got
+    }
+
+    /// Takes in a part of the body.
+    ///
+    /// # Errors
+    /// [`Refusal::StreamLong`], [`Refusal::StreamSlow`].
+    pub(super) fn fill(&mut self, buf: &mut LumpBuf, bytes: &[u8]) -> Result<(), Refusal> {
+        self.count(bytes.len())?;
+        buf.extend(bytes).map_err(|_| self.long())
+    }
+
+    /// Counts bytes of the body.
+    ///
+    /// # Errors
+    /// As [`Self::fill`].
+    pub(super) fn count(&mut self, bytes: usize) -> Result<(), Refusal> {
+        let bytes = bytes as u64;
+        if bytes > self.missing() {
+            return Err(self.long());
+        }
+        self.got += bytes;
+        let elapsed = self.began.elapsed();
+        let late = self.missing() > 0 && elapsed > self.patience;
+        if late && is_slow(self.got, elapsed, self.min_rate) {
+            return Err(Refusal::StreamSlow {
+                announced: self.announced,
+                got: self.got,
+                elapsed,
+                min_rate: self.min_rate,
+            });
+        }
+        Ok(())
+    }
+
+    /// The body has ended before its announced length.
+    pub(super) fn short(&self) -> Refusal {
+        Refusal::StreamShort {
+            announced: self.announced,
+            got: self.got,
+        }
+    }
+
+    /// The body goes on after its announced length.
+    pub(super) fn long(&self) -> Refusal {
+        Refusal::StreamLong {
+            announced: self.announced,
+        }
+    }
+}

@@ -16,7 +16,9 @@ use tonic::body::Body;
 use tonic::codegen::{Service, http};
 use tonic::server::NamedService;
 use tonic::{Code, Status};
+use tracing::Instrument as _;
 
+use super::deadline::Deadline;
 use super::methods;
 use super::scope::{Recorder, Scope};
 use super::status::Refusal;
@@ -57,26 +59,27 @@ where
     }
 
     fn call(&mut self, mut request: http::Request<Body>) -> Reply {
-        let scope = self
-            .recorder
-            .begin(methods::short_name(request.uri().path()));
+        let method = methods::short_name(request.uri().path());
+        let scope = self.recorder.begin(method, request.headers());
         if let Some(caller) = request.extensions().get::<Caller>() {
             scope.set_caller(caller.clone());
         }
         request.extensions_mut().insert(Arc::clone(&scope));
         let whole = Arc::clone(&scope);
         let request = request.map(|body| Body::new(WholeBody { body, scope: whole }));
-        let reply = self.inner.call(request);
-        Box::pin(async move {
+        let reply = in_time(scope.deadline(), self.inner.call(request));
+        let span = scope.span().clone();
+        let reply = async move {
             let mut response = match unless_cut_off(&scope, reply).await {
-                Some(response) => response?,
+                Some(Ok(response)) => response?,
+                Some(Err(late)) => late.into_http(),
                 None => Status::from(Refusal::CutOff).into_http(),
             };
             let id = http::HeaderValue::from(scope.id());
             response.headers_mut().insert(REQUEST_ID_KEY, id);
             if response.body().is_end_stream() {
                 // A reply that is an error and nothing else has its status in the head.
-                scope.end(code(response.headers()));
+                scope.end_with(response.headers());
             }
             let cut_off = scope.cut_off();
             Ok(response.map(|body| {
@@ -86,7 +89,19 @@ where
                     cut_off: cut_off.map(|token| Box::pin(token.cancelled_owned())),
                 })
             }))
-        })
+        };
+        Box::pin(reply.instrument(span))
+    }
+}
+
+/// Waits for a reply as long as the client does. tonic does the same, and says CANCELLED then, which
+/// a client cannot tell from its own change of mind; this here is asked first.
+async fn in_time<F: Future>(deadline: Option<Deadline>, reply: F) -> Result<F::Output, Status> {
+    match deadline {
+        None => Ok(reply.await),
+        Some(deadline) => tokio::time::timeout_at(deadline.instant, reply)
+            .await
+            .map_err(|_| Refusal::TimeOver.into()),
     }
 }
 
@@ -109,12 +124,6 @@ async fn unless_cut_off<F: Future>(scope: &Scope, reply: F) -> Option<F::Output>
         }
     })
     .await
-}
-
-fn code(headers: &http::HeaderMap) -> Code {
-    headers
-        .get(Status::GRPC_STATUS)
-        .map_or(Code::Ok, |value| Code::from_bytes(value.as_bytes()))
 }
 
 /// The body of a request, which ends only where the client ended it.
@@ -196,10 +205,10 @@ impl http_body::Body for TracedBody {
         match &polled {
             Poll::Ready(Some(Ok(frame))) => {
                 if let Some(trailers) = frame.trailers_ref() {
-                    self.scope.end(code(trailers));
+                    self.scope.end_with(trailers);
                 }
             }
-            Poll::Ready(Some(Err(status))) => self.scope.end(status.code()),
+            Poll::Ready(Some(Err(status))) => self.scope.end_as(status.code(), status.message()),
             Poll::Ready(None) => self.scope.end(Code::Ok),
             Poll::Pending => {}
         }

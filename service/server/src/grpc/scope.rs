@@ -10,14 +10,19 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use lumpscope_engine::clock::monotonic_ns;
 use lumpscope_engine::{EngineTimes, Error, RequestCtx, RequestId};
 use lumpscope_observer::{Observer, RequestSummary};
+use lumpscope_proto::v1;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
-use tonic::Code;
+use tonic::codegen::http::{Extensions, HeaderMap};
+use tonic::{Code, Status};
+use tracing::{Span, debug, debug_span, warn};
 
+use super::deadline::Deadline;
 use super::status::Refusal;
+use super::trace_context::TraceId;
 use crate::door::Caller;
 use crate::stores::{NamedStore, UnderWay};
-use crate::telemetry::metrics::RequestMetrics;
+use crate::telemetry::metrics::{RequestMetrics, code_name};
 
 /// Makes scopes, and is told when they end.
 pub struct Recorder {
@@ -39,12 +44,25 @@ impl Recorder {
 
     /// Begins a request.
     #[must_use]
-    pub fn begin(self: &Arc<Self>, method: &'static str) -> Arc<Scope> {
+    pub fn begin(self: &Arc<Self>, method: &'static str, headers: &HeaderMap) -> Arc<Scope> {
         self.metrics.begun();
+        let (deadline, trace) = (Deadline::of(headers), TraceId::of(headers));
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let span = debug_span!(
+            target: LOG,
+            "request",
+            request_id = id,
+            trace_id = trace.as_ref().map(TraceId::as_str),
+            method,
+            store = tracing::field::Empty,
+        );
         Arc::new(Scope {
-            id: self.next_id.fetch_add(1, Ordering::Relaxed),
+            id,
             method,
             begin_ns: monotonic_ns(),
+            deadline,
+            trace,
+            span,
             recorder: Arc::clone(self),
             caller: OnceLock::new(),
             state: Mutex::new(State::default()),
@@ -52,11 +70,17 @@ impl Recorder {
     }
 }
 
+/// Where requests are logged.
+const LOG: &str = "lumpscope::request";
+
 /// One request.
 pub struct Scope {
     id: u64,
     method: &'static str,
     begin_ns: u64,
+    deadline: Option<Deadline>,
+    trace: Option<TraceId>,
+    span: Span,
     recorder: Arc<Recorder>,
     /// Who asks; set before anything else sees the scope.
     caller: OnceLock<Caller>,
@@ -68,6 +92,8 @@ struct State {
     store: Option<Arc<NamedStore>>,
     /// Keeps the request counted as under way in its stores.
     under_way: Vec<UnderWay>,
+    /// How the engine is to treat it.
+    waits: RequestCtx,
     bytes: u64,
     /// When the engine got the last of what this request asked of it.
     handed_ns: Option<u64>,
@@ -85,13 +111,51 @@ impl Scope {
         self.id
     }
 
+    /// The trace of the client that the request belongs to, as 32 hexadecimal digits.
+    #[must_use]
+    pub fn trace_id(&self) -> Option<&str> {
+        self.trace.as_ref().map(TraceId::as_str)
+    }
+
+    /// The span of the request, for what is logged while it is dealt with.
+    #[must_use]
+    pub fn span(&self) -> &Span {
+        &self.span
+    }
+
+    /// When the client stops waiting; `None`: never.
+    pub(super) fn deadline(&self) -> Option<Deadline> {
+        self.deadline
+    }
+
+    /// Says how the request waits for its turn.
+    pub fn wait_as(&self, options: Option<&v1::RequestOptions>) {
+        let asked = options.copied().unwrap_or_default();
+        self.state().waits = RequestCtx {
+            id: RequestId(self.id),
+            deadline: self.deadline.map(|deadline| deadline.ns),
+            drop_when_late: !asked.keep_when_late,
+            prioritized: asked.prioritized,
+            max_queue_len: asked.max_queue_length,
+        };
+    }
+
     /// The scope of a request that came through [`super::request_id::Traced`].
     ///
     /// # Panics
     /// When it did not: every service is wrapped before it is served.
     #[must_use]
     pub fn of<T>(request: &tonic::Request<T>) -> Arc<Self> {
-        let scope = request.extensions().get::<Arc<Self>>();
+        Self::in_extensions(request.extensions())
+    }
+
+    /// The same, for a service that serves requests of plain HTTP.
+    ///
+    /// # Panics
+    /// As [`Self::of`].
+    #[must_use]
+    pub fn in_extensions(extensions: &Extensions) -> Arc<Self> {
+        let scope = extensions.get::<Arc<Self>>();
         Arc::clone(scope.expect("every service is wrapped in Traced"))
     }
 
@@ -143,6 +207,7 @@ impl Scope {
 
     /// Says which store the request is about.
     pub fn set_store(&self, named: &Arc<NamedStore>) {
+        self.span.record("store", &*named.name);
         self.state().store = Some(Arc::clone(named));
     }
 
@@ -157,6 +222,8 @@ impl Scope {
             state.under_way.push(named.enter()?);
         }
         state.store = Some(Arc::clone(named));
+        drop(state);
+        self.span.record("store", &*named.name);
         Ok(())
     }
 
@@ -185,10 +252,9 @@ impl Scope {
         F: FnOnce(RequestCtx, lumpscope_engine::OnDone<T>) -> Result<(), Error>,
     {
         let (done, result) = oneshot::channel();
-        self.handed();
         let ctx = RequestCtx {
             id: RequestId(self.id),
-            ..RequestCtx::default()
+            ..self.handed()
         };
         submit(
             ctx,
@@ -203,10 +269,11 @@ impl Scope {
         outcome
     }
 
-    fn handed(&self) {
+    fn handed(&self) -> RequestCtx {
         let mut state = self.state();
         state.handed_ns = Some(monotonic_ns());
         state.before = state.engine;
+        state.waits
     }
 
     fn answered(&self, times: EngineTimes) {
@@ -217,8 +284,25 @@ impl Scope {
         state.engine.journal_ns += times.journal_ns;
     }
 
-    /// Ends the request; only the first call counts.
+    /// Ends the request with the status of its reply; only the first end counts.
+    pub fn end_with(&self, headers: &HeaderMap) {
+        let status = headers.get(Status::GRPC_STATUS);
+        match status.map_or(Code::Ok, |value| Code::from_bytes(value.as_bytes())) {
+            Code::Ok => self.end(Code::Ok),
+            code => {
+                let status = Status::from_header_map(headers);
+                self.end_as(code, status.as_ref().map_or("", Status::message));
+            }
+        }
+    }
+
+    /// Ends the request; only the first end counts.
     pub fn end(&self, code: Code) {
+        self.end_as(code, "");
+    }
+
+    /// The same, with what the client is told.
+    pub fn end_as(&self, code: Code, message: &str) {
         let end_ns = monotonic_ns();
         let mut state = self.state();
         if std::mem::replace(&mut state.ended, true) {
@@ -229,8 +313,9 @@ impl Scope {
         let store = state.store.take().filter(|named| !named.is_gone());
         let inside = std::mem::take(&mut state.under_way);
         drop(state);
-        let seconds = std::time::Duration::from_nanos(end_ns.saturating_sub(self.begin_ns));
         let name = store.as_ref().map(|named| named.name.as_str());
+        self.log(name, &summary, code, message);
+        let seconds = std::time::Duration::from_nanos(end_ns.saturating_sub(self.begin_ns));
         self.recorder
             .metrics
             .ended(name, self.method, code, seconds);
@@ -238,6 +323,37 @@ impl Scope {
             self.recorder.observer.request_done(summary);
         }
         drop(inside);
+    }
+
+    /// One line a request: loud where the operator has to do something, not where the client has.
+    fn log(&self, store: Option<&str>, what: &RequestSummary, code: Code, message: &str) {
+        let us = what.end_ns.saturating_sub(what.begin_ns) / 1000;
+        let (request_id, trace_id, method) = (self.id, self.trace_id(), self.method);
+        let (bytes, code_name) = (what.bytes, code_name(code));
+        match code {
+            Code::Ok => debug!(
+                target: LOG, request_id, trace_id, method, store, bytes, us, "done"
+            ),
+            Code::Internal | Code::DataLoss | Code::FailedPrecondition | Code::Unknown => warn!(
+                target: LOG, request_id, trace_id, method, store, bytes, us,
+                code = code_name, "failed: {message}"
+            ),
+            Code::Cancelled
+            | Code::InvalidArgument
+            | Code::DeadlineExceeded
+            | Code::NotFound
+            | Code::AlreadyExists
+            | Code::PermissionDenied
+            | Code::ResourceExhausted
+            | Code::Aborted
+            | Code::OutOfRange
+            | Code::Unimplemented
+            | Code::Unavailable
+            | Code::Unauthenticated => debug!(
+                target: LOG, request_id, trace_id, method, store, bytes, us,
+                code = code_name, "refused: {message}"
+            ),
+        }
     }
 
     /// Splits the request's time so that the stages add up to the whole.

@@ -3,16 +3,21 @@
 //! No wildcards: a new error of the engine does not compile until somebody has decided here what
 //! a client is told.
 
+mod engine;
+mod table;
+
 use std::time::Duration;
 
 use lumpscope_engine::Error;
-use tonic::{Code, Status};
+use tonic::Status;
+use tonic_types::{ErrorDetails, StatusExt as _};
 
+pub use self::table::DOMAIN;
+
+use self::engine::addendum;
+use super::wire::WireError;
 use crate::door::Denied;
 use crate::error::ServerError;
-
-/// Bytes of a sector in messages, whatever the device uses.
-const SECTOR: u64 = 512;
 
 /// Why a request is refused.
 #[derive(Debug, thiserror::Error)]
@@ -128,13 +133,65 @@ pub enum Refusal {
         /// How long nothing came.
         silence: Duration,
     },
-    /// A byte range that begins behind the lump's end.
-    #[error("the range starts at byte {offset} but the lump has {length} bytes: start inside it")]
-    RangeStart {
-        /// Where the range starts.
-        offset: u64,
-        /// Bytes of the lump.
-        length: u64,
+    /// The same, before anything was announced.
+    #[error("nothing came for {} s: the request was given up; call again", silence.as_secs())]
+    Silent {
+        /// How long nothing came.
+        silence: Duration,
+    },
+    /// The body of a put comes too slowly.
+    #[error(
+        "{got} of {announced} bytes came in {} s, which is less than {min_rate} bytes a second: \
+         nothing was stored; put again over a faster connection, or a smaller lump",
+        elapsed.as_secs()
+    )]
+    StreamSlow {
+        /// Length in the header.
+        announced: u64,
+        /// Bytes that came.
+        got: u64,
+        /// Since the first of them was waited for.
+        elapsed: Duration,
+        /// Bytes a second that are asked for.
+        min_rate: u64,
+    },
+    /// The bytes that came are not those that were sent.
+    #[error(
+        "the body has the CRC-32C {got:#010x}, but its header announced {announced:#010x}: it was \
+         damaged on its way, and nothing was stored; put again"
+    )]
+    ChecksumDiffers {
+        /// What the header says.
+        announced: u32,
+        /// That of the bytes that came.
+        got: u32,
+    },
+    /// A length in the header of a small put that is not that of its body.
+    #[error("the header says {announced} bytes and the body has {got}: send the same, or 0")]
+    LengthDiffers {
+        /// Length in the header.
+        announced: u64,
+        /// Bytes of the body.
+        got: u64,
+    },
+    /// More than goes into one message.
+    #[error("{len} bytes are too many for one message: at most {max}; use {instead}")]
+    TooLongForOne {
+        /// Bytes there are.
+        len: u64,
+        /// Most bytes.
+        max: u64,
+        /// The method that takes more.
+        instead: &'static str,
+    },
+    /// The time of the call is over.
+    #[error("the time of the call is over; allow more time or send less at once")]
+    TimeOver,
+    /// Bytes that cannot be read.
+    #[error("{error}{}", wire_addendum(error))]
+    Wire {
+        /// What is wrong with them.
+        error: WireError,
     },
     /// A page size out of bounds.
     #[error("page_size is {got}: ask for 1 to {max} ids, or 0 for {default}")]
@@ -240,227 +297,41 @@ pub enum Refusal {
     },
 }
 
+impl From<WireError> for Refusal {
+    fn from(error: WireError) -> Self {
+        Self::Wire { error }
+    }
+}
+
 impl From<Refusal> for Status {
     fn from(refusal: Refusal) -> Self {
-        Self::new(refusal.code(), refusal.to_string())
-    }
-}
-
-impl Refusal {
-    /// The gRPC code of this refusal.
-    #[must_use]
-    pub fn code(&self) -> Code {
-        match self {
-            Self::IdMissing { .. }
-            | Self::IdLength { .. }
-            | Self::IdText { .. }
-            | Self::HeaderMissing
-            | Self::SecondHeader
-            | Self::EmptyMessage
-            | Self::StreamShort { .. }
-            | Self::StreamLong { .. }
-            | Self::PageSize { .. }
-            | Self::PageToken
-            | Self::EnumValue { .. }
-            | Self::StoreUnusable { .. }
-            | Self::WaitTooLong { .. } => Code::InvalidArgument,
-            Self::NotReloaded(_) => Code::FailedPrecondition,
-            Self::Denied(_) => Code::Unauthenticated,
-            Self::ScopeMissing { .. }
-            | Self::StoreForbidden { .. }
-            | Self::ServiceForbidden { .. } => Code::PermissionDenied,
-            Self::UnknownStore { .. } => Code::NotFound,
-            Self::RangeStart { .. } => Code::OutOfRange,
-            Self::StreamStalled { .. } | Self::CutOffOthers { .. } => Code::DeadlineExceeded,
-            Self::StoreExists { .. } => Code::AlreadyExists,
-            Self::StoreNotOpen { .. } | Self::NotNow { .. } => Code::FailedPrecondition,
-            Self::ShuttingDown
-            | Self::StoreDraining { .. }
-            | Self::StoreLeaving { .. }
-            | Self::CutOff => Code::Unavailable,
-            Self::Engine { error, .. } => engine_code(error),
+        let info = refusal.metadata();
+        let mut details = ErrorDetails::with_error_info(refusal.reason(), DOMAIN, info);
+        if let Some(time) = refusal.retry_after() {
+            details.set_retry_info(Some(time));
         }
+        Self::with_error_details(refusal.code(), refusal.to_string(), details)
     }
 }
 
-/// The gRPC code of an engine error.
-#[must_use]
-pub fn engine_code(error: &Error) -> Code {
+/// What the decoder cannot know: how to send less at once.
+fn wire_addendum(error: &WireError) -> String {
     match error {
-        Error::NotFound { .. } => Code::NotFound,
-        Error::LumpTooLarge { .. } | Error::RangeOutside { .. } => Code::OutOfRange,
-        Error::StoreFull { .. } | Error::JournalFull { .. } | Error::NoSpace { .. } => {
-            Code::ResourceExhausted
-        }
-        Error::ReversedRange { .. } | Error::LengthMismatch { .. } | Error::TooManyIds { .. } => {
-            Code::InvalidArgument
-        }
-        Error::DeadlineExceeded { .. } => Code::DeadlineExceeded,
-        Error::AlreadyExists { .. } => Code::AlreadyExists,
-        Error::Busy { .. } | Error::BuffersExhausted { .. } | Error::Closed => Code::Unavailable,
-        Error::ReadOnly
-        | Error::Failed { .. }
-        | Error::NotAStore { .. }
-        | Error::InUse { .. }
-        | Error::NoRoomForRepair { .. }
-        | Error::Unsupported { .. } => Code::FailedPrecondition,
-        Error::Corrupt { .. } | Error::CorruptJournal { .. } | Error::ChecksumMismatch { .. } => {
-            Code::DataLoss
-        }
-        Error::Io { .. } | Error::System { .. } => Code::Internal,
-    }
-}
-
-/// What the engine cannot know: how the bytes are counted below the file system.
-fn addendum(error: &Error) -> String {
-    match error {
-        Error::ChecksumMismatch(damage) => format!(
-            " (512-byte sectors {} to {})",
-            damage.offset / SECTOR,
-            (damage.offset + damage.len)
-                .div_ceil(SECTOR)
-                .saturating_sub(1)
+        WireError::TooLarge { max, .. } => format!(
+            "; send chunks of at most {} bytes, any number of them",
+            max.saturating_sub(CHUNK_OVERHEAD)
         ),
-        Error::Closed => ": the service is shutting down; try again when it is back".to_owned(),
-        Error::NotFound { .. }
-        | Error::LumpTooLarge { .. }
-        | Error::RangeOutside { .. }
-        | Error::StoreFull { .. }
-        | Error::JournalFull { .. }
-        | Error::NoSpace { .. }
-        | Error::ReversedRange { .. }
-        | Error::LengthMismatch { .. }
-        | Error::Busy { .. }
-        | Error::BuffersExhausted { .. }
-        | Error::DeadlineExceeded { .. }
-        | Error::AlreadyExists { .. }
-        | Error::TooManyIds { .. }
-        | Error::ReadOnly
-        | Error::Failed { .. }
-        | Error::NotAStore { .. }
-        | Error::InUse { .. }
-        | Error::NoRoomForRepair { .. }
-        | Error::Unsupported { .. }
-        | Error::Corrupt { .. }
-        | Error::CorruptJournal { .. }
-        | Error::Io { .. }
-        | Error::System { .. } => String::new(),
+        WireError::Compressed
+        | WireError::Flag { .. }
+        | WireError::HeaderTooLarge { .. }
+        | WireError::TwoParts
+        | WireError::Malformed(_)
+        | WireError::Truncated => String::new(),
     }
 }
+
+/// Most bytes a chunk's tag and length take in front of it.
+const CHUNK_OVERHEAD: u64 = 16;
 
 #[cfg(test)]
-mod tests {
-    use std::path::PathBuf;
-    use std::sync::Arc;
-
-    use lumpscope_engine::format::verify::Damage;
-    use lumpscope_engine::{IoOp, LumpDamage, LumpId};
-
-    use super::*;
-
-    fn io() -> Arc<std::io::Error> {
-        Arc::new(std::io::Error::from_raw_os_error(5))
-    }
-
-    fn check<const N: usize>(cases: [(Error, Code, &str); N]) {
-        for (error, code, word) in cases {
-            let store = "raw".to_owned();
-            let status = Status::from(Refusal::Engine { store, error });
-            assert_eq!(status.code(), code, "{status:?}");
-            assert!(
-                status.message().starts_with("store \"raw\": "),
-                "{status:?}"
-            );
-            assert!(status.message().contains(word), "{status:?}");
-        }
-    }
-
-    #[test]
-    fn engine_errors_have_the_codes_that_the_proto_promises() {
-        let id = LumpId(1);
-        let path = PathBuf::from("/dev/x");
-        let why = || "why".to_owned();
-        let reason: Arc<str> = "flush: EIO".into();
-        check([
-            (Error::NotFound { id }, Code::NotFound, "no lump"),
-            (Error::Closed, Code::Unavailable, "try again"),
-            (Error::Failed { reason }, Code::FailedPrecondition, "reopen"),
-            (Error::ReadOnly, Code::FailedPrecondition, "reopen"),
-            (
-                Error::CorruptJournal {
-                    ring_position: 5,
-                    why: why(),
-                },
-                Code::DataLoss,
-                "position 5",
-            ),
-            (
-                Error::ChecksumMismatch(Box::new(LumpDamage {
-                    id,
-                    portion: None,
-                    damage: Damage::TrailerMissing,
-                    offset: 8192,
-                    len: 4096,
-                })),
-                Code::DataLoss,
-                "sectors 16 to 23",
-            ),
-            (Error::InUse { path }, Code::FailedPrecondition, "/dev/x"),
-            (
-                Error::Io {
-                    op: IoOp::Read,
-                    offset: 512,
-                    len: 4096,
-                    source: io(),
-                },
-                Code::Internal,
-                "byte 512",
-            ),
-            (
-                Error::NoSpace { offset: 1, len: 2 },
-                Code::ResourceExhausted,
-                "free some",
-            ),
-        ]);
-    }
-
-    #[test]
-    fn refusals_of_a_busy_engine_say_what_to_do() {
-        let id = LumpId(1);
-        check([
-            (
-                Error::Busy {
-                    limit: 9,
-                    retry_after: Duration::from_millis(7),
-                },
-                Code::Unavailable,
-                "try again in 7 ms",
-            ),
-            (
-                Error::BuffersExhausted {
-                    needed: 4096,
-                    used: 8192,
-                    budget: 8192,
-                    retry_after: Duration::from_millis(7),
-                },
-                Code::Unavailable,
-                "try again in 7 ms",
-            ),
-            (
-                Error::DeadlineExceeded { late_ns: 9_000 },
-                Code::DeadlineExceeded,
-                "9 us",
-            ),
-            (
-                Error::AlreadyExists { id },
-                Code::AlreadyExists,
-                "nothing was stored",
-            ),
-            (
-                Error::TooManyIds { got: 9, max: 8 },
-                Code::InvalidArgument,
-                "at most 8",
-            ),
-        ]);
-    }
-}
+mod tests;

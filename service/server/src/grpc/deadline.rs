@@ -1,0 +1,76 @@
+//! The time a client gives a call: the `grpc-timeout` of its headers.
+
+use std::time::Duration;
+
+use lumpscope_engine::clock::monotonic_ns;
+use tokio::time::Instant;
+use tonic::codegen::http::HeaderMap;
+
+/// Most digits of a timeout.
+const MAX_DIGITS: usize = 8;
+
+/// When the time of a call is over, on the two clocks that are asked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deadline {
+    /// The clock of the runtime.
+    pub(super) instant: Instant,
+    /// The clock of the engine, in nanoseconds.
+    pub(super) ns: u64,
+}
+
+impl Deadline {
+    /// The deadline of a call that begins now; `None`: it has none, or one that cannot be read.
+    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
+        let time = timeout(headers.get("grpc-timeout")?.to_str().ok()?)?;
+        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        Some(Self {
+            instant: Instant::now().checked_add(time)?,
+            ns: monotonic_ns().saturating_add(ns),
+        })
+    }
+}
+
+/// Digits and a unit: <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>.
+fn timeout(text: &str) -> Option<Duration> {
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    if !(1..=MAX_DIGITS).contains(&digits.len()) || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let value: u64 = digits.parse().ok()?;
+    Some(match unit {
+        "H" => Duration::from_secs(value * 3600),
+        "M" => Duration::from_secs(value * 60),
+        "S" => Duration::from_secs(value),
+        "m" => Duration::from_millis(value),
+        "u" => Duration::from_micros(value),
+        "n" => Duration::from_nanos(value),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_are_read_as_grpc_writes_them() {
+        for (text, want) in [
+            ("3H", Some(Duration::from_secs(10_800))),
+            ("2M", Some(Duration::from_secs(120))),
+            ("1S", Some(Duration::from_secs(1))),
+            ("99999999m", Some(Duration::from_millis(99_999_999))),
+            ("0u", Some(Duration::ZERO)),
+            ("7n", Some(Duration::from_nanos(7))),
+            ("", None),
+            ("m", None),
+            ("123456789m", None),
+            ("-1S", None),
+            ("+1S", None),
+            ("1 S", None),
+            ("1s", None),
+            ("1ä", None),
+        ] {
+            assert_eq!(timeout(text), want, "{text:?}");
+        }
+    }
+}

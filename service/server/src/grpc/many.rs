@@ -1,0 +1,332 @@
+//! Many lumps through one stream.
+//!
+//! A PutMany receives one body while those before it are written. A GetMany reads one lump ahead of
+//! the one that waits to be sent. Its reads are asked for one after the other: if later ones could
+//! overtake, streams could hold all memory for gets with lumps that none of them may send yet, and
+//! wait for each other.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use lumpscope_engine::{Error, LumpBuf, LumpId, Store};
+use lumpscope_proto::v1;
+use tokio::sync::mpsc::error::SendTimeoutError;
+use tokio::sync::{Semaphore, mpsc};
+use tokio_stream::Stream;
+use tokio_util::task::AbortOnDropHandle;
+use tonic::Status;
+use tonic::body::Body;
+
+use super::convert;
+use super::get::{Fetched, LumpFrames};
+use super::lump_store::LumpStoreService;
+use super::memory::Reservation;
+use super::put::{Incoming, Wanted, decode_header};
+use super::scope::Scope;
+use super::status::Refusal;
+use super::wire::{Event, message_frame};
+use crate::door::Connection;
+use crate::stores::NamedStore;
+
+/// Lumps of one PutMany that are written at a time.
+const PUTS_IN_FLIGHT: u32 = 16;
+/// Replies of a PutMany that wait for the client.
+const REPLIES: usize = 64;
+/// Lumps of a GetMany that are read and wait for those before them to be sent.
+const READ_AHEAD: usize = 1;
+
+/// What one lump, or the stream, comes to.
+type Outcome<T> = Result<T, Status>;
+
+/// Serves a PutMany: its replies, each as a frame. The stream is read by a task that ends with what
+/// is returned.
+pub(super) fn put_many(
+    service: &LumpStoreService,
+    scope: &Arc<Scope>,
+    connection: Option<Connection>,
+    body: Body,
+) -> impl Stream<Item = Outcome<Bytes>> + Unpin + Send + 'static {
+    let (replies, receiver) = mpsc::channel(REPLIES);
+    let puts = Puts {
+        service: service.clone(),
+        scope: Arc::clone(scope),
+        connection,
+        replies,
+        in_flight: Arc::new(Semaphore::new(PUTS_IN_FLIGHT as usize)),
+    };
+    let incoming = Incoming::new(service, body);
+    Driven {
+        items: receiver,
+        _task: AbortOnDropHandle::new(tokio::spawn(puts.run(incoming))),
+    }
+}
+
+/// What a task makes; the task ends with it.
+struct Driven<T> {
+    items: mpsc::Receiver<T>,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl<T> Stream for Driven<T> {
+    type Item = T;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+        self.items.poll_recv(context)
+    }
+}
+
+/// One stream of puts.
+#[derive(Clone)]
+struct Puts {
+    service: LumpStoreService,
+    scope: Arc<Scope>,
+    connection: Option<Connection>,
+    replies: mpsc::Sender<Outcome<Bytes>>,
+    in_flight: Arc<Semaphore>,
+}
+
+/// A lump of the stream whose body comes in.
+enum Receiving {
+    /// It is going to be stored.
+    Good(Box<Accepted>),
+    /// It was refused; its body is skipped.
+    Refused,
+}
+
+/// A lump that is going to be stored.
+struct Accepted {
+    wanted: Wanted,
+    memory: Reservation,
+    buf: LumpBuf,
+}
+
+impl Puts {
+    async fn run(self, mut incoming: Incoming) {
+        let received = self.receive(&mut incoming).await;
+        // All that was received is answered before the stream ends.
+        let _ = self.in_flight.acquire_many(PUTS_IN_FLIGHT).await;
+        if let Err(status) = received {
+            self.reply(Err(status)).await;
+        }
+    }
+
+    /// Receives lump after lump.
+    async fn receive(&self, incoming: &mut Incoming) -> Result<(), Status> {
+        let mut begun: u64 = 0;
+        let mut current = None;
+        while let Some(event) = incoming.next().await? {
+            match event {
+                Event::Header(header) if current.is_none() => {
+                    current = Some(self.begin(incoming, begun, header).await?);
+                    begun += 1;
+                }
+                // The lump before is not complete.
+                Event::Header(_) => return Err(incoming.short().into()),
+                Event::Chunk(bytes) => match &mut current {
+                    Some(Receiving::Good(lump)) => incoming.fill(&mut lump.buf, &bytes)?,
+                    Some(Receiving::Refused) => incoming.count(bytes.len())?,
+                    None if begun == 0 => return Err(Refusal::HeaderMissing.into()),
+                    None => return Err(incoming.long().into()),
+                },
+                Event::End { part: true } if begun == 0 => {
+                    return Err(Refusal::HeaderMissing.into());
+                }
+                Event::End { part: true } => {}
+                Event::End { part: false } => return Err(Refusal::EmptyMessage.into()),
+            }
+            if incoming.missing() == 0
+                && let Some(Receiving::Good(lump)) = current.take()
+            {
+                self.store(begun - 1, *lump).await?;
+            }
+        }
+        if current.is_some() {
+            return Err(incoming.short().into());
+        }
+        Ok(())
+    }
+
+    /// A header has come. A lump that its store cannot take is answered, and its body skipped.
+    async fn begin(
+        &self,
+        incoming: &mut Incoming,
+        index: u64,
+        header: Bytes,
+    ) -> Result<Receiving, Status> {
+        let header = decode_header(header)?;
+        let length = header.length;
+        let wanted = match Wanted::of(&self.service, &self.scope, header) {
+            Ok(wanted) => wanted,
+            Err(refusal) => return self.refuse(incoming, index, length, refusal).await,
+        };
+        let room = wanted.room(&self.service).await;
+        match room {
+            Ok((memory, buf)) => {
+                incoming.begin(length);
+                let lump = Accepted {
+                    wanted,
+                    memory,
+                    buf,
+                };
+                Ok(Receiving::Good(Box::new(lump)))
+            }
+            Err(refusal) => self.refuse(incoming, index, length, refusal).await,
+        }
+    }
+
+    async fn refuse(
+        &self,
+        incoming: &mut Incoming,
+        index: u64,
+        length: u64,
+        refusal: Refusal,
+    ) -> Result<Receiving, Status> {
+        self.reply(Ok(put_reply(index, Err(refusal)))).await;
+        incoming.begin(length);
+        Ok(Receiving::Refused)
+    }
+
+    /// Stores a lump beside the stream.
+    async fn store(&self, index: u64, lump: Accepted) -> Result<(), Status> {
+        let permit = Arc::clone(&self.in_flight).acquire_owned().await;
+        let permit = permit.map_err(|_| Refusal::ShuttingDown)?;
+        let puts = self.clone();
+        tokio::spawn(async move {
+            let Accepted {
+                wanted,
+                memory,
+                buf,
+            } = lump;
+            let stored = wanted.store(&puts.scope, memory, buf).await;
+            puts.reply(Ok(put_reply(index, stored))).await;
+            drop(permit);
+        });
+        Ok(())
+    }
+
+    /// Answers. A client that does not read its answers is cut off.
+    async fn reply(&self, reply: Outcome<Bytes>) {
+        let patience = self.service.body_timeout;
+        match self.replies.send_timeout(reply, patience).await {
+            // Closed: the client has gone away.
+            Ok(()) | Err(SendTimeoutError::Closed(_)) => {}
+            Err(SendTimeoutError::Timeout(_)) => {
+                if let Some(connection) = &self.connection {
+                    connection.close("a client does not read the answers to its puts");
+                }
+            }
+        }
+    }
+}
+
+fn put_reply(index: u64, stored: Result<v1::PutResponse, Refusal>) -> Bytes {
+    use v1::put_many_response::Outcome;
+    message_frame(&v1::PutManyResponse {
+        index,
+        outcome: Some(match stored {
+            Ok(stored) => Outcome::Stored(stored),
+            Err(refusal) => Outcome::Failed(failure(&refusal)),
+        }),
+    })
+}
+
+fn failure(refusal: &Refusal) -> v1::LumpFailure {
+    v1::LumpFailure {
+        code: refusal.code().into(),
+        message: refusal.to_string(),
+        reason: refusal.reason().to_owned(),
+    }
+}
+
+/// Serves a GetMany: its reply, frame by frame.
+///
+/// # Errors
+/// What is wrong with the request as a whole.
+pub(super) fn get_many(
+    service: &LumpStoreService,
+    scope: &Arc<Scope>,
+    connection: Option<Connection>,
+    asked: &v1::GetManyRequest,
+) -> Result<impl Stream<Item = Outcome<Bytes>> + Unpin + Send + 'static, Refusal> {
+    scope.wait_as(asked.options.as_ref());
+    let named = service.store(scope, &asked.store)?;
+    let (got, max) = (asked.ids.len(), Store::MAX_DELETE_IDS);
+    if got > max {
+        let store = named.name.clone();
+        let error = Error::TooManyIds { got, max };
+        return Err(Refusal::Engine { store, error });
+    }
+    let ids = convert::lump_ids("ids", &asked.ids)?;
+    let (sender, fetched) = mpsc::channel(READ_AHEAD);
+    let task = tokio::spawn(read_all(Arc::clone(scope), named, ids, sender));
+    Ok(Gets {
+        service: service.clone(),
+        scope: Arc::clone(scope),
+        connection,
+        fetched: Driven {
+            items: fetched,
+            _task: AbortOnDropHandle::new(task),
+        },
+        index: 0,
+        current: None,
+    })
+}
+
+async fn read_all(
+    scope: Arc<Scope>,
+    named: Arc<NamedStore>,
+    ids: Vec<LumpId>,
+    sender: mpsc::Sender<Result<Fetched, Refusal>>,
+) {
+    for id in ids {
+        let fetched = Fetched::whole(&scope, &named, id).await;
+        if sender.send(fetched).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// The reply of a GetMany.
+struct Gets {
+    service: LumpStoreService,
+    scope: Arc<Scope>,
+    connection: Option<Connection>,
+    fetched: Driven<Result<Fetched, Refusal>>,
+    /// Of the lump that comes next.
+    index: u64,
+    current: Option<LumpFrames>,
+}
+
+impl Stream for Gets {
+    type Item = Outcome<Bytes>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            if let Some(frame) = self.current.as_mut().and_then(Iterator::next) {
+                return Poll::Ready(Some(Ok(frame)));
+            }
+            self.current = None;
+            let Some(fetched) = ready!(Pin::new(&mut self.fetched).poll_next(context)) else {
+                return Poll::Ready(None);
+            };
+            let index = self.index;
+            self.index += 1;
+            match fetched {
+                Ok(fetched) => {
+                    let (service, scope) = (&self.service, &self.scope);
+                    let connection = self.connection.as_ref();
+                    let frames = LumpFrames::new(service, scope, connection, Some(index), fetched);
+                    self.current = Some(frames);
+                }
+                Err(refusal) => {
+                    return Poll::Ready(Some(Ok(message_frame(&v1::GetManyResponse {
+                        index,
+                        part: Some(v1::get_many_response::Part::Failed(failure(&refusal))),
+                    }))));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Lumps that fit into one message. They take tonic's way: what it copies is little.
+
+use lumpscope_proto::v1;
+
+use bytes::Bytes;
+
+use super::convert;
+use super::get::Fetched;
+use super::lump_store::LumpStoreService;
+use super::put::Wanted;
+use super::scope::Scope;
+use super::status::Refusal;
+
+/// Most bytes of a body in one message.
+pub const SMALL: u64 = 1 << 20;
+
+/// Serves PutSmall.
+///
+/// # Errors
+/// As documented in the .proto.
+pub(super) async fn put_small(
+    service: &LumpStoreService,
+    scope: &Scope,
+    asked: v1::PutSmallRequest,
+) -> Result<v1::PutSmallResponse, Refusal> {
+    let mut header = asked.header.ok_or(Refusal::HeaderMissing)?;
+    let got = asked.body.len() as u64;
+    check_small(got, "Put")?;
+    if header.length != 0 && header.length != got {
+        let announced = header.length;
+        return Err(Refusal::LengthDiffers { announced, got });
+    }
+    header.length = got;
+    let wanted = Wanted::of(service, scope, header)?;
+    let (memory, mut buf) = wanted.room(service).await?;
+    buf.extend(&asked.body)
+        .map_err(|_| Refusal::StreamLong { announced: got })?;
+    let put = wanted.store(scope, memory, buf).await?;
+    Ok(v1::PutSmallResponse { put: Some(put) })
+}
+
+/// Serves GetSmall. One byte more than may be sent is asked for, so that a larger lump is found out
+/// and never read whole.
+///
+/// # Errors
+/// As documented in the .proto.
+pub(super) async fn get_small(
+    service: &LumpStoreService,
+    scope: &Scope,
+    asked: v1::GetSmallRequest,
+) -> Result<v1::GetSmallResponse, Refusal> {
+    let asked = asked.get.unwrap_or_default();
+    scope.wait_as(asked.options.as_ref());
+    let named = service.store(scope, &asked.store)?;
+    let id = convert::lump_id("id", asked.id.as_ref())?;
+    let range = asked.range.unwrap_or_default();
+    let length = range.length.unwrap_or(u64::MAX).min(SMALL + 1);
+    let Fetched { header, data } = Fetched::range(scope, &named, id, range.offset, length).await?;
+    if header.length > SMALL {
+        let behind = header.lump_length - header.offset;
+        check_small(range.length.unwrap_or(u64::MAX).min(behind), "Get")?;
+    }
+    scope.add_bytes(header.length);
+    Ok(v1::GetSmallResponse {
+        header: Some(header),
+        body: Bytes::from_owner(data.into_bytes_owner()),
+    })
+}
+
+fn check_small(len: u64, instead: &'static str) -> Result<(), Refusal> {
+    if len > SMALL {
+        return Err(Refusal::TooLongForOne {
+            len,
+            max: SMALL,
+            instead,
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,179 @@
+//! Code, reason and advice of every refusal.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tonic::Code;
+
+use super::Refusal;
+use super::engine::{engine_kind, engine_retry, lump_of};
+use crate::grpc::wire::WireError;
+
+/// Who gives the reasons of errors, for `google.rpc.ErrorInfo`.
+pub const DOMAIN: &str = "lumpscope";
+
+/// When to try again while the service goes down or comes up.
+pub(super) const RETRY_AFTER_RESTART: Duration = Duration::from_secs(1);
+
+impl Refusal {
+    /// Code, and the reason in capitals that programs can rely on.
+    fn kind(&self) -> (Code, &'static str) {
+        match self {
+            Self::IdMissing { .. } => (Code::InvalidArgument, "ID_MISSING"),
+            Self::IdLength { .. } | Self::IdText { .. } => (Code::InvalidArgument, "ID_INVALID"),
+            Self::HeaderMissing => (Code::InvalidArgument, "HEADER_MISSING"),
+            Self::SecondHeader => (Code::InvalidArgument, "SECOND_HEADER"),
+            Self::EmptyMessage => (Code::InvalidArgument, "EMPTY_MESSAGE"),
+            Self::StreamShort { .. } => (Code::InvalidArgument, "BODY_SHORT"),
+            Self::StreamLong { .. } => (Code::InvalidArgument, "BODY_LONG"),
+            Self::LengthDiffers { .. } => (Code::InvalidArgument, "LENGTH_DIFFERS"),
+            Self::PageSize { .. } => (Code::InvalidArgument, "PAGE_SIZE"),
+            Self::PageToken => (Code::InvalidArgument, "PAGE_TOKEN"),
+            Self::EnumValue { .. } => (Code::InvalidArgument, "ENUM_VALUE"),
+            Self::NotReloaded(_) => (Code::FailedPrecondition, "NOT_RELOADED"),
+            Self::Denied(_) => (Code::Unauthenticated, "DENIED"),
+            Self::ScopeMissing { .. } => (Code::PermissionDenied, "SCOPE_MISSING"),
+            Self::StoreForbidden { .. } => (Code::PermissionDenied, "STORE_FORBIDDEN"),
+            Self::ServiceForbidden { .. } => (Code::PermissionDenied, "SERVICE_FORBIDDEN"),
+            Self::UnknownStore { .. } => (Code::NotFound, "UNKNOWN_STORE"),
+            Self::TooLongForOne { .. } => (Code::OutOfRange, "TOO_LONG_FOR_ONE_MESSAGE"),
+            Self::StreamStalled { .. } | Self::Silent { .. } => {
+                (Code::DeadlineExceeded, "CLIENT_SILENT")
+            }
+            Self::StreamSlow { .. } => (Code::DeadlineExceeded, "CLIENT_SLOW"),
+            Self::TimeOver => (Code::DeadlineExceeded, "DEADLINE_EXCEEDED"),
+            Self::ChecksumDiffers { .. } => (Code::Aborted, "CHECKSUM_DIFFERS"),
+            Self::StoreDraining { .. } => (Code::Unavailable, "STORE_DRAINING"),
+            Self::StoreLeaving { .. } => (Code::Unavailable, "STORE_LEAVING"),
+            Self::CutOff => (Code::Unavailable, "CUT_OFF"),
+            Self::ShuttingDown => (Code::Unavailable, "SHUTTING_DOWN"),
+            Self::StoreNotOpen { .. } => (Code::FailedPrecondition, "STORE_NOT_OPEN"),
+            Self::NotNow { .. } => (Code::FailedPrecondition, "NOT_NOW"),
+            Self::StoreExists { .. } => (Code::AlreadyExists, "STORE_EXISTS"),
+            Self::StoreUnusable { .. } => (Code::InvalidArgument, "STORE_UNUSABLE"),
+            Self::WaitTooLong { .. } => (Code::InvalidArgument, "WAIT_TOO_LONG"),
+            Self::CutOffOthers { .. } => (Code::DeadlineExceeded, "CUT_OFF_OTHERS"),
+            Self::Wire { error } => wire_kind(error),
+            Self::Engine { error, .. } => engine_kind(error),
+        }
+    }
+
+    /// The gRPC code of this refusal.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        self.kind().0
+    }
+
+    /// The reason of its `google.rpc.ErrorInfo`.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        self.kind().1
+    }
+
+    /// What the reason is about.
+    pub(super) fn metadata(&self) -> HashMap<String, String> {
+        let mut about = HashMap::new();
+        match self {
+            Self::UnknownStore { name, .. }
+            | Self::StoreDraining { name }
+            | Self::StoreLeaving { name }
+            | Self::StoreNotOpen { name, .. }
+            | Self::StoreExists { name }
+            | Self::CutOffOthers { name, .. }
+            | Self::StoreForbidden { store: name, .. } => {
+                about.insert("store".to_owned(), name.clone());
+            }
+            Self::Engine { store, error } => {
+                about.insert("store".to_owned(), store.clone());
+                if let Some(id) = lump_of(error) {
+                    about.insert("lump".to_owned(), id.to_string());
+                }
+            }
+            Self::IdMissing { field }
+            | Self::IdLength { field, .. }
+            | Self::IdText { field, .. }
+            | Self::EnumValue { field, .. }
+            | Self::WaitTooLong { field, .. } => {
+                about.insert("field".to_owned(), (*field).to_owned());
+            }
+            Self::HeaderMissing
+            | Self::SecondHeader
+            | Self::EmptyMessage
+            | Self::StreamShort { .. }
+            | Self::StreamLong { .. }
+            | Self::StreamStalled { .. }
+            | Self::Silent { .. }
+            | Self::StreamSlow { .. }
+            | Self::ChecksumDiffers { .. }
+            | Self::LengthDiffers { .. }
+            | Self::TooLongForOne { .. }
+            | Self::TimeOver
+            | Self::Wire { .. }
+            | Self::PageSize { .. }
+            | Self::PageToken
+            | Self::StoreUnusable { .. }
+            | Self::NotNow { .. }
+            | Self::NotReloaded(_)
+            | Self::Denied(_)
+            | Self::ScopeMissing { .. }
+            | Self::ServiceForbidden { .. }
+            | Self::CutOff
+            | Self::ShuttingDown => {}
+        }
+        about
+    }
+
+    /// When trying again can help; `None`: not without a change.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::ShuttingDown | Self::StoreDraining { .. } => Some(RETRY_AFTER_RESTART),
+            Self::Engine { error, .. } => engine_retry(error),
+            Self::IdMissing { .. }
+            | Self::IdLength { .. }
+            | Self::IdText { .. }
+            | Self::UnknownStore { .. }
+            | Self::HeaderMissing
+            | Self::SecondHeader
+            | Self::EmptyMessage
+            | Self::StreamShort { .. }
+            | Self::StreamLong { .. }
+            | Self::StreamStalled { .. }
+            | Self::Silent { .. }
+            | Self::StreamSlow { .. }
+            | Self::ChecksumDiffers { .. }
+            | Self::LengthDiffers { .. }
+            | Self::TooLongForOne { .. }
+            | Self::TimeOver
+            | Self::Wire { .. }
+            | Self::PageSize { .. }
+            | Self::PageToken
+            | Self::EnumValue { .. }
+            | Self::StoreLeaving { .. }
+            | Self::StoreNotOpen { .. }
+            | Self::StoreExists { .. }
+            | Self::StoreUnusable { .. }
+            | Self::NotNow { .. }
+            | Self::NotReloaded(_)
+            | Self::Denied(_)
+            | Self::ScopeMissing { .. }
+            | Self::StoreForbidden { .. }
+            | Self::ServiceForbidden { .. }
+            | Self::WaitTooLong { .. }
+            | Self::CutOffOthers { .. }
+            | Self::CutOff => None,
+        }
+    }
+}
+
+fn wire_kind(error: &WireError) -> (Code, &'static str) {
+    match error {
+        WireError::Compressed => (Code::Unimplemented, "COMPRESSED"),
+        WireError::TooLarge { .. } => (Code::OutOfRange, "MESSAGE_TOO_LARGE"),
+        WireError::HeaderTooLarge { .. } => (Code::InvalidArgument, "HEADER_TOO_LARGE"),
+        WireError::TwoParts => (Code::InvalidArgument, "TWO_PARTS"),
+        WireError::Flag { .. } | WireError::Malformed(_) | WireError::Truncated => {
+            (Code::InvalidArgument, "MALFORMED")
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! The wire of the calls that carry bodies, read and written without tonic's codec.
+//!
+//! tonic gathers each message in a buffer of its own before it is decoded, and encodes each reply
+//! into another. Here a body goes from the buffers of HTTP/2 straight into the buffer the disk
+//! reads from ([`Decoder`]), and from the buffer the disk wrote to straight to the socket
+//! ([`Messages`]).
+
+mod decode;
+mod encode;
+mod error;
+mod unary;
+
+pub use decode::{Decoder, Event, Limits};
+pub(super) use encode::{Messages, chunk_frames, get_many_frames, message_frame};
+pub use error::WireError;
+pub(super) use unary::read_message;
+
+/// Bytes in front of every gRPC message: a flag and the length.
+pub const PREFIX_LEN: usize = 5;
