@@ -277,6 +277,11 @@ fn check_numbers(config: &ServeConfig) -> Result<(), ServerError> {
             "1 to 1048576",
         );
     }
+    // A lump of the largest size must fit.
+    if !(256 << 20..=1 << 40).contains(&config.buffer_budget) {
+        let value = Size(config.buffer_budget).to_string();
+        return bad("buffer-budget", value, "a size from 256M to 1T");
+    }
     for (key, bytes) in [
         ("put-memory", config.put_memory),
         ("get-memory", config.get_memory),
@@ -284,11 +289,6 @@ fn check_numbers(config: &ServeConfig) -> Result<(), ServerError> {
         if !(1 << 20..=1 << 40).contains(&bytes) {
             return bad(key, Size(bytes).to_string(), "a size from 1M to 1T");
         }
-    }
-    // A lump of the largest size must fit.
-    if !(256 << 20..=1 << 40).contains(&config.buffer_budget) {
-        let value = Size(config.buffer_budget).to_string();
-        return bad("buffer-budget", value, "a size from 256M to 1T");
     }
     // A store must have room for what the service lets in: puts get three quarters of its buffers.
     let (budget, put) = (config.buffer_budget, config.put_memory);
