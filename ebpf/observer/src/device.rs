@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use lumpscope_ebpf_common::kernel_dev;
 use thiserror::Error;
@@ -73,7 +74,7 @@ pub(crate) enum DeviceError {
 }
 
 /// A store's disk.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Target {
     /// Name in /sys/block.
     pub(crate) disk: String,
@@ -81,8 +82,9 @@ pub(crate) struct Target {
     pub(crate) devno: (u32, u32),
     /// First sector of the partition; 0 without one.
     pub(crate) start_sector: u64,
-    /// True: the store is a file.
-    pub(crate) is_file: bool,
+    /// The store when it is a file: where it lies may be asked again when this process may no longer
+    /// open it.
+    pub(crate) file: Option<Arc<File>>,
     pub(crate) placement: Placement,
 }
 
@@ -130,11 +132,16 @@ pub(crate) fn resolve(path: &Path) -> Result<Target, DeviceError> {
     if !disk_dir.join("mq").is_dir() {
         return Err(DeviceError::BioBased { disk });
     }
+    let opened = is_file.then(|| File::open(path).map(Arc::new));
+    let file = opened.transpose().map_err(|source| DeviceError::Path {
+        path: owned(),
+        source,
+    })?;
     let mut target = Target {
         disk,
         devno,
         start_sector,
-        is_file,
+        file,
         placement: Placement {
             dev: kernel_dev(devno.0, devno.1),
             file_system,
@@ -147,19 +154,17 @@ pub(crate) fn resolve(path: &Path) -> Result<Target, DeviceError> {
 
 /// Where the store's bytes are now.
 pub(crate) fn place(path: &Path, target: &Target) -> Result<Vec<Extent>, DeviceError> {
-    if !target.is_file {
+    let Some(file) = &target.file else {
         return Ok(vec![Extent {
             offset: 0,
             sector: target.start_sector,
             len: u64::MAX >> 1,
         }]);
-    }
-    File::open(path)
-        .and_then(|file| fiemap::extents_of(&file, target.start_sector))
-        .map_err(|source| DeviceError::Fiemap {
-            path: path.to_owned(),
-            source,
-        })
+    };
+    fiemap::extents_of(file, target.start_sector).map_err(|source| DeviceError::Fiemap {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 /// Directory of the whole disk in sysfs, and the partition's first sector on it.

@@ -349,7 +349,7 @@ impl Core {
     fn place_files(&mut self, stores: &[Option<Store>]) {
         for (index, store) in stores.iter().enumerate() {
             let Some(store) = store else { continue };
-            let Some(target) = store.target.as_ref().filter(|target| target.is_file) else {
+            let Some(target) = store.target.as_ref().filter(|target| target.file.is_some()) else {
                 continue;
             };
             if !store.status.observed {

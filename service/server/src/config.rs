@@ -5,6 +5,8 @@
 //! error, because a misspelt one would otherwise be ignored in silence.
 
 mod args;
+mod check;
+pub mod document;
 mod resolve;
 mod settings;
 mod values;
@@ -18,6 +20,7 @@ use lumpscope_engine::{Durability, IoBackendChoice, QueuePolicy};
 use crate::size::Size;
 
 pub use args::ServeArgs;
+pub(crate) use check::{certificate_not_after, halves};
 pub use values::{DurabilityArg, IoBackendArg, LogFormat, QueuePolicyArg, StoreSpec, UnixMode};
 
 /// Where gRPC is served unless told otherwise.

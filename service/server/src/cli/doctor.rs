@@ -1,6 +1,9 @@
 //! `lumpscope doctor`: what this machine has, what it lacks, what will not work because of it,
 //! and how to get it. It changes nothing.
 
+mod files;
+mod held;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -19,6 +22,9 @@ pub(super) struct DoctorArgs {
     /// Show the settings that `serve` would use with this configuration file
     #[arg(long, value_name = "FILE", env = "LUMPSCOPE_CONFIG")]
     config: Option<PathBuf>,
+    /// Show what the service with this process id may still do
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
 }
 
 /// Looks at everything. The exit code is 1 when something does not work at all.
@@ -46,6 +52,7 @@ fn all(args: &DoctorArgs) -> Vec<Finding> {
         tools("ext4", "mkfs.ext4", "e2fsprogs"),
         tools("xfs", "mkfs.xfs", "xfsprogs"),
     ]);
+    findings.extend(args.pid.map(held::findings).unwrap_or_default());
     findings.extend(settings(args));
     findings
 }
@@ -60,11 +67,12 @@ fn settings(args: &DoctorArgs) -> Vec<Finding> {
         serve.resolve_settings().map_err(|error| error.to_string())
     });
     match resolved {
-        Ok(config) => config
-            .settings()
-            .into_iter()
-            .map(|(key, value)| good(key, value))
-            .collect(),
+        Ok(config) => {
+            let settings = config.settings().into_iter();
+            let mut found: Vec<Finding> = settings.map(|(key, value)| good(key, value)).collect();
+            found.extend(files::findings(&config));
+            found
+        }
         Err(why) => vec![lacking(
             "configuration",
             Level::Missing,

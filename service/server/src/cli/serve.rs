@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::notify;
+use super::output::print;
 use crate::config::{ServeArgs, ServeConfig};
 use crate::door::Reloader;
 use crate::error::ServerError;
@@ -26,6 +27,9 @@ use crate::telemetry::logs;
 const LAST_TASKS: Duration = Duration::from_secs(1);
 
 pub(super) fn run(args: ServeArgs) -> Result<ExitCode, ServerError> {
+    if args.check_config {
+        return Ok(check(args));
+    }
     let config = args.resolve()?;
     logs::start(config.log_format, &config.log)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -43,6 +47,22 @@ pub(super) fn run(args: ServeArgs) -> Result<ExitCode, ServerError> {
         _ => runtime.shutdown_timeout(LAST_TASKS),
     }
     result.map(|()| ExitCode::SUCCESS)
+}
+
+/// Prints what would be in force as a file for `--config`, or everything that is wrong.
+fn check(args: ServeArgs) -> ExitCode {
+    match args.check() {
+        Ok(config) => {
+            print(&config.to_toml());
+            ExitCode::SUCCESS
+        }
+        Err(problems) => {
+            for problem in problems {
+                eprintln!("lumpscope: {problem}");
+            }
+            ExitCode::FAILURE
+        }
+    }
 }
 
 async fn serve(config: ServeConfig) -> Result<(), ServerError> {

@@ -20,22 +20,42 @@ use crate::size::Size;
 /// Longest that can be configured for requests under way at the end.
 const MAX_DRAIN: Duration = Duration::from_mins(10);
 
+/// Everything that is wrong, in the order in which it was found.
+type Problems = Vec<ServerError>;
+
 impl ServeArgs {
     /// Flags, environment, file and defaults made one.
     ///
     /// # Errors
-    /// A file that cannot be read or parsed, and every value that does not make sense.
+    /// A file that cannot be read or parsed, and the first value that does not make sense.
     pub fn resolve(self) -> Result<ServeConfig, ServerError> {
-        let config = self.resolve_settings()?;
-        check_stores(&config.stores)?;
-        Ok(config)
+        self.resolve_all().map_err(first)
     }
 
-    /// The same, but there need not be any store.
+    /// The same, with everything that is wrong.
+    ///
+    /// # Errors
+    /// A file that cannot be read or parsed, or every value that does not make sense.
+    pub fn resolve_all(self) -> Result<ServeConfig, Vec<ServerError>> {
+        let (config, mut problems) = self.put_together().map_err(|error| vec![error])?;
+        check_stores(&config.stores, &mut problems);
+        none_of(problems, config)
+    }
+
+    /// As [`ServeArgs::resolve`], but there need not be any store.
     ///
     /// # Errors
     /// As [`ServeArgs::resolve`].
     pub fn resolve_settings(self) -> Result<ServeConfig, ServerError> {
+        let (config, problems) = self.put_together()?;
+        none_of(problems, config).map_err(first)
+    }
+
+    /// A configuration that has defaults in the place of whatever is wrong.
+    ///
+    /// # Errors
+    /// A file that cannot be read or parsed.
+    pub(super) fn put_together(self) -> Result<(ServeConfig, Problems), ServerError> {
         let args = match &self.config {
             Some(path) => {
                 let file = read_file(path)?;
@@ -43,9 +63,11 @@ impl ServeArgs {
             }
             None => self,
         };
-        let config = args.with_defaults()?;
-        check_numbers(&config)?;
-        Ok(config)
+        let mut problems = Vec::new();
+        let config = args.with_defaults(&mut problems);
+        check_numbers(&config, &mut problems);
+        check_memory(&config, &mut problems);
+        Ok((config, problems))
     }
 
     /// What these do not say, the file says.
@@ -106,10 +128,16 @@ impl ServeArgs {
         }
     }
 
-    fn with_defaults(self) -> Result<ServeConfig, ServerError> {
-        let door = self.door()?;
+    fn with_defaults(self, problems: &mut Problems) -> ServeConfig {
+        let door = self.door(problems);
         let safe = self.allow_remote.unwrap_or(false) || door.is_safe();
-        let listens = |key, given, default| address(key, given, default, safe);
+        let mut listens = |key, given, default| address(key, given, default, safe, problems);
+        let listen = listens("listen", self.listen, DEFAULT_LISTEN);
+        let metrics_listen = listens(
+            "metrics-listen",
+            self.metrics_listen,
+            DEFAULT_METRICS_LISTEN,
+        );
         let queue_limit = self.queue_limit.unwrap_or(DEFAULT_QUEUE_LIMIT);
         let half = u32::try_from(queue_limit / 2).unwrap_or(u32::MAX);
         let bytes = |given: Option<Size>, default: Size| given.unwrap_or(default).0;
@@ -121,14 +149,10 @@ impl ServeArgs {
         let rest = buffer_budget.saturating_sub(put_memory);
         let get_memory = bytes(self.get_memory, body_memory(rest));
         let hours = self.scrub_interval.unwrap_or(DEFAULT_SCRUB_INTERVAL_HOURS);
-        Ok(ServeConfig {
+        ServeConfig {
             stores: self.store,
-            listen: listens("listen", self.listen, DEFAULT_LISTEN)?,
-            metrics_listen: listens(
-                "metrics-listen",
-                self.metrics_listen,
-                DEFAULT_METRICS_LISTEN,
-            )?,
+            listen,
+            metrics_listen,
             allow_remote: self.allow_remote.unwrap_or(false),
             probes: !self.no_probes.unwrap_or(false),
             probe_object: self.probe_object,
@@ -152,7 +176,7 @@ impl ServeArgs {
             durability: self.durability.unwrap_or_default().into(),
             put_memory,
             get_memory,
-            max_message: message_size(self.max_message)?,
+            max_message: message_size(self.max_message, problems),
             body_timeout: seconds(self.body_timeout, DEFAULT_BODY_TIMEOUT_SECONDS),
             door,
             drain_timeout: seconds(self.drain_timeout, DEFAULT_DRAIN_TIMEOUT_SECONDS),
@@ -161,11 +185,11 @@ impl ServeArgs {
             require_all_stores: self.require_all_stores.unwrap_or(false),
             log_format: self.log_format.unwrap_or_default(),
             log: self.log.unwrap_or_else(|| "info".to_owned()),
-        })
+        }
     }
 
     /// How connections are let in.
-    fn door(&self) -> Result<DoorConfig, ServerError> {
+    fn door(&self, problems: &mut Problems) -> DoorConfig {
         let seconds = |given: Option<u64>, default| Duration::from_secs(given.unwrap_or(default));
         let tls = match (&self.tls_cert, &self.tls_key) {
             (Some(cert), Some(key)) => Some(TlsFiles {
@@ -175,17 +199,19 @@ impl ServeArgs {
             }),
             (None, None) if self.tls_client_ca.is_none() => None,
             (cert, _) => {
-                return Err(ServerError::TlsIncomplete {
+                problems.push(ServerError::TlsIncomplete {
                     missing: if cert.is_none() {
                         "tls-cert"
                     } else {
                         "tls-key"
                     },
                 });
+                None
             }
         };
+        let mut bounded = |key, given, default| bounded(key, given, default, problems);
         let (window, frame) = (DEFAULT_STREAM_WINDOW, DEFAULT_FRAME_SIZE);
-        Ok(DoorConfig {
+        DoorConfig {
             unix_socket: self.unix_socket.clone(),
             unix_mode: self.unix_mode.unwrap_or_default().0,
             tls,
@@ -197,18 +223,18 @@ impl ServeArgs {
                 "max-header-bytes",
                 self.max_header_bytes,
                 DEFAULT_MAX_HEADER,
-            )?,
+            ),
             idle_timeout: seconds(self.idle_timeout, DEFAULT_IDLE_TIMEOUT_SECONDS),
             handshake_timeout: seconds(self.handshake_timeout, DEFAULT_HANDSHAKE_TIMEOUT_SECONDS),
             min_rate: self.min_rate.unwrap_or(DEFAULT_MIN_RATE).0,
-            stream_window: bounded("stream-window", self.stream_window, window)?,
+            stream_window: bounded("stream-window", self.stream_window, window),
             connection_window: bounded(
                 "connection-window",
                 self.connection_window,
                 DEFAULT_CONNECTION_WINDOW,
-            )?,
-            frame_size: bounded("frame-size", self.frame_size, frame)?,
-        })
+            ),
+            frame_size: bounded("frame-size", self.frame_size, frame),
+        }
     }
 }
 
@@ -226,18 +252,29 @@ fn read_file(path: &Path) -> Result<ServeArgs, ServerError> {
     })
 }
 
-fn check_stores(stores: &[StoreSpec]) -> Result<(), ServerError> {
+fn first(problems: Problems) -> ServerError {
+    let mut problems = problems.into_iter();
+    problems.next().expect("a refusal has a reason")
+}
+
+fn none_of(problems: Problems, config: ServeConfig) -> Result<ServeConfig, Problems> {
+    if problems.is_empty() {
+        return Ok(config);
+    }
+    Err(problems)
+}
+
+pub(super) fn check_stores(stores: &[StoreSpec], problems: &mut Problems) {
     if stores.is_empty() {
-        return Err(ServerError::NoStores);
+        problems.push(ServerError::NoStores);
     }
     for (i, store) in stores.iter().enumerate() {
         if stores[..i].iter().any(|other| other.name == store.name) {
-            return Err(ServerError::DuplicateName {
+            problems.push(ServerError::DuplicateName {
                 name: store.name.clone(),
             });
         }
     }
-    Ok(())
 }
 
 fn address(
@@ -245,102 +282,99 @@ fn address(
     given: Option<SocketAddr>,
     default: &str,
     safe: bool,
-) -> Result<SocketAddr, ServerError> {
+    problems: &mut Problems,
+) -> SocketAddr {
     let address = given.unwrap_or_else(|| default.parse().expect("the defaults are addresses"));
-    if address.ip().is_loopback() || safe {
-        return Ok(address);
+    if !address.ip().is_loopback() && !safe {
+        problems.push(ServerError::RemoteRefused { key, address });
     }
-    Err(ServerError::RemoteRefused { key, address })
+    address
 }
 
-fn message_size(given: Option<Size>) -> Result<usize, ServerError> {
+fn message_size(given: Option<Size>, problems: &mut Problems) -> usize {
     let size = given.unwrap_or(DEFAULT_MAX_MESSAGE);
-    usize::try_from(size.0)
-        .ok()
-        .filter(|bytes| (4096..=1 << 30).contains(bytes))
-        .ok_or(ServerError::BadValue {
+    let bytes = usize::try_from(size.0).unwrap_or(usize::MAX);
+    if !(4096..=1 << 30).contains(&bytes) {
+        problems.push(ServerError::BadValue {
             key: "max-message",
             value: size.to_string(),
             want: "a size from 4K to 1G",
-        })
+        });
+    }
+    bytes
 }
 
-fn check_numbers(config: &ServeConfig) -> Result<(), ServerError> {
-    let bad = |key, value: String, want| Err(ServerError::BadValue { key, value, want });
-    if !(1..=4096).contains(&config.queue_depth) {
-        return bad("queue-depth", config.queue_depth.to_string(), "1 to 4096");
+/// Notes a value that is not as it must be.
+fn check(
+    problems: &mut Problems,
+    good: bool,
+    key: &'static str,
+    value: impl ToString,
+    want: &'static str,
+) {
+    if !good {
+        let value = value.to_string();
+        problems.push(ServerError::BadValue { key, value, want });
     }
-    if !(1..=1 << 20).contains(&config.queue_limit) {
-        return bad(
-            "queue-limit",
-            config.queue_limit.to_string(),
-            "1 to 1048576",
-        );
-    }
+}
+
+fn check_numbers(config: &ServeConfig, problems: &mut Problems) {
+    let mut check = |good, key, value: u64, want| check(problems, good, key, value, want);
+    let (depth, limit) = (config.queue_depth, config.queue_limit);
+    let good = (1..=4096).contains(&depth);
+    check(good, "queue-depth", depth as u64, "1 to 4096");
+    let good = (1..=1 << 20).contains(&limit);
+    check(good, "queue-limit", limit as u64, "1 to 1048576");
+    let (threshold, interval) = (config.overload_threshold, config.scrub_interval);
+    check(threshold > 0, "overload-threshold", 0, "at least 1");
+    check(!interval.is_zero(), "scrub-interval", 0, "at least 1 hour");
+    let (body, drain) = (config.body_timeout, config.drain_timeout);
+    check(!body.is_zero(), "body-timeout", 0, "at least 1 second");
+    let good = drain <= MAX_DRAIN;
+    check(good, "drain-timeout", drain.as_secs(), "0 to 600 seconds");
+    let door = &config.door;
+    let good = !door.handshake_timeout.is_zero();
+    check(good, "handshake-timeout", 0, "at least 1 second");
+    let (connections, streams) = (door.max_connections, door.max_streams);
+    let good = (1..=1 << 20).contains(&connections);
+    check(good, "max-connections", connections as u64, "1 to 1048576");
+    let good = (1..=1 << 16).contains(&streams);
+    check(good, "max-streams", streams.into(), "1 to 65536");
+}
+
+fn check_memory(config: &ServeConfig, problems: &mut Problems) {
+    let mut check = |good, key, bytes, want| check(problems, good, key, Size(bytes), want);
+    let budget = config.buffer_budget;
     // A lump of the largest size must fit.
-    if !(256 << 20..=1 << 40).contains(&config.buffer_budget) {
-        let value = Size(config.buffer_budget).to_string();
-        return bad("buffer-budget", value, "a size from 256M to 1T");
-    }
-    for (key, bytes) in [
-        ("put-memory", config.put_memory),
-        ("get-memory", config.get_memory),
-    ] {
-        if !(1 << 20..=1 << 40).contains(&bytes) {
-            return bad(key, Size(bytes).to_string(), "a size from 1M to 1T");
-        }
+    let good = (256 << 20..=1 << 40).contains(&budget);
+    check(good, "buffer-budget", budget, "a size from 256M to 1T");
+    let (put, get) = (config.put_memory, config.get_memory);
+    for (key, bytes) in [("put-memory", put), ("get-memory", get)] {
+        let good = (1 << 20..=1 << 40).contains(&bytes);
+        check(good, key, bytes, "a size from 1M to 1T");
     }
     // A store must have room for what the service lets in: puts get three quarters of its buffers.
-    let (budget, put) = (config.buffer_budget, config.put_memory);
-    if put > budget - budget / 4 {
-        let want = "at most three quarters of buffer-budget, which must hold what is let in";
-        return bad("put-memory", Size(put).to_string(), want);
-    }
-    if config.get_memory > budget - put {
-        let want = "at most what put-memory leaves of buffer-budget";
-        return bad("get-memory", Size(config.get_memory).to_string(), want);
-    }
-    if config.overload_threshold == 0 {
-        return bad("overload-threshold", "0".to_owned(), "at least 1");
-    }
-    if config.scrub_interval.is_zero() {
-        return bad("scrub-interval", "0".to_owned(), "at least 1 hour");
-    }
-    if config.body_timeout.is_zero() {
-        return bad("body-timeout", "0".to_owned(), "at least 1 second");
-    }
-    let door = &config.door;
-    if door.handshake_timeout.is_zero() {
-        return bad("handshake-timeout", "0".to_owned(), "at least 1 second");
-    }
-    if !(1..=1 << 20).contains(&door.max_connections) {
-        let value = door.max_connections.to_string();
-        return bad("max-connections", value, "1 to 1048576");
-    }
-    if !(1..=1 << 16).contains(&door.max_streams) {
-        return bad("max-streams", door.max_streams.to_string(), "1 to 65536");
-    }
-    if config.drain_timeout > MAX_DRAIN {
-        let value = config.drain_timeout.as_secs().to_string();
-        return bad("drain-timeout", value, "0 to 600 seconds");
-    }
-    Ok(())
+    let want = "at most three quarters of buffer-budget, which must hold what is let in";
+    check(put <= budget - budget / 4, "put-memory", put, want);
+    let want = "at most what put-memory leaves of buffer-budget";
+    check(get <= budget.saturating_sub(put), "get-memory", get, want);
 }
 
 /// Sizes that HTTP/2 counts in 31 bits.
-fn bounded(key: &'static str, given: Option<Size>, default: Size) -> Result<u32, ServerError> {
+fn bounded(key: &'static str, given: Option<Size>, default: Size, problems: &mut Problems) -> u32 {
     let size = given.unwrap_or(default);
     let (least, most, want) = match key {
         "frame-size" => (16 << 10, 8 << 20, "a size from 16K to 8M"),
         "max-header-bytes" => (1 << 10, 1 << 20, "a size from 1K to 1M"),
         _ => (64 << 10, 1 << 30, "a size from 64K to 1G"),
     };
-    u32::try_from(size.0)
-        .ok()
-        .filter(|bytes| (least..=most).contains(bytes))
-        .ok_or(ServerError::BadValue {
+    let bytes = u32::try_from(size.0).unwrap_or(u32::MAX);
+    if !(least..=most).contains(&bytes) {
+        problems.push(ServerError::BadValue {
             key,
             value: size.to_string(),
             want,
-        })
+        });
+    }
+    bytes
 }

@@ -54,7 +54,7 @@ pub fn of(threads: &[ThreadStatus]) -> Held {
     Held {
         uid: first.map_or(0, |thread| thread.uids[1]),
         gid: first.map_or(0, |thread| thread.gids[1]),
-        capabilities: union(threads, |thread| thread.permitted.union(thread.effective)).names(),
+        capabilities: union_of(threads).names(),
         no_new_privs: own().all(|thread| thread.no_new_privs),
     }
 }
@@ -125,6 +125,18 @@ fn change_to(
         });
     }
     Ok(Some(wanted))
+}
+
+/// What any of these threads has or may make effective.
+#[must_use]
+pub fn union_of(threads: &[ThreadStatus]) -> CapSet {
+    union(threads, |thread| thread.permitted.union(thread.effective))
+}
+
+/// What of `held` a service needs on this kernel while it observes.
+#[must_use]
+pub fn needed_here(held: CapSet) -> CapSet {
+    plan::needed(true, held)
 }
 
 fn union(threads: &[ThreadStatus], set: impl Fn(&ThreadStatus) -> CapSet) -> CapSet {

@@ -21,7 +21,9 @@ use crate::grpc::status::Refusal;
 pub use named::{Mode, NamedStore, UnderWay};
 
 use named::ServiceGate;
-use opening::{Opener, check_distinct};
+use opening::Opener;
+
+pub(crate) use opening::check_distinct;
 
 /// A store that is configured, or was asked for, and could not be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -132,7 +132,7 @@ pub(super) fn identity(path: &Path) -> Option<Identity> {
 }
 
 /// Refuses two names for one device or file.
-pub(super) fn check_distinct(stores: &[StoreSpec]) -> Result<(), ServerError> {
+pub(crate) fn check_distinct(stores: &[StoreSpec]) -> Result<(), ServerError> {
     let mut seen: Vec<(Identity, &StoreSpec)> = Vec::new();
     for spec in stores {
         // A path that leads nowhere is the engine's to refuse, with its own words.

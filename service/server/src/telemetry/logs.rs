@@ -25,10 +25,7 @@ use crate::error::ServerError;
 /// # Errors
 /// [`ServerError::LogFilter`].
 pub fn start(format: LogFormat, filter: &str) -> Result<(), ServerError> {
-    let parsed = EnvFilter::try_new(filter).map_err(|error| ServerError::LogFilter {
-        filter: filter.to_owned(),
-        why: error.to_string(),
-    })?;
+    let parsed = parse(filter)?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(parsed)
         .with_writer(std::io::stderr);
@@ -42,6 +39,21 @@ pub fn start(format: LogFormat, filter: &str) -> Result<(), ServerError> {
             .try_init(),
     };
     Ok(())
+}
+
+/// Checks a filter.
+///
+/// # Errors
+/// [`ServerError::LogFilter`].
+pub fn check(filter: &str) -> Result<(), ServerError> {
+    parse(filter).map(|_| ())
+}
+
+fn parse(filter: &str) -> Result<EnvFilter, ServerError> {
+    EnvFilter::try_new(filter).map_err(|error| ServerError::LogFilter {
+        filter: filter.to_owned(),
+        why: error.to_string(),
+    })
 }
 
 /// Writes each event as one flat object.

@@ -1,0 +1,140 @@
+//! Looks at everything the configuration names, without opening it for service: the same may be in
+//! use by a service that runs.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use lumpscope_engine::layout::detect_path;
+
+use super::resolve::check_stores;
+use super::{DoorConfig, ServeArgs, ServeConfig};
+use crate::door::Door;
+use crate::error::ServerError;
+use crate::{privileges, stores};
+
+/// Machine number of ELF files with BPF programs, `EM_BPF`.
+const ELF_MACHINE_BPF: u16 = 247;
+
+impl ServeArgs {
+    /// As [`ServeArgs::resolve`], and looks at everything that is named.
+    ///
+    /// # Errors
+    /// Everything that keeps it from being served, each in one line.
+    pub fn check(self) -> Result<ServeConfig, Vec<String>> {
+        let one_line = |error: ServerError| error.to_string().replace('\n', " ");
+        let put_together = self.put_together();
+        let (config, mut wrong) = put_together.map_err(|wrong| vec![one_line(wrong)])?;
+        check_stores(&config.stores, &mut wrong);
+        let mut found: Vec<String> = wrong.into_iter().map(one_line).collect();
+        found.extend(problems(&config));
+        match found.is_empty() {
+            true => Ok(config),
+            false => Err(found),
+        }
+    }
+}
+
+/// Everything that the configuration names and that cannot be used.
+fn problems(config: &ServeConfig) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for spec in &config.stores {
+        if let Err(error) = detect_path(&spec.path) {
+            found.push(format!("store {:?}: {error}", spec.name));
+        }
+    }
+    let others = [
+        stores::check_distinct(&config.stores),
+        crate::telemetry::logs::check(&config.log),
+        config.user.as_deref().map_or(Ok(()), |user| {
+            privileges::check_user(user).map_err(ServerError::from)
+        }),
+        config.probe_object.as_deref().map_or(Ok(()), probe_object),
+        config
+            .door
+            .unix_socket
+            .as_deref()
+            .map_or(Ok(()), socket_folder),
+    ];
+    let wrong = others.into_iter().chain(door(&config.door));
+    found.extend(wrong.filter_map(|result| Some(result.err()?.to_string())));
+    // One line each, whatever the system's words are.
+    found.iter().map(|line| line.replace('\n', " ")).collect()
+}
+
+/// Certificates and key, and then the tokens: each kind is told of, though the door reads them at
+/// once.
+fn door(config: &DoorConfig) -> [Result<(), ServerError>; 2] {
+    let (tls, tokens) = halves(config);
+    [&tls, &tokens].map(|half| certificate_not_after(half).map(|_| ()))
+}
+
+/// The configuration without tokens, and without TLS.
+pub(crate) fn halves(config: &DoorConfig) -> (DoorConfig, DoorConfig) {
+    let (mut tls, mut tokens) = (config.clone(), config.clone());
+    tls.tokens = None;
+    tokens.tls = None;
+    (tls, tokens)
+}
+
+/// Reads the files of the door as the service does: when the certificate ends, in seconds since
+/// 1970; `None`: there is none.
+///
+/// # Errors
+/// A file that cannot be read or used.
+pub(crate) fn certificate_not_after(config: &DoorConfig) -> Result<Option<i64>, ServerError> {
+    let door = Door::new(config)?;
+    Ok(door.reloader.in_force().certificate_not_after)
+}
+
+fn probe_object(path: &Path) -> Result<(), ServerError> {
+    let head = read_start::<20>(path)?;
+    let little = head[5] == 1;
+    let machine = [head[18], head[19]];
+    let machine = match little {
+        true => u16::from_le_bytes(machine),
+        false => u16::from_be_bytes(machine),
+    };
+    if head.starts_with(b"\x7fELF") && machine == ELF_MACHINE_BPF {
+        return Ok(());
+    }
+    Err(ServerError::Argument(format!(
+        "probe-object = {}: it is no compiled BPF object; ebpf/build-probes makes one",
+        path.display()
+    )))
+}
+
+/// The socket itself need not be there.
+fn socket_folder(path: &Path) -> Result<(), ServerError> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    match std::fs::metadata(folder) {
+        Ok(meta) if meta.is_dir() => Ok(()),
+        Ok(_) => Err(ServerError::Argument(format!(
+            "unix-socket = {}: {} is no folder",
+            path.display(),
+            folder.display()
+        ))),
+        Err(source) => Err(ServerError::File {
+            what: "look at",
+            path: folder.to_owned(),
+            source,
+        }),
+    }
+}
+
+/// The first bytes of a file; zeros where it is shorter.
+fn read_start<const LEN: usize>(path: &Path) -> Result<[u8; LEN], ServerError> {
+    let mut head = Vec::with_capacity(LEN);
+    File::open(path)
+        .and_then(|file| file.take(LEN as u64).read_to_end(&mut head))
+        .map_err(|source| ServerError::File {
+            what: "read",
+            path: path.to_owned(),
+            source,
+        })?;
+    head.resize(LEN, 0);
+    Ok(head.try_into().unwrap_or([0; LEN]))
+}

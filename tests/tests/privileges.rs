@@ -1,0 +1,130 @@
+//! A service that has given up its privileges still serves a raw device, and still says what the disk did.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use lumpscope_bench::lab::StoreKind;
+use lumpscope_tests::client::{Client, content};
+use lumpscope_tests::needs::{Need, available};
+use lumpscope_tests::service::{Service, lab_with_stores, run};
+
+/// An unprivileged user and group that need no entry in the user database.
+const STRANGER: &str = "4000000:4000001";
+
+/// Ids of the BPF programs that a process holds; of all processes when `pid` is `*`.
+fn programs(pid: &str) -> BTreeSet<String> {
+    let script = format!("grep -hs '^prog_id:' /proc/{pid}/fdinfo/*");
+    let output = Command::new("sh")
+        .args(["-c", &script])
+        .output()
+        .expect("sh runs");
+    let ids = String::from_utf8_lossy(&output.stdout).into_owned();
+    ids.lines().map(str::to_owned).collect()
+}
+
+/// Lines of every thread's status that say what it may do; workers of the kernel left out.
+fn threads(pid: u32) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the service runs");
+    let statuses = tasks.filter_map(|task| {
+        let folder = task.ok()?.path();
+        std::fs::read_to_string(folder.join("status")).ok()
+    });
+    statuses
+        .filter(|status| !status.starts_with("Name:\tiou-wrk-"))
+        .collect()
+}
+
+/// No thread can do anything that an ordinary user cannot, as /proc and `lumpscope doctor` say.
+fn nothing_is_held(pid: u32) {
+    let all = threads(pid);
+    assert!(all.len() > 4, "{all:?}");
+    for status in &all {
+        for line in [
+            "Uid:\t4000000\t4000000\t4000000\t4000000",
+            "Gid:\t4000001\t4000001\t4000001\t4000001",
+            "CapPrm:\t0000000000000000",
+            "CapEff:\t0000000000000000",
+            "CapBnd:\t0000000000000000",
+            "NoNewPrivs:\t1",
+        ] {
+            assert!(
+                status.lines().any(|l| l == line),
+                "{line} is not in {status}"
+            );
+        }
+    }
+    let doctor = run(&["doctor", "--json", "--pid", &pid.to_string()]);
+    let findings: serde_json::Value =
+        serde_json::from_slice(&doctor.stdout).expect("doctor prints JSON");
+    let held = findings
+        .as_array()
+        .and_then(|all| {
+            all.iter()
+                .find(|finding| finding["topic"] == "privileges held")
+        })
+        .expect("doctor says what is held");
+    assert_eq!(
+        (&held["level"], &held["found"]),
+        (&"good".into(), &"none".into())
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_are_served_and_attributed_after_the_drop() {
+    if !available(&[Need::Root, Need::Tool("mkfs.ext4"), Need::Tool("mkfs.xfs")]) {
+        return;
+    }
+    let lab = lab_with_stores(&StoreKind::ALL, 512 << 20, "300M");
+    let service = Service::start(&lab, &["--user", STRANGER]);
+    let pid = service.pid();
+    let attached = programs(&pid.to_string());
+    assert!(
+        attached.len() >= 3,
+        "the probes are not attached: {attached:?}"
+    );
+    nothing_is_held(pid);
+    let mut client = Client::connect(&service.grpc).await.expect("it is up");
+    let length = 1 << 20;
+    for store in lab.stores() {
+        for id in 1..=20 {
+            let put = client.put(store.name, id, content(id, 1, length)).await;
+            put.expect("a put after the drop");
+            let got = client
+                .get(store.name, id)
+                .await
+                .expect("a get after the drop");
+            assert!(got == content(id, 1, length), "lump {id} of {}", store.name);
+        }
+        let report = client.report(store.name).await.expect("a report");
+        assert!(
+            report.observed,
+            "{}: {}",
+            store.name, report.not_observed_because
+        );
+        let slowest = report
+            .slowest
+            .iter()
+            .find(|request| request.method == "put");
+        let put = slowest.expect("puts were made");
+        let data = put.blocks.iter().filter(|block| block.purpose == "data");
+        assert!(data.clone().count() > 0, "{}: {put:?}", store.name);
+        assert!(
+            data.clone().all(|block| block.own_bytes > 0),
+            "{}: {put:?}",
+            store.name
+        );
+        let audit = report.audit.expect("an audit");
+        // Both sides were read: the kernel's statistics, and the probes' maps.
+        let (seen, counted) = (audit.seen_requests, audit.kernel_requests);
+        assert!(
+            counted >= 60 && seen >= counted - counted / 10,
+            "{}: {}",
+            store.name,
+            audit.finding
+        );
+    }
+    nothing_is_held(pid);
+    assert!(service.stop(), "the service ends well");
+    let left: BTreeSet<String> = programs("*").intersection(&attached).cloned().collect();
+    assert!(left.is_empty(), "the probes are still loaded: {left:?}");
+}
