@@ -35,7 +35,7 @@ pub enum Error {
     #[error("the token is empty, or has blanks or characters that cannot be sent in a header")]
     Token,
     /// The service cannot be reached. Nothing was sent.
-    #[error("cannot reach the service at {server}: {why}")]
+    #[error("cannot reach the service at {server}: {why}; is `lumpscope serve` running there?")]
     Connect {
         /// The address.
         server: String,

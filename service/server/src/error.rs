@@ -151,24 +151,9 @@ pub enum ServerError {
         /// What the system said.
         source: io::Error,
     },
-    /// The service cannot be reached.
-    #[error("cannot reach the service at {server}: {why}; is `lumpscope serve` running there?")]
-    Connect {
-        /// The address.
-        server: String,
-        /// What went wrong.
-        why: String,
-    },
-    /// The service refused a request.
-    #[error("{message} ({code}{})", request_id.as_deref().map(|id| format!(", request {id}")).unwrap_or_default())]
-    Refused {
-        /// Name of the gRPC code.
-        code: String,
-        /// What the service said.
-        message: String,
-        /// The request's id.
-        request_id: Option<String>,
-    },
+    /// The service cannot be reached, refused, or did not answer.
+    #[error("{0}")]
+    Client(#[from] lumpscope_client::Error),
     /// A file cannot be read or written.
     #[error("cannot {what} {}: {source}", path.display())]
     File {
@@ -190,6 +175,12 @@ pub enum ServerError {
     /// Privileges could not be given up.
     #[error(transparent)]
     Privileges(#[from] crate::privileges::PrivilegeError),
+    /// A signal asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+    /// A folder cannot be uploaded or downloaded.
+    #[error("{0}")]
+    Directory(#[from] crate::cli::DirectoryError),
     /// The store could not be made.
     #[error("{0}")]
     Format(#[from] lumpscope_engine::guard::FormatError),

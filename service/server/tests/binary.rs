@@ -91,8 +91,14 @@ fn good(output: &Output) -> String {
 /// One line on stderr that has all the words, and exit code 1.
 #[track_caller]
 fn bad(output: &Output, words: &[&str]) {
+    bad_with(1, output, words);
+}
+
+/// The same with another exit code.
+#[track_caller]
+fn bad_with(code: i32, output: &Output, words: &[&str]) {
     let text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert_eq!(output.status.code(), Some(code), "{text}");
     for word in words {
         assert!(text.contains(word), "{word:?} in {text:?}");
     }
@@ -141,11 +147,13 @@ fn a_lump_goes_in_and_out_and_survives_a_restart() {
     assert_eq!(list.lines().count(), 2, "{list}");
     assert!(good(&service.run(&["usage", "disk"])).starts_with("2 lumps"));
     assert!(good(&service.run(&["stores"])).contains("disk"));
-    bad(
+    bad_with(
+        3,
         &service.run(&["get", "disk", "1"]),
         &["no lump", "NOT_FOUND", "request"],
     );
-    bad(
+    bad_with(
+        3,
         &service.run(&["get", "tape", "1"]),
         &["no store", "has disk"],
     );

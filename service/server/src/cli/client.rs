@@ -1,93 +1,124 @@
-//! The connection of the client commands, and what a refusal looks like on the terminal.
+//! What all commands share that talk to a service: where it is, who we are, and the form of the answer.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use lumpscope_proto::REQUEST_ID_KEY;
-use lumpscope_proto::v1;
-use lumpscope_proto::v1::lump_store_client::LumpStoreClient;
-use tonic::Status;
-use tonic::transport::{Channel, Endpoint};
+use lumpscope_client::{Client, Options, Retry, Tls, Token};
+use serde_json::Value;
 
+use super::output::print;
 use crate::error::ServerError;
-use crate::grpc::convert;
-use crate::telemetry::metrics::code_name;
 
-/// Bytes under way before the receiver has to answer.
-const WINDOW: u32 = 16 << 20;
-
-/// Where the service is.
+/// Where the service is, and how to talk to it.
 #[derive(Args, Clone, Debug)]
-pub(super) struct ServerArg {
-    /// Address of the service
+pub(super) struct ClientArgs {
+    /// Service: http://HOST:PORT, https://HOST:PORT or unix:PATH
     #[arg(
         long,
         value_name = "URL",
         env = "LUMPSCOPE_SERVER",
         default_value = "http://127.0.0.1:50051",
-        global = true
+        help_heading = "Connection"
     )]
-    pub(super) server: String,
+    server: String,
+    /// Certificates that sign the service's, PEM; needed for https://
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "LUMPSCOPE_CA",
+        help_heading = "Connection"
+    )]
+    ca: Option<PathBuf>,
+    /// Our certificate, PEM, for a service that asks for one; needs --key
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "LUMPSCOPE_CERT",
+        requires = "key",
+        help_heading = "Connection"
+    )]
+    cert: Option<PathBuf>,
+    /// Private key of our certificate, PEM; needs --cert
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "LUMPSCOPE_KEY",
+        requires = "cert",
+        help_heading = "Connection"
+    )]
+    key: Option<PathBuf>,
+    /// Name that the service's certificate bears, when it is not the host of the URL
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "LUMPSCOPE_TLS_NAME",
+        help_heading = "Connection"
+    )]
+    tls_name: Option<String>,
+    /// File with the token that the service asks for
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "LUMPSCOPE_TOKEN_FILE",
+        help_heading = "Connection"
+    )]
+    token_file: Option<PathBuf>,
+    /// Send the token to another machine even without TLS
+    #[arg(long, help_heading = "Connection")]
+    token_in_clear: bool,
+    /// Longest that a request may take with all its repetitions; 0: no limit
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        env = "LUMPSCOPE_TIMEOUT",
+        default_value_t = 60,
+        help_heading = "Connection"
+    )]
+    timeout: u64,
+    /// How often a request is repeated that the service is too busy for or whose connection breaks
+    #[arg(
+        long,
+        value_name = "N",
+        env = "LUMPSCOPE_RETRIES",
+        default_value_t = 4,
+        help_heading = "Connection"
+    )]
+    retries: usize,
+    /// Print JSON, one object a line, in place of text for people
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
-impl ServerArg {
+impl ClientArgs {
     /// Connects.
-    pub(super) async fn connect(&self) -> Result<LumpStoreClient<Channel>, ServerError> {
-        let failed = |why: String| ServerError::Connect {
-            server: self.server.clone(),
-            why,
+    pub(super) async fn connect(&self) -> Result<Client, ServerError> {
+        let mut options = Options::new(&self.server);
+        options.tls = Tls {
+            ca: self.ca.clone(),
+            identity: self.cert.clone().zip(self.key.clone()),
+            name: self.tls_name.clone(),
         };
-        let endpoint = Endpoint::from_shared(self.server.clone())
-            .map_err(|error| failed(format!("{error}: write http://HOST:PORT")))?
-            .connect_timeout(Duration::from_secs(5))
-            .initial_stream_window_size(WINDOW)
-            .initial_connection_window_size(WINDOW)
-            .tcp_nodelay(true);
-        let channel = endpoint
-            .connect()
-            .await
-            .map_err(|error| failed(root_cause(&error)))?;
-        Ok(LumpStoreClient::new(channel))
+        options.token = self
+            .token_file
+            .as_deref()
+            .map(Token::from_file)
+            .transpose()?;
+        options.token_in_clear = self.token_in_clear;
+        options.timeout = (self.timeout > 0).then(|| Duration::from_secs(self.timeout));
+        options.retry = Retry {
+            times: self.retries,
+            ..Retry::default()
+        };
+        Ok(Client::connect(options).await?)
     }
-}
 
-fn root_cause(error: &dyn std::error::Error) -> String {
-    let mut cause = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    cause.to_string()
-}
-
-/// A refusal by the service, with the id by which its log and metrics know the request.
-pub(super) fn refused(status: Status) -> ServerError {
-    let id = status.metadata().get(REQUEST_ID_KEY);
-    ServerError::Refused {
-        code: code_name(status.code()).to_owned(),
-        message: status.message().to_owned(),
-        request_id: id.and_then(|id| id.to_str().ok()).map(str::to_owned),
-    }
-}
-
-/// An id as it is typed: 1 to 32 hexadecimal digits.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct IdArg(pub(super) lumpscope_engine::LumpId);
-
-impl std::str::FromStr for IdArg {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        convert::parse_hex(text)
-            .map(Self)
-            .ok_or_else(|| format!("{text:?} is no lump id: write 1 to 32 hexadecimal digits"))
-    }
-}
-
-impl IdArg {
-    pub(super) fn wire(self) -> v1::LumpId {
-        let raw = bytes::Bytes::copy_from_slice(&convert::raw(self.0));
-        v1::LumpId {
-            form: Some(v1::lump_id::Form::Raw(raw)),
+    /// Prints an answer in the form that was asked for.
+    pub(super) fn say(&self, json: impl FnOnce() -> Value, text: impl FnOnce() -> String) {
+        if self.json {
+            print(&json().to_string());
+        } else {
+            print(&text());
         }
     }
 }

@@ -1,47 +1,69 @@
-//! The client commands: lumps in and out of a running service.
+//! The client commands on single lumps of a running service.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use lumpscope_proto::v1;
-use tokio_stream::StreamExt as _;
+use lumpscope_client::{LumpId, PutOptions, v1};
+use serde_json::json;
 
-use super::client::{IdArg, ServerArg, refused};
-use super::output::{print, right, table};
+use super::client::ClientArgs;
 use crate::error::ServerError;
 
-mod transfer;
+pub(super) mod range;
+pub(super) mod stores;
+pub(super) mod transfer;
+
+/// How lumps are put.
+#[derive(Args)]
+pub(super) struct DurabilityArg {
+    /// Answer when written, before the flush: it survives the death of the service, not a power cut
+    #[arg(long)]
+    journaled: bool,
+}
+
+impl DurabilityArg {
+    pub(super) fn wire(&self) -> v1::Durability {
+        if self.journaled {
+            v1::Durability::Journaled
+        } else {
+            v1::Durability::Unspecified
+        }
+    }
+}
 
 /// `lumpscope put`.
 #[derive(Args)]
 pub(super) struct PutArgs {
     #[command(flatten)]
-    server: ServerArg,
+    client: ClientArgs,
     /// Name of the store
     store: String,
     /// Id: 1 to 32 hexadecimal digits
-    id: IdArg,
+    id: LumpId,
     /// File with the bytes; standard input when absent or "-"
     file: Option<PathBuf>,
     /// Put the bytes into the journal record itself; at most 65,535 bytes
     #[arg(long)]
     embedded: bool,
-    /// Return when written, before the flush
+    #[command(flatten)]
+    durability: DurabilityArg,
+    /// Refuse when there is a lump of this id already
     #[arg(long)]
-    journaled: bool,
+    if_absent: bool,
 }
 
 /// `lumpscope get`.
 #[derive(Args)]
 pub(super) struct GetArgs {
     #[command(flatten)]
-    server: ServerArg,
+    client: ClientArgs,
     /// Name of the store
     store: String,
     /// Id: 1 to 32 hexadecimal digits
-    id: IdArg,
-    /// File to write; standard output when absent or "-"
+    id: LumpId,
+    /// File to write, which appears when all has come; standard output when absent or "-"
+    #[arg(required_if_eq("json", "true"))]
     file: Option<PathBuf>,
     /// First byte wanted
     #[arg(long, default_value_t = 0)]
@@ -55,268 +77,147 @@ pub(super) struct GetArgs {
 #[derive(Args)]
 pub(super) struct HeadArgs {
     #[command(flatten)]
-    server: ServerArg,
+    client: ClientArgs,
     /// Name of the store
     store: String,
     /// Id: 1 to 32 hexadecimal digits
-    id: IdArg,
+    id: LumpId,
 }
 
 /// `lumpscope delete`.
 #[derive(Args)]
 pub(super) struct DeleteArgs {
     #[command(flatten)]
-    server: ServerArg,
+    client: ClientArgs,
     /// Name of the store
     store: String,
-    /// Id: 1 to 32 hexadecimal digits
-    id: IdArg,
-}
-
-/// `lumpscope delete-range`.
-#[derive(Args)]
-pub(super) struct DeleteRangeArgs {
-    #[command(flatten)]
-    server: ServerArg,
-    /// Name of the store
-    store: String,
-    /// First id that goes
-    start: IdArg,
-    /// First id that stays
-    end: IdArg,
-}
-
-/// `lumpscope list`.
-#[derive(Args)]
-pub(super) struct ListArgs {
-    #[command(flatten)]
-    server: ServerArg,
-    /// Name of the store
-    store: String,
-    /// First id wanted
-    #[arg(long)]
-    start: Option<IdArg>,
-    /// First id not wanted
-    #[arg(long)]
-    end: Option<IdArg>,
-    /// Stop after so many
-    #[arg(long)]
-    limit: Option<usize>,
-}
-
-/// `lumpscope usage`.
-#[derive(Args)]
-pub(super) struct UsageArgs {
-    #[command(flatten)]
-    server: ServerArg,
-    /// Name of the store
-    store: String,
-    /// First id counted
-    #[arg(long)]
-    start: Option<IdArg>,
-    /// First id not counted
-    #[arg(long)]
-    end: Option<IdArg>,
-}
-
-/// `lumpscope stores`.
-#[derive(Args)]
-pub(super) struct StoresArgs {
-    #[command(flatten)]
-    server: ServerArg,
+    /// Ids: 1 to 32 hexadecimal digits each; several are removed by one request
+    #[arg(required = true)]
+    ids: Vec<LumpId>,
 }
 
 pub(super) async fn put(args: PutArgs) -> Result<ExitCode, ServerError> {
-    let source = transfer::Source::open(args.file.as_deref())?;
-    let header = v1::PutHeader {
-        store: args.store,
-        id: Some(args.id.wire()),
-        length: source.length(),
-        durability: if args.journaled {
-            v1::Durability::Journaled.into()
-        } else {
-            v1::Durability::Unspecified.into()
-        },
+    let file = args.file;
+    // A pipe may have nobody who writes to it.
+    let (body, bar) = tokio::task::spawn_blocking(move || transfer::body(file.as_deref()))
+        .await
+        .map_err(|_| ServerError::Interrupted)??;
+    let length = body.length();
+    let options = PutOptions {
+        durability: args.durability.wire(),
         placement: if args.embedded {
-            v1::Placement::Embedded.into()
+            v1::Placement::Embedded
         } else {
-            v1::Placement::Data.into()
+            v1::Placement::Data
         },
-        ..Default::default()
+        if_absent: args.if_absent,
+        queue: None,
     };
-    let length = header.length;
-    let mut client = args.server.connect().await?;
-    let (messages, failure) = source.messages(header);
-    let sent = client.put(messages).await;
-    if let Ok(error) = failure.try_recv() {
-        return Err(error);
-    }
-    let reply = sent.map_err(refused)?.into_inner();
-    let verb = if reply.created { "created" } else { "replaced" };
-    print(&format!(
-        "{verb} {} ({length} bytes, request {})",
-        args.id.0, reply.request_id
-    ));
+    let client = args.client.connect().await?;
+    let reply = client.put(&args.store, args.id, body, &options).await?;
+    bar.finish_and_clear();
+    args.client.say(
+        || {
+            json!({
+                "id": args.id.to_string(),
+                "length": length,
+                "created": reply.created,
+                "durability": durability_name(reply.durability()),
+                "crc32c": format!("{:08x}", reply.crc32c),
+                "request_id": reply.request_id,
+            })
+        },
+        || {
+            let verb = if reply.created { "created" } else { "replaced" };
+            let (id, request) = (args.id, reply.request_id);
+            format!("{verb} {id} ({length} bytes, request {request})")
+        },
+    );
     Ok(ExitCode::SUCCESS)
 }
 
+fn durability_name(durability: v1::Durability) -> &'static str {
+    match durability {
+        v1::Durability::Unspecified => "unspecified",
+        v1::Durability::Synced => "synced",
+        v1::Durability::Journaled => "journaled",
+    }
+}
+
 pub(super) async fn get(args: GetArgs) -> Result<ExitCode, ServerError> {
-    let mut client = args.server.connect().await?;
+    let client = args.client.connect().await?;
     let range = (args.offset > 0 || args.length.is_some()).then_some(v1::ByteRange {
         offset: args.offset,
         length: args.length,
     });
-    let request = v1::GetRequest {
-        store: args.store,
-        id: Some(args.id.wire()),
-        range,
-        ..Default::default()
-    };
-    let mut parts = client.get(request).await.map_err(refused)?.into_inner();
     let mut target = transfer::Target::new(args.file.as_deref());
-    while let Some(part) = parts.next().await {
-        if let Some(v1::get_response::Part::Chunk(chunk)) = part.map_err(refused)?.part {
-            target.write(&chunk)?;
-        }
+    let done = client
+        .get_into(&args.store, args.id, range, &mut target)
+        .await;
+    let header = target.finish(done)?;
+    if args.client.json {
+        let json = json!({
+            "id": args.id.to_string(),
+            "lump_length": header.lump_length,
+            "offset": header.offset,
+            "length": header.length,
+            "verified": header.verified,
+            "crc32c": header.crc32c.map(|crc32c| format!("{crc32c:08x}")),
+            "request_id": header.request_id,
+        });
+        super::output::print(&json.to_string());
     }
-    target.finish()?;
     Ok(ExitCode::SUCCESS)
 }
 
 pub(super) async fn head(args: HeadArgs) -> Result<ExitCode, ServerError> {
-    let mut client = args.server.connect().await?;
-    let request = v1::HeadRequest {
-        store: args.store,
-        id: Some(args.id.wire()),
-        ..Default::default()
-    };
-    let found = client.head(request).await.map_err(refused)?.into_inner();
-    let place = match found.placement() {
-        v1::Placement::Embedded => "embedded in the journal",
-        v1::Placement::Data | v1::Placement::Unspecified => "data region",
-    };
-    print(&format!("{} bytes, {place}", found.length));
+    let client = args.client.connect().await?;
+    let found = client.head(&args.store, args.id).await?;
+    let embedded = found.placement() == v1::Placement::Embedded;
+    args.client.say(
+        || {
+            json!({
+                "id": args.id.to_string(),
+                "length": found.length,
+                "placement": if embedded { "embedded" } else { "data" },
+                "request_id": found.request_id,
+            })
+        },
+        || {
+            let place = if embedded {
+                "embedded in the journal"
+            } else {
+                "data region"
+            };
+            format!("{} bytes, {place}", found.length)
+        },
+    );
     Ok(ExitCode::SUCCESS)
 }
 
 pub(super) async fn delete(args: DeleteArgs) -> Result<ExitCode, ServerError> {
-    let mut client = args.server.connect().await?;
-    let request = v1::DeleteRequest {
-        store: args.store,
-        id: Some(args.id.wire()),
-        durability: v1::Durability::Unspecified.into(),
-        ..Default::default()
-    };
-    let done = client.delete(request).await.map_err(refused)?.into_inner();
-    print(if done.existed {
-        "deleted"
+    let client = args.client.connect().await?;
+    let mut existed = Vec::with_capacity(args.ids.len());
+    if let [id] = args.ids[..] {
+        let reply = client
+            .delete(&args.store, id, v1::Durability::Unspecified)
+            .await?;
+        existed.push(reply.existed);
     } else {
-        "there was no such lump"
-    });
-    Ok(ExitCode::SUCCESS)
-}
-
-pub(super) async fn delete_range(args: DeleteRangeArgs) -> Result<ExitCode, ServerError> {
-    let mut client = args.server.connect().await?;
-    let request = v1::DeleteRangeRequest {
-        store: args.store,
-        start: Some(args.start.wire()),
-        end: Some(args.end.wire()),
-        durability: v1::Durability::Unspecified.into(),
-        ..Default::default()
-    };
-    let done = client.delete_range(request).await.map_err(refused)?;
-    print(&format!("deleted {} lumps", done.into_inner().deleted));
-    Ok(ExitCode::SUCCESS)
-}
-
-pub(super) async fn list(args: ListArgs) -> Result<ExitCode, ServerError> {
-    let mut client = args.server.connect().await?;
-    let mut left = args.limit.unwrap_or(usize::MAX);
-    let mut page_token = bytes::Bytes::new();
-    while left > 0 {
-        let request = v1::ListRequest {
-            store: args.store.clone(),
-            start: args.start.map(IdArg::wire),
-            end: args.end.map(IdArg::wire),
-            page_size: u32::try_from(left.min(10_000)).unwrap_or(10_000),
-            page_token,
-            ..Default::default()
-        };
-        let page = client.list(request).await.map_err(refused)?.into_inner();
-        let hex = |id: &bytes::Bytes| id.iter().map(|b| format!("{b:02x}")).collect::<String>();
-        let lines: Vec<String> = page.ids.iter().map(hex).collect();
-        print(&lines.join("\n"));
-        left = left.saturating_sub(page.ids.len());
-        page_token = page.next_page_token;
-        if page_token.is_empty() {
-            break;
+        for ids in args.ids.chunks(lumpscope_client::MANY) {
+            existed.extend(client.delete_many(&args.store, ids).await?);
         }
     }
-    Ok(ExitCode::SUCCESS)
-}
-
-pub(super) async fn usage(args: UsageArgs) -> Result<ExitCode, ServerError> {
-    let mut client = args.server.connect().await?;
-    let request = v1::UsageRequest {
-        store: args.store,
-        start: args.start.map(IdArg::wire),
-        end: args.end.map(IdArg::wire),
-        ..Default::default()
-    };
-    let u = client.usage(request).await.map_err(refused)?.into_inner();
-    let mut table = table(&["", "bytes"]);
-    for (what, bytes) in [
-        ("lumps in the range", u.stored_bytes),
-        ("data region, used", u.data_used_bytes),
-        ("data region", u.data_capacity_bytes),
-        ("journal, used", u.journal_used_bytes),
-        ("journal", u.journal_capacity_bytes),
-        ("largest lump that fits now", u.largest_free_bytes),
-    ] {
-        table.add_row([what.to_owned(), bytes.to_string()]);
+    for (id, existed) in args.ids.iter().zip(existed) {
+        args.client.say(
+            || json!({"id": id.to_string(), "existed": existed}),
+            || match (existed, args.ids.len()) {
+                (true, 1) => "deleted".to_owned(),
+                (false, 1) => "there was no such lump".to_owned(),
+                (true, _) => format!("{id} deleted"),
+                (false, _) => format!("{id} there was no such lump"),
+            },
+        );
     }
-    right(&mut table, 1);
-    print(&format!("{} lumps in the range\n{table}", u.lumps));
-    Ok(ExitCode::SUCCESS)
-}
-
-pub(super) async fn stores(args: StoresArgs) -> Result<ExitCode, ServerError> {
-    let mut client = args.server.connect().await?;
-    let request = v1::ListStoresRequest {};
-    let reply = client.list_stores(request).await.map_err(refused)?;
-    let mut table = table(&[
-        "name",
-        "layout",
-        "block",
-        "largest lump",
-        "device",
-        "observed",
-        "state",
-        "path",
-    ]);
-    for store in reply.into_inner().stores {
-        let observed = if store.observed {
-            "yes".to_owned()
-        } else {
-            format!("no: {}", store.not_observed_because)
-        };
-        let state = if store.failed.is_empty() {
-            "works".to_owned()
-        } else {
-            format!("failed: {}", store.failed)
-        };
-        table.add_row([
-            store.name,
-            store.layout,
-            store.block_size.to_string(),
-            store.max_lump_bytes.to_string(),
-            store.device,
-            observed,
-            state,
-            store.path,
-        ]);
-    }
-    print(&table.to_string());
     Ok(ExitCode::SUCCESS)
 }

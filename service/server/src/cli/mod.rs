@@ -1,17 +1,21 @@
 //! The command line: one binary for the service, its client and its tools.
 
+mod admin;
 mod client;
 mod data;
+mod directory;
 mod doctor;
 mod format;
 mod inspect;
 mod notify;
 mod output;
+mod progress;
 mod serve;
 mod token;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
@@ -19,9 +23,21 @@ use crate::config;
 use crate::error::ServerError;
 use crate::size::Size;
 
+pub use directory::DirectoryError;
+
+/// What a command has begun gets this long to be dropped when the command ends.
+const LAST_TASKS: Duration = Duration::from_millis(500);
+
 /// Lump store on raw disks that shows what the disk did for every request.
 #[derive(Parser)]
-#[command(name = "lumpscope", version, about, max_term_width = 100)]
+#[command(
+    name = "lumpscope",
+    version,
+    about,
+    max_term_width = 100,
+    after_help = "Exit codes: 0 done; 1 failed or refused; 2 the arguments make no sense; 3 there is \
+                  no such lump or store; 130 interrupted"
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -39,16 +55,27 @@ enum Command {
     Get(data::GetArgs),
     /// Say how large a lump is and where it lives
     Head(data::HeadArgs),
-    /// Remove a lump
+    /// Remove lumps
     Delete(data::DeleteArgs),
     /// Remove all lumps from one id up to, not including, another
-    DeleteRange(data::DeleteRangeArgs),
+    DeleteRange(data::range::DeleteRangeArgs),
     /// List ids in ascending order
-    List(data::ListArgs),
+    List(data::range::ListArgs),
     /// Say how much space is used
-    Usage(data::UsageArgs),
+    Usage(data::range::UsageArgs),
     /// List the stores of a service
-    Stores(data::StoresArgs),
+    Stores(data::stores::StoresArgs),
+    /// Say what a store is, how it is, and its numbers
+    Stat(data::stores::StoreArgs),
+    /// Return when everything a store has acknowledged is on stable storage
+    Sync(data::stores::StoreArgs),
+    /// Store a folder with all that is in it
+    Upload(directory::UploadArgs),
+    /// Make a folder from what `upload` has stored
+    Download(directory::DownloadArgs),
+    /// Run a service: scrubber, garbage collection, drain, stores, reload
+    #[command(subcommand)]
+    Admin(admin::AdminCommand),
     /// Say what a store that nobody uses holds, without writing to it
     Inspect(inspect::InspectArgs),
     /// Read every lump of a store that nobody uses and say what is wrong, without writing to it
@@ -77,8 +104,8 @@ enum BenchCommand {
 
 /// Parses the arguments, does what they say, and turns errors into one line each.
 ///
-/// The exit code is 0, or 1 when it failed, or 2 when the arguments could not be understood.
-/// `inspect` and `check` have codes of their own, which their help explains.
+/// The exit code is 0, or 1 when it failed or was refused, or 2 when the arguments could not be
+/// understood, or 3 when the service has no such lump or store, or 130 after Ctrl-C. `inspect` and `check` have codes of their own, which their help explains.
 #[must_use]
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -86,8 +113,18 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("lumpscope: {error}");
-            ExitCode::FAILURE
+            exit_code(&error)
         }
+    }
+}
+
+fn exit_code(error: &ServerError) -> ExitCode {
+    match error {
+        ServerError::Client(error) if error.code() == Some(tonic::Code::NotFound) => {
+            ExitCode::from(3)
+        }
+        ServerError::Interrupted => ExitCode::from(130),
+        _ => ExitCode::FAILURE,
     }
 }
 
@@ -99,10 +136,15 @@ fn run(command: Command) -> Result<ExitCode, ServerError> {
         Command::Get(args) => block_on(data::get(args)),
         Command::Head(args) => block_on(data::head(args)),
         Command::Delete(args) => block_on(data::delete(args)),
-        Command::DeleteRange(args) => block_on(data::delete_range(args)),
-        Command::List(args) => block_on(data::list(args)),
-        Command::Usage(args) => block_on(data::usage(args)),
-        Command::Stores(args) => block_on(data::stores(args)),
+        Command::DeleteRange(args) => block_on(data::range::delete_range(args)),
+        Command::List(args) => block_on(data::range::list(args)),
+        Command::Usage(args) => block_on(data::range::usage(args)),
+        Command::Stores(args) => block_on(data::stores::stores(args)),
+        Command::Stat(args) => block_on(data::stores::stat(args)),
+        Command::Sync(args) => block_on(data::stores::sync(args)),
+        Command::Upload(args) => block_on(directory::upload(args)),
+        Command::Download(args) => block_on(directory::download(args)),
+        Command::Admin(command) => block_on(admin::run(command)),
         Command::Inspect(args) => Ok(inspect::inspect(&args)),
         Command::Check(args) => Ok(inspect::check(&args)),
         Command::Token(args) => token::run(&args),
@@ -142,14 +184,30 @@ fn this_program() -> Result<PathBuf, ServerError> {
 }
 
 fn block_on(
-    work: impl Future<Output = Result<ExitCode, ServerError>>,
+    work: impl Future<Output = Result<ExitCode, ServerError>> + Send + 'static,
 ) -> Result<ExitCode, ServerError> {
-    tokio::runtime::Builder::new_current_thread()
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|source| ServerError::System {
             what: "start the runtime",
             source,
-        })?
-        .block_on(work)
+        })?;
+    let work = runtime.spawn(work);
+    let result = runtime.block_on(async {
+        tokio::select! {
+            result = work => match result {
+                Ok(result) => result,
+                Err(failed) => match failed.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    Err(_) => Err(ServerError::Interrupted),
+                },
+            },
+            _ = tokio::signal::ctrl_c() => Err(ServerError::Interrupted),
+        }
+    });
+    // What was begun is dropped, and takes its temporary files with it; a pipe that nobody reads
+    // or writes is not waited for.
+    runtime.shutdown_timeout(LAST_TASKS);
+    result
 }

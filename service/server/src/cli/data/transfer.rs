@@ -1,165 +1,157 @@
-//! Bytes between files or pipes and the messages of the service.
+//! Bytes between files or pipes and the service.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
-use bytes::{Bytes, BytesMut};
-use lumpscope_proto::v1;
+use indicatif::ProgressBar;
+use lumpscope_client::{Body, BoxRead, v1};
+use tempfile::NamedTempFile;
+use tokio::io::AsyncWrite;
+use tokio_util::io::InspectReader;
 
+use crate::cli::progress;
 use crate::error::ServerError;
-use crate::grpc::GET_CHUNK;
 
-fn is_pipe(path: Option<&Path>) -> bool {
-    path.is_none_or(|path| path == Path::new("-"))
+/// Files up to this size are read before they are sent, so that their checksum goes in front of them.
+const READ_FIRST: u64 = 8 << 20;
+
+fn is_pipe(path: &Path) -> bool {
+    path == Path::new("-")
 }
 
-/// Where a put's bytes come from.
-pub(super) struct Source {
-    reader: Box<dyn Read + Send>,
-    path: PathBuf,
-    length: u64,
-}
-
-impl Source {
-    /// Opens a file; reads a pipe to its end, because a put announces its length.
-    pub(super) fn open(path: Option<&Path>) -> Result<Self, ServerError> {
-        if is_pipe(path) {
-            let path = PathBuf::from("standard input");
-            let mut all = Vec::new();
-            io::stdin()
-                .read_to_end(&mut all)
-                .map_err(|source| file_error("read", &path, source))?;
-            let length = u64::try_from(all.len()).unwrap_or(u64::MAX);
-            return Ok(Self {
-                reader: Box::new(io::Cursor::new(all)),
-                path,
-                length,
-            });
-        }
-        let path = path.unwrap_or(Path::new("-")).to_owned();
-        let file = File::open(&path).map_err(|source| file_error("read", &path, source))?;
-        let meta = file
-            .metadata()
-            .map_err(|source| file_error("read", &path, source))?;
-        Ok(Self {
-            reader: Box::new(file),
-            path,
-            length: meta.len(),
-        })
+/// The body of a put, and the progress of sending it. A pipe is read to its end, because a put announces its length.
+pub(in crate::cli) fn body(path: Option<&Path>) -> Result<(Body, ProgressBar), ServerError> {
+    let Some(path) = path.filter(|path| !is_pipe(path)) else {
+        let mut all = Vec::new();
+        io::stdin()
+            .read_to_end(&mut all)
+            .map_err(|source| file_error("read", Path::new("standard input"), source))?;
+        return Ok((all.into(), ProgressBar::hidden()));
+    };
+    let failed = |source| file_error("read", path, source);
+    let file = File::open(path).map_err(failed)?;
+    let meta = file.metadata().map_err(failed)?;
+    if !meta.is_file() || meta.len() <= READ_FIRST {
+        let mut all = Vec::new();
+        (&file).read_to_end(&mut all).map_err(failed)?;
+        return Ok((all.into(), ProgressBar::hidden()));
     }
-
-    /// Bytes announced.
-    pub(super) fn length(&self) -> u64 {
-        self.length
-    }
-
-    /// The messages of a put, and where a failure to read is told: the stream then ends early,
-    /// and the service stores nothing.
-    pub(super) fn messages(
-        self,
-        header: v1::PutHeader,
-    ) -> (
-        impl tokio_stream::Stream<Item = v1::PutRequest> + Send + 'static,
-        Receiver<ServerError>,
-    ) {
-        let (failures, receiver) = channel();
-        let header = v1::PutRequest {
-            part: Some(v1::put_request::Part::Header(header)),
-        };
-        let chunks = Chunks {
-            source: self,
-            failures,
-        };
-        (
-            tokio_stream::iter(std::iter::once(header).chain(chunks)),
-            receiver,
-        )
-    }
+    let bar = progress::bar(meta.len(), 1);
+    let (path, shown) = (path.to_owned(), bar.clone());
+    let body = Body::opened(meta.len(), move || {
+        shown.set_position(0);
+        let shown = shown.clone();
+        let file = tokio::fs::File::from_std(File::open(&path)?);
+        let file = InspectReader::new(file, move |bytes: &[u8]| shown.inc(length(bytes)));
+        Ok(Box::pin(file) as BoxRead)
+    });
+    Ok((body, bar))
 }
 
-struct Chunks {
-    source: Source,
-    failures: Sender<ServerError>,
+fn length(bytes: &[u8]) -> u64 {
+    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
-impl Iterator for Chunks {
-    type Item = v1::PutRequest;
-
-    fn next(&mut self) -> Option<v1::PutRequest> {
-        let mut chunk = BytesMut::zeroed(GET_CHUNK);
-        let mut filled = 0;
-        while filled < chunk.len() {
-            match self.source.reader.read(&mut chunk[filled..]) {
-                Ok(0) => break,
-                Ok(got) => filled += got,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    let failure = file_error("read", &self.source.path, error);
-                    // The receiver outlives the call.
-                    let _ = self.failures.send(failure);
-                    return None;
-                }
-            }
-        }
-        chunk.truncate(filled);
-        let chunk: Bytes = chunk.freeze();
-        (!chunk.is_empty()).then(|| v1::PutRequest {
-            part: Some(v1::put_request::Part::Chunk(chunk)),
-        })
-    }
-}
-
-/// Where a get's bytes go. A file is made with the first byte, or at the end of an empty lump: a
-/// refused get leaves what was there.
-pub(super) struct Target {
+/// Where a get's bytes go. A file appears when all has come and was checked: a get that fails leaves what was there.
+pub(in crate::cli) struct Target {
     path: Option<PathBuf>,
-    writer: Option<Box<dyn Write>>,
+    to: Option<To>,
+}
+
+enum To {
+    /// Standard output, or a pipe or device that has a name.
+    Stream(Box<dyn Write + Send>),
+    /// A file that will take the name at the end.
+    File(NamedTempFile),
 }
 
 impl Target {
-    pub(super) fn new(path: Option<&Path>) -> Self {
+    pub(in crate::cli) fn new(path: Option<&Path>) -> Self {
         Self {
-            path: path.filter(|path| !is_pipe(Some(path))).map(Path::to_owned),
-            writer: None,
+            path: path.filter(|path| !is_pipe(path)).map(Path::to_owned),
+            to: None,
         }
     }
 
-    fn writer(&mut self) -> Result<&mut Box<dyn Write>, ServerError> {
-        if self.writer.is_none() {
-            self.writer = Some(match &self.path {
-                None => Box::new(io::stdout()),
-                Some(path) => Box::new(
-                    File::create(path).map_err(|source| file_error("write", path, source))?,
-                ),
-            });
-        }
-        Ok(self.writer.as_mut().expect("it was made above"))
+    fn open(&mut self) -> io::Result<&mut dyn Write> {
+        let to = match self.to.take() {
+            Some(to) => to,
+            None => match &self.path {
+                None => To::Stream(Box::new(io::stdout())),
+                Some(path) if path.exists() && !path.is_file() => {
+                    To::Stream(Box::new(File::options().write(true).open(path)?))
+                }
+                Some(path) => To::File(temporary(path)?),
+            },
+        };
+        Ok(match self.to.insert(to) {
+            To::Stream(stream) => stream,
+            To::File(file) => file,
+        })
     }
 
-    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), ServerError> {
-        let name = self.name();
-        self.writer()?
-            .write_all(bytes)
-            .map_err(|source| file_error("write", &name, source))
-    }
-
-    pub(super) fn finish(mut self) -> Result<(), ServerError> {
-        let name = self.name();
-        self.writer()?
-            .flush()
-            .map_err(|source| file_error("write", &name, source))
-    }
-
-    fn name(&self) -> PathBuf {
-        self.path
+    /// Gives the file its name, if all went well.
+    pub(in crate::cli) fn finish(
+        mut self,
+        done: Result<v1::GetHeader, lumpscope_client::Error>,
+    ) -> Result<v1::GetHeader, ServerError> {
+        let name = self
+            .path
             .clone()
-            .unwrap_or_else(|| PathBuf::from("standard output"))
+            .unwrap_or_else(|| PathBuf::from("standard output"));
+        let failed = |source| file_error("write", &name, source);
+        let header = done.map_err(|error| match error {
+            lumpscope_client::Error::WriteBody(source) => failed(source),
+            other => other.into(),
+        })?;
+        // Nothing was written yet of an empty lump.
+        self.open().and_then(Write::flush).map_err(failed)?;
+        if let Some(To::File(file)) = self.to {
+            file.persist(&name).map_err(|error| failed(error.error))?;
+        }
+        Ok(header)
     }
 }
 
-fn file_error(what: &'static str, path: &Path, source: io::Error) -> ServerError {
+impl AsyncWrite for Target {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Poll::Ready(self.open().and_then(|to| to.write(bytes)))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// A new file in the folder of another, with the permissions that a new file gets. It goes when it is dropped.
+pub(in crate::cli) fn temporary(path: &Path) -> io::Result<NamedTempFile> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    tempfile::Builder::new()
+        .prefix(".lumpscope-")
+        .permissions(std::fs::Permissions::from_mode(0o666))
+        .tempfile_in(folder.unwrap_or(Path::new(".")))
+}
+
+/// A file that cannot be read or written.
+pub(in crate::cli) fn file_error(
+    what: &'static str,
+    path: &Path,
+    source: io::Error,
+) -> ServerError {
     ServerError::File {
         what,
         path: path.to_owned(),

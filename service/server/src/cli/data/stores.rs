@@ -1,0 +1,161 @@
+//! The client commands on whole stores.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use lumpscope_client::v1;
+use serde_json::{Value, json};
+
+use crate::cli::client::ClientArgs;
+use crate::cli::output::{print, right, table};
+use crate::error::ServerError;
+
+/// `lumpscope stores`.
+#[derive(Args)]
+pub(in crate::cli) struct StoresArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+}
+
+/// `lumpscope stat` and `lumpscope sync`.
+#[derive(Args)]
+pub(in crate::cli) struct StoreArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Name of the store
+    store: String,
+}
+
+/// What a store does, in a word.
+pub(in crate::cli) fn state_name(state: v1::StoreState) -> &'static str {
+    match state {
+        v1::StoreState::Unspecified => "unknown",
+        v1::StoreState::Serving => "serving",
+        v1::StoreState::ReadOnly => "read-only",
+        v1::StoreState::Draining => "draining",
+        v1::StoreState::Unavailable => "unavailable",
+    }
+}
+
+fn state_text(store: &v1::StoreInfo) -> String {
+    let state = state_name(store.state());
+    if store.failed.is_empty() {
+        state.to_owned()
+    } else {
+        format!("{state}: {}", store.failed)
+    }
+}
+
+fn observed_text(store: &v1::StoreInfo) -> String {
+    if store.observed {
+        "yes".to_owned()
+    } else {
+        format!("no: {}", store.not_observed_because)
+    }
+}
+
+/// A store as JSON.
+pub(in crate::cli) fn store_json(store: &v1::StoreInfo) -> Value {
+    json!({
+        "name": store.name,
+        "path": store.path,
+        "layout": store.layout,
+        "block_size": store.block_size,
+        "max_lump_bytes": store.max_lump_bytes,
+        "uuid": store.uuid,
+        "device": store.device,
+        "observed": store.observed,
+        "not_observed_because": store.not_observed_because,
+        "state": state_name(store.state()),
+        "failed": store.failed,
+    })
+}
+
+pub(in crate::cli) async fn stores(args: StoresArgs) -> Result<ExitCode, ServerError> {
+    let stores = args.client.connect().await?.stores().await?;
+    if args.client.json {
+        for store in &stores {
+            print(&store_json(store).to_string());
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = table(&[
+        "name",
+        "layout",
+        "block",
+        "largest lump",
+        "device",
+        "observed",
+        "state",
+        "path",
+    ]);
+    for store in stores {
+        let (observed, state) = (observed_text(&store), state_text(&store));
+        table.add_row([
+            store.name,
+            store.layout,
+            store.block_size.to_string(),
+            store.max_lump_bytes.to_string(),
+            store.device,
+            observed,
+            state,
+            store.path,
+        ]);
+    }
+    print(&table.to_string());
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(in crate::cli) async fn stat(args: StoreArgs) -> Result<ExitCode, ServerError> {
+    let client = args.client.connect().await?;
+    let request = v1::DescribeStoreRequest { store: args.store };
+    let reply = client.describe_store(request).await?;
+    let info = reply.info.unwrap_or_default();
+    let mut numbers: Vec<_> = reply.numbers.into_iter().collect();
+    numbers.sort_by(|a, b| a.0.cmp(&b.0));
+    args.client.say(
+        || {
+            let mut json = store_json(&info);
+            json["io_backend"] = reply.io_backend.clone().into();
+            json["lumps"] = reply.lumps.into();
+            json["numbers"] = numbers.iter().cloned().collect();
+            json["request_id"] = reply.request_id.into();
+            json
+        },
+        || {
+            let mut facts = table(&["store", &info.name]);
+            for (what, value) in [
+                ("state", state_text(&info)),
+                ("path", info.path.clone()),
+                ("layout", info.layout.clone()),
+                ("block size, bytes", info.block_size.to_string()),
+                ("largest lump, bytes", info.max_lump_bytes.to_string()),
+                ("uuid", info.uuid.clone()),
+                ("device", info.device.clone()),
+                ("observed", observed_text(&info)),
+                ("disk I/O", reply.io_backend.clone()),
+                ("lumps", reply.lumps.to_string()),
+            ] {
+                facts.add_row([what.to_owned(), value]);
+            }
+            let mut list = table(&["number", "value"]);
+            for (name, value) in &numbers {
+                list.add_row([name.clone(), value.to_string()]);
+            }
+            right(&mut list, 1);
+            format!("{facts}\n\n{list}")
+        },
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(in crate::cli) async fn sync(args: StoreArgs) -> Result<ExitCode, ServerError> {
+    let client = args.client.connect().await?;
+    let request = v1::SyncRequest { store: args.store };
+    let reply = client.sync(request).await?;
+    args.client.say(
+        || json!({"request_id": reply.request_id}),
+        || "everything that was acknowledged is on stable storage".to_owned(),
+    );
+    Ok(ExitCode::SUCCESS)
+}
