@@ -21,7 +21,7 @@ pub struct Body(Kind);
 
 enum Kind {
     Bytes(Bytes),
-    Opened { length: u64, open: Open },
+    Opened { length: u64, open: Open, once: bool },
 }
 
 impl<B: Into<Bytes>> From<B> for Body {
@@ -41,9 +41,14 @@ impl Body {
     /// to send.
     pub fn reader(reader: impl AsyncRead + Send + 'static, length: u64) -> Self {
         let mut once: Option<BoxRead> = Some(Box::pin(reader));
-        Self::opened(length, move || {
+        let open = move || {
             once.take()
                 .ok_or_else(|| io::Error::other("it can be read only once"))
+        };
+        Self(Kind::Opened {
+            length,
+            open: Box::new(open),
+            once: true,
         })
     }
 
@@ -52,7 +57,13 @@ impl Body {
         Self(Kind::Opened {
             length,
             open: Box::new(open),
+            once: false,
         })
+    }
+
+    /// Whether it can be sent a second time.
+    pub(crate) fn lasts(&self) -> bool {
+        !matches!(self.0, Kind::Opened { once: true, .. })
     }
 
     /// Number of bytes.
@@ -77,7 +88,7 @@ impl Body {
         let sent = Sent::default();
         let from = match &mut self.0 {
             Kind::Bytes(bytes) => Feed::Bytes(bytes.clone()),
-            Kind::Opened { length, open } => Feed::Reader {
+            Kind::Opened { length, open, .. } => Feed::Reader {
                 reader: open()?,
                 left: *length,
                 chunk: BytesMut::new(),

@@ -158,6 +158,7 @@ impl<'a> Tries<'a> {
             Failure::Refused(refusal) if never && !is_ours(&refusal) => once(refusal.to_string()),
             Failure::Refused(refusal) => Error::Refused(refusal),
             Failure::Final(error) => error,
+            Failure::Last(failure) => self.explain(*failure),
         }
     }
 }
@@ -224,6 +225,8 @@ pub(crate) enum Failure {
     Refused(Box<Refusal>),
     /// Trying again is no use.
     Final(Error),
+    /// Any of these, of a call that cannot be made again.
+    Last(Box<Failure>),
 }
 
 impl Failure {
@@ -234,7 +237,7 @@ impl Failure {
             Self::Refused(refusal) => {
                 refusal.code == Code::Unavailable && (repeat == Repeat::Always || is_ours(refusal))
             }
-            Self::TimeOver | Self::Final(_) => false,
+            Self::TimeOver | Self::Final(_) | Self::Last(_) => false,
         }
     }
 
@@ -245,13 +248,9 @@ impl Failure {
         }
     }
 
-    /// The same for a call of which a part has been used already.
-    pub(crate) fn for_good(self) -> Self {
-        match self {
-            Self::NotSent(why) | Self::Lost(why) => Self::Final(Error::Lost { why }),
-            Self::Refused(refusal) => Self::Final(Error::Refused(refusal)),
-            other => other,
-        }
+    /// The same for a call that cannot be made again, because a part of it has been used.
+    pub(crate) fn last(self) -> Self {
+        Self::Last(Box::new(self))
     }
 }
 

@@ -68,7 +68,7 @@ impl Client {
             let mut written = false;
             while let Some(chunk) = next(&mut stream)
                 .await
-                .map_err(|failure| if written { failure.for_good() } else { failure })?
+                .map_err(|failure| if written { failure.last() } else { failure })?
             {
                 check.add(&chunk)?;
                 written = true;

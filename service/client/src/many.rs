@@ -194,13 +194,15 @@ impl GetMany {
     }
 }
 
+/// What broke a stream that is not repeated.
 fn as_error(failure: Failure) -> Error {
-    match failure.for_good() {
+    match failure {
         Failure::Final(error) => error,
+        Failure::Refused(refusal) => Error::Refused(refusal),
+        Failure::NotSent(why) | Failure::Lost(why) => Error::Lost { why },
         Failure::TimeOver => Error::Lost {
             why: "the time of the call was over".to_owned(),
         },
-        Failure::NotSent(why) | Failure::Lost(why) => Error::Lost { why },
-        Failure::Refused(refusal) => Error::Refused(refusal),
+        Failure::Last(failure) => as_error(*failure),
     }
 }

@@ -74,7 +74,14 @@ impl Client {
         let header = options.header(store, id, body.length(), known);
         let what = format!("the put of lump {id}");
         call!(self, options.repeat(), &what, |attempt| {
-            self.put_once(attempt, id, header.clone(), &mut body).await
+            let done = self.put_once(attempt, id, header.clone(), &mut body).await;
+            done.map_err(|failure| {
+                if body.lasts() {
+                    failure
+                } else {
+                    failure.last()
+                }
+            })
         })
     }
 
