@@ -2,14 +2,14 @@
 //! (`CI=true`) the missing thing is a failure.
 
 use std::env;
-use std::path::Path;
+use std::path::PathBuf;
 
 /// What a test cannot do without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// Effective user 0: loop devices, mounts, probes.
     Root,
-    /// A program on `PATH` or in the system's sbin folders.
+    /// A program beside the build, on `PATH` or in the system's sbin folders.
     Tool(&'static str),
 }
 
@@ -19,7 +19,7 @@ impl Need {
             Need::Root if rustix::process::geteuid().is_root() => None,
             Need::Root => Some("root is needed (loop devices, mounts, probes)".to_owned()),
             Need::Tool(name) => {
-                if find_tool(name) {
+                if find_tool(name).is_some() {
                     None
                 } else {
                     Some(format!(
@@ -31,11 +31,23 @@ impl Need {
     }
 }
 
-fn find_tool(name: &str) -> bool {
+/// Where a program is: beside the build, where `./dev setup` puts what no distribution has, on `PATH`, or in the system's
+/// sbin folders.
+#[must_use]
+pub fn find_tool(name: &str) -> Option<PathBuf> {
     let path = env::var("PATH").unwrap_or_default();
-    path.split(':')
-        .chain(["/usr/sbin", "/sbin"])
-        .any(|dir| Path::new(dir).join(name).is_file())
+    beside_the_build()
+        .into_iter()
+        .chain(path.split(':').map(PathBuf::from))
+        .chain(["/usr/sbin".into(), "/sbin".into()])
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
+}
+
+/// TARGET/tools/bin; a test lives in TARGET/PROFILE/deps.
+fn beside_the_build() -> Option<PathBuf> {
+    let test = env::current_exe().ok()?;
+    Some(test.ancestors().nth(3)?.join("tools/bin"))
 }
 
 /// True when every need is there. Otherwise prints the reason and answers false, so that the test returns.

@@ -1,0 +1,256 @@
+//! Clients that know nothing of this project but its `.proto` files, or not even these: Python's grpcio, grpcurl, ghz.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use lumpscope_tests::needs::{Need, available, find_tool};
+use lumpscope_tests::service::{Service, binary, run_ok};
+use sha2::{Digest as _, Sha256};
+
+const TOKEN: &str = "a-token-of-the-tests";
+
+fn protos() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto")
+}
+
+/// A service on one empty store named "disk", in a folder of its own.
+struct Served {
+    service: Service,
+    folder: tempfile::TempDir,
+}
+
+impl Served {
+    fn start(more: &[&str]) -> Self {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+        let store = folder.path().join("disk.lusf");
+        let store = store.to_str().expect("UTF-8");
+        run_ok(&[
+            "format",
+            store,
+            "--capacity",
+            "64M",
+            "--prealloc",
+            "fallocate",
+        ]);
+        let mut command = Command::new(binary());
+        command
+            .args(["serve", "--no-probes", "--store", &format!("disk={store}")])
+            .args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"])
+            .args(more);
+        Self {
+            service: Service::spawn(command),
+            folder,
+        }
+    }
+
+    /// A service that asks for a token; the file has it.
+    fn with_token() -> (Self, PathBuf) {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+        let hash: String = Sha256::digest(TOKEN)
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let tokens = folder.path().join("tokens.toml");
+        let entry = format!(
+            "[[token]]\nname = \"tests\"\nsha256 = \"{hash}\"\nscopes = [\"read\", \"write\"]\n"
+        );
+        std::fs::write(&tokens, entry).expect("a file can be written");
+        let served = Self::start(&["--tokens", tokens.to_str().expect("UTF-8")]);
+        let token = served.folder.path().join("token");
+        std::fs::write(&token, TOKEN).expect("a file can be written");
+        (served, token)
+    }
+
+    fn address(&self) -> &str {
+        let url = &self.service.grpc;
+        url.strip_prefix("http://").expect("it begins so")
+    }
+}
+
+fn tool(name: &str, args: &[&str]) -> Output {
+    Command::new(find_tool(name).expect("it was found before"))
+        .args(args)
+        .output()
+        .expect("it starts")
+}
+
+#[track_caller]
+fn good(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let failed = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}{failed}");
+    said
+}
+
+/// Runs the Python example on code generated from the `.proto` files as they are.
+fn python(arguments: &[&str]) -> Output {
+    let stubs = tempfile::tempdir().expect("a folder");
+    let (include, out) = (protos(), stubs.path().to_str().expect("UTF-8").to_owned());
+    let include = include.to_str().expect("UTF-8");
+    let v1 = protos().join("lumpscope/v1");
+    let files = ["types", "lump_store", "admin"]
+        .map(|file| format!("{}/{file}.proto", v1.to_str().expect("UTF-8")));
+    let flags = [
+        format!("--proto_path={include}"),
+        format!("--python_out={out}"),
+        format!("--grpc_python_out={out}"),
+    ];
+    let mut generate = vec!["-m", "grpc_tools.protoc"];
+    generate.extend(flags.iter().chain(&files).map(String::as_str));
+    good(&tool("grpc-python", &generate));
+    Command::new(find_tool("grpc-python").expect("it was found before"))
+        .arg(protos().join("examples/python/lumpscope_example.py"))
+        .args(arguments)
+        .env("PYTHONPATH", stubs.path())
+        .output()
+        .expect("it starts")
+}
+
+#[test]
+fn the_python_example_works_unchanged() {
+    if !available(&[Need::Tool("grpc-python")]) {
+        return;
+    }
+    let served = Served::start(&[]);
+    let said = good(&python(&["--server", served.address(), "--store", "disk"]));
+    assert!(said.ends_with("ok delete\nall done\n"), "{said}");
+    assert!(served.service.stop());
+}
+
+#[test]
+fn the_python_example_works_with_a_token() {
+    if !available(&[Need::Tool("grpc-python")]) {
+        return;
+    }
+    let (served, token) = Served::with_token();
+    let connect = ["--server", served.address(), "--store", "disk"];
+    let refused = python(&connect);
+    assert!(!refused.status.success());
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("UNAUTHENTICATED"), "{said}");
+    let token = ["--token-file", token.to_str().expect("UTF-8")];
+    let said = good(&python(&[&connect[..], &token].concat()));
+    assert!(said.ends_with("all done\n"), "{said}");
+}
+
+/// Ways to tell a tool of the Go world what the service speaks.
+fn descriptions() -> [Vec<String>; 2] {
+    let include = protos().to_str().expect("UTF-8").to_owned();
+    let by_files = vec![
+        "-import-path".to_owned(),
+        include,
+        "-proto".to_owned(),
+        "lumpscope/v1/lump_store.proto".to_owned(),
+    ];
+    [vec![], by_files]
+}
+
+fn grpcurl(more: &[&str], data: &str, address: &str, method: &str) -> Output {
+    let call = format!("lumpscope.v1.LumpStore/{method}");
+    let args = [&["-plaintext", "-d", data], more, &[address, &call]].concat();
+    tool("grpcurl", &args)
+}
+
+#[test]
+fn grpcurl_puts_and_gets() {
+    if !available(&[Need::Tool("grpcurl")]) {
+        return;
+    }
+    let served = Served::start(&[]);
+    let address = served.address();
+    let said = good(&tool("grpcurl", &["-plaintext", address, "list"]));
+    for service in [
+        "lumpscope.v1.LumpStore",
+        "lumpscope.v1.Admin",
+        "lumpscope.v1.Observe",
+    ] {
+        assert!(said.lines().any(|line| line == service), "{said}");
+    }
+    let what = ["-plaintext", address, "describe", "lumpscope.v1.PutHeader"];
+    assert!(good(&tool("grpcurl", &what)).contains("crc32c"));
+    for (number, description) in descriptions().iter().enumerate() {
+        let more: Vec<&str> = description.iter().map(String::as_str).collect();
+        let id = format!(r#""store":"disk","id":{{"text":"{}"}}"#, number + 1);
+        let put = format!(r#"{{"header":{{{id}}},"body":"aGVsbG8="}}"#);
+        assert!(good(&grpcurl(&more, &put, address, "PutSmall")).contains("\"created\": true"));
+        let get = format!(r#"{{"get":{{{id}}}}}"#);
+        assert!(good(&grpcurl(&more, &get, address, "GetSmall")).contains("aGVsbG8="));
+        // A stream of messages, both ways.
+        let stream = format!(r#"{{"header":{{{id},"length":5}}}}{{"chunk":"d29ybGQ="}}"#);
+        good(&grpcurl(&more, &stream, address, "Put"));
+        let said = good(&grpcurl(&more, &format!("{{{id}}}"), address, "Get"));
+        assert!(
+            said.contains("d29ybGQ=") && said.contains("\"verified\": true"),
+            "{said}"
+        );
+    }
+    let missing = r#"{"store":"disk","id":{"text":"99"}}"#;
+    let refused = grpcurl(&[], missing, address, "Head");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success());
+    assert!(
+        said.contains("NotFound") && said.contains("google.rpc.ErrorInfo"),
+        "{said}"
+    );
+}
+
+#[test]
+fn grpcurl_sends_a_token() {
+    if !available(&[Need::Tool("grpcurl")]) {
+        return;
+    }
+    let (served, _) = Served::with_token();
+    let address = served.address();
+    let login = format!("authorization: Bearer {TOKEN}");
+    for description in descriptions() {
+        let more: Vec<&str> = description.iter().map(String::as_str).collect();
+        let refused = grpcurl(&more, "{}", address, "ListStores");
+        assert!(!refused.status.success(), "without a token");
+        let more = [&more[..], &["-H", &login]].concat();
+        assert!(good(&grpcurl(&more, "{}", address, "ListStores")).contains("\"disk\""));
+    }
+}
+
+fn ghz(more: &[&str], data: &str, address: &str, method: &str) -> serde_json::Value {
+    let call = format!("lumpscope.v1.LumpStore/{method}");
+    let fixed = [
+        "--insecure",
+        "-n",
+        "60",
+        "-c",
+        "4",
+        "-O",
+        "json",
+        "--call",
+        &call,
+        "-d",
+        data,
+    ];
+    let said = good(&tool("ghz", &[&fixed[..], more, &[address]].concat()));
+    serde_json::from_str(&said).expect("ghz prints JSON")
+}
+
+#[test]
+fn ghz_measures() {
+    if !available(&[Need::Tool("ghz")]) {
+        return;
+    }
+    let (served, _) = Served::with_token();
+    let include = protos().to_str().expect("UTF-8").to_owned();
+    let files = ["-i", &include, "--proto", "lumpscope/v1/lump_store.proto"];
+    let login = format!(r#"{{"authorization":"Bearer {TOKEN}"}}"#);
+    let login = ["-m", login.as_str()];
+    let put = r#"{"header":{"store":"disk","id":{"text":"{{.RequestNumber}}"}},"body":"aGVsbG8="}"#;
+    for more in [[&login[..], &files].concat(), login.to_vec()] {
+        let report = ghz(&more, put, served.address(), "PutSmall");
+        assert_eq!(report["statusCodeDistribution"]["OK"], 60, "{report}");
+    }
+    let head = r#"{"store":"disk","id":{"text":"7"}}"#;
+    let report = ghz(&login, head, served.address(), "Head");
+    assert_eq!(report["statusCodeDistribution"]["OK"], 60, "{report}");
+    let report = ghz(&files, head, served.address(), "Head");
+    assert_eq!(
+        report["statusCodeDistribution"]["Unauthenticated"], 60,
+        "{report}"
+    );
+}
