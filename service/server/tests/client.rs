@@ -1,0 +1,162 @@
+//! The client crate and the real service.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use bytes::Bytes;
+use common::{Running, body, config, folder, store_file};
+use lumpscope_client::{Body, Client, Code, LumpId, Options, PutOptions, v1};
+use tokio_stream::StreamExt as _;
+
+const STORE: &str = "disk";
+
+async fn connect(running: &Running) -> Client {
+    Client::connect(Options::new(&running.grpc)).await.unwrap()
+}
+
+#[tokio::test]
+async fn lumps_of_every_size_go_in_and_out() {
+    let dir = folder();
+    let path = store_file(dir.path(), STORE, 128 << 20, 512, 0.1);
+    let running = Running::start(&[(STORE, &path)]).await;
+    let client = connect(&running).await;
+    let options = PutOptions::default();
+    for (id, length) in (0_u128..).zip([0, 1, 511, 512, 1 << 20, (4 << 20) + 1, 9_000_001]) {
+        let (id, bytes) = (LumpId(id), body(id, length));
+        let stored = client
+            .put(STORE, id, bytes.clone(), &options)
+            .await
+            .unwrap();
+        assert!(stored.created);
+        assert_eq!(stored.crc32c, crc32c::crc32c(&bytes));
+        let lump = client.get(STORE, id, None).await.unwrap();
+        assert!(lump.bytes == bytes, "{length}");
+        assert_eq!(lump.header.crc32c, Some(stored.crc32c), "{length}");
+        let mut written = Vec::new();
+        client
+            .get_into(STORE, id, None, &mut written)
+            .await
+            .unwrap();
+        assert!(written == bytes, "{length}");
+        let reader = Body::reader(std::io::Cursor::new(bytes.clone()), length as u64);
+        assert!(
+            !client
+                .put(STORE, id, reader, &options)
+                .await
+                .unwrap()
+                .created
+        );
+        assert_eq!(client.head(STORE, id).await.unwrap().length, length as u64);
+        let peek = client.peek(STORE, id).await.unwrap();
+        assert_eq!(peek.crc32c, Some(stored.crc32c), "{length}");
+        let small = client.get_small(STORE, id, None).await;
+        if length <= lumpscope_client::SMALL {
+            assert!(small.unwrap().bytes == bytes, "{length}");
+            client.put_small(STORE, id, bytes, &options).await.unwrap();
+        } else {
+            assert_eq!(small.unwrap_err().code(), Some(Code::OutOfRange));
+            let refused = client.put_small(STORE, id, bytes, &options).await;
+            assert_eq!(refused.unwrap_err().code(), Some(Code::OutOfRange));
+        }
+        let range = v1::ByteRange {
+            offset: length as u64 / 2,
+            length: Some(3),
+        };
+        let part = client.get(STORE, id, Some(range)).await.unwrap();
+        assert_eq!(part.bytes.len(), 3.min(length - length / 2));
+    }
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn many_lumps_conditions_and_lists() {
+    let dir = folder();
+    let path = store_file(dir.path(), STORE, 64 << 20, 512, 0.1);
+    let running = Running::start(&[(STORE, &path)]).await;
+    let client = connect(&running).await;
+    let lumps: Vec<(LumpId, Bytes)> = (0..50_u128)
+        .map(|id| (LumpId(id), body(id, usize::try_from(id).unwrap() * 9_000)))
+        .collect();
+    let options = PutOptions {
+        if_absent: true,
+        ..PutOptions::default()
+    };
+    let stored = client
+        .put_many(STORE, lumps.clone(), &options)
+        .await
+        .unwrap();
+    assert!(
+        stored
+            .iter()
+            .all(|outcome| outcome.as_ref().unwrap().created)
+    );
+    let again = client
+        .put_many(STORE, lumps.clone(), &options)
+        .await
+        .unwrap();
+    for outcome in again {
+        let refusal = outcome.unwrap_err().refusal().unwrap().clone();
+        assert_eq!(refusal.code, Code::AlreadyExists);
+        assert!(!refusal.reason.is_empty());
+    }
+    let error = client
+        .put(STORE, LumpId(7), "x", &options)
+        .await
+        .unwrap_err();
+    let refusal = error.refusal().unwrap();
+    assert_eq!(refusal.code, Code::AlreadyExists);
+    assert_eq!(refusal.store, STORE);
+    assert!(refusal.request_id.is_some());
+
+    let ids: Vec<LumpId> = lumps
+        .iter()
+        .map(|(id, _)| *id)
+        .chain([LumpId(999)])
+        .collect();
+    let mut many = client.get_many(STORE, ids.clone()).await.unwrap();
+    for (id, bytes) in &lumps {
+        let (got, outcome) = many.next().await.unwrap().unwrap();
+        assert_eq!(got, *id);
+        assert!(outcome.unwrap().bytes == *bytes, "{id}");
+    }
+    let (_, missing) = many.next().await.unwrap().unwrap();
+    assert_eq!(missing.unwrap_err().code(), Some(Code::NotFound));
+    assert!(many.next().await.unwrap().is_none());
+
+    let listed: Result<Vec<LumpId>, _> = client.list(STORE, Some(LumpId(3)), None).collect().await;
+    assert_eq!(listed.unwrap(), ids[3..50]);
+    let existed = client
+        .delete_many(STORE, &[LumpId(1), LumpId(1), LumpId(77)])
+        .await;
+    assert_eq!(existed.unwrap(), [true, false, false]);
+    let stores = client.stores().await.unwrap();
+    assert_eq!(stores[0].name, STORE);
+    client
+        .sync(v1::SyncRequest {
+            store: STORE.to_owned(),
+        })
+        .await
+        .unwrap();
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_unix_socket_is_as_good_as_tcp() {
+    let dir = folder();
+    let path = store_file(dir.path(), STORE, 16 << 20, 512, 0.1);
+    let socket = dir.path().join("socket");
+    let mut config = config(&[(STORE, &path)]);
+    config.door.unix_socket = Some(socket.clone());
+    let running = Running::with(config).await;
+    let server = format!("unix:{}", socket.display());
+    let client = Client::connect(Options::new(server)).await.unwrap();
+    let bytes = body(1, 3_000_000);
+    let options = PutOptions::default();
+    client
+        .put(STORE, LumpId(1), bytes.clone(), &options)
+        .await
+        .unwrap();
+    assert!(client.get(STORE, LumpId(1), None).await.unwrap().bytes == bytes);
+    running.stop().await;
+}
