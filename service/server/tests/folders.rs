@@ -51,7 +51,8 @@ impl Setup {
 
     fn upload(&self, folder: &Path, id: &str, more: &[&str]) -> Output {
         let mut all = vec!["upload".as_ref(), STORE.as_ref(), folder.as_os_str()];
-        all.extend(["--manifest", id].iter().chain(more).map(OsStr::new));
+        all.extend(["--manifest".as_ref(), OsStr::new(id)]);
+        all.extend(more.iter().map(OsStr::new));
         self.run(&all)
     }
 
