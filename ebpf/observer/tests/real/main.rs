@@ -2,6 +2,7 @@
 #![allow(clippy::cast_sign_loss, reason = "small numbers of a test")]
 
 mod blocks;
+mod coming;
 mod degraded;
 mod independent;
 mod support;

@@ -139,6 +139,8 @@ impl Aligned {
 /// An observer on one store, and the store's file for direct I/O.
 pub(crate) struct Watched {
     pub(crate) observer: Observer,
+    pub(crate) index: usize,
+    name: String,
     file: File,
     tokens: AtomicU64,
 }
@@ -156,7 +158,20 @@ impl Watched {
             tuning,
             ..ObserverOptions::default()
         });
-        let status = observer.store_status(STORE).expect("the store");
+        Watched::of(observer, 0, path, STORE)
+    }
+
+    /// Adds a store to an observer that runs.
+    pub(crate) fn added(observer: &Observer, path: &Path, name: &str) -> Watched {
+        let index = observer.add_store(WatchedStore {
+            name: name.to_owned(),
+            path: path.to_owned(),
+        });
+        Watched::of(observer.clone(), index, path, name)
+    }
+
+    fn of(observer: Observer, index: usize, path: &Path, name: &str) -> Watched {
+        let status = observer.store_status(name).expect("the store");
         assert!(status.observed, "{}", status.why_not);
         let file = OpenOptions::new()
             .read(true)
@@ -166,6 +181,8 @@ impl Watched {
             .expect("direct I/O");
         Watched {
             observer,
+            index,
+            name: name.to_owned(),
             file,
             tokens: AtomicU64::new(1),
         }
@@ -184,9 +201,9 @@ impl Watched {
             len: len as u64,
             begin_ns,
         };
-        self.observer.declare(0, &io);
+        self.observer.declare(self.index, &io);
         self.undeclared(op, offset, len);
-        self.observer.finish(0, token, now(), true);
+        self.observer.finish(self.index, token, now(), true);
     }
 
     /// Does an I/O without telling.
@@ -220,7 +237,7 @@ impl Watched {
         let data_ns = end_ns - begin_ns;
         self.observer.request_done(RequestSummary {
             request,
-            store: 0,
+            store: self.index,
             method,
             bytes,
             begin_ns,
@@ -241,7 +258,7 @@ impl Watched {
             self.observer.settle(Duration::from_secs(10)),
             "did not settle"
         );
-        self.observer.report(STORE).expect("the store")
+        self.observer.report(&self.name).expect("the store")
     }
 }
 
