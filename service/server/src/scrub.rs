@@ -20,13 +20,16 @@ struct Told {
 
 /// Looks at the scrubbers as long as it is polled.
 pub async fn watch(stores: Stores) {
-    let mut told: BTreeMap<String, Told> = BTreeMap::new();
+    // By index: a store that was taken out and added again has nothing in common with the one before.
+    let mut told: BTreeMap<usize, Told> = BTreeMap::new();
     let mut ticks = tokio::time::interval(PERIOD);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        for named in stores.all().iter() {
-            let told = told.entry(named.name.clone()).or_default();
+        let all = stores.all();
+        told.retain(|index, _| all.iter().any(|named| named.index == *index));
+        for named in all.iter() {
+            let told = told.entry(named.index).or_default();
             report(&named.name, &named.store.scrub_status(), told);
         }
     }
