@@ -7,7 +7,7 @@ use std::time::Duration;
 use lumpscope_observer::{ObjectSource, Observer, ObserverOptions, Tuning, WatchedStore};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::config::ServeConfig;
 use crate::door::{Door, Reloader};
@@ -182,7 +182,7 @@ async fn open(
         });
         match done {
             Ok(stores) => {
-                report_blind_spots(&stores, &observer);
+                stores.tell_blind_spots();
                 Ok((observer, stores))
             }
             Err(error) => {
@@ -194,22 +194,5 @@ async fn open(
     match opening.await {
         Ok(result) => result,
         Err(error) => std::panic::resume_unwind(error.into_panic()),
-    }
-}
-
-fn report_blind_spots(stores: &Stores, observer: &Observer) {
-    for named in stores.all().iter() {
-        let seen = observer.store_status(&named.name).unwrap_or_default();
-        let device = seen.device.unwrap_or_default();
-        if seen.observed {
-            info!(store = named.name, device, mode = seen.mode, "observed");
-        } else {
-            warn!(
-                store = named.name,
-                device,
-                why = seen.why_not,
-                "served, but its disk is not observed; `lumpscope doctor` says what is missing"
-            );
-        }
     }
 }

@@ -41,6 +41,7 @@ impl Stores {
                     set.failed.retain(|failed| failed.name != added.name);
                     set.open.push(Arc::clone(added));
                 });
+                self.shared.opener.tell_blind_spot(&named.name);
                 info!(store = named.name, "added");
                 Ok(named)
             }

@@ -182,6 +182,13 @@ impl Stores {
         names.join(", ")
     }
 
+    /// Says in the log which stores are observed, and why the others are not.
+    pub fn tell_blind_spots(&self) {
+        for named in self.all().iter() {
+            self.shared.opener.tell_blind_spot(&named.name);
+        }
+    }
+
     /// Requests on data under way in all stores.
     #[must_use]
     pub fn under_way(&self) -> u64 {

@@ -24,6 +24,22 @@ pub(super) struct Opener {
 }
 
 impl Opener {
+    /// Says in the log whether a store is observed, and why not.
+    pub(super) fn tell_blind_spot(&self, store: &str) {
+        let seen = self.observer.store_status(store).unwrap_or_default();
+        let device = seen.device.unwrap_or_default();
+        if seen.observed {
+            info!(store, device, mode = seen.mode, "observed");
+        } else {
+            warn!(
+                store,
+                device,
+                why = seen.why_not,
+                "served, but its disk is not observed; `lumpscope doctor` says what is missing"
+            );
+        }
+    }
+
     /// Opens a store that the observer knows by `index`. Blocks.
     pub(super) fn open(
         &self,
