@@ -123,7 +123,7 @@ pub struct ServeConfig {
     pub door: DoorConfig,
     /// Longest that requests under way are waited for at the end.
     pub drain_timeout: Duration,
-    /// USER[:GROUP] to become; `None`: stay who we are.
+    /// `USER[:GROUP]` to become; `None`: stay who we are.
     pub user: Option<String>,
     /// True: all capabilities are kept.
     pub keep_privileges: bool,

@@ -1,0 +1,240 @@
+//! Certificates, tokens, and a service whose configuration the test has changed.
+
+use std::fs::Permissions;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use lumpscope::config::{ServeConfig, TlsFiles};
+use lumpscope::door::Reloader;
+use lumpscope::error::ServerError;
+use lumpscope::serve::Service;
+use lumpscope_proto::v1::lump_store_client::LumpStoreClient;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType};
+use sha2::{Digest as _, Sha256};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tonic::metadata::AsciiMetadataValue;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tonic::{Request, Status};
+
+use crate::common;
+
+/// "It happens eventually": far beyond what any machine needs.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+/// The timeouts that tests configure.
+pub(crate) const SHORT: Duration = Duration::from_secs(1);
+
+/// Signs certificates.
+pub(crate) struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pub(crate) pem: String,
+}
+
+/// A certificate and its key, PEM.
+pub(crate) struct Pair {
+    pub(crate) cert: String,
+    pub(crate) key: String,
+}
+
+impl Authority {
+    pub(crate) fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        Self {
+            issuer: Issuer::new(params, key),
+            pem,
+        }
+    }
+
+    /// A certificate for a DNS name, or for a URI when it has a scheme.
+    pub(crate) fn sign(&self, name: &str) -> Pair {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.subject_alt_names = vec![if name.contains("://") {
+            SanType::URI(name.try_into().unwrap())
+        } else {
+            SanType::DnsName(name.try_into().unwrap())
+        }];
+        let key = KeyPair::generate().unwrap();
+        Pair {
+            cert: params.signed_by(&key, &self.issuer).unwrap().pem(),
+            key: key.serialize_pem(),
+        }
+    }
+
+    /// Files of a service named localhost.
+    pub(crate) fn files(&self, folder: &Path) -> TlsFiles {
+        let files = TlsFiles {
+            cert: folder.join("cert.pem"),
+            key: folder.join("key.pem"),
+            client_ca: None,
+        };
+        self.write(&files);
+        files
+    }
+
+    /// Replaces the files with a new certificate.
+    pub(crate) fn write(&self, files: &TlsFiles) {
+        let pair = self.sign("localhost");
+        std::fs::write(&files.cert, pair.cert).unwrap();
+        secret(&files.key, &pair.key);
+    }
+}
+
+/// Writes a file that only we can read.
+pub(crate) fn secret(path: &Path, text: &str) {
+    std::fs::write(path, text).unwrap();
+    std::fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
+}
+
+/// An entry of the file of tokens.
+pub(crate) fn token(name: &str, token: &str, rest: &str) -> String {
+    let digest = Sha256::digest(token);
+    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("[[token]]\nname = {name:?}\nsha256 = {hex:?}\n{rest}\n")
+}
+
+/// Writes a file of tokens.
+pub(crate) fn tokens(folder: &Path, entries: &[String]) -> PathBuf {
+    let path = folder.join("tokens.toml");
+    std::fs::write(&path, entries.concat()).unwrap();
+    path
+}
+
+/// A folder with a store, and the configuration of a service for it.
+pub(crate) fn place() -> (tempfile::TempDir, ServeConfig) {
+    let folder = common::folder();
+    let path = common::store_file(folder.path(), "door", 32 << 20, 4096, 0.05);
+    let config = common::config(&[("s", &path)]);
+    (folder, config)
+}
+
+/// A service to which nobody has connected yet.
+pub(crate) struct Serving {
+    pub(crate) grpc: SocketAddr,
+    pub(crate) metrics: SocketAddr,
+    pub(crate) reloader: Arc<Reloader>,
+    stop: oneshot::Sender<()>,
+    ended: JoinHandle<Result<(), ServerError>>,
+}
+
+impl Serving {
+    pub(crate) async fn start(config: ServeConfig) -> Self {
+        let service = Service::start(config).await.unwrap();
+        let (grpc, metrics) = (service.grpc, service.metrics);
+        let reloader = service.reloader();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let ended = tokio::spawn(service.run_until(async move {
+            let _ = stopped.await;
+        }));
+        Self {
+            grpc,
+            metrics,
+            reloader,
+            stop,
+            ended,
+        }
+    }
+
+    pub(crate) async fn stop(self) {
+        self.stop.send(()).unwrap();
+        self.ended.await.unwrap().unwrap();
+    }
+
+    /// A client without TLS and without a token.
+    pub(crate) async fn plain(&self) -> Channel {
+        common::channel(&format!("http://{}", self.grpc)).await
+    }
+
+    /// A client that trusts `authority`, and shows a certificate if it has one.
+    pub(crate) async fn tls(
+        &self,
+        authority: &Authority,
+        shown: Option<&Pair>,
+    ) -> Result<Channel, tonic::transport::Error> {
+        let mut config = ClientTlsConfig::new()
+            .ca_certificate(Certificate::from_pem(&authority.pem))
+            .domain_name("localhost");
+        if let Some(pair) = shown {
+            config = config.identity(Identity::from_pem(&pair.cert, &pair.key));
+        }
+        let endpoint = Endpoint::from_shared(format!("https://{}", self.grpc))?;
+        endpoint.timeout(LONG).tls_config(config)?.connect().await
+    }
+}
+
+/// Sends a token with every call.
+#[derive(Clone)]
+pub(crate) struct Bearer(AsciiMetadataValue);
+
+impl tonic::service::Interceptor for Bearer {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        let value = self.0.clone();
+        request.metadata_mut().insert("authorization", value);
+        Ok(request)
+    }
+}
+
+/// A channel that sends a token with every call.
+pub(crate) type Known = InterceptedService<Channel, Bearer>;
+
+pub(crate) fn with_token(channel: Channel, token: &str) -> Known {
+    let value = format!("Bearer {token}").parse().unwrap();
+    InterceptedService::new(channel, Bearer(value))
+}
+
+pub(crate) fn lumps(channel: Channel, token: &str) -> LumpStoreClient<Known> {
+    LumpStoreClient::new(with_token(channel, token))
+}
+
+/// One request by HTTP/1.1 on any stream: status and body.
+pub(crate) async fn http_get<S>(mut stream: S, path: &str, headers: &str) -> (u16, String)
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+{
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n{headers}Connection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    let body = text.split_once("\r\n\r\n").unwrap().1;
+    (text[9..12].parse().unwrap(), body.to_owned())
+}
+
+/// Waits until the other end closes, and returns what came before. An error is an end too.
+pub(crate) async fn until_closed(stream: &mut tokio::net::TcpStream) -> Vec<u8> {
+    use tokio::io::AsyncReadExt as _;
+    let mut bytes = Vec::new();
+    let ended = tokio::time::timeout(LONG, stream.read_to_end(&mut bytes));
+    let _ = ended.await.expect("the connection was not closed");
+    bytes
+}
+
+/// A rustls client that speaks `protocol`, without a certificate of its own.
+pub(crate) async fn raw_tls(
+    address: SocketAddr,
+    authority: &Authority,
+    protocol: &[u8],
+) -> std::io::Result<tokio_rustls::client::TlsStream<tokio::net::TcpStream>> {
+    use rustls::pki_types::pem::PemObject as _;
+    let mut roots = rustls::RootCertStore::empty();
+    let root = rustls::pki_types::CertificateDer::from_pem_slice(authority.pem.as_bytes());
+    roots.add(root.unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![protocol.to_vec()];
+    let stream = tokio::net::TcpStream::connect(address).await?;
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    connector
+        .connect("localhost".try_into().unwrap(), stream)
+        .await
+}
