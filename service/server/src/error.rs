@@ -104,7 +104,7 @@ pub enum ServerError {
         source: io::Error,
     },
     /// A store cannot be opened.
-    #[error("cannot open store {name:?} at {}: {source}", path.display())]
+    #[error("cannot open store {name:?} at {}: {source}{}", path.display(), lacking_rights(source))]
     OpenStore {
         /// Its name.
         name: String,
@@ -193,4 +193,18 @@ pub enum ServerError {
     /// The service could not be measured.
     #[error("{0}")]
     GrpcBench(#[from] lumpscope_bench::grpc::GrpcBenchError),
+}
+
+/// What to do when it was the system that refused.
+fn lacking_rights(error: &lumpscope_engine::Error) -> &'static str {
+    match error {
+        lumpscope_engine::Error::System { source, .. }
+            if source.kind() == io::ErrorKind::PermissionDenied =>
+        {
+            "; give the user that serves the right to read and write it (a raw disk: the group \
+             disk), or, when it is to be added as root, start with --keep-privileges and without \
+             --user"
+        }
+        _ => "",
+    }
 }

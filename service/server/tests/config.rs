@@ -5,7 +5,8 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use clap::{CommandFactory as _, Parser};
@@ -332,4 +333,77 @@ fn a_file_that_cannot_be_parsed_is_one_problem() {
         "{}",
         said(&output)
     );
+}
+
+/// A certificate and its key, as files.
+fn certificate(folder: &Path, name: &str, last_year: i32) -> (PathBuf, PathBuf) {
+    let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    params.not_after = rcgen::date_time_ymd(last_year, 1, 1);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let files = (
+        folder.join(format!("{name}.crt")),
+        folder.join(format!("{name}.key")),
+    );
+    std::fs::write(&files.0, params.self_signed(&key).unwrap().pem()).unwrap();
+    std::fs::write(&files.1, key.serialize_pem()).unwrap();
+    std::fs::set_permissions(&files.1, PermissionsExt::from_mode(0o600)).unwrap();
+    files
+}
+
+/// Level and words of what doctor finds with this configuration.
+fn doctor(config: &Path, topic: &str) -> (String, String) {
+    let output = Command::new(PROGRAM)
+        .args(["doctor", "--json", "--config"])
+        .arg(config)
+        .output()
+        .unwrap();
+    let findings: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let list = findings.as_array().unwrap();
+    let found = list.iter().find(|finding| finding["topic"] == topic);
+    let found = found.unwrap_or_else(|| panic!("{topic} is not in {findings}"));
+    let text = |key: &str| found[key].as_str().unwrap().to_owned();
+    (text("level"), text("found"))
+}
+
+#[test]
+fn certificates_keys_and_tokens_are_looked_into() {
+    let dir = folder();
+    let store = store_file(dir.path(), "tls", 16 << 20, 4096, 0.05);
+    let (cert, key) = certificate(dir.path(), "good", 2090);
+    let (old, old_key) = certificate(dir.path(), "old", 2020);
+    let tokens = dir.path().join("tokens.toml");
+    std::fs::write(&tokens, "what = 1\n").unwrap();
+    std::fs::set_permissions(&tokens, PermissionsExt::from_mode(0o600)).unwrap();
+    let config = dir.path().join("tls.toml");
+    let write = |cert: &Path, key: &Path, more: &str| {
+        let text = format!(
+            "store = [{:?}]\ntls-cert = {cert:?}\ntls-key = {key:?}\n{more}",
+            format!("a={}", store.display())
+        );
+        std::fs::write(&config, text).unwrap();
+        said(&check(&["--config", config.to_str().unwrap()]))
+    };
+    let text = write(&cert, &key, "");
+    assert!(text.contains("tls-key = "), "{text}");
+    let secret = std::fs::read_to_string(&key).unwrap();
+    assert!(secret.lines().all(|line| !text.contains(line)), "{text}");
+    let (level, words) = doctor(&config, "certificate");
+    assert!(level == "good" && words.contains("days"), "{level} {words}");
+    assert_eq!(doctor(&config, "private key permissions").0, "good");
+
+    // Both the certificate and the tokens are wrong: both are told.
+    let text = write(&cert, &old_key, &format!("tokens = {tokens:?}\n"));
+    assert!(
+        text.contains("good.crt") && text.contains("tokens.toml"),
+        "{text}"
+    );
+    assert_eq!(doctor(&config, "token file").0, "missing");
+    write(&old, &old_key, "");
+    let (level, words) = doctor(&config, "certificate");
+    assert!(
+        level == "missing" && words.contains("expired"),
+        "{level} {words}"
+    );
+    std::fs::set_permissions(&old_key, PermissionsExt::from_mode(0o644)).unwrap();
+    assert_eq!(doctor(&config, "private key permissions").0, "missing");
 }

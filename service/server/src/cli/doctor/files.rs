@@ -20,17 +20,17 @@ pub(super) fn findings(config: &ServeConfig) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(tls) = &door.tls {
         found.push(certificate(&only_tls, &tls.cert));
-        found.push(private("tls-key", &tls.key));
+        found.push(private("private key", &tls.key));
     }
     if let Some(tokens) = &door.tokens {
         found.push(usable_tokens(&only_tokens, tokens));
-        found.push(private("tokens", tokens));
+        found.push(private("token file", tokens));
     }
     found
 }
 
 fn certificate(door: &DoorConfig, cert: &Path) -> Finding {
-    let topic = "tls-cert";
+    let topic = "certificate";
     let end = match certificate_not_after(door) {
         Ok(end) => end.unwrap_or(i64::MAX),
         Err(error) => {
@@ -83,8 +83,8 @@ fn usable_tokens(door: &DoorConfig, path: &Path) -> Finding {
 }
 
 /// Nobody but its owner and group may read a secret, and nobody but its owner write it.
-fn private(key: &str, path: &Path) -> Finding {
-    let topic = format!("{key} permissions");
+fn private(what: &str, path: &Path) -> Finding {
+    let topic = format!("{what} permissions");
     match std::fs::metadata(path) {
         Ok(meta) => {
             let mode = meta.permissions().mode() & 0o777;
