@@ -360,3 +360,54 @@ impl AsyncWrite for Admitted {
         Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+    use crate::door::Peer;
+
+    /// A socket of ours and its other end.
+    fn pair(stall: Duration) -> (Socket, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let peer = Peer::Unix {
+            pid: None,
+            uid: None,
+        };
+        let connection = Connection::new(peer);
+        (Socket::new(Raw::Unix(ours), connection, stall), theirs)
+    }
+
+    #[tokio::test]
+    async fn a_write_that_nobody_takes_ends_the_connection() {
+        let (mut socket, _theirs) = pair(Duration::from_millis(100));
+        let error = socket.write_all(&vec![0; 16 << 20]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionAborted);
+        assert!(socket.connection().is_closed());
+    }
+
+    #[tokio::test]
+    async fn a_slow_reader_is_no_stall() {
+        let (mut socket, mut theirs) = pair(Duration::from_secs(30));
+        let reads = tokio::spawn(async move {
+            let mut bytes = Vec::new();
+            theirs.read_to_end(&mut bytes).await.unwrap();
+            bytes.len()
+        });
+        socket.write_all(&vec![0; 16 << 20]).await.unwrap();
+        socket.shutdown().await.unwrap();
+        assert_eq!(reads.await.unwrap(), 16 << 20);
+    }
+
+    #[tokio::test]
+    async fn closing_ends_a_read_that_waits() {
+        let (mut socket, _theirs) = pair(Duration::from_secs(30));
+        let connection = socket.connection().clone();
+        let reads = tokio::spawn(async move { socket.read_u8().await });
+        tokio::task::yield_now().await;
+        connection.close("a test");
+        let error = reads.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionAborted);
+    }
+}

@@ -1,7 +1,7 @@
 //! The certificate and the logins in force, and how new ones take their place.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
@@ -39,6 +39,8 @@ pub struct Reloaded {
 pub struct Reloader {
     config: DoorConfig,
     state: ArcSwap<State>,
+    /// Digest of the files as they were just before they were last read, whatever came of it.
+    seen: Mutex<[u8; 32]>,
     metrics: Arc<DoorMetrics>,
 }
 
@@ -72,11 +74,13 @@ impl Reloader {
     /// # Errors
     /// A file that cannot be read or used; the message names it.
     pub fn new(config: &DoorConfig, metrics: Arc<DoorMetrics>) -> Result<Self, ServerError> {
+        let seen = config.digest();
         let state = State::load(config)?;
         warn_of_age(&state);
         Ok(Self {
             config: config.clone(),
             state: ArcSwap::from_pointee(state),
+            seen: Mutex::new(seen),
             metrics,
         })
     }
@@ -87,6 +91,9 @@ impl Reloader {
     /// A file that cannot be read or used; the message names it, it is logged and counted, and
     /// what was in force stays.
     pub fn reload(&self) -> Result<Reloaded, ServerError> {
+        // One at a time. The digest first: what changes after it is found at the next look.
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        *seen = self.config.digest();
         let loaded = State::load(&self.config);
         self.metrics.reloaded(loaded.is_ok());
         let state = loaded.inspect_err(|error| {
@@ -116,26 +123,25 @@ impl Reloader {
         if interval.is_zero() || (self.config.tls.is_none() && self.config.tokens.is_none()) {
             return;
         }
-        let mut seen = self.look().await;
         loop {
             tokio::time::sleep(interval).await;
-            let now = self.look().await;
-            if now != seen {
-                // Also when it fails: the same mistake is logged once, not at every look.
-                let reloader = Arc::clone(&self);
-                // The error is logged where it is found.
-                let _ = tokio::task::spawn_blocking(move || reloader.reload()).await;
-                seen = now;
+            let reloader = Arc::clone(&self);
+            let looked = tokio::task::spawn_blocking(move || reloader.look()).await;
+            if let Err(error) = looked {
+                error!(%error, "the look at certificates and tokens ended out of turn");
             }
         }
     }
 
-    /// A digest of everything a reload would read.
-    async fn look(self: &Arc<Self>) -> Option<[u8; 32]> {
-        let reloader = Arc::clone(self);
-        tokio::task::spawn_blocking(move || reloader.config.digest())
-            .await
-            .ok()
+    /// Reloads when the files are not as they were. A mistake in them is logged once, not at every
+    /// look.
+    fn look(&self) {
+        let now = self.config.digest();
+        let seen = *self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if now != seen {
+            // The error is logged where it is found.
+            let _ = self.reload();
+        }
     }
 
     /// What TLS is served with; `None`: it is not configured.

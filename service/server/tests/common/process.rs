@@ -88,6 +88,23 @@ impl Process {
         rustix::process::prlimit(Some(pid), Resource::Fsize, none).unwrap();
     }
 
+    /// From now on it can have only so many files open; `None`: as many as before.
+    pub(crate) fn limit_files(&self, most: Option<u64>) {
+        let pid = Some(Pid::from_child(&self.child));
+        let now = rustix::process::getrlimit(Resource::Nofile);
+        let limit = Rlimit {
+            current: most.or(now.current),
+            maximum: now.maximum,
+        };
+        rustix::process::prlimit(pid, Resource::Nofile, limit).unwrap();
+    }
+
+    /// Files it has open.
+    pub(crate) fn files(&self) -> u64 {
+        let folder = format!("/proc/{}/fd", self.child.id());
+        std::fs::read_dir(folder).unwrap().count() as u64
+    }
+
     /// Waits for its end, which must come within `longest`.
     pub(crate) fn ended(&mut self, longest: Duration) -> ExitStatus {
         let begun = Instant::now();

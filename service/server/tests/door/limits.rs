@@ -5,12 +5,14 @@ use std::time::{Duration, Instant};
 use lumpscope::config::ServeConfig;
 use lumpscope_proto::v1;
 use lumpscope_proto::v1::lump_store_client::LumpStoreClient;
+use rustix::process::Signal;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Request;
 
+use crate::common::process::Process;
 use crate::common::{body, chunk, first, get, header, put};
 use crate::harness::{Authority, LONG, SHORT, Serving, place, until_closed};
 
@@ -176,4 +178,36 @@ async fn headers_have_a_size() {
     assert_eq!(status, 431);
     drop(client);
     service.stop().await;
+}
+
+#[tokio::test]
+async fn it_survives_that_no_file_can_be_opened() {
+    let (folder, config) = place();
+    let stores = [("s", &*config.stores[0].path)];
+    let mut service = Process::start(folder.path(), &stores, &[]);
+    service.limit_files(Some(service.files()));
+    let address = service.grpc.strip_prefix("http://").unwrap().to_owned();
+    // The kernel takes it; the service cannot.
+    let waits = TcpStream::connect(address).await.unwrap();
+    let (asked, connection) = hello(waits).await;
+    let connection = tokio::spawn(connection);
+    let begun = Instant::now();
+    while !service.log().contains("cannot accept connections") {
+        assert!(begun.elapsed() < LONG, "{}", service.log());
+        tokio::time::sleep(SHORT / 10).await;
+    }
+    assert!(!asked.is_finished());
+    service.limit_files(None);
+    assert_eq!(
+        tokio::time::timeout(LONG, asked).await.unwrap().unwrap(),
+        200
+    );
+    connection.abort();
+    let (_, text) = crate::common::http_get(service.metrics, "/metrics").await;
+    assert!(
+        text.contains("lumpscope_accept_errors_total{entrance=\"tcp\"}"),
+        "{text}"
+    );
+    service.signal(Signal::TERM);
+    assert!(service.ended(LONG).success(), "{}", service.log());
 }
