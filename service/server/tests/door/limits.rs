@@ -187,22 +187,27 @@ async fn it_survives_that_no_file_can_be_opened() {
     let mut service = Process::start(folder.path(), &stores, &[]);
     service.limit_files(Some(service.files()));
     let address = service.grpc.strip_prefix("http://").unwrap().to_owned();
-    // The kernel takes it; the service cannot.
-    let waits = TcpStream::connect(address).await.unwrap();
-    let (asked, connection) = hello(waits).await;
-    let connection = tokio::spawn(connection);
+    // The kernel takes them; the service cannot take all.
+    let mut asked = Vec::new();
+    let mut connections = tokio::task::JoinSet::new();
+    for _ in 0..16 {
+        let waits = TcpStream::connect(&address).await.unwrap();
+        let (status, connection) = hello(waits).await;
+        asked.push(status);
+        connections.spawn(connection);
+    }
     let begun = Instant::now();
     while !service.log().contains("cannot accept connections") {
         assert!(begun.elapsed() < LONG, "{}", service.log());
         tokio::time::sleep(SHORT / 10).await;
     }
-    assert!(!asked.is_finished());
+    assert!(!asked.iter().all(tokio::task::JoinHandle::is_finished));
     service.limit_files(None);
-    assert_eq!(
-        tokio::time::timeout(LONG, asked).await.unwrap().unwrap(),
-        200
-    );
-    connection.abort();
+    for status in asked {
+        let status = tokio::time::timeout(LONG, status).await.unwrap();
+        assert_eq!(status.unwrap(), 200);
+    }
+    drop(connections);
     let (_, text) = crate::common::http_get(service.metrics, "/metrics").await;
     assert!(
         text.contains("lumpscope_accept_errors_total{entrance=\"tcp\"}"),

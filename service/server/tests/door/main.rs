@@ -1,6 +1,11 @@
 //! The door with real sockets, real TLS and real clients: who is let in, what each may do, and what
 //! a client can take from the others.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, its helpers too"
+)]
+
 #[path = "../common/mod.rs"]
 mod common;
 mod harness;
