@@ -4,9 +4,16 @@
 
 mod common;
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
 use bytes::Bytes;
 use common::{Running, body, config, folder, store_file};
-use lumpscope_client::{Body, Client, Code, LumpId, Options, PutOptions, v1};
+use lumpscope::config::TlsFiles;
+use lumpscope::serve::Service;
+use lumpscope_client::{Body, Client, Code, Error, LumpId, Options, PutOptions, Retry, v1};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tokio_stream::StreamExt as _;
 
 const STORE: &str = "disk";
@@ -159,4 +166,66 @@ async fn a_unix_socket_is_as_good_as_tcp() {
         .unwrap();
     assert!(client.get(STORE, LumpId(1), None).await.unwrap().bytes == bytes);
     running.stop().await;
+}
+
+/// A certificate for "localhost" signed by `issuer`: files of it and of its key.
+fn signed(folder: &Path, name: &str, issuer: &Issuer<'_, KeyPair>) -> (PathBuf, PathBuf) {
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let pem = params.signed_by(&key, issuer).unwrap().pem();
+    let files = ["pem", "key"].map(|end| folder.join(format!("{name}.{end}")));
+    std::fs::write(&files[0], pem).unwrap();
+    std::fs::write(&files[1], key.serialize_pem()).unwrap();
+    std::fs::set_permissions(&files[1], Permissions::from_mode(0o600)).unwrap();
+    let [certificate, key] = files;
+    (certificate, key)
+}
+
+#[tokio::test]
+async fn both_sides_of_tls_know_each_other() {
+    let dir = folder();
+    let path = store_file(dir.path(), STORE, 16 << 20, 512, 0.1);
+    let mut params = CertificateParams::new(vec![]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    let ca = dir.path().join("ca.pem");
+    std::fs::write(&ca, params.self_signed(&key).unwrap().pem()).unwrap();
+    let issuer = Issuer::new(params, key);
+    let (cert, key) = signed(dir.path(), "service", &issuer);
+    let mut config = config(&[(STORE, &path)]);
+    config.door.tls = Some(TlsFiles {
+        cert,
+        key,
+        client_ca: Some(ca.clone()),
+    });
+    let service = Service::start(config).await.unwrap();
+    let server = format!("https://localhost:{}", service.grpc.port());
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let ended = tokio::spawn(service.run_until(async move {
+        let _ = stopped.await;
+    }));
+
+    let mut options = Options::new(&server);
+    options.retry = Retry::never();
+    let error = Client::connect(options.clone()).await.unwrap_err();
+    assert!(matches!(error, Error::Server { .. }), "no CA: {error}");
+    options.tls.ca = Some(ca);
+    let refused = match Client::connect(options.clone()).await {
+        Ok(client) => client.stores().await.map(drop),
+        Err(error) => Err(error),
+    };
+    let error = refused.unwrap_err();
+    assert!(error.refusal().is_none(), "no certificate: {error}");
+    options.tls.identity = Some(signed(dir.path(), "client", &issuer));
+    let client = Client::connect(options.clone()).await.unwrap();
+    assert_eq!(client.stores().await.unwrap()[0].name, STORE);
+    options.tls.name = Some("elsewhere".to_owned());
+    let error = Client::connect(options).await.unwrap_err();
+    assert!(
+        matches!(error, Error::Connect { .. }),
+        "wrong name: {error}"
+    );
+    drop(client);
+    stop.send(()).unwrap();
+    ended.await.unwrap().unwrap();
 }
