@@ -6,9 +6,10 @@ use std::path::PathBuf;
 /// rounds; then its memory under many puts, and what resets in the middle of puts leave behind.
 #[derive(Clone, Debug, clap::Args)]
 pub struct GrpcBenchArgs {
-    /// Directory for the store's file; the default is in memory, so that no disk is the limit
-    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
-    pub dir: PathBuf,
+    /// Directory for the store's file, on a disk that is faster than gRPC [default: $TMPDIR, else
+    /// /var/tmp]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
     /// MiB of the store
     #[arg(long, default_value_t = 1024, value_name = "MIB")]
     pub mib: u64,
@@ -18,8 +19,8 @@ pub struct GrpcBenchArgs {
     /// Timed part of one run, in seconds
     #[arg(long, default_value_t = 1.0, value_name = "SECONDS")]
     pub seconds: f64,
-    /// Calls under way at a time on each connection
-    #[arg(long, default_value_t = 4, value_name = "N")]
+    /// Calls under way at a time on each connection: so many that the disk is not waited for
+    #[arg(long, default_value_t = 16, value_name = "N")]
     pub calls: usize,
     /// Only figures whose name holds this text, for example "put 1 MiB" or "4 connections";
     /// "memory" and "resets" are two more

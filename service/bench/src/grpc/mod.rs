@@ -27,6 +27,7 @@ pub use peer::serve as serve_peer;
 
 use crate::engine::interrupt::Interrupt;
 use crate::engine::{BenchError, load_average};
+use crate::lab::default_dir;
 use disk::{Disk, StoreFile};
 use load::{Call, Clients, Room, Setting};
 use memory::MemoryView;
@@ -82,10 +83,11 @@ fn measure(
     let settings = chosen(args)?;
     let load_before = load_average();
     content::prepare();
-    eprintln!("measuring the disk of {}", args.dir.display());
-    let disk = Disk::measure(&args.dir, args.mib.max(memory::STORE_MIB))?;
+    let dir = &args.dir.clone().unwrap_or_else(default_dir);
+    eprintln!("measuring the disk of {}", dir.display());
+    let disk = Disk::measure(dir, args.mib.max(memory::STORE_MIB))?;
     eprintln!("making a store of {} MiB", args.mib);
-    let store = StoreFile::make(exe, &args.dir, args.mib, interrupt)?;
+    let store = StoreFile::make(exe, dir, args.mib, interrupt)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -93,6 +95,7 @@ fn measure(
     let bench = Bench {
         args,
         exe,
+        dir,
         store: &store,
         transport,
         interrupt,
@@ -169,6 +172,7 @@ fn wanted(args: &GrpcBenchArgs, name: &str) -> bool {
 struct Bench<'a> {
     args: &'a GrpcBenchArgs,
     exe: &'a Path,
+    dir: &'a Path,
     store: &'a StoreFile,
     transport: Transport,
     interrupt: &'a Interrupt,
@@ -242,7 +246,7 @@ impl Bench<'_> {
             return Ok(None);
         }
         eprintln!("memory of {} clients", self.args.clients);
-        let store = StoreFile::make(self.exe, &self.args.dir, memory::STORE_MIB, self.interrupt)?;
+        let store = StoreFile::make(self.exe, self.dir, memory::STORE_MIB, self.interrupt)?;
         memory::measure(
             self.exe,
             store.path(),

@@ -1,0 +1,19 @@
+//! Decoders of the service that must survive any bytes: no panic, no endless loop, no memory out of
+//! proportion, and nothing understood otherwise than it was meant.
+//!
+//! `cargo test` runs each over its seeds in `corpus` and thousands of mutations of them that are
+//! always the same; `./dev fuzz TARGET` looks for new ones with libFuzzer.
+
+mod files;
+mod headers;
+mod put_stream;
+
+use lumpscope_engine_fuzz::{Target, target};
+
+/// All targets.
+pub const TARGETS: &[Target] = &[
+    target("put_stream", put_stream::put_stream, 20_000),
+    target("config", files::config, 5_000),
+    target("tokens", files::tokens, 5_000),
+    target("call_headers", headers::call_headers, 20_000),
+];
