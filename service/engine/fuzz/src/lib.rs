@@ -3,6 +3,9 @@
 //! `cargo test` runs each over its seeds in `corpus` and thousands of mutations of them that are
 //! always the same; `./dev fuzz TARGET` looks for new ones with libFuzzer.
 
+use std::sync::OnceLock;
+
+pub mod corpus;
 mod image;
 mod structures;
 
@@ -28,7 +31,9 @@ pub const TARGETS: &[Target] = &[
     target("image", image::image, 6_000),
 ];
 
-const fn target(name: &'static str, run: fn(&[u8]), mutations: u64) -> Target {
+/// A target.
+#[must_use]
+pub const fn target(name: &'static str, run: fn(&[u8]), mutations: u64) -> Target {
     Target {
         name,
         run,
@@ -40,4 +45,22 @@ const fn target(name: &'static str, run: fn(&[u8]), mutations: u64) -> Target {
 #[must_use]
 pub fn by_name(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
+}
+
+/// Names the target that the program runs.
+const VARIABLE: &str = "LUMPSCOPE_FUZZ_TARGET";
+
+/// The one of `targets` that the environment names; ends the program when it names none.
+#[must_use]
+pub fn chosen(targets: &'static [Target]) -> &'static Target {
+    static CHOSEN: OnceLock<&Target> = OnceLock::new();
+    CHOSEN.get_or_init(|| {
+        let name = std::env::var(VARIABLE).unwrap_or_default();
+        let found = targets.iter().find(|target| target.name == name);
+        found.unwrap_or_else(|| {
+            let names: Vec<&str> = targets.iter().map(|target| target.name).collect();
+            eprintln!("{VARIABLE} must be one of {names:?}, not '{name}'");
+            std::process::exit(2)
+        })
+    })
 }

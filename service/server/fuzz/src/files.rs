@@ -1,7 +1,8 @@
 //! Files that people write.
 
+use http::{HeaderMap, HeaderValue};
 use lumpscope::config::ServeArgs;
-use lumpscope::fuzzing;
+use lumpscope::door;
 
 /// The configuration: what is refused is refused in one line, what is taken can be taken again.
 pub(crate) fn config(data: &[u8]) {
@@ -21,10 +22,18 @@ pub(crate) fn config(data: &[u8]) {
     }
 }
 
-/// The file of tokens.
+/// The file of tokens, whose text is also tried as a login.
 pub(crate) fn tokens(data: &[u8]) {
-    if let Err(error) = fuzzing::tokens(data) {
-        let message = error.to_string();
-        assert!(!message.contains('\n'), "{message:?}");
+    let mut headers = HeaderMap::new();
+    if let Ok(value) = HeaderValue::from_bytes(data.get(..40).unwrap_or(data)) {
+        headers.append("authorization", value);
+    }
+    match door::try_login(data, &headers) {
+        Ok(Ok(caller)) => panic!("a hash of 40 bytes was guessed: {caller:?}"),
+        Ok(Err(_)) => {}
+        Err(error) => {
+            let message = error.to_string();
+            assert!(!message.contains('\n'), "{message:?}");
+        }
     }
 }

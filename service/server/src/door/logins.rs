@@ -114,9 +114,16 @@ impl Logins {
         let Some(path) = &config.tokens else {
             return Ok(Self::Open(Caller::anybody("anybody")));
         };
-        let bytes = read(path, Some(TOO_OPEN))?;
-        let text = String::from_utf8(bytes).map_err(|_| bad(path, "it is not UTF-8"))?;
-        parse(path, &text).map(Self::Listed)
+        Self::of_file(path, &read(path, Some(TOO_OPEN))?)
+    }
+
+    /// What a file with these bytes says; `path` is for messages.
+    ///
+    /// # Errors
+    /// It has a mistake.
+    pub(super) fn of_file(path: &Path, bytes: &[u8]) -> Result<Self, ServerError> {
+        let text = str::from_utf8(bytes).map_err(|_| bad(path, "it is not UTF-8"))?;
+        parse(path, text).map(Self::Listed)
     }
 
     /// Tokens that are accepted.

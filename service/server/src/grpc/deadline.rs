@@ -21,13 +21,18 @@ pub(super) struct Deadline {
 impl Deadline {
     /// The deadline of a call that begins now; `None`: it has none, or one that cannot be read.
     pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
-        let time = timeout(headers.get("grpc-timeout")?.to_str().ok()?)?;
+        let time = timeout_of(headers)?;
         let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         Some(Self {
             instant: Instant::now().checked_add(time)?,
             ns: monotonic_ns().saturating_add(ns),
         })
     }
+}
+
+/// The time that `grpc-timeout` gives; `None`: it is not there, or cannot be read.
+pub fn timeout_of(headers: &HeaderMap) -> Option<Duration> {
+    timeout(headers.get("grpc-timeout")?.to_str().ok()?)
 }
 
 /// Digits and a unit: <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>.

@@ -25,6 +25,8 @@ pub mod wire;
 
 pub use admin::{Admin, AdminService};
 pub use auth::Auth;
+#[doc(hidden)]
+pub use deadline::timeout_of;
 pub use direct::Direct;
 pub use get::CHUNK as GET_CHUNK;
 pub use health::Health;
