@@ -39,7 +39,9 @@ const NOTES: [&str; 6] = [
      processors with whom it asks, so it weighs in every figure but the processor time, which is the \
      server's alone.",
     "99 % is of calls, from the first message to the answer or the last byte; with more calls \
-     under way than processors it holds the time in which other calls were served.",
+     under way than processors it holds the time in which other calls were served. Of \
+     fewer than 100 calls in a run it is the slowest. A run in which a server ended no call is left \
+     out.",
 ];
 
 /// Ours, the peer's, and the ratio.
@@ -68,6 +70,13 @@ pub(super) struct RunPair {
     pub(super) setting: Setting,
     pub(super) ours: Outcome,
     pub(super) peer: Outcome,
+}
+
+impl RunPair {
+    /// True: both servers have answered calls.
+    fn is_whole(&self) -> bool {
+        self.ours.measured.requests > 0 && self.peer.measured.requests > 0
+    }
 }
 
 /// Everything.
@@ -104,6 +113,8 @@ pub(super) fn figures(runs: &[RunPair]) -> Vec<FigureView> {
         if pairs.is_empty() {
             continue;
         }
+        // Where a server answered nothing in time there is nothing to compare.
+        let pairs: Vec<&RunPair> = pairs.into_iter().filter(|pair| pair.is_whole()).collect();
         for unit in [
             Unit::BytesPerSecond,
             Unit::Nanoseconds,
@@ -312,6 +323,24 @@ mod tests {
             measured: recorder.finish(),
             cpu_seconds_per_gib: 1.0,
         }
+    }
+
+    #[test]
+    fn a_run_without_calls_meets_nothing() {
+        let setting = Setting::all().next().expect("there are settings");
+        let silent = RunPair {
+            round: 1,
+            setting,
+            ours: outcome(0, Duration::ZERO),
+            peer: outcome(10, Duration::from_millis(1)),
+        };
+        let views = figures(&[silent]);
+        assert_eq!(views.len(), 3);
+        assert!(
+            views
+                .iter()
+                .all(|view| view.ratio.is_none() && view.met.is_none())
+        );
     }
 
     #[test]
