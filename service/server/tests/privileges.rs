@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 
 use common::*;
 use lumpscope::privileges::{self, CapSet, ThreadStatus};
+use lumpscope_proto::v1::AddStoreRequest;
+use lumpscope_proto::v1::admin_client::AdminClient;
 use rustix::process::Signal;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_lumpscope");
@@ -153,6 +155,7 @@ async fn every_thread_has_given_up_everything_and_is_another_user() {
     }
     let dir = folder();
     let store = store_file(dir.path(), "nobody", 16 << 20, 4096, 0.05);
+    let late = store_file(dir.path(), "late", 16 << 20, 4096, 0.05);
     // More threads, of every kind that there is.
     for backend in ["uring", "threads"] {
         let how = [
@@ -179,10 +182,26 @@ async fn every_thread_has_given_up_everything_and_is_another_user() {
             }
             service.put_and_get(u128::from(backend == "uring")).await;
         }
+        add_is_refused(&service, &late).await;
         let findings = doctor(service.child.id());
         assert_eq!(finding(&findings, "privileges held")["found"], "none");
         assert_eq!(finding(&findings, "privileges held")["level"], "good");
         assert!(service.stop().success());
+    }
+}
+
+/// A store that only root may open cannot be added any more, and the answer says what to do.
+async fn add_is_refused(service: &Serving, path: &Path) {
+    let mut admin = AdminClient::connect(service.url.clone()).await.unwrap();
+    let request = AddStoreRequest {
+        name: "late".to_owned(),
+        path: path.display().to_string(),
+        salvage: false,
+    };
+    let status = admin.add_store(request).await.unwrap_err();
+    assert_eq!(status.code(), tonic::Code::FailedPrecondition, "{status:?}");
+    for words in ["Permission denied", "group disk", "--keep-privileges"] {
+        assert!(status.message().contains(words), "{words} in {status:?}");
     }
 }
 
