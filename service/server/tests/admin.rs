@@ -101,18 +101,8 @@ async fn the_scrubber_is_started_stopped_and_asked() {
     service.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_numbers_of_a_store_are_those_of_its_metrics() {
-    let dir = folder();
-    let path = store_file(dir.path(), "numbers", 16 * MIB, 4096, 0.05);
-    let mut service = Running::start(&[("s", &path)]).await;
-    let mut admin = service.admin().await;
-    put(&mut service.client, "s", 1, &body(1, 70_000))
-        .await
-        .unwrap();
-    let ask = v1::DescribeStoreRequest { store: "s".into() };
-    let told = admin.describe_store(ask).await.unwrap().into_inner();
-    let (_, text) = service.http_get("/metrics").await;
+/// The series of one store that have no label but its name, without their prefix.
+fn numbers_of_s(text: &str) -> BTreeMap<String, f64> {
     let mut exposed = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let (series, value) = line.rsplit_once(' ').unwrap();
@@ -123,10 +113,33 @@ async fn the_numbers_of_a_store_are_those_of_its_metrics() {
             exposed.insert(name.to_owned(), value.parse::<f64>().unwrap());
         }
     }
-    let numbers: BTreeMap<_, _> = told.numbers.into_iter().collect();
-    assert!(numbers.len() > 40, "{numbers:?}");
-    assert_eq!(numbers, exposed);
-    assert!((numbers["lumps"] - 1.0).abs() < 1e-9 && told.lumps == 1);
+    exposed
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_numbers_of_a_store_are_those_of_its_metrics() {
+    let dir = folder();
+    let path = store_file(dir.path(), "numbers", 16 * MIB, 4096, 0.05);
+    let mut service = Running::start(&[("s", &path)]).await;
+    let mut admin = service.admin().await;
+    put(&mut service.client, "s", 1, &body(1, 70_000))
+        .await
+        .unwrap();
+    // The engine tells its numbers a moment after it has answered.
+    let begun = Instant::now();
+    let told = loop {
+        let ask = v1::DescribeStoreRequest { store: "s".into() };
+        let told = admin.describe_store(ask).await.unwrap().into_inner();
+        let exposed = numbers_of_s(&service.http_get("/metrics").await.1);
+        let numbers: BTreeMap<_, _> = told.numbers.clone().into_iter().collect();
+        assert!(numbers.len() > 40, "{numbers:?}");
+        if numbers == exposed && told.lumps == 1 {
+            break told;
+        }
+        assert!(begun.elapsed() < EVENTUALLY, "{numbers:?} {exposed:?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    assert!((told.numbers["lumps"] - 1.0).abs() < 1e-9);
     assert!(["uring", "threads"].contains(&told.io_backend.as_str()));
     let info = told.info.unwrap();
     assert_eq!((info.name.as_str(), info.layout.as_str()), ("s", "lusf"));

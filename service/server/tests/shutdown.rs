@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use common::process::Process;
 use common::*;
 use lumpscope_engine::{LumpId, RequestCtx, Store, StoreOptions};
-use lumpscope_proto::v1;
 use lumpscope_proto::v1::admin_client::AdminClient;
+use lumpscope_proto::{REQUEST_ID_KEY, v1};
 use rustix::process::Signal;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -176,12 +176,23 @@ async fn the_log_in_json_is_one_flat_object_a_line() {
         .await
         .unwrap();
     get(&mut client, "s", 1).await.unwrap();
-    get(&mut client, "s", 2).await.unwrap_err();
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let mut ask = tonic::Request::new(v1::HeadRequest {
+        store: "s".to_owned(),
+        id: raw_id(2),
+        ..v1::HeadRequest::default()
+    });
+    let parent = format!("00-{trace}-00f067aa0ba902b7-01");
+    let parent = parent.parse().unwrap();
+    ask.metadata_mut().insert("traceparent", parent);
+    let missed = client.head(ask).await.unwrap_err();
+    let id = missed.metadata().get(REQUEST_ID_KEY).unwrap();
+    let id: u64 = id.to_str().unwrap().parse().unwrap();
     service.signal(Signal::TERM);
     assert!(service.ended(EVENTUALLY).success());
     let text = service.log();
     assert!(!text.contains(secret), "{text}");
-    let mut messages = Vec::new();
+    let (mut messages, mut traced) = (Vec::new(), 0);
     for line in text.lines() {
         let line: serde_json::Value = serde_json::from_str(line).unwrap();
         let line = line.as_object().unwrap();
@@ -190,8 +201,17 @@ async fn the_log_in_json_is_one_flat_object_a_line() {
         }
         let flat = |value: &serde_json::Value| !value.is_object() && !value.is_array();
         assert!(line.values().all(flat), "{line:?}");
+        if line.get("trace_id").is_some_and(|of| of == trace) {
+            assert_eq!(line["request_id"], id, "{line:?}");
+            assert_eq!(
+                (&line["method"], &line["store"]),
+                (&"head".into(), &"s".into())
+            );
+            traced += 1;
+        }
         messages.push(line["message"].as_str().unwrap().to_owned());
     }
+    assert!(traced > 0, "the request was not logged: {text}");
     for message in ["opened", "serving", "stopped"] {
         assert!(messages.iter().any(|m| m == message), "{messages:?}");
     }
