@@ -239,14 +239,16 @@ fn ghz_measures() {
     let include = protos().to_str().expect("UTF-8").to_owned();
     let files = ["-i", &include, "--proto", "lumpscope/v1/lump_store.proto"];
     let login = format!(r#"{{"authorization":"Bearer {TOKEN}"}}"#);
+    let asking = ["--reflect-metadata", login.as_str()];
     let login = ["-m", login.as_str()];
+    let reflecting = [&login[..], &asking].concat();
     let put = r#"{"header":{"store":"disk","id":{"text":"{{.RequestNumber}}"}},"body":"aGVsbG8="}"#;
-    for more in [[&login[..], &files].concat(), login.to_vec()] {
+    for more in [[&login[..], &files].concat(), reflecting.clone()] {
         let report = ghz(&more, put, served.address(), "PutSmall");
         assert_eq!(report["statusCodeDistribution"]["OK"], 60, "{report}");
     }
     let head = r#"{"store":"disk","id":{"text":"7"}}"#;
-    let report = ghz(&login, head, served.address(), "Head");
+    let report = ghz(&reflecting, head, served.address(), "Head");
     assert_eq!(report["statusCodeDistribution"]["OK"], 60, "{report}");
     let report = ghz(&files, head, served.address(), "Head");
     assert_eq!(
