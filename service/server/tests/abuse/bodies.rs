@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use tonic::Code;
 
-use crate::common::{self, body};
-use crate::harness::{Abused, random};
+use crate::common::{self, body, put};
+use crate::harness::{Abused, PATIENCE, random};
 use crate::wire::{self, GET, PUT};
 
 const MIB: u64 = 1 << 20;
@@ -106,5 +106,40 @@ async fn trailers_in_place_of_the_rest() {
         assert!(ended.refused(), "{sent} bytes and trailers: {ended:?}");
     }
     drop(client);
+    abused.survived().await;
+}
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn gets_that_are_not_read() {
+    let mut abused = Abused::with(|config| config.get_memory = 16 * MIB).await;
+    let lump = body(5, 4 << 20);
+    put(&mut abused.service.client, "s", 1 << 90, &lump)
+        .await
+        .unwrap();
+    abused.acknowledge(1 << 90);
+    let request = lumpscope_proto::v1::GetRequest {
+        store: "s".to_owned(),
+        id: common::raw_id(1 << 90),
+        ..Default::default()
+    };
+    let request = wire::prefixed(0, &prost::Message::encode_to_vec(&request));
+    // The default window of HTTP/2, which is never opened again.
+    let client = wire::connect(abused.address(), 65_535).await;
+    let mut open = Vec::new();
+    for _ in 0..32 {
+        let (reply, mut stream) = wire::begin(&client, GET).await.unwrap();
+        wire::send(&mut stream, request.clone(), true).await;
+        open.push(reply);
+    }
+    let begin = std::time::Instant::now();
+    while abused.metric("lumpscope_body_memory_bytes").await < 12.0 * 1048576.0 {
+        assert!(begin.elapsed() < PATIENCE, "the gets do not begin");
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    // Others wait for the memory at most until those that do not read are given up.
+    let read = common::get(&mut abused.service.client, "s", 1 << 90);
+    let read = tokio::time::timeout(PATIENCE, read).await;
+    assert_eq!(read.expect("memory comes back").unwrap(), lump);
+    abused.at_rest().await;
+    drop((open, client));
     abused.survived().await;
 }
