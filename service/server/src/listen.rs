@@ -22,6 +22,7 @@ use crate::error::ServerError;
 use crate::grpc::{
     Admin, AdminService, Auth, Direct, Health, LumpStoreService, ObserveService, Recorder, Traced,
 };
+use crate::privileges;
 use crate::telemetry::Sources;
 
 /// A connection on which nothing answers for this long after a ping is given up.
@@ -51,8 +52,10 @@ impl Sockets {
         let tcp = bind("listen", config.listen).await?;
         let http = bind("metrics-listen", config.metrics_listen).await?;
         let door = &config.door;
+        // Bound as who we are, and then of the user that we are going to be.
+        let owner = config.user.as_deref().map(privileges::ids_of).transpose()?;
         let unix = door.unix_socket.as_deref();
-        let unix = unix.map(|path| door::listen_unix(path, door.unix_mode));
+        let unix = unix.map(|path| door::listen_unix(path, door.unix_mode, owner));
         Ok(Self {
             grpc: local(&tcp)?,
             metrics: local(&http)?,

@@ -11,7 +11,7 @@ mod common;
 use std::io::{BufRead as _, BufReader};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -156,6 +156,7 @@ async fn every_thread_has_given_up_everything_and_is_another_user() {
     let dir = folder();
     let store = store_file(dir.path(), "nobody", 16 << 20, 4096, 0.05);
     let late = store_file(dir.path(), "late", 16 << 20, 4096, 0.05);
+    let socket = dir.path().join("s.sock");
     // More threads, of every kind that there is.
     for backend in ["uring", "threads"] {
         let how = [
@@ -164,8 +165,12 @@ async fn every_thread_has_given_up_everything_and_is_another_user() {
             "65534:65534",
             "--io-backend",
             backend,
+            "--unix-socket",
+            socket.to_str().unwrap(),
         ];
         let service = Serving::start(&mut Command::new(PROGRAM), &store, &how);
+        let owner = std::fs::symlink_metadata(&socket).unwrap();
+        assert_eq!((owner.uid(), owner.gid()), (NOBODY, NOBODY));
         for when in ["at the start", "after requests"] {
             for thread in service.threads() {
                 let sets = [

@@ -47,7 +47,9 @@ fn problems(config: &ServeConfig) -> Vec<String> {
         stores::check_distinct(&config.stores),
         crate::telemetry::logs::check(&config.log),
         config.user.as_deref().map_or(Ok(()), |user| {
-            privileges::check_user(user).map_err(ServerError::from)
+            privileges::ids_of(user)
+                .map(|_| ())
+                .map_err(ServerError::from)
         }),
         config.probe_object.as_deref().map_or(Ok(()), probe_object),
         config

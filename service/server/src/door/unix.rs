@@ -4,7 +4,7 @@
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{
-    DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _,
+    DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown,
 };
 use std::os::unix::net::{UnixListener as StdListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -36,17 +36,22 @@ impl Drop for SocketFile {
     }
 }
 
-/// Listens on `path` with the permissions `mode`. What a dead service has left there is replaced.
+/// Listens on `path` with the permissions `mode`; the socket belongs to the user and group `owner`,
+/// `None`: to who we are. What a dead service has left there is replaced.
 ///
 /// # Errors
 /// A socket on which somebody listens, a file that is no socket, a folder that cannot be written.
-pub(crate) fn listen(path: &Path, mode: u32) -> Result<(UnixListener, SocketFile), ServerError> {
+pub(crate) fn listen(
+    path: &Path,
+    mode: u32,
+    owner: Option<(u32, u32)>,
+) -> Result<(UnixListener, SocketFile), ServerError> {
     check_place(path)?;
     let failed = |source| ServerError::UnixSocket {
         path: path.to_owned(),
         why: format!("{source}"),
     };
-    let (listener, meta) = make(path, mode).map_err(failed)?;
+    let (listener, meta) = make(path, mode, owner).map_err(failed)?;
     let file = SocketFile {
         path: path.to_owned(),
         device: meta.dev(),
@@ -87,7 +92,11 @@ fn check_place(path: &Path) -> Result<(), ServerError> {
 
 /// Binds in a folder that nobody else can enter, sets the permissions there, and moves the socket
 /// to its place, which replaces a dead one without a moment in which there is none.
-fn make(path: &Path, mode: u32) -> io::Result<(StdListener, fs::Metadata)> {
+fn make(
+    path: &Path,
+    mode: u32,
+    owner: Option<(u32, u32)>,
+) -> io::Result<(StdListener, fs::Metadata)> {
     let parent = path
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());
@@ -100,16 +109,24 @@ fn make(path: &Path, mode: u32) -> io::Result<(StdListener, fs::Metadata)> {
         _ => {}
     }
     fs::DirBuilder::new().mode(0o700).create(&private)?;
-    let made = bind_inside(&private, path, mode);
+    let made = bind_inside(&private, path, mode, owner);
     fs::remove_dir_all(&private)?;
     made
 }
 
-fn bind_inside(private: &Path, path: &Path, mode: u32) -> io::Result<(StdListener, fs::Metadata)> {
+fn bind_inside(
+    private: &Path,
+    path: &Path,
+    mode: u32,
+    owner: Option<(u32, u32)>,
+) -> io::Result<(StdListener, fs::Metadata)> {
     let inside = private.join("s");
     let listener = StdListener::bind(&inside)?;
     listener.set_nonblocking(true)?;
     fs::set_permissions(&inside, Permissions::from_mode(mode))?;
+    if let Some((user, group)) = owner {
+        chown(&inside, Some(user), Some(group))?;
+    }
     let meta = fs::symlink_metadata(&inside)?;
     fs::rename(&inside, path)?;
     Ok((listener, meta))
@@ -123,14 +140,14 @@ mod tests {
     async fn only_a_dead_socket_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.sock");
-        let (listener, file) = listen(&path, 0o640).unwrap();
+        let (listener, file) = listen(&path, 0o640, None).unwrap();
         let mode = fs::symlink_metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o640);
-        let error = listen(&path, 0o600).unwrap_err().to_string();
+        let error = listen(&path, 0o600, None).unwrap_err().to_string();
         assert!(error.contains("another process is listening"), "{error}");
         // As a service that was killed leaves it: the file without anybody who listens.
         drop(listener);
-        let (_listener, _second) = listen(&path, 0o600).unwrap();
+        let (_listener, _second) = listen(&path, 0o600, None).unwrap();
         // The end of the first takes nothing away from the second.
         drop(file);
         UnixStream::connect(&path).unwrap();
@@ -142,18 +159,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data");
         fs::write(&path, "precious").unwrap();
-        let error = listen(&path, 0o600).unwrap_err().to_string();
+        let error = listen(&path, 0o600, None).unwrap_err().to_string();
         assert!(error.contains("no socket"), "{error}");
         assert_eq!(fs::read(&path).unwrap(), b"precious");
         let nowhere = folder.path().join("none/s");
-        assert!(listen(&nowhere, 0o600).is_err());
+        assert!(listen(&nowhere, 0o600, None).is_err());
     }
 
     #[tokio::test]
     async fn it_is_taken_away_at_the_end() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.sock");
-        drop(listen(&path, 0o600).unwrap());
+        drop(listen(&path, 0o600, None).unwrap());
         assert!(!path.exists());
     }
 }

@@ -97,12 +97,12 @@ pub fn give_up(user: Option<&str>, observing: bool) -> Result<Held, PrivilegeErr
     Ok(held)
 }
 
-/// Checks that `USER[:GROUP]` is there.
+/// User and group id of `USER[:GROUP]`.
 ///
 /// # Errors
 /// As [`give_up`].
-pub fn check_user(given: &str) -> Result<(), PrivilegeError> {
-    user::find(given).map(|_| ())
+pub fn ids_of(given: &str) -> Result<(u32, u32), PrivilegeError> {
+    user::find(given).map(|found| (found.uid, found.gid))
 }
 
 /// `None`: that is who we are already.
