@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use lumpscope_engine::clock::monotonic_ns;
 use lumpscope_engine::{EngineTimes, Error, RequestCtx, RequestId};
 use lumpscope_observer::{Observer, RequestSummary};
+use lumpscope_proto::code_name;
 use lumpscope_proto::v1;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -22,7 +23,7 @@ use super::status::Refusal;
 use super::trace_context::TraceId;
 use crate::door::Caller;
 use crate::stores::{NamedStore, UnderWay};
-use crate::telemetry::metrics::{RequestMetrics, code_name};
+use crate::telemetry::metrics::RequestMetrics;
 
 /// Makes scopes, and is told when they end.
 pub struct Recorder {
