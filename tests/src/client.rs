@@ -137,6 +137,7 @@ impl Client {
             .observe
             .report(ReportRequest {
                 store: store.to_owned(),
+                without_heat: false,
             })
             .await?;
         Ok(reply

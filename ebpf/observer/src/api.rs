@@ -29,6 +29,21 @@ pub struct WatchedStore {
     pub name: String,
     /// Block device or file that holds it.
     pub path: PathBuf,
+    /// Who may open its device for writing.
+    pub guard: GuardPolicy,
+}
+
+/// What is done when another process opens a store's block device for writing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GuardPolicy {
+    /// Nothing.
+    #[default]
+    Off,
+    /// It is counted and told, and allowed.
+    Audit,
+    /// It is counted, told and denied.
+    Deny,
 }
 
 /// Where the probe object comes from.
@@ -162,6 +177,57 @@ pub struct RequestSummary {
     pub journal_ns: u64,
     /// Nanoseconds in stage reply.
     pub reply_ns: u64,
+    /// The trace it is exported in; `None`: it is not exported.
+    pub trace: Option<TraceContext>,
+}
+
+/// Where a request stands in a distributed trace: <https://www.w3.org/TR/trace-context/>.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct TraceContext {
+    /// Id of the trace; never zero.
+    pub trace_id: u128,
+    /// Id of the request's own span; never zero.
+    pub span_id: u64,
+    /// Id of the client's span above it; 0: there is none.
+    pub parent_span_id: u64,
+}
+
+/// Which completed block requests the kernel side hands out as events. Histograms and counters do
+/// not depend on it: they count every request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventPolicy {
+    /// One of so many; 1: each; 0: none by chance.
+    pub one_in: u32,
+    /// Besides: every one whose time from queued to completed is at least this long, in
+    /// nanoseconds; 0: no such rule.
+    pub slower_than_ns: u64,
+}
+
+impl Default for EventPolicy {
+    /// Every block request.
+    fn default() -> EventPolicy {
+        EventPolicy {
+            one_in: 1,
+            slower_than_ns: 0,
+        }
+    }
+}
+
+/// Which block requests a live watch wants. Everything that is absent or 0 asks for all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BlockFilter {
+    /// Of the disk below this store.
+    pub store: Option<String>,
+    /// Of this owner class: see [`crate::OwnerTotal::owner`].
+    pub owner: Option<String>,
+    /// Of this operation: `read`, `write`, `flush`, `discard`, `other`.
+    pub operation: Option<String>,
+    /// Made for this request.
+    pub request: Option<u64>,
+    /// From queued to completed at least so long, in nanoseconds.
+    pub min_latency_ns: u64,
+    /// |Seek distance| at least so far, in bytes; block requests without a distance are left out.
+    pub min_distance_bytes: u64,
 }
 
 /// One finding of `doctor`.

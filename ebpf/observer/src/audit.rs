@@ -180,8 +180,7 @@ fn judge(seen: &Counters, kernel: Option<DiskStat>, misses: u64, slack: DiskStat
             + seen[stats::ISSUE_WITHOUT_START]
             + seen[stats::IN_FLIGHT_FULL],
         recursion_misses: misses,
-        complete: false,
-        finding: String::new(),
+        ..AuditReport::default()
     };
     let agree = report.seen_requests.abs_diff(counted.requests) <= slack.requests
         && report.seen_bytes.abs_diff(counted.bytes) <= slack.bytes;

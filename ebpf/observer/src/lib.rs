@@ -8,6 +8,7 @@
 //! recordings.
 
 mod api;
+mod asking;
 mod audit;
 mod btf;
 mod clock;
@@ -20,6 +21,7 @@ mod fiemap;
 mod heat;
 mod histogram_map;
 mod kernel;
+mod live;
 mod observer;
 mod probes;
 mod report;
@@ -28,14 +30,16 @@ mod tracefs;
 mod watching;
 
 pub use api::{
-    DeclaredIo, Finding, Flavour, Level, ObjectSource, ObserverOptions, Op, Purpose,
-    RequestSummary, STAGES, StoreObservation, Tuning, WatchedStore,
+    BlockFilter, DeclaredIo, EventPolicy, Finding, Flavour, GuardPolicy, Level, ObjectSource,
+    ObserverOptions, Op, Purpose, RequestSummary, STAGES, StoreObservation, TraceContext, Tuning,
+    WatchedStore,
 };
 pub use correlate::{Correlator, Declared, Ended, Input, Limits};
 pub use event::{BlockOp, Class, Event};
 pub use extents::{Extent, Placement};
+pub use live::Watch;
 pub use observer::Observer;
 pub use report::{
-    AuditReport, BlockIo, BlockReport, HeatCell, OperationReport, OwnerTotal, SlowRequest,
-    StageTime, StoreReport,
+    AuditReport, BlockIo, BlockLine, BlockReport, Explained, GuardReport, HeadMove, HeatCell,
+    LostTime, OperationReport, OwnerTotal, ProgramReport, StageTime, Step, StoreReport,
 };

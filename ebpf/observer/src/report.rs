@@ -4,6 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::api::{GuardPolicy, TraceContext};
+
 /// Everything known of one store since the observer started.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct StoreReport {
@@ -24,7 +26,7 @@ pub struct StoreReport {
     /// Non-empty cells of the histogram seek distance x device time.
     pub heat: Vec<HeatCell>,
     /// The slowest requests, slowest first, at most 5.
-    pub slowest: Vec<SlowRequest>,
+    pub slowest: Vec<Explained>,
 }
 
 /// Totals of one method on one store.
@@ -84,6 +86,25 @@ pub struct BlockReport {
     pub shared_bytes: u64,
     /// Of these: not tied to anything.
     pub unattributed_bytes: u64,
+    /// Who moved the head away before whom.
+    pub moves: Vec<HeadMove>,
+    /// Time that requests of the stores on this disk lost to others, by the class of the others.
+    pub lost: Vec<LostTime>,
+}
+
+/// Block requests of one owner class that followed one of another, or of the same.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct HeadMove {
+    /// Owner class of the block request that had to travel.
+    pub owner: String,
+    /// Owner class of the one before it, from whose end it had to; `unknown`: that is not certain.
+    pub moved_by: String,
+    /// Block requests with a seek distance, 0 included.
+    pub requests: u64,
+    /// Those of them whose distance was not 0.
+    pub seeks: u64,
+    /// Sum of |seek distance| in bytes.
+    pub travel_bytes: u64,
 }
 
 /// Totals of one owner class and operation.
@@ -116,6 +137,21 @@ pub struct AuditReport {
     pub unmatched: u64,
     /// Times the kernel skipped a probe because it was already running.
     pub recursion_misses: u64,
+    /// Completions that no program was shown and that were found later: counted in `seen_requests`,
+    /// their device time is unknown.
+    pub found_late: u64,
+    /// Requests that did not fit into the table of those in flight.
+    pub in_flight_full: u64,
+    /// Requests sent to the disk again because the driver was busy.
+    pub reissues: u64,
+    /// Events not handed out because the event policy did not ask for them.
+    pub not_sampled: u64,
+    /// Block requests of which submission (thread or io_uring) and place name the same I/O.
+    pub agreements: u64,
+    /// Those of which they name different ones.
+    pub conflicts: u64,
+    /// Own block requests whose submission was not seen, as those that kernel workers make.
+    pub submission_unknown: u64,
     /// True: nothing was lost and the kernel's statistics agree.
     pub complete: bool,
     /// In words, what is incomplete and why.
@@ -141,23 +177,64 @@ pub struct HeatCell {
     pub count: u64,
 }
 
-/// One of the slowest requests, explained.
+/// One request that has ended, explained.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct SlowRequest {
+pub struct Explained {
     /// Id of the request.
     pub request_id: u64,
+    /// Name of its store.
+    pub store: String,
+    /// Whole disk below the store; empty: unknown.
+    pub device: String,
     /// Its method.
     pub method: String,
+    /// Body bytes moved.
+    pub bytes: u64,
+    /// False: it failed.
+    pub ok: bool,
+    /// When it was accepted: `CLOCK_MONOTONIC` in nanoseconds.
+    pub begin_ns: u64,
     /// Whole time in nanoseconds.
     pub total_ns: u64,
+    /// The trace it is exported in.
+    pub trace: Option<TraceContext>,
     /// Where the time went; the stages add up to `total_ns`.
     pub stages: Vec<StageTime>,
     /// Block requests attributed to it.
     pub block_requests: u32,
     /// What happened, in one sentence.
     pub sentence: String,
+    /// What happened when, in words, in the order of time.
+    pub steps: Vec<Step>,
+    /// Time in which the disk served others while block requests of this one waited, by the class
+    /// of the others.
+    pub lost: Vec<LostTime>,
     /// Its block requests in the order in which the disk was sent them, at most 64.
     pub blocks: Vec<BlockIo>,
+    /// What may be missing, in words; empty: nothing was lost as far as is known.
+    pub incomplete: String,
+}
+
+/// One step of a request's timeline.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// Begin, in nanoseconds after the request's own.
+    pub from_ns: i64,
+    /// Length in nanoseconds.
+    pub took_ns: u64,
+    /// One of [`crate::STAGES`].
+    pub stage: String,
+    /// What happened.
+    pub text: String,
+}
+
+/// Time lost to others.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct LostTime {
+    /// Owner class of the others: see [`OwnerTotal::owner`].
+    pub owner: String,
+    /// Nanoseconds.
+    pub ns: u64,
 }
 
 /// One block request, as seen by one of the requests it served.
@@ -183,4 +260,81 @@ pub struct BlockIo {
     pub queue_ns: u64,
     /// Issued to completed, in nanoseconds.
     pub device_ns: u64,
+    /// When it was queued, in nanoseconds after the request's begin; absent: not seen.
+    pub queued_at_ns: Option<i64>,
+    /// When the driver was given it; absent: not seen, or never.
+    pub issued_at_ns: Option<i64>,
+    /// When it completed; absent: it did, but when was not seen.
+    pub done_at_ns: Option<i64>,
+    /// It failed.
+    pub failed: bool,
+}
+
+/// One completed block request of a watched disk, whoever made it, for live watching.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct BlockLine {
+    /// When it completed: `CLOCK_MONOTONIC` in nanoseconds.
+    pub done_ns: u64,
+    /// Whole disk, e.g. `loop3`.
+    pub device: String,
+    /// Stores it was made for; when none is known: the stores on that disk.
+    pub stores: Vec<String>,
+    /// `read`, `write`, `flush`, `discard`, `other`.
+    pub operation: String,
+    /// Owner class: see [`OwnerTotal::owner`].
+    pub owner: String,
+    /// Requests it was made for; empty: none, or unknown.
+    pub requests: Vec<u64>,
+    /// Name of the thread that made it; empty: unknown.
+    pub process: String,
+    /// First 512-byte sector on the whole disk; 0 for a flush.
+    pub sector: u64,
+    /// Number of sectors; 0 for a flush.
+    pub sectors: u32,
+    /// Signed seek distance in bytes; absent: unknown or none.
+    pub seek_bytes: Option<i64>,
+    /// Who was there before: an owner class, or `request N`; empty: unknown.
+    pub previous_owner: String,
+    /// Queued to issued; absent: not seen.
+    pub queue_ns: Option<u64>,
+    /// Issued to completed; absent: not seen.
+    pub device_ns: Option<u64>,
+    /// It failed.
+    pub failed: bool,
+}
+
+/// One eBPF program of the observer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramReport {
+    /// Name, e.g. `start_btf`.
+    pub name: String,
+    /// Where it is to be attached, e.g. `block_io_start`.
+    pub hook: String,
+    /// True: it is attached.
+    pub attached: bool,
+    /// Why not, in words; empty when attached.
+    pub why_not: String,
+    /// True: nothing works without it.
+    pub needed: bool,
+    /// Times it ran while the kernel's BPF statistics were on.
+    pub runs: u64,
+    /// Nanoseconds it ran while they were on.
+    pub run_ns: u64,
+    /// Times the kernel skipped it because it was already running.
+    pub recursion_misses: u64,
+}
+
+/// What the guard of one store does and has done.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuardReport {
+    /// What was asked for.
+    pub policy: GuardPolicy,
+    /// True: it was proved, by trying, that it does what the policy says.
+    pub effective: bool,
+    /// Why not, in words; empty when effective or off.
+    pub why_not: String,
+    /// Foreign opens for writing that were denied.
+    pub denied: u64,
+    /// Foreign opens for writing that were seen and allowed.
+    pub allowed: u64,
 }

@@ -159,6 +159,7 @@ async fn open(
     let watched = |spec: &crate::config::StoreSpec| WatchedStore {
         name: spec.name.clone(),
         path: spec.path.clone(),
+        guard: lumpscope_observer::GuardPolicy::Off,
     };
     let options = ObserverOptions {
         stores: config.stores.iter().map(watched).collect(),

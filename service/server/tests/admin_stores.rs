@@ -166,6 +166,7 @@ async fn a_store_comes_goes_and_comes_again() {
     let report = observe
         .report(v1::ReportRequest {
             store: "two".into(),
+            without_heat: true,
         })
         .await
         .unwrap();

@@ -67,7 +67,10 @@ async fn ids_and_stores() {
         &words,
     );
     let mut observe = service.observe().await;
-    let request = v1::ReportRequest { store: "t".into() };
+    let request = v1::ReportRequest {
+        store: "t".into(),
+        ..Default::default()
+    };
     refused(observe.report(request).await, Code::NotFound, &words);
     // The service goes on.
     put(&mut service.client, "s", 1, &body(1, 10))

@@ -89,7 +89,10 @@ async fn stages_add_up_to_the_whole() {
     }
     let mut observe = service.observe().await;
     let reply = observe
-        .report(v1::ReportRequest { store: "s".into() })
+        .report(v1::ReportRequest {
+            store: "s".into(),
+            ..Default::default()
+        })
         .await
         .unwrap();
     let reply = reply.into_inner();

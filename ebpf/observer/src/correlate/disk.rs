@@ -149,6 +149,7 @@ impl Disk {
             attributed_bytes: self.attributed_bytes,
             shared_bytes: self.shared_bytes,
             unattributed_bytes: self.unattributed_bytes,
+            ..BlockReport::default()
         }
     }
 }

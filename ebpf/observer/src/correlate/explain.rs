@@ -2,7 +2,7 @@
 
 use crate::api::Purpose;
 use crate::event::BlockOp;
-use crate::report::{BlockIo, SlowRequest};
+use crate::report::{BlockIo, Explained};
 
 use super::disk::Disk;
 use super::requests::{Block, Open};
@@ -16,7 +16,7 @@ pub(super) fn explain(
     stages: &[u64; 8],
     disk: Option<&Disk>,
     file_system: &str,
-) -> SlowRequest {
+) -> Explained {
     let mut blocks = open.blocks.clone();
     blocks.sort_by_key(|block| block.event.issue_ns.unwrap_or(block.event.done_ns));
     let story = Story {
@@ -27,7 +27,7 @@ pub(super) fn explain(
         disk,
         file_system,
     };
-    SlowRequest {
+    Explained {
         request_id: ended.request,
         method: ended.method.clone(),
         total_ns: story.total(),
@@ -35,6 +35,7 @@ pub(super) fn explain(
         block_requests: open.count,
         sentence: story.sentence(),
         blocks: blocks.iter().map(|block| block_io(block, disk)).collect(),
+        ..Explained::default()
     }
 }
 
@@ -53,6 +54,7 @@ fn block_io(block: &Block, disk: Option<&Disk>) -> BlockIo {
         previous_owner: previous.map(|p| short_name(&p.owner)).unwrap_or_default(),
         queue_ns: event.queue_time_ns(),
         device_ns: event.device_time_ns(),
+        ..BlockIo::default()
     }
 }
 

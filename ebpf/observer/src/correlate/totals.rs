@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hdrhistogram::Histogram;
 
 use crate::api::STAGES;
-use crate::report::{OperationReport, SlowRequest, StageTime};
+use crate::report::{Explained, OperationReport, StageTime};
 
 use super::Ended;
 use super::requests::Open;
@@ -20,7 +20,7 @@ const MAX_REQUEST_NS: u64 = 3_600_000_000_000;
 pub(super) struct StoreTotals {
     methods: BTreeMap<String, MethodTotals>,
     /// Slowest first.
-    slowest: Vec<SlowRequest>,
+    slowest: Vec<Explained>,
 }
 
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl StoreTotals {
         self.slowest.len() < SLOWEST || self.slowest.last().is_some_and(|s| s.total_ns < total_ns)
     }
 
-    pub(super) fn add_slow(&mut self, slow: SlowRequest) {
+    pub(super) fn add_slow(&mut self, slow: Explained) {
         let at = self
             .slowest
             .partition_point(|s| s.total_ns >= slow.total_ns);
@@ -73,7 +73,7 @@ impl StoreTotals {
         self.slowest.truncate(SLOWEST);
     }
 
-    pub(super) fn slowest(&self) -> Vec<SlowRequest> {
+    pub(super) fn slowest(&self) -> Vec<Explained> {
         self.slowest.clone()
     }
 

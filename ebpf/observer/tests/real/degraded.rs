@@ -13,6 +13,7 @@ fn observe(path: &Path) -> Observer {
         stores: vec![WatchedStore {
             name: "it".to_owned(),
             path: path.to_owned(),
+            guard: lumpscope_observer::GuardPolicy::Off,
         }],
         enabled: true,
         ..ObserverOptions::default()
@@ -50,6 +51,7 @@ fn a_missing_object_is_named() {
         stores: vec![WatchedStore {
             name: "it".to_owned(),
             path: device.path.clone(),
+            guard: lumpscope_observer::GuardPolicy::Off,
         }],
         object: ObjectSource::Path(PathBuf::from("/nowhere/probes.o")),
         enabled: true,
@@ -65,6 +67,7 @@ fn switched_off_means_off() {
         stores: vec![WatchedStore {
             name: "it".to_owned(),
             path: PathBuf::from("/dev/null"),
+            guard: lumpscope_observer::GuardPolicy::Off,
         }],
         ..ObserverOptions::default()
     });

@@ -153,6 +153,7 @@ impl Watched {
             stores: vec![WatchedStore {
                 name: STORE.to_owned(),
                 path: path.to_owned(),
+                guard: lumpscope_observer::GuardPolicy::Off,
             }],
             enabled: true,
             tuning,
@@ -166,6 +167,7 @@ impl Watched {
         let index = observer.add_store(WatchedStore {
             name: name.to_owned(),
             path: path.to_owned(),
+            guard: lumpscope_observer::GuardPolicy::Off,
         });
         Watched::of(observer.clone(), index, path, name)
     }
@@ -249,6 +251,7 @@ impl Watched {
             data_ns,
             journal_ns: 0,
             reply_ns: 0,
+            trace: None,
         });
     }
 

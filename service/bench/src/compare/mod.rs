@@ -309,6 +309,7 @@ async fn fetch_report(server: &str, store: &str) -> Result<Option<DiskView>, Sta
         .max_decoding_message_size(64 << 20);
     let request = ReportRequest {
         store: store.to_owned(),
+        without_heat: false,
     };
     let mut request = tonic::Request::new(request);
     request.set_timeout(Duration::from_secs(60));

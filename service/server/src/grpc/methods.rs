@@ -83,6 +83,12 @@ methods! {
     }
     "Observe" {
         "Report" "report" Observe,
+        "Explain" "explain" Observe,
+        "ListSlowest" "list_slowest" Observe,
+        "Trace" "trace" Observe,
+        "Record" "record" Observe,
+        "DescribeObserver" "describe_observer" Observe,
+        "SetEvents" "set_events" Admin,
     }
 }
 

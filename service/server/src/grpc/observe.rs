@@ -75,7 +75,55 @@ impl Observe for ObserveService {
             stores: reports,
         }))
     }
+
+    type TraceStream = BoxStream<v1::TraceResponse>;
+    type RecordStream = BoxStream<v1::RecordResponse>;
+
+    async fn explain(
+        &self,
+        _: Request<v1::ExplainRequest>,
+    ) -> Result<Response<v1::ExplainResponse>, Status> {
+        Err(Status::unimplemented("explain"))
+    }
+
+    async fn list_slowest(
+        &self,
+        _: Request<v1::ListSlowestRequest>,
+    ) -> Result<Response<v1::ListSlowestResponse>, Status> {
+        Err(Status::unimplemented("list_slowest"))
+    }
+
+    async fn trace(
+        &self,
+        _: Request<v1::TraceRequest>,
+    ) -> Result<Response<Self::TraceStream>, Status> {
+        Err(Status::unimplemented("trace"))
+    }
+
+    async fn record(
+        &self,
+        _: Request<v1::RecordRequest>,
+    ) -> Result<Response<Self::RecordStream>, Status> {
+        Err(Status::unimplemented("record"))
+    }
+
+    async fn describe_observer(
+        &self,
+        _: Request<v1::DescribeObserverRequest>,
+    ) -> Result<Response<v1::DescribeObserverResponse>, Status> {
+        Err(Status::unimplemented("describe_observer"))
+    }
+
+    async fn set_events(
+        &self,
+        _: Request<v1::SetEventsRequest>,
+    ) -> Result<Response<v1::SetEventsResponse>, Status> {
+        Err(Status::unimplemented("set_events"))
+    }
 }
+
+type BoxStream<T> =
+    std::pin::Pin<Box<dyn tonic::codegen::tokio_stream::Stream<Item = Result<T, Status>> + Send>>;
 
 fn store_report(r: obs::StoreReport) -> v1::StoreReport {
     v1::StoreReport {
@@ -131,6 +179,7 @@ fn block(b: obs::BlockReport) -> v1::BlockReport {
         attributed_bytes: b.attributed_bytes,
         shared_bytes: b.shared_bytes,
         unattributed_bytes: b.unattributed_bytes,
+        ..v1::BlockReport::default()
     }
 }
 
@@ -145,6 +194,7 @@ fn audit(a: obs::AuditReport) -> v1::AuditReport {
         recursion_misses: a.recursion_misses,
         complete: a.complete,
         finding: a.finding,
+        ..v1::AuditReport::default()
     }
 }
 
@@ -160,7 +210,7 @@ fn heat(h: obs::HeatCell) -> v1::HeatCell {
     }
 }
 
-fn slow(s: obs::SlowRequest) -> v1::SlowRequest {
+fn slow(s: obs::Explained) -> v1::SlowRequest {
     v1::SlowRequest {
         request_id: s.request_id,
         method: s.method,
@@ -169,6 +219,7 @@ fn slow(s: obs::SlowRequest) -> v1::SlowRequest {
         block_requests: s.block_requests,
         sentence: s.sentence,
         blocks: s.blocks.into_iter().map(block_io).collect(),
+        ..v1::SlowRequest::default()
     }
 }
 
@@ -184,5 +235,6 @@ fn block_io(b: obs::BlockIo) -> v1::BlockIo {
         previous_owner: b.previous_owner,
         queue_ns: b.queue_ns,
         device_ns: b.device_ns,
+        ..v1::BlockIo::default()
     }
 }

@@ -381,6 +381,7 @@ impl Scope {
             data_ns: state.engine.data_ns,
             journal_ns: state.engine.journal_ns,
             reply_ns: total.saturating_sub(recv_ns + engine),
+            trace: None,
         }
     }
 

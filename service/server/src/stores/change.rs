@@ -33,6 +33,7 @@ impl Stores {
         let index = observer.add_store(lumpscope_observer::WatchedStore {
             name: spec.name.clone(),
             path: spec.path.clone(),
+            guard: lumpscope_observer::GuardPolicy::Off,
         });
         match self.shared.opener.open(index, spec, salvage) {
             Ok(named) => {

@@ -209,7 +209,12 @@ async fn a_token_may_be_for_some_stores_only() {
     let reported = report.into_inner().stores;
     assert!(reported.iter().all(|report| report.store == "one"));
     let store = "two".to_owned();
-    let asked = observe.report(v1::ReportRequest { store }).await;
+    let asked = observe
+        .report(v1::ReportRequest {
+            store,
+            without_heat: true,
+        })
+        .await;
     refused(asked, Code::PermissionDenied, &["two"]);
     admin_of_some_stores(AdminClient::new(with_token(channel, "s"))).await;
     service.stop().await;
