@@ -47,6 +47,12 @@ impl<T> Watch<T> {
         std::mem::take(&mut *self.shared.lock())
     }
 
+    /// True: nothing will come any more, because the observer handed out nothing or has stopped.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        Arc::weak_count(&self.shared) == 0
+    }
+
     /// How many things did not fit since the watch began.
     #[must_use]
     pub fn dropped(&self) -> u64 {
@@ -91,9 +97,12 @@ mod tests {
         assert!(feed.put(1) && feed.put(2) && feed.put(3));
         assert_eq!(watch.take(), [1, 2]);
         assert_eq!(watch.dropped(), 1);
-        assert!(feed.put(4));
+        assert!(feed.put(4) && !watch.is_over());
         assert_eq!(watch.take(), [4]);
         drop(watch);
         assert!(!feed.is_watched() && !feed.put(5));
+        let (watch, feed) = super::watch::<u8>(2);
+        drop(feed);
+        assert!(watch.is_over());
     }
 }

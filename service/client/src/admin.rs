@@ -33,4 +33,12 @@ unary! {
     admin reload Always ("the reload") ReloadRequest => ReloadResponse;
     /// What the disks did, tied to the requests that asked for it.
     observe report Always ("the report") ReportRequest => ReportResponse;
+    /// One request that has ended, explained.
+    observe explain Always ("the explanation") ExplainRequest => ExplainResponse;
+    /// The slowest requests of the last minutes, explained.
+    observe list_slowest Always ("the list of the slowest") ListSlowestRequest => ListSlowestResponse;
+    /// The observer's programs, its event policy, and how each store is observed and guarded.
+    observe describe_observer Always ("the description") DescribeObserverRequest => DescribeObserverResponse;
+    /// Changes which block requests are handed out as events.
+    observe set_events Always ("the change of the event policy") SetEventsRequest => SetEventsResponse;
 }

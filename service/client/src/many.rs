@@ -195,7 +195,7 @@ impl GetMany {
 }
 
 /// What broke a stream that is not repeated.
-fn as_error(failure: Failure) -> Error {
+pub(crate) fn as_error(failure: Failure) -> Error {
     match failure {
         Failure::Final(error) => error,
         Failure::Refused(refusal) => Error::Refused(refusal),

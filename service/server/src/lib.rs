@@ -22,6 +22,7 @@ pub mod privileges;
 pub mod scrub;
 pub mod serve;
 pub mod size;
+pub mod span;
 mod stopping;
 pub mod stores;
 pub mod telemetry;

@@ -113,7 +113,7 @@ pub(crate) async fn serve(
         })
     };
     let most = config.door.max_connections;
-    let (health, service) = services(config, &sources).await;
+    let (health, service) = services(config, &sources, &stopped).await;
     let server = transport(config);
     let serve = move |admitted, leave| one(server.clone(), service.clone(), admitted, leave);
     let tcp = door::accept(
@@ -146,7 +146,11 @@ pub(crate) async fn serve(
 }
 
 /// All services, behind the door.
-async fn services(config: &ServeConfig, sources: &Sources) -> (Health, Auth<Routes>) {
+async fn services(
+    config: &ServeConfig,
+    sources: &Sources,
+    stopped: &watch::Receiver<bool>,
+) -> (Health, Auth<Routes>) {
     let (stores, observer) = (sources.stores.clone(), sources.observer.clone());
     let requests = Arc::clone(&sources.requests);
     let recorder = Arc::new(Recorder::new(observer.clone(), requests));
@@ -160,7 +164,12 @@ async fn services(config: &ServeConfig, sources: &Sources) -> (Health, Auth<Rout
         lumps.clone(),
         LumpStoreServer::new(lumps).max_decoding_message_size(config.max_message),
     );
-    let observe = ObserveServer::new(ObserveService::new(stores.clone(), observer));
+    let observe = ObserveServer::new(ObserveService::new(
+        stores.clone(),
+        observer,
+        Arc::clone(&sources.watches),
+        stopped.clone(),
+    ));
     let (health, health_server) = Health::new(stores);
     health.look().await;
     let admin = Admin::new(config, sources, health.clone());

@@ -65,6 +65,7 @@ impl Service {
             requests: Arc::new(RequestMetrics::default()),
             door: door.clone(),
             put_memory: Memory::new(config.put_memory),
+            watches: Arc::default(),
         };
         let requests = Arc::clone(&sources.requests);
         let (stop, stopped) = watch::channel(false);

@@ -52,6 +52,37 @@ pub enum Refusal {
         /// What there is.
         known: String,
     },
+    /// A request that nothing is known of, or nothing that this caller may know.
+    #[error(
+        "nothing is known of request {id}: it has not ended, it ended too long ago and was not \
+         among the slowest, or it was made to a store that you may not use"
+    )]
+    UnknownRequest {
+        /// Its id.
+        id: u64,
+    },
+    /// A word that stands for nothing.
+    #[error("field {field} is {got:?}: send one of {known}, or nothing for all")]
+    UnknownWord {
+        /// Which field.
+        field: &'static str,
+        /// What came.
+        got: String,
+        /// What there is.
+        known: String,
+    },
+    /// A message without what it is about.
+    #[error("field {field} is missing")]
+    FieldMissing {
+        /// Which field.
+        field: &'static str,
+    },
+    /// As many calls watch as may.
+    #[error("{max} calls of Trace and Record are under way, which is the most: end one first")]
+    TooManyWatches {
+        /// How many may.
+        max: usize,
+    },
     /// A caller who is not known.
     #[error("{0}")]
     Denied(#[from] Denied),

@@ -17,6 +17,7 @@ use super::names::{self, Kind, Metric};
 use super::store_stats;
 use crate::door::{Door, ENTRANCES};
 use crate::grpc::Memory;
+use crate::grpc::live::Watches;
 use crate::stores::{FailedStore, NamedStore, Stores};
 
 /// Where the numbers come from.
@@ -31,6 +32,8 @@ pub struct Sources {
     pub door: Door,
     /// Memory for bodies that are being put.
     pub put_memory: Memory,
+    /// Who watches live.
+    pub watches: Arc<Watches>,
 }
 
 /// All metrics of the service.

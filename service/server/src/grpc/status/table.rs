@@ -30,6 +30,10 @@ impl Refusal {
             Self::PageSize { .. } => (Code::InvalidArgument, "PAGE_SIZE"),
             Self::PageToken => (Code::InvalidArgument, "PAGE_TOKEN"),
             Self::EnumValue { .. } => (Code::InvalidArgument, "ENUM_VALUE"),
+            Self::UnknownWord { .. } => (Code::InvalidArgument, "UNKNOWN_WORD"),
+            Self::FieldMissing { .. } => (Code::InvalidArgument, "FIELD_MISSING"),
+            Self::UnknownRequest { .. } => (Code::NotFound, "UNKNOWN_REQUEST"),
+            Self::TooManyWatches { .. } => (Code::ResourceExhausted, "TOO_MANY_WATCHES"),
             Self::NotReloaded(_) => (Code::FailedPrecondition, "NOT_RELOADED"),
             Self::Denied(_) => (Code::Unauthenticated, "DENIED"),
             Self::ScopeMissing { .. } => (Code::PermissionDenied, "SCOPE_MISSING"),
@@ -93,6 +97,8 @@ impl Refusal {
             | Self::IdLength { field, .. }
             | Self::IdText { field, .. }
             | Self::EnumValue { field, .. }
+            | Self::UnknownWord { field, .. }
+            | Self::FieldMissing { field }
             | Self::WaitTooLong { field, .. } => {
                 about.insert("field".to_owned(), (*field).to_owned());
             }
@@ -117,6 +123,8 @@ impl Refusal {
             | Self::Denied(_)
             | Self::ScopeMissing { .. }
             | Self::ServiceForbidden { .. }
+            | Self::UnknownRequest { .. }
+            | Self::TooManyWatches { .. }
             | Self::CutOff
             | Self::ShuttingDown => {}
         }
@@ -160,6 +168,10 @@ impl Refusal {
             | Self::StoreForbidden { .. }
             | Self::ServiceForbidden { .. }
             | Self::WaitTooLong { .. }
+            | Self::UnknownRequest { .. }
+            | Self::UnknownWord { .. }
+            | Self::FieldMissing { .. }
+            | Self::TooManyWatches { .. }
             | Self::CutOffOthers { .. }
             | Self::CutOff => None,
         }

@@ -1,0 +1,321 @@
+//! From the observer's words to those of the protocol, field by field.
+
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use lumpscope_engine::clock::monotonic_ns;
+use lumpscope_observer as obs;
+use lumpscope_proto::v1;
+
+/// What the monotonic clock must be moved by to show the time since 1970.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WallClock {
+    offset_ns: i64,
+}
+
+impl WallClock {
+    /// As the two clocks stand to each other now.
+    pub(crate) fn now() -> Self {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+        let wall = since_1970.map_or(0, |time| time.as_nanos());
+        let wall = i64::try_from(wall).unwrap_or(i64::MAX);
+        Self {
+            offset_ns: wall.saturating_sub(signed(monotonic_ns())),
+        }
+    }
+
+    /// Of a recording, which knows its own clock only: its times are handed on as they are.
+    pub(crate) fn of_a_recording() -> Self {
+        Self { offset_ns: 0 }
+    }
+
+    fn unix_ns(self, monotonic_ns: u64) -> i64 {
+        signed(monotonic_ns).saturating_add(self.offset_ns)
+    }
+}
+
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// `with_heat`: the cells of the histogram too.
+pub(crate) fn store_report(
+    r: obs::StoreReport,
+    with_heat: bool,
+    clock: WallClock,
+) -> v1::StoreReport {
+    let seeks = seeks(&r.heat);
+    let heat = if with_heat { r.heat } else { Vec::new() };
+    v1::StoreReport {
+        store: r.store,
+        device: r.device,
+        observed: r.observed,
+        not_observed_because: r.not_observed_because,
+        operations: r.operations.into_iter().map(operation).collect(),
+        block: Some(block(r.block, seeks)),
+        audit: Some(audit(r.audit)),
+        heat: heat.into_iter().map(heat_cell).collect(),
+        slowest: r.slowest.into_iter().map(|s| slow(s, clock)).collect(),
+    }
+}
+
+fn operation(o: obs::OperationReport) -> v1::OperationReport {
+    v1::OperationReport {
+        method: o.method,
+        count: o.count,
+        errors: o.errors,
+        bytes: o.bytes,
+        total_ns: o.total_ns,
+        p50_ns: o.p50_ns,
+        p90_ns: o.p90_ns,
+        p95_ns: o.p95_ns,
+        p99_ns: o.p99_ns,
+        stages: o.stages.into_iter().map(stage).collect(),
+        block_requests: o.block_requests,
+        latency: Vec::new(),
+    }
+}
+
+fn stage(s: obs::StageTime) -> v1::StageTime {
+    v1::StageTime {
+        stage: s.stage,
+        total_ns: s.total_ns,
+    }
+}
+
+fn lost(l: obs::LostTime) -> v1::LostTime {
+    v1::LostTime {
+        owner: l.owner,
+        ns: l.ns,
+    }
+}
+
+fn block(b: obs::BlockReport, seeks: Vec<v1::Bucket>) -> v1::BlockReport {
+    let owner = |o: obs::OwnerTotal| v1::OwnerTotal {
+        owner: o.owner,
+        operation: o.operation,
+        requests: o.requests,
+        bytes: o.bytes,
+    };
+    let head_move = |m: obs::HeadMove| v1::HeadMove {
+        owner: m.owner,
+        moved_by: m.moved_by,
+        requests: m.requests,
+        seeks: m.seeks,
+        travel_bytes: m.travel_bytes,
+    };
+    v1::BlockReport {
+        owners: b.owners.into_iter().map(owner).collect(),
+        data_requests: b.data_requests,
+        sequential: b.sequential,
+        seek_median_bytes: b.seek_median_bytes,
+        seek_p99_bytes: b.seek_p99_bytes,
+        own_bytes: b.own_bytes,
+        attributed_bytes: b.attributed_bytes,
+        shared_bytes: b.shared_bytes,
+        unattributed_bytes: b.unattributed_bytes,
+        moves: b.moves.into_iter().map(head_move).collect(),
+        lost: b.lost.into_iter().map(lost).collect(),
+        seeks,
+    }
+}
+
+/// The histogram of |seek distance|, whoever it was and however long it took.
+fn seeks(heat: &[obs::HeatCell]) -> Vec<v1::Bucket> {
+    let mut all = BTreeMap::new();
+    for cell in heat {
+        *all.entry(distance(cell)).or_insert(0_u64) += cell.count;
+    }
+    let bucket = |((from, to), count)| v1::Bucket { from, to, count };
+    all.into_iter().map(bucket).collect()
+}
+
+/// Least |seek distance| of a cell, and the first beyond it.
+fn distance(cell: &obs::HeatCell) -> (u64, u64) {
+    let (from, to) = (cell.seek_from_bytes, cell.seek_to_bytes);
+    if from >= 0 {
+        return (from.unsigned_abs(), to.unsigned_abs());
+    }
+    // [from, to) below zero: the same bucket as its mirror image above.
+    (to.min(0).unsigned_abs(), from.unsigned_abs())
+}
+
+fn audit(a: obs::AuditReport) -> v1::AuditReport {
+    v1::AuditReport {
+        seen_requests: a.seen_requests,
+        kernel_requests: a.kernel_requests,
+        seen_bytes: a.seen_bytes,
+        kernel_bytes: a.kernel_bytes,
+        lost_events: a.lost_events,
+        unmatched: a.unmatched,
+        recursion_misses: a.recursion_misses,
+        complete: a.complete,
+        finding: a.finding,
+        found_late: a.found_late,
+        in_flight_full: a.in_flight_full,
+        reissues: a.reissues,
+        not_sampled: a.not_sampled,
+        agreements: a.agreements,
+        conflicts: a.conflicts,
+        submission_unknown: a.submission_unknown,
+    }
+}
+
+fn heat_cell(h: obs::HeatCell) -> v1::HeatCell {
+    v1::HeatCell {
+        owner: h.owner,
+        operation: h.operation,
+        seek_from_bytes: h.seek_from_bytes,
+        seek_to_bytes: h.seek_to_bytes,
+        device_from_ns: h.device_from_ns,
+        device_to_ns: h.device_to_ns,
+        count: h.count,
+    }
+}
+
+/// An explained request.
+pub(crate) fn slow(s: obs::Explained, clock: WallClock) -> v1::SlowRequest {
+    let step = |s: obs::Step| v1::Step {
+        from_ns: s.from_ns,
+        took_ns: s.took_ns,
+        stage: s.stage,
+        text: s.text,
+    };
+    let trace_id = s.trace.map(|trace| format!("{:032x}", trace.trace_id));
+    v1::SlowRequest {
+        request_id: s.request_id,
+        method: s.method,
+        total_ns: s.total_ns,
+        stages: s.stages.into_iter().map(stage).collect(),
+        block_requests: s.block_requests,
+        sentence: s.sentence,
+        blocks: s.blocks.into_iter().map(block_io).collect(),
+        store: s.store,
+        device: s.device,
+        bytes: s.bytes,
+        ok: s.ok,
+        begin_unix_ns: clock.unix_ns(s.begin_ns),
+        trace_id: trace_id.unwrap_or_default(),
+        steps: s.steps.into_iter().map(step).collect(),
+        lost: s.lost.into_iter().map(lost).collect(),
+        incomplete: s.incomplete,
+    }
+}
+
+fn block_io(b: obs::BlockIo) -> v1::BlockIo {
+    v1::BlockIo {
+        operation: b.operation,
+        purpose: b.purpose,
+        sector: b.sector,
+        sectors: b.sectors,
+        own_bytes: b.own_bytes,
+        shared: b.shared,
+        seek_bytes: b.seek_bytes,
+        previous_owner: b.previous_owner,
+        queue_ns: b.queue_ns,
+        device_ns: b.device_ns,
+        queued_at_ns: b.queued_at_ns,
+        issued_at_ns: b.issued_at_ns,
+        done_at_ns: b.done_at_ns,
+        failed: b.failed,
+    }
+}
+
+/// A block request, live.
+pub(crate) fn block_line(b: obs::BlockLine, clock: WallClock) -> v1::BlockLine {
+    v1::BlockLine {
+        done_unix_ns: clock.unix_ns(b.done_ns),
+        device: b.device,
+        stores: b.stores,
+        operation: b.operation,
+        owner: b.owner,
+        request_ids: b.requests,
+        process: b.process,
+        sector: b.sector,
+        sectors: b.sectors,
+        seek_bytes: b.seek_bytes,
+        previous_owner: b.previous_owner,
+        queue_ns: b.queue_ns,
+        device_ns: b.device_ns,
+        failed: b.failed,
+    }
+}
+
+/// A program of the observer.
+pub(super) fn program(p: obs::ProgramReport) -> v1::ProbeProgram {
+    v1::ProbeProgram {
+        name: p.name,
+        hook: p.hook,
+        attached: p.attached,
+        not_attached_because: p.why_not,
+        needed: p.needed,
+        runs: p.runs,
+        run_ns: p.run_ns,
+        recursion_misses: p.recursion_misses,
+    }
+}
+
+/// Which events are handed out.
+pub(super) fn events(policy: obs::EventPolicy) -> v1::EventPolicy {
+    v1::EventPolicy {
+        one_in: policy.one_in,
+        slower_than_ns: policy.slower_than_ns,
+    }
+}
+
+/// How a store is observed and guarded.
+pub(super) fn observed_store(
+    store: String,
+    status: obs::StoreObservation,
+    guard: obs::GuardReport,
+) -> v1::ObservedStore {
+    let policy = match guard.policy {
+        obs::GuardPolicy::Off => "off",
+        obs::GuardPolicy::Audit => "audit",
+        obs::GuardPolicy::Deny => "deny",
+    };
+    v1::ObservedStore {
+        store,
+        device: status.device.unwrap_or_default(),
+        observed: status.observed,
+        not_observed_because: status.why_not,
+        mode: status.mode,
+        guard_policy: policy.to_owned(),
+        guard_effective: guard.effective,
+        guard_not_effective_because: guard.why_not,
+        guard_denied: guard.denied,
+        guard_allowed: guard.allowed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_directions_are_one_distance() {
+        let cell = |from, to, count| obs::HeatCell {
+            seek_from_bytes: from,
+            seek_to_bytes: to,
+            count,
+            ..obs::HeatCell::default()
+        };
+        let heat = [
+            cell(0, 1, 7),
+            cell(4096, 8192, 2),
+            cell(-8192, -4096, 3),
+            cell(4096, 8192, 1),
+        ];
+        let bucket = |from, to, count| v1::Bucket { from, to, count };
+        assert_eq!(seeks(&heat), [bucket(0, 1, 7), bucket(4096, 8192, 6)]);
+    }
+
+    #[test]
+    fn the_wall_clock_shows_this_year() {
+        let now = WallClock::now().unix_ns(monotonic_ns());
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let wall = i64::try_from(since_1970.as_nanos()).unwrap();
+        assert!((wall - now).abs() < 60_000_000_000, "{now} {wall}");
+        assert_eq!(WallClock::of_a_recording().unix_ns(5), 5);
+    }
+}

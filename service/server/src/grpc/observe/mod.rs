@@ -1,0 +1,348 @@
+//! `lumpscope.v1.Observe`: what the observer knows, and what it is told to do.
+
+pub(crate) mod convert;
+pub mod live;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lumpscope_observer as obs;
+use lumpscope_observer::Observer;
+use lumpscope_proto::v1::{self, observe_server::Observe};
+use tokio::sync::watch;
+use tonic::{Request, Response, Status};
+
+use self::convert::WallClock;
+use self::live::{BLOCKS_WAITING, Batch, BoxStream, Doubts, Kind, LINES_WAITING, Live, Watches};
+use super::scope::Scope;
+use super::status::Refusal;
+use crate::stores::Stores;
+
+/// Longest an answer waits for what has ended before it was asked for.
+const SETTLE: Duration = Duration::from_secs(2);
+/// Slow requests that are listed when no number is asked for.
+const DEFAULT_SLOWEST: usize = 20;
+/// Block requests in one reply.
+const BLOCKS_A_REPLY: usize = 512;
+/// Bytes of a recording in one reply; a line more than that goes alone.
+const BYTES_A_REPLY: usize = 256 << 10;
+/// The owner classes.
+const OWNERS: [&str; 6] = [
+    "request",
+    "store",
+    "fs-journal",
+    "fs-metadata",
+    "writeback",
+    "other",
+];
+/// The operations of block requests.
+const OPERATIONS: [&str; 5] = ["read", "write", "flush", "discard", "other"];
+
+/// The service; cheap to clone.
+#[derive(Clone)]
+pub struct ObserveService {
+    stores: Stores,
+    observer: Observer,
+    watches: Arc<Watches>,
+    stopped: watch::Receiver<bool>,
+}
+
+impl ObserveService {
+    /// A service over open stores. Whoever watches is counted in `watches`, until `stopped`.
+    #[must_use]
+    pub fn new(
+        stores: Stores,
+        observer: Observer,
+        watches: Arc<Watches>,
+        stopped: watch::Receiver<bool>,
+    ) -> Self {
+        Self {
+            stores,
+            observer,
+            watches,
+            stopped,
+        }
+    }
+
+    /// The stores that are meant by a name, or by none, and that the caller may use.
+    fn meant(&self, scope: &Scope, wanted: &str) -> Result<Vec<String>, Refusal> {
+        if !wanted.is_empty() {
+            scope.check_store(wanted)?;
+            if self.stores.find(wanted).is_none() {
+                return Err(Refusal::UnknownStore {
+                    name: wanted.chars().take(80).collect(),
+                    known: self.stores.names(),
+                });
+            }
+        }
+        let all = self.stores.all();
+        let names = all.iter().map(|named| &named.name);
+        Ok(names
+            .filter(|name| wanted.is_empty() || *name == wanted)
+            .filter(|name| scope.may_use(name))
+            .cloned()
+            .collect())
+    }
+
+    /// Asks the observer, on a thread that may wait, once it has taken in all that has ended.
+    async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Observer) -> T + Send + 'static,
+    ) -> Result<T, Status> {
+        let observer = self.observer.clone();
+        let asked = tokio::task::spawn_blocking(move || {
+            if !observer.settle(SETTLE) {
+                tracing::warn!("the observer did not settle in time: the answer may lag");
+            }
+            question(&observer)
+        });
+        let unanswered = |error| Status::internal(format!("the observer did not answer: {error}"));
+        asked.await.map_err(unanswered)
+    }
+}
+
+type Answer<T> = Result<Response<T>, Status>;
+
+#[tonic::async_trait]
+impl Observe for ObserveService {
+    async fn report(&self, request: Request<v1::ReportRequest>) -> Answer<v1::ReportResponse> {
+        let scope = Scope::of(&request);
+        let asked = request.into_inner();
+        let names = self.meant(&scope, &asked.store)?;
+        let clock = WallClock::now();
+        let report =
+            move |r: obs::StoreReport| convert::store_report(r, !asked.without_heat, clock);
+        let stores = self.ask(move |observer| {
+            let reports = names.iter().filter_map(|name| observer.report(name));
+            reports.map(report).collect()
+        });
+        Ok(Response::new(v1::ReportResponse {
+            stores: stores.await?,
+            request_id: scope.id(),
+        }))
+    }
+
+    async fn explain(&self, request: Request<v1::ExplainRequest>) -> Answer<v1::ExplainResponse> {
+        let scope = Scope::of(&request);
+        let id = request.into_inner().request_id;
+        let known = self.ask(move |observer| observer.explain(id)).await?;
+        // Whether there was such a request is nothing for who may not use its store.
+        let known = known
+            .filter(|explained| scope.may_use(&explained.store))
+            .ok_or(Refusal::UnknownRequest { id })?;
+        Ok(Response::new(v1::ExplainResponse {
+            request: Some(convert::slow(known, WallClock::now())),
+            request_id: scope.id(),
+        }))
+    }
+
+    async fn list_slowest(
+        &self,
+        request: Request<v1::ListSlowestRequest>,
+    ) -> Answer<v1::ListSlowestResponse> {
+        let scope = Scope::of(&request);
+        let asked = request.into_inner();
+        let names = self.meant(&scope, &asked.store)?;
+        // In nanoseconds, the longest still fits into 64 bits.
+        let within = match asked.within_seconds {
+            0 => u32::MAX,
+            seconds => seconds,
+        };
+        let within = Duration::from_secs(within.into());
+        let limit = match usize::try_from(asked.limit) {
+            Ok(0) => DEFAULT_SLOWEST,
+            limit => limit.unwrap_or(usize::MAX),
+        };
+        let slowest = self.ask(move |observer| {
+            let of = |name: &String| observer.slowest(Some(name), within, limit);
+            let mut all: Vec<obs::Explained> = names.iter().flat_map(of).collect();
+            all.sort_by_key(|slow| std::cmp::Reverse(slow.total_ns));
+            all.truncate(limit);
+            all
+        });
+        let clock = WallClock::now();
+        let slowest = slowest.await?.into_iter();
+        Ok(Response::new(v1::ListSlowestResponse {
+            requests: slowest.map(|slow| convert::slow(slow, clock)).collect(),
+            request_id: scope.id(),
+        }))
+    }
+
+    type TraceStream = BoxStream<v1::TraceResponse>;
+
+    async fn trace(&self, request: Request<v1::TraceRequest>) -> Answer<Self::TraceStream> {
+        let scope = Scope::of(&request);
+        let asked = request.into_inner();
+        let stores = self.meant(&scope, &asked.store)?;
+        let filter = filter(asked)?;
+        let live = Live {
+            watching: self.watches.begin(Kind::Trace)?,
+            watch: self.observer.watch_blocks(filter, BLOCKS_WAITING),
+            stopped: self.stopped.clone(),
+            doubts: Some(Doubts {
+                observer: self.observer.clone(),
+                stores,
+            }),
+        };
+        let replies = live.stream(move |batch| trace_replies(batch, &|name| scope.may_use(name)));
+        Ok(Response::new(replies))
+    }
+
+    type RecordStream = BoxStream<v1::RecordResponse>;
+
+    async fn record(&self, request: Request<v1::RecordRequest>) -> Answer<Self::RecordStream> {
+        let scope = Scope::of(&request);
+        scope.check_service()?;
+        let live = Live {
+            watching: self.watches.begin(Kind::Record)?,
+            watch: self.observer.watch_inputs(LINES_WAITING),
+            stopped: self.stopped.clone(),
+            doubts: None,
+        };
+        Ok(Response::new(live.stream(record_replies)))
+    }
+
+    async fn describe_observer(
+        &self,
+        request: Request<v1::DescribeObserverRequest>,
+    ) -> Answer<v1::DescribeObserverResponse> {
+        let scope = Scope::of(&request);
+        let names = self.meant(&scope, "")?;
+        let request_id = scope.id();
+        let described = self.ask(move |observer| {
+            let store = |name: String| {
+                let status = observer.store_status(&name)?;
+                let guard = observer.guard(&name).unwrap_or_default();
+                Some(convert::observed_store(name, status, guard))
+            };
+            let programs = observer.programs().into_iter();
+            v1::DescribeObserverResponse {
+                programs: programs.map(convert::program).collect(),
+                events: Some(convert::events(observer.events())),
+                stores: names.into_iter().filter_map(store).collect(),
+                request_id,
+            }
+        });
+        described.await.map(Response::new)
+    }
+
+    async fn set_events(
+        &self,
+        request: Request<v1::SetEventsRequest>,
+    ) -> Answer<v1::SetEventsResponse> {
+        let scope = Scope::of(&request);
+        scope.check_service()?;
+        // Nothing said is not "no events at all".
+        let wanted = request.into_inner().events;
+        let wanted = wanted.ok_or(Refusal::FieldMissing { field: "events" })?;
+        let policy = obs::EventPolicy {
+            one_in: wanted.one_in,
+            slower_than_ns: wanted.slower_than_ns,
+        };
+        let set = self.ask(move |observer| {
+            let set = observer.set_events(policy);
+            set.map(|()| observer.events())
+        });
+        let now = set.await?.map_err(|why| Refusal::NotNow { why })?;
+        tracing::info!(
+            one_in = now.one_in,
+            slower_than_ns = now.slower_than_ns,
+            "the event policy was changed"
+        );
+        Ok(Response::new(v1::SetEventsResponse {
+            events: Some(convert::events(now)),
+            request_id: scope.id(),
+        }))
+    }
+}
+
+/// What is asked for, in the observer's words.
+fn filter(asked: v1::TraceRequest) -> Result<obs::BlockFilter, Refusal> {
+    known("owner", &asked.owner, &OWNERS)?;
+    known("operation", &asked.operation, &OPERATIONS)?;
+    let text = |text: String| (!text.is_empty()).then_some(text);
+    Ok(obs::BlockFilter {
+        store: text(asked.store),
+        owner: text(asked.owner),
+        operation: text(asked.operation),
+        request: (asked.for_request_id > 0).then_some(asked.for_request_id),
+        min_latency_ns: asked.min_latency_ns,
+        min_distance_bytes: asked.min_distance_bytes,
+    })
+}
+
+/// Refuses a word that nothing can ever match.
+fn known(field: &'static str, word: &str, words: &[&str]) -> Result<(), Refusal> {
+    if word.is_empty() || words.contains(&word) {
+        return Ok(());
+    }
+    Err(Refusal::UnknownWord {
+        field,
+        got: word.chars().take(80).collect(),
+        known: words.join(", "),
+    })
+}
+
+/// The block requests that a caller may see, in replies of bounded size.
+fn trace_replies(
+    batch: Batch<'_, obs::BlockLine>,
+    may_use: &dyn Fn(&str) -> bool,
+) -> Vec<v1::TraceResponse> {
+    let reply = |blocks| v1::TraceResponse {
+        blocks,
+        dropped: batch.dropped,
+        incomplete: batch.doubts.to_owned(),
+    };
+    let clock = WallClock::now();
+    let mut replies = Vec::new();
+    let mut blocks = Vec::new();
+    let seen = batch.things.into_iter();
+    for line in seen.filter_map(|line| visible(line, may_use)) {
+        blocks.push(convert::block_line(line, clock));
+        if blocks.len() == BLOCKS_A_REPLY {
+            replies.push(reply(std::mem::take(&mut blocks)));
+        }
+    }
+    if !blocks.is_empty() || (replies.is_empty() && batch.heartbeat) {
+        replies.push(reply(blocks));
+    }
+    replies
+}
+
+/// A block request as a caller may see it; `None`: it was made for stores that are not the caller's.
+fn visible(mut line: obs::BlockLine, may_use: &dyn Fn(&str) -> bool) -> Option<obs::BlockLine> {
+    let all = line.stores.len();
+    line.stores.retain(|name| may_use(name));
+    if line.stores.is_empty() {
+        return None;
+    }
+    // Which of the requests are the caller's is not known then.
+    if line.stores.len() < all {
+        line.requests.clear();
+    }
+    Some(line)
+}
+
+/// Whole lines, in replies of bounded size.
+fn record_replies(batch: Batch<'_, String>) -> Vec<v1::RecordResponse> {
+    let reply = |lines: Vec<u8>| v1::RecordResponse {
+        lines: lines.into(),
+        dropped: batch.dropped,
+    };
+    let mut replies = Vec::new();
+    let mut lines = Vec::new();
+    for line in batch.things {
+        if !lines.is_empty() && lines.len() + line.len() >= BYTES_A_REPLY {
+            replies.push(reply(std::mem::take(&mut lines)));
+        }
+        lines.extend_from_slice(line.trim_end().as_bytes());
+        lines.push(b'\n');
+    }
+    if !lines.is_empty() || (replies.is_empty() && batch.heartbeat) {
+        replies.push(reply(lines));
+    }
+    replies
+}
+
+#[cfg(test)]
+mod tests;
