@@ -1,10 +1,12 @@
 //! What can be asked of the observer beside a store's report.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::api::{BlockFilter, EventPolicy};
+use crate::clock::monotonic_ns;
 use crate::live::{self, Watch};
-use crate::observer::Observer;
+use crate::observer::{Core, Observer};
 use crate::report::{BlockLine, Explained, GuardReport, ProgramReport};
 
 impl Observer {
@@ -13,15 +15,36 @@ impl Observer {
     /// [`Observer::settle`] before.
     #[must_use]
     pub fn explain(&self, request: u64) -> Option<Explained> {
-        let _ = request;
-        None
+        let core = self.inner.lock_core();
+        let mut explained = core.correlator.explain(request)?;
+        let doubt = self.doubt(&core, &explained.store);
+        add_doubt(&mut explained, &doubt);
+        Some(explained)
     }
 
     /// The slowest requests that ended within this time, slowest first; `store`: of this one only.
     #[must_use]
     pub fn slowest(&self, store: Option<&str>, within: Duration, limit: usize) -> Vec<Explained> {
-        let _ = (store, within, limit);
-        Vec::new()
+        let index = match store {
+            None => None,
+            Some(name) => match self.inner.find(name) {
+                Some((index, _)) => Some(index),
+                None => return Vec::new(),
+            },
+        };
+        let within_ns = u64::try_from(within.as_nanos()).unwrap_or(u64::MAX);
+        let since_ns = monotonic_ns().saturating_sub(within_ns);
+        let core = self.inner.lock_core();
+        let mut found = core.correlator.slowest(index, since_ns, limit);
+        let mut doubts = BTreeMap::new();
+        for explained in &mut found {
+            let store = explained.store.clone();
+            let doubt = doubts
+                .entry(store)
+                .or_insert_with_key(|store| self.doubt(&core, store));
+            add_doubt(explained, doubt);
+        }
+        found
     }
 
     /// Watches completed block requests as they become known. At most `capacity` wait to be taken.
@@ -82,4 +105,27 @@ impl Observer {
 
     /// Tells that the system call has returned.
     pub fn left(&self) {}
+
+    /// Why block requests of a store's disk may be missing, in words; empty: none is, as far as
+    /// the audit knows.
+    fn doubt(&self, core: &Core, store: &str) -> String {
+        let found = self.inner.find(store);
+        let target = found.and_then(|(_, store)| store.target);
+        let audited = target.and_then(|target| core.audit_and_heat(target.placement.dev));
+        match audited {
+            Some((audit, _)) if !audit.complete => audit.finding,
+            _ => String::new(),
+        }
+    }
+}
+
+/// Adds a doubt to what a request's explanation says of itself.
+fn add_doubt(explained: &mut Explained, doubt: &str) {
+    if doubt.is_empty() {
+        return;
+    }
+    if !explained.incomplete.is_empty() {
+        explained.incomplete.push_str("; ");
+    }
+    explained.incomplete.push_str(doubt);
 }

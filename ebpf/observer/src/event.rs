@@ -97,6 +97,12 @@ impl Event {
         self.queue_ns.or(self.issue_ns).unwrap_or(self.done_ns)
     }
 
+    /// Sector after its last.
+    #[must_use]
+    pub fn end_sector(&self) -> u64 {
+        self.sector.saturating_add(u64::from(self.sectors))
+    }
+
     /// Nanoseconds from made to given to the driver; 0: unknown.
     #[must_use]
     pub fn queue_time_ns(&self) -> u64 {

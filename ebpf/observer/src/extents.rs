@@ -43,7 +43,7 @@ impl Placement {
         for extent in self.extents[first..].iter().take_while(|e| e.offset < end) {
             let from = extent.offset.max(offset);
             let to = extent.offset.saturating_add(extent.len).min(end);
-            let sector = extent.sector + (from - extent.offset) / 512;
+            let sector = extent.sector.saturating_add((from - extent.offset) / 512);
             runs.push(Run {
                 sector,
                 sectors: (to - from).div_ceil(512),

@@ -39,11 +39,11 @@ const FORGET_NS: u64 = 60_000_000_000;
 /// last is dropped the probes are detached.
 #[derive(Debug, Clone)]
 pub struct Observer {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+pub(crate) struct Inner {
     /// By index; `None`: the store is gone. An index is never given to another store, because
     /// what was told of the one before may still be under way.
     stores: RwLock<Vec<Option<Store>>>,
@@ -69,7 +69,7 @@ pub(crate) struct Core {
     pub(crate) probes: Option<Probes>,
     pub(crate) slots: Slots,
     pub(crate) disks: Vec<WatchedDisk>,
-    correlator: Correlator,
+    pub(crate) correlator: Correlator,
     recorder: Option<BufWriter<File>>,
     drained_ns: u64,
     forgot_ns: u64,
@@ -93,6 +93,10 @@ impl Observer {
             forgot_ns: monotonic_ns(),
             kept: Vec::new(),
         };
+        for (store, watched) in options.stores.iter().enumerate() {
+            let name = watched.name.clone();
+            core.learn(Input::Added { store, name });
+        }
         let stores = core.watch(&options.stores);
         let inner = Arc::new(Inner {
             stores: RwLock::new(stores.into_iter().map(Some).collect()),
@@ -124,7 +128,10 @@ impl Observer {
         let mut core = self.inner.lock_core();
         core.pump(&self.inner);
         let index = self.inner.stores().len();
-        core.learn(Input::Added { store: index });
+        core.learn(Input::Added {
+            store: index,
+            name: store.name.clone(),
+        });
         let watched = core.watch_more(index, &store);
         let mut stores = self
             .inner
@@ -278,7 +285,7 @@ impl Inner {
         found.is_some_and(|s| s.status.observed)
     }
 
-    fn find(&self, name: &str) -> Option<(usize, Store)> {
+    pub(crate) fn find(&self, name: &str) -> Option<(usize, Store)> {
         let stores = self.stores();
         let mut known = stores.iter().enumerate();
         known.find_map(|(index, store)| {
@@ -287,7 +294,7 @@ impl Inner {
         })
     }
 
-    fn lock_core(&self) -> MutexGuard<'_, Core> {
+    pub(crate) fn lock_core(&self) -> MutexGuard<'_, Core> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -364,6 +371,7 @@ impl Core {
                     self.learn(Input::Placed {
                         store: index,
                         placement,
+                        disk: target.disk.clone(),
                     });
                 }
                 Err(error) => tracing::warn!(%error, "the file's place cannot be read again"),
@@ -384,7 +392,7 @@ impl Core {
         }
     }
 
-    fn audit_and_heat(&self, dev: u32) -> Option<(AuditReport, Vec<HeatCell>)> {
+    pub(crate) fn audit_and_heat(&self, dev: u32) -> Option<(AuditReport, Vec<HeatCell>)> {
         let Some(probes) = &self.probes else {
             let kept = self.kept.iter().find(|(kept, ..)| *kept == dev)?;
             return Some((kept.1.clone(), kept.2.clone()));

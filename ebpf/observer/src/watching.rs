@@ -103,6 +103,7 @@ impl Core {
             self.learn(Input::Placed {
                 store: index,
                 placement: target.placement.clone(),
+                disk: target.disk.clone(),
             });
         }
         Store {

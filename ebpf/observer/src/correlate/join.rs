@@ -6,7 +6,7 @@ use crate::api::{Op, Purpose};
 use crate::event::{BlockOp, Event};
 use crate::extents::Placement;
 
-use super::{Declared, block_op};
+use super::Declared;
 
 /// Declared I/Os kept at once; beyond that the oldest are dropped.
 const MAX_IOS: usize = 65_536;
@@ -182,11 +182,11 @@ impl Joiner {
     }
 
     fn find_data(&mut self, event: &Event) -> Match {
-        let (from, to) = (event.sector, event.sector + u64::from(event.sectors));
+        let (from, to) = (event.sector, event.end_sector());
         let low = (event.dev, from.saturating_sub(self.longest), 0);
         let mut candidates: Vec<(u64, u64, u64)> = Vec::new();
         for (&(_, sector, serial), &sectors) in self.pieces.range(low..(event.dev, to, 0)) {
-            let (start, end) = (sector.max(from), (sector + sectors).min(to));
+            let (start, end) = (sector.max(from), sector.saturating_add(sectors).min(to));
             let fits = self.ios.get(&serial).is_some_and(|io| {
                 block_op(io.op) == event.op && io.lasts_over(event.first_ns(), event.done_ns)
             });
@@ -265,6 +265,15 @@ impl Joiner {
         for start in io.starts {
             self.pieces.remove(&(io.dev, start, serial));
         }
+    }
+}
+
+/// The block operation that a declared operation makes.
+fn block_op(op: Op) -> BlockOp {
+    match op {
+        Op::Read => BlockOp::Read,
+        Op::Write => BlockOp::Write,
+        Op::Flush => BlockOp::Flush,
     }
 }
 

@@ -18,6 +18,8 @@ const MAX_REQUEST_NS: u64 = 3_600_000_000_000;
 /// What one store's requests added up to.
 #[derive(Debug, Default)]
 pub(super) struct StoreTotals {
+    /// Its name; empty: unknown.
+    pub(super) name: String,
     methods: BTreeMap<String, MethodTotals>,
     /// Slowest first.
     slowest: Vec<Explained>,
@@ -48,20 +50,20 @@ impl StoreTotals {
                 stages: [0; 8],
                 latency: histogram(MAX_REQUEST_NS),
             });
-        let total_ns = ended.end_ns.saturating_sub(ended.begin_ns);
+        let total_ns = ended.total_ns();
         method.count += 1;
         method.errors += u64::from(!ended.ok);
-        method.bytes += ended.bytes;
-        method.total_ns += total_ns;
+        method.bytes = method.bytes.saturating_add(ended.bytes);
+        method.total_ns = method.total_ns.saturating_add(total_ns);
         method.block_requests += u64::from(open.count);
         method.latency.saturating_record(total_ns);
         for (sum, stage) in method.stages.iter_mut().zip(stages) {
-            *sum += stage;
+            *sum = sum.saturating_add(*stage);
         }
     }
 
     pub(super) fn is_slow(&self, ended: &Ended) -> bool {
-        let total_ns = ended.end_ns.saturating_sub(ended.begin_ns);
+        let total_ns = ended.total_ns();
         self.slowest.len() < SLOWEST || self.slowest.last().is_some_and(|s| s.total_ns < total_ns)
     }
 
@@ -75,6 +77,11 @@ impl StoreTotals {
 
     pub(super) fn slowest(&self) -> Vec<Explained> {
         self.slowest.clone()
+    }
+
+    pub(super) fn find_slow(&self, request: u64) -> Option<Explained> {
+        let mut all = self.slowest.iter();
+        all.find(|slow| slow.request_id == request).cloned()
     }
 
     pub(super) fn operations(&self) -> Vec<OperationReport> {

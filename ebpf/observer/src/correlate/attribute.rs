@@ -1,0 +1,81 @@
+//! One block request comes in: whose is it?
+
+use std::sync::Arc;
+
+use crate::event::{Class, Event};
+
+use super::Correlator;
+use super::join::Match;
+use super::owner::Owner;
+use super::requests::Share;
+use super::settle::Unsettled;
+
+/// Own block requests that wait for a second look-up; beyond that they get none.
+const MAX_WAITING: usize = 4096;
+
+impl Correlator {
+    /// `may_wait`: false for one that has been looked up before.
+    pub(super) fn event(&mut self, event: Event, may_wait: bool) {
+        if event.flush_parent || !self.disks.contains_key(&event.dev) {
+            return;
+        }
+        let found = self.joiner.find(&event);
+        let data = event.op.is_data();
+        if data && found.parts.is_empty() && event.class == Class::Own && may_wait {
+            self.limits.looked_up_again += 1;
+            self.stale |= self.any_file_on(event.dev);
+            if self.waiting.len() < MAX_WAITING {
+                self.waiting.push(event);
+                return;
+            }
+        }
+        let (owner, sharers) = (self.owner_of(&event, &found), self.joiner.owners_in(&found));
+        let owner = Arc::new(owner);
+        let disk = self.disks.entry(event.dev).or_default();
+        disk.add(&event, &owner, &found, sharers);
+        let shares = self.shares(&found, owner.requests().len() > 1);
+        self.unsettled.push_back(Unsettled {
+            event: Arc::new(event),
+            owner,
+            shares,
+        });
+        self.bound_unsettled();
+    }
+
+    fn any_file_on(&self, dev: u32) -> bool {
+        let mut placed = self.placements.values();
+        placed.any(|p| p.dev == dev && !p.file_system.is_empty())
+    }
+
+    fn owner_of(&self, event: &Event, found: &Match) -> Owner {
+        let ids = self.joiner.requests_of(found);
+        match ids.as_slice() {
+            [] if found.parts.is_empty() => Owner::guess(event),
+            [] => Owner::Store,
+            [one] => Owner::Request(*one),
+            _ => Owner::Requests(ids.into()),
+        }
+    }
+
+    /// What each request has of the block request.
+    fn shares(&self, found: &Match, shared: bool) -> Vec<Share> {
+        let mut shares = Vec::new();
+        for part in &found.parts {
+            let Some(io) = self.joiner.io(part.io) else {
+                continue;
+            };
+            let heads = u64::try_from(io.requests.len()).unwrap_or(u64::MAX).max(1);
+            for (position, &request) in io.requests.iter().enumerate() {
+                // The division's remainder goes to the first.
+                let rest = if position == 0 { part.bytes % heads } else { 0 };
+                shares.push(Share {
+                    request,
+                    purpose: io.purpose,
+                    own_bytes: part.bytes / heads + rest,
+                    shared,
+                });
+            }
+        }
+        shares
+    }
+}

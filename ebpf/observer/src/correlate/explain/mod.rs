@@ -1,0 +1,121 @@
+//! Explains a request that has ended: sentence, timeline, block requests, and what is missing.
+
+mod steps;
+mod story;
+mod words;
+
+use crate::event::BlockOp;
+use crate::report::{BlockIo, Explained};
+
+use super::Ended;
+use super::disk::Disk;
+use super::owner::Owner;
+use super::requests::{Block, Open};
+use super::totals::stage_times;
+use story::Story;
+
+/// What is known of a request that has ended.
+pub(super) struct Known<'a> {
+    pub(super) ended: &'a Ended,
+    pub(super) open: &'a Open,
+    /// Nanoseconds by stage.
+    pub(super) stages: &'a [u64; 8],
+    /// Name of its store.
+    pub(super) store: &'a str,
+    /// Where its block requests went, when that is observed.
+    pub(super) disk: Option<&'a Disk>,
+    /// File system between the store and the disk; empty: none.
+    pub(super) file_system: &'a str,
+}
+
+impl Known<'_> {
+    /// Who the data request was made for that the disk was sent before.
+    fn previous<'b>(&'b self, block: &'b Block) -> Option<&'b Owner> {
+        let later = || self.disk?.recent.previous(&block.event);
+        block.previous.as_ref().or_else(later).map(AsRef::as_ref)
+    }
+
+    /// Nanoseconds after the request's begin.
+    fn after_begin(&self, ns: u64) -> i64 {
+        let far = i64::try_from(ns.abs_diff(self.ended.begin_ns)).unwrap_or(i64::MAX);
+        if ns < self.ended.begin_ns { -far } else { far }
+    }
+}
+
+/// Explains a request.
+pub(super) fn explain(known: &Known<'_>) -> Explained {
+    let (ended, open) = (known.ended, known.open);
+    let mut blocks = open.blocks.clone();
+    blocks.sort_by_key(|block| block.event.issue_ns.unwrap_or(block.event.done_ns));
+    let blocks = blocks.as_slice();
+    Explained {
+        request_id: ended.request,
+        store: known.store.to_owned(),
+        device: known.disk.map(|disk| disk.name.clone()).unwrap_or_default(),
+        method: ended.method.clone(),
+        bytes: ended.bytes,
+        ok: ended.ok,
+        begin_ns: ended.begin_ns,
+        total_ns: ended.total_ns(),
+        trace: ended.trace,
+        stages: stage_times(known.stages),
+        block_requests: open.count,
+        sentence: Story { known, blocks }.sentence(),
+        steps: steps::steps(known, blocks),
+        lost: Vec::new(),
+        blocks: blocks.iter().map(|block| block_io(known, block)).collect(),
+        incomplete: incomplete(known),
+    }
+}
+
+fn block_io(known: &Known<'_>, block: &Block) -> BlockIo {
+    let (event, share) = (&block.event, &block.share);
+    let placed = event.op != BlockOp::Flush;
+    let previous = known.previous(block);
+    BlockIo {
+        operation: event.op.name().to_owned(),
+        purpose: words::purpose_name(share.purpose).to_owned(),
+        sector: if placed { event.sector } else { 0 },
+        sectors: if placed { event.sectors } else { 0 },
+        own_bytes: share.own_bytes,
+        shared: share.shared,
+        seek_bytes: event.seek.map(|seek| seek.saturating_mul(512)),
+        previous_owner: previous.map(Owner::short_name).unwrap_or_default(),
+        queue_ns: event.queue_time_ns(),
+        device_ns: event.device_time_ns(),
+        queued_at_ns: event.queue_ns.map(|ns| known.after_begin(ns)),
+        issued_at_ns: event.issue_ns.map(|ns| known.after_begin(ns)),
+        done_at_ns: Some(known.after_begin(event.done_ns)),
+        failed: event.failed,
+    }
+}
+
+/// What may be missing, as far as the correlator knows.
+fn incomplete(known: &Known<'_>) -> String {
+    let open = known.open;
+    let mut gaps = Vec::new();
+    if known.disk.is_none() {
+        gaps.push("its block requests were not observed".to_owned());
+    }
+    if open.gaps.not_remembered {
+        gaps.push("more requests were open than can be remembered".to_owned());
+    }
+    if u32::try_from(open.blocks.len()).is_ok_and(|listed| listed < open.count) {
+        gaps.push(format!(
+            "{} of its {} block requests are listed",
+            open.blocks.len(),
+            open.count
+        ));
+    }
+    if open.gaps.too_many_intervals {
+        gaps.push("the times of some of its block requests count as submit".to_owned());
+    }
+    let data = open.blocks.iter().filter(|b| b.event.op.is_data());
+    let unknown_start = data.filter(|b| b.event.queue_ns.is_none()).count();
+    if unknown_start > 0 {
+        gaps.push(format!(
+            "when {unknown_start} of its reads and writes were queued was not seen"
+        ));
+    }
+    gaps.join("; ")
+}

@@ -1,0 +1,121 @@
+//! A request's timeline.
+//!
+//! The service measures how long each stage took, not when it began. The order is known:
+//! receiving, waiting for its turn, index, data, journal from the begin on, the reply up to the
+//! end; a rest that no stage claims lies before the reply. So the places of these steps are
+//! derived, while those of the block requests are what the kernel's clock said.
+
+use crate::api::{Purpose, STAGES};
+use crate::correlate::requests::Block;
+use crate::event::BlockOp;
+use crate::report::Step;
+
+use super::Known;
+use super::words::{bytes_text, place_text, purpose_name, time_text};
+
+/// All steps, in the order of time.
+pub(super) fn steps(known: &Known<'_>, blocks: &[Block]) -> Vec<Step> {
+    let [recv, sched, index, submit, queue, device, journal, reply] = *known.stages;
+    let mut steps = Vec::new();
+    let data = submit.saturating_add(queue).saturating_add(device);
+    let in_system = if data == submit {
+        "data I/O; what the disk did in it was not seen".to_owned()
+    } else {
+        format!(
+            "system calls and checks, spread over {} of data I/O",
+            time_text(data)
+        )
+    };
+    let plan = [
+        (0, recv, recv, "received"),
+        (1, sched, sched, "waited for the store's turn"),
+        (2, index, index, "index looked up, or blocks chosen"),
+        (3, submit, data, &in_system),
+        (6, journal, journal, "commit"),
+    ];
+    let mut at: u64 = 0;
+    for (stage, took_ns, next, text) in plan {
+        if took_ns > 0 {
+            steps.push(stage_step(stage, at, took_ns, text));
+        }
+        at = at.saturating_add(next);
+    }
+    let end = known.ended.total_ns().saturating_sub(reply);
+    if reply > 0 {
+        steps.push(stage_step(7, end, reply, "replied"));
+    }
+    steps.extend(blocks.iter().map(|block| of_block(known, block)));
+    steps.sort_by_key(|step| step.from_ns);
+    steps
+}
+
+fn stage_step(stage: usize, at: u64, took_ns: u64, text: &str) -> Step {
+    Step {
+        from_ns: i64::try_from(at).unwrap_or(i64::MAX),
+        took_ns,
+        stage: STAGES[stage].to_owned(),
+        text: text.to_owned(),
+    }
+}
+
+fn of_block(known: &Known<'_>, block: &Block) -> Step {
+    let event = &block.event;
+    let stage = match block.share.purpose {
+        Purpose::Data | Purpose::Scrub | Purpose::Recovery | Purpose::Checkpoint => "device",
+        Purpose::Journal | Purpose::Header | Purpose::Flush => "journal",
+    };
+    Step {
+        from_ns: known.after_begin(event.first_ns()),
+        took_ns: event.done_ns.saturating_sub(event.first_ns()),
+        stage: stage.to_owned(),
+        text: format!("{}: {}", what(known, block), times(block)),
+    }
+}
+
+fn what(known: &Known<'_>, block: &Block) -> String {
+    let (event, share) = (&block.event, &block.share);
+    let shared = if share.shared {
+        ", shared with other requests"
+    } else {
+        ""
+    };
+    if event.op == BlockOp::Flush {
+        return format!("flush of the disk's cache{shared}");
+    }
+    let purpose = match share.purpose {
+        Purpose::Data => "",
+        other => purpose_name(other),
+    };
+    let space = if purpose.is_empty() { "" } else { " " };
+    format!(
+        "{purpose}{space}{} of {} at sector {}{shared}, {}",
+        event.op.name(),
+        bytes_text(u64::from(event.sectors) * 512),
+        event.sector,
+        place_text(known, block)
+    )
+}
+
+fn times(block: &Block) -> String {
+    let event = &block.event;
+    let mut parts = Vec::new();
+    if event.queue_ns.is_some() && event.issue_ns.is_some() {
+        let waited = time_text(event.queue_time_ns());
+        parts.push(match block.ahead {
+            0 => format!("waited {waited}"),
+            1 => format!("waited {waited} behind 1 block request of others"),
+            n => format!("waited {waited} behind {n} block requests of others"),
+        });
+    } else if event.op != BlockOp::Flush {
+        parts.push("how long it waited was not seen".to_owned());
+    }
+    parts.push(if event.issue_ns.is_some() {
+        format!("{} at the device", time_text(event.device_time_ns()))
+    } else {
+        "when it was sent was not seen".to_owned()
+    });
+    if event.failed {
+        parts.push("failed".to_owned());
+    }
+    parts.join(", ")
+}

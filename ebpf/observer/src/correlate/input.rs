@@ -1,0 +1,132 @@
+//! What the correlator is told.
+
+use serde::{Deserialize, Serialize};
+
+use crate::api::{Op, Purpose, RequestSummary, TraceContext};
+use crate::event::Event;
+use crate::extents::Placement;
+
+/// What the observer learns.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Input {
+    /// There is a store more.
+    Added {
+        /// Its index, which no store had before.
+        store: usize,
+        /// Its name; empty: unknown, as in old recordings.
+        #[serde(default)]
+        name: String,
+    },
+    /// A store is gone, and everything known of it.
+    Removed {
+        /// Its index, which no store will have again.
+        store: usize,
+    },
+    /// Where a store lies. Again whenever it changes.
+    Placed {
+        /// Index of the store.
+        store: usize,
+        /// Its place.
+        placement: Placement,
+        /// Name of the whole disk, e.g. `loop3`; empty: unknown, as in old recordings.
+        #[serde(default)]
+        disk: String,
+    },
+    /// An I/O is about to be done.
+    Declared(Declared),
+    /// Its system call has returned.
+    Finished {
+        /// Index of the store.
+        store: usize,
+        /// Token of the I/O.
+        token: u64,
+        /// When.
+        end_ns: u64,
+    },
+    /// A request has ended.
+    Ended(Ended),
+    /// A block request has completed.
+    Event(Event),
+    /// Everything that completed up to this time has been told.
+    Drained {
+        /// Time.
+        until_ns: u64,
+    },
+}
+
+/// An owned [`crate::DeclaredIo`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Declared {
+    /// Index of the store.
+    pub store: usize,
+    /// Unique among the store's I/Os in flight.
+    pub token: u64,
+    /// Requests it is done for.
+    pub requests: Vec<u64>,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// Kind.
+    pub op: Op,
+    /// Byte offset in the store.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Before the system call.
+    pub begin_ns: u64,
+}
+
+/// An owned [`RequestSummary`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    /// Id of the request.
+    pub request: u64,
+    /// Index of its store.
+    pub store: usize,
+    /// `put`, `get`, ...
+    pub method: String,
+    /// Body bytes moved.
+    pub bytes: u64,
+    /// Accepted.
+    pub begin_ns: u64,
+    /// Last byte handed over.
+    pub end_ns: u64,
+    /// False: it failed.
+    pub ok: bool,
+    /// Stages as the service measured them: recv, sched, index, data, journal, reply.
+    pub stages_ns: [u64; 6],
+    /// The trace it is exported in; absent: it is not exported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceContext>,
+}
+
+impl Ended {
+    /// Whole time in nanoseconds.
+    #[must_use]
+    pub fn total_ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.begin_ns)
+    }
+}
+
+impl From<RequestSummary> for Ended {
+    fn from(s: RequestSummary) -> Ended {
+        Ended {
+            request: s.request,
+            store: s.store,
+            method: s.method.to_owned(),
+            bytes: s.bytes,
+            begin_ns: s.begin_ns,
+            end_ns: s.end_ns,
+            ok: s.ok,
+            stages_ns: [
+                s.recv_ns,
+                s.sched_ns,
+                s.index_ns,
+                s.data_ns,
+                s.journal_ns,
+                s.reply_ns,
+            ],
+            trace: s.trace,
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Whose a block request is.
+
+use std::sync::Arc;
+
+use crate::event::{Class, Event};
+
+/// Who a block request was made for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// Exactly this request.
+    Request(u64),
+    /// Several requests, at least two.
+    Requests(Arc<[u64]>),
+    /// The store itself.
+    Store,
+    FsJournal,
+    FsMetadata,
+    Writeback,
+    /// Another process, by name.
+    Other(String),
+}
+
+impl Owner {
+    /// Name of the class.
+    pub(super) fn class(&self) -> &'static str {
+        match self {
+            Owner::Request(_) | Owner::Requests(_) => "request",
+            Owner::Store => "store",
+            Owner::FsJournal => "fs-journal",
+            Owner::FsMetadata => "fs-metadata",
+            Owner::Writeback => "writeback",
+            Owner::Other(_) => "other",
+        }
+    }
+
+    /// True: it was made for this request, perhaps among others.
+    pub(super) fn serves(&self, request: u64) -> bool {
+        match self {
+            Owner::Request(id) => *id == request,
+            Owner::Requests(ids) => ids.contains(&request),
+            _ => false,
+        }
+    }
+
+    /// The requests it was made for.
+    pub(super) fn requests(&self) -> &[u64] {
+        match self {
+            Owner::Request(id) => std::slice::from_ref(id),
+            Owner::Requests(ids) => ids,
+            _ => &[],
+        }
+    }
+
+    /// The class, with the request or the process where one is known.
+    pub(super) fn short_name(&self) -> String {
+        match self {
+            Owner::Request(id) => format!("request {id}"),
+            Owner::Other(comm) if !comm.is_empty() => format!("other ({comm})"),
+            other => other.class().to_owned(),
+        }
+    }
+
+    /// What the kernel side saw, for a block request that nobody declared.
+    pub(super) fn guess(event: &Event) -> Owner {
+        match event.class {
+            Class::Own => Owner::Store,
+            Class::FsJournal => Owner::FsJournal,
+            Class::FsMetadata => Owner::FsMetadata,
+            Class::Writeback => Owner::Writeback,
+            Class::Other => Owner::Other(event.comm.clone()),
+        }
+    }
+}

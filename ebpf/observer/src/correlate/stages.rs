@@ -1,0 +1,85 @@
+//! A request's time, stage by stage.
+
+use super::Ended;
+use super::requests::Open;
+
+/// Nanoseconds by stage in the order of [`crate::STAGES`]; the data time is split into device
+/// (some block request of it was at the disk), queue (one was made, none at the disk) and submit.
+pub(super) fn split(ended: &Ended, open: &Open) -> [u64; 8] {
+    let [recv, sched, index, data, journal, reply] = ended.stages_ns;
+    let at_disk = union(open.device.clone());
+    let made = union(open.device.iter().chain(&open.queue).copied().collect());
+    let device = at_disk.min(data);
+    let queue = (made - at_disk).min(data - device);
+    [
+        recv,
+        sched,
+        index,
+        data - device - queue,
+        queue,
+        device,
+        journal,
+        reply,
+    ]
+}
+
+/// Length of the union of intervals.
+pub(super) fn union(mut intervals: Vec<(u64, u64)>) -> u64 {
+    merge(&mut intervals);
+    intervals.iter().map(|(from, to)| to - from).sum()
+}
+
+/// Sorts intervals and joins those that overlap or touch; empty ones fall out.
+pub(super) fn merge(intervals: &mut Vec<(u64, u64)>) {
+    intervals.retain(|(from, to)| from < to);
+    intervals.sort_unstable();
+    intervals.dedup_by(|next, kept| {
+        let joined = next.0 <= kept.1;
+        if joined {
+            kept.1 = kept.1.max(next.1);
+        }
+        joined
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(data: u64) -> Ended {
+        Ended {
+            request: 1,
+            store: 0,
+            method: "put".to_owned(),
+            bytes: 1,
+            begin_ns: 0,
+            end_ns: 100,
+            ok: true,
+            stages_ns: [1, 2, 3, data, 4, 5],
+            trace: None,
+        }
+    }
+
+    #[test]
+    fn union_counts_overlap_once() {
+        assert_eq!(union(vec![(10, 20), (15, 30), (40, 50), (12, 13)]), 30);
+        assert_eq!(union(vec![(10, 20), (20, 30), (35, 35), (40, 39)]), 20);
+        assert_eq!(union(Vec::new()), 0);
+    }
+
+    #[test]
+    fn data_time_is_split_without_loss() {
+        let open = Open {
+            device: vec![(10, 20), (15, 30)],
+            queue: vec![(5, 10), (8, 15)],
+            ..Open::default()
+        };
+        assert_eq!(split(&ended(40), &open), [1, 2, 3, 15, 5, 20, 4, 5]);
+        // More block time than data time cannot be: the stages still add up.
+        assert_eq!(split(&ended(22), &open), [1, 2, 3, 0, 2, 20, 4, 5]);
+        assert_eq!(
+            split(&ended(40), &Open::default()),
+            [1, 2, 3, 40, 0, 0, 4, 5]
+        );
+    }
+}

@@ -1,0 +1,101 @@
+//! What is said of a request after the fact.
+
+use lumpscope_observer::{BlockOp, Class, Correlator, Ended, Input, Op};
+
+use crate::support::{apply, declared, event, finished, raw_store};
+
+/// Request 7 of store `fast`: a write behind one of the journal, and a flush that it shares.
+fn told() -> Correlator {
+    let mut it = raw_store();
+    it.apply(Input::Added {
+        store: 0,
+        name: "fast".to_owned(),
+    });
+    let mut first = event(BlockOp::Write, 9000, 8, 90, 95, 150);
+    first.class = Class::FsJournal;
+    let mut write = event(BlockOp::Write, 8, 8, 110, 160, 190);
+    write.seek = Some(8 - 9008);
+    let mut flush = event(BlockOp::Flush, 0, 0, 0, 205, 240);
+    flush.queue_ns = None;
+    apply(
+        &mut it,
+        vec![
+            declared(1, &[7], Op::Write, 4096, 4096, 105),
+            Input::Event(first),
+            Input::Event(write),
+            finished(1, 195),
+            declared(2, &[7, 8], Op::Flush, 0, 0, 200),
+            Input::Event(flush),
+            finished(2, 245),
+            Input::Ended(Ended {
+                request: 7,
+                store: 0,
+                method: "put".to_owned(),
+                bytes: 4096,
+                begin_ns: 100,
+                end_ns: 260,
+                ok: true,
+                stages_ns: [2, 2, 1, 90, 50, 10],
+                trace: None,
+            }),
+            Input::Drained { until_ns: 300 },
+        ],
+    );
+    it
+}
+
+#[test]
+fn a_request_is_explained_step_by_step_after_the_fact() {
+    let mut it = told();
+    let told = it.explain(7).expect("it is kept");
+    assert_eq!(
+        (told.store.as_str(), told.device.as_str()),
+        ("fast", "loop7")
+    );
+    assert_eq!((told.begin_ns, told.total_ns, told.ok), (100, 160, true));
+    assert_eq!(told.incomplete, "");
+    let steps: Vec<(i64, u64, &str, &str)> = told
+        .steps
+        .iter()
+        .map(|s| (s.from_ns, s.took_ns, s.stage.as_str(), s.text.as_str()))
+        .collect();
+    let write = "write of 4 KiB at sector 8, 4.4 MiB back from the previous request, made by the \
+                 file system's journal: waited 50 ns behind 1 block request of others, 30 ns at \
+                 the device";
+    assert_eq!(
+        steps,
+        [
+            (0, 2, "recv", "received"),
+            (2, 2, "sched", "waited for the store's turn"),
+            (4, 1, "index", "index looked up, or blocks chosen"),
+            (
+                5,
+                10,
+                "submit",
+                "system calls and checks, spread over 90 ns of data I/O"
+            ),
+            (10, 80, "device", write),
+            (95, 50, "journal", "commit"),
+            (
+                105,
+                35,
+                "journal",
+                "flush of the disk's cache, shared with other requests: 35 ns at the device"
+            ),
+            (150, 10, "reply", "replied"),
+        ]
+    );
+    let block = &told.blocks[0];
+    assert_eq!(
+        (block.queued_at_ns, block.issued_at_ns, block.done_at_ns),
+        (Some(10), Some(60), Some(90))
+    );
+    let ids = |store, since| -> Vec<u64> {
+        let found = it.slowest(store, since, 10);
+        found.iter().map(|e| e.request_id).collect()
+    };
+    assert_eq!(ids(None, 0), [7]);
+    assert_eq!((ids(Some(1), 0), ids(Some(0), 261)), (vec![], vec![]));
+    it.apply(Input::Removed { store: 0 });
+    assert_eq!(it.explain(7), None);
+}

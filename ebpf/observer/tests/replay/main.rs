@@ -1,0 +1,8 @@
+//! Correlation of recorded and of made-up events: no root, no kernel.
+//!
+//! `testdata/*.jsonl` were written by the tests in `tests/real` with `LUMPSCOPE_RECORD` set: six
+//! requests on a file of a file system on which another process works too.
+
+mod attribution;
+mod explained;
+mod support;

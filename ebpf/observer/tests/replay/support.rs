@@ -1,0 +1,137 @@
+//! Inputs that tests make up, and recordings.
+
+use std::path::Path;
+
+use lumpscope_observer::{
+    BlockOp, Class, Correlator, Declared, Ended, Event, Extent, Input, Op, Placement, Purpose,
+    StoreReport,
+};
+
+pub(crate) const DEV: u32 = 7 << 20;
+
+pub(crate) fn replay(name: &str) -> StoreReport {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("testdata")
+        .join(name);
+    let text = std::fs::read_to_string(path).expect("a recording");
+    let mut correlator = Correlator::new(1);
+    for line in text.lines() {
+        correlator.apply(serde_json::from_str(line).expect("an input"));
+    }
+    filled(&correlator)
+}
+
+pub(crate) fn filled(correlator: &Correlator) -> StoreReport {
+    let mut report = StoreReport::default();
+    correlator.fill(0, &mut report);
+    report
+}
+
+pub(crate) fn owned(report: &StoreReport, owner: &str, operation: &str) -> (u64, u64) {
+    let found = report
+        .block
+        .owners
+        .iter()
+        .find(|o| o.owner == owner && o.operation == operation);
+    found.map_or((0, 0), |o| (o.requests, o.bytes))
+}
+
+/// A correlator with one raw store.
+pub(crate) fn raw_store() -> Correlator {
+    let mut correlator = Correlator::new(1);
+    let extents = vec![Extent {
+        offset: 0,
+        sector: 0,
+        len: 1 << 40,
+    }];
+    let placement = Placement {
+        dev: DEV,
+        file_system: String::new(),
+        extents,
+    };
+    correlator.apply(Input::Placed {
+        store: 0,
+        placement,
+        disk: "loop7".to_owned(),
+    });
+    correlator
+}
+
+pub(crate) fn declared(
+    token: u64,
+    requests: &[u64],
+    op: Op,
+    offset: u64,
+    len: u64,
+    begin: u64,
+) -> Input {
+    Input::Declared(Declared {
+        store: 0,
+        token,
+        requests: requests.to_vec(),
+        purpose: if op == Op::Flush {
+            Purpose::Flush
+        } else {
+            Purpose::Data
+        },
+        op,
+        offset,
+        len,
+        begin_ns: begin,
+    })
+}
+
+pub(crate) fn finished(token: u64, end_ns: u64) -> Input {
+    Input::Finished {
+        store: 0,
+        token,
+        end_ns,
+    }
+}
+
+pub(crate) fn event(
+    op: BlockOp,
+    sector: u64,
+    sectors: u32,
+    queue: u64,
+    issue: u64,
+    done: u64,
+) -> Event {
+    Event {
+        dev: DEV,
+        op,
+        class: Class::Own,
+        queue_ns: Some(queue),
+        issue_ns: Some(issue),
+        done_ns: done,
+        sector,
+        sectors,
+        bytes: sectors * 512,
+        seek: None,
+        own: true,
+        flush_parent: false,
+        failed: false,
+        tgid: 1,
+        comm: "store".to_owned(),
+    }
+}
+
+pub(crate) fn ended(request: u64, begin_ns: u64, end_ns: u64) -> Input {
+    Input::Ended(Ended {
+        request,
+        store: 0,
+        method: "put".to_owned(),
+        bytes: 4096,
+        begin_ns,
+        end_ns,
+        ok: true,
+        stages_ns: [0, 0, 0, end_ns - begin_ns, 0, 0],
+        trace: None,
+    })
+}
+
+pub(crate) fn apply(correlator: &mut Correlator, inputs: Vec<Input>) {
+    for input in inputs {
+        correlator.apply(input);
+    }
+}
