@@ -9,6 +9,7 @@
 //! | [`compare`] | all of it together: raw, ext4 and xfs side by side, and what the disks did |
 //! | [`engine`] | the engine without a network, against fio and the original, in alternating rounds |
 //! | [`grpc`] | the service through gRPC, against a service that stores nothing |
+//! | [`observe`] | what observation costs: probes not loaded, histograms only, with events, in alternating runs |
 //! | [`tracer`] | the block requests of a disk counted by bpftrace, for a second opinion |
 //! | [`human`] | numbers for people |
 //!
@@ -20,6 +21,7 @@ pub mod engine;
 pub mod grpc;
 pub mod human;
 pub mod lab;
+pub mod observe;
 pub mod runner;
 pub mod stats;
 pub mod tracer;

@@ -97,7 +97,7 @@ impl BenchError {
         move |source| BenchError::File { what, path, source }
     }
 
-    pub(super) fn peer(program: &str, why: impl Into<String>) -> BenchError {
+    pub(crate) fn peer(program: &str, why: impl Into<String>) -> BenchError {
         BenchError::Peer {
             program: program.to_owned(),
             why: why.into(),

@@ -16,17 +16,19 @@ const PROGRAM: &str = "fio";
 
 /// What fio does in one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Job {
-    pub(super) kind: JobKind,
-    pub(super) block: u64,
+pub(crate) struct Job {
+    pub(crate) kind: JobKind,
+    pub(crate) block: u64,
     /// I/Os in flight.
-    pub(super) depth: usize,
-    pub(super) time: Duration,
+    pub(crate) depth: usize,
+    /// Where the part of the file begins that it works on, in bytes.
+    pub(crate) from: u64,
+    pub(crate) time: Duration,
 }
 
 /// Pattern and engine of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum JobKind {
+pub(crate) enum JobKind {
     /// Sequential writes through one io_uring, as deep as asked.
     Write,
     /// Random reads through one io_uring, as deep as asked.
@@ -34,20 +36,22 @@ pub(super) enum JobKind {
     /// As many jobs as asked in flight, each doing one write and then its fdatasync. One job of
     /// that depth would let the syncs overlap with the writes they are for.
     DurableWrite,
+    /// One random write after the other, each a system call of its own; nothing is synced.
+    RandomWrite,
 }
 
 /// What a durable write was made of.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct FioResult {
+pub(crate) struct FioResult {
     /// Writes or reads.
-    pub(super) transfers: Measured,
+    pub(crate) transfers: Measured,
     /// Latency of the syncs alone.
-    pub(super) syncs: Latency,
+    pub(crate) syncs: Latency,
 }
 
 /// The program, found.
 #[derive(Clone, Debug)]
-pub(super) struct Fio(PathBuf);
+pub(crate) struct Fio(PathBuf);
 
 #[derive(Debug, Deserialize)]
 struct Output {
@@ -99,7 +103,7 @@ impl Spread {
 }
 
 impl Fio {
-    pub(super) fn find() -> Result<Fio, String> {
+    pub(crate) fn find() -> Result<Fio, String> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         std::env::split_paths(&path)
             .map(|folder| folder.join(PROGRAM))
@@ -109,15 +113,15 @@ impl Fio {
     }
 
     /// First line of `fio --version`.
-    pub(super) fn version(&self, interrupt: &Interrupt) -> Result<String, BenchError> {
+    pub(crate) fn version(&self, interrupt: &Interrupt) -> Result<String, BenchError> {
         let mut command = Command::new(&self.0);
         command.arg("--version");
         let printed = interrupt.run(command, super::limit(Duration::ZERO))?;
         Ok(printed.trim().to_owned())
     }
 
-    /// Runs one job on the first `size` bytes of a file or device.
-    pub(super) fn run(
+    /// Runs one job on `size` bytes of a file or device.
+    pub(crate) fn run(
         &self,
         file: &Path,
         size: u64,
@@ -137,6 +141,11 @@ fn arguments(file: &Path, size: u64, job: &Job) -> Vec<String> {
         JobKind::Write => ("write", 1, job.depth),
         JobKind::Read => ("randread", 1, job.depth),
         JobKind::DurableWrite => ("randwrite", job.depth, 1),
+        JobKind::RandomWrite => ("randwrite", 1, 1),
+    };
+    let engine = match job.kind {
+        JobKind::RandomWrite => "psync",
+        _ => "io_uring",
     };
     let mut arguments = vec![
         "--name=peer".to_owned(),
@@ -144,12 +153,13 @@ fn arguments(file: &Path, size: u64, job: &Job) -> Vec<String> {
         format!("--rw={pattern}"),
         format!("--bs={}", job.block),
         format!("--size={}", size / job.block * job.block),
+        format!("--offset={}", job.from),
+        format!("--ioengine={engine}"),
         format!("--numjobs={jobs}"),
         format!("--iodepth={depth}"),
         format!("--runtime={}ms", job.time.as_millis()),
     ];
     let fixed = [
-        "--ioengine=io_uring",
         "--direct=1",
         "--time_based",
         // Jobs are threads, so that all of them end when the process is killed.
@@ -186,7 +196,7 @@ fn parse(printed: &str, kind: JobKind) -> Result<FioResult, BenchError> {
     }
     let direction = match kind {
         JobKind::Read => &job.read,
-        JobKind::Write | JobKind::DurableWrite => &job.write,
+        JobKind::Write | JobKind::DurableWrite | JobKind::RandomWrite => &job.write,
     };
     let transfers = Measured {
         requests: direction.total_ios,
@@ -230,6 +240,7 @@ mod tests {
             kind: JobKind::Write,
             block: 4096,
             depth: 8,
+            from: 0,
             time: Duration::from_millis(300),
         };
         let arguments = arguments(Path::new("/a:b"), 10_000, &job);

@@ -9,7 +9,7 @@
 mod args;
 mod error;
 mod figures;
-mod fio;
+pub(crate) mod fio;
 pub(crate) mod interrupt;
 mod load;
 mod measured;
@@ -337,6 +337,7 @@ impl Bench {
             kind,
             block: load.size,
             depth: load.depth,
+            from: 0,
             time: load.time,
         };
         let (path, size) = (self.target.path(), self.target.capacity());
@@ -347,7 +348,7 @@ impl Bench {
                 get: transfers,
                 ..Outcome::default()
             },
-            JobKind::Write => Outcome {
+            JobKind::Write | JobKind::RandomWrite => Outcome {
                 put: transfers,
                 ..Outcome::default()
             },

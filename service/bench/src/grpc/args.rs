@@ -83,7 +83,7 @@ pub struct Transport {
 impl TransportArgs {
     /// What was given, else what `lumpscope serve` does by itself.
     #[must_use]
-    pub(super) fn over(self, default: Transport) -> Transport {
+    pub(crate) fn over(self, default: Transport) -> Transport {
         Transport {
             stream_window: self.stream_window.unwrap_or(default.stream_window),
             connection_window: self.connection_window.unwrap_or(default.connection_window),

@@ -16,18 +16,18 @@ use super::error::GrpcBenchError;
 const WINDOW_BYTES: u32 = 16 << 20;
 const FRAME_BYTES: u32 = 1 << 20;
 /// Size of one message of a put.
-pub(super) const CHUNK_BYTES: usize = 1 << 20;
+pub(crate) const CHUNK_BYTES: usize = 1 << 20;
 const MESSAGE_LIMIT: usize = 16 << 20;
 /// Longest that one call may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Name of the store in requests.
-pub(super) const STORE: &str = "bench";
+pub(crate) const STORE: &str = "bench";
 
-pub(super) type Client = LumpStoreClient<Channel>;
+pub(crate) type Client = LumpStoreClient<Channel>;
 
 /// A connection of its own.
-pub(super) async fn connect(who: &'static str, url: &str) -> Result<Client, GrpcBenchError> {
+pub(crate) async fn connect(who: &'static str, url: &str) -> Result<Client, GrpcBenchError> {
     let failed = |source| GrpcBenchError::Connect { who, source };
     let channel = Endpoint::from_shared(url.to_owned())
         .map_err(failed)?
@@ -45,7 +45,7 @@ pub(super) async fn connect(who: &'static str, url: &str) -> Result<Client, Grpc
         .max_encoding_message_size(MESSAGE_LIMIT))
 }
 
-pub(super) fn lump_id(id: u64) -> LumpId {
+pub(crate) fn lump_id(id: u64) -> LumpId {
     let raw = Bytes::copy_from_slice(&u128::from(id).to_be_bytes());
     LumpId {
         form: Some(lump_id::Form::Raw(raw)),
@@ -53,7 +53,7 @@ pub(super) fn lump_id(id: u64) -> LumpId {
 }
 
 /// Header of a put.
-pub(super) fn header(id: u64, length: usize) -> PutRequest {
+pub(crate) fn header(id: u64, length: usize) -> PutRequest {
     let header = PutHeader {
         store: STORE.to_owned(),
         id: Some(lump_id(id)),
@@ -66,14 +66,14 @@ pub(super) fn header(id: u64, length: usize) -> PutRequest {
 }
 
 /// A part of the body of a put.
-pub(super) fn chunk(bytes: Bytes) -> PutRequest {
+pub(crate) fn chunk(bytes: Bytes) -> PutRequest {
     PutRequest {
         part: Some(put_request::Part::Chunk(bytes)),
     }
 }
 
 /// Puts one lump and says how long that took.
-pub(super) async fn put(client: &mut Client, id: u64, body: Bytes) -> Result<Duration, Status> {
+pub(crate) async fn put(client: &mut Client, id: u64, body: Bytes) -> Result<Duration, Status> {
     let mut messages = vec![header(id, body.len())];
     let mut rest = body;
     while !rest.is_empty() {
@@ -85,7 +85,7 @@ pub(super) async fn put(client: &mut Client, id: u64, body: Bytes) -> Result<Dur
 }
 
 /// Gets one lump: how long that took until the last byte, and the pieces of it.
-pub(super) async fn get(client: &mut Client, id: u64) -> Result<(Duration, Vec<Bytes>), Status> {
+pub(crate) async fn get(client: &mut Client, id: u64) -> Result<(Duration, Vec<Bytes>), Status> {
     let request = GetRequest {
         store: STORE.to_owned(),
         id: Some(lump_id(id)),
@@ -103,7 +103,7 @@ pub(super) async fn get(client: &mut Client, id: u64) -> Result<(Duration, Vec<B
 }
 
 /// True: the pieces are exactly `body`.
-pub(super) fn same(pieces: &[Bytes], body: &[u8]) -> bool {
+pub(crate) fn same(pieces: &[Bytes], body: &[u8]) -> bool {
     let mut rest = body;
     for piece in pieces {
         let Some((front, back)) = rest.split_at_checked(piece.len()) else {

@@ -21,12 +21,12 @@ fn region() -> &'static Bytes {
 }
 
 /// Makes the region, which takes a moment, before anything is timed.
-pub(super) fn prepare() {
+pub(crate) fn prepare() {
     region();
 }
 
 /// The body of a lump. `size` is at most 4 MiB.
-pub(super) fn body(id: u64, size: usize) -> Bytes {
+pub(crate) fn body(id: u64, size: usize) -> Bytes {
     let room = u64::try_from(REGION - size).unwrap_or(0) / STEP;
     let at = usize::try_from(id.wrapping_mul(0x9e37_79b9_7f4a_7c15) % room * STEP).unwrap_or(0);
     region().slice(at..at + size)

@@ -27,14 +27,14 @@ const TIME: Duration = Duration::from_millis(500);
 
 /// A file without a name, which is gone when this process is; an empty store.
 #[derive(Debug)]
-pub(super) struct StoreFile {
+pub(crate) struct StoreFile {
     _file: File,
     path: PathBuf,
 }
 
 impl StoreFile {
     /// Makes it, as `lumpscope format` does: written once.
-    pub(super) fn make(
+    pub(crate) fn make(
         exe: &Path,
         dir: &Path,
         mib: u64,
@@ -49,7 +49,7 @@ impl StoreFile {
     }
 
     /// Where children find it, too.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }
@@ -66,17 +66,17 @@ fn unnamed(dir: &Path) -> Result<(File, PathBuf), GrpcBenchError> {
 /// What the disk gives: 8 transfers of 1 MiB at a time, direct, at random places of a file that has
 /// been written before.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Disk {
-    pub(super) dir: PathBuf,
+pub(crate) struct Disk {
+    pub(crate) dir: PathBuf,
     /// Type of its file system, as `tmpfs` or `ext4`.
-    pub(super) file_system: String,
-    pub(super) write_bytes_per_second: f64,
-    pub(super) read_bytes_per_second: f64,
+    pub(crate) file_system: String,
+    pub(crate) write_bytes_per_second: f64,
+    pub(crate) read_bytes_per_second: f64,
 }
 
 impl Disk {
     /// Measures the disk of a directory, which must have room for a store of `mib`.
-    pub(super) fn measure(dir: &Path, mib: u64) -> Result<Disk, GrpcBenchError> {
+    pub(crate) fn measure(dir: &Path, mib: u64) -> Result<Disk, GrpcBenchError> {
         let needed = (mib << 20) + SIZE;
         if free_bytes(dir)? < needed + needed / 16 {
             return Err(GrpcBenchError::Dir {

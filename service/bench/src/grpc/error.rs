@@ -50,6 +50,12 @@ pub enum GrpcBenchError {
         /// What the transport said.
         source: tonic::transport::Error,
     },
+    /// The service observes although it should not, or the other way round.
+    #[error(
+        "the service's disk is not observed as asked: `lumpscope doctor` says what is missing \
+         (root is needed)"
+    )]
+    NotObserved,
     /// Something of this process or of the system.
     #[error("cannot {what}: {source}")]
     System {
@@ -62,13 +68,13 @@ pub enum GrpcBenchError {
 
 impl GrpcBenchError {
     /// For `map_err`.
-    pub(super) fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+    pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         let what = what.into();
         move |source| GrpcBenchError::System { what, source }
     }
 
     /// For `map_err`.
-    pub(super) fn call(who: &'static str, call: &'static str) -> impl Fn(tonic::Status) -> Self {
+    pub(crate) fn call(who: &'static str, call: &'static str) -> impl Fn(tonic::Status) -> Self {
         move |status| GrpcBenchError::Call {
             who,
             call,

@@ -21,23 +21,23 @@ const COMPARED: u64 = 32;
 /// What is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Call {
+pub(crate) enum Call {
     Put,
     Get,
 }
 
 /// What a run does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Setting {
-    pub(super) call: Call,
+pub(crate) struct Setting {
+    pub(crate) call: Call,
     /// Size of the lumps: 1 or 4.
-    pub(super) mib: u64,
-    pub(super) connections: usize,
+    pub(crate) mib: u64,
+    pub(crate) connections: usize,
 }
 
 impl Setting {
     /// All that are measured.
-    pub(super) fn all() -> impl Iterator<Item = Setting> {
+    pub(crate) fn all() -> impl Iterator<Item = Setting> {
         let kinds = [
             (Call::Put, 1),
             (Call::Get, 1),
@@ -53,7 +53,7 @@ impl Setting {
         })
     }
 
-    pub(super) fn name(self) -> String {
+    pub(crate) fn name(self) -> String {
         let call = match self.call {
             Call::Put => "put",
             Call::Get => "get",
@@ -77,18 +77,18 @@ impl Setting {
 
 /// Where gets find lumps and where puts may write.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
+pub(crate) struct Room {
     /// Lumps of a size that are there before the first round, and never overwritten.
-    pub(super) filled: u64,
+    pub(crate) filled: u64,
     /// Lumps of a size behind them, which puts overwrite again and again.
-    pub(super) puts: u64,
+    pub(crate) puts: u64,
 }
 
 impl Room {
     /// A quarter of the store holds what is got, a quarter is overwritten, for each of the two
     /// sizes in turn; half stays free, because a lump that is replaced stays until the new one is
     /// safe.
-    pub(super) fn of(store_mib: u64, mib: u64) -> Room {
+    pub(crate) fn of(store_mib: u64, mib: u64) -> Room {
         let lumps = (store_mib / 8 / mib).max(1);
         Room {
             filled: lumps,
@@ -99,21 +99,21 @@ impl Room {
 
 /// What a run measured.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Outcome {
-    pub(super) measured: Measured,
+pub(crate) struct Outcome {
+    pub(crate) measured: Measured,
     /// Processor time of the server for each GiB.
-    pub(super) cpu_seconds_per_gib: f64,
+    pub(crate) cpu_seconds_per_gib: f64,
 }
 
 /// Connections to one server, used in all rounds.
-pub(super) struct Clients {
+pub(crate) struct Clients {
     clients: Vec<Client>,
     who: &'static str,
     next: Arc<AtomicU64>,
 }
 
 impl Clients {
-    pub(super) async fn connect(server: &Server, count: usize) -> Result<Clients, GrpcBenchError> {
+    pub(crate) async fn connect(server: &Server, count: usize) -> Result<Clients, GrpcBenchError> {
         let mut clients = Vec::new();
         for _ in 0..count {
             clients.push(client::connect(server.who, &server.url).await?);
@@ -126,7 +126,7 @@ impl Clients {
     }
 
     /// Puts what will be got.
-    pub(super) async fn fill(
+    pub(crate) async fn fill(
         &mut self,
         setting: Setting,
         room: Room,
@@ -141,7 +141,7 @@ impl Clients {
     }
 
     /// One run. Calls that are under way when the time is over are waited for, and do not count.
-    pub(super) async fn run(
+    pub(crate) async fn run(
         &self,
         server: &Server,
         setting: Setting,

@@ -6,16 +6,16 @@
 //! under many puts, and what puts leave behind that are reset in the middle.
 
 mod args;
-mod client;
-mod content;
-mod disk;
+pub(crate) mod client;
+pub(crate) mod content;
+pub(crate) mod disk;
 mod error;
-mod load;
+pub(crate) mod load;
 mod memory;
-mod peer;
+pub(crate) mod peer;
 mod report;
 mod resets;
-mod server;
+pub(crate) mod server;
 
 use std::path::Path;
 use std::process::ExitCode;

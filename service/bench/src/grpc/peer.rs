@@ -69,10 +69,10 @@ pub fn serve(args: &GrpcPeerArgs, default: Transport) -> Result<ExitCode, GrpcBe
 pub(super) const PEER: &str = "the peer";
 
 /// Ids carry the size of their lump, since nothing is kept: 4 MiB when this bit is set.
-pub(super) const LARGE_BIT: u64 = 1 << 40;
+pub(crate) const LARGE_BIT: u64 = 1 << 40;
 
 /// Size of the lump with this id.
-pub(super) fn size_of(id: u64) -> usize {
+pub(crate) fn size_of(id: u64) -> usize {
     if id & LARGE_BIT == 0 {
         1 << 20
     } else {

@@ -28,17 +28,17 @@ const LOG_LINES: usize = 12;
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// How the service is called in messages.
-pub(super) const SERVICE: &str = "the service";
+pub(crate) const SERVICE: &str = "the service";
 
 type Log = Arc<Mutex<VecDeque<String>>>;
 
 /// A server; ended when dropped. Start it from a thread that lives as long: the kernel kills it
 /// with that thread.
 #[derive(Debug)]
-pub(super) struct Server {
-    pub(super) who: &'static str,
+pub(crate) struct Server {
+    pub(crate) who: &'static str,
     /// `http://127.0.0.1:PORT`.
-    pub(super) url: String,
+    pub(crate) url: String,
     /// Where its metrics are, when it has some.
     metrics: Option<String>,
     child: Child,
@@ -46,7 +46,7 @@ pub(super) struct Server {
 }
 
 /// The command that serves `store`.
-pub(super) fn service(exe: &Path, store: &Path, transport: Transport, probes: bool) -> Command {
+pub(crate) fn service(exe: &Path, store: &Path, transport: Transport, probes: bool) -> Command {
     let mut command = Command::new(exe);
     let mut named = std::ffi::OsString::from(format!("{STORE}="));
     named.push(store);
@@ -60,7 +60,7 @@ pub(super) fn service(exe: &Path, store: &Path, transport: Transport, probes: bo
 }
 
 /// The command of the peer.
-pub(super) fn peer(exe: &Path, transport: Transport) -> Command {
+pub(crate) fn peer(exe: &Path, transport: Transport) -> Command {
     let mut command = Command::new(exe);
     command.args(["bench", "grpc-peer"]);
     windows(&mut command, transport);
@@ -79,7 +79,7 @@ fn windows(command: &mut Command, transport: Transport) {
 
 impl Server {
     /// Starts it and waits until it serves.
-    pub(super) fn start(
+    pub(crate) fn start(
         who: &'static str,
         mut command: Command,
         interrupt: &Interrupt,
@@ -150,7 +150,7 @@ impl Server {
     }
 
     /// Processor time it has used so far, in seconds.
-    pub(super) fn cpu_seconds(&self) -> Result<f64, GrpcBenchError> {
+    pub(crate) fn cpu_seconds(&self) -> Result<f64, GrpcBenchError> {
         let text = self.proc("stat")?;
         // The name in parentheses may hold blanks; the fields behind it do not.
         let fields = text.rsplit(')').next().unwrap_or("").split_whitespace();
@@ -161,7 +161,7 @@ impl Server {
     }
 
     /// Largest and present resident memory, in bytes.
-    pub(super) fn resident(&self) -> Result<(u64, u64), GrpcBenchError> {
+    pub(crate) fn resident(&self) -> Result<(u64, u64), GrpcBenchError> {
         let text = self.proc("status")?;
         let of = |key: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(key))?;
@@ -179,7 +179,7 @@ impl Server {
     }
 
     /// Value of a gauge or counter, all its lines together; `None`: it has none.
-    pub(super) fn metric(&self, name: &str) -> Result<Option<f64>, GrpcBenchError> {
+    pub(crate) fn metric(&self, name: &str) -> Result<Option<f64>, GrpcBenchError> {
         let Some(address) = &self.metrics else {
             return Ok(None);
         };
@@ -249,13 +249,13 @@ fn keep_last_lines(stderr: impl Read + Send + 'static, log: Log) {
 
 /// Both, side by side; only one is asked at a time.
 #[derive(Debug)]
-pub(super) struct Pair {
-    pub(super) ours: Server,
-    pub(super) peer: Server,
+pub(crate) struct Pair {
+    pub(crate) ours: Server,
+    pub(crate) peer: Server,
 }
 
 impl Pair {
-    pub(super) fn start(
+    pub(crate) fn start(
         exe: &Path,
         store: &Path,
         transport: Transport,

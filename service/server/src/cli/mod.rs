@@ -97,6 +97,8 @@ enum BenchCommand {
     Engine(Box<lumpscope_bench::engine::EngineBenchArgs>),
     /// Measure the service through gRPC against one that stores nothing, its memory, and resets
     Grpc(Box<lumpscope_bench::grpc::GrpcBenchArgs>),
+    /// Measure what observation costs: probes not loaded, histograms only, with all events
+    Observe(Box<lumpscope_bench::observe::ObserveBenchArgs>),
     /// What `bench grpc` measures against
     #[command(hide = true)]
     GrpcPeer(lumpscope_bench::grpc::GrpcPeerArgs),
@@ -159,6 +161,9 @@ fn bench(command: BenchCommand) -> Result<ExitCode, ServerError> {
     Ok(match command {
         BenchCommand::Engine(args) => engine::run(&args)?,
         BenchCommand::Grpc(args) => grpc::run(&args, &this_program()?, default_transport())?,
+        BenchCommand::Observe(args) => {
+            lumpscope_bench::observe::run(&args, &this_program()?, default_transport())?
+        }
         BenchCommand::GrpcPeer(args) => grpc::serve_peer(&args, default_transport())?,
     })
 }

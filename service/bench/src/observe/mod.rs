@@ -1,0 +1,183 @@
+//! What observation costs.
+//!
+//! The same work is done by a service whose probes are not loaded, by one that keeps histograms
+//! only, and by one that hands out every event; one run after the other, each round in another
+//! order. A cost is what a run lost against the run without probes of the same round. A second run
+//! without probes in each round gives the noise: a cost within its range is not told from nothing.
+
+mod args;
+mod files;
+mod fileserver;
+mod mode;
+mod objects;
+mod report;
+mod sectors;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+pub use args::ObserveBenchArgs;
+
+use crate::engine::interrupt::Interrupt;
+use crate::engine::{BenchError, load_average};
+use crate::grpc::disk::StoreFile;
+use crate::grpc::{GrpcBenchError, Transport, content};
+use crate::lab::default_dir;
+use files::Files;
+use report::{Report, Run};
+use sectors::Sectors;
+
+/// Exit code after a signal, as shells give it.
+const INTERRUPTED: u8 = 130;
+/// MiB of the store of lumps of 1 MiB.
+const LUMPS_MIB: u64 = 1024;
+/// What can be chosen by `--only`.
+const PARTS: [&str; 3] = ["objects", "sectors", "fileserver"];
+
+/// Measures the service that `exe` is and prints. `transport` is what `lumpscope serve` does
+/// without flags.
+///
+/// Blocks, and installs signal handlers: call it from the main thread. Needs root. The exit code is
+/// 130 when a signal stopped it; a goal that is missed is a result, not a failure.
+///
+/// # Errors
+/// Everything that keeps the cost from being measured. The message says what to do.
+pub fn run(
+    args: &ObserveBenchArgs,
+    exe: &Path,
+    transport: Transport,
+) -> Result<ExitCode, GrpcBenchError> {
+    let interrupt = Interrupt::install()?;
+    let args = args.clone().effective();
+    check(&args)?;
+    let bench = Bench {
+        args: &args,
+        exe,
+        transport,
+        interrupt: &interrupt,
+    };
+    match bench.measure() {
+        Ok(report) => {
+            println!("{}", report.text());
+            if let Some(path) = &args.json {
+                crate::engine::write_json(path, &report)?;
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        // Ctrl-C reaches the children as well: whatever failed, this is why.
+        Err(_) if interrupt.check().is_err() => {
+            eprintln!("lumpscope: {}", BenchError::Interrupted);
+            Ok(ExitCode::from(INTERRUPTED))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn check(args: &ObserveBenchArgs) -> Result<(), GrpcBenchError> {
+    let wrong = |option, allowed| Err(BenchError::Argument { option, allowed }.into());
+    if !(1..=1000).contains(&args.rounds) {
+        return wrong("--rounds", "1 to 1000");
+    }
+    let time = |seconds: f64| seconds > 0.0 && seconds <= 600.0;
+    if !time(args.seconds) {
+        return wrong("--seconds", "more than 0 and at most 600");
+    }
+    if !time(args.fileserver_seconds) {
+        return wrong("--fileserver-seconds", "more than 0 and at most 600");
+    }
+    if !(100..=1_000_000).contains(&args.files) {
+        return wrong("--files", "100 to 1000000");
+    }
+    if !(1..=1000).contains(&args.clients) {
+        return wrong("--clients", "1 to 1000");
+    }
+    if PARTS.iter().any(|part| wanted(args, part)) {
+        return Ok(());
+    }
+    Err(BenchError::NothingChosen {
+        pattern: args.only.clone().unwrap_or_default(),
+        known: PARTS.join("; "),
+    }
+    .into())
+}
+
+fn wanted(args: &ObserveBenchArgs, part: &str) -> bool {
+    args.only
+        .as_ref()
+        .is_none_or(|only| part.contains(only.as_str()))
+}
+
+/// All that the runs need.
+struct Bench<'a> {
+    args: &'a ObserveBenchArgs,
+    exe: &'a Path,
+    transport: Transport,
+    interrupt: &'a Interrupt,
+}
+
+impl Bench<'_> {
+    fn measure(&self) -> Result<Report, GrpcBenchError> {
+        let load_before = load_average();
+        content::prepare();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .map_err(GrpcBenchError::system("start the runtime"))?;
+        let mut runs = Vec::new();
+        // The futures run on this thread, to which the children are tied.
+        if wanted(self.args, PARTS[0]) {
+            runtime.block_on(self.objects(&mut runs))?;
+        }
+        let loop_dir = if wanted(self.args, PARTS[1]) {
+            Some(self.sectors(&mut runs)?)
+        } else {
+            None
+        };
+        if wanted(self.args, PARTS[2]) {
+            runtime.block_on(self.fileserver(&mut runs))?;
+        }
+        let rounds = self.args.rounds;
+        Ok(Report::new(self.args, rounds, loop_dir, load_before, runs))
+    }
+
+    fn store(&self, mib: u64) -> Result<StoreFile, GrpcBenchError> {
+        let dir = self.args.dir.clone().unwrap_or_else(default_dir);
+        eprintln!("making a store of {mib} MiB in {}", dir.display());
+        StoreFile::make(self.exe, &dir, mib, self.interrupt)
+    }
+
+    async fn objects(&self, runs: &mut Vec<Run>) -> Result<(), GrpcBenchError> {
+        let store = self.store(LUMPS_MIB)?;
+        objects::fill(self, store.path()).await?;
+        for round in 1..=self.args.rounds {
+            eprintln!("objects of 1 MiB, round {round} of {}", self.args.rounds);
+            objects::round(self, store.path(), round, runs).await?;
+        }
+        Ok(())
+    }
+
+    fn sectors(&self, runs: &mut Vec<Run>) -> Result<std::path::PathBuf, GrpcBenchError> {
+        let sectors = Sectors::make(self)?;
+        for round in 1..=self.args.rounds {
+            eprintln!("writes of 4 KiB, round {round} of {}", self.args.rounds);
+            sectors.round(self, round, runs)?;
+        }
+        Ok(sectors.dir)
+    }
+
+    async fn fileserver(&self, runs: &mut Vec<Run>) -> Result<(), GrpcBenchError> {
+        let store = self.store(fileserver::store_mib(self.args.files))?;
+        let files = Files::new(self.args.files).map(Arc::new);
+        let Some(files) = files else {
+            return Ok(());
+        };
+        eprintln!("making {} files", files.to_fill());
+        fileserver::fill(self, store.path(), &files).await?;
+        for round in 1..=self.args.rounds {
+            eprintln!("file server, round {round} of {}", self.args.rounds);
+            fileserver::round(self, store.path(), &files, round, runs).await?;
+        }
+        Ok(())
+    }
+}
