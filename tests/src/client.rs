@@ -73,6 +73,12 @@ impl Client {
         &mut self.lumps
     }
 
+    /// The generated client of the observer, on the same connection.
+    #[must_use]
+    pub fn observe(&self) -> ObserveClient<Channel> {
+        self.observe.clone()
+    }
+
     /// Puts one lump with the default durability.
     ///
     /// # Errors
