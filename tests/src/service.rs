@@ -85,6 +85,15 @@ pub fn lab_with_stores(kinds: &[StoreKind], disk_bytes: u64, capacity: &str) -> 
         ..LabOptions::new(disk_bytes)
     };
     let lab = Lab::create(&options).expect("a lab can be made");
+    format_stores(&lab, capacity);
+    lab
+}
+
+/// Makes an empty store of this capacity on each disk of a lab.
+///
+/// # Panics
+/// When a store cannot be made.
+pub fn format_stores(lab: &Lab, capacity: &str) {
     for store in lab.stores() {
         let mut format = lab.command(binary());
         let output = format
@@ -98,7 +107,6 @@ pub fn lab_with_stores(kinds: &[StoreKind], disk_bytes: u64, capacity: &str) -> 
             String::from_utf8_lossy(&output.stderr)
         );
     }
-    lab
 }
 
 /// A running service. Dropping it kills the process it started, and no other.

@@ -3,6 +3,7 @@
 //! It shares no code with the probes of the service. What it cannot see stands in the script's head.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -102,11 +103,23 @@ impl Tracer {
     /// # Errors
     /// bpftrace is missing or refuses.
     pub fn start(script: &Path, major: u32, minor: u32) -> Result<Tracer, TracerError> {
+        Tracer::start_with(script, [major.to_string(), minor.to_string()])
+    }
+
+    /// Starts any of the scripts with what it wants to be told; returns when it has said `ready`.
+    ///
+    /// # Errors
+    /// bpftrace is missing or refuses.
+    pub fn start_with<I, S>(script: &Path, arguments: I) -> Result<Tracer, TracerError>
+    where
+        I: IntoIterator<Item = S>,
+        S: AsRef<OsStr>,
+    {
         let mut command = Command::new("unshare");
         command
             .args(["--mount", "sh", "-c", SHELL, "sh"])
             .arg(script)
-            .args([major.to_string(), minor.to_string()])
+            .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -153,22 +166,42 @@ impl Tracer {
     ///
     /// # Errors
     /// It printed something else.
-    pub fn finish(mut self) -> Result<Counted, TracerError> {
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, Signal::INT)
-            .map_err(|errno| TracerError::io("stop bpftrace")(errno.into()))?;
-        let mut text = String::new();
-        self.output
-            .read_to_string(&mut text)
-            .map_err(TracerError::io("read from bpftrace"))?;
+    pub fn finish(self) -> Result<Counted, TracerError> {
+        let script = self.script.clone();
+        let text = self.finish_text()?;
         let mut counted = Counted::default();
         for line in text.lines().filter(|line| line.starts_with('@')) {
             counted.add(line).ok_or_else(|| TracerError::Format {
-                script: self.script.clone(),
+                script: script.clone(),
                 line: line.to_owned(),
             })?;
         }
         Ok(counted)
+    }
+}
+
+impl Tracer {
+    /// Stops it as Ctrl-C would; what it has printed since it was ready.
+    ///
+    /// # Errors
+    /// It cannot be stopped or read.
+    pub fn finish_text(self) -> Result<String, TracerError> {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::INT)
+            .map_err(|errno| TracerError::io("stop bpftrace")(errno.into()))?;
+        self.wait_text()
+    }
+
+    /// Waits until it ends by itself; what it has printed since it was ready.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn wait_text(mut self) -> Result<String, TracerError> {
+        let mut text = String::new();
+        self.output
+            .read_to_string(&mut text)
+            .map_err(TracerError::io("read from bpftrace"))?;
+        Ok(text)
     }
 }
 

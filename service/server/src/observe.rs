@@ -4,6 +4,8 @@
 use lumpscope_engine::{IoDeclaration, IoOp, IoPurpose, IoSink};
 use lumpscope_observer::{DeclaredIo, Observer, Op, Purpose};
 
+use crate::telemetry::usdt;
+
 /// Receives the I/O declarations of one store.
 pub struct DiskSink {
     observer: Observer,
@@ -43,6 +45,7 @@ impl IoSink for DiskSink {
             begin_ns: io.begin_ns,
         };
         self.observer.declare(self.store, &declared);
+        usdt::io(io);
     }
 
     fn completed(&self, token: u64, end_ns: u64, error: Option<i32>) {

@@ -20,6 +20,7 @@ use super::status::Refusal;
 use super::wire::{chunk_frames, get_many_frames, message_frame};
 use crate::door::Connection;
 use crate::stores::NamedStore;
+use crate::telemetry::usdt::LumpOp;
 
 /// Bytes of a chunk: what the .proto promises, and every gRPC library accepts it (the usual limit
 /// is 4 MiB).
@@ -62,6 +63,7 @@ impl Fetched {
         named: &NamedStore,
         id: LumpId,
     ) -> Result<Self, Refusal> {
+        scope.lump(id, LumpOp::Get);
         let read = scope.ask((), |ctx, on_done| named.store.submit_get(ctx, id, on_done));
         let data = read.await.map_err(engine(named))?;
         let length = data.len() as u64;
@@ -79,6 +81,7 @@ impl Fetched {
         offset: u64,
         length: u64,
     ) -> Result<Self, Refusal> {
+        scope.lump(id, LumpOp::Get);
         let store = &named.store;
         let read = scope.ask((), |ctx, on_done| {
             store.submit_get_range(ctx, id, offset, length, on_done)

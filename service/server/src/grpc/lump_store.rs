@@ -16,6 +16,7 @@ use super::status::Refusal;
 use super::{convert, describe, small};
 use crate::config::ServeConfig;
 use crate::stores::{NamedStore, Stores};
+use crate::telemetry::usdt::LumpOp;
 
 /// The service; cheap to clone.
 #[derive(Clone)]
@@ -133,6 +134,9 @@ impl LumpStore for LumpStoreService {
         scope.wait_as(asked.options.as_ref());
         let named = &self.store(&scope, &asked.store)?;
         let ids = convert::lump_ids("ids", &asked.ids)?;
+        for id in &ids {
+            scope.lump(*id, LumpOp::Delete);
+        }
         let durability = convert::durability(asked.durability, self.durability)?;
         let outcome = scope
             .ask((), |ctx, on_done| {
@@ -158,6 +162,7 @@ impl LumpStore for LumpStoreService {
         scope.wait_as(asked.options.as_ref());
         let named = &self.store(&scope, &asked.store)?;
         let id = convert::lump_id("id", asked.id.as_ref())?;
+        scope.lump(id, LumpOp::Head);
         let found = scope
             .ask((), |ctx, on_done| named.store.submit_head(ctx, id, on_done))
             .await
@@ -178,6 +183,7 @@ impl LumpStore for LumpStoreService {
         scope.wait_as(asked.options.as_ref());
         let named = &self.store(&scope, &asked.store)?;
         let id = convert::lump_id("id", asked.id.as_ref())?;
+        scope.lump(id, LumpOp::Delete);
         let durability = convert::durability(asked.durability, self.durability)?;
         let outcome = scope
             .ask((), |ctx, on_done| {

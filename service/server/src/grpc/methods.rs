@@ -1,5 +1,7 @@
 //! Every method of `lumpscope.v1`: its short name in metrics and reports, and the right it needs.
 
+use std::ffi::CStr;
+
 /// What a caller may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Right {
@@ -36,8 +38,18 @@ pub struct Method {
     pub path: &'static str,
     /// Short name.
     pub name: &'static str,
+    /// The same for those who read C strings.
+    pub c_name: &'static CStr,
     /// What a caller must be allowed to do.
     pub right: Right,
+}
+
+/// A name of the table with its end; compared with the names themselves by a test.
+const fn c_name(ended: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(ended.as_bytes()) {
+        Ok(name) => name,
+        Err(_) => panic!("a method's name has no zero inside"),
+    }
 }
 
 macro_rules! methods {
@@ -46,6 +58,7 @@ macro_rules! methods {
         pub const METHODS: &[Method] = &[$($(Method {
             path: concat!("/lumpscope.v1.", $service, "/", $method),
             name: $name,
+            c_name: c_name(concat!($name, "\0")),
             right: Right::$right,
         },)*)*];
     };
@@ -101,17 +114,50 @@ pub fn find(path: &str) -> Option<&'static Method> {
     METHODS.iter().find(|method| method.path == path)
 }
 
-/// Short name of what is behind a path, for metrics and reports.
+/// What stands for a method that does not exist.
+const NO_METHOD: &CStr = c"unknown";
+
+/// Short names of a method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Name {
+    /// For metrics and reports.
+    pub text: &'static str,
+    /// The same for those who read C strings.
+    pub c: &'static CStr,
+    /// As gRPC has it, `package.Service/Method`; empty: it does not exist.
+    pub full: &'static str,
+}
+
+/// Short names of what is behind a path.
 #[must_use]
-pub fn short_name(path: &str) -> &'static str {
-    find(path).map_or(UNKNOWN, |method| method.name)
+pub fn name_of(path: &str) -> Name {
+    let unknown = Name {
+        text: UNKNOWN,
+        c: NO_METHOD,
+        full: "",
+    };
+    find(path).map_or(unknown, |method| Name {
+        text: method.name,
+        c: method.c_name,
+        full: method.path.trim_start_matches('/'),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use prost::Message as _;
 
-    use super::METHODS;
+    use super::{METHODS, NO_METHOD, UNKNOWN, name_of};
+
+    #[test]
+    fn names_are_the_same_for_everybody() {
+        for method in METHODS {
+            assert_eq!(method.c_name.to_str().unwrap(), method.name);
+            let name = name_of(method.path);
+            assert_eq!(format!("/{}", name.full), method.path);
+        }
+        assert_eq!(NO_METHOD.to_str().unwrap(), UNKNOWN);
+    }
 
     #[test]
     fn the_table_is_that_of_the_protos() {

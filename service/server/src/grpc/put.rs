@@ -22,6 +22,7 @@ use super::source::{Lost, Source};
 use super::status::Refusal;
 use super::wire::{Decoder, Event, Limits, WireError};
 use crate::stores::NamedStore;
+use crate::telemetry::usdt::LumpOp;
 
 /// Most bytes of an encoded header: many times what its fields can use.
 const MAX_HEADER: u64 = 16 << 10;
@@ -98,6 +99,7 @@ impl Wanted {
             },
             crc32c: header.crc32c,
         };
+        scope.lump(wanted.id, LumpOp::Put);
         let (len, max) = (header.length, wanted.named.store.info().max_lump_bytes);
         if len > max {
             return Err(wanted.refused(Error::LumpTooLarge { len, max }));

@@ -59,7 +59,7 @@ where
     }
 
     fn call(&mut self, mut request: http::Request<Body>) -> Reply {
-        let method = methods::short_name(request.uri().path());
+        let method = methods::name_of(request.uri().path());
         let scope = self.recorder.begin(method, request.headers());
         if let Some(caller) = request.extensions().get::<Caller>() {
             scope.set_caller(caller.clone());

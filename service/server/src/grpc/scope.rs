@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use lumpscope_engine::clock::monotonic_ns;
-use lumpscope_engine::{EngineTimes, Error, RequestCtx, RequestId};
+use lumpscope_engine::{EngineTimes, Error, LumpId, RequestCtx, RequestId};
 use lumpscope_observer::{Observer, RequestSummary};
 use lumpscope_proto::code_name;
 use lumpscope_proto::v1;
@@ -19,11 +19,13 @@ use tonic::{Code, Status};
 use tracing::{Span, debug, debug_span, warn};
 
 use super::deadline::Deadline;
+use super::methods::Name;
 use super::status::Refusal;
 use super::trace_context::TraceId;
 use crate::door::Caller;
 use crate::stores::{NamedStore, UnderWay};
 use crate::telemetry::metrics::RequestMetrics;
+use crate::telemetry::usdt::{self, LumpOp};
 
 /// Makes scopes, and is told when they end.
 pub struct Recorder {
@@ -45,7 +47,7 @@ impl Recorder {
 
     /// Begins a request.
     #[must_use]
-    pub fn begin(self: &Arc<Self>, method: &'static str, headers: &HeaderMap) -> Arc<Scope> {
+    pub fn begin(self: &Arc<Self>, method: Name, headers: &HeaderMap) -> Arc<Scope> {
         self.metrics.begun();
         let (deadline, trace) = (Deadline::of(headers), TraceId::of(headers));
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
@@ -54,7 +56,7 @@ impl Recorder {
             "request",
             request_id = id,
             trace_id = trace.as_ref().map(TraceId::as_str),
-            method,
+            method = method.text,
             store = tracing::field::Empty,
         );
         Arc::new(Scope {
@@ -77,7 +79,7 @@ const LOG: &str = "lumpscope::request";
 /// One request.
 pub struct Scope {
     id: u64,
-    method: &'static str,
+    method: Name,
     begin_ns: u64,
     deadline: Option<Deadline>,
     trace: Option<TraceId>,
@@ -208,8 +210,7 @@ impl Scope {
 
     /// Says which store the request is about.
     pub fn set_store(&self, named: &Arc<NamedStore>) {
-        self.span.record("store", &*named.name);
-        self.state().store = Some(Arc::clone(named));
+        self.in_store(self.state(), named);
     }
 
     /// Enters a store with a request on data, which counts there as under way until its end.
@@ -222,10 +223,23 @@ impl Scope {
         if !state.under_way.iter().any(inside) {
             state.under_way.push(named.enter()?);
         }
-        state.store = Some(Arc::clone(named));
+        self.in_store(state, named);
+        Ok(())
+    }
+
+    /// Its store is known now.
+    fn in_store(&self, mut state: MutexGuard<'_, State>, named: &Arc<NamedStore>) {
+        let before = state.store.replace(Arc::clone(named));
         drop(state);
         self.span.record("store", &*named.name);
-        Ok(())
+        if before.is_none() {
+            usdt::request_start(self.id, self.method.c, &named.c_name, self.begin_ns);
+        }
+    }
+
+    /// Says what the request does to which lump; to many: each.
+    pub fn lump(&self, lump: LumpId, op: LumpOp) {
+        usdt::lump(self.id, lump, op);
     }
 
     /// Ends when the store that the request is in cuts it off; `None`: it is in none yet.
@@ -310,6 +324,7 @@ impl Scope {
             return;
         }
         let summary = self.summary(&state, end_ns, code);
+        self.tell_tracers(state.store.as_deref(), &summary);
         // What is said of a store that was taken out would stay for ever.
         let store = state.store.take().filter(|named| !named.is_gone());
         let inside = std::mem::take(&mut state.under_way);
@@ -319,17 +334,35 @@ impl Scope {
         let seconds = std::time::Duration::from_nanos(end_ns.saturating_sub(self.begin_ns));
         self.recorder
             .metrics
-            .ended(name, self.method, code, seconds);
+            .ended(name, self.method.text, code, seconds);
         if store.is_some() {
             self.recorder.observer.request_done(summary);
         }
         drop(inside);
     }
 
+    /// For those who listen with bpftrace.
+    fn tell_tracers(&self, store: Option<&NamedStore>, what: &RequestSummary) {
+        let stages = [
+            what.recv_ns,
+            what.sched_ns,
+            what.index_ns,
+            what.data_ns,
+            what.journal_ns,
+            what.reply_ns,
+        ];
+        for (stage, ns) in usdt::STAGES.into_iter().zip(stages) {
+            usdt::request_stage(self.id, stage, ns);
+        }
+        let store = store.map_or(c"", |named| named.c_name.as_c_str());
+        let ns = what.end_ns.saturating_sub(what.begin_ns);
+        usdt::request_done(self.id, self.method.c, store, what.bytes, ns, what.ok);
+    }
+
     /// One line a request: loud where the operator has to do something, not where the client has.
     fn log(&self, store: Option<&str>, what: &RequestSummary, code: Code, message: &str) {
         let us = what.end_ns.saturating_sub(what.begin_ns) / 1000;
-        let (request_id, trace_id, method) = (self.id, self.trace_id(), self.method);
+        let (request_id, trace_id, method) = (self.id, self.trace_id(), self.method.text);
         let (bytes, code_name) = (what.bytes, code_name(code));
         match code {
             Code::Ok => debug!(
@@ -370,7 +403,7 @@ impl Scope {
         RequestSummary {
             request: self.id,
             store: state.store.as_ref().map_or(0, |named| named.index),
-            method: self.method,
+            method: self.method.text,
             bytes: state.bytes,
             begin_ns: self.begin_ns,
             end_ns,

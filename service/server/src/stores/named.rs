@@ -1,5 +1,6 @@
 //! One open store, who is let in, and how many are inside.
 
+use std::ffi::CString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -18,6 +19,8 @@ pub struct NamedStore {
     pub index: usize,
     /// Its name.
     pub name: String,
+    /// The same for those who read C strings.
+    pub c_name: CString,
     /// Where it was opened.
     pub path: PathBuf,
     /// The engine's handle.
@@ -59,6 +62,8 @@ impl NamedStore {
     ) -> Self {
         Self {
             index,
+            // A name has letters, digits and a few signs: it always is a C string.
+            c_name: CString::new(spec.name.as_str()).unwrap_or_default(),
             name: spec.name,
             path: spec.path,
             store,

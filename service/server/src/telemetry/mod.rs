@@ -7,5 +7,6 @@ pub mod logs;
 pub mod metrics;
 pub mod names;
 pub mod store_stats;
+pub mod usdt;
 
 pub use collector::{ServiceCollector, Sources};
