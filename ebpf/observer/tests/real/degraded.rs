@@ -140,6 +140,8 @@ fn doctor_finds_root_in_good_health() {
         .find(|f| f.topic == "probes")
         .expect("a trial");
     assert_eq!(probes.level, Level::Good, "{findings:#?}");
+    // `./dev kernels` shows it.
+    eprintln!("probes: {}", probes.found);
 }
 
 /// Runs the next test, and it alone, as nobody.
