@@ -1,11 +1,10 @@
 //! What can be asked of the observer beside a store's report.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::api::{BlockFilter, EventPolicy};
 use crate::clock::monotonic_ns;
-use crate::live::{self, Watch};
+use crate::live::Watch;
 use crate::observer::{Core, Observer};
 use crate::report::{BlockLine, Explained, GuardReport, ProgramReport};
 
@@ -15,11 +14,10 @@ impl Observer {
     /// [`Observer::settle`] before.
     #[must_use]
     pub fn explain(&self, request: u64) -> Option<Explained> {
-        let core = self.inner.lock_core();
-        let mut explained = core.correlator.explain(request)?;
-        let doubt = self.doubt(&core, &explained.store);
-        add_doubt(&mut explained, &doubt);
-        Some(explained)
+        let mut core = self.inner.lock_core();
+        let store = core.correlator.explain(request)?.store;
+        self.audit(&mut core, &store);
+        core.correlator.explain(request)
     }
 
     /// The slowest requests that ended within this time, slowest first; `store`: of this one only.
@@ -34,38 +32,34 @@ impl Observer {
         };
         let within_ns = u64::try_from(within.as_nanos()).unwrap_or(u64::MAX);
         let since_ns = monotonic_ns().saturating_sub(within_ns);
-        let core = self.inner.lock_core();
-        let mut found = core.correlator.slowest(index, since_ns, limit);
-        let mut doubts = BTreeMap::new();
-        for explained in &mut found {
-            let store = explained.store.clone();
-            let doubt = doubts
-                .entry(store)
-                .or_insert_with_key(|store| self.doubt(&core, store));
-            add_doubt(explained, doubt);
+        let mut core = self.inner.lock_core();
+        match store {
+            Some(store) => self.audit(&mut core, store),
+            None => core.audit_all(),
         }
-        found
+        core.correlator.slowest(index, since_ns, limit)
     }
 
     /// Watches completed block requests as they become known. At most `capacity` wait to be taken.
     #[must_use]
     pub fn watch_blocks(&self, filter: BlockFilter, capacity: usize) -> Watch<BlockLine> {
-        let _ = filter;
-        live::watch(capacity).0
+        let mut core = self.inner.lock_core();
+        core.correlator.watch_blocks(filter, capacity)
     }
 
     /// Watches the requests that were given a [`crate::TraceContext`], once their block requests
     /// are known.
     #[must_use]
     pub fn watch_traced(&self, capacity: usize) -> Watch<Explained> {
-        live::watch(capacity).0
+        self.inner.lock_core().correlator.watch_traced(capacity)
     }
 
     /// Watches everything that the correlator learns, one JSON object each (see
-    /// [`crate::Input`]), beginning with where the stores lie now: what is needed to replay.
+    /// [`crate::Input`]), beginning with the stores, where they lie now and the I/Os under way:
+    /// what is needed to replay. Meanwhile the audits are told every five seconds.
     #[must_use]
     pub fn watch_inputs(&self, capacity: usize) -> Watch<String> {
-        live::watch(capacity).0
+        self.inner.lock_core().watch_inputs(capacity)
     }
 
     /// Changes which block requests the kernel side hands out as events. Attribution, spans and
@@ -106,26 +100,11 @@ impl Observer {
     /// Tells that the system call has returned.
     pub fn left(&self) {}
 
-    /// Why block requests of a store's disk may be missing, in words; empty: none is, as far as
-    /// the audit knows.
-    fn doubt(&self, core: &Core, store: &str) -> String {
+    /// Has the correlator know how far the events of a store's disk can be trusted now.
+    fn audit(&self, core: &mut Core, store: &str) {
         let found = self.inner.find(store);
-        let target = found.and_then(|(_, store)| store.target);
-        let audited = target.and_then(|target| core.audit_and_heat(target.placement.dev));
-        match audited {
-            Some((audit, _)) if !audit.complete => audit.finding,
-            _ => String::new(),
+        if let Some(target) = found.and_then(|(_, store)| store.target) {
+            core.audit_one(target.placement.dev);
         }
     }
-}
-
-/// Adds a doubt to what a request's explanation says of itself.
-fn add_doubt(explained: &mut Explained, doubt: &str) {
-    if doubt.is_empty() {
-        return;
-    }
-    if !explained.incomplete.is_empty() {
-        explained.incomplete.push_str("; ");
-    }
-    explained.incomplete.push_str(doubt);
 }

@@ -24,6 +24,7 @@ mod kernel;
 mod live;
 mod observer;
 mod probes;
+mod recording;
 mod report;
 mod slots;
 mod tracefs;

@@ -4,8 +4,6 @@
 //! feeds both to the [`Correlator`]. The kernel side never wakes anybody up: the wake-up is what
 //! observation would cost.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::thread;
@@ -20,6 +18,7 @@ use crate::correlate::{Correlator, Declared, Input};
 use crate::device::{self, Target};
 use crate::event::Event;
 use crate::probes::Probes;
+use crate::recording::Recording;
 use crate::report::{AuditReport, HeatCell, StoreReport};
 use crate::slots::Slots;
 use crate::watching::Loading;
@@ -70,7 +69,9 @@ pub(crate) struct Core {
     pub(crate) slots: Slots,
     pub(crate) disks: Vec<WatchedDisk>,
     pub(crate) correlator: Correlator,
-    recorder: Option<BufWriter<File>>,
+    pub(crate) recording: Recording,
+    /// When the audits were last told to the correlator.
+    pub(crate) audited_ns: u64,
     drained_ns: u64,
     forgot_ns: u64,
     /// Last audit and heat of each disk, kept after the probes were detached.
@@ -88,7 +89,8 @@ impl Observer {
             slots: Slots::default(),
             disks: Vec::new(),
             correlator: Correlator::new(options.stores.len()),
-            recorder: options.tuning.record.as_deref().and_then(open_recorder),
+            recording: Recording::to_file(options.tuning.record.as_deref()),
+            audited_ns: 0,
             drained_ns: 0,
             forgot_ns: monotonic_ns(),
             kept: Vec::new(),
@@ -249,6 +251,7 @@ impl Observer {
         self.inner.stopped.store(true, Ordering::Relaxed);
         let mut core = self.inner.lock_core();
         core.pump(&self.inner);
+        core.audit_all();
         let devs: Vec<u32> = core.disks.iter().map(|disk| disk.dev).collect();
         let kept = devs.into_iter().filter_map(|dev| {
             let (audit, heat) = core.audit_and_heat(dev)?;
@@ -257,11 +260,7 @@ impl Observer {
         let kept: Vec<_> = kept.collect();
         core.kept = kept;
         core.probes = None;
-        if let Some(mut recorder) = core.recorder.take()
-            && let Err(error) = recorder.flush()
-        {
-            tracing::warn!(%error, "the recording is incomplete");
-        }
+        core.recording.close();
     }
 }
 
@@ -339,16 +338,11 @@ impl Core {
             self.drained_ns = until_ns;
         }
         self.forget(until_ns);
+        self.audit_now_and_then(until_ns);
     }
 
     pub(crate) fn learn(&mut self, input: Input) {
-        let marks_time = matches!(input, Input::Drained { .. });
-        if let Some(recorder) = &mut self.recorder
-            && let Err(error) = write_line(recorder, &input, marks_time)
-        {
-            tracing::warn!(%error, "recording ends here");
-            self.recorder = None;
-        }
+        self.recording.tell(&input);
         self.correlator.apply(input);
     }
 
@@ -416,20 +410,4 @@ fn run(weak: &Weak<Inner>) {
             inner.lock_core().pump(&inner);
         }
     }
-}
-
-fn open_recorder(path: &std::path::Path) -> Option<BufWriter<File>> {
-    match File::create(path) {
-        Ok(file) => Some(BufWriter::new(file)),
-        Err(error) => {
-            tracing::warn!(%error, path = %path.display(), "nothing is recorded");
-            None
-        }
-    }
-}
-
-fn write_line(to: &mut BufWriter<File>, input: &Input, flush: bool) -> std::io::Result<()> {
-    serde_json::to_writer(&mut *to, input)?;
-    to.write_all(b"\n")?;
-    if flush { to.flush() } else { Ok(()) }
 }

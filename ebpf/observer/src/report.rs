@@ -121,7 +121,8 @@ pub struct OwnerTotal {
 }
 
 /// Can the numbers be trusted?
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct AuditReport {
     /// Completions seen by the probes.
     pub seen_requests: u64,

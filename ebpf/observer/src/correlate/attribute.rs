@@ -34,10 +34,16 @@ impl Correlator {
         let disk = self.disks.entry(event.dev).or_default();
         disk.add(&event, &owner, &found, sharers);
         let shares = self.shares(&found, owner.requests().len() > 1);
+        let stores = if self.taps.want_blocks() {
+            self.joiner.stores_of(&found)
+        } else {
+            Vec::new()
+        };
         self.unsettled.push_back(Unsettled {
             event: Arc::new(event),
             owner,
             shares,
+            stores,
         });
         self.bound_unsettled();
     }

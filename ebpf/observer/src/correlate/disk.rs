@@ -6,10 +6,12 @@ use std::sync::Arc;
 use hdrhistogram::Histogram;
 
 use crate::event::{BlockOp, Class, Event};
-use crate::report::{BlockReport, OwnerTotal};
+use crate::report::{AuditReport, BlockReport, OwnerTotal};
 
 use super::join::Match;
-use super::owner::Owner;
+use super::lost;
+use super::moves::Moves;
+use super::owner::{CLASS_NAMES, CLASSES, Owner};
 use super::recent::Recent;
 use super::totals::histogram;
 
@@ -21,7 +23,10 @@ const MAX_SEEK_BYTES: u64 = 1 << 50;
 pub(super) struct Disk {
     /// Its name, e.g. `loop3`; empty: unknown.
     pub(super) name: String,
-    owners: BTreeMap<(&'static str, BlockOp), (u64, u64)>,
+    /// How far what was told of it can be trusted; `None`: nothing was said.
+    pub(super) audit: Option<Box<AuditReport>>,
+    /// By class and operation: block requests and bytes.
+    owners: BTreeMap<(usize, BlockOp), (u64, u64)>,
     data_requests: u64,
     sequential: u64,
     seeks: Histogram<u64>,
@@ -30,12 +35,16 @@ pub(super) struct Disk {
     shared_bytes: u64,
     unattributed_bytes: u64,
     pub(super) recent: Recent,
+    pub(super) moves: Moves,
+    /// Nanoseconds that requests lost, by class of the others.
+    lost: [u64; CLASSES],
 }
 
 impl Default for Disk {
     fn default() -> Disk {
         Disk {
             name: String::new(),
+            audit: None,
             owners: BTreeMap::new(),
             data_requests: 0,
             sequential: 0,
@@ -45,6 +54,8 @@ impl Default for Disk {
             shared_bytes: 0,
             unattributed_bytes: 0,
             recent: Recent::default(),
+            moves: Moves::default(),
+            lost: [0; CLASSES],
         }
     }
 }
@@ -81,15 +92,11 @@ impl Disk {
         }
     }
 
-    /// How many block requests of others were sent before this one and completed while it was
-    /// queued or at the disk.
-    pub(super) fn ahead_of(&self, event: &Event, request: u64) -> u32 {
-        let (Some(queued), Some(issue)) = (event.queue_ns, event.issue_ns) else {
-            return 0;
-        };
-        let done = self.recent.completed(queued, event.done_ns);
-        let ahead = done.filter(|d| d.issue_ns < issue && !d.owner.serves(request));
-        u32::try_from(ahead.count()).unwrap_or(u32::MAX)
+    /// Counts what one request lost.
+    pub(super) fn add_lost(&mut self, by_class: &[u64; CLASSES]) {
+        for (sum, ns) in self.lost.iter_mut().zip(by_class) {
+            *sum = sum.saturating_add(*ns);
+        }
     }
 
     pub(super) fn report(&self) -> BlockReport {
@@ -97,7 +104,7 @@ impl Disk {
             .owners
             .iter()
             .map(|(&(owner, op), &(requests, bytes))| OwnerTotal {
-                owner: owner.to_owned(),
+                owner: CLASS_NAMES[owner].to_owned(),
                 operation: op.name().to_owned(),
                 requests,
                 bytes,
@@ -112,7 +119,8 @@ impl Disk {
             attributed_bytes: self.attributed_bytes,
             shared_bytes: self.shared_bytes,
             unattributed_bytes: self.unattributed_bytes,
-            ..BlockReport::default()
+            moves: self.moves.report(),
+            lost: lost::report(&self.lost),
         }
     }
 }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::api::{Op, Purpose, RequestSummary, TraceContext};
 use crate::event::Event;
 use crate::extents::Placement;
+use crate::report::AuditReport;
 
 /// What the observer learns.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +33,13 @@ pub enum Input {
         /// Name of the whole disk, e.g. `loop3`; empty: unknown, as in old recordings.
         #[serde(default)]
         disk: String,
+    },
+    /// How far what was told of a disk can be trusted, as of now.
+    Audited {
+        /// Whole disk: see [`lumpscope_ebpf_common::kernel_dev`].
+        dev: u32,
+        /// The audit.
+        report: Box<AuditReport>,
     },
     /// An I/O is about to be done.
     Declared(Declared),

@@ -105,6 +105,21 @@ impl Joiner {
         self.ios.insert(serial, io);
     }
 
+    /// The I/Os that have not ended.
+    pub(super) fn under_way(&self) -> impl Iterator<Item = Declared> {
+        let ios = self.ios.values().filter(|io| io.end_ns.is_none());
+        ios.map(|io| Declared {
+            store: io.store,
+            token: io.token,
+            requests: io.requests.clone(),
+            purpose: io.purpose,
+            op: io.op,
+            offset: io.offset,
+            len: io.len,
+            begin_ns: io.begin_ns,
+        })
+    }
+
     pub(super) fn finish(&mut self, store: usize, token: u64, end_ns: u64) {
         if let Some(serial) = self.by_token.remove(&(store, token))
             && let Some(io) = self.ios.get_mut(&serial)
@@ -144,6 +159,15 @@ impl Joiner {
             }
         }
         ids
+    }
+
+    /// The stores whose I/Os are in a match, each once.
+    pub(super) fn stores_of(&self, found: &Match) -> Vec<usize> {
+        let ios = found.parts.iter().filter_map(|part| self.ios.get(&part.io));
+        let mut stores: Vec<usize> = ios.map(|io| io.store).collect();
+        stores.sort_unstable();
+        stores.dedup();
+        stores
     }
 
     /// Whether a match has I/Os that belong to the store itself, and how many requests besides.

@@ -111,26 +111,29 @@ impl Kept {
         }
     }
 
-    pub(super) fn find(&self, request: u64) -> Option<&Explained> {
+    /// A request and the index of its store.
+    pub(super) fn find(&self, request: u64) -> Option<(usize, &Explained)> {
         let slow = self.slow.values().rev().flatten();
-        let mut all = self.traced.iter().rev().chain(slow).map(|o| &o.explained);
-        all.find(|explained| explained.request_id == request)
+        let mut all = self.traced.iter().rev().chain(slow);
+        let one = all.find(|one| one.explained.request_id == request)?;
+        Some((one.store, &one.explained))
     }
 
-    /// Slowest first; each request once.
+    /// Slowest first, each with the index of its store.
     pub(super) fn slowest(
         &self,
         store: Option<usize>,
         since_ns: u64,
         limit: usize,
-    ) -> Vec<Explained> {
+    ) -> Vec<(usize, &Explained)> {
         let spans = self.slow.range((since_ns / SPAN_NS, 0)..);
         let of_store = spans.filter(|((_, s), _)| store.is_none_or(|store| store == *s));
         let mut found: Vec<&One> = of_store.flat_map(|(_, all)| all).collect();
         found.retain(|one| one.end_ns >= since_ns);
         found.sort_by_key(|one| std::cmp::Reverse(one.explained.total_ns));
         found.truncate(limit);
-        found.into_iter().map(|one| one.explained.clone()).collect()
+        let found = found.into_iter();
+        found.map(|one| (one.store, &one.explained)).collect()
     }
 
     /// Forgets what has been kept long enough.
@@ -205,7 +208,7 @@ mod tests {
         }
         let slowest = kept.slowest(None, 0, 1000);
         assert_eq!(slowest.len(), PER_SPAN);
-        assert_eq!(slowest[0].request_id, 199);
+        assert_eq!(slowest[0].1.request_id, 199);
         assert!(kept.find(150).is_some() && kept.find(149).is_none());
         assert!(!kept.is_slow(&ended(9, 1_000_000, 150, false)));
         assert_eq!(kept.slowest(Some(1), 0, 9), []);

@@ -18,18 +18,23 @@ mod explain;
 mod input;
 mod join;
 mod kept;
+mod lost;
+mod moves;
 mod owner;
 mod recent;
 mod requests;
 mod settle;
 mod stages;
+mod taps;
 mod totals;
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::api::BlockFilter;
 use crate::event::Event;
 use crate::extents::Placement;
-use crate::report::{Explained, StoreReport};
+use crate::live::Watch;
+use crate::report::{AuditReport, BlockLine, Explained, StoreReport};
 
 pub use input::{Declared, Ended, Input};
 
@@ -38,6 +43,7 @@ use join::Joiner;
 use kept::Kept;
 use requests::Requests;
 use settle::Unsettled;
+use taps::Taps;
 use totals::StoreTotals;
 
 /// What fell out of the correlator's bounds, and what it had to do twice.
@@ -69,6 +75,7 @@ pub struct Correlator {
     /// Attributed, but what completed before them may not be known yet.
     unsettled: VecDeque<Unsettled>,
     kept: Kept,
+    taps: Taps,
     /// Stores whose place should be read again.
     stale: bool,
     limits: Limits,
@@ -87,6 +94,7 @@ impl Correlator {
             waiting: Vec::new(),
             unsettled: VecDeque::new(),
             kept: Kept::default(),
+            taps: Taps::default(),
             stale: false,
             limits: Limits::default(),
         }
@@ -102,6 +110,11 @@ impl Correlator {
                 placement,
                 disk,
             } => self.place(store, placement, disk),
+            Input::Audited { dev, report } => {
+                if let Some(disk) = self.disks.get_mut(&dev) {
+                    disk.audit = Some(report);
+                }
+            }
             Input::Declared(io) => self.declare(io),
             Input::Finished {
                 store,
@@ -146,15 +159,96 @@ impl Correlator {
     /// A request that has ended, explained; `None`: it is not, or no longer, kept.
     #[must_use]
     pub fn explain(&self, request: u64) -> Option<Explained> {
-        let kept = self.kept.find(request).cloned();
-        kept.or_else(|| self.stores.values().find_map(|s| s.find_slow(request)))
+        let (store, explained) = self.kept.find(request).or_else(|| {
+            let mut stores = self.stores.iter();
+            stores.find_map(|(index, s)| Some((*index, s.find_slow(request)?)))
+        })?;
+        Some(self.with_doubt(store, explained.clone()))
     }
 
     /// The kept requests that ended at or after this time (`CLOCK_MONOTONIC` in nanoseconds),
     /// slowest first, at most `limit`; `store`: of the store of this index only.
     #[must_use]
     pub fn slowest(&self, store: Option<usize>, since_ns: u64, limit: usize) -> Vec<Explained> {
-        self.kept.slowest(store, since_ns, limit)
+        let found = self.kept.slowest(store, since_ns, limit);
+        let doubted = found
+            .into_iter()
+            .map(|(s, e)| self.with_doubt(s, e.clone()));
+        doubted.collect()
+    }
+
+    /// What the last audit of a disk said; `None`: there was none.
+    #[must_use]
+    pub fn audit_of(&self, store: usize) -> Option<AuditReport> {
+        let audit = self.disk_of(store)?.audit.as_deref()?;
+        Some(audit.clone())
+    }
+
+    /// What is needed to go on elsewhere from here: the stores, where they lie, and the I/Os
+    /// under way.
+    #[must_use]
+    pub fn standing(&self) -> Vec<Input> {
+        let stores = self.stores.iter().map(|(&store, totals)| Input::Added {
+            store,
+            name: totals.name.clone(),
+        });
+        let placed = self.placements.iter().map(|(&store, placement)| {
+            let disk = self.disks.get(&placement.dev);
+            Input::Placed {
+                store,
+                placement: placement.clone(),
+                disk: disk.map(|disk| disk.name.clone()).unwrap_or_default(),
+            }
+        });
+        let under_way = self.joiner.under_way().map(Input::Declared);
+        stores.chain(placed).chain(under_way).collect()
+    }
+
+    /// True: somebody watches traced requests.
+    #[must_use]
+    pub fn traced_are_watched(&self) -> bool {
+        self.taps.want_traced()
+    }
+
+    /// Adds what the last audit doubts to what a request's explanation says of itself.
+    fn with_doubt(&self, store: usize, mut explained: Explained) -> Explained {
+        let audit = self.disk_of(store).and_then(|disk| disk.audit.as_deref());
+        let Some(audit) = audit else {
+            return explained;
+        };
+        let mut doubts = Vec::new();
+        if !audit.complete {
+            doubts.push(format!("block requests may be missing ({})", audit.finding));
+        }
+        if audit.not_sampled > 0 {
+            doubts.push(format!(
+                "{} block requests of the disk were not handed out as events",
+                audit.not_sampled
+            ));
+        }
+        for doubt in doubts {
+            if !explained.incomplete.is_empty() {
+                explained.incomplete.push_str("; ");
+            }
+            explained.incomplete.push_str(&doubt);
+        }
+        explained
+    }
+
+    /// Watches block requests as it is found out whose they are, in the order of the events. At
+    /// most `capacity` wait to be taken.
+    pub fn watch_blocks(&mut self, filter: BlockFilter, capacity: usize) -> Watch<BlockLine> {
+        self.taps.watch_blocks(filter, capacity)
+    }
+
+    /// Watches the requests that have a trace, as they are explained.
+    pub fn watch_traced(&mut self, capacity: usize) -> Watch<Explained> {
+        self.taps.watch_traced(capacity)
+    }
+
+    /// Nothing more will come: what waits for more is taken as it is.
+    pub fn finish(&mut self) {
+        self.conclude(u64::MAX);
     }
 
     fn disk_of(&self, store: usize) -> Option<&Disk> {

@@ -4,6 +4,18 @@ use std::sync::Arc;
 
 use crate::event::{Class, Event};
 
+/// Number of owner classes.
+pub(super) const CLASSES: usize = 6;
+/// Their names in reports.
+pub(super) const CLASS_NAMES: [&str; CLASSES] = [
+    "request",
+    "store",
+    "fs-journal",
+    "fs-metadata",
+    "writeback",
+    "other",
+];
+
 /// Who a block request was made for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Owner {
@@ -21,15 +33,15 @@ pub(super) enum Owner {
 }
 
 impl Owner {
-    /// Name of the class.
-    pub(super) fn class(&self) -> &'static str {
+    /// Number of the class: see [`CLASS_NAMES`].
+    pub(super) fn class(&self) -> usize {
         match self {
-            Owner::Request(_) | Owner::Requests(_) => "request",
-            Owner::Store => "store",
-            Owner::FsJournal => "fs-journal",
-            Owner::FsMetadata => "fs-metadata",
-            Owner::Writeback => "writeback",
-            Owner::Other(_) => "other",
+            Owner::Request(_) | Owner::Requests(_) => 0,
+            Owner::Store => 1,
+            Owner::FsJournal => 2,
+            Owner::FsMetadata => 3,
+            Owner::Writeback => 4,
+            Owner::Other(_) => 5,
         }
     }
 
@@ -56,7 +68,7 @@ impl Owner {
         match self {
             Owner::Request(id) => format!("request {id}"),
             Owner::Other(comm) if !comm.is_empty() => format!("other ({comm})"),
-            other => other.class().to_owned(),
+            other => CLASS_NAMES[other.class()].to_owned(),
         }
     }
 

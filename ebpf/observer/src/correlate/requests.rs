@@ -7,7 +7,9 @@ use crate::api::Purpose;
 use crate::event::Event;
 
 use super::Ended;
+use super::lost::Lost;
 use super::owner::Owner;
+use super::recent::Recent;
 
 /// Requests open at once; more are counted without their block requests.
 const MAX_OPEN: usize = 65_536;
@@ -50,6 +52,8 @@ pub(super) struct Open {
     pub(super) device: Vec<(u64, u64)>,
     /// When one was made but not yet at the disk.
     pub(super) queue: Vec<(u64, u64)>,
+    /// Time it lost to others.
+    pub(super) lost: Lost,
     /// Why something may be missing, beside what the block requests say themselves.
     pub(super) gaps: Gaps,
     pub(super) begin_ns: u64,
@@ -91,17 +95,30 @@ impl Requests {
         );
     }
 
-    /// A block request was made for it; ignored when it was counted already.
-    pub(super) fn add(&mut self, block: Block) {
-        let Some(open) = self.open.get_mut(&block.share.request) else {
+    /// A block request was made for it; ignored when it was counted already. `recent`: what its
+    /// disk was sent lately.
+    pub(super) fn add(
+        &mut self,
+        event: &Arc<Event>,
+        share: Share,
+        previous: Option<&Arc<Owner>>,
+        recent: &Recent,
+    ) {
+        let Some(open) = self.open.get_mut(&share.request) else {
             return;
         };
         open.count = open.count.saturating_add(1);
-        if block.share.purpose == Purpose::Data {
-            open.add_times(&block.event);
+        let ahead = open.lost.add(event, share.request, recent);
+        if share.purpose == Purpose::Data {
+            open.add_times(event);
         }
         if open.blocks.len() < MAX_BLOCKS {
-            open.blocks.push(block);
+            open.blocks.push(Block {
+                event: Arc::clone(event),
+                previous: previous.map(Arc::clone),
+                ahead,
+                share,
+            });
         }
     }
 

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use crate::event::Event;
 use crate::extents::Placement;
 
-use super::owner::Owner;
-use super::requests::{Block, Open, Share};
+use super::owner::{CLASSES, Owner};
+use super::requests::{Open, Share};
+use super::taps::At;
 use super::{Correlator, Ended, explain, stages};
 
 /// Attributed block requests that wait for what completed before them; beyond that the oldest
@@ -21,29 +22,39 @@ pub(super) struct Unsettled {
     pub(super) owner: Arc<Owner>,
     /// What each request has of it.
     pub(super) shares: Vec<Share>,
+    /// The stores it was made for; none are known when nobody watches.
+    pub(super) stores: Vec<usize>,
 }
 
 impl Correlator {
     pub(super) fn drained(&mut self, until_ns: u64) {
-        for event in std::mem::take(&mut self.waiting) {
-            self.event(event, false);
-        }
-        let mut later = std::collections::VecDeque::new();
-        for one in std::mem::take(&mut self.unsettled) {
-            if one.event.done_ns <= until_ns {
-                self.settle(one);
-            } else {
-                later.push_back(one);
-            }
-        }
-        self.unsettled = later;
-        for (ended, open) in self.requests.take_ended(until_ns) {
-            let at = self.placements.get(&ended.store).cloned();
-            self.add_request(&ended, &open, at);
-        }
+        self.conclude(until_ns);
         self.joiner.expire(until_ns);
         self.requests.expire(until_ns);
         self.kept.expire(until_ns);
+        self.taps.prune();
+    }
+
+    /// Settles and counts what completed up to this time.
+    pub(super) fn conclude(&mut self, until_ns: u64) {
+        for event in std::mem::take(&mut self.waiting) {
+            self.event(event, false);
+        }
+        for _ in 0..self.unsettled.len() {
+            match self.unsettled.pop_front() {
+                Some(one) if one.event.done_ns <= until_ns => self.settle(one),
+                Some(one) => self.unsettled.push_back(one),
+                None => break,
+            }
+        }
+        for disk in self.disks.values_mut() {
+            disk.moves.retry(&disk.recent, until_ns);
+        }
+        for (ended, mut open) in self.requests.take_ended(until_ns) {
+            let lost = open.lost.by_class();
+            let at = self.placements.get(&ended.store).cloned();
+            self.add_request(&ended, &open, &lost, at);
+        }
     }
 
     pub(super) fn bound_unsettled(&mut self) {
@@ -55,28 +66,53 @@ impl Correlator {
     }
 
     fn settle(&mut self, one: Unsettled) {
-        let Unsettled { event, shares, .. } = one;
-        let Some(disk) = self.disks.get(&event.dev) else {
+        if self.taps.want_blocks() {
+            self.tap(&one);
+        }
+        let Some(disk) = self.disks.get_mut(&one.event.dev) else {
             return;
         };
-        let previous = disk.recent.previous(&event).cloned();
-        for share in shares {
-            let block = Block {
-                event: Arc::clone(&event),
-                ahead: disk.ahead_of(&event, share.request),
-                previous: previous.clone(),
-                share,
-            };
-            self.requests.add(block);
+        let previous = disk.recent.previous(&one.event).cloned();
+        let before = previous.as_ref().map(|owner| owner.class());
+        disk.moves.add(one.owner.class(), &one.event, before);
+        for share in one.shares {
+            let requests = &mut self.requests;
+            requests.add(&one.event, share, previous.as_ref(), &disk.recent);
         }
     }
 
-    fn add_request(&mut self, ended: &Ended, open: &Open, at: Option<Placement>) {
+    /// Hands a block request to those who watch.
+    fn tap(&mut self, one: &Unsettled) {
+        let dev = one.event.dev;
+        let Some(disk) = self.disks.get(&dev) else {
+            return;
+        };
+        let placed = self.placements.iter().filter(|(_, p)| p.dev == dev);
+        let named = placed.filter_map(|(index, _)| Some((*index, &self.stores.get(index)?.name)));
+        let stores: Vec<(usize, &str)> = named.map(|(i, name)| (i, name.as_str())).collect();
+        let at = At {
+            disk: &disk.name,
+            stores: &stores,
+        };
+        let previous = disk.recent.previous(&one.event);
+        self.taps.block(one, previous.map(AsRef::as_ref), &at);
+    }
+
+    fn add_request(
+        &mut self,
+        ended: &Ended,
+        open: &Open,
+        lost: &[u64; CLASSES],
+        at: Option<Placement>,
+    ) {
         let stages = stages::split(ended, open);
         let Some(totals) = self.stores.get_mut(&ended.store) else {
             return;
         };
         totals.add(ended, open, &stages);
+        if let Some(disk) = at.as_ref().and_then(|at| self.disks.get_mut(&at.dev)) {
+            disk.add_lost(lost);
+        }
         let slow = totals.is_slow(ended);
         if !slow && ended.trace.is_none() && !self.kept.is_slow(ended) {
             return;
@@ -86,6 +122,7 @@ impl Correlator {
             ended,
             open,
             stages: &stages,
+            lost,
             store: &totals.name,
             disk,
             file_system: at.as_ref().map_or("", |at| at.file_system.as_str()),
@@ -93,6 +130,10 @@ impl Correlator {
         let explained = explain::explain(&known);
         if slow {
             totals.add_slow(explained.clone());
+        }
+        if ended.trace.is_some() && self.taps.want_traced() {
+            let doubted = self.with_doubt(ended.store, explained.clone());
+            self.taps.traced(&doubted);
         }
         self.kept.add(ended, explained);
     }

@@ -24,22 +24,17 @@ pub(super) fn split(ended: &Ended, open: &Open) -> [u64; 8] {
 }
 
 /// Length of the union of intervals.
-pub(super) fn union(mut intervals: Vec<(u64, u64)>) -> u64 {
-    merge(&mut intervals);
-    intervals.iter().map(|(from, to)| to - from).sum()
-}
-
-/// Sorts intervals and joins those that overlap or touch; empty ones fall out.
-pub(super) fn merge(intervals: &mut Vec<(u64, u64)>) {
-    intervals.retain(|(from, to)| from < to);
+fn union(mut intervals: Vec<(u64, u64)>) -> u64 {
     intervals.sort_unstable();
-    intervals.dedup_by(|next, kept| {
-        let joined = next.0 <= kept.1;
-        if joined {
-            kept.1 = kept.1.max(next.1);
+    let (mut total, mut reached) = (0, 0);
+    for (from, to) in intervals {
+        let from = from.max(reached);
+        if to > from {
+            total += to - from;
+            reached = to;
         }
-        joined
-    });
+    }
+    total
 }
 
 #[cfg(test)]

@@ -79,9 +79,9 @@ impl StoreTotals {
         self.slowest.clone()
     }
 
-    pub(super) fn find_slow(&self, request: u64) -> Option<Explained> {
+    pub(super) fn find_slow(&self, request: u64) -> Option<&Explained> {
         let mut all = self.slowest.iter();
-        all.find(|slow| slow.request_id == request).cloned()
+        all.find(|slow| slow.request_id == request)
     }
 
     pub(super) fn operations(&self) -> Vec<OperationReport> {

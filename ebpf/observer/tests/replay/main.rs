@@ -5,4 +5,6 @@
 
 mod attribution;
 mod explained;
+mod interference;
+mod live;
 mod support;

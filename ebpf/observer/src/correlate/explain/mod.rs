@@ -9,7 +9,8 @@ use crate::report::{BlockIo, Explained};
 
 use super::Ended;
 use super::disk::Disk;
-use super::owner::Owner;
+use super::lost;
+use super::owner::{CLASSES, Owner};
 use super::requests::{Block, Open};
 use super::totals::stage_times;
 use story::Story;
@@ -20,6 +21,8 @@ pub(super) struct Known<'a> {
     pub(super) open: &'a Open,
     /// Nanoseconds by stage.
     pub(super) stages: &'a [u64; 8],
+    /// Nanoseconds lost, by class of the others.
+    pub(super) lost: &'a [u64; CLASSES],
     /// Name of its store.
     pub(super) store: &'a str,
     /// Where its block requests went, when that is observed.
@@ -62,7 +65,7 @@ pub(super) fn explain(known: &Known<'_>) -> Explained {
         block_requests: open.count,
         sentence: Story { known, blocks }.sentence(),
         steps: steps::steps(known, blocks),
-        lost: Vec::new(),
+        lost: lost::report(known.lost),
         blocks: blocks.iter().map(|block| block_io(known, block)).collect(),
         incomplete: incomplete(known),
     }
@@ -116,6 +119,11 @@ fn incomplete(known: &Known<'_>) -> String {
         gaps.push(format!(
             "when {unknown_start} of its reads and writes were queued was not seen"
         ));
+    }
+    if open.lost.at_least {
+        gaps.push(
+            "more time may have been lost to others: the disk did too much meanwhile".to_owned(),
+        );
     }
     gaps.join("; ")
 }

@@ -1,0 +1,119 @@
+//! Live watches of what the correlator finds out. Nothing is made or copied when nobody watches.
+
+use crate::api::BlockFilter;
+use crate::event::{BlockOp, Event};
+use crate::live::{self, Feed, Watch};
+use crate::report::{BlockLine, Explained};
+
+use super::owner::{CLASS_NAMES, Owner};
+use super::settle::Unsettled;
+
+/// All live watches.
+#[derive(Debug, Default)]
+pub(super) struct Taps {
+    blocks: Vec<(BlockFilter, Feed<BlockLine>)>,
+    traced: Vec<Feed<Explained>>,
+}
+
+/// The disk that a block request went to.
+pub(super) struct At<'a> {
+    /// Name of the disk.
+    pub(super) disk: &'a str,
+    /// The stores on it: index and name.
+    pub(super) stores: &'a [(usize, &'a str)],
+}
+
+impl Taps {
+    pub(super) fn watch_blocks(
+        &mut self,
+        filter: BlockFilter,
+        capacity: usize,
+    ) -> Watch<BlockLine> {
+        let (watch, feed) = live::watch(capacity);
+        self.blocks.push((filter, feed));
+        watch
+    }
+
+    pub(super) fn watch_traced(&mut self, capacity: usize) -> Watch<Explained> {
+        let (watch, feed) = live::watch(capacity);
+        self.traced.push(feed);
+        watch
+    }
+
+    /// True: somebody watches block requests.
+    pub(super) fn want_blocks(&self) -> bool {
+        !self.blocks.is_empty()
+    }
+
+    /// True: somebody watches traced requests.
+    pub(super) fn want_traced(&self) -> bool {
+        !self.traced.is_empty()
+    }
+
+    /// Forgets watches that have ended.
+    pub(super) fn prune(&mut self) {
+        self.blocks.retain(|(_, feed)| feed.is_watched());
+        self.traced.retain(Feed::is_watched);
+    }
+
+    pub(super) fn block(&mut self, one: &Unsettled, previous: Option<&Owner>, at: &At<'_>) {
+        let mut line = None;
+        for (filter, feed) in &self.blocks {
+            if !wants(filter, one, at) {
+                continue;
+            }
+            let line = line.get_or_insert_with(|| block_line(one, previous, at));
+            feed.put(line.clone());
+        }
+    }
+
+    pub(super) fn traced(&mut self, explained: &Explained) {
+        for feed in &self.traced {
+            feed.put(explained.clone());
+        }
+    }
+}
+
+fn wants(filter: &BlockFilter, one: &Unsettled, at: &At<'_>) -> bool {
+    let event = &one.event;
+    let asks = |wanted: &Option<String>, is: &str| wanted.as_deref().is_none_or(|w| w == is);
+    let store = filter.store.as_deref();
+    let far = event.seek.map(|s| s.unsigned_abs().saturating_mul(512));
+    asks(&filter.operation, event.op.name())
+        && asks(&filter.owner, CLASS_NAMES[one.owner.class()])
+        && filter.request.is_none_or(|id| one.owner.serves(id))
+        && (filter.min_latency_ns == 0 || latency_ns(event) >= Some(filter.min_latency_ns))
+        && (filter.min_distance_bytes == 0 || far >= Some(filter.min_distance_bytes))
+        && store.is_none_or(|wanted| at.stores.iter().any(|(_, name)| *name == wanted))
+}
+
+/// From queued (or first seen) to completed; `None`: unknown.
+fn latency_ns(event: &Event) -> Option<u64> {
+    Some(event.done_ns.saturating_sub(event.first_ns()))
+}
+
+fn block_line(one: &Unsettled, previous: Option<&Owner>, at: &At<'_>) -> BlockLine {
+    let event = &one.event;
+    let placed = event.op != BlockOp::Flush;
+    let on_disk = at.stores.iter();
+    let stores = on_disk.filter(|(index, _)| one.stores.is_empty() || one.stores.contains(index));
+    BlockLine {
+        done_ns: event.done_ns,
+        device: at.disk.to_owned(),
+        stores: stores.map(|(_, name)| (*name).to_owned()).collect(),
+        operation: event.op.name().to_owned(),
+        owner: CLASS_NAMES[one.owner.class()].to_owned(),
+        requests: one.owner.requests().to_vec(),
+        process: event.comm.clone(),
+        sector: if placed { event.sector } else { 0 },
+        sectors: if placed { event.sectors } else { 0 },
+        seek_bytes: event.seek.map(|seek| seek.saturating_mul(512)),
+        previous_owner: previous.map(Owner::short_name).unwrap_or_default(),
+        queue_ns: event
+            .queue_ns
+            .zip(event.issue_ns)
+            .map(|_| event.queue_time_ns()),
+        device_ns: event.issue_ns.map(|_| event.device_time_ns()),
+        failed: event.failed,
+    }
+}

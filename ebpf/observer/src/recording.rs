@@ -1,0 +1,127 @@
+//! What the correlator learns, written down for those who replay it elsewhere.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use crate::clock::monotonic_ns;
+use crate::correlate::Input;
+use crate::live::{self, Feed, Watch};
+use crate::observer::Core;
+
+/// How often the audits are told to those who record or watch traces: each may wait some
+/// milliseconds for a moment in which the disk is idle.
+const AUDIT_NS: u64 = 5_000_000_000;
+
+/// Those who want to know what the correlator learns.
+#[derive(Debug, Default)]
+pub(crate) struct Recording {
+    file: Option<BufWriter<File>>,
+    feeds: Vec<Feed<String>>,
+}
+
+impl Recording {
+    /// Into this file, if any.
+    pub(crate) fn to_file(path: Option<&Path>) -> Recording {
+        Recording {
+            file: path.and_then(open),
+            feeds: Vec::new(),
+        }
+    }
+
+    /// True: somebody wants to know.
+    fn is_wanted(&self) -> bool {
+        self.file.is_some() || !self.feeds.is_empty()
+    }
+
+    /// Writes an input down.
+    pub(crate) fn tell(&mut self, input: &Input) {
+        if !self.is_wanted() {
+            return;
+        }
+        let Some(line) = line_of(input) else {
+            return;
+        };
+        let marks_time = matches!(input, Input::Drained { .. });
+        if let Some(file) = &mut self.file
+            && let Err(error) = write_line(file, &line, marks_time)
+        {
+            tracing::warn!(%error, "recording ends here");
+            self.file = None;
+        }
+        self.feeds.retain(|feed| feed.put(line.clone()));
+    }
+
+    /// No more into the file.
+    pub(crate) fn close(&mut self) {
+        if let Some(mut file) = self.file.take()
+            && let Err(error) = file.flush()
+        {
+            tracing::warn!(%error, "the recording is incomplete");
+        }
+    }
+}
+
+impl Core {
+    /// Begins a recording with what was told before and still holds.
+    pub(crate) fn watch_inputs(&mut self, capacity: usize) -> Watch<String> {
+        let (watch, feed) = live::watch(capacity);
+        for line in self.correlator.standing().iter().filter_map(line_of) {
+            feed.put(line);
+        }
+        self.recording.feeds.push(feed);
+        self.audit_all();
+        watch
+    }
+
+    /// Tells the correlator how far the events can be trusted.
+    pub(crate) fn audit_all(&mut self) {
+        self.audited_ns = monotonic_ns();
+        let devs: Vec<u32> = self.disks.iter().map(|disk| disk.dev).collect();
+        for dev in devs {
+            self.audit_one(dev);
+        }
+    }
+
+    /// The same for one disk.
+    pub(crate) fn audit_one(&mut self, dev: u32) {
+        if let Some((report, _)) = self.audit_and_heat(dev) {
+            let report = Box::new(report);
+            self.learn(Input::Audited { dev, report });
+        }
+    }
+
+    /// Keeps what is recorded and watched honest.
+    pub(crate) fn audit_now_and_then(&mut self, now_ns: u64) {
+        let wanted = self.recording.is_wanted() || self.correlator.traced_are_watched();
+        if wanted && now_ns.saturating_sub(self.audited_ns) >= AUDIT_NS {
+            self.audit_all();
+        }
+    }
+}
+
+fn line_of(input: &Input) -> Option<String> {
+    match serde_json::to_string(input) {
+        Ok(line) => Some(line),
+        Err(error) => {
+            tracing::warn!(%error, "an input is not recorded");
+            None
+        }
+    }
+}
+
+fn open(path: &Path) -> Option<BufWriter<File>> {
+    match File::create(path) {
+        Ok(file) => Some(BufWriter::new(file)),
+        Err(error) => {
+            tracing::warn!(%error, path = %path.display(), "nothing is recorded");
+            None
+        }
+    }
+}
+
+fn write_line(to: &mut BufWriter<File>, line: &str, flush: bool) -> std::io::Result<()> {
+    to.write_all(line.as_bytes())?;
+    to.write_all(b"\n")?;
+    if flush { to.flush() } else { Ok(()) }
+}

@@ -1,0 +1,177 @@
+//! Who moved the head, and what requests lost to others.
+
+use lumpscope_observer::{BlockOp, Class, Event, HeadMove, Input, LostTime, Op};
+
+use crate::support::{apply, declared, ended, event, filled, finished, raw_store};
+
+fn strange(class: Class, sector: u64, queue: u64, issue: u64, done: u64) -> Input {
+    Input::Event(Event {
+        class,
+        own: false,
+        ..event(BlockOp::Write, sector, 8, queue, issue, done)
+    })
+}
+
+fn lost(owner: &str, ns: u64) -> LostTime {
+    LostTime {
+        owner: owner.to_owned(),
+        ns,
+    }
+}
+
+#[test]
+fn time_is_lost_to_others_that_completed_before_and_counts_once() {
+    let mut it = raw_store();
+    apply(
+        &mut it,
+        vec![
+            declared(1, &[1], Op::Write, 0, 4096, 90),
+            // Ended before it was queued; at the device when it was queued; the same time again;
+            // a piece more; still at the device when it ended.
+            strange(Class::FsJournal, 5000, 10, 20, 95),
+            strange(Class::FsJournal, 5008, 40, 50, 120),
+            strange(Class::FsJournal, 5016, 40, 110, 115),
+            strange(Class::FsJournal, 5024, 40, 130, 140),
+            strange(Class::Other, 7000, 40, 135, 160),
+            strange(Class::Other, 7008, 40, 150, 300),
+            Input::Event(event(BlockOp::Write, 0, 8, 100, 140, 200)),
+            finished(1, 205),
+            ended(1, 80, 210),
+            Input::Drained { until_ns: 400 },
+        ],
+    );
+    let expected = [lost("fs-journal", 20 + 10), lost("other", 25)];
+    assert_eq!(it.explain(1).expect("kept").lost, expected);
+    assert_eq!(filled(&it).block.lost, expected);
+}
+
+#[test]
+fn what_a_request_shares_is_not_lost_and_other_requests_of_ours_are_others() {
+    let mut it = raw_store();
+    let flush = |issue, done| {
+        Input::Event(Event {
+            queue_ns: None,
+            ..event(BlockOp::Flush, 0, 0, 0, issue, done)
+        })
+    };
+    apply(
+        &mut it,
+        vec![
+            declared(1, &[1], Op::Write, 0, 4096, 90),
+            declared(2, &[2], Op::Write, 4096, 4096, 90),
+            // One of the two was done first.
+            Input::Event(event(BlockOp::Write, 0, 8, 100, 110, 150)),
+            Input::Event(event(BlockOp::Write, 8, 8, 100, 150, 180)),
+            finished(1, 155),
+            finished(2, 185),
+            declared(3, &[1, 2], Op::Flush, 0, 0, 190),
+            flush(200, 240),
+            finished(3, 245),
+            ended(1, 80, 250),
+            ended(2, 80, 250),
+            Input::Drained { until_ns: 400 },
+        ],
+    );
+    assert_eq!(it.explain(1).expect("kept").lost, []);
+    assert_eq!(it.explain(2).expect("kept").lost, [lost("request", 40)]);
+    let told = it.explain(2).expect("kept");
+    assert!(
+        told.steps
+            .iter()
+            .any(|s| s.text.contains("behind 1 block request of others")),
+        "{:#?}",
+        told.steps
+    );
+    assert_eq!(filled(&it).block.lost, [lost("request", 40)]);
+}
+
+fn moved(owner: &str, moved_by: &str, requests: u64, seeks: u64, travel_bytes: u64) -> HeadMove {
+    HeadMove {
+        owner: owner.to_owned(),
+        moved_by: moved_by.to_owned(),
+        requests,
+        seeks,
+        travel_bytes,
+    }
+}
+
+#[test]
+fn head_moves_say_who_had_to_travel_because_of_whom() {
+    let mut it = raw_store();
+    let own = |sector, seek, issue, done| {
+        Input::Event(Event {
+            seek,
+            ..event(BlockOp::Write, sector, 8, 95, issue, done)
+        })
+    };
+    let mut journal = event(BlockOp::Write, 1000, 8, 100, 110, 119);
+    (journal.class, journal.seek) = (Class::FsJournal, Some(1000 - 8));
+    apply(
+        &mut it,
+        vec![
+            declared(1, &[1], Op::Write, 0, 64 << 10, 90),
+            own(0, None, 100, 101),
+            Input::Event(journal),
+            own(8, Some(8 - 1008), 120, 300),
+            Input::Drained { until_ns: 310 },
+            // Its predecessor completes later than it does.
+            own(24, Some(0), 140, 320),
+            Input::Drained { until_ns: 330 },
+            own(16, Some(0), 130, 340),
+            // The chain is broken.
+            own(100, Some(5), 150, 350),
+            Input::Drained { until_ns: 400 },
+        ],
+    );
+    let known = |requests| {
+        [
+            moved("request", "request", requests, 0, 0),
+            moved("request", "fs-journal", 1, 1, 1000 * 512),
+            moved("fs-journal", "request", 1, 1, 992 * 512),
+        ]
+    };
+    assert_eq!(filled(&it).block.moves, known(1));
+    it.apply(Input::Drained {
+        until_ns: 1_000_000_310,
+    });
+    assert_eq!(filled(&it).block.moves, known(2));
+    it.apply(Input::Drained {
+        until_ns: 2_000_000_000,
+    });
+    let mut all = known(2).to_vec();
+    all.insert(2, moved("request", "unknown", 1, 1, 5 * 512));
+    assert_eq!(filled(&it).block.moves, all);
+}
+
+#[test]
+fn a_hundred_thousand_at_once_lose_time_but_not_the_count() {
+    let mut it = raw_store();
+    it.apply(declared(1, &[1], Op::Write, 0, 4096, 5));
+    for number in 0..100_000_u64 {
+        it.apply(strange(
+            Class::Other,
+            5000 + number * 8,
+            10,
+            20 + number,
+            30 + number,
+        ));
+    }
+    apply(
+        &mut it,
+        vec![
+            Input::Event(event(BlockOp::Write, 0, 8, 20, 200_000, 200_010)),
+            finished(1, 200_020),
+            ended(1, 5, 200_030),
+            Input::Drained { until_ns: 300_000 },
+        ],
+    );
+    let told = it.explain(1).expect("kept");
+    assert!(
+        told.incomplete.contains("more time may have been lost"),
+        "{}",
+        told.incomplete
+    );
+    assert!(told.lost[0].ns > 4000, "{:?}", told.lost);
+    let strangers = filled(&it).block.owners;
+    assert_eq!(strangers.iter().map(|o| o.requests).sum::<u64>(), 100_001);
+}

@@ -1,0 +1,117 @@
+//! Live watches of the correlator.
+
+use lumpscope_observer::{
+    BlockFilter, BlockOp, Class, Correlator, Ended, Event, Input, Op, TraceContext,
+};
+
+use crate::support::{apply, declared, ended, event, finished, raw_store};
+
+/// A write of request 1, and one of the journal behind it.
+fn two(it: &mut Correlator) {
+    it.apply(Input::Added {
+        store: 0,
+        name: "fast".to_owned(),
+    });
+    let mut journal = event(BlockOp::Write, 1000, 8, 100, 120, 160);
+    (journal.class, journal.seek, journal.comm) = (Class::FsJournal, Some(992), "jbd2".to_owned());
+    apply(
+        it,
+        vec![
+            declared(1, &[1], Op::Write, 0, 4096, 90),
+            Input::Event(Event {
+                seek: Some(0),
+                ..event(BlockOp::Write, 0, 8, 100, 110, 150)
+            }),
+            Input::Event(journal),
+            finished(1, 155),
+            ended(1, 80, 250),
+            Input::Drained { until_ns: 400 },
+        ],
+    );
+}
+
+#[test]
+fn block_requests_are_told_with_owner_and_predecessor() {
+    let mut it = raw_store();
+    let watch = it.watch_blocks(BlockFilter::default(), 10);
+    let one = it.watch_blocks(BlockFilter::default(), 1);
+    two(&mut it);
+    let lines = watch.take();
+    assert_eq!(lines.len(), 2);
+    let (own, journal) = (&lines[0], &lines[1]);
+    assert_eq!(
+        (own.owner.as_str(), own.requests.as_slice()),
+        ("request", [1].as_slice())
+    );
+    assert_eq!((own.queue_ns, own.device_ns), (Some(10), Some(40)));
+    assert_eq!(
+        (own.stores.join(" "), own.device.as_str()),
+        ("fast".to_owned(), "loop7")
+    );
+    assert_eq!(
+        (journal.owner.as_str(), journal.process.as_str()),
+        ("fs-journal", "jbd2")
+    );
+    assert_eq!(journal.previous_owner, "request 1");
+    assert_eq!(journal.seek_bytes, Some(992 * 512));
+    assert_eq!((one.take().len(), one.dropped()), (1, 1));
+}
+
+#[test]
+fn each_filter_lets_through_what_it_names() {
+    let narrow = |change: fn(&mut BlockFilter)| {
+        let mut filter = BlockFilter::default();
+        change(&mut filter);
+        let mut it = raw_store();
+        let watch = it.watch_blocks(filter, 10);
+        two(&mut it);
+        let owners: Vec<String> = watch.take().into_iter().map(|line| line.owner).collect();
+        owners.join(" ")
+    };
+    assert_eq!(
+        narrow(|f| f.store = Some("fast".to_owned())),
+        "request fs-journal"
+    );
+    assert_eq!(narrow(|f| f.store = Some("slow".to_owned())), "");
+    assert_eq!(
+        narrow(|f| f.owner = Some("fs-journal".to_owned())),
+        "fs-journal"
+    );
+    assert_eq!(narrow(|f| f.operation = Some("read".to_owned())), "");
+    assert_eq!(narrow(|f| f.request = Some(1)), "request");
+    assert_eq!(narrow(|f| f.min_latency_ns = 55), "fs-journal");
+    assert_eq!(narrow(|f| f.min_distance_bytes = 512), "fs-journal");
+    assert_eq!(narrow(|f| f.min_distance_bytes = 1 << 30), "");
+}
+
+#[test]
+fn traced_requests_are_told_once_their_block_requests_are_known() {
+    let mut it = raw_store();
+    let watch = it.watch_traced(10);
+    let trace = TraceContext {
+        trace_id: u128::MAX - 1,
+        span_id: 7,
+        parent_span_id: 0,
+    };
+    let Input::Ended(plain) = ended(1, 80, 250) else {
+        unreachable!("it makes one");
+    };
+    apply(
+        &mut it,
+        vec![
+            declared(1, &[1], Op::Write, 0, 4096, 90),
+            Input::Ended(Ended {
+                trace: Some(trace),
+                ..plain
+            }),
+            ended(2, 80, 250),
+            finished(1, 155),
+            Input::Event(event(BlockOp::Write, 0, 8, 100, 110, 150)),
+        ],
+    );
+    assert_eq!(watch.take().len(), 0);
+    it.apply(Input::Drained { until_ns: 400 });
+    let told = watch.take();
+    assert_eq!(told.len(), 1);
+    assert_eq!((told[0].trace, told[0].block_requests), (Some(trace), 1));
+}
