@@ -15,6 +15,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::task::JoinSet;
+use tokio_util::either::Either;
 use tracing::{debug, error, warn};
 
 use super::connection::{Connection, Peer};
@@ -143,12 +144,12 @@ impl Listener {
             Self::Tcp(listener) => {
                 let (stream, address) = listener.accept().await?;
                 keep_alive(&stream);
-                Ok((Raw::Tcp(stream), Peer::Tcp(address)))
+                Ok((Either::Left(stream), Peer::Tcp(address)))
             }
             Self::Unix(listener) => {
                 let (stream, _) = listener.accept().await?;
                 let peer = unix_peer(&stream);
-                Ok((Raw::Unix(stream), peer))
+                Ok((Either::Right(stream), peer))
             }
         }
     }

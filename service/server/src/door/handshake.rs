@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rustls::ServerConfig;
 use tokio::io::AsyncReadExt as _;
 use tokio_rustls::TlsAcceptor;
+use tokio_util::either::Either;
 
 use super::io::{Socket, Stream};
 use super::tls;
@@ -64,7 +65,7 @@ pub(super) async fn let_in(
     protocol: Protocol,
 ) -> Result<(Stream, &'static [u8]), Refused> {
     let mut stream = match tls {
-        None => Stream::Plain(socket),
+        None => Either::Left(socket),
         Some(config) => {
             let connection = socket.connection().clone();
             let accept = TlsAcceptor::from(config).accept(socket);
@@ -72,7 +73,7 @@ pub(super) async fn let_in(
             if let Some(shown) = stream.get_ref().1.peer_certificates() {
                 connection.identify(shown.first().map(tls::names).unwrap_or_default());
             }
-            Stream::Tls(Box::new(stream))
+            Either::Right(Box::new(stream))
         }
     };
     let first: &[u8] = match protocol {

@@ -11,18 +11,13 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep};
 use tokio_rustls::server::TlsStream;
+use tokio_util::either::Either;
 use tonic::transport::server::Connected;
 
 use super::connection::{Connection, Direction};
 
 /// A socket as the kernel gave it.
-#[derive(Debug)]
-pub(super) enum Raw {
-    /// TCP.
-    Tcp(TcpStream),
-    /// UNIX.
-    Unix(UnixStream),
-}
+pub(super) type Raw = Either<TcpStream, UnixStream>;
 
 /// A socket that ends when its [`Connection`] is closed, or when the other end takes no byte of
 /// what is being written for too long.
@@ -101,61 +96,6 @@ fn closed() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, "closed by the service")
 }
 
-impl AsyncRead for Raw {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
-            Self::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
-        }
-    }
-}
-
-impl AsyncWrite for Raw {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
-            Self::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
-        }
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, slices),
-            Self::Unix(stream) => Pin::new(stream).poll_write_vectored(context, slices),
-        }
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_flush(context),
-            Self::Unix(stream) => Pin::new(stream).poll_flush(context),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
-            Self::Unix(stream) => Pin::new(stream).poll_shutdown(context),
-        }
-    }
-}
-
 impl AsyncRead for Socket {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -207,81 +147,8 @@ impl AsyncWrite for Socket {
     }
 }
 
-/// With TLS or without.
-#[derive(Debug)]
-pub(super) enum Stream {
-    /// As it is.
-    Plain(Socket),
-    /// TLS over it.
-    Tls(Box<TlsStream<Socket>>),
-}
-
-impl Stream {
-    pub(super) fn connection(&self) -> &Connection {
-        match self {
-            Self::Plain(socket) => socket.connection(),
-            Self::Tls(stream) => stream.get_ref().0.connection(),
-        }
-    }
-}
-
-impl AsyncRead for Stream {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(socket) => Pin::new(socket).poll_read(context, buffer),
-            Self::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
-        }
-    }
-}
-
-impl AsyncWrite for Stream {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(socket) => Pin::new(socket).poll_write(context, bytes),
-            Self::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
-        }
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(socket) => Pin::new(socket).poll_write_vectored(context, slices),
-            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(context, slices),
-        }
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        match self {
-            Self::Plain(socket) => socket.is_write_vectored(),
-            Self::Tls(stream) => stream.is_write_vectored(),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(socket) => Pin::new(socket).poll_flush(context),
-            Self::Tls(stream) => Pin::new(stream).poll_flush(context),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(socket) => Pin::new(socket).poll_shutdown(context),
-            Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),
-        }
-    }
-}
+/// Without TLS, or with it.
+pub(super) type Stream = Either<Socket, Box<TlsStream<Socket>>>;
 
 /// A connection that has been let in: its stream, with the bytes before it that were looked at.
 #[derive(Debug)]
@@ -309,7 +176,11 @@ impl Connected for Admitted {
     type ConnectInfo = Connection;
 
     fn connect_info(&self) -> Connection {
-        self.stream.connection().clone()
+        let socket = match &self.stream {
+            Either::Left(plain) => plain,
+            Either::Right(tls) => tls.get_ref().0,
+        };
+        socket.connection().clone()
     }
 }
 
@@ -376,7 +247,7 @@ mod tests {
             uid: None,
         };
         let connection = Connection::new(peer);
-        (Socket::new(Raw::Unix(ours), connection, stall), theirs)
+        (Socket::new(Either::Right(ours), connection, stall), theirs)
     }
 
     #[tokio::test]
