@@ -6,7 +6,7 @@ use core::mem::{offset_of, size_of};
 /// request of a disk.
 pub const NO_SEEK: i64 = i64::MIN;
 
-/// One completed block request. 88 bytes, aligned to 8.
+/// One completed block request. 104 bytes, aligned to 8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct BlockEvent {
@@ -14,13 +14,16 @@ pub struct BlockEvent {
     pub queue_ns: u64,
     /// When the driver was first given it; 0: never (see [`crate::flag::FLUSH_PARENT`]).
     pub issue_ns: u64,
-    /// When it completed.
+    /// When it completed; with [`crate::flag2::DONE_UNKNOWN`] when that was found out.
     pub done_ns: u64,
     /// First sector on the whole disk; 0 for a flush.
     pub sector: u64,
     /// Its first sector minus the sector after the data request issued before on this disk;
     /// [`NO_SEEK`]: none.
     pub seek: i64,
+    /// With [`crate::flag2::SUBMITTED`]: token of the I/O in whose name the thread was in the
+    /// kernel; else 0.
+    pub token: u64,
     /// Length in sectors.
     pub sectors: u32,
     /// Bytes completed.
@@ -35,31 +38,36 @@ pub struct BlockEvent {
     pub error: i32,
     /// The kernel's `cmd_flags` of the request; 0 with the classic flavour.
     pub request_flags: u32,
+    /// With [`crate::flag2::SUBMITTED`]: index of the store of that I/O; else 0.
+    pub store: u32,
+    /// Zero.
+    pub reserved: u32,
     /// See [`crate::op`].
     pub op: u8,
     /// See [`crate::class`].
     pub class: u8,
     /// See [`crate::flag`].
     pub flags: u8,
-    /// Zero.
-    pub reserved: u8,
+    /// See [`crate::flag2`].
+    pub flags2: u8,
     /// Name of the thread that started it, padded with zeroes.
     pub comm: [u8; 16],
 }
 
 const _: () = {
     assert!(size_of::<BlockEvent>() == BlockEvent::BYTES);
-    assert!(offset_of!(BlockEvent, sectors) == 40);
-    assert!(offset_of!(BlockEvent, request_flags) == 64);
-    assert!(offset_of!(BlockEvent, op) == 68);
-    assert!(offset_of!(BlockEvent, comm) == 72);
-    // 88 = the sum of the fields: nothing is implicit.
+    assert!(offset_of!(BlockEvent, sectors) == 48);
+    assert!(offset_of!(BlockEvent, request_flags) == 72);
+    assert!(offset_of!(BlockEvent, op) == 84);
+    assert!(offset_of!(BlockEvent, comm) == 88);
+    assert!(BlockEvent::BYTES.is_multiple_of(8));
+    // 104 = the sum of the fields: nothing is implicit.
     assert!(offset_of!(BlockEvent, comm) + 16 == BlockEvent::BYTES);
 };
 
 impl BlockEvent {
     /// Size in the ring.
-    pub const BYTES: usize = 88;
+    pub const BYTES: usize = 104;
 
     /// Reads an event from the ring; `None`: wrong size.
     #[must_use]
@@ -72,6 +80,7 @@ impl BlockEvent {
             done_ns: u64::from_ne_bytes(at.take()),
             sector: u64::from_ne_bytes(at.take()),
             seek: i64::from_ne_bytes(at.take()),
+            token: u64::from_ne_bytes(at.take()),
             sectors: u32::from_ne_bytes(at.take()),
             bytes_done: u32::from_ne_bytes(at.take()),
             dev: u32::from_ne_bytes(at.take()),
@@ -79,23 +88,25 @@ impl BlockEvent {
             tid: u32::from_ne_bytes(at.take()),
             error: i32::from_ne_bytes(at.take()),
             request_flags: u32::from_ne_bytes(at.take()),
+            store: u32::from_ne_bytes(at.take()),
+            reserved: u32::from_ne_bytes(at.take()),
             op: at.take::<1>()[0],
             class: at.take::<1>()[0],
             flags: at.take::<1>()[0],
-            reserved: at.take::<1>()[0],
+            flags2: at.take::<1>()[0],
             comm: at.take(),
         })
     }
 }
 
-/// Takes the fields of an event in order; their sizes add up to the event's.
-struct Fields<'a> {
-    bytes: &'a [u8; BlockEvent::BYTES],
-    next: usize,
+/// Takes the fields of a record in order; their sizes add up to the record's.
+pub(crate) struct Fields<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) next: usize,
 }
 
 impl Fields<'_> {
-    fn take<const N: usize>(&mut self) -> [u8; N] {
+    pub(crate) fn take<const N: usize>(&mut self) -> [u8; N] {
         let mut field = [0; N];
         field.copy_from_slice(&self.bytes[self.next..self.next + N]);
         self.next += N;

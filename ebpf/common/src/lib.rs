@@ -7,15 +7,21 @@
 
 pub mod event;
 pub mod histogram;
+pub mod in_flight;
 pub mod stats;
 
 pub use event::{BlockEvent, NO_SEEK};
+pub use in_flight::InFlight;
 
 /// How many disks can be watched at once.
 pub const MAX_DEVICES: u32 = 64;
 
 /// Requests in flight on all watched disks that the kernel side can remember.
 pub const MAX_IN_FLIGHT: u32 = 16_384;
+
+/// Entries of the table that says which thread is in the kernel for which I/O. A thread's entry
+/// is its thread id modulo this number.
+pub const SUBMISSIONS: u32 = 4096;
 
 /// Size of the event ring in bytes, unless the loader overrides it.
 pub const RING_BYTES: u32 = 16 << 20;
@@ -90,4 +96,83 @@ pub mod flag {
     pub const NO_START: u8 = 1 << 6;
     /// [`BlockEvent::error`](crate::BlockEvent::error) is a `blk_status_t`, not an errno.
     pub const RAW_STATUS: u8 = 1 << 7;
+}
+
+/// Bits of [`BlockEvent::flags2`].
+pub mod flag2 {
+    /// It has completed, but no program was shown the completion: when it did is unknown.
+    pub const DONE_UNKNOWN: u8 = 1;
+    /// The thread that made it had said for which I/O: see [`crate::submission`].
+    pub const SUBMITTED: u8 = 1 << 1;
+}
+
+/// An entry of the table of submissions: two words, the token and before it this.
+///
+/// ```text
+/// bits  0..32  thread id; 0: free
+/// bits 32..62  index of the store plus 1; 0: the thread has not said it yet
+/// bit  62      the token is valid
+/// bit  63      the thread drives an io_uring: the token comes from the entry's user data
+/// ```
+pub mod submission {
+    /// The token is valid.
+    pub const VALID: u64 = 1 << 62;
+    /// The thread drives an io_uring.
+    pub const RING: u64 = 1 << 63;
+    /// The thread id.
+    pub const TID: u64 = 0xffff_ffff;
+    /// Largest store index plus 1.
+    pub const MAX_STORE: u64 = (1 << 30) - 1;
+
+    /// The first word of a thread's entry; `None`: the store's index does not fit.
+    #[must_use]
+    pub const fn pack(tid: u32, store: usize, bits: u64) -> Option<u64> {
+        let store = store as u64;
+        if store >= MAX_STORE {
+            return None;
+        }
+        Some(tid as u64 | (store + 1) << 32 | bits)
+    }
+
+    /// Index of the store in a first word whose token is valid; `None`: it is not, or the entry is
+    /// another thread's.
+    #[inline(always)]
+    #[must_use]
+    pub const fn store_of(word: u64, tid: u32) -> Option<u32> {
+        let store = (word >> 32 & MAX_STORE) as u32;
+        if word & TID != tid as u64 || word & VALID == 0 || store == 0 {
+            return None;
+        }
+        Some(store - 1)
+    }
+}
+
+/// Words of the one entry of the map `CONTROL`, which user space changes while the probes run.
+pub mod control {
+    /// Events: one of so many; 0: none by chance.
+    pub const ONE_IN: usize = 0;
+    /// Events: besides, what took at least so many nanoseconds; 0: no such rule.
+    pub const SLOWER_THAN_NS: usize = 1;
+    /// Number of words.
+    pub const WORDS: usize = 2;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::submission::{MAX_STORE, RING, VALID, pack, store_of};
+
+    #[test]
+    fn a_submission_is_its_own_thread_s() {
+        let word = pack(77, 0, VALID).expect("fits");
+        assert_eq!(store_of(word, 77), Some(0));
+        assert_eq!(store_of(word, 78), None);
+        let word = pack(77, 5, VALID | RING).expect("fits");
+        assert_eq!(store_of(word, 77), Some(5));
+        assert_eq!(store_of(pack(77, 5, RING).expect("fits"), 77), None);
+        assert_eq!(store_of(0, 0), None);
+        assert_eq!(
+            pack(1, usize::try_from(MAX_STORE).expect("64 bits"), 0),
+            None
+        );
+    }
 }

@@ -12,9 +12,9 @@ pub const FLUSH_PARENTS: usize = SEEN_BYTES + OPS;
 pub const EVENTS: usize = FLUSH_PARENTS + 1;
 /// Of these: not taken because the ring was full.
 pub const RING_LOST: usize = EVENTS + 1;
-/// Requests not remembered because the table was full.
+/// Requests that the table of those in flight had no room for when they were made.
 pub const IN_FLIGHT_FULL: usize = RING_LOST + 1;
-/// Completions of requests whose start and issue were not seen.
+/// Completions of requests whose start and issue were not seen, or not remembered.
 pub const DONE_WITHOUT_START: usize = IN_FLIGHT_FULL + 1;
 /// Data requests sent to the disk whose start was not seen.
 pub const ISSUE_WITHOUT_START: usize = DONE_WITHOUT_START + 1;
@@ -26,8 +26,13 @@ pub const SEQUENCE_ENDS: usize = REISSUES + 1;
 pub const ERRORS: usize = SEQUENCE_ENDS + 1;
 /// Partial completions.
 pub const PARTIAL: usize = ERRORS + 1;
+/// Requests that have completed although no program was shown it: found when the kernel used
+/// their memory again. They are counted as seen, and are in no histogram.
+pub const FOUND_LATE: usize = PARTIAL + 1;
+/// Events that the event policy did not ask for.
+pub const NOT_SAMPLED: usize = FOUND_LATE + 1;
 /// Number of counters.
-pub const COUNT: usize = PARTIAL + 1;
+pub const COUNT: usize = NOT_SAMPLED + 1;
 
 const OPS: usize = op::COUNT as usize;
 
@@ -53,4 +58,6 @@ pub const NAMES: [&str; COUNT] = [
     "sequence_ends",
     "errors",
     "partial",
+    "found_late",
+    "not_sampled",
 ];

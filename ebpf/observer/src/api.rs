@@ -78,6 +78,11 @@ pub struct Tuning {
     pub ring_bytes: Option<u32>,
     /// True: the background thread does not drain; only [`crate::Observer::settle`] does.
     pub paused: bool,
+    /// Room for requests in flight in the kernel side's table; `None`: 16,384.
+    pub in_flight: Option<u32>,
+    /// The kernel side overlooks about one completion in so many, as a busy machine makes it;
+    /// 0: none.
+    pub overlook_one_in: u32,
     /// Write everything the correlator learns to this file, one JSON object a line, for replay.
     pub record: Option<PathBuf>,
 }

@@ -6,7 +6,10 @@ use crate::api::{BlockFilter, EventPolicy};
 use crate::clock::monotonic_ns;
 use crate::live::Watch;
 use crate::observer::{Core, Observer};
+use crate::probes::Probes;
 use crate::report::{BlockLine, Explained, GuardReport, ProgramReport};
+
+const NOT_ATTACHED: &str = "the probes are not attached";
 
 impl Observer {
     /// Explains a request that has ended; `None`: it is not, or no longer, known. The slowest
@@ -68,14 +71,18 @@ impl Observer {
     /// # Errors
     /// Why not, in words: the probes are not attached, or the kernel refused.
     pub fn set_events(&self, policy: EventPolicy) -> Result<(), String> {
-        let _ = policy;
-        Err("the probes are not attached".to_owned())
+        let core = self.inner.lock_core();
+        let probes = core.probes.as_ref().ok_or(NOT_ATTACHED)?;
+        probes.set_events(policy);
+        Ok(())
     }
 
     /// The event policy in force.
     #[must_use]
     pub fn events(&self) -> EventPolicy {
-        EventPolicy::default()
+        let core = self.inner.lock_core();
+        let probes = core.probes.as_ref();
+        probes.map_or_else(EventPolicy::default, Probes::events)
     }
 
     /// The observer's programs: attached or not, and what they cost.

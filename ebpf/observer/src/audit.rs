@@ -10,7 +10,10 @@ use std::time::Duration;
 
 use lumpscope_ebpf_common::{op, stats};
 
+use crate::clock::monotonic_ns;
+use crate::event::Event;
 use crate::heat;
+use crate::late::Late;
 use crate::probes::{Counters, Probes};
 use crate::report::{AuditReport, HeatCell};
 use crate::slots::Slot;
@@ -52,6 +55,7 @@ pub(crate) struct WatchedDisk {
     /// What the cells of the histogram held when watching began; empty: nothing.
     cells: Vec<u64>,
     misses: u64,
+    late: Late,
     /// What was in motion when watching began: the counts may differ by as much.
     slack: DiskStat,
 }
@@ -110,6 +114,7 @@ impl WatchedDisk {
             counters,
             cells,
             misses: probes.recursion_misses(),
+            late: Late::default(),
             slack: reading.slack,
         })
     }
@@ -127,6 +132,41 @@ impl WatchedDisk {
         })
     }
 
+    /// Looks for completions that no program was shown; their events. `thoroughly`: waits up to 20
+    /// ms for them when some are missing.
+    pub(crate) fn find_late(&mut self, probes: &mut Probes, thoroughly: bool) -> Vec<Event> {
+        let mut events = Vec::new();
+        for _ in 0..if thoroughly { ATTEMPTS } else { 1 } {
+            let now_ns = monotonic_ns();
+            // In this order: the kernel counts a completion after the programs have run.
+            let Some(stat) = read_stat(&self.name) else {
+                break;
+            };
+            let kernel = stat.since(self.stat).requests + self.slack.requests;
+            let missing = kernel.saturating_sub(requests_in(&self.since(probes)));
+            if missing == 0 {
+                self.late.all_there();
+                break;
+            }
+            let idle = in_flight(&self.name) == Some(0);
+            events.extend(self.late.find(probes, self.slot, missing, now_ns, idle));
+            if thoroughly {
+                thread::sleep(PAUSE);
+            }
+        }
+        events
+    }
+
+    /// What was seen since watching began, found late included.
+    fn since(&self, probes: &Probes) -> Counters {
+        self.beyond(&probes.counters(self.slot))
+    }
+
+    fn beyond(&self, now: &Counters) -> Counters {
+        let late = &self.late.counters;
+        std::array::from_fn(|i| now[i].saturating_sub(self.counters[i]) + late[i])
+    }
+
     /// Compares.
     pub(crate) fn audit(&self, probes: &Probes) -> AuditReport {
         let mut counters = self.counters;
@@ -141,7 +181,7 @@ impl WatchedDisk {
             }
             thread::sleep(PAUSE);
         }
-        let since: Counters = std::array::from_fn(|i| counters[i].saturating_sub(self.counters[i]));
+        let since = self.beyond(&counters);
         let kernel = reading.stat.map(|now| now.since(self.stat));
         let slack = DiskStat {
             requests: reading.slack.requests + self.slack.requests,
@@ -166,20 +206,27 @@ fn read_around(disk: &str, act: impl FnOnce()) -> Reading {
     Reading { stat: after, slack }
 }
 
+/// Completed requests, as the kernel's statistics count them.
+fn requests_in(seen: &Counters) -> u64 {
+    let sent: u64 = seen[stats::SEEN_REQUESTS..][..OPS].iter().sum();
+    sent + seen[stats::FLUSH_PARENTS]
+}
+
 /// Turns counts into a verdict. Pure.
 fn judge(seen: &Counters, kernel: Option<DiskStat>, misses: u64, slack: DiskStat) -> AuditReport {
-    let sent: u64 = seen[stats::SEEN_REQUESTS..][..OPS].iter().sum();
     let counted = kernel.unwrap_or_default();
     let mut report = AuditReport {
-        seen_requests: sent + seen[stats::FLUSH_PARENTS],
+        seen_requests: requests_in(seen),
         kernel_requests: counted.requests,
         seen_bytes: seen[stats::SEEN_BYTES..][..OPS].iter().sum(),
         kernel_bytes: counted.bytes,
         lost_events: seen[stats::RING_LOST],
-        unmatched: seen[stats::DONE_WITHOUT_START]
-            + seen[stats::ISSUE_WITHOUT_START]
-            + seen[stats::IN_FLIGHT_FULL],
+        unmatched: seen[stats::DONE_WITHOUT_START] + seen[stats::ISSUE_WITHOUT_START],
         recursion_misses: misses,
+        found_late: seen[stats::FOUND_LATE],
+        in_flight_full: seen[stats::IN_FLIGHT_FULL],
+        reissues: seen[stats::REISSUES],
+        not_sampled: seen[stats::NOT_SAMPLED],
         ..AuditReport::default()
     };
     let agree = report.seen_requests.abs_diff(counted.requests) <= slack.requests
@@ -197,6 +244,12 @@ fn judge(seen: &Counters, kernel: Option<DiskStat>, misses: u64, slack: DiskStat
             report.unmatched
         ));
     }
+    if report.in_flight_full > 0 {
+        findings.push(format!(
+            "{} requests did not fit into the table of those in flight",
+            report.in_flight_full
+        ));
+    }
     if kernel.is_none() {
         findings.push("the kernel's disk statistics cannot be read".to_owned());
     } else if !agree {
@@ -206,7 +259,8 @@ fn judge(seen: &Counters, kernel: Option<DiskStat>, misses: u64, slack: DiskStat
         ));
     }
     let skipped = format!("the kernel skipped a probe {misses} times");
-    report.complete = agree && kernel.is_some() && report.lost_events == 0 && report.unmatched == 0;
+    let lost = report.lost_events + report.unmatched + report.in_flight_full;
+    report.complete = agree && kernel.is_some() && lost == 0;
     if !report.complete {
         findings.extend((misses > 0).then_some(skipped));
         report.finding = format!("incomplete: {}", findings.join("; "));
@@ -216,6 +270,12 @@ fn judge(seen: &Counters, kernel: Option<DiskStat>, misses: u64, slack: DiskStat
         "complete: {} requests seen, as the kernel counted",
         report.seen_requests
     );
+    if report.found_late > 0 {
+        report.finding += &format!(
+            "; of {} of them the device time is unknown",
+            report.found_late
+        );
+    }
     if slack.requests > 0 {
         report.finding += &format!(", give or take {} that were under way", slack.requests);
     }

@@ -1,6 +1,6 @@
 //! A block request as user space speaks of it.
 
-use lumpscope_ebpf_common::{BlockEvent, NO_SEEK, class, flag, op};
+use lumpscope_ebpf_common::{BlockEvent, NO_SEEK, class, flag, flag2, op};
 use serde::{Deserialize, Serialize};
 
 /// One completed block request.
@@ -16,8 +16,13 @@ pub struct Event {
     pub queue_ns: Option<u64>,
     /// When the driver was given it; absent: never.
     pub issue_ns: Option<u64>,
-    /// When it completed.
+    /// When it completed. With `done_unknown`: the last time at which it is known to have been
+    /// under way.
     pub done_ns: u64,
+    /// It has completed, but no program was shown it: when, and so how long the disk took, is not
+    /// known.
+    #[serde(default)]
+    pub done_unknown: bool,
     /// First sector.
     pub sector: u64,
     /// Length in sectors.
@@ -36,6 +41,19 @@ pub struct Event {
     pub tgid: u32,
     /// Name of the thread that started it.
     pub comm: String,
+    /// The I/O that the thread which made it had said to be in the kernel for; absent: it said
+    /// none, as kernel workers, or it is not the service's.
+    #[serde(default)]
+    pub submission: Option<Submission>,
+}
+
+/// A declared I/O, as the thread named it that handed it to the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Submission {
+    /// Index of its store.
+    pub store: usize,
+    /// Its token: see [`crate::DeclaredIo::token`].
+    pub token: u64,
 }
 
 /// What a block request did.
@@ -115,8 +133,8 @@ impl Event {
     /// Nanoseconds from given to the driver to completed; 0: unknown.
     #[must_use]
     pub fn device_time_ns(&self) -> u64 {
-        self.issue_ns
-            .map_or(0, |issue| self.done_ns.saturating_sub(issue))
+        let known = self.issue_ns.filter(|_| !self.done_unknown);
+        known.map_or(0, |issue| self.done_ns.saturating_sub(issue))
     }
 }
 
@@ -124,6 +142,7 @@ impl From<&BlockEvent> for Event {
     fn from(raw: &BlockEvent) -> Event {
         let known = |ns: u64| (ns != 0).then_some(ns);
         let has = |bit: u8| raw.flags & bit != 0;
+        let done_unknown = raw.flags2 & flag2::DONE_UNKNOWN != 0;
         let name_end = raw
             .comm
             .iter()
@@ -147,7 +166,12 @@ impl From<&BlockEvent> for Event {
             },
             queue_ns: known(raw.queue_ns),
             issue_ns: known(raw.issue_ns),
-            done_ns: raw.done_ns,
+            done_ns: if done_unknown {
+                raw.issue_ns.max(raw.queue_ns)
+            } else {
+                raw.done_ns
+            },
+            done_unknown,
             sector: raw.sector,
             sectors: raw.sectors,
             bytes: raw.bytes_done,
@@ -157,6 +181,13 @@ impl From<&BlockEvent> for Event {
             failed: raw.error != 0,
             tgid: raw.tgid,
             comm: String::from_utf8_lossy(&raw.comm[..name_end]).into_owned(),
+            submission: (raw.flags2 & flag2::SUBMITTED != 0)
+                .then(|| usize::try_from(raw.store).ok())
+                .flatten()
+                .map(|store| Submission {
+                    store,
+                    token: raw.token,
+                }),
         }
     }
 }

@@ -132,6 +132,11 @@ fn raw_plan(flavour: Flavour, btf: &Btf<'_>) -> Result<Plan, PlanError> {
         ("RQ_FLAGS", btf.member_offset("request", "cmd_flags")?),
         ("RQ_LEN", btf.member_offset("request", "__data_len")?),
         ("RQ_SECTOR", btf.member_offset("request", "__sector")?),
+        // Without it a flush whose completion was missed looks as if it had been sent twice.
+        (
+            "RQ_BORN",
+            btf.member_offset("request", "start_time_ns").unwrap_or(0),
+        ),
         ("QUEUE_DISK", btf.member_offset("request_queue", "disk")?),
         ("DISK_MAJOR", major),
     ];

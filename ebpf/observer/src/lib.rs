@@ -19,13 +19,14 @@ mod event;
 mod extents;
 mod fiemap;
 mod heat;
-mod histogram_map;
 mod kernel;
+mod late;
 mod live;
 mod observer;
 mod probes;
 mod recording;
 mod report;
+mod shared_map;
 mod slots;
 mod tracefs;
 mod watching;
@@ -36,7 +37,7 @@ pub use api::{
     WatchedStore,
 };
 pub use correlate::{Correlator, Declared, Ended, Input, Limits};
-pub use event::{BlockOp, Class, Event};
+pub use event::{BlockOp, Class, Event, Submission};
 pub use extents::{Extent, Placement};
 pub use live::Watch;
 pub use observer::Observer;

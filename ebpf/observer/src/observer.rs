@@ -31,8 +31,13 @@ const MARGIN_NS: u64 = 1_000_000;
 const MAX_QUEUED: usize = 1 << 20;
 /// Events taken in one go, so that reports are not kept waiting.
 const MAX_BATCH: usize = 1 << 18;
+/// How often completions that no program was shown are looked for.
+const LATE_NS: u64 = 500_000_000;
 /// Kernel-side entries without an end are forgotten after this time; looked for this often.
 const FORGET_NS: u64 = 60_000_000_000;
+/// What was sent to the disk and never completed, as far as was seen, is kept longer: once the
+/// disk is idle it is known to have completed.
+const FORGET_SENT_NS: u64 = 600_000_000_000;
 
 /// Watches the disks below the stores. Cheap to clone; every clone is the same observer. When the
 /// last is dropped the probes are detached.
@@ -74,6 +79,7 @@ pub(crate) struct Core {
     pub(crate) audited_ns: u64,
     drained_ns: u64,
     forgot_ns: u64,
+    looked_ns: u64,
     /// Last audit and heat of each disk, kept after the probes were detached.
     kept: Vec<(u32, AuditReport, Vec<HeatCell>)>,
 }
@@ -93,6 +99,7 @@ impl Observer {
             audited_ns: 0,
             drained_ns: 0,
             forgot_ns: monotonic_ns(),
+            looked_ns: monotonic_ns(),
             kept: Vec::new(),
         };
         for (store, watched) in options.stores.iter().enumerate() {
@@ -229,9 +236,12 @@ impl Observer {
             not_observed_because: store.status.why_not.clone(),
             ..StoreReport::default()
         };
-        let core = self.inner.lock_core();
-        core.correlator.fill(index, &mut report);
+        let mut core = self.inner.lock_core();
         let dev = store.target.as_ref().map(|target| target.placement.dev);
+        if let Some(dev) = dev {
+            core.find_late(dev);
+        }
+        core.correlator.fill(index, &mut report);
         match dev.and_then(|dev| core.audit_and_heat(dev)) {
             Some((audit, heat)) => (report.audit, report.heat) = (audit, heat),
             None => report.audit.finding = format!("not observed: {}", store.status.why_not),
@@ -333,6 +343,10 @@ impl Core {
         if self.correlator.take_stale() {
             self.place_files(&inner.stores());
         }
+        if until_ns.saturating_sub(self.looked_ns) >= LATE_NS {
+            self.looked_ns = until_ns;
+            self.look_for_late(|_| true, false);
+        }
         if all {
             self.learn(Input::Drained { until_ns });
             self.drained_ns = until_ns;
@@ -381,9 +395,40 @@ impl Core {
         }
         self.forgot_ns = now_ns;
         if let Some(probes) = &mut self.probes {
-            let gone = probes.forget_older(now_ns.saturating_sub(FORGET_NS));
-            tracing::debug!(gone, "forgot requests without an end");
+            let gone = probes.take_in_flight(usize::MAX, |entry| {
+                let keep = if entry.completes() {
+                    FORGET_SENT_NS
+                } else {
+                    FORGET_NS
+                };
+                entry.queue_ns.max(entry.issue_ns) < now_ns.saturating_sub(keep)
+            });
+            tracing::debug!(gone = gone.len(), "forgot requests without an end");
         }
+    }
+
+    /// Finds the completions of a disk that no program was shown. Takes up to 20 ms when some are
+    /// missing.
+    pub(crate) fn find_late(&mut self, dev: u32) {
+        self.look_for_late(|disk| disk.dev == dev, true);
+    }
+
+    fn look_for_late(&mut self, of: impl Fn(&WatchedDisk) -> bool, thoroughly: bool) {
+        let Some(probes) = &mut self.probes else {
+            return;
+        };
+        let disks = self.disks.iter_mut().filter(|disk| of(disk));
+        let found: Vec<Event> = disks
+            .flat_map(|disk| disk.find_late(probes, thoroughly))
+            .collect();
+        if found.is_empty() {
+            return;
+        }
+        for event in found {
+            self.learn(Input::Event(event));
+        }
+        let until_ns = self.drained_ns;
+        self.learn(Input::Drained { until_ns });
     }
 
     pub(crate) fn audit_and_heat(&self, dev: u32) -> Option<(AuditReport, Vec<HeatCell>)> {

@@ -7,13 +7,16 @@ use std::path::PathBuf;
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf};
 use aya::programs::{BtfTracePoint, Program, ProgramError, RawTracePoint, TracePoint};
 use aya::{Ebpf, EbpfError, EbpfLoader};
-use lumpscope_ebpf_common::{BlockEvent, MAX_DEVICES, RING_BYTES, histogram, kernel_dev, stats};
+use lumpscope_ebpf_common::{
+    BlockEvent, InFlight, MAX_DEVICES, MAX_IN_FLIGHT, RING_BYTES, control, histogram, kernel_dev,
+    stats,
+};
 use thiserror::Error;
 
-use crate::api::{Flavour, ObjectSource, Tuning};
+use crate::api::{EventPolicy, Flavour, ObjectSource, Tuning};
 use crate::heat;
-use crate::histogram_map::HistogramMap;
 use crate::kernel::{self, Plan, PlanError, Release};
+use crate::shared_map::{Access, SharedMap};
 
 static PREBUILT: &[u8] = aya::include_bytes_aligned!("../../prebuilt/lumpscope-probes.o");
 /// Names the object to load instead of the embedded one.
@@ -69,9 +72,14 @@ pub(crate) enum ProbeError {
         /// Map or program.
         name: &'static str,
     },
-    /// The histogram cannot be mapped.
-    #[error("cannot map the histogram: {0}")]
-    Histogram(std::io::Error),
+    /// A map cannot be shared with the kernel.
+    #[error("cannot map `{name}`: {error}")]
+    Map {
+        /// Which.
+        name: &'static str,
+        /// What the kernel said.
+        error: std::io::Error,
+    },
     /// Every flavour failed.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     All(Vec<ProbeError>),
@@ -81,10 +89,11 @@ pub(crate) enum ProbeError {
 pub(crate) struct Probes {
     pub(crate) flavour: Flavour,
     ring: RingBuf<MapData>,
-    histogram: HistogramMap,
+    histogram: SharedMap,
+    control: SharedMap,
     counters: PerCpuArray<MapData, Counters>,
     devices: HashMap<MapData, u32, u32>,
-    in_flight: HashMap<MapData, [u64; 2], [u64; 10]>,
+    in_flight: HashMap<MapData, [u64; 2], [u64; InFlight::WORDS]>,
     /// What each disk was sent last.
     last: Array<MapData, [u64; 2]>,
     slots: u32,
@@ -139,6 +148,8 @@ impl Probes {
             .override_global("OWN_TGID", &tgid, true)
             .override_global("NS_DEV", &namespace.0, true)
             .override_global("NS_INO", &namespace.1, true)
+            .override_global("SKIP_DONE", &tuning.overlook_one_in, true)
+            .map_max_entries("IN_FLIGHT", tuning.in_flight.unwrap_or(MAX_IN_FLIGHT))
             .map_max_entries("HISTOGRAM", slots * histogram::CELLS_PER_DEVICE)
             .map_max_entries("EVENTS", tuning.ring_bytes.unwrap_or(RING_BYTES));
         let mut ebpf = loader.load(object).map_err(|error| ProbeError::Load {
@@ -147,15 +158,8 @@ impl Probes {
         })?;
         let cells = usize::try_from(slots * histogram::CELLS_PER_DEVICE)
             .map_err(|_| ProbeError::Part { name: "HISTOGRAM" })?;
-        let histogram = {
-            let map = ebpf
-                .map("HISTOGRAM")
-                .ok_or(ProbeError::Part { name: "HISTOGRAM" })?;
-            let Map::Array(map) = map else {
-                return Err(ProbeError::Part { name: "HISTOGRAM" });
-            };
-            HistogramMap::new(map.fd().as_fd(), cells).map_err(ProbeError::Histogram)?
-        };
+        let histogram = share(&ebpf, "HISTOGRAM", cells, Access::Read)?;
+        let control = share(&ebpf, "CONTROL", control::WORDS, Access::ReadWrite)?;
         let mut probes = Probes {
             flavour,
             ring: RingBuf::try_from(take(&mut ebpf, "EVENTS")?)
@@ -169,9 +173,11 @@ impl Probes {
             last: Array::try_from(take(&mut ebpf, "LAST")?)
                 .map_err(|_| ProbeError::Part { name: "LAST" })?,
             histogram,
+            control,
             slots,
             ebpf,
         };
+        probes.set_events(EventPolicy::default());
         probes.attach_programs(plan)?;
         Ok(probes)
     }
@@ -221,7 +227,7 @@ impl Probes {
             .in_flight
             .iter()
             .filter_map(Result::ok)
-            .filter(|(_, entry)| slot_in(entry) == slot)
+            .filter(|(_, entry)| InFlight::decode(entry).slot == slot)
             .map(|(key, _)| key)
             .collect();
         for key in left {
@@ -275,26 +281,44 @@ impl Probes {
         names(self.flavour).into_iter().filter_map(misses).sum()
     }
 
-    /// Forgets requests that were made before `before_ns` and never completed as far as the
-    /// probes saw: merged away, or their completion was missed. Returns how many.
-    pub(crate) fn forget_older(&mut self, before_ns: u64) -> usize {
-        let old: Vec<[u64; 2]> = self
+    /// Removes from the table of requests in flight those that are wanted, at most `limit`, oldest
+    /// first. One that the kernel side has changed or removed meanwhile is left alone.
+    pub(crate) fn take_in_flight(
+        &mut self,
+        limit: usize,
+        wanted: impl Fn(&InFlight) -> bool,
+    ) -> Vec<InFlight> {
+        let mut found: Vec<([u64; 2], InFlight)> = self
             .in_flight
             .iter()
             .filter_map(Result::ok)
-            .filter(|(_, entry)| entry[0].max(entry[1]) < before_ns)
-            .map(|(key, _)| key)
+            .map(|(key, words)| (key, InFlight::decode(&words)))
+            .filter(|(_, entry)| wanted(entry))
             .collect();
-        old.iter()
-            .filter(|key| self.in_flight.remove(key).is_ok())
-            .count()
+        found.sort_by_key(|(_, entry)| entry.queue_ns.max(entry.issue_ns));
+        found.truncate(limit);
+        found.retain(|(key, entry)| {
+            let now = self.in_flight.get(key, 0);
+            let same = now.is_ok_and(|words| InFlight::decode(&words) == *entry);
+            same && self.in_flight.remove(key).is_ok()
+        });
+        found.into_iter().map(|(_, entry)| entry).collect()
     }
-}
 
-/// Slot of the disk of an entry of `IN_FLIGHT`: the `u32` behind four `u64` and two `u32`.
-fn slot_in(entry: &[u64; 10]) -> u32 {
-    let [a, b, c, d, ..] = entry[5].to_ne_bytes();
-    u32::from_ne_bytes([a, b, c, d])
+    /// Changes which events are handed out. Takes effect at once, without a system call.
+    pub(crate) fn set_events(&self, policy: EventPolicy) {
+        self.control
+            .set(control::SLOWER_THAN_NS, policy.slower_than_ns);
+        self.control.set(control::ONE_IN, policy.one_in.into());
+    }
+
+    /// Which events are handed out.
+    pub(crate) fn events(&self) -> EventPolicy {
+        EventPolicy {
+            one_in: u32::try_from(self.control.get(control::ONE_IN)).unwrap_or(u32::MAX),
+            slower_than_ns: self.control.get(control::SLOWER_THAN_NS),
+        }
+    }
 }
 
 /// An error with its causes, each shortened to its first line: a refused program's message holds
@@ -358,6 +382,18 @@ fn program_fd(program: &Program) -> Option<BorrowedFd<'_>> {
 
 fn take(ebpf: &mut Ebpf, name: &'static str) -> Result<Map, ProbeError> {
     ebpf.take_map(name).ok_or(ProbeError::Part { name })
+}
+
+fn share(
+    ebpf: &Ebpf,
+    name: &'static str,
+    words: usize,
+    access: Access,
+) -> Result<SharedMap, ProbeError> {
+    let Some(Map::Array(map)) = ebpf.map(name) else {
+        return Err(ProbeError::Part { name });
+    };
+    SharedMap::new(map.fd().as_fd(), words, access).map_err(|error| ProbeError::Map { name, error })
 }
 
 fn read_object(source: &ObjectSource) -> Result<Cow<'static, [u8]>, ProbeError> {

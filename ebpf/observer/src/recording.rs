@@ -85,6 +85,7 @@ impl Core {
 
     /// The same for one disk.
     pub(crate) fn audit_one(&mut self, dev: u32) {
+        self.find_late(dev);
         if let Some((report, _)) = self.audit_and_heat(dev) {
             let report = Box::new(report);
             self.learn(Input::Audited { dev, report });

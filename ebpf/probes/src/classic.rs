@@ -1,28 +1,30 @@
 //! Classic tracepoints: the kernel hands out a record; requests have no address in it.
 //!
-//! A request is named by disk and first sector. Flushes have no place: the parent (the empty
-//! write that asked for a flush) and the flush that the block layer sends get keys of their own,
-//! so of several parents in flight at once only the last is remembered.
+//! A request is named by disk, operation and first sector. Flushes have no place: the parent (the empty
+//! write that asked for a flush) and the flush that the block layer sends get keys of their own.
+//! So two requests in flight can have the same key; the entry then counts the older ones.
 
 use aya_ebpf::{macros::tracepoint, programs::TracePointContext};
 use lumpscope_ebpf_common::{flag, op};
 
 use crate::maps::{Key, slot_of};
 use crate::settings::{
-    DONE_ERROR, DONE_RWBS, ISSUE_RWBS, START_RWBS, TP_DEV, TP_SECTOR, TP_SECTORS,
+    DONE_ERROR, DONE_RWBS, ISSUE_RWBS, START_RWBS, TP_DEV, TP_SECTOR, TP_SECTORS, TP_USER_DATA,
 };
-use crate::track::{self, Request};
+use crate::submission;
+use crate::track::{self, Keys, Request};
 
-/// Kinds of keys, above the device number.
+/// Kinds of keys, above the device number. Requests with data also carry what they do.
 const DATA: u64 = 0;
 const PARENT: u64 = 1 << 32;
 const FLUSH: u64 = 2 << 32;
+const OP_SHIFT: u64 = 48;
 
 #[tracepoint(category = "block", name = "block_io_start")]
 pub fn start_tp(ctx: TracePointContext) -> u32 {
     unsafe {
         if let Some(request) = read_request(&ctx, START_RWBS.load()) {
-            track::start(&key(&request), &request);
+            track::start(&key(&request), &request, Keys::Reused);
         }
     }
     0
@@ -32,7 +34,7 @@ pub fn start_tp(ctx: TracePointContext) -> u32 {
 pub fn issue_tp(ctx: TracePointContext) -> u32 {
     unsafe {
         if let Some(request) = read_request(&ctx, ISSUE_RWBS.load()) {
-            track::issue(&key(&request), &request);
+            track::issue(&key(&request), &request, Keys::Reused);
         }
     }
     0
@@ -41,6 +43,9 @@ pub fn issue_tp(ctx: TracePointContext) -> u32 {
 #[tracepoint(category = "block", name = "block_rq_complete")]
 pub fn done_tp(ctx: TracePointContext) -> u32 {
     unsafe {
+        if track::overlooks() {
+            return 0;
+        }
         let Some(request) = read_request(&ctx, DONE_RWBS.load()) else {
             return 0;
         };
@@ -53,6 +58,16 @@ pub fn done_tp(ctx: TracePointContext) -> u32 {
     0
 }
 
+#[tracepoint(category = "io_uring", name = "io_uring_submit_req")]
+pub fn submit_tp(ctx: TracePointContext) -> u32 {
+    unsafe {
+        if let Ok(token) = ctx.read_at(TP_USER_DATA.load() as usize) {
+            submission::submitting(token);
+        }
+    }
+    0
+}
+
 #[inline(always)]
 fn key(request: &Request) -> Key {
     let (kind, sector) = if request.op == op::FLUSH {
@@ -60,7 +75,7 @@ fn key(request: &Request) -> Key {
     } else if request.sectors == 0 {
         (PARENT, request.sector)
     } else {
-        (DATA, request.sector)
+        (DATA | (request.op as u64) << OP_SHIFT, request.sector)
     };
     Key {
         id: kind | request.dev as u64,
@@ -84,6 +99,7 @@ unsafe fn read_request(ctx: &TracePointContext, rwbs_at: u32) -> Option<Request>
         sector,
         sectors,
         request_flags: 0,
+        born: 0,
         op,
         flags,
     })

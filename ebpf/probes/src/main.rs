@@ -1,4 +1,5 @@
-//! The programs that watch block requests: `start`, `issue` and `done`, each in three flavours.
+//! The programs that watch block requests: `start`, `issue` and `done`, each in three flavours;
+//! and `submit`, which notes whose I/O an io_uring submits.
 //!
 //! Only one flavour is loaded. All offsets come from the loader (see `settings`); this code
 //! knows no kernel version. It must stay short: it runs for every block request of the machine,
@@ -16,6 +17,7 @@ mod classic;
 mod maps;
 mod raw;
 mod settings;
+mod submission;
 mod track;
 
 /// The kernel lets only GPL-compatible programs call the tracing helpers.

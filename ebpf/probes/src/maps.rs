@@ -5,7 +5,10 @@ use aya_ebpf::{
     maps::{Array, HashMap, PerCpuArray, RingBuf},
 };
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
-use lumpscope_ebpf_common::{MAX_DEVICES, MAX_IN_FLIGHT, RING_BYTES, histogram, stats};
+use lumpscope_ebpf_common::{
+    InFlight, MAX_DEVICES, MAX_IN_FLIGHT, RING_BYTES, SUBMISSIONS as SUBMISSION_ENTRIES, control,
+    histogram, stats,
+};
 
 /// `BPF_F_MMAPABLE`: user space reads the cells without a system call.
 const MMAPABLE: u32 = 1 << 10;
@@ -16,28 +19,6 @@ const MMAPABLE: u32 = 1 << 10;
 pub struct Key {
     pub id: u64,
     pub sector: u64,
-}
-
-/// A request in flight.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct InFlight {
-    pub queue_ns: u64,
-    pub issue_ns: u64,
-    pub sector: u64,
-    pub seek: i64,
-    pub sectors: u32,
-    pub bytes_done: u32,
-    pub slot: u32,
-    pub dev: u32,
-    pub tgid: u32,
-    pub tid: u32,
-    pub request_flags: u32,
-    pub op: u8,
-    pub class: u8,
-    pub flags: u8,
-    pub reserved: u8,
-    pub comm: [u8; 16],
 }
 
 /// What one disk was sent last.
@@ -65,6 +46,13 @@ pub static HISTOGRAM: Array<u64> = Array::with_max_entries(histogram::CELLS_PER_
 pub static STATS: PerCpuArray<[u64; stats::COUNT]> = PerCpuArray::with_max_entries(MAX_DEVICES, 0);
 #[map]
 pub static EVENTS: RingBuf = RingBuf::with_byte_size(RING_BYTES, 0);
+
+/// What user space changes while the probes run: see `control`.
+#[map]
+pub static CONTROL: Array<[u64; control::WORDS]> = Array::with_max_entries(1, MMAPABLE);
+/// Which thread is in the kernel for which I/O: see `submission`.
+#[map]
+pub static SUBMISSIONS: Array<[u64; 2]> = Array::with_max_entries(SUBMISSION_ENTRIES, MMAPABLE);
 
 /// Adds to a counter. Atomic although it is per CPU: an interrupt may come in between.
 #[inline(always)]

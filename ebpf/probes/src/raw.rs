@@ -8,8 +8,11 @@ use aya_ebpf::{
 use lumpscope_ebpf_common::{flag, kernel_dev, op};
 
 use crate::maps::{Key, slot_of};
-use crate::settings::{DISK_MAJOR, QUEUE_DISK, RQ_FLAGS, RQ_LEN, RQ_QUEUE, RQ_SECTOR};
-use crate::track::{self, Request};
+use crate::settings::{
+    DISK_MAJOR, IO_USER_DATA, QUEUE_DISK, RQ_BORN, RQ_FLAGS, RQ_LEN, RQ_QUEUE, RQ_SECTOR,
+};
+use crate::submission;
+use crate::track::{self, Keys, Request};
 
 const REQ_OP_MASK: u32 = 0xff;
 const REQ_OP_DRV_IN: u32 = 34;
@@ -47,24 +50,49 @@ pub fn done_raw(ctx: RawTracePointContext) -> i32 {
     unsafe { done(ctx.arg(0), ctx.arg(1), ctx.arg(2)) }
 }
 
+#[btf_tracepoint(function = "io_uring_submit_req")]
+pub fn submit_btf(ctx: BtfTracePointContext) -> i32 {
+    unsafe { submit(ctx.arg(0)) }
+}
+
+#[raw_tracepoint(tracepoint = "io_uring_submit_req")]
+pub fn submit_raw(ctx: RawTracePointContext) -> i32 {
+    unsafe { submit(ctx.arg(0)) }
+}
+
+#[inline(always)]
+unsafe fn submit(io: u64) -> i32 {
+    if let Some(token) = read(io, IO_USER_DATA.load()) {
+        submission::submitting(token);
+    }
+    0
+}
+
 #[inline(always)]
 unsafe fn start(rq: u64) -> i32 {
     if let Some(request) = read_request(rq) {
-        track::start(&key(rq), &request);
+        track::start(&key(rq), &request, Keys::Exact);
     }
     0
 }
 
 #[inline(always)]
 unsafe fn issue(rq: u64) -> i32 {
-    if let Some(request) = read_request(rq) {
-        track::issue(&key(rq), &request);
+    if let Some(mut request) = read_request(rq) {
+        // Only flushes begin here: the block layer makes them in memory of its own.
+        if request.op == op::FLUSH && RQ_BORN.load() != 0 {
+            request.born = read(rq, RQ_BORN.load()).unwrap_or(0);
+        }
+        track::issue(&key(rq), &request, Keys::Exact);
     }
     0
 }
 
 #[inline(always)]
 unsafe fn done(rq: u64, status: u32, bytes: u32) -> i32 {
+    if track::overlooks() {
+        return 0;
+    }
     // blk_status_t is one byte; the rest of the register is not.
     let status = (status & 0xff) as i32;
     if track::done(&key(rq), bytes, status, flag::RAW_STATUS) {
@@ -119,6 +147,7 @@ unsafe fn read_request(rq: u64) -> Option<Request> {
         sector,
         sectors: len >> 9,
         request_flags,
+        born: 0,
         op,
         flags,
     })

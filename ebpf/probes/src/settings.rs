@@ -12,6 +12,10 @@ pub static NS_DEV: Global<u64> = Global::new(0);
 #[unsafe(no_mangle)]
 pub static NS_INO: Global<u64> = Global::new(0);
 
+/// For tests: `done` overlooks about one completion in so many; 0: none.
+#[unsafe(no_mangle)]
+pub static SKIP_DONE: Global<u32> = Global::new(0);
+
 // Raw flavours: offsets in kernel structures, from BTF.
 
 /// `request.q`.
@@ -26,6 +30,12 @@ pub static RQ_LEN: Global<u32> = Global::new(0);
 /// `request.__sector`.
 #[unsafe(no_mangle)]
 pub static RQ_SECTOR: Global<u32> = Global::new(0);
+/// `request.start_time_ns`; 0: the kernel has none.
+#[unsafe(no_mangle)]
+pub static RQ_BORN: Global<u32> = Global::new(0);
+/// `io_kiocb.cqe.user_data`, or `io_kiocb.user_data`.
+#[unsafe(no_mangle)]
+pub static IO_USER_DATA: Global<u32> = Global::new(0);
 /// `request_queue.disk`.
 #[unsafe(no_mangle)]
 pub static QUEUE_DISK: Global<u32> = Global::new(0);
@@ -57,3 +67,6 @@ pub static DONE_RWBS: Global<u32> = Global::new(32);
 /// `error` of done.
 #[unsafe(no_mangle)]
 pub static DONE_ERROR: Global<u32> = Global::new(28);
+/// `user_data` of the io_uring's submit record.
+#[unsafe(no_mangle)]
+pub static TP_USER_DATA: Global<u32> = Global::new(24);

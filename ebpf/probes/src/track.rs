@@ -4,13 +4,16 @@ use aya_ebpf::{
     bindings::bpf_pidns_info,
     helpers::{
         bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_get_ns_current_pid_tgid,
-        bpf_ktime_get_ns,
+        bpf_get_prandom_u32, bpf_ktime_get_ns,
     },
 };
-use lumpscope_ebpf_common::{BlockEvent, NO_SEEK, class, flag, histogram, op, stats};
+use lumpscope_ebpf_common::{
+    BlockEvent, InFlight, NO_SEEK, class, control, flag, flag2, histogram, op, stats,
+};
 
-use crate::maps::{EVENTS, HISTOGRAM, IN_FLIGHT, InFlight, Key, LAST, add, count};
-use crate::settings::{NS_DEV, NS_INO, OWN_TGID};
+use crate::maps::{CONTROL, EVENTS, HISTOGRAM, IN_FLIGHT, Key, LAST, add, count};
+use crate::settings::{NS_DEV, NS_INO, OWN_TGID, SKIP_DONE};
+use crate::submission;
 
 /// `BPF_RB_NO_WAKEUP`: the reader polls; a wake-up costs more than all the rest.
 const NO_WAKEUP: u64 = 1;
@@ -24,14 +27,28 @@ pub struct Request {
     pub sector: u64,
     pub sectors: u32,
     pub request_flags: u32,
+    /// See [`InFlight::born`].
+    pub born: u64,
     pub op: u8,
     /// FUA, PREFLUSH and META.
     pub flags: u8,
 }
 
+/// What a key tells.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Keys {
+    /// Exactly one request in flight: its address.
+    Exact,
+    /// A place: several requests in flight may share it.
+    Reused,
+}
+
 /// A request was made: remember when and by whom.
+///
+/// The kernel hands out a request's memory again only after its completion was traced. So what is
+/// still remembered under the same address has completed, and no program was shown it.
 #[inline(always)]
-pub unsafe fn start(key: &Key, request: &Request) {
+pub unsafe fn start(key: &Key, request: &Request, keys: Keys) {
     let mut entry = blank(request);
     entry.queue_ns = bpf_ktime_get_ns();
     owner(&mut entry);
@@ -45,29 +62,51 @@ pub unsafe fn start(key: &Key, request: &Request) {
             (*last).flush_class = entry.class as u32;
         }
     }
-    remember(key, &entry);
+    if let Some(old) = IN_FLIGHT.get_ptr_mut(*key) {
+        let completes = (*old).completes();
+        if keys == Keys::Reused {
+            entry.older = (*old).older + completes as u32;
+        } else if completes {
+            found_late(&mut *old, entry.queue_ns);
+        }
+    }
+    if !remember(key, &entry) {
+        count(request.slot, stats::IN_FLIGHT_FULL, 1);
+    }
 }
 
 /// A request is given to the driver. Merges may have changed its place and length.
 #[inline(always)]
-pub unsafe fn issue(key: &Key, request: &Request) {
+pub unsafe fn issue(key: &Key, request: &Request, keys: Keys) {
     let now = bpf_ktime_get_ns();
     if let Some(entry) = IN_FLIGHT.get_ptr_mut(*key) {
-        if (*entry).issue_ns != 0 && (*entry).op == request.op {
+        let same = (*entry).op == request.op && (*entry).born == request.born;
+        if same && keys == Keys::Reused && request.op == op::FLUSH {
+            // Sent again, or another flush: the records do not tell. User space knows how many
+            // have completed.
+            (*entry).issue_ns = now;
+            (*entry).older += 1;
+            return;
+        }
+        if same && (*entry).issue_ns != 0 {
             (*entry).flags |= flag::REISSUED;
             count((*entry).slot, stats::REISSUES, 1);
             return;
         }
-        if (*entry).op == request.op {
+        if same || ((*entry).op == request.op && (*entry).issue_ns == 0) {
             (*entry).issue_ns = now;
             (*entry).sector = request.sector;
             (*entry).sectors = request.sectors;
             (*entry).seek = seek(request);
             return;
         }
+        if keys == Keys::Exact && (*entry).completes() {
+            found_late(&mut *entry, now);
+        }
     }
     let mut entry = blank(request);
     entry.issue_ns = now;
+    entry.born = request.born;
     entry.seek = seek(request);
     entry.flags |= flag::NO_START;
     entry.class = class::OTHER;
@@ -78,10 +117,16 @@ pub unsafe fn issue(key: &Key, request: &Request) {
         if let Some(last) = LAST.get(request.slot) {
             entry.class = last.flush_class as u8;
         }
-    } else {
+    }
+    // A request counts once: what is not remembered now has its completion counted, and what did
+    // not fit when it was made was counted then.
+    let fits = remember(key, &entry);
+    if fits && request.op != op::FLUSH {
         count(request.slot, stats::ISSUE_WITHOUT_START, 1);
     }
-    remember(key, &entry);
+    if !fits && request.op == op::FLUSH {
+        count(request.slot, stats::IN_FLIGHT_FULL, 1);
+    }
 }
 
 /// A request, or a part of it, has completed.
@@ -92,6 +137,15 @@ pub unsafe fn done(key: &Key, bytes: u32, error: i32, error_flag: u8) -> bool {
         return false;
     };
     let slot = (*entry).slot;
+    if bytes == 0 && error == 0 && (*entry).sectors != 0 {
+        // The second completion of a write that was wrapped in flushes: the first was not shown.
+        count(slot, stats::SEQUENCE_ENDS, 1);
+        found_late(&mut *entry, now);
+        (*entry).issue_ns = 0;
+        (*entry).flags = 0;
+        let _ = IN_FLIGHT.remove(*key);
+        return true;
+    }
     let total = (*entry).bytes_done.wrapping_add(bytes);
     (*entry).bytes_done = total;
     if error == 0 && (total as u64) < ((*entry).sectors as u64) << 9 {
@@ -103,8 +157,32 @@ pub unsafe fn done(key: &Key, bytes: u32, error: i32, error_flag: u8) -> bool {
         (*entry).flags |= error_flag;
     }
     finish(&*entry, now, error);
+    if (*entry).older != 0 {
+        // Another request of this place is still in flight, as far as was seen.
+        (*entry).older -= 1;
+        (*entry).bytes_done = 0;
+        return true;
+    }
+    // The table may refuse the removal; what stays must not look as if it had never completed.
+    (*entry).issue_ns = 0;
+    (*entry).flags = 0;
     let _ = IN_FLIGHT.remove(*key);
     true
+}
+
+/// For tests: whether this completion is to be overlooked.
+#[inline(always)]
+pub unsafe fn overlooks() -> bool {
+    let one_in = SKIP_DONE.load();
+    one_in != 0 && bpf_get_prandom_u32() % one_in == 0
+}
+
+/// Counts a request that has completed although no program was shown it.
+#[inline(always)]
+unsafe fn found_late(entry: &mut InFlight, now: u64) {
+    entry.flags2 |= flag2::DONE_UNKNOWN;
+    entry.bytes_done = entry.sectors << 9;
+    finish(entry, now, 0);
 }
 
 /// A completion of a request that is not remembered.
@@ -138,6 +216,7 @@ unsafe fn finish(entry: &InFlight, now: u64, error: i32) {
     // Volatile: the compiler knows the range and would drop the check that the verifier needs.
     let op = core::ptr::read_volatile(&entry.op);
     let op = if op < op::OTHER { op } else { op::OTHER };
+    let late = entry.flags2 & flag2::DONE_UNKNOWN != 0;
     if entry.flags & flag::FLUSH_PARENT != 0 {
         count(slot, stats::FLUSH_PARENTS, 1);
     } else {
@@ -147,15 +226,24 @@ unsafe fn finish(entry: &InFlight, now: u64, error: i32) {
             stats::SEEN_BYTES + op as usize,
             entry.bytes_done as u64,
         );
-        let device_ns = if entry.issue_ns == 0 {
-            0
-        } else {
-            now.wrapping_sub(entry.issue_ns)
-        };
-        let cell = histogram::cell(slot, op, entry.class, entry.seek, device_ns);
-        if let Some(cell) = HISTOGRAM.get_ptr_mut(cell) {
-            add(cell, 1);
+        if !late {
+            let device_ns = if entry.issue_ns == 0 {
+                0
+            } else {
+                now.wrapping_sub(entry.issue_ns)
+            };
+            let cell = histogram::cell(slot, op, entry.class, entry.seek, device_ns);
+            if let Some(cell) = HISTOGRAM.get_ptr_mut(cell) {
+                add(cell, 1);
+            }
         }
+    }
+    if late {
+        count(slot, stats::FOUND_LATE, 1);
+    }
+    if !wanted(entry, now) {
+        count(slot, stats::NOT_SAMPLED, 1);
+        return;
     }
     count(slot, stats::EVENTS, 1);
     let Some(mut event) = EVENTS.reserve::<BlockEvent>(0) else {
@@ -168,6 +256,7 @@ unsafe fn finish(entry: &InFlight, now: u64, error: i32) {
         done_ns: now,
         sector: entry.sector,
         seek: entry.seek,
+        token: entry.token,
         sectors: entry.sectors,
         bytes_done: entry.bytes_done,
         dev: entry.dev,
@@ -175,20 +264,40 @@ unsafe fn finish(entry: &InFlight, now: u64, error: i32) {
         tid: entry.tid,
         error,
         request_flags: entry.request_flags,
+        store: entry.store,
+        reserved: 0,
         op,
         class: entry.class,
         flags: entry.flags,
-        reserved: 0,
+        flags2: entry.flags2,
         comm: entry.comm,
     });
     event.submit(NO_WAKEUP);
 }
 
+/// Whether the event policy asks for the event of a request that ends now.
 #[inline(always)]
-unsafe fn remember(key: &Key, entry: &InFlight) {
-    if IN_FLIGHT.insert(*key, *entry, BPF_ANY).is_err() {
-        count(entry.slot, stats::IN_FLIGHT_FULL, 1);
+unsafe fn wanted(entry: &InFlight, now: u64) -> bool {
+    let Some(policy) = CONTROL.get_ptr(0) else {
+        return true;
+    };
+    let policy = policy.cast::<u64>();
+    let one_in = policy.add(control::ONE_IN).read_volatile() as u32;
+    if one_in == 1 || (one_in > 1 && bpf_get_prandom_u32() % one_in == 0) {
+        return true;
     }
+    let slower_than = policy.add(control::SLOWER_THAN_NS).read_volatile();
+    let begin = if entry.queue_ns != 0 {
+        entry.queue_ns
+    } else {
+        entry.issue_ns
+    };
+    slower_than != 0 && begin != 0 && now.wrapping_sub(begin) >= slower_than
+}
+
+#[inline(always)]
+unsafe fn remember(key: &Key, entry: &InFlight) -> bool {
+    IN_FLIGHT.insert(*key, *entry, BPF_ANY).is_ok()
 }
 
 #[inline(always)]
@@ -198,6 +307,8 @@ fn blank(request: &Request) -> InFlight {
         issue_ns: 0,
         sector: request.sector,
         seek: NO_SEEK,
+        token: 0,
+        born: 0,
         sectors: request.sectors,
         bytes_done: 0,
         slot: request.slot,
@@ -205,10 +316,12 @@ fn blank(request: &Request) -> InFlight {
         tgid: 0,
         tid: 0,
         request_flags: request.request_flags,
+        store: 0,
+        older: 0,
         op: request.op,
         class: class::OTHER,
         flags: request.flags,
-        reserved: 0,
+        flags2: 0,
         comm: [0; 16],
     }
 }
@@ -235,9 +348,16 @@ unsafe fn seek(request: &Request) -> i64 {
     seek
 }
 
-/// Who makes this request, and what class that suggests.
+/// The thread that runs now.
+pub struct Task {
+    pub tgid: u32,
+    pub tid: u32,
+    /// It is the service's.
+    pub own: bool,
+}
+
 #[inline(always)]
-unsafe fn owner(entry: &mut InFlight) {
+pub unsafe fn task() -> Task {
     let both = bpf_get_current_pid_tgid();
     let (mut tgid, mut tid) = ((both >> 32) as u32, both as u32);
     let mut in_namespace = true;
@@ -250,15 +370,26 @@ unsafe fn owner(entry: &mut InFlight) {
             (tgid, tid) = (ids.tgid, ids.pid);
         }
     }
-    (entry.tgid, entry.tid) = (tgid, tid);
+    let own = in_namespace && tgid != 0 && tgid == OWN_TGID.load();
+    Task { tgid, tid, own }
+}
+
+/// Who makes this request, and what class that suggests.
+#[inline(always)]
+unsafe fn owner(entry: &mut InFlight) {
+    let task = task();
+    (entry.tgid, entry.tid) = (task.tgid, task.tid);
     if let Ok(comm) = bpf_get_current_comm() {
         entry.comm = comm;
     }
-    let own = in_namespace && tgid != 0 && tgid == OWN_TGID.load();
-    if own {
+    if task.own {
         entry.flags |= flag::OWN;
+        if let Some((store, token)) = submission::of(task.tid) {
+            (entry.store, entry.token) = (store, token);
+            entry.flags2 |= flag2::SUBMITTED;
+        }
     }
-    entry.class = classify(entry, own);
+    entry.class = classify(entry, task.own);
 }
 
 #[inline(always)]

@@ -12,6 +12,9 @@ use super::Declared;
 const MAX_IOS: usize = 65_536;
 /// An I/O stays this long after its end: its events may come later.
 const LINGER_NS: u64 = 100_000_000;
+/// One that lacks block requests stays so long: completions that no program was shown are found
+/// within a second on a disk that has become idle.
+const LATE_NS: u64 = 3_000_000_000;
 /// An I/O that nobody ends is dropped after this time.
 const ABANDONED_NS: u64 = 120_000_000_000;
 
@@ -181,6 +184,7 @@ impl Joiner {
 
     pub(super) fn expire(&mut self, until_ns: u64) {
         let is_old = |io: &Io| match io.end_ns {
+            Some(end) if io.covered < io.len => end.saturating_add(LATE_NS) < until_ns,
             Some(end) => end.saturating_add(LINGER_NS) < until_ns,
             None => io.begin_ns.saturating_add(ABANDONED_NS) < until_ns,
         };

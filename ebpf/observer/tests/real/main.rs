@@ -5,4 +5,5 @@ mod blocks;
 mod coming;
 mod degraded;
 mod independent;
+mod losses;
 mod support;

@@ -104,6 +104,7 @@ pub(crate) fn event(
         queue_ns: Some(queue),
         issue_ns: Some(issue),
         done_ns: done,
+        done_unknown: false,
         sector,
         sectors,
         bytes: sectors * 512,
@@ -113,6 +114,7 @@ pub(crate) fn event(
         failed: false,
         tgid: 1,
         comm: "store".to_owned(),
+        submission: None,
     }
 }
 

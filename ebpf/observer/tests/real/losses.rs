@@ -1,0 +1,178 @@
+//! What a busy machine and full tables take away, forced: it is counted exactly.
+
+use std::time::Duration;
+
+use lumpscope_observer::{AuditReport, EventPolicy, Flavour, Op, Purpose, StoreReport, Tuning};
+
+use crate::support::{LoopDevice, Watched, forced, mount_tracefs, owned, ready, until_complete};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const THREADS: u64 = 4;
+const ROUNDS: u64 = 150;
+
+/// Four threads write, read and flush places of their own.
+fn mixed_io(it: &Watched) {
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let at = thread * 8 * MIB + round * 8 * KIB;
+                    it.write(1, at, 4096);
+                    it.io(&[1], Purpose::Data, Op::Read, at, 4096);
+                    if round % 10 == 0 {
+                        it.io(&[1], Purpose::Flush, Op::Flush, 0, 0);
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// One completion in 20 is overlooked.
+fn overlooked(flavour: Flavour) -> StoreReport {
+    let device = LoopDevice::new(64 * MIB);
+    let tuning = Tuning {
+        overlook_one_in: 20,
+        ..forced(flavour)
+    };
+    let it = Watched::new(&device.path, tuning);
+    mixed_io(&it);
+    it.report()
+}
+
+fn all_is_counted(flavour: Flavour) {
+    let report = until_complete(|| overlooked(flavour));
+    let audit = &report.audit;
+    assert_eq!(
+        (audit.seen_requests, audit.seen_bytes),
+        (audit.kernel_requests, audit.kernel_bytes),
+        "{audit:?}"
+    );
+    assert!(audit.seen_requests > 2 * THREADS * ROUNDS, "{audit:?}");
+    assert!(audit.found_late > 10, "{audit:?}");
+    assert_eq!((audit.unmatched, audit.lost_events), (0, 0), "{audit:?}");
+    let said = format!("of {} of them the device time is unknown", audit.found_late);
+    assert!(audit.finding.contains(&said), "{}", audit.finding);
+    let (block, each) = (&report.block, THREADS * ROUNDS);
+    assert_eq!(
+        block.data_requests,
+        2 * each,
+        "an event for each: {block:?}"
+    );
+    assert_eq!(owned(&report, "request", "write").0, each, "{block:?}");
+    let cells: u64 = report.heat.iter().map(|cell| cell.count).sum();
+    assert!(cells < 2 * each, "unknown times are in no histogram");
+}
+
+#[test]
+fn completions_that_btf_programs_were_not_shown_are_found() {
+    let Some(_one) = ready("completions_btf") else {
+        return;
+    };
+    all_is_counted(Flavour::TpBtf);
+}
+
+#[test]
+fn completions_that_raw_programs_were_not_shown_are_found() {
+    let Some(_one) = ready("completions_raw") else {
+        return;
+    };
+    all_is_counted(Flavour::RawTp);
+}
+
+#[test]
+fn completions_that_classic_programs_were_not_shown_are_found() {
+    let Some(_one) = ready("completions_classic") else {
+        return;
+    };
+    mount_tracefs();
+    all_is_counted(Flavour::Classic);
+}
+
+#[test]
+fn a_full_table_of_requests_in_flight_is_counted() {
+    let Some(_one) = ready("a_full_table") else {
+        return;
+    };
+    let device = LoopDevice::new(64 * MIB);
+    let tuning = Tuning {
+        in_flight: Some(1),
+        ..Tuning::default()
+    };
+    let it = Watched::new(&device.path, tuning);
+    mixed_io(&it);
+    let audit = it.report().audit;
+    assert!(audit.in_flight_full > 10, "{audit:?}");
+    assert!(!audit.complete, "{audit:?}");
+    let said = format!(
+        "{} requests did not fit into the table",
+        audit.in_flight_full
+    );
+    assert!(audit.finding.contains(&said), "{}", audit.finding);
+}
+
+fn events_and_cells(it: &Watched) -> (AuditReport, u64, u64) {
+    let report = it.report();
+    let cells = report.heat.iter().map(|cell| cell.count).sum();
+    (report.audit, report.block.data_requests, cells)
+}
+
+#[test]
+fn the_event_policy_takes_events_and_nothing_else() {
+    let Some(_one) = ready("the_event_policy") else {
+        return;
+    };
+    let report = until_complete(|| {
+        let device = LoopDevice::new(64 * MIB);
+        let it = Watched::new(&device.path, Tuning::default());
+        assert_eq!(it.observer.events(), EventPolicy::default());
+        it.write(1, 0, 4096);
+        let set = |one_in, slower_than_ns| {
+            let policy = EventPolicy {
+                one_in,
+                slower_than_ns,
+            };
+            it.observer.set_events(policy).expect("attached");
+            assert_eq!(it.observer.events(), policy);
+        };
+        set(0, 0);
+        mixed_io(&it);
+        let each = 2 * THREADS * ROUNDS;
+        let (audit, events, cells) = events_and_cells(&it);
+        assert_eq!(events, 1, "no event: {audit:?}");
+        if !audit.complete {
+            return it.report();
+        }
+        assert!(cells + audit.found_late >= each, "every cell: {audit:?}");
+        assert!(audit.not_sampled > each, "{audit:?}");
+
+        set(4, 0);
+        mixed_io(&it);
+        let (audit, events, cells) = events_and_cells(&it);
+        assert!(
+            events > 1 + each / 16 && events < each / 2,
+            "{events}: {audit:?}"
+        );
+        assert!(cells + audit.found_late >= 2 * each, "{audit:?}");
+
+        set(
+            0,
+            Duration::from_secs(3600)
+                .as_nanos()
+                .try_into()
+                .expect("fits"),
+        );
+        it.write(1, 0, 4096);
+        assert_eq!(events_and_cells(&it).1, events, "nothing takes an hour");
+        set(0, 1);
+        it.write(1, 0, 4096);
+        assert_eq!(
+            events_and_cells(&it).1,
+            events + 1,
+            "all takes a nanosecond"
+        );
+        it.report()
+    });
+    assert_eq!(report.audit.seen_requests, report.audit.kernel_requests);
+}

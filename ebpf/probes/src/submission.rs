@@ -1,0 +1,32 @@
+//! In whose name a thread is in the kernel: the second way to know whose a block request is.
+
+use lumpscope_ebpf_common::{SUBMISSIONS as ENTRIES, submission};
+
+use crate::maps::SUBMISSIONS;
+use crate::track::task;
+
+/// The I/O of the thread that runs now, if it said so: index of its store, and its token.
+#[inline(always)]
+pub unsafe fn of(tid: u32) -> Option<(u32, u64)> {
+    let entry = SUBMISSIONS.get_ptr(tid % ENTRIES)?.cast::<u64>();
+    let store = submission::store_of(entry.read_volatile(), tid)?;
+    Some((store, entry.add(1).read_volatile()))
+}
+
+/// An io_uring is about to do an I/O: when this thread drives one of ours, it is for this token.
+#[inline(always)]
+pub unsafe fn submitting(token: u64) {
+    let task = task();
+    if !task.own {
+        return;
+    }
+    let Some(entry) = SUBMISSIONS.get_ptr_mut(task.tid % ENTRIES) else {
+        return;
+    };
+    let entry = entry.cast::<u64>();
+    let word = entry.read_volatile();
+    if word as u32 == task.tid && word & submission::RING != 0 {
+        entry.add(1).write_volatile(token);
+        entry.write_volatile(word | submission::VALID);
+    }
+}
