@@ -130,11 +130,30 @@ impl Event {
         }
     }
 
+    /// When it is known to have existed last.
+    #[must_use]
+    pub fn last_ns(&self) -> u64 {
+        self.completed_ns()
+            .unwrap_or_else(|| self.issue_ns.unwrap_or(self.first_ns()))
+    }
+
+    /// When it completed; `None`: not seen.
+    #[must_use]
+    pub fn completed_ns(&self) -> Option<u64> {
+        (!self.done_unknown).then_some(self.done_ns)
+    }
+
+    /// When it was at the device, from and to; `None`: not seen.
+    #[must_use]
+    pub fn at_device_ns(&self) -> Option<(u64, u64)> {
+        Some((self.issue_ns?, self.completed_ns()?))
+    }
+
     /// Nanoseconds from given to the driver to completed; 0: unknown.
     #[must_use]
     pub fn device_time_ns(&self) -> u64 {
-        let known = self.issue_ns.filter(|_| !self.done_unknown);
-        known.map_or(0, |issue| self.done_ns.saturating_sub(issue))
+        self.at_device_ns()
+            .map_or(0, |(issue, done)| done.saturating_sub(issue))
     }
 }
 

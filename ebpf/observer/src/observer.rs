@@ -241,11 +241,11 @@ impl Observer {
         if let Some(dev) = dev {
             core.find_late(dev);
         }
-        core.correlator.fill(index, &mut report);
         match dev.and_then(|dev| core.audit_and_heat(dev)) {
             Some((audit, heat)) => (report.audit, report.heat) = (audit, heat),
             None => report.audit.finding = format!("not observed: {}", store.status.why_not),
         }
+        core.correlator.fill(index, &mut report);
         self.inner.add_limits(&core, &mut report.audit);
         Some(report)
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::event::{Class, Event};
+use crate::event::{BlockOp, Class, Event};
 
 use super::Correlator;
 use super::join::Match;
@@ -33,6 +33,9 @@ impl Correlator {
         let owner = Arc::new(owner);
         let disk = self.disks.entry(event.dev).or_default();
         disk.add(&event, &owner, &found, sharers);
+        if data || event.op == BlockOp::Flush {
+            disk.checks.add(&event, self.joiner.names_of(&found));
+        }
         let shares = self.shares(&found, owner.requests().len() > 1);
         let stores = if self.taps.want_blocks() {
             self.joiner.stores_of(&found)

@@ -8,6 +8,7 @@ use hdrhistogram::Histogram;
 use crate::event::{BlockOp, Class, Event};
 use crate::report::{AuditReport, BlockReport, OwnerTotal};
 
+use super::crosscheck::CrossCheck;
 use super::join::Match;
 use super::lost;
 use super::moves::Moves;
@@ -36,6 +37,7 @@ pub(super) struct Disk {
     unattributed_bytes: u64,
     pub(super) recent: Recent,
     pub(super) moves: Moves,
+    pub(super) checks: CrossCheck,
     /// Nanoseconds that requests lost, by class of the others.
     lost: [u64; CLASSES],
 }
@@ -55,6 +57,7 @@ impl Default for Disk {
             unattributed_bytes: 0,
             recent: Recent::default(),
             moves: Moves::default(),
+            checks: CrossCheck::default(),
             lost: [0; CLASSES],
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use crate::api::{Op, Purpose};
-use crate::event::{BlockOp, Event};
+use crate::event::{BlockOp, Event, Submission};
 use crate::extents::Placement;
 
 use super::Declared;
@@ -164,6 +164,15 @@ impl Joiner {
         ids
     }
 
+    /// Tokens of the I/Os in a match, with the indices of their stores.
+    pub(super) fn names_of(&self, found: &Match) -> impl Iterator<Item = Submission> {
+        let ios = found.parts.iter().filter_map(|part| self.ios.get(&part.io));
+        ios.map(|io| Submission {
+            store: io.store,
+            token: io.token,
+        })
+    }
+
     /// The stores whose I/Os are in a match, each once.
     pub(super) fn stores_of(&self, found: &Match) -> Vec<usize> {
         let ios = found.parts.iter().filter_map(|part| self.ios.get(&part.io));
@@ -216,7 +225,7 @@ impl Joiner {
         for (&(_, sector, serial), &sectors) in self.pieces.range(low..(event.dev, to, 0)) {
             let (start, end) = (sector.max(from), sector.saturating_add(sectors).min(to));
             let fits = self.ios.get(&serial).is_some_and(|io| {
-                block_op(io.op) == event.op && io.lasts_over(event.first_ns(), event.done_ns)
+                block_op(io.op) == event.op && io.lasts_over(event.first_ns(), event.last_ns())
             });
             if start < end && fits {
                 candidates.push((serial, start, end));
@@ -249,20 +258,19 @@ impl Joiner {
 
     /// A flush serves everybody who asked for one before it was sent and waited until it ended.
     fn find_flush(&self, event: &Event) -> Match {
-        let issued = event.issue_ns.unwrap_or(event.done_ns);
+        let last = event.last_ns();
+        let issued = event.issue_ns.unwrap_or(last);
         let waiting = |wanted: fn(&Io) -> bool| -> Vec<Part> {
             let ios = self
                 .flushing
                 .iter()
                 .filter_map(|s| Some((*s, self.ios.get(s)?)));
-            ios.filter(|(_, io)| {
-                io.dev == event.dev && wanted(io) && io.lasts_over(issued, event.done_ns)
-            })
-            .map(|(serial, _)| Part {
-                io: serial,
-                bytes: 0,
-            })
-            .collect()
+            ios.filter(|(_, io)| io.dev == event.dev && wanted(io) && io.lasts_over(issued, last))
+                .map(|(serial, _)| Part {
+                    io: serial,
+                    bytes: 0,
+                })
+                .collect()
         };
         let mut parts = waiting(|io| io.op == Op::Flush);
         if parts.is_empty() {

@@ -44,7 +44,11 @@ impl Lost {
     /// were sent before it and completed while it was queued or at the device; 0 when it is not
     /// known when it was queued.
     pub(super) fn add(&mut self, event: &Event, request: u64, recent: &Recent) -> u32 {
-        let (from, to) = (event.first_ns(), event.done_ns);
+        let Some(to) = event.completed_ns() else {
+            self.at_least = true;
+            return 0;
+        };
+        let from = event.first_ns();
         self.at_least |= !recent.reaches_back_to(from);
         // Going backwards in the order of completion, one interval a class is enough to join
         // what overlaps.

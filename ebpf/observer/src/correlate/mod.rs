@@ -13,6 +13,7 @@
 //! falls out is counted.
 
 mod attribute;
+mod crosscheck;
 mod disk;
 mod explain;
 mod input;
@@ -144,7 +145,8 @@ impl Correlator {
         limits
     }
 
-    /// Fills in what correlation knows of a store: operations, block, slowest.
+    /// Fills in what correlation knows of a store: operations, block, slowest, and in the audit
+    /// how often place and submission agreed.
     pub fn fill(&self, store: usize, report: &mut StoreReport) {
         let Some(totals) = self.stores.get(&store) else {
             return;
@@ -153,6 +155,7 @@ impl Correlator {
         report.slowest = totals.slowest();
         if let Some(disk) = self.disk_of(store) {
             report.block = disk.report();
+            disk.checks.tell(&mut report.audit);
         }
     }
 

@@ -59,7 +59,7 @@ impl Moves {
         self.retried_ns = until_ns;
         for (class, event) in std::mem::take(&mut self.pending) {
             let before = recent.previous(&event).map(|owner| owner.class());
-            let waits = event.done_ns.saturating_add(PATIENCE_NS) > until_ns;
+            let waits = event.last_ns().saturating_add(PATIENCE_NS) > until_ns;
             if before.is_none() && waits {
                 self.pending.push((class, event));
             } else {

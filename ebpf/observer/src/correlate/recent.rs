@@ -53,9 +53,12 @@ impl Recent {
             };
             insert(&mut self.sent, sent, |s| s.issue_ns);
         }
+        let Some(done_ns) = event.completed_ns() else {
+            return;
+        };
         let done = Done {
             issue_ns,
-            done_ns: event.done_ns,
+            done_ns,
             owner: Arc::clone(owner),
         };
         if let Some(gone) = insert(&mut self.done, done, |d| d.done_ns) {

@@ -13,6 +13,8 @@ use super::recent::Recent;
 
 /// Requests open at once; more are counted without their block requests.
 const MAX_OPEN: usize = 65_536;
+/// Ended requests that wait to be counted; more are not counted at all.
+const MAX_ENDED: usize = 1 << 20;
 /// Block requests kept of one request.
 pub(super) const MAX_BLOCKS: usize = 64;
 /// Intervals kept of one request: a lump of 64 MiB makes fewer.
@@ -124,7 +126,11 @@ impl Requests {
 
     /// It has ended; it is counted when its block requests are known.
     pub(super) fn end(&mut self, ended: Ended) {
-        self.ended.push(ended);
+        if self.ended.len() < MAX_ENDED {
+            self.ended.push(ended);
+        } else {
+            self.dropped += 1;
+        }
     }
 
     /// The requests that ended up to a time, with what was done for them.
@@ -167,7 +173,7 @@ impl Open {
             self.gaps.too_many_intervals = true;
             return;
         }
-        self.device.push((issue, event.done_ns));
+        self.device.extend(event.at_device_ns());
         self.queue
             .extend(event.queue_ns.map(|queued| (queued, issue)));
     }

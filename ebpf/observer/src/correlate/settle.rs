@@ -42,7 +42,7 @@ impl Correlator {
         }
         for _ in 0..self.unsettled.len() {
             match self.unsettled.pop_front() {
-                Some(one) if one.event.done_ns <= until_ns => self.settle(one),
+                Some(one) if one.event.last_ns() <= until_ns => self.settle(one),
                 Some(one) => self.unsettled.push_back(one),
                 None => break,
             }

@@ -89,7 +89,7 @@ fn wants(filter: &BlockFilter, one: &Unsettled, at: &At<'_>) -> bool {
 
 /// From queued (or first seen) to completed; `None`: unknown.
 fn latency_ns(event: &Event) -> Option<u64> {
-    Some(event.done_ns.saturating_sub(event.first_ns()))
+    Some(event.completed_ns()?.saturating_sub(event.first_ns()))
 }
 
 fn block_line(one: &Unsettled, previous: Option<&Owner>, at: &At<'_>) -> BlockLine {
@@ -113,7 +113,7 @@ fn block_line(one: &Unsettled, previous: Option<&Owner>, at: &At<'_>) -> BlockLi
             .queue_ns
             .zip(event.issue_ns)
             .map(|_| event.queue_time_ns()),
-        device_ns: event.issue_ns.map(|_| event.device_time_ns()),
+        device_ns: event.at_device_ns().map(|_| event.device_time_ns()),
         failed: event.failed,
     }
 }

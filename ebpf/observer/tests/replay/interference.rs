@@ -167,7 +167,7 @@ fn a_hundred_thousand_at_once_lose_time_but_not_the_count() {
     );
     let told = it.explain(1).expect("kept");
     assert!(
-        told.incomplete.contains("more time may have been lost"),
+        told.incomplete.contains("it may have lost more time"),
         "{}",
         told.incomplete
     );

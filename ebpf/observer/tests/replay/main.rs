@@ -4,6 +4,7 @@
 //! requests on a file of a file system on which another process works too.
 
 mod attribution;
+mod crosscheck;
 mod explained;
 mod interference;
 mod live;

@@ -49,7 +49,7 @@ impl Known<'_> {
 pub(super) fn explain(known: &Known<'_>) -> Explained {
     let (ended, open) = (known.ended, known.open);
     let mut blocks = open.blocks.clone();
-    blocks.sort_by_key(|block| block.event.issue_ns.unwrap_or(block.event.done_ns));
+    blocks.sort_by_key(|block| block.event.issue_ns.unwrap_or(block.event.last_ns()));
     let blocks = blocks.as_slice();
     Explained {
         request_id: ended.request,
@@ -88,7 +88,7 @@ fn block_io(known: &Known<'_>, block: &Block) -> BlockIo {
         device_ns: event.device_time_ns(),
         queued_at_ns: event.queue_ns.map(|ns| known.after_begin(ns)),
         issued_at_ns: event.issue_ns.map(|ns| known.after_begin(ns)),
-        done_at_ns: Some(known.after_begin(event.done_ns)),
+        done_at_ns: event.completed_ns().map(|ns| known.after_begin(ns)),
         failed: event.failed,
     }
 }
@@ -120,10 +120,15 @@ fn incomplete(known: &Known<'_>) -> String {
             "when {unknown_start} of its reads and writes were queued was not seen"
         ));
     }
+    let unseen = open.blocks.iter().filter(|b| b.event.done_unknown).count();
+    if unseen > 0 {
+        gaps.push(format!(
+            "when {unseen} of its block requests completed was not seen: their time at the \
+             device is not known and counts as submit"
+        ));
+    }
     if open.lost.at_least {
-        gaps.push(
-            "more time may have been lost to others: the disk did too much meanwhile".to_owned(),
-        );
+        gaps.push("it may have lost more time to others than is known".to_owned());
     }
     gaps.join("; ")
 }

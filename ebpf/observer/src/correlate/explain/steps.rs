@@ -66,7 +66,7 @@ fn of_block(known: &Known<'_>, block: &Block) -> Step {
     };
     Step {
         from_ns: known.after_begin(event.first_ns()),
-        took_ns: event.done_ns.saturating_sub(event.first_ns()),
+        took_ns: event.last_ns().saturating_sub(event.first_ns()),
         stage: stage.to_owned(),
         text: format!("{}: {}", what(known, block), times(block)),
     }
@@ -109,10 +109,10 @@ fn times(block: &Block) -> String {
     } else if event.op != BlockOp::Flush {
         parts.push("how long it waited was not seen".to_owned());
     }
-    parts.push(if event.issue_ns.is_some() {
-        format!("{} at the device", time_text(event.device_time_ns()))
-    } else {
-        "when it was sent was not seen".to_owned()
+    parts.push(match (event.issue_ns, event.at_device_ns()) {
+        (_, Some(_)) => format!("{} at the device", time_text(event.device_time_ns())),
+        (Some(_), None) => "when it completed was not seen".to_owned(),
+        (None, _) => "when it was sent was not seen".to_owned(),
     });
     if event.failed {
         parts.push("failed".to_owned());
