@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lumpscope_engine::{Durability, IoBackendChoice, QueuePolicy};
+use lumpscope_observer::EventPolicy;
 
 use crate::size::Size;
 
@@ -83,6 +84,8 @@ pub struct ServeConfig {
     pub probes: bool,
     /// Compiled probe object; `None`: the built-in one.
     pub probe_object: Option<PathBuf>,
+    /// Which completed block requests are handed out as events, from the start on.
+    pub events: EventPolicy,
     /// How to do disk I/O.
     pub io_backend: IoBackendChoice,
     /// I/Os a store has in flight.

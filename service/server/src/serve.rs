@@ -173,6 +173,7 @@ async fn open(
     };
     let opening = tokio::task::spawn_blocking(move || {
         let observer = Observer::start(options);
+        set_events(&config, &observer);
         let stores = Stores::open(&config, &observer);
         let done = stores.and_then(|stores| match opened(&config, &observer) {
             Ok(()) => Ok(stores),
@@ -196,5 +197,16 @@ async fn open(
     match opening.await {
         Ok(result) => result,
         Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
+/// Before anything is done that could be observed. Where nothing can, the log says so anyway.
+fn set_events(config: &ServeConfig, observer: &Observer) {
+    let policy = config.events;
+    if config.probes
+        && policy != observer.events()
+        && let Err(why) = observer.set_events(policy)
+    {
+        tracing::warn!(why, "the event policy is not in force");
     }
 }

@@ -67,6 +67,7 @@ fn other_value(key: &str) -> &'static str {
         "allow-remote" | "keep-privileges" | "require-all-stores" | "no-probes" | "salvage" => {
             "true"
         }
+        "event-slower-than" => "5ms",
         "buffer-budget" | "put-memory" | "get-memory" => "512M",
         "max-message" | "stream-window" | "connection-window" | "frame-size" => "3M",
         "max-header-bytes" | "min-rate" | "scrub-rate" | "gc-rate" => "7K",

@@ -1,5 +1,7 @@
 //! `lumpscope admin`: running a service from outside.
 
+mod observer;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -36,6 +38,10 @@ pub(super) enum AdminCommand {
     Reload(NothingArgs),
     /// Say what the service is: version, settings, privileges it still holds
     Service(NothingArgs),
+    /// Say what the observer is made of, what it costs, and how each store is observed and guarded
+    Observer(NothingArgs),
+    /// Say, or change, which block requests are handed out one by one; all are counted anyway
+    Events(observer::EventsArgs),
 }
 
 #[derive(Args)]
@@ -119,7 +125,10 @@ pub(super) async fn run(command: AdminCommand) -> Result<ExitCode, ServerError> 
         AdminCommand::Resume(args) => &args.client,
         AdminCommand::AddStore(args) => &args.client,
         AdminCommand::RemoveStore(args) => &args.client,
-        AdminCommand::Reload(args) | AdminCommand::Service(args) => &args.client,
+        AdminCommand::Reload(args) | AdminCommand::Service(args) | AdminCommand::Observer(args) => {
+            &args.client
+        }
+        AdminCommand::Events(args) => &args.client,
     }
     .clone();
     let client = args.connect().await?;
@@ -178,6 +187,8 @@ async fn answer(client: &Client, command: AdminCommand) -> Result<(Value, String
             let reply = client.describe_service(request).await?;
             (service_json(&reply), service_text(&reply))
         }
+        AdminCommand::Observer(_) => observer::observer(client).await?,
+        AdminCommand::Events(args) => observer::events(client, args).await?,
     })
 }
 

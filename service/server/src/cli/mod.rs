@@ -8,6 +8,7 @@ mod doctor;
 mod format;
 mod inspect;
 mod notify;
+mod observe;
 mod output;
 mod progress;
 mod serve;
@@ -36,7 +37,8 @@ const LAST_TASKS: Duration = Duration::from_millis(500);
     about,
     max_term_width = 100,
     after_help = "Exit codes: 0 done; 1 failed or refused; 2 the arguments make no sense; 3 there is \
-                  no such lump or store; 130 interrupted"
+                  no such lump, store or request; 130 interrupted, but 0 where Ctrl-C is the way to \
+                  end"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -82,6 +84,15 @@ enum Command {
     Check(inspect::CheckArgs),
     /// Make a token and the entry for the service's file of tokens
     Token(token::TokenArgs),
+    /// Tell what happened to a request, or to the slowest: its stages, its block requests, and
+    /// who moved the head
+    Explain(observe::explain::ExplainArgs),
+    /// Show block requests as they complete, one a line, until Ctrl-C
+    Trace(observe::trace::TraceArgs),
+    /// Show rates, latency, seeks and interference of each store, until Ctrl-C
+    Top(observe::top::TopArgs),
+    /// Write what the observer learns to a file that can be replayed anywhere, until Ctrl-C
+    Record(observe::record::RecordArgs),
     /// Say what this machine has and lacks for serving and observing
     Doctor(doctor::DoctorArgs),
     /// Run one workload against a raw, an ext4 and an xfs store and compare them
@@ -107,7 +118,7 @@ enum BenchCommand {
 /// Parses the arguments, does what they say, and turns errors into one line each.
 ///
 /// The exit code is 0, or 1 when it failed or was refused, or 2 when the arguments could not be
-/// understood, or 3 when the service has no such lump or store, or 130 after Ctrl-C. `inspect` and `check` have codes of their own, which their help explains.
+/// understood, or 3 when the service has no such lump, store or request, or 130 after Ctrl-C. `inspect` and `check` have codes of their own, which their help explains.
 #[must_use]
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -150,6 +161,10 @@ fn run(command: Command) -> Result<ExitCode, ServerError> {
         Command::Inspect(args) => Ok(inspect::inspect(&args)),
         Command::Check(args) => Ok(inspect::check(&args)),
         Command::Token(args) => token::run(&args),
+        Command::Explain(args) => block_on(observe::explain::run(args)),
+        Command::Trace(args) => block_on_live(observe::trace::run(args)),
+        Command::Top(args) => block_on_live(observe::top::run(args)),
+        Command::Record(args) => block_on_live(observe::record::run(args)),
         Command::Doctor(args) => Ok(doctor::run(&args)),
         Command::Compare(args) => Ok(lumpscope_bench::compare::run(&args, this_program()?)?),
         Command::Bench(command) => bench(command),
@@ -191,6 +206,19 @@ fn this_program() -> Result<PathBuf, ServerError> {
 fn block_on(
     work: impl Future<Output = Result<ExitCode, ServerError>> + Send + 'static,
 ) -> Result<ExitCode, ServerError> {
+    block_on_live(async {
+        let mut work = tokio::spawn(work);
+        tokio::select! {
+            result = &mut work => joined(result),
+            _ = tokio::signal::ctrl_c() => Err(ServerError::Interrupted),
+        }
+    })
+}
+
+/// The same for what Ctrl-C ends in order, and not in the middle: it looks for that itself.
+fn block_on_live(
+    work: impl Future<Output = Result<ExitCode, ServerError>> + Send + 'static,
+) -> Result<ExitCode, ServerError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -199,20 +227,18 @@ fn block_on(
             source,
         })?;
     let work = runtime.spawn(work);
-    let result = runtime.block_on(async {
-        tokio::select! {
-            result = work => match result {
-                Ok(result) => result,
-                Err(failed) => match failed.try_into_panic() {
-                    Ok(panic) => std::panic::resume_unwind(panic),
-                    Err(_) => Err(ServerError::Interrupted),
-                },
-            },
-            _ = tokio::signal::ctrl_c() => Err(ServerError::Interrupted),
-        }
-    });
+    let result = joined(runtime.block_on(work));
     // What was begun is dropped, and takes its temporary files with it; a pipe that nobody reads
     // or writes is not waited for.
     runtime.shutdown_timeout(LAST_TASKS);
     result
+}
+
+fn joined(
+    result: Result<Result<ExitCode, ServerError>, tokio::task::JoinError>,
+) -> Result<ExitCode, ServerError> {
+    result.unwrap_or_else(|failed| match failed.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        Err(_) => Err(ServerError::Interrupted),
+    })
 }

@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use super::values::{DurabilityArg, IoBackendArg, LogFormat, QueuePolicyArg, StoreSpec, UnixMode};
 use crate::size::Size;
+use crate::span::Span;
 
 /// Flags of `lumpscope serve`. Every flag is also a key of the file and, as LUMPSCOPE_NAME, an
 /// environment variable.
@@ -113,6 +114,13 @@ pub struct ServeArgs {
     /// Load this compiled probe object instead of the built-in one
     #[arg(long, value_name = "FILE", env = "LUMPSCOPE_PROBE_OBJECT")]
     pub probe_object: Option<PathBuf>,
+    /// Hand out one of so many completed block requests as an event: attribution, explanations and
+    /// live views know of no others; all are counted anyway; 1: each; 0: none by chance [default: 1]
+    #[arg(long, value_name = "N", env = "LUMPSCOPE_EVENT_ONE_IN")]
+    pub event_one_in: Option<u32>,
+    /// Besides, each that took so long from queued to completed; 0s: no such rule [default: 0s]
+    #[arg(long, value_name = "TIME", env = "LUMPSCOPE_EVENT_SLOWER_THAN")]
+    pub event_slower_than: Option<Span>,
     /// How to do disk I/O [default: auto]
     #[arg(long, value_enum, env = "LUMPSCOPE_IO_BACKEND")]
     pub io_backend: Option<IoBackendArg>,

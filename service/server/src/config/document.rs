@@ -97,6 +97,7 @@ fn value(arg: &Arg) -> String {
         _ if !choices.is_empty() => choices.join(", "),
         "BOOL" => "`true`, `false`".to_owned(),
         "SIZE" => "bytes, also as `64M`".to_owned(),
+        "TIME" => "time, as `5ms`".to_owned(),
         "SECONDS" => "seconds".to_owned(),
         "HOURS" => "hours".to_owned(),
         "N" => "number".to_owned(),

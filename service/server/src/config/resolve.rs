@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use lumpscope_observer::EventPolicy;
+
 use super::{
     DEFAULT_BODY_MEMORY, DEFAULT_BODY_TIMEOUT_SECONDS, DEFAULT_BUFFER_BUDGET,
     DEFAULT_CHECKPOINT_RECORDS, DEFAULT_CONNECTION_WINDOW, DEFAULT_DRAIN_TIMEOUT_SECONDS,
@@ -105,6 +107,8 @@ impl ServeArgs {
             check_config: self.check_config,
             no_probes: self.no_probes.or(file.no_probes),
             probe_object: self.probe_object.or(file.probe_object),
+            event_one_in: self.event_one_in.or(file.event_one_in),
+            event_slower_than: self.event_slower_than.or(file.event_slower_than),
             io_backend: self.io_backend.or(file.io_backend),
             queue_depth: self.queue_depth.or(file.queue_depth),
             queue_limit: self.queue_limit.or(file.queue_limit),
@@ -156,6 +160,10 @@ impl ServeArgs {
             allow_remote: self.allow_remote.unwrap_or(false),
             probes: !self.no_probes.unwrap_or(false),
             probe_object: self.probe_object,
+            events: EventPolicy {
+                one_in: self.event_one_in.unwrap_or(1),
+                slower_than_ns: self.event_slower_than.unwrap_or_default().nanoseconds(),
+            },
             io_backend: self.io_backend.unwrap_or_default().into(),
             queue_depth: self.queue_depth.unwrap_or(DEFAULT_QUEUE_DEPTH),
             queue_limit,

@@ -1,10 +1,13 @@
 //! What is in force, as keys and values of the file.
 
+use std::time::Duration;
+
 use lumpscope_engine::{Durability, IoBackendChoice};
 use toml::Value;
 
 use super::{LogFormat, ServeConfig};
 use crate::size::Size;
+use crate::span::Span;
 
 /// A key and its value; `None`: it is not set and has no default.
 type Entry = (&'static str, Option<Value>);
@@ -91,6 +94,11 @@ impl ServeConfig {
             ("require-all-stores", flag(self.require_all_stores)),
             ("no-probes", flag(!self.probes)),
             ("probe-object", self.probe_object.as_deref().and_then(path)),
+            ("event-one-in", whole(self.events.one_in.into())),
+            (
+                "event-slower-than",
+                text(Span(Duration::from_nanos(self.events.slower_than_ns))),
+            ),
             ("put-memory", size(self.put_memory)),
             ("get-memory", size(self.get_memory)),
             ("max-message", size(self.max_message as u64)),

@@ -6,14 +6,15 @@
 use std::fmt;
 use std::sync::Arc;
 
-use lumpscope_observer::{Observer, StoreReport};
+use lumpscope_observer::{GuardReport, Observer, StoreReport};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
 use super::exposition::Out;
-use super::heat::{self, float, seconds};
+use super::heat::{float, seconds};
 use super::metrics::RequestMetrics;
 use super::names::{self, Kind, Metric};
+use super::observing;
 use super::store_stats;
 use crate::door::{Door, ENTRANCES};
 use crate::grpc::Memory;
@@ -60,7 +61,8 @@ pub(super) struct Snapshot<'a> {
     pub(super) named: &'a NamedStore,
     numbers: Vec<(&'static Metric, f64)>,
     pub(super) report: StoreReport,
-    mode: String,
+    pub(super) mode: String,
+    pub(super) guard: GuardReport,
 }
 
 impl Collector for ServiceCollector {
@@ -78,6 +80,7 @@ impl Collector for ServiceCollector {
                     .store_status(&named.name)
                     .unwrap_or_default()
                     .mode,
+                guard: sources.observer.guard(&named.name).unwrap_or_default(),
             })
             .collect();
         let mut out = Out {
@@ -88,9 +91,7 @@ impl Collector for ServiceCollector {
         requests(&mut out, &stores)?;
         store_states(&mut out, &stores)?;
         store_numbers(&mut out, &stores, &sources.stores.failed())?;
-        block(&mut out, &stores)?;
-        attribution(&mut out, &stores)?;
-        audit(&mut out, &stores)
+        observing::encode(&mut out, &stores, sources)
     }
 }
 
@@ -191,87 +192,4 @@ fn store_numbers(
         }
     }
     Ok(())
-}
-
-fn block(out: &mut Out<'_, '_>, stores: &[Snapshot]) -> fmt::Result {
-    out.gauge(
-        &names::PROBE_ATTACHED,
-        stores.iter().map(|s| {
-            let labels = vec![&*s.named.name, &*s.report.device, &*s.mode];
-            (labels, float(u64::from(s.report.observed)))
-        }),
-    )?;
-    let owners = || {
-        stores.iter().flat_map(|s| {
-            let owners = s.report.block.owners.iter();
-            owners.map(move |o| (vec![&*s.named.name, &*o.owner, &*o.operation], o))
-        })
-    };
-    out.counter(
-        &names::BLOCK_REQUESTS,
-        owners().map(|(l, o)| (l, float(o.requests))),
-    )?;
-    out.counter(
-        &names::BLOCK_BYTES,
-        owners().map(|(l, o)| (l, float(o.bytes))),
-    )?;
-    out.counter_of(&names::BLOCK_DATA_REQUESTS, stores, |s| {
-        s.report.block.data_requests
-    })?;
-    out.counter_of(&names::BLOCK_SEQUENTIAL, stores, |s| {
-        s.report.block.sequential
-    })?;
-    out.histogram(&names::SEEK_DISTANCE, stores, heat::seek_distance)?;
-    out.histogram(&names::DEVICE_TIME, stores, heat::device_time)?;
-    out.histogram(&names::SEEK_DEVICE_TIME, stores, heat::seek_device_time)
-}
-
-fn attribution(out: &mut Out<'_, '_>, stores: &[Snapshot]) -> fmt::Result {
-    let results = || {
-        stores.iter().flat_map(|s| {
-            let b = &s.report.block;
-            let all = b.attributed_bytes + b.shared_bytes + b.unattributed_bytes;
-            [
-                ("attributed", b.attributed_bytes),
-                ("shared", b.shared_bytes),
-                ("unattributed", b.unattributed_bytes),
-            ]
-            .map(|(result, bytes)| (vec![&*s.named.name, result], bytes, all))
-        })
-    };
-    out.counter(
-        &names::ATTRIBUTION_BYTES,
-        results().map(|(labels, bytes, _)| (labels, float(bytes))),
-    )?;
-    out.gauge(
-        &names::ATTRIBUTION_RATIO,
-        results()
-            .filter(|(_, _, all)| *all > 0)
-            .map(|(labels, bytes, all)| (labels, float(bytes) / float(all))),
-    )
-}
-
-fn audit(out: &mut Out<'_, '_>, stores: &[Snapshot]) -> fmt::Result {
-    let both = |probes: fn(&StoreReport) -> u64, kernel: fn(&StoreReport) -> u64| {
-        stores.iter().flat_map(move |s| {
-            [("probes", probes(&s.report)), ("kernel", kernel(&s.report))]
-                .map(|(source, n)| (vec![&*s.named.name, source], float(n)))
-        })
-    };
-    out.counter(
-        &names::AUDIT_REQUESTS,
-        both(|r| r.audit.seen_requests, |r| r.audit.kernel_requests),
-    )?;
-    out.counter(
-        &names::AUDIT_BYTES,
-        both(|r| r.audit.seen_bytes, |r| r.audit.kernel_bytes),
-    )?;
-    out.gauge_of(&names::AUDIT_COMPLETE, stores, |s| {
-        u64::from(s.report.audit.complete)
-    })?;
-    out.counter_of(&names::LOST_EVENTS, stores, |s| s.report.audit.lost_events)?;
-    out.counter_of(&names::UNMATCHED, stores, |s| s.report.audit.unmatched)?;
-    out.counter_of(&names::RECURSION_MISSES, stores, |s| {
-        s.report.audit.recursion_misses
-    })
 }

@@ -6,6 +6,7 @@ mod heat;
 pub mod logs;
 pub mod metrics;
 pub mod names;
+mod observing;
 pub mod store_stats;
 pub mod usdt;
 

@@ -191,6 +191,22 @@ metrics! {
     CHECKPOINT_LAG_BYTES = "store_checkpoint_lag_bytes" Gauge ["store"]
         "Bytes of the journal that the next open would replay beyond the newest checkpoint.";
 
+    PROGRAM_ATTACHED = "probe_program_attached" Gauge ["program", "hook"]
+        "1: the eBPF program is attached. `lumpscope admin observer` says why one is not.";
+    PROGRAM_RUNS = "probe_program_runs" Counter ["program", "hook"]
+        "Times the program ran while the kernel's BPF statistics were on.";
+    PROGRAM_TIME = "probe_program_run_seconds" Counter ["program", "hook"]
+        "Time the program ran while they were on.";
+    PROGRAM_MISSES = "probe_program_recursion_misses" Counter ["program", "hook"]
+        "Times the kernel skipped the program because it was already running.";
+    EVENTS_ONE_IN = "event_policy_one_in" Gauge []
+        "One of so many completed block requests is handed out as an event; 1: each; 0: none by chance. All are counted anyway.";
+    EVENTS_SLOWER = "event_policy_slower_than_seconds" Gauge []
+        "Besides, each that took at least so long from queued to completed; 0: no such rule.";
+    WATCHES = "watches" Gauge ["kind"]
+        "Calls that watch live: trace, record.";
+    WATCHES_DROPPED = "watch_dropped" Counter ["kind"]
+        "Block requests (trace) and lines (record) left out of these calls because their clients took them too slowly.";
     PROBE_ATTACHED = "probe_attached" Gauge ["store", "device", "mode"]
         "1: every block request of the disk below the store is observed.";
     BLOCK_REQUESTS = "block_requests" Counter ["store", "owner", "operation"]
@@ -207,6 +223,12 @@ metrics! {
         "Time from issue to completion of a block request. The sum is estimated from the buckets of the probes.";
     SEEK_DEVICE_TIME = "block_seek_device_time_seconds" Histogram ["store", "operation", "seek"]
         "Device time by seek distance: the label is the interval of the signed distance, a negative one is a seek towards sector 0. The sum is estimated from the buckets of the probes.";
+    HEAD_MOVES = "block_head_moves" Counter ["store", "owner", "moved_by"]
+        "Block requests before which the head had to travel, by whose they were (owner) and by whose request it had been sent away (moved_by, unknown when that is not certain).";
+    HEAD_TRAVEL = "block_head_travel_bytes" Counter ["store", "owner", "moved_by"]
+        "How far, as a sum of distances without their signs.";
+    INTERFERENCE = "interference_seconds" Counter ["store", "owner"]
+        "Time in which the disk served others while block requests of the store's own requests waited, by the owner class of the others.";
     ATTRIBUTION_BYTES = "attribution_bytes" Counter ["store", "result"]
         "Bytes of data I/O of this service by how they were tied to requests: attributed, shared, unattributed.";
     ATTRIBUTION_RATIO = "attribution_ratio" Gauge ["store", "result"]
@@ -219,6 +241,28 @@ metrics! {
         "1: nothing was lost and the two counters agree.";
     LOST_EVENTS = "lost_events" Counter ["store"]
         "Probe events lost between kernel and service, exactly.";
+    AUDIT_FOUND_LATE = "audit_found_late_requests" Counter ["store"]
+        "Completed block requests that no probe was shown and that were found later: counted, their device time is unknown.";
+    AUDIT_IN_FLIGHT_FULL = "audit_in_flight_full_requests" Counter ["store"]
+        "Block requests that did not fit into the probes' table of those in flight.";
+    AUDIT_REISSUES = "audit_reissued_requests" Counter ["store"]
+        "Block requests sent to the disk again because its driver was busy.";
+    AUDIT_NOT_SAMPLED = "audit_not_sampled_requests" Counter ["store"]
+        "Completed block requests not handed out as events because the event policy did not ask for them.";
+    AUDIT_AGREEMENTS = "audit_attribution_agreements" Counter ["store"]
+        "Block requests of which submission (thread or io_uring) and place on the disk name the same I/O.";
+    AUDIT_CONFLICTS = "audit_attribution_conflicts" Counter ["store"]
+        "Those of which they name different ones.";
+    AUDIT_UNKNOWN = "audit_submission_unknown_requests" Counter ["store"]
+        "Block requests of this service whose submission was not seen, as those that kernel workers make.";
+    GUARD_POLICY = "guard_policy" Gauge ["store", "policy"]
+        "1: this is what was asked of the guard of the store's device: off, audit, deny.";
+    GUARD_EFFECTIVE = "guard_effective" Gauge ["store"]
+        "1: it was proved, by trying, that the guard does what was asked; absent when it is off.";
+    GUARD_DENIED = "guard_denied_opens" Counter ["store"]
+        "Opens of the store's device for writing by other processes that were denied.";
+    GUARD_ALLOWED = "guard_allowed_opens" Counter ["store"]
+        "Such opens that were seen and allowed.";
     UNMATCHED = "unmatched_block_requests" Counter ["store"]
         "Block requests whose start was not seen, or whose table was full.";
     RECURSION_MISSES = "probe_recursion_misses" Counter ["store"]

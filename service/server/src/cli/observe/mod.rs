@@ -1,0 +1,9 @@
+//! The commands that show what the disks did: `explain`, `trace`, `top`, `record`.
+
+pub(super) mod explain;
+mod json;
+mod live;
+pub(super) mod record;
+pub(super) mod top;
+pub(super) mod trace;
+mod units;

@@ -1,0 +1,99 @@
+//! Times and distances as people read them.
+
+use lumpscope_bench::human;
+
+/// What stands for a number that is not known, or that there is none of.
+pub(super) const NONE: &str = "-";
+
+/// `+1.50 GiB`, `-512 B`, `0`; [`NONE`] when it is not known.
+pub(super) fn distance(bytes: Option<i64>) -> String {
+    match bytes {
+        None => NONE.to_owned(),
+        Some(0) => "0".to_owned(),
+        Some(bytes) => {
+            let sign = if bytes < 0 { '-' } else { '+' };
+            format!("{sign}{}", human::bytes(bytes.unsigned_abs()))
+        }
+    }
+}
+
+/// `4.56 ms`; [`NONE`] when it was not seen.
+pub(super) fn time(ns: Option<u64>) -> String {
+    ns.map_or_else(|| NONE.to_owned(), human::duration_ns)
+}
+
+/// A moment after another, or before it: `+4.56 ms`, `-12.3 µs`.
+pub(super) fn moment(ns: Option<i64>) -> String {
+    match ns {
+        None => NONE.to_owned(),
+        Some(0) => "0".to_owned(),
+        Some(ns) => {
+            let sign = if ns < 0 { '-' } else { '+' };
+            format!("{sign}{}", human::duration_ns(ns.unsigned_abs()))
+        }
+    }
+}
+
+const SECOND: i64 = 1_000_000_000;
+const DAY: i64 = 24 * 3600;
+
+/// `14:35:50.123456`, in UTC.
+pub(super) fn time_of_day(unix_ns: i64) -> String {
+    let (seconds, ns) = (unix_ns.div_euclid(SECOND), unix_ns.rem_euclid(SECOND));
+    let second = seconds.rem_euclid(DAY);
+    format!(
+        "{:02}:{:02}:{:02}.{:06}",
+        second / 3600,
+        second / 60 % 60,
+        second % 60,
+        ns / 1000
+    )
+}
+
+/// `2026-11-21 14:35:50.123456 UTC`.
+pub(super) fn date(unix_ns: i64) -> String {
+    let days = unix_ns.div_euclid(SECOND).div_euclid(DAY);
+    let (year, month, day) = civil(days);
+    format!("{year:04}-{month:02}-{day:02} {} UTC", time_of_day(unix_ns))
+}
+
+/// Year, month and day of a day since 1970-01-01, in the calendar of today:
+/// <https://howardhinnant.github.io/date_algorithms.html#civil_from_days>.
+fn civil(days: i64) -> (i64, i64, i64) {
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 {
+        month_from_march + 3
+    } else {
+        month_from_march - 9
+    };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    (year, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_distances_read_well() {
+        assert_eq!(distance(Some(-(3 << 30))), "-3.00 GiB");
+        assert_eq!(distance(Some(512)), "+512 B");
+        assert_eq!(
+            (distance(Some(0)), distance(None)),
+            ("0".into(), "-".into())
+        );
+        assert_eq!(moment(Some(-12_300)), "-12.3 µs");
+        assert_eq!(time(None), "-");
+        let at = 1_795_271_750_123_456_789;
+        assert_eq!(date(at), "2026-11-21 14:35:50.123456 UTC");
+        assert_eq!(date(0), "1970-01-01 00:00:00.000000 UTC");
+        assert_eq!(date(951_782_400 * SECOND), "2000-02-29 00:00:00.000000 UTC");
+        assert_eq!(time_of_day(-1), "23:59:59.999999");
+    }
+}

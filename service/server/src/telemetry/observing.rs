@@ -1,0 +1,206 @@
+//! What the observer knows, as metrics: the disks, who moved their heads, what the probes cost, and
+//! whether all of it can be trusted.
+
+use std::fmt;
+
+use lumpscope_observer::{AuditReport, GuardPolicy, StoreReport};
+
+use super::collector::{Snapshot, Sources};
+use super::exposition::Out;
+use super::heat::{self, float, seconds};
+use super::names::{self, Metric};
+use crate::grpc::live::{Kind, Watches};
+
+/// Writes all of it.
+pub(super) fn encode(
+    out: &mut Out<'_, '_>,
+    stores: &[Snapshot<'_>],
+    sources: &Sources,
+) -> fmt::Result {
+    programs(out, sources)?;
+    watches(out, &sources.watches)?;
+    block(out, stores)?;
+    heads(out, stores)?;
+    attribution(out, stores)?;
+    audit(out, stores)?;
+    guard(out, stores)
+}
+
+fn programs(out: &mut Out<'_, '_>, sources: &Sources) -> fmt::Result {
+    let programs = sources.observer.programs();
+    let labels = || programs.iter().map(|p| (vec![&*p.name, &*p.hook], p));
+    out.gauge(
+        &names::PROGRAM_ATTACHED,
+        labels().map(|(l, p)| (l, float(u64::from(p.attached)))),
+    )?;
+    out.counter(
+        &names::PROGRAM_RUNS,
+        labels().map(|(l, p)| (l, float(p.runs))),
+    )?;
+    out.counter(
+        &names::PROGRAM_TIME,
+        labels().map(|(l, p)| (l, seconds(p.run_ns))),
+    )?;
+    out.counter(
+        &names::PROGRAM_MISSES,
+        labels().map(|(l, p)| (l, float(p.recursion_misses))),
+    )?;
+    let policy = sources.observer.events();
+    let one_in = float(policy.one_in.into());
+    out.gauge(&names::EVENTS_ONE_IN, [(vec![], one_in)])?;
+    let slower = seconds(policy.slower_than_ns);
+    out.gauge(&names::EVENTS_SLOWER, [(vec![], slower)])
+}
+
+fn watches(out: &mut Out<'_, '_>, watches: &Watches) -> fmt::Result {
+    let open = |kind: Kind| (vec![kind.name()], float(watches.open(kind)));
+    out.gauge(&names::WATCHES, Kind::ALL.map(open))?;
+    let dropped = |kind: Kind| (vec![kind.name()], float(watches.dropped(kind)));
+    out.counter(&names::WATCHES_DROPPED, Kind::ALL.map(dropped))
+}
+
+/// Who moved the head, and what it cost the others.
+fn heads(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {
+    let moves = || {
+        stores.iter().flat_map(|s| {
+            let moves = s.report.block.moves.iter();
+            moves.map(move |m| (vec![&*s.named.name, &*m.owner, &*m.moved_by], m))
+        })
+    };
+    out.counter(
+        &names::HEAD_MOVES,
+        moves().map(|(l, m)| (l, float(m.seeks))),
+    )?;
+    out.counter(
+        &names::HEAD_TRAVEL,
+        moves().map(|(l, m)| (l, float(m.travel_bytes))),
+    )?;
+    out.counter(
+        &names::INTERFERENCE,
+        stores.iter().flat_map(|s| {
+            let lost = s.report.block.lost.iter();
+            lost.map(|l| (vec![&*s.named.name, &*l.owner], seconds(l.ns)))
+        }),
+    )
+}
+
+/// A number of an audit.
+type Count = fn(&AuditReport) -> u64;
+
+fn guard(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {
+    let policy = |s: &Snapshot<'_>| match s.guard.policy {
+        GuardPolicy::Off => "off",
+        GuardPolicy::Audit => "audit",
+        GuardPolicy::Deny => "deny",
+    };
+    let asked = stores.iter();
+    out.gauge(
+        &names::GUARD_POLICY,
+        asked.map(|s| (vec![&*s.named.name, policy(s)], 1.0)),
+    )?;
+    let on = stores.iter().filter(|s| s.guard.policy != GuardPolicy::Off);
+    out.gauge(
+        &names::GUARD_EFFECTIVE,
+        on.map(|s| {
+            let effective = u64::from(s.guard.effective);
+            (vec![&*s.named.name], float(effective))
+        }),
+    )?;
+    out.counter_of(&names::GUARD_DENIED, stores, |s| s.guard.denied)?;
+    out.counter_of(&names::GUARD_ALLOWED, stores, |s| s.guard.allowed)
+}
+
+fn block(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {
+    out.gauge(
+        &names::PROBE_ATTACHED,
+        stores.iter().map(|s| {
+            let labels = vec![&*s.named.name, &*s.report.device, &*s.mode];
+            (labels, float(u64::from(s.report.observed)))
+        }),
+    )?;
+    let owners = || {
+        stores.iter().flat_map(|s| {
+            let owners = s.report.block.owners.iter();
+            owners.map(move |o| (vec![&*s.named.name, &*o.owner, &*o.operation], o))
+        })
+    };
+    out.counter(
+        &names::BLOCK_REQUESTS,
+        owners().map(|(l, o)| (l, float(o.requests))),
+    )?;
+    out.counter(
+        &names::BLOCK_BYTES,
+        owners().map(|(l, o)| (l, float(o.bytes))),
+    )?;
+    out.counter_of(&names::BLOCK_DATA_REQUESTS, stores, |s| {
+        s.report.block.data_requests
+    })?;
+    out.counter_of(&names::BLOCK_SEQUENTIAL, stores, |s| {
+        s.report.block.sequential
+    })?;
+    out.histogram(&names::SEEK_DISTANCE, stores, heat::seek_distance)?;
+    out.histogram(&names::DEVICE_TIME, stores, heat::device_time)?;
+    out.histogram(&names::SEEK_DEVICE_TIME, stores, heat::seek_device_time)
+}
+
+fn attribution(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {
+    let results = || {
+        stores.iter().flat_map(|s| {
+            let b = &s.report.block;
+            let all = b.attributed_bytes + b.shared_bytes + b.unattributed_bytes;
+            [
+                ("attributed", b.attributed_bytes),
+                ("shared", b.shared_bytes),
+                ("unattributed", b.unattributed_bytes),
+            ]
+            .map(|(result, bytes)| (vec![&*s.named.name, result], bytes, all))
+        })
+    };
+    out.counter(
+        &names::ATTRIBUTION_BYTES,
+        results().map(|(labels, bytes, _)| (labels, float(bytes))),
+    )?;
+    out.gauge(
+        &names::ATTRIBUTION_RATIO,
+        results()
+            .filter(|(_, _, all)| *all > 0)
+            .map(|(labels, bytes, all)| (labels, float(bytes) / float(all))),
+    )
+}
+
+fn audit(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {
+    let both = |probes: fn(&StoreReport) -> u64, kernel: fn(&StoreReport) -> u64| {
+        stores.iter().flat_map(move |s| {
+            [("probes", probes(&s.report)), ("kernel", kernel(&s.report))]
+                .map(|(source, n)| (vec![&*s.named.name, source], float(n)))
+        })
+    };
+    out.counter(
+        &names::AUDIT_REQUESTS,
+        both(|r| r.audit.seen_requests, |r| r.audit.kernel_requests),
+    )?;
+    out.counter(
+        &names::AUDIT_BYTES,
+        both(|r| r.audit.seen_bytes, |r| r.audit.kernel_bytes),
+    )?;
+    out.gauge_of(&names::AUDIT_COMPLETE, stores, |s| {
+        u64::from(s.report.audit.complete)
+    })?;
+    out.counter_of(&names::LOST_EVENTS, stores, |s| s.report.audit.lost_events)?;
+    let more: [(&Metric, Count); 7] = [
+        (&names::AUDIT_FOUND_LATE, |a| a.found_late),
+        (&names::AUDIT_IN_FLIGHT_FULL, |a| a.in_flight_full),
+        (&names::AUDIT_REISSUES, |a| a.reissues),
+        (&names::AUDIT_NOT_SAMPLED, |a| a.not_sampled),
+        (&names::AUDIT_AGREEMENTS, |a| a.agreements),
+        (&names::AUDIT_CONFLICTS, |a| a.conflicts),
+        (&names::AUDIT_UNKNOWN, |a| a.submission_unknown),
+    ];
+    for (metric, of) in more {
+        out.counter_of(metric, stores, |s| of(&s.report.audit))?;
+    }
+    out.counter_of(&names::UNMATCHED, stores, |s| s.report.audit.unmatched)?;
+    out.counter_of(&names::RECURSION_MISSES, stores, |s| {
+        s.report.audit.recursion_misses
+    })
+}
