@@ -222,7 +222,7 @@ mod tests {
         let wanted = "14:35:50.123456 loop3 write 975512 1.00 MiB +312 MiB 2.50 µs - request 17,18 \
                       lumpscope fs-journal";
         assert_eq!(words.join(" "), wanted);
-        let at = |text: &str, word: &str| text.find(word).unwrap();
+        let at = |text: &str, word: &str| text.split(word).next().unwrap().chars().count();
         assert_eq!(at(&head(), "for"), at(&shown, "request 17"));
         assert_eq!(json::line(&block)["device_ns"], serde_json::Value::Null);
     }
