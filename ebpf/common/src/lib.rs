@@ -6,6 +6,7 @@
 #![no_std]
 
 pub mod event;
+pub mod guard;
 pub mod histogram;
 pub mod in_flight;
 pub mod stats;

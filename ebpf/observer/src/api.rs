@@ -34,7 +34,11 @@ pub struct WatchedStore {
 }
 
 /// What is done when another process opens a store's block device for writing.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+///
+/// In the order of strictness.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum GuardPolicy {
     /// Nothing.

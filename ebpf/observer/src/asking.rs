@@ -94,7 +94,9 @@ impl Observer {
     /// What the guard of a store does and has done; `None`: no such store.
     #[must_use]
     pub fn guard(&self, store: &str) -> Option<GuardReport> {
-        self.store_status(store).map(|_| GuardReport::default())
+        let (index, _) = self.inner.find(store)?;
+        let mut core = self.inner.lock_core();
+        Some(core.guard.report(index).unwrap_or_default())
     }
 
     /// Tells that this thread is about to hand exactly this I/O to the kernel, in a system call of

@@ -25,6 +25,7 @@ pub(crate) fn findings() -> Vec<Finding> {
         capabilities(&fs::read_to_string("/proc/self/status").unwrap_or_default()),
         pid_namespace(&fs::read_to_string("/proc/self/status").unwrap_or_default()),
         trial(),
+        guard(crate::guard::trial()),
     ]
 }
 
@@ -164,6 +165,25 @@ fn pid_namespace(status: &str) -> Finding {
     good("pid namespace", found.to_owned())
 }
 
+/// Whether a store's device can be guarded; an error is the reason why not.
+fn guard(tried: Result<(), String>) -> Finding {
+    match tried {
+        Ok(()) => good(
+            "guard",
+            "foreign opens for writing can be denied: tried on a device of its own".to_owned(),
+        ),
+        Err(why) => lacking(
+            "guard",
+            Level::Degraded,
+            &why,
+            "guard = audit or deny has no effect: devices are claimed with O_EXCL only, which keeps \
+             out mount and mkfs, but not dd",
+            "use a kernel with CONFIG_BPF_LSM=y and `bpf` in its list of security modules (boot with \
+             lsm=LIST,bpf; the list is in /sys/kernel/security/lsm), and CAP_BPF and CAP_PERFMON",
+        ),
+    }
+}
+
 /// The only proof that the probes work is to attach them.
 fn trial() -> Finding {
     let begin = Instant::now();
@@ -209,6 +229,7 @@ mod tests {
             kernel(Release { major: 6, minor: 1 }),
             lock,
             capabilities(""),
+            guard(Err("no BPF LSM".to_owned())),
         ] {
             assert!(
                 !finding.consequence.is_empty() && !finding.remedy.is_empty(),

@@ -18,6 +18,7 @@ mod doctor;
 mod event;
 mod extents;
 mod fiemap;
+mod guard;
 mod heat;
 mod kernel;
 mod late;
@@ -42,6 +43,6 @@ pub use extents::{Extent, Placement};
 pub use live::Watch;
 pub use observer::Observer;
 pub use report::{
-    AuditReport, BlockIo, BlockLine, BlockReport, Explained, GuardReport, HeadMove, HeatCell,
-    LostTime, OperationReport, OwnerTotal, ProgramReport, StageTime, Step, StoreReport,
+    AuditReport, BlockIo, BlockLine, BlockReport, Explained, GuardReport, GuardedOpen, HeadMove,
+    HeatCell, LostTime, OperationReport, OwnerTotal, ProgramReport, StageTime, Step, StoreReport,
 };

@@ -17,6 +17,7 @@ use crate::clock::monotonic_ns;
 use crate::correlate::{Correlator, Declared, Input};
 use crate::device::{self, Target};
 use crate::event::Event;
+use crate::guard::Guard;
 use crate::probes::Probes;
 use crate::recording::Recording;
 use crate::report::{AuditReport, HeatCell, StoreReport};
@@ -73,6 +74,7 @@ pub(crate) struct Core {
     pub(crate) probes: Option<Probes>,
     pub(crate) slots: Slots,
     pub(crate) disks: Vec<WatchedDisk>,
+    pub(crate) guard: Guard,
     pub(crate) correlator: Correlator,
     pub(crate) recording: Recording,
     /// When the audits were last told to the correlator.
@@ -94,6 +96,7 @@ impl Observer {
             probes: None,
             slots: Slots::default(),
             disks: Vec::new(),
+            guard: Guard::new(),
             correlator: Correlator::new(options.stores.len()),
             recording: Recording::to_file(options.tuning.record.as_deref()),
             audited_ns: 0,
@@ -168,6 +171,7 @@ impl Observer {
         let shared = stores.iter().flatten().any(|s| dev_of(s) == dev_of(&gone));
         drop(stores);
         core.learn(Input::Removed { store });
+        core.guard.disarm(store);
         if let (Some(dev), false) = (dev_of(&gone), shared) {
             core.release(dev);
         }
@@ -270,6 +274,7 @@ impl Observer {
         let kept: Vec<_> = kept.collect();
         core.kept = kept;
         core.probes = None;
+        core.guard.end();
         core.recording.close();
     }
 }
@@ -353,6 +358,7 @@ impl Core {
         }
         self.forget(until_ns);
         self.audit_now_and_then(until_ns);
+        self.guard.tend();
     }
 
     pub(crate) fn learn(&mut self, input: Input) {

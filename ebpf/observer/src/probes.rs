@@ -323,11 +323,13 @@ impl Probes {
 
 /// An error with its causes, each shortened to its first line: a refused program's message holds
 /// the verifier's whole log, of which the last line before the summary says what was wrong.
-fn brief(error: &dyn std::error::Error) -> String {
+pub(crate) fn brief(error: &dyn std::error::Error) -> String {
     let mut parts: Vec<String> = Vec::new();
     let mut cause = Some(error);
     while let Some(error) = cause {
         let text = error.to_string();
+        // The log is empty when the kernel refused before it looked.
+        let text = text.trim_end().trim_end_matches(". Verifier output:");
         let mut lines = text.lines().filter(|line| !line.trim().is_empty());
         // Most errors repeat their cause.
         let first = lines
@@ -411,7 +413,7 @@ fn read_object(source: &ObjectSource) -> Result<Cow<'static, [u8]>, ProbeError> 
 
 /// Device (as the kernel encodes it) and inode of this process's pid namespace; zeroes when they
 /// cannot be read: then global process ids are used.
-fn own_namespace() -> (u64, u64) {
+pub(crate) fn own_namespace() -> (u64, u64) {
     use std::os::unix::fs::MetadataExt;
     match std::fs::metadata("/proc/self/ns/pid") {
         Ok(found) => {

@@ -338,4 +338,23 @@ pub struct GuardReport {
     pub denied: u64,
     /// Foreign opens for writing that were seen and allowed.
     pub allowed: u64,
+    /// The last of them, oldest first; at most 16.
+    pub recent: Vec<GuardedOpen>,
+}
+
+/// An open of a guarded device for writing by another process.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuardedOpen {
+    /// When, in milliseconds since 1970.
+    pub unix_ms: u64,
+    /// Device that was opened, e.g. `sdb1`: the store's own, or one that leads to its bytes too.
+    pub device: String,
+    /// Name of the thread.
+    pub process: String,
+    /// Process id, in the service's pid namespace if the process is in it, else in the outermost.
+    pub pid: u32,
+    /// User id, in the outermost user namespace.
+    pub uid: u32,
+    /// False: it was seen and allowed.
+    pub denied: bool,
 }

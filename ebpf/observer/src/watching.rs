@@ -35,6 +35,9 @@ impl Core {
     pub(crate) fn watch(&mut self, stores: &[WatchedStore]) -> Vec<Store> {
         let resolved: Vec<Resolved> = stores.iter().map(resolve).collect();
         let why_no_probes = self.attach(resolved.iter().flatten());
+        for (index, watched) in stores.iter().enumerate() {
+            self.guard.arm(index, watched);
+        }
         let all = stores.iter().zip(resolved).enumerate();
         all.map(|(index, (watched, target))| {
             self.admit(index, watched, target, why_no_probes.as_deref())
@@ -45,6 +48,7 @@ impl Core {
     /// The same for one store more.
     pub(crate) fn watch_more(&mut self, index: usize, watched: &WatchedStore) -> Store {
         let resolved = resolve(watched);
+        self.guard.arm(index, watched);
         let why_no_probes = self.attach(resolved.iter());
         self.admit(index, watched, resolved, why_no_probes.as_deref())
     }

@@ -4,6 +4,7 @@
 mod blocks;
 mod coming;
 mod degraded;
+mod guard;
 mod independent;
 mod losses;
 mod support;
