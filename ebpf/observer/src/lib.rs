@@ -26,6 +26,7 @@ mod live;
 mod observer;
 mod probes;
 mod recording;
+mod replay;
 mod report;
 mod shared_map;
 mod slots;
@@ -42,7 +43,9 @@ pub use event::{BlockOp, Class, Event, Submission};
 pub use extents::{Extent, Placement};
 pub use live::Watch;
 pub use observer::Observer;
+pub use replay::{MAX_LINE, Replay, ReplayError};
 pub use report::{
     AuditReport, BlockIo, BlockLine, BlockReport, Explained, GuardReport, GuardedOpen, HeadMove,
-    HeatCell, LostTime, OperationReport, OwnerTotal, ProgramReport, StageTime, Step, StoreReport,
+    HeatCell, LatencyBucket, LostTime, OperationReport, OwnerTotal, ProgramReport, StageTime, Step,
+    StoreReport,
 };

@@ -54,6 +54,21 @@ pub struct OperationReport {
     pub stages: Vec<StageTime>,
     /// Block requests attributed to these requests (a shared one counts for each).
     pub block_requests: u64,
+    /// How long the whole requests took, since the beginning: the non-empty buckets, ascending.
+    /// The difference of two reports gives the quantiles of the time between them.
+    #[serde(default)]
+    pub latency: Vec<LatencyBucket>,
+}
+
+/// Requests that took about as long.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LatencyBucket {
+    /// At least so many nanoseconds: 0, or a power of two from 1024 on.
+    pub from_ns: u64,
+    /// Less than so many: twice as many, but the last bucket, from 2^41 on, has no end.
+    pub to_ns: u64,
+    /// How many.
+    pub count: u64,
 }
 
 /// Time spent in one stage.

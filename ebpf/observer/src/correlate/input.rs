@@ -7,6 +7,11 @@ use crate::event::Event;
 use crate::extents::Placement;
 use crate::report::AuditReport;
 
+/// Names of the inputs in recordings.
+pub(crate) const KINDS: [&str; 9] = [
+    "added", "removed", "placed", "audited", "declared", "finished", "ended", "event", "drained",
+];
+
 /// What the observer learns.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -21,6 +21,10 @@ const MAX_TRACED: usize = 1024;
 /// ...with so many block requests in all.
 const MAX_TRACED_BLOCKS: usize = 16_384;
 
+/// What is said of a request whose block requests were not all known in time.
+const FOUND_LATER: &str = "the completion of block requests of it was found only later: they are \
+                           not in here";
+
 /// Explained requests.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
@@ -117,6 +121,21 @@ impl Kept {
         let mut all = self.traced.iter().rev().chain(slow);
         let one = all.find(|one| one.explained.request_id == request)?;
         Some((one.store, &one.explained))
+    }
+
+    /// A block request of this request became known after it was counted.
+    pub(super) fn add_gap(&mut self, request: u64) {
+        let all = self.slow.values_mut().flatten().chain(&mut self.traced);
+        for one in all.filter(|one| one.explained.request_id == request) {
+            let incomplete = &mut one.explained.incomplete;
+            if incomplete.contains(FOUND_LATER) {
+                continue;
+            }
+            if !incomplete.is_empty() {
+                incomplete.push_str("; ");
+            }
+            incomplete.push_str(FOUND_LATER);
+        }
     }
 
     /// Slowest first, each with the index of its store.

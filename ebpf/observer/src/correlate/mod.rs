@@ -37,6 +37,7 @@ use crate::extents::Placement;
 use crate::live::Watch;
 use crate::report::{AuditReport, BlockLine, Explained, StoreReport};
 
+pub(crate) use input::KINDS;
 pub use input::{Declared, Ended, Input};
 
 use disk::Disk;
@@ -180,11 +181,20 @@ impl Correlator {
         doubted.collect()
     }
 
-    /// What the last audit of a disk said; `None`: there was none.
-    #[must_use]
-    pub fn audit_of(&self, store: usize) -> Option<AuditReport> {
-        let audit = self.disk_of(store)?.audit.as_deref()?;
-        Some(audit.clone())
+    /// What the last audit of a store's disk said; `None`: there was none.
+    pub(crate) fn audit_of(&self, store: usize) -> Option<&AuditReport> {
+        self.disk_of(store)?.audit.as_deref()
+    }
+
+    /// The stores there are: index and name.
+    pub(crate) fn stores(&self) -> impl Iterator<Item = (usize, &str)> {
+        let all = self.stores.iter();
+        all.map(|(index, totals)| (*index, totals.name.as_str()))
+    }
+
+    /// Name of a store's disk; `None`: it is not observed.
+    pub(crate) fn disk_name(&self, store: usize) -> Option<&str> {
+        Some(&self.disk_of(store)?.name)
     }
 
     /// What is needed to go on elsewhere from here: the stores, where they lie, and the I/Os

@@ -97,17 +97,17 @@ impl Requests {
         );
     }
 
-    /// A block request was made for it; ignored when it was counted already. `recent`: what its
-    /// disk was sent lately.
+    /// A block request was made for it. `recent`: what its disk was sent lately. False: the
+    /// request is not open; perhaps it was counted already.
     pub(super) fn add(
         &mut self,
         event: &Arc<Event>,
         share: Share,
         previous: Option<&Arc<Owner>>,
         recent: &Recent,
-    ) {
+    ) -> bool {
         let Some(open) = self.open.get_mut(&share.request) else {
-            return;
+            return false;
         };
         open.count = open.count.saturating_add(1);
         let ahead = open.lost.add(event, share.request, recent);
@@ -122,6 +122,7 @@ impl Requests {
                 share,
             });
         }
+        true
     }
 
     /// It has ended; it is counted when its block requests are known.

@@ -76,8 +76,11 @@ impl Correlator {
         let before = previous.as_ref().map(|owner| owner.class());
         disk.moves.add(one.owner.class(), &one.event, before);
         for share in one.shares {
-            let requests = &mut self.requests;
-            requests.add(&one.event, share, previous.as_ref(), &disk.recent);
+            let (request, requests) = (share.request, &mut self.requests);
+            let open = requests.add(&one.event, share, previous.as_ref(), &disk.recent);
+            if !open && one.event.done_unknown {
+                self.kept.add_gap(request);
+            }
         }
     }
 

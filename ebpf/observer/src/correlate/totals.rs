@@ -5,13 +5,21 @@ use std::collections::BTreeMap;
 use hdrhistogram::Histogram;
 
 use crate::api::STAGES;
-use crate::report::{Explained, OperationReport, StageTime};
+use crate::report::{Explained, LatencyBucket, OperationReport, StageTime};
 
 use super::Ended;
 use super::requests::Open;
 
 /// Slowest requests kept.
 const SLOWEST: usize = 5;
+/// What methods are called for which there is no room.
+const OTHER_METHODS: &str = "other";
+/// Methods told apart; the requests of more count as `other`.
+const MAX_METHODS: usize = 64;
+/// The smallest latency bucket ends at 2^this nanoseconds...
+const FIRST_BUCKET: u32 = 10;
+/// ...and there are so many: the largest is for more than half an hour.
+const BUCKETS: usize = 33;
 /// Longer requests count as this long: one hour.
 const MAX_REQUEST_NS: u64 = 3_600_000_000_000;
 
@@ -34,22 +42,33 @@ struct MethodTotals {
     block_requests: u64,
     stages: [u64; 8],
     latency: Histogram<u64>,
+    buckets: [u64; BUCKETS],
+}
+
+impl Default for MethodTotals {
+    fn default() -> MethodTotals {
+        MethodTotals {
+            count: 0,
+            errors: 0,
+            bytes: 0,
+            total_ns: 0,
+            block_requests: 0,
+            stages: [0; 8],
+            latency: histogram(MAX_REQUEST_NS),
+            buckets: [0; BUCKETS],
+        }
+    }
 }
 
 impl StoreTotals {
     pub(super) fn add(&mut self, ended: &Ended, open: &Open, stages: &[u64; 8]) {
-        let method = self
-            .methods
-            .entry(ended.method.clone())
-            .or_insert_with(|| MethodTotals {
-                count: 0,
-                errors: 0,
-                bytes: 0,
-                total_ns: 0,
-                block_requests: 0,
-                stages: [0; 8],
-                latency: histogram(MAX_REQUEST_NS),
-            });
+        let known = self.methods.contains_key(&ended.method);
+        let method = if known || self.methods.len() < MAX_METHODS {
+            &ended.method
+        } else {
+            OTHER_METHODS
+        };
+        let method = self.methods.entry(method.to_owned()).or_default();
         let total_ns = ended.total_ns();
         method.count += 1;
         method.errors += u64::from(!ended.ok);
@@ -57,6 +76,7 @@ impl StoreTotals {
         method.total_ns = method.total_ns.saturating_add(total_ns);
         method.block_requests += u64::from(open.count);
         method.latency.saturating_record(total_ns);
+        method.buckets[bucket_of(total_ns)] += 1;
         for (sum, stage) in method.stages.iter_mut().zip(stages) {
             *sum = sum.saturating_add(*stage);
         }
@@ -97,9 +117,40 @@ impl StoreTotals {
             p99_ns: m.latency.value_at_quantile(0.99),
             stages: stage_times(&m.stages),
             block_requests: m.block_requests,
+            latency: m.latency_buckets(),
         };
         self.methods.iter().map(report).collect()
     }
+}
+
+impl MethodTotals {
+    fn latency_buckets(&self) -> Vec<LatencyBucket> {
+        let all = (0..BUCKETS).zip(self.buckets);
+        let filled = all.filter(|(_, count)| *count > 0);
+        filled
+            .map(|(number, count)| LatencyBucket {
+                from_ns: if number == 0 { 0 } else { edge(number - 1) },
+                to_ns: if number + 1 == BUCKETS {
+                    u64::MAX
+                } else {
+                    edge(number)
+                },
+                count,
+            })
+            .collect()
+    }
+}
+
+/// Nanoseconds at which a latency bucket ends and the next begins.
+fn edge(number: usize) -> u64 {
+    (1 << FIRST_BUCKET) << number
+}
+
+/// Number of the latency bucket of a time.
+fn bucket_of(ns: u64) -> usize {
+    let bits = u64::BITS - ns.leading_zeros();
+    let number = usize::try_from(bits.saturating_sub(FIRST_BUCKET)).unwrap_or(BUCKETS);
+    number.min(BUCKETS - 1)
 }
 
 /// Stage times by name.
@@ -116,4 +167,26 @@ pub(super) fn stage_times(stages: &[u64; 8]) -> Vec<StageTime> {
 /// A histogram of three significant digits up to `max`.
 pub(super) fn histogram(max: u64) -> Histogram<u64> {
     Histogram::new_with_bounds(1, max, 3).expect("constant bounds and digits are valid")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_in_the_bucket_whose_edges_hold_it() {
+        let all = [0, 1, 1023, 1024, 2047, 2048, 1 << 41, 1 << 42, u64::MAX - 1];
+        for ns in all {
+            let mut method = MethodTotals::default();
+            method.buckets[bucket_of(ns)] += 1;
+            let found = method.latency_buckets();
+            assert_eq!(found.len(), 1);
+            assert!(
+                (found[0].from_ns..found[0].to_ns).contains(&ns),
+                "{ns}: {found:?}"
+            );
+        }
+        assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+        assert_eq!((edge(0), edge(BUCKETS - 2)), (1024, 1 << 41));
+    }
 }

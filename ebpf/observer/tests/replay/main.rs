@@ -8,4 +8,5 @@ mod crosscheck;
 mod explained;
 mod interference;
 mod live;
+mod recordings;
 mod support;

@@ -9,13 +9,17 @@ use lumpscope_observer::{
 
 pub(crate) const DEV: u32 = 7 << 20;
 
-pub(crate) fn replay(name: &str) -> StoreReport {
+/// The text of a committed recording.
+pub(crate) fn recording(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("testdata")
         .join(name);
-    let text = std::fs::read_to_string(path).expect("a recording");
+    std::fs::read_to_string(path).expect("a recording")
+}
+
+pub(crate) fn replay(name: &str) -> StoreReport {
     let mut correlator = Correlator::new(1);
-    for line in text.lines() {
+    for line in recording(name).lines() {
         correlator.apply(serde_json::from_str(line).expect("an input"));
     }
     filled(&correlator)

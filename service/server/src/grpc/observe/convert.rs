@@ -72,7 +72,15 @@ fn operation(o: obs::OperationReport) -> v1::OperationReport {
         p99_ns: o.p99_ns,
         stages: o.stages.into_iter().map(stage).collect(),
         block_requests: o.block_requests,
-        latency: Vec::new(),
+        latency: o.latency.into_iter().map(latency).collect(),
+    }
+}
+
+fn latency(b: obs::LatencyBucket) -> v1::Bucket {
+    v1::Bucket {
+        from: b.from_ns,
+        to: b.to_ns,
+        count: b.count,
     }
 }
 

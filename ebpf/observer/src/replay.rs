@@ -1,0 +1,264 @@
+//! Correlation of a recording: no root, no kernel, no clock.
+//!
+//! A recording is what [`crate::Observer::watch_inputs`] gives, or what
+//! [`crate::Tuning::record`] writes: one [`Input`] a line, as JSON. The same lines give the same
+//! result anywhere and at any time.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, Read};
+
+use serde::de::IgnoredAny;
+use thiserror::Error;
+
+use crate::api::BlockFilter;
+use crate::correlate::{Correlator, Input, KINDS};
+use crate::live::Watch;
+use crate::report::{BlockLine, Explained, StoreReport};
+
+/// No line is longer, in bytes: the place of a file of a million extents fits.
+pub const MAX_LINE: usize = 64 << 20;
+/// Stores that a recording may speak of.
+const MAX_STORES: usize = 4096;
+/// Lines between two looks for block requests.
+const BETWEEN: u64 = 4096;
+
+/// Why a recording cannot be replayed.
+#[derive(Debug, Error)]
+pub enum ReplayError {
+    /// It cannot be read.
+    #[error("line {line} cannot be read: {source}")]
+    Read {
+        /// Number of the line, from 1.
+        line: u64,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A line is too long.
+    #[error("line {line} is longer than {MAX_LINE} bytes: this is no recording")]
+    TooLong {
+        /// Number of the line, from 1.
+        line: u64,
+    },
+    /// A kind of input that this version does not know.
+    #[error(
+        "line {line}: `{kind}` is no input that this version knows; replay it with the version \
+         that recorded it"
+    )]
+    UnknownKind {
+        /// Number of the line, from 1.
+        line: u64,
+        /// The kind, shortened.
+        kind: String,
+    },
+    /// A line is no input.
+    #[error("line {line} is no input: {source}")]
+    Malformed {
+        /// Number of the line, from 1.
+        line: u64,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// The last line has no end.
+    #[error(
+        "line {line} is cut off: the recording ended in the middle of it; all before it was taken"
+    )]
+    CutOff {
+        /// Number of the line, from 1.
+        line: u64,
+    },
+    /// More stores than there can be.
+    #[error("line {line}: more than {MAX_STORES} stores: this is no recording")]
+    TooManyStores {
+        /// Number of the line, from 1.
+        line: u64,
+    },
+}
+
+/// A recording, correlated again.
+#[derive(Debug)]
+pub struct Replay {
+    correlator: Correlator,
+    blocks: Watch<BlockLine>,
+    /// Indices of stores that were spoken of.
+    seen: BTreeSet<usize>,
+    line: u64,
+}
+
+impl Default for Replay {
+    fn default() -> Replay {
+        Replay::new()
+    }
+}
+
+impl Replay {
+    /// Nothing was recorded yet.
+    #[must_use]
+    pub fn new() -> Replay {
+        let mut correlator = Correlator::new(0);
+        // As many as the correlator can have waiting: none is dropped between two looks.
+        let blocks = correlator.watch_blocks(BlockFilter::default(), usize::MAX);
+        Replay {
+            correlator,
+            blocks,
+            seen: BTreeSet::new(),
+            line: 0,
+        }
+    }
+
+    /// Takes a whole recording; every completed block request is handed to `on_block`, in the
+    /// order of the recording. Empty lines are skipped.
+    ///
+    /// # Errors
+    /// What is wrong with which line. All lines before it were taken, and can be asked for.
+    pub fn read(
+        &mut self,
+        mut from: impl BufRead,
+        mut on_block: impl FnMut(BlockLine),
+    ) -> Result<(), ReplayError> {
+        let taken = self.read_lines(&mut from, &mut on_block);
+        self.correlator.finish();
+        self.blocks.take().into_iter().for_each(on_block);
+        taken
+    }
+
+    fn read_lines(
+        &mut self,
+        from: &mut impl BufRead,
+        on_block: &mut impl FnMut(BlockLine),
+    ) -> Result<(), ReplayError> {
+        let mut text = Vec::new();
+        let most = u64::try_from(MAX_LINE).unwrap_or(u64::MAX);
+        loop {
+            text.clear();
+            let line = self.line + 1;
+            let read = from.take(most + 1).read_until(b'\n', &mut text);
+            let length = read.map_err(|source| ReplayError::Read { line, source })?;
+            if length == 0 {
+                return Ok(());
+            }
+            self.line = line;
+            let ended = text.last() == Some(&b'\n');
+            if text.len() > MAX_LINE {
+                return Err(ReplayError::TooLong { line });
+            }
+            if text.iter().all(u8::is_ascii_whitespace) {
+                continue;
+            }
+            let drained = match parse(&text, line) {
+                Ok(input) => self.take(input)?,
+                Err(_) if !ended => return Err(ReplayError::CutOff { line }),
+                Err(error) => return Err(error),
+            };
+            if drained || line.is_multiple_of(BETWEEN) {
+                self.blocks.take().into_iter().for_each(&mut *on_block);
+            }
+        }
+    }
+
+    /// Applies an input; true: it settles block requests.
+    fn take(&mut self, input: Input) -> Result<bool, ReplayError> {
+        let (store, is_new) = match &input {
+            Input::Added { store, .. } => (Some(*store), true),
+            Input::Placed { store, .. } => (Some(*store), false),
+            Input::Ended(ended) => (Some(ended.store), false),
+            _ => (None, false),
+        };
+        if let Some(store) = store
+            && self.seen.insert(store)
+        {
+            if self.seen.len() > MAX_STORES {
+                return Err(ReplayError::TooManyStores { line: self.line });
+            }
+            if !is_new {
+                // Old recordings do not tell of the first stores.
+                let name = format!("store {store}");
+                self.correlator.apply(Input::Added { store, name });
+            }
+        }
+        let settles = matches!(input, Input::Drained { .. });
+        self.correlator.apply(input);
+        Ok(settles)
+    }
+
+    /// Lines taken so far.
+    #[must_use]
+    pub fn lines(&self) -> u64 {
+        self.line
+    }
+
+    /// Names of the stores that were there at the end, in the order of their indices.
+    #[must_use]
+    pub fn stores(&self) -> Vec<String> {
+        let stores = self.correlator.stores();
+        stores.map(|(_, name)| name.to_owned()).collect()
+    }
+
+    /// What the correlator knows of a store; `None`: no such store at the end. The histogram is
+    /// not in a recording: `heat` is empty. The audit is the last that was recorded.
+    #[must_use]
+    pub fn report(&self, store: &str) -> Option<StoreReport> {
+        let index = self.index_of(store)?;
+        let device = self.correlator.disk_name(index);
+        let mut report = StoreReport {
+            store: store.to_owned(),
+            observed: device.is_some(),
+            device: device.unwrap_or_default().to_owned(),
+            ..StoreReport::default()
+        };
+        if !report.observed {
+            report.not_observed_because =
+                "the recording does not say where the store lies".to_owned();
+        }
+        match self.correlator.audit_of(index) {
+            Some(audit) => report.audit = audit.clone(),
+            None => report.audit.finding = "replayed: the recording holds no audit".to_owned(),
+        }
+        self.correlator.fill(index, &mut report);
+        Some(report)
+    }
+
+    /// A request of the recording, explained; `None`: it is not, or no longer, kept. The same
+    /// requests are kept as while it was recorded.
+    #[must_use]
+    pub fn explain(&self, request: u64) -> Option<Explained> {
+        self.correlator.explain(request)
+    }
+
+    /// The slowest requests of the last quarter of an hour of the recording, slowest first, at
+    /// most `limit`; `store`: of this one only.
+    #[must_use]
+    pub fn slowest(&self, store: Option<&str>, limit: usize) -> Vec<Explained> {
+        let index = match store {
+            None => None,
+            Some(name) => match self.index_of(name) {
+                None => return Vec::new(),
+                some => some,
+            },
+        };
+        self.correlator.slowest(index, 0, limit)
+    }
+
+    fn index_of(&self, name: &str) -> Option<usize> {
+        let mut stores = self.correlator.stores();
+        stores.find_map(|(index, known)| (known == name).then_some(index))
+    }
+}
+
+fn parse(text: &[u8], line: u64) -> Result<Input, ReplayError> {
+    serde_json::from_slice(text).map_err(|source| match kind_of(text) {
+        Some(kind) if !KINDS.contains(&kind.as_str()) => ReplayError::UnknownKind {
+            line,
+            kind: kind.chars().take(80).collect(),
+        },
+        _ => ReplayError::Malformed { line, source },
+    })
+}
+
+/// The name of an input, if it is an object with one member.
+fn kind_of(text: &[u8]) -> Option<String> {
+    let members: std::collections::BTreeMap<String, IgnoredAny> =
+        serde_json::from_slice(text).ok()?;
+    let mut names = members.into_keys();
+    let kind = names.next()?;
+    names.next().is_none().then_some(kind)
+}

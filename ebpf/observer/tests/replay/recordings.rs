@@ -1,0 +1,274 @@
+//! Recordings, replayed: whole, cut off, and full of garbage.
+
+use std::io::{BufReader, Cursor, Read};
+
+use lumpscope_observer::{
+    AuditReport, BlockLine, BlockOp, Correlator, Ended, Input, MAX_LINE, Op, Replay, ReplayError,
+    TraceContext,
+};
+
+use crate::support::{declared, ended, event, finished, recording};
+
+fn replayed(text: &str) -> (Replay, Vec<BlockLine>, Result<(), ReplayError>) {
+    let (mut replay, mut lines) = (Replay::new(), Vec::new());
+    let result = replay.read(text.as_bytes(), |line| lines.push(line));
+    (replay, lines, result)
+}
+
+fn line(input: &Input) -> String {
+    serde_json::to_string(input).expect("JSON") + "\n"
+}
+
+#[test]
+fn an_old_recording_gives_reports_explanations_and_block_lines() {
+    let text = recording("ext4.jsonl");
+    let (replay, lines, result) = replayed(&text);
+    result.expect("it is whole");
+    assert_eq!(replay.stores(), ["store 0"]);
+    let report = replay.report("store 0").expect("it is there");
+    assert_eq!(report.operations[0].count, 6);
+    assert_eq!(report.block.attributed_bytes, 6 << 20);
+    assert!(
+        report
+            .audit
+            .finding
+            .starts_with("replayed: the recording holds no audit")
+    );
+    assert!(!report.audit.complete);
+    assert_eq!(replay.report("store 1"), None);
+    let requests: u64 = report.block.owners.iter().map(|o| o.requests).sum();
+    assert_eq!(u64::try_from(lines.len()), Ok(requests));
+    assert!(lines.iter().any(|line| line.owner == "fs-journal"));
+    let slowest = replay.slowest(Some("store 0"), 3);
+    assert_eq!(slowest.len(), 3);
+    assert_eq!(
+        replay.explain(slowest[0].request_id).as_ref(),
+        Some(&slowest[0])
+    );
+    assert_eq!(replay.slowest(Some("none"), 3), []);
+    let travelled: u64 = report.block.moves.iter().map(|m| m.requests).sum();
+    assert_eq!(
+        travelled,
+        report.block.data_requests - 1,
+        "{:?}",
+        report.block.moves
+    );
+    assert!(report.block.moves.iter().all(|m| m.moved_by != "unknown"));
+}
+
+#[test]
+fn the_same_lines_give_the_same_result() {
+    for name in ["ext4.jsonl", "xfs.jsonl"] {
+        let text = recording(name);
+        let ((a, lines_a, _), (b, lines_b, _)) = (replayed(&text), replayed(&text));
+        assert_eq!(a.report("store 0"), b.report("store 0"));
+        assert_eq!(a.slowest(None, 100), b.slowest(None, 100));
+        assert_eq!(lines_a, lines_b);
+    }
+}
+
+#[test]
+fn names_audits_and_traces_are_in_a_recording() {
+    let trace = TraceContext {
+        trace_id: u128::MAX,
+        span_id: 7,
+        parent_span_id: 0,
+    };
+    let Input::Ended(plain) = ended(1, 80, 250) else {
+        unreachable!("it makes one");
+    };
+    let mut text = String::from(
+        r#"{"added":{"store":3,"name":"fast"}}
+        {"placed":{"store":3,"placement":{"dev":117440512,"file_system":"","extents":[]},"disk":"sdx"}}
+        "#,
+    );
+    let audit = AuditReport {
+        finding: "incomplete: 2 events did not fit into the ring".to_owned(),
+        ..AuditReport::default()
+    };
+    for input in [
+        Input::Ended(Ended {
+            store: 3,
+            trace: Some(trace),
+            ..plain
+        }),
+        Input::Drained { until_ns: 300 },
+        Input::Audited {
+            dev: 117_440_512,
+            report: Box::new(audit),
+        },
+    ] {
+        text += &line(&input);
+    }
+    let (replay, _, result) = replayed(&text);
+    result.expect("it is whole");
+    let told = replay.explain(1).expect("it is kept");
+    assert_eq!((told.store.as_str(), told.device.as_str()), ("fast", "sdx"));
+    assert_eq!(told.trace, Some(trace));
+    assert_eq!(
+        told.incomplete,
+        "block requests may be missing (incomplete: 2 events did not fit into the ring)"
+    );
+    let audit = replay.report("fast").expect("it is there").audit;
+    assert_eq!(
+        audit.finding,
+        "incomplete: 2 events did not fit into the ring"
+    );
+}
+
+#[test]
+fn a_recording_that_begins_late_begins_with_what_stands() {
+    let mut it = crate::support::raw_store();
+    for input in [
+        declared(1, &[1], Op::Write, 0, 4096, 10),
+        declared(2, &[2], Op::Write, 4096, 4096, 10),
+        finished(1, 20),
+    ] {
+        it.apply(input);
+    }
+    let mut text: String = it.standing().iter().map(line).collect();
+    for input in [
+        Input::Event(event(BlockOp::Write, 8, 8, 30, 40, 50)),
+        finished(2, 60),
+        ended(2, 5, 70),
+        Input::Drained { until_ns: 80 },
+    ] {
+        text += &line(&input);
+    }
+    let (replay, lines, result) = replayed(&text);
+    result.expect("it is whole");
+    assert_eq!(lines[0].requests, [2]);
+    assert_eq!(
+        (lines[0].device.as_str(), replay.stores().len()),
+        ("loop7", 1)
+    );
+    assert_eq!(replay.explain(2).expect("kept").block_requests, 1);
+}
+
+#[test]
+fn what_is_wrong_is_said_with_the_line_and_what_came_before_was_taken() {
+    let good = recording("xfs.jsonl");
+    let known = |text: String| {
+        let (replay, _, result) = replayed(&text);
+        let report = replay.report("store 0").expect("it was placed");
+        assert_eq!(report.operations[0].count, 6);
+        result.expect_err("it is broken").to_string()
+    };
+    let after = good.lines().count() + 1;
+    let said = known(format!("{good}{{\"novel\":{{\"x\":1}}}}\n"));
+    assert_eq!(
+        said,
+        format!(
+            "line {after}: `novel` is no input that this version knows; replay it with the \
+             version that recorded it"
+        )
+    );
+    let said = known(format!("{good}{{\"drained\":{{\"until_ns\":-1}}}}\n"));
+    assert!(
+        said.starts_with(&format!("line {after} is no input: invalid value")),
+        "{said}"
+    );
+    let said = known(format!("{good}\n\n{{\"drained\":{{\"unt"));
+    assert!(
+        said.starts_with(&format!("line {} is cut off", after + 2)),
+        "{said}"
+    );
+    let said = known(format!("{good}\u{1}\u{2}\n"));
+    assert!(
+        said.starts_with(&format!("line {after} is no input")),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_line_without_end_is_refused_before_it_is_in_memory() {
+    let endless = std::io::repeat(b'a').take(u64::MAX);
+    let result = Replay::new().read(BufReader::new(endless), |_| {});
+    assert!(
+        matches!(result, Err(ReplayError::TooLong { line: 1 })),
+        "{result:?}"
+    );
+    let long = vec![b' '; MAX_LINE];
+    assert!(Replay::new().read(Cursor::new(long), |_| {}).is_ok());
+}
+
+#[test]
+fn too_many_stores_are_refused() {
+    let text: String = (0..5000)
+        .map(|store| format!("{{\"added\":{{\"store\":{store}}}}}\n"))
+        .collect();
+    let (_, _, result) = replayed(&text);
+    assert!(
+        matches!(result, Err(ReplayError::TooManyStores { line: 4097 })),
+        "{result:?}"
+    );
+}
+
+/// A generator of its own, so that a failure is repeated by its number.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        usize::try_from(self.0 >> 33).expect("31 bits") % sides
+    }
+}
+
+#[test]
+fn garbage_never_panics() {
+    let good = recording("ext4.jsonl");
+    let extreme = [
+        "0",
+        "1",
+        "18446744073709551615",
+        "4294967295",
+        "-9223372036854775808",
+        "null",
+    ];
+    for seed in 0..300 {
+        let mut dice = Dice(seed);
+        let mut correlator = Correlator::new(2);
+        let mut text = String::new();
+        for one in good.lines() {
+            let mut one = one.to_owned();
+            if dice.roll(4) == 0 {
+                one = mutated(&one, extreme[dice.roll(extreme.len())], &mut dice);
+            }
+            if let Ok(input) = serde_json::from_str(&one) {
+                correlator.apply(input);
+            }
+            text += &one;
+            text.push('\n');
+        }
+        correlator.finish();
+        let _ = correlator.slowest(None, 0, 1000);
+        let _ = replayed(&text);
+        let mut bytes = text.into_bytes();
+        for _ in 0..10 {
+            let at = dice.roll(bytes.len());
+            bytes[at] = u8::try_from(dice.roll(256)).expect("a byte");
+        }
+        let mut replay = Replay::new();
+        let _ = replay.read(bytes.as_slice(), |_| {});
+        let _ = replay.report("store 0");
+    }
+}
+
+/// Puts an extreme value in the place of one of the line's numbers.
+fn mutated(line: &str, value: &str, dice: &mut Dice) -> String {
+    let starts: Vec<usize> = line
+        .match_indices(':')
+        .map(|(at, _)| at + 1)
+        .filter(|at| line[*at..].starts_with(|c: char| c.is_ascii_digit() || c == '-'))
+        .collect();
+    if starts.is_empty() {
+        return line.to_owned();
+    }
+    let start = starts[dice.roll(starts.len())];
+    let rest = &line[start..];
+    let length = rest.find([',', '}', ']']).unwrap_or(rest.len());
+    format!("{}{value}{}", &line[..start], &rest[length..])
+}
