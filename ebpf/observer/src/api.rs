@@ -82,6 +82,11 @@ pub struct Tuning {
     pub ring_bytes: Option<u32>,
     /// True: the background thread does not drain; only [`crate::Observer::settle`] does.
     pub paused: bool,
+    /// The kernel counts how often the programs run and how long: see [`crate::ProgramReport`]. It
+    /// does so for every BPF program of the machine, which costs each run two looks at the clock,
+    /// and it can be switched on only while this process has CAP_SYS_ADMIN. What could not be
+    /// switched on is a warning, and the counts are 0.
+    pub program_statistics: bool,
     /// Room for requests in flight in the kernel side's table; `None`: 16,384.
     pub in_flight: Option<u32>,
     /// The kernel side overlooks about one completion in so many, as a busy machine makes it;

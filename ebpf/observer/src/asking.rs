@@ -88,7 +88,8 @@ impl Observer {
     /// The observer's programs: attached or not, and what they cost.
     #[must_use]
     pub fn programs(&self) -> Vec<ProgramReport> {
-        Vec::new()
+        let core = self.inner.lock_core();
+        core.probes.as_ref().map_or_else(Vec::new, Probes::programs)
     }
 
     /// What the guard of a store does and has done; `None`: no such store.
@@ -103,11 +104,27 @@ impl Observer {
     /// its own (a thread of the pread/pwrite pool). What the kernel then does in this thread's name
     /// is checked against it. Cheap; only for threads of this process.
     pub fn entering(&self, store: usize, token: u64) {
-        let _ = (store, token);
+        self.inner.submissions.entering(store, token);
     }
 
-    /// Tells that the system call has returned.
-    pub fn left(&self) {}
+    /// Tells that this thread is about to hand I/Os of this store to an io_uring, or to wait for
+    /// them, and that the user data of each of its entries is the token. Cheap; only for threads of
+    /// this process.
+    pub fn drives_ring(&self, store: usize) {
+        self.inner.submissions.drives_ring(store);
+    }
+
+    /// Tells that the system call has returned. Cheap; the same thread.
+    pub fn left(&self) {
+        self.inner.submissions.left();
+    }
+
+    /// How often a thread could not say for which I/O it entered the kernel, because another one
+    /// that was there had the same entry of the table: such an I/O is attributed by its place alone.
+    #[must_use]
+    pub fn submissions_refused(&self) -> u64 {
+        self.inner.submissions.refused()
+    }
 
     /// Has the correlator know how far the events of a store's disk can be trusted now.
     fn audit(&self, core: &mut Core, store: &str) {

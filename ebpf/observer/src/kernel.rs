@@ -8,7 +8,7 @@ use crate::api::Flavour;
 use crate::btf::{Btf, BtfError};
 use crate::tracefs::{self, TracefsError};
 
-const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
+pub(crate) const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
 
 /// Why a flavour cannot be used.
 #[derive(Debug, Error)]

@@ -30,6 +30,7 @@ mod replay;
 mod report;
 mod shared_map;
 mod slots;
+mod submission;
 mod tracefs;
 mod watching;
 

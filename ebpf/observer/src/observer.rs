@@ -22,6 +22,7 @@ use crate::probes::Probes;
 use crate::recording::Recording;
 use crate::report::{AuditReport, HeatCell, StoreReport};
 use crate::slots::Slots;
+use crate::submission::Submissions;
 use crate::watching::Loading;
 
 /// How often the ring is drained.
@@ -56,6 +57,7 @@ pub(crate) struct Inner {
     stopped: AtomicBool,
     queue: Mutex<Vec<Input>>,
     dropped: AtomicU64,
+    pub(crate) submissions: Arc<Submissions>,
     core: Mutex<Core>,
 }
 
@@ -72,6 +74,7 @@ pub(crate) struct Store {
 pub(crate) struct Core {
     pub(crate) loading: Loading,
     pub(crate) probes: Option<Probes>,
+    pub(crate) submissions: Arc<Submissions>,
     pub(crate) slots: Slots,
     pub(crate) disks: Vec<WatchedDisk>,
     pub(crate) guard: Guard,
@@ -94,6 +97,7 @@ impl Observer {
         let mut core = Core {
             loading: Loading::new(&options),
             probes: None,
+            submissions: Arc::default(),
             slots: Slots::default(),
             disks: Vec::new(),
             guard: Guard::new(),
@@ -116,6 +120,7 @@ impl Observer {
             stopped: AtomicBool::new(false),
             queue: Mutex::new(Vec::new()),
             dropped: AtomicU64::new(0),
+            submissions: Arc::clone(&core.submissions),
             core: Mutex::new(core),
         });
         let weak = Arc::downgrade(&inner);
@@ -273,6 +278,7 @@ impl Observer {
         });
         let kept: Vec<_> = kept.collect();
         core.kept = kept;
+        core.submissions.connect(None);
         core.probes = None;
         core.guard.end();
         core.recording.close();

@@ -1,7 +1,7 @@
 //! The loaded probes: load, attach, read, detach.
 
 use std::borrow::Cow;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf};
@@ -16,7 +16,9 @@ use thiserror::Error;
 use crate::api::{EventPolicy, Flavour, ObjectSource, Tuning};
 use crate::heat;
 use crate::kernel::{self, Plan, PlanError, Release};
+use crate::report::ProgramReport;
 use crate::shared_map::{Access, SharedMap};
+use crate::submission::{self, RingHook};
 
 static PREBUILT: &[u8] = aya::include_bytes_aligned!("../../prebuilt/lumpscope-probes.o");
 /// Names the object to load instead of the embedded one.
@@ -97,8 +99,23 @@ pub(crate) struct Probes {
     /// What each disk was sent last.
     last: Array<MapData, [u64; 2]>,
     slots: u32,
+    programs: Vec<Tried>,
+    /// Of the kernel's BPF statistics: they are on as long as it is open.
+    statistics: Option<OwnedFd>,
+    /// Shared with the threads that do I/O, once somebody has taken it.
+    submissions: Option<SharedMap>,
     /// Keeps programs and links alive.
     ebpf: Ebpf,
+}
+
+/// A program, and whether it could be attached.
+#[derive(Debug)]
+struct Tried {
+    name: &'static str,
+    hook: &'static str,
+    needed: bool,
+    /// Empty: it is attached.
+    why_not: String,
 }
 
 impl std::fmt::Debug for Probes {
@@ -140,8 +157,10 @@ impl Probes {
         let flavour = plan.flavour;
         let slots = devices.saturating_add(SPARE_DEVICES).min(MAX_DEVICES);
         let (tgid, namespace) = (std::process::id(), own_namespace());
+        let ring_hook = submission::ring_hook(flavour);
         let mut loader = EbpfLoader::new();
-        for (name, value) in &plan.globals {
+        let globals = plan.globals.iter();
+        for (name, value) in globals.chain(ring_hook.as_ref().ok().map(|hook| &hook.global)) {
             loader.override_global(name, value, true);
         }
         loader
@@ -159,6 +178,7 @@ impl Probes {
         let cells = usize::try_from(slots * histogram::CELLS_PER_DEVICE)
             .map_err(|_| ProbeError::Part { name: "HISTOGRAM" })?;
         let histogram = share(&ebpf, "HISTOGRAM", cells, Access::Read)?;
+        let table = share(&ebpf, "SUBMISSIONS", submission::WORDS, Access::ReadWrite)?;
         let control = share(&ebpf, "CONTROL", control::WORDS, Access::ReadWrite)?;
         let mut probes = Probes {
             flavour,
@@ -175,10 +195,14 @@ impl Probes {
             histogram,
             control,
             slots,
+            programs: Vec::new(),
+            statistics: tuning.program_statistics.then(statistics).flatten(),
+            submissions: Some(table),
             ebpf,
         };
         probes.set_events(EventPolicy::default());
         probes.attach_programs(plan)?;
+        probes.attach_submit(ring_hook);
         Ok(probes)
     }
 
@@ -195,13 +219,83 @@ impl Probes {
                 .ebpf
                 .program_mut(program)
                 .ok_or(ProbeError::Part { name: program })?;
-            attach_one(found, hook, btf.as_ref()).map_err(|error| ProbeError::Program {
+            let attached = attach_one(found, "block", hook, btf.as_ref());
+            attached.map_err(|error| ProbeError::Program {
                 flavour: plan.flavour,
                 program,
                 error: Box::new(error),
             })?;
+            self.programs.push(Tried {
+                name: program,
+                hook,
+                needed: true,
+                why_not: String::new(),
+            });
         }
         Ok(())
+    }
+
+    /// Attaches the program that reads whose I/O an io_uring submits. All else works without it.
+    fn attach_submit(&mut self, hook: Result<RingHook, String>) {
+        let name = match self.flavour {
+            Flavour::TpBtf => "submit_btf",
+            Flavour::RawTp => "submit_raw",
+            Flavour::Classic => "submit_tp",
+        };
+        let mut tried = Tried {
+            name,
+            hook: "io_uring_submit_req",
+            needed: false,
+            why_not: String::new(),
+        };
+        let attached = hook.and_then(|hook| {
+            tried.hook = hook.tracepoint;
+            let program = self.ebpf.program_mut(name).ok_or("it is not in the object");
+            let btf = aya::Btf::from_sys_fs().ok();
+            attach_one(program?, "io_uring", hook.tracepoint, btf.as_ref())
+                .map_err(|error| brief(&error))
+        });
+        if let Err(why) = attached {
+            tracing::debug!(why, "an io_uring's submissions are not seen");
+            tried.why_not = why;
+        }
+        self.programs.push(tried);
+    }
+
+    /// The table of submissions, once.
+    pub(crate) fn take_submissions(&mut self) -> Option<SharedMap> {
+        self.submissions.take()
+    }
+
+    /// What is attached, what is not, and what it costs.
+    pub(crate) fn programs(&self) -> Vec<ProgramReport> {
+        self.programs
+            .iter()
+            .map(|tried| self.program(tried))
+            .collect()
+    }
+
+    fn program(&self, tried: &Tried) -> ProgramReport {
+        let attached = tried.why_not.is_empty();
+        let info = attached.then(|| self.info(tried.name)).flatten();
+        let of = |field| info.as_deref().and_then(|info| number_in(info, field));
+        let counted = self.statistics.is_some();
+        ProgramReport {
+            name: tried.name.to_owned(),
+            hook: tried.hook.to_owned(),
+            attached,
+            why_not: tried.why_not.clone(),
+            needed: tried.needed,
+            runs: of("run_cnt").filter(|_| counted).unwrap_or(0),
+            run_ns: of("run_time_ns").filter(|_| counted).unwrap_or(0),
+            recursion_misses: of("recursion_misses").unwrap_or(0),
+        }
+    }
+
+    /// What the kernel says of a program.
+    fn info(&self, name: &str) -> Option<String> {
+        let fd = program_fd(self.ebpf.program(name)?)?;
+        std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).ok()
     }
 
     /// Begins to watch a disk; its events, counters and cells are those of `slot`.
@@ -269,15 +363,7 @@ impl Probes {
 
     /// Times the kernel skipped one of the programs because it was already running.
     pub(crate) fn recursion_misses(&self) -> u64 {
-        let misses = |name: &str| -> Option<u64> {
-            let fd = program_fd(self.ebpf.program(name)?)?;
-            let path = format!("/proc/self/fdinfo/{}", fd.as_raw_fd());
-            let text = std::fs::read_to_string(path).ok()?;
-            let line = text
-                .lines()
-                .find_map(|line| line.strip_prefix("recursion_misses:"))?;
-            line.trim().parse().ok()
-        };
+        let misses = |name: &str| number_in(&self.info(name)?, "recursion_misses");
         names(self.flavour).into_iter().filter_map(misses).sum()
     }
 
@@ -354,6 +440,7 @@ fn names(flavour: Flavour) -> [&'static str; 3] {
 
 fn attach_one(
     program: &mut Program,
+    category: &str,
     hook: &str,
     btf: Option<&aya::Btf>,
 ) -> Result<(), ProgramError> {
@@ -372,10 +459,28 @@ fn attach_one(
         _ => {
             let program: &mut TracePoint = program.try_into()?;
             program.load()?;
-            program.attach("block", hook)?;
+            program.attach(category, hook)?;
         }
     }
     Ok(())
+}
+
+/// A number of an fdinfo file.
+fn number_in(info: &str, field: &str) -> Option<u64> {
+    let mut lines = info.lines().filter_map(|line| line.split_once(':'));
+    let (_, value) = lines.find(|(name, _)| *name == field)?;
+    value.trim().parse().ok()
+}
+
+/// Has the kernel count the programs' runs and their time, until the descriptor is closed.
+fn statistics() -> Option<OwnedFd> {
+    match aya::sys::enable_stats(aya::sys::Stats::RunTime) {
+        Ok(fd) => Some(fd),
+        Err(error) => {
+            tracing::warn!(%error, "the kernel does not count what the probes cost");
+            None
+        }
+    }
 }
 
 fn program_fd(program: &Program) -> Option<BorrowedFd<'_>> {

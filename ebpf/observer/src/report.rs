@@ -332,7 +332,8 @@ pub struct ProgramReport {
     pub why_not: String,
     /// True: nothing works without it.
     pub needed: bool,
-    /// Times it ran while the kernel's BPF statistics were on.
+    /// Times it ran while the kernel's BPF statistics were on; 0: this observer did not switch them
+    /// on: see [`crate::Tuning::program_statistics`].
     pub runs: u64,
     /// Nanoseconds it ran while they were on.
     pub run_ns: u64,

@@ -66,7 +66,8 @@ impl Core {
         }
         let count = u32::try_from(devs.len()).unwrap_or(u32::MAX);
         match Probes::attach(&self.loading.object, &self.loading.tuning, count) {
-            Ok(probes) => {
+            Ok(mut probes) => {
+                self.submissions.connect(probes.take_submissions());
                 self.slots = Slots::new(probes.slots());
                 self.probes = Some(probes);
                 None

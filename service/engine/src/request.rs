@@ -294,4 +294,16 @@ pub trait IoSink: Send + Sync {
     fn submitted(&self, io: &IoDeclaration<'_>);
     /// Called after the I/O returned: `end_ns` on the monotonic clock, `error` is the errno.
     fn completed(&self, token: u64, end_ns: u64, error: Option<i32>);
+    /// Called by the thread that is about to do a declared I/O in system calls of its own, right
+    /// before the first of them. Whatever this thread does in the kernel until [`IoSink::left`] is
+    /// for this I/O.
+    fn entering(&self, token: u64) {
+        let _ = token;
+    }
+    /// Called by the thread that is about to hand declared I/Os to an io_uring, or to wait for
+    /// them. The user data of each entry is the I/O's token; `u64::MAX`, which is never a token,
+    /// marks an entry that is no I/O of the store. Valid until [`IoSink::left`].
+    fn drives_ring(&self) {}
+    /// Called by the same thread when its system call has returned.
+    fn left(&self) {}
 }

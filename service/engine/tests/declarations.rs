@@ -8,9 +8,11 @@
 
 mod common;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
 
 use common::{Shape, content, disk_dir, options, store_file};
 use lumpscope_engine::{
@@ -34,6 +36,11 @@ type Times = (Declared, u64, Option<u64>);
 struct Recorder {
     /// By token.
     ios: Mutex<BTreeMap<u64, Times>>,
+    /// Threads that are in the kernel, and for which token; 0: for an `io_uring`.
+    inside: Mutex<HashMap<ThreadId, u64>>,
+    /// How often threads entered for a token, and for an `io_uring`.
+    entered: AtomicUsize,
+    driven: AtomicUsize,
 }
 
 impl Recorder {
@@ -44,6 +51,14 @@ impl Recorder {
             io
         };
         ios.into_values().map(ended).collect()
+    }
+}
+
+impl Recorder {
+    fn enter(&self, token: u64) {
+        let thread = std::thread::current().id();
+        let before = self.inside.lock().unwrap().insert(thread, token);
+        assert_eq!(before, None, "it left before");
     }
 }
 
@@ -62,6 +77,24 @@ impl IoSink for Recorder {
             .unwrap()
             .insert(io.token, (declared, io.begin_ns, None));
         assert!(old.is_none(), "token {} is used twice", io.token);
+    }
+
+    fn entering(&self, token: u64) {
+        let known = self.ios.lock().unwrap().get(&token).map(|io| io.2);
+        assert_eq!(known, Some(None), "token {token} is declared and not ended");
+        self.enter(token);
+        self.entered.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn drives_ring(&self) {
+        self.enter(0);
+        self.driven.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn left(&self) {
+        let thread = std::thread::current().id();
+        let left = self.inside.lock().unwrap().remove(&thread);
+        assert!(left.is_some(), "it never entered");
     }
 
     fn completed(&self, token: u64, end_ns: u64, error: Option<i32>) {
@@ -104,6 +137,12 @@ fn a_put_and_a_get_are_exactly_their_ios() {
         );
         let (store, recorder) = open(&path, backend);
         let at_open = recorder.take();
+        let entered = recorder.entered.load(Ordering::Relaxed);
+        let driven = recorder.driven.load(Ordering::Relaxed);
+        match backend {
+            IoBackendChoice::Threads => assert_eq!((entered, driven), (at_open.len(), 0)),
+            _ => assert!(entered == 0 && driven > 0, "{entered} {driven}"),
+        }
         assert!(at_open.iter().all(|io| io.requests.is_empty()));
         assert!(at_open.iter().any(|io| io.purpose == IoPurpose::Recovery));
 

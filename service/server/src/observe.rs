@@ -48,6 +48,18 @@ impl IoSink for DiskSink {
         usdt::io(io);
     }
 
+    fn entering(&self, token: u64) {
+        self.observer.entering(self.store, token);
+    }
+
+    fn drives_ring(&self) {
+        self.observer.drives_ring(self.store);
+    }
+
+    fn left(&self) {
+        self.observer.left();
+    }
+
     fn completed(&self, token: u64, end_ns: u64, error: Option<i32>) {
         self.observer
             .finish(self.store, token, end_ns, error.is_none());

@@ -7,4 +7,5 @@ mod degraded;
 mod guard;
 mod independent;
 mod losses;
+mod submissions;
 mod support;

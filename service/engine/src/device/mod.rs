@@ -156,6 +156,24 @@ impl Declarer {
         });
     }
 
+    /// To be called right before and after a system call that does (part of) one I/O.
+    pub(crate) fn during<T>(&self, token: u64, call: impl FnOnce() -> T) -> T {
+        let Some(sink) = &self.0 else { return call() };
+        sink.entering(token);
+        let result = call();
+        sink.left();
+        result
+    }
+
+    /// To be called right before and after a system call that drives an io_uring.
+    pub(crate) fn driving<T>(&self, call: impl FnOnce() -> T) -> T {
+        let Some(sink) = &self.0 else { return call() };
+        sink.drives_ring();
+        let result = call();
+        sink.left();
+        result
+    }
+
     /// To be called after the kernel is done with it.
     pub(crate) fn end(&self, token: u64, result: &io::Result<()>) {
         let Some(sink) = &self.0 else { return };

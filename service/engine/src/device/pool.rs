@@ -105,7 +105,8 @@ impl Worker {
     fn run(&self) {
         while let Ok(mut io) = self.queue.recv() {
             self.declarer.begin(&io);
-            let result = self.transfer(&mut io);
+            let token = io.token;
+            let result = self.declarer.during(token, || self.transfer(&mut io));
             self.declarer.end(io.token, &result);
             let completion = Completion {
                 token: io.token,

@@ -7,6 +7,7 @@
 
 #![expect(unsafe_code, reason = "the ring takes raw pointers")]
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -25,7 +26,8 @@ use crate::request::IoOp;
 
 /// Entries of the submission ring.
 const ENTRIES: u32 = 256;
-/// Marks the end of the wake-up read.
+/// User data of the wake-up read. All other entries carry the token of their I/O, so that who
+/// observes the disk can tell what the kernel submits.
 const WAKE: u64 = u64::MAX;
 /// Most bytes of one entry; larger I/Os are done in pieces.
 const CALL_LIMIT: usize = 64 * 1024 * 1024;
@@ -89,10 +91,8 @@ pub(crate) struct Uring {
     bell_count: Box<[u8; 8]>,
     declarer: Declarer,
     alignment: usize,
-    /// I/Os the kernel has; the index is the entry's user data.
-    in_flight: Vec<Option<(Io, Progress)>>,
-    vacant: Vec<usize>,
-    active: usize,
+    /// I/Os the kernel has, by token, which is the entry's user data.
+    in_flight: HashMap<u64, (Io, Progress)>,
     /// Ends that were found and not yet handed over.
     ended: Vec<Completion>,
     /// The ring itself has failed: nothing goes through it any more.
@@ -136,9 +136,7 @@ impl Uring {
             bell_count: Box::new([0; 8]),
             declarer: declarer.clone(),
             alignment,
-            in_flight: Vec::new(),
-            vacant: Vec::new(),
-            active: 0,
+            in_flight: HashMap::new(),
             ended: Vec::new(),
             broken: None,
         };
@@ -146,10 +144,10 @@ impl Uring {
         Ok(uring)
     }
 
-    /// Pushes the (rest of the) I/O in `slot`.
-    fn push(&mut self, slot: usize) {
+    /// Pushes the (rest of the) I/O.
+    fn push(&mut self, token: u64) {
         let fd = types::Fd(self.file.as_raw_fd());
-        let Some((io, progress)) = self.in_flight[slot].as_mut() else {
+        let Some((io, progress)) = self.in_flight.get_mut(&token) else {
             return;
         };
         let offset = io.offset + progress.done as u64;
@@ -170,7 +168,7 @@ impl Uring {
                 }
             }
         };
-        self.push_entry(&entry.user_data(slot as u64));
+        self.push_entry(&entry.user_data(token));
     }
 
     fn arm_bell(&mut self) {
@@ -190,7 +188,8 @@ impl Uring {
                 return;
             }
             // The ring is full: hand it to the kernel.
-            if let Err(error) = self.ring.submit()
+            let submitted = self.declarer.driving(|| self.ring.submit());
+            if let Err(error) = submitted
                 && !is_transient(&error)
             {
                 return self.give_up(&error);
@@ -202,6 +201,14 @@ impl Uring {
     fn enter(&mut self, wait: Wait) -> io::Result<()> {
         let nothing_to_hand_over = self.ring.submission().is_empty();
         let sleeps = wait != Wait::No && self.ring.completion().is_empty();
+        if nothing_to_hand_over && !sleeps {
+            return Ok(());
+        }
+        self.declarer.driving(|| self.call(wait, sleeps))?;
+        Ok(())
+    }
+
+    fn call(&self, wait: Wait, sleeps: bool) -> io::Result<usize> {
         match wait {
             Wait::Until(time) if sleeps => {
                 let left = time.saturating_sub(monotonic_ns());
@@ -209,17 +216,11 @@ impl Uring {
                 let nanoseconds = u32::try_from(left % 1_000_000_000).unwrap_or(0);
                 let time = Timespec::new().sec(seconds).nsec(nanoseconds);
                 let args = SubmitArgs::new().timespec(&time);
-                self.ring.submitter().submit_with_args(1, &args)?;
+                self.ring.submitter().submit_with_args(1, &args)
             }
-            Wait::Forever if sleeps => {
-                self.ring.submit_and_wait(1)?;
-            }
-            _ if nothing_to_hand_over => {}
-            _ => {
-                self.ring.submit()?;
-            }
+            Wait::Forever if sleeps => self.ring.submit_and_wait(1),
+            _ => self.ring.submit(),
         }
-        Ok(())
     }
 
     fn reap(&mut self) {
@@ -229,14 +230,14 @@ impl Uring {
             };
             if entry.user_data() == WAKE {
                 self.arm_bell();
-            } else if let Ok(slot) = usize::try_from(entry.user_data()) {
-                self.end(slot, entry.result());
+            } else {
+                self.end(entry.user_data(), entry.result());
             }
         }
     }
 
-    fn end(&mut self, slot: usize, result: i32) {
-        let Some((io, progress)) = self.in_flight.get_mut(slot).and_then(Option::as_mut) else {
+    fn end(&mut self, token: u64, result: i32) {
+        let Some((io, progress)) = self.in_flight.get_mut(&token) else {
             return;
         };
         let next = match usize::try_from(result) {
@@ -245,13 +246,11 @@ impl Uring {
             Err(_) => Next::Failed(-result),
         };
         let result = match next {
-            Next::Continue => return self.push(slot),
+            Next::Continue => return self.push(token),
             Next::Finished => Ok(()),
             Next::Failed(errno) => Err(io::Error::from_raw_os_error(errno)),
         };
-        if let Some((io, _)) = self.in_flight[slot].take() {
-            self.vacant.push(slot);
-            self.active -= 1;
+        if let Some((io, _)) = self.in_flight.remove(&token) {
             self.declarer.end(io.token, &result);
             self.ended.push(Completion {
                 token: io.token,
@@ -265,8 +264,7 @@ impl Uring {
     fn give_up(&mut self, error: &io::Error) {
         let broken = Broken(error.kind());
         self.broken = Some(broken);
-        self.active = 0;
-        for (io, _) in self.in_flight.drain(..).flatten() {
+        for (_, (io, _)) in self.in_flight.drain() {
             let result = Err(broken.error());
             self.declarer.end(io.token, &result);
             self.ended.push(Completion {
@@ -293,14 +291,18 @@ impl IoBackend for Uring {
                 result: Err(broken.error()),
             });
         }
+        let token = io.token;
+        // The kernel has the memory of what is in flight: it must not be replaced.
+        if token == WAKE || self.in_flight.contains_key(&token) {
+            return self.ended.push(Completion {
+                token,
+                buf: io.buf,
+                result: Err(io::ErrorKind::InvalidInput.into()),
+            });
+        }
         self.declarer.begin(&io);
-        let slot = self.vacant.pop().unwrap_or_else(|| {
-            self.in_flight.push(None);
-            self.in_flight.len() - 1
-        });
-        self.in_flight[slot] = Some((io, Progress { done: 0 }));
-        self.active += 1;
-        self.push(slot);
+        self.in_flight.insert(token, (io, Progress { done: 0 }));
+        self.push(token);
     }
 
     fn wait(&mut self, ended: &mut Vec<Completion>, wait: Wait) {
@@ -332,7 +334,7 @@ impl IoBackend for Uring {
 impl Drop for Uring {
     fn drop(&mut self) {
         // The kernel writes to buffers that it has; they must not be freed under it.
-        while self.active > 0 && self.broken.is_none() {
+        while !self.in_flight.is_empty() && self.broken.is_none() {
             match self.enter(Wait::Forever) {
                 Err(error) if !is_transient(&error) => self.give_up(&error),
                 _ => self.reap(),

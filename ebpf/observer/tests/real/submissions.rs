@@ -1,0 +1,215 @@
+//! The I/O that a thread said it was in the kernel for is the one that its block requests do.
+
+#![expect(unsafe_code, reason = "a ring takes raw pointers")]
+
+use std::collections::BTreeSet;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use io_uring::{IoUring, opcode, types};
+use lumpscope_observer::{BlockOp, Event, Flavour, Input, Op, Submission, Tuning};
+
+use crate::support::{Aligned, LoopDevice, Watched, forced, mount_tracefs, ready};
+
+const MIB: u64 = 1 << 20;
+const BLOCK: usize = 4096;
+/// Bytes from one I/O's place to the next: nothing can be merged.
+const STEP: u64 = 2 * BLOCK as u64;
+const IN_FLIGHT: u64 = 32;
+const ROUNDS: u64 = 20;
+
+/// Watches a new device; what the observer learns goes into the file.
+fn watched(device: &LoopDevice, file: &Path, flavour: Flavour) -> Watched {
+    let tuning = Tuning {
+        record: Some(file.to_owned()),
+        ..forced(flavour)
+    };
+    Watched::new(&device.path, tuning)
+}
+
+/// The writes that the observer learnt of.
+fn writes_in(it: &Watched, file: &Path) -> Vec<Event> {
+    it.report();
+    it.observer.shutdown();
+    let text = std::fs::read_to_string(file).expect("a recording");
+    let inputs = text.lines().map(serde_json::from_str::<Input>);
+    let events = inputs.filter_map(|input| match input.expect("an input") {
+        Input::Event(event) if event.op == BlockOp::Write && event.own => Some(event),
+        _ => None,
+    });
+    events.collect()
+}
+
+/// The token of the I/O that lies where the block request does.
+fn token_at(event: &Event) -> u64 {
+    event.sector * 512 / STEP
+}
+
+/// Every write must name its own I/O, and every I/O must be there.
+fn all_name_their_own(it: &Watched, events: &[Event]) {
+    let mut seen = BTreeSet::new();
+    for event in events {
+        let token = token_at(event);
+        let own = Submission {
+            store: it.index,
+            token,
+        };
+        assert_eq!(event.submission, Some(own), "{event:?}");
+        seen.insert(token);
+    }
+    let expected = IN_FLIGHT * ROUNDS;
+    assert_eq!(u64::try_from(seen.len()).expect("few"), expected);
+}
+
+fn threads(flavour: Flavour) {
+    let device = LoopDevice::new(64 * MIB);
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("inputs.jsonl");
+    let it = watched(&device, &file, flavour);
+    std::thread::scope(|scope| {
+        for thread in 0..IN_FLIGHT {
+            let it = &it;
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let token = thread * ROUNDS + round;
+                    it.observer.entering(it.index, token);
+                    it.undeclared(Op::Write, token * STEP, BLOCK);
+                    it.observer.left();
+                }
+            });
+        }
+    });
+    let events = writes_in(&it, &file);
+    all_name_their_own(&it, &events);
+    assert_eq!(it.observer.submissions_refused(), 0);
+}
+
+/// Hands over 32 writes with one system call, 20 times.
+fn drive(it: &Watched, device: &LoopDevice) {
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .custom_flags(libc::O_DIRECT)
+        .open(&device.path)
+        .expect("direct I/O");
+    let fd = types::Fd(file.as_raw_fd());
+    let mut ring = IoUring::new(64).expect("an io_uring");
+    let mut buffer = Aligned::new(BLOCK);
+    let bytes = buffer.get();
+    for round in 0..ROUNDS {
+        for number in 0..IN_FLIGHT {
+            let token = round * IN_FLIGHT + number;
+            let length = u32::try_from(BLOCK).expect("small");
+            let entry = opcode::Write::new(fd, bytes.as_ptr(), length)
+                .offset(token * STEP)
+                .build()
+                .user_data(token);
+            // SAFETY: the buffer outlives the ring, which is waited for below.
+            unsafe { ring.submission().push(&entry) }.expect("room");
+        }
+        it.observer.drives_ring(it.index);
+        let done = ring.submit_and_wait(usize::try_from(IN_FLIGHT).expect("few"));
+        it.observer.left();
+        done.expect("submitted");
+        for end in ring.completion() {
+            assert_eq!(usize::try_from(end.result()), Ok(BLOCK));
+        }
+    }
+}
+
+fn ring(flavour: Flavour) {
+    let device = LoopDevice::new(64 * MIB);
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("inputs.jsonl");
+    let it = watched(&device, &file, flavour);
+    let programs = it.observer.programs();
+    let submit = programs.iter().find(|p| p.name.starts_with("submit_"));
+    let submit = submit.expect("it is tried");
+    assert!(submit.attached && !submit.needed, "{submit:?}");
+    drive(&it, &device);
+    it.undeclared(Op::Write, 60 * MIB, BLOCK);
+    let (last, ring): (Vec<Event>, Vec<Event>) = writes_in(&it, &file)
+        .into_iter()
+        .partition(|event| event.sector == 60 * MIB / 512);
+    assert_eq!(last.len(), 1);
+    assert_eq!(last[0].submission, None, "said nothing: {last:?}");
+    // What the kernel hands to workers says nothing either.
+    let (inline, workers): (Vec<Event>, Vec<Event>) = ring
+        .into_iter()
+        .partition(|event| event.submission.is_some());
+    let all = inline.len() + workers.len();
+    assert!(inline.len() * 10 >= all * 9, "{} of {all}", inline.len());
+    if workers.is_empty() {
+        return all_name_their_own(&it, &inline);
+    }
+    for event in &inline {
+        assert_eq!(event.submission.map(|s| s.token), Some(token_at(event)));
+    }
+}
+
+#[test]
+fn thirty_two_threads_are_told_apart() {
+    let Some(_one) = ready("thirty_two_threads") else {
+        return;
+    };
+    threads(Flavour::TpBtf);
+    threads(Flavour::RawTp);
+}
+
+#[test]
+fn thirty_two_writes_of_one_io_uring_are_told_apart() {
+    let Some(_one) = ready("thirty_two_writes") else {
+        return;
+    };
+    ring(Flavour::TpBtf);
+    ring(Flavour::RawTp);
+}
+
+#[test]
+fn classic_programs_tell_them_apart_too() {
+    let Some(_one) = ready("classic_programs_tell_them_apart") else {
+        return;
+    };
+    mount_tracefs();
+    threads(Flavour::Classic);
+    ring(Flavour::Classic);
+}
+
+#[test]
+fn what_the_programs_cost_is_counted_when_asked_for() {
+    let Some(_one) = ready("what_the_programs_cost") else {
+        return;
+    };
+    for program_statistics in [false, true] {
+        let device = LoopDevice::new(64 * MIB);
+        let tuning = Tuning {
+            program_statistics,
+            ..Tuning::default()
+        };
+        let it = Watched::new(&device.path, tuning);
+        for id in 1..=100 {
+            it.write(id, id * 8192, BLOCK);
+        }
+        let programs = it.observer.programs();
+        let needed = programs.iter().filter(|program| program.needed);
+        assert_eq!(needed.clone().count(), 3, "{programs:?}");
+        for program in needed {
+            assert!(
+                program.attached && program.why_not.is_empty(),
+                "{program:?}"
+            );
+            assert!(program.hook.starts_with("block_"), "{program:?}");
+            let counted = program.runs >= 100 && program.run_ns > 0;
+            assert_eq!(counted, program_statistics, "{program:?}");
+            assert!(counted || program.runs == 0, "{program:?}");
+        }
+        if program_statistics {
+            for program in &programs {
+                let each = program.run_ns.checked_div(program.runs);
+                eprintln!("{}: {} runs, {each:?} ns each", program.name, program.runs);
+            }
+        }
+        it.observer.shutdown();
+        assert!(it.observer.programs().is_empty());
+    }
+}
