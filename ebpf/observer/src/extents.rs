@@ -43,6 +43,10 @@ impl Placement {
         for extent in self.extents[first..].iter().take_while(|e| e.offset < end) {
             let from = extent.offset.max(offset);
             let to = extent.offset.saturating_add(extent.len).min(end);
+            if to <= from {
+                // Out of order: no file system says so, but a recording may.
+                continue;
+            }
             let sector = extent.sector.saturating_add((from - extent.offset) / 512);
             runs.push(Run {
                 sector,

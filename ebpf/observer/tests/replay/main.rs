@@ -8,5 +8,7 @@ mod crosscheck;
 mod explained;
 mod interference;
 mod live;
+mod properties;
 mod recordings;
+mod sequences;
 mod support;
