@@ -139,6 +139,12 @@ fn a_split_write_is_one_request_s_and_in_many_threads_nothing_is_mixed_up() {
         it.report()
     });
     let bytes = 64 * 4 * MIB;
+    let audit = &report.audit;
+    assert_eq!(
+        (audit.agreements, audit.submission_unknown),
+        (report.block.data_requests, 0),
+        "{audit:?}"
+    );
     assert_eq!(report.block.own_bytes, 2 * bytes);
     assert_eq!(
         report.block.attributed_bytes,

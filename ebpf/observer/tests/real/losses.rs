@@ -52,6 +52,7 @@ fn all_is_counted(flavour: Flavour) {
     assert!(audit.seen_requests > 2 * THREADS * ROUNDS, "{audit:?}");
     assert!(audit.found_late > 10, "{audit:?}");
     assert_eq!((audit.unmatched, audit.lost_events), (0, 0), "{audit:?}");
+    assert_eq!(audit.agreements, 2 * THREADS * ROUNDS, "{audit:?}");
     let said = format!("of {} of them the device time is unknown", audit.found_late);
     assert!(audit.finding.contains(&said), "{}", audit.finding);
     let (block, each) = (&report.block, THREADS * ROUNDS);

@@ -8,9 +8,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use io_uring::{IoUring, opcode, types};
-use lumpscope_observer::{BlockOp, Event, Flavour, Input, Op, Submission, Tuning};
+use lumpscope_observer::{
+    BlockOp, DeclaredIo, Event, Flavour, Input, Op, Purpose, Submission, Tuning,
+};
 
-use crate::support::{Aligned, LoopDevice, Watched, forced, mount_tracefs, ready};
+use crate::support::{Aligned, LoopDevice, Watched, forced, mount_tracefs, now, ready};
 
 const MIB: u64 = 1 << 20;
 const BLOCK: usize = 4096;
@@ -173,6 +175,34 @@ fn classic_programs_tell_them_apart_too() {
     mount_tracefs();
     threads(Flavour::Classic);
     ring(Flavour::Classic);
+}
+
+#[test]
+fn a_submission_for_another_io_is_a_conflict() {
+    let Some(_one) = ready("a_submission_for_another_io") else {
+        return;
+    };
+    let device = LoopDevice::new(64 * MIB);
+    let it = Watched::new(&device.path, Tuning::default());
+    it.write(1, MIB, BLOCK);
+    let declared = DeclaredIo {
+        token: 1000,
+        requests: &[2],
+        purpose: Purpose::Data,
+        op: Op::Write,
+        offset: 0,
+        len: BLOCK as u64,
+        begin_ns: now(),
+    };
+    it.observer.declare(it.index, &declared);
+    it.observer.entering(it.index, 999);
+    it.undeclared(Op::Write, 0, BLOCK);
+    it.observer.left();
+    it.observer.finish(it.index, 1000, now(), true);
+    let audit = it.report().audit;
+    assert_eq!((audit.agreements, audit.conflicts), (1, 1), "{audit:?}");
+    let said = "place and submission disagree 1 times";
+    assert!(audit.finding.contains(said), "{}", audit.finding);
 }
 
 #[test]

@@ -204,7 +204,9 @@ impl Watched {
             begin_ns,
         };
         self.observer.declare(self.index, &io);
+        self.observer.entering(self.index, token);
         self.undeclared(op, offset, len);
+        self.observer.left();
         self.observer.finish(self.index, token, now(), true);
     }
 
@@ -293,6 +295,7 @@ pub(crate) fn until_complete(mut scenario: impl FnMut() -> StoreReport) -> Store
     for attempt in 1..=5 {
         let report = scenario();
         let audit = &report.audit;
+        assert_eq!(audit.conflicts, 0, "{audit:?}");
         if audit.complete {
             return report;
         }
