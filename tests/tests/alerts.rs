@@ -85,6 +85,9 @@ fn every_alert_is_tested_and_says_what_to_do() {
         let fires = format!("alertname: {name}\n        exp_alerts:");
         assert!(tests.contains(&fires), "no test in which {name} comes");
         let silent = format!("alertname: {name} }}");
-        assert!(tests.contains(&silent), "no test in which {name} does not come");
+        assert!(
+            tests.contains(&silent),
+            "no test in which {name} does not come"
+        );
     }
 }

@@ -167,7 +167,7 @@ fn number(value: usize) -> Option<Value> {
     whole(value as u64)
 }
 
-fn seconds(value: std::time::Duration) -> Option<Value> {
+fn seconds(value: Duration) -> Option<Value> {
     whole(value.as_secs())
 }
 

@@ -1,17 +1,19 @@
 //! `lumpscope explain`: one request, or the slowest, told from its begin to its end.
 
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use lumpscope_bench::human;
 use lumpscope_client::v1;
 
-use super::json;
 use super::units::{NONE, date, distance, moment};
+use super::{json, replay};
 use crate::cli::client::ClientArgs;
 use crate::cli::output::{print, right, table};
 use crate::error::ServerError;
+use crate::grpc::convert::{self, WallClock};
 use crate::span::Span;
 
 /// `lumpscope explain`.
@@ -32,10 +34,19 @@ pub(in crate::cli) struct ExplainArgs {
     /// Of these only those that ended within this time, as 5m [default: as long as they are kept]
     #[arg(long, value_name = "TIME", requires = "slowest")]
     within: Option<Span>,
+    /// Ask this recording in place of a service
+    #[arg(long, value_name = "FILE", conflicts_with = "within")]
+    replay: Option<PathBuf>,
 }
 
 pub(in crate::cli) async fn run(args: ExplainArgs) -> Result<ExitCode, ServerError> {
-    let requests = asked(&args).await?;
+    let requests = match &args.replay {
+        None => asked(&args).await?,
+        Some(file) => match recorded(&args, file).await? {
+            Some(requests) => requests,
+            None => return Ok(ExitCode::from(3)),
+        },
+    };
     if args.client.json {
         for request in &requests {
             print(&json::request(request).to_string());
@@ -64,6 +75,35 @@ async fn asked(args: &ExplainArgs) -> Result<Vec<v1::SlowRequest>, ServerError> 
         limit: args.slowest.unwrap_or_default(),
     };
     Ok(client.list_slowest(request).await?.requests)
+}
+
+/// From a recording; `None`: there is no such request in it, which was said.
+async fn recorded(
+    args: &ExplainArgs,
+    file: &Path,
+) -> Result<Option<Vec<v1::SlowRequest>>, ServerError> {
+    let replay = replay::read(file, |_| {}).await?;
+    replay::known(&replay, args.store.as_deref())?;
+    let clock = WallClock::of_a_recording();
+    let found = match args.request_id {
+        None => {
+            let limit = args.slowest.unwrap_or_default();
+            let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+            replay.slowest(args.store.as_deref(), limit)
+        }
+        Some(id) => match replay.explain(id) {
+            Some(explained) => vec![explained],
+            None => {
+                eprintln!(
+                    "lumpscope: nothing is known of request {id} in {}",
+                    file.display()
+                );
+                return Ok(None);
+            }
+        },
+    };
+    let told = found.into_iter();
+    Ok(Some(told.map(|slow| convert::slow(slow, clock)).collect()))
 }
 
 /// The request in words.
@@ -252,7 +292,7 @@ mod tests {
             .collect();
         for wanted in [
             "put of 1 MiB took 9.1 ms",
-            "request 7, store fast on loop3, accepted 2026-11-21 14:35:50.123456 UTC",
+            "request 7, store fast on loop3, accepted at 2026-11-21 14:35:50.123456 UTC",
             "+120 µs 8.00 ms device 1 write at the device",
             "+118 µs write data 4096 1.00 MiB -41.0 GiB fs-journal 3.00 µs 7.90 ms",
             "- flush flush - - - - - - shared, 0 B of it ours, FAILED",

@@ -4,6 +4,7 @@ pub(super) mod explain;
 mod json;
 mod live;
 pub(super) mod record;
+mod replay;
 pub(super) mod top;
 pub(super) mod trace;
 mod units;

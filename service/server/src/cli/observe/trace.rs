@@ -1,14 +1,15 @@
 //! `lumpscope trace`: one line for each block request, as it completes.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use lumpscope_bench::human;
 use lumpscope_client::v1;
 
-use super::json;
 use super::live::{Doubts, ending, put_out};
 use super::units::{NONE, distance, time, time_of_day};
+use super::{json, replay};
 use crate::cli::client::ClientArgs;
 use crate::error::ServerError;
 use crate::size::Size;
@@ -24,6 +25,9 @@ pub(in crate::cli) struct TraceArgs {
     /// End after so many block requests
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
+    /// Show what is in this recording, in place of what a service sees
+    #[arg(long, value_name = "FILE")]
+    replay: Option<PathBuf>,
 }
 
 /// Which block requests.
@@ -65,6 +69,9 @@ impl FilterArgs {
 }
 
 pub(in crate::cli) async fn run(args: TraceArgs) -> Result<ExitCode, ServerError> {
+    if let Some(file) = &args.replay {
+        return recorded(&args, file).await;
+    }
     let ending = ending()?;
     let client = args.client.connect().await?;
     let mut live = client.trace(args.filter.request()).await?;
@@ -83,6 +90,36 @@ pub(in crate::cli) async fn run(args: TraceArgs) -> Result<ExitCode, ServerError
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// From a recording.
+async fn recorded(args: &TraceArgs, file: &Path) -> Result<ExitCode, ServerError> {
+    let wanted = args.filter.request();
+    let mut screen = Screen::new(args.client.json, args.count);
+    let mut more = true;
+    let read = replay::read(file, move |block| {
+        if more && fits(&block, &wanted) {
+            more = screen.show(&v1::TraceResponse {
+                blocks: vec![block],
+                ..Default::default()
+            });
+        }
+    });
+    replay::known(&read.await?, args.filter.store.as_deref())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a block request is one of those that are wanted: what a service decides by itself.
+fn fits(block: &v1::BlockLine, wanted: &v1::TraceRequest) -> bool {
+    let word = |wanted: &str, is: &str| wanted.is_empty() || wanted == is;
+    let (queue, device) = (block.queue_ns.unwrap_or(0), block.device_ns.unwrap_or(0));
+    let travelled = block.seek_bytes.map_or(0, i64::unsigned_abs);
+    (wanted.store.is_empty() || block.stores.contains(&wanted.store))
+        && word(&wanted.owner, &block.owner)
+        && word(&wanted.operation, &block.operation)
+        && (wanted.for_request_id == 0 || block.request_ids.contains(&wanted.for_request_id))
+        && queue.saturating_add(device) >= wanted.min_latency_ns
+        && travelled >= wanted.min_distance_bytes
 }
 
 /// Where the lines go.
@@ -121,7 +158,7 @@ impl Screen {
             text.push('\n');
             self.left -= 1;
         }
-        put_out(&text) && self.left > 0
+        (text.is_empty() || put_out(&text)) && self.left > 0
     }
 }
 
@@ -199,6 +236,39 @@ fn line(b: &v1::BlockLine) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_recording_is_filtered_as_a_service_filters() {
+        let block = v1::BlockLine {
+            stores: vec!["fast".into()],
+            owner: "request".into(),
+            request_ids: vec![7],
+            seek_bytes: Some(-4096),
+            queue_ns: Some(10),
+            device_ns: Some(90),
+            ..Default::default()
+        };
+        let wanted = v1::TraceRequest {
+            store: "fast".into(),
+            owner: "request".into(),
+            for_request_id: 7,
+            min_latency_ns: 100,
+            min_distance_bytes: 4096,
+            ..Default::default()
+        };
+        assert!(fits(&block, &wanted));
+        let other = |change: fn(&mut v1::TraceRequest)| {
+            let mut other = wanted.clone();
+            change(&mut other);
+            fits(&block, &other)
+        };
+        assert!(!other(|w| w.store = "cold".into()));
+        assert!(!other(|w| w.owner = "other".into()));
+        assert!(!other(|w| w.operation = "read".into()));
+        assert!(!other(|w| w.for_request_id = 8));
+        assert!(!other(|w| w.min_latency_ns = 101));
+        assert!(!other(|w| w.min_distance_bytes = 4097));
+    }
 
     #[test]
     fn a_block_request_is_one_line_under_its_head() {

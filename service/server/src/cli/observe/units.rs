@@ -37,8 +37,15 @@ pub(super) fn moment(ns: Option<i64>) -> String {
 const SECOND: i64 = 1_000_000_000;
 const DAY: i64 = 24 * 3600;
 
-/// `14:35:50.123456`, in UTC.
+/// What is earlier, the end of 1999, comes from a recording and counts from the machine's start.
+const RECORDED: i64 = 946_684_800 * SECOND;
+
+/// `14:35:50.123456`, in UTC; of a recording the seconds since the machine's start.
 pub(super) fn time_of_day(unix_ns: i64) -> String {
+    if (0..RECORDED).contains(&unix_ns) {
+        let us = unix_ns % SECOND / 1000;
+        return format!("{}.{us:06}", unix_ns / SECOND);
+    }
     let (seconds, ns) = (unix_ns.div_euclid(SECOND), unix_ns.rem_euclid(SECOND));
     let second = seconds.rem_euclid(DAY);
     format!(
@@ -50,11 +57,18 @@ pub(super) fn time_of_day(unix_ns: i64) -> String {
     )
 }
 
-/// `2026-11-21 14:35:50.123456 UTC`.
+/// `at 2026-11-21 14:35:50.123456 UTC`; of a recording the time since the machine's start.
 pub(super) fn date(unix_ns: i64) -> String {
+    if (0..RECORDED).contains(&unix_ns) {
+        let start = "after the machine's start";
+        return format!("{} s {start}", time_of_day(unix_ns));
+    }
     let days = unix_ns.div_euclid(SECOND).div_euclid(DAY);
     let (year, month, day) = civil(days);
-    format!("{year:04}-{month:02}-{day:02} {} UTC", time_of_day(unix_ns))
+    format!(
+        "at {year:04}-{month:02}-{day:02} {} UTC",
+        time_of_day(unix_ns)
+    )
 }
 
 /// Year, month and day of a day since 1970-01-01, in the calendar of today:
@@ -91,9 +105,12 @@ mod tests {
         assert_eq!(moment(Some(-12_300)), "-12.3 µs");
         assert_eq!(time(None), "-");
         let at = 1_795_271_750_123_456_789;
-        assert_eq!(date(at), "2026-11-21 14:35:50.123456 UTC");
-        assert_eq!(date(0), "1970-01-01 00:00:00.000000 UTC");
-        assert_eq!(date(951_782_400 * SECOND), "2000-02-29 00:00:00.000000 UTC");
+        assert_eq!(date(at), "at 2026-11-21 14:35:50.123456 UTC");
+        assert_eq!(date(1_500_000_000), "1.500000 s after the machine's start");
+        assert_eq!(
+            date(951_782_400 * SECOND),
+            "at 2000-02-29 00:00:00.000000 UTC"
+        );
         assert_eq!(time_of_day(-1), "23:59:59.999999");
     }
 }

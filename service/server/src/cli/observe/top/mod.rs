@@ -1,8 +1,10 @@
 //! `lumpscope top`: what each store and its disk do, interval by interval.
 
 mod rates;
+mod recorded;
 mod screen;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -35,9 +37,17 @@ pub(in crate::cli) struct TopArgs {
     /// End after so many intervals
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
+    /// Show the whole of this recording as one interval, in place of what a service does
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["count", "interval"])]
+    replay: Option<PathBuf>,
 }
 
 pub(in crate::cli) async fn run(args: TopArgs) -> Result<ExitCode, ServerError> {
+    if let Some(file) = &args.replay {
+        let (before, after, passed) = recorded::whole(file, args.store.as_deref()).await?;
+        Screen::new(&args).show(&before, &after, 0, passed);
+        return Ok(ExitCode::SUCCESS);
+    }
     if args.interval.0 < SHORTEST {
         return Err(ServerError::Argument(format!(
             "--interval {} is too short: give at least 100ms",
@@ -124,7 +134,10 @@ impl Screen {
             let line = json!({"at_unix_ns": now_ns, "seconds": seconds, "stores": views});
             return put_out(&format!("{line}\n"));
         }
-        let head = format!("{} UTC, over {seconds:.2} s", time_of_day(now_ns));
+        let head = match now_ns {
+            0 => format!("the whole recording, over {seconds:.2} s"),
+            now => format!("{} UTC, over {seconds:.2} s", time_of_day(now)),
+        };
         let text = screen::text(&head, &views);
         let drawn = match &self.terminal {
             None => format!("{text}\n\n"),

@@ -17,7 +17,7 @@ pub(super) struct StoreView {
     pub(super) block_bytes_per_second: f64,
     /// Share of the reads and writes; `None`: there were none.
     pub(super) sequential_share: Option<f64>,
-    /// Middle of the bucket that holds the median of |seek distance|.
+    /// Median of |seek distance|, estimated within its bucket.
     pub(super) seek_median_bytes: Option<u64>,
     pub(super) travel_bytes_per_second: f64,
     /// By the class of the others; a second can hold more than a second, of several requests.
@@ -38,7 +38,7 @@ pub(super) struct MethodView {
     pub(super) bytes_per_second: f64,
     /// `None`: none ended.
     pub(super) mean_ns: Option<u64>,
-    /// `None`: none ended, or the service does not say.
+    /// Estimated within its bucket; `None`: none ended, or the service does not say.
     pub(super) p99_ns: Option<u64>,
 }
 
@@ -68,7 +68,7 @@ pub(super) fn between(
         block_requests_per_second: rate(sum(was, |o| o.requests), sum(is, |o| o.requests)),
         block_bytes_per_second: rate(sum(was, |o| o.bytes), sum(is, |o| o.bytes)),
         sequential_share: share(|b| b.sequential, |b| b.data_requests),
-        seek_median_bytes: quantile(&seeks, 1, 2).map(|(from, to)| from.midpoint(to - 1)),
+        seek_median_bytes: quantile(&seeks, 1, 2),
         travel_bytes_per_second: rate(travel(was), travel(is)),
         lost_ns_per_second: lost(was, is, seconds),
         attributed_share: share(tied, ours),
@@ -106,7 +106,7 @@ fn methods(before: &v1::StoreReport, after: &v1::StoreReport, seconds: f64) -> V
             errors_per_second: rate(|o| o.errors),
             bytes_per_second: rate(|o| o.bytes),
             mean_ns: more(|o| o.total_ns).checked_div(count),
-            p99_ns: quantile(&latency, 99, 100).map(|(_, to)| to - 1),
+            p99_ns: quantile(&latency, 99, 100),
         }
     };
     let all = after.operations.iter().map(view);
@@ -140,14 +140,20 @@ fn difference(was: &[v1::Bucket], is: &[v1::Bucket]) -> Vec<(u64, u64, u64)> {
     all
 }
 
-/// The bucket below whose end lie at least `part / whole` of all.
-fn quantile(buckets: &[(u64, u64, u64)], part: u64, whole: u64) -> Option<(u64, u64)> {
+/// The value below which `part / whole` of all lie, as if those in a bucket were spread evenly.
+fn quantile(buckets: &[(u64, u64, u64)], part: u64, whole: u64) -> Option<u64> {
     let all: u64 = buckets.iter().map(|b| b.2).sum();
     let wanted = all.saturating_mul(part).div_ceil(whole).max(1);
     let mut seen = 0;
     buckets.iter().find_map(|(from, to, count)| {
+        let before = seen;
         seen += count;
-        (seen >= wanted).then_some((*from, *to))
+        (seen >= wanted).then(|| {
+            // In 128 bits: the last bucket may end at the largest number there is.
+            let width = u128::from(to - from - 1);
+            let into = width * u128::from(wanted - before) / u128::from(*count);
+            from + u64::try_from(into).unwrap_or(0)
+        })
     })
 }
 
@@ -226,8 +232,8 @@ mod tests {
         let view = between(&before, &after, 2.0);
         let put = &view.methods[0];
         assert!((put.per_second - 100.0).abs() < 1e-9);
-        assert_eq!((put.mean_ns, put.p99_ns), (Some(1_000_000), Some(9499)));
-        assert_eq!(view.seek_median_bytes, Some(1535));
+        assert_eq!((put.mean_ns, put.p99_ns), (Some(1_000_000), Some(9399)));
+        assert_eq!(view.seek_median_bytes, Some(1024 + 1023 * 95 / 195));
         assert_eq!(view.sequential_share, Some(0.25));
         assert_eq!(view.attributed_share, Some(0.9));
         assert!((view.lost_ns_per_second["fs-journal"] - 100_000.0).abs() < 1e-6);
