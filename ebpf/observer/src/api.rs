@@ -92,6 +92,8 @@ pub struct Tuning {
     /// The kernel side overlooks about one completion in so many, as a busy machine makes it;
     /// 0: none.
     pub overlook_one_in: u32,
+    /// Tracepoints that count as missing, as on another kernel.
+    pub hidden_hooks: Vec<String>,
     /// Write everything the correlator learns to this file, one JSON object a line, for replay.
     pub record: Option<PathBuf>,
 }
@@ -107,7 +109,8 @@ pub struct StoreObservation {
     pub observed: bool,
     /// Why not, in words; empty when observed.
     pub why_not: String,
-    /// `tp_btf`, `raw_tp`, `classic` or `none`.
+    /// `tp_btf`, `raw_tp` or `classic`; `bio`: the disk makes no requests, what it is given is
+    /// watched; or `none`.
     pub mode: String,
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 use lumpscope_ebpf_common::{op, stats};
 
 use crate::clock::monotonic_ns;
+use crate::device::{Layer, Target};
 use crate::event::Event;
 use crate::heat;
 use crate::late::Late;
@@ -49,6 +50,7 @@ impl DiskStat {
 pub(crate) struct WatchedDisk {
     pub(crate) name: String,
     pub(crate) dev: u32,
+    pub(crate) layer: Layer,
     pub(crate) slot: u32,
     stat: DiskStat,
     counters: Counters,
@@ -72,10 +74,10 @@ impl WatchedDisk {
     /// Begins to watch, if possible at a moment in which the disk is idle.
     pub(crate) fn arm(
         probes: &mut Probes,
-        name: &str,
-        dev: u32,
+        target: &Target,
         slot: Slot,
     ) -> Result<WatchedDisk, aya::maps::MapError> {
+        let (name, dev, layer) = (&target.disk, target.placement.dev, target.layer);
         let cells = if slot.used {
             probes.renew(slot.number)?
         } else {
@@ -90,12 +92,12 @@ impl WatchedDisk {
         for attempt in 0..ATTEMPTS {
             counters = probes.counters(slot);
             let mut watched = Ok(());
-            reading = read_around(name, || watched = probes.watch(dev, slot));
+            reading = read_around(name, || watched = probes.watch(dev, slot, layer));
             watched?;
             if reading.slack == DiskStat::default() || attempt + 1 == ATTEMPTS {
                 break;
             }
-            probes.unwatch(dev)?;
+            probes.unwatch(dev, layer)?;
             thread::sleep(PAUSE);
         }
         if reading.slack != DiskStat::default() {
@@ -107,8 +109,9 @@ impl WatchedDisk {
             }
         }
         Ok(WatchedDisk {
-            name: name.to_owned(),
+            name: name.clone(),
             dev,
+            layer,
             slot,
             stat: reading.stat.unwrap_or_default(),
             counters,
@@ -188,7 +191,12 @@ impl WatchedDisk {
             bytes: reading.slack.bytes + self.slack.bytes,
         };
         let misses = probes.recursion_misses().saturating_sub(self.misses);
-        judge(&since, kernel, misses, slack)
+        let mut report = judge(&since, kernel, misses, slack);
+        if self.layer == Layer::Requests && !probes.sees_starts() {
+            report.finding += "; this kernel does not show when requests are made: their time in \
+                               the queue and who made them are unknown";
+        }
+        report
     }
 }
 

@@ -115,6 +115,30 @@ impl<'a> Btf<'a> {
 
     /// Number of arguments of a tracepoint.
     pub(crate) fn tracepoint_arguments(&self, tracepoint: &str) -> Result<usize, BtfError> {
+        // The first argument is the tracepoint's own.
+        Ok(self.prototype(tracepoint)?.members.saturating_sub(1))
+    }
+
+    /// Name of the type of a tracepoint's argument, counted from 0; empty: it has none.
+    pub(crate) fn tracepoint_argument(
+        &self,
+        tracepoint: &str,
+        index: usize,
+    ) -> Result<&str, BtfError> {
+        let prototype = self.prototype(tracepoint)?;
+        if index + 1 >= prototype.members {
+            let name = format!("argument {index} of tracepoint {tracepoint}");
+            return Err(BtfError::Missing { name });
+        }
+        let at = prototype.at + 12 + (index + 1) * 8;
+        let found = self.by_id(word(self.bytes, at + 4)?)?;
+        let start = self.strings.saturating_add(size(found.name));
+        let text = self.bytes.get(start..self.strings_end).unwrap_or_default();
+        let end = text.iter().position(|byte| *byte == 0).unwrap_or(0);
+        Ok(std::str::from_utf8(&text[..end]).unwrap_or_default())
+    }
+
+    fn prototype(&self, tracepoint: &str) -> Result<Type, BtfError> {
         let name = format!("btf_trace_{tracepoint}");
         for &at in &self.types {
             let found = self.read(at)?;
@@ -122,8 +146,7 @@ impl<'a> Btf<'a> {
                 let pointer = self.by_id(found.target)?;
                 let prototype = self.by_id(pointer.target)?;
                 if pointer.kind == KIND_PTR && prototype.kind == KIND_FUNC_PROTO {
-                    // The first argument is the tracepoint's own.
-                    return Ok(prototype.members.saturating_sub(1));
+                    return Ok(prototype);
                 }
             }
         }
@@ -260,6 +283,8 @@ mod tests {
         assert_eq!(btf.member_offset("request", "a"), Ok(4));
         assert_eq!(btf.member_offset("request", "inner"), Ok(12));
         assert_eq!(btf.tracepoint_arguments("block_rq_issue"), Ok(2));
+        assert_eq!(btf.tracepoint_argument("block_rq_issue", 1), Ok("int"));
+        assert!(btf.tracepoint_argument("block_rq_issue", 2).is_err());
         let missing = BtfError::Missing {
             name: "request.rq_disk".to_owned(),
         };
@@ -278,6 +303,7 @@ mod tests {
             if let Ok(btf) = Btf::parse(&broken) {
                 let _ = btf.member_offset("request", "inner");
                 let _ = btf.tracepoint_arguments("block_rq_issue");
+                let _ = btf.tracepoint_argument("block_rq_issue", 1);
             }
         }
     }

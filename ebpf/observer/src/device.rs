@@ -54,15 +54,6 @@ pub(crate) enum DeviceError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// No request tracepoints fire for it.
-    #[error(
-        "bio-based device: {disk} (device mapper, md, zram and the like) makes no block requests \
-         of its own, so there is nothing to watch at this layer"
-    )]
-    BioBased {
-        /// The disk.
-        disk: String,
-    },
     /// The file system does not tell where the file is.
     #[error("the file system does not tell where {path} lies (FIEMAP): {source}")]
     Fiemap {
@@ -73,6 +64,15 @@ pub(crate) enum DeviceError {
     },
 }
 
+/// What of a disk is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Layer {
+    /// The block requests that are made for it.
+    Requests,
+    /// The bios that it is given: it makes no requests (device mapper, md, zram and the like).
+    Bios,
+}
+
 /// A store's disk.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
@@ -80,6 +80,8 @@ pub(crate) struct Target {
     pub(crate) disk: String,
     /// Major and minor number of the whole disk.
     pub(crate) devno: (u32, u32),
+    /// What of it can be watched.
+    pub(crate) layer: Layer,
     /// First sector of the partition; 0 without one.
     pub(crate) start_sector: u64,
     /// The store when it is a file: where it lies may be asked again when this process may no longer
@@ -129,9 +131,11 @@ pub(crate) fn resolve(path: &Path) -> Result<Target, DeviceError> {
         .to_string_lossy()
         .into_owned();
     let devno = parse_devno(&read(&disk_dir.join("dev")).map_err(sysfs)?).map_err(sysfs)?;
-    if !disk_dir.join("mq").is_dir() {
-        return Err(DeviceError::BioBased { disk });
-    }
+    let layer = if disk_dir.join("mq").is_dir() {
+        Layer::Requests
+    } else {
+        Layer::Bios
+    };
     let opened = is_file.then(|| File::open(path).map(Arc::new));
     let file = opened.transpose().map_err(|source| DeviceError::Path {
         path: owned(),
@@ -140,6 +144,7 @@ pub(crate) fn resolve(path: &Path) -> Result<Target, DeviceError> {
     let mut target = Target {
         disk,
         devno,
+        layer,
         start_sector,
         file,
         placement: Placement {

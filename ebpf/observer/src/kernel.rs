@@ -6,8 +6,14 @@ use thiserror::Error;
 
 use crate::api::Flavour;
 use crate::btf::{Btf, BtfError};
+use crate::submission;
 use crate::tracefs::{self, TracefsError};
 
+mod classic;
+mod raw;
+
+/// Tells the programs whether they are shown when requests are made.
+const HAS_START: &str = "HAS_START";
 pub(crate) const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
 
 /// Why a flavour cannot be used.
@@ -20,15 +26,22 @@ pub(crate) enum PlanError {
     #[error("{0}")]
     Btf(#[from] BtfError),
     /// The tracepoint takes other arguments than the probes expect.
-    #[error("tracepoint {tracepoint} has {found} arguments on this kernel, not {expected}")]
+    #[error("tracepoint {tracepoint} has {found} arguments on this kernel, which is not known")]
     Arguments {
         /// Tracepoint.
         tracepoint: &'static str,
-        /// What the probes expect.
-        expected: usize,
         /// What the kernel has.
         found: usize,
     },
+    /// The records differ where the probes take them to be alike.
+    #[error("`{field}` is not at the same place in all records of block tracepoints")]
+    Records {
+        /// The field.
+        field: &'static str,
+    },
+    /// The tracepoint is not there, or counts as missing.
+    #[error("this kernel has no tracepoint {0}")]
+    NoTracepoint(&'static str),
     /// The disk's numbers are not next to each other.
     #[error("gendisk.first_minor does not follow gendisk.major on this kernel")]
     Gendisk,
@@ -41,10 +54,93 @@ pub(crate) enum PlanError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) flavour: Flavour,
-    /// The tracepoint that tells of a request being made.
-    pub(crate) start: &'static str,
+    /// In the order in which they are to be attached.
+    pub(crate) hooks: Vec<Hook>,
+    /// For disks that make no requests; an error says why they cannot be watched.
+    pub(crate) bio_hooks: Result<Vec<Hook>, String>,
     /// Constants for the programs.
     pub(crate) globals: Vec<(&'static str, u32)>,
+}
+
+/// A program, and where it is attached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Hook {
+    /// Name of the program in the object.
+    pub(crate) program: &'static str,
+    /// `block` or another system of tracepoints.
+    pub(crate) system: &'static str,
+    pub(crate) tracepoint: &'static str,
+    /// Nothing works without it.
+    pub(crate) needed: bool,
+    /// It tells when requests are made.
+    pub(crate) tells_start: bool,
+    /// Why it cannot be attached, as far as is known before it is tried; empty: it can.
+    pub(crate) why_not: String,
+}
+
+impl Plan {
+    /// The kernel refused a program: does without it, if that can be done.
+    pub(crate) fn give_up(&mut self, program: &str, why_not: &str) -> bool {
+        let wanted = |hook: &&mut Hook| hook.program == program && hook.why_not.is_empty();
+        let Some(hook) = self.hooks.iter_mut().find(wanted) else {
+            return false;
+        };
+        if hook.needed {
+            return false;
+        }
+        hook.why_not = why_not.to_owned();
+        if hook.tells_start {
+            self.globals.retain(|(name, _)| *name != HAS_START);
+            self.globals.push((HAS_START, 0));
+        }
+        true
+    }
+}
+
+impl Hook {
+    pub(crate) fn needed(program: &'static str, tracepoint: &'static str) -> Hook {
+        Hook {
+            program,
+            system: "block",
+            tracepoint,
+            needed: true,
+            tells_start: false,
+            why_not: String::new(),
+        }
+    }
+
+    /// Tells when requests are made: without it only the time in the queue, the process and what
+    /// follows from them are unknown.
+    pub(crate) fn start(program: &'static str, tracepoint: &'static str) -> Hook {
+        Hook {
+            needed: false,
+            tells_start: true,
+            ..Hook::needed(program, tracepoint)
+        }
+    }
+
+    /// Tells whose I/O an io_uring submits.
+    fn submit(flavour: Flavour) -> Hook {
+        let program = match flavour {
+            Flavour::TpBtf => "submit_btf",
+            Flavour::RawTp => "submit_raw",
+            Flavour::Classic => "submit_tp",
+        };
+        Hook {
+            system: "io_uring",
+            needed: false,
+            ..Hook::needed(program, "io_uring_submit_req")
+        }
+    }
+
+    pub(crate) fn missing(self, why_not: String) -> Hook {
+        Hook { why_not, ..self }
+    }
+
+    /// True: it is, or can be, attached.
+    pub(crate) fn is_there(&self) -> bool {
+        self.why_not.is_empty()
+    }
 }
 
 /// Kernel release, as far as it matters.
@@ -100,80 +196,28 @@ pub(crate) fn ladder(release: Release, forced: Option<Flavour>) -> Vec<Flavour> 
     }
 }
 
-/// Finds out what a flavour has to be told.
-pub(crate) fn plan(flavour: Flavour) -> Result<Plan, PlanError> {
-    match flavour {
+/// Finds out what a flavour has to be told. Hooks of these names count as missing.
+pub(crate) fn plan(flavour: Flavour, hidden: &[String]) -> Result<Plan, PlanError> {
+    let hidden = |hook: &str| hidden.iter().any(|name| name == hook);
+    let mut plan = match flavour {
         Flavour::TpBtf | Flavour::RawTp => {
             let bytes = std::fs::read(VMLINUX).map_err(PlanError::NoBtf)?;
-            raw_plan(flavour, &Btf::parse(&bytes)?)
+            raw::plan(flavour, &Btf::parse(&bytes)?, &hidden)
         }
-        Flavour::Classic => classic_plan(),
-    }
-}
-
-fn raw_plan(flavour: Flavour, btf: &Btf<'_>) -> Result<Plan, PlanError> {
-    let start = "block_io_start";
-    for (tracepoint, expected) in [(start, 1), ("block_rq_issue", 1), ("block_rq_complete", 3)] {
-        let found = btf.tracepoint_arguments(tracepoint)?;
-        if found != expected {
-            return Err(PlanError::Arguments {
-                tracepoint,
-                expected,
-                found,
-            });
+        Flavour::Classic => classic::plan(&tracefs::find()?, &hidden),
+    }?;
+    let submit = Hook::submit(flavour);
+    plan.hooks.push(match submission::ring_hook(flavour) {
+        Ok(ring) => {
+            plan.globals.push(ring.global);
+            Hook {
+                tracepoint: ring.tracepoint,
+                ..submit
+            }
         }
-    }
-    let major = btf.member_offset("gendisk", "major")?;
-    if btf.member_offset("gendisk", "first_minor")? != major + 4 {
-        return Err(PlanError::Gendisk);
-    }
-    let globals = vec![
-        ("RQ_QUEUE", btf.member_offset("request", "q")?),
-        ("RQ_FLAGS", btf.member_offset("request", "cmd_flags")?),
-        ("RQ_LEN", btf.member_offset("request", "__data_len")?),
-        ("RQ_SECTOR", btf.member_offset("request", "__sector")?),
-        // Without it a flush whose completion was missed looks as if it had been sent twice.
-        (
-            "RQ_BORN",
-            btf.member_offset("request", "start_time_ns").unwrap_or(0),
-        ),
-        ("QUEUE_DISK", btf.member_offset("request_queue", "disk")?),
-        ("DISK_MAJOR", major),
-    ];
-    Ok(Plan {
-        flavour,
-        start,
-        globals,
-    })
-}
-
-fn classic_plan() -> Result<Plan, PlanError> {
-    let root = tracefs::find()?;
-    let (start, start_format) = match tracefs::format_of(&root, "block_io_start") {
-        Ok(format) => ("block_io_start", format),
-        // Before 6.5.
-        Err(_) => ("block_getrq", tracefs::format_of(&root, "block_getrq")?),
-    };
-    let issue = tracefs::format_of(&root, "block_rq_issue")?;
-    let done = tracefs::format_of(&root, "block_rq_complete")?;
-    let offset = tracefs::field_offset;
-    let globals = vec![
-        ("TP_DEV", offset(&done, "block_rq_complete", "dev")?),
-        ("TP_SECTOR", offset(&done, "block_rq_complete", "sector")?),
-        (
-            "TP_SECTORS",
-            offset(&done, "block_rq_complete", "nr_sector")?,
-        ),
-        ("START_RWBS", offset(&start_format, start, "rwbs")?),
-        ("ISSUE_RWBS", offset(&issue, "block_rq_issue", "rwbs")?),
-        ("DONE_RWBS", offset(&done, "block_rq_complete", "rwbs")?),
-        ("DONE_ERROR", offset(&done, "block_rq_complete", "error")?),
-    ];
-    Ok(Plan {
-        flavour: Flavour::Classic,
-        start,
-        globals,
-    })
+        Err(why) => submit.missing(why),
+    });
+    Ok(plan)
 }
 
 #[cfg(test)]

@@ -14,11 +14,12 @@ use lumpscope_ebpf_common::{
 use thiserror::Error;
 
 use crate::api::{EventPolicy, Flavour, ObjectSource, Tuning};
+use crate::device::Layer;
 use crate::heat;
-use crate::kernel::{self, Plan, PlanError, Release};
+use crate::kernel::{self, Hook, Plan, PlanError, Release};
 use crate::report::ProgramReport;
 use crate::shared_map::{Access, SharedMap};
-use crate::submission::{self, RingHook};
+use crate::submission;
 
 static PREBUILT: &[u8] = aya::include_bytes_aligned!("../../prebuilt/lumpscope-probes.o");
 /// Names the object to load instead of the embedded one.
@@ -95,27 +96,22 @@ pub(crate) struct Probes {
     control: SharedMap,
     counters: PerCpuArray<MapData, Counters>,
     devices: HashMap<MapData, u32, u32>,
+    /// Those that make no requests.
+    bio_devices: HashMap<MapData, u32, u32>,
     in_flight: HashMap<MapData, [u64; 2], [u64; InFlight::WORDS]>,
     /// What each disk was sent last.
     last: Array<MapData, [u64; 2]>,
     slots: u32,
-    programs: Vec<Tried>,
+    /// What is attached, and what could not be.
+    hooks: Vec<Hook>,
+    /// What a disk that makes no requests needs besides; empty once it is attached.
+    bio_hooks: Result<Vec<Hook>, String>,
     /// Of the kernel's BPF statistics: they are on as long as it is open.
     statistics: Option<OwnedFd>,
     /// Shared with the threads that do I/O, once somebody has taken it.
     submissions: Option<SharedMap>,
     /// Keeps programs and links alive.
     ebpf: Ebpf,
-}
-
-/// A program, and whether it could be attached.
-#[derive(Debug)]
-struct Tried {
-    name: &'static str,
-    hook: &'static str,
-    needed: bool,
-    /// Empty: it is attached.
-    why_not: String,
 }
 
 impl std::fmt::Debug for Probes {
@@ -137,15 +133,32 @@ impl Probes {
         let bytes = read_object(object)?;
         let mut failures = Vec::new();
         for flavour in kernel::ladder(Release::running(), tuning.flavour) {
-            let attempt = kernel::plan(flavour)
+            let attempt = kernel::plan(flavour, &tuning.hidden_hooks)
                 .map_err(|error| ProbeError::Plan { flavour, error })
-                .and_then(|plan| Probes::attach_plan(&plan, &bytes, tuning, devices));
+                .and_then(|plan| Probes::attach_what_can_be(plan, &bytes, tuning, devices));
             match attempt {
                 Ok(probes) => return Ok(probes),
                 Err(failure) => failures.push(failure),
             }
         }
         Err(ProbeError::All(failures))
+    }
+
+    /// Begins anew without a program that the kernel refuses, if it can be done without: the others
+    /// must know before they are loaded.
+    fn attach_what_can_be(
+        mut plan: Plan,
+        object: &[u8],
+        tuning: &Tuning,
+        devices: u32,
+    ) -> Result<Probes, ProbeError> {
+        loop {
+            match Probes::attach_plan(&plan, object, tuning, devices) {
+                Err(ProbeError::Program { program, error, .. })
+                    if plan.give_up(program, &brief(&*error)) => {}
+                attempt => return attempt,
+            }
+        }
     }
 
     fn attach_plan(
@@ -157,10 +170,8 @@ impl Probes {
         let flavour = plan.flavour;
         let slots = devices.saturating_add(SPARE_DEVICES).min(MAX_DEVICES);
         let (tgid, namespace) = (std::process::id(), own_namespace());
-        let ring_hook = submission::ring_hook(flavour);
         let mut loader = EbpfLoader::new();
-        let globals = plan.globals.iter();
-        for (name, value) in globals.chain(ring_hook.as_ref().ok().map(|hook| &hook.global)) {
+        for (name, value) in &plan.globals {
             loader.override_global(name, value, true);
         }
         loader
@@ -192,74 +203,61 @@ impl Probes {
                 .map_err(|_| ProbeError::Part { name: "IN_FLIGHT" })?,
             last: Array::try_from(take(&mut ebpf, "LAST")?)
                 .map_err(|_| ProbeError::Part { name: "LAST" })?,
+            bio_devices: HashMap::try_from(take(&mut ebpf, "BIO_DEVICES")?).map_err(|_| {
+                ProbeError::Part {
+                    name: "BIO_DEVICES",
+                }
+            })?,
             histogram,
             control,
             slots,
-            programs: Vec::new(),
+            hooks: Vec::new(),
+            bio_hooks: plan.bio_hooks.clone(),
             statistics: tuning.program_statistics.then(statistics).flatten(),
             submissions: Some(table),
             ebpf,
         };
         probes.set_events(EventPolicy::default());
-        probes.attach_programs(plan)?;
-        probes.attach_submit(ring_hook);
+        for hook in &plan.hooks {
+            probes.attach_hook(hook)?;
+        }
         Ok(probes)
     }
 
-    /// Attaches done, issue, start in this order, so that nothing is half seen when a disk is
-    /// armed later.
-    fn attach_programs(&mut self, plan: &Plan) -> Result<(), ProbeError> {
-        let btf = match plan.flavour {
-            Flavour::TpBtf => aya::Btf::from_sys_fs().ok(),
-            Flavour::RawTp | Flavour::Classic => None,
-        };
-        let hooks = ["block_rq_complete", "block_rq_issue", plan.start];
-        for (program, hook) in names(plan.flavour).into_iter().zip(hooks) {
+    fn attach_hook(&mut self, hook: &Hook) -> Result<(), ProbeError> {
+        if hook.is_there() {
+            let program = hook.program;
             let found = self
                 .ebpf
                 .program_mut(program)
                 .ok_or(ProbeError::Part { name: program })?;
-            let attached = attach_one(found, "block", hook, btf.as_ref());
-            attached.map_err(|error| ProbeError::Program {
-                flavour: plan.flavour,
+            attach_one(found, hook).map_err(|error| ProbeError::Program {
+                flavour: self.flavour,
                 program,
                 error: Box::new(error),
             })?;
-            self.programs.push(Tried {
-                name: program,
-                hook,
-                needed: true,
-                why_not: String::new(),
-            });
+        }
+        self.hooks.push(hook.clone());
+        Ok(())
+    }
+
+    /// Attaches what a disk that makes no requests needs, once. Not before there is one: these
+    /// programs run for every bio of the machine.
+    pub(crate) fn attach_bios(&mut self) -> Result<(), String> {
+        for hook in self.bio_hooks.clone()? {
+            self.attach_hook(&hook).map_err(|error| error.to_string())?;
+            if let Ok(left) = &mut self.bio_hooks {
+                left.retain(|other| other.program != hook.program);
+            }
         }
         Ok(())
     }
 
-    /// Attaches the program that reads whose I/O an io_uring submits. All else works without it.
-    fn attach_submit(&mut self, hook: Result<RingHook, String>) {
-        let name = match self.flavour {
-            Flavour::TpBtf => "submit_btf",
-            Flavour::RawTp => "submit_raw",
-            Flavour::Classic => "submit_tp",
-        };
-        let mut tried = Tried {
-            name,
-            hook: "io_uring_submit_req",
-            needed: false,
-            why_not: String::new(),
-        };
-        let attached = hook.and_then(|hook| {
-            tried.hook = hook.tracepoint;
-            let program = self.ebpf.program_mut(name).ok_or("it is not in the object");
-            let btf = aya::Btf::from_sys_fs().ok();
-            attach_one(program?, "io_uring", hook.tracepoint, btf.as_ref())
-                .map_err(|error| brief(&error))
-        });
-        if let Err(why) = attached {
-            tracing::debug!(why, "an io_uring's submissions are not seen");
-            tried.why_not = why;
-        }
-        self.programs.push(tried);
+    /// False: this kernel does not show when requests are made.
+    pub(crate) fn sees_starts(&self) -> bool {
+        self.hooks
+            .iter()
+            .any(|hook| hook.tells_start && hook.is_there())
     }
 
     /// The table of submissions, once.
@@ -269,23 +267,20 @@ impl Probes {
 
     /// What is attached, what is not, and what it costs.
     pub(crate) fn programs(&self) -> Vec<ProgramReport> {
-        self.programs
-            .iter()
-            .map(|tried| self.program(tried))
-            .collect()
+        self.hooks.iter().map(|hook| self.program(hook)).collect()
     }
 
-    fn program(&self, tried: &Tried) -> ProgramReport {
-        let attached = tried.why_not.is_empty();
-        let info = attached.then(|| self.info(tried.name)).flatten();
+    fn program(&self, hook: &Hook) -> ProgramReport {
+        let attached = hook.is_there();
+        let info = attached.then(|| self.info(hook.program)).flatten();
         let of = |field| info.as_deref().and_then(|info| number_in(info, field));
         let counted = self.statistics.is_some();
         ProgramReport {
-            name: tried.name.to_owned(),
-            hook: tried.hook.to_owned(),
+            name: hook.program.to_owned(),
+            hook: hook.tracepoint.to_owned(),
             attached,
-            why_not: tried.why_not.clone(),
-            needed: tried.needed,
+            why_not: hook.why_not.clone(),
+            needed: hook.needed,
             runs: of("run_cnt").filter(|_| counted).unwrap_or(0),
             run_ns: of("run_time_ns").filter(|_| counted).unwrap_or(0),
             recursion_misses: of("recursion_misses").unwrap_or(0),
@@ -299,13 +294,24 @@ impl Probes {
     }
 
     /// Begins to watch a disk; its events, counters and cells are those of `slot`.
-    pub(crate) fn watch(&mut self, dev: u32, slot: u32) -> Result<(), aya::maps::MapError> {
-        self.devices.insert(dev, slot, 0)
+    pub(crate) fn watch(
+        &mut self,
+        dev: u32,
+        slot: u32,
+        layer: Layer,
+    ) -> Result<(), aya::maps::MapError> {
+        match layer {
+            Layer::Requests => self.devices.insert(dev, slot, 0),
+            Layer::Bios => self.bio_devices.insert(dev, slot, 0),
+        }
     }
 
     /// Stops watching a disk.
-    pub(crate) fn unwatch(&mut self, dev: u32) -> Result<(), aya::maps::MapError> {
-        self.devices.remove(&dev)
+    pub(crate) fn unwatch(&mut self, dev: u32, layer: Layer) -> Result<(), aya::maps::MapError> {
+        match layer {
+            Layer::Requests => self.devices.remove(&dev),
+            Layer::Bios => self.bio_devices.remove(&dev),
+        }
     }
 
     /// How many disks can be watched at once.
@@ -364,7 +370,8 @@ impl Probes {
     /// Times the kernel skipped one of the programs because it was already running.
     pub(crate) fn recursion_misses(&self) -> u64 {
         let misses = |name: &str| number_in(&self.info(name)?, "recursion_misses");
-        names(self.flavour).into_iter().filter_map(misses).sum()
+        let attached = self.hooks.iter().filter(|hook| hook.is_there());
+        attached.filter_map(|hook| misses(hook.program)).sum()
     }
 
     /// Removes from the table of requests in flight those that are wanted, at most `limit`, oldest
@@ -429,37 +436,22 @@ pub(crate) fn brief(error: &dyn std::error::Error) -> String {
     parts.join(": ")
 }
 
-/// Names of a flavour's programs: done, issue, start.
-fn names(flavour: Flavour) -> [&'static str; 3] {
-    match flavour {
-        Flavour::TpBtf => ["done_btf", "issue_btf", "start_btf"],
-        Flavour::RawTp => ["done_raw", "issue_raw", "start_raw"],
-        Flavour::Classic => ["done_tp", "issue_tp", "start_tp"],
-    }
-}
-
-fn attach_one(
-    program: &mut Program,
-    category: &str,
-    hook: &str,
-    btf: Option<&aya::Btf>,
-) -> Result<(), ProgramError> {
+fn attach_one(program: &mut Program, hook: &Hook) -> Result<(), ProgramError> {
     match program {
         Program::BtfTracePoint(_) => {
             let program: &mut BtfTracePoint = program.try_into()?;
-            let btf = btf.ok_or(ProgramError::UnexpectedProgramType)?;
-            program.load(hook, btf)?;
+            program.load(hook.tracepoint, &aya::Btf::from_sys_fs()?)?;
             program.attach()?;
         }
         Program::RawTracePoint(_) => {
             let program: &mut RawTracePoint = program.try_into()?;
             program.load()?;
-            program.attach(hook)?;
+            program.attach(hook.tracepoint)?;
         }
         _ => {
             let program: &mut TracePoint = program.try_into()?;
             program.load()?;
-            program.attach(category, hook)?;
+            program.attach(hook.system, hook.tracepoint)?;
         }
     }
     Ok(())

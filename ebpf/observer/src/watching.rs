@@ -5,7 +5,7 @@ use lumpscope_ebpf_common::MAX_DEVICES;
 use crate::api::{ObjectSource, ObserverOptions, StoreObservation, Tuning, WatchedStore};
 use crate::audit::WatchedDisk;
 use crate::correlate::Input;
-use crate::device::{self, Target};
+use crate::device::{self, Layer, Target};
 use crate::observer::{Core, Store};
 use crate::probes::Probes;
 use crate::slots::Slots;
@@ -97,7 +97,10 @@ impl Core {
         status.observed = status.why_not.is_empty();
         let flavour = self.probes.as_ref().filter(|_| status.observed);
         status.mode = flavour
-            .map_or("none", |probes| probes.flavour.name())
+            .map_or("none", |probes| match &target {
+                Ok(target) if target.layer == Layer::Bios => "bio",
+                _ => probes.flavour.name(),
+            })
             .to_owned();
         if !status.observed {
             // Whoever started the observer says so, with what follows from it.
@@ -126,8 +129,17 @@ impl Core {
             return Ok(());
         }
         let probes = self.probes.as_mut().ok_or("the probes are not attached")?;
+        if target.layer == Layer::Bios {
+            let why = |why| {
+                format!(
+                    "cannot watch {}, which makes no requests: {why}",
+                    target.disk
+                )
+            };
+            probes.attach_bios().map_err(why)?;
+        }
         let slot = self.slots.take().ok_or_else(|| no_slot(&self.slots))?;
-        match WatchedDisk::arm(probes, &target.disk, dev, slot) {
+        match WatchedDisk::arm(probes, target, slot) {
             Ok(disk) => {
                 self.disks.push(disk);
                 Ok(())
@@ -148,7 +160,7 @@ impl Core {
         let Some(probes) = &mut self.probes else {
             return;
         };
-        match probes.unwatch(dev) {
+        match probes.unwatch(dev, disk.layer) {
             Ok(()) => self.slots.give_back(disk.slot),
             // The slot stays taken: its counters still move.
             Err(error) => tracing::warn!(%error, disk = disk.name, "it is still watched"),

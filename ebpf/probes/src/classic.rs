@@ -7,9 +7,10 @@
 use aya_ebpf::{macros::tracepoint, programs::TracePointContext};
 use lumpscope_ebpf_common::{flag, op};
 
-use crate::maps::{Key, slot_of};
+use crate::maps::{Key, Layer, slot_of};
 use crate::settings::{
-    DONE_ERROR, DONE_RWBS, ISSUE_RWBS, START_RWBS, TP_DEV, TP_SECTOR, TP_SECTORS, TP_USER_DATA,
+    BIO_DONE_ERROR, BIO_DONE_RWBS, BIO_QUEUE_RWBS, DONE_ERROR, DONE_RWBS, ISSUE_RWBS, START_RWBS,
+    TP_DEV, TP_SECTOR, TP_SECTORS, TP_USER_DATA,
 };
 use crate::submission;
 use crate::track::{self, Keys, Request};
@@ -20,10 +21,12 @@ const PARENT: u64 = 1 << 32;
 const FLUSH: u64 = 2 << 32;
 const OP_SHIFT: u64 = 48;
 
+const EAGAIN: i32 = 11;
+
 #[tracepoint(category = "block", name = "block_io_start")]
 pub fn start_tp(ctx: TracePointContext) -> u32 {
     unsafe {
-        if let Some(request) = read_request(&ctx, START_RWBS.load()) {
+        if let Some(request) = read_request(&ctx, START_RWBS.load(), Layer::Requests) {
             track::start(&key(&request), &request, Keys::Reused);
         }
     }
@@ -33,7 +36,7 @@ pub fn start_tp(ctx: TracePointContext) -> u32 {
 #[tracepoint(category = "block", name = "block_rq_issue")]
 pub fn issue_tp(ctx: TracePointContext) -> u32 {
     unsafe {
-        if let Some(request) = read_request(&ctx, ISSUE_RWBS.load()) {
+        if let Some(request) = read_request(&ctx, ISSUE_RWBS.load(), Layer::Requests) {
             track::issue(&key(&request), &request, Keys::Reused);
         }
     }
@@ -46,7 +49,7 @@ pub fn done_tp(ctx: TracePointContext) -> u32 {
         if track::overlooks() {
             return 0;
         }
-        let Some(request) = read_request(&ctx, DONE_RWBS.load()) else {
+        let Some(request) = read_request(&ctx, DONE_RWBS.load(), Layer::Requests) else {
             return 0;
         };
         let error: i32 = ctx.read_at(DONE_ERROR.load() as usize).unwrap_or(0);
@@ -68,6 +71,30 @@ pub fn submit_tp(ctx: TracePointContext) -> u32 {
     0
 }
 
+#[tracepoint(category = "block", name = "block_bio_queue")]
+pub fn bio_queue_tp(ctx: TracePointContext) -> u32 {
+    unsafe {
+        if let Some(request) = read_request(&ctx, BIO_QUEUE_RWBS.load(), Layer::Bios) {
+            track::bio_queued(&key(&request), &request, Keys::Reused);
+        }
+    }
+    0
+}
+
+#[tracepoint(category = "block", name = "block_bio_complete")]
+pub fn bio_done_tp(ctx: TracePointContext) -> u32 {
+    unsafe {
+        if track::overlooks() {
+            return 0;
+        }
+        if let Some(request) = read_request(&ctx, BIO_DONE_RWBS.load(), Layer::Bios) {
+            let error: i32 = ctx.read_at(BIO_DONE_ERROR.load() as usize).unwrap_or(0);
+            track::bio_done(&key(&request), error, 0, error == -EAGAIN);
+        }
+    }
+    0
+}
+
 #[inline(always)]
 fn key(request: &Request) -> Key {
     let (kind, sector) = if request.op == op::FLUSH {
@@ -84,9 +111,9 @@ fn key(request: &Request) -> Key {
 }
 
 #[inline(always)]
-unsafe fn read_request(ctx: &TracePointContext, rwbs_at: u32) -> Option<Request> {
+unsafe fn read_request(ctx: &TracePointContext, rwbs_at: u32, layer: Layer) -> Option<Request> {
     let dev: u32 = ctx.read_at(TP_DEV.load() as usize).ok()?;
-    let slot = slot_of(dev)?;
+    let slot = slot_of(dev, layer)?;
     let sector: u64 = ctx.read_at(TP_SECTOR.load() as usize).ok()?;
     let sectors: u32 = ctx.read_at(TP_SECTORS.load() as usize).ok()?;
     let rwbs: [u8; 8] = ctx.read_at(rwbs_at as usize).ok()?;

@@ -1,5 +1,6 @@
 //! The programs that watch block requests: `start`, `issue` and `done`, each in three flavours;
-//! and `submit`, which notes whose I/O an io_uring submits.
+//! and `submit`, which notes whose I/O an io_uring submits. Disks that make no requests (device
+//! mapper, md, zram) have two of their own: `bio_queue` and `bio_done`.
 //!
 //! Only one flavour is loaded. All offsets come from the loader (see `settings`); this code
 //! knows no kernel version. It must stay short: it runs for every block request of the machine,
@@ -13,6 +14,7 @@
 )]
 #![allow(unsafe_op_in_unsafe_fn, reason = "the whole program is helper calls")]
 
+mod bio;
 mod classic;
 mod maps;
 mod raw;

@@ -36,6 +36,9 @@ pub struct Last {
 /// Watched disks: kernel device number -> slot. A request of any other disk costs one lookup.
 #[map]
 pub static DEVICES: HashMap<u32, u32> = HashMap::with_max_entries(MAX_DEVICES, 0);
+/// Watched disks that make no requests: what they are given as bios is watched instead.
+#[map]
+pub static BIO_DEVICES: HashMap<u32, u32> = HashMap::with_max_entries(MAX_DEVICES, 0);
 #[map]
 pub static IN_FLIGHT: HashMap<Key, InFlight> = HashMap::with_max_entries(MAX_IN_FLIGHT, 0);
 #[map]
@@ -68,8 +71,18 @@ pub unsafe fn add(at: *mut u64, n: u64) {
     atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(at, n);
 }
 
-/// Slot of a watched disk.
+/// What a disk is watched by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Layer {
+    Requests,
+    Bios,
+}
+
+/// Slot of a disk that is watched by this.
 #[inline(always)]
-pub unsafe fn slot_of(dev: u32) -> Option<u32> {
-    DEVICES.get(dev).copied()
+pub unsafe fn slot_of(dev: u32, layer: Layer) -> Option<u32> {
+    match layer {
+        Layer::Requests => DEVICES.get(dev).copied(),
+        Layer::Bios => BIO_DEVICES.get(dev).copied(),
+    }
 }

@@ -7,15 +7,18 @@ use aya_ebpf::{
 };
 use lumpscope_ebpf_common::{flag, kernel_dev, op};
 
-use crate::maps::{Key, slot_of};
+use crate::bio::{self, read_bio};
+use crate::maps::{Key, Layer, slot_of};
 use crate::settings::{
-    DISK_MAJOR, IO_USER_DATA, QUEUE_DISK, RQ_BORN, RQ_FLAGS, RQ_LEN, RQ_QUEUE, RQ_SECTOR,
+    DISK_MAJOR, DONE_ERRNO, IO_USER_DATA, QUEUE_DISK, RQ_BIO, RQ_BORN, RQ_DISK, RQ_FLAGS, RQ_LEN,
+    RQ_QUEUE, RQ_SECTOR,
 };
 use crate::submission;
 use crate::track::{self, Keys, Request};
 
 const REQ_OP_MASK: u32 = 0xff;
-const REQ_OP_DRV_IN: u32 = 34;
+/// Those of SCSI before 5.16, and those of all drivers.
+const REQ_OP_OF_DRIVERS: u32 = 32;
 const REQ_META: u32 = 1 << 12;
 const REQ_FUA: u32 = 1 << 17;
 const REQ_PREFLUSH: u32 = 1 << 18;
@@ -25,9 +28,27 @@ pub fn start_btf(ctx: BtfTracePointContext) -> i32 {
     unsafe { start(ctx.arg(0)) }
 }
 
+/// Before 6.5.
+#[btf_tracepoint(function = "block_getrq")]
+pub fn start_bio_btf(ctx: BtfTracePointContext) -> i32 {
+    unsafe { start_bio(ctx.arg(0)) }
+}
+
+/// Before 5.11: the queue comes first.
+#[btf_tracepoint(function = "block_getrq")]
+pub fn start_bio_q_btf(ctx: BtfTracePointContext) -> i32 {
+    unsafe { start_bio(ctx.arg(1)) }
+}
+
 #[btf_tracepoint(function = "block_rq_issue")]
 pub fn issue_btf(ctx: BtfTracePointContext) -> i32 {
     unsafe { issue(ctx.arg(0)) }
+}
+
+/// Before 5.10.137: the queue comes first.
+#[btf_tracepoint(function = "block_rq_issue")]
+pub fn issue_q_btf(ctx: BtfTracePointContext) -> i32 {
+    unsafe { issue(ctx.arg(1)) }
 }
 
 #[btf_tracepoint(function = "block_rq_complete")]
@@ -40,9 +61,24 @@ pub fn start_raw(ctx: RawTracePointContext) -> i32 {
     unsafe { start(ctx.arg(0)) }
 }
 
+#[raw_tracepoint(tracepoint = "block_getrq")]
+pub fn start_bio_raw(ctx: RawTracePointContext) -> i32 {
+    unsafe { start_bio(ctx.arg(0)) }
+}
+
+#[raw_tracepoint(tracepoint = "block_getrq")]
+pub fn start_bio_q_raw(ctx: RawTracePointContext) -> i32 {
+    unsafe { start_bio(ctx.arg(1)) }
+}
+
 #[raw_tracepoint(tracepoint = "block_rq_issue")]
 pub fn issue_raw(ctx: RawTracePointContext) -> i32 {
     unsafe { issue(ctx.arg(0)) }
+}
+
+#[raw_tracepoint(tracepoint = "block_rq_issue")]
+pub fn issue_q_raw(ctx: RawTracePointContext) -> i32 {
+    unsafe { issue(ctx.arg(1)) }
 }
 
 #[raw_tracepoint(tracepoint = "block_rq_complete")]
@@ -77,8 +113,34 @@ unsafe fn start(rq: u64) -> i32 {
 }
 
 #[inline(always)]
+unsafe fn start_bio(bio: u64) -> i32 {
+    if let Some(request) = read_bio(bio, Layer::Requests) {
+        track::start(&key(bio), &request, Keys::Exact);
+    }
+    0
+}
+
+/// The bios that may have been the first of a request: the one that is, and the one behind it,
+/// before which a later one may have been merged.
+#[inline(always)]
+unsafe fn adopt(rq: u64, request: &Request) {
+    let Some(first) = read::<u64>(rq, RQ_BIO.load()) else {
+        return;
+    };
+    if first == 0 || track::adopt(&key(first), &key(rq), request) {
+        return;
+    }
+    if let Some(second) = bio::next(first) {
+        track::adopt(&key(second), &key(rq), request);
+    }
+}
+
+#[inline(always)]
 unsafe fn issue(rq: u64) -> i32 {
     if let Some(mut request) = read_request(rq) {
+        if RQ_BIO.load() != 0 {
+            adopt(rq, &request);
+        }
         // Only flushes begin here: the block layer makes them in memory of its own.
         if request.op == op::FLUSH && RQ_BORN.load() != 0 {
             request.born = read(rq, RQ_BORN.load()).unwrap_or(0);
@@ -93,53 +155,47 @@ unsafe fn done(rq: u64, status: u32, bytes: u32) -> i32 {
     if track::overlooks() {
         return 0;
     }
-    // blk_status_t is one byte; the rest of the register is not.
-    let status = (status & 0xff) as i32;
-    if track::done(&key(rq), bytes, status, flag::RAW_STATUS) {
+    let (error, error_flag) = if DONE_ERRNO.load() != 0 {
+        (status as i32, 0)
+    } else {
+        // blk_status_t is one byte; the rest of the register is not.
+        ((status & 0xff) as i32, flag::RAW_STATUS)
+    };
+    if track::done(&key(rq), bytes, error, error_flag) {
+        return 0;
+    }
+    if RQ_BIO.load() != 0
+        && let Some(first) = read::<u64>(rq, RQ_BIO.load())
+        && first != 0
+        && track::done(&key(first), bytes, error, error_flag)
+    {
+        // It asked for a flush and was never sent itself.
         return 0;
     }
     if let Some(request) = read_request(rq) {
-        track::done_unknown(&request, bytes, status, flag::RAW_STATUS);
+        track::done_unknown(&request, bytes, error, error_flag);
     }
     0
 }
 
 #[inline(always)]
-fn key(rq: u64) -> Key {
+pub fn key(rq: u64) -> Key {
     Key { id: rq, sector: 0 }
 }
 
 /// Reads a request of a watched disk; `None`: another disk's, or a driver's own command.
 #[inline(always)]
 unsafe fn read_request(rq: u64) -> Option<Request> {
-    let queue: u64 = read(rq, RQ_QUEUE.load())?;
-    let disk: u64 = read(queue, QUEUE_DISK.load())?;
-    let numbers: u64 = read(disk, DISK_MAJOR.load())?;
-    let dev = kernel_dev(numbers as u32, (numbers >> 32) as u32);
-    let slot = slot_of(dev)?;
-    let request_flags: u32 = read(rq, RQ_FLAGS.load())?;
-    let code = request_flags & REQ_OP_MASK;
-    if code >= REQ_OP_DRV_IN {
-        return None;
-    }
-    let mut flags = 0;
-    if request_flags & REQ_META != 0 {
-        flags |= flag::META;
-    }
-    if request_flags & REQ_FUA != 0 {
-        flags |= flag::FUA;
-    }
-    if request_flags & REQ_PREFLUSH != 0 {
-        flags |= flag::PREFLUSH;
-    }
-    let len: u32 = read(rq, RQ_LEN.load())?;
-    let op = match code {
-        0 => op::READ,
-        1 => op::WRITE,
-        2 => op::FLUSH,
-        3 | 5 => op::DISCARD,
-        _ => op::OTHER,
+    let disk: u64 = if RQ_DISK.load() != 0 {
+        read(rq, RQ_DISK.load())?
+    } else {
+        let queue: u64 = read(rq, RQ_QUEUE.load())?;
+        read(queue, QUEUE_DISK.load())?
     };
+    let (dev, slot) = watched(disk, Layer::Requests)?;
+    let request_flags: u32 = read(rq, RQ_FLAGS.load())?;
+    let (op, flags) = decode(request_flags)?;
+    let len: u32 = read(rq, RQ_LEN.load())?;
     let sector = read(rq, RQ_SECTOR.load())?;
     Some(Request {
         slot,
@@ -153,7 +209,42 @@ unsafe fn read_request(rq: u64) -> Option<Request> {
     })
 }
 
+/// Device number and slot of a disk that is watched by this.
 #[inline(always)]
-unsafe fn read<T>(base: u64, offset: u32) -> Option<T> {
+pub unsafe fn watched(disk: u64, layer: Layer) -> Option<(u32, u32)> {
+    let numbers: u64 = read(disk, DISK_MAJOR.load())?;
+    let dev = kernel_dev(numbers as u32, (numbers >> 32) as u32);
+    Some((dev, slot_of(dev, layer)?))
+}
+
+/// What `cmd_flags` or `bi_opf` say; `None`: a driver's own command.
+#[inline(always)]
+pub fn decode(request_flags: u32) -> Option<(u8, u8)> {
+    let code = request_flags & REQ_OP_MASK;
+    if code >= REQ_OP_OF_DRIVERS {
+        return None;
+    }
+    let mut flags = 0;
+    if request_flags & REQ_META != 0 {
+        flags |= flag::META;
+    }
+    if request_flags & REQ_FUA != 0 {
+        flags |= flag::FUA;
+    }
+    if request_flags & REQ_PREFLUSH != 0 {
+        flags |= flag::PREFLUSH;
+    }
+    let op = match code {
+        0 => op::READ,
+        1 => op::WRITE,
+        2 => op::FLUSH,
+        3 | 5 => op::DISCARD,
+        _ => op::OTHER,
+    };
+    Some((op, flags))
+}
+
+#[inline(always)]
+pub unsafe fn read<T>(base: u64, offset: u32) -> Option<T> {
     bpf_probe_read_kernel((base + offset as u64) as *const T).ok()
 }

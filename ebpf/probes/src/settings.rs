@@ -36,6 +36,39 @@ pub static RQ_BORN: Global<u32> = Global::new(0);
 /// `io_kiocb.cqe.user_data`, or `io_kiocb.user_data`.
 #[unsafe(no_mangle)]
 pub static IO_USER_DATA: Global<u32> = Global::new(0);
+/// `request.rq_disk`; 0: the kernel has none, the disk is that of the queue.
+#[unsafe(no_mangle)]
+pub static RQ_DISK: Global<u32> = Global::new(0);
+/// `request.bio`; 0: not needed, because requests are known from their start on.
+#[unsafe(no_mangle)]
+pub static RQ_BIO: Global<u32> = Global::new(0);
+/// 1: the status of a completion is an errno; 0: a `blk_status_t`.
+#[unsafe(no_mangle)]
+pub static DONE_ERRNO: Global<u32> = Global::new(0);
+/// 0: this kernel does not show when requests are made.
+#[unsafe(no_mangle)]
+pub static HAS_START: Global<u32> = Global::new(1);
+/// `bio.bi_next`.
+#[unsafe(no_mangle)]
+pub static BIO_NEXT: Global<u32> = Global::new(0);
+/// `bio.bi_opf`.
+#[unsafe(no_mangle)]
+pub static BIO_FLAGS: Global<u32> = Global::new(0);
+/// `bio.bi_iter.bi_sector`.
+#[unsafe(no_mangle)]
+pub static BIO_SECTOR: Global<u32> = Global::new(0);
+/// `bio.bi_iter.bi_size`.
+#[unsafe(no_mangle)]
+pub static BIO_BYTES: Global<u32> = Global::new(0);
+/// `bio.bi_status`.
+#[unsafe(no_mangle)]
+pub static BIO_STATUS: Global<u32> = Global::new(0);
+/// `bio.bi_disk`, or `bio.bi_bdev`.
+#[unsafe(no_mangle)]
+pub static BIO_DISK: Global<u32> = Global::new(0);
+/// `block_device.bd_disk`; 0: the bio names the disk itself.
+#[unsafe(no_mangle)]
+pub static BDEV_DISK: Global<u32> = Global::new(0);
 /// `request_queue.disk`.
 #[unsafe(no_mangle)]
 pub static QUEUE_DISK: Global<u32> = Global::new(0);
@@ -46,13 +79,13 @@ pub static DISK_MAJOR: Global<u32> = Global::new(0);
 // Classic flavour: offsets in the records, from tracefs. The start record is that of
 // block_io_start or block_getrq.
 
-/// `dev` in all three.
+/// `dev` in all of them.
 #[unsafe(no_mangle)]
 pub static TP_DEV: Global<u32> = Global::new(8);
-/// `sector` in all three.
+/// `sector` in all of them.
 #[unsafe(no_mangle)]
 pub static TP_SECTOR: Global<u32> = Global::new(16);
-/// `nr_sector` in all three.
+/// `nr_sector` in all of them.
 #[unsafe(no_mangle)]
 pub static TP_SECTORS: Global<u32> = Global::new(24);
 /// `rwbs` of start.
@@ -67,6 +100,15 @@ pub static DONE_RWBS: Global<u32> = Global::new(32);
 /// `error` of done.
 #[unsafe(no_mangle)]
 pub static DONE_ERROR: Global<u32> = Global::new(28);
+/// `rwbs` of a bio that is queued.
+#[unsafe(no_mangle)]
+pub static BIO_QUEUE_RWBS: Global<u32> = Global::new(28);
+/// `rwbs` of a bio that is done.
+#[unsafe(no_mangle)]
+pub static BIO_DONE_RWBS: Global<u32> = Global::new(32);
+/// `error` of a bio that is done.
+#[unsafe(no_mangle)]
+pub static BIO_DONE_ERROR: Global<u32> = Global::new(28);
 /// `user_data` of the io_uring's submit record.
 #[unsafe(no_mangle)]
 pub static TP_USER_DATA: Global<u32> = Global::new(24);

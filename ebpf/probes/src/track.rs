@@ -12,7 +12,7 @@ use lumpscope_ebpf_common::{
 };
 
 use crate::maps::{CONTROL, EVENTS, HISTOGRAM, IN_FLIGHT, Key, LAST, add, count};
-use crate::settings::{NS_DEV, NS_INO, OWN_TGID, SKIP_DONE};
+use crate::settings::{HAS_START, NS_DEV, NS_INO, OWN_TGID, SKIP_DONE};
 use crate::submission;
 
 /// `BPF_RB_NO_WAKEUP`: the reader polls; a wake-up costs more than all the rest.
@@ -75,6 +75,83 @@ pub unsafe fn start(key: &Key, request: &Request, keys: Keys) {
     }
 }
 
+/// A request that was known by its bio until now is known by itself from now on.
+///
+/// Before 6.5 the kernel shows the bio that a request will be made of, not the request.
+#[inline(always)]
+pub unsafe fn adopt(bio: &Key, key: &Key, request: &Request) -> bool {
+    let Some(entry) = IN_FLIGHT.get_ptr(*bio) else {
+        return false;
+    };
+    let entry = *entry;
+    // A bio's memory may be that of one that was merged into a request and left its entry.
+    let within = entry.sector.wrapping_sub(request.sector) < request.sectors as u64;
+    if entry.op != request.op || entry.issue_ns != 0 || !within {
+        return false;
+    }
+    if let Some(old) = IN_FLIGHT.get_ptr_mut(*key)
+        && (*old).completes()
+    {
+        found_late(&mut *old, entry.queue_ns);
+    }
+    if !remember(key, &entry) {
+        count(request.slot, stats::IN_FLIGHT_FULL, 1);
+    }
+    let _ = IN_FLIGHT.remove(*bio);
+    true
+}
+
+/// A bio was given to a disk that makes no requests: to us it is queued and sent at once.
+#[inline(always)]
+pub unsafe fn bio_queued(key: &Key, request: &Request, keys: Keys) {
+    let mut entry = blank(request);
+    entry.queue_ns = bpf_ktime_get_ns();
+    entry.issue_ns = entry.queue_ns;
+    owner(&mut entry);
+    if request.flags & flag::PREFLUSH != 0 && request.sectors == 0 {
+        entry.op = op::FLUSH;
+        entry.sector = 0;
+    }
+    entry.seek = seek(request);
+    if let Some(old) = IN_FLIGHT.get_ptr_mut(*key) {
+        if keys == Keys::Reused {
+            entry.older = (*old).older + (*old).completes() as u32;
+        } else if (*old).completes() {
+            found_late(&mut *old, entry.queue_ns);
+        }
+    }
+    if !remember(key, &entry) {
+        count(request.slot, stats::IN_FLIGHT_FULL, 1);
+    }
+}
+
+/// A bio has ended. One that is not remembered is a part of another, which ends itself.
+#[inline(always)]
+pub unsafe fn bio_done(key: &Key, error: i32, error_flag: u8, refused: bool) {
+    let Some(entry) = IN_FLIGHT.get_ptr_mut(*key) else {
+        return;
+    };
+    if !refused {
+        let bytes = (*entry).sectors << 9;
+        done(key, bytes, error, error_flag);
+        return;
+    }
+    // It would have had to wait, and whoever gave it did not want to: it comes again. The disk
+    // was sent nothing.
+    if let Some(last) = LAST.get_ptr_mut((*entry).slot)
+        && (*last).end == (*entry).sector.wrapping_add((*entry).sectors as u64)
+    {
+        if (*entry).seek == NO_SEEK {
+            (*last).valid = 0;
+        } else {
+            (*last).end = (*entry).sector.wrapping_sub((*entry).seek as u64);
+        }
+    }
+    (*entry).issue_ns = 0;
+    (*entry).flags = 0;
+    let _ = IN_FLIGHT.remove(*key);
+}
+
 /// A request is given to the driver. Merges may have changed its place and length.
 #[inline(always)]
 pub unsafe fn issue(key: &Key, request: &Request, keys: Keys) {
@@ -117,11 +194,14 @@ pub unsafe fn issue(key: &Key, request: &Request, keys: Keys) {
         if let Some(last) = LAST.get(request.slot) {
             entry.class = last.flush_class as u8;
         }
+    } else if HAS_START.load() == 0 {
+        // Nothing is known of who made it, but what it says of itself.
+        entry.class = classify(&entry, false);
     }
     // A request counts once: what is not remembered now has its completion counted, and what did
     // not fit when it was made was counted then.
     let fits = remember(key, &entry);
-    if fits && request.op != op::FLUSH {
+    if fits && request.op != op::FLUSH && HAS_START.load() != 0 {
         count(request.slot, stats::ISSUE_WITHOUT_START, 1);
     }
     if !fits && request.op == op::FLUSH {
@@ -188,13 +268,19 @@ unsafe fn found_late(entry: &mut InFlight, now: u64) {
 /// A completion of a request that is not remembered.
 #[inline(always)]
 pub unsafe fn done_unknown(request: &Request, bytes: u32, error: i32, error_flag: u8) {
-    if bytes == 0 && error == 0 && request.op == op::WRITE {
-        // The block layer wrapped a write in flushes: its data part completed before.
-        count(request.slot, stats::SEQUENCE_ENDS, 1);
-        return;
-    }
-    count(request.slot, stats::DONE_WITHOUT_START, 1);
     let mut entry = blank(request);
+    if bytes == 0 && error == 0 && request.op == op::WRITE {
+        if HAS_START.load() != 0 || request.sector != 0 {
+            // The block layer wrapped a write in flushes: its data part completed before.
+            count(request.slot, stats::SEQUENCE_ENDS, 1);
+            return;
+        }
+        // The sector of a write with data has moved on to its end: this one had none.
+        entry.op = op::FLUSH;
+        entry.flags |= flag::FLUSH_PARENT;
+    } else {
+        count(request.slot, stats::DONE_WITHOUT_START, 1);
+    }
     entry.flags |= flag::NO_START;
     entry.class = class::OTHER;
     entry.bytes_done = bytes;
@@ -214,7 +300,8 @@ pub unsafe fn done_unknown(request: &Request, bytes: u32, error: i32, error_flag
 unsafe fn finish(entry: &InFlight, now: u64, error: i32) {
     let slot = entry.slot;
     // Volatile: the compiler knows the range and would drop the check that the verifier needs.
-    let op = core::ptr::read_volatile(&entry.op);
+    // The mask is for verifiers before 6.2: they follow it where they lose a comparison.
+    let op = core::ptr::read_volatile(&entry.op) & 7;
     let op = if op < op::OTHER { op } else { op::OTHER };
     let late = entry.flags2 & flag2::DONE_UNKNOWN != 0;
     if entry.flags & flag::FLUSH_PARENT != 0 {
@@ -407,7 +494,10 @@ fn classify(entry: &InFlight, own: bool) -> u8 {
             class::FS_METADATA
         };
     }
-    if comm[0] == b'x' && comm[1] == b'f' && comm[2] == b's' && comm[3] == b'a' {
+    let xfsaild = comm[0] == b'x' && comm[1] == b'f' && comm[2] == b's' && comm[3] == b'a';
+    // ext4lazyinit writes empty inode tables without saying that they are metadata.
+    let ext4 = comm[0] == b'e' && comm[1] == b'x' && comm[2] == b't' && comm[3] == b'4';
+    if xfsaild || ext4 {
         return class::FS_METADATA;
     }
     if own {

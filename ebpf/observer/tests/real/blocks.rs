@@ -282,7 +282,11 @@ fn file_store(mkfs: &str, args: &[&str]) {
         "{block:?}"
     );
     assert_eq!(owned(&report, "request", "write").1, 20 * MIB);
-    assert!(owned(&report, "request", "flush").0 >= 20, "{block:?}");
+    let flushes = owned(&report, "request", "flush").0;
+    // Without a journal older kernels send no flush when only data has changed: the audit, which is
+    // complete, has compared that with the kernel's own count.
+    let none = flushes == 0 && args.contains(&"^has_journal");
+    assert!(flushes >= 20 || none, "{block:?}");
     assert_eq!(owned(&report, "other", "write"), (0, 0), "{block:?}");
 }
 

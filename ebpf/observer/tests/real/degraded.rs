@@ -75,37 +75,6 @@ fn switched_off_means_off() {
     assert!(observer.store_status("other").is_none());
 }
 
-/// A zram disk; gone when dropped. `None`: this kernel has no zram.
-struct Zram(String);
-
-impl Zram {
-    fn new() -> Option<Zram> {
-        let number = std::fs::read_to_string("/sys/class/zram-control/hot_add").ok()?;
-        let zram = Zram(number.trim().to_owned());
-        std::fs::write(format!("/sys/block/zram{}/disksize", zram.0), "16M").ok()?;
-        Some(zram)
-    }
-}
-
-impl Drop for Zram {
-    fn drop(&mut self) {
-        let _ = std::fs::write("/sys/class/zram-control/hot_remove", &self.0);
-    }
-}
-
-#[test]
-fn a_bio_based_disk_is_said_to_be_one() {
-    let Some(_one) = ready("a_bio_based_disk") else {
-        return;
-    };
-    let Some(zram) = Zram::new() else {
-        eprintln!("SKIPPED a_bio_based_disk_is_said_to_be_one: this kernel has no zram");
-        return;
-    };
-    let why = why_not(&observe(Path::new(&format!("/dev/zram{}", zram.0))));
-    assert!(why.starts_with("bio-based device: zram"), "{why}");
-}
-
 #[test]
 fn a_partition_is_observed_on_its_disk() {
     let Some(_one) = ready("a_partition") else {

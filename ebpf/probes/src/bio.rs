@@ -1,0 +1,98 @@
+//! Bios: of disks that make no requests, and of those whose requests begin as bios (before 6.5).
+
+use aya_ebpf::{
+    macros::{btf_tracepoint, raw_tracepoint},
+    programs::{BtfTracePointContext, RawTracePointContext},
+};
+use lumpscope_ebpf_common::flag;
+
+use crate::maps::Layer;
+use crate::raw::{decode, key, read, watched};
+use crate::settings::{
+    BDEV_DISK, BIO_BYTES, BIO_DISK, BIO_FLAGS, BIO_NEXT, BIO_SECTOR, BIO_STATUS,
+};
+use crate::track::{self, Keys, Request};
+
+/// `BLK_STS_AGAIN`.
+const STATUS_AGAIN: u8 = 12;
+
+#[btf_tracepoint(function = "block_bio_queue")]
+pub fn bio_queue_btf(ctx: BtfTracePointContext) -> i32 {
+    unsafe { queued(ctx.arg(0)) }
+}
+
+/// Before 5.11: the queue comes first.
+#[btf_tracepoint(function = "block_bio_queue")]
+pub fn bio_queue_q_btf(ctx: BtfTracePointContext) -> i32 {
+    unsafe { queued(ctx.arg(1)) }
+}
+
+#[btf_tracepoint(function = "block_bio_complete")]
+pub fn bio_done_btf(ctx: BtfTracePointContext) -> i32 {
+    unsafe { done(ctx.arg(1)) }
+}
+
+#[raw_tracepoint(tracepoint = "block_bio_queue")]
+pub fn bio_queue_raw(ctx: RawTracePointContext) -> i32 {
+    unsafe { queued(ctx.arg(0)) }
+}
+
+#[raw_tracepoint(tracepoint = "block_bio_queue")]
+pub fn bio_queue_q_raw(ctx: RawTracePointContext) -> i32 {
+    unsafe { queued(ctx.arg(1)) }
+}
+
+#[raw_tracepoint(tracepoint = "block_bio_complete")]
+pub fn bio_done_raw(ctx: RawTracePointContext) -> i32 {
+    unsafe { done(ctx.arg(1)) }
+}
+
+#[inline(always)]
+unsafe fn queued(bio: u64) -> i32 {
+    if let Some(request) = read_bio(bio, Layer::Bios) {
+        track::bio_queued(&key(bio), &request, Keys::Exact);
+    }
+    0
+}
+
+/// The driver may have moved bio and disk on: only the address still names it.
+#[inline(always)]
+unsafe fn done(bio: u64) -> i32 {
+    if track::overlooks() {
+        return 0;
+    }
+    let status: u8 = read(bio, BIO_STATUS.load()).unwrap_or(0);
+    let refused = status == STATUS_AGAIN;
+    track::bio_done(&key(bio), status as i32, flag::RAW_STATUS, refused);
+    0
+}
+
+/// Reads a bio of a disk that is watched by this; `None`: another disk's, or a driver's command.
+#[inline(always)]
+pub unsafe fn read_bio(bio: u64, layer: Layer) -> Option<Request> {
+    let mut disk: u64 = read(bio, BIO_DISK.load())?;
+    if BDEV_DISK.load() != 0 {
+        disk = read(disk, BDEV_DISK.load())?;
+    }
+    let (dev, slot) = watched(disk, layer)?;
+    let request_flags: u32 = read(bio, BIO_FLAGS.load())?;
+    let (op, flags) = decode(request_flags)?;
+    let bytes: u32 = read(bio, BIO_BYTES.load())?;
+    let sector = read(bio, BIO_SECTOR.load())?;
+    Some(Request {
+        slot,
+        dev,
+        sector,
+        sectors: bytes >> 9,
+        request_flags,
+        born: 0,
+        op,
+        flags,
+    })
+}
+
+/// The bio behind this one in the same request.
+#[inline(always)]
+pub unsafe fn next(bio: u64) -> Option<u64> {
+    read(bio, BIO_NEXT.load()).filter(|next| *next != 0)
+}
