@@ -56,7 +56,38 @@ struct CostView {
     /// Share of the speed without probes that was lost, round by round; below 0: it was faster.
     cost: Option<Spread>,
     goal: Option<f64>,
-    met: Option<bool>,
+    verdict: Option<Verdict>,
+}
+
+/// Whether a goal was met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Verdict {
+    Met,
+    Missed,
+    /// The second run without probes differs from the first by more than the goal, in the median:
+    /// nothing can be said.
+    Noise,
+}
+
+impl Verdict {
+    fn of(cost: Spread, noise: Spread, goal: f64) -> Verdict {
+        if noise.median.abs() > goal {
+            Verdict::Noise
+        } else if cost.median <= goal {
+            Verdict::Met
+        } else {
+            Verdict::Missed
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Verdict::Met => "met",
+            Verdict::Missed => "MISSED",
+            Verdict::Noise => "TOO NOISY",
+        }
+    }
 }
 
 /// Everything.
@@ -216,27 +247,28 @@ fn costs(runs: &[Run]) -> Vec<CostView> {
     let modes = [Mode::Off, Mode::OffAgain, Mode::Histograms, Mode::Events];
     let mut views = Vec::new();
     for (figure, unit) in figures {
+        let of = |mode: Mode| {
+            let runs = runs.iter();
+            runs.filter(move |run| run.figure == figure && run.mode == mode)
+        };
+        let cost_of = |mode: Mode| {
+            let base = |round| of(Mode::Off).find(|run| run.round == round);
+            let lost =
+                of(mode).filter_map(|run| Some(share(unit, base(run.round)?.value, run.value)));
+            Spread::of(lost.filter(|lost| lost.is_finite()).collect())
+        };
         for mode in modes {
-            let of = |mode: Mode| {
-                runs.iter()
-                    .filter(move |run| run.figure == figure && run.mode == mode)
-            };
             let values: Vec<f64> = of(mode).map(|run| run.value).collect();
             if values.is_empty() {
                 continue;
             }
-            let base = |round| {
-                of(Mode::Off)
-                    .find(|run| run.round == round)
-                    .map(|run| run.value)
-            };
-            let lost = of(mode).filter_map(|run| Some(share(unit, base(run.round)?, run.value)));
             let cost = if mode == Mode::Off {
                 None
             } else {
-                Spread::of(lost.filter(|lost| lost.is_finite()).collect())
+                cost_of(mode)
             };
             let goal = goal(figure, mode);
+            let judged = cost.zip(cost_of(Mode::OffAgain)).zip(goal);
             views.push(CostView {
                 figure: figure.to_owned(),
                 unit,
@@ -244,7 +276,7 @@ fn costs(runs: &[Run]) -> Vec<CostView> {
                 value: Spread::of(values),
                 cost,
                 goal,
-                met: cost.zip(goal).map(|(cost, goal)| cost.median <= goal),
+                verdict: judged.map(|((cost, noise), goal)| Verdict::of(cost, noise, goal)),
             });
         }
     }
@@ -279,9 +311,7 @@ fn cost_table(views: &[&CostView]) -> Vec<String> {
             view.cost.map_or_else(String::new, range),
             view.goal
                 .map_or_else(String::new, |goal| format!("≤ {}", percent(goal))),
-            view.met
-                .map_or("", |met| if met { "met" } else { "MISSED" })
-                .to_owned(),
+            view.verdict.map_or("", Verdict::name).to_owned(),
         ]);
     }
     lines_of(&table)
@@ -359,6 +389,7 @@ mod tests {
         let runs = [
             run(figure, per_second, Mode::Off, 1, 100.0),
             run(figure, per_second, Mode::Events, 1, 98.0),
+            run(figure, per_second, Mode::OffAgain, 1, 101.0),
             run(figure, per_second, Mode::Off, 2, 200.0),
             run(figure, per_second, Mode::Events, 2, 188.0),
         ];
@@ -369,7 +400,12 @@ mod tests {
             .expect("measured");
         let cost = events.cost.expect("two pairs");
         assert!((cost.median - 0.04).abs() < 1e-9 && (cost.max - 0.06).abs() < 1e-9);
-        assert_eq!((events.goal, events.met), (Some(0.04), Some(true)));
+        assert_eq!(
+            (events.goal, events.verdict),
+            (Some(0.04), Some(Verdict::Met))
+        );
+        let noise = Spread::of(vec![-0.05]).expect("one");
+        assert_eq!(Verdict::of(cost, noise, 0.04), Verdict::Noise);
         assert!((share(Unit::MillisecondsPerOp, 5.69, 6.0) - 0.0545).abs() < 1e-3);
     }
 }
