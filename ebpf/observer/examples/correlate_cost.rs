@@ -32,12 +32,18 @@ fn inputs(depth: u64) -> Vec<Input> {
         r#"{"placed":{"store":0,"placement":{"dev":1,"file_system":"","extents":
             [{"offset":0,"sector":0,"len":1099511627776}]}}}"#,
     ));
+    // One long I/O must not make all others slow to find.
+    all.push(input(
+        r#"{"declared":{"store":0,"token":999999999,"requests":[],"purpose":"data","op":"write",
+            "offset":1099000000000,"len":268435456,"begin_ns":1}}"#,
+    ));
     for period in 0..BLOCKS / DRAIN_EVERY {
         let mut events = Vec::new();
         for number in period * DRAIN_EVERY..(period + 1) * DRAIN_EVERY {
             let done = (number + depth + 1) * EVERY_NS;
             let (queue, issue) = (done - depth * EVERY_NS, done - depth * EVERY_NS / 2);
-            let sector = (number * 7919) % 1_000_000 * 8;
+            // Beside each other, as a log is written.
+            let sector = number * 8;
             let own = number % 2 == 0;
             if own {
                 let (begin, end) = (queue - 500, done + 500);

@@ -1,6 +1,6 @@
 //! The declared I/Os, by place and by time.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use crate::api::{Op, Purpose};
 use crate::event::{BlockOp, Event, Submission};
@@ -15,8 +15,19 @@ const LINGER_NS: u64 = 100_000_000;
 /// One that lacks block requests stays so long: completions that no program was shown are found
 /// within a second on a disk that has become idle.
 const LATE_NS: u64 = 3_000_000_000;
-/// An I/O that nobody ends is dropped after this time.
+/// So many of these; with more, the oldest do not stay. Where events are sampled, nearly all I/Os
+/// lack some.
+const MAX_LACKING: usize = 8192;
+/// An I/O that nobody ends is dropped after this time...
 const ABANDONED_NS: u64 = 120_000_000_000;
+/// ...looked for this often.
+const SWEEP_NS: u64 = 1_000_000_000;
+
+/// A longer run is kept in pieces of so many sectors: a look-up goes through everything that
+/// begins less than the longest piece below.
+const PIECE: u64 = 256;
+/// At most so many pieces a run; beyond that, longer ones.
+const MAX_PIECES: u64 = 2048;
 
 /// A declared I/O.
 #[derive(Debug)]
@@ -54,7 +65,7 @@ pub(super) struct Part {
     pub(super) bytes: u64,
 }
 
-/// A run of an I/O's sectors: (disk, first sector, serial number of the I/O) -> sectors.
+/// A part of a run of an I/O's sectors: (disk, first sector, serial number of the I/O) -> sectors.
 type Pieces = BTreeMap<(u32, u64, u64), u64>;
 
 /// The declared I/Os, by place and by time.
@@ -67,7 +78,12 @@ pub(super) struct Joiner {
     longest: u64,
     by_token: HashMap<(usize, u64), u64>,
     /// Serial numbers of flushes, and of journal writes, which may flush too.
-    flushing: VecDeque<u64>,
+    flushing: BTreeSet<u64>,
+    /// I/Os that have ended: when, and their serial numbers, about in this order.
+    ended: VecDeque<(u64, u64)>,
+    /// Those of them that still lacked block requests when they should have had all.
+    lacking: VecDeque<(u64, u64)>,
+    swept_ns: u64,
     pub(super) dropped: u64,
     pub(super) ambiguous: u64,
 }
@@ -81,14 +97,13 @@ impl Joiner {
         if self.ios.len() >= MAX_IOS
             && let Some((&oldest, _)) = self.ios.first_key_value()
         {
-            self.dropped += 1;
-            self.remove(oldest);
+            self.drop_oldest(oldest);
         }
         let serial = self.next;
         self.next += 1;
         self.by_token.insert((io.store, io.token), serial);
         if io.op == Op::Flush || matches!(io.purpose, Purpose::Journal | Purpose::Header) {
-            self.flushing.push_back(serial);
+            self.flushing.insert(serial);
         }
         let mut io = Io {
             store: io.store,
@@ -128,7 +143,19 @@ impl Joiner {
             && let Some(io) = self.ios.get_mut(&serial)
         {
             io.end_ns = Some(end_ns);
+            self.ended.push_back((end_ns, serial));
+            // A time that is far off, as a recording may hold, must not keep the rest.
+            if self.ended.len() > 2 * MAX_IOS {
+                self.ended.pop_front();
+            }
         }
+    }
+
+    /// One that has ended was only waiting for what may come late: no loss.
+    fn drop_oldest(&mut self, serial: u64) {
+        let under_way = self.ios.get(&serial).is_some_and(|io| io.end_ns.is_none());
+        self.dropped += u64::from(under_way);
+        self.remove(serial);
     }
 
     /// A store lies elsewhere now: its declared I/Os get new pieces besides their old ones.
@@ -191,30 +218,42 @@ impl Joiner {
         self.requests_of(found).len() + usize::from(itself)
     }
 
+    /// Forgets I/Os whose block requests are all known. Takes time for those that are due only.
     pub(super) fn expire(&mut self, until_ns: u64) {
-        let is_old = |io: &Io| match io.end_ns {
-            Some(end) if io.covered < io.len => end.saturating_add(LATE_NS) < until_ns,
-            Some(end) => end.saturating_add(LINGER_NS) < until_ns,
-            None => io.begin_ns.saturating_add(ABANDONED_NS) < until_ns,
+        let due = |queue: &mut VecDeque<(u64, u64)>, stays_ns: u64| {
+            let is_due = |(end, _): &mut (u64, u64)| end.saturating_add(stays_ns) < until_ns;
+            queue.pop_front_if(is_due)
         };
-        let old: Vec<u64> = self
-            .ios
-            .iter()
-            .filter(|(_, io)| is_old(io))
-            .map(|(serial, _)| *serial)
-            .collect();
-        for serial in old {
-            if self.ios.get(&serial).is_some_and(|io| io.end_ns.is_none()) {
-                self.dropped += 1;
+        while let Some((end, serial)) = due(&mut self.ended, LINGER_NS) {
+            if self.ios.get(&serial).is_none_or(|io| io.covered >= io.len) {
+                self.remove(serial);
+                continue;
             }
+            self.lacking.push_back((end, serial));
+            if self.lacking.len() > MAX_LACKING
+                && let Some((_, oldest)) = self.lacking.pop_front()
+            {
+                self.remove(oldest);
+            }
+        }
+        while let Some((_, serial)) = due(&mut self.lacking, LATE_NS) {
             self.remove(serial);
         }
-        while self
-            .flushing
-            .front()
-            .is_some_and(|serial| !self.ios.contains_key(serial))
-        {
-            self.flushing.pop_front();
+        if until_ns.saturating_sub(self.swept_ns) >= SWEEP_NS {
+            self.swept_ns = until_ns;
+            self.sweep(until_ns);
+        }
+    }
+
+    /// Drops I/Os that nobody ends.
+    fn sweep(&mut self, until_ns: u64) {
+        let abandoned =
+            |io: &Io| io.end_ns.is_none() && io.begin_ns.saturating_add(ABANDONED_NS) < until_ns;
+        let all = self.ios.iter().filter(|(_, io)| abandoned(io));
+        let old: Vec<u64> = all.map(|(serial, _)| *serial).collect();
+        for serial in old {
+            self.dropped += 1;
+            self.remove(serial);
         }
     }
 
@@ -224,10 +263,13 @@ impl Joiner {
         let mut candidates: Vec<(u64, u64, u64)> = Vec::new();
         for (&(_, sector, serial), &sectors) in self.pieces.range(low..(event.dev, to, 0)) {
             let (start, end) = (sector.max(from), sector.saturating_add(sectors).min(to));
+            if start >= end {
+                continue;
+            }
             let fits = self.ios.get(&serial).is_some_and(|io| {
                 block_op(io.op) == event.op && io.lasts_over(event.first_ns(), event.last_ns())
             });
-            if start < end && fits {
+            if fits {
                 candidates.push((serial, start, end));
             }
         }
@@ -284,10 +326,16 @@ impl Joiner {
             return;
         }
         for run in placement.runs(io.offset, io.len) {
-            self.longest = self.longest.max(run.sectors);
-            self.pieces
-                .insert((io.dev, run.sector, serial), run.sectors);
-            io.starts.push(run.sector);
+            let length = PIECE.max(run.sectors.div_ceil(MAX_PIECES));
+            self.longest = self.longest.max(length.min(run.sectors));
+            let mut done = 0;
+            while done < run.sectors {
+                let (sector, sectors) = (run.sector.saturating_add(done), run.sectors - done);
+                self.pieces
+                    .insert((io.dev, sector, serial), sectors.min(length));
+                io.starts.push(sector);
+                done = done.saturating_add(length);
+            }
         }
     }
 
@@ -295,6 +343,7 @@ impl Joiner {
         let Some(io) = self.ios.remove(&serial) else {
             return;
         };
+        self.flushing.remove(&serial);
         if self.by_token.get(&(io.store, io.token)) == Some(&serial) {
             self.by_token.remove(&(io.store, io.token));
         }

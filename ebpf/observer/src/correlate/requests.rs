@@ -19,8 +19,10 @@ const MAX_ENDED: usize = 1 << 20;
 pub(super) const MAX_BLOCKS: usize = 64;
 /// Intervals kept of one request: a lump of 64 MiB makes fewer.
 const MAX_INTERVALS: usize = 4096;
-/// A request that nobody ends is dropped after this time.
+/// A request that nobody ends is dropped after this time...
 const ABANDONED_NS: u64 = 120_000_000_000;
+/// ...looked for this often.
+const SWEEP_NS: u64 = 1_000_000_000;
 
 /// What one request has of a block request.
 #[derive(Debug, Clone)]
@@ -75,6 +77,7 @@ pub(super) struct Gaps {
 pub(super) struct Requests {
     open: HashMap<u64, Open>,
     ended: Vec<Ended>,
+    swept_ns: u64,
     pub(super) dropped: u64,
 }
 
@@ -153,9 +156,10 @@ impl Requests {
     }
 
     pub(super) fn expire(&mut self, until_ns: u64) {
-        if self.open.is_empty() {
+        if self.open.is_empty() || until_ns.saturating_sub(self.swept_ns) < SWEEP_NS {
             return;
         }
+        self.swept_ns = until_ns;
         let before = self.open.len();
         self.open
             .retain(|_, open| open.begin_ns.saturating_add(ABANDONED_NS) >= until_ns);

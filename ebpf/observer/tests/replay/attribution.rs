@@ -1,6 +1,6 @@
 //! Whose a block request is.
 
-use lumpscope_observer::{BlockOp, Class, Correlator, Extent, Input, Op, Placement};
+use lumpscope_observer::{BlockOp, Class, Correlator, Event, Extent, Input, Op, Placement};
 
 use crate::support::{
     DEV, apply, declared, ended, event, filled, finished, owned, raw_store, replay,
@@ -272,4 +272,37 @@ fn what_never_ends_is_dropped_and_counted() {
         ));
     }
     assert_eq!(it.limits().declared_dropped, 1 + 70_000 - 65_536);
+}
+
+#[test]
+fn ios_without_events_are_no_loss_when_there_are_many() {
+    let mut it = raw_store();
+    // 100,000 I/Os a second for two seconds, as when no event is handed out.
+    for number in 0..200_000_u64 {
+        let begin = number * 10_000;
+        it.apply(declared(
+            number,
+            &[],
+            Op::Write,
+            number % 1000 * 4096,
+            4096,
+            begin,
+        ));
+        it.apply(finished(number, begin + 1000));
+        if number % 1000 == 0 {
+            it.apply(Input::Drained { until_ns: begin });
+        }
+    }
+    assert_eq!(it.limits().declared_dropped, 0);
+    // One of those that lack block requests is still found, a while later.
+    let begin = 199_000 * 10_000;
+    it.apply(Input::Drained {
+        until_ns: begin + 20_000_000 + 200_000_000,
+    });
+    let late = Event {
+        done_unknown: true,
+        ..event(BlockOp::Write, 0, 8, begin + 100, begin + 200, begin + 200)
+    };
+    it.apply(Input::Event(late));
+    assert_eq!(filled(&it).block.attributed_bytes, 4096);
 }
