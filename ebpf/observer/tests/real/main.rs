@@ -1,6 +1,7 @@
 //! The probes on real loop devices. Needs root; skipped loudly without, except in CI.
 #![allow(clippy::cast_sign_loss, reason = "small numbers of a test")]
 
+mod asking;
 mod blocks;
 mod coming;
 mod degraded;

@@ -1,0 +1,154 @@
+//! What can be asked after the fact and watched live, on a real disk.
+
+use std::time::Duration;
+
+use lumpscope_observer::{
+    BlockFilter, BlockLine, Explained, Op, Purpose, Replay, RequestSummary, StoreReport,
+    TraceContext, Tuning,
+};
+
+use crate::support::{LoopDevice, Watched, now, ready, until_complete};
+
+const MIB: u64 = 1 << 20;
+const TRACE: TraceContext = TraceContext {
+    trace_id: 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736,
+    span_id: 7,
+    parent_span_id: 1,
+};
+
+/// What was found out about the same three requests in every way there is.
+struct Found {
+    report: StoreReport,
+    explained: Vec<Explained>,
+    slowest: Vec<Explained>,
+    lines: Vec<BlockLine>,
+    traced: Vec<Explained>,
+    recorded: String,
+    lost: u64,
+}
+
+fn three_requests() -> Found {
+    let device = LoopDevice::new(64 * MIB);
+    let it = Watched::new(&device.path, Tuning::default());
+    let observer = &it.observer;
+    let filter = BlockFilter {
+        operation: Some("write".to_owned()),
+        ..BlockFilter::default()
+    };
+    let (blocks, traced) = (
+        observer.watch_blocks(filter, 1000),
+        observer.watch_traced(10),
+    );
+    let inputs = observer.watch_inputs(10_000);
+    it.request(1, "put", MIB, || it.write(1, MIB, 1 << 20));
+    it.request(2, "put", 4096, || {
+        it.write(2, 32 * MIB, 4096);
+        it.io(&[2], Purpose::Flush, Op::Flush, 0, 0);
+    });
+    let begin_ns = now();
+    it.write(3, 0, 8192);
+    let end_ns = now();
+    observer.request_done(RequestSummary {
+        request: 3,
+        store: it.index,
+        method: "put",
+        bytes: 8192,
+        begin_ns,
+        end_ns,
+        ok: true,
+        recv_ns: 0,
+        sched_ns: 0,
+        index_ns: 0,
+        data_ns: end_ns - begin_ns,
+        journal_ns: 0,
+        reply_ns: 0,
+        trace: Some(TRACE),
+    });
+    let report = it.report();
+    let explained = (1..=3).filter_map(|id| observer.explain(id)).collect();
+    let slowest = observer.slowest(Some("it"), Duration::from_secs(60), 10);
+    assert_eq!(
+        observer.slowest(Some("none"), Duration::from_secs(60), 10),
+        []
+    );
+    assert_eq!(observer.explain(4), None);
+    Found {
+        report,
+        explained,
+        slowest,
+        lines: blocks.take().into(),
+        traced: traced.take().into(),
+        lost: blocks.dropped() + traced.dropped() + inputs.dropped(),
+        recorded: Vec::from(inputs.take()).join("\n"),
+    }
+}
+
+#[test]
+fn a_request_is_explained_watched_recorded_and_replayed_alike() {
+    let Some(_one) = ready("a_request_is_explained") else {
+        return;
+    };
+    let mut last = None;
+    let _ = until_complete(|| {
+        let found = three_requests();
+        last.insert(found).report.clone()
+    });
+    let found = last.expect("it ran");
+    assert_eq!(
+        (found.explained.len(), found.slowest.len(), found.lost),
+        (3, 3, 0)
+    );
+    for told in &found.explained {
+        assert!(
+            told.block_requests >= 1 && !told.steps.is_empty(),
+            "{told:#?}"
+        );
+        assert_eq!(
+            (told.store.as_str(), told.device.as_str()),
+            ("it", &*found.report.device)
+        );
+        let total = i64::try_from(told.total_ns).expect("short");
+        for block in &told.blocks {
+            let times = [block.queued_at_ns, block.issued_at_ns, block.done_at_ns];
+            let known: Vec<i64> = times.into_iter().flatten().collect();
+            assert!(
+                known.is_sorted() && known.iter().all(|at| (0..=total).contains(at)),
+                "{told:#?}"
+            );
+        }
+        assert!(found.slowest.contains(told));
+    }
+    assert_eq!(found.traced.len(), 1);
+    assert_eq!(
+        (found.traced[0].request_id, found.traced[0].trace),
+        (3, Some(TRACE))
+    );
+
+    let written: u64 = found
+        .lines
+        .iter()
+        .map(|line| u64::from(line.sectors) * 512)
+        .sum();
+    assert_eq!(written, MIB + 4096 + 8192, "{:#?}", found.lines);
+    assert!(
+        found
+            .lines
+            .iter()
+            .all(|line| line.owner == "request" && line.stores == ["it"])
+    );
+
+    let mut replay = Replay::new();
+    let mut replayed = Vec::new();
+    let read = replay.read(found.recorded.as_bytes(), |line| replayed.push(line));
+    read.expect("a whole recording");
+    let again = replay.report("it").expect("the store");
+    assert_eq!(again.block, found.report.block);
+    assert_eq!(again.operations, found.report.operations);
+    assert!(again.audit.seen_requests > 0, "{:?}", again.audit);
+    for told in &found.explained {
+        let again = replay.explain(told.request_id).expect("it was recorded");
+        assert_eq!((&again.steps, &again.blocks), (&told.steps, &told.blocks));
+    }
+    replayed.retain(|line| line.operation == "write");
+    assert_eq!(replayed, found.lines);
+}
