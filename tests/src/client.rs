@@ -89,6 +89,13 @@ impl Client {
         value: u128,
         body: Bytes,
     ) -> Result<PutResponse, Status> {
+        let messages = self.put_request(store, value, body);
+        let reply = self.lumps.put(tokio_stream::iter(messages)).await?;
+        Ok(reply.into_inner())
+    }
+
+    /// The messages of such a put, to be sent with headers.
+    pub fn put_request(&self, store: &str, value: u128, body: Bytes) -> Vec<PutRequest> {
         let header = PutHeader {
             store: store.to_owned(),
             id: Some(id(value)),
@@ -106,8 +113,7 @@ impl Client {
             });
             at = end;
         }
-        let reply = self.lumps.put(tokio_stream::iter(messages)).await?;
-        Ok(reply.into_inner())
+        messages
     }
 
     /// Gets one whole lump.

@@ -94,6 +94,8 @@ pub struct Tuning {
     pub overlook_one_in: u32,
     /// Tracepoints that count as missing, as on another kernel.
     pub hidden_hooks: Vec<String>,
+    /// Pin maps for bpftool in this folder of a bpffs, until the probes are detached.
+    pub pin_maps: Option<PathBuf>,
     /// Write everything the correlator learns to this file, one JSON object a line, for replay.
     pub record: Option<PathBuf>,
 }

@@ -24,6 +24,7 @@ mod kernel;
 mod late;
 mod live;
 mod observer;
+mod pins;
 mod probes;
 mod recording;
 mod replay;

@@ -17,6 +17,7 @@ use crate::api::{EventPolicy, Flavour, ObjectSource, Tuning};
 use crate::device::Layer;
 use crate::heat;
 use crate::kernel::{self, Hook, Plan, PlanError, Release};
+use crate::pins::{PinError, Pins};
 use crate::report::ProgramReport;
 use crate::shared_map::{Access, SharedMap};
 use crate::submission;
@@ -110,6 +111,8 @@ pub(crate) struct Probes {
     statistics: Option<OwnedFd>,
     /// Shared with the threads that do I/O, once somebody has taken it.
     submissions: Option<SharedMap>,
+    /// Unpins what was pinned.
+    _pins: Option<Pins>,
     /// Keeps programs and links alive.
     ebpf: Ebpf,
 }
@@ -191,8 +194,10 @@ impl Probes {
         let histogram = share(&ebpf, "HISTOGRAM", cells, Access::Read)?;
         let table = share(&ebpf, "SUBMISSIONS", submission::WORDS, Access::ReadWrite)?;
         let control = share(&ebpf, "CONTROL", control::WORDS, Access::ReadWrite)?;
+        let pins = tuning.pin_maps.as_deref().map(|dir| Pins::new(&ebpf, dir));
         let mut probes = Probes {
             flavour,
+            _pins: pins.and_then(said),
             ring: RingBuf::try_from(take(&mut ebpf, "EVENTS")?)
                 .map_err(|_| ProbeError::Part { name: "EVENTS" })?,
             counters: PerCpuArray::try_from(take(&mut ebpf, "STATS")?)
@@ -473,6 +478,12 @@ fn statistics() -> Option<OwnedFd> {
             None
         }
     }
+}
+
+/// What cannot be pinned is no reason to see nothing.
+fn said(pins: Result<Pins, PinError>) -> Option<Pins> {
+    pins.inspect_err(|error| tracing::warn!(%error, "the probes' maps are not pinned"))
+        .ok()
 }
 
 fn program_fd(program: &Program) -> Option<BorrowedFd<'_>> {

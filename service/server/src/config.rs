@@ -19,6 +19,8 @@ use lumpscope_engine::{Durability, IoBackendChoice, QueuePolicy};
 use lumpscope_observer::EventPolicy;
 
 use crate::size::Size;
+use crate::span::Span;
+use crate::telemetry::otlp::Sampling;
 
 pub use args::ServeArgs;
 pub(crate) use check::{certificate_not_after, halves};
@@ -68,6 +70,10 @@ pub const DEFAULT_CONNECTION_WINDOW: Size = Size(4 << 20);
 pub const DEFAULT_FRAME_SIZE: Size = Size(1 << 20);
 /// Seconds that requests under way are waited for at the end.
 pub const DEFAULT_DRAIN_TIMEOUT_SECONDS: u64 = 10;
+/// Share of requests that are traced by chance.
+pub const DEFAULT_TRACE_RATIO: f64 = 0.01;
+/// Every request that takes at least so long is traced.
+pub const DEFAULT_TRACE_SLOWER_THAN: Span = Span(Duration::from_millis(100));
 
 /// What `serve` does, complete and checked.
 #[derive(Clone, Debug)]
@@ -86,6 +92,12 @@ pub struct ServeConfig {
     pub probe_object: Option<PathBuf>,
     /// Which completed block requests are handed out as events, from the start on.
     pub events: EventPolicy,
+    /// Where the probes' maps are pinned.
+    pub pin_maps: Option<PathBuf>,
+    /// Collector of traces; `None`: none are made.
+    pub otlp_endpoint: Option<String>,
+    /// Which requests are traced.
+    pub sampling: Sampling,
     /// How to do disk I/O.
     pub io_backend: IoBackendChoice,
     /// I/Os a store has in flight.

@@ -153,7 +153,11 @@ async fn services(
 ) -> (Health, Auth<Routes>) {
     let (stores, observer) = (sources.stores.clone(), sources.observer.clone());
     let requests = Arc::clone(&sources.requests);
-    let recorder = Arc::new(Recorder::new(observer.clone(), requests));
+    let recorder = Arc::new(Recorder::new(
+        observer.clone(),
+        requests,
+        sources.tracing.clone(),
+    ));
     let lumps = LumpStoreService::new(
         stores.clone(),
         observer.clone(),

@@ -18,6 +18,7 @@ use crate::stopping;
 use crate::stores::Stores;
 use crate::telemetry::Sources;
 use crate::telemetry::metrics::RequestMetrics;
+use crate::telemetry::otlp::Tracing;
 
 /// A service that runs.
 pub struct Service {
@@ -29,6 +30,7 @@ pub struct Service {
     observer: Observer,
     health: Health,
     requests: Arc<RequestMetrics>,
+    tracing: Tracing,
     drain: Duration,
     stop: watch::Sender<bool>,
     door: Door,
@@ -59,7 +61,9 @@ impl Service {
         let sockets = Sockets::bind(&config).await?;
         let (grpc, metrics) = (sockets.grpc, sockets.metrics);
         let (observer, stores) = open(config.clone(), opened).await?;
+        let tracing = Tracing::start(config.otlp_endpoint.as_deref(), config.sampling, &observer)?;
         let sources = Sources {
+            tracing: tracing.clone(),
             stores: stores.clone(),
             observer: observer.clone(),
             requests: Arc::new(RequestMetrics::default()),
@@ -82,6 +86,7 @@ impl Service {
             observer,
             health,
             requests,
+            tracing,
             drain: config.drain_timeout,
             stop,
             door,
@@ -137,6 +142,7 @@ impl Service {
             let (task, requests) = (&mut self.grpc_task, &self.requests);
             stopping::finish(task, requests, &self.stores, self.drain, hurry).await;
         }
+        self.tracing.shutdown().await;
         let observer = self.observer.clone();
         let closed = stopping::close(&self.stores, move || observer.shutdown()).await;
         for task in &self.others {
@@ -169,7 +175,10 @@ async fn open(
             .clone()
             .map_or(ObjectSource::Prebuilt, ObjectSource::Path),
         enabled: config.probes,
-        tuning: Tuning::default(),
+        tuning: Tuning {
+            pin_maps: config.pin_maps.clone(),
+            ..Tuning::default()
+        },
     };
     let opening = tokio::task::spawn_blocking(move || {
         let observer = Observer::start(options);

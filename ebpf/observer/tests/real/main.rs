@@ -8,5 +8,6 @@ mod degraded;
 mod guard;
 mod independent;
 mod losses;
+mod pins;
 mod submissions;
 mod support;

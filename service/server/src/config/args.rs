@@ -121,6 +121,19 @@ pub struct ServeArgs {
     /// Besides, each that took so long from queued to completed; 0s: no such rule [default: 0s]
     #[arg(long, value_name = "TIME", env = "LUMPSCOPE_EVENT_SLOWER_THAN")]
     pub event_slower_than: Option<Span>,
+    /// Pin the probes' maps in this folder of a bpffs, for bpftool; they are unpinned at the end
+    #[arg(long, value_name = "DIR", env = "LUMPSCOPE_PIN_MAPS")]
+    pub pin_maps: Option<PathBuf>,
+    /// Send traces to the OpenTelemetry collector at this http://HOST:PORT, with OTLP over gRPC
+    #[arg(long, value_name = "URL", env = "LUMPSCOPE_OTLP_ENDPOINT")]
+    pub otlp_endpoint: Option<String>,
+    /// Share of requests that are traced by chance, 0 to 1; those whose client asks for it, the slow
+    /// ones and those that fail by the service's fault always are [default: 0.01]
+    #[arg(long, value_name = "RATIO", env = "LUMPSCOPE_TRACE_RATIO")]
+    pub trace_ratio: Option<f64>,
+    /// Trace every request that takes at least so long [default: 100ms]
+    #[arg(long, value_name = "TIME", env = "LUMPSCOPE_TRACE_SLOWER_THAN")]
+    pub trace_slower_than: Option<Span>,
     /// How to do disk I/O [default: auto]
     #[arg(long, value_enum, env = "LUMPSCOPE_IO_BACKEND")]
     pub io_backend: Option<IoBackendArg>,

@@ -13,11 +13,12 @@ use super::{
     DEFAULT_LISTEN, DEFAULT_MAX_CONNECTIONS, DEFAULT_MAX_HEADER, DEFAULT_MAX_MESSAGE,
     DEFAULT_MAX_STREAMS, DEFAULT_METRICS_LISTEN, DEFAULT_MIN_RATE, DEFAULT_OVERLOAD_AFTER_SECONDS,
     DEFAULT_QUEUE_DEPTH, DEFAULT_QUEUE_LIMIT, DEFAULT_RELOAD_INTERVAL_SECONDS,
-    DEFAULT_SCRUB_INTERVAL_HOURS, DEFAULT_STREAM_WINDOW, DoorConfig, ServeArgs, ServeConfig,
-    StoreSpec, TlsFiles,
+    DEFAULT_SCRUB_INTERVAL_HOURS, DEFAULT_STREAM_WINDOW, DEFAULT_TRACE_RATIO,
+    DEFAULT_TRACE_SLOWER_THAN, DoorConfig, ServeArgs, ServeConfig, StoreSpec, TlsFiles,
 };
 use crate::error::ServerError;
 use crate::size::Size;
+use crate::telemetry::otlp::Sampling;
 
 /// Longest that can be configured for requests under way at the end.
 const MAX_DRAIN: Duration = Duration::from_mins(10);
@@ -109,6 +110,10 @@ impl ServeArgs {
             probe_object: self.probe_object.or(file.probe_object),
             event_one_in: self.event_one_in.or(file.event_one_in),
             event_slower_than: self.event_slower_than.or(file.event_slower_than),
+            pin_maps: self.pin_maps.or(file.pin_maps),
+            otlp_endpoint: self.otlp_endpoint.or(file.otlp_endpoint),
+            trace_ratio: self.trace_ratio.or(file.trace_ratio),
+            trace_slower_than: self.trace_slower_than.or(file.trace_slower_than),
             io_backend: self.io_backend.or(file.io_backend),
             queue_depth: self.queue_depth.or(file.queue_depth),
             queue_limit: self.queue_limit.or(file.queue_limit),
@@ -163,6 +168,15 @@ impl ServeArgs {
             events: EventPolicy {
                 one_in: self.event_one_in.unwrap_or(1),
                 slower_than_ns: self.event_slower_than.unwrap_or_default().nanoseconds(),
+            },
+            pin_maps: self.pin_maps,
+            otlp_endpoint: endpoint(self.otlp_endpoint, problems),
+            sampling: Sampling {
+                ratio: self.trace_ratio.unwrap_or(DEFAULT_TRACE_RATIO),
+                slower_than: self
+                    .trace_slower_than
+                    .unwrap_or(DEFAULT_TRACE_SLOWER_THAN)
+                    .0,
             },
             io_backend: self.io_backend.unwrap_or_default().into(),
             queue_depth: self.queue_depth.unwrap_or(DEFAULT_QUEUE_DEPTH),
@@ -299,6 +313,20 @@ fn address(
     address
 }
 
+/// An address that can be connected to; an empty one is none.
+fn endpoint(given: Option<String>, problems: &mut Problems) -> Option<String> {
+    let given = given.filter(|url| !url.is_empty())?;
+    let url = given.parse::<http::Uri>().ok();
+    let good = url.is_some_and(|url| {
+        let plain = url.scheme_str() == Some("http") && matches!(url.path(), "" | "/");
+        plain && url.host().is_some_and(|host| !host.is_empty())
+    });
+    let want =
+        "http://HOST:PORT; a collector that wants TLS is reached through one beside this service";
+    check(problems, good, "otlp-endpoint", &given, want);
+    good.then_some(given)
+}
+
 fn message_size(given: Option<Size>, problems: &mut Problems) -> usize {
     let size = given.unwrap_or(DEFAULT_MAX_MESSAGE);
     let bytes = usize::try_from(size.0).unwrap_or(usize::MAX);
@@ -327,6 +355,9 @@ fn check(
 }
 
 fn check_numbers(config: &ServeConfig, problems: &mut Problems) {
+    let ratio = config.sampling.ratio;
+    let good = (0.0..=1.0).contains(&ratio);
+    check(problems, good, "trace-ratio", ratio, "a number from 0 to 1");
     let mut check = |good, key, value: u64, want| check(problems, good, key, value, want);
     let (depth, limit) = (config.queue_depth, config.queue_limit);
     let good = (1..=4096).contains(&depth);

@@ -99,6 +99,13 @@ impl ServeConfig {
                 "event-slower-than",
                 text(Span(Duration::from_nanos(self.events.slower_than_ns))),
             ),
+            ("pin-maps", self.pin_maps.as_deref().and_then(path)),
+            (
+                "otlp-endpoint",
+                self.otlp_endpoint.clone().map(Value::String),
+            ),
+            ("trace-ratio", Some(Value::Float(self.sampling.ratio))),
+            ("trace-slower-than", text(Span(self.sampling.slower_than))),
             ("put-memory", size(self.put_memory)),
             ("get-memory", size(self.get_memory)),
             ("max-message", size(self.max_message as u64)),

@@ -38,4 +38,4 @@ pub use observe::live;
 pub use request_id::Traced;
 pub use scope::{Recorder, Scope};
 pub use small::SMALL;
-pub use trace_context::TraceId;
+pub use trace_context::TraceParent;

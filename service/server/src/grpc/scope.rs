@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use lumpscope_engine::clock::monotonic_ns;
 use lumpscope_engine::{EngineTimes, Error, LumpId, RequestCtx, RequestId};
-use lumpscope_observer::{Observer, RequestSummary};
+use lumpscope_observer::{Observer, RequestSummary, TraceContext};
 use lumpscope_proto::code_name;
 use lumpscope_proto::v1;
 use tokio::sync::oneshot;
@@ -21,10 +21,11 @@ use tracing::{Span, debug, debug_span, warn};
 use super::deadline::Deadline;
 use super::methods::Name;
 use super::status::Refusal;
-use super::trace_context::TraceId;
+use super::trace_context::TraceParent;
 use crate::door::Caller;
 use crate::stores::{NamedStore, UnderWay};
 use crate::telemetry::metrics::RequestMetrics;
+use crate::telemetry::otlp::{About, Tracing};
 use crate::telemetry::usdt::{self, LumpOp};
 
 /// Makes scopes, and is told when they end.
@@ -32,16 +33,18 @@ pub struct Recorder {
     next_id: AtomicU64,
     observer: Observer,
     metrics: Arc<RequestMetrics>,
+    tracing: Tracing,
 }
 
 impl Recorder {
     /// A recorder whose ids start at 1: 0 stands for "no request".
     #[must_use]
-    pub fn new(observer: Observer, metrics: Arc<RequestMetrics>) -> Self {
+    pub fn new(observer: Observer, metrics: Arc<RequestMetrics>, tracing: Tracing) -> Self {
         Self {
             next_id: AtomicU64::new(1),
             observer,
             metrics,
+            tracing,
         }
     }
 
@@ -49,13 +52,13 @@ impl Recorder {
     #[must_use]
     pub fn begin(self: &Arc<Self>, method: Name, headers: &HeaderMap) -> Arc<Scope> {
         self.metrics.begun();
-        let (deadline, trace) = (Deadline::of(headers), TraceId::of(headers));
+        let (deadline, trace) = (Deadline::of(headers), TraceParent::of(headers));
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let span = debug_span!(
             target: LOG,
             "request",
             request_id = id,
-            trace_id = trace.as_ref().map(TraceId::as_str),
+            trace_id = trace.as_ref().map(TraceParent::as_str),
             method = method.text,
             store = tracing::field::Empty,
         );
@@ -82,7 +85,7 @@ pub struct Scope {
     method: Name,
     begin_ns: u64,
     deadline: Option<Deadline>,
-    trace: Option<TraceId>,
+    trace: Option<TraceParent>,
     span: Span,
     recorder: Arc<Recorder>,
     /// Who asks; set before anything else sees the scope.
@@ -117,7 +120,7 @@ impl Scope {
     /// The trace of the client that the request belongs to, as 32 hexadecimal digits.
     #[must_use]
     pub fn trace_id(&self) -> Option<&str> {
-        self.trace.as_ref().map(TraceId::as_str)
+        self.trace.as_ref().map(TraceParent::as_str)
     }
 
     /// The span of the request, for what is logged while it is dealt with.
@@ -323,7 +326,9 @@ impl Scope {
         if std::mem::replace(&mut state.ended, true) {
             return;
         }
-        let summary = self.summary(&state, end_ns, code);
+        let seconds = std::time::Duration::from_nanos(end_ns.saturating_sub(self.begin_ns));
+        let mut summary = self.summary(&state, end_ns, code);
+        summary.trace = self.choose(seconds, code);
         self.tell_tracers(state.store.as_deref(), &summary);
         // What is said of a store that was taken out would stay for ever.
         let store = state.store.take().filter(|named| !named.is_gone());
@@ -331,14 +336,30 @@ impl Scope {
         drop(state);
         let name = store.as_ref().map(|named| named.name.as_str());
         self.log(name, &summary, code, message);
-        let seconds = std::time::Duration::from_nanos(end_ns.saturating_sub(self.begin_ns));
+        let exemplar = summary.trace.map(|trace| trace.trace_id);
         self.recorder
             .metrics
-            .ended(name, self.method.text, code, seconds);
+            .ended(name, self.method.text, code, seconds, exemplar);
         if store.is_some() {
             self.recorder.observer.request_done(summary);
+        } else if summary.trace.is_some() {
+            self.recorder.tracing.alone(&summary);
         }
         drop(inside);
+    }
+
+    /// Whether the request is exported, and where in which trace it stands then.
+    fn choose(&self, took: std::time::Duration, code: Code) -> Option<TraceContext> {
+        let tracing = &self.recorder.tracing;
+        let trace = tracing.choose(self.trace.as_ref(), took, code)?;
+        let state = self.trace.as_ref().map(TraceParent::state);
+        tracing.chosen(About {
+            request: self.id,
+            method: self.method.full,
+            code: Some(code),
+            state: state.cloned().unwrap_or_default(),
+        });
+        Some(trace)
     }
 
     /// For those who listen with bpftrace.

@@ -15,6 +15,7 @@ use super::heat::{float, seconds};
 use super::metrics::RequestMetrics;
 use super::names::{self, Kind, Metric};
 use super::observing;
+use super::otlp::{Numbers, Tracing};
 use super::store_stats;
 use crate::door::{Door, ENTRANCES};
 use crate::grpc::Memory;
@@ -33,6 +34,8 @@ pub struct Sources {
     pub door: Door,
     /// Memory for bodies that are being put.
     pub put_memory: Memory,
+    /// Exports requests as spans.
+    pub tracing: Tracing,
     /// Who watches live.
     pub watches: Arc<Watches>,
 }
@@ -87,6 +90,7 @@ impl Collector for ServiceCollector {
             encoder: &mut encoder,
         };
         service(&mut out, sources)?;
+        traces(&mut out, sources.tracing.numbers())?;
         door(&mut out, &sources.door)?;
         requests(&mut out, &stores)?;
         store_states(&mut out, &stores)?;
@@ -113,6 +117,25 @@ fn service(out: &mut Out<'_, '_>, sources: &Sources) -> fmt::Result {
             (vec!["get"], float(gets.sum())),
         ],
     )
+}
+
+fn traces(out: &mut Out<'_, '_>, numbers: Option<Numbers>) -> fmt::Result {
+    let one = |value: fn(&Numbers) -> u64| numbers.iter().map(move |n| (vec![], float(value(n))));
+    out.counter(&names::SPANS_EXPORTED, one(|n| n.exported))?;
+    let dropped = numbers.iter().flat_map(|n| {
+        [
+            ("queue_full", n.queue_full),
+            ("export_failed", n.export_failed),
+            ("shutdown", n.shutdown),
+        ]
+    });
+    let dropped = dropped.map(|(reason, spans)| (vec![reason], float(spans)));
+    out.counter(&names::SPANS_DROPPED, dropped)?;
+    out.counter(&names::TRACED_LOST, one(|n| n.requests_lost))?;
+    out.counter(&names::EXPORT_FAILURES, one(|n| n.failures))?;
+    let up = numbers.and_then(|n| n.up);
+    let up = up.map(|up| (vec![], float(u64::from(up))));
+    out.gauge(&names::EXPORTER_UP, up)
 }
 
 fn door(out: &mut Out<'_, '_>, door: &Door) -> fmt::Result {

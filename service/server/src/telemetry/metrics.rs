@@ -1,12 +1,13 @@
 //! What the service counts itself: requests, their durations and codes.
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use lumpscope_proto::code_name;
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::exemplar::HistogramWithExemplars;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::histogram::exponential_buckets;
 use tonic::Code;
 
 use crate::grpc::methods;
@@ -14,12 +15,15 @@ use crate::grpc::methods;
 /// Values of the labels of one series, with the labels' names.
 pub type Labels = Vec<(&'static str, String)>;
 
+/// What leads from a bucket to a trace.
+type Exemplar = [(&'static str, String); 1];
+
 /// Counts requests.
 #[derive(Debug)]
 pub struct RequestMetrics {
     in_progress: AtomicI64,
     pub(super) requests: Family<Labels, Counter>,
-    pub(super) duration: Family<Labels, Histogram>,
+    pub(super) duration: Family<Labels, HistogramWithExemplars<Exemplar>>,
 }
 
 impl Default for RequestMetrics {
@@ -29,7 +33,7 @@ impl Default for RequestMetrics {
             requests: Family::default(),
             // 100 microseconds to 52 seconds, each twice the one before.
             duration: Family::new_with_constructor(|| {
-                Histogram::new(exponential_buckets(1e-4, 2.0, 20))
+                HistogramWithExemplars::new(exponential_buckets(1e-4, 2.0, 20))
             }),
         }
     }
@@ -41,16 +45,26 @@ impl RequestMetrics {
         self.in_progress.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A request has ended. `store` is absent when it named none that exists.
-    pub fn ended(&self, store: Option<&str>, method: &'static str, code: Code, duration: Duration) {
+    /// A request has ended. `store` is absent when it named none that exists, `trace` when it is
+    /// not exported.
+    pub fn ended(
+        &self,
+        store: Option<&str>,
+        method: &'static str,
+        code: Code,
+        duration: Duration,
+        trace: Option<u128>,
+    ) {
         self.in_progress.fetch_sub(1, Ordering::Relaxed);
         let mut labels = vec![
             ("store", store.unwrap_or_default().to_owned()),
             ("method", method.to_owned()),
         ];
+        let exemplar = trace.map(|trace| [("trace_id", format!("{trace:032x}"))]);
+        let when = exemplar.is_some().then(SystemTime::now);
         self.duration
             .get_or_create(&labels)
-            .observe(duration.as_secs_f64());
+            .observe(duration.as_secs_f64(), exemplar, when);
         labels.push(("code", code_name(code).to_owned()));
         self.requests.get_or_create(&labels).inc();
     }

@@ -7,6 +7,7 @@ pub mod logs;
 pub mod metrics;
 pub mod names;
 mod observing;
+pub mod otlp;
 pub mod store_stats;
 pub mod usdt;
 

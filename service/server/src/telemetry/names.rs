@@ -62,6 +62,16 @@ metrics! {
         "Bytes of bodies moved.";
     BODY_MEMORY = "body_memory_bytes" Gauge ["direction"]
         "Memory of lumps that are being put, or being read and sent (get).";
+    SPANS_EXPORTED = "trace_spans_exported" Counter []
+        "Spans that the collector has taken. Absent without a collector, as all trace_*.";
+    SPANS_DROPPED = "trace_spans_dropped" Counter ["reason"]
+        "Spans that were made or would have been, and never arrived. Reasons: queue_full, export_failed (the collector did not take their batch), shutdown.";
+    TRACED_LOST = "trace_requests_lost" Counter []
+        "Requests that were to be exported and of which no span was made, because too many ended at a time.";
+    EXPORT_FAILURES = "trace_export_failures" Counter []
+        "Batches that the collector did not take.";
+    EXPORTER_UP = "trace_exporter_up" Gauge []
+        "1: the collector took the last batch; absent before the first.";
 
     CONNECTIONS = "connections" Gauge ["entrance"]
         "Connections open now. Entrances: tcp, unix, metrics.";

@@ -1,0 +1,77 @@
+//! From explained requests to spans that wait to be sent.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use lumpscope_observer::{Explained, Observer, Watch};
+use opentelemetry_sdk::trace::RandomIdGenerator;
+use tokio::sync::watch;
+
+use super::spans::{self, About, Clock};
+use super::{QUEUE, Shared, lock};
+
+/// Time between two looks; the observer has something new at most every 10 ms.
+const EVERY: Duration = Duration::from_millis(50);
+/// Longest that is waited for the last block requests when the service ends.
+const SETTLE_WITHIN: Duration = Duration::from_secs(1);
+
+/// Gathers until it is told to stop, and then what is still there.
+pub(super) async fn run(
+    shared: Arc<Shared>,
+    watched: Watch<Explained>,
+    observer: Observer,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let mut lost = 0;
+    let mut last = false;
+    while !last {
+        last = tokio::select! {
+            () = tokio::time::sleep(EVERY) => false,
+            // An error means that the service is gone, which is a stop too.
+            _ = stopped.wait_for(|stop| *stop) => true,
+        };
+        if last {
+            let observer = observer.clone();
+            // What has ended by now is known after this. A panic there has said so.
+            let _ = tokio::task::spawn_blocking(move || observer.settle(SETTLE_WITHIN)).await;
+        }
+        let now_lost = watched.dropped();
+        let counts = &shared.counts;
+        counts
+            .requests_lost
+            .fetch_add(now_lost - lost, Ordering::Relaxed);
+        lost = now_lost;
+        let alone = std::mem::take(&mut *lock(&shared.alone));
+        for explained in watched.take().into_iter().chain(alone) {
+            shared.enqueue(&explained);
+        }
+    }
+}
+
+impl Shared {
+    /// Makes the spans of a request, all or none.
+    fn enqueue(&self, explained: &Explained) {
+        let Some(trace) = explained.trace else { return };
+        let about = self.about(explained.request_id);
+        let room = QUEUE - lock(&self.queue).len().min(QUEUE);
+        let count = spans::count(explained);
+        if count > room {
+            // Not even made: that is the work which a collector that is away must not cost.
+            let dropped = u64::try_from(count).unwrap_or(u64::MAX);
+            self.counts.queue_full.fetch_add(dropped, Ordering::Relaxed);
+            return;
+        }
+        let ids = RandomIdGenerator::default();
+        let made = spans::of(explained, trace, &about, Clock::now(), &ids);
+        lock(&self.queue).extend(made);
+    }
+
+    /// What the service knows of a request that was chosen, and those chosen long before it.
+    fn about(&self, request: u64) -> About {
+        let mut chosen = lock(&self.chosen);
+        let place = chosen.iter().position(|about| about.request == request);
+        let found = place.and_then(|place| chosen.remove(place));
+        found.unwrap_or_else(|| About::unknown(request))
+    }
+}

@@ -1,0 +1,404 @@
+//! OTLP traces: what the disk did for a request, as spans of the trace that the client began.
+//!
+//! ```text
+//! Scope::end_as ── choose ──▶ observer ── explained ──▶ gather ──▶ queue ──▶ send ──▶ collector
+//!        │                                                │ spans.rs
+//!        └── About: what the observer does not know ──────┘
+//! ```
+//!
+//! Whether a request is exported is decided at its end, when it is known how long it took: see
+//! [`sampling`]. Every step is bounded and never waits for the next one. What does not fit is
+//! dropped and counted, so a collector that is away costs memory that is named here and no time.
+
+mod gather;
+mod sampling;
+mod send;
+mod spans;
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lumpscope_observer::{Explained, Observer, RequestSummary, TraceContext};
+use opentelemetry_sdk::trace::{IdGenerator as _, RandomIdGenerator, SpanData};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tonic::Code;
+use tracing::info;
+
+pub use sampling::Sampling;
+pub use spans::About;
+
+use crate::error::ServerError;
+use crate::grpc::TraceParent;
+
+/// Explained requests that wait to become spans.
+const WATCHED: usize = 1024;
+/// Requests that were chosen and whose explanation has not come: the oldest are forgotten.
+const CHOSEN: usize = 4096;
+/// Spans that wait to be sent: at about 1 KiB each, 8 MiB.
+pub const QUEUE: usize = 8192;
+/// Longest that spans are still sent when the service ends, after the batch under way.
+pub const FLUSH_WITHIN: Duration = Duration::from_secs(3);
+
+/// Exports requests as spans, or does nothing. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Tracing {
+    running: Option<Arc<Running>>,
+}
+
+/// What has been exported, and what has not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Numbers {
+    /// Spans that the collector has taken.
+    pub exported: u64,
+    /// Spans that did not fit into the queue.
+    pub queue_full: u64,
+    /// Spans of batches that the collector did not take.
+    pub export_failed: u64,
+    /// Spans that were left when the service ended.
+    pub shutdown: u64,
+    /// Requests that were chosen and of which no span was made: too many ended at a time.
+    pub requests_lost: u64,
+    /// Batches that the collector did not take.
+    pub failures: u64,
+    /// Whether the collector took the last batch; `None`: there was none yet.
+    pub up: Option<bool>,
+}
+
+struct Running {
+    sampling: Sampling,
+    ids: RandomIdGenerator,
+    shared: Arc<Shared>,
+    stop: watch::Sender<bool>,
+    /// Taken by the end.
+    tasks: Mutex<Option<Tasks>>,
+}
+
+struct Tasks {
+    gathering: JoinHandle<()>,
+    sending: JoinHandle<send::Sender>,
+}
+
+/// Between those who choose, gather and send.
+struct Shared {
+    chosen: Mutex<VecDeque<About>>,
+    /// Explained by the service alone: requests that named no store.
+    alone: Mutex<Vec<Explained>>,
+    queue: Mutex<VecDeque<SpanData>>,
+    counts: Counts,
+}
+
+#[derive(Default)]
+struct Counts {
+    exported: AtomicU64,
+    queue_full: AtomicU64,
+    export_failed: AtomicU64,
+    shutdown: AtomicU64,
+    requests_lost: AtomicU64,
+    failures: AtomicU64,
+    /// Spans of the batch under way.
+    sending: AtomicU64,
+    /// -1: not known.
+    up: AtomicI64,
+}
+
+impl Tracing {
+    /// Begins to export to a collector; `None`: never exports anything. Must be called within a runtime.
+    ///
+    /// # Errors
+    /// An endpoint that is no address.
+    pub fn start(
+        endpoint: Option<&str>,
+        sampling: Sampling,
+        observer: &Observer,
+    ) -> Result<Self, ServerError> {
+        let Some(endpoint) = endpoint else {
+            return Ok(Self::default());
+        };
+        let exporter = send::exporter(endpoint)?;
+        let shared = Arc::new(Shared {
+            chosen: Mutex::default(),
+            alone: Mutex::default(),
+            queue: Mutex::default(),
+            counts: Counts {
+                up: AtomicI64::new(-1),
+                ..Counts::default()
+            },
+        });
+        let (stop, stopped) = watch::channel(false);
+        let watched = observer.watch_traced(WATCHED);
+        let gathering = gather::run(
+            Arc::clone(&shared),
+            watched,
+            observer.clone(),
+            stopped.clone(),
+        );
+        let gathering = tokio::spawn(gathering);
+        let sender = send::Sender::new(Arc::clone(&shared), exporter);
+        let sending = tokio::spawn(sender.run(stopped));
+        info!(endpoint, "requests are exported as spans");
+        Ok(Self {
+            running: Some(Arc::new(Running {
+                sampling,
+                ids: RandomIdGenerator::default(),
+                shared,
+                stop,
+                tasks: Mutex::new(Some(Tasks { gathering, sending })),
+            })),
+        })
+    }
+
+    /// Decides about a request that has ended; `None`: it is not exported.
+    #[must_use]
+    pub fn choose(
+        &self,
+        parent: Option<&TraceParent>,
+        took: Duration,
+        code: Code,
+    ) -> Option<TraceContext> {
+        let running = self.running.as_ref()?;
+        let trace_id = match parent {
+            Some(parent) => parent.trace_id(),
+            None => running.new_trace_id(),
+        };
+        let sampled = parent.is_some_and(TraceParent::is_sampled);
+        let wanted = sampled || running.sampling.wants(trace_id, took, code);
+        wanted.then(|| TraceContext {
+            trace_id,
+            span_id: running.new_span_id(),
+            parent_span_id: parent.map_or(0, TraceParent::span_id),
+        })
+    }
+
+    /// Tells what the observer does not know of a request that was chosen, before the observer is
+    /// told of its end.
+    pub fn chosen(&self, about: About) {
+        let Some(running) = &self.running else { return };
+        let mut chosen = lock(&running.shared.chosen);
+        if chosen.len() >= CHOSEN {
+            chosen.pop_front();
+            running
+                .shared
+                .counts
+                .requests_lost
+                .fetch_add(1, Ordering::Relaxed);
+        }
+        chosen.push_back(about);
+    }
+
+    /// Exports a request that named no store, of which the observer is told nothing.
+    pub fn alone(&self, what: &RequestSummary) {
+        let Some(running) = &self.running else { return };
+        let mut alone = lock(&running.shared.alone);
+        if alone.len() < WATCHED {
+            alone.push(spans::without_observer(what));
+        } else {
+            running
+                .shared
+                .counts
+                .requests_lost
+                .fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// What has been exported so far; `None`: nothing ever is.
+    #[must_use]
+    pub fn numbers(&self) -> Option<Numbers> {
+        let counts = &self.running.as_ref()?.shared.counts;
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let up = counts.up.load(Ordering::Relaxed);
+        Some(Numbers {
+            exported: of(&counts.exported),
+            queue_full: of(&counts.queue_full),
+            export_failed: of(&counts.export_failed),
+            shutdown: of(&counts.shutdown),
+            requests_lost: of(&counts.requests_lost),
+            failures: of(&counts.failures),
+            up: (up >= 0).then_some(up == 1),
+        })
+    }
+
+    /// Sends what there is, for at most [`FLUSH_WITHIN`], and ends. Call it when all requests have
+    /// ended, and while the observer still runs.
+    pub async fn shutdown(&self) {
+        let Some(running) = &self.running else { return };
+        running.stop.send_replace(true);
+        let Some(tasks) = lock(&running.tasks).take() else {
+            return;
+        };
+        // A task that has panicked has said so.
+        let _ = tasks.gathering.await;
+        if let Ok(sender) = tasks.sending.await {
+            sender.flush().await;
+        }
+        let numbers = self.numbers().unwrap_or_default();
+        info!(
+            exported = numbers.exported,
+            dropped = numbers.queue_full + numbers.export_failed + numbers.shutdown,
+            "no more spans"
+        );
+    }
+}
+
+impl Shared {
+    /// The oldest spans of the queue; `None`: it is empty.
+    fn next_batch(&self, most: usize) -> Option<Vec<SpanData>> {
+        let mut queue = lock(&self.queue);
+        let count = queue.len().min(most);
+        (count > 0).then(|| queue.drain(..count).collect())
+    }
+
+    /// Empties the queue; answers how many spans were in it.
+    fn take_queue(&self) -> u64 {
+        let left = std::mem::take(&mut *lock(&self.queue));
+        u64::try_from(left.len()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Running {
+    /// Zero stands for "none" in both kinds of ids.
+    fn new_trace_id(&self) -> u128 {
+        loop {
+            let id = u128::from_be_bytes(self.ids.new_trace_id().to_bytes());
+            if id != 0 {
+                return id;
+            }
+        }
+    }
+
+    fn new_span_id(&self) -> u64 {
+        new_span_id(&self.ids)
+    }
+}
+
+fn new_span_id(ids: &RandomIdGenerator) -> u64 {
+    loop {
+        let id = u64::from_be_bytes(ids.new_span_id().to_bytes());
+        if id != 0 {
+            return id;
+        }
+    }
+}
+
+/// What a panic elsewhere left is still in order: each change here is one step.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use lumpscope_observer::{BlockIo, StageTime};
+
+    use super::*;
+
+    /// A request with one stage and `blocks` block requests.
+    fn explained(blocks: usize) -> Explained {
+        let block = BlockIo {
+            operation: "read".to_owned(),
+            purpose: "data".to_owned(),
+            queued_at_ns: Some(10),
+            done_at_ns: Some(20),
+            ..BlockIo::default()
+        };
+        Explained {
+            request_id: 5,
+            total_ns: 100,
+            begin_ns: 1000,
+            trace: Some(TraceContext {
+                trace_id: 1,
+                span_id: 2,
+                parent_span_id: 0,
+            }),
+            stages: vec![StageTime {
+                stage: "recv".to_owned(),
+                total_ns: 7,
+            }],
+            blocks: vec![block; blocks],
+            ..Explained::default()
+        }
+    }
+
+    fn shared() -> Shared {
+        Shared {
+            chosen: Mutex::default(),
+            alone: Mutex::default(),
+            queue: Mutex::default(),
+            counts: Counts::default(),
+        }
+    }
+
+    #[test]
+    fn the_queue_is_bounded_and_every_span_is_counted_once() {
+        let shared = shared();
+        let spans_of_one = 2 + 62;
+        let fit = QUEUE / spans_of_one;
+        for _ in 0..fit + 3 {
+            shared.enqueue(&explained(62));
+        }
+        assert_eq!(lock(&shared.queue).len(), fit * spans_of_one);
+        let dropped = shared.counts.queue_full.load(Ordering::Relaxed);
+        assert_eq!(dropped, 3 * u64::try_from(spans_of_one).unwrap());
+        assert_eq!(shared.next_batch(10).unwrap().len(), 10);
+        let left = u64::try_from(fit * spans_of_one - 10).unwrap();
+        assert_eq!(shared.take_queue(), left);
+        assert!(shared.next_batch(10).is_none());
+    }
+
+    #[test]
+    fn block_requests_hang_below_their_stage_and_have_places_in_time() {
+        let mut explained = explained(1);
+        explained.stages.push(StageTime {
+            stage: "device".to_owned(),
+            total_ns: 50,
+        });
+        // When it completed is not known: no span can be made of it.
+        explained.blocks.push(BlockIo::default());
+        let about = About {
+            request: 5,
+            method: "lumpscope.v1.LumpStore/Get",
+            code: Some(Code::DataLoss),
+            state: Default::default(),
+        };
+        let trace = explained.trace.unwrap();
+        let ids = RandomIdGenerator::default();
+        let made = spans::of(&explained, trace, &about, spans::Clock::now(), &ids);
+        assert_eq!(made.len(), spans::count(&explained));
+        let names: Vec<&str> = made.iter().map(|span| &*span.name).collect();
+        assert_eq!(
+            names,
+            ["lumpscope.v1.LumpStore/Get", "recv", "device", "read"]
+        );
+        assert_eq!(made[3].parent_span_id, made[2].span_context.span_id());
+        assert_eq!(made[2].parent_span_id, made[0].span_context.span_id());
+        let after = |span: &SpanData| {
+            let after = span.start_time.duration_since(made[0].start_time).unwrap();
+            (
+                after.as_nanos(),
+                span.end_time
+                    .duration_since(span.start_time)
+                    .unwrap()
+                    .as_nanos(),
+            )
+        };
+        assert_eq!((after(&made[2]), after(&made[3])), ((7, 50), (10, 10)));
+        assert_eq!(
+            made[0].status,
+            opentelemetry::trace::Status::error("DATA_LOSS")
+        );
+    }
+
+    #[test]
+    fn what_was_chosen_long_ago_is_forgotten_and_said() {
+        let shared = shared();
+        assert_eq!(shared.about(5), About::unknown(5));
+        let about = About {
+            method: "m",
+            ..About::unknown(5)
+        };
+        lock(&shared.chosen).push_back(about.clone());
+        assert_eq!(shared.about(5), about);
+        assert!(lock(&shared.chosen).is_empty());
+    }
+}

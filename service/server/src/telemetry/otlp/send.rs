@@ -1,0 +1,164 @@
+//! From the queue to the collector.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use opentelemetry::KeyValue;
+use opentelemetry_otlp::{RetryPolicy, SpanExporter, WithExportConfig as _, WithTonicConfig as _};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{IdGenerator as _, RandomIdGenerator, SpanData, SpanExporter as _};
+use opentelemetry_semantic_conventions::resource::{SERVICE_INSTANCE_ID, SERVICE_VERSION};
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use super::{FLUSH_WITHIN, Shared};
+use crate::error::ServerError;
+
+/// Most spans of one message: about half a MiB.
+const BATCH: usize = 512;
+/// Time between two looks at the queue.
+const EVERY: Duration = Duration::from_millis(200);
+/// Longest that the collector may take for a batch.
+const TIMEOUT: Duration = Duration::from_secs(3);
+/// Pause after a batch that was not taken; doubled each time up to the second.
+const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// The exporter, which connects when there is something to send.
+///
+/// # Errors
+/// An endpoint that is no address.
+pub(super) fn exporter(endpoint: &str) -> Result<SpanExporter, ServerError> {
+    let built = SpanExporter::builder()
+        .with_tonic()
+        .with_endpoint(endpoint)
+        .with_timeout(TIMEOUT)
+        // What a batch costs when nobody is there is decided here alone.
+        .with_retry_policy(RetryPolicy::disabled())
+        .build();
+    let mut exporter = built
+        .map_err(|error| ServerError::Argument(format!("otlp-endpoint = {endpoint:?}: {error}")))?;
+    exporter.set_resource(&resource());
+    Ok(exporter)
+}
+
+/// Who says all this: the attributes that the environment (`OTEL_RESOURCE_ATTRIBUTES`) gives are
+/// kept.
+fn resource() -> Resource {
+    Resource::builder()
+        .with_service_name("lumpscope")
+        .with_attribute(KeyValue::new(SERVICE_VERSION, env!("CARGO_PKG_VERSION")))
+        .with_attribute(KeyValue::new(SERVICE_INSTANCE_ID, instance_id()))
+        .build()
+}
+
+/// A random UUID for the life of this process.
+fn instance_id() -> String {
+    let random = u128::from_be_bytes(RandomIdGenerator::default().new_trace_id().to_bytes());
+    // Version 4, variant 1.
+    let random = random & !(0xf << 76) & !(0x3 << 62) | 4 << 76 | 2 << 62;
+    let hex = format!("{random:032x}");
+    let parts = [
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    ];
+    parts.join("-")
+}
+
+/// Sends what is in the queue.
+pub(super) struct Sender {
+    shared: Arc<Shared>,
+    exporter: SpanExporter,
+    /// After a batch that was not taken.
+    pause: Option<Duration>,
+}
+
+impl Sender {
+    pub(super) fn new(shared: Arc<Shared>, exporter: SpanExporter) -> Self {
+        Self {
+            shared,
+            exporter,
+            pause: None,
+        }
+    }
+
+    /// Sends until it is told to stop.
+    pub(super) async fn run(mut self, mut stopped: watch::Receiver<bool>) -> Self {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(self.pause.unwrap_or(EVERY)) => {}
+                // An error means that the service is gone, which is a stop too.
+                _ = stopped.wait_for(|stop| *stop) => return self,
+            }
+            self.send_all().await;
+            if *stopped.borrow() {
+                return self;
+            }
+        }
+    }
+
+    /// Sends what is left, within [`FLUSH_WITHIN`]; the rest is dropped.
+    pub(super) async fn flush(mut self) {
+        // Out of time: the spans of the batch under way are counted below.
+        let sent = tokio::time::timeout(FLUSH_WITHIN, self.send_all()).await;
+        let mut left = self.shared.take_queue();
+        if sent.is_err() {
+            left += self.shared.counts.sending.swap(0, Ordering::Relaxed);
+        }
+        self.shared
+            .counts
+            .shutdown
+            .fetch_add(left, Ordering::Relaxed);
+    }
+
+    /// Sends batch after batch, until nothing is left or one is not taken.
+    async fn send_all(&mut self) {
+        while let Some(batch) = self.shared.next_batch(BATCH) {
+            if !self.send(batch).await {
+                let longer = self.pause.map_or(PAUSE.0, |pause| pause * 2);
+                self.pause = Some(longer.min(PAUSE.1));
+                return;
+            }
+            self.pause = None;
+        }
+    }
+
+    /// Sends one batch; false: it was not taken.
+    async fn send(&self, batch: Vec<SpanData>) -> bool {
+        let counts = &self.shared.counts;
+        let spans = u64::try_from(batch.len()).unwrap_or(u64::MAX);
+        counts.sending.store(spans, Ordering::Relaxed);
+        let sent = tokio::time::timeout(TIMEOUT, self.exporter.export(batch)).await;
+        counts.sending.store(0, Ordering::Relaxed);
+        let why = match sent {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some(format!("no answer within {TIMEOUT:?}")),
+        };
+        let before = counts.up.swap(i64::from(why.is_none()), Ordering::Relaxed);
+        match why {
+            None => {
+                counts.exported.fetch_add(spans, Ordering::Relaxed);
+                if before == 0 {
+                    info!("the collector of traces takes spans again");
+                }
+                true
+            }
+            Some(why) => {
+                counts.failures.fetch_add(1, Ordering::Relaxed);
+                counts.export_failed.fetch_add(spans, Ordering::Relaxed);
+                // Said once, not every time.
+                if before != 0 {
+                    warn!(
+                        why,
+                        "the collector of traces does not take spans; they are dropped"
+                    );
+                }
+                false
+            }
+        }
+    }
+}

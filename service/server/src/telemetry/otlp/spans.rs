@@ -1,0 +1,352 @@
+//! An explained request as spans.
+//!
+//! ```text
+//! lumpscope.v1.LumpStore/Put          server; child of the client's span
+//! ├─ recv ─ sched ─ index             stages
+//! ├─ device                           data I/O
+//! │  └─ write                         one block request, with the kernel's times
+//! ├─ journal
+//! │  ├─ write
+//! │  └─ flush
+//! └─ reply
+//! ```
+//!
+//! The service measures how long a stage took, and knows their order; so the places of stages are
+//! derived. Those of block requests are the kernel's and may stick out of their stage by what lies
+//! between two clock readings, or by more where one call asks the store for several things.
+
+use std::time::{Duration, SystemTime};
+
+use lumpscope_observer::{BlockIo, Explained, RequestSummary, StageTime, TraceContext};
+use lumpscope_proto::code_name;
+use opentelemetry::trace::{
+    SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState,
+};
+use opentelemetry::{InstrumentationScope, KeyValue};
+use opentelemetry_sdk::trace::{RandomIdGenerator, SpanData};
+use opentelemetry_semantic_conventions::attribute::{
+    ERROR_TYPE, RPC_METHOD, RPC_RESPONSE_STATUS_CODE, RPC_SYSTEM_NAME,
+};
+use tonic::Code;
+
+use super::new_span_id;
+use super::sampling::is_fault;
+
+/// What the service alone knows of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct About {
+    /// Id of the request.
+    pub request: u64,
+    /// `package.Service/Method`; empty: a method that does not exist.
+    pub method: &'static str,
+    /// The code it ended with; `None`: forgotten.
+    pub code: Option<Code>,
+    /// What the client said in `tracestate`; passed on.
+    pub state: TraceState,
+}
+
+impl About {
+    /// Of a request that was chosen so long ago that nothing more is known.
+    pub(super) fn unknown(request: u64) -> Self {
+        Self {
+            request,
+            method: "",
+            code: None,
+            state: TraceState::NONE,
+        }
+    }
+}
+
+/// Translates `CLOCK_MONOTONIC` into the time of day, by one reading of both.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    wall: SystemTime,
+    monotonic_ns: u64,
+}
+
+impl Clock {
+    pub(super) fn now() -> Self {
+        Self {
+            wall: SystemTime::now(),
+            monotonic_ns: lumpscope_engine::clock::monotonic_ns(),
+        }
+    }
+
+    fn at(&self, ns: u64) -> SystemTime {
+        let behind = Duration::from_nanos(self.monotonic_ns.abs_diff(ns));
+        let at = if ns <= self.monotonic_ns {
+            self.wall.checked_sub(behind)
+        } else {
+            self.wall.checked_add(behind)
+        };
+        at.unwrap_or(self.wall)
+    }
+}
+
+/// An interval in nanoseconds after the begin of the request.
+type Place = (i64, i64);
+
+/// A stage that took time.
+struct Stage {
+    name: &'static str,
+    place: Place,
+    /// Attributes.
+    parts: Vec<(&'static str, u64)>,
+}
+
+/// How many spans [`of`] makes.
+pub(super) fn count(explained: &Explained) -> usize {
+    let blocks = explained.blocks.iter().filter(|b| place_of(b).is_some());
+    1 + stages(explained).len() + blocks.count()
+}
+
+/// The spans of a request, its own first.
+pub(super) fn of(
+    explained: &Explained,
+    trace: TraceContext,
+    about: &About,
+    clock: Clock,
+    ids: &RandomIdGenerator,
+) -> Vec<SpanData> {
+    let make = Maker {
+        explained,
+        trace,
+        about,
+        clock,
+        scope: InstrumentationScope::builder("lumpscope")
+            .with_version(env!("CARGO_PKG_VERSION"))
+            .build(),
+    };
+    let mut spans = vec![make.request()];
+    let (mut data, mut journal) = (trace.span_id, trace.span_id);
+    for stage in stages(explained) {
+        let id = new_span_id(ids);
+        match stage.name {
+            "device" | "submit" => data = id,
+            "journal" => journal = id,
+            _ => {}
+        }
+        spans.push(make.stage(&stage, id));
+    }
+    for block in &explained.blocks {
+        let parent = if is_data(block) { data } else { journal };
+        spans.extend(make.block(block, parent, new_span_id(ids)));
+    }
+    spans
+}
+
+/// A request of which the observer knows nothing.
+pub(super) fn without_observer(what: &RequestSummary) -> Explained {
+    let stage = |stage: &str, total_ns| StageTime {
+        stage: stage.to_owned(),
+        total_ns,
+    };
+    Explained {
+        request_id: what.request,
+        method: what.method.to_owned(),
+        bytes: what.bytes,
+        ok: what.ok,
+        begin_ns: what.begin_ns,
+        total_ns: what.end_ns.saturating_sub(what.begin_ns),
+        trace: what.trace,
+        stages: vec![stage("recv", what.recv_ns), stage("reply", what.reply_ns)],
+        ..Explained::default()
+    }
+}
+
+/// Data I/O, as opposed to what a commit does.
+fn is_data(block: &BlockIo) -> bool {
+    !matches!(&*block.purpose, "journal" | "header" | "flush")
+}
+
+/// The stages that took time, in their order. Data I/O is one: submit, queue and device pass in
+/// turns.
+fn stages(explained: &Explained) -> Vec<Stage> {
+    let of = |name: &str| {
+        let found = explained.stages.iter().find(|stage| stage.stage == name);
+        found.map_or(0, |stage| stage.total_ns)
+    };
+    let (submit, queue, device) = (of("submit"), of("queue"), of("device"));
+    let data = submit.saturating_add(queue).saturating_add(device);
+    let (name, parts) = match device {
+        0 => ("submit", Vec::new()),
+        _ => {
+            let parts = [("submit", submit), ("queue", queue), ("device", device)];
+            ("device", parts.to_vec())
+        }
+    };
+    let mut at = 0_u64;
+    let mut stages = Vec::new();
+    let plain = |name| (name, of(name), Vec::new());
+    let order = [
+        plain("recv"),
+        plain("sched"),
+        plain("index"),
+        (name, data, parts),
+        plain("journal"),
+    ];
+    for (name, took, parts) in order {
+        let end = at.saturating_add(took);
+        if took > 0 {
+            let place = (signed(at), signed(end));
+            stages.push(Stage { name, place, parts });
+        }
+        at = end;
+    }
+    let (reply, total) = (of("reply"), explained.total_ns);
+    if reply > 0 {
+        stages.push(Stage {
+            name: "reply",
+            place: (signed(total.saturating_sub(reply)), signed(total)),
+            parts: Vec::new(),
+        });
+    }
+    stages
+}
+
+/// When a block request was first seen and when it completed; `None`: not known.
+fn place_of(block: &BlockIo) -> Option<Place> {
+    let done = block.done_at_ns?;
+    let first = block.queued_at_ns.or(block.issued_at_ns)?;
+    Some((first.min(done), done))
+}
+
+fn signed(ns: u64) -> i64 {
+    i64::try_from(ns).unwrap_or(i64::MAX)
+}
+
+fn number(key: &'static str, value: u64) -> KeyValue {
+    KeyValue::new(key, signed(value))
+}
+
+struct Maker<'a> {
+    explained: &'a Explained,
+    trace: TraceContext,
+    about: &'a About,
+    clock: Clock,
+    scope: InstrumentationScope,
+}
+
+impl Maker<'_> {
+    /// The span of the request itself.
+    fn request(&self) -> SpanData {
+        let (what, about) = (self.explained, self.about);
+        let method = match about.method {
+            "" => "_OTHER",
+            method => method,
+        };
+        let mut attributes = vec![
+            KeyValue::new(RPC_SYSTEM_NAME, "grpc"),
+            KeyValue::new(RPC_METHOD, method),
+            number("lumpscope.request_id", what.request_id),
+            number("lumpscope.bytes", what.bytes),
+            number("lumpscope.block_requests", what.block_requests.into()),
+        ];
+        let texts = [
+            ("lumpscope.store", &what.store),
+            ("lumpscope.device", &what.device),
+            ("lumpscope.explanation", &what.sentence),
+            ("lumpscope.incomplete", &what.incomplete),
+        ];
+        let said = texts.into_iter().filter(|(_, text)| !text.is_empty());
+        attributes.extend(said.map(|(key, text)| KeyValue::new(key, text.clone())));
+        for lost in &what.lost {
+            let key = format!("lumpscope.lost_ns.{}", lost.owner);
+            attributes.push(KeyValue::new(key, signed(lost.ns)));
+        }
+        let mut status = Status::Unset;
+        if let Some(code) = about.code {
+            let name = code_name(code);
+            attributes.push(KeyValue::new(RPC_RESPONSE_STATUS_CODE, name));
+            if code != Code::Ok {
+                attributes.push(KeyValue::new(ERROR_TYPE, name));
+            }
+            if is_fault(code) {
+                status = Status::error(name);
+            }
+        }
+        let mut span = self.span(
+            if about.method.is_empty() {
+                "grpc"
+            } else {
+                about.method
+            },
+            (0, signed(what.total_ns)),
+            self.trace.parent_span_id,
+            self.trace.span_id,
+        );
+        span.span_kind = SpanKind::Server;
+        span.parent_span_is_remote = self.trace.parent_span_id != 0;
+        span.attributes = attributes;
+        span.status = status;
+        span
+    }
+
+    fn stage(&self, stage: &Stage, id: u64) -> SpanData {
+        let mut span = self.span(stage.name, stage.place, self.trace.span_id, id);
+        span.attributes = vec![KeyValue::new("lumpscope.stage", stage.name)];
+        for (part, ns) in &stage.parts {
+            let key = format!("lumpscope.{part}_ns");
+            span.attributes.push(KeyValue::new(key, signed(*ns)));
+        }
+        span
+    }
+
+    /// The span of a block request; `None`: when it happened was not seen.
+    fn block(&self, block: &BlockIo, parent: u64, id: u64) -> Option<SpanData> {
+        let mut span = self.span("", place_of(block)?, parent, id);
+        span.name = block.operation.clone().into();
+        let text = |key, value: &str| KeyValue::new(key, value.to_owned());
+        span.attributes = vec![
+            text("lumpscope.device", &self.explained.device),
+            text("lumpscope.operation", &block.operation),
+            text("lumpscope.purpose", &block.purpose),
+            number("lumpscope.sector", block.sector),
+            number("lumpscope.block_bytes", u64::from(block.sectors) * 512),
+            number("lumpscope.own_bytes", block.own_bytes),
+            KeyValue::new("lumpscope.shared", block.shared),
+            number("lumpscope.queue_ns", block.queue_ns),
+            number("lumpscope.device_ns", block.device_ns),
+        ];
+        if let Some(seek) = block.seek_bytes {
+            span.attributes
+                .push(KeyValue::new("lumpscope.seek_bytes", seek));
+        }
+        if !block.previous_owner.is_empty() {
+            let owner = text("lumpscope.previous_owner", &block.previous_owner);
+            span.attributes.push(owner);
+        }
+        if block.failed {
+            span.status = Status::error("the disk said that it failed");
+        }
+        Some(span)
+    }
+
+    fn span(&self, name: &'static str, place: Place, parent: u64, id: u64) -> SpanData {
+        let at = |ns: i64| {
+            self.clock
+                .at(self.explained.begin_ns.saturating_add_signed(ns))
+        };
+        SpanData {
+            span_context: SpanContext::new(
+                TraceId::from(self.trace.trace_id),
+                SpanId::from(id),
+                TraceFlags::SAMPLED,
+                false,
+                self.about.state.clone(),
+            ),
+            parent_span_id: SpanId::from(parent),
+            parent_span_is_remote: false,
+            span_kind: SpanKind::Internal,
+            name: name.into(),
+            start_time: at(place.0),
+            end_time: at(place.1),
+            attributes: Vec::new(),
+            dropped_attributes_count: 0,
+            events: Default::default(),
+            links: Default::default(),
+            status: Status::Unset,
+            instrumentation_scope: self.scope.clone(),
+        }
+    }
+}

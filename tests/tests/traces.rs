@@ -1,0 +1,333 @@
+//! OTLP traces, end to end: a real service on a raw disk with probes, and a collector that is there,
+//! away, and back.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lumpscope_bench::lab::{Lab, StoreKind};
+use lumpscope_proto::v1::{BlockIo, ExplainRequest};
+use lumpscope_tests::client::{Client, content};
+use lumpscope_tests::needs::{Need, available};
+use lumpscope_tests::service::{Service, lab_with_stores};
+use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
+    TraceService, TraceServiceServer,
+};
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTraceServiceRequest, ExportTraceServiceResponse,
+};
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
+use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::{Request, Response, Status};
+
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+const PARENT: &str = "b7ad6b7169203331";
+const MIB: usize = 1 << 20;
+/// Longest that is waited for what must come: spans are sent several times a second, and a collector
+/// that was away is tried again after a few seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a collector has been sent.
+#[derive(Clone, Default)]
+struct Collected(Arc<Mutex<Vec<ExportTraceServiceRequest>>>);
+
+#[tonic::async_trait]
+impl TraceService for Collected {
+    async fn export(
+        &self,
+        request: Request<ExportTraceServiceRequest>,
+    ) -> Result<Response<ExportTraceServiceResponse>, Status> {
+        self.0.lock().expect("no panic").push(request.into_inner());
+        Ok(Response::new(ExportTraceServiceResponse::default()))
+    }
+}
+
+impl Collected {
+    /// Collects at an address, until the test ends.
+    async fn listen(at: SocketAddr) -> (SocketAddr, Collected) {
+        let listener = TcpListener::bind(at).await.expect("the port is free");
+        let address = listener.local_addr().expect("it has one");
+        let collected = Collected::default();
+        let service = TraceServiceServer::new(collected.clone());
+        tokio::spawn(
+            tonic::transport::Server::builder()
+                .add_service(service)
+                .serve_with_incoming(TcpListenerStream::new(listener)),
+        );
+        (address, collected)
+    }
+
+    fn spans(&self) -> Vec<Span> {
+        let all = self.0.lock().expect("no panic");
+        let scopes = all.iter().flat_map(|request| &request.resource_spans);
+        let scopes = scopes.flat_map(|resource| &resource.scope_spans);
+        scopes.flat_map(|scope| scope.spans.clone()).collect()
+    }
+
+    fn resource(&self) -> Vec<KeyValue> {
+        let all = self.0.lock().expect("no panic");
+        let resource = all[0].resource_spans[0].resource.clone();
+        resource.expect("it says who it is").attributes
+    }
+}
+
+/// Waits for what must come.
+async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let looking = async {
+        loop {
+            if let Some(found) = look() {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let found = tokio::time::timeout(PATIENCE, looking).await;
+    found.unwrap_or_else(|_| panic!("it did not come: {what}"))
+}
+
+fn any() -> SocketAddr {
+    "127.0.0.1:0".parse().expect("an address")
+}
+
+fn serve(lab: &Lab, collector: SocketAddr, more: &[&str]) -> Service {
+    let endpoint = format!("http://{collector}");
+    let arguments = ["--otlp-endpoint", &endpoint, "--trace-ratio", "0"];
+    Service::start(lab, &[&arguments[..], more].concat())
+}
+
+/// A put that is a part of the trace of its client.
+async fn traced_put(client: &mut Client, id: u128, length: usize, flags: &str) -> u64 {
+    let put = client.put_request("raw", id, content(id, 1, length));
+    let mut request = Request::new(tokio_stream::iter(put));
+    let parent = format!("00-{TRACE}-{PARENT}-{flags}");
+    let headers = request.metadata_mut();
+    headers.insert("traceparent", parent.parse().expect("plain text"));
+    headers.insert("tracestate", "vendor=1".parse().expect("plain text"));
+    let put = client.raw().put(request).await.expect("the put works");
+    put.into_inner().request_id
+}
+
+fn hex(id: &[u8]) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn value<'a>(attributes: &'a [KeyValue], key: &str) -> Option<&'a Value> {
+    let found = attributes.iter().find(|attribute| attribute.key == key)?;
+    found.value.as_ref()?.value.as_ref()
+}
+
+fn text<'a>(attributes: &'a [KeyValue], key: &str) -> &'a str {
+    match value(attributes, key) {
+        Some(Value::StringValue(text)) => text,
+        other => panic!("{key} is {other:?}"),
+    }
+}
+
+fn number(span: &Span, key: &str) -> i64 {
+    match value(&span.attributes, key) {
+        Some(Value::IntValue(number)) => *number,
+        other => panic!("{key} is {other:?} in {span:?}"),
+    }
+}
+
+/// The value of a metric without labels, or of the line that begins so.
+fn metric(service: &Service, name: &str) -> Option<f64> {
+    let text = service.scrape();
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    line.rsplit(' ').next()?.parse().ok()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_put_is_one_trace_down_to_its_block_requests() {
+    if !available(&[Need::Root]) {
+        return;
+    }
+    let lab = lab_with_stores(&[StoreKind::Raw], 512 << 20, "200M");
+    let (collector, collected) = Collected::listen(any()).await;
+    let service = serve(&lab, collector, &["--trace-slower-than", "1h"]);
+    let mut client = Client::connect(&service.grpc).await.expect("it is up");
+    // Neither asked for, nor slow, nor a fault of the service.
+    client
+        .put("raw", 1, content(1, 1, MIB))
+        .await
+        .expect("it works");
+    client.get("raw", 99).await.expect_err("it was never put");
+    let request = traced_put(&mut client, 7, 3 * MIB, "01").await;
+    let spans = until("the put's spans", || {
+        let spans = collected.spans();
+        (!spans.is_empty()).then_some(spans)
+    })
+    .await;
+    let asked = ExplainRequest {
+        request_id: request,
+    };
+    let explained = client.observe().explain(asked).await.expect("it is known");
+    let blocks = explained
+        .into_inner()
+        .request
+        .expect("it is explained")
+        .blocks;
+    check_tree(&spans, request, &blocks);
+    let resource = collected.resource();
+    assert_eq!(text(&resource, "service.name"), "lumpscope");
+    assert_eq!(text(&resource, "service.instance.id").len(), 36);
+
+    let exemplar = format!("# {{trace_id=\"{TRACE}\"}}");
+    let scraped = service.scrape();
+    let with_exemplar: Vec<&str> = scraped.lines().filter(|l| l.contains(&exemplar)).collect();
+    assert_eq!(with_exemplar.len(), 1, "{with_exemplar:?}");
+    for part in [
+        "lumpscope_request_duration_seconds_bucket{",
+        "store=\"raw\"",
+        "method=\"put\"",
+    ] {
+        assert!(with_exemplar[0].contains(part), "{with_exemplar:?}");
+    }
+    let sent = u64::try_from(spans.len()).expect("few");
+    let exported = metric(&service, "lumpscope_trace_spans_exported_total");
+    assert_eq!(exported.map(|n| format!("{n}")), Some(sent.to_string()));
+    assert_eq!(metric(&service, "lumpscope_trace_exporter_up"), Some(1.0));
+
+    // The end waits for the spans of what has just ended.
+    traced_put(&mut client, 8, MIB, "01").await;
+    drop(client);
+    assert!(service.stop(), "the service ends well");
+    let requests = collected.spans().into_iter();
+    let requests = requests
+        .filter(|span| span.kind() == SpanKind::Server)
+        .count();
+    assert_eq!(requests, 2, "only what was sampled, and all of it");
+}
+
+/// One request, its stages, and as their children its block requests.
+fn check_tree(spans: &[Span], request: u64, blocks: &[BlockIo]) {
+    assert!(
+        spans.iter().all(|span| hex(&span.trace_id) == TRACE),
+        "one trace"
+    );
+    assert!(spans.iter().all(|span| span.trace_state == "vendor=1"));
+    let ids: BTreeSet<&[u8]> = spans.iter().map(|span| &span.span_id[..]).collect();
+    assert_eq!(ids.len(), spans.len(), "each span has its own id");
+    let roots: Vec<&Span> = spans
+        .iter()
+        .filter(|span| span.kind() == SpanKind::Server)
+        .collect();
+    let [root] = roots[..] else {
+        panic!("one request: {roots:?}");
+    };
+    assert_eq!(hex(&root.parent_span_id), PARENT);
+    assert_eq!(root.name, "lumpscope.v1.LumpStore/Put");
+    assert_eq!(text(&root.attributes, "rpc.system.name"), "grpc");
+    assert_eq!(
+        text(&root.attributes, "rpc.method"),
+        "lumpscope.v1.LumpStore/Put"
+    );
+    assert_eq!(text(&root.attributes, "rpc.response.status_code"), "OK");
+    assert_eq!(text(&root.attributes, "lumpscope.store"), "raw");
+    assert_eq!(
+        number(root, "lumpscope.request_id"),
+        i64::try_from(request).expect("small")
+    );
+    assert_eq!(number(root, "lumpscope.bytes"), 3 << 20);
+    let children = |parent: &Span| -> Vec<&Span> {
+        let of = |span: &&Span| span.parent_span_id == parent.span_id;
+        spans.iter().filter(of).collect()
+    };
+    let stages = children(root);
+    let names: Vec<&str> = stages.iter().map(|span| &*span.name).collect();
+    for name in ["recv", "device", "journal", "reply"] {
+        assert!(names.contains(&name), "{name} in {names:?}");
+    }
+    assert_eq!(stages.len() + 1 + blocks.len(), spans.len(), "{names:?}");
+    let inside = |span: &Span| {
+        let begin = span.start_time_unix_nano >= root.start_time_unix_nano;
+        begin && span.end_time_unix_nano <= root.end_time_unix_nano
+    };
+    assert!(
+        spans.iter().all(inside),
+        "all of it passes within the request"
+    );
+    let place = |block: &BlockIo| (block.sector.cast_signed(), i64::from(block.sectors) * 512);
+    let of_stage = |name: &str| -> BTreeSet<(i64, i64)> {
+        let stage = stages.iter().find(|span| span.name == name);
+        let blocks = children(stage.expect("it is there")).into_iter();
+        let blocks = blocks.map(|span| {
+            assert!(text(&span.attributes, "lumpscope.device").starts_with("loop"));
+            assert!(number(span, "lumpscope.device_ns") > 0 || span.name == "flush");
+            let sector = number(span, "lumpscope.sector");
+            (sector, number(span, "lumpscope.block_bytes"))
+        });
+        blocks.collect()
+    };
+    let is_data = |block: &&BlockIo| block.purpose == "data";
+    let (data, others): (Vec<&BlockIo>, Vec<&BlockIo>) = blocks.iter().partition(is_data);
+    let wanted: BTreeSet<(i64, i64)> = data.into_iter().map(place).collect();
+    assert!(!wanted.is_empty());
+    assert_eq!(of_stage("device"), wanted);
+    assert_eq!(of_stage("journal"), others.into_iter().map(place).collect());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_requests_are_kept_and_a_collector_that_is_away_harms_nobody() {
+    if !available(&[Need::Root]) {
+        return;
+    }
+    let lab = lab_with_stores(&[StoreKind::Raw], 512 << 20, "200M");
+    // A port that is free, and on which nobody answers for now.
+    let away = std::net::TcpListener::bind(any()).and_then(|listener| listener.local_addr());
+    let away = away.expect("a port");
+    // Everything is slow by this measure; the ratio is 0.
+    let service = serve(&lab, away, &["--trace-slower-than", "1us"]);
+    let mut client = Client::connect(&service.grpc).await.expect("it is up");
+    for id in 0..20 {
+        client
+            .put("raw", id, content(id, 1, 70_000))
+            .await
+            .expect("it works");
+    }
+    let failed = "lumpscope_trace_spans_dropped_total{reason=\"export_failed\"}";
+    let dropped = until("spans that nobody takes", || {
+        metric(&service, failed).filter(|dropped| *dropped > 0.0)
+    })
+    .await;
+    assert!(metric(&service, "lumpscope_trace_export_failures_total") >= Some(1.0));
+    assert_eq!(metric(&service, "lumpscope_trace_exporter_up"), Some(0.0));
+    assert!(dropped >= 1.0);
+
+    let (_, collected) = Collected::listen(away).await;
+    let mut last = 0;
+    for id in 100..110 {
+        last = client
+            .put("raw", id, content(id, 1, 70_000))
+            .await
+            .expect("it works")
+            .request_id;
+    }
+    let kept = |span: &Span| {
+        span.kind() == SpanKind::Server
+            && number(span, "lumpscope.request_id") == i64::try_from(last).expect("small")
+    };
+    until("the last put's span", || {
+        collected.spans().iter().any(kept).then_some(())
+    })
+    .await;
+    // No parent: the trace is the service's own.
+    let spans = collected.spans();
+    let root = spans.iter().find(|span| kept(span)).expect("it is there");
+    assert!(root.parent_span_id.is_empty() || hex(&root.parent_span_id) == "0".repeat(16));
+    assert_ne!(hex(&root.trace_id), "0".repeat(32));
+    assert_eq!(metric(&service, "lumpscope_trace_exporter_up"), Some(1.0));
+    let exported = until("a count that agrees", || {
+        let exported = metric(&service, "lumpscope_trace_spans_exported_total")?;
+        let got = u32::try_from(collected.spans().len()).expect("few");
+        (exported == f64::from(got)).then_some(exported)
+    })
+    .await;
+    assert!(exported > 0.0);
+    assert!(service.stop(), "the service ends well");
+}
