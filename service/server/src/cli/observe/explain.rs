@@ -13,7 +13,7 @@ use super::{json, replay};
 use crate::cli::client::ClientArgs;
 use crate::cli::output::{print, right, table};
 use crate::error::ServerError;
-use crate::grpc::convert::{self, WallClock};
+use crate::grpc::observed::{self as convert, WallClock};
 use crate::span::Span;
 
 /// `lumpscope explain`.
