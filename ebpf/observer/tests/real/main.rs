@@ -2,6 +2,7 @@
 #![allow(clippy::cast_sign_loss, reason = "small numbers of a test")]
 
 mod asking;
+mod bios;
 mod blocks;
 mod coming;
 mod degraded;

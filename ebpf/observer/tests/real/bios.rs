@@ -1,0 +1,231 @@
+//! Disks that make no requests, and kernels that lack a tracepoint.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use lumpscope_observer::{Flavour, Op, Purpose, StoreReport, Tuning};
+
+use crate::support::{
+    LoopDevice, Watched, forced, mount_tracefs, owned, ready, sh, until_complete,
+};
+
+const MIB: u64 = 1 << 20;
+const KIB: usize = 1 << 10;
+const FLAVOURS: [Flavour; 3] = [Flavour::TpBtf, Flavour::RawTp, Flavour::Classic];
+
+/// A zram disk; gone when dropped. `None`: this kernel has no zram.
+struct Zram(String);
+
+impl Zram {
+    fn new() -> Option<Zram> {
+        let number = std::fs::read_to_string("/sys/class/zram-control/hot_add").ok()?;
+        let zram = Zram(number.trim().to_owned());
+        std::fs::write(format!("/sys/block/zram{}/disksize", zram.0), "64M").ok()?;
+        Some(zram)
+    }
+
+    fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/dev/zram{}", self.0))
+    }
+}
+
+impl Drop for Zram {
+    fn drop(&mut self) {
+        let _ = std::fs::write("/sys/class/zram-control/hot_remove", &self.0);
+    }
+}
+
+/// A disk of the device mapper, straight on a loop device; gone when dropped.
+struct Mapped {
+    name: String,
+    below: LoopDevice,
+}
+
+impl Mapped {
+    /// `None`: this kernel has no device mapper.
+    fn new() -> Option<Mapped> {
+        let found = Command::new("dmsetup").arg("targets").output().ok()?;
+        if !String::from_utf8_lossy(&found.stdout).contains("linear") {
+            return None;
+        }
+        let below = LoopDevice::new(64 * MIB);
+        let name = format!("lumpscope-{}", std::process::id());
+        let table = format!("0 {} linear {} 0", 64 * MIB / 512, below.path.display());
+        sh(
+            "dmsetup",
+            &["create", &name, "--noudevsync", "--table", &table],
+        );
+        Some(Mapped { name, below })
+    }
+
+    /// The node that the kernel makes itself; the one by name is left to udev.
+    fn path(&self) -> PathBuf {
+        let args = ["info", "-c", "--noheadings", "-o", "minor", &self.name];
+        PathBuf::from(format!("/dev/dm-{}", sh("dmsetup", &args).trim()))
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        let args = ["remove", "--noudevsync", &self.name];
+        let _ = Command::new("dmsetup").args(args).status();
+        let _ = &self.below;
+    }
+}
+
+/// Known I/O; `flushes`: the disk has a cache that can be flushed.
+fn known_io(path: &Path, tuning: Tuning) -> StoreReport {
+    let it = Watched::new(path, tuning);
+    assert_eq!(it.observer.store_status("it").expect("it").mode, "bio");
+    it.request(1, "put", 64 << 10, || it.write(1, MIB, 64 * KIB));
+    it.request(2, "put", 4 << 10, || it.write(2, 8 * MIB, 4 * KIB));
+    it.request(3, "put", 4 << 10, || {
+        it.write(3, 8 * MIB + 4096, 4 * KIB);
+        it.io(&[3], Purpose::Flush, Op::Flush, 0, 0);
+    });
+    it.request(4, "get", 64 << 10, || {
+        it.io(&[4], Purpose::Data, Op::Read, MIB, 64 * KIB)
+    });
+    it.report()
+}
+
+fn every_bio_is_attributed(path: &Path, flavour: Flavour) {
+    let report = until_complete(|| known_io(path, forced(flavour)));
+    eprintln!("{}: {}", report.device, report.audit.finding);
+    assert_eq!(report.audit.seen_bytes, (64 + 4 + 4 + 64) << 10);
+    assert_eq!(report.block.attributed_bytes, (64 + 4 + 4 + 64) << 10);
+    assert_eq!(report.block.unattributed_bytes, 0, "{:?}", report.block);
+    assert_eq!(owned(&report, "request", "write"), (3, 72 << 10));
+    assert_eq!(owned(&report, "request", "read"), (1, 64 << 10));
+    let at = |id: u64| {
+        let found = report.slowest.iter().find(|s| s.request_id == id);
+        let first = found.expect("among the slowest").blocks[0].clone();
+        assert_eq!(
+            first.queue_ns, 0,
+            "it is queued and sent at once: {first:?}"
+        );
+        (first.sector, first.sectors, first.seek_bytes)
+    };
+    assert_eq!(at(1), (2048, 128, None));
+    assert_eq!(at(2), (16384, 8, Some((7 << 20) - (64 << 10))));
+    assert_eq!(at(3), (16392, 8, Some(0)));
+    assert_eq!(at(4), (2048, 128, Some(-(7 << 20) - (8 << 10))));
+}
+
+#[test]
+fn a_bio_disk_in_memory_is_observed() {
+    let Some(_one) = ready("a_bio_disk_in_memory") else {
+        return;
+    };
+    mount_tracefs();
+    for flavour in FLAVOURS {
+        let Some(zram) = Zram::new() else {
+            eprintln!("SKIPPED a_bio_disk_in_memory_is_observed: this kernel has no zram");
+            return;
+        };
+        every_bio_is_attributed(&zram.path(), flavour);
+    }
+}
+
+#[test]
+fn a_bio_disk_of_the_device_mapper_is_observed() {
+    let Some(_one) = ready("a_bio_disk_of_the_device_mapper") else {
+        return;
+    };
+    mount_tracefs();
+    for flavour in FLAVOURS {
+        let Some(mapped) = Mapped::new() else {
+            eprintln!("SKIPPED a_bio_disk_of_the_device_mapper: this kernel has none");
+            return;
+        };
+        every_bio_is_attributed(&mapped.path(), flavour);
+    }
+}
+
+/// Both kinds of disks at once: none shows up in the other's numbers.
+#[test]
+fn a_bio_disk_and_the_disk_below_it_are_two() {
+    let Some(_one) = ready("a_bio_disk_and_the_disk_below") else {
+        return;
+    };
+    let Some(mapped) = Mapped::new() else {
+        eprintln!("SKIPPED a_bio_disk_and_the_disk_below: this kernel has no device mapper");
+        return;
+    };
+    let below = Watched::new(&mapped.below.path, Tuning::default());
+    let above = Watched::added(&below.observer, &mapped.path(), "above");
+    above.request(1, "put", 4096, || above.write(1, MIB, 4 * KIB));
+    let (above, below) = (above.report(), below.report());
+    assert_eq!(above.block.attributed_bytes, 4096, "{:?}", above.block);
+    assert_eq!(above.audit.seen_requests, 1, "{:?}", above.audit);
+    assert_eq!(below.audit.seen_requests, 1, "{:?}", below.audit);
+    assert_eq!(below.block.attributed_bytes, 0, "{:?}", below.block);
+}
+
+#[test]
+fn without_the_start_of_requests_the_rest_is_observed() {
+    let Some(_one) = ready("without_the_start_of_requests") else {
+        return;
+    };
+    mount_tracefs();
+    for flavour in FLAVOURS {
+        let report = until_complete(|| {
+            let device = LoopDevice::new(64 * MIB);
+            let tuning = Tuning {
+                hidden_hooks: vec!["block_io_start".to_owned(), "block_getrq".to_owned()],
+                ..forced(flavour)
+            };
+            let it = Watched::new(&device.path, tuning);
+            let programs = it.observer.programs();
+            let start = programs.iter().find(|p| p.name.starts_with("start"));
+            let start = start.expect("it is listed");
+            assert!(
+                !start.attached && start.why_not.contains("no tracepoint"),
+                "{start:?}"
+            );
+            it.request(1, "put", 4096, || it.write(1, 8 * MIB, 4 * KIB));
+            it.request(2, "put", 4096, || {
+                it.write(2, MIB, 4 * KIB);
+                it.io(&[2], Purpose::Flush, Op::Flush, 0, 0);
+            });
+            it.report()
+        });
+        assert!(
+            report.audit.finding.contains("does not show when"),
+            "{:?}",
+            report.audit
+        );
+        assert_eq!(report.block.attributed_bytes, 8192, "{:?}", report.block);
+        let second = report.slowest.iter().find(|s| s.request_id == 2);
+        let block = &second.expect("it").blocks[0];
+        assert_eq!(block.seek_bytes, Some(-(7 << 20) - 4096), "{block:?}");
+        assert_eq!((block.queue_ns, block.queued_at_ns), (0, None), "{block:?}");
+    }
+}
+
+#[test]
+fn without_what_is_needed_nothing_is_observed() {
+    let Some(_one) = ready("without_what_is_needed") else {
+        return;
+    };
+    let device = LoopDevice::new(MIB);
+    let observer = lumpscope_observer::Observer::start(lumpscope_observer::ObserverOptions {
+        stores: vec![lumpscope_observer::WatchedStore {
+            name: "it".to_owned(),
+            path: device.path.clone(),
+            guard: lumpscope_observer::GuardPolicy::Off,
+        }],
+        enabled: true,
+        tuning: Tuning {
+            hidden_hooks: vec!["block_rq_issue".to_owned()],
+            ..Tuning::default()
+        },
+        ..Default::default()
+    });
+    let status = observer.store_status("it").expect("it");
+    assert!(!status.observed, "{status:?}");
+    assert!(
+        status.why_not.contains("no tracepoint block_rq_issue"),
+        "{status:?}"
+    );
+}
