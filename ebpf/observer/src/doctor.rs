@@ -7,6 +7,7 @@ use std::time::Instant;
 use crate::api::{Finding, Level, ObjectSource, Tuning};
 use crate::kernel::Release;
 use crate::probes::Probes;
+use crate::report::ProgramReport;
 use crate::tracefs;
 
 const BTF: &str = "/sys/kernel/btf/vmlinux";
@@ -66,16 +67,6 @@ fn kernel(release: Release) -> Finding {
             "use a newer kernel",
         );
     }
-    if release < (Release { major: 6, minor: 5 }) {
-        return lacking(
-            "kernel",
-            Level::Degraded,
-            &text,
-            "without the tracepoint block_io_start only the classic flavour works: it loses some \
-             events when other tracing programs run",
-            "use 6.5 or newer",
-        );
-    }
     good("kernel", text)
 }
 
@@ -99,8 +90,8 @@ fn tracefs_finding() -> Finding {
             "tracefs",
             Level::Degraded,
             "not mounted, or not readable by this user",
-            "the classic flavour of the probes (kernels from 7.0 on, or without BTF) cannot \
-             work; the others do not need it",
+            "the classic flavour of the probes (the best from 7.0 on, the only one without \
+             BTF) cannot work; the others do not need it",
             "mount -t tracefs tracefs /sys/kernel/tracing; in a container: mount it read-only \
              from the host",
         ),
@@ -188,12 +179,11 @@ fn guard(tried: Result<(), String>) -> Finding {
 fn trial() -> Finding {
     let begin = Instant::now();
     match Probes::attach(&ObjectSource::Prebuilt, &Tuning::default(), 1) {
-        Ok(probes) => {
+        Ok(mut probes) => {
             let name = probes.flavour.name();
-            good(
-                "probes",
-                format!("loaded and attached as {name} in {:?}", begin.elapsed()),
-            )
+            let found = format!("loaded and attached as {name} in {:?}", begin.elapsed());
+            let bios = probes.attach_bios();
+            attached(found, &probes.programs(), bios)
         }
         Err(error) => lacking(
             "probes",
@@ -203,6 +193,28 @@ fn trial() -> Finding {
             "see the findings above; the first that is not good is usually the reason",
         ),
     }
+}
+
+/// What is attached works; what is not takes no other with it.
+fn attached(found: String, programs: &[ProgramReport], bios: Result<(), String>) -> Finding {
+    let mut absent: Vec<String> = programs
+        .iter()
+        .filter(|program| !program.attached)
+        .map(|program| format!("without {}: {}", program.name, program.why_not))
+        .collect();
+    absent.extend(bios.err().map(|why| format!("without bios: {why}")));
+    if absent.is_empty() {
+        return good("probes", found);
+    }
+    lacking(
+        "probes",
+        Level::Degraded,
+        &format!("{found}, {}", absent.join("; ")),
+        "start: time in the queue and who made a request are unknown; submit: block requests of an \
+         io_uring name no submission; bios: disks that make no requests (device mapper, md, zram) \
+         are not observed; all else works",
+        "use a newer kernel",
+    )
 }
 
 #[cfg(test)]
@@ -220,13 +232,36 @@ mod tests {
     }
 
     #[test]
+    fn a_program_that_is_not_attached_is_named() {
+        let program = |name: &str, why_not: &str| ProgramReport {
+            name: name.to_owned(),
+            attached: why_not.is_empty(),
+            why_not: why_not.to_owned(),
+            ..ProgramReport::default()
+        };
+        let all = [
+            program("done_btf", ""),
+            program("start_btf", "no such thing"),
+        ];
+        let found = attached("attached".to_owned(), &all, Ok(()));
+        assert_eq!(found.level, Level::Degraded);
+        assert!(
+            found.found.ends_with("without start_btf: no such thing"),
+            "{found:?}"
+        );
+        let found = attached("attached".to_owned(), &all[..1], Ok(()));
+        assert_eq!(found.level, Level::Good);
+        let found = attached("attached".to_owned(), &[], Err("none".to_owned()));
+        assert!(found.found.contains("without bios: none"), "{found:?}");
+    }
+
+    #[test]
     fn what_is_not_good_says_what_fails_and_what_to_do() {
         let old = kernel(Release { major: 5, minor: 4 });
         assert_eq!(old.level, Level::Missing);
         let lock = lockdown("none integrity [confidentiality]\n");
         for finding in [
             old,
-            kernel(Release { major: 6, minor: 1 }),
             lock,
             capabilities(""),
             guard(Err("no BPF LSM".to_owned())),
