@@ -171,3 +171,171 @@ fn of_bios(btf: &Btf<'_>) -> Result<Globals, BtfError> {
     }
     Ok(globals)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Type information with what the probes ask for, as a kernel's has it.
+    #[derive(Default)]
+    struct Kernel {
+        types: Vec<u32>,
+        strings: Vec<u8>,
+        ids: u32,
+    }
+
+    impl Kernel {
+        fn name(&mut self, name: &str) -> u32 {
+            let at = u32::try_from(self.strings.len()).expect("small");
+            self.strings.extend(name.as_bytes());
+            self.strings.push(0);
+            at
+        }
+
+        fn put(&mut self, words: &[u32]) -> u32 {
+            self.types.extend(words);
+            self.ids += 1;
+            self.ids
+        }
+
+        /// Members lie 4 bytes apart, beginning at 4.
+        fn structure(&mut self, name: &str, members: &[&str]) {
+            let count = u32::try_from(members.len()).expect("small");
+            let mut words = vec![self.name(name), 4 << 24 | count, 0];
+            for (member, at) in members.iter().zip(1..) {
+                words.extend([self.name(member), 1, at * 32]);
+            }
+            self.put(&words);
+        }
+
+        fn tracepoint(&mut self, name: &str, arguments: &[&str]) {
+            let count = u32::try_from(arguments.len()).expect("small") + 1;
+            let mut words = vec![0, 13 << 24 | count, 0, 0, 1];
+            for argument in arguments {
+                let alias = [self.name(argument), 8 << 24, 1];
+                words.extend([0, self.put(&alias)]);
+            }
+            let prototype = self.put(&words);
+            let pointer = self.put(&[0, 2 << 24, prototype]);
+            let alias = [self.name(&format!("btf_trace_{name}")), 8 << 24, pointer];
+            self.put(&alias);
+        }
+
+        fn bytes(&self) -> Vec<u8> {
+            let len = |n: usize| u32::try_from(n).expect("small").to_ne_bytes();
+            let types: Vec<u8> = self.types.iter().flat_map(|w| w.to_ne_bytes()).collect();
+            let mut out = 0xeb9f_u16.to_ne_bytes().to_vec();
+            out.extend([1, 0]);
+            for n in [24, 0, types.len(), types.len(), self.strings.len()] {
+                out.extend(len(n));
+            }
+            out.extend(types);
+            out.extend(&self.strings);
+            out
+        }
+    }
+
+    fn kernel(rq_disk: bool, tracepoints: &[(&str, &[&str])]) -> Kernel {
+        let mut it = Kernel::default();
+        it.strings.push(0);
+        let int = [it.name("int"), 1 << 24, 4, 32];
+        it.put(&int);
+        it.structure("gendisk", &["major", "first_minor"]);
+        it.structure("bvec_iter", &["bi_sector", "bi_size"]);
+        it.structure("block_device", &["bd_disk"]);
+        let request = ["q", "cmd_flags", "__data_len", "__sector", "bio", "rq_disk"];
+        it.structure("request", &request[..if rq_disk { 6 } else { 5 }]);
+        let names = ["bi_next", "bi_opf", "bi_status", "bi_iter"];
+        let disk = if rq_disk { "bi_disk" } else { "bi_bdev" };
+        it.structure("bio", &[&names[..], &[disk]].concat());
+        it.structure("request_queue", &["disk"]);
+        for (name, arguments) in tracepoints {
+            it.tracepoint(name, arguments);
+        }
+        it
+    }
+
+    fn plan_of(kernel: &Kernel, hidden: &str) -> Result<Plan, PlanError> {
+        let bytes = kernel.bytes();
+        let btf = Btf::parse(&bytes).expect("valid");
+        plan(Flavour::RawTp, &btf, &|name: &str| name == hidden)
+    }
+
+    fn programs(plan: &Plan) -> Vec<&str> {
+        let there = plan.hooks.iter().filter(|hook| hook.is_there());
+        there.map(|hook| hook.program).collect()
+    }
+
+    fn global(plan: &Plan, name: &str) -> Option<u32> {
+        let found = plan.globals.iter().find(|(other, _)| *other == name);
+        found.map(|(_, value)| *value)
+    }
+
+    const DONE_OLD: (&str, &[&str]) = (COMPLETE, &["request", "int", "int"]);
+    const DONE: (&str, &[&str]) = (COMPLETE, &["request", "blk_status_t", "int"]);
+
+    #[test]
+    fn the_first_5_10_has_the_queue_before_everything() {
+        let it = kernel(
+            true,
+            &[
+                DONE_OLD,
+                (ISSUE, &["queue", "request"]),
+                (GETRQ, &["queue", "bio", "int"]),
+                (BIO_QUEUE, &["queue", "bio"]),
+                (BIO_COMPLETE, &["queue", "bio"]),
+            ],
+        );
+        let plan = plan_of(&it, "").expect("it works");
+        assert_eq!(
+            programs(&plan),
+            ["done_raw", "issue_q_raw", "start_bio_q_raw"]
+        );
+        assert_eq!(global(&plan, "RQ_DISK"), Some(24));
+        assert_eq!(global(&plan, "RQ_BIO"), Some(20));
+        assert_eq!(global(&plan, "DONE_ERRNO"), Some(1));
+        assert_eq!(global(&plan, "BDEV_DISK"), None);
+        let bios = plan.bio_hooks.expect("they work");
+        assert_eq!(bios[1].program, "bio_queue_q_raw");
+    }
+
+    #[test]
+    fn a_new_kernel_shows_requests_and_needs_no_bios() {
+        let it = kernel(
+            false,
+            &[DONE, (ISSUE, &["request"]), (IO_START, &["request"])],
+        );
+        let plan = plan_of(&it, "").expect("it works");
+        assert_eq!(programs(&plan), ["done_raw", "issue_raw", "start_raw"]);
+        assert_eq!(global(&plan, "RQ_BIO"), None);
+        assert_eq!(global(&plan, "RQ_DISK"), None);
+        assert_eq!(global(&plan, "DONE_ERRNO"), Some(0));
+        let why = plan.bio_hooks.expect_err("no tracepoints for them");
+        assert!(why.contains(BIO_QUEUE), "{why}");
+    }
+
+    #[test]
+    fn only_the_start_can_be_done_without() {
+        let it = kernel(false, &[DONE, (ISSUE, &["request"])]);
+        let mut plan = plan_of(&it, "").expect("it works");
+        assert_eq!(programs(&plan), ["done_raw", "issue_raw"]);
+        assert_eq!(global(&plan, HAS_START), Some(0));
+        assert!(!plan.give_up("done_raw", "refused"));
+        assert!(plan_of(&it, ISSUE).is_err() && plan_of(&it, COMPLETE).is_err());
+        let it = kernel(false, &[DONE, (ISSUE, &["request", "what", "else"])]);
+        assert!(plan_of(&it, "").is_err());
+    }
+
+    #[test]
+    fn a_start_that_the_kernel_refuses_is_given_up_once() {
+        let it = kernel(
+            false,
+            &[DONE, (ISSUE, &["request"]), (IO_START, &["request"])],
+        );
+        let mut plan = plan_of(&it, "").expect("it works");
+        assert_eq!(global(&plan, HAS_START), Some(1));
+        assert!(plan.give_up("start_raw", "refused"));
+        assert_eq!(global(&plan, HAS_START), Some(0));
+        assert!(!plan.give_up("start_raw", "refused"));
+    }
+}
