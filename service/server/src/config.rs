@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lumpscope_engine::{Durability, IoBackendChoice, QueuePolicy};
-use lumpscope_observer::EventPolicy;
+use lumpscope_observer::{EventPolicy, GuardPolicy, WatchedStore};
 
 use crate::size::Size;
 use crate::span::Span;
@@ -24,7 +24,9 @@ use crate::telemetry::otlp::Sampling;
 
 pub use args::ServeArgs;
 pub(crate) use check::{certificate_not_after, halves};
-pub use values::{DurabilityArg, IoBackendArg, LogFormat, QueuePolicyArg, StoreSpec, UnixMode};
+pub use values::{
+    DurabilityArg, GuardRule, IoBackendArg, LogFormat, QueuePolicyArg, StoreSpec, UnixMode,
+};
 
 /// Where gRPC is served unless told otherwise.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:50051";
@@ -98,6 +100,8 @@ pub struct ServeConfig {
     pub otlp_endpoint: Option<String>,
     /// Which requests are traced.
     pub sampling: Sampling,
+    /// Who else may open the stores' devices for writing.
+    pub guard: Vec<GuardRule>,
     /// How to do disk I/O.
     pub io_backend: IoBackendChoice,
     /// I/Os a store has in flight.
@@ -148,6 +152,29 @@ pub struct ServeConfig {
     pub log_format: LogFormat,
     /// Filter of the log.
     pub log: String,
+}
+
+impl ServeConfig {
+    /// What the observer is told of a store.
+    #[must_use]
+    pub fn watched(&self, spec: &StoreSpec) -> WatchedStore {
+        WatchedStore {
+            name: spec.name.clone(),
+            path: spec.path.clone(),
+            guard: self.guard_of(&spec.name),
+        }
+    }
+
+    /// What is done when another process opens this store's device for writing: the last rule that
+    /// names it holds, else the last one for all.
+    fn guard_of(&self, store: &str) -> GuardPolicy {
+        let last = |wanted: Option<&str>| {
+            let mut rules = self.guard.iter().rev();
+            rules.find(|rule| rule.store.as_deref() == wanted)
+        };
+        let rule = last(Some(store)).or_else(|| last(None));
+        rule.map_or(GuardPolicy::Off, |rule| rule.policy)
+    }
 }
 
 /// How connections are let in, and how much of the service each may take.
@@ -263,6 +290,20 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_of_the_guard_that_names_a_store_wins() {
+        let text = "store = [\"a=/x\", \"b=/y\"]\nguard = [\"b=audit\", \"deny\"]\n";
+        let config = from_file(text).unwrap();
+        let policies = [("a", GuardPolicy::Deny), ("b", GuardPolicy::Audit)];
+        for (spec, (name, policy)) in config.stores.iter().zip(policies) {
+            let watched = config.watched(spec);
+            assert_eq!((watched.name.as_str(), watched.guard), (name, policy));
+        }
+        assert_eq!(config.guard_of("added later"), GuardPolicy::Deny);
+        let off = from_file("store = [\"a=/x\"]\n").unwrap();
+        assert_eq!(off.guard_of("a"), GuardPolicy::Off);
+    }
+
+    #[test]
     fn flags_win_over_the_file() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "store = [\"a=/x\"]\nqueue-depth = 7\n").unwrap();
@@ -312,6 +353,10 @@ mod tests {
             (
                 "store = [\"a=/x\"]\nqueue-policy = \"lifo\"",
                 ["line 2", "position"],
+            ),
+            (
+                "store = [\"a=/x\"]\nguard = [\"a=on\"]",
+                ["line 2", "off, audit or deny"],
             ),
             (
                 "store = [\"a=/x\"]\nscrub-interval = 0",

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lumpscope_observer::{ObjectSource, Observer, ObserverOptions, Tuning, WatchedStore};
+use lumpscope_observer::{ObjectSource, Observer, ObserverOptions, Tuning};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::info;
@@ -163,11 +163,7 @@ async fn open(
     config: ServeConfig,
     opened: impl FnOnce(&ServeConfig, &Observer) -> Result<(), ServerError> + Send + 'static,
 ) -> Result<(Observer, Stores), ServerError> {
-    let watched = |spec: &crate::config::StoreSpec| WatchedStore {
-        name: spec.name.clone(),
-        path: spec.path.clone(),
-        guard: lumpscope_observer::GuardPolicy::Off,
-    };
+    let watched = |spec| config.watched(spec);
     let options = ObserverOptions {
         stores: config.stores.iter().map(watched).collect(),
         object: config

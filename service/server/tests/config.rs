@@ -59,6 +59,7 @@ fn other_value(key: &str) -> &'static str {
             "/etc/some/file"
         }
         "user" => "root",
+        "guard" => "a=deny",
         "io-backend" => "threads",
         "queue-policy" => "fifo",
         "durability" => "journaled",

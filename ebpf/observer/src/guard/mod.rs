@@ -123,18 +123,18 @@ impl Guard {
                 "{error}; at most {MAX_GUARDED} devices can be guarded"
             ));
         }
-        match self.prove(at, dev).map_err(|error| error.to_string())? {
-            Verdict::Proved => Ok(()),
-            Verdict::Disproved => {
-                self.uncover(at);
-                Err(never_asked())
-            }
-            // It stays: it may well deny.
-            Verdict::Unknown(code) => Err(format!(
+        let why = match self.prove(at, dev) {
+            Ok(Verdict::Proved) => return Ok(()),
+            Ok(Verdict::Disproved) => never_asked(),
+            Ok(Verdict::Unknown(code)) => format!(
                 "whether the guard works cannot be tried: {}",
                 std::io::Error::from_raw_os_error(code)
-            )),
-        }
+            ),
+            Err(error) => error.to_string(),
+        };
+        // What is not said to be effective must not be in anybody's way.
+        self.uncover(at);
+        Err(why)
     }
 
     fn load(&mut self) -> Result<(), GuardError> {

@@ -123,9 +123,11 @@ fn give_up(config: &ServeConfig, observer: &Observer) -> Result<(), ServerError>
         warn!(held = held.join(" "), "all privileges are kept");
         return Ok(());
     }
+    // What the guard is told goes through maps too.
     let observing = config.stores.iter().any(|spec| {
         let status = observer.store_status(&spec.name);
-        status.is_some_and(|status| status.observed)
+        let guard = observer.guard(&spec.name);
+        status.is_some_and(|status| status.observed) || guard.is_some_and(|guard| guard.effective)
     });
     privileges::give_up(config.user.as_deref(), observing)?;
     warn_of_unreadable(config);

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Deserialize;
 
-use super::values::{DurabilityArg, IoBackendArg, LogFormat, QueuePolicyArg, StoreSpec, UnixMode};
+use super::values::{
+    DurabilityArg, GuardRule, IoBackendArg, LogFormat, QueuePolicyArg, StoreSpec, UnixMode,
+};
 use crate::size::Size;
 use crate::span::Span;
 
@@ -134,6 +136,16 @@ pub struct ServeArgs {
     /// Trace every request that takes at least so long [default: 100ms]
     #[arg(long, value_name = "TIME", env = "LUMPSCOPE_TRACE_SLOWER_THAN")]
     pub trace_slower_than: Option<Span>,
+    /// When another process opens a store's block device for writing: off, audit (count and tell it)
+    /// or deny, where the kernel can (`lumpscope doctor`); NAME=POLICY: for this store; repeat for
+    /// more [default: off]
+    #[arg(
+        long,
+        value_name = "[NAME=]POLICY",
+        env = "LUMPSCOPE_GUARD",
+        value_delimiter = ';'
+    )]
+    pub guard: Vec<GuardRule>,
     /// How to do disk I/O [default: auto]
     #[arg(long, value_enum, env = "LUMPSCOPE_IO_BACKEND")]
     pub io_backend: Option<IoBackendArg>,

@@ -114,6 +114,10 @@ impl ServeArgs {
             otlp_endpoint: self.otlp_endpoint.or(file.otlp_endpoint),
             trace_ratio: self.trace_ratio.or(file.trace_ratio),
             trace_slower_than: self.trace_slower_than.or(file.trace_slower_than),
+            guard: match self.guard.is_empty() {
+                true => file.guard,
+                false => self.guard,
+            },
             io_backend: self.io_backend.or(file.io_backend),
             queue_depth: self.queue_depth.or(file.queue_depth),
             queue_limit: self.queue_limit.or(file.queue_limit),
@@ -178,6 +182,7 @@ impl ServeArgs {
                     .unwrap_or(DEFAULT_TRACE_SLOWER_THAN)
                     .0,
             },
+            guard: self.guard,
             io_backend: self.io_backend.unwrap_or_default().into(),
             queue_depth: self.queue_depth.unwrap_or(DEFAULT_QUEUE_DEPTH),
             queue_limit,

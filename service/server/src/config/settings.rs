@@ -86,6 +86,15 @@ impl ServeConfig {
         ]
     }
 
+    fn guard_rules(&self) -> Value {
+        let rules = self.guard.iter().map(ToString::to_string);
+        let mut rules: Vec<Value> = rules.map(Value::String).collect();
+        if rules.is_empty() {
+            rules.push(Value::String("off".to_owned()));
+        }
+        Value::Array(rules)
+    }
+
     fn service_entries(&self) -> Vec<Entry> {
         vec![
             ("drain-timeout", seconds(self.drain_timeout)),
@@ -123,6 +132,7 @@ impl ServeConfig {
 
     fn engine_entries(&self) -> Vec<Entry> {
         vec![
+            ("guard", Some(self.guard_rules())),
             (
                 "io-backend",
                 text(match self.io_backend {

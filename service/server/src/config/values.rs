@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 use lumpscope_engine::{Durability, IoBackendChoice, QueuePolicy};
+use lumpscope_observer::GuardPolicy;
 use serde::{Deserialize, Deserializer, de};
 
 /// A store to serve: `NAME=PATH`.
@@ -47,6 +48,61 @@ impl fmt::Display for StoreSpec {
 }
 
 impl<'de> Deserialize<'de> for StoreSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(de::Error::custom)
+    }
+}
+
+/// What is done when another process opens a store's device for writing: `POLICY` for all stores,
+/// `NAME=POLICY` for one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GuardRule {
+    /// The store; `None`: every one that no other rule names.
+    pub store: Option<String>,
+    /// What is done.
+    pub policy: GuardPolicy,
+}
+
+impl FromStr for GuardRule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (store, policy) = match text.split_once('=') {
+            Some((name, policy)) => (Some(name.to_owned()), policy),
+            None => (None, text),
+        };
+        let policy = match policy {
+            "off" => GuardPolicy::Off,
+            "audit" => GuardPolicy::Audit,
+            "deny" => GuardPolicy::Deny,
+            other => {
+                return Err(format!(
+                    "{other:?} is no policy of the guard: write off, audit or deny, or \
+                     NAME=POLICY for one store"
+                ));
+            }
+        };
+        Ok(Self { store, policy })
+    }
+}
+
+impl fmt::Display for GuardRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let policy = match self.policy {
+            GuardPolicy::Off => "off",
+            GuardPolicy::Audit => "audit",
+            GuardPolicy::Deny => "deny",
+        };
+        match &self.store {
+            Some(name) => write!(f, "{name}={policy}"),
+            None => f.write_str(policy),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for GuardRule {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?
             .parse()

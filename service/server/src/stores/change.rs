@@ -30,11 +30,7 @@ impl Stores {
         self.check_name(spec)?;
         self.check_path(spec)?;
         let observer = &self.shared.opener.observer;
-        let index = observer.add_store(lumpscope_observer::WatchedStore {
-            name: spec.name.clone(),
-            path: spec.path.clone(),
-            guard: lumpscope_observer::GuardPolicy::Off,
-        });
+        let index = observer.add_store(self.shared.opener.config.watched(spec));
         match self.shared.opener.open(index, spec, salvage) {
             Ok(named) => {
                 let added = &named;

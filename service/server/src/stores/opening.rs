@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lumpscope_engine::{SalvageReport, Store, StoreOptions};
-use lumpscope_observer::Observer;
+use lumpscope_observer::{GuardPolicy, Observer};
 use tracing::{info, warn};
 
 use super::named::{NamedStore, ServiceGate};
@@ -24,7 +24,7 @@ pub(super) struct Opener {
 }
 
 impl Opener {
-    /// Says in the log whether a store is observed, and why not.
+    /// Says in the log whether a store is observed and guarded, and why not.
     pub(super) fn tell_blind_spot(&self, store: &str) {
         let seen = self.observer.store_status(store).unwrap_or_default();
         let device = seen.device.unwrap_or_default();
@@ -36,6 +36,14 @@ impl Opener {
                 device,
                 why = seen.why_not,
                 "served, but its disk is not observed; `lumpscope doctor` says what is missing"
+            );
+        }
+        let guard = self.observer.guard(store).unwrap_or_default();
+        if guard.policy != GuardPolicy::Off && !guard.effective {
+            warn!(
+                store,
+                why = guard.why_not,
+                "not guarded as asked: the device is only claimed (O_EXCL), others can write to it"
             );
         }
     }
