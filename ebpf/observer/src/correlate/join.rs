@@ -43,6 +43,8 @@ pub(super) struct Io {
     end_ns: Option<u64>,
     /// Bytes of it that block requests have covered.
     covered: u64,
+    /// A flush of the disk served it.
+    flushed: bool,
     token: u64,
     /// First sectors of its pieces.
     starts: Vec<u64>,
@@ -116,6 +118,7 @@ impl Joiner {
             begin_ns: io.begin_ns,
             end_ns: None,
             covered: 0,
+            flushed: false,
             token: io.token,
             starts: Vec::new(),
         };
@@ -225,7 +228,7 @@ impl Joiner {
             queue.pop_front_if(is_due)
         };
         while let Some((end, serial)) = due(&mut self.ended, LINGER_NS) {
-            if self.ios.get(&serial).is_none_or(|io| io.covered >= io.len) {
+            if !self.ios.get(&serial).is_some_and(Io::lacks) {
                 self.remove(serial);
                 continue;
             }
@@ -299,7 +302,7 @@ impl Joiner {
     }
 
     /// A flush serves everybody who asked for one before it was sent and waited until it ended.
-    fn find_flush(&self, event: &Event) -> Match {
+    fn find_flush(&mut self, event: &Event) -> Match {
         let last = event.last_ns();
         let issued = event.issue_ns.unwrap_or(last);
         let waiting = |wanted: fn(&Io) -> bool| -> Vec<Part> {
@@ -317,6 +320,11 @@ impl Joiner {
         let mut parts = waiting(|io| io.op == Op::Flush);
         if parts.is_empty() {
             parts = waiting(|io| io.op != Op::Flush);
+        }
+        for part in &parts {
+            if let Some(io) = self.ios.get_mut(&part.io) {
+                io.flushed = true;
+            }
         }
         Match { parts, rest: 0 }
     }
@@ -363,6 +371,14 @@ fn block_op(op: Op) -> BlockOp {
 }
 
 impl Io {
+    /// True: block requests of it are not known.
+    fn lacks(&self) -> bool {
+        match self.op {
+            Op::Read | Op::Write => self.covered < self.len,
+            Op::Flush => !self.flushed,
+        }
+    }
+
     fn lasts_over(&self, from_ns: u64, to_ns: u64) -> bool {
         self.begin_ns <= from_ns && self.end_ns.is_none_or(|end| to_ns <= end)
     }

@@ -129,3 +129,49 @@ fn an_unknown_time_at_the_device_is_never_a_number() {
     );
     assert_eq!(filled(&it).block.attributed_bytes, 8192);
 }
+
+#[test]
+fn what_is_found_after_its_request_was_counted_is_attributed_and_noted() {
+    let mut it = raw_store();
+    apply(
+        &mut it,
+        vec![
+            declared(1, &[1], Op::Write, 0, 4096, 10),
+            finished(1, 90),
+            declared(2, &[1], Op::Flush, 0, 0, 91),
+            finished(2, 100),
+            ended(1, 5, 105),
+            Input::Drained { until_ns: 200 },
+        ],
+    );
+    assert_eq!(it.explain(1).expect("kept").incomplete, "");
+    let late = |of: Event| {
+        Input::Event(Event {
+            done_unknown: true,
+            done_ns: of.first_ns(),
+            ..of
+        })
+    };
+    let flush = Event {
+        queue_ns: None,
+        ..event(BlockOp::Flush, 0, 0, 0, 95, 0)
+    };
+    apply(
+        &mut it,
+        vec![
+            Input::Drained {
+                until_ns: 900_000_000,
+            },
+            late(event(BlockOp::Write, 0, 8, 20, 30, 0)),
+            late(flush),
+            Input::Drained {
+                until_ns: 900_000_001,
+            },
+        ],
+    );
+    let told = it.explain(1).expect("kept").incomplete;
+    assert_eq!(told.matches("was found only later").count(), 1, "{told}");
+    let report = filled(&it);
+    assert_eq!(report.block.attributed_bytes, 4096);
+    assert_eq!(crate::support::owned(&report, "request", "flush"), (1, 0));
+}
