@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use lumpscope_client::v1;
@@ -94,7 +94,7 @@ pub(super) async fn covers(path: &Path) -> Result<Duration, ServerError> {
     }
 }
 
-fn marks(path: &PathBuf) -> Result<Duration, ServerError> {
+fn marks(path: &Path) -> Result<Duration, ServerError> {
     let mut file = BufReader::new(open(path)?);
     let (mut first, mut last) = (None, 0);
     let mut line = Vec::new();
@@ -103,7 +103,7 @@ fn marks(path: &PathBuf) -> Result<Duration, ServerError> {
         let read = file.read_until(b'\n', &mut line);
         let read = read.map_err(|source| ServerError::File {
             what: "read",
-            path: path.clone(),
+            path: path.to_owned(),
             source,
         })?;
         if read == 0 {

@@ -51,7 +51,7 @@ pub(super) async fn run(
 
 impl Shared {
     /// Makes the spans of a request, all or none.
-    fn enqueue(&self, explained: &Explained) {
+    pub(super) fn enqueue(&self, explained: &Explained) {
         let Some(trace) = explained.trace else { return };
         let about = self.about(explained.request_id);
         let room = QUEUE - lock(&self.queue).len().min(QUEUE);
@@ -68,7 +68,7 @@ impl Shared {
     }
 
     /// What the service knows of a request that was chosen, and those chosen long before it.
-    fn about(&self, request: u64) -> About {
+    pub(super) fn about(&self, request: u64) -> About {
         let mut chosen = lock(&self.chosen);
         let place = chosen.iter().position(|about| about.request == request);
         let found = place.and_then(|place| chosen.remove(place));
