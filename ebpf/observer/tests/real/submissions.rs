@@ -220,6 +220,7 @@ fn what_the_programs_cost_is_counted_when_asked_for() {
         for id in 1..=100 {
             it.write(id, id * 8192, BLOCK);
         }
+        drive(&it, &device);
         let programs = it.observer.programs();
         let needed = programs.iter().filter(|program| program.needed);
         assert_eq!(needed.count(), 2, "{programs:?}");
