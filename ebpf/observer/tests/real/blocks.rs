@@ -156,10 +156,11 @@ fn a_split_write_is_one_request_s_and_in_many_threads_nothing_is_mixed_up() {
     assert!(writes > 64, "4 MiB do not fit into one block request");
     assert_eq!(written, bytes);
     let cells: u64 = report.heat.iter().map(|cell| cell.count).sum();
-    assert_eq!(
-        cells + 1,
-        report.block.data_requests,
-        "all but the disk's first request"
+    // The disk's first request has no distance, and one that was found late no device time.
+    let missing = report.block.data_requests - cells;
+    assert!(
+        (audit.found_late.max(1)..=audit.found_late + 1).contains(&missing),
+        "{missing} are missing: {audit:?}"
     );
     for slow in &report.slowest {
         let own: u64 = slow.blocks.iter().map(|b| b.own_bytes).sum();
