@@ -390,6 +390,50 @@ mod tests {
     }
 
     #[test]
+    fn what_was_found_late_is_there_with_its_time_unknown() {
+        let mut counters = seen(3, 4096);
+        counters[stats::FOUND_LATE] = 2;
+        counters[stats::REISSUES] = 4;
+        counters[stats::NOT_SAMPLED] = 5;
+        let kernel = |requests| {
+            Some(DiskStat {
+                requests,
+                bytes: 4096,
+            })
+        };
+        let report = judge(&counters, kernel(3), 0, NONE);
+        assert!(report.complete, "{report:?}");
+        assert_eq!(
+            report.finding,
+            "complete: 3 requests seen, as the kernel counted; of 2 of them the device time is \
+             unknown"
+        );
+        let counted = (report.found_late, report.reissues, report.not_sampled);
+        assert_eq!(counted, (2, 4, 5));
+        // One that was found twice would be one too many.
+        assert!(!judge(&counters, kernel(2), 0, NONE).complete);
+    }
+
+    #[test]
+    fn a_full_table_makes_it_incomplete() {
+        let mut counters = seen(3, 4096);
+        counters[stats::IN_FLIGHT_FULL] = 2;
+        counters[stats::DONE_WITHOUT_START] = 2;
+        let kernel = DiskStat {
+            requests: 3,
+            bytes: 4096,
+        };
+        let report = judge(&counters, Some(kernel), 0, NONE);
+        assert!(!report.complete, "{report:?}");
+        assert_eq!(
+            report.finding,
+            "incomplete: the start of 2 requests was not seen; 2 requests did not fit into the \
+             table of those in flight"
+        );
+        assert_eq!((report.unmatched, report.in_flight_full), (2, 2));
+    }
+
+    #[test]
     fn every_lack_is_said() {
         let report = judge(
             &seen(3, 4096),
