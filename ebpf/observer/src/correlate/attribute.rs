@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::event::{BlockOp, Class, Event};
 
 use super::Correlator;
-use super::join::Match;
+use super::found::Match;
 use super::owner::Owner;
 use super::requests::Share;
 use super::settle::Unsettled;

@@ -9,7 +9,7 @@ use crate::event::{BlockOp, Class, Event};
 use crate::report::{AuditReport, BlockReport, OwnerTotal};
 
 use super::crosscheck::CrossCheck;
-use super::join::Match;
+use super::found::Match;
 use super::lost;
 use super::moves::Moves;
 use super::owner::{CLASS_NAMES, CLASSES, Owner};

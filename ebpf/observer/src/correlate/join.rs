@@ -7,6 +7,7 @@ use crate::event::{BlockOp, Event, Submission};
 use crate::extents::Placement;
 
 use super::Declared;
+use super::found::{Match, Part, take_range};
 
 /// Declared I/Os kept at once; beyond that the oldest are dropped.
 const MAX_IOS: usize = 65_536;
@@ -48,23 +49,6 @@ pub(super) struct Io {
     token: u64,
     /// First sectors of its pieces.
     starts: Vec<u64>,
-}
-
-/// The I/Os that a block request was made for, with the bytes of each.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Match {
-    pub(super) parts: Vec<Part>,
-    /// Bytes that no declared I/O asked for.
-    pub(super) rest: u64,
-}
-
-/// One of them.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Part {
-    /// Serial number of the I/O.
-    pub(super) io: u64,
-    /// Bytes of the block request that it asked for; 0 for a flush.
-    pub(super) bytes: u64,
 }
 
 /// A part of a run of an I/O's sectors: (disk, first sector, serial number of the I/O) -> sectors.
@@ -381,46 +365,5 @@ impl Io {
 
     fn lasts_over(&self, from_ns: u64, to_ns: u64) -> bool {
         self.begin_ns <= from_ns && self.end_ns.is_none_or(|end| to_ns <= end)
-    }
-}
-
-impl Match {
-    fn add(&mut self, io: u64, bytes: u64) {
-        match self.parts.iter_mut().find(|part| part.io == io) {
-            Some(part) => part.bytes += bytes,
-            None => self.parts.push(Part { io, bytes }),
-        }
-    }
-}
-
-/// Takes [start, end) out of the free ranges; returns how much of it was free.
-fn take_range(free: &mut Vec<(u64, u64)>, start: u64, end: u64) -> u64 {
-    let mut taken = 0;
-    let mut left = Vec::with_capacity(free.len() + 1);
-    for &(low, high) in free.iter() {
-        let (from, to) = (low.max(start), high.min(end));
-        if from >= to {
-            left.push((low, high));
-            continue;
-        }
-        taken += to - from;
-        left.extend([(low, from), (to, high)].into_iter().filter(|(a, b)| a < b));
-    }
-    *free = left;
-    taken
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_range_is_taken_once() {
-        let mut free = vec![(0, 100)];
-        assert_eq!(take_range(&mut free, 10, 20), 10);
-        assert_eq!(take_range(&mut free, 15, 30), 10);
-        assert_eq!(free, [(0, 10), (30, 100)]);
-        assert_eq!(take_range(&mut free, 0, 200), 80);
-        assert!(free.is_empty());
     }
 }

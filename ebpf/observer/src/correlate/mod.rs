@@ -16,6 +16,7 @@ mod attribute;
 mod crosscheck;
 mod disk;
 mod explain;
+mod found;
 mod input;
 mod join;
 mod kept;

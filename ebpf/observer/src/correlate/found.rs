@@ -1,0 +1,59 @@
+//! What a block request was found to be made of.
+
+/// The I/Os that a block request was made for, with the bytes of each.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Match {
+    pub(super) parts: Vec<Part>,
+    /// Bytes that no declared I/O asked for.
+    pub(super) rest: u64,
+}
+
+/// One of them.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    /// Serial number of the I/O.
+    pub(super) io: u64,
+    /// Bytes of the block request that it asked for; 0 for a flush.
+    pub(super) bytes: u64,
+}
+
+impl Match {
+    pub(super) fn add(&mut self, io: u64, bytes: u64) {
+        match self.parts.iter_mut().find(|part| part.io == io) {
+            Some(part) => part.bytes += bytes,
+            None => self.parts.push(Part { io, bytes }),
+        }
+    }
+}
+
+/// Takes [start, end) out of the free ranges; returns how much of it was free.
+pub(super) fn take_range(free: &mut Vec<(u64, u64)>, start: u64, end: u64) -> u64 {
+    let mut taken = 0;
+    let mut left = Vec::with_capacity(free.len() + 1);
+    for &(low, high) in free.iter() {
+        let (from, to) = (low.max(start), high.min(end));
+        if from >= to {
+            left.push((low, high));
+            continue;
+        }
+        taken += to - from;
+        left.extend([(low, from), (to, high)].into_iter().filter(|(a, b)| a < b));
+    }
+    *free = left;
+    taken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_taken_once() {
+        let mut free = vec![(0, 100)];
+        assert_eq!(take_range(&mut free, 10, 20), 10);
+        assert_eq!(take_range(&mut free, 15, 30), 10);
+        assert_eq!(free, [(0, 10), (30, 100)]);
+        assert_eq!(take_range(&mut free, 0, 200), 80);
+        assert!(free.is_empty());
+    }
+}
