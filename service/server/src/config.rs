@@ -102,6 +102,8 @@ pub struct ServeConfig {
     pub sampling: Sampling,
     /// Who else may open the stores' devices for writing.
     pub guard: Vec<GuardRule>,
+    /// True: the kernel counts how often the probes run and how long.
+    pub program_statistics: bool,
     /// How to do disk I/O.
     pub io_backend: IoBackendChoice,
     /// I/Os a store has in flight.

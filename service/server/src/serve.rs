@@ -173,6 +173,7 @@ async fn open(
         enabled: config.probes,
         tuning: Tuning {
             pin_maps: config.pin_maps.clone(),
+            program_statistics: config.program_statistics,
             ..Tuning::default()
         },
     };

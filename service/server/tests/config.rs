@@ -65,9 +65,8 @@ fn other_value(key: &str) -> &'static str {
         "durability" => "journaled",
         "log-format" => "json",
         "log" => "debug",
-        "allow-remote" | "keep-privileges" | "require-all-stores" | "no-probes" | "salvage" => {
-            "true"
-        }
+        "allow-remote" | "keep-privileges" | "require-all-stores" | "no-probes" | "salvage"
+        | "program-statistics" => "true",
         "event-slower-than" => "5ms",
         "buffer-budget" | "put-memory" | "get-memory" => "512M",
         "max-message" | "stream-window" | "connection-window" | "frame-size" => "3M",

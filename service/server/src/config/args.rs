@@ -146,6 +146,11 @@ pub struct ServeArgs {
         value_delimiter = ';'
     )]
     pub guard: Vec<GuardRule>,
+    /// Count how often the probes run and how long, which costs each run of every BPF program of
+    /// the machine two looks at the clock
+    #[arg(long, env = "LUMPSCOPE_PROGRAM_STATISTICS", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_name = "BOOL")]
+    pub program_statistics: Option<bool>,
     /// How to do disk I/O [default: auto]
     #[arg(long, value_enum, env = "LUMPSCOPE_IO_BACKEND")]
     pub io_backend: Option<IoBackendArg>,

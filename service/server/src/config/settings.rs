@@ -115,6 +115,7 @@ impl ServeConfig {
             ),
             ("trace-ratio", Some(Value::Float(self.sampling.ratio))),
             ("trace-slower-than", text(Span(self.sampling.slower_than))),
+            ("program-statistics", flag(self.program_statistics)),
             ("put-memory", size(self.put_memory)),
             ("get-memory", size(self.get_memory)),
             ("max-message", size(self.max_message as u64)),

@@ -12,6 +12,7 @@ mod harness;
 mod limits;
 mod logins;
 mod metrics;
+mod observing;
 mod reload;
 mod secrets;
 mod tls;
