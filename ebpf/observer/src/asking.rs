@@ -23,6 +23,15 @@ impl Observer {
         core.correlator.explain(request)
     }
 
+    /// How many of the slowest requests to this store are kept; 0: no such store.
+    #[must_use]
+    pub fn kept(&self, store: &str) -> usize {
+        let found = self.inner.find(store);
+        found.map_or(0, |(index, _)| {
+            self.inner.lock_core().correlator.kept_of(index)
+        })
+    }
+
     /// The slowest requests that ended within this time, slowest first; `store`: of this one only.
     #[must_use]
     pub fn slowest(&self, store: Option<&str>, within: Duration, limit: usize) -> Vec<Explained> {

@@ -138,6 +138,12 @@ impl Kept {
         }
     }
 
+    /// How many slow ones of this store are kept.
+    pub(super) fn slow_of(&self, store: usize) -> usize {
+        let of_store = self.slow.iter().filter(|((_, s), _)| *s == store);
+        of_store.map(|(_, all)| all.len()).sum()
+    }
+
     /// Slowest first, each with the index of its store.
     pub(super) fn slowest(
         &self,

@@ -171,6 +171,12 @@ impl Correlator {
         Some(self.with_doubt(store, explained.clone()))
     }
 
+    /// How many of the slowest requests to the store of this index are kept.
+    #[must_use]
+    pub fn kept_of(&self, store: usize) -> usize {
+        self.kept.slow_of(store)
+    }
+
     /// The kept requests that ended at or after this time (`CLOCK_MONOTONIC` in nanoseconds),
     /// slowest first, at most `limit`; `store`: of the store of this index only.
     #[must_use]

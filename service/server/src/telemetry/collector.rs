@@ -66,6 +66,8 @@ pub(super) struct Snapshot<'a> {
     pub(super) report: StoreReport,
     pub(super) mode: String,
     pub(super) guard: GuardReport,
+    /// Slow requests that can be explained.
+    pub(super) kept: u64,
 }
 
 impl Collector for ServiceCollector {
@@ -83,6 +85,7 @@ impl Collector for ServiceCollector {
                     .store_status(&named.name)
                     .unwrap_or_default()
                     .mode,
+                kept: sources.observer.kept(&named.name) as u64,
                 guard: sources.observer.guard(&named.name).unwrap_or_default(),
             })
             .collect();

@@ -239,6 +239,8 @@ metrics! {
         "How far, as a sum of distances without their signs.";
     INTERFERENCE = "interference_seconds" Counter ["store", "owner"]
         "Time in which the disk served others while block requests of the store's own requests waited, by the owner class of the others.";
+    KEPT_SLOW = "kept_slow_requests" Gauge ["store"]
+        "Slow requests of the last minutes that `lumpscope explain` can tell of.";
     ATTRIBUTION_BYTES = "attribution_bytes" Counter ["store", "result"]
         "Bytes of data I/O of this service by how they were tied to requests: attributed, shared, unattributed.";
     ATTRIBUTION_RATIO = "attribution_ratio" Gauge ["store", "result"]

@@ -21,6 +21,7 @@ pub(super) fn encode(
     watches(out, &sources.watches)?;
     block(out, stores)?;
     heads(out, stores)?;
+    out.gauge_of(&names::KEPT_SLOW, stores, |s| s.kept)?;
     attribution(out, stores)?;
     audit(out, stores)?;
     guard(out, stores)
