@@ -1,0 +1,265 @@
+//! The commands that show what the disk did, against a live service with real probes, and against a recording of it.
+
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use lumpscope_bench::lab::StoreKind;
+use lumpscope_tests::client::{Client, content};
+use lumpscope_tests::needs::{Need, available};
+use lumpscope_tests::service::{Service, binary, lab_with_stores};
+use serde_json::Value;
+
+const NEEDS: &[Need] = &[Need::Root, Need::Tool("mkfs.ext4")];
+const STORE: &str = "ext4";
+const LUMP: usize = 1 << 20;
+
+fn command(service: &Service, arguments: &[&str]) -> Command {
+    let mut command = Command::new(binary());
+    command
+        .args(arguments)
+        .env("LUMPSCOPE_SERVER", &service.grpc)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+fn good(output: &Output) -> String {
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {error}", output.status);
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn text(service: &Service, arguments: &[&str]) -> String {
+    let output = command(service, arguments).output();
+    good(&output.expect("lumpscope starts"))
+}
+
+/// Each line of what it prints.
+fn json(service: &Service, arguments: &[&str]) -> Vec<Value> {
+    let printed = text(service, &[arguments, &["--json"]].concat());
+    lines(&printed)
+}
+
+fn lines(printed: &str) -> Vec<Value> {
+    let parse = |line| serde_json::from_str(line).expect("each line is JSON");
+    printed.lines().map(parse).collect()
+}
+
+fn interrupt(child: Child) -> String {
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it runs");
+    good(&child.wait_with_output().expect("it ends"))
+}
+
+/// Starts a recording and waits until something is in it.
+fn record(service: &Service, file: &Path) -> Child {
+    let file_name = file.to_str().expect("paths are UTF-8");
+    let child = command(service, &["record", file_name, "--json"]).spawn();
+    while std::fs::metadata(file).map_or(0, |meta| meta.len()) == 0 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    child.expect("lumpscope starts")
+}
+
+async fn puts(client: &mut Client, ids: std::ops::Range<u128>) -> u64 {
+    let mut last = 0;
+    for id in ids {
+        let stored = client.put(STORE, id, content(id, 1, LUMP)).await;
+        last = stored.expect("the put works").request_id;
+    }
+    last
+}
+
+/// What of the block requests of an explained request does not depend on the clock that is shown.
+fn places(explained: &Value) -> Vec<[Value; 5]> {
+    let blocks = explained["blocks"]
+        .as_array()
+        .expect("a list of block requests");
+    let keys = ["operation", "sector", "sectors", "seek_bytes", "device_ns"];
+    let place = |block: &Value| keys.map(|key| block[key].clone());
+    blocks.iter().map(place).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_is_told_live_and_from_a_recording() {
+    if !available(NEEDS) {
+        return;
+    }
+    let lab = lab_with_stores(&[StoreKind::Ext4], 512 << 20, "300M");
+    let service = Service::start(&lab, &[]);
+    let client = Client::connect(&service.grpc).await;
+    let mut client = client.expect("the service is up");
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let file = folder.path().join("recording");
+    let recording = record(&service, &file);
+    let request = puts(&mut client, 1..9).await.to_string();
+
+    let live = json(&service, &["explain", &request]).remove(0);
+    assert_eq!(live["method"], "put");
+    assert_eq!(live["store"], STORE);
+    assert!(
+        !live["steps"].as_array().expect("steps").is_empty(),
+        "{live}"
+    );
+    let written: u64 = live["blocks"]
+        .as_array()
+        .expect("block requests")
+        .iter()
+        .filter(|block| block["operation"] == "write" && block["purpose"] == "data")
+        .filter_map(|block| block["sectors"].as_u64())
+        .sum();
+    assert!(written * 512 >= LUMP as u64, "{live}");
+    let told = text(&service, &["explain", &request]);
+    for word in [
+        "put of 1 MiB took",
+        "what happened",
+        "there before",
+        "write",
+    ] {
+        assert!(told.contains(word), "{word} in {told}");
+    }
+    let slowest = json(&service, &["explain", "--slowest", "3", "--store", STORE]);
+    assert!(!slowest.is_empty() && slowest.len() <= 3);
+
+    let recorded = lines(&interrupt(recording)).remove(0);
+    assert_eq!(recorded["dropped"], 0);
+    let file = file.to_str().expect("paths are UTF-8");
+    assert!(service.stop(), "the service ends well");
+
+    // From here on there is no service any more.
+    let ask = |arguments: &[&str]| {
+        let output = Command::new(binary())
+            .args(arguments)
+            .args(["--replay", file])
+            .env("LUMPSCOPE_SERVER", "http://127.0.0.1:1")
+            .output();
+        good(&output.expect("lumpscope starts"))
+    };
+    let again = lines(&ask(&["explain", &request, "--json"])).remove(0);
+    assert_eq!(again["sentence"], live["sentence"]);
+    assert_eq!(places(&again), places(&live));
+    let traced = lines(&ask(&["trace", "--request", &request, "--json"]));
+    assert_eq!(traced.len() as u64, again["block_requests"], "{again}");
+    assert!(ask(&["explain", &request]).contains("after the machine's start"));
+    let whole = lines(&ask(&["top", "--json"])).remove(0);
+    let put = &whole["stores"][0]["methods"][0];
+    assert_eq!(put["method"], "put");
+    assert!(put["p99_ns"].as_u64() > Some(0), "{whole}");
+    assert!(whole["stores"][0]["seek_median_bytes"].is_u64(), "{whole}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_disk_is_watched_live() {
+    if !available(NEEDS) {
+        return;
+    }
+    let lab = lab_with_stores(&[StoreKind::Ext4], 512 << 20, "300M");
+    let service = Service::start(&lab, &[]);
+    let client = Client::connect(&service.grpc).await;
+    let mut client = client.expect("the service is up");
+    let filter = [
+        "trace", "--store", STORE, "--owner", "request", "--op", "write",
+    ];
+    let tracing = command(
+        &service,
+        &[&filter[..], &["--count", "8", "--json"]].concat(),
+    );
+    let tracing = { tracing }.spawn().expect("lumpscope starts");
+    let top = ["top", "--interval", "300ms", "--count", "3", "--json"];
+    let top = command(&service, &top).spawn().expect("lumpscope starts");
+    let (mut watched, mut id) = ([Some(tracing), Some(top)], 0);
+    let mut printed = [String::new(), String::new()];
+    while watched.iter().any(Option::is_some) {
+        puts(&mut client, id..id + 1).await;
+        id = (id + 1) % 64;
+        for (child, printed) in watched.iter_mut().zip(&mut printed) {
+            let ended = child
+                .as_mut()
+                .map(|c| c.try_wait().expect("it can be asked"));
+            if let (Some(Some(_)), Some(child)) = (ended, child.take_if(|_| ended != Some(None))) {
+                *printed = good(&child.wait_with_output().expect("it has ended"));
+            }
+        }
+    }
+    let traced = lines(&printed[0]);
+    assert_eq!(traced.len(), 8);
+    for line in &traced {
+        assert_eq!(
+            (&line["owner"], &line["operation"]),
+            (&"request".into(), &"write".into())
+        );
+        assert_eq!(line["stores"][0], STORE, "{line}");
+        assert!(
+            !line["request_ids"].as_array().expect("ids").is_empty(),
+            "{line}"
+        );
+        assert!(line["sectors"].as_u64() > Some(0), "{line}");
+    }
+    let intervals = lines(&printed[1]);
+    let last = &intervals[2]["stores"][0];
+    assert_eq!(last["methods"][0]["method"], "put", "{last}");
+    assert!(last["methods"][0]["p99_ns"].as_u64() > Some(0), "{last}");
+    assert!(
+        last["block_requests_per_second"].as_f64() > Some(0.0),
+        "{last}"
+    );
+    assert!(last["seek_median_bytes"].is_u64(), "{last}");
+    assert!(last["attributed_share"].as_f64() > Some(0.9), "{last}");
+    assert!(service.stop(), "the service ends well");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_are_sampled_when_asked_and_the_observer_says_what_it_costs() {
+    if !available(NEEDS) {
+        return;
+    }
+    let lab = lab_with_stores(&[StoreKind::Ext4], 512 << 20, "300M");
+    let service = Service::start(&lab, &["--event-one-in", "2"]);
+    let client = Client::connect(&service.grpc).await;
+    let mut client = client.expect("the service is up");
+    let policy = |more: &[&str]| json(&service, &[&["admin", "events"], more].concat()).remove(0);
+    assert_eq!(policy(&[])["one_in"], 2, "what the settings say");
+    let set = policy(&["--one-in", "0", "--slower-than", "1h"]);
+    assert_eq!(
+        (&set["one_in"], &set["slower_than_ns"]),
+        (&0.into(), &3_600_000_000_000_u64.into())
+    );
+    puts(&mut client, 1..5).await;
+    let report = client.report(STORE).await.expect("a report");
+    let audit = report.audit.expect("an audit");
+    assert!(audit.not_sampled > 0, "{audit:?}");
+    let page = service.scrape();
+    assert!(
+        page.contains("\nlumpscope_event_policy_one_in 0.0\n"),
+        "{page}"
+    );
+    assert!(
+        page.contains("\nlumpscope_event_policy_slower_than_seconds 3600.0\n"),
+        "{page}"
+    );
+    let set = policy(&["--one-in", "1", "--slower-than", "0"]);
+    assert_eq!(
+        (&set["one_in"], &set["slower_than_ns"]),
+        (&1.into(), &0.into())
+    );
+    puts(&mut client, 5..9).await;
+    client.report(STORE).await.expect("a report");
+
+    let observer = json(&service, &["admin", "observer"]).remove(0);
+    assert_eq!(observer["stores"][0]["observed"], true, "{observer}");
+    let programs = observer["programs"].as_array().expect("programs");
+    assert!(
+        programs.iter().any(|program| program["attached"] == true),
+        "{observer}"
+    );
+    let page = service.scrape();
+    for series in [
+        "lumpscope_probe_program_attached{program=",
+        "lumpscope_block_head_travel_bytes_total{store=\"ext4\",owner=\"request\",moved_by=",
+        "lumpscope_audit_not_sampled_requests_total{store=\"ext4\"}",
+    ] {
+        assert!(page.contains(series), "{series} in {page}");
+    }
+    assert!(service.stop(), "the service ends well");
+}
