@@ -143,7 +143,7 @@ impl ServeArgs {
     }
 
     fn with_defaults(self, problems: &mut Problems) -> ServeConfig {
-        let door = self.door(problems);
+        let (door, events) = (self.door(problems), self.events());
         let safe = self.allow_remote.unwrap_or(false) || door.is_safe();
         let mut listens = |key, given, default| address(key, given, default, safe, problems);
         let listen = listens("listen", self.listen, DEFAULT_LISTEN);
@@ -170,10 +170,7 @@ impl ServeArgs {
             allow_remote: self.allow_remote.unwrap_or(false),
             probes: !self.no_probes.unwrap_or(false),
             probe_object: self.probe_object,
-            events: EventPolicy {
-                one_in: self.event_one_in.unwrap_or(1),
-                slower_than_ns: self.event_slower_than.unwrap_or_default().nanoseconds(),
-            },
+            events,
             pin_maps: self.pin_maps,
             otlp_endpoint: endpoint(self.otlp_endpoint, problems),
             sampling: Sampling {
@@ -214,6 +211,14 @@ impl ServeArgs {
             require_all_stores: self.require_all_stores.unwrap_or(false),
             log_format: self.log_format.unwrap_or_default(),
             log: self.log.unwrap_or_else(|| "info".to_owned()),
+        }
+    }
+
+    /// Which completed block requests are handed out as events.
+    fn events(&self) -> EventPolicy {
+        EventPolicy {
+            one_in: self.event_one_in.unwrap_or(1),
+            slower_than_ns: self.event_slower_than.unwrap_or_default().nanoseconds(),
         }
     }
 
