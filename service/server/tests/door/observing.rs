@@ -14,21 +14,26 @@ fn of_store(store: &str) -> v1::TraceRequest {
     }
 }
 
-#[tokio::test]
-async fn who_may_use_one_store_learns_nothing_of_the_others() {
-    let folder = common::folder();
-    let theirs = common::store_file(folder.path(), "theirs", 32 << 20, 4096, 0.05);
-    let mine = common::store_file(folder.path(), "mine", 32 << 20, 4096, 0.05);
+/// One token is for both stores, the other for one of them.
+fn two_stores(folder: &std::path::Path) -> lumpscope::config::ServeConfig {
+    let theirs = common::store_file(folder, "theirs", 32 << 20, 4096, 0.05);
+    let mine = common::store_file(folder, "mine", 32 << 20, 4096, 0.05);
     let mut config = common::config(&[("theirs", &theirs), ("mine", &mine)]);
     let all = "scopes = [\"read\", \"write\", \"observe\", \"admin\"]";
     config.door.tokens = Some(tokens(
-        folder.path(),
+        folder,
         &[
             token("all", "a", all),
             token("some", "s", &format!("{all}\nstores = [\"mine\"]")),
         ],
     ));
-    let service = Serving::start(config).await;
+    config
+}
+
+#[tokio::test]
+async fn who_may_use_one_store_learns_nothing_of_the_others() {
+    let folder = common::folder();
+    let service = Serving::start(two_stores(folder.path())).await;
     let channel = service.plain().await;
     let mut lumps = crate::harness::lumps(channel.clone(), "a");
     let bytes = body(1, 5000);
