@@ -113,7 +113,14 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.at).status();
+        // Whoever looks at all mounts keeps it busy for a moment.
+        for _ in 0..40 {
+            let ended = Command::new("umount").arg(&self.at).status();
+            if ended.is_ok_and(|status| status.success()) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 }
 
