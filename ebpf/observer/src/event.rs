@@ -3,6 +3,9 @@
 use lumpscope_ebpf_common::{BlockEvent, NO_SEEK, class, flag, flag2, op};
 use serde::{Deserialize, Serialize};
 
+/// What block requests do, as reports name it.
+pub const OPERATIONS: [&str; 5] = op::NAMES;
+
 /// One completed block request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {

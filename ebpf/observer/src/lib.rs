@@ -40,8 +40,8 @@ pub use api::{
     ObserverOptions, Op, Purpose, RequestSummary, STAGES, StoreObservation, TraceContext, Tuning,
     WatchedStore,
 };
-pub use correlate::{Correlator, Declared, Ended, Input, Limits};
-pub use event::{BlockOp, Class, Event, Submission};
+pub use correlate::{Correlator, Declared, Ended, Input, Limits, OWNERS};
+pub use event::{BlockOp, Class, Event, OPERATIONS, Submission};
 pub use extents::{Extent, Placement};
 pub use live::Watch;
 pub use observer::Observer;

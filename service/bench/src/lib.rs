@@ -21,6 +21,7 @@ pub mod engine;
 pub mod grpc;
 pub mod human;
 pub mod lab;
+mod machine;
 pub mod observe;
 pub mod runner;
 pub mod stats;

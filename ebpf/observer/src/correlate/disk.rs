@@ -12,7 +12,7 @@ use super::crosscheck::CrossCheck;
 use super::found::Match;
 use super::lost;
 use super::moves::Moves;
-use super::owner::{CLASS_NAMES, CLASSES, Owner};
+use super::owner::{CLASSES, OWNERS, Owner};
 use super::recent::Recent;
 use super::totals::histogram;
 
@@ -107,7 +107,7 @@ impl Disk {
             .owners
             .iter()
             .map(|(&(owner, op), &(requests, bytes))| OwnerTotal {
-                owner: CLASS_NAMES[owner].to_owned(),
+                owner: OWNERS[owner].to_owned(),
                 operation: op.name().to_owned(),
                 requests,
                 bytes,

@@ -14,7 +14,7 @@
 use crate::event::Event;
 use crate::report::LostTime;
 
-use super::owner::{CLASS_NAMES, CLASSES};
+use super::owner::{CLASSES, OWNERS};
 use super::recent::Recent;
 
 /// Block requests of others looked at for one block request; beyond that what is lost is a lower
@@ -120,7 +120,7 @@ impl Lost {
 
 /// Lost times in a report: only classes that took any, the worst first.
 pub(super) fn report(by_class: &[u64; CLASSES]) -> Vec<LostTime> {
-    let pairs = CLASS_NAMES.iter().zip(by_class).filter(|(_, ns)| **ns > 0);
+    let pairs = OWNERS.iter().zip(by_class).filter(|(_, ns)| **ns > 0);
     let mut lost: Vec<LostTime> = pairs
         .map(|(owner, ns)| LostTime {
             owner: (*owner).to_owned(),

@@ -40,6 +40,7 @@ use crate::report::{AuditReport, BlockLine, Explained, StoreReport};
 
 pub(crate) use input::KINDS;
 pub use input::{Declared, Ended, Input};
+pub use owner::OWNERS;
 
 use disk::Disk;
 use join::Joiner;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::event::Event;
 use crate::report::HeadMove;
 
-use super::owner::{CLASS_NAMES, CLASSES};
+use super::owner::{CLASSES, OWNERS};
 use super::recent::Recent;
 
 /// How long the one before may take to complete.
@@ -82,8 +82,8 @@ impl Moves {
     /// Pairs of classes that occurred.
     pub(super) fn report(&self) -> Vec<HeadMove> {
         let mut moves = Vec::new();
-        for (owner, row) in CLASS_NAMES.iter().zip(&self.counts) {
-            let columns = CLASS_NAMES.iter().chain(&["unknown"]).zip(row);
+        for (owner, row) in OWNERS.iter().zip(&self.counts) {
+            let columns = OWNERS.iter().chain(&["unknown"]).zip(row);
             moves.extend(columns.filter(|(_, count)| count.requests > 0).map(
                 |(moved_by, count)| HeadMove {
                     owner: (*owner).to_owned(),

@@ -6,8 +6,8 @@ use crate::event::{Class, Event};
 
 /// Number of owner classes.
 pub(super) const CLASSES: usize = 6;
-/// Their names in reports.
-pub(super) const CLASS_NAMES: [&str; CLASSES] = [
+/// The owner classes, as reports name them.
+pub const OWNERS: [&str; CLASSES] = [
     "request",
     "store",
     "fs-journal",
@@ -33,7 +33,7 @@ pub(super) enum Owner {
 }
 
 impl Owner {
-    /// Number of the class: see [`CLASS_NAMES`].
+    /// Number of the class: see [`OWNERS`].
     pub(super) fn class(&self) -> usize {
         match self {
             Owner::Request(_) | Owner::Requests(_) => 0,
@@ -68,7 +68,7 @@ impl Owner {
         match self {
             Owner::Request(id) => format!("request {id}"),
             Owner::Other(comm) if !comm.is_empty() => format!("other ({comm})"),
-            other => CLASS_NAMES[other.class()].to_owned(),
+            other => OWNERS[other.class()].to_owned(),
         }
     }
 

@@ -5,7 +5,7 @@ use crate::event::{BlockOp, Event};
 use crate::live::{self, Feed, Watch};
 use crate::report::{BlockLine, Explained};
 
-use super::owner::{CLASS_NAMES, Owner};
+use super::owner::{OWNERS, Owner};
 use super::settle::Unsettled;
 
 /// All live watches.
@@ -80,7 +80,7 @@ fn wants(filter: &BlockFilter, one: &Unsettled, at: &At<'_>) -> bool {
     let store = filter.store.as_deref();
     let far = event.seek.map(|s| s.unsigned_abs().saturating_mul(512));
     asks(&filter.operation, event.op.name())
-        && asks(&filter.owner, CLASS_NAMES[one.owner.class()])
+        && asks(&filter.owner, OWNERS[one.owner.class()])
         && filter.request.is_none_or(|id| one.owner.serves(id))
         && (filter.min_latency_ns == 0 || latency_ns(event) >= Some(filter.min_latency_ns))
         && (filter.min_distance_bytes == 0 || far >= Some(filter.min_distance_bytes))
@@ -102,7 +102,7 @@ fn block_line(one: &Unsettled, previous: Option<&Owner>, at: &At<'_>) -> BlockLi
         device: at.disk.to_owned(),
         stores: stores.map(|(_, name)| (*name).to_owned()).collect(),
         operation: event.op.name().to_owned(),
-        owner: CLASS_NAMES[one.owner.class()].to_owned(),
+        owner: OWNERS[one.owner.class()].to_owned(),
         requests: one.owner.requests().to_vec(),
         process: event.comm.clone(),
         sector: if placed { event.sector } else { 0 },

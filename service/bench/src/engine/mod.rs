@@ -33,6 +33,8 @@ pub use slow::SlowLoad;
 
 use serde::Serialize;
 
+use crate::machine::{self, Machine};
+
 use figures::{Figure, Outcome, Run, Setting, TAIL_DEPTH};
 use fio::{Fio, Job, JobKind};
 use interrupt::Interrupt;
@@ -40,8 +42,6 @@ use peer::Peer;
 use report::{PeerView, Report, Round};
 use target::Target;
 
-/// Exit code after a signal, as shells give it.
-const INTERRUPTED: u8 = 130;
 /// Share of the target that lumps may fill: the rest is journal, checksums, padding.
 const FILL: (u64, u64) = (7, 8);
 /// Timed part of the run that looks at the slowest requests, in ordinary timed parts: a 99.9th
@@ -59,21 +59,8 @@ const MIN_MIB: u64 = 64;
 /// Everything that keeps our engine from being measured. The message says what to do.
 pub fn run(args: &EngineBenchArgs) -> Result<ExitCode, BenchError> {
     let interrupt = Interrupt::install()?;
-    match measure(args.clone().effective(), &interrupt) {
-        Ok(report) => {
-            println!("{}", report.text());
-            if let Some(path) = &args.json {
-                write_json(path, &report)?;
-            }
-            Ok(ExitCode::SUCCESS)
-        }
-        // Ctrl-C reaches the children as well: whatever failed, this is why.
-        Err(_) if interrupt.check().is_err() => {
-            eprintln!("lumpscope: {}", BenchError::Interrupted);
-            Ok(ExitCode::from(INTERRUPTED))
-        }
-        Err(error) => Err(error),
-    }
+    let measured = measure(args.clone().effective(), &interrupt);
+    machine::tell(measured, Report::text, args.json.as_deref(), &interrupt)
 }
 
 /// Writes a result for programs.
@@ -106,7 +93,7 @@ struct Bench {
 fn measure(args: EngineBenchArgs, interrupt: &Interrupt) -> Result<Report, BenchError> {
     let figures = figures::chosen(args.only.as_deref());
     check(&args, &figures)?;
-    let (capacity, load_before) = (args.mib << 20, load_average());
+    let (capacity, machine) = (args.mib << 20, Machine::before());
     eprintln!("writing {} once", crate::human::bytes(capacity));
     let target = match &args.device {
         Some(device) => Target::on_device(device, capacity, interrupt)?,
@@ -131,13 +118,7 @@ fn measure(args: EngineBenchArgs, interrupt: &Interrupt) -> Result<Report, Bench
     };
     let rounds = bench.rounds(&args, &figures)?;
     Ok(Report {
-        lumpscope: env!("CARGO_PKG_VERSION"),
-        kernel: rustix::system::uname()
-            .release()
-            .to_string_lossy()
-            .into_owned(),
-        cpus: std::thread::available_parallelism().map_or(1, usize::from),
-        load_average: (load_before, load_average()),
+        machine: machine.and_after(),
         target: match &args.device {
             Some(device) => device.display().to_string(),
             None => "a file".to_owned(),
@@ -187,12 +168,6 @@ fn check(args: &EngineBenchArgs, figures: &[Figure]) -> Result<(), BenchError> {
         });
     }
     Ok(())
-}
-
-/// Processes runnable on average of the last minute.
-pub(crate) fn load_average() -> Option<f64> {
-    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
-    text.split(' ').next()?.parse().ok()
 }
 
 impl PeerView {

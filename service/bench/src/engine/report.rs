@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::figures::{Figure, Outcome, Run, Setting, Unit};
 use crate::human;
+use crate::machine::Machine;
 
 /// What is compared, and what is not equal about it.
 const NOTES: [&str; 8] = [
@@ -91,11 +92,8 @@ pub(super) struct RunView {
 /// Everything.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
-    pub(super) lumpscope: &'static str,
-    pub(super) kernel: String,
-    pub(super) cpus: usize,
-    /// Processes that were runnable on average of the last minute, before and after.
-    pub(super) load_average: (Option<f64>, Option<f64>),
+    #[serde(flatten)]
+    pub(super) machine: Machine,
     pub(super) target: String,
     pub(super) target_bytes: u64,
     pub(super) io_backend: Option<String>,
@@ -213,19 +211,14 @@ impl Report {
     }
 
     fn circumstances(&self) -> String {
-        let load = |value: Option<f64>| value.map_or("?".to_owned(), |value| format!("{value:.2}"));
         format!(
-            "{} rounds of {} s a run on {} ({}), {}, {} CPUs, Linux {}, load average {} before and \
-             {} after",
+            "{} rounds of {} s a run on {} ({}), {}, {}",
             self.rounds,
             self.seconds_per_run,
             self.target,
             human::bytes(self.target_bytes),
             self.io_backend.as_deref().unwrap_or("no backend"),
-            self.cpus,
-            self.kernel,
-            load(self.load_average.0),
-            load(self.load_average.1),
+            self.machine,
         )
     }
 }

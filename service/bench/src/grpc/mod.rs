@@ -25,9 +25,10 @@ pub use args::{GrpcBenchArgs, GrpcPeerArgs, Transport, TransportArgs};
 pub use error::GrpcBenchError;
 pub use peer::serve as serve_peer;
 
+use crate::engine::BenchError;
 use crate::engine::interrupt::Interrupt;
-use crate::engine::{BenchError, load_average};
 use crate::lab::default_dir;
+use crate::machine::{self, Machine};
 use disk::{Disk, StoreFile};
 use load::{Call, Clients, Room, Setting};
 use memory::MemoryView;
@@ -35,8 +36,6 @@ use report::{Report, RunPair};
 use resets::ResetsView;
 use server::Pair;
 
-/// Exit code after a signal, as shells give it.
-const INTERRUPTED: u8 = 130;
 /// Connections of the setting that has most.
 const CONNECTIONS: usize = 4;
 /// Name of the memory figure, and of the resets, for `--only`.
@@ -57,21 +56,8 @@ pub fn run(
 ) -> Result<ExitCode, GrpcBenchError> {
     let interrupt = Interrupt::install()?;
     let transport = args.transport.over(default);
-    match measure(&args.clone().effective(), exe, transport, &interrupt) {
-        Ok(report) => {
-            println!("{}", report.text());
-            if let Some(path) = &args.json {
-                crate::engine::write_json(path, &report)?;
-            }
-            Ok(ExitCode::SUCCESS)
-        }
-        // Ctrl-C reaches the children as well: whatever failed, this is why.
-        Err(_) if interrupt.check().is_err() => {
-            eprintln!("lumpscope: {}", BenchError::Interrupted);
-            Ok(ExitCode::from(INTERRUPTED))
-        }
-        Err(error) => Err(error),
-    }
+    let measured = measure(&args.clone().effective(), exe, transport, &interrupt);
+    machine::tell(measured, Report::text, args.json.as_deref(), &interrupt)
 }
 
 fn measure(
@@ -81,7 +67,7 @@ fn measure(
     interrupt: &Interrupt,
 ) -> Result<Report, GrpcBenchError> {
     let settings = chosen(args)?;
-    let load_before = load_average();
+    let machine = Machine::before();
     content::prepare();
     let dir = &args.dir.clone().unwrap_or_else(default_dir);
     eprintln!("measuring the disk of {}", dir.display());
@@ -104,13 +90,7 @@ fn measure(
     let (runs, resets) = runtime.block_on(bench.rounds(&settings))?;
     let memory = runtime.block_on(bench.memory())?;
     Ok(Report {
-        lumpscope: env!("CARGO_PKG_VERSION"),
-        kernel: rustix::system::uname()
-            .release()
-            .to_string_lossy()
-            .into_owned(),
-        cpus: std::thread::available_parallelism().map_or(1, usize::from),
-        load_average: (load_before, load_average()),
+        machine: machine.and_after(),
         disk,
         store_mib: args.mib,
         seconds_per_run: args.seconds,

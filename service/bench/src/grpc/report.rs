@@ -11,6 +11,7 @@ use super::memory::MemoryView;
 use super::resets::ResetsView;
 use crate::engine::report::Spread;
 use crate::human;
+use crate::machine::Machine;
 
 /// Share of the peer's throughput that the service reaches at least.
 const THROUGHPUT_GOAL: f64 = 0.85;
@@ -82,11 +83,8 @@ impl RunPair {
 /// Everything.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
-    pub(super) lumpscope: &'static str,
-    pub(super) kernel: String,
-    pub(super) cpus: usize,
-    /// Processes that were runnable on average of the last minute, before and after.
-    pub(super) load_average: (Option<f64>, Option<f64>),
+    #[serde(flatten)]
+    pub(super) machine: Machine,
     pub(super) disk: Disk,
     pub(super) store_mib: u64,
     pub(super) seconds_per_run: f64,
@@ -205,11 +203,9 @@ impl Report {
     }
 
     fn circumstances(&self) -> String {
-        let load = |value: Option<f64>| value.map_or("?".to_owned(), |value| format!("{value:.2}"));
         format!(
             "{} rounds of {} s a run, {} calls under way on each connection; store of {} MiB on {} \
-             ({}), which alone writes {} and reads {} (8 x 1 MiB at a time); probes {}; {} CPUs, \
-             Linux {}, load average {} before and {} after",
+             ({}), which alone writes {} and reads {} (8 x 1 MiB at a time); probes {}; {}",
             self.rounds,
             self.seconds_per_run,
             self.calls_per_connection,
@@ -219,10 +215,7 @@ impl Report {
             amount(self.disk.write_bytes_per_second, Unit::BytesPerSecond),
             amount(self.disk.read_bytes_per_second, Unit::BytesPerSecond),
             if self.probes { "on" } else { "off" },
-            self.cpus,
-            self.kernel,
-            load(self.load_average.0),
-            load(self.load_average.1),
+            self.machine,
         )
     }
 }

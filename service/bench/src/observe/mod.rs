@@ -19,17 +19,16 @@ use std::sync::Arc;
 
 pub use args::ObserveBenchArgs;
 
+use crate::engine::BenchError;
 use crate::engine::interrupt::Interrupt;
-use crate::engine::{BenchError, load_average};
 use crate::grpc::disk::StoreFile;
 use crate::grpc::{GrpcBenchError, Transport, content};
 use crate::lab::default_dir;
+use crate::machine::{self, Machine};
 use files::Files;
 use report::{Report, Run};
 use sectors::Sectors;
 
-/// Exit code after a signal, as shells give it.
-const INTERRUPTED: u8 = 130;
 /// MiB of the store of lumps of 1 MiB.
 const LUMPS_MIB: u64 = 1024;
 /// What can be chosen by `--only`.
@@ -57,21 +56,8 @@ pub fn run(
         transport,
         interrupt: &interrupt,
     };
-    match bench.measure() {
-        Ok(report) => {
-            println!("{}", report.text());
-            if let Some(path) = &args.json {
-                crate::engine::write_json(path, &report)?;
-            }
-            Ok(ExitCode::SUCCESS)
-        }
-        // Ctrl-C reaches the children as well: whatever failed, this is why.
-        Err(_) if interrupt.check().is_err() => {
-            eprintln!("lumpscope: {}", BenchError::Interrupted);
-            Ok(ExitCode::from(INTERRUPTED))
-        }
-        Err(error) => Err(error),
-    }
+    let measured = bench.measure();
+    machine::tell(measured, Report::text, args.json.as_deref(), &interrupt)
 }
 
 fn check(args: &ObserveBenchArgs) -> Result<(), GrpcBenchError> {
@@ -118,7 +104,7 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     fn measure(&self) -> Result<Report, GrpcBenchError> {
-        let load_before = load_average();
+        let machine = Machine::before();
         content::prepare();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
@@ -138,7 +124,7 @@ impl Bench<'_> {
             runtime.block_on(self.fileserver(&mut runs))?;
         }
         let rounds = self.args.rounds;
-        Ok(Report::new(self.args, rounds, loop_dir, load_before, runs))
+        Ok(Report::new(self.args, rounds, loop_dir, machine, runs))
     }
 
     fn store(&self, mib: u64) -> Result<StoreFile, GrpcBenchError> {

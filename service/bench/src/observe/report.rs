@@ -9,9 +9,9 @@ use serde::Serialize;
 use super::args::ObserveBenchArgs;
 use super::fileserver::{BANDWIDTH, RATE, RESPONSE};
 use super::mode::Mode;
-use crate::engine::load_average;
 use crate::engine::report::Spread;
 use crate::human;
+use crate::machine::Machine;
 
 /// What is compared, and how to read it.
 const NOTES: [&str; 4] = [
@@ -93,11 +93,8 @@ impl Verdict {
 /// Everything.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
-    lumpscope: &'static str,
-    kernel: String,
-    cpus: usize,
-    /// Processes that were runnable on average of the last minute, before and after.
-    load_average: (Option<f64>, Option<f64>),
+    #[serde(flatten)]
+    machine: Machine,
     loop_dir: Option<PathBuf>,
     rounds: usize,
     seconds_per_run: f64,
@@ -114,17 +111,11 @@ impl Report {
         args: &ObserveBenchArgs,
         rounds: usize,
         loop_dir: Option<PathBuf>,
-        load_before: Option<f64>,
+        machine: Machine,
         runs: Vec<Run>,
     ) -> Report {
         Report {
-            lumpscope: env!("CARGO_PKG_VERSION"),
-            kernel: rustix::system::uname()
-                .release()
-                .to_string_lossy()
-                .into_owned(),
-            cpus: std::thread::available_parallelism().map_or(1, usize::from),
-            load_average: (load_before, load_average()),
+            machine: machine.and_after(),
             loop_dir,
             rounds,
             seconds_per_run: args.seconds,
@@ -201,20 +192,12 @@ impl Report {
     }
 
     fn circumstances(&self) -> String {
-        let load = |value: Option<f64>| value.map_or("?".to_owned(), |value| format!("{value:.2}"));
         let image = self.loop_dir.as_ref().map_or(String::new(), |dir| {
             format!("; loop device on {}", dir.display())
         });
         format!(
-            "{} rounds; {} s a run, {} s of the file server{image}; {} CPUs, Linux {}, load average {} \
-             before and {} after",
-            self.rounds,
-            self.seconds_per_run,
-            self.fileserver_seconds_per_run,
-            self.cpus,
-            self.kernel,
-            load(self.load_average.0),
-            load(self.load_average.1),
+            "{} rounds; {} s a run, {} s of the file server{image}; {}",
+            self.rounds, self.seconds_per_run, self.fileserver_seconds_per_run, self.machine,
         )
     }
 }

@@ -26,18 +26,6 @@ const DEFAULT_SLOWEST: usize = 20;
 const BLOCKS_A_REPLY: usize = 512;
 /// Bytes of a recording in one reply; a line more than that goes alone.
 const BYTES_A_REPLY: usize = 256 << 10;
-/// The owner classes.
-const OWNERS: [&str; 6] = [
-    "request",
-    "store",
-    "fs-journal",
-    "fs-metadata",
-    "writeback",
-    "other",
-];
-/// The operations of block requests.
-const OPERATIONS: [&str; 5] = ["read", "write", "flush", "discard", "other"];
-
 /// The service; cheap to clone.
 #[derive(Clone)]
 pub struct ObserveService {
@@ -258,8 +246,8 @@ impl Observe for ObserveService {
 
 /// What is asked for, in the observer's words.
 fn filter(asked: v1::TraceRequest) -> Result<obs::BlockFilter, Refusal> {
-    known("owner", &asked.owner, &OWNERS)?;
-    known("operation", &asked.operation, &OPERATIONS)?;
+    known("owner", &asked.owner, &obs::OWNERS)?;
+    known("operation", &asked.operation, &obs::OPERATIONS)?;
     let text = |text: String| (!text.is_empty()).then_some(text);
     Ok(obs::BlockFilter {
         store: text(asked.store),

@@ -1,0 +1,90 @@
+//! Where and how a measurement was made, and how it ends: the same for all benches.
+
+use std::fmt;
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use crate::engine::interrupt::Interrupt;
+use crate::engine::{BenchError, write_json};
+
+/// Exit code after a signal, as shells give it.
+const INTERRUPTED: u8 = 130;
+
+/// The machine, and how busy others kept it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Machine {
+    /// Version of this program.
+    pub(crate) lumpscope: &'static str,
+    pub(crate) kernel: String,
+    pub(crate) cpus: usize,
+    /// Processes that were runnable on average of the last minute, before and after.
+    load_average: (Option<f64>, Option<f64>),
+}
+
+impl Machine {
+    /// As it is before the measurement.
+    pub(crate) fn before() -> Machine {
+        Machine {
+            lumpscope: env!("CARGO_PKG_VERSION"),
+            kernel: rustix::system::uname()
+                .release()
+                .to_string_lossy()
+                .into_owned(),
+            cpus: std::thread::available_parallelism().map_or(1, usize::from),
+            load_average: (load_average(), None),
+        }
+    }
+
+    /// The same after it.
+    pub(crate) fn and_after(mut self) -> Machine {
+        self.load_average.1 = load_average();
+        self
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let load = |value: Option<f64>| value.map_or("?".to_owned(), |value| format!("{value:.2}"));
+        write!(
+            f,
+            "{} CPUs, Linux {}, load average {} before and {} after",
+            self.cpus,
+            self.kernel,
+            load(self.load_average.0),
+            load(self.load_average.1),
+        )
+    }
+}
+
+/// Processes runnable on average of the last minute.
+fn load_average() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+    text.split(' ').next()?.parse().ok()
+}
+
+/// Prints a result, and writes it for programs. The exit code is 130 when a signal stopped the
+/// measurement; a goal that is missed is a result, not a failure.
+pub(crate) fn tell<R: Serialize, E: From<BenchError>>(
+    measured: Result<R, E>,
+    text: impl FnOnce(&R) -> String,
+    json: Option<&Path>,
+    interrupt: &Interrupt,
+) -> Result<ExitCode, E> {
+    match measured {
+        Ok(report) => {
+            println!("{}", text(&report));
+            if let Some(path) = json {
+                write_json(path, &report)?;
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        // Ctrl-C reaches the children as well: whatever failed, this is why.
+        Err(_) if interrupt.check().is_err() => {
+            eprintln!("lumpscope: {}", BenchError::Interrupted);
+            Ok(ExitCode::from(INTERRUPTED))
+        }
+        Err(error) => Err(error),
+    }
+}
