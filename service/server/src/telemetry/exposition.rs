@@ -87,9 +87,13 @@ impl Out<'_, '_> {
     ) -> fmt::Result {
         self.describe(metric, |mut encoder| {
             for (values, value) in series {
-                encoder
-                    .encode_family(&labels(metric, values))?
-                    .encode_counter::<NoLabelSet, f64, f64>(&value, None)?;
+                if values.is_empty() {
+                    encoder.encode_counter::<NoLabelSet, f64, f64>(&value, None)?;
+                } else {
+                    let labels = labels(metric, values);
+                    let mut series = encoder.encode_family(&labels)?;
+                    series.encode_counter::<NoLabelSet, f64, f64>(&value, None)?;
+                }
             }
             Ok(())
         })

@@ -267,6 +267,8 @@ metrics! {
         "Those of which they name different ones.";
     AUDIT_UNKNOWN = "audit_submission_unknown_requests" Counter ["store"]
         "Block requests of this service whose submission was not seen, as those that kernel workers make.";
+    SUBMISSIONS_UNCHECKED = "submissions_unchecked_ios" Counter []
+        "I/Os that a thread could not announce to the probes because another thread had its place: they are attributed by their sectors alone.";
     GUARD_POLICY = "guard_policy" Gauge ["store", "policy"]
         "1: this is what was asked of the guard of the store's device: off, audit, deny.";
     GUARD_EFFECTIVE = "guard_effective" Gauge ["store"]

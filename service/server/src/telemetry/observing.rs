@@ -50,7 +50,9 @@ fn programs(out: &mut Out<'_, '_>, sources: &Sources) -> fmt::Result {
     let one_in = float(policy.one_in.into());
     out.gauge(&names::EVENTS_ONE_IN, [(vec![], one_in)])?;
     let slower = seconds(policy.slower_than_ns);
-    out.gauge(&names::EVENTS_SLOWER, [(vec![], slower)])
+    out.gauge(&names::EVENTS_SLOWER, [(vec![], slower)])?;
+    let unchecked = float(sources.observer.submissions_refused());
+    out.counter(&names::SUBMISSIONS_UNCHECKED, [(vec![], unchecked)])
 }
 
 fn watches(out: &mut Out<'_, '_>, watches: &Watches) -> fmt::Result {

@@ -6,6 +6,7 @@ use lumpscope_client::{Client, v1};
 use serde_json::{Value, json};
 
 use crate::cli::client::ClientArgs;
+use crate::cli::observe::date;
 use crate::cli::output::{right, table};
 use crate::error::ServerError;
 use crate::span::Span;
@@ -99,6 +100,7 @@ fn observer_json(reply: &v1::DescribeObserverResponse) -> Value {
                 "not_effective_because": s.guard_not_effective_because,
                 "denied": s.guard_denied,
                 "allowed": s.guard_allowed,
+                "recent": s.guard_recent.iter().map(open_json).collect::<Vec<_>>(),
             },
         })
     };
@@ -107,6 +109,17 @@ fn observer_json(reply: &v1::DescribeObserverResponse) -> Value {
         "events": policy_json(&reply.events.unwrap_or_default()),
         "stores": reply.stores.iter().map(store).collect::<Vec<_>>(),
         "request_id": reply.request_id,
+    })
+}
+
+fn open_json(o: &v1::GuardedOpen) -> Value {
+    json!({
+        "unix_ms": o.unix_ms,
+        "device": o.device,
+        "process": o.process,
+        "pid": o.pid,
+        "uid": o.uid,
+        "denied": o.denied,
     })
 }
 
@@ -141,7 +154,25 @@ fn observer_text(reply: &v1::DescribeObserverResponse) -> String {
         false => programs.to_string(),
     };
     let events = policy_text(&reply.events.unwrap_or_default());
-    format!("{stores}\n\n{programs}\n\nevents: {events}")
+    let opens: String = reply.stores.iter().flat_map(opens_text).collect();
+    format!("{stores}\n{opens}\n{programs}\n\nevents: {events}")
+}
+
+/// One line an open of a store's device by somebody else.
+fn opens_text(s: &v1::ObservedStore) -> impl Iterator<Item = String> {
+    s.guard_recent.iter().map(|o| {
+        let done = if o.denied { "denied" } else { "allowed" };
+        let at = i64::try_from(o.unix_ms).unwrap_or(i64::MAX);
+        format!(
+            "  {}: {} (pid {}, uid {}) opened {} for writing {}: {done}\n",
+            s.store,
+            o.process,
+            o.pid,
+            o.uid,
+            o.device,
+            date(at.saturating_mul(1_000_000)),
+        )
+    })
 }
 
 fn yes_or(yes: bool, why_not: &str) -> String {
@@ -201,6 +232,13 @@ mod tests {
                 store: "fast".into(),
                 guard_policy: "deny".into(),
                 guard_not_effective_because: "no BPF LSM".into(),
+                guard_recent: vec![v1::GuardedOpen {
+                    unix_ms: 1_795_271_750_123,
+                    device: "sdb1".into(),
+                    process: "dd".into(),
+                    pid: 7,
+                    ..Default::default()
+                }],
                 ..Default::default()
             }],
             ..Default::default()
@@ -210,6 +248,7 @@ mod tests {
             "no: the kernel has no such hook",
             "250 ns",
             "deny, does not work: no BPF LSM; 0 denied, 0 allowed",
+            "fast: dd (pid 7, uid 0) opened sdb1 for writing at 2026-11-21 14:35:50.123000 UTC: allowed",
         ] {
             assert!(text.contains(words), "{words} in {text}");
         }

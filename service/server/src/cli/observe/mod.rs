@@ -8,3 +8,5 @@ mod replay;
 pub(super) mod top;
 pub(super) mod trace;
 mod units;
+
+pub(super) use units::date;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::Args;
 use lumpscope_bench::human;
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::live::ending;
 use crate::cli::client::ClientArgs;
@@ -30,6 +31,12 @@ pub(in crate::cli) struct RecordArgs {
     force: bool,
 }
 
+/// Replies that are still taken after the end was asked for: what had ended until then may be in
+/// the observer, in the call's queue, or on the way. Something comes every 20 ms.
+const LAST_REPLIES: u32 = 8;
+/// They are waited for no longer than this.
+const LAST_WAIT: Duration = Duration::from_secs(2);
+
 pub(in crate::cli) async fn run(args: RecordArgs) -> Result<ExitCode, ServerError> {
     let ending = ending()?;
     let client = args.client.connect().await?;
@@ -44,12 +51,26 @@ pub(in crate::cli) async fn run(args: RecordArgs) -> Result<ExitCode, ServerErro
     let over = tokio::time::sleep(longest);
     tokio::pin!(over);
     let (mut lines, mut bytes, mut dropped) = (0_u64, 0_u64, 0);
-    loop {
+    // Replies still to be taken, once the end was asked for.
+    let mut left: Option<u32> = None;
+    while left != Some(0) {
         let reply = tokio::select! {
             reply = live.next() => reply?,
-            () = ending.cancelled() => break,
-            () = &mut over => break,
+            () = ending.cancelled(), if left.is_none() => {
+                over.as_mut().reset(Instant::now() + LAST_WAIT);
+                left = Some(LAST_REPLIES);
+                continue;
+            }
+            () = &mut over => {
+                if left.is_some() {
+                    break;
+                }
+                over.as_mut().reset(Instant::now() + LAST_WAIT);
+                left = Some(LAST_REPLIES);
+                continue;
+            }
         };
+        left = left.map(|left| left - 1);
         let Some(reply) = reply else {
             eprintln!("lumpscope: the service hands out no more");
             break;

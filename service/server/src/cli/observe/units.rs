@@ -1,6 +1,7 @@
 //! Times and distances as people read them.
 
 use lumpscope_bench::human;
+use time::OffsetDateTime;
 
 /// What stands for a number that is not known, or that there is none of.
 pub(super) const NONE: &str = "-";
@@ -35,7 +36,6 @@ pub(super) fn moment(ns: Option<i64>) -> String {
 }
 
 const SECOND: i64 = 1_000_000_000;
-const DAY: i64 = 24 * 3600;
 
 /// What is earlier, the end of 1999, comes from a recording and counts from the machine's start.
 const RECORDED: i64 = 946_684_800 * SECOND;
@@ -46,48 +46,36 @@ pub(super) fn time_of_day(unix_ns: i64) -> String {
         let us = unix_ns % SECOND / 1000;
         return format!("{}.{us:06}", unix_ns / SECOND);
     }
-    let (seconds, ns) = (unix_ns.div_euclid(SECOND), unix_ns.rem_euclid(SECOND));
-    let second = seconds.rem_euclid(DAY);
+    let at = utc(unix_ns);
+    let us = at.microsecond();
     format!(
-        "{:02}:{:02}:{:02}.{:06}",
-        second / 3600,
-        second / 60 % 60,
-        second % 60,
-        ns / 1000
+        "{:02}:{:02}:{:02}.{us:06}",
+        at.hour(),
+        at.minute(),
+        at.second()
     )
 }
 
+/// Every time that fits into 64 bits has a date.
+fn utc(unix_ns: i64) -> OffsetDateTime {
+    let found = OffsetDateTime::from_unix_timestamp_nanos(unix_ns.into());
+    found.unwrap_or(OffsetDateTime::UNIX_EPOCH)
+}
+
 /// `at 2026-11-21 14:35:50.123456 UTC`; of a recording the time since the machine's start.
-pub(super) fn date(unix_ns: i64) -> String {
+pub(in crate::cli) fn date(unix_ns: i64) -> String {
     if (0..RECORDED).contains(&unix_ns) {
         let start = "after the machine's start";
         return format!("{} s {start}", time_of_day(unix_ns));
     }
-    let days = unix_ns.div_euclid(SECOND).div_euclid(DAY);
-    let (year, month, day) = civil(days);
+    let day = utc(unix_ns).date();
+    let month = u8::from(day.month());
     format!(
-        "at {year:04}-{month:02}-{day:02} {} UTC",
+        "at {:04}-{month:02}-{:02} {} UTC",
+        day.year(),
+        day.day(),
         time_of_day(unix_ns)
     )
-}
-
-/// Year, month and day of a day since 1970-01-01, in the calendar of today:
-/// <https://howardhinnant.github.io/date_algorithms.html#civil_from_days>.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    (year, month, day)
 }
 
 #[cfg(test)]

@@ -293,6 +293,18 @@ pub(super) fn observed_store(
         guard_not_effective_because: guard.why_not,
         guard_denied: guard.denied,
         guard_allowed: guard.allowed,
+        guard_recent: guard.recent.into_iter().map(guarded_open).collect(),
+    }
+}
+
+fn guarded_open(o: obs::GuardedOpen) -> v1::GuardedOpen {
+    v1::GuardedOpen {
+        unix_ms: o.unix_ms,
+        device: o.device,
+        process: o.process,
+        pid: o.pid,
+        uid: o.uid,
+        denied: o.denied,
     }
 }
 
