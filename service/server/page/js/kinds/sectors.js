@@ -1,0 +1,155 @@
+// @ts-check
+/** Sectors over time, as seekwatcher drew them: a dot for each block request, coloured by whose it is. */
+
+import { clockAxis, gapAreas, plainAxis, roundUp } from "../axes.js";
+import { blockNotes } from "../measure.js";
+import { KINDS, kindOf } from "../palette.js";
+import { tooltip } from "../tooltip.js";
+import { bytes, clock, count, signedBytes, span } from "../units.js";
+
+const SECTOR = 512;
+
+/** @typedef {[at: number, place: number, dot: import("../types.js").Dot]} Point */
+
+/** @type {import("../section.js").Kind<{points: Record<string, Point[]>, n: number, leftOut: number}, {low: number, high: number, kinds: string[]}>} */
+export const sectors = {
+  id: "sectors",
+  title: "Where the head goes",
+  height: 280,
+  help: [
+    "Each dot is a block request: when it completed, and where on the disk it began, 0 at the bottom. Colour and shape say for whom. A rising line is sequential writing; dots of another colour far away are what pulls the head from it. Click a dot of a request to have that request explained.",
+    "Dots are a fair sample when there are many, fewer the older they are; the note below says how many are left out. Flushes have no place and are not shown. On flash, or below a RAID controller, the place says little about distance.",
+  ],
+  choices: [
+    ["used", "where something happens"],
+    ["whole", "whole disk"],
+  ],
+  prepare(view) {
+    const shared = { low: Infinity, high: 0, kinds: /** @type {string[]} */ ([]) };
+    const stores = new Map(view.stores.map(({ name }) => [name, pointsOf(view, name, shared)]));
+    shared.kinds = KINDS.map((kind) => kind.id).filter((id) => [...stores.values()].some((s) => (s.points[id]?.length ?? 0) > 0));
+    const whole = Math.max(0, ...view.stores.map((store) => (store.device_sectors ?? 0) * SECTOR));
+    if (view.choices.sectors === "whole" && whole > 0) [shared.low, shared.high] = [0, whole];
+    else [shared.low, shared.high] = rounded(shared.low, shared.high);
+    return { shared, stores };
+  },
+  legend: (view, shared) => KINDS.filter((kind) => shared.kinds.includes(kind.id)).map((kind) => ({ label: kind.label, colour: view.palette.owners[kind.id] ?? "", symbol: kind.symbol })),
+  option(data, shared, view) {
+    const step = (shared.high - shared.low) / 4;
+    const ticks = [0, 1, 2, 3, 4].map((n) => shared.low + n * step);
+    const label = { color: view.palette.quiet, fontSize: 11, margin: 6, customValues: ticks, formatter: bytes };
+    return {
+      grid: { left: 62, right: 10, top: 10, height: 240 },
+      xAxis: clockAxis(view),
+      yAxis: plainAxis(view, { min: shared.low, max: shared.high, axisLabel: label, axisTick: { show: false, customValues: ticks }, interval: step }),
+      tooltip: tooltip(view, "item", (_at, point) => told(view, point)),
+      series: [
+        ...KINDS.map((kind) => ({
+          id: kind.id,
+          type: "scatter",
+          data: data.points[kind.id] ?? [],
+          encode: { x: 0, y: 1 },
+          symbol: kind.symbol,
+          symbolSize: kind.id === "put" || kind.id === "get" ? 4.5 : 6,
+          clip: true,
+          z: kind.id === "put" || kind.id === "get" ? 2 : 3,
+          itemStyle: { color: view.palette.owners[kind.id], opacity: 0.85 },
+          emphasis: { scale: 1.8, itemStyle: { opacity: 1 } },
+        })),
+        { id: "gaps", type: "line", data: [], silent: true, markArea: gapAreas(view) },
+      ],
+    };
+  },
+  summary(data) {
+    if (data.n === 0) return "No block request with a place in this time.";
+    const told = KINDS.map(({ id, label }) => ({ label, n: data.points[id]?.length ?? 0 })).filter(({ n }) => n > 0);
+    return told.map(({ label, n }) => `${label} ${count(n)}`).join(" · ") + ` dots, between ${bytes(least(data))} and ${bytes(greatest(data))}.`;
+  },
+  table(data, _shared, view) {
+    const all = Object.values(data.points).flat().sort((a, b) => b[0] - a[0]).slice(0, 50);
+    return {
+      head: ["time", "whose", "operation", "sector", "length", "seek", "at the device", "request"],
+      rows: all.map(([, , d]) => [clock(d[0]), owner(view, d), operation(view, d), String(d[1]), bytes(d[2] * SECTOR), d[5] === null ? "–" : signedBytes(d[5]), d[6] === null ? "–" : span(d[6]), d[7] > 0 ? String(d[7]) : "–"]),
+    };
+  },
+  notes(view, store, data) {
+    const notes = blockNotes(view, store);
+    if (data.leftOut > 0) notes.push(`${count(data.leftOut)} dots are left out; those shown are a fair sample.`);
+    return notes;
+  },
+  marks: (data) => data.n,
+  request: (item) => Number(item?.[2]?.[7] ?? 0),
+};
+
+/**
+ * @param {import("../types.js").View} view
+ * @param {string} store
+ * @param {{low: number, high: number}} shared
+ */
+function pointsOf(view, store, shared) {
+  /** @type {Record<string, Point[]>} */
+  const points = {};
+  let [n, leftOut] = [0, 0];
+  for (const frame of view.frames) {
+    const part = frame.stores[store];
+    leftOut += part?.dotsLeftOut ?? 0;
+    for (const dot of part?.dots ?? []) {
+      const place = dot[1] * SECTOR;
+      (points[kindOf(owner(view, dot), operation(view, dot))] ??= []).push([dot[0], place, dot]);
+      shared.low = Math.min(shared.low, place);
+      shared.high = Math.max(shared.high, place);
+      n += 1;
+    }
+  }
+  return { points, n, leftOut };
+}
+
+/**
+ * A range that holds all and rests most of the time.
+ * @param {number} low
+ * @param {number} high
+ * @returns {[number, number]}
+ */
+function rounded(low, high) {
+  if (!Number.isFinite(low)) return [0, 2 ** 30];
+  const step = roundUp(Math.max(high - low, 2 ** 20), 1024) / 4;
+  const from = Math.floor(low / step) * step;
+  return [from, from + Math.ceil((high + 1 - from) / step / 4) * 4 * step];
+}
+
+/** @param {import("../types.js").View} view @param {import("../types.js").Dot} dot */
+function owner(view, dot) {
+  return view.hello.owners[dot[3]] ?? "other";
+}
+
+/** @param {import("../types.js").View} view @param {import("../types.js").Dot} dot */
+function operation(view, dot) {
+  return view.hello.operations[dot[4]] ?? "other";
+}
+
+/** @param {{points: Record<string, Point[]>}} data */
+function least(data) {
+  return Object.values(data.points).reduce((low, points) => points.reduce((n, p) => Math.min(n, p[1]), low), Infinity);
+}
+
+/** @param {{points: Record<string, Point[]>}} data */
+function greatest(data) {
+  return Object.values(data.points).reduce((high, points) => points.reduce((n, p) => Math.max(n, p[1]), high), 0);
+}
+
+/**
+ * @param {import("../types.js").View} view
+ * @param {Point|undefined} point
+ */
+function told(view, point) {
+  const dot = point?.[2];
+  if (!Array.isArray(dot)) return null;
+  const rows = [
+    ["whose", dot[7] > 0 ? `${owner(view, dot)} ${dot[7]}` : owner(view, dot)],
+    ["sector", `${dot[1]} (${bytes(dot[1] * SECTOR)})`],
+    ["seek", dot[5] === null ? "unknown" : signedBytes(dot[5])],
+    ["at the device", dot[6] === null ? "not seen" : span(dot[6])],
+  ];
+  const head = `${clock(dot[0])}  ${operation(view, dot)} of ${bytes(dot[2] * SECTOR)}`;
+  return { head, rows, hint: dot[7] > 0 ? "Click: explain this request" : undefined };
+}
