@@ -1,0 +1,31 @@
+// Waiting for conditions. No check may depend on how fast the machine is, so the limit is far above what anything takes.
+
+/** Milliseconds after which what has not come will not come. */
+export const PATIENCE = 120_000;
+
+/** Milliseconds between two looks. */
+const PAUSE = 100;
+
+/** @param {number} ms */
+export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/**
+ * Looks until there is something to be seen.
+ * @template T
+ * @param {string | (() => string)} what what is waited for, for the error; a function: what it looked like last
+ * @param {() => Promise<T | null | undefined | false> | T | null | undefined | false} look
+ * @returns {Promise<T>} what was seen: the first that is neither false nor nothing
+ */
+export async function until(what, look) {
+  const end = Date.now() + PATIENCE;
+  for (;;) {
+    const seen = await look();
+    if (seen !== false && seen !== null && seen !== undefined) {
+      return seen;
+    }
+    if (Date.now() > end) {
+      throw new Error(`it did not come: ${typeof what === 'string' ? what : what()}`);
+    }
+    await sleep(PAUSE);
+  }
+}
