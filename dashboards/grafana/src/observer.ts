@@ -1,0 +1,281 @@
+// How far what the observer says can be trusted, and what observing costs.
+
+import * as units from '@grafana/grafana-foundation-sdk/units';
+
+import { EVERY, SERVICE, STORE, type Plan, type Row, states } from './build.js';
+import { lines, stat, table, timeline } from './panels.js';
+
+const byStore = (metric: string) => `sum by (store) (rate(lumpscope_${metric}{${STORE}}${EVERY}))`;
+const service = (metric: string) => `rate(lumpscope_${metric}{${SERVICE}}${EVERY})`;
+
+const trust: Row = {
+  title: 'Can the numbers be trusted?',
+  panels: [
+    timeline({
+      title: 'Observed',
+      description:
+        'Whether every block request of the disk below the store is seen. not observed: requests are served and timed, but nothing is known of their block requests; `lumpscope admin observer` says why. At each scrape.',
+      unit: units.Short,
+      w: 8,
+      h: 6,
+      mappings: states({ 0: ['not observed', 'red'], 1: ['observed', 'green'] }),
+      queries: [{ expr: `lumpscope_probe_attached{${STORE},device=~"$device"}`, legend: '{{store}}: {{device}}, {{mode}}' }],
+    }),
+    timeline({
+      title: 'Complete',
+      description:
+        "Whether nothing was lost and the probes count as many block requests and bytes as the kernel's own disk statistics. It stays incomplete until the service restarts, even when no more is lost.",
+      unit: units.Short,
+      w: 8,
+      h: 6,
+      mappings: states({ 0: ['incomplete', 'red'], 1: ['complete', 'green'] }),
+      queries: [{ expr: `lumpscope_audit_complete{${STORE}}`, legend: '{{store}}' }],
+    }),
+    stat({
+      title: 'Attributed since the start',
+      description:
+        'Share of the bytes of data I/O of this service that could be tied to the request that caused them. Shared bytes (one block request for several requests) and those of the engine itself are not in it. Absent before the first I/O.',
+      unit: units.PercentUnit,
+      w: 8,
+      h: 6,
+      decimals: 2,
+      thresholds: [[null, 'red'], [0.95, 'orange'], [0.99, 'green']],
+      queries: [
+        {
+          expr: `sum by (store) (lumpscope_attribution_ratio{${STORE},result=~"attributed|shared"})`,
+          legend: '{{store}}',
+        },
+      ],
+    }),
+    lines({
+      title: 'Attribution over time',
+      description:
+        'Bytes of data I/O of this service, a second, by how they were tied to requests: attributed to one, shared by several, or unattributed. I/O of others on the disk is not in it.',
+      unit: units.BytesPerSecondIEC,
+      w: 8,
+      stacked: true,
+      queries: [
+        { expr: `sum by (result) (rate(lumpscope_attribution_bytes_total{${STORE}}${EVERY}))`, legend: '{{result}}' },
+      ],
+    }),
+    lines({
+      title: 'Audit: seen by the probes less counted by the kernel, block requests',
+      description:
+        "Block requests completed, as counted by the probes, less those of the kernel's own disk statistics, since the start. 0 is right. The two are not read at the same instant, so that it may leave 0 for one scrape under load.",
+      unit: units.Short,
+      w: 8,
+      queries: [
+        {
+          expr: `lumpscope_audit_requests_total{${STORE},source="probes"} - ignoring (source) lumpscope_audit_requests_total{${STORE},source="kernel"}`,
+          legend: '{{store}}',
+        },
+      ],
+    }),
+    lines({
+      title: 'Audit: seen by the probes less counted by the kernel, bytes',
+      description:
+        "Bytes of these block requests, by the same two counters. 0 is right. Bytes of discards are not counted alike by every kernel.",
+      unit: units.BytesIEC,
+      w: 8,
+      queries: [
+        {
+          expr: `lumpscope_audit_bytes_total{${STORE},source="probes"} - ignoring (source) lumpscope_audit_bytes_total{${STORE},source="kernel"}`,
+          legend: '{{store}}',
+        },
+      ],
+    }),
+  ],
+};
+
+const missing: Row = {
+  title: 'What is missing, and doubts',
+  panels: [
+    lines({
+      title: 'Not seen, or seen late',
+      description:
+        'Block requests a second: whose start was not seen or whose table was full (unmatched); that no probe was shown and that were found later (found late: counted, their device time is unknown); that did not fit into the table of those in flight; that were sent to the disk again because its driver was busy (reissued: harmless).',
+      unit: units.CountsPerSecond,
+      w: 8,
+      queries: [
+        { expr: byStore('unmatched_block_requests_total'), legend: '{{store}} unmatched' },
+        { expr: byStore('audit_found_late_requests_total'), legend: '{{store}} found late' },
+        { expr: byStore('audit_in_flight_full_requests_total'), legend: '{{store}} table full' },
+        { expr: byStore('audit_reissued_requests_total'), legend: '{{store}} reissued' },
+      ],
+    }),
+    lines({
+      title: 'Events lost and probes skipped',
+      description:
+        'Events a second that were lost between kernel and service, exactly, and times that the kernel skipped a probe because it was already running. Explanations and traces miss what was lost; counters and histograms do not.',
+      unit: units.CountsPerSecond,
+      w: 8,
+      queries: [
+        { expr: byStore('lost_events_total'), legend: '{{store}} lost' },
+        { expr: byStore('probe_recursion_misses_total'), legend: '{{store}} skipped' },
+      ],
+    }),
+    lines({
+      title: 'Two ways of attribution',
+      description:
+        'Block requests a second of which the submission (thread or io_uring) and the place on the disk name the same I/O (agree) or different ones (conflict: should be 0), and those whose submission was not seen, as those that kernel workers make; these are attributed by their place alone.',
+      unit: units.CountsPerSecond,
+      w: 8,
+      queries: [
+        { expr: byStore('audit_attribution_agreements_total'), legend: '{{store}} agree' },
+        { expr: byStore('audit_attribution_conflicts_total'), legend: '{{store}} conflict' },
+        { expr: byStore('audit_submission_unknown_requests_total'), legend: '{{store}} submission not seen' },
+      ],
+    }),
+    lines({
+      title: 'I/Os attributed by their sectors alone',
+      description:
+        'I/Os a second that a thread of the service could not announce to the probes because another thread had its place. They are attributed by their sectors alone, so nothing can contradict it.',
+      unit: units.CountsPerSecond,
+      w: 8,
+      queries: [{ expr: service('submissions_unchecked_ios_total'), legend: '{{instance}}' }],
+    }),
+    lines({
+      title: 'Events not asked for',
+      description:
+        'Completed block requests a second that were not handed out as events because the event policy did not ask for them. They are counted everywhere else; explanations and traces do not name them.',
+      unit: units.CountsPerSecond,
+      w: 8,
+      queries: [{ expr: byStore('audit_not_sampled_requests_total'), legend: '{{store}}' }],
+    }),
+    table({
+      title: 'Event policy',
+      description:
+        'One of so many completed block requests is handed out as an event (1: each; 0: none by chance), and besides each that took at least so long (0: no such rule). `lumpscope admin events` changes it while the service runs.',
+      unit: units.Short,
+      w: 8,
+      key: 'instance',
+      headings: { instance: 'Service', 'Value #A': 'One in', 'Value #B': 'And slower than' },
+      units: { 'And slower than': units.Seconds },
+      without: ['job 1', 'job 2', '__name__ 1', '__name__ 2'],
+      queries: [
+        { expr: `lumpscope_event_policy_one_in{${SERVICE}}`, legend: '{{instance}}' },
+        { expr: `lumpscope_event_policy_slower_than_seconds{${SERVICE}}`, legend: '{{instance}}' },
+      ],
+    }),
+  ],
+};
+
+const watchers: Row = {
+  title: 'Programs in the kernel, and who watches',
+  panels: [
+    table({
+      title: 'Programs in the kernel',
+      description:
+        'The eBPF programs, where each hangs, and whether it is attached (1). `lumpscope admin observer` says why one is not and what is missing without it.',
+      unit: units.Short,
+      w: 8,
+      headings: { program: 'Program', hook: 'Hook', Value: 'Attached' },
+      without: ['instance'],
+      queries: [{ expr: `lumpscope_probe_program_attached{${SERVICE}}`, legend: '{{program}}' }],
+    }),
+    lines({
+      title: 'Calls that watch live',
+      description:
+        'Calls that watch now (trace, record), and block requests or lines a second that were left out of them because their clients took them too slowly. The service never waits for a watcher.',
+      unit: units.Short,
+      w: 8,
+      queries: [
+        { expr: `sum by (kind) (lumpscope_watches{${SERVICE}})`, legend: '{{kind}}' },
+        { expr: `sum by (kind) (${service('watch_dropped_total')})`, legend: '{{kind}} left out' },
+      ],
+    }),
+    lines({
+      title: 'Slow requests kept',
+      description:
+        'Slow requests of the last minutes that `lumpscope explain` and the built-in page can tell of, with their block requests.',
+      unit: units.Short,
+      w: 8,
+      queries: [{ expr: `sum by (store) (lumpscope_kept_slow_requests{${STORE}})`, legend: '{{store}}' }],
+    }),
+    lines({
+      title: 'Programs skipped by the kernel',
+      description:
+        'Times a second that the kernel skipped a program because it was already running on that processor. What it would have counted is missing.',
+      unit: units.CountsPerSecond,
+      w: 12,
+      queries: [
+        { expr: `sum by (program) (${service('probe_program_recursion_misses_total')})`, legend: '{{program}}' },
+      ],
+    }),
+    table({
+      title: 'Guard',
+      description:
+        'What was asked of the guard of each device (off, audit, deny), and how many opens for writing by other processes it has denied or seen and allowed since the start. What opens the device through another path of the kernel is not seen.',
+      unit: units.Short,
+      w: 12,
+      key: 'store',
+      headings: { store: 'Store', policy: 'Policy', 'Value #B': 'Denied', 'Value #C': 'Allowed' },
+      without: ['Value #A'],
+      queries: [
+        { expr: `max by (store, policy) (lumpscope_guard_policy{${STORE}} == 1)`, legend: '{{store}}' },
+        { expr: `sum by (store) (lumpscope_guard_denied_opens_total{${STORE}})`, legend: '{{store}}' },
+        { expr: `sum by (store) (lumpscope_guard_allowed_opens_total{${STORE}})`, legend: '{{store}}' },
+      ],
+    }),
+  ],
+};
+
+const NO_STATISTICS = 'the setting program-statistics is off: no program has run while time was taken';
+
+const cost: Row = {
+  title: 'Only when program-statistics is on: what the programs cost',
+  collapsed: true,
+  panels: [
+    lines({
+      title: 'Time in programs',
+      description:
+        'Seconds a second, over all processors, that the eBPF programs ran, while the kernel was told to measure it. Measuring costs something too, so it is off by default. What the service does with the events is not in it.',
+      unit: units.Seconds,
+      w: 12,
+      queries: [
+        {
+          expr: `sum by (program) (${service('probe_program_run_seconds_total')})`,
+          legend: '{{program}}',
+        },
+      ],
+    }),
+    lines({
+      title: 'Time of one run',
+      description: 'Mean time of one run of a program, while the kernel was told to measure it.',
+      unit: units.Seconds,
+      w: 12,
+      queries: [
+        {
+          expr: `sum by (program) (${service('probe_program_run_seconds_total')}) / sum by (program) (${service('probe_program_runs_total')})`,
+          legend: '{{program}}',
+          absent: NO_STATISTICS,
+        },
+      ],
+    }),
+  ],
+};
+
+const guard: Row = {
+  title: 'Only when the guard is on',
+  collapsed: true,
+  panels: [
+    timeline({
+      title: 'Guard effective',
+      description:
+        'Whether it was proved, by trying, that the guard does what was asked of it. Absent when the guard is off. `lumpscope admin observer` says why it is not effective.',
+      unit: units.Short,
+      w: 24,
+      h: 6,
+      mappings: states({ 0: ['not effective', 'red'], 1: ['effective', 'green'] }),
+      queries: [{ expr: `lumpscope_guard_effective{${STORE}}`, legend: '{{store}}', absent: 'the guard is off' }],
+    }),
+  ],
+};
+
+export const observer: Plan = {
+  uid: 'lumpscope-observer',
+  title: 'Lumpscope: Observer',
+  description: 'How far what is said of block requests can be trusted, what is missing, and what observing costs.',
+  variables: [],
+  rows: [trust, missing, watchers, cost, guard],
+};

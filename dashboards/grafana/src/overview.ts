@@ -1,0 +1,352 @@
+// How the service answers: rate, errors and duration by store and method, and the state of its stores.
+
+import * as units from '@grafana/grafana-foundation-sdk/units';
+
+import { EVERY, SERVICE, STORE, STORE_OR_NONE, type Plan, type Row, methods, orZero, states, storeLink } from './build.js';
+import { heatmap, lines, stat, timeline } from './panels.js';
+
+const CHOSEN = `${STORE_OR_NONE},method=~"$method"`;
+/** Codes that say that the service did not do what it should have; the others are what a client asked for. */
+const FAILED = 'UNKNOWN|DEADLINE_EXCEEDED|RESOURCE_EXHAUSTED|ABORTED|INTERNAL|UNAVAILABLE|DATA_LOSS';
+
+const toSeek = () => [storeLink('lumpscope-seek', 'Where the head of ${__field.labels.store} goes')];
+
+function rate(metric: string, labels: string): string {
+  return `rate(${metric}{${labels}}${EVERY})`;
+}
+
+function quantile(q: number): string {
+  return `histogram_quantile(${q}, sum by (store, method, le) (${rate('lumpscope_request_duration_seconds_bucket', CHOSEN)}))`;
+}
+
+/** Mean time that each stage takes of a request of some methods. */
+function stages(method: string): string {
+  const labels = `${STORE},method=~"${method}"`;
+  return (
+    `sum by (stage) (${rate('lumpscope_request_stage_seconds_total', labels)})` +
+    ` / on () group_left () sum(${rate('lumpscope_request_duration_seconds_count', labels)})`
+  );
+}
+
+const now: Row = {
+  title: 'Now',
+  panels: [
+    stat({
+      title: 'Service',
+      description:
+        'Whether Prometheus could read the metrics of the service at the last scrape. It cannot tell a service that is down from one that is cut off from Prometheus.',
+      unit: units.Short,
+      w: 4,
+      mappings: states({ 0: ['down', 'red'], 1: ['up', 'green'] }),
+      queries: [{ expr: `up{job="lumpscope",${SERVICE}}`, legend: '{{instance}}' }],
+    }),
+    stat({
+      title: 'Stores that failed',
+      description:
+        'Stores that take no changes since a write or a flush failed, or that could not be opened. Which ones: see the states below; why: `lumpscope stat STORE`.',
+      unit: units.Short,
+      w: 4,
+      thresholds: [[null, 'green'], [1, 'red']],
+      queries: [{ expr: `sum(lumpscope_store_failed{${STORE}})`, legend: 'failed' }],
+    }),
+    stat({
+      title: 'Alerts firing',
+      description:
+        'Alerts of dashboards/prometheus/alerts.yml that fire now. It says 0 too when Prometheus has not loaded these rules.',
+      unit: units.Short,
+      w: 4,
+      thresholds: [[null, 'green'], [1, 'red']],
+      queries: [
+        {
+          expr: `count(ALERTS{alertname=~"Lumpscope.*",alertstate="firing",${SERVICE}}) or 0 * count(up{job="lumpscope",${SERVICE}})`,
+          legend: 'alerts',
+        },
+      ],
+    }),
+    stat({
+      title: 'Requests',
+      description: 'gRPC requests that ended, a second, over the chosen stores and methods. Calls that watch live (trace, record) count when they end.',
+      unit: units.RequestsPerSecond,
+      w: 4,
+      line: true,
+      queries: [{ expr: `sum(${rate('lumpscope_requests_total', CHOSEN)})`, legend: 'requests' }],
+    }),
+    stat({
+      title: 'Requests failed by the service',
+      description: `Share of the requests that ended with ${FAILED.replaceAll('|', ', ')}. A lump that is not there, or a refused login, is no failure of the service. What never reached the service is not counted.`,
+      unit: units.PercentUnit,
+      w: 4,
+      decimals: 2,
+      thresholds: [[null, 'green'], [0.001, 'orange'], [0.01, 'red']],
+      queries: [
+        {
+          expr: `sum(${rate('lumpscope_requests_total', `${CHOSEN},code=~"${FAILED}"`)} or 0 * ${rate('lumpscope_requests_total', CHOSEN)}) / sum(${rate('lumpscope_requests_total', CHOSEN)})`,
+          legend: 'failed',
+        },
+      ],
+    }),
+    stat({
+      title: 'Version',
+      description: 'The version that runs, by service. Two versions during an update are normal.',
+      unit: units.Short,
+      w: 4,
+      queries: [{ expr: `count by (version) (lumpscope_build_info{${SERVICE}})`, legend: '{{version}}' }],
+    }),
+  ],
+};
+
+const red: Row = {
+  title: 'Requests: rate, errors, duration',
+  panels: [
+    lines({
+      title: 'Rate by store and method',
+      description:
+        'gRPC requests that ended, a second. Requests that named no store (list_stores, describe_service) have an empty store. A request in progress is not in here yet.',
+      unit: units.RequestsPerSecond,
+      w: 12,
+      links: toSeek(),
+      queries: [{ expr: `sum by (store, method) (${rate('lumpscope_requests_total', CHOSEN)})`, legend: '{{store}} {{method}}' }],
+    }),
+    lines({
+      title: 'Rate by code',
+      description:
+        'The same by the code that requests ended with. NOT_FOUND and ALREADY_EXISTS are answers; RESOURCE_EXHAUSTED is the service protecting itself; INTERNAL and DATA_LOSS need a look at the log.',
+      unit: units.RequestsPerSecond,
+      w: 12,
+      stacked: true,
+      queries: [{ expr: `sum by (code) (${rate('lumpscope_requests_total', CHOSEN)})`, legend: '{{code}}' }],
+    }),
+    ...([0.5, 0.9, 0.99] as const).map((q) =>
+      lines({
+        title: `Latency, p${q * 100}`,
+        description: `Time from the arrival of a request to the last byte of its reply: ${q * 100} % of the requests took at most so long. Interpolated within buckets that double, so it may be off by a factor of up to two; the network and the client are not in it, and a slow reader of a get is.`,
+        unit: units.Seconds,
+        w: 8,
+        log: true,
+        links: toSeek(),
+        queries: [{ expr: quantile(q), legend: '{{store}} {{method}}' }],
+      }),
+    ),
+    heatmap({
+      title: 'Latency of all chosen requests; points are single requests',
+      description:
+        'Each column is a moment, each cell how many requests a second took so long. A point is one request that was exported as a trace (an exemplar): click it and follow its trace id; the spans of the trace name its block requests. Points need the OpenTelemetry exporter (otlp-endpoint), and a Prometheus with exemplar storage; without them the cells are all there is. Only the last exported request of each bucket is kept at each scrape.',
+      unit: units.RequestsPerSecond,
+      axis: { unit: units.Seconds, label: 'latency' },
+      w: 24,
+      h: 10,
+      queries: [
+        {
+          expr: `sum by (le) (${rate('lumpscope_request_duration_seconds_bucket', CHOSEN)})`,
+          legend: '{{le}}',
+          exemplar: true,
+        },
+      ],
+    }),
+  ],
+};
+
+const STAGE_WORDS =
+  'recv: its bytes arrive; sched: it waits for the owner of the store; index: where the lump lies; submit: to the kernel; queue: in the block layer; device: on the disk; journal: committing, its writes and flushes; reply: the answer goes out. The stages add up to the mean latency. Without probes queue and device are inside submit.';
+
+const work: Row = {
+  title: 'What requests pay for',
+  panels: [
+    lines({
+      title: 'Mean time of a put by stage',
+      description: `Puts of all kinds. ${STAGE_WORDS} A mean hides the slow ones: see the latencies above.`,
+      unit: units.Seconds,
+      w: 8,
+      stacked: true,
+      queries: [{ expr: stages('put.*'), legend: '{{stage}}' }],
+    }),
+    lines({
+      title: 'Mean time of a get by stage',
+      description: `Gets of all kinds. ${STAGE_WORDS} A get that finds nothing counts too, and is quick.`,
+      unit: units.Seconds,
+      w: 8,
+      stacked: true,
+      queries: [{ expr: stages('get.*'), legend: '{{stage}}' }],
+    }),
+    lines({
+      title: 'Bytes moved by store and method',
+      description:
+        'Bytes of lumps in requests and replies, a second. Not the bytes on the disk: blocks are whole, and journal and file system write more (see Compare).',
+      unit: units.BytesPerSecondIEC,
+      w: 8,
+      queries: [
+        {
+          expr: `sum by (store, method) (${rate('lumpscope_request_body_bytes_total', `${STORE},method=~"$method"`)})`,
+          legend: '{{store}} {{method}}',
+        },
+      ],
+    }),
+    lines({
+      title: 'Requests in progress',
+      description:
+        'gRPC requests that have begun and not ended, of the whole service, and those on data that are inside a store. The rest waits for bodies, is being sent, or watches live. Sampled at each scrape: what begins and ends between two is not seen.',
+      unit: units.Short,
+      w: 8,
+      queries: [
+        { expr: `sum(lumpscope_requests_in_progress{${SERVICE}})`, legend: 'service' },
+        { expr: `sum by (store) (lumpscope_store_requests_in_progress{${STORE}})`, legend: '{{store}}' },
+      ],
+    }),
+    lines({
+      title: 'Memory of bodies',
+      description:
+        'Memory of lumps that are being put, or being read and sent. Not the memory of the whole process; that of the engine is in the dashboard Engine.',
+      unit: units.BytesIEC,
+      w: 8,
+      stacked: true,
+      queries: [{ expr: `sum by (direction) (lumpscope_body_memory_bytes{${SERVICE}})`, legend: '{{direction}}' }],
+    }),
+    timeline({
+      title: 'State of the stores',
+      description:
+        'Failed: takes no changes, or could not be opened. Overloaded: refuses requests that are not prioritized. Draining: takes no new requests. The worst of the three is shown, as it was at each scrape.',
+      unit: units.Short,
+      w: 8,
+      mappings: states({ 0: ['serving', 'green'], 1: ['draining', 'blue'], 2: ['overloaded', 'orange'], 4: ['failed', 'red'] }),
+      queries: [
+        {
+          expr: `max by (store) (4 * lumpscope_store_failed{${STORE}} > 0 or 2 * lumpscope_store_overloaded{${STORE}} > 0 or 1 * lumpscope_store_draining{${STORE}} > 0 or 0 * lumpscope_store_failed{${STORE}})`,
+          legend: '{{store}}',
+        },
+      ],
+    }),
+  ],
+};
+
+const door: Row = {
+  title: 'Connections and logins',
+  panels: [
+    lines({
+      title: 'Connections',
+      description: 'Connections open now, by entrance: tcp and unix are gRPC, metrics is HTTP. One gRPC connection carries many requests.',
+      unit: units.Short,
+      w: 6,
+      queries: [{ expr: `sum by (entrance) (lumpscope_connections{${SERVICE}})`, legend: '{{entrance}}' }],
+    }),
+    lines({
+      title: 'Connections accepted and not accepted',
+      description:
+        'Connections accepted, a second, by entrance, and the times that none could be accepted for want of file descriptors or memory. What a firewall stops is not seen.',
+      unit: units.CountsPerSecond,
+      w: 6,
+      queries: [
+        { expr: `sum by (entrance) (${rate('lumpscope_connections_accepted_total', SERVICE)})`, legend: '{{entrance}}' },
+        {
+          expr: orZero(`sum by (instance, entrance) (${rate('lumpscope_accept_errors_total', SERVICE)})`, 'instance', 'entrance', 'any'),
+          legend: 'not accepted: {{entrance}}',
+        },
+      ],
+    }),
+    lines({
+      title: 'Refused at the door',
+      description:
+        'Requests whose caller is not known or may not do what was asked (by reason), and connections that did not get through their handshakes. 0: none so far. Who it was is in the log.',
+      unit: units.CountsPerSecond,
+      w: 6,
+      queries: [
+        {
+          expr: orZero(`sum by (instance, reason) (${rate('lumpscope_login_failures_total', SERVICE)})`, 'instance', 'reason'),
+          legend: 'login: {{reason}}',
+        },
+        {
+          expr: orZero(`sum by (instance, reason) (${rate('lumpscope_connections_refused_total', SERVICE)})`, 'instance', 'reason'),
+          legend: 'handshake: {{reason}}',
+        },
+      ],
+    }),
+    lines({
+      title: 'Tokens, and reloads of secrets',
+      description:
+        'Tokens that are accepted; 0 when the service asks for none. Beside it how often, in the last hour, certificates and tokens were read again: ok, or failed and the old ones stayed.',
+      unit: units.Short,
+      w: 6,
+      queries: [
+        { expr: `lumpscope_tokens{${SERVICE}}`, legend: 'tokens' },
+        {
+          expr: orZero(`sum by (instance, result) (increase(lumpscope_reloads_total{${SERVICE}}[1h]))`, 'instance', 'result'),
+          legend: 'reloads: {{result}}',
+        },
+      ],
+    }),
+  ],
+};
+
+const NO_TLS = 'the service serves without TLS';
+const NO_COLLECTOR = 'the service has no collector to send spans to';
+
+const tls: Row = {
+  title: 'Only when TLS is on',
+  collapsed: true,
+  panels: [
+    stat({
+      title: 'Certificate valid for',
+      description:
+        "Time until the service's certificate ends; it is read again by itself when the file changes. Absent without TLS. Says nothing of the certificates of clients or of who signed it.",
+      unit: units.Seconds,
+      w: 8,
+      thresholds: [[null, 'red'], [604800, 'orange'], [2592000, 'green']],
+      queries: [
+        {
+          expr: `lumpscope_certificate_not_after_timestamp_seconds{${SERVICE}} - time()`,
+          legend: '{{instance}}',
+          absent: NO_TLS,
+        },
+      ],
+    }),
+  ],
+};
+
+const traces: Row = {
+  title: 'Only when spans are exported (otlp-endpoint)',
+  collapsed: true,
+  panels: [
+    stat({
+      title: 'Collector',
+      description: 'Whether the collector took the last batch of spans. Absent before the first batch, and without a collector.',
+      unit: units.Short,
+      w: 6,
+      h: 8,
+      mappings: states({ 0: ['refused', 'red'], 1: ['took the last batch', 'green'] }),
+      queries: [{ expr: `lumpscope_trace_exporter_up{${SERVICE}}`, legend: '{{instance}}', absent: NO_COLLECTOR }],
+    }),
+    lines({
+      title: 'Spans exported and dropped',
+      description:
+        'Spans that the collector has taken, a second, and those that never arrived, by reason. Whether the trace store kept them is not known here.',
+      unit: units.CountsPerSecond,
+      w: 9,
+      queries: [
+        { expr: `sum(${rate('lumpscope_trace_spans_exported_total', SERVICE)})`, legend: 'exported', absent: NO_COLLECTOR },
+        {
+          expr: `sum by (reason) (${rate('lumpscope_trace_spans_dropped_total', SERVICE)})`,
+          legend: 'dropped: {{reason}}',
+          absent: NO_COLLECTOR,
+        },
+      ],
+    }),
+    lines({
+      title: 'Requests without spans, and batches that failed',
+      description:
+        'Requests that were to be exported and of which no span was made, because too many ended at a time, and batches that the collector did not take, a second.',
+      unit: units.CountsPerSecond,
+      w: 9,
+      queries: [
+        { expr: `sum(${rate('lumpscope_trace_requests_lost_total', SERVICE)})`, legend: 'requests without spans', absent: NO_COLLECTOR },
+        { expr: `sum(${rate('lumpscope_trace_export_failures_total', SERVICE)})`, legend: 'batches that failed', absent: NO_COLLECTOR },
+      ],
+    }),
+  ],
+};
+
+export const overview: Plan = {
+  uid: 'lumpscope-overview',
+  title: 'Lumpscope: Overview',
+  description: 'Rate, errors and duration of requests by store and method, what they pay for, and the state of the stores.',
+  variables: [methods()],
+  rows: [now, red, work, door, tls, traces],
+};

@@ -1,0 +1,308 @@
+// Where the head of a disk goes, who sends it there, and what that costs.
+
+import { PromQueryFormat } from '@grafana/grafana-foundation-sdk/prometheus';
+import * as units from '@grafana/grafana-foundation-sdk/units';
+
+import { EVERY, STORE, type Plan, type Row, operations, orZero, owners } from './build.js';
+import { bars, heatmap, lines, stat, table } from './panels.js';
+
+const CHOSEN = `${STORE},owner=~"$owner",operation=~"$operation"`;
+const BY_SEEK = `${STORE},operation=~"$operation"`;
+/** Intervals of the signed seek distance, as METRICS.md lists them, from far below to far above. */
+const INTERVALS = ['16GiB..inf', '256MiB..16GiB', '4MiB..256MiB', '64KiB..4MiB', '0..64KiB'];
+export const SIGNED = [...INTERVALS.map(backwards), '0', ...[...INTERVALS].reverse()];
+
+function backwards(interval: string): string {
+  const [near = '', far = ''] = interval.split('..');
+  return `-${far}..-${near}`;
+}
+
+const rate = (metric: string, labels: string) => `rate(${metric}{${labels}}${EVERY})`;
+
+const SHARED_DISK =
+  'Stores on one disk see the same block requests, so that their sum counts them twice: choose one store of each disk.';
+const NO_PHYSICS =
+  'Distances are between sectors as the kernel numbers them; where an SSD, a RAID controller or a virtual disk really puts them is not known.';
+
+const head: Row = {
+  title: 'Where the head goes',
+  panels: [
+    stat({
+      title: 'Sequential share',
+      description: `Share of the reads and writes that began exactly where the one before ended, over the chosen time. ${NO_PHYSICS}`,
+      unit: units.PercentUnit,
+      w: 6,
+      min: 0,
+      max: 1,
+      queries: [
+        {
+          expr: `sum by (store) (increase(lumpscope_block_sequential_requests_total{${STORE}}[$__range])) / sum by (store) (increase(lumpscope_block_data_requests_total{${STORE}}[$__range]))`,
+          legend: '{{store}}',
+          instant: true,
+        },
+      ],
+    }),
+    stat({
+      title: 'Head travel',
+      description: `How far the head has travelled in the chosen time: the sum of all seek distances without their signs. ${NO_PHYSICS}`,
+      unit: units.BytesIEC,
+      w: 6,
+      queries: [
+        {
+          expr: `sum by (store) (increase(lumpscope_block_head_travel_bytes_total{${STORE},owner=~"$owner"}[$__range]))`,
+          legend: '{{store}}',
+          instant: true,
+        },
+      ],
+    }),
+    stat({
+      title: 'Median device time',
+      description:
+        'Half of the chosen block requests were with the device at most so long, from issue to completion, over the chosen time. Interpolated within buckets that double.',
+      unit: units.Seconds,
+      w: 6,
+      queries: [
+        {
+          expr: `histogram_quantile(0.5, sum by (store, le) (increase(lumpscope_block_device_time_seconds_bucket{${CHOSEN}}[$__range])))`,
+          legend: '{{store}}',
+          instant: true,
+        },
+      ],
+    }),
+    stat({
+      title: 'Time lost to others',
+      description:
+        "Seconds in which the disk served others while block requests of the store's own requests waited, over the chosen time. On a disk that works on several requests at once it is the most that they can have cost. 0: nobody else was served meanwhile.",
+      unit: units.Seconds,
+      w: 6,
+      queries: [
+        {
+          expr: orZero(`sum by (store) (increase(lumpscope_interference_seconds_total{${STORE}}[$__range]))`, 'store', 'owner'),
+          legend: '{{store}}',
+          instant: true,
+        },
+      ],
+    }),
+    heatmap({
+      title: 'Time and seek distance, without its sign',
+      description: `Each column is a moment, each row a distance between the end of one block request and the start of the next: the lowest row, 0, is sequential, the highest crosses the disk. Bright rows at the bottom: the disk works in order. A bright band far up that comes back with each commit: a journal far away from the data. ${NO_PHYSICS} ${SHARED_DISK}`,
+      unit: units.IOOpsPerSecond,
+      axis: { unit: units.BytesIEC, label: 'seek distance' },
+      w: 12,
+      h: 10,
+      queries: [{ expr: `sum by (le) (${rate('lumpscope_block_seek_distance_bytes_bucket', CHOSEN)})`, legend: '{{le}}' }],
+    }),
+    heatmap({
+      title: 'Time and signed seek distance',
+      description: `The same with its direction: rows above 0 are seeks to higher sectors, rows below are seeks back. Equal bands above and below 0: the head goes to and fro between two places. The intervals are few and wide here; powers of two are on the built-in page and in lumpscope.v1.Observe/Report. ${NO_PHYSICS}`,
+      unit: units.IOOpsPerSecond,
+      axis: { unit: units.Short, label: 'signed seek distance' },
+      rows: { label: 'seek', order: SIGNED },
+      w: 12,
+      h: 10,
+      queries: [
+        { expr: `sum by (seek) (${rate('lumpscope_block_seek_device_time_seconds_count', BY_SEEK)})`, legend: '{{seek}}' },
+      ],
+    }),
+    bars({
+      title: 'Distances over the chosen time',
+      description: `How many block requests had a seek of at most so many bytes, and more than the bucket before; the first bar is sequential. Each bucket is eight times as wide as the one before. ${NO_PHYSICS}`,
+      unit: units.Short,
+      w: 8,
+      h: 10,
+      queries: [
+        {
+          expr: `sum by (le) (increase(lumpscope_block_seek_distance_bytes_bucket{${CHOSEN}}[$__range]))`,
+          legend: '{{le}}',
+          instant: true,
+          format: PromQueryFormat.Heatmap,
+        },
+      ],
+    }),
+    lines({
+      title: 'Quantiles of the distance',
+      description: `Half, or 99 %, of the chosen block requests had a seek of at most so many bytes. Interpolated within buckets that grow by eight: good for comparing, not for measuring. ${NO_PHYSICS}`,
+      unit: units.BytesIEC,
+      w: 8,
+      h: 10,
+      queries: [0.5, 0.99].map((q) => ({
+        expr: `histogram_quantile(${q}, sum by (store, le) (${rate('lumpscope_block_seek_distance_bytes_bucket', CHOSEN)}))`,
+        legend: `{{store}} p${q * 100}`,
+      })),
+    }),
+    lines({
+      title: 'Sequential share over time',
+      description: `Share of the reads and writes that began exactly where the one before ended. All owners count, as the head serves all. A request that leaves one sector out is not sequential. ${NO_PHYSICS}`,
+      unit: units.PercentUnit,
+      w: 8,
+      h: 10,
+      max: 1,
+      queries: [
+        {
+          expr: `sum by (store) (${rate('lumpscope_block_sequential_requests_total', STORE)}) / sum by (store) (${rate('lumpscope_block_data_requests_total', STORE)})`,
+          legend: '{{store}}',
+        },
+      ],
+    }),
+  ],
+};
+
+const cost: Row = {
+  title: 'What a seek costs',
+  panels: [
+    heatmap({
+      title: 'Time and device time',
+      description:
+        "Each row is a time from issue to completion of a block request. What a request waited before, in the block layer's queue, is not in it. On a spinning disk far seeks are a band of their own, at some milliseconds; where there is none, distance costs nothing here.",
+      unit: units.IOOpsPerSecond,
+      axis: { unit: units.Seconds, label: 'device time' },
+      w: 12,
+      h: 10,
+      queries: [{ expr: `sum by (le) (${rate('lumpscope_block_device_time_seconds_bucket', CHOSEN)})`, legend: '{{le}}' }],
+    }),
+    table({
+      title: 'Seek distance and device time',
+      description: `For each interval of the signed distance: how many block requests, their share, and how long the device took. When far intervals are slower than 0, seeks cost. A negative distance is a seek towards sector 0. All owners count. ${NO_PHYSICS}`,
+      unit: units.Short,
+      w: 12,
+      h: 10,
+      key: 'seek',
+      headings: { seek: 'Signed distance', 'Value #A': 'Block requests', 'Value #B': 'Share', 'Value #C': 'p50', 'Value #D': 'p99' },
+      units: { Share: units.PercentUnit, p50: units.Seconds, p99: units.Seconds },
+      sortBy: 'Block requests',
+      queries: [
+        { expr: bySeek('sum by (seek) (X)', 'count'), legend: '{{seek}}' },
+        { expr: bySeek('sum by (seek) (X) / on () group_left () sum(X)', 'count'), legend: '{{seek}}' },
+        { expr: bySeek('histogram_quantile(0.5, sum by (seek, le) (X))', 'bucket'), legend: '{{seek}}' },
+        { expr: bySeek('histogram_quantile(0.99, sum by (seek, le) (X))', 'bucket'), legend: '{{seek}}' },
+      ],
+    }),
+    lines({
+      title: 'Mean device time by signed distance',
+      description: `Mean time from issue to completion, for each interval of the signed distance. The sums are estimated from the buckets of the probes: a mean may be off by half. ${NO_PHYSICS}`,
+      unit: units.Seconds,
+      w: 8,
+      queries: [
+        {
+          expr: `sum by (seek) (${rate('lumpscope_block_seek_device_time_seconds_sum', BY_SEEK)}) / sum by (seek) (${rate('lumpscope_block_seek_device_time_seconds_count', BY_SEEK)})`,
+          legend: '{{seek}}',
+        },
+      ],
+    }),
+    lines({
+      title: 'Device time by owner and operation, p50 and p99',
+      description:
+        'Half, or 99 %, of the block requests of this owner and operation were with the device at most so long. Interpolated within buckets that double. A flush has no place on the disk and is often the slowest.',
+      unit: units.Seconds,
+      w: 8,
+      log: true,
+      queries: [0.5, 0.99].map((q) => ({
+        expr: `histogram_quantile(${q}, sum by (owner, operation, le) (${rate('lumpscope_block_device_time_seconds_bucket', CHOSEN)}))`,
+        legend: `{{owner}} {{operation}} p${q * 100}`,
+      })),
+    }),
+    lines({
+      title: 'Time lost to others, by whom',
+      description:
+        "Seconds a second in which the disk served others while block requests of the store's own requests waited, by who the others were. On a disk that works on several requests at once it is the most that they can have cost. none: nobody else was served meanwhile.",
+      unit: units.Seconds,
+      w: 8,
+      stacked: true,
+      queries: [
+        {
+          expr: orZero(`sum by (store, owner) (${rate('lumpscope_interference_seconds_total', STORE)})`, 'store', 'owner'),
+          legend: '{{store}}: {{owner}}',
+        },
+      ],
+    }),
+  ],
+};
+
+function bySeek(form: string, part: 'count' | 'bucket'): string {
+  const series = `increase(lumpscope_block_seek_device_time_seconds_${part}{${BY_SEEK}}[$__range])`;
+  return form.replaceAll('X', series);
+}
+
+const movers: Row = {
+  title: 'Who moved the head',
+  panels: [
+    lines({
+      title: 'Head travel by who moved it away',
+      description:
+        'Bytes a second that the head travelled before block requests of the chosen owners, by whose request it had been sent away. unknown: two were under way at once, so that nobody can say.',
+      unit: units.BytesPerSecondIEC,
+      w: 8,
+      stacked: true,
+      queries: [
+        {
+          expr: `sum by (moved_by) (${rate('lumpscope_block_head_travel_bytes_total', `${STORE},owner=~"$owner"`)})`,
+          legend: 'moved by {{moved_by}}',
+        },
+      ],
+    }),
+    lines({
+      title: 'Moves of the head',
+      description:
+        'Block requests a second before which the head had to travel, by whose they were and by whose request it had been sent away. request after request is the workload itself; request after fs-journal is what the file system costs it.',
+      unit: units.IOOpsPerSecond,
+      w: 8,
+      stacked: true,
+      queries: [
+        {
+          expr: `sum by (owner, moved_by) (${rate('lumpscope_block_head_moves_total', `${STORE},owner=~"$owner"`)})`,
+          legend: '{{owner}} after {{moved_by}}',
+        },
+      ],
+    }),
+    table({
+      title: 'Head travel over the chosen time',
+      description:
+        'For each pair: how often the head had to travel before a block request of the owner because another had sent it away, and how far in all. The largest line is where to begin.',
+      unit: units.Short,
+      w: 8,
+      headings: { owner: 'Owner', moved_by: 'Moved by', Value: 'Travel' },
+      units: { Travel: units.BytesIEC },
+      sortBy: 'Travel',
+      queries: [
+        {
+          expr: `sum by (owner, moved_by) (increase(lumpscope_block_head_travel_bytes_total{${STORE},owner=~"$owner"}[$__range]))`,
+          legend: '{{owner}} after {{moved_by}}',
+        },
+      ],
+    }),
+    lines({
+      title: 'Block requests by owner and operation',
+      description: `Block requests a second. request: made for a gRPC request; store: for the store itself; fs-journal, fs-metadata, writeback: of the file system or the kernel; other: of somebody else on that disk. ${SHARED_DISK}`,
+      unit: units.IOOpsPerSecond,
+      w: 12,
+      stacked: true,
+      queries: [
+        {
+          expr: `sum by (owner, operation) (${rate('lumpscope_block_requests_total', CHOSEN)})`,
+          legend: '{{owner}} {{operation}}',
+        },
+      ],
+    }),
+    lines({
+      title: 'Block bytes by owner and operation',
+      description: `Bytes of these block requests, a second. A flush has no bytes. ${SHARED_DISK}`,
+      unit: units.BytesPerSecondIEC,
+      w: 12,
+      stacked: true,
+      queries: [
+        {
+          expr: `sum by (owner, operation) (${rate('lumpscope_block_bytes_total', CHOSEN)})`,
+          legend: '{{owner}} {{operation}}',
+        },
+      ],
+    }),
+  ],
+};
+
+export const seek: Plan = {
+  uid: 'lumpscope-seek',
+  title: 'Lumpscope: Seek',
+  description: 'Where the head goes, what a seek costs, and who moved the head away. All of it is empty for a disk that is not observed.',
+  variables: [owners(), operations()],
+  rows: [head, cost, movers],
+};
