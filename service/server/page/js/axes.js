@@ -123,6 +123,15 @@ export function plainAxis(view, more) {
 }
 
 /**
+ * Says 0 without a unit.
+ * @param {(n: number) => string} formatter
+ * @returns {(n: number) => string}
+ */
+export function zeroOr(formatter) {
+  return (n) => (n === 0 ? "0" : formatter(n));
+}
+
+/**
  * The least round number (1, 2, 5 times a power) that is not below `n`, so that axes rest most of the time.
  * @param {number} n
  * @param {number} [base] 10, or 1024 for sizes

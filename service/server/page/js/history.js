@@ -78,15 +78,18 @@ export class History {
   }
 
   /**
-   * What lies in a time window that ends now.
+   * What lies in a time window.
    * @param {number} ms its length
+   * @param {number} seq of the last frame in it; Infinity: up to now
    * @returns {Pick<import("./types.js").View, "frames"|"columns"|"gaps"|"from"|"to"|"seq">}
    */
-  window(ms) {
-    const to = this.frames.at(-1)?.to ?? Date.now();
+  window(ms, seq) {
+    const until = this.frames.filter((frame) => frame.seq <= seq);
+    const to = until.at(-1)?.to ?? Date.now();
     const from = to - ms;
-    const frames = this.frames.filter((frame) => frame.to > from);
-    return { frames, columns: columnsOf(frames, ms, this.hello?.frame_ms ?? 1000), gaps: gapsOf(frames, from), from, to, seq: this.lastSeq };
+    const frames = until.filter((frame) => frame.to > from);
+    const columns = columnsOf(frames, ms, this.hello?.frame_ms ?? 1000);
+    return { frames, columns, gaps: gapsOf(frames, from), from, to, seq: until.at(-1)?.seq ?? -1 };
   }
 }
 

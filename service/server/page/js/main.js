@@ -19,7 +19,7 @@ import { Section } from "./section.js";
 import { Slowest } from "./slowest.js";
 import * as theme from "./theme.js";
 
-const KINDS = [stores, load, sectors, seeks, stages, joint, moves, lost, totals];
+const KINDS = [stores, sectors, seeks, stages, joint, moves, lost, load, totals];
 /** Charts are drawn at most this often. */
 const DRAW_MS = 1_000;
 /** A hidden page keeps its history up to date for so long, then lets the service rest. */
@@ -142,8 +142,16 @@ class Page {
     const { hello } = this.history;
     if (!hello || document.hidden) return;
     this.drawnAt = performance.now();
-    if (!this.paused || !this.view) this.view = { ...this.history.window(this.windowMs), hello, totals: { ...this.history.totals }, stores: [], palette: paletteOf(false), choices: {} };
-    const view = { ...this.view, stores: this.#visible(), palette: paletteOf(theme.isDark()), choices: this.choices };
+    const still = this.paused ? this.view : null;
+    const view = {
+      ...this.history.window(this.windowMs, still?.seq ?? Infinity),
+      hello,
+      totals: still?.totals ?? { ...this.history.totals },
+      stores: this.#visible(),
+      palette: paletteOf(theme.isDark()),
+      choices: this.choices,
+    };
+    this.view = view;
     for (const section of this.sections) section.draw(view);
     document.documentElement.dataset.seq = String(view.seq);
   }
@@ -198,7 +206,6 @@ class Page {
     });
     byId("window", HTMLElement).addEventListener("change", (event) => {
       this.windowMs = Number(/** @type {HTMLInputElement} */ (event.target).value) * 1000;
-      this.view = null;
       this.#soon(true);
     });
     const select = byId("theme", HTMLSelectElement);

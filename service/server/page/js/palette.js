@@ -27,9 +27,9 @@ export const KINDS = [
   { id: "get", label: "request, read (get)", symbol: "triangle" },
   { id: "store", label: "store", symbol: "diamond" },
   { id: "fs-journal", label: "fs-journal", symbol: "rect" },
-  { id: "fs-metadata", label: "fs-metadata", symbol: "path://M-1,-.3H-.3V-1H.3V-.3H1V.3H.3V1H-.3V.3H-1Z" },
-  { id: "writeback", label: "writeback", symbol: "path://M-1,-1H1L0,1Z" },
-  { id: "other", label: "other", symbol: "path://M-1,-.6L-.6,-1L0,-.4L.6,-1L1,-.6L.4,0L1,.6L.6,1L0,.4L-.6,1L-1,.6L-.4,0Z" },
+  { id: "fs-metadata", label: "fs-metadata", symbol: "plus" },
+  { id: "writeback", label: "writeback", symbol: "down" },
+  { id: "other", label: "other", symbol: "cross" },
 ];
 
 /** @type {Palette} */

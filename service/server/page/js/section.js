@@ -3,9 +3,10 @@
 
 import { connect, init } from "../vendor/echarts.esm.min.js";
 import { el, setText, svg, tableOf } from "./dom.js";
+import { hover } from "./hover.js";
 
 /**
- * @typedef {{label: string, more?: string, colour?: string, symbol?: string, ramp?: boolean, most?: number}} LegendItem
+ * @typedef {{label: string, colour?: string, symbol?: string, ramp?: boolean, most?: number}} LegendItem
  */
 
 /**
@@ -25,10 +26,10 @@ import { el, setText, svg, tableOf } from "./dom.js";
  * @property {(data: D, shared: S, view: View) => import("./types.js").Sheet} [table]
  * @property {(view: View, store: string, data: D) => string[]} notes what is not observed
  * @property {(data: D) => number} marks how many things are drawn
- * @property {(item: any) => number} [request] the request behind a thing that was clicked; 0: none
+ * @property {(place: import("./hover.js").Place, data: D, view: View) => import("./hover.js").Hit|null} [hit] what lies under the pointer
  */
 /** @typedef {import("./types.js").View} View */
-/** @typedef {{root: HTMLElement, name: string, plot: HTMLElement, summary: HTMLElement, notes: HTMLElement, sheet: HTMLElement, chart: any, visible: boolean}} Panel */
+/** @typedef {{root: HTMLElement, name: string, plot: HTMLElement, summary: HTMLElement, notes: HTMLElement, sheet: HTMLElement, chart: import("../vendor/echarts.esm.min.js").Chart|null, drawn: {data: any, view: View}|null, visible: boolean}} Panel */
 
 /** Tables are read; they change less often than charts. */
 const SHEET_MS = 5_000;
@@ -52,9 +53,16 @@ export class Section {
     this.root = el(
       "section",
       { id: kind.id, "aria-labelledby": `${kind.id}-title`, class: "section" },
-      el("header", {}, el("h2", { id: `${kind.id}-title`, text: kind.title }), this.#choices(), this.#toggle()),
-      el("details", { class: "help" }, el("summary", { text: "How to read this" }), ...kind.help.map((text) => el("p", { text }))),
-      kind.legend ? this.key : null,
+      el(
+        "header",
+        {},
+        el("h2", { id: `${kind.id}-title`, text: kind.title }),
+        kind.legend ? this.key : null,
+        el("span", { class: "space" }),
+        this.#choices(),
+        this.#toggle(),
+        el("details", { class: "help" }, el("summary", { text: "How to read this", "aria-label": `How to read this: ${kind.title}` }), ...kind.help.map((text) => el("p", { text }))),
+      ),
       this.columns,
     );
     this.watch = new IntersectionObserver((seen) => this.#seen(seen), { rootMargin: "80px" });
@@ -111,6 +119,7 @@ export class Section {
       notes.push(gap.skipped > 0 ? `This browser was too slow for ${gap.skipped} frames; they are a gap.` : `Nothing is known of ${seconds} s: a gap.`);
     }
     setText(panel.notes, notes.join(" "));
+    panel.drawn = { data, view };
     panel.root.dataset.seq = String(view.seq);
     panel.root.dataset.marks = String(kind.marks(data));
     if (kind.draw) kind.draw(panel.plot, data, shared);
@@ -129,13 +138,8 @@ export class Section {
     const chart = init(panel.plot, null, { renderer: "canvas" });
     chart.group = this.kind.id;
     if (this.kind.id === "load" || this.kind.id === "stages") connect(this.kind.id);
-    const { request } = this.kind;
-    if (request) {
-      chart.on("click", (/** @type {any} */ event) => {
-        const id = request(event.data);
-        if (id > 0) this.hooks.request(id);
-      });
-    }
+    const { hit } = this.kind;
+    if (hit) hover(chart, panel.plot, (place) => (panel.drawn ? hit(place, panel.drawn.data, panel.drawn.view) : null), this.hooks.request);
     return chart;
   }
 
@@ -157,7 +161,7 @@ export class Section {
     const notes = el("p", { class: "notes" });
     const sheet = el("div", { class: "sheet", hidden: true });
     const root = el("article", { class: "panel", id, data: { chart: kind.id, store: store.name }, "aria-labelledby": `${id}-name` }, el("h3", { id: `${id}-name`, text: store.name }), summary, plot, sheet, notes);
-    return { root, name: store.name, plot, summary, notes, sheet, chart: null, visible: false };
+    return { root, name: store.name, plot, summary, notes, sheet, chart: null, drawn: null, visible: false };
   }
 
   #choices() {
@@ -204,19 +208,24 @@ export class Section {
   }
 }
 
+/** The symbols of the charts, for the legend. @type {Record<string, string>} */
+const PATHS = {
+  circle: "M1,0A1,1 0 1 1 -1,0A1,1 0 1 1 1,0",
+  triangle: "M0,-1L1,.8H-1Z",
+  down: "M0,1L1,-.8H-1Z",
+  diamond: "M0,-1L1,0L0,1L-1,0Z",
+  rect: "M-.85,-.85H.85V.85H-.85Z",
+  plus: "M-1,-.35H-.35V-1H.35V-.35H1V.35H.35V1H-.35V.35H-1Z",
+  cross: "M-1,-.6L-.6,-1L0,-.4L.6,-1L1,-.6L.4,0L1,.6L.6,1L0,.4L-.6,1L-1,.6L-.4,0Z",
+  line: "M-1,0H1",
+};
+
 /** @param {LegendItem} item */
 function swatchItem(item) {
-  const shapes = /** @type {Record<string, [string, string]>} */ ({
-    circle: ["M8,4A4,4 0 1 1 0,4A4,4 0 1 1 8,4", "fill"],
-    triangle: ["M4,0L8,8H0Z", "fill"],
-    diamond: ["M4,0L8,4L4,8L0,4Z", "fill"],
-    rect: ["M0,0H8V8H0Z", "fill"],
-    line: ["M0,4H8", "stroke"],
-  });
-  const own = item.symbol?.startsWith("path://") ? item.symbol.slice(7) : "";
-  const [d, how] = own ? [own, "fill"] : (shapes[item.symbol ?? "rect"] ?? ["M0,0H8V8H0Z", "fill"]);
-  const mark = svg("svg", { viewBox: own ? "-1 -1 2 2" : "0 0 8 8", width: 11, height: 11, "aria-hidden": "true" }, svg("path", { d, [how]: item.colour ?? "", "stroke-width": how === "stroke" ? 2.5 : 0 }));
-  return el("li", {}, mark, el("span", { text: item.label }), item.more ? el("span", { class: "quiet-text", text: item.more }) : null);
+  const symbol = item.symbol ?? "rect";
+  const draw = symbol === "line" ? { stroke: item.colour, "stroke-width": 0.6 } : { fill: item.colour };
+  const mark = svg("svg", { viewBox: "-1 -1 2 2", width: 11, height: 11, "aria-hidden": "true" }, svg("path", { d: PATHS[symbol] ?? PATHS.rect, ...draw }));
+  return el("li", {}, mark, el("span", { text: item.label }));
 }
 
 /**

@@ -45,7 +45,7 @@ export class Slowest {
     this.heads = FIELDS.map((field) => this.#head(field));
     const names = el("tr", {}, ...this.heads.map(({ cell }) => cell));
     const table = el("table", { class: "slowest", id: "slowest-table" }, el("caption", { class: "quiet", text: "Slowest requests of the last five minutes. Enter opens one." }), el("thead", {}, names), this.body);
-    this.scroll = el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Slowest requests" }, table);
+    this.scroll = el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Table of the slowest requests" }, table);
     host.append(this.scroll, this.note);
     new IntersectionObserver(([entry]) => {
       this.visible = entry?.isIntersecting === true;
@@ -66,16 +66,21 @@ export class Slowest {
   }
 
   async #load() {
-    if (!this.active || !this.visible || document.hidden || this.body.contains(document.activeElement)) return;
+    if (!this.active || !this.visible || document.hidden || this.#busy()) return;
     try {
       const said = await read(`slowest?within_seconds=${WITHIN_SECONDS}&limit=${LIMIT}`);
-      if (this.body.contains(document.activeElement)) return;
+      if (this.#busy()) return;
       this.requests = Array.isArray(said.requests) ? said.requests : [];
       setText(this.note, this.requests.length === 0 ? "No request of the last five minutes is kept." : "");
       this.#fill();
     } catch (error) {
       setText(this.note, error instanceof ApiError ? error.message : "The answer could not be read.");
     }
+  }
+
+  /** True: somebody stands in a row, or will come back to it from the dialog. */
+  #busy() {
+    return this.body.contains(document.activeElement) || document.querySelector("dialog[open]") !== null;
   }
 
   /** @param {Field} field */

@@ -1,20 +1,19 @@
 // @ts-check
-/** The tooltip of all charts: built from elements, because styles within markup are forbidden on this page. */
+/** Tooltips: built from elements, because styles within markup are forbidden on this page. */
 
 import { el } from "./dom.js";
 
 /** @typedef {{head: string, rows: string[][], hint?: string}|null} Told */
 
 /**
- * A tooltip of an ECharts chart.
+ * The tooltip of an ECharts chart over time.
  * @param {import("./types.js").View} view
- * @param {"axis"|"item"} trigger
- * @param {(at: number, data: any) => Told} tell what stands at a place of the axis (ms since 1970), or of an item
+ * @param {(at: number) => Told} tell what stands at a time, in ms since 1970
  * @returns {object}
  */
-export function tooltip(view, trigger, tell) {
+export function tooltip(view, tell) {
   return {
-    trigger,
+    trigger: "axis",
     confine: true,
     transitionDuration: 0,
     hideDelay: 50,
@@ -27,14 +26,18 @@ export function tooltip(view, trigger, tell) {
     axisPointer: { type: "line", animation: false, lineStyle: { color: view.palette.quiet, type: "dashed" }, label: { show: false } },
     formatter(/** @type {any} */ params) {
       const first = Array.isArray(params) ? params[0] : params;
-      const told = tell(Number(first?.axisValue ?? NaN), first?.data);
+      const told = tell(Number(first?.axisValue ?? NaN));
       return told ? body(told) : "";
     },
   };
 }
 
-/** @param {NonNullable<Told>} told */
-function body(told) {
+/**
+ * What a tooltip says.
+ * @param {NonNullable<Told>} told
+ * @returns {HTMLElement}
+ */
+export function body(told) {
   const rows = told.rows.map(([name, value]) => el("tr", {}, el("th", { scope: "row", text: name ?? "" }), el("td", { text: value ?? "" })));
   return el(
     "div",

@@ -4,7 +4,12 @@ export interface Chart {
   setOption(option: object): void;
   resize(): void;
   dispose(): void;
-  on(event: string, listener: (event: any) => void): void;
+  containPixel(finder: { gridIndex: number }, pixel: number[]): boolean;
+  convertFromPixel(finder: { gridIndex: number }, pixel: number[]): number[];
 }
 export function init(dom: HTMLElement, theme: null, options: { renderer: "canvas" | "svg" }): Chart;
 export function connect(group: string): void;
+export const graphic: {
+  extendShape(shape: object): unknown;
+  registerShape(name: string, shape: unknown): void;
+};

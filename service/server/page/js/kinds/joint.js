@@ -2,9 +2,8 @@
 /** The joint heatmap: what a seek of some distance costs at the device. */
 
 import { plainAxis, seekAxis, seekStep, stepText, timeAxis } from "../axes.js";
+import { cellSeries } from "../marks.js";
 import { WHOSE, blockNotes, heatOf } from "../measure.js";
-import { rampColour } from "../palette.js";
-import { tooltip } from "../tooltip.js";
 import { count, span } from "../units.js";
 
 /** Times below are one cell of the probes. */
@@ -44,7 +43,7 @@ export const joint = {
     const up = Number.isFinite(shared.least) ? timeAxis(shared.least / 1.01, shared.longest * 1.01) : timeAxis(1e4, 1e7);
     const label = { color: view.palette.quiet, fontSize: 11 };
     return {
-      grid: { left: 62, right: 14, top: 10, height: 205 },
+      grid: { left: 62, right: 14, top: 10, height: 222 },
       xAxis: {
         type: "value",
         min: across.min,
@@ -55,7 +54,6 @@ export const joint = {
         splitLine: { show: false },
       },
       yAxis: plainAxis(view, { min: up.min, max: up.max, axisLabel: { ...label, margin: 6, customValues: up.ticks, formatter: up.label }, axisTick: { show: false, customValues: up.ticks } }),
-      tooltip: tooltip(view, "item", (_at, cell) => told(cell)),
       series: [
         {
           id: "zero",
@@ -64,7 +62,7 @@ export const joint = {
           silent: true,
           markLine: { silent: true, animation: false, symbol: "none", label: { show: false }, lineStyle: { color: view.palette.quiet, width: 1, type: [2, 3] }, data: [{ xAxis: 0 }] },
         },
-        { id: "cells", type: "custom", data: data.cells, encode: { x: 0, y: [1, 2] }, clip: true, renderItem: painter(view, shared.most) },
+        cellSeries(data.cells.map(([step, from, to, n]) => ({ x0: step - 0.5, x1: step + 0.5, y0: Math.log10(from), y1: Math.log10(to), n })), shared.most, view),
       ],
     };
   },
@@ -82,6 +80,12 @@ export const joint = {
         return [stepText(step), count(mine.reduce((sum, cell) => sum + cell[3], 0)), span(median(mine, () => true) ?? 0)];
       }),
     };
+  },
+  hit(place, data) {
+    const step = Math.round(place.x);
+    const ns = 10 ** place.y;
+    const cell = data.cells.find(([mine, from, to]) => mine === step && ns >= from && ns < to);
+    return cell ? { told: { head: stepText(step), rows: [["at the device", `${span(cell[1])} to ${span(cell[2])}`], ["block requests", count(cell[3])]] } } : null;
   },
   notes: blockNotes,
   marks: (data) => data.cells.length,
@@ -107,20 +111,6 @@ function cellsOf(view, store) {
 }
 
 /**
- * @param {import("../types.js").View} view
- * @param {number} most
- */
-function painter(view, most) {
-  return (/** @type {any} */ _params, /** @type {any} */ api) => {
-    const step = api.value(0);
-    const [x0, y0] = api.coord([step - 0.5, Math.log10(api.value(1))]);
-    const [x1, y1] = api.coord([step + 0.5, Math.log10(api.value(2))]);
-    const shape = { x: x0, y: y1, width: Math.max(x1 - x0 - 0.4, 1), height: Math.max(y0 - y1 - 0.4, 1) };
-    return { type: "rect", shape, style: { fill: rampColour(view.palette.ramp, api.value(3), most) } };
-  };
-}
-
-/**
  * @param {Cell[]} cells
  * @param {(step: number) => boolean} which
  * @returns {number|null} ns, the end of the bucket
@@ -133,10 +123,4 @@ function median(cells, which) {
     if (left <= 0) return cell[2];
   }
   return null;
-}
-
-/** @param {Cell|undefined} cell */
-function told(cell) {
-  if (!Array.isArray(cell)) return null;
-  return { head: stepText(cell[0]), rows: [["at the device", `${span(cell[1])} to ${span(cell[2])}`], ["block requests", count(cell[3])]] };
 }

@@ -1,22 +1,22 @@
 // @ts-check
 /** Requests per second, bytes per second, and how long requests took. */
 
-import { clockAxis, gapAreas, plainAxis, roundUp } from "../axes.js";
+import { clockAxis, gapAreas, plainAxis, roundUp, zeroOr } from "../axes.js";
 import { METHODS, quantile, requestsOf, seconds } from "../measure.js";
 import { tooltip } from "../tooltip.js";
 import { bytes, clock, figures, span } from "../units.js";
 
 /** @typedef {{at: number, from: number, to: number, rate: Record<string, number>, flow: Record<string, number>, p50: Record<string, number|null>, p99: Record<string, number|null>}} Point */
 
-const TOPS = [18, 122, 226];
-const HEIGHTS = [78, 78, 86];
+const TOPS = [20, 120, 220];
+const HEIGHTS = [70, 70, 86];
 const TITLES = ["requests/s", "bytes/s", "latency: p99 solid, p50 dashed"];
 
 /** @type {import("../section.js").Kind<{points: Point[]}, {rate: number, flow: number, least: number, most: number, methods: string[]}>} */
 export const load = {
   id: "load",
   title: "Load",
-  height: 340,
+  height: 328,
   help: [
     "Requests that ended in each interval, the bytes of their bodies, and the time within which half (p50) and 99 of 100 (p99) of them ended, from arrival to the last byte of the reply.",
     "Latency is logarithmic and is the upper edge of a histogram bucket, so it is never too low. It does not contain the client's side or the network before the service.",
@@ -46,10 +46,10 @@ export const load = {
           type: "log",
           min: 10 ** Math.floor(Math.log10(least)),
           max: 10 ** Math.ceil(Math.log10(most)),
-          axisLabel: { color: view.palette.quiet, fontSize: 11, margin: 6, formatter: span },
+          axisLabel: { color: view.palette.quiet, fontSize: 11, margin: 6, formatter: zeroOr(span) },
         }),
       ],
-      tooltip: tooltip(view, "axis", (at) => told(data.points, shared.methods, at)),
+      tooltip: tooltip(view, (at) => told(data.points, shared.methods, at)),
       series: shared.methods.flatMap((method) => [
         line(view, method, 0, data.points, (p) => p.rate[method] ?? 0),
         line(view, method, 1, data.points, (p) => p.flow[method] ?? 0),
@@ -122,12 +122,14 @@ function pointsOf(view, store, shared) {
  */
 function line(view, method, row, points, value) {
   const axis = Math.min(row, 2);
-  /** @type {([number, number|null])[]} */
+  /** @type {(object)[]} */
   const data = [];
   points.forEach((p, at) => {
-    const before = points[at - 1];
+    const [before, after] = [points[at - 1], points[at + 1]];
     if (before && p.from > before.to) data.push([before.to, null]);
-    data.push([p.at, value(p)]);
+    const y = value(p);
+    const alone = y !== null && (before ? value(before) : null) === null && (after ? value(after) : null) === null;
+    data.push(alone ? { value: [p.at, y], symbol: "circle" } : [p.at, y]);
   });
   return {
     id: `${method}${row}`,
@@ -135,8 +137,8 @@ function line(view, method, row, points, value) {
     xAxisIndex: axis,
     yAxisIndex: axis,
     data,
-    showSymbol: row >= 2,
-    symbolSize: 3,
+    symbol: "none",
+    symbolSize: 4,
     silent: true,
     lineStyle: { width: row === 3 ? 1.2 : 1.8, type: row === 3 ? "dashed" : "solid" },
     itemStyle: { color: view.palette.methods[method] },
@@ -151,7 +153,7 @@ function line(view, method, row, points, value) {
  * @param {(n: number) => string} formatter
  */
 function linear(view, at, max, formatter) {
-  const label = { color: view.palette.quiet, fontSize: 11, margin: 6, formatter };
+  const label = { color: view.palette.quiet, fontSize: 11, margin: 6, formatter: zeroOr(formatter) };
   return plainAxis(view, { gridIndex: at, min: 0, max, interval: max / 2, axisLabel: label });
 }
 

@@ -1,27 +1,30 @@
 // @ts-check
 /** Sectors over time, as seekwatcher drew them: a dot for each block request, coloured by whose it is. */
 
-import { clockAxis, gapAreas, plainAxis, roundUp } from "../axes.js";
+import { clockAxis, gapAreas, plainAxis, roundUp, zeroOr } from "../axes.js";
+import { dotSeries } from "../marks.js";
 import { blockNotes } from "../measure.js";
 import { KINDS, kindOf } from "../palette.js";
-import { tooltip } from "../tooltip.js";
 import { bytes, clock, count, signedBytes, span } from "../units.js";
 
 const SECTOR = 512;
 
-/** @typedef {[at: number, place: number, dot: import("../types.js").Dot]} Point */
+/** How far from the pointer a dot may be, in pixels. */
+const NEAR = 8;
 
-/** @type {import("../section.js").Kind<{points: Record<string, Point[]>, n: number, leftOut: number}, {low: number, high: number, kinds: string[]}>} */
+/** @typedef {import("../types.js").Dot} Dot */
+
+/** @type {import("../section.js").Kind<{points: Record<string, Dot[]>, n: number, leftOut: number}, {low: number, high: number, kinds: string[]}>} */
 export const sectors = {
   id: "sectors",
   title: "Where the head goes",
   height: 280,
   help: [
     "Each dot is a block request: when it completed, and where on the disk it began, 0 at the bottom. Colour and shape say for whom. A rising line is sequential writing; dots of another colour far away are what pulls the head from it. Click a dot of a request to have that request explained.",
-    "Dots are a fair sample when there are many, fewer the older they are; the note below says how many are left out. Flushes have no place and are not shown. On flash, or below a RAID controller, the place says little about distance.",
+    "Dots are a fair sample when there are many, fewer the older they are; the line above them says how many are left out. Flushes have no place and are not shown. On flash, or below a RAID controller, the place says little about distance.",
   ],
   choices: [
-    ["used", "where something happens"],
+    ["used", "in use"],
     ["whole", "whole disk"],
   ],
   prepare(view) {
@@ -35,50 +38,46 @@ export const sectors = {
   },
   legend: (view, shared) => KINDS.filter((kind) => shared.kinds.includes(kind.id)).map((kind) => ({ label: kind.label, colour: view.palette.owners[kind.id] ?? "", symbol: kind.symbol })),
   option(data, shared, view) {
+    const groups = KINDS.map(({ id, symbol }) => {
+      const often = id === "put" || id === "get";
+      return { places: flat(data.points[id] ?? []), colour: view.palette.owners[id] ?? "", symbol, r: often ? 2.2 : 3.2 };
+    });
     const step = (shared.high - shared.low) / 4;
     const ticks = [0, 1, 2, 3, 4].map((n) => shared.low + n * step);
-    const label = { color: view.palette.quiet, fontSize: 11, margin: 6, customValues: ticks, formatter: bytes };
+    const label = { color: view.palette.quiet, fontSize: 11, margin: 6, customValues: ticks, formatter: zeroOr(bytes) };
     return {
       grid: { left: 62, right: 10, top: 10, height: 240 },
       xAxis: clockAxis(view),
       yAxis: plainAxis(view, { min: shared.low, max: shared.high, axisLabel: label, axisTick: { show: false, customValues: ticks }, interval: step }),
-      tooltip: tooltip(view, "item", (_at, point) => told(view, point)),
       series: [
-        ...KINDS.map((kind) => ({
-          id: kind.id,
-          type: "scatter",
-          data: data.points[kind.id] ?? [],
-          encode: { x: 0, y: 1 },
-          symbol: kind.symbol,
-          symbolSize: kind.id === "put" || kind.id === "get" ? 4.5 : 6,
-          clip: true,
-          z: kind.id === "put" || kind.id === "get" ? 2 : 3,
-          itemStyle: { color: view.palette.owners[kind.id], opacity: 0.85 },
-          emphasis: { scale: 1.8, itemStyle: { opacity: 1 } },
-        })),
+        dotSeries(groups, view),
         { id: "gaps", type: "line", data: [], silent: true, markArea: gapAreas(view) },
       ],
     };
   },
   summary(data) {
     if (data.n === 0) return "No block request with a place in this time.";
-    const told = KINDS.map(({ id, label }) => ({ label, n: data.points[id]?.length ?? 0 })).filter(({ n }) => n > 0);
-    return told.map(({ label, n }) => `${label} ${count(n)}`).join(" · ") + ` dots, between ${bytes(least(data))} and ${bytes(greatest(data))}.`;
+    const told = KINDS.map(({ id }) => ({ id, n: data.points[id]?.length ?? 0 })).filter(({ n }) => n > 0);
+    const left = data.leftOut > 0 ? ` ${count(data.leftOut)} more are left out.` : "";
+    return `${count(data.n)} dots from ${bytes(least(data))} to ${bytes(greatest(data))}: ${told.map(({ id, n }) => `${id} ${count(n)}`).join(", ")}.${left}`;
   },
   table(data, _shared, view) {
     const all = Object.values(data.points).flat().sort((a, b) => b[0] - a[0]).slice(0, 50);
     return {
       head: ["time", "whose", "operation", "sector", "length", "seek", "at the device", "request"],
-      rows: all.map(([, , d]) => [clock(d[0]), owner(view, d), operation(view, d), String(d[1]), bytes(d[2] * SECTOR), d[5] === null ? "–" : signedBytes(d[5]), d[6] === null ? "–" : span(d[6]), d[7] > 0 ? String(d[7]) : "–"]),
+      rows: all.map((d) => [clock(d[0]), owner(view, d), operation(view, d), String(d[1]), bytes(d[2] * SECTOR), d[5] === null ? "–" : signedBytes(d[5]), d[6] === null ? "–" : span(d[6]), d[7] > 0 ? String(d[7]) : "–"]),
     };
   },
-  notes(view, store, data) {
-    const notes = blockNotes(view, store);
-    if (data.leftOut > 0) notes.push(`${count(data.leftOut)} dots are left out; those shown are a fair sample.`);
-    return notes;
-  },
+  notes: blockNotes,
   marks: (data) => data.n,
-  request: (item) => Number(item?.[2]?.[7] ?? 0),
+  hit(place, data, view) {
+    let [nearest, best] = [/** @type {Dot|null} */ (null), NEAR];
+    for (const dot of Object.values(data.points).flat()) {
+      const far = Math.hypot((dot[0] - place.x) * place.perX, (dot[1] * SECTOR - place.y) * place.perY);
+      if (far < best) [nearest, best] = [dot, far];
+    }
+    return nearest && { told: told(view, nearest), request: nearest[7] };
+  },
 };
 
 /**
@@ -87,7 +86,7 @@ export const sectors = {
  * @param {{low: number, high: number}} shared
  */
 function pointsOf(view, store, shared) {
-  /** @type {Record<string, Point[]>} */
+  /** @type {Record<string, Dot[]>} */
   const points = {};
   let [n, leftOut] = [0, 0];
   for (const frame of view.frames) {
@@ -95,7 +94,7 @@ function pointsOf(view, store, shared) {
     leftOut += part?.dotsLeftOut ?? 0;
     for (const dot of part?.dots ?? []) {
       const place = dot[1] * SECTOR;
-      (points[kindOf(owner(view, dot), operation(view, dot))] ??= []).push([dot[0], place, dot]);
+      (points[kindOf(owner(view, dot), operation(view, dot))] ??= []).push(dot);
       shared.low = Math.min(shared.low, place);
       shared.high = Math.max(shared.high, place);
       n += 1;
@@ -117,33 +116,39 @@ function rounded(low, high) {
   return [from, from + Math.ceil((high + 1 - from) / step / 4) * 4 * step];
 }
 
-/** @param {import("../types.js").View} view @param {import("../types.js").Dot} dot */
+/** @param {import("../types.js").View} view @param {Dot} dot */
 function owner(view, dot) {
   return view.hello.owners[dot[3]] ?? "other";
 }
 
-/** @param {import("../types.js").View} view @param {import("../types.js").Dot} dot */
+/** @param {import("../types.js").View} view @param {Dot} dot */
 function operation(view, dot) {
   return view.hello.operations[dot[4]] ?? "other";
 }
 
-/** @param {{points: Record<string, Point[]>}} data */
+/** @param {{points: Record<string, Dot[]>}} data */
 function least(data) {
-  return Object.values(data.points).reduce((low, points) => points.reduce((n, p) => Math.min(n, p[1]), low), Infinity);
+  return Object.values(data.points).reduce((low, points) => points.reduce((n, dot) => Math.min(n, dot[1] * SECTOR), low), Infinity);
 }
 
-/** @param {{points: Record<string, Point[]>}} data */
+/** @param {{points: Record<string, Dot[]>}} data */
 function greatest(data) {
-  return Object.values(data.points).reduce((high, points) => points.reduce((n, p) => Math.max(n, p[1]), high), 0);
+  return Object.values(data.points).reduce((high, points) => points.reduce((n, dot) => Math.max(n, dot[1] * SECTOR), high), 0);
 }
 
 /**
- * @param {import("../types.js").View} view
- * @param {Point|undefined} point
+ * Times and places, in turn.
+ * @param {Dot[]} dots
+ * @returns {Float64Array}
  */
-function told(view, point) {
-  const dot = point?.[2];
-  if (!Array.isArray(dot)) return null;
+function flat(dots) {
+  const places = new Float64Array(dots.length * 2);
+  dots.forEach((dot, at) => places.set([dot[0], dot[1] * SECTOR], at * 2));
+  return places;
+}
+
+/** @param {import("../types.js").View} view @param {Dot} dot */
+function told(view, dot) {
   const rows = [
     ["whose", dot[7] > 0 ? `${owner(view, dot)} ${dot[7]}` : owner(view, dot)],
     ["sector", `${dot[1]} (${bytes(dot[1] * SECTOR)})`],

@@ -2,9 +2,8 @@
 /** The seek heatmap: how far the head had to go, over time. */
 
 import { clockAxis, gapAreas, plainAxis, seekAxis, seekStep, stepText } from "../axes.js";
+import { cellSeries } from "../marks.js";
 import { WHOSE, blockNotes, heatOf } from "../measure.js";
-import { rampColour } from "../palette.js";
-import { tooltip } from "../tooltip.js";
 import { bytes, clock, count, share } from "../units.js";
 
 /** @typedef {[from: number, to: number, step: number, count: number]} Cell */
@@ -41,11 +40,7 @@ export const seeks = {
       grid: { left: 62, right: 10, top: 10, height: 212 },
       xAxis: clockAxis(view),
       yAxis: plainAxis(view, { min: axis.min, max: axis.max, axisLabel: label, splitLine: { show: false } }),
-      tooltip: tooltip(view, "item", (_at, cell) => told(cell)),
-      series: [
-        zero(view),
-        { id: "cells", type: "custom", data: data.cells, encode: { x: [0, 1], y: 2 }, clip: true, markArea: gapAreas(view), renderItem: painter(view, shared.most) },
-      ],
+      series: [zero(view), cellSeries(data.cells.map(([x0, x1, step, n]) => ({ x0, x1, y0: step - 0.5, y1: step + 0.5, n })), shared.most, view)],
     };
   },
   summary(data) {
@@ -63,6 +58,11 @@ export const seeks = {
         return [stepText(step), count(n), share(n, all)];
       }),
     };
+  },
+  hit(place, data) {
+    const step = Math.round(place.y);
+    const cell = data.cells.find(([from, to, mine]) => mine === step && place.x >= from && place.x < to);
+    return cell ? { told: { head: clock(cell[1]), rows: [["distance", stepText(step)], ["block requests", count(cell[3])]] } } : null;
   },
   notes: blockNotes,
   marks: (data) => data.cells.length,
@@ -85,27 +85,13 @@ function cellsOf(view, column, store) {
 }
 
 /**
- * @param {import("../types.js").View} view
- * @param {number} most
- */
-function painter(view, most) {
-  return (/** @type {any} */ _params, /** @type {any} */ api) => {
-    const step = api.value(2);
-    const [x0, y0] = api.coord([api.value(0), step - 0.5]);
-    const [x1, y1] = api.coord([api.value(1), step + 0.5]);
-    const shape = { x: x0, y: y1, width: Math.max(x1 - x0 - 0.4, 1), height: Math.max(y0 - y1 - 0.4, 1) };
-    return { type: "rect", shape, style: { fill: rampColour(view.palette.ramp, api.value(3), most) } };
-  };
-}
-
-/**
- * The line of sequential access.
+ * The line of sequential access, and the gaps.
  * @param {import("../types.js").View} view
  * @returns {object}
  */
 function zero(view) {
   const mark = { silent: true, symbol: "none", label: { show: false }, lineStyle: { color: view.palette.quiet, width: 1, type: [2, 3] }, data: [{ yAxis: 0 }] };
-  return { id: "zero", type: "line", data: [], silent: true, markLine: { ...mark, animation: false } };
+  return { id: "zero", type: "line", data: [], silent: true, markLine: { ...mark, animation: false }, markArea: gapAreas(view) };
 }
 
 /** @param {Cell[]} cells @param {(step: number) => boolean} which */
@@ -121,10 +107,4 @@ function medianText(cells, all) {
     if (seen * 2 >= all) return bytes(512 * 2 ** size);
   }
   return "–";
-}
-
-/** @param {Cell|undefined} cell */
-function told(cell) {
-  if (!Array.isArray(cell)) return null;
-  return { head: clock(cell[1]), rows: [["distance", stepText(cell[2])], ["block requests", count(cell[3])]] };
 }

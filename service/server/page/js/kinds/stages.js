@@ -1,24 +1,12 @@
 // @ts-check
 /** Where the time of the average request went, over time. */
 
-import { clockAxis, gapAreas, plainAxis, roundUp } from "../axes.js";
+import { clockAxis, gapAreas, plainAxis, roundUp, zeroOr } from "../axes.js";
 import { requestsOf } from "../measure.js";
 import { tooltip } from "../tooltip.js";
 import { clock, share, span } from "../units.js";
 
 /** @typedef {{from: number, to: number, count: number, mean: number, stages: Record<string, number>}} Bar */
-
-/** What each stage is, for the legend. */
-const MEANING = /** @type {Record<string, string>} */ ({
-  recv: "receiving",
-  sched: "waiting for its turn",
-  index: "index",
-  submit: "system calls, checks",
-  queue: "waiting for the disk",
-  device: "at the disk",
-  journal: "commit",
-  reply: "replying",
-});
 
 /** @type {import("../section.js").Kind<{bars: Bar[]}, {most: number, stages: string[], method: string}>} */
 export const stages = {
@@ -27,7 +15,8 @@ export const stages = {
   height: 200,
   help: [
     "Mean time of a request in each interval, cut into its stages; the stages add up to the whole, so a column is as high as the mean latency.",
-    "“queue” and “device” are what the disk took for the data; “journal” is the commit with its flushes. Without probes nothing is known of queue and device: they are part of “submit” then. A mean hides outliers: see the slowest requests.",
+    "recv: receiving the body; sched: waiting for the store's turn; index: looking up, or choosing blocks; submit: system calls and checks; queue: the data waits for the disk; device: it is at the disk; journal: the commit with its flushes; reply: handing over the answer.",
+    "Without probes nothing is known of queue and device: they are part of “submit” then. A mean hides outliers: see the slowest requests.",
   ],
   choices: [
     ["put", "put"],
@@ -45,15 +34,15 @@ export const stages = {
     );
     return { shared: { most, stages: view.hello.stages, method }, stores };
   },
-  legend: (view, shared) => shared.stages.map((stage) => ({ label: stage, more: MEANING[stage], colour: view.palette.stages[stage] ?? "", symbol: "rect" })),
+  legend: (view, shared) => shared.stages.map((stage) => ({ label: stage, colour: view.palette.stages[stage] ?? "", symbol: "rect" })),
   option(data, shared, view) {
     const max = roundUp(shared.most || 1e6);
-    const label = { color: view.palette.quiet, fontSize: 11, margin: 6, formatter: span };
+    const label = { color: view.palette.quiet, fontSize: 11, margin: 6, formatter: zeroOr(span) };
     return {
       grid: { left: 62, right: 10, top: 10, height: 162 },
       xAxis: clockAxis(view),
       yAxis: plainAxis(view, { min: 0, max, interval: max / 4, axisLabel: label }),
-      tooltip: tooltip(view, "axis", (at) => told(data.bars, shared.stages, at)),
+      tooltip: tooltip(view, (at) => told(data.bars, shared.stages, at)),
       series: [{ id: "stages", type: "custom", data: data.bars.map((bar) => [bar.from, bar.to, bar.mean]), encode: { x: 0, y: 2 }, clip: true, silent: true, markArea: gapAreas(view), renderItem: painter(data.bars, shared.stages, view) }],
     };
   },

@@ -49,11 +49,12 @@ function cardOf(view, store) {
   const part = newest(view, store.name);
   const now = Object.fromEntries(METHODS.map((m) => [m, requestsOf(last, store.name, m)]));
   const flow = METHODS.reduce((sum, m) => sum + (now[m]?.bytes ?? 0), 0) / long;
-  let [travel, data, sequential] = [0, 0, 0];
+  let [travel, data, sequential, lost] = [0, 0, 0, 0];
   for (const frame of last) {
     for (const move of frame.stores[store.name]?.moves ?? []) travel += move[4];
     data += frame.stores[store.name]?.dataRequests ?? 0;
     sequential += frame.stores[store.name]?.sequential ?? 0;
+    for (const ns of Object.values(frame.stores[store.name]?.lost ?? {})) lost += ns;
   }
   const p99 = (/** @type {string} */ m) => {
     const ns = quantile(requestsOf(view.frames, store.name, m).latency, 0.99);
@@ -64,11 +65,12 @@ function cardOf(view, store) {
     tiles: [
       ["put-rate", "puts", last.length > 0 ? `${figures((now.put?.count ?? 0) / long)}/s` : "–"],
       ["put-p99", "put p99", p99("put")],
-      ["flow", "bodies", last.length > 0 ? `${bytes(flow)}/s` : "–"],
       ["get-rate", "gets", last.length > 0 ? `${figures((now.get?.count ?? 0) / long)}/s` : "–"],
       ["get-p99", "get p99", p99("get")],
+      ["flow", "bodies", last.length > 0 ? `${bytes(flow)}/s` : "–"],
       ["travel", "head travel", seen ? `${bytes(travel / long)}/s` : "–"],
       ["sequential", "sequential", seen ? share(sequential, data) : "–"],
+      ["lost", "lost to others", seen ? `${span(lost / long)}/s` : "–"],
     ],
     facts: [store.layout, store.device || "disk unknown", store.backend, store.path].filter((text) => text).join(" · "),
     observed: part === null ? null : part.observed,
