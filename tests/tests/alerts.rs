@@ -1,4 +1,5 @@
-//! The alerts: rules that Prometheus accepts, that come when they should, and that name metrics which exist.
+//! Recording rules and alerts: rules that Prometheus 2 and 3 accept, that say and come when they should, and that name
+//! metrics which exist.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,8 +18,13 @@ fn text(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).expect("the file is there")
 }
 
-fn promtool(args: &[&str]) -> String {
-    let program = find_tool("promtool").expect("it was found before");
+const RULES: &str = "dashboards/prometheus/rules.yml";
+const ALERTS: &str = "dashboards/prometheus/alerts.yml";
+const RULES_TESTS: &str = "dashboards/prometheus/tests/rules.yml";
+const ALERTS_TESTS: &str = "dashboards/prometheus/tests/alerts.yml";
+
+fn promtool(program: &str, args: &[&str]) -> String {
+    let program = find_tool(program).expect("it was found before");
     let output = Command::new(program)
         .args(args)
         .current_dir(root())
@@ -30,39 +36,58 @@ fn promtool(args: &[&str]) -> String {
     said
 }
 
-#[test]
-fn prometheus_accepts_the_rules_and_they_do_what_their_tests_say() {
-    if !available(&[Need::Tool("promtool")]) {
+fn accepts_and_tests(program: &'static str) {
+    if !available(&[Need::Tool(program)]) {
         return;
     }
-    promtool(&["check", "rules", "dashboards/prometheus/alerts.yml"]);
-    let said = promtool(&["test", "rules", "dashboards/prometheus/tests/alerts.yml"]);
+    promtool(program, &["check", "rules", RULES, ALERTS]);
+    let said = promtool(program, &["test", "rules", RULES_TESTS, ALERTS_TESTS]);
     assert!(said.contains("SUCCESS"), "{said}");
 }
 
-/// Names of this service's metrics in a text, as a query writes them.
+#[test]
+fn prometheus_2_accepts_the_rules_and_they_do_what_their_tests_say() {
+    accepts_and_tests("promtool");
+}
+
+#[test]
+fn prometheus_3_accepts_the_rules_and_they_do_what_their_tests_say() {
+    accepts_and_tests("promtool-3");
+}
+
+/// Names of this service's metrics in a text, as a query writes them, and of what the rules record (with colons).
 fn metrics(text: &str) -> BTreeSet<&str> {
-    let part_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let part_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
     text.split(|c| !part_of_name(c))
-        .filter(|word| word.starts_with("lumpscope_"))
+        .map(|word| word.trim_matches(':'))
+        .filter(|word| word.starts_with("lumpscope_") || word.contains(":lumpscope_"))
+        .collect()
+}
+
+/// Names of the recording rules.
+fn recorded(rules: &str) -> BTreeSet<&str> {
+    let names = rules.split("- record: ").skip(1);
+    names
+        .filter_map(|rule| rule.split_whitespace().next())
         .collect()
 }
 
 #[test]
-fn every_metric_that_an_alert_names_exists() {
+fn every_metric_that_a_rule_names_exists() {
     let document = text("service/server/METRICS.md");
     let rows = document.lines().filter(|line| line.starts_with("| `"));
     let known: BTreeSet<&str> = rows.filter_map(|row| row.split('`').nth(1)).collect();
     assert!(known.len() > 50, "{known:?}");
+    let rules = text(RULES);
+    let recorded = recorded(&rules);
+    assert!(recorded.len() > 10, "{recorded:?}");
     let exists = |name: &str| {
         let parts = ["_bucket", "_sum", "_count"];
         let stems = parts.iter().filter_map(|part| name.strip_suffix(part));
-        known.contains(name) || stems.into_iter().any(|stem| known.contains(stem))
+        let mut names = stems.chain([name]);
+        names.any(|name| known.contains(name) || recorded.contains(name))
     };
-    for path in [
-        "dashboards/prometheus/alerts.yml",
-        "dashboards/prometheus/tests/alerts.yml",
-    ] {
+    for path in [RULES, ALERTS, RULES_TESTS, ALERTS_TESTS] {
         let text = text(path);
         let named = metrics(&text);
         assert!(named.len() > 10, "{path}: {named:?}");
@@ -72,9 +97,22 @@ fn every_metric_that_an_alert_names_exists() {
 }
 
 #[test]
+fn every_recording_rule_is_tested() {
+    let (rules, tests) = (text(RULES), text(RULES_TESTS));
+    let tested: BTreeSet<&str> = tests
+        .split("expr: ")
+        .skip(1)
+        .flat_map(|test| metrics(test.lines().next().unwrap_or("")))
+        .collect();
+    let recorded = recorded(&rules);
+    let missing: Vec<&&str> = recorded.difference(&tested).collect();
+    assert!(missing.is_empty(), "no test of {missing:?}");
+}
+
+#[test]
 fn every_alert_is_tested_and_says_what_to_do() {
-    let rules = text("dashboards/prometheus/alerts.yml");
-    let tests = text("dashboards/prometheus/tests/alerts.yml");
+    let rules = text(ALERTS);
+    let tests = text(ALERTS_TESTS);
     let alerts: Vec<&str> = rules.split("- alert: ").skip(1).collect();
     assert!(alerts.len() >= 10);
     for alert in alerts {
