@@ -6,6 +6,7 @@
 //! | [`runner`] | runs them through a real gRPC client, checks every answer, times every call |
 //! | [`stats`] | percentiles and totals by the rules of the published tables |
 //! | [`lab`] | three disks of loop devices that vanish with their holder, even on `kill -9` |
+//! | [`lab_service`] | such a lab, served until somebody ends it |
 //! | [`compare`] | all of it together: raw, ext4 and xfs side by side, and what the disks did |
 //! | [`engine`] | the engine without a network, against fio and the original, in alternating rounds |
 //! | [`grpc`] | the service through gRPC, against a service that stores nothing |
@@ -21,6 +22,7 @@ pub mod engine;
 pub mod grpc;
 pub mod human;
 pub mod lab;
+pub mod lab_service;
 mod machine;
 pub mod observe;
 pub mod runner;

@@ -132,7 +132,7 @@ pub enum CompareError {
 
 impl CompareError {
     /// For `map_err`.
-    pub(super) fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> CompareError {
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> CompareError {
         let what = what.into();
         move |source| CompareError::Io { what, source }
     }

@@ -19,7 +19,7 @@ const STEP_BYTES: usize = 4 << 20;
 const ALIGNMENT: usize = 4096;
 
 /// Writes zeros from the beginning up to `bytes` (rounded up to 4 MiB), past the page cache.
-pub(super) fn fill(device: &Path, bytes: u64, interrupt: &Interrupt) -> Result<(), CompareError> {
+pub(crate) fn fill(device: &Path, bytes: u64, interrupt: &Interrupt) -> Result<(), CompareError> {
     let io = |source| CompareError::io(format!("write zeros to {}", device.display()))(source);
     let direct = i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0);
     let disk = OpenOptions::new()

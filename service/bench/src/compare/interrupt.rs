@@ -15,12 +15,12 @@ use super::error::CompareError;
 
 /// Set by the first signal.
 #[derive(Debug, Clone)]
-pub(super) struct Interrupt {
+pub(crate) struct Interrupt {
     flag: Arc<AtomicBool>,
 }
 
 impl Interrupt {
-    pub(super) fn install() -> Result<Interrupt, CompareError> {
+    pub(crate) fn install() -> Result<Interrupt, CompareError> {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::flag::register(signal, Arc::clone(&flag))
@@ -29,7 +29,12 @@ impl Interrupt {
         Ok(Interrupt { flag })
     }
 
-    pub(super) fn check(&self) -> Result<(), CompareError> {
+    /// True: a signal has come since this was asked before.
+    pub(crate) fn take(&self) -> bool {
+        self.flag.swap(false, Ordering::Relaxed)
+    }
+
+    pub(crate) fn check(&self) -> Result<(), CompareError> {
         if self.flag.load(Ordering::Relaxed) {
             Err(CompareError::Interrupted)
         } else {
@@ -38,7 +43,7 @@ impl Interrupt {
     }
 
     /// Ends when a signal has come.
-    pub(super) async fn wait(&self) {
+    pub(crate) async fn wait(&self) {
         while self.check().is_ok() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -46,7 +51,7 @@ impl Interrupt {
 
     /// Runs a command to its end, or kills it when a signal comes. Returns what it printed on
     /// standard error.
-    pub(super) fn run(&self, mut command: Command) -> Result<(ExitStatus, String), CompareError> {
+    pub(crate) fn run(&self, mut command: Command) -> Result<(ExitStatus, String), CompareError> {
         let program = command.get_program().to_string_lossy().into_owned();
         let child = command
             .stdin(Stdio::null())

@@ -9,9 +9,9 @@
 
 mod args;
 mod error;
-mod fill;
+pub(crate) mod fill;
 mod heatmap;
-mod interrupt;
+pub(crate) mod interrupt;
 mod place;
 mod plan;
 mod progress;

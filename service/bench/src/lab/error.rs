@@ -47,7 +47,7 @@ pub enum LabError {
     /// The directory is too full.
     #[error(
         "the images will take {needed_mib} MiB, and {} has {free_mib} MiB free. Choose another \
-         directory with --dir, or less work with --scale",
+         directory with --dir, or less with --scale or --size",
         dir.display()
     )]
     NoRoom {

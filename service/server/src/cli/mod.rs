@@ -7,6 +7,8 @@ mod directory;
 mod doctor;
 mod format;
 mod inspect;
+mod lab;
+mod load;
 mod notify;
 mod observe;
 mod output;
@@ -97,6 +99,10 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Run one workload against a raw, an ext4 and an xfs store and compare them
     Compare(Box<lumpscope_bench::compare::CompareArgs>),
+    /// Serve three stores on disks of loop devices, raw, ext4 and xfs, that vanish at the end
+    Lab(lab::LabArgs),
+    /// Put, get and delete lumps until Ctrl-C, so that there is something to see
+    Load(load::LoadArgs),
     /// Measure speed
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -167,6 +173,8 @@ fn run(command: Command) -> Result<ExitCode, ServerError> {
         Command::Record(args) => block_on_live(observe::record::run(args)),
         Command::Doctor(args) => Ok(doctor::run(&args)),
         Command::Compare(args) => Ok(lumpscope_bench::compare::run(&args, this_program()?)?),
+        Command::Lab(args) => lab::run(args, &this_program()?),
+        Command::Load(args) => block_on_live(load::run(args)),
         Command::Bench(command) => bench(command),
     }
 }

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::ServerError;
 
 /// Is cancelled when the user wants the command to end: by Ctrl-C or SIGTERM.
-pub(super) fn ending() -> Result<CancellationToken, ServerError> {
+pub(in crate::cli) fn ending() -> Result<CancellationToken, ServerError> {
     let listen = |kind| {
         signal(kind).map_err(|source| ServerError::System {
             what: "listen for signals",

@@ -2,7 +2,7 @@
 
 pub(super) mod explain;
 mod json;
-mod live;
+pub(super) mod live;
 pub(super) mod record;
 mod replay;
 pub(super) mod top;

@@ -1,0 +1,43 @@
+//! `lumpscope lab`: something to look at on a machine without a spare disk.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use lumpscope_bench::lab_service::{self, LabServiceOptions};
+
+use crate::error::ServerError;
+use crate::size::Size;
+
+/// `lumpscope lab`.
+#[derive(Args)]
+#[command(
+    after_help = "Needs root, mkfs.ext4 and mkfs.xfs. The stores are named raw, ext4 and xfs; all \
+                  that was put into them is gone at the end, also after kill -9. Example:\n  \
+                  lumpscope lab -- --otlp-endpoint http://127.0.0.1:4317"
+)]
+pub(super) struct LabArgs {
+    /// Directory for the three disk images [default: $TMPDIR, else /var/tmp]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Size of each disk, 512M or more; what is not needed by a file system is written once
+    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    size: Size,
+    /// Give the ext4 its journal (the original benchmark ran without)
+    #[arg(long)]
+    ext4_journal: bool,
+    /// Further arguments of `lumpscope serve`
+    #[arg(last = true, value_name = "ARGS OF serve")]
+    serve: Vec<OsString>,
+}
+
+pub(super) fn run(args: LabArgs, exe: &Path) -> Result<ExitCode, ServerError> {
+    let options = LabServiceOptions {
+        dir: args.dir,
+        disk_bytes: args.size.0,
+        ext4_journal: args.ext4_journal,
+        serve: args.serve,
+    };
+    Ok(lab_service::run(&options, exe)?)
+}
