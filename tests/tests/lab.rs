@@ -1,0 +1,106 @@
+//! `lumpscope lab` and `lumpscope load` as a user starts them: three stores that are really served and used, of which
+//! nothing is left, however the end comes.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use lumpscope_tests::needs::{Need, available};
+use lumpscope_tests::service::{Service, binary};
+use serde_json::Value;
+
+const NEEDS: &[Need] = &[
+    Need::Root,
+    Need::Tool("mkfs.ext4"),
+    Need::Tool("mkfs.xfs"),
+    Need::Tool("losetup"),
+];
+/// Everything that must happen at some time happens within this.
+const EVENTUALLY: Duration = Duration::from_secs(60);
+
+fn lab() -> Service {
+    let mut command = Command::new(binary());
+    command.args(["lab", "--size", "512M", "--"]);
+    command.args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]);
+    Service::spawn(command)
+}
+
+/// What `lumpscope load` says of a short run, and its exit code.
+fn load(server: &str, more: &[&str]) -> (Value, Option<i32>) {
+    let output = Command::new(binary())
+        .args(["load", "--json", "--lumps", "12", "--server", server])
+        .args(more)
+        .output()
+        .expect("lumpscope starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let said = serde_json::from_str(&said).unwrap_or_default();
+    (said, output.status.code())
+}
+
+/// Loop devices whose images a process of this id has made.
+fn devices_of(pid: u32) -> usize {
+    let name = format!("lumpscope-{pid}-");
+    let output = Command::new("losetup")
+        .arg("--all")
+        .output()
+        .expect("losetup");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.lines().filter(|line| line.contains(&name)).count()
+}
+
+fn until_gone(pid: u32) {
+    let begun = Instant::now();
+    while devices_of(pid) > 0 {
+        assert!(begun.elapsed() < EVENTUALLY, "loop devices are left");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn lumps(service: &Service) -> Vec<String> {
+    let text = service.scrape();
+    let wanted = |line: &&str| line.starts_with("lumpscope_store_lumps{");
+    text.lines().filter(wanted).map(str::to_owned).collect()
+}
+
+#[test]
+fn three_stores_are_served_and_loaded_and_vanish() {
+    if !available(NEEDS) {
+        return;
+    }
+    let service = lab();
+    let pid = service.pid();
+    assert_eq!(devices_of(pid), 3);
+    let (said, code) = load(&service.grpc, &["--seconds", "3"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said["puts"].as_u64() > Some(0) && said["gets"].as_u64() > Some(0));
+    assert_eq!(
+        (&said["failed"], &said["wrong"]),
+        (&0.into(), &0.into()),
+        "{said}"
+    );
+    for store in ["raw", "ext4", "xfs"] {
+        let empty = format!("lumpscope_store_lumps{{store=\"{store}\"}} 0");
+        let left = lumps(&service);
+        assert!(left.iter().any(|line| line.starts_with(&empty)), "{left:?}");
+    }
+    let (_, code) = load(
+        &service.grpc,
+        &["--seconds", "1", "--store", "raw", "--keep"],
+    );
+    assert_eq!(code, Some(0));
+    let (_, code) = load(&service.grpc, &["--store", "other"]);
+    assert_eq!(code, Some(3), "there is no such store");
+    assert!(service.stop(), "an orderly end is a success");
+    until_gone(pid);
+}
+
+#[test]
+fn a_lab_that_is_killed_leaves_nothing() {
+    if !available(NEEDS) {
+        return;
+    }
+    let service = lab();
+    let pid = service.pid();
+    assert_eq!(devices_of(pid), 3);
+    service.kill9();
+    until_gone(pid);
+}
