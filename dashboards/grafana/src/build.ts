@@ -146,6 +146,10 @@ export function orZero(expr: string, by: 'store' | 'instance', label: string, na
   return `${expr} or on (${by}) label_replace(0 * max by (${by}) (${all}), "${label}", "${name}", "", "")`;
 }
 
+/** Why a query of native histograms may answer nothing. */
+export const NO_NATIVE = 'Prometheus before 3, or one that is not told to scrape native histograms, has none';
+export const NATIVE_ROW = 'Only when Prometheus scrapes native histograms (3.x): finer pictures';
+
 // --- Variables ------------------------------------------------------------------------------------------------------
 
 const ALL: dashboard.VariableOption = { selected: true, text: ['All'], value: ['$__all'] };

@@ -2,7 +2,20 @@
 
 import * as units from '@grafana/grafana-foundation-sdk/units';
 
-import { EVERY, SERVICE, STORE, STORE_OR_NONE, type Plan, type Row, methods, orZero, states, storeLink } from './build.js';
+import {
+  EVERY,
+  NATIVE_ROW,
+  NO_NATIVE,
+  SERVICE,
+  STORE,
+  STORE_OR_NONE,
+  type Plan,
+  type Row,
+  methods,
+  orZero,
+  states,
+  storeLink,
+} from './build.js';
 import { heatmap, lines, stat, timeline } from './panels.js';
 
 const CHOSEN = `${STORE_OR_NONE},method=~"$method"`;
@@ -119,12 +132,15 @@ const red: Row = {
     ...([0.5, 0.9, 0.99] as const).map((q) =>
       lines({
         title: `Latency, p${q * 100}`,
-        description: `Time from the arrival of a request to the last byte of its reply: ${q * 100} % of the requests took at most so long. Interpolated within buckets that double, so it may be off by a factor of up to two; the network and the client are not in it, and a slow reader of a get is.`,
+        description: `Time from the arrival of a request to the last byte of its reply: ${q * 100} % of the requests took at most so long. Interpolated within buckets that double, so it may be off by a factor of up to two; the network and the client are not in it, and a slow reader of a get is.${q === 0.99 ? ' The objective of puts and gets is set in dashboards/prometheus/rules.yml.' : ''}`,
         unit: units.Seconds,
         w: 8,
         log: true,
         links: toSeek(),
-        queries: [{ expr: quantile(q), legend: '{{store}} {{method}}' }],
+        queries: [
+          { expr: quantile(q), legend: '{{store}} {{method}}' },
+          ...(q === 0.99 ? [{ expr: 'max(objective:lumpscope_request_duration_seconds:p99)', legend: 'objective' }] : []),
+        ],
       }),
     ),
     heatmap({
@@ -276,6 +292,45 @@ const door: Row = {
   ],
 };
 
+const native: Row = {
+  title: NATIVE_ROW,
+  collapsed: true,
+  panels: [
+    heatmap({
+      title: 'Latency of all chosen requests, in native buckets',
+      description:
+        'As the heatmap of latency above, in buckets of 9 % each instead of doublings: two groups of requests that lie near each other become visible. What a request did in its time is not in it.',
+      unit: units.RequestsPerSecond,
+      axis: { unit: units.Seconds, label: 'latency' },
+      w: 16,
+      h: 10,
+      queries: [
+        {
+          expr: `sum(${rate('lumpscope_request_duration_seconds', CHOSEN)})`,
+          legend: 'latency',
+          exemplar: true,
+          absent: NO_NATIVE,
+        },
+      ],
+    }),
+    lines({
+      title: 'Latency from native buckets, p50 and p99',
+      description:
+        'Half, or 99 %, of the requests took at most so long, by store and method. Right to within 9 %, where the classic buckets may be off by a factor of up to two. Few requests make a 99th percentile of chance.',
+      unit: units.Seconds,
+      w: 8,
+      h: 10,
+      log: true,
+      links: toSeek(),
+      queries: [0.5, 0.99].map((q) => ({
+        expr: `histogram_quantile(${q}, sum by (store, method) (${rate('lumpscope_request_duration_seconds', CHOSEN)}))`,
+        legend: `{{store}} {{method}} p${q * 100}`,
+        absent: NO_NATIVE,
+      })),
+    }),
+  ],
+};
+
 const NO_TLS = 'the service serves without TLS';
 const NO_COLLECTOR = 'the service has no collector to send spans to';
 
@@ -348,5 +403,5 @@ export const overview: Plan = {
   title: 'Lumpscope: Overview',
   description: 'Rate, errors and duration of requests by store and method, what they pay for, and the state of the stores.',
   variables: [methods()],
-  rows: [now, red, work, door, tls, traces],
+  rows: [now, red, work, door, native, tls, traces],
 };

@@ -3,7 +3,7 @@
 import { PromQueryFormat } from '@grafana/grafana-foundation-sdk/prometheus';
 import * as units from '@grafana/grafana-foundation-sdk/units';
 
-import { EVERY, STORE, type Plan, type Row, operations, orZero, owners } from './build.js';
+import { EVERY, NATIVE_ROW, NO_NATIVE, STORE, type Plan, type Row, operations, orZero, owners } from './build.js';
 import { bars, heatmap, lines, stat, table } from './panels.js';
 
 const CHOSEN = `${STORE},owner=~"$owner",operation=~"$operation"`;
@@ -299,10 +299,52 @@ const movers: Row = {
   ],
 };
 
+const native: Row = {
+  title: NATIVE_ROW,
+  collapsed: true,
+  panels: [
+    heatmap({
+      title: 'Time and seek distance, in native buckets',
+      description: `As the heatmap of distances above, in doublings instead of steps of eight: exactly what the probes count. ${NO_PHYSICS} ${SHARED_DISK}`,
+      unit: units.IOOpsPerSecond,
+      axis: { unit: units.BytesIEC, label: 'seek distance' },
+      w: 12,
+      h: 10,
+      queries: [
+        { expr: `sum(${rate('lumpscope_block_seek_distance_bytes', CHOSEN)})`, legend: 'distance', absent: NO_NATIVE },
+      ],
+    }),
+    heatmap({
+      title: 'Time and device time, in native buckets',
+      description:
+        'Time from issue to completion of block requests. The buckets end at powers of two of a second, those of the probes at powers of two of a nanosecond: each is shown up to 7 % too low.',
+      unit: units.IOOpsPerSecond,
+      axis: { unit: units.Seconds, label: 'device time' },
+      w: 12,
+      h: 10,
+      queries: [
+        { expr: `sum(${rate('lumpscope_block_device_time_seconds', CHOSEN)})`, legend: 'device time', absent: NO_NATIVE },
+      ],
+    }),
+    lines({
+      title: 'Device time by signed distance from native buckets, p50 and p99',
+      description: `Half, or 99 %, of the block requests of each interval of the signed distance were with the device at most so long: doublings here, where the classic buckets grow by eight. ${NO_PHYSICS}`,
+      unit: units.Seconds,
+      w: 24,
+      log: true,
+      queries: [0.5, 0.99].map((q) => ({
+        expr: `histogram_quantile(${q}, sum by (seek) (${rate('lumpscope_block_seek_device_time_seconds', BY_SEEK)}))`,
+        legend: `{{seek}} p${q * 100}`,
+        absent: NO_NATIVE,
+      })),
+    }),
+  ],
+};
+
 export const seek: Plan = {
   uid: 'lumpscope-seek',
   title: 'Lumpscope: Seek',
   description: 'Where the head goes, what a seek costs, and who moved the head away. All of it is empty for a disk that is not observed.',
   variables: [owners(), operations()],
-  rows: [head, cost, movers],
+  rows: [head, cost, movers, native],
 };

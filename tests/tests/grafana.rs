@@ -1,0 +1,107 @@
+//! The Grafana dashboards: made from their source, of the types that Grafana publishes, asking only for what exists.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use lumpscope_tests::needs::{Need, available, find_tool};
+
+fn folder() -> PathBuf {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = tests.parent().expect("tests/ lies in the workspace");
+    root.join("dashboards/grafana")
+}
+
+/// `dashboards/grafana/run check` in a folder that may be a copy.
+fn check(folder: &Path) -> Output {
+    let tsc = find_tool("grafana-tsc").expect("it was found before");
+    let tools = tsc.parent().and_then(Path::parent).expect("TOOLS/bin/tsc");
+    Command::new("bash")
+        .arg(folder.join("run"))
+        .arg("check")
+        .arg(tools.join("grafana"))
+        .output()
+        .expect("bash starts")
+}
+
+fn said(output: &Output) -> String {
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    format!("{}{}", text(&output.stdout), text(&output.stderr))
+}
+
+fn needs() -> bool {
+    available(&[Need::Tool("node"), Need::Tool("grafana-tsc")])
+}
+
+#[test]
+fn the_dashboards_are_what_their_source_makes_and_ask_for_what_exists() {
+    if !needs() {
+        return;
+    }
+    let output = check(&folder());
+    let said = said(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("fit the types of Grafana"), "{said}");
+}
+
+/// What the check says of a copy of all it reads, with changes: (file, text, other text). It must find something.
+fn with(changes: &[(&str, &str, &str)]) -> String {
+    let copy = tempfile::tempdir().expect("there is room");
+    let root = folder();
+    let root = root.ancestors().nth(2).expect("the workspace");
+    for path in ["dashboards", "service/server/METRICS.md"] {
+        let target = copy.path().join(path);
+        std::fs::create_dir_all(target.parent().expect("a folder")).expect("it can be made");
+        let copied = Command::new("cp")
+            .args([Path::new("-r"), &root.join(path), &target])
+            .status();
+        assert!(copied.expect("cp starts").success());
+    }
+    for (file, from, to) in changes {
+        let path = copy.path().join(file);
+        let text = std::fs::read_to_string(&path).expect("the file is there");
+        assert!(text.contains(from), "{file} has no {from}");
+        std::fs::write(&path, text.replacen(from, to, 1)).expect("it can be written");
+    }
+    let output = check(&copy.path().join("dashboards/grafana"));
+    let said = said(&output);
+    assert!(!output.status.success(), "{said}");
+    said
+}
+
+#[test]
+fn what_no_longer_fits_is_found() {
+    if !needs() {
+        return;
+    }
+    let metrics = "service/server/METRICS.md";
+    let said = with(&[
+        (
+            "dashboards/grafana/dashboards/lumpscope-seek.json",
+            "Sequential share",
+            "Random share",
+        ),
+        (metrics, "`lumpscope_watches`", "`lumpscope_lookers`"),
+        (metrics, "`owner`, `moved_by`", "`owner`"),
+    ]);
+    for part in [
+        "lumpscope-seek.json: not what the source makes; run ./dev dashboards",
+        "there is no series lumpscope_watches",
+        "lumpscope_lookers is in no dashboard",
+        "nothing here has the label moved_by",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+#[test]
+fn an_option_that_grafana_does_not_know_does_not_compile() {
+    if !needs() {
+        return;
+    }
+    let said = with(&[(
+        "dashboards/grafana/src/build.ts",
+        "new Set(['auto', 'auto_count', 'auto_min', 'footer'])",
+        "new Set(['auto', 'auto_count', 'auto_min'])",
+    )]);
+    assert!(said.contains("footer"), "{said}");
+}
