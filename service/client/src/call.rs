@@ -11,6 +11,7 @@ use lumpscope_proto::v1::observe_client::ObserveClient;
 use tokio::time::{Instant, sleep, timeout_at};
 use tonic::transport::Channel;
 use tonic::{Code, ConnectError, Request, Status, TimeoutExpired};
+use tonic_health::pb::health_client::HealthClient;
 
 use crate::connect::{endpoint, root_cause};
 use crate::error::{Error, Refusal};
@@ -80,6 +81,10 @@ impl Client {
 
     pub(crate) fn observe(&self) -> ObserveClient<Channel> {
         ObserveClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_MESSAGE)
+    }
+
+    pub(crate) fn health(&self) -> HealthClient<Channel> {
+        HealthClient::new(self.channel.clone())
     }
 }
 

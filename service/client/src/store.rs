@@ -1,6 +1,8 @@
 //! Sizes, removals, and what a service has.
 
 use lumpscope_proto::v1;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
 
 use crate::call::{Client, Repeat, call};
 use crate::error::Error;
@@ -80,6 +82,22 @@ impl Client {
             let request = attempt.request(v1::ListStoresRequest {});
             let reply = self.lump_store().list_stores(request).await?;
             Ok(reply.into_inner().stores)
+        })
+    }
+
+    /// Whether a store takes every request, or without a name: whether any store of the service does. This is the
+    /// standard health check of gRPC, which needs no token.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with NOT_FOUND: there is no such store; those of a connection.
+    pub async fn serves(&self, store: Option<&str>) -> Result<bool, Error> {
+        let service = store.map_or_else(String::new, |name| format!("store/{name}"));
+        call!(self, Repeat::Always, "the health check", |attempt| {
+            let request = attempt.request(HealthCheckRequest {
+                service: service.clone(),
+            });
+            let reply = self.health().check(request).await?.into_inner();
+            Ok(reply.status() == ServingStatus::Serving)
         })
     }
 }

@@ -6,6 +6,7 @@ mod common;
 
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use common::{Running, body, folder, store_file};
 use serde_json::Value;
@@ -46,6 +47,16 @@ impl Setup {
         let output = self.feed(&[arguments, &["--json"]].concat(), b"");
         assert!(output.status.success(), "{output:?}");
         serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Health is looked at four times a second.
+    #[track_caller]
+    fn becomes(&self, code: i32, arguments: &[&str]) {
+        let patience = Instant::now() + Duration::from_secs(30);
+        while self.feed(arguments, b"").status.code() != Some(code) {
+            assert!(Instant::now() < patience, "{arguments:?} is never {code}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 
     #[track_caller]
@@ -108,7 +119,12 @@ async fn stores_are_drained_removed_and_added() {
     assert_eq!(setup.json(&["admin", "drain", STORE])["under_way"], 0);
     let said = setup.ends(1, &["put", STORE, "1"]);
     assert!(said.contains("UNAVAILABLE"), "{said}");
+    setup.becomes(1, &["health", STORE]);
+    setup.becomes(1, &["health"]);
+    setup.ends(3, &["health", "nothing"]);
     setup.json(&["admin", "resume", STORE]);
+    setup.becomes(0, &["health", STORE]);
+    setup.becomes(0, &["health"]);
     assert!(setup.feed(&["put", STORE, "1"], b"x").status.success());
     setup.json(&["admin", "remove-store", STORE, "--wait", "30"]);
     setup.ends(3, &["get", STORE, "1"]);

@@ -71,6 +71,8 @@ enum Command {
     Stores(data::stores::StoresArgs),
     /// Say what a store is, how it is, and its numbers
     Stat(data::stores::StoreArgs),
+    /// Ask whether a service takes requests, without a token: ends with 0 when it does, 1 when not
+    Health(data::stores::HealthArgs),
     /// Return when everything a store has acknowledged is on stable storage
     Sync(data::stores::StoreArgs),
     /// Store a folder with all that is in it
@@ -160,6 +162,7 @@ fn run(command: Command) -> Result<ExitCode, ServerError> {
         Command::Usage(args) => block_on(data::range::usage(args)),
         Command::Stores(args) => block_on(data::stores::stores(args)),
         Command::Stat(args) => block_on(data::stores::stat(args)),
+        Command::Health(args) => block_on(data::stores::health(args)),
         Command::Sync(args) => block_on(data::stores::sync(args)),
         Command::Upload(args) => block_on(directory::upload(args)),
         Command::Download(args) => block_on(directory::download(args)),

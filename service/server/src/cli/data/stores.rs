@@ -26,6 +26,15 @@ pub(in crate::cli) struct StoreArgs {
     store: String,
 }
 
+/// `lumpscope health`.
+#[derive(Args)]
+pub(in crate::cli) struct HealthArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Ask for this store; absent: whether any store serves
+    store: Option<String>,
+}
+
 /// What a store does, in a word.
 pub(in crate::cli) fn state_name(state: v1::StoreState) -> &'static str {
     match state {
@@ -104,6 +113,22 @@ pub(in crate::cli) async fn stores(args: StoresArgs) -> Result<ExitCode, ServerE
     }
     print(&table.to_string());
     Ok(ExitCode::SUCCESS)
+}
+
+pub(in crate::cli) async fn health(args: HealthArgs) -> Result<ExitCode, ServerError> {
+    let serves = args
+        .client
+        .connect()
+        .await?
+        .serves(args.store.as_deref())
+        .await?;
+    let word = if serves { "serving" } else { "not serving" };
+    let json = || json!({ "store": args.store, "serving": serves });
+    args.client.say(json, || word.to_owned());
+    Ok(match serves {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
 }
 
 pub(in crate::cli) async fn stat(args: StoreArgs) -> Result<ExitCode, ServerError> {
