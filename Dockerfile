@@ -19,7 +19,7 @@ COPY . .
 RUN find . -type f ! -name Cargo.toml ! -name Cargo.lock ! -path '*/src/lib.rs' ! -path '*/src/main.rs' \
         ! -path '*/src/bin/*.rs' ! -path '*/benches/*.rs' -delete \
     && find . -name '*.rs' -exec truncate --size 0 {} + \
-    && find . -name main.rs -exec sh -c 'echo "fn main() {}" >"$1"' - {} ';' \
+    && find . -name main.rs -exec sh -c 'echo "fn main() { }" >"$1"' - {} ';' \
     && find . -type d -empty -delete
 
 FROM ${BUILD_IMAGE} AS build
