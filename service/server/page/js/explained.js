@@ -69,7 +69,7 @@ export class ExplainedDialog {
   #show(r) {
     this.shown = r;
     setText(this.title, `${r.method} of ${bytes(r.bytes)} on ${r.store}, ${span(r.total_ns)}`);
-    const steps = r.steps.map((step) => el("li", {}, el("span", { class: "at", text: `${step.from_ns < 0 ? "" : "+"}${span(step.from_ns).replace("-", "−")}` }), el("span", { text: `${step.stage}: ${step.text}` }), el("span", { class: "took", text: span(step.took_ns) })));
+    const steps = r.steps.map((step) => el("li", {}, el("span", { class: "at", text: step.from_ns === 0 ? "0" : `${step.from_ns < 0 ? "" : "+"}${span(step.from_ns)}` }), el("span", { text: `${step.stage}: ${step.text}` }), el("span", { class: "took", text: span(step.took_ns) })));
     this.body.replaceChildren(
       el("p", { class: "sentence", text: r.sentence }),
       r.incomplete ? el("p", { class: "notes", text: r.incomplete }) : "",
@@ -95,9 +95,10 @@ export class ExplainedDialog {
       ["Began", clock(r.begin_unix_ns / 1e6)],
       ["Ended", r.ok ? "with success" : "with an error"],
       ["Disk", r.device || "unknown"],
-      ["Stages", stages.map(([stage, ns]) => `${stage} ${span(ns)} (${share(ns, r.total_ns)})`).join(", ")],
       ["Lost to others", lost.length > 0 ? lost.join(", ") : "nothing that was seen"],
     ];
+    const told = stages.map(([stage, ns]) => `${stage} ${span(ns)} (${share(ns, r.total_ns)})`).join(", ");
+    const wide = el("div", { class: "wide" }, el("dt", { text: "Stages" }), el("dd", { text: told }));
     const list = rows.map(([name = "", text = ""]) => el("div", {}, el("dt", { text: name }), el("dd", { text })));
     const template = this.page.traceUrl();
     let trace = el("dd", { text: r.trace_id || "not exported" });
@@ -105,7 +106,7 @@ export class ExplainedDialog {
       const href = template.replace("{trace_id}", encodeURIComponent(r.trace_id));
       trace = el("dd", {}, el("a", { href, rel: "noreferrer", target: "_blank", text: r.trace_id }));
     }
-    return el("dl", { class: "request-facts" }, ...list, el("div", {}, el("dt", { text: "Trace" }), trace));
+    return el("dl", { class: "request-facts" }, ...list, el("div", {}, el("dt", { text: "Trace" }), trace), wide);
   }
 
   #closed() {

@@ -7,8 +7,8 @@ const FRAMES = 300;
 const DOTS_YOUNG = 80;
 const DOTS_OLD = 16;
 const YOUNG = 60;
-/** A frame that begins so much later than the one before ended leaves a gap. */
-const SLACK_MS = 700;
+/** A frame covers the time since the one before; after so many intervals nobody has looked meanwhile. */
+const LATEST = 5;
 /** Columns over the time axis. */
 const COLUMNS = 60;
 
@@ -56,7 +56,8 @@ export class History {
     const to = number(raw.unix_ms);
     const length = this.hello?.frame_ms ?? 1000;
     const skipped = number(raw.skipped);
-    const near = before !== undefined && skipped === 0 && to > before.to && to - before.to <= length + SLACK_MS;
+    const next = before !== undefined && seq === before.seq + 1 && skipped === 0;
+    const near = next && to > before.to && to - before.to <= LATEST * length;
     const from = near ? before.to : to - length;
     /** @type {Record<string, import("./types.js").StorePart>} */
     const stores = {};

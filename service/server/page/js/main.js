@@ -14,6 +14,7 @@ import { stages } from "./kinds/stages.js";
 import { stores } from "./kinds/stores.js";
 import { totals } from "./kinds/totals.js";
 import { Live } from "./live.js";
+import { Observer } from "./observer.js";
 import { paletteOf } from "./palette.js";
 import { Section } from "./section.js";
 import { Slowest } from "./slowest.js";
@@ -51,6 +52,7 @@ class Page {
     this.sections = KINDS.map((kind) => new Section(kind, { changed: () => this.#soon(true), choose: (value) => this.#choose(kind.id, value), request: openRequest }));
     byId("sections", HTMLElement).append(...this.sections.map((section) => section.root));
     this.slowest = new Slowest(byId("slowest-body", HTMLElement), openRequest);
+    this.observer = new Observer(byId("observer-body", HTMLElement));
     this.#controls();
   }
 
@@ -68,7 +70,6 @@ class Page {
     const names = (/** @type {any} */ hello) => JSON.stringify(hello?.stores ?? null);
     if (before === null || names(before) !== names(this.history.hello)) this.#columns();
     byId("login", HTMLElement).hidden = true;
-    this.slowest.setActive(!this.paused);
     return anew;
   }
 
@@ -173,8 +174,15 @@ class Page {
     this.state = state;
     this.why = why;
     if (state === "login" || state === "refused") this.#login(why);
-    this.slowest?.setActive(state === "live" && !this.paused);
+    this.#rest();
     this.#tell();
+  }
+
+  /** Tables ask only while the page is live. */
+  #rest() {
+    const live = this.state === "live" && !this.paused;
+    this.slowest.setActive(live);
+    this.observer.setActive(live);
   }
 
   #tell() {
@@ -200,7 +208,7 @@ class Page {
       const button = /** @type {HTMLButtonElement} */ (event.currentTarget);
       button.setAttribute("aria-pressed", String(this.paused));
       setText(button, this.paused ? "Go on" : "Pause");
-      this.slowest.setActive(this.state === "live" && !this.paused);
+      this.#rest();
       this.#tell();
       this.#soon(true);
     });

@@ -61,14 +61,15 @@ export function requestsOf(frames, store, kind) {
  * The time within which a share of the requests ended.
  * @param {[number, number, number][]} buckets from, to in ns, count; ascending
  * @param {number} q 0 to 1
- * @returns {number|null} ns, the end of the bucket it falls into; null: there is no request
+ * @returns {number|null} ns, as if those in a bucket were spread evenly; null: there is no request
  */
 export function quantile(buckets, q) {
   const all = buckets.reduce((sum, bucket) => sum + bucket[2], 0);
-  let left = Math.max(1, Math.ceil(all * q));
-  for (const [, to, n] of buckets) {
-    left -= n;
-    if (all > 0 && left <= 0) return to;
+  const wanted = Math.max(1, Math.ceil(all * q));
+  let before = 0;
+  for (const [from, to, n] of buckets) {
+    if (before + n >= wanted) return from + ((to - from - 1) * (wanted - before)) / n;
+    before += n;
   }
   return null;
 }
@@ -111,6 +112,17 @@ export function newest(view, store) {
 }
 
 /**
+ * What a summary says when nothing of the disk is known.
+ * @param {import("./types.js").View} view
+ * @param {string} store
+ * @param {string} nothing what it says when the disk is watched
+ * @returns {string}
+ */
+export function silence(view, store, nothing) {
+  return newest(view, store)?.observed === false ? "The disk is not observed." : nothing;
+}
+
+/**
  * What stands beside every chart of block requests: why it may be empty or incomplete.
  * @param {import("./types.js").View} view
  * @param {string} store
@@ -119,7 +131,5 @@ export function newest(view, store) {
 export function blockNotes(view, store) {
   const now = newest(view, store);
   if (!now) return [];
-  const notes = now.doubts.slice();
-  if (!now.observed) notes.unshift(`Not observed: ${now.whyNot || "no reason was given"}.`);
-  return notes;
+  return now.observed ? now.doubts : [`Not observed: ${now.whyNot || "no reason was given"}.`];
 }

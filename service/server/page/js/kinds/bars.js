@@ -2,7 +2,7 @@
 /** Who moved the head, and what time was lost to others: tables with bars, on one scale for all stores. */
 
 import { el } from "../dom.js";
-import { METHODS, blockNotes, requestsOf, seconds } from "../measure.js";
+import { METHODS, blockNotes, requestsOf, seconds, silence } from "../measure.js";
 import { bytes, count, span } from "../units.js";
 
 /** Rows of the first table: the pairs that travelled most. */
@@ -35,9 +35,9 @@ export const moves = {
     return { shared: { most, keys }, stores };
   },
   draw: (host, data, shared) => barTable(host, ["owner ← moved by", "seeks", "travel"], data.rows, shared.most),
-  summary(data, _shared, view) {
+  summary(data, _shared, view, store) {
     const far = data.rows.reduce((sum, row) => sum + row.value, 0);
-    if (far === 0) return "The head did not travel in this time.";
+    if (far === 0) return silence(view, store.name, "The head did not travel in this time.");
     const first = data.rows.reduce((a, b) => (b.value > a.value ? b : a));
     return `${bytes(far / Math.max(seconds(view.frames), 1))} of travel a second; most of it ${first.key}.`;
   },
@@ -67,9 +67,9 @@ export const lost = {
     return { shared: { most, keys: shown }, stores };
   },
   draw: (host, data, shared) => barTable(host, ["lost to", "in all", "a request"], data.rows, shared.most),
-  summary(data, _shared, view) {
+  summary(data, _shared, view, store) {
     const ns = data.rows.reduce((sum, row) => sum + row.value, 0);
-    if (ns === 0) return "No time was lost to others in this time.";
+    if (ns === 0) return silence(view, store.name, "No time was lost to others in this time.");
     return `${span(ns / Math.max(seconds(view.frames), 1))} lost in each second.`;
   },
   notes: blockNotes,

@@ -3,7 +3,7 @@
 
 import { plainAxis, seekAxis, seekStep, stepText, timeAxis } from "../axes.js";
 import { cellSeries } from "../marks.js";
-import { WHOSE, blockNotes, heatOf } from "../measure.js";
+import { WHOSE, blockNotes, heatOf, silence } from "../measure.js";
 import { count, span } from "../units.js";
 
 /** Times below are one cell of the probes. */
@@ -66,9 +66,9 @@ export const joint = {
       ],
     };
   },
-  summary(data) {
+  summary(data, _shared, view, store) {
     const [near, far] = [median(data.cells, (s) => Math.abs(s) <= 11), median(data.cells, (s) => Math.abs(s) > 11)];
-    if (near === null && far === null) return "No block request with a seek distance in this time.";
+    if (near === null && far === null) return silence(view, store.name, "No block request with a seek distance in this time.");
     return `Median device time: ${near === null ? "–" : span(near)} within 1 MiB, ${far === null ? "–" : span(far)} beyond.`;
   },
   table(data) {

@@ -19,7 +19,7 @@ export const load = {
   height: 328,
   help: [
     "Requests that ended in each interval, the bytes of their bodies, and the time within which half (p50) and 99 of 100 (p99) of them ended, from arrival to the last byte of the reply.",
-    "Latency is logarithmic and is the upper edge of a histogram bucket, so it is never too low. It does not contain the client's side or the network before the service.",
+    "Latency is logarithmic, and estimated within the buckets of a histogram. It does not contain the client's side or the network before the service.",
   ],
   prepare(view) {
     const shared = { rate: 0, flow: 0, least: Infinity, most: 0, methods: /** @type {string[]} */ ([]) };

@@ -3,7 +3,7 @@
 
 import { clockAxis, gapAreas, plainAxis, roundUp, zeroOr } from "../axes.js";
 import { dotSeries } from "../marks.js";
-import { blockNotes } from "../measure.js";
+import { blockNotes, silence } from "../measure.js";
 import { KINDS, kindOf } from "../palette.js";
 import { bytes, clock, count, signedBytes, span } from "../units.js";
 
@@ -55,8 +55,8 @@ export const sectors = {
       ],
     };
   },
-  summary(data) {
-    if (data.n === 0) return "No block request with a place in this time.";
+  summary(data, _shared, view, store) {
+    if (data.n === 0) return silence(view, store.name, "No block request with a place in this time.");
     const told = KINDS.map(({ id }) => ({ id, n: data.points[id]?.length ?? 0 })).filter(({ n }) => n > 0);
     const left = data.leftOut > 0 ? ` ${count(data.leftOut)} more are left out.` : "";
     return `${count(data.n)} dots from ${bytes(least(data))} to ${bytes(greatest(data))}: ${told.map(({ id, n }) => `${id} ${count(n)}`).join(", ")}.${left}`;

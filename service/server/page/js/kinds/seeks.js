@@ -3,7 +3,7 @@
 
 import { clockAxis, gapAreas, plainAxis, seekAxis, seekStep, stepText } from "../axes.js";
 import { cellSeries } from "../marks.js";
-import { WHOSE, blockNotes, heatOf } from "../measure.js";
+import { WHOSE, blockNotes, heatOf, silence } from "../measure.js";
 import { bytes, clock, count, share } from "../units.js";
 
 /** @typedef {[from: number, to: number, step: number, count: number]} Cell */
@@ -43,9 +43,9 @@ export const seeks = {
       series: [zero(view), cellSeries(data.cells.map(([x0, x1, step, n]) => ({ x0, x1, y0: step - 0.5, y1: step + 0.5, n })), shared.most, view)],
     };
   },
-  summary(data) {
+  summary(data, _shared, view, store) {
     const all = data.cells.reduce((sum, cell) => sum + cell[3], 0);
-    if (all === 0) return "No block request with a seek distance in this time.";
+    if (all === 0) return silence(view, store.name, "No block request with a seek distance in this time.");
     return `${count(all)} block requests, ${share(of(data.cells, (s) => s === 0), all)} sequential, ${share(of(data.cells, (s) => Math.abs(s) > 11), all)} beyond 1 MiB; median |distance| below ${medianText(data.cells, all)}.`;
   },
   table(data) {

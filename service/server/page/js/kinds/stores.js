@@ -74,6 +74,6 @@ function cardOf(view, store) {
     ],
     facts: [store.layout, store.device || "disk unknown", store.backend, store.path].filter((text) => text).join(" · "),
     observed: part === null ? null : part.observed,
-    words: part === null ? [] : [...(part.observed ? [] : [part.whyNot || "No reason was given."]), ...part.doubts],
+    words: part === null ? [] : part.observed ? part.doubts : [part.whyNot || "No reason was given."],
   };
 }
