@@ -39,6 +39,8 @@ class Page {
     /** @type {import("./types.js").View|null} */
     this.view = null;
     this.drawnAt = 0;
+    /** What the columns were made for. */
+    this.columnsKey = "";
     this.timer = 0;
     this.hiddenTimer = 0;
     this.state = /** @type {import("./live.js").State} */ ("connecting");
@@ -64,11 +66,9 @@ class Page {
 
   /** @param {import("./types.js").Hello} said */
   #hello(said) {
-    const before = this.history.hello;
     const anew = this.history.greet(said);
     setText(byId("version", HTMLElement), said.version);
-    const names = (/** @type {any} */ hello) => JSON.stringify(hello?.stores ?? null);
-    if (before === null || names(before) !== names(this.history.hello)) this.#columns();
+    this.#columns();
     byId("login", HTMLElement).hidden = true;
     return anew;
   }
@@ -90,6 +90,9 @@ class Page {
 
   #columns() {
     const shown = this.#visible();
+    const key = JSON.stringify([this.history.hello?.stores, shown.map(({ name }) => name), narrow.matches]);
+    if (key === this.columnsKey) return;
+    this.columnsKey = key;
     for (const section of this.sections) section.columnsFor(shown);
     this.#picker(shown.map(({ name }) => name));
     this.#soon(true);

@@ -38,7 +38,7 @@ export function timeline(r, width, palette) {
   y += 7;
   for (const b of blocks) {
     parts.push(...block(b, x, y, palette));
-    const name = left < LEFT ? b.operation : `${b.operation}, ${b.purpose}`;
+    const name = left < LEFT || b.purpose === b.operation ? b.operation : `${b.operation}, ${b.purpose}`;
     parts.push(label(left - 8, y, name, palette, "end"), label(width - 4, y, span(b.queue_ns + b.device_ns), palette, "end", true));
     y += ROW;
   }

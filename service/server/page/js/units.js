@@ -72,10 +72,12 @@ export function span(ns) {
  * A share.
  * @param {number} part
  * @param {number} all 0: there is none
- * @returns {string} such as "12.5 %", or a dash
+ * @returns {string} such as "12.5 %", "< 0.1 %", or a dash
  */
 export function share(part, all) {
-  return all > 0 ? `${figures(Number(((100 * part) / all).toFixed(1)))} %` : "–";
+  if (!(all > 0)) return "–";
+  const hundredths = Number(((100 * part) / all).toFixed(1));
+  return part > 0 && hundredths === 0 ? "< 0.1 %" : `${figures(hundredths)} %`;
 }
 
 /**
