@@ -66,8 +66,9 @@ export function setText(element, text) {
  * @returns {HTMLElement}
  */
 export function tableOf(caption, sheet) {
-  const row = (/** @type {string[]} */ cells) =>
-    el("tr", {}, ...cells.map((cell, at) => (at === 0 ? el("th", { scope: "row", text: cell }) : el("td", { text: cell }))));
+  const inside = (/** @type {string|{text: string, href: string}} */ cell) => (typeof cell === "string" ? cell : el("a", cell));
+  const row = (/** @type {import("./types.js").Sheet["rows"][0]} */ cells) =>
+    el("tr", {}, ...cells.map((cell, at) => (at === 0 ? el("th", { scope: "row" }, inside(cell)) : el("td", {}, inside(cell)))));
   return el(
     "div",
     { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },

@@ -81,16 +81,16 @@ export class History {
   /**
    * What lies in a time window.
    * @param {number} ms its length
-   * @param {number} seq of the last frame in it; Infinity: up to now
+   * @param {number} until its end, ms since 1970; Infinity: now
    * @returns {Pick<import("./types.js").View, "frames"|"columns"|"gaps"|"from"|"to"|"seq">}
    */
-  window(ms, seq) {
-    const until = this.frames.filter((frame) => frame.seq <= seq);
-    const to = until.at(-1)?.to ?? Date.now();
+  window(ms, until) {
+    const past = this.frames.filter((frame) => frame.to <= until);
+    const to = past.at(-1)?.to ?? Date.now();
     const from = to - ms;
-    const frames = until.filter((frame) => frame.to > from);
+    const frames = past.filter((frame) => frame.to > from);
     const columns = columnsOf(frames, ms, this.hello?.frame_ms ?? 1000);
-    return { frames, columns, gaps: gapsOf(frames, from), from, to, seq: until.at(-1)?.seq ?? -1 };
+    return { frames, columns, gaps: gapsOf(frames, from), from, to, seq: past.at(-1)?.seq ?? -1 };
   }
 }
 

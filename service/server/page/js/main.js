@@ -148,7 +148,7 @@ class Page {
     this.drawnAt = performance.now();
     const still = this.paused ? this.view : null;
     const view = {
-      ...this.history.window(this.windowMs, still?.seq ?? Infinity),
+      ...this.history.window(this.windowMs, still?.to ?? Infinity),
       hello,
       totals: still?.totals ?? { ...this.history.totals },
       stores: this.#visible(),
@@ -156,7 +156,14 @@ class Page {
       choices: this.choices,
     };
     this.view = view;
-    for (const section of this.sections) section.draw(view);
+    for (const section of this.sections) {
+      try {
+        section.draw(view);
+      } catch (error) {
+        // One section that cannot make sense of what came must not take the others with it.
+        console.error(`${section.kind.title} could not be drawn`, error);
+      }
+    }
     document.documentElement.dataset.seq = String(view.seq);
   }
 

@@ -1,7 +1,7 @@
 // @ts-check
 /**
  * Colours of the charts in both themes. Owners are told apart by people who cannot tell colours apart, too: hues after
- * Okabe and Ito, and a shape each. Every colour has at least 3:1 to its background.
+ * Okabe and Ito, and a shape each, each with at least 3:1 to its background. The least step of the ramp has 2:1: it is one request among many.
  */
 
 /**
@@ -51,16 +51,16 @@ const LIGHT = {
   },
   stages: {
     recv: "#8492a3",
-    sched: "#c9a227",
+    sched: "#a87900",
     index: "#6f57c8",
-    submit: "#4aa3a2",
+    submit: "#2f8f8e",
     queue: "#d1560a",
     device: "#0a66b0",
     journal: "#b8478f",
     reply: "#4d5a68",
   },
   methods: { put: "#0a66b0", get: "#d1560a", delete: "#008a66", other: "#5c6570" },
-  ramp: ["#b4d2ea", "#8dbbdf", "#629fd0", "#3d80bd", "#2563a3", "#1c4886", "#1b2f63"],
+  ramp: ["#93c0e3", "#6fa8d6", "#4b8dc6", "#2f72b0", "#1f5893", "#194274", "#152a55"],
 };
 
 /** @type {Palette} */
@@ -91,7 +91,7 @@ const DARK = {
     reply: "#c5cedb",
   },
   methods: { put: "#56b4f5", get: "#ff9248", delete: "#2fcf9f", other: "#a3afbf" },
-  ramp: ["#24476b", "#22678a", "#20889a", "#35a893", "#74c47a", "#bfda5f", "#fdea68"],
+  ramp: ["#2f5c8a", "#2a7b9e", "#289aa6", "#43b594", "#7fcc78", "#c4de60", "#fdea68"],
 };
 
 /**

@@ -87,7 +87,7 @@
  *
  * @typedef {object} Sheet a table
  * @property {string[]} head
- * @property {string[][]} rows
+ * @property {(string|{text: string, href: string})[][]} rows
  *
  * @typedef {object} Block one block request of an explained request
  * @property {string} operation

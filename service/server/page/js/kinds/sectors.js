@@ -65,7 +65,7 @@ export const sectors = {
     const all = Object.values(data.points).flat().sort((a, b) => b[0] - a[0]).slice(0, 50);
     return {
       head: ["time", "whose", "operation", "sector", "length", "seek", "at the device", "request"],
-      rows: all.map((d) => [clock(d[0]), owner(view, d), operation(view, d), String(d[1]), bytes(d[2] * SECTOR), d[5] === null ? "–" : signedBytes(d[5]), d[6] === null ? "–" : span(d[6]), d[7] > 0 ? String(d[7]) : "–"]),
+      rows: all.map((d) => [clock(d[0]), owner(view, d), operation(view, d), String(d[1]), bytes(d[2] * SECTOR), d[5] === null ? "–" : signedBytes(d[5]), d[6] === null ? "–" : span(d[6]), d[7] > 0 ? { text: String(d[7]), href: `#request=${d[7]}` } : "–"]),
     };
   },
   notes: blockNotes,
