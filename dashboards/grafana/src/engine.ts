@@ -4,6 +4,7 @@ import * as units from '@grafana/grafana-foundation-sdk/units';
 
 import { EVERY, STORE, type Plan, type Query, type Row } from './build.js';
 import { lines, stat, table } from './panels.js';
+import { process } from './process.js';
 
 const rate = (metric: string) => `sum by (store) (rate(lumpscope_store_${metric}{${STORE}}${EVERY}))`;
 const now = (metric: string) => `sum by (store) (lumpscope_store_${metric}{${STORE}})`;
@@ -329,5 +330,5 @@ export const engine: Plan = {
   title: 'Lumpscope: Engine',
   description: 'The inside of the stores: journal, space, queue, flushes, memory, scrubber, checkpoints, damage. Complete with and without probes.',
   variables: [],
-  rows: [damage, journal, space, queue, memory, scrub],
+  rows: [damage, journal, space, queue, memory, scrub, process],
 };

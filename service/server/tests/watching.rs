@@ -10,6 +10,8 @@ use common::*;
 use lumpscope::telemetry::names;
 use lumpscope_proto::REQUEST_ID_KEY;
 use lumpscope_proto::v1;
+use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::MetricFamily;
+use prost::Message as _;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
@@ -25,6 +27,7 @@ fn metrics_md_is_the_table_of_the_code() {
     let document = include_str!("../METRICS.md");
     let table: String = document
         .lines()
+        .skip_while(|line| !line.starts_with("| metric |"))
         .filter(|line| line.starts_with('|'))
         .map(|line| format!("{line}\n"))
         .collect();
@@ -73,6 +76,85 @@ async fn the_endpoint_exports_what_the_table_says() {
     let (status, text) = service.http_get("/healthz").await;
     assert_eq!((status, text.as_str()), (200, "ok\n"));
     assert_eq!(service.http_get("/nothing").await.0, 404);
+    service.stop().await;
+}
+
+/// The metrics as Prometheus 3 asks for them.
+async fn families(at: std::net::SocketAddr) -> Vec<MetricFamily> {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let accept = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;\
+        encoding=delimited;q=0.6,application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.2";
+    let request = format!(
+        "GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\nConnection: close\r\n\r\n"
+    );
+    let mut stream = tokio::net::TcpStream::connect(at).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut reply = Vec::new();
+    stream.read_to_end(&mut reply).await.unwrap();
+    let end = reply.windows(4).position(|w| w == b"\r\n\r\n").unwrap();
+    let head = String::from_utf8_lossy(&reply[..end]).to_ascii_lowercase();
+    assert!(head.starts_with("http/1.1 200"), "{head}");
+    assert!(
+        head.contains("content-type: application/vnd.google.protobuf; proto=io.prometheus"),
+        "{head}"
+    );
+    let mut rest = &reply[end + 4..];
+    let mut families = Vec::new();
+    while !rest.is_empty() {
+        families.push(MetricFamily::decode_length_delimited(&mut rest).unwrap());
+    }
+    families
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_protobuf_each_histogram_has_native_and_classic_buckets_of_the_same_count() {
+    let dir = folder();
+    let path = store_file(dir.path(), "native", 16 * MIB, 4096, 0.05);
+    let mut service = Running::start(&[("s", &path)]).await;
+    for id in 0..20 {
+        put(&mut service.client, "s", id, &body(id, 30_000))
+            .await
+            .unwrap();
+        get(&mut service.client, "s", id).await.unwrap();
+    }
+    let families = families(service.metrics).await;
+    let names: Vec<String> = families.iter().map(|f| f.name.clone()).collect();
+    let want: Vec<String> = names::ALL.iter().map(names::Metric::exposed).collect();
+    let (mut sorted, mut all) = (names.clone(), want);
+    sorted.sort_unstable();
+    all.sort_unstable();
+    assert_eq!(sorted, all, "each once");
+    let duration = names::REQUEST_DURATION.exposed();
+    let of = families.iter().find(|f| f.name == duration).unwrap();
+    assert!(of.metric.len() >= 2);
+    for metric in &of.metric {
+        let histogram = metric.histogram.as_ref().unwrap();
+        let mut bucket = 0;
+        let counts = histogram.positive_delta.iter().map(|delta| {
+            bucket += delta;
+            u64::try_from(bucket).unwrap()
+        });
+        let native = histogram.zero_count + counts.sum::<u64>();
+        let spans = histogram.positive_span.iter();
+        let buckets: usize = spans
+            .map(|span| usize::try_from(span.length).unwrap())
+            .sum();
+        assert_eq!(buckets, histogram.positive_delta.len());
+        let classic = histogram.bucket.last().unwrap();
+        assert!(classic.upper_bound.is_infinite());
+        assert_eq!(
+            (native, classic.cumulative_count),
+            (histogram.sample_count, histogram.sample_count)
+        );
+        assert!(native >= 1 && histogram.bucket.len() == 21);
+    }
+    let counts: Vec<u64> = of
+        .metric
+        .iter()
+        .filter(|m| m.label.iter().any(|l| l.value == "put" || l.value == "get"))
+        .map(|m| m.histogram.as_ref().unwrap().sample_count)
+        .collect();
+    assert_eq!(counts, [20, 20]);
     service.stop().await;
 }
 

@@ -10,6 +10,7 @@
 //! Else they answer 503 with a line for each store that does not serve. A restart helps no store
 //! that drains or has failed: restart on `/livez` only.
 
+mod exposition;
 mod serve;
 
 use std::sync::Arc;
@@ -19,21 +20,17 @@ use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use prometheus_client::encoding::text::encode;
-use prometheus_client::registry::Registry;
 
 use crate::door::{Connection, Door};
 use crate::grpc::methods::Right;
 use crate::stores::Stores;
-use crate::telemetry::{ServiceCollector, Sources};
+use crate::telemetry::{Metrics, Sources};
 
 pub(crate) use serve::{Limits, serve};
 
-const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
 #[derive(Clone)]
 struct Shared {
-    registry: Arc<Registry>,
+    metrics: Arc<Metrics>,
     stores: Stores,
     door: Door,
 }
@@ -41,39 +38,27 @@ struct Shared {
 /// The routes.
 fn router(sources: Sources) -> Router {
     let (stores, door) = (sources.stores.clone(), sources.door.clone());
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(ServiceCollector::new(sources)));
     Router::new()
         .route("/metrics", get(metrics))
         .route("/livez", get(async || "ok\n"))
         .route("/readyz", get(readyz))
         .route("/healthz", get(healthz))
         .with_state(Shared {
-            registry: Arc::new(registry),
+            metrics: Arc::new(Metrics::new(sources)),
             stores,
             door,
         })
 }
 
-/// All metrics, in the text form of OpenMetrics, for who may see all of them.
+/// All metrics, in the form that the request prefers, for who may see all of them.
 async fn metrics(State(shared): State<Shared>, request: Request) -> Response {
     if let Some(refused) = refused(&shared.door, &request) {
         return refused;
     }
-    // A report asks the observer, which may be busy: that is no work for a thread of the runtime.
-    let written = tokio::task::spawn_blocking(move || {
-        let mut text = String::new();
-        encode(&mut text, &shared.registry).map(|()| text)
-    })
-    .await;
-    match written {
-        Ok(Ok(text)) => ([(header::CONTENT_TYPE, OPENMETRICS)], text).into_response(),
-        Ok(Err(_)) | Err(_) => (
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "the metrics could not be written\n",
-        )
-            .into_response(),
-    }
+    let form = exposition::preferred(request.headers());
+    let answer = move || exposition::answer(form, &shared.metrics);
+    let answered = tokio::task::spawn_blocking(answer).await;
+    answered.unwrap_or_else(|_| exposition::failed())
 }
 
 /// The answer to who has no login, or one that does not cover every store's numbers.

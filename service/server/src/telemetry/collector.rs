@@ -16,6 +16,7 @@ use super::metrics::RequestMetrics;
 use super::names::{self, Kind, Metric};
 use super::observing;
 use super::otlp::{Numbers, Tracing};
+use super::process;
 use super::store_stats;
 use crate::door::{Door, ENTRANCES};
 use crate::grpc::Memory;
@@ -40,16 +41,26 @@ pub struct Sources {
     pub watches: Arc<Watches>,
 }
 
+/// In which form the metrics are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// OpenMetrics: classic histograms with exemplars.
+    Text,
+    /// Protobuf: histograms with native and classic buckets; exemplars stand in a family of their
+    /// own behind that of their histogram.
+    Protobuf,
+}
+
 /// All metrics of the service.
-pub struct ServiceCollector {
-    sources: Sources,
+pub(super) struct ServiceCollector {
+    sources: Arc<Sources>,
+    form: Form,
 }
 
 impl ServiceCollector {
     /// A collector that reads from `sources` at every scrape.
-    #[must_use]
-    pub fn new(sources: Sources) -> Self {
-        Self { sources }
+    pub(super) fn new(sources: Arc<Sources>, form: Form) -> Self {
+        Self { sources, form }
     }
 }
 
@@ -72,7 +83,7 @@ pub(super) struct Snapshot<'a> {
 
 impl Collector for ServiceCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        let sources = &self.sources;
+        let sources = &*self.sources;
         let all = sources.stores.all();
         let stores: Vec<Snapshot> = all
             .iter()
@@ -92,22 +103,26 @@ impl Collector for ServiceCollector {
         let mut out = Out {
             encoder: &mut encoder,
         };
-        service(&mut out, sources)?;
+        service(&mut out, sources, self.form)?;
         traces(&mut out, sources.tracing.numbers())?;
         door(&mut out, &sources.door)?;
         requests(&mut out, &stores)?;
         store_states(&mut out, &stores)?;
         store_numbers(&mut out, &stores, &sources.stores.failed())?;
-        observing::encode(&mut out, &stores, sources)
+        observing::encode(&mut out, &stores, sources)?;
+        process::encode(&mut out)
     }
 }
 
-fn service(out: &mut Out<'_, '_>, sources: &Sources) -> fmt::Result {
+fn service(out: &mut Out<'_, '_>, sources: &Sources, form: Form) -> fmt::Result {
     out.info(
         &names::BUILD,
         vec![vec![env!("CARGO_PKG_VERSION").to_owned()]],
     )?;
     out.family(&names::REQUESTS, &sources.requests.requests)?;
+    if form == Form::Protobuf {
+        out.family(&names::REQUEST_DURATION, &sources.requests.native)?;
+    }
     out.family(&names::REQUEST_DURATION, &sources.requests.duration)?;
     let running = sources.requests.under_way();
     out.gauge(&names::REQUESTS_IN_PROGRESS, [(vec![], float(running))])?;

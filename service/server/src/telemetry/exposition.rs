@@ -1,4 +1,4 @@
-//! Writes series in the form of OpenMetrics, under the names of the table.
+//! Writes series under the names of the table, in the form that was asked for.
 
 use std::fmt;
 
@@ -121,13 +121,15 @@ impl Out<'_, '_> {
             for s in stores {
                 for ((first, second), buckets) in of(&s.report.heat) {
                     let values = vec![&*s.named.name, &*first, &*second];
+                    let native = buckets.native.encode();
                     encoder
                         .encode_family(&labels(metric, values))?
-                        .encode_histogram::<NoLabelSet>(
+                        .encode_histogram_with_native::<NoLabelSet>(
                             buckets.sum,
                             buckets.count,
                             &buckets.bounds,
                             None,
+                            native.histogram(),
                         )?;
                 }
             }

@@ -1,18 +1,23 @@
 //! From the observer's fine cells (seek distance x device time) to histograms of bounded size.
 //!
-//! The observer's cells end at powers of two; so do the bounds here. A cell is counted in the
-//! first bucket that holds all of it, so no count lands in a bucket that is too small.
+//! The observer's cells end at powers of two; so do the bounds here. Of the classic buckets a cell
+//! is counted in the first that holds all of it, so no count lands in one that is too small. Of the
+//! native ones (schema 0: each ends at twice the end of the one before) it has one of its own: for
+//! distances that of the same edges; for times the one nearest to it, because native buckets end
+//! at powers of two of a second and cells at those of a nanosecond: its edges are 7 % below.
 
 use std::collections::BTreeMap;
 
 use lumpscope_observer::HeatCell;
 
+use super::native::Native;
+
 /// Upper bounds of device time: 2^13 ns (8 microseconds) to 2^34 ns (17 seconds).
 const DEVICE_BITS: std::ops::RangeInclusive<u32> = 13..=34;
 /// The same, coarser, for the two-dimensional histogram.
 const DEVICE_COARSE_STEP: usize = 3;
-/// Upper bounds of |seek distance|: 512 bytes to 32 TiB in steps of 8, after 0.
-const SEEK_BITS: std::ops::RangeInclusive<u32> = 9..=45;
+/// Upper bounds of |seek distance|: 4 KiB to 32 TiB in steps of 8, after 0.
+const SEEK_BITS: std::ops::RangeInclusive<u32> = 12..=45;
 const SEEK_STEP: usize = 3;
 /// Bounds of the signed intervals of the two-dimensional histogram, as powers of two.
 const SIGNED: [(u32, &str); 5] = [
@@ -26,12 +31,25 @@ const SIGNED: [(u32, &str); 5] = [
 /// Histograms by the two labels that follow the store's.
 pub(super) type HeatHistograms = BTreeMap<(String, String), Buckets>;
 
-/// One histogram as the exposition wants it: upper bound and count, the last bound infinite.
+/// One histogram as the exposition wants it.
 #[derive(Debug, Clone)]
 pub(super) struct Buckets {
+    /// Classic buckets: upper bound and count, the last bound infinite.
     pub(super) bounds: Vec<(f64, u64)>,
+    /// The same counts in native buckets.
+    pub(super) native: Native,
     pub(super) sum: f64,
     pub(super) count: u64,
+}
+
+/// Where a cell belongs.
+struct Place {
+    /// All of it is at most this.
+    upper: f64,
+    /// Its middle.
+    middle: f64,
+    /// Its native bucket, which ends at two to the power of this; `None`: it is zero.
+    exponent: Option<i32>,
 }
 
 impl Buckets {
@@ -41,16 +59,19 @@ impl Buckets {
                 .chain([f64::INFINITY])
                 .map(|bound| (bound, 0))
                 .collect(),
+            native: Native::default(),
             sum: 0.0,
             count: 0,
         }
     }
 
-    fn add(&mut self, upper: f64, middle: f64, count: u64) {
-        if let Some((_, n)) = self.bounds.iter_mut().find(|(bound, _)| *bound >= upper) {
+    fn add(&mut self, place: &Place, count: u64) {
+        let mut bounds = self.bounds.iter_mut();
+        if let Some((_, n)) = bounds.find(|(bound, _)| *bound >= place.upper) {
             *n += count;
         }
-        self.sum += middle * float(count);
+        self.native.add(place.exponent, count);
+        self.sum += place.middle * float(count);
         self.count += count;
     }
 }
@@ -79,7 +100,7 @@ pub(super) fn device_time(cells: &[HeatCell]) -> HeatHistograms {
     for cell in cells {
         all.entry((cell.owner.clone(), cell.operation.clone()))
             .or_insert_with(|| Buckets::new(DEVICE_BITS.map(|bits| power(bits) / 1e9)))
-            .add(seconds(cell.device_to_ns), device_middle(cell), cell.count);
+            .add(&time(cell), cell.count);
     }
     all
 }
@@ -88,13 +109,6 @@ pub(super) fn device_time(cells: &[HeatCell]) -> HeatHistograms {
 pub(super) fn seek_distance(cells: &[HeatCell]) -> HeatHistograms {
     let mut all = BTreeMap::new();
     for cell in cells {
-        let (near, far) = distance(cell);
-        let upper = if far <= 1 { 0.0 } else { float(far) };
-        let middle = if far <= 1 {
-            0.0
-        } else {
-            float(near).midpoint(float(far))
-        };
         all.entry((cell.owner.clone(), cell.operation.clone()))
             .or_insert_with(|| {
                 Buckets::new(
@@ -103,7 +117,7 @@ pub(super) fn seek_distance(cells: &[HeatCell]) -> HeatHistograms {
                         .chain(SEEK_BITS.step_by(SEEK_STEP).map(power)),
                 )
             })
-            .add(upper, middle, cell.count);
+            .add(&travel(cell), cell.count);
     }
     all
 }
@@ -120,34 +134,71 @@ pub(super) fn seek_device_time(cells: &[HeatCell]) -> HeatHistograms {
                         .map(|bits| power(bits) / 1e9),
                 )
             })
-            .add(seconds(cell.device_to_ns), device_middle(cell), cell.count);
+            .add(&time(cell), cell.count);
     }
     all
 }
 
-fn device_middle(cell: &HeatCell) -> f64 {
-    seconds(cell.device_from_ns).midpoint(seconds(cell.device_to_ns))
+/// Exponents of nanoseconds are this much above those of seconds: 2^30 is the nearest to 10^9.
+const NANO_EXPONENT: i32 = 30;
+
+/// Place by device time.
+fn time(cell: &HeatCell) -> Place {
+    Place {
+        upper: seconds(cell.device_to_ns),
+        middle: seconds(cell.device_from_ns).midpoint(seconds(cell.device_to_ns)),
+        exponent: Some(exponent(cell.device_to_ns) - NANO_EXPONENT),
+    }
 }
 
-/// Nearest and farthest |seek distance| of a cell; (0, 1) is "no seek".
-fn distance(cell: &HeatCell) -> (u64, u64) {
-    if cell.seek_from_bytes >= 0 {
-        (
+/// Place by |seek distance|.
+fn travel(cell: &HeatCell) -> Place {
+    let Some((near, far)) = distance(cell) else {
+        return Place {
+            upper: 0.0,
+            middle: 0.0,
+            exponent: None,
+        };
+    };
+    Place {
+        upper: float(far),
+        middle: float(near).midpoint(float(far)),
+        exponent: Some(exponent(far)),
+    }
+}
+
+/// The power of two that a cell's end is, or that comes next.
+fn exponent(end: u64) -> i32 {
+    let bits = end.checked_next_power_of_two();
+    bits.map_or(64, u64::trailing_zeros)
+        .try_into()
+        .unwrap_or(i32::MAX)
+}
+
+/// Bytes of a sector, the unit in which distances are counted.
+const SECTOR: u64 = 512;
+
+/// Nearest |seek distance| of a cell, and the end of its distances; `None`: no seek.
+fn distance(cell: &HeatCell) -> Option<(u64, u64)> {
+    match cell.seek_from_bytes {
+        0 => None,
+        1.. => Some((
             cell.seek_from_bytes.unsigned_abs(),
             cell.seek_to_bytes.unsigned_abs(),
-        )
-    } else {
-        // [from, to) below zero: the distance of from belongs to the cell, that of to does not.
-        let near = cell.seek_to_bytes.min(0).unsigned_abs();
-        (near, cell.seek_from_bytes.unsigned_abs())
+        )),
+        // Towards sector 0 a cell begins at its farthest distance and ends before its nearest:
+        // the mirror image of the other direction is a sector farther away.
+        ..0 => Some((
+            cell.seek_to_bytes.min(0).unsigned_abs() + SECTOR,
+            cell.seek_from_bytes.unsigned_abs().saturating_add(SECTOR),
+        )),
     }
 }
 
 fn interval(cell: &HeatCell) -> String {
-    let (_, far) = distance(cell);
-    if far <= 1 {
+    let Some((_, far)) = distance(cell) else {
         return "0".to_owned();
-    }
+    };
     let mut before = "0";
     for (bits, name) in SIGNED {
         if far <= 1 << bits || bits == 63 {
@@ -166,6 +217,7 @@ fn interval(cell: &HeatCell) -> String {
 mod tests {
     use super::*;
 
+    /// As the observer gives them: multiples of sectors, towards sector 0 shifted by one.
     fn cell(seek: (i64, i64), device: (u64, u64), count: u64) -> HeatCell {
         HeatCell {
             owner: "request".into(),
@@ -178,31 +230,64 @@ mod tests {
         }
     }
 
-    #[test]
-    fn every_count_lands_in_exactly_one_bucket() {
-        let cells = [
-            cell((0, 1), (1 << 16, 1 << 17), 7),
+    fn cells() -> [HeatCell; 5] {
+        [
+            cell((0, 512), (1 << 16, 1 << 17), 7),
             cell((1 << 20, 1 << 21), (1 << 22, 1 << 23), 3),
-            cell((-(1 << 30), -(1 << 29)), (1 << 40, 1 << 41), 2),
-        ];
+            cell((512 - (1 << 30), 512 - (1 << 29)), (1 << 40, u64::MAX), 2),
+            cell((-512, 0), (0, 1 << 10), 4),
+            cell((512, 1024), (0, 1 << 10), 5),
+        ]
+    }
+
+    #[test]
+    fn every_count_lands_in_exactly_one_bucket_of_each_form() {
+        let cells = cells();
         for map in [
             device_time(&cells),
             seek_distance(&cells),
             seek_device_time(&cells),
         ] {
             let total: u64 = map.values().map(|b| b.count).sum();
-            let spread: u64 = map.values().flat_map(|b| &b.bounds).map(|(_, n)| n).sum();
-            assert_eq!((total, spread), (12, 12));
+            let classic: u64 = map.values().flat_map(|b| &b.bounds).map(|(_, n)| n).sum();
+            let native: u64 = map.values().map(|b| b.native.count()).sum();
+            assert_eq!((total, classic, native), (21, 21, 21));
             let last = |b: &Buckets| b.bounds.last().map(|(bound, _)| *bound);
             assert!(map.values().all(|b| last(b) == Some(f64::INFINITY)));
         }
         let seeks = seek_distance(&cells);
         let buckets = &seeks[&("request".to_owned(), "read".to_owned())];
         assert_eq!(buckets.bounds[0], (0.0, 7), "no seek at all");
-        let names: Vec<String> = seek_device_time(&cells).into_keys().map(|k| k.1).collect();
         assert_eq!(
-            names,
-            ["-16GiB..-256MiB", "0", "64KiB..4MiB"].map(str::to_owned)
+            buckets.bounds[1],
+            (4096.0, 9),
+            "a sector in both directions"
         );
+        let names: Vec<String> = seek_device_time(&cells).into_keys().map(|k| k.1).collect();
+        let want = [
+            "-16GiB..-256MiB",
+            "-64KiB..-0",
+            "0",
+            "0..64KiB",
+            "64KiB..4MiB",
+        ];
+        assert_eq!(names, want.map(str::to_owned));
+    }
+
+    #[test]
+    fn both_directions_have_the_same_native_bucket_and_it_fits_the_cell() {
+        let [none, ahead, back, one_back, one_ahead] = cells();
+        assert_eq!(travel(&none).exponent, None);
+        assert_eq!(travel(&ahead).exponent, Some(21));
+        assert_eq!(travel(&back).exponent, Some(30));
+        assert_eq!(travel(&one_back).exponent, travel(&one_ahead).exponent);
+        let far = cell((i64::MIN, -(1 << 50)), (0, 1), 1);
+        assert_eq!(travel(&far).exponent, Some(64), "the outermost has no end");
+        for cell in [&none, &ahead, &one_back] {
+            let end = f64::powi(2.0, time(cell).exponent.unwrap());
+            let (from, to) = (seconds(cell.device_from_ns), seconds(cell.device_to_ns));
+            assert!(from < end && end < to, "{from} {end} {to}");
+            assert!(end / to > 0.93, "{end} {to}");
+        }
     }
 }

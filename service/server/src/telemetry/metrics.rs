@@ -7,7 +7,9 @@ use lumpscope_proto::code_name;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::exemplar::HistogramWithExemplars;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::histogram::exponential_buckets;
+use prometheus_client::metrics::histogram::{
+    Histogram, NativeHistogramConfig, exponential_buckets,
+};
 use tonic::Code;
 
 use crate::grpc::methods;
@@ -18,12 +20,31 @@ pub type Labels = Vec<(&'static str, String)>;
 /// What leads from a bucket to a trace.
 type Exemplar = [(&'static str, String); 1];
 
+/// Classic buckets of durations: 100 microseconds to 52 seconds, each twice the one before.
+fn classic() -> impl Iterator<Item = f64> {
+    exponential_buckets(1e-4, 2.0, 20)
+}
+
+/// Most native buckets of a series; the resolution is halved when more would be needed. They reach
+/// over 20 doublings: from microseconds to seconds.
+const NATIVE_BUCKETS: usize = 160;
+
+/// Native buckets of durations: each ends 9 % above the one before.
+fn native() -> NativeHistogramConfig {
+    NativeHistogramConfig::with_schema(3).max_buckets(NATIVE_BUCKETS)
+}
+
 /// Counts requests.
+///
+/// Durations are counted twice, because the library has exemplars only without native buckets: the
+/// text form shows `duration`, the protobuf form `native` with the exemplars of `duration`. Each is
+/// complete and consistent in itself.
 #[derive(Debug)]
 pub struct RequestMetrics {
     in_progress: AtomicI64,
     pub(super) requests: Family<Labels, Counter>,
     pub(super) duration: Family<Labels, HistogramWithExemplars<Exemplar>>,
+    pub(super) native: Family<Labels, Histogram>,
 }
 
 impl Default for RequestMetrics {
@@ -31,9 +52,9 @@ impl Default for RequestMetrics {
         Self {
             in_progress: AtomicI64::new(0),
             requests: Family::default(),
-            // 100 microseconds to 52 seconds, each twice the one before.
-            duration: Family::new_with_constructor(|| {
-                HistogramWithExemplars::new(exponential_buckets(1e-4, 2.0, 20))
+            duration: Family::new_with_constructor(|| HistogramWithExemplars::new(classic())),
+            native: Family::new_with_constructor(|| {
+                Histogram::new_classic_and_native(classic(), native())
             }),
         }
     }
@@ -62,9 +83,11 @@ impl RequestMetrics {
         ];
         let exemplar = trace.map(|trace| [("trace_id", format!("{trace:032x}"))]);
         let when = exemplar.is_some().then(SystemTime::now);
+        let took = duration.as_secs_f64();
         self.duration
             .get_or_create(&labels)
-            .observe(duration.as_secs_f64(), exemplar, when);
+            .observe(took, exemplar, when);
+        self.native.get_or_create(&labels).observe(took);
         labels.push(("code", code_name(code).to_owned()));
         self.requests.get_or_create(&labels).inc();
     }
@@ -80,6 +103,7 @@ impl RequestMetrics {
         for method in known.chain([methods::UNKNOWN]) {
             let mut labels = vec![("store", store.to_owned()), ("method", method.to_owned())];
             self.duration.remove(&labels);
+            self.native.remove(&labels);
             for code in 0..CODES {
                 let name = code_name(Code::from_i32(code)).to_owned();
                 labels.truncate(2);

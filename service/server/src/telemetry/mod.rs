@@ -6,9 +6,14 @@ mod heat;
 pub mod logs;
 pub mod metrics;
 pub mod names;
+mod native;
 mod observing;
 pub mod otlp;
+mod process;
+mod registry;
 pub mod store_stats;
 pub mod usdt;
 
-pub use collector::{ServiceCollector, Sources};
+pub(crate) use collector::Form;
+pub use collector::Sources;
+pub(crate) use registry::Metrics;

@@ -32,22 +32,24 @@ pub struct Metric {
 }
 
 macro_rules! metrics {
-    ($($id:ident = $name:literal $kind:ident [$($label:literal),*] $help:literal;)+) => {
-        $(
+    ($(=> $prefix:literal;
+        $($id:ident = $name:literal $kind:ident [$($label:literal),*] $help:literal;)+)+) => {
+        $($(
             #[doc = $help]
             pub const $id: Metric = Metric {
-                name: concat!("lumpscope_", $name),
+                name: concat!($prefix, $name),
                 kind: Kind::$kind,
                 labels: &[$($label),*],
                 help: $help,
             };
-        )+
+        )+)+
         /// All metrics, in the order in which they are exposed.
-        pub const ALL: &[Metric] = &[$($id),+];
+        pub const ALL: &[Metric] = &[$($($id),+),+];
     };
 }
 
 metrics! {
+    => "lumpscope_";
     BUILD = "build" Info ["version"]
         "The version that runs.";
     REQUESTS = "requests" Counter ["store", "method", "code"]
@@ -281,6 +283,24 @@ metrics! {
         "Block requests whose start was not seen, or whose table was full.";
     RECURSION_MISSES = "probe_recursion_misses" Counter ["store"]
         "Times the kernel skipped a probe because it was already running.";
+    OBSERVER_CPU = "observer_cpu_seconds" Counter []
+        "CPU time of the thread that ties block requests to requests; the probes' own is in probe_program_run_seconds. Absent while it does not run.";
+
+    => "process_";
+    PROCESS_CPU = "cpu_seconds" Counter []
+        "CPU time of the service, user and system.";
+    PROCESS_START = "start_time_seconds" Gauge []
+        "When the service was started, in seconds since 1970. This and all that follow are absent when the kernel does not let the service look at itself.";
+    PROCESS_RESIDENT = "resident_memory_bytes" Gauge []
+        "Memory of the service that is in RAM.";
+    PROCESS_VIRTUAL = "virtual_memory_bytes" Gauge []
+        "Addresses the service has reserved, whether or not there is memory behind them.";
+    PROCESS_THREADS = "threads" Gauge []
+        "Threads of the service.";
+    PROCESS_OPEN_FILES = "open_fds" Gauge []
+        "Files, sockets and maps the service has open.";
+    PROCESS_MAX_FILES = "max_fds" Gauge []
+        "Most it may have open.";
 }
 
 impl Metric {

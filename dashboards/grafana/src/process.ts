@@ -1,0 +1,58 @@
+// What the kernel says about the process of the service.
+
+import * as units from '@grafana/grafana-foundation-sdk/units';
+
+import { EVERY, SERVICE, type Row } from './build.js';
+import { lines, stat } from './panels.js';
+
+/** All who are scraped have these metrics: those of this service. */
+const OWN = `job="lumpscope",${SERVICE}`;
+
+export const process: Row = {
+  title: 'The process',
+  panels: [
+    lines({
+      title: 'CPU time',
+      description:
+        'CPU seconds a second of the whole service, user and system, and those of the one thread that ties block requests to requests. What the probes cost the kernel is in neither; it is in the observer dashboard.',
+      unit: units.Short,
+      w: 6,
+      queries: [
+        { expr: `rate(process_cpu_seconds_total{${OWN}}${EVERY})`, legend: '{{instance}} all' },
+        { expr: `rate(lumpscope_observer_cpu_seconds_total{${SERVICE}}${EVERY})`, legend: '{{instance}} observer' },
+      ],
+    }),
+    lines({
+      title: 'Memory of the process',
+      description:
+        'Memory of the service that is in RAM, and the addresses it has reserved, whether or not there is memory behind them. Lumps and index have panels of their own above.',
+      unit: units.BytesIEC,
+      w: 6,
+      queries: [
+        { expr: `process_resident_memory_bytes{${OWN}}`, legend: '{{instance}} in RAM' },
+        { expr: `process_virtual_memory_bytes{${OWN}}`, legend: '{{instance}} reserved' },
+      ],
+    }),
+    lines({
+      title: 'Open files and threads',
+      description:
+        'Files, sockets and maps that the service has open, the most it may have, and its threads. Without free file descriptors no connection can be accepted.',
+      unit: units.Short,
+      w: 6,
+      queries: [
+        { expr: `process_open_fds{${OWN}}`, legend: '{{instance}} open' },
+        { expr: `process_max_fds{${OWN}}`, legend: '{{instance}} most' },
+        { expr: `process_threads{${OWN}}`, legend: '{{instance}} threads' },
+      ],
+    }),
+    stat({
+      title: 'Running for',
+      description: 'Time since the service was started. A short one that nobody knows of means that it was restarted: look into its log.',
+      unit: units.Seconds,
+      w: 6,
+      decimals: 0,
+      thresholds: [[null, 'green']],
+      queries: [{ expr: `time() - process_start_time_seconds{${OWN}}`, legend: '{{instance}}' }],
+    }),
+  ],
+};
