@@ -3,27 +3,19 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lumpscope_bench::lab::{Lab, StoreKind};
 use lumpscope_proto::v1::{BlockIo, ExplainRequest};
 use lumpscope_tests::client::{Client, content};
+use lumpscope_tests::collector::Collected;
 use lumpscope_tests::needs::{Need, available};
 use lumpscope_tests::service::{Service, lab_with_stores};
-use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
-    TraceService, TraceServiceServer,
-};
-use opentelemetry_proto::tonic::collector::trace::v1::{
-    ExportTraceServiceRequest, ExportTraceServiceResponse,
-};
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
-use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
-use tonic::{Request, Response, Status};
+use tonic::Request;
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "b7ad6b7169203331";
@@ -31,50 +23,6 @@ const MIB: usize = 1 << 20;
 /// Longest that is waited for what must come: spans are sent several times a second, and a collector
 /// that was away is tried again after a few seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// What a collector has been sent.
-#[derive(Clone, Default)]
-struct Collected(Arc<Mutex<Vec<ExportTraceServiceRequest>>>);
-
-#[tonic::async_trait]
-impl TraceService for Collected {
-    async fn export(
-        &self,
-        request: Request<ExportTraceServiceRequest>,
-    ) -> Result<Response<ExportTraceServiceResponse>, Status> {
-        self.0.lock().expect("no panic").push(request.into_inner());
-        Ok(Response::new(ExportTraceServiceResponse::default()))
-    }
-}
-
-impl Collected {
-    /// Collects at an address, until the test ends.
-    async fn listen(at: SocketAddr) -> (SocketAddr, Collected) {
-        let listener = TcpListener::bind(at).await.expect("the port is free");
-        let address = listener.local_addr().expect("it has one");
-        let collected = Collected::default();
-        let service = TraceServiceServer::new(collected.clone());
-        tokio::spawn(
-            tonic::transport::Server::builder()
-                .add_service(service)
-                .serve_with_incoming(TcpListenerStream::new(listener)),
-        );
-        (address, collected)
-    }
-
-    fn spans(&self) -> Vec<Span> {
-        let all = self.0.lock().expect("no panic");
-        let scopes = all.iter().flat_map(|request| &request.resource_spans);
-        let scopes = scopes.flat_map(|resource| &resource.scope_spans);
-        scopes.flat_map(|scope| scope.spans.clone()).collect()
-    }
-
-    fn resource(&self) -> Vec<KeyValue> {
-        let all = self.0.lock().expect("no panic");
-        let resource = all[0].resource_spans[0].resource.clone();
-        resource.expect("it says who it is").attributes
-    }
-}
 
 /// Waits for what must come.
 async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
