@@ -19,7 +19,7 @@ impl Observer {
     pub fn explain(&self, request: u64) -> Option<Explained> {
         let mut core = self.inner.lock_core();
         let store = core.correlator.explain(request)?.store;
-        self.audit(&mut core, &store);
+        self.audit_now(&mut core, &store);
         core.correlator.explain(request)
     }
 
@@ -46,7 +46,7 @@ impl Observer {
         let since_ns = monotonic_ns().saturating_sub(within_ns);
         let mut core = self.inner.lock_core();
         match store {
-            Some(store) => self.audit(&mut core, store),
+            Some(store) => self.audit_now(&mut core, store),
             None => core.audit_all(),
         }
         core.correlator.slowest(index, since_ns, limit)
@@ -136,7 +136,7 @@ impl Observer {
     }
 
     /// Has the correlator know how far the events of a store's disk can be trusted now.
-    fn audit(&self, core: &mut Core, store: &str) {
+    fn audit_now(&self, core: &mut Core, store: &str) {
         let found = self.inner.find(store);
         if let Some(target) = found.and_then(|(_, store)| store.target) {
             core.audit_one(target.placement.dev);

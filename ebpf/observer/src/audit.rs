@@ -20,7 +20,7 @@ use crate::report::{AuditReport, HeatCell};
 use crate::slots::Slot;
 
 /// How often to look for a moment in which the disk is idle.
-const ATTEMPTS: u32 = 20;
+pub(crate) const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(1);
 /// After this time nothing is in flight any more that was when watching began.
 const GRACE: Duration = Duration::from_millis(50);
@@ -170,16 +170,17 @@ impl WatchedDisk {
         std::array::from_fn(|i| now[i].saturating_sub(self.counters[i]) + late[i])
     }
 
-    /// Compares.
-    pub(crate) fn audit(&self, probes: &Probes) -> AuditReport {
+    /// Compares, if possible at a moment in which the disk is idle: looks for one so many times, a
+    /// millisecond apart.
+    pub(crate) fn audit(&self, probes: &Probes, attempts: u32) -> AuditReport {
         let mut counters = self.counters;
         let mut reading = Reading {
             stat: None,
             slack: DiskStat::default(),
         };
-        for attempt in 0..ATTEMPTS {
+        for attempt in 0..attempts {
             reading = read_around(&self.name, || counters = probes.counters(self.slot));
-            if reading.slack == DiskStat::default() || attempt + 1 == ATTEMPTS {
+            if reading.slack == DiskStat::default() || attempt + 1 >= attempts {
                 break;
             }
             thread::sleep(PAUSE);

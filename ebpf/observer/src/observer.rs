@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::api::{
     DeclaredIo, Finding, ObserverOptions, RequestSummary, StoreObservation, WatchedStore,
 };
-use crate::audit::WatchedDisk;
+use crate::audit::{ATTEMPTS, WatchedDisk};
 use crate::clock::monotonic_ns;
 use crate::correlate::{Correlator, Declared, Input};
 use crate::device::{self, Target};
@@ -235,9 +235,44 @@ impl Observer {
 
     /// Everything known of a store; `None`: no such store. Call [`Observer::settle`] before, to
     /// have in it what has just ended.
+    ///
+    /// Looks for completions that no program was shown and for a moment in which the disk is idle,
+    /// which holds up the observer for up to 40 ms while the disk is busy.
     #[must_use]
     pub fn report(&self, store: &str) -> Option<StoreReport> {
         let (index, store) = self.inner.find(store)?;
+        let mut core = self.inner.lock_core();
+        if let Some(target) = &store.target {
+            core.find_late(target.placement.dev);
+        }
+        Some(self.report_of(&core, index, &store, ATTEMPTS))
+    }
+
+    /// As [`Observer::report`], for those who ask every second: it never waits, so on a busy disk
+    /// the two counts of its audit may differ by what is under way, and what is found late comes up
+    /// to half a second later.
+    #[must_use]
+    pub fn glance(&self, store: &str) -> Option<StoreReport> {
+        let (index, store) = self.inner.find(store)?;
+        let core = self.inner.lock_core();
+        Some(self.report_of(&core, index, &store, 1))
+    }
+
+    /// The audit alone of [`Observer::glance`]; `None`: no such store.
+    #[must_use]
+    pub fn audit(&self, store: &str) -> Option<AuditReport> {
+        let (index, store) = self.inner.find(store)?;
+        let core = self.inner.lock_core();
+        let dev = store.target.as_ref().map(|target| target.placement.dev);
+        let mut audit = dev
+            .and_then(|dev| core.audit(dev, 1))
+            .unwrap_or_else(|| not_audited(&store));
+        core.correlator.tell_checks(index, &mut audit);
+        self.inner.add_limits(&core, &mut audit);
+        Some(audit)
+    }
+
+    fn report_of(&self, core: &Core, index: usize, store: &Store, attempts: u32) -> StoreReport {
         let mut report = StoreReport {
             store: store.name.clone(),
             device: store.status.device.clone().unwrap_or_default(),
@@ -245,18 +280,14 @@ impl Observer {
             not_observed_because: store.status.why_not.clone(),
             ..StoreReport::default()
         };
-        let mut core = self.inner.lock_core();
         let dev = store.target.as_ref().map(|target| target.placement.dev);
-        if let Some(dev) = dev {
-            core.find_late(dev);
-        }
-        match dev.and_then(|dev| core.audit_and_heat(dev)) {
+        match dev.and_then(|dev| core.audit_and_heat(dev, attempts)) {
             Some((audit, heat)) => (report.audit, report.heat) = (audit, heat),
-            None => report.audit.finding = format!("not observed: {}", store.status.why_not),
+            None => report.audit = not_audited(store),
         }
         core.correlator.fill(index, &mut report);
-        self.inner.add_limits(&core, &mut report.audit);
-        Some(report)
+        self.inner.add_limits(core, &mut report.audit);
+        report
     }
 
     /// What of kernel and privileges is there for observing, and what is missing.
@@ -273,7 +304,7 @@ impl Observer {
         core.audit_all();
         let devs: Vec<u32> = core.disks.iter().map(|disk| disk.dev).collect();
         let kept = devs.into_iter().filter_map(|dev| {
-            let (audit, heat) = core.audit_and_heat(dev)?;
+            let (audit, heat) = core.audit_and_heat(dev, ATTEMPTS)?;
             Some((dev, audit, heat))
         });
         let kept: Vec<_> = kept.collect();
@@ -443,13 +474,37 @@ impl Core {
         self.learn(Input::Drained { until_ns });
     }
 
-    pub(crate) fn audit_and_heat(&self, dev: u32) -> Option<(AuditReport, Vec<HeatCell>)> {
+    /// `attempts`: how often to look for a moment in which the disk is idle.
+    pub(crate) fn audit_and_heat(
+        &self,
+        dev: u32,
+        attempts: u32,
+    ) -> Option<(AuditReport, Vec<HeatCell>)> {
+        let audit = self.audit(dev, attempts)?;
         let Some(probes) = &self.probes else {
             let kept = self.kept.iter().find(|(kept, ..)| *kept == dev)?;
-            return Some((kept.1.clone(), kept.2.clone()));
+            return Some((audit, kept.2.clone()));
         };
         let disk = self.disks.iter().find(|disk| disk.dev == dev)?;
-        Some((disk.audit(probes), disk.heat(probes)))
+        Some((audit, disk.heat(probes)))
+    }
+
+    /// The same without the cells.
+    pub(crate) fn audit(&self, dev: u32, attempts: u32) -> Option<AuditReport> {
+        let Some(probes) = &self.probes else {
+            let kept = self.kept.iter().find(|(kept, ..)| *kept == dev)?;
+            return Some(kept.1.clone());
+        };
+        let disk = self.disks.iter().find(|disk| disk.dev == dev)?;
+        Some(disk.audit(probes, attempts))
+    }
+}
+
+/// Of a store whose disk is not watched.
+fn not_audited(store: &Store) -> AuditReport {
+    AuditReport {
+        finding: format!("not observed: {}", store.status.why_not),
+        ..AuditReport::default()
     }
 }
 

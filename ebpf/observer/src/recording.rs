@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
+use crate::audit::ATTEMPTS;
 use crate::clock::monotonic_ns;
 use crate::correlate::Input;
 use crate::live::{self, Feed, Watch};
@@ -86,7 +87,7 @@ impl Core {
     /// The same for one disk.
     pub(crate) fn audit_one(&mut self, dev: u32) {
         self.find_late(dev);
-        if let Some((report, _)) = self.audit_and_heat(dev) {
+        if let Some(report) = self.audit(dev, ATTEMPTS) {
             let report = Box::new(report);
             self.learn(Input::Audited { dev, report });
         }

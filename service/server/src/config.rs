@@ -18,6 +18,7 @@ use std::time::Duration;
 use lumpscope_engine::{Durability, IoBackendChoice, QueuePolicy};
 use lumpscope_observer::{EventPolicy, GuardPolicy, WatchedStore};
 
+use crate::http::PageConfig;
 use crate::size::Size;
 use crate::span::Span;
 use crate::telemetry::otlp::Sampling;
@@ -98,6 +99,8 @@ pub struct ServeConfig {
     pub pin_maps: Option<PathBuf>,
     /// Collector of traces; `None`: none are made.
     pub otlp_endpoint: Option<String>,
+    /// What the web page is told.
+    pub page: PageConfig,
     /// Which requests are traced.
     pub sampling: Sampling,
     /// Who else may open the stores' devices for writing.

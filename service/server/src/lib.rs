@@ -10,12 +10,14 @@
 //! The engine does the work on threads of its own; the runtime here only moves messages. Nothing
 //! in this crate blocks a thread of the runtime on a disk.
 
+mod buckets;
 pub mod cli;
 pub mod config;
 pub mod door;
 pub mod error;
 pub mod grpc;
 pub mod http;
+mod json;
 mod listen;
 pub mod observe;
 pub mod privileges;

@@ -135,7 +135,14 @@ pub(crate) async fn serve(
         header_timeout: config.door.handshake_timeout,
         max_header_bytes: config.door.max_header_bytes,
     };
-    let http = crate::http::serve(sockets.http, entrance, limits, sources, stopped);
+    let http = crate::http::serve(
+        sockets.http,
+        entrance,
+        limits,
+        sources,
+        config.page.clone(),
+        stopped,
+    );
     Serving {
         health,
         grpc: tokio::spawn(async move {

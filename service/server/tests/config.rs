@@ -72,6 +72,7 @@ fn other_value(key: &str) -> &'static str {
         "max-message" | "stream-window" | "connection-window" | "frame-size" => "3M",
         "max-header-bytes" | "min-rate" | "scrub-rate" | "gc-rate" => "7K",
         "otlp-endpoint" => "http://127.0.0.1:4317",
+        "trace-url" => "http://127.0.0.1:16686/trace/{trace_id}",
         "trace-ratio" => "0.5",
         "trace-slower-than" => "7ms",
         _ => "77",

@@ -162,6 +162,13 @@ impl Correlator {
         }
     }
 
+    /// Adds to an audit what only this side knows.
+    pub(crate) fn tell_checks(&self, store: usize, audit: &mut AuditReport) {
+        if let Some(disk) = self.disk_of(store) {
+            disk.checks.tell(audit);
+        }
+    }
+
     /// A request that has ended, explained; `None`: it is not, or no longer, kept.
     #[must_use]
     pub fn explain(&self, request: u64) -> Option<Explained> {

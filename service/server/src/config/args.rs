@@ -29,7 +29,7 @@ pub struct ServeArgs {
     /// Address for gRPC; port 0: any free one [default: 127.0.0.1:50051]
     #[arg(long, value_name = "ADDR:PORT", env = "LUMPSCOPE_LISTEN")]
     pub listen: Option<SocketAddr>,
-    /// Address for /metrics, /livez, /readyz and /healthz; port 0: any free one [default: 127.0.0.1:9464]
+    /// Address for the web page, /metrics, /livez, /readyz and /healthz; port 0: any free one [default: 127.0.0.1:9464]
     #[arg(long, value_name = "ADDR:PORT", env = "LUMPSCOPE_METRICS_LISTEN")]
     pub metrics_listen: Option<SocketAddr>,
     /// Allow addresses that other machines can reach without TLS and a login
@@ -129,6 +129,9 @@ pub struct ServeArgs {
     /// Send traces to the OpenTelemetry collector at this http://HOST:PORT, with OTLP over gRPC
     #[arg(long, value_name = "URL", env = "LUMPSCOPE_OTLP_ENDPOINT")]
     pub otlp_endpoint: Option<String>,
+    /// Where the web page leads to for a trace: a URL of Jaeger or Grafana with {trace_id} in it
+    #[arg(long, value_name = "URL", env = "LUMPSCOPE_TRACE_URL")]
+    pub trace_url: Option<String>,
     /// Share of requests that are traced by chance, 0 to 1; those whose client asks for it, the slow
     /// ones and those that fail by the service's fault always are [default: 0.01]
     #[arg(long, value_name = "RATIO", env = "LUMPSCOPE_TRACE_RATIO")]

@@ -17,6 +17,7 @@ use super::{
     DEFAULT_TRACE_SLOWER_THAN, DoorConfig, ServeArgs, ServeConfig, StoreSpec, TlsFiles,
 };
 use crate::error::ServerError;
+use crate::http::PageConfig;
 use crate::size::Size;
 use crate::telemetry::otlp::Sampling;
 
@@ -112,6 +113,7 @@ impl ServeArgs {
             event_slower_than: self.event_slower_than.or(file.event_slower_than),
             pin_maps: self.pin_maps.or(file.pin_maps),
             otlp_endpoint: self.otlp_endpoint.or(file.otlp_endpoint),
+            trace_url: self.trace_url.or(file.trace_url),
             trace_ratio: self.trace_ratio.or(file.trace_ratio),
             trace_slower_than: self.trace_slower_than.or(file.trace_slower_than),
             guard: match self.guard.is_empty() {
@@ -173,6 +175,7 @@ impl ServeArgs {
             events,
             pin_maps: self.pin_maps,
             otlp_endpoint: endpoint(self.otlp_endpoint, problems),
+            page: page(self.trace_url, problems),
             sampling: Sampling {
                 ratio: self.trace_ratio.unwrap_or(DEFAULT_TRACE_RATIO),
                 slower_than: self
@@ -336,6 +339,29 @@ fn endpoint(given: Option<String>, problems: &mut Problems) -> Option<String> {
     let want =
         "http://HOST:PORT; a collector that wants TLS is reached through one beside this service";
     check(problems, good, "otlp-endpoint", &given, want);
+    good.then_some(given)
+}
+
+/// What the web page is told.
+fn page(trace_url: Option<String>, problems: &mut Problems) -> PageConfig {
+    PageConfig {
+        trace_url: trace_place(trace_url, problems),
+        ..PageConfig::default()
+    }
+}
+
+/// Where the page leads to for a trace.
+fn trace_place(given: Option<String>, problems: &mut Problems) -> Option<String> {
+    const PLACE: &str = "{trace_id}";
+    let given = given.filter(|url| !url.is_empty())?;
+    let url = given.replace(PLACE, "0af7651916cd43dd8448eb211c80319c");
+    let good = given.contains(PLACE)
+        && url.parse::<http::Uri>().is_ok_and(|url| {
+            let host = url.host().is_some_and(|host| !host.is_empty());
+            host && matches!(url.scheme_str(), Some("http" | "https"))
+        });
+    let want = "http:// or https:// with {trace_id} where the id of the trace belongs";
+    check(problems, good, "trace-url", &given, want);
     good.then_some(given)
 }
 

@@ -113,6 +113,7 @@ impl ServeConfig {
                 "otlp-endpoint",
                 self.otlp_endpoint.clone().map(Value::String),
             ),
+            ("trace-url", self.page.trace_url.clone().map(Value::String)),
             ("trace-ratio", Some(Value::Float(self.sampling.ratio))),
             ("trace-slower-than", text(Span(self.sampling.slower_than))),
             ("program-statistics", flag(self.program_statistics)),

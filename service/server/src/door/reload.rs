@@ -116,6 +116,11 @@ impl Reloader {
         self.state.load().summary()
     }
 
+    /// True: there is a list of who is let in, or TLS, so that a client knows whom it talks to.
+    pub(crate) fn has_login_or_tls(&self) -> bool {
+        self.config.tokens.is_some() || self.config.tls.is_some()
+    }
+
     /// Looks at the files every `reload-interval` and reloads them when they have changed. Returns
     /// at once when there is nothing to look at.
     pub async fn watch(self: Arc<Self>) {

@@ -33,6 +33,7 @@ pub use health::Health;
 pub use lump_store::LumpStoreService;
 pub use memory::{Memory, Reservation};
 pub use observe::ObserveService;
+pub(crate) use observe::asking::{Asking, DEFAULT_SLOWEST};
 pub(crate) use observe::convert as observed;
 pub use observe::live;
 pub use request_id::Traced;

@@ -1,4 +1,5 @@
-//! HTTP for machines that watch, through the same door as gRPC.
+//! HTTP for machines that watch, through the same door as gRPC, and for people: the web page with
+//! its data, see `page/`.
 //!
 //! | path | answers 200 | for |
 //! |---|---|---|
@@ -11,6 +12,7 @@
 //! that drains or has failed: restart on `/livez` only.
 
 mod exposition;
+mod page;
 mod serve;
 
 use std::sync::Arc;
@@ -20,11 +22,14 @@ use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use tokio::sync::watch;
 
 use crate::door::{Connection, Door};
 use crate::grpc::methods::Right;
 use crate::stores::Stores;
 use crate::telemetry::{Metrics, Sources};
+
+pub use page::{PageConfig, Rhythm};
 
 pub(crate) use serve::{Limits, serve};
 
@@ -35,8 +40,9 @@ struct Shared {
     door: Door,
 }
 
-/// The routes.
-fn router(sources: Sources) -> Router {
+/// The routes. The page's streams end when `stopped` says so.
+fn router(sources: Sources, page: PageConfig, stopped: watch::Receiver<bool>) -> Router {
+    let page = page::router(&sources, page, stopped);
     let (stores, door) = (sources.stores.clone(), sources.door.clone());
     Router::new()
         .route("/metrics", get(metrics))
@@ -48,6 +54,7 @@ fn router(sources: Sources) -> Router {
             stores,
             door,
         })
+        .merge(page)
 }
 
 /// All metrics, in the form that the request prefers, for who may see all of them.

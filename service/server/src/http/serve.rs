@@ -18,7 +18,7 @@ use tonic::codegen::Service;
 use tonic::transport::server::Connected as _;
 use tracing::debug;
 
-use super::router;
+use super::{PageConfig, router};
 use crate::door::{self, Admitted, Connection, Entrance, Leave, Listener};
 use crate::telemetry::Sources;
 
@@ -40,9 +40,10 @@ pub(crate) async fn serve(
     entrance: Arc<Entrance>,
     limits: Limits,
     sources: Sources,
+    page: PageConfig,
     stopped: watch::Receiver<bool>,
 ) {
-    let app = router(sources);
+    let app = router(sources, page, stopped.clone());
     let serve = move |admitted, leave| one(app.clone(), limits, admitted, leave);
     door::accept(Listener::Tcp(listener), entrance, stopped, serve).await;
 }

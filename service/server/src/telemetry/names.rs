@@ -216,9 +216,9 @@ metrics! {
     EVENTS_SLOWER = "event_policy_slower_than_seconds" Gauge []
         "Besides, each that took at least so long from queued to completed; 0: no such rule.";
     WATCHES = "watches" Gauge ["kind"]
-        "Calls that watch live: trace, record.";
+        "Who watches live: calls (trace, record) and open pages (page).";
     WATCHES_DROPPED = "watch_dropped" Counter ["kind"]
-        "Block requests (trace) and lines (record) left out of these calls because their clients took them too slowly.";
+        "What these did not get because they took it too slowly: block requests (trace), lines (record), frames of a second each (page).";
     PROBE_ATTACHED = "probe_attached" Gauge ["store", "device", "mode"]
         "1: every block request of the disk below the store is observed.";
     BLOCK_REQUESTS = "block_requests" Counter ["store", "owner", "operation"]

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test uses its own part of the harness")]
 
 pub(crate) mod process;
+pub(crate) mod web;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

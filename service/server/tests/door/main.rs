@@ -13,6 +13,7 @@ mod limits;
 mod logins;
 mod metrics;
 mod observing;
+mod page;
 mod reload;
 mod secrets;
 mod tls;

@@ -3,12 +3,13 @@
 use clap::Args;
 use lumpscope_bench::human;
 use lumpscope_client::{Client, v1};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::cli::client::ClientArgs;
 use crate::cli::observe::date;
 use crate::cli::output::{right, table};
 use crate::error::ServerError;
+use crate::json;
 use crate::span::Span;
 
 /// `lumpscope admin events`.
@@ -45,13 +46,9 @@ pub(super) async fn events(
         let reply = client.set_events(request).await?;
         (now, id) = (reply.events.unwrap_or_default(), reply.request_id);
     }
-    let mut json = policy_json(&now);
+    let mut json = json::events(&now);
     json["request_id"] = id.into();
     Ok((json, policy_text(&now)))
-}
-
-fn policy_json(policy: &v1::EventPolicy) -> Value {
-    json!({"one_in": policy.one_in, "slower_than_ns": policy.slower_than_ns})
 }
 
 fn policy_text(policy: &v1::EventPolicy) -> String {
@@ -71,56 +68,7 @@ fn policy_text(policy: &v1::EventPolicy) -> String {
 pub(super) async fn observer(client: &Client) -> Result<(Value, String), ServerError> {
     let request = v1::DescribeObserverRequest {};
     let reply = client.describe_observer(request).await?;
-    Ok((observer_json(&reply), observer_text(&reply)))
-}
-
-fn observer_json(reply: &v1::DescribeObserverResponse) -> Value {
-    let program = |p: &v1::ProbeProgram| {
-        json!({
-            "name": p.name,
-            "hook": p.hook,
-            "attached": p.attached,
-            "not_attached_because": p.not_attached_because,
-            "needed": p.needed,
-            "runs": p.runs,
-            "run_ns": p.run_ns,
-            "recursion_misses": p.recursion_misses,
-        })
-    };
-    let store = |s: &v1::ObservedStore| {
-        json!({
-            "store": s.store,
-            "device": s.device,
-            "observed": s.observed,
-            "not_observed_because": s.not_observed_because,
-            "mode": s.mode,
-            "guard": {
-                "policy": s.guard_policy,
-                "effective": s.guard_effective,
-                "not_effective_because": s.guard_not_effective_because,
-                "denied": s.guard_denied,
-                "allowed": s.guard_allowed,
-                "recent": s.guard_recent.iter().map(open_json).collect::<Vec<_>>(),
-            },
-        })
-    };
-    json!({
-        "programs": reply.programs.iter().map(program).collect::<Vec<_>>(),
-        "events": policy_json(&reply.events.unwrap_or_default()),
-        "stores": reply.stores.iter().map(store).collect::<Vec<_>>(),
-        "request_id": reply.request_id,
-    })
-}
-
-fn open_json(o: &v1::GuardedOpen) -> Value {
-    json!({
-        "unix_ms": o.unix_ms,
-        "device": o.device,
-        "process": o.process,
-        "pid": o.pid,
-        "uid": o.uid,
-        "denied": o.denied,
-    })
+    Ok((json::observer(&reply), observer_text(&reply)))
 }
 
 fn observer_text(reply: &v1::DescribeObserverResponse) -> String {
@@ -253,7 +201,7 @@ mod tests {
             assert!(text.contains(words), "{words} in {text}");
         }
         assert_eq!(
-            observer_json(&reply)["stores"][0]["guard"]["policy"],
+            json::observer(&reply)["stores"][0]["guard"]["policy"],
             "deny"
         );
     }

@@ -8,12 +8,13 @@ use clap::Args;
 use lumpscope_bench::human;
 use lumpscope_client::v1;
 
+use super::replay;
 use super::units::{NONE, date, distance, moment};
-use super::{json, replay};
 use crate::cli::client::ClientArgs;
 use crate::cli::output::{print, right, table};
 use crate::error::ServerError;
 use crate::grpc::observed::{self as convert, WallClock};
+use crate::json;
 use crate::span::Span;
 
 /// `lumpscope explain`.

@@ -1,7 +1,6 @@
 //! The commands that show what the disks did: `explain`, `trace`, `top`, `record`.
 
 pub(super) mod explain;
-mod json;
 pub(super) mod live;
 pub(super) mod record;
 mod replay;

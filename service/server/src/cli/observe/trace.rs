@@ -8,10 +8,11 @@ use lumpscope_bench::human;
 use lumpscope_client::v1;
 
 use super::live::{Doubts, ending, put_out};
+use super::replay;
 use super::units::{NONE, distance, time, time_of_day};
-use super::{json, replay};
 use crate::cli::client::ClientArgs;
 use crate::error::ServerError;
+use crate::json;
 use crate::size::Size;
 use crate::span::Span;
 

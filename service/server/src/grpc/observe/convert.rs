@@ -29,7 +29,8 @@ impl WallClock {
         Self { offset_ns: 0 }
     }
 
-    fn unix_ns(self, monotonic_ns: u64) -> i64 {
+    /// Nanoseconds since 1970 at a time of the monotonic clock.
+    pub(crate) fn unix_ns(self, monotonic_ns: u64) -> i64 {
         signed(monotonic_ns).saturating_add(self.offset_ns)
     }
 }

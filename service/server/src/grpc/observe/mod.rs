@@ -1,27 +1,25 @@
 //! `lumpscope.v1.Observe`: what the observer knows, and what it is told to do.
 
+pub(crate) mod asking;
 pub(crate) mod convert;
 pub mod live;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use lumpscope_observer as obs;
 use lumpscope_observer::Observer;
 use lumpscope_proto::v1::{self, observe_server::Observe};
 use tokio::sync::watch;
+use tokio::task::JoinError;
 use tonic::{Request, Response, Status};
 
+use self::asking::{Asking, DEFAULT_SLOWEST};
 use self::convert::WallClock;
 use self::live::{BLOCKS_WAITING, Batch, BoxStream, Doubts, Kind, LINES_WAITING, Live, Watches};
 use super::scope::Scope;
 use super::status::Refusal;
 use crate::stores::Stores;
 
-/// Longest an answer waits for what has ended before it was asked for.
-const SETTLE: Duration = Duration::from_secs(2);
-/// Slow requests that are listed when no number is asked for.
-const DEFAULT_SLOWEST: usize = 20;
 /// Block requests in one reply.
 const BLOCKS_A_REPLY: usize = 512;
 /// Bytes of a recording in one reply; a line more than that goes alone.
@@ -29,8 +27,7 @@ const BYTES_A_REPLY: usize = 256 << 10;
 /// The service; cheap to clone.
 #[derive(Clone)]
 pub struct ObserveService {
-    stores: Stores,
-    observer: Observer,
+    asking: Asking,
     watches: Arc<Watches>,
     stopped: watch::Receiver<bool>,
 }
@@ -45,8 +42,7 @@ impl ObserveService {
         stopped: watch::Receiver<bool>,
     ) -> Self {
         Self {
-            stores,
-            observer,
+            asking: Asking { stores, observer },
             watches,
             stopped,
         }
@@ -56,14 +52,14 @@ impl ObserveService {
     fn meant(&self, scope: &Scope, wanted: &str) -> Result<Vec<String>, Refusal> {
         if !wanted.is_empty() {
             scope.check_store(wanted)?;
-            if self.stores.find(wanted).is_none() {
+            if self.asking.stores.find(wanted).is_none() {
                 return Err(Refusal::UnknownStore {
                     name: wanted.chars().take(80).collect(),
-                    known: self.stores.names(),
+                    known: self.asking.stores.names(),
                 });
             }
         }
-        let all = self.stores.all();
+        let all = self.asking.stores.all();
         let names = all.iter().map(|named| &named.name);
         Ok(names
             .filter(|name| wanted.is_empty() || *name == wanted)
@@ -71,22 +67,11 @@ impl ObserveService {
             .cloned()
             .collect())
     }
+}
 
-    /// Asks the observer, on a thread that may wait, once it has taken in all that has ended.
-    async fn ask<T: Send + 'static>(
-        &self,
-        question: impl FnOnce(&Observer) -> T + Send + 'static,
-    ) -> Result<T, Status> {
-        let observer = self.observer.clone();
-        let asked = tokio::task::spawn_blocking(move || {
-            if !observer.settle(SETTLE) {
-                tracing::warn!("the observer did not settle in time: the answer may lag");
-            }
-            question(&observer)
-        });
-        let unanswered = |error| Status::internal(format!("the observer did not answer: {error}"));
-        asked.await.map_err(unanswered)
-    }
+/// The question was not answered.
+fn unanswered(error: JoinError) -> Status {
+    Status::internal(format!("the observer did not answer: {error}"))
 }
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -100,12 +85,12 @@ impl Observe for ObserveService {
         let clock = WallClock::now();
         let report =
             move |r: obs::StoreReport| convert::store_report(r, !asked.without_heat, clock);
-        let stores = self.ask(move |observer| {
+        let stores = self.asking.ask(move |observer| {
             let reports = names.iter().filter_map(|name| observer.report(name));
             reports.map(report).collect()
         });
         Ok(Response::new(v1::ReportResponse {
-            stores: stores.await?,
+            stores: stores.await.map_err(unanswered)?,
             request_id: scope.id(),
         }))
     }
@@ -113,13 +98,10 @@ impl Observe for ObserveService {
     async fn explain(&self, request: Request<v1::ExplainRequest>) -> Answer<v1::ExplainResponse> {
         let scope = Scope::of(&request);
         let id = request.into_inner().request_id;
-        let known = self.ask(move |observer| observer.explain(id)).await?;
-        // Whether there was such a request is nothing for who may not use its store.
-        let known = known
-            .filter(|explained| scope.may_use(&explained.store))
-            .ok_or(Refusal::UnknownRequest { id })?;
+        let may_use = |store: &str| scope.may_use(store);
+        let known = self.asking.explain(id, may_use).await.map_err(unanswered)?;
         Ok(Response::new(v1::ExplainResponse {
-            request: Some(convert::slow(known, WallClock::now())),
+            request: Some(known.ok_or(Refusal::UnknownRequest { id })?),
             request_id: scope.id(),
         }))
     }
@@ -131,27 +113,17 @@ impl Observe for ObserveService {
         let scope = Scope::of(&request);
         let asked = request.into_inner();
         let names = self.meant(&scope, &asked.store)?;
-        // In nanoseconds, the longest still fits into 64 bits.
         let within = match asked.within_seconds {
             0 => u32::MAX,
             seconds => seconds,
         };
-        let within = Duration::from_secs(within.into());
         let limit = match usize::try_from(asked.limit) {
             Ok(0) => DEFAULT_SLOWEST,
             limit => limit.unwrap_or(usize::MAX),
         };
-        let slowest = self.ask(move |observer| {
-            let of = |name: &String| observer.slowest(Some(name), within, limit);
-            let mut all: Vec<obs::Explained> = names.iter().flat_map(of).collect();
-            all.sort_by_key(|slow| std::cmp::Reverse(slow.total_ns));
-            all.truncate(limit);
-            all
-        });
-        let clock = WallClock::now();
-        let slowest = slowest.await?.into_iter();
+        let slowest = self.asking.slowest(names, within, limit);
         Ok(Response::new(v1::ListSlowestResponse {
-            requests: slowest.map(|slow| convert::slow(slow, clock)).collect(),
+            requests: slowest.await.map_err(unanswered)?,
             request_id: scope.id(),
         }))
     }
@@ -165,10 +137,10 @@ impl Observe for ObserveService {
         let filter = filter(asked)?;
         let live = Live {
             watching: self.watches.begin(Kind::Trace)?,
-            watch: self.observer.watch_blocks(filter, BLOCKS_WAITING),
+            watch: self.asking.observer.watch_blocks(filter, BLOCKS_WAITING),
             stopped: self.stopped.clone(),
             doubts: Some(Doubts {
-                observer: self.observer.clone(),
+                observer: self.asking.observer.clone(),
                 stores,
             }),
         };
@@ -183,7 +155,7 @@ impl Observe for ObserveService {
         scope.check_service()?;
         let live = Live {
             watching: self.watches.begin(Kind::Record)?,
-            watch: self.observer.watch_inputs(LINES_WAITING),
+            watch: self.asking.observer.watch_inputs(LINES_WAITING),
             stopped: self.stopped.clone(),
             doubts: None,
         };
@@ -197,21 +169,11 @@ impl Observe for ObserveService {
         let scope = Scope::of(&request);
         let names = self.meant(&scope, "")?;
         let request_id = scope.id();
-        let described = self.ask(move |observer| {
-            let store = |name: String| {
-                let status = observer.store_status(&name)?;
-                let guard = observer.guard(&name).unwrap_or_default();
-                Some(convert::observed_store(name, status, guard))
-            };
-            let programs = observer.programs().into_iter();
-            v1::DescribeObserverResponse {
-                programs: programs.map(convert::program).collect(),
-                events: Some(convert::events(observer.events())),
-                stores: names.into_iter().filter_map(store).collect(),
-                request_id,
-            }
-        });
-        described.await.map(Response::new)
+        let described = self.asking.describe(names);
+        Ok(Response::new(v1::DescribeObserverResponse {
+            request_id,
+            ..described.await.map_err(unanswered)?
+        }))
     }
 
     async fn set_events(
@@ -227,11 +189,14 @@ impl Observe for ObserveService {
             one_in: wanted.one_in,
             slower_than_ns: wanted.slower_than_ns,
         };
-        let set = self.ask(move |observer| {
+        let set = self.asking.ask(move |observer| {
             let set = observer.set_events(policy);
             set.map(|()| observer.events())
         });
-        let now = set.await?.map_err(|why| Refusal::NotNow { why })?;
+        let now = set
+            .await
+            .map_err(unanswered)?
+            .map_err(|why| Refusal::NotNow { why })?;
         tracing::info!(
             one_in = now.one_in,
             slower_than_ns = now.slower_than_ns,

@@ -6,6 +6,8 @@ use lumpscope_bench::human::{as_float, ratio};
 use lumpscope_client::v1;
 use serde::Serialize;
 
+use crate::buckets::{self, Bucket, quantile};
+
 /// One store over one interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct StoreView {
@@ -125,36 +127,9 @@ fn lost(was: &v1::BlockReport, is: &v1::BlockReport, seconds: f64) -> BTreeMap<S
 }
 
 /// What came in between, by bucket.
-fn difference(was: &[v1::Bucket], is: &[v1::Bucket]) -> Vec<(u64, u64, u64)> {
-    let before: BTreeMap<(u64, u64), u64> = was.iter().map(|b| ((b.from, b.to), b.count)).collect();
-    let more = |b: &v1::Bucket| {
-        let was = before.get(&(b.from, b.to)).copied().unwrap_or(0);
-        (b.from, b.to, b.count.saturating_sub(was))
-    };
-    let mut all: Vec<_> = is
-        .iter()
-        .map(more)
-        .filter(|b| b.2 > 0 && b.1 > b.0)
-        .collect();
-    all.sort_unstable();
-    all
-}
-
-/// The value below which `part / whole` of all lie, as if those in a bucket were spread evenly.
-fn quantile(buckets: &[(u64, u64, u64)], part: u64, whole: u64) -> Option<u64> {
-    let all: u64 = buckets.iter().map(|b| b.2).sum();
-    let wanted = all.saturating_mul(part).div_ceil(whole).max(1);
-    let mut seen = 0;
-    buckets.iter().find_map(|(from, to, count)| {
-        let before = seen;
-        seen += count;
-        (seen >= wanted).then(|| {
-            // In 128 bits: the last bucket may end at the largest number there is.
-            let width = u128::from(to - from - 1);
-            let into = width * u128::from(wanted - before) / u128::from(*count);
-            from + u64::try_from(into).unwrap_or(0)
-        })
-    })
+fn difference(was: &[v1::Bucket], is: &[v1::Bucket]) -> Vec<Bucket> {
+    let edges = |b: &v1::Bucket| (b.from, b.to, b.count);
+    buckets::difference(was.iter().map(edges), is.iter().map(edges))
 }
 
 /// What may be missing, since the service started: a count that was wrong once stays wrong.

@@ -1,6 +1,6 @@
-//! What is shown, as JSON: the names of the protocol.
+//! What is shown, as JSON: the names of the protocol. The commands and the page show the same.
 
-use lumpscope_client::v1;
+use lumpscope_proto::v1;
 use serde_json::{Map, Value, json};
 
 fn stages(stages: &[v1::StageTime]) -> Value {
@@ -14,7 +14,7 @@ fn lost(lost: &[v1::LostTime]) -> Value {
 }
 
 /// An explained request. Times of its block requests are relative to its begin.
-pub(super) fn request(r: &v1::SlowRequest) -> Value {
+pub(crate) fn request(r: &v1::SlowRequest) -> Value {
     let step = |s: &v1::Step| json!({"from_ns": s.from_ns, "took_ns": s.took_ns, "stage": s.stage, "text": s.text});
     json!({
         "request_id": r.request_id,
@@ -56,7 +56,7 @@ fn block_io(b: &v1::BlockIo) -> Value {
 }
 
 /// One block request.
-pub(super) fn line(b: &v1::BlockLine) -> Value {
+pub(crate) fn line(b: &v1::BlockLine) -> Value {
     json!({
         "done_unix_ns": b.done_unix_ns,
         "device": b.device,
@@ -72,5 +72,60 @@ pub(super) fn line(b: &v1::BlockLine) -> Value {
         "queue_ns": b.queue_ns,
         "device_ns": b.device_ns,
         "failed": b.failed,
+    })
+}
+
+/// Which events are handed out.
+pub(crate) fn events(policy: &v1::EventPolicy) -> Value {
+    json!({"one_in": policy.one_in, "slower_than_ns": policy.slower_than_ns})
+}
+
+/// What the observer is made of, and what it costs.
+pub(crate) fn observer(reply: &v1::DescribeObserverResponse) -> Value {
+    let program = |p: &v1::ProbeProgram| {
+        json!({
+            "name": p.name,
+            "hook": p.hook,
+            "attached": p.attached,
+            "not_attached_because": p.not_attached_because,
+            "needed": p.needed,
+            "runs": p.runs,
+            "run_ns": p.run_ns,
+            "recursion_misses": p.recursion_misses,
+        })
+    };
+    let store = |s: &v1::ObservedStore| {
+        json!({
+            "store": s.store,
+            "device": s.device,
+            "observed": s.observed,
+            "not_observed_because": s.not_observed_because,
+            "mode": s.mode,
+            "guard": {
+                "policy": s.guard_policy,
+                "effective": s.guard_effective,
+                "not_effective_because": s.guard_not_effective_because,
+                "denied": s.guard_denied,
+                "allowed": s.guard_allowed,
+                "recent": s.guard_recent.iter().map(open_json).collect::<Vec<_>>(),
+            },
+        })
+    };
+    json!({
+        "programs": reply.programs.iter().map(program).collect::<Vec<_>>(),
+        "events": events(&reply.events.unwrap_or_default()),
+        "stores": reply.stores.iter().map(store).collect::<Vec<_>>(),
+        "request_id": reply.request_id,
+    })
+}
+
+fn open_json(o: &v1::GuardedOpen) -> Value {
+    json!({
+        "unix_ms": o.unix_ms,
+        "device": o.device,
+        "process": o.process,
+        "pid": o.pid,
+        "uid": o.uid,
+        "denied": o.denied,
     })
 }

@@ -1,0 +1,106 @@
+//! What is asked of the observer, by gRPC and by the page.
+
+use std::time::Duration;
+
+use lumpscope_observer::{Explained, Observer};
+use lumpscope_proto::v1;
+use tokio::task::JoinError;
+
+use super::convert::{self, WallClock};
+use crate::stores::Stores;
+
+/// Longest an answer waits for what has ended before it was asked for.
+const SETTLE: Duration = Duration::from_secs(2);
+/// Slow requests that are listed when no number is asked for.
+pub(crate) const DEFAULT_SLOWEST: usize = 20;
+
+/// Asks the observer, always on a thread that may wait. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Asking {
+    pub(crate) stores: Stores,
+    pub(crate) observer: Observer,
+}
+
+impl Asking {
+    /// Asks once the observer has taken in all that has ended.
+    ///
+    /// # Errors
+    /// The question panicked, or the runtime ends.
+    pub(crate) async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Observer) -> T + Send + 'static,
+    ) -> Result<T, JoinError> {
+        let observer = self.observer.clone();
+        let asked = tokio::task::spawn_blocking(move || {
+            if !observer.settle(SETTLE) {
+                tracing::warn!("the observer did not settle in time: the answer may lag");
+            }
+            question(&observer)
+        });
+        asked.await
+    }
+
+    /// A request that has ended; `None`: it is not known, or of a store that the caller may not
+    /// use: whether there was one is nothing for such a caller.
+    ///
+    /// # Errors
+    /// As [`Asking::ask`].
+    pub(crate) async fn explain(
+        &self,
+        id: u64,
+        may_use: impl Fn(&str) -> bool,
+    ) -> Result<Option<v1::SlowRequest>, JoinError> {
+        let known = self.ask(move |observer| observer.explain(id)).await?;
+        let known = known.filter(|explained| may_use(&explained.store));
+        Ok(known.map(|known| convert::slow(known, WallClock::now())))
+    }
+
+    /// The slowest requests to these stores, slowest first.
+    ///
+    /// # Errors
+    /// As [`Asking::ask`].
+    pub(crate) async fn slowest(
+        &self,
+        stores: Vec<String>,
+        within_seconds: u32,
+        limit: usize,
+    ) -> Result<Vec<v1::SlowRequest>, JoinError> {
+        // In nanoseconds, the longest still fits into 64 bits.
+        let within = Duration::from_secs(within_seconds.into());
+        let slowest = self.ask(move |observer| {
+            let of = |name: &String| observer.slowest(Some(name), within, limit);
+            let mut all: Vec<Explained> = stores.iter().flat_map(of).collect();
+            all.sort_by_key(|slow| std::cmp::Reverse(slow.total_ns));
+            all.truncate(limit);
+            all
+        });
+        let clock = WallClock::now();
+        let slowest = slowest.await?.into_iter();
+        Ok(slowest.map(|slow| convert::slow(slow, clock)).collect())
+    }
+
+    /// The observer's parts, and how it watches these stores. The request's id is left 0.
+    ///
+    /// # Errors
+    /// As [`Asking::ask`].
+    pub(crate) async fn describe(
+        &self,
+        stores: Vec<String>,
+    ) -> Result<v1::DescribeObserverResponse, JoinError> {
+        self.ask(move |observer| {
+            let store = |name: String| {
+                let status = observer.store_status(&name)?;
+                let guard = observer.guard(&name).unwrap_or_default();
+                Some(convert::observed_store(name, status, guard))
+            };
+            let programs = observer.programs().into_iter();
+            v1::DescribeObserverResponse {
+                programs: programs.map(convert::program).collect(),
+                events: Some(convert::events(observer.events())),
+                stores: stores.into_iter().filter_map(store).collect(),
+                request_id: 0,
+            }
+        })
+        .await
+    }
+}

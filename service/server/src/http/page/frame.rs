@@ -1,0 +1,244 @@
+//! What happened at one store between two looks, as the page draws it.
+
+use std::collections::BTreeMap;
+
+use lumpscope_observer::{
+    EventPolicy, HeatCell, LatencyBucket, OPERATIONS, OWNERS, OperationReport, OwnerTotal,
+    StoreReport,
+};
+use serde::Serialize;
+
+use super::dots::Dot;
+use crate::buckets::{self, Bucket, quantile};
+use crate::grpc::live::left_out;
+
+/// One store over one interval.
+#[derive(Debug, Serialize)]
+pub(super) struct StoreFrame {
+    observed: bool,
+    why_not: String,
+    /// What may be missing, in words; empty: nothing.
+    doubts: String,
+    /// By method; only those of which some ended.
+    requests: BTreeMap<String, Requests>,
+    heat: Vec<Cell>,
+    block: Blocks,
+    data_requests: u64,
+    sequential: u64,
+    moves: Vec<Move>,
+    /// Time that requests lost to others, by the class of the others.
+    lost_ns: BTreeMap<String, u64>,
+    dots: Vec<Dot>,
+    dots_left_out: u64,
+    totals: Totals,
+}
+
+/// Requests of one method.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Requests {
+    count: u64,
+    errors: u64,
+    bytes: u64,
+    total_ns: u64,
+    /// Estimated within their buckets.
+    p50_ns: Option<u64>,
+    p99_ns: Option<u64>,
+    stages: BTreeMap<String, u64>,
+    latency: Vec<Bucket>,
+}
+
+/// A cell of the histogram: seek distance from and to, device time from and to, owner and operation
+/// as places in their lists, and how many.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Cell(i64, i64, u64, u64, usize, usize, u64);
+
+/// Whose request came after whose: owner, moved by, requests, seeks, bytes travelled.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Move(String, String, u64, u64, u64);
+
+/// Requests and bytes by owner and operation.
+type Blocks = BTreeMap<String, BTreeMap<String, (u64, u64)>>;
+
+/// Since the service started: what the metrics say.
+#[derive(Debug, Serialize)]
+struct Totals {
+    requests: BTreeMap<String, Total>,
+    block: Blocks,
+    data_requests: u64,
+    sequential: u64,
+    lost_events: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Total {
+    count: u64,
+    errors: u64,
+    bytes: u64,
+}
+
+impl StoreFrame {
+    /// What happened between two reports of one store.
+    pub(super) fn between(
+        was: &StoreReport,
+        is: &StoreReport,
+        policy: EventPolicy,
+        (dots, dots_left_out): (Vec<Dot>, u64),
+    ) -> Self {
+        let more = |of: fn(&StoreReport) -> u64| of(is).saturating_sub(of(was));
+        Self {
+            observed: is.observed,
+            why_not: is.not_observed_because.clone(),
+            doubts: doubts(is, policy),
+            requests: requests(&was.operations, &is.operations),
+            heat: heat(&was.heat, &is.heat),
+            block: blocks(&was.block.owners, &is.block.owners),
+            data_requests: more(|r| r.block.data_requests),
+            sequential: more(|r| r.block.sequential),
+            moves: moves(was, is),
+            lost_ns: lost(was, is),
+            dots,
+            dots_left_out,
+            totals: totals(is),
+        }
+    }
+}
+
+/// What may be missing, since the service started: a count that was wrong once stays wrong.
+fn doubts(is: &StoreReport, policy: EventPolicy) -> String {
+    if !is.observed {
+        return format!("not observed: {}", is.not_observed_because);
+    }
+    let finding = (!is.audit.complete).then(|| is.audit.finding.clone());
+    let told: Vec<String> = finding.into_iter().chain(left_out(policy)).collect();
+    told.join("; ")
+}
+
+fn requests(was: &[OperationReport], is: &[OperationReport]) -> BTreeMap<String, Requests> {
+    let none = OperationReport::default();
+    let of = |is: &OperationReport| {
+        let was = was.iter().find(|o| o.method == is.method);
+        let was = was.unwrap_or(&none);
+        let more = |of: fn(&OperationReport) -> u64| of(is).saturating_sub(of(was));
+        let edges = |b: &LatencyBucket| (b.from_ns, b.to_ns, b.count);
+        let (before, after) = (was.latency.iter().map(edges), is.latency.iter().map(edges));
+        let latency = buckets::difference(before, after);
+        let stages = is.stages.iter().map(|stage| {
+            let before = was.stages.iter().find(|s| s.stage == stage.stage);
+            let ns = stage
+                .total_ns
+                .saturating_sub(before.map_or(0, |s| s.total_ns));
+            (stage.stage.clone(), ns)
+        });
+        let requests = Requests {
+            count: more(|o| o.count),
+            errors: more(|o| o.errors),
+            bytes: more(|o| o.bytes),
+            total_ns: more(|o| o.total_ns),
+            p50_ns: quantile(&latency, 50, 100),
+            p99_ns: quantile(&latency, 99, 100),
+            stages: stages.filter(|(_, ns)| *ns > 0).collect(),
+            latency,
+        };
+        (is.method.clone(), requests)
+    };
+    is.iter().map(of).filter(|(_, r)| r.count > 0).collect()
+}
+
+/// The place of a word in its list. The last of both lists is "other".
+fn place(words: &[&str], word: &str) -> usize {
+    let found = words.iter().position(|known| *known == word);
+    found.unwrap_or(words.len() - 1)
+}
+
+fn heat(was: &[HeatCell], is: &[HeatCell]) -> Vec<Cell> {
+    let key = |c: &HeatCell| {
+        (
+            place(&OWNERS, &c.owner),
+            place(&OPERATIONS, &c.operation),
+            c.seek_from_bytes,
+            c.device_from_ns,
+        )
+    };
+    let before: BTreeMap<_, u64> = was.iter().map(|c| (key(c), c.count)).collect();
+    let more = |c: &HeatCell| {
+        let key = key(c);
+        let count = c
+            .count
+            .saturating_sub(before.get(&key).copied().unwrap_or(0));
+        let (owner, operation, ..) = key;
+        Cell(
+            c.seek_from_bytes,
+            c.seek_to_bytes,
+            c.device_from_ns,
+            c.device_to_ns,
+            owner,
+            operation,
+            count,
+        )
+    };
+    is.iter().map(more).filter(|cell| cell.6 > 0).collect()
+}
+
+fn blocks(was: &[OwnerTotal], is: &[OwnerTotal]) -> Blocks {
+    let mut all = Blocks::new();
+    for total in is {
+        let same = |o: &&OwnerTotal| o.owner == total.owner && o.operation == total.operation;
+        let before = was.iter().find(same);
+        let (requests, bytes) = before.map_or((0, 0), |o| (o.requests, o.bytes));
+        let more = (
+            total.requests.saturating_sub(requests),
+            total.bytes.saturating_sub(bytes),
+        );
+        if more != (0, 0) {
+            let of = all.entry(total.owner.clone()).or_default();
+            of.insert(total.operation.clone(), more);
+        }
+    }
+    all
+}
+
+fn moves(was: &StoreReport, is: &StoreReport) -> Vec<Move> {
+    let more = |m: &lumpscope_observer::HeadMove| {
+        let mut before = was.block.moves.iter();
+        let before = before.find(|b| b.owner == m.owner && b.moved_by == m.moved_by);
+        let (requests, seeks, travel) =
+            before.map_or((0, 0, 0), |b| (b.requests, b.seeks, b.travel_bytes));
+        Move(
+            m.owner.clone(),
+            m.moved_by.clone(),
+            m.requests.saturating_sub(requests),
+            m.seeks.saturating_sub(seeks),
+            m.travel_bytes.saturating_sub(travel),
+        )
+    };
+    let all = is.block.moves.iter().map(more);
+    all.filter(|m| m.2 > 0).collect()
+}
+
+fn lost(was: &StoreReport, is: &StoreReport) -> BTreeMap<String, u64> {
+    let more = |l: &lumpscope_observer::LostTime| {
+        let before = was.block.lost.iter().find(|b| b.owner == l.owner);
+        let ns = l.ns.saturating_sub(before.map_or(0, |b| b.ns));
+        (l.owner.clone(), ns)
+    };
+    let all = is.block.lost.iter().map(more);
+    all.filter(|(_, ns)| *ns > 0).collect()
+}
+
+fn totals(is: &StoreReport) -> Totals {
+    let total = |o: &OperationReport| {
+        let total = Total {
+            count: o.count,
+            errors: o.errors,
+            bytes: o.bytes,
+        };
+        (o.method.clone(), total)
+    };
+    Totals {
+        requests: is.operations.iter().map(total).collect(),
+        block: blocks(&[], &is.block.owners),
+        data_requests: is.block.data_requests,
+        sequential: is.block.sequential,
+        lost_events: is.audit.lost_events,
+    }
+}

@@ -1,0 +1,102 @@
+//! What a viewer is told first: the service, its words, and the stores.
+
+use std::fs;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use lumpscope_observer::{OPERATIONS, OWNERS, STAGES};
+use serde::Serialize;
+use serde_json::json;
+
+use super::PageConfig;
+use crate::grpc::Asking;
+
+/// What is the same for all viewers.
+pub(super) struct Service {
+    started_unix_ms: u64,
+    config: PageConfig,
+}
+
+/// A store, as it lies there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Store {
+    pub(super) name: String,
+    path: String,
+    layout: &'static str,
+    /// Whole disk below it; empty: unknown.
+    device: String,
+    backend: &'static str,
+    block_size: u32,
+    /// Size of that disk in sectors of 512 bytes.
+    device_sectors: Option<u64>,
+    /// Never that of another store, even of one that had the same name before.
+    #[serde(skip)]
+    pub(super) index: usize,
+}
+
+impl Service {
+    /// A service that starts now.
+    pub(super) fn new(config: PageConfig) -> Self {
+        Self {
+            started_unix_ms: unix_ms(),
+            config,
+        }
+    }
+
+    /// The words of the first event.
+    pub(super) fn hello(&self, stores: &[&Store]) -> String {
+        let rhythm = &self.config.rhythm;
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "started_unix_ms": self.started_unix_ms,
+            "now_unix_ms": unix_ms(),
+            "frame_ms": milliseconds(rhythm.frame),
+            "history_frames": rhythm.history,
+            "owners": OWNERS,
+            "operations": OPERATIONS,
+            "stages": STAGES,
+            "trace_url": self.config.trace_url.as_deref().unwrap_or_default(),
+            "stores": stores,
+        })
+        .to_string()
+    }
+}
+
+/// All open stores. Reads small files of the kernel, which never waits for a disk.
+pub(super) fn stores(asking: &Asking) -> Vec<Store> {
+    let all = asking.stores.all();
+    let of = all.iter().map(|named| {
+        let info = named.store.info();
+        let status = asking.observer.store_status(&named.name);
+        let device = status.and_then(|status| status.device).unwrap_or_default();
+        Store {
+            name: named.name.clone(),
+            path: info.path.display().to_string(),
+            layout: info.layout.name(),
+            backend: info.backend.name(),
+            block_size: info.block_size.into(),
+            device_sectors: sectors(&device),
+            device,
+            index: named.index,
+        }
+    });
+    of.collect()
+}
+
+/// Size of a disk in sectors of 512 bytes; `None`: unknown.
+fn sectors(disk: &str) -> Option<u64> {
+    if disk.is_empty() {
+        return None;
+    }
+    let size = fs::read_to_string(format!("/sys/block/{disk}/size")).ok()?;
+    size.trim().parse().ok()
+}
+
+/// Milliseconds since 1970.
+pub(super) fn unix_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, milliseconds)
+}
+
+pub(super) fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,235 @@
+//! The built-in web page: its files, and the data that it draws.
+//!
+//! | path | answers |
+//! |---|---|
+//! | `/`, `/page/...` | the files of the page; they hold no data and need no login |
+//! | `/api/v1/live?since=SEQ` | what happens, as a stream of events: see `stream.rs` and `frame.rs` |
+//! | `/api/v1/slowest?store=&within_seconds=300&limit=20` | the slowest requests, explained |
+//! | `/api/v1/requests/ID` | one request, explained |
+//! | `/api/v1/observer` | what the observer is made of |
+//!
+//! ```text
+//! observer ── glance, block requests ──▶ pulse.rs ──▶ ring of frames ──▶ stream.rs, one a viewer
+//!                once a second           (frame.rs, dots.rs)  shared bytes    a place in the ring
+//! ```
+//!
+//! The pulse beats only while somebody looks. A frame is written once, whoever looks; a viewer is a
+//! socket and a place in the ring, so one that reads slowly holds up nobody and costs nothing.
+
+mod answer;
+mod dots;
+mod files;
+mod frame;
+mod gate;
+mod hello;
+mod pulse;
+mod ring;
+mod stream;
+
+use std::sync::Arc;
+
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::get;
+use axum::{Extension, Router, middleware};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::task::JoinError;
+
+use self::answer::{failed, said};
+use self::pulse::Pulse;
+use crate::door::{Caller, Connection, Door};
+use crate::grpc::live::{Kind, MAX_VIEWERS, Watches};
+use crate::grpc::{Asking, DEFAULT_SLOWEST};
+use crate::json;
+use crate::telemetry::Sources;
+
+pub use self::pulse::Rhythm;
+
+/// Slow requests listed at most.
+const MOST_SLOWEST: usize = 500;
+/// How far back the slow ones are looked for when nothing is said, in seconds.
+const DEFAULT_WITHIN: u32 = 300;
+
+/// What the page is told and how often; the settings that are about it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PageConfig {
+    /// Where a trace is shown: a URL with `{trace_id}` in it; `None`: nowhere.
+    pub trace_url: Option<String>,
+    /// How often and how long. Not a setting: only tests change it.
+    pub rhythm: Rhythm,
+}
+
+/// What all of `/api` works with. Cheap to clone.
+#[derive(Clone)]
+struct Api {
+    door: Door,
+    asking: Asking,
+    watches: Arc<Watches>,
+    pulse: Pulse,
+    hello: Arc<hello::Service>,
+    stopped: watch::Receiver<bool>,
+}
+
+/// The routes of the page. Its streams end when `stopped` says so.
+pub(super) fn router(
+    sources: &Sources,
+    config: PageConfig,
+    stopped: watch::Receiver<bool>,
+) -> Router {
+    let asking = Asking {
+        stores: sources.stores.clone(),
+        observer: sources.observer.clone(),
+    };
+    let api = Api {
+        door: sources.door.clone(),
+        watches: Arc::clone(&sources.watches),
+        pulse: Pulse::new(asking.clone(), config.rhythm, stopped.clone()),
+        hello: Arc::new(hello::Service::new(config)),
+        asking,
+        stopped,
+    };
+    let unknown = async || failed(StatusCode::NOT_FOUND, "there is no such path");
+    let data = Router::new()
+        .route("/live", get(live))
+        .route("/slowest", get(slowest))
+        .route("/requests/{id}", get(request))
+        .route("/observer", get(observer))
+        .fallback(unknown)
+        .layer(middleware::from_fn_with_state(api.clone(), gate::admit));
+    files::routes().nest("/api/v1", data).with_state(api)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Since {
+    since: Option<u64>,
+}
+
+/// What happens, from now on until the viewer or the service goes.
+async fn live(
+    State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
+    query: Result<Query<Since>, QueryRejection>,
+    request: Request,
+) -> Response {
+    let since = match query {
+        Ok(Query(asked)) => asked.since.unwrap_or(0),
+        Err(wrong) => return bad_query(&wrong),
+    };
+    let Ok(watching) = api.watches.begin(Kind::Page) else {
+        let why = format!("{MAX_VIEWERS} pages are open, which is the most: close one first");
+        return failed(StatusCode::SERVICE_UNAVAILABLE, &why);
+    };
+    let viewer = match api.pulse.join() {
+        Ok(viewer) => viewer,
+        Err(error) => {
+            let why = format!("nobody can watch: a thread cannot be started: {error}");
+            return failed(StatusCode::SERVICE_UNAVAILABLE, &why);
+        }
+    };
+    // Until it ends, the connection is not idle.
+    let call = Connection::of(request.extensions()).map(Connection::call);
+    stream::answer(stream::Live {
+        asking: api.asking,
+        hello: api.hello,
+        stopped: api.stopped,
+        caller,
+        watching,
+        viewer,
+        since,
+        call,
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Slowest {
+    #[serde(default)]
+    store: String,
+    within_seconds: Option<u32>,
+    limit: Option<usize>,
+}
+
+async fn slowest(
+    State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
+    query: Result<Query<Slowest>, QueryRejection>,
+) -> Response {
+    let asked = match query {
+        Ok(Query(asked)) => asked,
+        Err(wrong) => return bad_query(&wrong),
+    };
+    let wanted = asked.store;
+    if !wanted.is_empty() && !caller.may_use(&wanted) {
+        let why = format!("{:?} may not use this store", caller.name());
+        return failed(StatusCode::FORBIDDEN, &why);
+    }
+    let mut names = names(&api, &caller);
+    if !wanted.is_empty() {
+        names.retain(|name| *name == wanted);
+        if names.is_empty() {
+            return failed(StatusCode::NOT_FOUND, "there is no store of this name");
+        }
+    }
+    let limit = asked.limit.unwrap_or(DEFAULT_SLOWEST);
+    if !(1..=MOST_SLOWEST).contains(&limit) {
+        let why = format!("limit is a number from 1 to {MOST_SLOWEST}");
+        return failed(StatusCode::BAD_REQUEST, &why);
+    }
+    let within = asked.within_seconds.unwrap_or(DEFAULT_WITHIN);
+    let found = api.asking.slowest(names, within, limit).await;
+    told(found.map(|found| {
+        let found: Vec<Value> = found.iter().map(json::request).collect();
+        json!({"requests": found})
+    }))
+}
+
+async fn request(
+    State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+) -> Response {
+    let Ok(id) = id.parse::<u64>() else {
+        return failed(StatusCode::BAD_REQUEST, "the id of a request is a number");
+    };
+    let known = api.asking.explain(id, |store| caller.may_use(store)).await;
+    match known {
+        Ok(None) => {
+            let why = format!(
+                "request {id} is not known, or no longer: the slowest of the last minutes are kept"
+            );
+            failed(StatusCode::NOT_FOUND, &why)
+        }
+        known => told(known.map(|known| json::request(&known.unwrap_or_default()))),
+    }
+}
+
+async fn observer(State(api): State<Api>, Extension(caller): Extension<Caller>) -> Response {
+    let described = api.asking.describe(names(&api, &caller)).await;
+    told(described.map(|described| json::observer(&described)))
+}
+
+/// The stores that a caller may see.
+fn names(api: &Api, caller: &Caller) -> Vec<String> {
+    let all = api.asking.stores.all();
+    let names = all.iter().map(|named| named.name.clone());
+    names.filter(|name| caller.may_use(name)).collect()
+}
+
+fn bad_query(wrong: &QueryRejection) -> Response {
+    failed(StatusCode::BAD_REQUEST, &wrong.body_text())
+}
+
+fn told(answer: Result<Value, JoinError>) -> Response {
+    match answer {
+        Ok(value) => said(StatusCode::OK, &value),
+        Err(error) => {
+            let why = format!("the observer did not answer: {error}");
+            failed(StatusCode::INTERNAL_SERVER_ERROR, &why)
+        }
+    }
+}
