@@ -100,8 +100,8 @@ fn an_option_that_grafana_does_not_know_does_not_compile() {
     }
     let said = with(&[(
         "dashboards/grafana/src/build.ts",
-        "new Set(['auto', 'auto_count', 'auto_min', 'footer'])",
-        "new Set(['auto', 'auto_count', 'auto_min'])",
+        "'auto_min', 'footer'",
+        "'auto_min'",
     )]);
     assert!(said.contains("footer"), "{said}");
 }

@@ -306,14 +306,17 @@ export function assemble(plan: Plan): dashboard.Dashboard {
     // A collapsed row takes one line; what lies in it is placed as if it were open.
     y = collapsed ? y + 1 : below;
   }
-  return known(made.build());
+  return asked(made.build());
 }
 
-const UNKNOWN = new Set(['auto', 'auto_count', 'auto_min', 'footer']);
+/** What the builders set by themselves and Grafana's own types do not know. */
+const UNASKED = new Set(['auto', 'auto_count', 'auto_min', 'footer']);
+/** What they set by themselves and would hide links in a menu. */
+const HIDDEN = dashboard.DashboardLinkPlacement.InControlsMenu;
 
-/** Takes out what the builders of the kit set by themselves and Grafana's own types no longer know. */
-function known(board: dashboard.Dashboard): dashboard.Dashboard {
-  const text = JSON.stringify(board, (key, value: unknown) => (UNKNOWN.has(key) ? undefined : value));
+/** Takes these out. */
+function asked(board: dashboard.Dashboard): dashboard.Dashboard {
+  const text = JSON.stringify(board, (key, value: unknown) => (UNASKED.has(key) || value === HIDDEN ? undefined : value));
   return JSON.parse(text) as dashboard.Dashboard;
 }
 

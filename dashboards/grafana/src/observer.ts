@@ -64,6 +64,7 @@ const trust: Row = {
         "Block requests completed, as counted by the probes, less those of the kernel's own disk statistics, since the start. 0 is right. The two are not read at the same instant, so that it may leave 0 for one scrape under load.",
       unit: units.Short,
       w: 8,
+      signed: true,
       queries: [
         {
           expr: `lumpscope_audit_requests_total{${STORE},source="probes"} - ignoring (source) lumpscope_audit_requests_total{${STORE},source="kernel"}`,
@@ -77,6 +78,7 @@ const trust: Row = {
         "Bytes of these block requests, by the same two counters. 0 is right. Bytes of discards are not counted alike by every kernel.",
       unit: units.BytesIEC,
       w: 8,
+      signed: true,
       queries: [
         {
           expr: `lumpscope_audit_bytes_total{${STORE},source="probes"} - ignoring (source) lumpscope_audit_bytes_total{${STORE},source="kernel"}`,

@@ -33,6 +33,8 @@ export interface LineWords extends Words {
   stacked?: boolean;
   /** Logarithmic axis; not for what can be 0. */
   log?: boolean;
+  /** May be below 0. */
+  signed?: boolean;
 }
 
 export function lines(words: LineWords): Placed {
@@ -44,7 +46,7 @@ export function lines(words: LineWords): Placed {
     .lineWidth(1);
   if (words.stacked) panel.stacking(new common.StackingConfigBuilder().mode(common.StackingMode.Normal).group('A'));
   if (words.log) panel.scaleDistribution(log2());
-  return worded(panel, { min: 0, ...words });
+  return worded(panel, words.log || words.signed ? words : { min: 0, ...words });
 }
 
 /** Many cells over time: a histogram by `le`, or one row for each series. */
