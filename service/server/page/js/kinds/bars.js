@@ -25,7 +25,7 @@ export const moves = {
     const travel = new Map();
     const sums = new Map(view.stores.map(({ name }) => [name, movesOf(view, name)]));
     for (const sum of sums.values()) for (const [key, [, , far]] of sum) travel.set(key, Math.max(travel.get(key) ?? 0, far));
-    const keys = [...travel].sort((a, b) => b[1] - a[1]).slice(0, PAIRS).map(([key]) => key);
+    const keys = [...travel].filter(([, far]) => far > 0).sort((a, b) => b[1] - a[1]).slice(0, PAIRS).map(([key]) => key);
     const most = Math.max(0, ...travel.values());
     const row = (/** @type {Map<string, [number, number, number]>} */ sum) => (/** @type {string} */ key) => {
       const [n, moved, far] = sum.get(key) ?? [0, 0, 0];

@@ -69,7 +69,8 @@ export const joint = {
   summary(data, _shared, view, store) {
     const [near, far] = [median(data.cells, (s) => Math.abs(s) <= 11), median(data.cells, (s) => Math.abs(s) > 11)];
     if (near === null && far === null) return silence(view, store.name, "No block request with a seek distance in this time.");
-    return `Median device time: ${near === null ? "–" : span(near)} within 1 MiB, ${far === null ? "–" : span(far)} beyond.`;
+    const told = [near === null ? "" : `${span(near)} within 1 MiB`, far === null ? "" : `${span(far)} beyond`];
+    return `Median device time below ${told.filter((text) => text).join(", ")}.`;
   },
   table(data) {
     const steps = [...new Set(data.cells.map((cell) => cell[0]))].sort((a, b) => a - b);
