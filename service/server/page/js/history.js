@@ -122,10 +122,13 @@ function columnsOf(frames, ms, frameMs) {
  * @param {number} from
  */
 function gapsOf(frames, from) {
+  /** @type {import("./types.js").Gap[]} */
   const gaps = [];
+  const first = frames[0];
+  if (first && first.from > from) gaps.push({ from, to: first.from, skipped: 0, before: true });
   for (let at = 1; at < frames.length; at += 1) {
     const [before, frame] = [frames[at - 1], frames[at]];
-    if (before && frame?.gap && frame.from > from) gaps.push({ from: before.to, to: frame.from, skipped: frame.skipped });
+    if (before && frame?.gap && frame.from > from) gaps.push({ from: before.to, to: frame.from, skipped: frame.skipped, before: false });
   }
   return gaps;
 }

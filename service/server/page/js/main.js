@@ -19,6 +19,7 @@ import { paletteOf } from "./palette.js";
 import { Section } from "./section.js";
 import { Slowest } from "./slowest.js";
 import * as theme from "./theme.js";
+import { clock } from "./units.js";
 
 const KINDS = [stores, sectors, seeks, stages, joint, moves, lost, load, totals];
 /** Charts are drawn at most this often. */
@@ -156,6 +157,8 @@ class Page {
       choices: this.choices,
     };
     this.view = view;
+    const [first] = view.gaps;
+    setText(byId("begin", HTMLElement), first?.before ? `The picture begins at ${clock(first.to)}: frames are kept while somebody looks. Grey is time of which nothing is known.` : "");
     for (const section of this.sections) {
       try {
         section.draw(view);

@@ -39,7 +39,7 @@ const LIGHT = {
   quiet: "#55606f",
   line: "#dfe4ea",
   panel: "#ffffff",
-  gap: "rgba(85,96,111,0.13)",
+  gap: "rgba(85,96,111,0.09)",
   owners: {
     put: "#0a66b0",
     get: "#d1560a",
@@ -70,7 +70,7 @@ const DARK = {
   quiet: "#a3afbf",
   line: "#2b3441",
   panel: "#171d26",
-  gap: "rgba(163,175,191,0.14)",
+  gap: "rgba(163,175,191,0.09)",
   owners: {
     put: "#56b4f5",
     get: "#ff9248",

@@ -114,7 +114,7 @@ export class Section {
     const { kind } = this;
     setText(panel.summary, kind.summary(data, shared, view, store));
     const notes = kind.notes(view, panel.name, data);
-    for (const gap of kind.height > 0 ? view.gaps.slice(-1) : []) {
+    for (const gap of kind.height > 0 ? view.gaps.filter(({ before }) => !before).slice(-1) : []) {
       const seconds = Math.max(1, Math.round((gap.to - gap.from) / 1000));
       notes.push(gap.skipped > 0 ? `This browser was too slow for ${gap.skipped} frames; they are a gap.` : `Nothing is known of ${seconds} s: a gap.`);
     }

@@ -72,12 +72,15 @@
  * @property {number} to
  * @property {Frame[]} frames
  *
+ * @typedef {{from: number, to: number, skipped: number, before: boolean}} Gap ms since 1970; frames that this browser
+ *   was too slow for; true: it lies before the first frame
+ *
  * @typedef {object} View all that a chart may look at
  * @property {Hello} hello
  * @property {StoreInfo[]} stores those that are shown
  * @property {Frame[]} frames of the time window, oldest first
  * @property {Column[]} columns the same, at most about sixty
- * @property {{from: number, to: number, skipped: number}[]} gaps times of which nothing is known
+ * @property {Gap[]} gaps times of which nothing is known
  * @property {number} from begin of the time window, ms since 1970
  * @property {number} to its end
  * @property {number} seq of the last frame; -1: none yet
