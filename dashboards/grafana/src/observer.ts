@@ -195,11 +195,20 @@ const watchers: Row = {
       queries: [{ expr: `sum by (store) (lumpscope_kept_slow_requests{${STORE}})`, legend: '{{store}}' }],
     }),
     lines({
+      title: 'Processor time of the observer',
+      description:
+        'Seconds of processor time a second of the thread that ties block requests to requests: 1 is one processor. It grows with the block requests that are handed out as events. What the probes themselves cost is measured only on demand: see below.',
+      unit: units.Short,
+      w: 8,
+      decimals: 3,
+      queries: [{ expr: service('observer_cpu_seconds_total'), legend: '{{instance}}' }],
+    }),
+    lines({
       title: 'Programs skipped by the kernel',
       description:
         'Times a second that the kernel skipped a program because it was already running on that processor. What it would have counted is missing.',
       unit: units.CountsPerSecond,
-      w: 12,
+      w: 8,
       queries: [
         { expr: `sum by (program) (${service('probe_program_recursion_misses_total')})`, legend: '{{program}}' },
       ],
@@ -209,7 +218,7 @@ const watchers: Row = {
       description:
         'What was asked of the guard of each device (off, audit, deny), and how many opens for writing by other processes it has denied or seen and allowed since the start. What opens the device through another path of the kernel is not seen.',
       unit: units.Short,
-      w: 12,
+      w: 8,
       key: 'store',
       headings: { store: 'Store', policy: 'Policy', 'Value #B': 'Denied', 'Value #C': 'Allowed' },
       without: ['Value #A'],

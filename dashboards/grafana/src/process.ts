@@ -14,7 +14,7 @@ export const process: Row = {
     lines({
       title: 'CPU time',
       description:
-        'CPU seconds a second of the whole service, user and system, and those of the one thread that ties block requests to requests. What the probes cost the kernel is in neither; it is in the observer dashboard.',
+        'CPU seconds a second of the whole service, user and system, and those of the one thread that ties block requests to requests. What the probes cost the kernel is in neither; it is in the dashboard Observer.',
       unit: units.Short,
       w: 6,
       queries: [
@@ -39,6 +39,7 @@ export const process: Row = {
         'Files, sockets and maps that the service has open, the most it may have, and its threads. Without free file descriptors no connection can be accepted.',
       unit: units.Short,
       w: 6,
+      log: true,
       queries: [
         { expr: `process_open_fds{${OWN}}`, legend: '{{instance}} open' },
         { expr: `process_max_fds{${OWN}}`, legend: '{{instance}} most' },
