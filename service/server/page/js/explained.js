@@ -60,8 +60,7 @@ export class ExplainedDialog {
     } catch (error) {
       if (this.wanted !== id) return;
       const told = error instanceof ApiError ? error.message : "The answer could not be read.";
-      const more = error instanceof ApiError && error.status === 404 ? " Only the slowest and the traced requests of the last minutes are kept." : "";
-      this.body.replaceChildren(el("p", { role: "alert", text: told + more }));
+      this.body.replaceChildren(el("p", { role: "alert", text: told }));
     }
   }
 

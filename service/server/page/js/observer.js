@@ -76,7 +76,7 @@ export class Observer {
     const programs = said.programs.map((p) => [p.name, p.hook, p.attached ? "yes" : `no: ${p.not_attached_because}`, p.runs > 0 ? count(p.runs) : "not measured", p.runs > 0 ? span(p.run_ns / p.runs) : "–"]);
     this.told.replaceChildren(
       el("p", { class: "summary", text: eventsText(said.events) }),
-      tableOf("Stores", { head: ["store", "disk", "observed", "guard of the device"], rows: stores }),
+      tableOf("How the stores are observed", { head: ["store", "disk", "observed", "guard of the device"], rows: stores }),
       tableOf("Programs of the observer", { head: ["program", "hook", "attached", "runs measured", "mean run"], rows: programs }),
     );
   }
