@@ -30,7 +30,7 @@ fn dashboards() -> PathBuf {
     tests.with_file_name("dashboards")
 }
 
-/// Puts, gets and deletes in one store until it is dropped.
+/// Puts, gets and deletes in every store until it is stopped.
 struct Load {
     stop: Arc<AtomicBool>,
     running: Vec<JoinHandle<()>>,
@@ -293,6 +293,28 @@ fn check_native(server: &Prometheus) {
     }
 }
 
+/// What began where the one before ended has no seek distance: two counters of the kernel side that must say the same,
+/// but for requests of which the device time is not known.
+fn check_no_seeks(server: &Prometheus) {
+    until_right(STORES.to_vec(), |store| {
+        let of = |metric: &str, labels: &str| {
+            value(
+                server,
+                &format!("sum(lumpscope_{metric}{{store=\"{store}\"{labels}}})"),
+            )
+        };
+        let none = of("block_seek_distance_bytes_bucket", ",le=\"0.0\"");
+        let sequential = of("block_sequential_requests_total", "");
+        let timeless = of("audit_found_late_requests_total", "");
+        let right = sequential > 0.0 && (sequential - none).abs() <= timeless;
+        (!right).then(|| {
+            format!(
+                "{store}: {none} without a seek, {sequential} sequential, {timeless} without a time"
+            )
+        })
+    });
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_query_of_dashboards_and_rules_returns_data_from_both_prometheus() {
     let needs = [
@@ -335,6 +357,7 @@ async fn every_query_of_dashboards_and_rules_returns_data_from_both_prometheus()
     }
     check_native(&servers[1]);
     load.stop().await;
+    servers.iter().for_each(check_no_seeks);
     drop(servers);
     assert!(service.stop(), "the service ends well");
 }
