@@ -248,13 +248,14 @@ impl Observer {
         Some(self.report_of(&core, index, &store, ATTEMPTS))
     }
 
-    /// As [`Observer::report`], for those who ask every second: it never waits, so on a busy disk
-    /// the two counts of its audit may differ by what is under way, and what is found late comes up
-    /// to half a second later.
+    /// As [`Observer::report`], for those who ask every second: on a busy disk it waits for nothing,
+    /// so the two counts of its audit may differ by what is under way. Only when completions are
+    /// missing they are looked for, for up to 20 ms.
     #[must_use]
     pub fn glance(&self, store: &str) -> Option<StoreReport> {
         let (index, store) = self.inner.find(store)?;
-        let core = self.inner.lock_core();
+        let mut core = self.inner.lock_core();
+        core.find_missing(&store);
         Some(self.report_of(&core, index, &store, 1))
     }
 
@@ -262,7 +263,8 @@ impl Observer {
     #[must_use]
     pub fn audit(&self, store: &str) -> Option<AuditReport> {
         let (index, store) = self.inner.find(store)?;
-        let core = self.inner.lock_core();
+        let mut core = self.inner.lock_core();
+        core.find_missing(&store);
         let dev = store.target.as_ref().map(|target| target.placement.dev);
         let mut audit = dev
             .and_then(|dev| core.audit(dev, 1))
@@ -454,6 +456,17 @@ impl Core {
     /// missing.
     pub(crate) fn find_late(&mut self, dev: u32) {
         self.look_for_late(|disk| disk.dev == dev, true);
+    }
+
+    /// The same, only when the kernel has counted more than was seen.
+    fn find_missing(&mut self, store: &Store) {
+        let Some(dev) = store.target.as_ref().map(|target| target.placement.dev) else {
+            return;
+        };
+        let audit = self.audit(dev, 1);
+        if audit.is_some_and(|a| !a.complete && a.seen_requests < a.kernel_requests) {
+            self.find_late(dev);
+        }
     }
 
     fn look_for_late(&mut self, of: impl Fn(&WatchedDisk) -> bool, thoroughly: bool) {

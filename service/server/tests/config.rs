@@ -412,3 +412,30 @@ fn certificates_keys_and_tokens_are_looked_into() {
     std::fs::set_permissions(&old_key, PermissionsExt::from_mode(0o644)).unwrap();
     assert_eq!(doctor(&config, "private key permissions").0, "missing");
 }
+
+#[test]
+fn a_trace_url_leads_somewhere_and_says_where_the_id_belongs() {
+    let with = |url: &str| ServeArgs {
+        store: vec!["a=/x".parse().unwrap()],
+        trace_url: Some(url.to_owned()),
+        ..ServeArgs::default()
+    };
+    for bad in [
+        "http://127.0.0.1:16686/trace/",
+        "127.0.0.1/{trace_id}",
+        "javascript:alert({trace_id})",
+        "ftp://host/{trace_id}",
+        "http:///{trace_id}",
+        "http://a host/{trace_id}",
+    ] {
+        let why = with(bad).resolve().unwrap_err().to_string();
+        assert!(
+            why.contains("trace-url") && why.contains("{trace_id}"),
+            "{bad}: {why}"
+        );
+    }
+    let good = "https://grafana.example/explore?id={trace_id}";
+    let config = with(good).resolve().unwrap();
+    assert_eq!(config.page.trace_url.as_deref(), Some(good));
+    assert_eq!(with("").resolve().unwrap().page.trace_url, None);
+}

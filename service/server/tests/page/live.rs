@@ -1,7 +1,9 @@
 //! What viewers are told, live.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use lumpscope::http::Rhythm;
 use lumpscope_proto::v1;
 use serde_json::Value;
 
@@ -187,5 +189,26 @@ async fn stores_that_come_and_go_are_told() {
     let frame = events.take("frame").await;
     assert_eq!(number(&frame["seq"]), told.last().copied().unwrap_or(1) + 1);
     assert!(frame["stores"]["more"]["totals"].is_object(), "{frame}");
+    service.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_nobody_looks_the_frames_go_and_their_numbers_stay() {
+    let dir = folder();
+    let rhythm = Rhythm {
+        linger: Duration::ZERO,
+        ..every(FAST)
+    };
+    let service = service(dir.path(), &["s"], rhythm).await;
+    let first = async || {
+        let mut events = Events::open(service.metrics, "", "").await;
+        events.take("hello").await;
+        number(&events.take("frame").await["seq"])
+    };
+    assert_eq!(first().await, 1);
+    // Until the service has noticed, the old picture is still there.
+    while first().await == 1 {
+        tokio::time::sleep(FAST).await;
+    }
     service.stop().await;
 }

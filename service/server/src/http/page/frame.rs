@@ -242,3 +242,120 @@ fn totals(is: &StoreReport) -> Totals {
         lost_events: is.audit.lost_events,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lumpscope_observer::{AuditReport, BlockReport, HeadMove, LostTime, StageTime};
+
+    use super::*;
+
+    /// After so many puts, each with two writes of its own and a seek.
+    fn report(puts: u64) -> StoreReport {
+        let text = str::to_owned;
+        StoreReport {
+            observed: true,
+            operations: vec![OperationReport {
+                method: text("put"),
+                count: puts,
+                bytes: puts * 4096,
+                total_ns: puts * 1500,
+                stages: vec![StageTime {
+                    stage: text("device"),
+                    total_ns: puts * 1500,
+                }],
+                latency: vec![LatencyBucket {
+                    from_ns: 1024,
+                    to_ns: 2048,
+                    count: puts,
+                }],
+                ..OperationReport::default()
+            }],
+            block: BlockReport {
+                owners: vec![OwnerTotal {
+                    owner: text("request"),
+                    operation: text("write"),
+                    requests: puts * 2,
+                    bytes: puts * 8192,
+                }],
+                data_requests: puts * 2,
+                sequential: puts,
+                moves: vec![HeadMove {
+                    owner: text("request"),
+                    moved_by: text("fs-journal"),
+                    requests: puts,
+                    seeks: puts,
+                    travel_bytes: puts * 512,
+                }],
+                lost: vec![LostTime {
+                    owner: text("fs-journal"),
+                    ns: puts * 7,
+                }],
+                ..BlockReport::default()
+            },
+            audit: AuditReport {
+                complete: true,
+                ..AuditReport::default()
+            },
+            heat: vec![HeatCell {
+                owner: text("request"),
+                operation: text("write"),
+                seek_from_bytes: -1024,
+                seek_to_bytes: -512,
+                device_from_ns: 1024,
+                device_to_ns: 2048,
+                count: puts,
+            }],
+            ..StoreReport::default()
+        }
+    }
+
+    fn frame(was: &StoreReport, is: &StoreReport) -> serde_json::Value {
+        let frame = StoreFrame::between(was, is, EventPolicy::default(), (Vec::new(), 3));
+        serde_json::to_value(frame).unwrap()
+    }
+
+    #[test]
+    fn a_frame_tells_what_lies_between_and_the_totals() {
+        let told = frame(&report(10), &report(14));
+        let wanted = serde_json::json!({
+            "observed": true, "why_not": "", "doubts": "",
+            "requests": {"put": {
+                "count": 4, "errors": 0, "bytes": 16384, "total_ns": 6000,
+                "p50_ns": 1535, "p99_ns": 2047,
+                "stages": {"device": 6000}, "latency": [[1024, 2048, 4]],
+            }},
+            "heat": [[-1024, -512, 1024, 2048, 0, 1, 4]],
+            "block": {"request": {"write": [8, 32768]}},
+            "data_requests": 8, "sequential": 4,
+            "moves": [["request", "fs-journal", 4, 4, 2048]],
+            "lost_ns": {"fs-journal": 28},
+            "dots": [], "dots_left_out": 3,
+            "totals": {
+                "requests": {"put": {"count": 14, "errors": 0, "bytes": 57344}},
+                "block": {"request": {"write": [28, 114_688]}},
+                "data_requests": 28, "sequential": 14, "lost_events": 0,
+            },
+        });
+        assert_eq!(told, wanted);
+    }
+
+    #[test]
+    fn nothing_new_is_nothing_and_doubts_are_said() {
+        let mut is = report(10);
+        let quiet = frame(&is, &is);
+        for key in ["requests", "block", "lost_ns"] {
+            assert_eq!(quiet[key], serde_json::json!({}), "{key}");
+        }
+        for key in ["heat", "moves"] {
+            assert_eq!(quiet[key], serde_json::json!([]), "{key}");
+        }
+        is.audit.complete = false;
+        is.audit.finding = "3 events did not fit".to_owned();
+        assert_eq!(frame(&is, &is)["doubts"], "3 events did not fit");
+        is.observed = false;
+        is.not_observed_because = "no privileges".to_owned();
+        let told = frame(&is, &is);
+        assert_eq!(told["doubts"], "not observed: no privileges");
+        assert_eq!(told["why_not"], "no privileges");
+    }
+}
