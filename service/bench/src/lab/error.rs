@@ -9,7 +9,7 @@ pub enum LabError {
     /// Not root.
     #[error(
         "loop devices and mounts need root (CAP_SYS_ADMIN): the kernel refused to {what} {}. Run \
-         it with sudo; in a container, with --privileged",
+         it with sudo; in a container, with what docker-compose.yml gives its demo",
         path.display()
     )]
     NotPermitted {
