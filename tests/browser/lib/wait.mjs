@@ -1,7 +1,7 @@
 // Waiting for conditions. No check may depend on how fast the machine is, so the limit is far above what anything takes.
 
 /** Milliseconds after which what has not come will not come. */
-export const PATIENCE = 120_000;
+export const PATIENCE = 240_000;
 
 /** Milliseconds between two looks. */
 const PAUSE = 100;
