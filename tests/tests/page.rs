@@ -70,7 +70,8 @@ impl Drop for Load {
 
 /// A token for the service and its entry in the file of tokens.
 fn token(scope: &str, store: &str) -> (String, String) {
-    let mut arguments = vec!["token", "--name", store, "--scope", scope];
+    let name = format!("reader of {store:?}");
+    let mut arguments = vec!["token", "--name", &name, "--scope", scope];
     if !store.is_empty() {
         arguments.extend(["--store", store]);
     }
