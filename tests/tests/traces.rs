@@ -137,8 +137,12 @@ async fn a_put_is_one_trace_down_to_its_block_requests() {
         assert!(with_exemplar[0].contains(part), "{with_exemplar:?}");
     }
     let sent = u64::try_from(spans.len()).expect("few");
-    let exported = metric(&service, "lumpscope_trace_spans_exported_total");
-    assert_eq!(exported.map(|n| format!("{n}")), Some(sent.to_string()));
+    // The collector has them before the service knows that it does.
+    until("the count of these spans", || {
+        let exported = metric(&service, "lumpscope_trace_spans_exported_total");
+        (exported.map(|n| format!("{n}")) == Some(sent.to_string())).then_some(())
+    })
+    .await;
     assert_eq!(metric(&service, "lumpscope_trace_exporter_up"), Some(1.0));
 
     // The end waits for the spans of what has just ended.

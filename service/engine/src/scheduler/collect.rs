@@ -89,6 +89,13 @@ impl Collection {
         passed - since > 2 * storage.journal.capacity()
     }
 
+    /// True: it has gone round the ring once for the record that finds no room.
+    pub(super) fn has_gone_round(&self, storage: &Storage) -> bool {
+        let passed = self.collector.passed();
+        self.pressed_since
+            .is_some_and(|since| passed - since > storage.journal.capacity())
+    }
+
     /// To be asked when a record finds no room and the collection has just had nothing to move.
     /// True: it never will have.
     pub(super) fn is_stuck(&self, storage: &Storage) -> bool {

@@ -153,11 +153,14 @@ impl Owner {
     }
 
     /// Bytes that the next change must leave free. Where another engine has used the reserve too,
-    /// a delete may take of the last room: it makes more than it takes.
+    /// or the end of a ring of a few blocks takes what a whole round of the collection has won, a
+    /// delete may take of the last room: it makes more than it takes.
     pub(super) fn kept_room(&self) -> u64 {
         let Storage { journal, index, .. } = &self.storage;
         let is_delete = self.commit.ready.front().is_some_and(Change::is_delete);
-        if is_delete && index.record_bytes() > journal.live_limit(0) {
+        let in_need = index.record_bytes() > journal.live_limit(0)
+            || self.collection.has_gone_round(&self.storage);
+        if is_delete && in_need {
             journal.last_room()
         } else {
             journal.gc_reserve()
