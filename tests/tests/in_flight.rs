@@ -4,8 +4,8 @@
 //! request has written or read; what the probes say is held against that, byte by byte.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::fs::OpenOptions;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use lumpscope_proto::v1::{BlockLine, GetRequest, TraceRequest, get_response};
 use lumpscope_tests::client::{Client, id};
 use lumpscope_tests::needs::{Need, available};
 use lumpscope_tests::service::{Service, lab_with_stores};
+use rustix::fs::OFlags;
 use tokio::task::{JoinHandle, JoinSet};
 
 const NEEDS: &[Need] = &[Need::Root, Need::Tool("mkfs.ext4"), Need::Tool("mkfs.xfs")];
@@ -26,6 +27,9 @@ const CLIENTS: u64 = 48;
 const LUMPS_PER_CLIENT: u64 = 2;
 /// Bytes that must be tied to the right request, of a million.
 const RIGHT_PER_MILLION: u64 = 999_000;
+/// Bytes read from the device at a time, and the alignment of where they go.
+const CHUNK: usize = 1 << 20;
+const ALIGNMENT: usize = 4096;
 /// After this time without a block request all of them are in.
 const QUIET: Duration = Duration::from_secs(3);
 
@@ -43,15 +47,22 @@ fn body(key: u64) -> Bytes {
 
 /// Which lump each sector of the device belongs to; 0: none.
 fn owners(device: &Path) -> Vec<u64> {
-    let file = File::open(device).expect("root may read its loop device");
-    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)
-        .expect("the cache can be dropped");
+    // Past the cache of the device, which may still hold what was there before beside a block that
+    // the file system keeps.
+    let direct = i32::try_from(OFlags::DIRECT.bits()).expect("a flag");
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(direct)
+        .open(device)
+        .expect("root may read its loop device");
     let mut owners = Vec::new();
-    let mut chunk = vec![0; 1 << 20];
+    let mut room = vec![0; CHUNK + ALIGNMENT];
+    let start = room.as_ptr().align_offset(ALIGNMENT);
+    let chunk = &mut room[start..start + CHUNK];
     loop {
         let at = owners.len() * SECTOR;
         let count = file
-            .read_at(&mut chunk, at as u64)
+            .read_at(chunk, at as u64)
             .expect("the device can be read");
         if count == 0 {
             return owners;

@@ -259,15 +259,17 @@ impl Observer {
         Some(self.report_of(&core, index, &store, 1))
     }
 
-    /// The audit alone of [`Observer::glance`]; `None`: no such store.
+    /// The audit alone of [`Observer::report`], as thorough; `None`: no such store.
     #[must_use]
     pub fn audit(&self, store: &str) -> Option<AuditReport> {
         let (index, store) = self.inner.find(store)?;
         let mut core = self.inner.lock_core();
-        core.find_missing(&store);
         let dev = store.target.as_ref().map(|target| target.placement.dev);
+        if let Some(dev) = dev {
+            core.find_late(dev);
+        }
         let mut audit = dev
-            .and_then(|dev| core.audit(dev, 1))
+            .and_then(|dev| core.audit(dev, ATTEMPTS))
             .unwrap_or_else(|| not_audited(&store));
         core.correlator.tell_checks(index, &mut audit);
         self.inner.add_limits(&core, &mut audit);
