@@ -273,7 +273,11 @@ async fn slow_requests_are_kept_and_a_collector_that_is_away_harms_nobody() {
     let root = spans.iter().find(|span| kept(span)).expect("it is there");
     assert!(root.parent_span_id.is_empty() || hex(&root.parent_span_id) == "0".repeat(16));
     assert_ne!(hex(&root.trace_id), "0".repeat(32));
-    assert_eq!(metric(&service, "lumpscope_trace_exporter_up"), Some(1.0));
+    // The collector has them before the service knows that it does.
+    until("an exporter that is up", || {
+        (metric(&service, "lumpscope_trace_exporter_up") == Some(1.0)).then_some(())
+    })
+    .await;
     let exported = until("a count that agrees", || {
         let exported = metric(&service, "lumpscope_trace_spans_exported_total")?;
         let got = u32::try_from(collected.spans().len()).expect("few");

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::compare::CompareError;
 use crate::compare::fill::fill;
 use crate::compare::interrupt::Interrupt;
+use crate::compare::{CompareError, run_format};
 use crate::lab::{Lab, LabOptions, LabStore, StoreKind};
 
 const MIB: u64 = 1 << 20;
@@ -115,15 +115,7 @@ fn format(
     command
         .args(["format", "--capacity", &capacity.to_string()])
         .arg(&store.store_path);
-    let (status, stderr) = interrupt.run(command)?;
-    if status.success() {
-        return Ok(());
-    }
-    Err(CompareError::Format {
-        store: store.name,
-        path: store.store_path.clone(),
-        reason: format!("{} ({status})", stderr.trim()),
-    })
+    run_format(command, store.name, &store.store_path, interrupt)
 }
 
 /// Passes each signal on, until the service has ended.

@@ -23,7 +23,7 @@ mod text;
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::process::{ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -192,6 +192,16 @@ fn format(
     command
         .arg("--journal-ratio")
         .arg(format!("{:.6}", plan.journal_ratio));
+    run_format(command, place.kind.name(), &place.path, interrupt)
+}
+
+/// Runs a `lumpscope format`; `store` and `path` are for the message.
+pub(crate) fn run_format(
+    command: Command,
+    store: &'static str,
+    path: &Path,
+    interrupt: &Interrupt,
+) -> Result<(), CompareError> {
     let (status, stderr) = interrupt.run(command)?;
     // A terminal sends Ctrl-C to the child as well, which may end first.
     interrupt.check()?;
@@ -201,8 +211,8 @@ fn format(
     let reason = stderr.trim();
     let reason = reason.strip_prefix("lumpscope: ").unwrap_or(reason);
     Err(CompareError::Format {
-        store: place.kind.name(),
-        path: place.path.clone(),
+        store,
+        path: path.to_owned(),
         reason: if reason.is_empty() {
             status.to_string()
         } else {

@@ -3,6 +3,7 @@
 use lumpscope_observer::{BlockLine, OPERATIONS, OWNERS, Observer, Watch};
 use serde::Serialize;
 
+use super::frame::place;
 use crate::grpc::observed::WallClock;
 
 /// Dots of one store in one frame; of more, as many are chosen by chance, each as likely as any.
@@ -85,11 +86,6 @@ impl Sample {
 }
 
 fn dot(line: &BlockLine, clock: WallClock) -> Dot {
-    let at = |words: &[&str], word: &str| {
-        let found = words.iter().position(|known| *known == word);
-        // The last of both lists is "other".
-        found.unwrap_or(words.len() - 1)
-    };
     // Of several stores, which request is whose is not known, and not everybody may see all.
     let request = match &line.stores[..] {
         [_] => line.requests.first().copied().unwrap_or(0),
@@ -99,8 +95,8 @@ fn dot(line: &BlockLine, clock: WallClock) -> Dot {
         clock.unix_ns(line.done_ns) / 1_000_000,
         line.sector,
         line.sectors,
-        at(&OWNERS, &line.owner),
-        at(&OPERATIONS, &line.operation),
+        place(&OWNERS, &line.owner),
+        place(&OPERATIONS, &line.operation),
         line.seek_bytes,
         line.device_ns,
         request,

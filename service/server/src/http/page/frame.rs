@@ -145,7 +145,7 @@ fn requests(was: &[OperationReport], is: &[OperationReport]) -> BTreeMap<String,
 }
 
 /// The place of a word in its list. The last of both lists is "other".
-fn place(words: &[&str], word: &str) -> usize {
+pub(super) fn place(words: &[&str], word: &str) -> usize {
     let found = words.iter().position(|known| *known == word);
     found.unwrap_or(words.len() - 1)
 }
