@@ -5,7 +5,7 @@
 //! (disk, sectors, operation, time) says which block request belongs to which request.
 //!
 //! [`Observer`] is the whole thing; [`Correlator`] is its pure part, which also replays
-//! recordings.
+//! recordings. [`BlockTap`] keeps the block requests alone, unexplained.
 
 mod api;
 mod asking;
@@ -32,6 +32,7 @@ mod report;
 mod shared_map;
 mod slots;
 mod submission;
+mod tap;
 mod tracefs;
 mod watching;
 
@@ -51,3 +52,4 @@ pub use report::{
     HeatCell, LatencyBucket, LostTime, OperationReport, OwnerTotal, ProgramReport, StageTime, Step,
     StoreReport,
 };
+pub use tap::{BlockTap, MAX_TAPPED, TapError, TappedDisk, TappedRequest};

@@ -11,12 +11,14 @@
 //! | [`engine`] | the engine without a network, against fio and the original, in alternating rounds |
 //! | [`grpc`] | the service through gRPC, against a service that stores nothing |
 //! | [`observe`] | what observation costs: probes not loaded, histograms only, with events, in alternating runs |
+//! | [`blocks`] | the block requests of a disk recorded by the probes, as a trace, and what is in one |
 //! | [`tracer`] | the block requests of a disk counted by bpftrace, for a second opinion |
 //! | [`human`] | numbers for people |
 //!
 //! `compare` and `grpc` know the service only through `lumpscope.v1` and its command line; only
 //! [`engine`] links the engine, from which `grpc` takes nothing but aligned memory.
 
+pub mod blocks;
 pub mod compare;
 pub mod engine;
 pub mod grpc;
