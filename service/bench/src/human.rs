@@ -98,7 +98,20 @@ pub fn as_float(number: u64) -> f64 {
     number as f64
 }
 
-fn three_digits(value: f64) -> String {
+/// The nearest whole number; 0 for what is below or is no number, the largest for what is above.
+#[must_use]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "for display only: a float is cut off at the ends"
+)]
+pub fn whole(value: f64) -> u64 {
+    value.round() as u64
+}
+
+/// Three digits of a number that is not negative, or more where they stand before the point.
+#[must_use]
+pub fn three_digits(value: f64) -> String {
     if value < 9.995 {
         format!("{value:.2}")
     } else if value < 99.95 {

@@ -13,6 +13,7 @@
 //! | [`observe`] | what observation costs: probes not loaded, histograms only, with events, in alternating runs |
 //! | [`blocks`] | the block requests of a disk recorded by the probes, as a trace, and what is in one |
 //! | [`tracer`] | the block requests of a disk counted by bpftrace, for a second opinion |
+//! | [`report`] | what a bench found, as one HTML file that needs no other |
 //! | [`human`] | numbers for people |
 //!
 //! `compare` and `grpc` know the service only through `lumpscope.v1` and its command line; only
@@ -27,6 +28,7 @@ pub mod lab;
 pub mod lab_service;
 mod machine;
 pub mod observe;
+pub mod report;
 pub mod runner;
 pub mod stats;
 pub mod tracer;

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::engine::interrupt::Interrupt;
 use crate::engine::{BenchError, write_json};
+use crate::report::{self, Page};
 
 /// Exit code after a signal, as shells give it.
 const INTERRUPTED: u8 = 130;
@@ -37,6 +38,13 @@ impl Machine {
         }
     }
 
+    /// How busy others kept it.
+    pub(crate) fn load(&self) -> String {
+        let load = |value: Option<f64>| value.map_or("?".to_owned(), |value| format!("{value:.2}"));
+        let (before, after) = self.load_average;
+        format!("{} before and {} after", load(before), load(after))
+    }
+
     /// The same after it.
     pub(crate) fn and_after(mut self) -> Machine {
         self.load_average.1 = load_average();
@@ -46,14 +54,11 @@ impl Machine {
 
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let load = |value: Option<f64>| value.map_or("?".to_owned(), |value| format!("{value:.2}"));
+        let (cpus, kernel) = (self.cpus, &self.kernel);
         write!(
             f,
-            "{} CPUs, Linux {}, load average {} before and {} after",
-            self.cpus,
-            self.kernel,
-            load(self.load_average.0),
-            load(self.load_average.1),
+            "{cpus} CPUs, Linux {kernel}, load average {}",
+            self.load()
         )
     }
 }
@@ -64,19 +69,40 @@ fn load_average() -> Option<f64> {
     text.split(' ').next()?.parse().ok()
 }
 
-/// Prints a result, and writes it for programs. The exit code is 130 when a signal stopped the
-/// measurement; a goal that is missed is a result, not a failure.
+/// Where a result goes beside standard output.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Output<'a> {
+    json: Option<&'a Path>,
+    report: Option<&'a Path>,
+}
+
+impl<'a> Output<'a> {
+    /// To be made before anything is measured: what cannot be written later is refused now.
+    pub(crate) fn of(
+        json: Option<&'a Path>,
+        report: Option<&'a Path>,
+    ) -> Result<Output<'a>, BenchError> {
+        report.map(report::check).transpose()?;
+        Ok(Output { json, report })
+    }
+}
+
+/// Prints a result, and writes it for programs, and for people as a page. The exit code is 130 when
+/// a signal stopped the measurement; a goal that is missed is a result, not a failure.
 pub(crate) fn tell<R: Serialize, E: From<BenchError>>(
     measured: Result<R, E>,
-    text: impl FnOnce(&R) -> String,
-    json: Option<&Path>,
+    (text, page): (impl FnOnce(&R) -> String, impl FnOnce(&R) -> Page),
+    output: Output<'_>,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, E> {
     match measured {
         Ok(report) => {
             println!("{}", text(&report));
-            if let Some(path) = json {
+            if let Some(path) = output.json {
                 write_json(path, &report)?;
+            }
+            if let Some(path) = output.report {
+                page(&report).write(path).map_err(BenchError::from)?;
             }
             Ok(ExitCode::SUCCESS)
         }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::lab::LabError;
+use crate::report::ReportError;
 
 /// Why a measurement could not be made or finished. Whatever it had made is gone again.
 #[derive(Debug, thiserror::Error)]
@@ -83,6 +84,9 @@ pub enum BenchError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// The report cannot be written.
+    #[error(transparent)]
+    Report(#[from] ReportError),
     /// The signal handlers cannot be installed.
     #[error("cannot handle signals: {0}")]
     Signals(std::io::Error),

@@ -14,6 +14,7 @@ pub(crate) mod interrupt;
 mod load;
 mod measured;
 mod ours;
+mod page;
 mod peer;
 pub(crate) mod report;
 mod slow;
@@ -33,7 +34,7 @@ pub use slow::SlowLoad;
 
 use serde::Serialize;
 
-use crate::machine::{self, Machine};
+use crate::machine::{self, Machine, Output};
 
 use figures::{Figure, Outcome, Run, Setting, TAIL_DEPTH};
 use fio::{Fio, Job, JobKind};
@@ -58,9 +59,10 @@ const MIN_MIB: u64 = 64;
 /// # Errors
 /// Everything that keeps our engine from being measured. The message says what to do.
 pub fn run(args: &EngineBenchArgs) -> Result<ExitCode, BenchError> {
+    let output = Output::of(args.json.as_deref(), args.report.as_deref())?;
     let interrupt = Interrupt::install()?;
     let measured = measure(args.clone().effective(), &interrupt);
-    machine::tell(measured, Report::text, args.json.as_deref(), &interrupt)
+    machine::tell(measured, (Report::text, Report::page), output, &interrupt)
 }
 
 /// Writes a result for programs.

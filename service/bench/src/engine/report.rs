@@ -6,6 +6,8 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{Cell, CellAlignment, Table};
 use serde::Serialize;
 
+pub(crate) use crate::report::Spread;
+
 use super::figures::{Figure, Outcome, Run, Setting, Unit};
 use crate::human;
 use crate::machine::Machine;
@@ -44,40 +46,18 @@ pub(super) struct PeerView {
     pub(super) missing: Option<String>,
 }
 
-/// Median and range.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Spread {
-    pub(crate) median: f64,
-    pub(crate) min: f64,
-    pub(crate) max: f64,
-}
-
-impl Spread {
-    pub(crate) fn of(mut values: Vec<f64>) -> Option<Spread> {
-        values.sort_by(f64::total_cmp);
-        let (&min, &max) = (values.first()?, values.last()?);
-        let middle = values.len() / 2;
-        let median = if values.len().is_multiple_of(2) {
-            f64::midpoint(values[middle - 1], values[middle])
-        } else {
-            values[middle]
-        };
-        Some(Spread { median, min, max })
-    }
-}
-
 /// One line.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct FigureView {
-    name: String,
-    unit: Unit,
-    higher_is_better: bool,
-    ours: Option<Spread>,
-    peer: Option<Spread>,
+    pub(super) name: String,
+    pub(super) unit: Unit,
+    pub(super) higher_is_better: bool,
+    pub(super) ours: Option<Spread>,
+    pub(super) peer: Option<Spread>,
     /// Ours to the peer's, round by round.
-    ratio: Option<Spread>,
-    goal: Option<f64>,
-    met: Option<bool>,
+    pub(super) ratio: Option<Spread>,
+    pub(super) goal: Option<f64>,
+    pub(super) met: Option<bool>,
 }
 
 /// One run, as it was measured.
@@ -268,19 +248,5 @@ fn amount(value: f64, unit: Unit) -> String {
         Unit::BytesPerSecond => format!("{}/s", human::bytes(value as u64)),
         Unit::RequestsPerSecond => format!("{} /s", human::count(value as u64)),
         Unit::Nanoseconds => human::duration_ns(value as u64),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_spread_is_median_and_range() {
-        assert_eq!(Spread::of(vec![]), None);
-        let odd = Spread::of(vec![3.0, 1.0, 2.0]).expect("values");
-        assert_eq!((odd.median, odd.min, odd.max), (2.0, 1.0, 3.0));
-        let even = Spread::of(vec![4.0, 1.0, 2.0, 3.0]).expect("values");
-        assert!((even.median - 2.5).abs() < f64::EPSILON);
     }
 }

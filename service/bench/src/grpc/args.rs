@@ -41,6 +41,10 @@ pub struct GrpcBenchArgs {
     /// Write everything measured to this file
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Write a report for people to this file: HTML that needs no other file. A report that is
+    /// there is replaced, nothing else
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     #[command(flatten)]
     #[expect(
         missing_docs,

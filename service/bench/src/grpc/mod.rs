@@ -12,6 +12,7 @@ pub(crate) mod disk;
 mod error;
 pub(crate) mod load;
 mod memory;
+mod page;
 pub(crate) mod peer;
 mod report;
 mod resets;
@@ -28,7 +29,7 @@ pub use peer::serve as serve_peer;
 use crate::engine::BenchError;
 use crate::engine::interrupt::Interrupt;
 use crate::lab::default_dir;
-use crate::machine::{self, Machine};
+use crate::machine::{self, Machine, Output};
 use disk::{Disk, StoreFile};
 use load::{Call, Clients, Room, Setting};
 use memory::MemoryView;
@@ -54,10 +55,11 @@ pub fn run(
     exe: &Path,
     default: Transport,
 ) -> Result<ExitCode, GrpcBenchError> {
+    let output = Output::of(args.json.as_deref(), args.report.as_deref())?;
     let interrupt = Interrupt::install()?;
     let transport = args.transport.over(default);
     let measured = measure(&args.clone().effective(), exe, transport, &interrupt);
-    machine::tell(measured, Report::text, args.json.as_deref(), &interrupt)
+    machine::tell(measured, (Report::text, Report::page), output, &interrupt)
 }
 
 fn measure(

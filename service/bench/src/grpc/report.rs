@@ -48,17 +48,17 @@ const NOTES: [&str; 6] = [
 /// Ours, the peer's, and the ratio.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct FigureView {
-    name: String,
-    unit: Unit,
-    ours: Option<Spread>,
-    peer: Option<Spread>,
-    ratio: Option<Spread>,
-    goal: Option<f64>,
-    met: Option<bool>,
+    pub(super) name: String,
+    pub(super) unit: Unit,
+    pub(super) ours: Option<Spread>,
+    pub(super) peer: Option<Spread>,
+    pub(super) ratio: Option<Spread>,
+    pub(super) goal: Option<f64>,
+    pub(super) met: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-enum Unit {
+pub(super) enum Unit {
     BytesPerSecond,
     Nanoseconds,
     CpuSecondsPerGib,
@@ -184,7 +184,7 @@ impl Report {
     }
 
     /// What to think of when the disk is hardly faster than the peer.
-    fn doubt(&self) -> Option<String> {
+    pub(super) fn doubt(&self) -> Option<String> {
         let of_bytes = |figure: &&FigureView| figure.unit == Unit::BytesPerSecond;
         let peers = self.figures.iter().filter(of_bytes);
         let fastest = peers

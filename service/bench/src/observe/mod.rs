@@ -10,6 +10,7 @@ mod files;
 mod fileserver;
 mod mode;
 mod objects;
+mod page;
 mod report;
 mod sectors;
 
@@ -24,7 +25,7 @@ use crate::engine::interrupt::Interrupt;
 use crate::grpc::disk::StoreFile;
 use crate::grpc::{GrpcBenchError, Transport, content};
 use crate::lab::default_dir;
-use crate::machine::{self, Machine};
+use crate::machine::{self, Machine, Output};
 use files::Files;
 use report::{Report, Run};
 use sectors::Sectors;
@@ -47,6 +48,7 @@ pub fn run(
     exe: &Path,
     transport: Transport,
 ) -> Result<ExitCode, GrpcBenchError> {
+    let output = Output::of(args.json.as_deref(), args.report.as_deref())?;
     let interrupt = Interrupt::install()?;
     let args = args.clone().effective();
     check(&args)?;
@@ -57,7 +59,7 @@ pub fn run(
         interrupt: &interrupt,
     };
     let measured = bench.measure();
-    machine::tell(measured, Report::text, args.json.as_deref(), &interrupt)
+    machine::tell(measured, (Report::text, Report::page), output, &interrupt)
 }
 
 fn check(args: &ObserveBenchArgs) -> Result<(), GrpcBenchError> {

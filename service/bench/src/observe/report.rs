@@ -48,21 +48,21 @@ pub(super) struct Run {
 
 /// One figure in one mode.
 #[derive(Clone, Debug, Serialize)]
-struct CostView {
-    figure: String,
-    unit: Unit,
-    mode: Mode,
-    value: Option<Spread>,
+pub(super) struct CostView {
+    pub(super) figure: String,
+    pub(super) unit: Unit,
+    pub(super) mode: Mode,
+    pub(super) value: Option<Spread>,
     /// Share of the speed without probes that was lost, round by round; below 0: it was faster.
-    cost: Option<Spread>,
-    goal: Option<f64>,
-    verdict: Option<Verdict>,
+    pub(super) cost: Option<Spread>,
+    pub(super) goal: Option<f64>,
+    pub(super) verdict: Option<Verdict>,
 }
 
 /// Whether a goal was met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Verdict {
+pub(super) enum Verdict {
     Met,
     Missed,
     /// The second run without probes differs from the first by more than the goal, in the median:
@@ -81,7 +81,7 @@ impl Verdict {
         }
     }
 
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Verdict::Met => "met",
             Verdict::Missed => "MISSED",
@@ -94,16 +94,16 @@ impl Verdict {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
     #[serde(flatten)]
-    machine: Machine,
-    loop_dir: Option<PathBuf>,
-    rounds: usize,
-    seconds_per_run: f64,
-    fileserver_seconds_per_run: f64,
-    files: usize,
-    clients: usize,
-    costs: Vec<CostView>,
-    notes: [&'static str; 4],
-    runs: Vec<Run>,
+    pub(super) machine: Machine,
+    pub(super) loop_dir: Option<PathBuf>,
+    pub(super) rounds: usize,
+    pub(super) seconds_per_run: f64,
+    pub(super) fileserver_seconds_per_run: f64,
+    pub(super) files: usize,
+    pub(super) clients: usize,
+    pub(super) costs: Vec<CostView>,
+    pub(super) notes: [&'static str; 4],
+    pub(super) runs: Vec<Run>,
 }
 
 impl Report {

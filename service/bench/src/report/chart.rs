@@ -1,0 +1,318 @@
+//! Charts as data. What does not fit onto a screen is thinned by stated rules, and the chart says
+//! how much was left out.
+
+use serde::{Deserialize, Serialize};
+
+use super::unit::{Spread, Unit};
+use crate::human;
+
+/// Steps that a curve keeps of its values, and as many of the slowest beside them.
+const CURVE_STEPS: usize = 1000;
+/// How many of the largest values a curve keeps, each.
+const CURVE_TAIL: usize = 100;
+
+/// An axis.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Axis {
+    /// What it is; the unit is added.
+    pub title: String,
+    /// Unit of the values.
+    pub unit: Unit,
+    /// How values are laid out.
+    pub scale: Scale,
+}
+
+/// How values are laid out along an axis.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scale {
+    /// Equal steps are equally far apart.
+    Linear,
+    /// Equal ratios are equally far apart. Values of 0 and less are shown at the smallest other.
+    Log,
+    /// The same to both sides of 0. What is smaller than this, in either direction, is 0.
+    SignedLog(f64),
+}
+
+/// How values are distributed: the share of them that is no larger, by value.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cdf {
+    /// What it shows; complete enough to be read alone.
+    pub caption: String,
+    /// The values; [`Scale::Log`] for latencies.
+    pub x: Axis,
+    /// One curve each.
+    pub curves: Vec<Curve>,
+}
+
+/// Values of one kind, sorted and thinned.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Curve {
+    /// What they are of.
+    pub name: String,
+    /// Value, and how many values there are up to this one from the entry before. Ascending.
+    pub steps: Vec<(f64, u64)>,
+    /// Values that lie between two steps and are not shown as a point of their own.
+    pub left_out: u64,
+}
+
+/// How often two things came together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Heat {
+    /// What it shows; complete enough to be read alone.
+    pub caption: String,
+    /// To the right.
+    pub x: Axis,
+    /// Upwards.
+    pub y: Axis,
+    /// What is counted: "requests".
+    pub counted: String,
+    /// One picture each, all with the same axes and shades.
+    pub panels: Vec<HeatPanel>,
+}
+
+/// One picture.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct HeatPanel {
+    /// What it is of.
+    pub name: String,
+    /// Cells; those that overlap are drawn over each other.
+    pub cells: Vec<HeatCell>,
+    /// What could not be shown, such as flushes, which have no distance.
+    pub left_out: u64,
+}
+
+/// A count in a rectangle.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct HeatCell {
+    /// From, to.
+    pub x: (f64, f64),
+    /// From, to.
+    pub y: (f64, f64),
+    /// How many; 0 is not drawn.
+    pub count: u64,
+}
+
+/// Single things by two of their properties.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Scatter {
+    /// What it shows; complete enough to be read alone.
+    pub caption: String,
+    /// To the right.
+    pub x: Axis,
+    /// Upwards.
+    pub y: Axis,
+    /// What a dot is: "requests".
+    pub counted: String,
+    /// One picture each, all with the same axes.
+    pub panels: Vec<ScatterPanel>,
+}
+
+/// One picture.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ScatterPanel {
+    /// What it is of.
+    pub name: String,
+    /// One colour and shape each; groups of one name look the same in all panels.
+    pub groups: Vec<Dots>,
+}
+
+/// Things of one kind.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Dots {
+    /// What they are.
+    pub name: String,
+    /// x and y, in any order. As many as there are: the drawing leaves out what would lie on others.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// What wholes are made of: one bar a whole, its parts side by side in the bar.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Bars {
+    /// What it shows; complete enough to be read alone.
+    pub caption: String,
+    /// What is measured; the unit is added.
+    pub title: String,
+    /// Unit of the values.
+    pub unit: Unit,
+    /// Names of the parts, in order.
+    pub parts: Vec<String>,
+    /// The bars.
+    pub bars: Vec<Bar>,
+}
+
+/// One bar.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Bar {
+    /// What it is of.
+    pub name: String,
+    /// One value a part, 0 or more; missing ones are 0.
+    pub values: Vec<f64>,
+}
+
+/// What changed over time, or over whatever is to the right.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Lines {
+    /// What it shows; complete enough to be read alone.
+    pub caption: String,
+    /// To the right.
+    pub x: Axis,
+    /// Upwards. A linear one begins at 0 when no value is below.
+    pub y: Axis,
+    /// One line each.
+    pub lines: Vec<Line>,
+}
+
+/// One line.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// What it is of.
+    pub name: String,
+    /// x and y, by ascending x. A y that is no number breaks the line.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// Medians with their ranges, one below the other.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ranges {
+    /// What it shows; complete enough to be read alone.
+    pub caption: String,
+    /// The values; [`Scale::Log`] for ratios, so that half and double are equally far from 1.
+    pub x: Axis,
+    /// A line to compare with, such as 1 for ratios, and what it means.
+    pub reference: Option<(f64, String)>,
+    /// One row each, in this order.
+    pub rows: Vec<Range>,
+}
+
+/// A median with its range.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Range {
+    /// What it is of.
+    pub name: String,
+    /// What was measured; absent: nothing was.
+    pub spread: Option<Spread>,
+    /// What it should be.
+    pub goal: Option<Goal>,
+    /// What somebody else has published.
+    pub published: Option<f64>,
+}
+
+/// What a value should be.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Goal {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+impl Axis {
+    /// With equal steps.
+    #[must_use]
+    pub fn linear(title: impl Into<String>, unit: Unit) -> Axis {
+        Axis {
+            title: title.into(),
+            unit,
+            scale: Scale::Linear,
+        }
+    }
+
+    /// With equal ratios.
+    #[must_use]
+    pub fn log(title: impl Into<String>, unit: Unit) -> Axis {
+        Axis {
+            title: title.into(),
+            unit,
+            scale: Scale::Log,
+        }
+    }
+
+    /// Seek distances in bytes, to both sides; below one sector is 0.
+    #[must_use]
+    pub fn seeks(title: impl Into<String>) -> Axis {
+        Axis {
+            title: title.into(),
+            unit: Unit::Bytes,
+            scale: Scale::SignedLog(512.0),
+        }
+    }
+}
+
+impl Curve {
+    /// Of these values, in any order. Of many, 1,000 at equal distances in rank are kept, each with
+    /// how many it stands for, and the 100 largest one by one.
+    #[must_use]
+    pub fn of(name: impl Into<String>, values: impl IntoIterator<Item = u64>) -> Curve {
+        let mut values: Vec<u64> = values.into_iter().collect();
+        values.sort_unstable();
+        let body = values.len().saturating_sub(CURVE_TAIL);
+        let stride = body.div_ceil(CURVE_STEPS).max(1);
+        let mut steps: Vec<(f64, u64)> = Vec::new();
+        let (body, tail) = values.split_at(body);
+        for group in body.chunks(stride).chain(tail.chunks(1)) {
+            let largest = group.last().copied().unwrap_or(0);
+            let (value, count) = (human::as_float(largest), as_count(group.len()));
+            match steps.last_mut() {
+                Some((last, counted)) if last.total_cmp(&value).is_eq() => *counted += count,
+                _ => steps.push((value, count)),
+            }
+        }
+        let kept = body.len().div_ceil(stride) + tail.len();
+        Curve {
+            name: name.into(),
+            steps,
+            left_out: as_count(values.len() - kept),
+        }
+    }
+
+    /// How many values there are.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.steps.iter().map(|(_, count)| count).sum()
+    }
+
+    /// The value that so large a share, 0 to 1, does not exceed; `None` when there are no values.
+    /// Exact but for the thinning.
+    #[must_use]
+    pub fn at(&self, share: f64) -> Option<f64> {
+        let rank = human::as_float(self.count()) * share;
+        let mut seen = 0;
+        for (value, count) in &self.steps {
+            seen += count;
+            if human::as_float(seen) >= rank {
+                return Some(*value);
+            }
+        }
+        self.steps.last().map(|(value, _)| *value)
+    }
+}
+
+pub(super) fn as_count(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_curve_of_few_values_keeps_all() {
+        let curve = Curve::of("a", [3, 1, 2, 2]);
+        assert_eq!(curve.steps, [(1.0, 1), (2.0, 2), (3.0, 1)]);
+        assert_eq!((curve.count(), curve.left_out), (4, 0));
+        assert_eq!((curve.at(0.5), curve.at(1.0)), (Some(2.0), Some(3.0)));
+        assert_eq!(Curve::default().at(0.5), None);
+    }
+
+    #[test]
+    fn a_curve_of_many_values_keeps_their_ranks() {
+        let curve = Curve::of("a", 1..=1_000_000);
+        assert_eq!(curve.count(), 1_000_000);
+        assert_eq!(curve.steps.len(), CURVE_STEPS + CURVE_TAIL);
+        let median = curve.at(0.5).expect("values");
+        assert!((median - 500_000.0).abs() < 1001.0, "{median}");
+        assert_eq!(curve.at(1.0), Some(1_000_000.0));
+        assert_eq!(curve.left_out, 1_000_000 - 1100);
+    }
+}

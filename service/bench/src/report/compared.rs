@@ -1,0 +1,112 @@
+//! Ours beside a peer's: the table and the picture that most benches need.
+
+use super::chart::{Axis, Goal, Range, Ranges};
+use super::data::{Cell, Findings, Table};
+use super::unit::{Spread, Unit};
+
+/// A figure of ours beside that of a peer, measured in pairs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Compared {
+    /// What was measured.
+    pub name: String,
+    /// What both numbers are.
+    pub unit: Unit,
+    /// Ours, of all rounds.
+    pub ours: Option<Spread>,
+    /// The peer's.
+    pub peer: Option<Spread>,
+    /// Ours over the peer's, pair by pair.
+    pub ratio: Option<Spread>,
+    /// What the median ratio should be.
+    pub goal: Option<Goal>,
+    /// Whether it is; absent: it cannot be judged.
+    pub met: Option<bool>,
+}
+
+impl Compared {
+    /// How many goals were met, in a sentence.
+    #[must_use]
+    pub fn summary(all: &[Compared]) -> String {
+        let goals = all.iter().filter(|one| one.goal.is_some()).count();
+        let met = all.iter().filter(|one| one.met == Some(true)).count();
+        if goals == 0 {
+            return format!("{} figures, none of them with a goal.", all.len());
+        }
+        format!(
+            "{met} of {goals} goals were met; {} figures were measured.",
+            all.len()
+        )
+    }
+
+    /// Which goals were met and which were missed.
+    #[must_use]
+    pub fn findings(all: &[Compared]) -> Findings {
+        let told = |met: bool| -> Vec<String> {
+            let judged = all.iter().filter(|one| one.met == Some(met));
+            judged.filter_map(Compared::told).collect()
+        };
+        Findings {
+            agrees: told(true),
+            differs: told(false),
+            hypotheses: Vec::new(),
+        }
+    }
+
+    fn told(&self) -> Option<String> {
+        let Spread { median, min, max } = self.ratio?;
+        let (name, goal) = (&self.name, goal_text(self.goal?));
+        Some(format!(
+            "{name}: ratio {median:.2} ({min:.2} .. {max:.2}), goal {goal}"
+        ))
+    }
+
+    /// The ratios as a picture, the goals beside them.
+    #[must_use]
+    pub fn picture(all: &[Compared], caption: impl Into<String>) -> Ranges {
+        let row = |one: &Compared| Range {
+            name: one.name.clone(),
+            spread: one.ratio,
+            goal: one.goal,
+            published: None,
+        };
+        Ranges {
+            caption: caption.into(),
+            x: Axis::log("Ratio, ours to the peer's", Unit::Ratio),
+            reference: Some((1.0, "both are the same".to_owned())),
+            rows: all.iter().map(row).collect(),
+        }
+    }
+
+    /// All numbers, one row each. `peer` is the title of the peer's column.
+    #[must_use]
+    pub fn table(all: &[Compared], peer: &str, caption: impl Into<String>) -> Table {
+        let mut table = Table::new(caption, &["ours", peer, "ratio", "goal", "verdict"]);
+        for one in all {
+            let goal = one.goal.map_or_else(String::new, goal_text);
+            let verdict = match (one.met, one.goal) {
+                (Some(true), _) => "met",
+                (Some(false), _) => "missed",
+                (None, Some(_)) => "not measured",
+                (None, None) => "",
+            };
+            table.row(
+                &one.name,
+                vec![
+                    Cell::spread(one.ours, one.unit),
+                    Cell::spread(one.peer, one.unit),
+                    Cell::spread(one.ratio, Unit::Ratio),
+                    Cell::Text(goal),
+                    Cell::Verdict(verdict.to_owned(), one.met),
+                ],
+            );
+        }
+        table
+    }
+}
+
+fn goal_text(goal: Goal) -> String {
+    match goal {
+        Goal::AtLeast(limit) => format!("≥ {limit}"),
+        Goal::AtMost(limit) => format!("≤ {limit}"),
+    }
+}

@@ -1,0 +1,224 @@
+//! A report as data: text and tables. Charts are in [`super::chart`].
+
+use serde::{Deserialize, Serialize};
+
+use super::chart::{Bars, Cdf, Heat, Lines, Ranges, Scatter};
+use super::setup::Setup;
+use super::unit::{Spread, Unit};
+
+/// A whole report.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Page {
+    /// What was measured, in a few words.
+    pub title: String,
+    /// The answer, before everything else: a few sentences, one an entry. May be empty.
+    pub summary: Vec<String>,
+    /// Where, when and how it was measured.
+    pub setup: Setup,
+    /// What the figures say, as far as that can be said.
+    pub findings: Findings,
+    /// The figures.
+    pub sections: Vec<Section>,
+}
+
+/// What agrees with what was expected, what does not, and what is not known but supposed. The three
+/// are kept apart so that nobody takes one for another.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Findings {
+    /// What was measured and agrees.
+    pub agrees: Vec<String>,
+    /// What was measured and does not agree.
+    pub differs: Vec<String>,
+    /// What would explain it, and is not shown by any measurement here.
+    pub hypotheses: Vec<String>,
+}
+
+/// Figures that belong together, under a heading.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Section {
+    /// Heading.
+    pub title: String,
+    /// What the figures show and how to read them; paragraphs.
+    pub text: Vec<String>,
+    /// The figures, in this order.
+    pub parts: Vec<Part>,
+}
+
+/// One figure or piece of text.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "part", rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "each is what its type says")]
+pub enum Part {
+    Table(Table),
+    Ranges(Ranges),
+    Cdf(Cdf),
+    Heat(Heat),
+    Scatter(Scatter),
+    Bars(Bars),
+    Lines(Lines),
+    Verbatim(Verbatim),
+    Findings(Findings),
+}
+
+/// A table. Its first column names the rows.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Table {
+    /// What it shows; complete enough to be read alone.
+    pub caption: String,
+    /// Title of the column that names the rows; may be empty.
+    pub corner: String,
+    /// The other columns.
+    pub columns: Vec<Column>,
+    /// Rows, in this order.
+    pub rows: Vec<Row>,
+    /// What a reader must know to judge it; paragraphs under the table.
+    pub notes: Vec<String>,
+}
+
+/// A column.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Column {
+    /// Title, with the unit where the cells do not have it.
+    pub title: String,
+    /// True: text, to the left; false: numbers, to the right.
+    pub text: bool,
+}
+
+/// A row of a table.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Row {
+    /// A heading for the rows below it.
+    Group(String),
+    /// Name and cells. Cells beyond the columns are not shown; missing ones are empty.
+    Cells(String, Vec<Cell>),
+}
+
+/// A cell of a table.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cell {
+    /// There is nothing to show: a dash.
+    Nothing,
+    /// Text.
+    Text(String),
+    /// A number.
+    Value(f64, Unit),
+    /// Median, and the range below it where there is one.
+    Spread(Spread, Unit),
+    /// A judgement: its words, and whether it is a good one; absent: it cannot be judged.
+    Verdict(String, Option<bool>),
+}
+
+/// Text as a program printed it, with its line breaks.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verbatim {
+    /// What it is.
+    pub caption: String,
+    /// The text.
+    pub text: String,
+}
+
+impl Page {
+    /// A page with a title and where it was measured, and nothing else yet.
+    #[must_use]
+    pub fn new(title: impl Into<String>, setup: Setup) -> Page {
+        Page {
+            title: title.into(),
+            setup,
+            ..Page::default()
+        }
+    }
+
+    /// Adds a section at the end, to be filled.
+    pub fn section(&mut self, title: impl Into<String>) -> &mut Section {
+        self.sections.push(Section {
+            title: title.into(),
+            ..Section::default()
+        });
+        let last = self.sections.len() - 1;
+        &mut self.sections[last]
+    }
+}
+
+impl Section {
+    /// Adds a paragraph of text.
+    pub fn say(&mut self, text: impl Into<String>) -> &mut Section {
+        self.text.push(text.into());
+        self
+    }
+
+    /// Adds a figure at the end.
+    pub fn add(&mut self, part: impl Into<Part>) -> &mut Section {
+        self.parts.push(part.into());
+        self
+    }
+}
+
+impl Findings {
+    /// True: nothing is said.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.agrees.is_empty() && self.differs.is_empty() && self.hypotheses.is_empty()
+    }
+}
+
+impl Table {
+    /// A table of numbers, to be filled row by row.
+    #[must_use]
+    pub fn new(caption: impl Into<String>, columns: &[&str]) -> Table {
+        let column = |title: &&str| Column {
+            title: (*title).to_owned(),
+            text: false,
+        };
+        Table {
+            caption: caption.into(),
+            columns: columns.iter().map(column).collect(),
+            ..Table::default()
+        }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, name: impl Into<String>, cells: Vec<Cell>) {
+        self.rows.push(Row::Cells(name.into(), cells));
+    }
+
+    /// Adds a heading for the rows that follow.
+    pub fn group(&mut self, name: impl Into<String>) {
+        self.rows.push(Row::Group(name.into()));
+    }
+}
+
+impl Cell {
+    /// A number, or a dash when there is none.
+    #[must_use]
+    pub fn value(value: Option<f64>, unit: Unit) -> Cell {
+        value.map_or(Cell::Nothing, |value| Cell::Value(value, unit))
+    }
+
+    /// Median and range, or a dash when nothing was measured.
+    #[must_use]
+    pub fn spread(spread: Option<Spread>, unit: Unit) -> Cell {
+        spread.map_or(Cell::Nothing, |spread| Cell::Spread(spread, unit))
+    }
+
+    /// Text.
+    #[must_use]
+    pub fn text(text: impl Into<String>) -> Cell {
+        Cell::Text(text.into())
+    }
+}
+
+macro_rules! part_from {
+    ($($kind:ident),*) => {$(
+        impl From<$kind> for Part {
+            fn from(part: $kind) -> Part {
+                Part::$kind(part)
+            }
+        }
+    )*};
+}
+
+part_from!(
+    Table, Ranges, Cdf, Heat, Scatter, Bars, Lines, Verbatim, Findings
+);

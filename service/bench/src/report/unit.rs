@@ -1,0 +1,200 @@
+//! What a number is, and how it is written.
+
+use serde::{Deserialize, Serialize};
+
+use crate::human;
+
+/// What a number is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unit {
+    /// A duration in nanoseconds.
+    Nanoseconds,
+    /// Bytes.
+    Bytes,
+    /// Bytes a second.
+    BytesPerSecond,
+    /// Events a second.
+    PerSecond,
+    /// A number of things.
+    Count,
+    /// One number over another of its kind: `1.65`.
+    Ratio,
+    /// A part of a whole, 0 to 1, written in percent.
+    Share,
+    /// Sectors of 512 bytes, counted from the beginning of the disk.
+    Sectors,
+    /// Milliseconds, with fractions.
+    Milliseconds,
+    /// Seconds of processor time for a GiB.
+    SecondsPerGib,
+    /// A number without a unit, with three digits.
+    Plain,
+}
+
+impl Unit {
+    /// The number with its unit, as a person reads it; `–` for what is not a number.
+    #[must_use]
+    pub fn text(self, value: f64) -> String {
+        if !value.is_finite() {
+            return "–".to_owned();
+        }
+        if value < 0.0 {
+            let text = self.text(-value);
+            return format!("\u{2212}{text}");
+        }
+        let whole = human::whole(value);
+        match self {
+            Unit::Nanoseconds => human::duration_ns(whole),
+            Unit::Bytes => human::bytes(whole),
+            Unit::BytesPerSecond => format!("{}/s", human::bytes(whole)),
+            Unit::PerSecond if value < 100.0 => format!("{value:.1}/s"),
+            Unit::PerSecond => format!("{}/s", human::count(whole)),
+            Unit::Count | Unit::Sectors => human::count(whole),
+            Unit::Ratio => format!("{value:.2}"),
+            Unit::Share => human::percent(value),
+            Unit::Milliseconds => format!("{value:.3} ms"),
+            Unit::SecondsPerGib => format!("{value:.2} s/GiB"),
+            Unit::Plain => human::three_digits(value),
+        }
+    }
+
+    /// The same in as few characters as an axis has room for.
+    #[must_use]
+    pub(super) fn tick(self, value: f64) -> String {
+        if value < 0.0 {
+            let text = self.tick(-value);
+            return format!("\u{2212}{text}");
+        }
+        let shortened = |text: String| text.replace(".00 ", " ").replace(".0 ", " ");
+        match self {
+            Unit::Nanoseconds if value == 0.0 => "0".to_owned(),
+            Unit::Bytes if value == 0.0 => "0".to_owned(),
+            Unit::Nanoseconds | Unit::Bytes | Unit::BytesPerSecond => {
+                let text = shortened(self.text(value));
+                // 2.50 s is written 2.5 s.
+                match text.split_once(' ') {
+                    Some((number, unit)) if number.contains('.') => {
+                        format!("{} {unit}", number.trim_end_matches('0'))
+                    }
+                    _ => text,
+                }
+            }
+            Unit::Count | Unit::Sectors | Unit::PerSecond if value >= 10_000.0 => large(value),
+            Unit::Milliseconds => format!("{} ms", short(value)),
+            Unit::SecondsPerGib => format!("{} s/GiB", short(value)),
+            Unit::PerSecond | Unit::Plain | Unit::Ratio => short(value),
+            Unit::Count | Unit::Sectors => human::count(human::whole(value)),
+            Unit::Share => format!("{} %", short(value * 100.0)),
+        }
+    }
+}
+
+/// `2.5 M`: thousands, millions and so on.
+fn large(value: f64) -> String {
+    const NAMES: [(f64, &str); 4] = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
+    let name = NAMES.iter().find(|(from, _)| value >= *from);
+    name.map_or_else(
+        || short(value),
+        |(from, name)| format!("{} {name}", short(value / from)),
+    )
+}
+
+/// At most three digits behind the point, and no zeros at the end.
+fn short(value: f64) -> String {
+    let text = format!("{value:.3}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    text.to_owned()
+}
+
+/// Median and range of a number that was measured again and again. For a ratio: of the ratios of
+/// the pairs that were measured one after the other, not the ratio of two medians.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// Half of the values are no larger.
+    pub median: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// Of these values; `None` when there is none.
+    #[must_use]
+    pub fn of(mut values: Vec<f64>) -> Option<Spread> {
+        values.sort_by(f64::total_cmp);
+        let (&min, &max) = (values.first()?, values.last()?);
+        let middle = values.len() / 2;
+        let median = if values.len().is_multiple_of(2) {
+            f64::midpoint(values[middle - 1], values[middle])
+        } else {
+            values[middle]
+        };
+        Some(Spread { median, min, max })
+    }
+
+    /// Of pairs that were measured one after the other: of first over second. Pairs without a
+    /// finite ratio are left out.
+    #[must_use]
+    pub fn of_ratios(pairs: impl IntoIterator<Item = (f64, f64)>) -> Option<Spread> {
+        let ratios = pairs.into_iter().map(|(first, second)| first / second);
+        Spread::of(ratios.filter(|ratio| ratio.is_finite()).collect())
+    }
+
+    /// One value, measured once.
+    #[must_use]
+    pub fn once(value: f64) -> Spread {
+        Spread {
+            median: value,
+            min: value,
+            max: value,
+        }
+    }
+
+    /// True: there is one value, or all are the same.
+    #[must_use]
+    pub fn is_single(&self) -> bool {
+        self.min.total_cmp(&self.max).is_eq()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_their_unit() {
+        assert_eq!(Unit::Nanoseconds.text(12_470_000.0), "12.5 ms");
+        assert_eq!(Unit::Bytes.text(-1_048_576.0), "\u{2212}1.00 MiB");
+        assert_eq!(Unit::BytesPerSecond.text(2_097_152.0), "2.00 MiB/s");
+        assert_eq!(Unit::Ratio.text(1.654), "1.65");
+        assert_eq!(Unit::Share.text(0.5), "50.0 %");
+        assert_eq!(Unit::PerSecond.text(12.34), "12.3/s");
+        assert_eq!(Unit::Count.text(f64::NAN), "–");
+    }
+
+    #[test]
+    fn ticks_are_short() {
+        assert_eq!(Unit::Nanoseconds.tick(1e6), "1 ms");
+        assert_eq!(Unit::Nanoseconds.tick(2.5e9), "2.5 s");
+        assert_eq!(Unit::Nanoseconds.tick(0.0), "0");
+        assert_eq!(Unit::Bytes.tick(-1024.0), "\u{2212}1 KiB");
+        assert_eq!(Unit::Bytes.tick(1024.0 * 250.0), "250 KiB");
+        assert_eq!(Unit::Sectors.tick(1.5e9), "1.5 G");
+        assert_eq!(Unit::Share.tick(0.25), "25 %");
+        assert_eq!(Unit::Ratio.tick(1.5), "1.5");
+    }
+
+    #[test]
+    fn a_spread_is_median_and_range() {
+        assert_eq!(Spread::of(vec![]), None);
+        let odd = Spread::of(vec![3.0, 1.0, 2.0]).expect("values");
+        assert_eq!((odd.median, odd.min, odd.max), (2.0, 1.0, 3.0));
+        let even = Spread::of(vec![4.0, 1.0, 2.0, 3.0]).expect("values");
+        assert!((even.median - 2.5).abs() < f64::EPSILON);
+        let ratios = Spread::of_ratios([(1.0, 2.0), (3.0, 0.0), (3.0, 2.0)]).expect("two pairs");
+        assert_eq!((ratios.median, ratios.min, ratios.max), (1.0, 0.5, 1.5));
+        assert!(Spread::once(2.0).is_single() && !ratios.is_single());
+    }
+}
