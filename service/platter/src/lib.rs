@@ -4,10 +4,16 @@
 //! |---|---|
 //! | [`drive`] | drives by name, and where their numbers come from |
 //! | [`disk`] | a drive at work: a request and a time in, times out |
+//! | [`figures`] | what a drive's numbers come to |
+//! | [`queue`] | a disk behind the drive's own queue, which may reorder |
+//! | [`replay`](mod@replay) | a recorded trace on another disk: predicted times, what-ifs |
 //! | [`trace`] | the block requests that a disk was asked for, from whichever recorder |
 
 mod cache;
 pub mod disk;
 pub mod drive;
+pub mod figures;
 mod mechanics;
+pub mod queue;
+pub mod replay;
 pub mod trace;
