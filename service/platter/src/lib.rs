@@ -4,12 +4,14 @@
 //! |---|---|
 //! | [`drive`] | drives by name, and where their numbers come from |
 //! | [`disk`] | a drive at work: a request and a time in, times out |
+//! | [`device`] | the disk as a device of the engine, in real or virtual time |
 //! | [`figures`] | what a drive's numbers come to |
 //! | [`queue`] | a disk behind the drive's own queue, which may reorder |
 //! | [`replay`](mod@replay) | a recorded trace on another disk: predicted times, what-ifs |
 //! | [`trace`] | the block requests that a disk was asked for, from whichever recorder |
 
 mod cache;
+pub mod device;
 pub mod disk;
 pub mod drive;
 pub mod figures;
