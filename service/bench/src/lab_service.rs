@@ -81,7 +81,10 @@ fn serve(
         ..LabOptions::new(options.disk_bytes)
     })?;
     if let Some(raw) = lab.store(StoreKind::Raw) {
-        fill(&raw.device, capacity, interrupt)?;
+        let filled = fill(&raw.device, capacity, &|| interrupt.check().is_err());
+        interrupt.check()?;
+        let what = format!("write zeros to {}", raw.device.display());
+        filled.map_err(CompareError::io(what))?;
     }
     for store in lab.stores() {
         format(exe, &lab, store, capacity, interrupt)?;

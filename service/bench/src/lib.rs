@@ -3,7 +3,9 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`workload`] | the language of the original benchmark, and the exact commands that come of it |
-//! | [`runner`] | runs them through a real gRPC client, checks every answer, times every call |
+//! | [`commands`] | prints these commands |
+//! | [`runner`] | runs them through a real gRPC client or on an engine in this process, checks every answer, times every call |
+//! | [`run`] | one workload on one store, on our engine, our service or the original engine |
 //! | [`stats`] | percentiles and totals by the rules of the published tables |
 //! | [`lab`] | three disks of loop devices that vanish with their holder, even on `kill -9` |
 //! | [`lab_service`] | such a lab, served until somebody ends it |
@@ -17,9 +19,10 @@
 //! | [`human`] | numbers for people |
 //!
 //! `compare` and `grpc` know the service only through `lumpscope.v1` and its command line; only
-//! [`engine`] links the engine, from which `grpc` takes nothing but aligned memory.
+//! [`engine`], [`runner`] and [`run`] link the engine, from which `grpc` takes nothing but aligned memory.
 
 pub mod blocks;
+pub mod commands;
 pub mod compare;
 pub mod engine;
 pub mod grpc;
@@ -29,6 +32,7 @@ pub mod lab_service;
 mod machine;
 pub mod observe;
 pub mod report;
+pub mod run;
 pub mod runner;
 pub mod stats;
 pub mod tracer;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use lumpscope_bench::runner::{Mismatch, RunError, RunOptions, RunOutcome, run};
+use lumpscope_bench::runner::{Mismatch, RunError, RunOptions, RunOutcome, Target, run};
 use lumpscope_bench::workload::Workload;
 use lumpscope_proto::v1::lump_store_server::{LumpStore, LumpStoreServer};
 use lumpscope_proto::v1::{self as pb, get_response, lump_id, put_request};
@@ -238,13 +238,17 @@ fn run_workload(text: &str, clients: usize, verify_bytes: bool, fault: Fault) ->
                 .add_service(service)
                 .serve_with_incoming(TcpListenerStream::new(listener)),
         );
-        let options = RunOptions {
+        let target = Target::Service {
             server,
             store: "raw".to_owned(),
+            durability: None,
+        };
+        let options = RunOptions {
             clients,
             verify_bytes,
+            ..RunOptions::default()
         };
-        run(&stream, &options, Arc::clone(&finished)).await
+        run(&stream, &target, &options, Arc::clone(&finished)).await
     });
     let finished = finished.load(Ordering::SeqCst);
     Ran {
@@ -336,15 +340,15 @@ fn nobody_there_is_said() {
         .unwrap()
         .generate()
         .unwrap();
-    let options = RunOptions {
+    let target = Target::Service {
         server: "http://127.0.0.1:1".to_owned(),
         store: "raw".to_owned(),
-        clients: 1,
-        verify_bytes: false,
+        durability: None,
     };
+    let options = RunOptions::default();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let error = runtime
-        .block_on(run(&stream, &options, Arc::default()))
+        .block_on(run(&stream, &target, &options, Arc::default()))
         .unwrap_err()
         .to_string();
     assert!(

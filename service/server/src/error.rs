@@ -193,6 +193,12 @@ pub enum ServerError {
     /// The service could not be measured.
     #[error("{0}")]
     GrpcBench(#[from] lumpscope_bench::grpc::GrpcBenchError),
+    /// The commands of a workload could not be printed.
+    #[error("{0}")]
+    Commands(#[from] lumpscope_bench::commands::CommandsError),
+    /// A workload could not be run.
+    #[error("{0}")]
+    WorkloadRun(#[from] lumpscope_bench::run::WorkloadRunError),
 }
 
 /// What to do when it was the system that refused.

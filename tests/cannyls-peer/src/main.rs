@@ -12,6 +12,7 @@
 mod device;
 mod memory;
 mod storage;
+mod workload;
 mod written;
 
 use std::path::PathBuf;
@@ -36,6 +37,9 @@ struct Cli {
 enum Command {
     /// Puts of fresh lumps, then gets of them, on a file or device, which is overwritten
     File(FileArgs),
+    /// A workload in the language of the original benchmark, as that ran it; one line of JSON
+    /// (`CannylsRun`) with the time of each command
+    Workload(workload::WorkloadFileArgs),
     /// Gets on a disk in memory each of whose I/Os takes some time
     Slow(SlowLoad),
 }
@@ -89,11 +93,12 @@ impl FileArgs {
 }
 
 fn main() -> Result<()> {
-    let report = match Cli::parse().command {
-        Command::File(args) => on_file(&args)?,
-        Command::Slow(load) => on_slow_disk(&load)?,
+    let json = match Cli::parse().command {
+        Command::File(args) => serde_json::to_string(&on_file(&args)?)?,
+        Command::Slow(load) => serde_json::to_string(&on_slow_disk(&load)?)?,
+        Command::Workload(args) => serde_json::to_string(&workload::run(&args)?)?,
     };
-    println!("{}", serde_json::to_string(&report)?);
+    println!("{json}");
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::lab::LabError;
 use crate::runner::RunError;
 use crate::tracer::TracerError;
-use crate::workload::{GenerateError, ParseError};
+use crate::workload::WorkloadError;
 
 /// Why a comparison could not be made or finished. Whatever it had made is gone again.
 #[derive(Debug, thiserror::Error)]
@@ -14,28 +14,9 @@ pub enum CompareError {
     /// Stopped by Ctrl-C or another signal.
     #[error("stopped by a signal; everything the comparison had made was removed")]
     Interrupted,
-    /// Neither a builtin workload nor a file.
-    #[error(
-        "there is no workload {name}: it is neither one of seq1, seq2, rand1, rand2 nor a file \
-         that can be read ({source})"
-    )]
-    NoWorkload {
-        /// As given.
-        name: String,
-        /// Why it cannot be read as a file.
-        source: std::io::Error,
-    },
-    /// The workload's text is wrong.
-    #[error("workload {name}, {error}")]
-    Workload {
-        /// As given.
-        name: String,
-        /// Where and what.
-        error: ParseError,
-    },
-    /// The workload has no commands, or too many.
+    /// There is no such workload, or something is wrong with it.
     #[error(transparent)]
-    Generate(#[from] GenerateError),
+    Workload(#[from] WorkloadError),
     /// A number on the command line makes no sense.
     #[error("{option} must be {allowed}")]
     Argument {

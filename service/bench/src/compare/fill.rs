@@ -6,35 +6,35 @@
 //! and on the raw disk only.
 
 use std::fs::OpenOptions;
+use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::OFlags;
-
-use super::error::CompareError;
-use super::interrupt::Interrupt;
 
 const STEP_BYTES: usize = 4 << 20;
 /// Enough for every disk.
 const ALIGNMENT: usize = 4096;
 
 /// Writes zeros from the beginning up to `bytes` (rounded up to 4 MiB), past the page cache.
-pub(crate) fn fill(device: &Path, bytes: u64, interrupt: &Interrupt) -> Result<(), CompareError> {
-    let io = |source| CompareError::io(format!("write zeros to {}", device.display()))(source);
+///
+/// `stop` is asked every 4 MiB; once it says yes, the error is of the kind `Interrupted`.
+pub(crate) fn fill(device: &Path, bytes: u64, stop: &dyn Fn() -> bool) -> io::Result<()> {
     let direct = i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0);
     let disk = OpenOptions::new()
         .write(true)
         .custom_flags(direct)
-        .open(device)
-        .map_err(io)?;
+        .open(device)?;
     let buffer = vec![0; STEP_BYTES + ALIGNMENT];
     let start = buffer.as_ptr().align_offset(ALIGNMENT);
     let zeros = &buffer[start..start + STEP_BYTES];
     let mut written = 0;
     while written < bytes {
-        interrupt.check()?;
-        disk.write_all_at(zeros, written).map_err(io)?;
+        if stop() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        disk.write_all_at(zeros, written)?;
         written += u64::try_from(STEP_BYTES).unwrap_or(u64::MAX);
     }
-    disk.sync_all().map_err(io)
+    disk.sync_all()
 }

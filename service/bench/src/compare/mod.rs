@@ -37,7 +37,7 @@ pub use error::CompareError;
 
 use crate::human;
 use crate::lab::StoreKind;
-use crate::runner::{self, RunOptions};
+use crate::runner::{self, RunOptions, Target};
 use crate::workload;
 use interrupt::Interrupt;
 use place::{Place, Places};
@@ -121,11 +121,11 @@ fn compare(
     };
     if let Some(raw) = places.lab_disk() {
         let _step = progress.step("writing the raw disk once");
-        fill::fill(raw, plan.capacity_bytes, interrupt)?;
+        write_once(raw, plan.sizing.capacity_bytes, interrupt)?;
     }
     for place in &places.places {
         interrupt.check()?;
-        let capacity = human::bytes(plan.capacity_bytes);
+        let capacity = human::bytes(plan.sizing.capacity_bytes);
         let _step = progress.step(&format!("formatting {} ({capacity})", place.kind.name()));
         format(exe, &places, place, &plan, interrupt)?;
     }
@@ -176,6 +176,16 @@ fn compare(
     Ok(comparison)
 }
 
+/// So that the raw store does not pay for the host's first allocation of its image.
+fn write_once(raw: &Path, bytes: u64, interrupt: &Interrupt) -> Result<(), CompareError> {
+    let filled = fill::fill(raw, bytes, &|| interrupt.check().is_err());
+    interrupt.check()?;
+    filled.map_err(CompareError::io(format!(
+        "write zeros to {}",
+        raw.display()
+    )))
+}
+
 /// `lumpscope format`, never with `--force`.
 fn format(
     exe: &Path,
@@ -188,10 +198,10 @@ fn format(
     command.arg("format").arg(&place.path);
     command
         .arg("--capacity")
-        .arg(format!("{}M", plan.capacity_bytes >> 20));
+        .arg(format!("{}M", plan.sizing.capacity_bytes >> 20));
     command
         .arg("--journal-ratio")
-        .arg(format!("{:.6}", plan.journal_ratio));
+        .arg(format!("{:.6}", plan.sizing.journal_ratio));
     run_format(command, place.kind.name(), &place.path, interrupt)
 }
 
@@ -277,11 +287,15 @@ fn settle(places: &Places, place: &Place) {
 async fn drive(context: &Context<'_>, store: &'static str) -> Result<ClientView, CompareError> {
     context.interrupt.check()?;
     let Context { args, plan, .. } = context;
-    let options = RunOptions {
+    let target = Target::Service {
         server: context.service.server.clone(),
         store: store.to_owned(),
+        durability: None,
+    };
+    let options = RunOptions {
         clients: args.clients,
         verify_bytes: args.verify,
+        ..RunOptions::default()
     };
     let commands = plan.stream.commands.len();
     let title = format!(
@@ -292,7 +306,7 @@ async fn drive(context: &Context<'_>, store: &'static str) -> Result<ClientView,
     let step = context.progress.commands(&title, commands);
     let finished = Arc::new(AtomicU64::new(0));
     let outcome = tokio::select! {
-        outcome = runner::run(&plan.stream, &options, Arc::clone(&finished)) => outcome,
+        outcome = runner::run(&plan.stream, &target, &options, Arc::clone(&finished)) => outcome,
         never = step.follow(finished) => match never {},
         () = context.interrupt.wait() => return Err(CompareError::Interrupted),
     };

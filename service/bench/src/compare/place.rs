@@ -136,7 +136,7 @@ impl Places {
         ] {
             let dir = absolute(dir)?;
             check_file_system(kind, option, &dir)?;
-            let (free, needed) = (free_bytes(&dir)?, plan.capacity_bytes);
+            let (free, needed) = (free_bytes(&dir)?, plan.sizing.capacity_bytes);
             if free < needed {
                 let (free_mib, needed_mib) = (free >> 20, needed.div_ceil(1 << 20));
                 return Err(CompareError::NoRoom {

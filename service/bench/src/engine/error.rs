@@ -93,7 +93,7 @@ pub enum BenchError {
 }
 
 impl BenchError {
-    pub(super) fn file(
+    pub(crate) fn file(
         what: &'static str,
         path: &std::path::Path,
     ) -> impl FnOnce(std::io::Error) -> BenchError {

@@ -18,7 +18,7 @@ mod page;
 mod peer;
 pub(crate) mod report;
 mod slow;
-mod target;
+pub(crate) mod target;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -39,7 +39,7 @@ use crate::machine::{self, Machine, Output};
 use figures::{Figure, Outcome, Run, Setting, TAIL_DEPTH};
 use fio::{Fio, Job, JobKind};
 use interrupt::Interrupt;
-use peer::Peer;
+pub(crate) use peer::Peer;
 use report::{PeerView, Report, Round};
 use target::Target;
 

@@ -30,11 +30,11 @@ pub struct PeerReport {
 
 /// The program, found.
 #[derive(Clone, Debug)]
-pub(super) struct Peer(PathBuf);
+pub(crate) struct Peer(PathBuf);
 
 impl Peer {
     /// The given program, or the one beside this program's own file.
-    pub(super) fn find(given: Option<&Path>) -> Result<Peer, String> {
+    pub(crate) fn find(given: Option<&Path>) -> Result<Peer, String> {
         let path = match given {
             Some(path) => path.to_owned(),
             None => std::env::current_exe()
@@ -52,8 +52,13 @@ impl Peer {
         }
     }
 
+    /// Its file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
     /// Runs a load on a file, which it overwrites.
-    pub(super) fn file(
+    pub(crate) fn file(
         &self,
         file: &Path,
         capacity: u64,

@@ -169,26 +169,24 @@ impl Target {
         }
         self.file.sync_all()
     }
+}
 
-    /// Ends with the device empty again.
-    fn give_back(&self) -> std::io::Result<()> {
-        let zeros = vec![0; usize::try_from(ENDS).unwrap_or(usize::MAX)];
-        let size = rustix::fs::seek(&self.file, SeekFrom::End(0))?;
-        for offset in [
-            0,
-            self.capacity.saturating_sub(ENDS),
-            size.saturating_sub(ENDS),
-        ] {
-            self.file.write_all_at(&zeros, offset)?;
-        }
-        self.file.sync_all()
+/// Erases what an engine has left on a device whose first `capacity` bytes it used: its head, and
+/// whatever lies at the end of these and at the end of the device.
+pub(crate) fn erase(device: &File, capacity: u64) -> std::io::Result<()> {
+    let zeros = vec![0; usize::try_from(ENDS).unwrap_or(usize::MAX)];
+    let size = rustix::fs::seek(device, SeekFrom::End(0))?;
+    for offset in [0, capacity.saturating_sub(ENDS), size.saturating_sub(ENDS)] {
+        let len = usize::try_from(ENDS.min(size - offset.min(size))).unwrap_or(usize::MAX);
+        device.write_all_at(&zeros[..len], offset)?;
     }
+    device.sync_all()
 }
 
 impl Drop for Target {
     fn drop(&mut self) {
         if self.scratch.is_none()
-            && let Err(error) = self.give_back()
+            && let Err(error) = erase(&self.file, self.capacity)
         {
             eprintln!(
                 "lumpscope: cannot erase the measured store on {}: {error}",

@@ -1,39 +1,94 @@
-//! Runs the commands of a workload through a real gRPC client and times each.
+//! Runs the commands of a workload on a store and times each: through a real gRPC client, or on an
+//! engine in this process.
 //!
 //! One client runs them one after the other, as the original benchmark does. Several take the
 //! next command as soon as they are free; commands on the same lump keep their order, so a get
 //! never overtakes its put.
 //!
-//! What is timed is the call alone: content is made before, and checked after it.
+//! What is timed is the call alone: content is made before, and checked after it. On an engine a
+//! call ends with its callback; waking who waits for it is not counted.
 
-mod client;
 mod content;
+mod door;
+mod engine;
 mod order;
+mod perform;
+mod service;
+mod verify;
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
 use tokio::sync::SetOnce;
 use tokio::task::JoinSet;
 
-use crate::stats::{Kind, Latencies};
-use crate::workload::{Command, CommandStream};
-use client::StoreClient;
+use crate::stats::{Kind, Latencies, Timeline};
+use crate::workload::CommandStream;
+pub use content::{ContentRule, content};
+use door::Door;
+use engine::EngineDoor;
 use order::Schedule;
+use service::ServiceDoor;
+pub use verify::{Verified, delete_all, insist_on_empty, verify_survivors};
+
+/// What an acknowledged change survives.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// A power cut: data and record are on stable storage.
+    #[default]
+    Synced,
+    /// The death of the process: data and record are written; the flush follows at once.
+    Journaled,
+}
+
+/// The store.
+#[derive(Clone)]
+pub enum Target {
+    /// Through gRPC.
+    Service {
+        /// The service, `http://host:port`.
+        server: String,
+        /// Name of the store.
+        store: String,
+        /// `None`: as the service is configured.
+        durability: Option<Durability>,
+    },
+    /// In this process.
+    Engine {
+        /// The store.
+        store: lumpscope_engine::Store,
+        /// What an acknowledged change survives.
+        durability: Durability,
+    },
+}
 
 /// How to run.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct RunOptions {
-    /// The service, `http://host:port`.
-    pub server: String,
-    /// Name of the store.
-    pub store: String,
     /// Requests in flight at a time; 0 counts as 1.
     pub clients: usize,
     /// Compare every byte read. Otherwise length and checksum of every lump read are compared.
     pub verify_bytes: bool,
+    /// Which bytes lumps have.
+    pub content: ContentRule,
+    /// Length of a slot of the timeline.
+    pub slot: Duration,
+}
+
+impl Default for RunOptions {
+    /// One client, cheap content, checksums compared, slots of a second.
+    fn default() -> RunOptions {
+        RunOptions {
+            clients: 1,
+            verify_bytes: false,
+            content: ContentRule::Fast,
+            slot: Duration::from_secs(1),
+        }
+    }
 }
 
 /// What came of a run.
@@ -41,6 +96,8 @@ pub struct RunOptions {
 pub struct RunOutcome {
     /// How long each call took.
     pub latencies: Latencies,
+    /// What was done when.
+    pub timeline: Timeline,
     /// First call to end of the last, by the clock on the wall; includes making and checking
     /// content.
     pub wall: Duration,
@@ -61,16 +118,16 @@ pub enum RunError {
         /// The whole chain of reasons.
         reason: String,
     },
-    /// The service refused a command, or the connection broke.
-    #[error("{command}: {} ({:?})", status.message(), status.code())]
+    /// The store refused a command, or the connection broke.
+    #[error("{command}: {refusal}")]
     Refused {
         /// Command.
         command: String,
-        /// What the service said.
-        status: Box<tonic::Status>,
+        /// Why.
+        refusal: Refusal,
     },
-    /// The service did not answer in time.
-    #[error("{command}: no answer within {} s; the service hangs", waited.as_secs())]
+    /// The store did not answer in time.
+    #[error("{command}: no answer within {} s; the store hangs", waited.as_secs())]
     TimedOut {
         /// Command.
         command: String,
@@ -88,6 +145,17 @@ pub enum RunError {
     /// A client task ended by a panic.
     #[error("a client task failed: {0}")]
     Task(#[from] tokio::task::JoinError),
+}
+
+/// What a store said instead of doing as it was told.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// The service, or the connection to it.
+    #[error("{} ({:?})", .0.message(), .0.code())]
+    Service(Box<tonic::Status>),
+    /// The engine.
+    #[error(transparent)]
+    Engine(Box<lumpscope_engine::Error>),
 }
 
 /// How an answer differs from what must be there.
@@ -123,6 +191,12 @@ pub enum Mismatch {
     },
     /// A stream without the header that must come first.
     NoHeader,
+    /// This lump must live, and does not.
+    Lost(u128),
+    /// This lump must not live, and does.
+    Extra(u128),
+    /// The store holds this lump before anything was put.
+    NotEmpty(u128),
 }
 
 impl fmt::Display for Mismatch {
@@ -146,6 +220,13 @@ impl fmt::Display for Mismatch {
                 write!(f, "{found} lumps were deleted where {expected} were alive")
             }
             Mismatch::NoHeader => write!(f, "the stream does not begin with a header"),
+            Mismatch::Lost(id) => write!(f, "lump {id:032x} must be there, and is not"),
+            Mismatch::Extra(id) => write!(f, "lump {id:032x} is there, and must not be"),
+            Mismatch::NotEmpty(id) => write!(
+                f,
+                "lump {id:032x} is there before anything was put: a workload runs on an empty \
+                 store only, because it overwrites and deletes"
+            ),
         }
     }
 }
@@ -160,6 +241,24 @@ struct Shared {
     checksums: Vec<AtomicU64>,
     finished: Arc<AtomicU64>,
     verify_bytes: bool,
+    content: ContentRule,
+    slot: Duration,
+    begin: Instant,
+}
+
+/// One client's way to the target.
+async fn connect(target: &Target) -> Result<Door, RunError> {
+    Ok(match target {
+        Target::Service {
+            server,
+            store,
+            durability,
+        } => Door::Service(ServiceDoor::connect(server, store, *durability).await?),
+        Target::Engine { store, durability } => Door::Engine(EngineDoor {
+            store: store.clone(),
+            durability: *durability,
+        }),
+    })
 }
 
 /// Runs all commands. `finished` counts them as they are done, for a progress bar.
@@ -170,10 +269,16 @@ struct Shared {
 /// The first command that fails ends the run; the error names it.
 pub async fn run(
     stream: &CommandStream,
+    target: &Target,
     options: &RunOptions,
     finished: Arc<AtomicU64>,
 ) -> Result<RunOutcome, RunError> {
+    let mut doors = Vec::new();
+    for _ in 0..options.clients.max(1) {
+        doors.push(connect(target).await?);
+    }
     let schedule = Schedule::new(&stream.commands);
+    let begin = Instant::now();
     let shared = Arc::new(Shared {
         next: AtomicUsize::new(0),
         done: stream.commands.iter().map(|_| SetOnce::new()).collect(),
@@ -183,46 +288,44 @@ pub async fn run(
         schedule,
         finished,
         verify_bytes: options.verify_bytes,
+        content: options.content,
+        slot: options.slot,
+        begin,
     });
-    let mut clients = Vec::new();
-    for _ in 0..options.clients.max(1) {
-        clients.push(StoreClient::connect(&options.server, &options.store).await?);
-    }
-    let begin = Instant::now();
     let mut tasks = JoinSet::new();
-    for client in clients {
-        tasks.spawn(work(Arc::clone(&shared), client));
+    for door in doors {
+        tasks.spawn(work(Arc::clone(&shared), door));
     }
-    let mut latencies = Latencies::default();
+    let (mut latencies, mut timeline) = (Latencies::default(), Timeline::new(options.slot));
     while let Some(ended) = tasks.join_next().await {
-        latencies.merge(ended??);
+        let (its_latencies, its_timeline) = ended??;
+        latencies.merge(its_latencies);
+        timeline.merge(&its_timeline);
     }
-    let wall = begin.elapsed();
-    let got = stream.commands.iter().filter_map(|command| match command {
-        Command::Get { size, .. } => Some(*size),
-        _ => None,
-    });
     Ok(RunOutcome {
         latencies,
-        wall,
+        timeline,
+        wall: begin.elapsed(),
         bytes_put: stream.bytes_put(),
-        bytes_got: got.sum(),
+        bytes_got: stream.bytes_got(),
     })
 }
 
 /// One client: takes the next command until none is left.
-async fn work(shared: Arc<Shared>, mut client: StoreClient) -> Result<Latencies, RunError> {
-    let mut latencies = Latencies::default();
+async fn work(shared: Arc<Shared>, mut door: Door) -> Result<(Latencies, Timeline), RunError> {
+    let (mut latencies, mut timeline) = (Latencies::default(), Timeline::new(shared.slot));
     loop {
         let index = shared.next.fetch_add(1, Ordering::Relaxed);
         let Some(step) = shared.schedule.step(index) else {
-            return Ok(latencies);
+            return Ok((latencies, timeline));
         };
         for earlier in &step.after {
             shared.done[*earlier].wait().await;
         }
-        let latency = client.perform(index, step, &shared).await?;
-        latencies.record(Kind::from(&step.command), latency);
+        let (latency, ended) = perform::perform(&mut door, index, step, &shared).await?;
+        let kind = Kind::from(&step.command);
+        latencies.record(kind, latency);
+        timeline.record(kind, ended - shared.begin, latency);
         // Only this client sets this one.
         let _ = shared.done[index].set(());
         shared.finished.fetch_add(1, Ordering::Relaxed);

@@ -6,6 +6,12 @@ use std::time::Duration;
 
 use crate::workload::Command;
 
+mod percentiles;
+mod timeline;
+
+pub use percentiles::Percentiles;
+pub use timeline::{Slot, Timeline};
+
 /// What is counted together: kind of command and size of its lump in bytes. The order is the order
 /// of the published tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -113,6 +119,13 @@ impl Latencies {
         for (kind, latencies) in other.by_kind {
             self.by_kind.entry(kind).or_default().extend(latencies);
         }
+    }
+
+    /// All latencies of each kind, in the order in which they were recorded.
+    pub fn by_kind(&self) -> impl Iterator<Item = (Kind, &[Duration])> {
+        self.by_kind
+            .iter()
+            .map(|(kind, latencies)| (*kind, latencies.as_slice()))
     }
 
     /// One summary a kind, in the order of the published tables.

@@ -92,6 +92,16 @@ impl CommandStream {
         put.fold(0, u64::saturating_add)
     }
 
+    /// Bytes that the commands read, in total.
+    #[must_use]
+    pub fn bytes_got(&self) -> u64 {
+        let got = self.commands.iter().map(|command| match command {
+            Command::Get { size, .. } => *size,
+            _ => 0,
+        });
+        got.fold(0, u64::saturating_add)
+    }
+
     /// Bytes of the largest lump; 0 when nothing is put.
     #[must_use]
     pub fn largest_lump(&self) -> u64 {

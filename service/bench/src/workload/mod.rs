@@ -23,10 +23,16 @@ mod ast;
 mod generate;
 mod live;
 mod parse;
+mod sizing;
+mod source;
+mod survivors;
 
 pub use ast::{AgeBand, Choice, Section, Statement, Workload};
 pub use generate::{Command, CommandStream, GenerateError};
 pub use parse::ParseError;
+pub use sizing::Sizing;
+pub use source::{WorkloadArgs, WorkloadError};
+pub use survivors::Survivor;
 
 /// A workload that comes with the program.
 #[derive(Debug, Clone, Copy)]

@@ -118,6 +118,10 @@ enum BenchCommand {
     Grpc(Box<lumpscope_bench::grpc::GrpcBenchArgs>),
     /// Measure what observation costs: probes not loaded, histograms only, with all events
     Observe(Box<lumpscope_bench::observe::ObserveBenchArgs>),
+    /// Print the commands that a workload comes to, without running them
+    Commands(lumpscope_bench::commands::CommandsArgs),
+    /// Run one workload on one store, time every command, and print it as the published tables do
+    Run(Box<lumpscope_bench::run::RunArgs>),
     /// What `bench grpc` measures against
     #[command(hide = true)]
     GrpcPeer(lumpscope_bench::grpc::GrpcPeerArgs),
@@ -190,6 +194,8 @@ fn bench(command: BenchCommand) -> Result<ExitCode, ServerError> {
         BenchCommand::Observe(args) => {
             lumpscope_bench::observe::run(&args, &this_program()?, default_transport())?
         }
+        BenchCommand::Commands(args) => lumpscope_bench::commands::run(&args)?,
+        BenchCommand::Run(args) => lumpscope_bench::run::run(&args, &this_program()?)?,
         BenchCommand::GrpcPeer(args) => grpc::serve_peer(&args, default_transport())?,
     })
 }

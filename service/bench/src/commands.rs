@@ -1,0 +1,211 @@
+//! `lumpscope bench commands`: the commands that a workload comes to, as text.
+//!
+//! ```text
+//! # commands 50000 least_required_bytes 28835840000
+//! # sha256 of all lines but the first: f26f17f0...
+//! put 00000000000000000000000000000001 1048576
+//! get 00000000000000000000000000000001 1048576
+//! delete_range 00000000000000000000000000000001 0000000000000000000000000000000a
+//! ```
+//!
+//! The digest is over the lines of all commands, each with its line feed, however many are
+//! printed: two streams with one digest are the same.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufWriter, Write};
+use std::process::ExitCode;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::human;
+use crate::stats::Kind;
+use crate::workload::{Command, CommandStream, WorkloadArgs, WorkloadError};
+
+/// With `--excerpt`: so many commands from the first on.
+const FIRST: usize = 40;
+/// Then every so-many-th, counted from 1.
+const STEP: usize = 997;
+/// At most so many of these.
+const MOST_STEPS: usize = 60;
+/// Bytes gathered before they are written.
+const BUFFER: usize = 1 << 16;
+
+/// Print the commands that a workload comes to, without running them.
+#[derive(Debug, Clone, clap::Args)]
+#[command(
+    after_help = "Each line is KIND ID SIZE, or delete_range FIRST END, with ids as 32 hexadecimal digits. The first \
+                  line counts the commands and the bytes that the original benchmark asks for, the second is the \
+                  SHA-256 of all lines of commands, whatever is printed of them."
+)]
+pub struct CommandsArgs {
+    #[command(flatten)]
+    #[expect(
+        missing_docs,
+        reason = "its fields are the flags, and say what they are"
+    )]
+    pub workload: WorkloadArgs,
+    /// Print only the first N commands
+    #[arg(long, value_name = "N", conflicts_with_all = ["summary", "excerpt"])]
+    pub limit: Option<usize>,
+    /// Print how many commands of each kind and size there are, and no command
+    #[arg(long, conflicts_with = "excerpt")]
+    pub summary: bool,
+    /// Print the first 40 commands, then every 997th, at most 60 of these
+    #[arg(long)]
+    pub excerpt: bool,
+}
+
+/// Why the commands could not be printed.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandsError {
+    /// There is no such workload, or something is wrong with it.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// They cannot be written.
+    #[error("cannot write the commands: {0}")]
+    Write(#[from] io::Error),
+}
+
+/// Prints to standard output. A reader that has seen enough and closes the pipe is no error.
+///
+/// # Errors
+/// There is no such workload, or its commands cannot be written.
+pub fn run(args: &CommandsArgs) -> Result<ExitCode, CommandsError> {
+    let stream = args.workload.stream()?;
+    let mut out = BufWriter::with_capacity(BUFFER, io::stdout().lock());
+    let written = write(args, &stream, &mut out).and_then(|()| out.flush());
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        other => other?,
+    }
+    // What could not be written would be tried again, in vain.
+    let (_, _) = out.into_parts();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes what was asked for.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write(args: &CommandsArgs, stream: &CommandStream, out: &mut impl Write) -> io::Result<()> {
+    let commands = &stream.commands;
+    writeln!(
+        out,
+        "# commands {} least_required_bytes {}",
+        commands.len(),
+        stream.least_required_bytes
+    )?;
+    writeln!(
+        out,
+        "# sha256 of all lines but the first: {}",
+        digest(stream)
+    )?;
+    if args.summary {
+        return write_summary(stream, out);
+    }
+    if args.excerpt {
+        write_lines(commands.iter().take(FIRST), out)?;
+        writeln!(out, "# ...")?;
+        let steps = commands.iter().skip(STEP - 1).step_by(STEP);
+        return write_lines(steps.take(MOST_STEPS), out);
+    }
+    let limit = args.limit.unwrap_or(usize::MAX);
+    write_lines(commands.iter().take(limit), out)
+}
+
+fn write_lines<'a>(
+    commands: impl Iterator<Item = &'a Command>,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    for command in commands {
+        writeln!(out, "{command}")?;
+    }
+    Ok(())
+}
+
+fn write_summary(stream: &CommandStream, out: &mut impl Write) -> io::Result<()> {
+    let mut counts: BTreeMap<Kind, u64> = BTreeMap::new();
+    for command in &stream.commands {
+        *counts.entry(Kind::from(command)).or_default() += 1;
+    }
+    for (kind, count) in &counts {
+        writeln!(out, "{kind}: {}", human::count(*count))?;
+    }
+    let survivors = stream.survivors();
+    let alive = survivors.values().map(|lump| lump.size).sum();
+    writeln!(
+        out,
+        "put {}, got {}, at most {} alive, at the end {} lumps of {}",
+        human::bytes(stream.bytes_put()),
+        human::bytes(stream.bytes_got()),
+        human::bytes(stream.peak_bytes),
+        human::count_of(survivors.len()),
+        human::bytes(alive),
+    )
+}
+
+/// SHA-256 of the lines of all commands, in hexadecimal.
+#[must_use]
+pub fn digest(stream: &CommandStream) -> String {
+    let mut hash = Sha256::new();
+    let mut line = String::new();
+    for command in &stream.commands {
+        use std::fmt::Write as _;
+        line.clear();
+        // Writing to a string cannot fail.
+        let _ = writeln!(line, "{command}");
+        hash.update(&line);
+    }
+    let bytes = hash.finalize();
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::Workload;
+
+    fn printed(text: &str, change: impl FnOnce(&mut CommandsArgs)) -> String {
+        let mut args = CommandsArgs {
+            workload: WorkloadArgs::new("", 1.0),
+            limit: None,
+            summary: false,
+            excerpt: false,
+        };
+        change(&mut args);
+        let stream = Workload::parse(text).unwrap().generate().unwrap();
+        let mut out = Vec::new();
+        write(&args, &stream, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    const TEXT: &str = "Command { 3.times { New(1K); }; Embed(5); Delete(0, 0); DeleteRange(0, 50); Get(100, 100); }";
+
+    #[test]
+    fn the_form_of_a_stream() {
+        let all = printed(TEXT, |_| {});
+        let lines: Vec<&str> = all.lines().collect();
+        assert_eq!(lines[0], "# commands 7 least_required_bytes 3077");
+        assert_eq!(
+            lines[1].len(),
+            "# sha256 of all lines but the first: ".len() + 64
+        );
+        assert_eq!(lines[2], "put 00000000000000000000000000000001 1024");
+        assert_eq!(lines[5], "embed 00000000000000000000000000000004 5");
+        assert_eq!(lines[6], "delete 00000000000000000000000000000001 1024");
+        assert_eq!(
+            lines[7],
+            "delete_range 00000000000000000000000000000002 00000000000000000000000000000003"
+        );
+        assert_eq!(lines[8], "get 00000000000000000000000000000004 5");
+        let two = printed(TEXT, |args| args.limit = Some(2));
+        assert_eq!(two.lines().count(), 4);
+        assert!(all.starts_with(&two), "the head is the whole stream's");
+        let summary = printed(TEXT, |args| args.summary = true);
+        assert!(summary.contains("Put(1024): 3\nEmbed(5): 1\n"), "{summary}");
+        assert!(
+            summary.contains("at the end 2 lumps of 1.00 KiB"),
+            "{summary}"
+        );
+    }
+}

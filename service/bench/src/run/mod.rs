@@ -1,0 +1,259 @@
+//! `lumpscope bench run`: a workload on one store, each command timed.
+//!
+//! The parts of it serve other benches, too: a [`CommandStream`] can be run on our engine, through
+//! gRPC, or on the original engine, and gives the same [`RunStats`] each time.
+
+mod args;
+mod cannyls;
+pub(crate) mod engine;
+mod error;
+mod page;
+mod place;
+mod report;
+pub(crate) mod service;
+
+use std::future::Future;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+pub use args::{RunArgs, Runs};
+pub(crate) use cannyls::on_cannyls;
+pub use cannyls::{CannylsJob, CannylsRun};
+pub use error::WorkloadRunError;
+
+use crate::engine::interrupt::Interrupt;
+use crate::engine::{BenchError, Peer};
+use crate::machine::{self, Machine, Output};
+use crate::runner::{ContentRule, Durability, RunError, RunOptions, RunOutcome, Target, Verified};
+use crate::stats::{Latencies, Timeline};
+use crate::workload::{CommandStream, Sizing};
+use engine::{EngineRun, MOST_CLIENTS};
+use place::{Place, PlaceView};
+use report::{Report, Setup};
+
+/// Pause between two looks for a signal.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What came of a workload, whoever ran it.
+#[derive(Debug, Clone)]
+pub struct RunStats {
+    /// Who ran it, with version.
+    pub engine: String,
+    /// What an acknowledged put survived.
+    pub durability: String,
+    /// How long each call took. Their sum is the elapsed time of the published tables.
+    pub latencies: Latencies,
+    /// What was done when.
+    pub timeline: Timeline,
+    /// First command to end of the last, with what is not timed between them: content made,
+    /// content compared.
+    pub wall: Duration,
+    /// Bytes of lumps put.
+    pub bytes_put: u64,
+    /// Bytes of lumps read.
+    pub bytes_got: u64,
+    /// What was compared at the end; `None`: it was not asked for.
+    pub verified: Option<Verified>,
+}
+
+impl RunStats {
+    fn new(
+        engine: String,
+        durability: String,
+        outcome: RunOutcome,
+        verified: Option<Verified>,
+    ) -> RunStats {
+        RunStats {
+            engine,
+            durability,
+            latencies: outcome.latencies,
+            timeline: outcome.timeline,
+            wall: outcome.wall,
+            bytes_put: outcome.bytes_put,
+            bytes_got: outcome.bytes_got,
+            verified,
+        }
+    }
+}
+
+/// Runs the workload and prints what it measured. `exe` is the program that understands `serve`.
+///
+/// Blocks and installs signal handlers: call it from the main thread. The exit code is 130 when a
+/// signal stopped it.
+///
+/// # Errors
+/// Everything that keeps the workload from being run to its end, a wrong answer included.
+pub fn run(args: &RunArgs, exe: &Path) -> Result<ExitCode, WorkloadRunError> {
+    let output = Output::of(args.json.as_deref(), args.report.as_deref())?;
+    let interrupt = Interrupt::install()?;
+    let measured = measure(args, exe, &interrupt);
+    machine::tell(measured, (Report::text, Report::page), output, &interrupt)
+}
+
+fn measure(args: &RunArgs, exe: &Path, interrupt: &Interrupt) -> Result<Report, WorkloadRunError> {
+    check(args)?;
+    let stream = args.workload.stream()?;
+    let sizing = Sizing::of(&stream);
+    let machine = Machine::before();
+    let run = EngineRun {
+        sizing,
+        block_size: args.block_size,
+        durability: args.durability,
+        options: RunOptions {
+            clients: args.clients,
+            verify_bytes: args.verify,
+            content: if args.verify {
+                ContentRule::Published
+            } else {
+                ContentRule::Fast
+            },
+            slot: args.series,
+        },
+        verify: args.verify,
+    };
+    let (stats, place) = match (&args.server, &args.name) {
+        (Some(server), Some(store)) => {
+            let target = Target::Service {
+                server: server.clone(),
+                store: store.clone(),
+                durability: Some(args.durability),
+            };
+            let stats = service::on_running_service(&target, &stream, &run, interrupt)?;
+            (stats, PlaceView::running(server, store))
+        }
+        _ => on_place(args, exe, &stream, &run, interrupt)?,
+    };
+    let setup = Setup {
+        machine,
+        workload: &args.workload,
+        stream: &stream,
+        place,
+        clients: args.clients,
+        notes: notes(args),
+    };
+    Ok(Report::new(setup, stats))
+}
+
+fn on_place(
+    args: &RunArgs,
+    exe: &Path,
+    stream: &CommandStream,
+    run: &EngineRun,
+    interrupt: &Interrupt,
+) -> Result<(RunStats, PlaceView), WorkloadRunError> {
+    let mut capacity = run.sizing.capacity_bytes;
+    let peer = match args.target {
+        Runs::Cannyls => {
+            capacity = Sizing::original_bytes(stream);
+            let found = Peer::find(args.cannyls_peer.as_deref());
+            Some(found.map_err(|why| BenchError::peer(crate::engine::PEER_PROGRAM, why))?)
+        }
+        Runs::Engine | Runs::Grpc => None,
+    };
+    let place = Place::new(args, &run.sizing, interrupt)?;
+    let view = PlaceView {
+        what: place.name(args),
+        block_size: Some(args.block_size),
+        capacity_bytes: Some(capacity),
+    };
+    let path = place.path();
+    let stats = place.inside(|| match &peer {
+        Some(peer) => {
+            let job = CannylsJob {
+                workload: absolute(args)?,
+                path: path.to_owned(),
+                capacity,
+                block_size: args.block_size,
+                verify: args.verify,
+                slot: args.series,
+            };
+            on_cannyls(peer, stream, &job, interrupt)
+        }
+        None if args.target == Runs::Grpc => service::on_service(exe, stream, path, run, interrupt),
+        None => {
+            engine::make(path, &run.sizing, run.block_size)?;
+            engine::on_engine(stream, path, run, interrupt)
+        }
+    })?;
+    Ok((stats, view))
+}
+
+/// The workload with a path that is the same in every working directory.
+fn absolute(args: &RunArgs) -> Result<crate::workload::WorkloadArgs, WorkloadRunError> {
+    Ok(args.workload.absolute()?)
+}
+
+fn check(args: &RunArgs) -> Result<(), WorkloadRunError> {
+    let wrong = |option, allowed| Err(BenchError::Argument { option, allowed }.into());
+    if !(1..=MOST_CLIENTS).contains(&args.clients) {
+        return wrong("--clients", "1 to 1024");
+    }
+    if args.block_size == 0 || !args.block_size.is_multiple_of(512) {
+        return wrong("--block-size", "a multiple of 512, up to 65024");
+    }
+    if args.server.is_some() && args.target != Runs::Grpc {
+        return Err(WorkloadRunError::Options(
+            "--server needs --target grpc: only a service can be asked from outside",
+        ));
+    }
+    if args.target == Runs::Cannyls && args.clients > 1 {
+        return Err(WorkloadRunError::Options(
+            "--target cannyls runs one command after the other, as the original benchmark does; \
+             leave --clients out",
+        ));
+    }
+    Ok(())
+}
+
+fn notes(args: &RunArgs) -> Vec<String> {
+    let mut notes = vec![
+        "the published lines count each percentile by the original's rule and sum the timed calls; \
+         the table below them comes from HDR histograms"
+            .to_owned(),
+    ];
+    if args.verify && args.server.is_some() {
+        notes.push(
+            "the service was not restarted: what lives was compared while it went on".to_owned(),
+        );
+    }
+    if args.verify && args.target == Runs::Cannyls {
+        notes.push(
+            "an overwritten lump has other bytes than before, so a lost overwrite is found"
+                .to_owned(),
+        );
+    }
+    notes
+}
+
+/// How a durability is called in reports.
+pub(crate) fn promise(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Synced => "each put survives a power cut (synced)",
+        Durability::Journaled => "each put survives the death of the process (journaled)",
+    }
+}
+
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, WorkloadRunError> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(WorkloadRunError::file("start", Path::new("the runtime")))
+}
+
+/// The result of `work`, unless a signal comes before it.
+pub(crate) async fn until_stopped<T>(
+    work: impl Future<Output = Result<T, RunError>>,
+    interrupt: &Interrupt,
+) -> Result<T, WorkloadRunError> {
+    let signal = async {
+        while interrupt.check().is_ok() {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    tokio::select! {
+        done = work => Ok(done?),
+        () = signal => Err(BenchError::Interrupted.into()),
+    }
+}

@@ -1,0 +1,208 @@
+//! Where a workload runs: a disk of the lab, or a device or file of the user's.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::WorkloadRunError;
+use super::args::RunArgs;
+use crate::compare::fill::fill;
+use crate::engine::interrupt::Interrupt;
+use crate::engine::target::erase;
+use crate::lab::{Lab, LabOptions, StoreKind, free_bytes};
+use crate::workload::Sizing;
+
+/// What the two file systems write for themselves when they are made, in bytes.
+const FILE_SYSTEM_BYTES: u64 = 160 << 20;
+
+/// A place for one store. Gone, or empty again, when dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    path: PathBuf,
+    held: Held,
+}
+
+#[derive(Debug)]
+enum Held {
+    Lab(Lab),
+    /// Was empty before.
+    Device {
+        file: File,
+        capacity: u64,
+    },
+    /// Was not there before.
+    File,
+}
+
+/// The place, for the report.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct PlaceView {
+    /// What it is.
+    pub(crate) what: String,
+    /// Bytes of a block of the store; `None`: it was there before.
+    pub(crate) block_size: Option<u16>,
+    /// Bytes of the store; `None`: it was there before.
+    pub(crate) capacity_bytes: Option<u64>,
+}
+
+impl PlaceView {
+    /// A store of a service that runs already.
+    pub(crate) fn running(server: &str, store: &str) -> PlaceView {
+        PlaceView {
+            what: format!("store {store} of {server}"),
+            block_size: None,
+            capacity_bytes: None,
+        }
+    }
+}
+
+impl Place {
+    /// Finds or makes the place that was asked for.
+    pub(crate) fn new(
+        args: &RunArgs,
+        sizing: &Sizing,
+        interrupt: &Interrupt,
+    ) -> Result<Place, WorkloadRunError> {
+        match &args.path {
+            Some(path) => Place::own(path, sizing),
+            None => Place::lab(args, sizing, interrupt),
+        }
+    }
+
+    fn lab(
+        args: &RunArgs,
+        sizing: &Sizing,
+        interrupt: &Interrupt,
+    ) -> Result<Place, WorkloadRunError> {
+        let lab = Lab::create(&LabOptions {
+            dir: args.dir.clone(),
+            expected_bytes: sizing.capacity_bytes + FILE_SYSTEM_BYTES,
+            kinds: vec![args.store],
+            ..LabOptions::new(sizing.disk_bytes())
+        })?;
+        let Some(store) = lab.stores().first() else {
+            return Err(WorkloadRunError::Options("the lab has no disk"));
+        };
+        let path = store.store_path.clone();
+        if args.store == StoreKind::Raw {
+            let filled = fill(&path, sizing.capacity_bytes, &|| interrupt.check().is_err());
+            interrupt.check()?;
+            filled.map_err(WorkloadRunError::file("write", &path))?;
+        }
+        Ok(Place {
+            path,
+            held: Held::Lab(lab),
+        })
+    }
+
+    fn own(path: &Path, sizing: &Sizing) -> Result<Place, WorkloadRunError> {
+        let found = fs::symlink_metadata(path);
+        let device = fs::metadata(path).is_ok_and(|meta| meta.file_type().is_block_device());
+        let held = match found {
+            Ok(_) if device => {
+                // Refuses what is in use or carries anything, before a byte is written.
+                super::engine::make(path, sizing, 4096)?;
+                let file = OpenOptions::new()
+                    .read(true)
+                    .write(true)
+                    .open(path)
+                    .map_err(WorkloadRunError::file("open", path))?;
+                let held = Held::Device {
+                    file,
+                    capacity: sizing.capacity_bytes,
+                };
+                let place = Place {
+                    path: path.to_owned(),
+                    held,
+                };
+                place.empty()?;
+                return Ok(place);
+            }
+            Ok(_) => {
+                return Err(WorkloadRunError::Exists {
+                    path: path.to_owned(),
+                });
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Held::File,
+            Err(error) => return Err(WorkloadRunError::file("look at", path)(error)),
+        };
+        let folder = path.parent().filter(|folder| *folder != Path::new(""));
+        let folder = folder.unwrap_or(Path::new("."));
+        let (free, needed) = (free_bytes(folder)?, sizing.capacity_bytes);
+        if needed.saturating_add(needed / 16) > free {
+            return Err(crate::lab::LabError::NoRoom {
+                dir: folder.to_owned(),
+                needed_mib: needed.div_ceil(1 << 20),
+                free_mib: free >> 20,
+            }
+            .into());
+        }
+        Ok(Place {
+            // The engine's thread may have another working directory.
+            path: std::path::absolute(path).map_err(WorkloadRunError::file("find", path))?,
+            held,
+        })
+    }
+
+    /// Device or file for the store.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How the report calls it.
+    pub(crate) fn name(&self, args: &RunArgs) -> String {
+        match &self.held {
+            Held::Lab(_) => format!("{} disk of a lab (loop device)", args.store.name()),
+            Held::Device { .. } => format!("device {}", self.path.display()),
+            Held::File => format!("file {}", self.path.display()),
+        }
+    }
+
+    /// Runs `work` in a thread of its own, which sees the lab's mounts, as do all threads and
+    /// processes that it starts.
+    pub(crate) fn inside<T: Send>(
+        &self,
+        work: impl FnOnce() -> Result<T, WorkloadRunError> + Send,
+    ) -> Result<T, WorkloadRunError> {
+        let here = || {
+            if let Held::Lab(lab) = &self.held {
+                lab.enter_current_thread()?;
+            }
+            work()
+        };
+        std::thread::scope(|scope| match scope.spawn(here).join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    }
+
+    /// Makes a device empty again.
+    fn empty(&self) -> Result<(), WorkloadRunError> {
+        if let Held::Device { file, capacity } = &self.held {
+            erase(file, *capacity).map_err(WorkloadRunError::file("erase", &self.path))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let path = self.path.display();
+        match &self.held {
+            Held::Lab(_) => {}
+            Held::Device { .. } => {
+                if let Err(error) = self.empty() {
+                    eprintln!("{path} still carries the store of this run: {error}");
+                }
+            }
+            Held::File => match fs::remove_file(&self.path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    eprintln!("cannot remove {path}: {error}");
+                }
+                _ => {}
+            },
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! A store as the runner sees it, whichever way leads to it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::engine::EngineDoor;
+use super::service::ServiceDoor;
+use super::{Mismatch, Refusal};
+
+/// Where the bytes of a put go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Region {
+    Data,
+    Journal,
+}
+
+/// An answer, and how long the call took that it came from.
+pub(super) struct Answer<T> {
+    pub(super) value: T,
+    pub(super) latency: Duration,
+}
+
+/// Why one command failed; the command is added by who knows it.
+pub(super) enum Failure {
+    Refused(Refusal),
+    Wrong(Mismatch),
+}
+
+impl From<Mismatch> for Failure {
+    fn from(what: Mismatch) -> Failure {
+        Failure::Wrong(what)
+    }
+}
+
+/// One client's way to the store.
+pub(super) enum Door {
+    Service(ServiceDoor),
+    Engine(EngineDoor),
+}
+
+impl Door {
+    /// True: there was no such lump before.
+    pub(super) async fn put(
+        &mut self,
+        id: u64,
+        body: Bytes,
+        region: Region,
+    ) -> Result<Answer<bool>, Failure> {
+        match self {
+            Door::Service(door) => door.put(id, body, region).await,
+            Door::Engine(door) => door.put(id, &body, region).await,
+        }
+    }
+
+    /// The lump in pieces.
+    pub(super) async fn get(&mut self, id: u64) -> Result<Answer<Vec<Bytes>>, Failure> {
+        match self {
+            Door::Service(door) => door.get(id).await,
+            Door::Engine(door) => door.get(id).await,
+        }
+    }
+
+    /// True: the lump was there.
+    pub(super) async fn delete(&mut self, id: u64) -> Result<Answer<bool>, Failure> {
+        match self {
+            Door::Service(door) => door.delete(id).await,
+            Door::Engine(door) => door.delete(id).await,
+        }
+    }
+
+    /// How many lumps went.
+    pub(super) async fn delete_range(
+        &mut self,
+        start: u64,
+        end: u64,
+    ) -> Result<Answer<u64>, Failure> {
+        match self {
+            Door::Service(door) => door.delete_range(start, end).await,
+            Door::Engine(door) => door.delete_range(start, end).await,
+        }
+    }
+
+    /// All ids in ascending order.
+    pub(super) async fn list(&mut self) -> Result<Vec<u128>, Failure> {
+        match self {
+            Door::Service(door) => door.list().await,
+            Door::Engine(door) => door.list().await,
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! One command: content before it, the call, and a look at the answer.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use super::content::content;
+use super::door::{Answer, Door, Failure, Region};
+use super::order::{Step, position};
+use super::{Mismatch, RunError, Shared};
+use crate::workload::Command;
+
+/// Longest that one call may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Performs one command, checks the answer, and returns how long the call took and when it ended.
+pub(super) async fn perform(
+    door: &mut Door,
+    index: usize,
+    step: &Step,
+    shared: &Shared,
+) -> Result<(Duration, Instant), RunError> {
+    let command = || format!("command {} ({})", index + 1, step.command);
+    match tokio::time::timeout(PATIENCE, call(door, step, shared)).await {
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err(failure)) => Err(failure.of(command())),
+        Err(_) => Err(RunError::TimedOut {
+            command: command(),
+            waited: PATIENCE,
+        }),
+    }
+}
+
+impl Failure {
+    /// The error of the command with this text.
+    pub(super) fn of(self, command: String) -> RunError {
+        match self {
+            Failure::Refused(refusal) => RunError::Refused { command, refusal },
+            Failure::Wrong(what) => RunError::Wrong { command, what },
+        }
+    }
+}
+
+async fn call(
+    door: &mut Door,
+    step: &Step,
+    shared: &Shared,
+) -> Result<(Duration, Instant), Failure> {
+    match step.command {
+        Command::Put { id, size } => put(door, (id, size, Region::Data), step, shared).await,
+        Command::Embed { id, size } => put(door, (id, size, Region::Journal), step, shared).await,
+        Command::Get { id, size } => {
+            let Answer { value, latency } = door.get(id).await?;
+            let ended = Instant::now();
+            let expected = shared.checksums[position(id)].load(Ordering::Acquire);
+            check_content(&value, size, expected)?;
+            if shared.verify_bytes {
+                check_bytes(&value, &content(shared.content, id, step.version, size))?;
+            }
+            Ok((latency, ended))
+        }
+        Command::Delete { id, .. } => {
+            let Answer { value, latency } = door.delete(id).await?;
+            if !value {
+                return Err(Mismatch::Existed(false).into());
+            }
+            Ok((latency, Instant::now()))
+        }
+        Command::DeleteRange { start, end, count } => {
+            let Answer { value, latency } = door.delete_range(start, end).await?;
+            if value != count {
+                return Err(Mismatch::Deleted {
+                    expected: count,
+                    found: value,
+                }
+                .into());
+            }
+            Ok((latency, Instant::now()))
+        }
+    }
+}
+
+async fn put(
+    door: &mut Door,
+    (id, size, region): (u64, u64, Region),
+    step: &Step,
+    shared: &Shared,
+) -> Result<(Duration, Instant), Failure> {
+    let body = content(shared.content, id, step.version, size);
+    let checksum = u64::from(crc32c::crc32c(&body));
+    shared.checksums[position(id)].store(checksum, Ordering::Release);
+    let Answer { value, latency } = door.put(id, body, region).await?;
+    if value != (step.version == 1) {
+        return Err(Mismatch::Existed(!value).into());
+    }
+    Ok((latency, Instant::now()))
+}
+
+fn check_content(chunks: &[Bytes], size: u64, expected: u64) -> Result<(), Mismatch> {
+    check_length(chunks, size)?;
+    let found = chunks
+        .iter()
+        .fold(0, |crc, chunk| crc32c::crc32c_append(crc, chunk));
+    if u64::from(found) != expected {
+        let expected = u32::try_from(expected).unwrap_or(u32::MAX);
+        return Err(Mismatch::Checksum { expected, found });
+    }
+    Ok(())
+}
+
+/// Insists that the pieces together have this many bytes.
+pub(super) fn check_length(chunks: &[Bytes], size: u64) -> Result<(), Mismatch> {
+    let length: usize = chunks.iter().map(Bytes::len).sum();
+    let found = u64::try_from(length).unwrap_or(u64::MAX);
+    if found != size {
+        return Err(Mismatch::Length {
+            expected: size,
+            found,
+        });
+    }
+    Ok(())
+}
+
+/// Insists that the pieces, of the right length, are these bytes.
+pub(super) fn check_bytes(chunks: &[Bytes], expected: &[u8]) -> Result<(), Mismatch> {
+    let mut offset = 0;
+    for chunk in chunks {
+        let wanted = expected.get(offset..offset + chunk.len()).unwrap_or(&[]);
+        if chunk != wanted {
+            let same = chunk.iter().zip(wanted).take_while(|(a, b)| a == b).count();
+            return Err(Mismatch::Byte {
+                offset: offset + same,
+            });
+        }
+        offset += chunk.len();
+    }
+    Ok(())
+}

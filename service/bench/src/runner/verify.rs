@@ -1,0 +1,120 @@
+//! What a store must hold when all commands have been run: every lump that lives, and no other.
+
+use serde::Serialize;
+
+use super::content::{ContentRule, content};
+use super::door::Failure;
+use super::perform::{check_bytes, check_length};
+use super::{Mismatch, RunError, Target, connect};
+use crate::workload::{Command, CommandStream};
+
+/// What was found to be as it must.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Verified {
+    /// Lumps that live.
+    pub lumps: u64,
+    /// Bytes of them, each of which was compared.
+    pub bytes: u64,
+}
+
+/// Reads everything that must live after the commands and compares every byte; insists that
+/// nothing else lives. `content` is the rule that the run had.
+///
+/// # Errors
+/// A lump is lost, or wrong, or there is one that must not be, or the store does not answer.
+pub async fn verify_survivors(
+    stream: &CommandStream,
+    target: &Target,
+    rule: ContentRule,
+) -> Result<Verified, RunError> {
+    let mut door = connect(target).await?;
+    let alive = stream.survivors();
+    let found = door
+        .list()
+        .await
+        .map_err(|failure| failure.of(LIST.to_owned()))?;
+    let expected: Vec<u128> = alive.keys().map(|id| u128::from(*id)).collect();
+    if let Some(wrong) = first_difference(&expected, &found) {
+        return Err(wrong.of(LIST.to_owned()));
+    }
+    let mut verified = Verified { lumps: 0, bytes: 0 };
+    for (&id, lump) in &alive {
+        let failed = |failure: Failure| failure.of(format!("get of lump {id:032x} at the end"));
+        let pieces = door.get(id).await.map_err(failed)?.value;
+        check_length(&pieces, lump.size)
+            .and_then(|()| check_bytes(&pieces, &content(rule, id, lump.version, lump.size)))
+            .map_err(|what| failed(what.into()))?;
+        verified.lumps += 1;
+        verified.bytes += lump.size;
+    }
+    Ok(verified)
+}
+
+const LIST: &str = "list at the end";
+
+/// Both ascending.
+fn first_difference(expected: &[u128], found: &[u128]) -> Option<Failure> {
+    let at = expected
+        .iter()
+        .zip(found)
+        .take_while(|(expected, found)| expected == found)
+        .count();
+    let what = match (expected.get(at), found.get(at)) {
+        (None, None) => return None,
+        (Some(lost), None) => Mismatch::Lost(*lost),
+        (None, Some(extra)) => Mismatch::Extra(*extra),
+        (Some(lost), Some(extra)) if lost < extra => Mismatch::Lost(*lost),
+        (Some(_), Some(extra)) => Mismatch::Extra(*extra),
+    };
+    Some(Failure::Wrong(what))
+}
+
+/// Insists that a store is empty: lumps that are there already would be overwritten.
+///
+/// # Errors
+/// It is not, or it does not answer.
+pub async fn insist_on_empty(target: &Target) -> Result<(), RunError> {
+    let mut door = connect(target).await?;
+    let failed = |failure: Failure| failure.of("list at the begin".to_owned());
+    match door.list().await.map_err(failed)?.first() {
+        None => Ok(()),
+        Some(id) => Err(failed(Mismatch::NotEmpty(*id).into())),
+    }
+}
+
+/// Deletes everything that the commands may have put, however far they came.
+///
+/// # Errors
+/// The store does not answer.
+pub async fn delete_all(stream: &CommandStream, target: &Target) -> Result<(), RunError> {
+    let mut door = connect(target).await?;
+    let highest = stream.commands.iter().map(|command| match command {
+        Command::Put { id, .. } | Command::Embed { id, .. } => *id,
+        Command::Get { .. } | Command::Delete { .. } | Command::DeleteRange { .. } => 0,
+    });
+    let end = highest.max().unwrap_or(0).saturating_add(1);
+    let deleted = door.delete_range(1, end).await;
+    deleted
+        .map(|_| ())
+        .map_err(|failure| failure.of("delete of what was put".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_lost_and_what_is_too_much_is_told_apart() {
+        let difference = |expected: &[u128], found: &[u128]| {
+            first_difference(expected, found).map(|failure| match failure {
+                Failure::Wrong(what) => what,
+                Failure::Refused(refusal) => panic!("{refusal}"),
+            })
+        };
+        assert_eq!(difference(&[1, 2], &[1, 2]), None);
+        assert_eq!(difference(&[1, 2], &[1]), Some(Mismatch::Lost(2)));
+        assert_eq!(difference(&[1, 2], &[2]), Some(Mismatch::Lost(1)));
+        assert_eq!(difference(&[2], &[1, 2]), Some(Mismatch::Extra(1)));
+        assert_eq!(difference(&[], &[9]), Some(Mismatch::Extra(9)));
+    }
+}

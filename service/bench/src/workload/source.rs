@@ -1,0 +1,169 @@
+//! Which workload: a name or a file, its scale and its seed, as commands take them.
+
+use std::path::PathBuf;
+
+use super::{CommandStream, GenerateError, ParseError, Workload, builtin};
+
+/// Longest file that is read as a workload, in bytes.
+const MOST_TEXT: u64 = 16 << 20;
+
+/// A workload on a command line.
+#[derive(Debug, Clone, PartialEq, clap::Args)]
+pub struct WorkloadArgs {
+    /// Workload: seq1, seq2, rand1, rand2, or a file in the workload language
+    #[arg(value_name = "FILE|NAME")]
+    pub workload: String,
+    /// Scale all repetition counts of the workload by this factor, above 0
+    #[arg(long, default_value_t = 1.0, value_name = "X")]
+    pub scale: f64,
+    /// Seed of the random choices, instead of the workload's own
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+}
+
+/// Why there is no such workload.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkloadError {
+    /// Neither a builtin workload nor a file.
+    #[error(
+        "there is no workload {name}: it is neither one of seq1, seq2, rand1, rand2 nor a file \
+         that can be read ({source})"
+    )]
+    NotThere {
+        /// As given.
+        name: String,
+        /// Why it cannot be read as a file.
+        source: std::io::Error,
+    },
+    /// The text is wrong.
+    #[error("workload {name}, {error}")]
+    Text {
+        /// As given.
+        name: String,
+        /// Where and what.
+        error: ParseError,
+    },
+    /// It has no commands, or too many.
+    #[error("workload {name}: {error}")]
+    Commands {
+        /// As given.
+        name: String,
+        /// Why.
+        error: GenerateError,
+    },
+    /// The scale makes no sense.
+    #[error("--scale must be above 0")]
+    Scale,
+}
+
+impl WorkloadArgs {
+    /// This workload at this scale, with its own seed.
+    #[must_use]
+    pub fn new(workload: impl Into<String>, scale: f64) -> WorkloadArgs {
+        WorkloadArgs {
+            workload: workload.into(),
+            scale,
+            seed: None,
+        }
+    }
+
+    /// The same with a path that another working directory does not change.
+    ///
+    /// # Errors
+    /// This process has no working directory.
+    pub fn absolute(&self) -> Result<WorkloadArgs, WorkloadError> {
+        if builtin(&self.workload).is_some() {
+            return Ok(self.clone());
+        }
+        let path = std::path::absolute(&self.workload);
+        let path = path.map_err(|source| WorkloadError::NotThere {
+            name: self.workload.clone(),
+            source,
+        })?;
+        Ok(WorkloadArgs {
+            workload: path.to_string_lossy().into_owned(),
+            ..self.clone()
+        })
+    }
+
+    /// Reads and scales it.
+    ///
+    /// # Errors
+    /// There is no such workload, or its text or the scale is wrong.
+    pub fn load(&self) -> Result<Workload, WorkloadError> {
+        if !(self.scale.is_finite() && self.scale > 0.0) {
+            return Err(WorkloadError::Scale);
+        }
+        let name = || self.workload.clone();
+        let text = match builtin(&self.workload) {
+            Some(builtin) => builtin.text.to_owned(),
+            None => {
+                read(&PathBuf::from(&self.workload)).map_err(|source| WorkloadError::NotThere {
+                    name: name(),
+                    source,
+                })?
+            }
+        };
+        let workload = Workload::parse(&text).map_err(|error| WorkloadError::Text {
+            name: name(),
+            error,
+        })?;
+        let mut workload = workload.scaled(self.scale);
+        if let Some(seed) = self.seed {
+            workload.seed = seed;
+        }
+        Ok(workload)
+    }
+
+    /// Its commands.
+    ///
+    /// # Errors
+    /// As [`WorkloadArgs::load`], or it comes to no command or to too many.
+    pub fn stream(&self) -> Result<CommandStream, WorkloadError> {
+        let generated = self.load()?.generate();
+        generated.map_err(|error| WorkloadError::Commands {
+            name: self.workload.clone(),
+            error,
+        })
+    }
+}
+
+/// The file's text; a device or something endless is not read into memory.
+fn read(path: &std::path::Path) -> std::io::Result<String> {
+    use std::io::Read as _;
+    let mut text = String::new();
+    let file = std::fs::File::open(path)?;
+    let read = file.take(MOST_TEXT + 1).read_to_string(&mut text)?;
+    if u64::try_from(read).unwrap_or(u64::MAX) > MOST_TEXT {
+        return Err(std::io::Error::other("it is longer than 16 MiB"));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_files_scale_and_seed() {
+        let args = WorkloadArgs {
+            seed: Some(3),
+            ..WorkloadArgs::new("rand1", 0.01)
+        };
+        assert_eq!(args.load().unwrap().seed, 3);
+        assert_ne!(
+            args.stream().unwrap(),
+            WorkloadArgs::new("rand1", 0.01).stream().unwrap()
+        );
+        let error = |args: WorkloadArgs| args.stream().unwrap_err().to_string();
+        assert!(error(WorkloadArgs::new("rand1", f64::NAN)).contains("above 0"));
+        assert!(error(WorkloadArgs::new("no such", 1.0)).contains("neither one of seq1"));
+        assert!(error(WorkloadArgs::new("/dev/zero", 1.0)).contains("16 MiB"));
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("w").display().to_string();
+        std::fs::write(&file, "Command {\n  Nwe(1);\n}").unwrap();
+        assert!(error(WorkloadArgs::new(&file, 1.0)).contains("/w, line 2, column 3: "));
+        std::fs::write(&file, "Command { Get; }").unwrap();
+        assert!(error(WorkloadArgs::new(&file, 1.0)).contains("no command at all"));
+    }
+}
