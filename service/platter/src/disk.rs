@@ -316,7 +316,7 @@ impl Disk {
             Op::Write if self.goes_through(request) => true,
             Op::Write | Op::Flush | Op::Discard => return 0,
         };
-        let at_ns = now_ns.max(self.head_free_ns);
+        let at_ns = now_ns.max(self.head_free_ns).min(LATEST_NS);
         let approach = self.mechanics.approach(self.head, at_ns, start, write);
         approach.total_ns()
     }

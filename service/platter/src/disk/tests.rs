@@ -272,6 +272,7 @@ fn nonsense_is_an_error_and_changes_nothing() {
     }
     let late = disk.serve(u64::MAX, &Request::read(0, 8)).unwrap_err();
     assert!(matches!(late, RequestError::TooLate { .. }), "{late}");
+    assert!(disk.positioning_ns(u64::MAX, &Request::read(8, 8)) > 0);
     assert_eq!(format!("{disk:?}"), before);
     disk.serve(5, &Request::read(end - 8, 8)).unwrap();
     disk.serve(5, &Request::read(end, 0)).unwrap();

@@ -12,6 +12,7 @@ mod load;
 mod notify;
 mod observe;
 mod output;
+mod platter;
 mod progress;
 mod serve;
 mod token;
@@ -105,6 +106,9 @@ enum Command {
     Lab(lab::LabArgs),
     /// Put, get and delete lumps until Ctrl-C, so that there is something to see
     Load(load::LoadArgs),
+    /// A disk of spinning platters, as a model: its drives, and recordings on them
+    #[command(subcommand)]
+    Platter(platter::PlatterCommand),
     /// Measure speed
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -182,6 +186,7 @@ fn run(command: Command) -> Result<ExitCode, ServerError> {
         Command::Compare(args) => Ok(lumpscope_bench::compare::run(&args, this_program()?)?),
         Command::Lab(args) => lab::run(args, &this_program()?),
         Command::Load(args) => block_on_live(load::run(args)),
+        Command::Platter(command) => platter::run(command),
         Command::Bench(command) => bench(command),
     }
 }
