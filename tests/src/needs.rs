@@ -2,13 +2,15 @@
 //! (`CI=true`) the missing thing is a failure.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What a test cannot do without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// Effective user 0: loop devices, mounts, probes.
     Root,
+    /// FUSE, for emulated disks.
+    Fuse,
     /// A program beside the build, on `PATH` or in the system's sbin folders.
     Tool(&'static str),
 }
@@ -18,6 +20,8 @@ impl Need {
         match self {
             Need::Root if rustix::process::geteuid().is_root() => None,
             Need::Root => Some("root is needed (loop devices, mounts, probes)".to_owned()),
+            Need::Fuse if Path::new("/dev/fuse").exists() => None,
+            Need::Fuse => Some("/dev/fuse is not there (modprobe fuse)".to_owned()),
             Need::Tool(name) => {
                 if find_tool(name).is_some() {
                     None

@@ -10,12 +10,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
 
+use lumpscope_platter::live::LiveOptions;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::compare::fill::fill;
 use crate::compare::interrupt::Interrupt;
 use crate::compare::{CompareError, run_format};
-use crate::lab::{Lab, LabOptions, LabStore, StoreKind};
+use crate::lab::{Lab, LabDrive, LabOptions, LabStore, StoreKind};
 
 const MIB: u64 = 1 << 20;
 /// Room on each disk beside its store: an xfs needs 300 MiB for itself, and file systems a share.
@@ -36,6 +37,9 @@ pub struct LabServiceOptions {
     pub disk_bytes: u64,
     /// The ext4 has a journal.
     pub ext4_journal: bool,
+    /// Name of a drive to emulate below the stores. The disks are then as large as the drive, and
+    /// the stores as large as on disks of `disk_bytes`.
+    pub drive: Option<String>,
     /// Further arguments of `serve`.
     pub serve: Vec<OsString>,
 }
@@ -78,9 +82,13 @@ fn serve(
         dir: options.dir.clone(),
         expected_bytes: 3 * capacity + FILE_SYSTEMS_BYTES,
         ext4_journal: options.ext4_journal,
+        drive: options.drive.as_ref().map(|name| LabDrive {
+            exe: exe.to_owned(),
+            options: LiveOptions::new(name),
+        }),
         ..LabOptions::new(options.disk_bytes)
     })?;
-    if let Some(raw) = lab.store(StoreKind::Raw) {
+    if let (Some(raw), None) = (lab.store(StoreKind::Raw), &options.drive) {
         let filled = fill(&raw.device, capacity, &|| interrupt.check().is_err());
         interrupt.check()?;
         let what = format!("write zeros to {}", raw.device.display());

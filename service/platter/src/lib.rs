@@ -8,6 +8,8 @@
 //! | [`figures`] | what a drive's numbers come to |
 //! | [`queue`] | a disk behind the drive's own queue, which may reorder |
 //! | [`replay`](mod@replay) | a recorded trace on another disk: predicted times, what-ifs |
+//! | [`live`] | a drive under the kernel: a loop device over a file whose answers take their time |
+//! | [`loops`] | the kernel's loop devices |
 //! | [`trace`] | the block requests that a disk was asked for, from whichever recorder |
 
 mod cache;
@@ -15,6 +17,8 @@ pub mod device;
 pub mod disk;
 pub mod drive;
 pub mod figures;
+pub mod live;
+pub mod loops;
 mod mechanics;
 pub mod queue;
 pub mod replay;

@@ -199,6 +199,9 @@ pub enum ServerError {
     /// A workload could not be run.
     #[error("{0}")]
     WorkloadRun(#[from] lumpscope_bench::run::WorkloadRunError),
+    /// A disk could not be emulated.
+    #[error("{0}")]
+    Live(#[from] lumpscope_platter::live::LiveError),
 }
 
 /// What to do when it was the system that refused.

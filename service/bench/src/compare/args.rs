@@ -17,6 +17,10 @@ pub struct CompareArgs {
     /// Directory for the three disk images [default: $TMPDIR, else /var/tmp]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
+    /// Emulate this drive below the lab's stores instead of images that are as fast as the machine;
+    /// `lumpscope platter drives` lists them
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["raw", "dir"])]
+    pub drive: Option<String>,
     /// Give the ext4 of the lab its journal (the original benchmark ran without)
     #[arg(long)]
     pub ext4_journal: bool,

@@ -117,9 +117,10 @@ fn compare(
             "making three disks"
         };
         let _step = progress.step(what);
-        Places::new(args, &plan)?
+        Places::new(args, &plan, exe)?
     };
-    if let Some(raw) = places.lab_disk() {
+    // What an emulated disk has never held costs no more than what it has.
+    if let (Some(raw), None) = (places.lab_disk(), &args.drive) {
         let _step = progress.step("writing the raw disk once");
         write_once(raw, plan.sizing.capacity_bytes, interrupt)?;
     }
@@ -168,7 +169,11 @@ fn compare(
                 .map(|builtin| builtin.published_ratios),
         },
         clients: args.clients,
-        disks: if places.is_lab() { "lab" } else { "own" }.to_owned(),
+        disks: match &args.drive {
+            Some(drive) => format!("emulated {drive}"),
+            None if places.is_lab() => "lab".to_owned(),
+            None => "own".to_owned(),
+        },
         ext4_journal: places.is_lab().then_some(args.ext4_journal),
         stores,
     };

@@ -7,10 +7,12 @@ use std::process::Command;
 
 use rustix::fs::OFlags;
 
+use lumpscope_platter::live::LiveOptions;
+
 use super::args::CompareArgs;
 use super::error::CompareError;
 use super::plan::Plan;
-use crate::lab::{Lab, LabOptions, StoreKind, free_bytes, tie_to_parent};
+use crate::lab::{Lab, LabDrive, LabOptions, StoreKind, free_bytes, tie_to_parent};
 
 /// `f_type` of ext2, ext3 and ext4, and of xfs: linux/magic.h.
 const EXT_MAGIC: i64 = 0xEF53;
@@ -83,18 +85,22 @@ impl Drop for BorrowedDisk {
 }
 
 impl Places {
-    pub(super) fn new(args: &CompareArgs, plan: &Plan) -> Result<Places, CompareError> {
+    pub(super) fn new(args: &CompareArgs, plan: &Plan, exe: &Path) -> Result<Places, CompareError> {
         match (&args.raw, &args.ext4, &args.xfs) {
             (Some(raw), Some(ext4), Some(xfs)) => Places::own(raw, ext4, xfs, plan),
-            _ => Places::lab(args, plan),
+            _ => Places::lab(args, plan, exe),
         }
     }
 
-    fn lab(args: &CompareArgs, plan: &Plan) -> Result<Places, CompareError> {
+    fn lab(args: &CompareArgs, plan: &Plan, exe: &Path) -> Result<Places, CompareError> {
         let lab = Lab::create(&LabOptions {
             dir: args.dir.clone(),
             expected_bytes: plan.image_bytes(),
             ext4_journal: args.ext4_journal,
+            drive: args.drive.as_ref().map(|name| LabDrive {
+                exe: exe.to_owned(),
+                options: LiveOptions::new(name),
+            }),
             ..LabOptions::new(plan.disk_bytes())
         })?;
         let places = lab

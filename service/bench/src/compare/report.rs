@@ -24,7 +24,8 @@ pub struct Comparison {
     pub workload: WorkloadView,
     /// Requests in flight at a time.
     pub clients: usize,
-    /// `lab`: images behind loop devices; `own`: disks named by the user.
+    /// `lab`: images behind loop devices; `emulated NAME`: emulated drives; `own`: disks named by
+    /// the user.
     pub disks: String,
     /// Did the ext4 of the lab have a journal? Absent: not known, it was the user's.
     pub ext4_journal: Option<bool>,

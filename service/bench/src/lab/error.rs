@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 use std::process::ExitStatus;
 
+use lumpscope_platter::live::LiveError;
+use lumpscope_platter::loops::LoopError;
+
 /// Why a lab could not be made. Nothing of it is left.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
@@ -68,6 +71,9 @@ pub enum LabError {
         /// Directory.
         dir: PathBuf,
     },
+    /// A disk could not be emulated.
+    #[error(transparent)]
+    Emulated(#[from] LiveError),
     /// A system call failed.
     #[error("cannot {what} {}: {source}", path.display())]
     Io {
@@ -95,6 +101,18 @@ impl LabError {
                 what,
                 path,
                 source: other.into(),
+            },
+        }
+    }
+}
+
+impl From<LoopError> for LabError {
+    fn from(error: LoopError) -> LabError {
+        match error {
+            LoopError::NoDriver { path } => LabError::NoLoopDriver { path },
+            LoopError::Io { what, path, source } => match source.kind() {
+                std::io::ErrorKind::PermissionDenied => LabError::NotPermitted { what, path },
+                _ => LabError::Io { what, path, source },
             },
         }
     }

@@ -9,6 +9,7 @@
 //! | loop device | it is set to clear itself when its last user closes it |
 //! | mounts | they live in a mount namespace that only this process (and its children) hold |
 //! | mount points | they are directories of a small tmpfs inside that namespace |
+//! | emulated disk | its process ends when the kernel lets the disk go ([`lumpscope_platter::live`]) |
 //! | children | they are killed by the kernel when the thread that started them ends |
 //!
 //! So `kill -9` leaves no more behind than an orderly end does. An orderly end (return, error,
@@ -31,6 +32,9 @@ mod space;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+use lumpscope_platter::live::{Attached, LiveOptions, Log, Status};
 
 pub use child::tie_to_parent;
 pub use error::LabError;
@@ -66,6 +70,16 @@ impl StoreKind {
     }
 }
 
+/// Has the disks of a lab emulated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LabDrive {
+    /// The `lumpscope` program, a process of which becomes each disk.
+    pub exe: PathBuf,
+    /// What disks. Without a size they are as large as the drive; without a bound on their memory
+    /// they share half of what is available.
+    pub options: LiveOptions,
+}
+
 /// What lab to make.
 #[derive(Debug, Clone)]
 pub struct LabOptions {
@@ -81,6 +95,9 @@ pub struct LabOptions {
     pub ext4_journal: bool,
     /// Which disks.
     pub kinds: Vec<StoreKind>,
+    /// The disks are emulated ones, and `dir`, `disk_bytes` and `expected_bytes` say nothing of
+    /// them; absent: they are images, as fast as the machine.
+    pub drive: Option<LabDrive>,
 }
 
 impl LabOptions {
@@ -94,6 +111,7 @@ impl LabOptions {
             expected_bytes: 0,
             ext4_journal: false,
             kinds: StoreKind::ALL.to_vec(),
+            drive: None,
         }
     }
 }
@@ -119,7 +137,37 @@ pub struct Lab {
     stores: Vec<LabStore>,
     // Dropped in this order: mounts first, then the devices below them.
     namespace: MountNamespace,
-    devices: Vec<LoopDevice>,
+    devices: Vec<Device>,
+}
+
+/// What is below a store.
+#[derive(Debug)]
+enum Device {
+    Image(LoopDevice),
+    Emulated(Box<Mutex<Attached>>),
+}
+
+impl Device {
+    fn create(options: &LabOptions, dir: &Path, name: &str) -> Result<Device, LabError> {
+        let Some(drive) = &options.drive else {
+            let image = LoopDevice::create(dir, name, options.disk_bytes)?;
+            return Ok(Device::Image(image));
+        };
+        let disk = drive.options.sharing(options.kinds.len())?;
+        let disk = Attached::start(&drive.exe, &disk)?;
+        Ok(Device::Emulated(Box::new(Mutex::new(disk))))
+    }
+
+    /// `/dev/loopN`, and its number.
+    fn place(&self) -> (PathBuf, u64) {
+        match self {
+            Device::Image(device) => (device.path().to_owned(), device.devno()),
+            Device::Emulated(disk) => {
+                let disk = disk.lock().unwrap_or_else(PoisonError::into_inner);
+                (disk.path().to_owned(), disk.devno())
+            }
+        }
+    }
 }
 
 impl Lab {
@@ -129,33 +177,66 @@ impl Lab {
     /// A privilege, a program, a kernel feature or room is missing; what had been made is gone.
     pub fn create(options: &LabOptions) -> Result<Lab, LabError> {
         let dir = options.dir.clone().unwrap_or_else(default_dir);
-        space::check_room(&dir, options.expected_bytes)?;
+        if options.drive.is_none() {
+            space::check_room(&dir, options.expected_bytes)?;
+        }
         let mut lab = Lab {
             stores: Vec::new(),
             namespace: MountNamespace::create(&dir)?,
             devices: Vec::new(),
         };
         for kind in &options.kinds {
-            let device = LoopDevice::create(&dir, kind.name(), options.disk_bytes)?;
+            let below = Device::create(options, &dir, kind.name())?;
+            let (device, devno) = below.place();
+            // Kept first: what is mounted goes before what is below it.
+            lab.devices.push(below);
             let store_path = match kind {
-                StoreKind::Raw => device.path().to_owned(),
+                StoreKind::Raw => device.clone(),
                 StoreKind::Ext4 | StoreKind::Xfs => {
-                    make_fs::make(*kind, device.path(), options.ext4_journal)?;
-                    lab.namespace
-                        .mount(*kind, device.path())?
-                        .join("lumpscope.lusf")
+                    let emulated = options.drive.is_some();
+                    make_fs::make(*kind, &device, options.ext4_journal, emulated)?;
+                    lab.namespace.mount(*kind, &device)?.join("lumpscope.lusf")
                 }
             };
             lab.stores.push(LabStore {
                 kind: *kind,
                 name: kind.name(),
                 store_path,
-                device: device.path().to_owned(),
-                devno: device.devno(),
+                device,
+                devno,
             });
-            lab.devices.push(device);
         }
         Ok(lab)
+    }
+
+    /// What each emulated disk says of itself, in the order of the stores; nothing for images.
+    ///
+    /// # Errors
+    /// A disk's process is gone.
+    pub fn emulated(&self) -> Result<Vec<(&'static str, Status)>, LabError> {
+        let mut said = Vec::new();
+        for (store, device) in self.stores.iter().zip(&self.devices) {
+            if let Device::Emulated(disk) = device {
+                let mut disk = disk.lock().unwrap_or_else(PoisonError::into_inner);
+                said.push((store.name, disk.status()?));
+            }
+        }
+        Ok(said)
+    }
+
+    /// What an emulated disk was asked for; `None`: it is an image, or there is none of this kind.
+    ///
+    /// # Errors
+    /// The disk's process is gone.
+    pub fn log(&self, kind: StoreKind) -> Result<Option<Log>, LabError> {
+        let place = self.stores.iter().position(|store| store.kind == kind);
+        match place.and_then(|place| self.devices.get(place)) {
+            Some(Device::Emulated(disk)) => {
+                let mut disk = disk.lock().unwrap_or_else(PoisonError::into_inner);
+                Ok(Some(disk.log()?))
+            }
+            _ => Ok(None),
+        }
     }
 
     /// The disks, in the order asked for.

@@ -49,6 +49,7 @@ fn all(args: &DoctorArgs) -> Vec<Finding> {
         huge_pages(),
         root(),
         loop_devices(),
+        emulated_disks(),
         tools("ext4", "mkfs.ext4", "e2fsprogs"),
         tools("xfs", "mkfs.xfs", "xfsprogs"),
     ]);
@@ -212,6 +213,24 @@ fn loop_devices() -> Finding {
             "`lumpscope compare` cannot make its own disks",
             "run as root, load the module (modprobe loop), or give compare real devices \
              (--raw, --ext4, --xfs)",
+        ),
+    }
+}
+
+fn emulated_disks() -> Finding {
+    let topic = "emulated disks";
+    match lumpscope_platter::live::possible() {
+        Ok(()) => good(
+            topic,
+            "FUSE is there, memory has no limit and can be locked",
+        ),
+        Err(error) => lacking(
+            topic,
+            Level::Degraded,
+            error.to_string(),
+            "`lumpscope platter attach` cannot emulate a disk, nor can compare and lab with --drive",
+            "run as root, load the module (modprobe fuse); in a container: --device /dev/fuse, \
+             CAP_IPC_LOCK and no memory limit",
         ),
     }
 }

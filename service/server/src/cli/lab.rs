@@ -24,6 +24,10 @@ pub(super) struct LabArgs {
     /// Size of each disk, 512M or more; what is not needed by a file system is written once
     #[arg(long, value_name = "SIZE", default_value = "1G")]
     size: Size,
+    /// Emulate this drive below the stores; the disks are then as large as the drive, and --size
+    /// only says how large the stores are
+    #[arg(long, value_name = "NAME", conflicts_with = "dir")]
+    drive: Option<String>,
     /// Give the ext4 its journal (the original benchmark ran without)
     #[arg(long)]
     ext4_journal: bool,
@@ -37,6 +41,7 @@ pub(super) fn run(args: LabArgs, exe: &Path) -> Result<ExitCode, ServerError> {
         dir: args.dir,
         disk_bytes: args.size.0,
         ext4_journal: args.ext4_journal,
+        drive: args.drive,
         serve: args.serve,
     };
     Ok(lab_service::run(&options, exe)?)

@@ -106,7 +106,7 @@ enum Command {
     Lab(lab::LabArgs),
     /// Put, get and delete lumps until Ctrl-C, so that there is something to see
     Load(load::LoadArgs),
-    /// A disk of spinning platters, as a model: its drives, and recordings on them
+    /// A disk of spinning platters, as a model and under the kernel
     #[command(subcommand)]
     Platter(platter::PlatterCommand),
     /// Measure speed
@@ -186,7 +186,7 @@ fn run(command: Command) -> Result<ExitCode, ServerError> {
         Command::Compare(args) => Ok(lumpscope_bench::compare::run(&args, this_program()?)?),
         Command::Lab(args) => lab::run(args, &this_program()?),
         Command::Load(args) => block_on_live(load::run(args)),
-        Command::Platter(command) => platter::run(command),
+        Command::Platter(command) => platter::run(command, &this_program()?),
         Command::Bench(command) => bench(command),
     }
 }

@@ -1,8 +1,11 @@
-//! `lumpscope platter`: the modelled disk.
+//! `lumpscope platter`: the modelled disk, by itself and under the kernel.
 
 mod drives;
+mod live;
 mod replay;
+mod shown;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Subcommand;
@@ -17,12 +20,28 @@ pub(super) enum PlatterCommand {
     Drives(drives::DrivesArgs),
     /// Say how long the block requests of a recording would have taken on other disks
     Replay(replay::ReplayArgs),
+    /// Make an emulated disk that stays until `detach`, and print its device
+    Attach(live::AttachArgs),
+    /// Give an emulated disk up; what is on it is gone
+    Detach(live::DetachArgs),
+    /// List emulated disks: what they have done, how late they answer, who uses them
+    Status(live::StatusArgs),
+    /// Print what an emulated disk was asked for, as a trace in JSON
+    Log(live::LogArgs),
+    /// Be an emulated disk
+    #[command(hide = true)]
+    ServeDisk(live::ServeDiskArgs),
 }
 
-pub(super) fn run(command: PlatterCommand) -> Result<ExitCode, ServerError> {
+pub(super) fn run(command: PlatterCommand, exe: &Path) -> Result<ExitCode, ServerError> {
     match command {
         PlatterCommand::Drives(args) => drives::run(&args),
         PlatterCommand::Replay(args) => replay::run(&args),
+        PlatterCommand::Attach(args) => live::attach(&args, exe),
+        PlatterCommand::Detach(args) => live::detach(&args),
+        PlatterCommand::Status(args) => live::status(&args),
+        PlatterCommand::Log(args) => live::log(&args),
+        PlatterCommand::ServeDisk(args) => live::serve_disk(&args),
     }
 }
 

@@ -1,0 +1,202 @@
+//! Disks that outlive the command that made them: made, listed, given up.
+
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::connect;
+use super::control::{Connection, Status};
+use super::holders::holders;
+use super::log::Log;
+use super::server::Daemon;
+use super::start::{new_name, start};
+use super::state::{Folder, Record, record_path, records, socket_path, start_of};
+use super::{LiveError, LiveOptions};
+use crate::loops;
+
+/// Kernel and process get this long to let a disk go.
+const GONE_WITHIN: Duration = Duration::from_secs(10);
+/// A process whose device is gone gets this long to end by itself.
+const PROCESS_WITHIN: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(5);
+
+/// A disk that [`attach()`] has made.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Listed {
+    /// `/dev/loopN`.
+    pub device: PathBuf,
+    /// What it is.
+    pub options: LiveOptions,
+    /// Its process.
+    pub pid: u32,
+    /// What it says of itself; `None`: its process is gone or says nothing, see `problem`.
+    pub status: Option<Status>,
+    /// What is wrong with it and what to do, if anything.
+    pub problem: Option<String>,
+    /// Who has the device: mounts, swap, processes.
+    pub holders: Vec<String>,
+}
+
+/// Makes a disk that stays until [`detach`], served by a process of its own (`exe`, the
+/// `lumpscope` program), and answers its device, `/dev/loopN`.
+///
+/// # Errors
+/// As of [`super::Attached::start`]. Nothing is left.
+pub fn attach(exe: &Path, options: &LiveOptions) -> Result<PathBuf, LiveError> {
+    let _folder = Folder::hold()?;
+    let name = new_name();
+    let daemon = Daemon {
+        socket: socket_path(&name),
+        state: record_path(&name),
+    };
+    let options = options.checked()?;
+    let mut started = start(exe, &options, &name, Some(daemon))?;
+    let pid = started.child.id();
+    let record = Record {
+        name,
+        device: started.path.clone(),
+        options,
+        pid,
+        started: start_of(pid).unwrap_or(0),
+        fuse: started.fuse,
+        before: started.before,
+    };
+    if let Err(error) = record.write() {
+        // Nobody would ever find it again.
+        let _ = loops::clear(&started.device, &started.path);
+        drop(started.device);
+        let _ = started.child.wait();
+        record.remove();
+        return Err(error);
+    }
+    Ok(record.device)
+}
+
+/// All disks that [`attach()`] has made and that are still there. Records of those that are not are
+/// removed.
+///
+/// # Errors
+/// The records cannot be read.
+pub fn list() -> Result<Vec<Listed>, LiveError> {
+    let mut listed = Vec::new();
+    for record in records()? {
+        if record.open_device().is_some() {
+            listed.push(look_at(record));
+        } else if record.process().is_none() {
+            record.remove();
+        }
+    }
+    Ok(listed)
+}
+
+fn look_at(record: Record) -> Listed {
+    let alive = record.process().is_some();
+    let asked = Connection::open(&socket_path(&record.name)).and_then(|mut disk| disk.status());
+    let problem = match (&asked, alive) {
+        (Ok(_), _) => None,
+        (Err(_), false) => Some(format!(
+            "its process {} is gone: all I/O fails. Unmount what is on it, then: lumpscope platter \
+             detach {}",
+            record.pid,
+            record.device.display()
+        )),
+        (Err(error), true) => Some(format!(
+            "its process {} does not answer ({error}). If its users hang: lumpscope platter detach \
+             --force {}",
+            record.pid,
+            record.device.display()
+        )),
+    };
+    Listed {
+        holders: holders(&record.device),
+        device: record.device,
+        options: record.options,
+        pid: record.pid,
+        status: asked.ok(),
+        problem,
+    }
+}
+
+/// What the disk behind `device` was asked for.
+///
+/// # Errors
+/// Not one of ours, or its process is gone.
+pub fn log_of(device: &Path) -> Result<Log, LiveError> {
+    let record = record_of(device)?;
+    Connection::open(&socket_path(&record.name))?.log()
+}
+
+fn record_of(device: &Path) -> Result<Record, LiveError> {
+    let real = device.canonicalize().unwrap_or_else(|_| device.to_owned());
+    let ours = records()?.into_iter().find(|record| record.device == real);
+    ours.filter(|record| record.open_device().is_some())
+        .ok_or_else(|| LiveError::NotOurs {
+            device: device.to_owned(),
+        })
+}
+
+/// Gives a disk up. What it held is gone.
+///
+/// A disk that somebody uses is refused; with `force` its connection is ended instead, as by a
+/// pulled plug: all that use it get errors, also those that hang, and the device goes when the last
+/// of them closes it.
+///
+/// # Errors
+/// Not one of ours, in use, or it does not go.
+pub fn detach(device: &Path, force: bool) -> Result<(), LiveError> {
+    let _folder = Folder::hold()?;
+    let record = record_of(device)?;
+    let not_ours = || LiveError::NotOurs {
+        device: device.to_owned(),
+    };
+    let held_by = holders(&record.device);
+    if !held_by.is_empty() && !force {
+        return Err(LiveError::InUse {
+            device: record.device,
+            holders: held_by.join(", "),
+        });
+    }
+    // After the last look: from here on it is this very device or none.
+    let opened = record.open_device().ok_or_else(not_ours)?;
+    if force {
+        connect::abort(record.fuse)?;
+    }
+    loops::clear(&opened, &record.device)?;
+    drop(opened);
+    let_go(&record, !held_by.is_empty())
+}
+
+/// Waits for device and process. A device that others still have open goes when they close it.
+fn let_go(record: &Record, has_users: bool) -> Result<(), LiveError> {
+    let is_there = || record.open_device().is_some();
+    if !has_users && !within(GONE_WITHIN, || !is_there()) {
+        return Err(LiveError::StillThere {
+            device: record.device.clone(),
+            seconds: GONE_WITHIN.as_secs(),
+        });
+    }
+    if !within(PROCESS_WITHIN, || record.process().is_none())
+        && let Some(process) = record.process()
+    {
+        process.kill();
+    }
+    if !is_there() {
+        record.remove();
+    }
+    Ok(())
+}
+
+fn within(patience: Duration, done: impl Fn() -> bool) -> bool {
+    let end = Instant::now() + patience;
+    loop {
+        if done() {
+            return true;
+        }
+        if Instant::now() > end {
+            return false;
+        }
+        thread::sleep(LOOK);
+    }
+}

@@ -1,0 +1,187 @@
+//! What is said between an emulated disk and whoever asks it: one JSON document a line.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::emulation::Emulation;
+use super::log::{Counts, Lateness, Log};
+use super::queue_settings::Before;
+use super::{LiveError, LiveOptions};
+
+/// The disk must say that it is ready, or why not, within this time.
+pub(super) const START_WITHIN: Duration = Duration::from_secs(30);
+/// Longest wait for an answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// A question, or something that the disk shall know.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Ask {
+    /// How are you?
+    Status,
+    /// What were you asked for?
+    Log,
+    /// These settings of the queue are to be put back at the end.
+    PutBack(Before),
+}
+
+/// First thing that is said on the connection to the parent.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Hello {
+    /// It can be opened.
+    Ready,
+    /// It cannot be.
+    Failed(String),
+}
+
+/// What an emulated disk says of itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// What it is, everything filled in.
+    pub options: LiveOptions,
+    /// Seconds since it was made.
+    pub age_seconds: u64,
+    /// What it has done.
+    pub counts: Counts,
+    /// How late its answers were, in real time.
+    pub lateness: Lateness,
+    /// Bytes of memory that its data take.
+    pub memory_used: u64,
+    /// Bound on them.
+    pub memory_bound: u64,
+    /// Its threads run before ordinary ones (`SCHED_FIFO`); if not, a busy machine makes it late.
+    pub runs_first: bool,
+}
+
+/// What the threads that answer questions know.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) options: LiveOptions,
+    pub(super) emulation: Arc<Emulation>,
+    pub(super) runs_first: bool,
+    pub(super) put_back: Mutex<Option<Before>>,
+}
+
+impl Known {
+    fn status(&self) -> Status {
+        let (counts, lateness) = self.emulation.counts();
+        Status {
+            options: self.options.clone(),
+            age_seconds: self.emulation.age().as_secs(),
+            counts,
+            lateness,
+            memory_used: self.emulation.memory.used(),
+            memory_bound: self.emulation.memory.bound(),
+            runs_first: self.runs_first,
+        }
+    }
+
+    /// Answers questions until the other side closes.
+    pub(super) fn converse(&self, stream: &UnixStream) -> io::Result<()> {
+        let mut lines = BufReader::new(stream);
+        while let Some(ask) = receive::<Ask>(&mut lines)? {
+            match ask {
+                Ask::Status => send(stream, &self.status())?,
+                Ask::Log => send(stream, &self.emulation.log())?,
+                Ask::PutBack(before) => {
+                    let mut kept = self.put_back.lock().unwrap_or_else(PoisonError::into_inner);
+                    *kept = Some(before);
+                    send(stream, &())?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers whoever connects, one after the other, for ever.
+    pub(super) fn listen(self: &Arc<Known>, listener: UnixListener) -> io::Result<()> {
+        let known = Arc::clone(self);
+        let listen = move || {
+            for stream in listener.incoming().flatten() {
+                // Who says nothing, or does not listen, shall not keep others away.
+                let _ = stream.set_read_timeout(Some(ANSWER_WITHIN));
+                let _ = stream.set_write_timeout(Some(ANSWER_WITHIN));
+                let _ = known.converse(&stream);
+            }
+        };
+        thread::Builder::new()
+            .name("control".to_owned())
+            .spawn(listen)?;
+        Ok(())
+    }
+}
+
+/// A connection to an emulated disk.
+#[derive(Debug)]
+pub(super) struct Connection {
+    stream: BufReader<UnixStream>,
+    path: PathBuf,
+}
+
+impl Connection {
+    pub(super) fn new(stream: UnixStream, path: PathBuf) -> Result<Connection, LiveError> {
+        let io = |error| LiveError::io("set up", &path)(error);
+        stream.set_read_timeout(Some(START_WITHIN)).map_err(io)?;
+        stream.set_write_timeout(Some(ANSWER_WITHIN)).map_err(io)?;
+        Ok(Connection {
+            stream: BufReader::new(stream),
+            path,
+        })
+    }
+
+    /// To the disk that listens here.
+    pub(super) fn open(path: &Path) -> Result<Connection, LiveError> {
+        let stream = UnixStream::connect(path).map_err(LiveError::io("connect to", path))?;
+        Connection::new(stream, path.to_owned())
+    }
+
+    /// Waits until the disk is ready.
+    pub(super) fn hello(&mut self) -> Result<(), LiveError> {
+        match self.receive()? {
+            Hello::Ready => Ok(()),
+            Hello::Failed(why) => Err(LiveError::Server(why)),
+        }
+    }
+
+    pub(super) fn status(&mut self) -> Result<Status, LiveError> {
+        self.ask(&Ask::Status)
+    }
+
+    pub(super) fn log(&mut self) -> Result<Log, LiveError> {
+        self.ask(&Ask::Log)
+    }
+
+    pub(super) fn put_back(&mut self, before: Before) -> Result<(), LiveError> {
+        self.ask(&Ask::PutBack(before))
+    }
+
+    fn ask<T: DeserializeOwned>(&mut self, ask: &Ask) -> Result<T, LiveError> {
+        send(self.stream.get_ref(), ask).map_err(LiveError::io("ask", &self.path))?;
+        self.receive()
+    }
+
+    fn receive<T: DeserializeOwned>(&mut self) -> Result<T, LiveError> {
+        let received = receive(&mut self.stream).map_err(LiveError::io("hear from", &self.path))?;
+        received.ok_or_else(|| LiveError::Server("it ended without a word".to_owned()))
+    }
+}
+
+pub(super) fn send(mut stream: &UnixStream, said: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(said)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+fn receive<T: DeserializeOwned>(lines: &mut impl BufRead) -> io::Result<Option<T>> {
+    let mut line = String::new();
+    if lines.read_line(&mut line)? == 0 {
+        return Ok(None);
+    }
+    Ok(Some(serde_json::from_str(&line)?))
+}
