@@ -218,8 +218,10 @@ fn mean(predicted: &Prediction, wanted: impl Fn(Op, bool) -> bool) -> String {
 
 fn print_table(device: &str, trace: &Trace, predicted: &[Prediction]) {
     let recorded_ns = predicted.first().map_or(0, |one| one.recorded_ns);
+    // Recordings of old versions do not name the disk.
+    let device = if device.is_empty() { "disk" } else { device };
     output::print(&format!(
-        "{device}: {} block requests, recorded in {}",
+        "{device}: {} block requests, recorded in {}; means from issue to completion",
         trace.requests.len(),
         human::duration_ns(recorded_ns)
     ));
