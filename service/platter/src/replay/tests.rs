@@ -187,3 +187,94 @@ fn traces_whose_times_make_no_sense_are_replayed_all_the_same() {
         }
     }
 }
+
+/// Programs that each wait for their own reads, as recorded on a disk with a queue in this order, or
+/// on a fast device.
+fn together(programs: usize, order: Option<Order>) -> Trace {
+    let mut random = fastrand::Rng::with_seed(9);
+    let mut left: Vec<Vec<u64>> = (0..programs)
+        .map(|_| (0..150).map(|_| random.u64(0..200_000_000) * 8).collect())
+        .collect();
+    let disk = Disk::new(&by_name("st1000dm003").unwrap(), Policy::default()).unwrap();
+    let queueing = Queueing {
+        order: order.unwrap_or_default(),
+        ..Queueing::default()
+    };
+    let mut station = Station::new(disk, queueing);
+    let mut fast: std::collections::BTreeSet<(u64, u64)> = std::collections::BTreeSet::new();
+    let mut ready: Vec<(u64, usize)> = (0..programs).map(|one| (one as u64, one)).collect();
+    let (mut traced, mut owners): (Vec<Traced>, Vec<usize>) = (Vec::new(), Vec::new());
+    let mut ends: Vec<(u64, u64)> = Vec::new();
+    loop {
+        for (id, done_ns) in ends.drain(..) {
+            let id = usize::try_from(id).unwrap();
+            traced[id].done_ns = done_ns;
+            ready.push((done_ns + 5000, owners[id]));
+        }
+        ready.sort_unstable();
+        let end_ns = match order {
+            Some(_) => station.next_ns(),
+            None => fast.first().map(|(due_ns, _)| *due_ns),
+        };
+        let first = ready.first().copied();
+        if let Some((at_ns, program)) = first.filter(|(at, _)| end_ns.is_none_or(|end| *at < end)) {
+            ready.remove(0);
+            let Some(sector) = left[program].pop() else {
+                continue;
+            };
+            let id = traced.len() as u64;
+            traced.push(Traced {
+                op: Op::Read,
+                fua: false,
+                sector,
+                sectors: 8,
+                queue_ns: at_ns,
+                issue_ns: at_ns,
+                done_ns: 0,
+                own: true,
+            });
+            owners.push(program);
+            if order.is_some() {
+                station
+                    .submit(at_ns, id, &Request::read(sector, 8))
+                    .unwrap();
+            } else {
+                fast.insert((at_ns + 30_000 + random.u64(0..30_000), id));
+            }
+        } else if order.is_some() {
+            let Some(end_ns) = end_ns else { break };
+            let end = |done: crate::queue::Done| ends.push((done.id, done.served.done_ns));
+            station.advance(end_ns, end).unwrap();
+        } else {
+            let Some((due_ns, id)) = fast.pop_first() else {
+                break;
+            };
+            ends.push((id, due_ns));
+        }
+    }
+    Trace::new(traced, 0)
+}
+
+#[test]
+fn programs_that_run_together_are_predicted() {
+    for programs in [1, 8, 32] {
+        let fast = together(programs, None);
+        for order in Order::ALL {
+            let live = together(programs, Some(order));
+            assert_eq!(live.requests.len(), programs * 150);
+            let mut what_if = what_if(Policy::default());
+            what_if.queueing.order = order;
+            let again = replay(&live, &what_if).unwrap();
+            assert_eq!(again.elapsed_ns, again.recorded_ns, "{programs} {order}");
+            let predicted = replay(&fast, &what_if).unwrap().elapsed_ns;
+            // In order, each waits for the same as before. When the drive reorders, programs that do
+            // not know each other seem to wait for each other, as they were recorded in step.
+            let most = match order {
+                Order::Fifo => 1030,
+                Order::Elevator | Order::Position => 1300,
+            };
+            let share = predicted * 1000 / again.elapsed_ns;
+            assert!((970..=most).contains(&share), "{programs} {order}: {share}");
+        }
+    }
+}
