@@ -8,13 +8,13 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use lumpscope_engine::LumpId;
 use lumpscope_engine::format::geometry::{Geometry, RegionSizes};
 use lumpscope_engine::format::record::Record;
 use lumpscope_engine::format::sums::PayloadSums;
 use lumpscope_engine::format::{Header, Portion, header};
-use lumpscope_engine::measure::IndexProbe;
+use lumpscope_engine::measure::{IndexProbe, QueueProbe};
 use lumpscope_engine::units::{BlockCount, BlockIndex, BlockSize, ByteLen, ByteOffset};
+use lumpscope_engine::{LumpId, QueuePolicy};
 
 /// Ids far apart, as hashes are.
 fn id(n: u64) -> LumpId {
@@ -84,5 +84,47 @@ fn index(c: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, records, checksums, index);
+/// What the owner thread does for each get that waits, beside the disk.
+fn orders(c: &mut Criterion) {
+    const WAITING: u64 = 1000;
+    let place = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24;
+    for policy in [
+        QueuePolicy::Fifo,
+        QueuePolicy::Position,
+        QueuePolicy::Learned,
+    ] {
+        let mut queue = QueueProbe::new(policy, u32::MAX);
+        let mut n = 0;
+        while n < WAITING {
+            n += 1;
+            queue.push(place(n), 4096);
+            queue.learn(
+                place(n).cast_signed() - (1 << 39),
+                4096,
+                8_000_000 + place(n) / 100_000,
+            );
+        }
+        c.bench_function(&format!("next of 1000, {}", policy.name()), |b| {
+            b.iter(|| {
+                n += 1;
+                queue.push(place(n), 4096);
+                queue.pop()
+            });
+        });
+    }
+    let mut queue = QueueProbe::new(QueuePolicy::Learned, 0);
+    let mut n = 0;
+    c.bench_function("learn one pair", |b| {
+        b.iter(|| {
+            n += 1;
+            queue.learn(
+                place(n).cast_signed() - (1 << 39),
+                4096,
+                8_000_000 + (n & 0xf_ffff),
+            );
+        });
+    });
+}
+
+criterion_group!(benches, orders, records, checksums, index);
 criterion_main!(benches);

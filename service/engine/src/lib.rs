@@ -125,6 +125,6 @@ pub use request::{
     PutCondition, PutOptions, PutOutcome, RangeOutcome, RequestCtx, RequestId, UsageOutcome,
 };
 pub use salvage::{LogCut, SalvageAction, SalvageFinding, SalvageReport};
-pub use scheduler::Driver;
+pub use scheduler::{Driver, LearnedStats, OrderStats};
 pub use scrub::{ScrubPass, ScrubStatus};
 pub use store::{OnDone, Store};

@@ -3,6 +3,10 @@
 
 use crate::format::{Geometry, Portion};
 use crate::lump::LumpId;
+use crate::options::QueuePolicy;
+use crate::scheduler::order::curve::Pair;
+use crate::scheduler::order::{Kind, Kinds, Moment, Order};
+use crate::scheduler::queue::{Place, Queue};
 use crate::storage::index::{Entry, Filler, Index};
 use crate::units::{BlockCount, BlockIndex, RingPosition};
 
@@ -51,5 +55,49 @@ impl IndexProbe {
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         self.0.memory_bytes()
+    }
+}
+
+/// The waiting requests alone, with the order of a policy.
+#[derive(Debug)]
+pub struct QueueProbe(Queue<u64>);
+
+impl QueueProbe {
+    /// An empty queue.
+    #[must_use]
+    pub fn new(policy: QueuePolicy, max_overtakes: u32) -> Self {
+        Self(Queue::new(Order::new(policy, max_overtakes)))
+    }
+
+    /// A get of `len` bytes at byte `position` of the device waits.
+    pub fn push(&mut self, position: u64, len: u64) {
+        let place = Place {
+            kind: Kind::Get,
+            position,
+            len,
+            deadline: None,
+            expires: false,
+        };
+        self.0.push(place, position);
+    }
+
+    /// Takes out the one that is next: its position.
+    pub fn pop(&mut self) -> Option<u64> {
+        let moment = Moment {
+            now_ns: 0,
+            service_ns: [0; 3],
+            kinds: Kinds::ALL,
+        };
+        let (choice, _) = self.0.choose(moment)?;
+        self.0.take(choice)
+    }
+
+    /// The disk was observed to take so long for this way and so many bytes.
+    pub fn learn(&mut self, distance: i64, len: u64, took_ns: u64) {
+        self.0.learn(Pair {
+            distance,
+            len,
+            took_ns,
+        });
     }
 }

@@ -6,10 +6,12 @@ mod waiting;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::buffer::BufferPool;
+use crate::clock::duration_ns;
 use crate::device::Waker;
 use crate::error::Error;
 use crate::format::record::{EmbeddedData, MAX_EMBEDDED_LEN, Record};
@@ -18,7 +20,8 @@ use crate::options::{StoreInfo, StoreStats};
 use crate::payload::LumpBuf;
 use crate::request::{CollectOutcome, EngineTimes, Placement, PutOptions, PutOutcome, RequestCtx};
 use crate::scheduler::message::{Arrival, Command, PutBody, Reply};
-use crate::scheduler::{Shared, on_engine_thread};
+use crate::scheduler::order::curve::Pair;
+use crate::scheduler::{OrderStats, Shared, on_engine_thread};
 use crate::scrub::ScrubStatus;
 use crate::units::BlockSize;
 
@@ -264,6 +267,27 @@ impl Store {
             buffer_budget_bytes: self.inner.pool.budget(),
             ..self.inner.shared.counters.snapshot()
         }
+    }
+
+    /// Tells what the disk was observed to take, for [`QueuePolicy::Learned`]; with any other policy
+    /// it does nothing. `distance` is in bytes, signed, from the end of what the disk did before,
+    /// for whomever, to the first byte of a read or write of `len` bytes; `took` is the time the
+    /// disk spent on this one and on no other. Never blocks: what comes faster than it is taken up
+    /// is counted and dropped. While it is called, the engine's own observations are left out.
+    ///
+    /// [`QueuePolicy::Learned`]: crate::QueuePolicy::Learned
+    pub fn learn(&self, distance: i64, len: u64, took: Duration) {
+        self.inner.shared.order.tell(Pair {
+            distance,
+            len,
+            took_ns: duration_ns(took),
+        });
+    }
+
+    /// Why waiting requests were started in the order they were, and what was learnt of the disk.
+    #[must_use]
+    pub fn order(&self) -> OrderStats {
+        self.inner.shared.order.stats()
     }
 
     /// Finishes what was accepted, flushes, and closes the store for all handles.

@@ -15,10 +15,11 @@ use super::Owner;
 use super::admission::Admission;
 use super::change::Answer;
 use super::message::{Arrival, Command, PutBody};
+use super::order::curve::Pair;
 use super::order::{Kind, Kinds, Moment, Order};
 use super::overload::Overload;
 use super::pace::Pace;
-use super::queue::{Place, Queue};
+use super::queue::{Chosen, Place, Queue};
 use super::ranges::memory_of_range;
 use crate::clock::monotonic_ns;
 use crate::device::Wait;
@@ -59,6 +60,19 @@ impl Waiting {
 
     pub(super) fn overtakes(&self) -> u64 {
         self.queue.overtakes()
+    }
+
+    pub(super) fn order(&self) -> &Order {
+        self.queue.order()
+    }
+
+    pub(super) fn chosen(&self) -> Chosen {
+        self.queue.chosen()
+    }
+
+    /// The disk was observed.
+    pub(super) fn learn(&mut self, pair: Pair) {
+        self.queue.learn(pair);
     }
 
     /// A put got these bytes of the device.
@@ -141,10 +155,11 @@ impl Owner {
 
     /// Where a request does its data I/O, and how many bytes a get reads; `None`: it does none.
     fn place(&self, arrival: &Arrival) -> Option<(Place, u64)> {
-        let (kind, position, len) = match &arrival.command {
+        // What is read, and for how many bytes a get needs memory.
+        let (kind, position, (len, memory)) = match &arrival.command {
             Command::Get { .. } | Command::GetRange { .. } => {
                 let (position, len) = self.to_read(&arrival.command)?;
-                (Kind::Get, position, len)
+                (Kind::Get, position, (len, len))
             }
             Command::Head { id, .. } => {
                 let block_size = self.storage.geometry.block_size();
@@ -153,21 +168,23 @@ impl Owner {
                     return None;
                 }
                 let (position, len) = self.stored_at(*id)?;
-                (Kind::Head, position + len - block_size.bytes(), 0)
+                let block = block_size.bytes();
+                (Kind::Head, position + len - block, (block, 0))
             }
             Command::Put {
                 body: PutBody::Data(_),
                 ..
-            } => (Kind::Put, 0, 0),
+            } => (Kind::Put, 0, (0, 0)),
             _ => return None,
         };
         let place = Place {
             kind,
             position,
+            len,
             deadline: arrival.ctx.deadline,
             expires: arrival.ctx.drop_when_late,
         };
-        Some((place, len))
+        Some((place, memory))
     }
 
     /// Where a get reads first, and the most bytes that it reads at once.
@@ -235,7 +252,7 @@ impl Owner {
                 service_ns: self.waiting.pace.service_ns(),
                 kinds,
             };
-            let Some((number, arrival)) = self.waiting.queue.choose(moment) else {
+            let Some((choice, arrival)) = self.waiting.queue.choose(moment) else {
                 return;
             };
             // The lump may have been replaced since it was looked up for its place.
@@ -245,7 +262,7 @@ impl Owner {
                 kinds = kinds.without(Kind::Get);
                 continue;
             }
-            if let Some(arrival) = self.waiting.queue.take(number) {
+            if let Some(arrival) = self.waiting.queue.take(choice) {
                 self.start(arrival);
             }
             self.io.reservation = None;

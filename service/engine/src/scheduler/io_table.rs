@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use super::message::Reply;
 use super::order::Kind;
+use super::order::curve::Pair;
+use super::pairs::{Pairs, Seen};
 use super::ranges::Piece;
 use super::scrub::ScrubRead;
 use super::{PendingPut, ReadLump};
@@ -105,6 +107,7 @@ pub(crate) struct IoTable {
     in_flight: HashMap<u64, (Tag, Extent)>,
     data_in_flight: usize,
     next_token: u64,
+    pairs: Pairs,
 }
 
 impl IoTable {
@@ -116,6 +119,7 @@ impl IoTable {
             in_flight: HashMap::new(),
             data_in_flight: 0,
             next_token,
+            pairs: Pairs::default(),
         }
     }
 
@@ -185,6 +189,7 @@ impl IoTable {
             len: io.len(),
             begin_ns: monotonic_ns(),
         };
+        self.pairs.begun(op == IoOp::Read);
         self.in_flight.insert(token, (tag, extent));
         self.device.backend.submit(io);
     }
@@ -194,6 +199,20 @@ impl IoTable {
         let (tag, extent) = self.in_flight.get(&token)?;
         let kind = tag.read_kind()?;
         Some((kind, monotonic_ns().saturating_sub(extent.begin_ns)))
+    }
+
+    /// What an I/O that has just ended tells of the disk. To be asked once, for every one of them;
+    /// `alone`: no other one was seen to end.
+    pub(crate) fn pair(&mut self, completion: &Completion, alone: bool) -> Option<Pair> {
+        let (_, extent) = self.in_flight.get(&completion.token)?;
+        self.pairs.ended(Seen {
+            is_read: extent.op == IoOp::Read,
+            offset: extent.offset,
+            len: extent.len,
+            begin_ns: extent.begin_ns,
+            end_ns: monotonic_ns(),
+            clear: alone && completion.result.is_ok(),
+        })
     }
 
     /// The tag, the memory and the result of an I/O that has ended.

@@ -18,11 +18,14 @@ mod dispatch;
 pub(crate) mod door;
 pub(crate) mod finisher;
 pub(crate) mod io_table;
+mod learning;
 pub(crate) mod message;
 pub(crate) mod order;
+mod order_stats;
 pub(crate) mod overload;
 mod pace;
-mod queue;
+mod pairs;
+pub(crate) mod queue;
 mod ranges;
 mod reads;
 pub(crate) mod scrub;
@@ -44,8 +47,10 @@ use collect::Collection;
 use commit::Commit;
 use finisher::Finisher;
 use io_table::{IoTable, Tag};
+use learning::Learning;
 use message::{Arrival, Command, Stage};
 use order::Order;
+pub use order_stats::{LearnedStats, OrderStats};
 use overload::Overload;
 pub(crate) use reads::ReadLump;
 use scrub::Scrub;
@@ -85,6 +90,8 @@ pub(crate) struct Shared {
     /// Why the store takes no changes any more.
     pub(crate) failed: OnceLock<Arc<str>>,
     pub(crate) scrub: scrub::Control,
+    /// What the order has done, and what it is told of the disk.
+    pub(crate) order: order_stats::OrderShared,
 }
 
 impl Shared {
@@ -101,6 +108,7 @@ impl Shared {
             gate: Arc::default(),
             failed: OnceLock::new(),
             scrub: scrub::Control::default(),
+            order: order_stats::OrderShared::new(options.queue_policy),
         }
     }
 }
@@ -131,6 +139,7 @@ pub(crate) struct Owner {
     finisher: Finisher,
     door: Door,
     waiting: Waiting,
+    learning: Learning,
     groups: Groups,
     shared: Arc<Shared>,
     limits: Limits,
@@ -176,6 +185,7 @@ impl Owner {
             finisher,
             door: Door::new(commands, Arc::clone(&shared.gate), Arc::clone(admission)),
             waiting: Waiting::new(order, overload(options), Arc::clone(admission)),
+            learning: Learning::default(),
             groups: Groups::default(),
             shared,
             limits,
@@ -207,6 +217,7 @@ impl Owner {
     /// the store is closed and everything is done.
     fn turn(&mut self, wait: Wait) -> bool {
         self.publish();
+        self.publish_order();
         if self.closing && self.is_idle() {
             return false;
         }
@@ -218,9 +229,11 @@ impl Owner {
         };
         let mut ended = std::mem::take(&mut self.ended);
         self.io.device.backend.wait(&mut ended, wait);
+        let alone = ended.len() == 1;
         for completion in ended.drain(..) {
-            self.on_completion(completion);
+            self.on_completion(completion, alone);
         }
+        self.learn_told();
         self.ended = ended;
         self.more_commands = self.take_commands();
         self.start_waiting();
@@ -286,7 +299,11 @@ impl Owner {
         })
     }
 
-    fn on_completion(&mut self, completion: Completion) {
+    /// An I/O has ended; `alone`: and no other one was seen to.
+    fn on_completion(&mut self, completion: Completion, alone: bool) {
+        if let Some(pair) = self.io.pair(&completion, alone) {
+            self.learn_own(pair);
+        }
         if let Some((kind, took_ns)) = self.io.read_time(completion.token) {
             self.waiting.pace.served(kind, took_ns);
         }

@@ -7,8 +7,8 @@ use lumpscope_engine::clock::virtual_time;
 use lumpscope_engine::device::sim::{Latency, SimDisk, SimOptions, blank_image};
 use lumpscope_engine::units::BlockSize;
 use lumpscope_engine::{
-    Driver, Durability, EngineTimes, Error, LumpBuf, LumpId, OnDone, Placement, PutCondition,
-    PutOptions, PutOutcome, Store, StoreOptions, StoreStats,
+    Driver, Durability, EngineTimes, Error, LumpBuf, LumpId, OnDone, OrderStats, Placement,
+    PutCondition, PutOptions, PutOutcome, Store, StoreOptions, StoreStats,
 };
 
 use super::ctx;
@@ -94,6 +94,12 @@ impl Timed {
     pub fn stats(&mut self) -> StoreStats {
         self.step();
         self.store.stats()
+    }
+
+    /// The same of the order.
+    pub fn stats_of_order(&mut self) -> OrderStats {
+        self.step();
+        self.store.order()
     }
 
     pub fn buf(&self, bytes: &[u8]) -> LumpBuf {

@@ -1,0 +1,70 @@
+//! Where the owner thread learns what the disk takes: from its own I/Os, and from whoever sees
+//! more. Who watches the disk itself knows what others did to the arm meanwhile; so while that one
+//! tells ([`Store::learn`](crate::Store::learn)), the engine's own pairs are left out.
+
+use super::Owner;
+use super::order::curve::Pair;
+use crate::clock::monotonic_ns;
+
+/// Observations from outside taken up in one round.
+const TOLD_AT_ONCE: usize = 64;
+
+/// The engine's own pairs are left out for so long after an observation from outside, in
+/// nanoseconds.
+const TOLD_LASTS_NS: u64 = 1_000_000_000;
+
+/// Pairs after which the curve is shown anew.
+const SHOWN_EVERY: u32 = 8;
+
+/// What the owner thread remembers between pairs.
+#[derive(Debug, Default)]
+pub(super) struct Learning {
+    /// When an observation from outside was taken up last.
+    told_ns: Option<u64>,
+    /// Pairs since the curve was shown; `None`: it was not yet.
+    since_shown: Option<u32>,
+}
+
+impl Owner {
+    /// A pair of the engine's own I/Os.
+    pub(super) fn learn_own(&mut self, pair: Pair) {
+        let told_ns = self.learning.told_ns;
+        if told_ns.is_none_or(|told| monotonic_ns().saturating_sub(told) > TOLD_LASTS_NS) {
+            self.learn(pair, true);
+        }
+    }
+
+    /// Takes up what others have observed.
+    pub(super) fn learn_told(&mut self) {
+        for _ in 0..TOLD_AT_ONCE {
+            let Some(pair) = self.shared.order.told() else {
+                return;
+            };
+            self.learning.told_ns = Some(monotonic_ns());
+            self.learn(pair, false);
+        }
+    }
+
+    fn learn(&mut self, pair: Pair, own: bool) {
+        let Some(curve) = self.waiting.order().curve() else {
+            return;
+        };
+        let predicted = curve.predict(pair.distance, pair.len);
+        self.shared.order.note_pair(pair, predicted, own);
+        self.waiting.learn(pair);
+        let since = &mut self.learning.since_shown;
+        *since = since.map(|since| since + 1);
+    }
+
+    /// Shows to other threads why requests were chosen, and the curve now and then.
+    pub(super) fn publish_order(&mut self) {
+        self.shared.order.show_chosen(self.waiting.chosen());
+        let shown = self.learning.since_shown;
+        if let Some(curve) = self.waiting.order().curve()
+            && shown.is_none_or(|since| since >= SHOWN_EVERY)
+        {
+            self.shared.order.show_curve(curve);
+            self.learning.since_shown = Some(0);
+        }
+    }
+}
