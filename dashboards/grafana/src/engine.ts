@@ -8,6 +8,9 @@ import { process } from './process.js';
 
 const rate = (metric: string) => `sum by (store) (rate(lumpscope_store_${metric}{${STORE}}${EVERY}))`;
 const now = (metric: string) => `sum by (store) (lumpscope_store_${metric}{${STORE}})`;
+/** Mean of a time over what the order has learnt from. */
+const learnt = (time: string) =>
+  `sum by (store) (rate(lumpscope_order_${time}_seconds_total{${STORE}}${EVERY})) / sum by (store) (rate(lumpscope_order_observations_total{${STORE},source!="dropped"}${EVERY}))`;
 const share = (part: string, whole: string) => `${now(part)} / ${now(whole)}`;
 
 /** A line for each store, named by the store and what it is. */
@@ -213,6 +216,19 @@ const queue: Row = {
       queries: [of(rate('queue_started_requests_total'), 'started'), of(rate('queue_overtakes_total'), 'out of turn')],
     }),
     lines({
+      title: 'Why each was the next',
+      description:
+        'Requests that had to wait, a second, by what made each the next one: it had come first (arrival), it had been overtaken as often as is allowed (bound), its deadline, or its place on the disk (position). Much by the bound: the queue is longer than max-overtakes can serve in the order of the disk.',
+      unit: units.RequestsPerSecond,
+      w: 8,
+      queries: [
+        {
+          expr: `sum by (store, reason) (rate(lumpscope_order_chosen_requests_total{${STORE}}${EVERY}))`,
+          legend: '{{store}} {{reason}}',
+        },
+      ],
+    }),
+    lines({
       title: 'Requests refused',
       description:
         'Requests refused, a second, because the queue was full, because more waited than their own limit allows, because the store was overloaded, or (puts) because the memory for lumps was used up. The client is told to come again.',
@@ -245,6 +261,56 @@ const queue: Row = {
       unit: units.CountsPerSecond,
       w: 8,
       queries: [of(rate('flushes_total'), 'flushes'), of(`${rate('journal_records_total')} / ${rate('flushes_total')}`, 'records per flush')],
+    }),
+  ],
+};
+
+const LEARNED = 'Empty unless the queue-policy is learned.';
+
+const arm: Row = {
+  title: 'What the disk was learnt to be',
+  panels: [
+    lines({
+      title: 'Time to get so far',
+      description: `Time that the disk probably takes to get to a place so many bytes away, negative being down: arm, rotation on average, and what it does for any request, without the transfer. ${LEARNED}`,
+      unit: units.Seconds,
+      w: 8,
+      queries: [
+        { expr: `max by (store, distance) (lumpscope_positioning_seconds{${STORE}})`, legend: '{{store}} {{distance}}' },
+      ],
+    }),
+    lines({
+      title: 'Predicted, observed, and off by',
+      description: `Mean of the times that were predicted for reads, of the times they took, and of the differences, whichever way. With platters the difference is never 0: the turn is chance. ${LEARNED}`,
+      unit: units.Seconds,
+      w: 8,
+      queries: [
+        of(learnt('predicted'), 'predicted'),
+        of(learnt('observed'), 'observed'),
+        of(learnt('error'), 'off by'),
+      ],
+    }),
+    lines({
+      title: 'Observations',
+      description: `Distances with their times, a second, that the order was told of: by the engine's own I/Os, by the observer (then the engine's own are left out), or dropped because they came too fast. ${LEARNED}`,
+      unit: units.CountsPerSecond,
+      w: 8,
+      queries: [
+        {
+          expr: `sum by (store, source) (rate(lumpscope_order_observations_total{${STORE}}${EVERY}))`,
+          legend: '{{store}} {{source}}',
+        },
+      ],
+    }),
+    lines({
+      title: 'Known distances, and whether they matter',
+      description: `Ranges of distances of which enough was seen, of 130; and 1 when the disk takes the same for all of them, as one without an arm: requests are started as they come then. ${LEARNED}`,
+      unit: units.Short,
+      w: 8,
+      queries: [
+        { expr: `max by (store) (lumpscope_order_known_distances{${STORE}})`, legend: '{{store}} known' },
+        { expr: `max by (store) (lumpscope_order_flat{${STORE}})`, legend: '{{store}} flat' },
+      ],
     }),
   ],
 };
@@ -328,7 +394,7 @@ const scrub: Row = {
 export const engine: Plan = {
   uid: 'lumpscope-engine',
   title: 'Lumpscope: Engine',
-  description: 'The inside of the stores: journal, space, queue, flushes, memory, scrubber, checkpoints, damage. Complete with and without probes.',
+  description: 'The inside of the stores: journal, space, queue, what the disk was learnt to be, flushes, memory, scrubber, checkpoints, damage. Complete with and without probes.',
   variables: [],
-  rows: [damage, journal, space, queue, memory, scrub, process],
+  rows: [damage, journal, space, queue, arm, memory, scrub, process],
 };

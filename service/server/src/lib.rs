@@ -18,6 +18,7 @@ pub mod error;
 pub mod grpc;
 pub mod http;
 mod json;
+mod learning;
 mod listen;
 pub mod observe;
 pub mod privileges;

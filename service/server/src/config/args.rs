@@ -163,11 +163,12 @@ pub struct ServeArgs {
     /// Requests a store lets wait before it answers UNAVAILABLE [default: 1024]
     #[arg(long, value_name = "N", env = "LUMPSCOPE_QUEUE_LIMIT")]
     pub queue_limit: Option<usize>,
-    /// Which waiting request starts next [default: position]
+    /// Which waiting request starts next; learned is position by the times that the disk was
+    /// observed to take [default: position]
     #[arg(long, value_enum, env = "LUMPSCOPE_QUEUE_POLICY")]
     pub queue_policy: Option<QueuePolicyArg>,
-    /// With the policy position: most younger requests that start before a waiting one [default:
-    /// half of queue-limit]
+    /// With the policies position and learned: most younger requests that start before a waiting
+    /// one [default: half of queue-limit]
     #[arg(long, value_name = "N", env = "LUMPSCOPE_MAX_OVERTAKES")]
     pub max_overtakes: Option<u32>,
     /// A store is overloaded when so many requests wait for overload-after; more than queue-limit:

@@ -171,6 +171,8 @@ pub enum QueuePolicyArg {
     /// Deadlines at risk first, the others in the order of their place on the disk.
     #[default]
     Position,
+    /// The same, but the others in the order that takes the disk least time by what was observed.
+    Learned,
     /// Earliest deadline first; a request without one may wait for ever.
     Deadline,
     /// In the order of arrival.
@@ -181,6 +183,7 @@ impl From<QueuePolicyArg> for QueuePolicy {
     fn from(arg: QueuePolicyArg) -> Self {
         match arg {
             QueuePolicyArg::Position => Self::Position,
+            QueuePolicyArg::Learned => Self::Learned,
             QueuePolicyArg::Deadline => Self::Deadline,
             QueuePolicyArg::Fifo => Self::Fifo,
         }

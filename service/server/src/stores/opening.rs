@@ -11,6 +11,7 @@ use tracing::{info, warn};
 use super::named::{NamedStore, ServiceGate};
 use crate::config::{ServeConfig, StoreSpec};
 use crate::error::ServerError;
+use crate::learning;
 use crate::observe::DiskSink;
 
 /// Findings of a salvage that are logged; all are counted.
@@ -93,12 +94,14 @@ impl Opener {
         if let Some(report) = &known.salvage {
             log_salvage(&spec.name, report);
         }
-        Ok(Arc::new(NamedStore::new(
+        let named = Arc::new(NamedStore::new(
             index,
             spec.clone(),
             store,
             Arc::clone(&self.gate),
-        )))
+        ));
+        learning::begin(&named, &self.observer);
+        Ok(named)
     }
 }
 

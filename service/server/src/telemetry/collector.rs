@@ -15,6 +15,7 @@ use super::heat::{float, seconds};
 use super::metrics::RequestMetrics;
 use super::names::{self, Kind, Metric};
 use super::observing;
+use super::ordering;
 use super::otlp::{Numbers, Tracing};
 use super::process;
 use super::store_stats;
@@ -107,6 +108,7 @@ impl Collector for ServiceCollector {
         traces(&mut out, sources.tracing.numbers())?;
         door(&mut out, &sources.door)?;
         requests(&mut out, &stores)?;
+        ordering::encode(&mut out, &stores)?;
         store_states(&mut out, &stores)?;
         store_numbers(&mut out, &stores, &sources.stores.failed())?;
         observing::encode(&mut out, &stores, sources)?;

@@ -8,6 +8,7 @@ pub mod metrics;
 pub mod names;
 mod native;
 mod observing;
+mod ordering;
 pub mod otlp;
 mod process;
 mod registry;

@@ -92,6 +92,23 @@ metrics! {
     CERTIFICATE_NOT_AFTER = "certificate_not_after_timestamp_seconds" Gauge []
         "End of the validity of the service's certificate, in seconds since 1970; absent without TLS.";
 
+    ORDER_CHOSEN = "order_chosen_requests" Counter ["store", "reason"]
+        "Requests that waited, by why each was the next one. Reasons: arrival (it had come first), bound (overtaken as often as max-overtakes allows), deadline, position.";
+    ORDER_OBSERVATIONS = "order_observations" Counter ["store", "source"]
+        "Ways of the disk's arm, with their times, that the policy learned was told of. Sources: engine (its own I/Os), observer (block requests of whomever), dropped (told too fast to be taken up). Absent with another queue-policy, as all that follow.";
+    ORDER_PREDICTED = "order_predicted_seconds" Counter ["store"]
+        "Time that was predicted for these, all together, before they were learnt from.";
+    ORDER_OBSERVED = "order_observed_seconds" Counter ["store"]
+        "Time that these took, all together.";
+    ORDER_ERROR = "order_error_seconds" Counter ["store"]
+        "By how much the predictions were off, whichever way, all together. The turn of the platters is chance: with 7200 rpm a perfect curve is off by 2 ms on average.";
+    ORDER_KNOWN = "order_known_distances" Gauge ["store"]
+        "Ranges of distances of which enough was seen, of 130: two for each doubling, up and down.";
+    ORDER_FLAT = "order_flat" Gauge ["store"]
+        "1: the disk takes the same for all ways, so requests are started as they come.";
+    POSITIONING = "positioning_seconds" Gauge ["store", "distance"]
+        "Time that the disk probably takes to get so far, negative distances being down: arm, rotation on average, and what it does for any request, without the transfer.";
+
     STORE = "store" Info ["store", "path", "layout", "backend", "device", "block_size"]
         "The stores: where each is, how it lies there, how its I/O is done, and the disk below.";
     STORE_FAILED = "store_failed" Gauge ["store"]
