@@ -14,6 +14,7 @@
 //! | [`grpc`] | the service through gRPC, against a service that stores nothing |
 //! | [`observe`] | what observation costs: probes not loaded, histograms only, with events, in alternating runs |
 //! | [`blocks`] | the block requests of a disk recorded by the probes, as a trace, and what is in one |
+//! | [`seeds`] | the published tables, repeated and explained |
 //! | [`tracer`] | the block requests of a disk counted by bpftrace, for a second opinion |
 //! | [`report`] | what a bench found, as one HTML file that needs no other |
 //! | [`human`] | numbers for people |
@@ -34,6 +35,7 @@ pub mod observe;
 pub mod report;
 pub mod run;
 pub mod runner;
+pub mod seeds;
 pub mod stats;
 pub mod tracer;
 pub mod workload;

@@ -202,6 +202,9 @@ pub enum ServerError {
     /// A disk could not be emulated.
     #[error("{0}")]
     Live(#[from] lumpscope_platter::live::LiveError),
+    /// A published table could not be repeated.
+    #[error(transparent)]
+    Seeds(#[from] lumpscope_bench::seeds::SeedsError),
 }
 
 /// What to do when it was the system that refused.

@@ -23,7 +23,14 @@ pub use seeks::{SeekBucket, Seeks};
 #[derive(Debug)]
 pub struct Recorder {
     tap: BlockTap,
-    own: BTreeSet<u32>,
+    own: Own,
+}
+
+/// Who counts as the program, beside this process.
+#[derive(Debug, Clone, Default)]
+struct Own {
+    children: BTreeSet<u32>,
+    everybody: bool,
 }
 
 /// What a disk was asked for.
@@ -59,13 +66,21 @@ impl Recorder {
     pub fn start(disks: &[&Path]) -> Result<Recorder, TapError> {
         Ok(Recorder {
             tap: BlockTap::start(disks)?,
-            own: BTreeSet::new(),
+            own: Own::default(),
         })
     }
 
     /// What this child process makes counts as the program's own, as what this process makes does.
     pub fn own_process(&mut self, pid: u32) {
-        self.own.insert(pid);
+        self.own.children.insert(pid);
+    }
+
+    /// Whatever a process makes, and not the kernel, counts as the program's own: for a disk that
+    /// nobody else uses.
+    #[must_use]
+    pub fn own_everybody(mut self) -> Recorder {
+        self.own.everybody = true;
+        self
     }
 
     /// Ends: what each disk was asked for, in the order in which they were first named. Waits a
@@ -90,7 +105,7 @@ impl Recorded {
     }
 }
 
-fn recorded(disk: TappedDisk, own: &BTreeSet<u32>) -> Recorded {
+fn recorded(disk: TappedDisk, own: &Own) -> Recorded {
     let takes_fua = takes_fua(&disk.disk);
     let missing = disk.missing();
     let at_disk = |request: &&TappedRequest| is_at_disk(request);
@@ -114,7 +129,7 @@ fn is_at_disk(request: &TappedRequest) -> bool {
 }
 
 /// `None`: nothing that a disk of platters does.
-fn traced(request: &TappedRequest, own: &BTreeSet<u32>, takes_fua: bool) -> Option<Traced> {
+fn traced(request: &TappedRequest, own: &Own, takes_fua: bool) -> Option<Traced> {
     let op = match request.op {
         BlockOp::Read => Op::Read,
         BlockOp::Write => Op::Write,
@@ -127,7 +142,11 @@ fn traced(request: &TappedRequest, own: &BTreeSet<u32>, takes_fua: bool) -> Opti
         .or(request.queue_ns)
         .unwrap_or(request.done_ns);
     let of_file_system = matches!(request.class, Class::FsJournal | Class::FsMetadata);
-    let by_program = request.class == Class::Own || own.contains(&request.tgid);
+    let by_program = match request.class {
+        Class::Own => true,
+        Class::Other if own.everybody => true,
+        _ => own.children.contains(&request.tgid),
+    };
     Some(Traced {
         op,
         fua: request.fua && takes_fua,
@@ -170,7 +189,10 @@ mod tests {
 
     #[test]
     fn what_the_program_and_its_children_made_is_their_own() {
-        let own = BTreeSet::from([77]);
+        let own = Own {
+            children: BTreeSet::from([77]),
+            everybody: false,
+        };
         let cases = [
             (Class::Own, 5, true),
             (Class::Other, 77, true),
@@ -186,11 +208,19 @@ mod tests {
             assert_eq!(traced.own, expected, "{class:?} of {tgid}");
             assert!(traced.fua);
         }
+        let everybody = Own {
+            everybody: true,
+            ..Own::default()
+        };
+        let own = |class| traced(&request(BlockOp::Write, class, 9), &everybody, true);
+        assert!(own(Class::Other).is_some_and(|traced| traced.own));
+        assert!(own(Class::Writeback).is_some_and(|traced| !traced.own));
+        assert!(own(Class::FsMetadata).is_some_and(|traced| !traced.own));
     }
 
     #[test]
     fn a_flush_has_no_place_and_a_disk_without_fua_gets_none() {
-        let own = BTreeSet::new();
+        let own = Own::default();
         let flush = traced(&request(BlockOp::Flush, Class::Other, 0), &own, false);
         let flush = flush.expect("a flush");
         assert_eq!((flush.sector, flush.sectors, flush.fua), (0, 0, false));

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lumpscope_proto::v1;
+use serde::Serialize;
 use tonic::Status;
 
 use super::Bench;
@@ -65,35 +66,92 @@ pub(super) async fn round(
     store: &Path,
     files: &Arc<Files>,
     round: usize,
-    runs: &mut Vec<Run>,
-) -> Result<(), GrpcBenchError> {
+) -> Result<Vec<ServerRun>, GrpcBenchError> {
+    let mut runs = Vec::new();
     for mode in Mode::order(&MODES, round) {
         bench.interrupt.check()?;
         let server = mode.start(bench.exe, store, bench.transport, bench.interrupt)?;
         let done = run(bench, &server.url, files).await?;
-        let ops = as_float(done.ops);
-        let values = [
-            (
-                RESPONSE,
-                Unit::MillisecondsPerOp,
-                done.busy.as_secs_f64() * 1e3 / ops,
-            ),
-            (
-                BANDWIDTH,
-                Unit::BytesPerSecond,
-                as_float(done.bytes) / done.time.as_secs_f64(),
-            ),
-            (RATE, Unit::PerSecond, ops / done.time.as_secs_f64()),
-        ];
-        runs.extend(values.map(|(figure, unit, value)| Run {
-            figure: figure.to_owned(),
-            unit,
+        runs.push(ServerRun::new(mode, round, &done));
+    }
+    Ok(runs)
+}
+
+/// What one run of the file server came to.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ServerRun {
+    pub(crate) mode: Mode,
+    pub(crate) round: usize,
+    /// Mean time of an operation in milliseconds.
+    pub(crate) ms_per_op: f64,
+    /// Bytes of files moved a second.
+    pub(crate) bytes_per_second: f64,
+    /// Operations a second.
+    pub(crate) ops_per_second: f64,
+    /// The same by kind, in the order of [`Flowop::ALL`].
+    pub(crate) flowops_per_second: [f64; Flowop::ALL.len()],
+}
+
+impl ServerRun {
+    fn new(mode: Mode, round: usize, done: &Done) -> ServerRun {
+        let (ops, seconds) = (as_float(done.ops()), done.time.as_secs_f64());
+        ServerRun {
             mode,
             round,
-            value,
-        }));
+            ms_per_op: done.busy.as_secs_f64() * 1e3 / ops,
+            bytes_per_second: as_float(done.bytes) / seconds,
+            ops_per_second: ops / seconds,
+            flowops_per_second: done.flowops.map(|count| as_float(count) / seconds),
+        }
     }
-    Ok(())
+
+    /// As figures of `lumpscope bench observe`.
+    pub(super) fn figures(&self) -> [Run; 3] {
+        [
+            (RESPONSE, Unit::MillisecondsPerOp, self.ms_per_op),
+            (BANDWIDTH, Unit::BytesPerSecond, self.bytes_per_second),
+            (RATE, Unit::PerSecond, self.ops_per_second),
+        ]
+        .map(|(figure, unit, value)| Run {
+            figure: figure.to_owned(),
+            unit,
+            mode: self.mode,
+            round: self.round,
+            value,
+        })
+    }
+}
+
+/// A kind of operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Flowop {
+    /// A put of a file that is not there.
+    Create,
+    /// A get of a file, the first half of an append.
+    AppendRead,
+    /// A put of the longer file, the second half.
+    AppendWrite,
+    /// A get.
+    Read,
+    /// A head.
+    Stat,
+    /// A list of 100 ids.
+    List,
+    /// A delete.
+    Delete,
+}
+
+impl Flowop {
+    pub(crate) const ALL: [Flowop; 7] = [
+        Flowop::Create,
+        Flowop::AppendRead,
+        Flowop::AppendWrite,
+        Flowop::Read,
+        Flowop::Stat,
+        Flowop::List,
+        Flowop::Delete,
+    ];
 }
 
 pub(super) const RESPONSE: &str = "fileserver, mean response time";
@@ -103,11 +161,18 @@ pub(super) const RATE: &str = "fileserver, operations";
 /// What the clients have done in the timed part of a run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Done {
-    ops: u64,
+    /// Operations, in the order of [`Flowop::ALL`].
+    flowops: [u64; Flowop::ALL.len()],
     bytes: u64,
     /// Time spent in calls, all clients together.
     busy: Duration,
     time: Duration,
+}
+
+impl Done {
+    fn ops(&self) -> u64 {
+        self.flowops.iter().sum()
+    }
 }
 
 async fn run(bench: &Bench<'_>, url: &str, files: &Arc<Files>) -> Result<Done, GrpcBenchError> {
@@ -137,7 +202,9 @@ async fn run(bench: &Bench<'_>, url: &str, files: &Arc<Files>) -> Result<Done, G
             Ok(result) => result?,
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         };
-        all.ops += done.ops;
+        for (sum, count) in all.flowops.iter_mut().zip(done.flowops) {
+            *sum += count;
+        }
         all.bytes += done.bytes;
         all.busy += done.busy;
     }
@@ -166,30 +233,31 @@ impl Worker {
     }
 
     /// Counts a call that has ended in the timed part.
-    fn count(&mut self, from: Instant, bytes: usize) {
+    fn count(&mut self, flowop: Flowop, from: Instant, bytes: usize) {
         let now = Instant::now();
         if from >= self.begin && now < self.end {
-            self.done.ops += 1;
+            // The kinds are numbered as they stand in `ALL`.
+            self.done.flowops[flowop as usize] += 1;
             self.done.bytes += bytes as u64;
             self.done.busy += now - from;
         }
     }
 
-    async fn put(&mut self, file: File) -> Result<(), GrpcBenchError> {
+    async fn put(&mut self, flowop: Flowop, file: File) -> Result<(), GrpcBenchError> {
         let from = Instant::now();
         put(&mut self.client, file)
             .await
             .map_err(GrpcBenchError::call(SERVICE, "put"))?;
-        self.count(from, file.len);
+        self.count(flowop, from, file.len);
         Ok(())
     }
 
-    async fn get(&mut self, file: File) -> Result<(), GrpcBenchError> {
+    async fn get(&mut self, flowop: Flowop, file: File) -> Result<(), GrpcBenchError> {
         let from = Instant::now();
         let (_, pieces) = client::get(&mut self.client, file.id)
             .await
             .map_err(GrpcBenchError::call(SERVICE, "get"))?;
-        self.count(from, file.len);
+        self.count(flowop, from, file.len);
         if client::same(&pieces, &content::body(file.id, file.len)) {
             return Ok(());
         }
@@ -202,7 +270,7 @@ impl Worker {
 
     async fn make(&mut self) -> Result<(), GrpcBenchError> {
         if let Some(file) = self.files.take_absent() {
-            self.put(file).await?;
+            self.put(Flowop::Create, file).await?;
             self.files.give(file);
         }
         Ok(())
@@ -210,9 +278,9 @@ impl Worker {
 
     async fn append(&mut self) -> Result<(), GrpcBenchError> {
         if let Some(file) = self.files.take() {
-            self.get(file).await?;
+            self.get(Flowop::AppendRead, file).await?;
             let longer = self.files.grown(file);
-            self.put(longer).await?;
+            self.put(Flowop::AppendWrite, longer).await?;
             self.files.give(longer);
         }
         Ok(())
@@ -220,7 +288,7 @@ impl Worker {
 
     async fn read(&mut self) -> Result<(), GrpcBenchError> {
         if let Some(file) = self.files.take() {
-            self.get(file).await?;
+            self.get(Flowop::Read, file).await?;
             self.files.give(file);
         }
         Ok(())
@@ -238,7 +306,7 @@ impl Worker {
         };
         let head = self.client.head(request).await;
         head.map_err(GrpcBenchError::call(SERVICE, "head"))?;
-        self.count(from, 0);
+        self.count(Flowop::Stat, from, 0);
         let from = Instant::now();
         let request = v1::ListRequest {
             store: STORE.to_owned(),
@@ -247,7 +315,7 @@ impl Worker {
         };
         let listed = self.client.list(request).await;
         listed.map_err(GrpcBenchError::call(SERVICE, "list"))?;
-        self.count(from, 0);
+        self.count(Flowop::List, from, 0);
         self.files.give(file);
         Ok(())
     }
@@ -264,7 +332,7 @@ impl Worker {
         };
         let gone = self.client.delete(request).await;
         gone.map_err(GrpcBenchError::call(SERVICE, "delete"))?;
-        self.count(from, 0);
+        self.count(Flowop::Delete, from, 0);
         self.files.give_absent(file);
         Ok(())
     }

@@ -19,6 +19,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 pub use args::ObserveBenchArgs;
+pub(crate) use fileserver::{Flowop, ServerRun};
+pub(crate) use mode::Mode;
 
 use crate::engine::BenchError;
 use crate::engine::interrupt::Interrupt;
@@ -60,6 +62,38 @@ pub fn run(
     };
     let measured = bench.measure();
     machine::tell(measured, (Report::text, Report::page), output, &interrupt)
+}
+
+/// The runs of the file server alone, in alternating modes, round by round. All of them: none is
+/// left out.
+///
+/// Blocks; call it from the main thread. Needs root.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn fileserver_runs(
+    args: &ObserveBenchArgs,
+    exe: &Path,
+    transport: Transport,
+    interrupt: &Interrupt,
+) -> Result<Vec<ServerRun>, GrpcBenchError> {
+    check(args)?;
+    content::prepare();
+    let bench = Bench {
+        args,
+        exe,
+        transport,
+        interrupt,
+    };
+    // The future runs on this thread, to which the children are tied.
+    runtime()?.block_on(bench.fileserver())
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, GrpcBenchError> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(GrpcBenchError::system("start the runtime"))
 }
 
 fn check(args: &ObserveBenchArgs) -> Result<(), GrpcBenchError> {
@@ -108,10 +142,7 @@ impl Bench<'_> {
     fn measure(&self) -> Result<Report, GrpcBenchError> {
         let machine = Machine::before();
         content::prepare();
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()
-            .map_err(GrpcBenchError::system("start the runtime"))?;
+        let runtime = runtime()?;
         let mut runs = Vec::new();
         // The futures run on this thread, to which the children are tied.
         if wanted(self.args, PARTS[0]) {
@@ -123,7 +154,8 @@ impl Bench<'_> {
             None
         };
         if wanted(self.args, PARTS[2]) {
-            runtime.block_on(self.fileserver(&mut runs))?;
+            let served = runtime.block_on(self.fileserver())?;
+            runs.extend(served.iter().flat_map(ServerRun::figures));
         }
         let rounds = self.args.rounds;
         Ok(Report::new(self.args, rounds, loop_dir, machine, runs))
@@ -154,18 +186,19 @@ impl Bench<'_> {
         Ok(sectors.dir)
     }
 
-    async fn fileserver(&self, runs: &mut Vec<Run>) -> Result<(), GrpcBenchError> {
+    async fn fileserver(&self) -> Result<Vec<ServerRun>, GrpcBenchError> {
         let store = self.store(fileserver::store_mib(self.args.files))?;
+        let mut runs = Vec::new();
         let files = Files::new(self.args.files).map(Arc::new);
         let Some(files) = files else {
-            return Ok(());
+            return Ok(runs);
         };
         eprintln!("making {} files", files.to_fill());
         fileserver::fill(self, store.path(), &files).await?;
         for round in 1..=self.args.rounds {
             eprintln!("file server, round {round} of {}", self.args.rounds);
-            fileserver::round(self, store.path(), &files, round, runs).await?;
+            runs.extend(fileserver::round(self, store.path(), &files, round).await?);
         }
-        Ok(())
+        Ok(runs)
     }
 }

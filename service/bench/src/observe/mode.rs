@@ -9,7 +9,7 @@ use crate::grpc::{GrpcBenchError, Transport};
 /// How a service observes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Mode {
+pub(crate) enum Mode {
     /// No probe is loaded.
     Off,
     /// The same again: what differs from [`Mode::Off`] is noise.

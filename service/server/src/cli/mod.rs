@@ -126,6 +126,9 @@ enum BenchCommand {
     Commands(lumpscope_bench::commands::CommandsArgs),
     /// Run one workload on one store, time every command, and print it as the published tables do
     Run(Box<lumpscope_bench::run::RunArgs>),
+    /// Repeat the published tables that this project began with, and say what explains them
+    #[command(subcommand)]
+    Seeds(lumpscope_bench::seeds::SeedsCommand),
     /// What `bench grpc` measures against
     #[command(hide = true)]
     GrpcPeer(lumpscope_bench::grpc::GrpcPeerArgs),
@@ -201,6 +204,9 @@ fn bench(command: BenchCommand) -> Result<ExitCode, ServerError> {
         }
         BenchCommand::Commands(args) => lumpscope_bench::commands::run(&args)?,
         BenchCommand::Run(args) => lumpscope_bench::run::run(&args, &this_program()?)?,
+        BenchCommand::Seeds(command) => {
+            lumpscope_bench::seeds::run(&command, &this_program()?, default_transport())?
+        }
         BenchCommand::GrpcPeer(args) => grpc::serve_peer(&args, default_transport())?,
     })
 }

@@ -1,0 +1,153 @@
+//! One run of the program on a new file system, recorded.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lumpscope_platter::trace::{Op, Trace};
+
+use super::program::Program;
+use crate::blocks::{Recorded, Recorder};
+use crate::engine::interrupt::Interrupt;
+use crate::lab::{LabOptions, StoreKind};
+use crate::seeds::error::SeedsError;
+use crate::seeds::place::Place;
+
+/// How often a run is done again of which the kernel did not show every request.
+const ATTEMPTS: usize = 3;
+/// Room of the file system besides the file: its own blocks, and the least an xfs needs.
+const ROOM: u64 = 1 << 30;
+/// Loop devices count in sectors.
+const SECTOR: u64 = 512;
+
+/// One run.
+#[derive(Debug)]
+pub(super) struct Trial {
+    pub(super) kind: StoreKind,
+    pub(super) program: Program,
+    pub(super) run: usize,
+    /// From opening the file to the end of the last write, on the loop device.
+    pub(super) wall: Duration,
+    pub(super) recorded: Recorded,
+}
+
+impl Trial {
+    /// Makes the file system, writes, and takes everything away again.
+    pub(super) fn new(
+        kind: StoreKind,
+        program: Program,
+        run: usize,
+        lab: &LabOptions,
+        interrupt: &Interrupt,
+    ) -> Result<Trial, SeedsError> {
+        let mut attempt = 1;
+        loop {
+            interrupt.check()?;
+            let trial = Trial::once(kind, program, run, lab)?;
+            if trial.recorded.trust().complete || attempt == ATTEMPTS {
+                return Ok(trial);
+            }
+            attempt += 1;
+        }
+    }
+
+    fn once(
+        kind: StoreKind,
+        program: Program,
+        run: usize,
+        lab: &LabOptions,
+    ) -> Result<Trial, SeedsError> {
+        let place = Place::new(kind, lab.clone())?;
+        let recorder = Recorder::start(&[place.device()])?;
+        let wall =
+            place.inside(|file| program.run(file).map_err(SeedsError::io("write to", file)))?;
+        let recorded = recorder.finish().into_iter().next();
+        let recorded = recorded.ok_or_else(|| SeedsError::NotMounted {
+            path: place.store_path().to_owned(),
+            device: place.device().to_owned(),
+        })?;
+        Ok(Trial {
+            kind,
+            program,
+            run,
+            wall,
+            recorded,
+        })
+    }
+
+    /// The part of the trace that belongs to the first `writes` writes.
+    pub(super) fn first(&self, writes: u64) -> Trace {
+        let wanted = self.program.block.saturating_mul(writes) / SECTOR;
+        first_sectors(&self.recorded.trace, wanted)
+    }
+}
+
+/// The options of a lab in which the program has room.
+pub(super) fn lab(program: Program, dir: Option<PathBuf>) -> LabOptions {
+    let bytes = program.offset.saturating_add(program.payload());
+    LabOptions {
+        dir,
+        expected_bytes: bytes,
+        ..LabOptions::new(bytes.saturating_add(bytes / 4).saturating_add(ROOM))
+    }
+}
+
+/// Requests up to the one with which so many sectors are written, none of them counted twice.
+fn first_sectors(trace: &Trace, wanted: u64) -> Trace {
+    let (mut new, mut end) = (0_u64, 0_u64);
+    let mut until = trace.requests.len();
+    for (index, request) in trace.requests.iter().enumerate() {
+        if !request.own || request.op != Op::Write {
+            continue;
+        }
+        let again = end.saturating_sub(request.sector);
+        let sectors = u64::from(request.sectors);
+        // Far behind: another extent, not a tail that is written again.
+        new += sectors.saturating_sub(if again <= 8 { again } else { 0 });
+        end = request.end();
+        if new >= wanted {
+            until = index + 1;
+            break;
+        }
+    }
+    Trace {
+        requests: trace.requests.iter().take(until).copied().collect(),
+        missing: trace.missing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lumpscope_platter::trace::Traced;
+
+    use super::*;
+
+    #[test]
+    fn the_first_writes_are_counted_without_what_is_written_twice() {
+        let write = |sector, sectors, own| Traced {
+            op: Op::Write,
+            fua: false,
+            sector,
+            sectors,
+            queue_ns: 0,
+            issue_ns: 0,
+            done_ns: 0,
+            own,
+        };
+        // Three writes of 16 sectors from sector 7 on: the tail is rewritten, the log written once.
+        let requests = vec![
+            write(0, 24, true),
+            write(23, 1, true),
+            write(24, 16, true),
+            write(9000, 64, false),
+            write(39, 1, true),
+            write(40, 16, true),
+        ];
+        let trace = Trace {
+            requests,
+            missing: 0,
+        };
+        let requests = |sectors| first_sectors(&trace, sectors).requests.len();
+        assert_eq!((requests(16), requests(32), requests(48)), (1, 3, 6));
+        assert_eq!(requests(1 << 40), 6);
+    }
+}

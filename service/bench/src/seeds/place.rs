@@ -1,0 +1,77 @@
+//! A disk of a lab, fresh from mkfs, and work done on it.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use super::error::SeedsError;
+use crate::lab::{Lab, LabOptions, LabStore, StoreKind};
+
+/// One disk, empty or with a new file system; gone when dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    lab: Lab,
+    store: LabStore,
+}
+
+impl Place {
+    /// Makes it.
+    pub(super) fn new(kind: StoreKind, options: LabOptions) -> Result<Place, SeedsError> {
+        let lab = Lab::create(&LabOptions {
+            kinds: vec![kind],
+            ..options
+        })?;
+        let missing = || SeedsError::NotMounted {
+            path: PathBuf::new(),
+            device: PathBuf::from(kind.name()),
+        };
+        let store = lab.store(kind).cloned().ok_or_else(missing)?;
+        Ok(Place { lab, store })
+    }
+
+    /// The loop device.
+    pub(super) fn device(&self) -> &Path {
+        &self.store.device
+    }
+
+    /// The device itself, or a file (not there yet) on its file system.
+    pub(super) fn store_path(&self) -> &Path {
+        &self.store.store_path
+    }
+
+    /// Does work in a thread that sees the file system, after making sure that it is one: after a
+    /// mount that failed unseen the work would be done on this machine's own disk.
+    pub(super) fn inside<T: Send>(
+        &self,
+        work: impl FnOnce(&Path) -> Result<T, SeedsError> + Send,
+    ) -> Result<T, SeedsError> {
+        thread::scope(|scope| {
+            let worker = scope.spawn(|| {
+                self.lab.enter_current_thread()?;
+                self.check_mounted()?;
+                work(&self.store.store_path)
+            });
+            match worker.join() {
+                Ok(result) => result,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        })
+    }
+
+    /// To be called by a thread that sees the file system.
+    fn check_mounted(&self) -> Result<(), SeedsError> {
+        let path = match self.store.kind {
+            StoreKind::Raw => return Ok(()),
+            _ => self.store.store_path.parent().unwrap_or(Path::new("/")),
+        };
+        let found = fs::metadata(path).map_err(SeedsError::io("look at", path))?;
+        if found.dev() == self.store.devno {
+            return Ok(());
+        }
+        Err(SeedsError::NotMounted {
+            path: path.to_owned(),
+            device: self.store.device.clone(),
+        })
+    }
+}
