@@ -68,36 +68,51 @@ pub(super) fn drive_named(name: &str) -> Result<Drive, SeedsError> {
     })
 }
 
-/// Longest pause in which nothing is asked of the disk that is believed to be the program's own.
-/// The published times are those of the calls alone, and a pause that is longer is a machine that
-/// had other things to do.
-const LONGEST_PAUSE_NS: u64 = 200_000;
+/// Longest time from one event of a recording to the next, an issue or an end, that is believed to
+/// be the program's own. The published times are those of the calls alone, and what is longer is a
+/// machine that had other things to do.
+const LONGEST_PAUSE_NS: u64 = 100_000;
 
 /// Seconds that the drive takes for the trace under a rule, from the first request to the end of
-/// the last. Pauses of the program count as at most 0.2 ms.
+/// the last. Between two events of the recording count at most 0.1 ms.
 pub(super) fn seconds(trace: &Trace, drive: &Drive, rule: Rule) -> Result<f64, SeedsError> {
     let what_if = WhatIf::new(rule.name(), drive.clone(), rule.policy());
     let predicted = replay::replay(&without_long_pauses(trace), &what_if)?;
     Ok(human::as_float(predicted.elapsed_ns) / 1e9)
 }
 
-/// The same with every time in which nothing was under way cut.
+/// The same events in the same order, none of them long after the one before. How long the fast
+/// disk took is of no meaning for a replay, only what had ended when something was issued, and how
+/// soon after.
 fn without_long_pauses(trace: &Trace) -> Trace {
-    let (mut cut, mut busy_until) = (0_u64, None::<u64>);
-    let mut requests = Vec::with_capacity(trace.requests.len());
-    for request in &trace.requests {
-        let pause = busy_until.map_or(0, |end| request.issue_ns.saturating_sub(end));
-        cut += pause.saturating_sub(LONGEST_PAUSE_NS);
-        busy_until = Some(busy_until.unwrap_or(0).max(request.done_ns));
-        requests.push(Traced {
-            queue_ns: request.queue_ns.saturating_sub(cut),
-            issue_ns: request.issue_ns.saturating_sub(cut),
-            done_ns: request.done_ns.saturating_sub(cut),
-            ..*request
-        });
+    let events = |request: &Traced| [request.issue_ns, request.done_ns.max(request.issue_ns)];
+    let mut times: Vec<u64> = trace.requests.iter().flat_map(events).collect();
+    times.sort_unstable();
+    times.dedup();
+    let (mut now_ns, mut before) = (0, None);
+    let mut moved = Vec::with_capacity(times.len());
+    for time in &times {
+        let step = before.map_or(0, |before| time - before);
+        now_ns += step.min(LONGEST_PAUSE_NS);
+        moved.push(now_ns);
+        before = Some(*time);
     }
+    let at = |time: u64| {
+        let found = times.binary_search(&time).ok();
+        let found = found.and_then(|index| moved.get(index));
+        found.copied().unwrap_or(time)
+    };
+    let moved = |request: &Traced| {
+        let [issue_ns, done_ns] = events(request).map(at);
+        Traced {
+            queue_ns: issue_ns,
+            issue_ns,
+            done_ns,
+            ..*request
+        }
+    };
     Trace {
-        requests,
+        requests: trace.requests.iter().map(moved).collect(),
         missing: trace.missing,
     }
 }
@@ -109,8 +124,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_pauses_are_cut_and_nothing_else_moves() {
+    fn long_pauses_are_cut_and_the_order_stays() {
         const MS: u64 = 1_000_000;
+        const CUT: u64 = LONGEST_PAUSE_NS;
         let write = |issue_ns: u64, done_ns: u64| Traced {
             op: Op::Write,
             fua: false,
@@ -121,37 +137,30 @@ mod tests {
             done_ns,
             own: true,
         };
-        // One that is under way all the time hides the first pause; then 9 ms of nothing.
         let trace = Trace::new(
             vec![
                 write(MS, 2 * MS),
                 write(2 * MS, 20 * MS),
                 write(15 * MS, 16 * MS),
                 write(29 * MS, 30 * MS),
-                write(30 * MS + 100_000, 31 * MS),
+                write(30 * MS + 5, 31 * MS),
             ],
             0,
         );
         let cut = without_long_pauses(&trace);
-        let issued: Vec<u64> = cut
+        let times: Vec<(u64, u64)> = cut
             .requests
             .iter()
-            .map(|request| request.issue_ns)
+            .map(|request| (request.issue_ns, request.done_ns))
             .collect();
-        let moved = 9 * MS - LONGEST_PAUSE_NS;
         let expected = [
-            MS,
-            2 * MS,
-            15 * MS,
-            29 * MS - moved,
-            30 * MS + 100_000 - moved,
+            (0, CUT),
+            (CUT, 4 * CUT),
+            (2 * CUT, 3 * CUT),
+            (5 * CUT, 6 * CUT),
+            (6 * CUT + 5, 7 * CUT + 5),
         ];
-        assert_eq!(issued, expected);
-        let took = |trace: &Trace| -> Vec<u64> {
-            let requests = trace.requests.iter();
-            requests.map(|one| one.done_ns - one.issue_ns).collect()
-        };
-        assert_eq!(took(&cut), took(&trace));
+        assert_eq!(times, expected);
     }
 
     #[test]
