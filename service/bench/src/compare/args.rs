@@ -30,6 +30,10 @@ pub struct CompareArgs {
     /// Print one JSON document on stdout, and nothing else
     #[arg(long)]
     pub json: bool,
+    /// Write a report for people to this file: HTML that needs no other file. A report that is
+    /// there is replaced, nothing else
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     /// Go on with the other stores when one fails
     #[arg(long)]
     pub keep_going: bool,

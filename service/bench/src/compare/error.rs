@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::lab::LabError;
+use crate::report::ReportError;
 use crate::runner::RunError;
 use crate::tracer::TracerError;
 use crate::workload::WorkloadError;
@@ -101,6 +102,9 @@ pub enum CompareError {
         /// What the service said.
         status: Box<tonic::Status>,
     },
+    /// The report for people cannot be written.
+    #[error(transparent)]
+    Page(#[from] ReportError),
     /// A system call failed.
     #[error("cannot {what}: {source}")]
     Io {

@@ -12,6 +12,7 @@ mod error;
 pub(crate) mod fill;
 mod heatmap;
 pub(crate) mod interrupt;
+mod page;
 mod place;
 mod plan;
 mod progress;
@@ -20,6 +21,7 @@ mod second_opinion;
 mod service;
 mod table;
 mod text;
+mod watch;
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -37,15 +39,16 @@ pub use error::CompareError;
 
 use crate::human;
 use crate::lab::StoreKind;
-use crate::runner::{self, RunOptions, Target};
+use crate::runner::{self, RunOptions, RunOutcome, Target};
 use crate::workload;
 use interrupt::Interrupt;
 use place::{Place, Places};
 use plan::Plan;
 use progress::Progress;
-use report::{ClientView, Comparison, DiskView, StoreView, WorkloadView};
+use report::{ClientView, Comparison, DiskView, ForReport, StoreView, WorkloadView};
 use second_opinion::SecondOpinion;
 use service::Service;
+use watch::Watch;
 
 /// What a shell reports for a program ended by Ctrl-C.
 const INTERRUPTED: u8 = 130;
@@ -72,6 +75,10 @@ struct Context<'a> {
 /// # Errors
 /// Everything that keeps the three stores from being compared. The message says what to do.
 pub fn run(args: &CompareArgs, lumpscope_exe: PathBuf) -> Result<ExitCode, CompareError> {
+    if let Some(path) = &args.report {
+        // Before anything is measured: what cannot be written later is refused now.
+        crate::report::check(path)?;
+    }
     let interrupt = Interrupt::install()?;
     let comparison = match compare(args, &lumpscope_exe, &interrupt) {
         Ok(comparison) => comparison,
@@ -82,6 +89,9 @@ pub fn run(args: &CompareArgs, lumpscope_exe: PathBuf) -> Result<ExitCode, Compa
         }
         Err(error) => return Err(error),
     };
+    if let Some(path) = &args.report {
+        page::page(&comparison).write(path)?;
+    }
     if args.json {
         let json = serde_json::to_string_pretty(&comparison)
             .map_err(|error| CompareError::io("write JSON")(error.into()))?;
@@ -245,11 +255,16 @@ async fn run_store(context: &Context<'_>, place: &Place) -> Result<StoreView, Co
         client: None,
         disk: None,
         tracer: None,
+        for_report: ForReport::default(),
     };
     let store = place.kind.name();
+    let watch = watch(context, store, &mut view.for_report).await;
     let second = SecondOpinion::start(context, store).await?;
     match drive(context, store).await {
-        Ok(client) => view.client = Some(client),
+        Ok(outcome) => {
+            view.client = Some(ClientView::new(&outcome, context.args.clients));
+            view.for_report.curves = report::curves(&outcome);
+        }
         Err(CompareError::Run { error, .. }) if context.args.keep_going => {
             view.failed = error.to_string();
         }
@@ -259,8 +274,17 @@ async fn run_store(context: &Context<'_>, place: &Place) -> Result<StoreView, Co
     if let Some(second) = second {
         view.tracer = Some(second.finish(context, store).await?);
     }
+    if let Some(watch) = watch {
+        view.for_report.seen = Some(watch.finish().await);
+    }
     match fetch_report(&context.service.server, store).await {
-        Ok(disk) => view.disk = disk,
+        Ok(disk) => {
+            let device = disk.as_ref().map_or("", |disk| disk.device.as_str());
+            if context.args.report.is_some() && !device.is_empty() {
+                view.for_report.disk = crate::report::disk(&Path::new("/dev").join(device));
+            }
+            view.disk = disk;
+        }
         Err(status) if context.args.keep_going => {
             view.failed
                 .push_str(&format!(" no report: {}", status.message()));
@@ -273,6 +297,18 @@ async fn run_store(context: &Context<'_>, place: &Place) -> Result<StoreView, Co
         }
     }
     Ok(view)
+}
+
+/// For a report, looks on while the workload runs. That it cannot is a line of the report.
+async fn watch(context: &Context<'_>, store: &str, view: &mut ForReport) -> Option<Watch> {
+    context.args.report.as_ref()?;
+    match Watch::start(&context.service.server, store).await {
+        Ok(watch) => Some(watch),
+        Err(why) => {
+            view.not_seen_because = why;
+            None
+        }
+    }
 }
 
 /// Makes the file system write now what the workload has left it to write later, so that a short
@@ -289,7 +325,7 @@ fn settle(places: &Places, place: &Place) {
     }
 }
 
-async fn drive(context: &Context<'_>, store: &'static str) -> Result<ClientView, CompareError> {
+async fn drive(context: &Context<'_>, store: &'static str) -> Result<RunOutcome, CompareError> {
     context.interrupt.check()?;
     let Context { args, plan, .. } = context;
     let target = Target::Service {
@@ -316,7 +352,7 @@ async fn drive(context: &Context<'_>, store: &'static str) -> Result<ClientView,
         () = context.interrupt.wait() => return Err(CompareError::Interrupted),
     };
     match outcome {
-        Ok(outcome) => Ok(ClientView::new(&outcome, args.clients)),
+        Ok(outcome) => Ok(outcome),
         Err(error) => {
             context.interrupt.check()?;
             // Let the reader of the service's log catch up.

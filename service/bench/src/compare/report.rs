@@ -8,8 +8,10 @@ use std::time::Duration;
 use lumpscope_proto::v1;
 use serde::Serialize;
 
+use super::watch::Seen;
 use crate::human;
 use crate::lab::StoreKind;
+use crate::report::Curve;
 use crate::runner::RunOutcome;
 use crate::stats::Summary;
 
@@ -66,6 +68,22 @@ pub struct StoreView {
     pub disk: Option<DiskView>,
     /// What an independent tracer counted; absent: none was asked for.
     pub tracer: Option<TracerView>,
+    /// What only a report has.
+    #[serde(skip)]
+    pub for_report: ForReport,
+}
+
+/// What only a report shows: too much for `--json`.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ForReport {
+    /// Latencies of each kind of command.
+    pub curves: Vec<Curve>,
+    /// Single block requests; absent: they were not looked at.
+    pub(super) seen: Option<Seen>,
+    /// Why they were not; empty: they were, or no report was asked for.
+    pub not_seen_because: String,
+    /// What the kernel says about the disk.
+    pub disk: String,
 }
 
 /// What an independent tracer counted while the workload ran.
@@ -303,6 +321,14 @@ impl LatencyView {
             total_ns: nanos(summary.total),
         }
     }
+}
+
+/// The latencies of each kind as a curve.
+pub(super) fn curves(outcome: &RunOutcome) -> Vec<Curve> {
+    let kinds = outcome.latencies.by_kind();
+    kinds
+        .map(|(kind, all)| Curve::of(kind.to_string(), all.iter().map(|one| nanos(*one))))
+        .collect()
 }
 
 fn nanos(duration: Duration) -> u64 {

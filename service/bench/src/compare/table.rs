@@ -5,9 +5,10 @@ use comfy_table::{Cell, CellAlignment, Table, presets};
 use super::report::{ClientView, Comparison, DiskView, LatencyView, OperationView, StoreView};
 use crate::human;
 use crate::lab::StoreKind;
+use crate::report;
 
 /// Stages of a request in the order in which it goes through them.
-const STAGES: [&str; 8] = [
+pub(super) const STAGES: [&str; 8] = [
     "recv", "sched", "index", "journal", "submit", "queue", "device", "reply",
 ];
 const METHODS: [&str; 3] = ["put", "get", "delete"];
@@ -23,51 +24,88 @@ const PERCENTILES: [Percentile; 4] = [
 ];
 const NOTHING: &str = "–";
 
-/// The table, one column a store.
+/// The table, one column a store, as text.
 pub(super) fn render(comparison: &Comparison) -> String {
-    let mut rows = Rows {
-        stores: &comparison.stores,
-        table: Table::new(),
-    };
-    rows.table.load_preset(presets::NOTHING);
-    let mut header = vec![Cell::new("")];
-    for store in &comparison.stores {
-        header.push(Cell::new(store.kind.name()).set_alignment(CellAlignment::Right));
-    }
-    rows.table.set_header(header);
-    for column in rows.table.column_iter_mut().skip(1) {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    let right = |text: &str| Cell::new(text).set_alignment(CellAlignment::Right);
+    let stores = comparison.stores.iter();
+    let names = stores.map(|store| right(store.kind.name()));
+    table.set_header(std::iter::once(Cell::new("")).chain(names));
+    for column in table.column_iter_mut().skip(1) {
         column.set_padding((3, 0));
     }
-    client(&mut rows, comparison.workload.published_ratios);
-    stages(&mut rows);
-    block_requests(&mut rows);
-    unasked(&mut rows);
-    trust(&mut rows);
-    let lines: Vec<String> = rows
-        .table
+    for line in lines(comparison) {
+        match line {
+            Line::Section(title) => {
+                table.add_row(vec![""]);
+                table.add_row(vec![title]);
+            }
+            Line::Row(name, cells) => {
+                let name = std::iter::once(Cell::new(format!("  {name}")));
+                table.add_row(name.chain(cells.iter().map(|cell| right(cell))));
+            }
+        }
+    }
+    let lines: Vec<String> = table
         .lines()
         .map(|line| line.trim_end().to_owned())
         .collect();
     lines.join("\n")
 }
 
+/// The same for a report.
+pub(super) fn for_report(comparison: &Comparison) -> report::Table {
+    let stores = comparison.stores.iter();
+    let columns: Vec<&str> = stores.map(|store| store.kind.name()).collect();
+    let mut table = report::Table::new("All numbers, side by side.", &columns);
+    for line in lines(comparison) {
+        match line {
+            Line::Section(title) => table.group(title),
+            Line::Row(name, cells) => {
+                let cells = cells.into_iter().map(report::Cell::Text);
+                table.row(name.trim(), cells.collect());
+            }
+        }
+    }
+    table
+}
+
+/// All lines of the table.
+fn lines(comparison: &Comparison) -> Vec<Line> {
+    let mut rows = Rows {
+        stores: &comparison.stores,
+        lines: Vec::new(),
+    };
+    client(&mut rows, comparison.workload.published_ratios);
+    stages(&mut rows);
+    block_requests(&mut rows);
+    unasked(&mut rows);
+    trust(&mut rows);
+    rows.lines
+}
+
+/// A line of the table.
+enum Line {
+    /// Heading of those below.
+    Section(String),
+    /// Name, and one cell a store.
+    Row(String, Vec<String>),
+}
+
 struct Rows<'a> {
     stores: &'a [StoreView],
-    table: Table,
+    lines: Vec<Line>,
 }
 
 impl Rows<'_> {
     fn section(&mut self, title: &str) {
-        self.table.add_row(vec![""]);
-        self.table.add_row(vec![title]);
+        self.lines.push(Line::Section(title.to_owned()));
     }
 
     fn row(&mut self, name: &str, cell: impl Fn(&StoreView) -> String) {
-        let mut row = vec![Cell::new(format!("  {name}"))];
-        for store in self.stores {
-            row.push(Cell::new(cell(store)).set_alignment(CellAlignment::Right));
-        }
-        self.table.add_row(row);
+        let cells = self.stores.iter().map(cell).collect();
+        self.lines.push(Line::Row(name.to_owned(), cells));
     }
 
     fn client(&mut self, name: &str, cell: impl Fn(&ClientView) -> String) {
@@ -142,7 +180,7 @@ fn client(rows: &mut Rows<'_>, published_ratios: Option<[f64; 3]>) {
 }
 
 /// Methods that were called: the usual ones in the usual order, then any others.
-fn methods(stores: &[StoreView]) -> Vec<String> {
+pub(super) fn methods(stores: &[StoreView]) -> Vec<String> {
     let disks = stores.iter().filter_map(|store| store.disk.as_ref());
     let called = disks
         .flat_map(|disk| &disk.operations)
@@ -154,14 +192,14 @@ fn methods(stores: &[StoreView]) -> Vec<String> {
     methods
 }
 
-fn operation<'a>(disk: &'a DiskView, method: &str) -> Option<&'a OperationView> {
+pub(super) fn operation<'a>(disk: &'a DiskView, method: &str) -> Option<&'a OperationView> {
     disk.operations
         .iter()
         .find(|operation| operation.method == method && operation.count > 0)
 }
 
 /// Time of one stage over all requests of a method; stages that never occurred are 0.
-fn stage_ns(operation: &OperationView, stage: &str) -> u64 {
+pub(super) fn stage_ns(operation: &OperationView, stage: &str) -> u64 {
     let times = operation.stages.iter().filter(|time| time.stage == stage);
     times.map(|time| time.total_ns).sum()
 }

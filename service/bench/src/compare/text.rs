@@ -155,4 +155,4 @@ fn wrap(text: &str, width: usize) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -2,7 +2,6 @@
 
 use maud::{Markup, PreEscaped, html};
 
-use super::chart::as_count;
 use super::data::{Cell, Findings, Page, Part, Row, Section, Table};
 use super::draw::{self, Drawn, Picture, Svg};
 use super::palette;
@@ -12,6 +11,9 @@ use super::write::{MARK, ReportError};
 
 /// What the page looks like; colours of charts are added.
 const STYLE: &str = include_str!("style.css");
+
+/// Rows of a table that is kept on one sheet of paper.
+const SHORT: usize = 16;
 
 impl Page {
     /// The whole file.
@@ -217,7 +219,7 @@ impl Numbers {
         let (number, columns) = (self.tables, table.columns.len());
         let id = format!("table-{number}");
         html! {
-            div.table {
+            div.table.short[table.rows.len() <= SHORT] {
                 p.caption id=(id) { b { "Table " (number) "." } " " (table.caption) }
                 @if table.rows.is_empty() {
                     p.nothing { "There is no data for this table." }
@@ -312,20 +314,6 @@ fn key_svg(svg: &Svg) -> Markup {
         svg.key.dashed[svg.dashed] viewBox={"0 0 " (svg.size.0) " " (svg.size.1)} aria-hidden="true" {
             (PreEscaped(&svg.inner))
         }
-    }
-}
-
-/// How many figures and tables a page has, for tests of who fills it.
-impl Page {
-    /// Number of figures and tables.
-    #[must_use]
-    pub fn parts(&self) -> u64 {
-        as_count(
-            self.sections
-                .iter()
-                .map(|section| section.parts.len())
-                .sum(),
-        )
     }
 }
 

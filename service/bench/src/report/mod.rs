@@ -38,7 +38,7 @@ pub use chart::{
 };
 pub use compared::Compared;
 pub use data::{Cell, Column, Findings, Page, Part, Row, Section, Table, Verbatim};
-pub use setup::{Fact, Setup};
+pub use setup::{Fact, Setup, disk};
 pub use trace::{TraceParts, of_trace};
 pub use unit::{Spread, Unit};
 pub use write::{MARK, ReportError, check};

@@ -37,17 +37,17 @@ pub(super) const GRID: Colour = Colour::new((225, 228, 232), (48, 54, 62));
 /// Axes, and lines to compare with.
 pub(super) const AXIS: Colour = Colour::new((139, 147, 157), (110, 119, 130));
 
-/// Kinds of things, in the order in which they are given out. Chosen by search: each at least 3 to 1
-/// from the ground, and any two as far apart as could be found for people with normal sight and for
-/// those with protanopia, deuteranopia and tritanopia (distance in OKLab of colours simulated after
-/// Machado et al., 2009).
+/// Kinds of things, in the order in which they are given out. Found by a search for colours at least
+/// 3 to 1 from the ground of which any two are far apart for people with normal sight and for those
+/// with protanopia, deuteranopia and tritanopia (distance in OKLab of colours simulated after Machado
+/// et al., 2009).
 pub(super) const KINDS: [Colour; 8] = [
     Colour::new((60, 111, 200), (37, 168, 255)),
     Colour::new((226, 101, 1), (219, 132, 24)),
     Colour::new((0, 86, 65), (46, 128, 145)),
     Colour::new((148, 68, 150), (224, 192, 182)),
-    Colour::new((132, 44, 0), (249, 244, 77)),
-    Colour::new((0, 162, 162), (107, 225, 255)),
+    Colour::new((132, 44, 0), (222, 206, 84)),
+    Colour::new((0, 162, 162), (112, 205, 232)),
     Colour::new((90, 42, 125), (152, 74, 231)),
     Colour::new((32, 47, 62), (191, 255, 230)),
 ];
@@ -60,6 +60,15 @@ pub(super) const SHADES: [Colour; 5] = [
     Colour::new((24, 98, 159), (120, 190, 230)),
     Colour::new((8, 48, 92), (214, 238, 250)),
 ];
+
+/// Text on filled areas of the kinds: what stands out from each, in light and in dark.
+pub(super) const ON_KINDS: [&Colour; 8] = [
+    &GROUND, &BLACK, &WHITE, &GROUND, &GROUND, &BLACK, &WHITE, &GROUND,
+];
+/// Black on light and on dark ground.
+const BLACK: Colour = Colour::new((1, 1, 1), (1, 1, 1));
+/// White on both.
+const WHITE: Colour = Colour::new((254, 254, 254), (254, 254, 254));
 
 /// Dashes of the lines of the kinds, in SVG's notation for charts drawn at two units a pixel.
 const DASHES: [&str; 8] = [
@@ -141,6 +150,16 @@ mod tests {
                     "{}",
                     hex(colour.light)
                 );
+            }
+        }
+    }
+
+    #[test]
+    fn text_on_kinds_can_be_read() {
+        for (kind, text) in KINDS.iter().zip(ON_KINDS) {
+            for (kind, text) in [(kind.light, text.light), (kind.dark, text.dark)] {
+                let found = contrast(kind, text);
+                assert!(found >= 4.5, "{text:?} on {kind:?}: {found}");
             }
         }
     }

@@ -99,8 +99,9 @@ fn processors() -> String {
     }
 }
 
-/// What the kernel says about the disk below a path.
-fn disk(path: &Path) -> String {
+/// What the kernel says about the disk that a file, folder or block device is on.
+#[must_use]
+pub fn disk(path: &Path) -> String {
     let shown = path.display();
     let Ok(metadata) = std::fs::metadata(path) else {
         return format!("{shown} (is not there)");

@@ -99,10 +99,11 @@ fn store(kind: StoreKind, elapsed_ms: u64) -> StoreView {
         }),
         disk: Some(disk()),
         tracer: None,
+        for_report: ForReport::default(),
     }
 }
 
-fn comparison() -> Comparison {
+pub(in crate::compare) fn comparison() -> Comparison {
     let mut comparison = Comparison {
         version: "0.1.0".to_owned(),
         kernel: "6.18.0".to_owned(),

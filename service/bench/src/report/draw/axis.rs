@@ -9,6 +9,8 @@ use crate::report::unit::Unit;
 
 /// Width of the place of "0" on an axis to both sides, in powers of two.
 const ZERO_HALF: f64 = 0.5;
+/// Doublings of the smallest distance below which there is no tick beside that of 0.
+const NEAREST_TICK: i32 = 5;
 /// Share of a linear axis left free at an end where the data ends.
 const PADDING: f64 = 0.04;
 /// Largest power of two that a tick is looked for at: beyond any 64-bit number.
@@ -101,7 +103,7 @@ impl Laid {
         let values = match self.scale {
             Scale::Linear => linear_ticks(self.from, self.to, self.unit, most),
             Scale::Log if self.unit == Unit::Bytes => {
-                doublings(0, most, |power| self.holds(2_f64.powi(power)))
+                doublings((0, 0), most, |power| self.holds(2_f64.powi(power)))
             }
             Scale::Log => self.log_ticks(most),
             Scale::SignedLog(least) => self.signed_ticks(least, most),
@@ -131,11 +133,12 @@ impl Laid {
                 .filter(|value| self.holds(*value))
                 .collect()
         };
-        let choices: [(&'static [f64], i32); 6] = [
+        let choices: [(&'static [f64], i32); 7] = [
             (
                 &[1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0],
                 1,
             ),
+            (&[1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 8.0], 1),
             (&[1.0, 1.5, 2.0, 3.0, 5.0, 7.0], 1),
             (&[1.0, 2.0, 5.0], 1),
             (&[1.0, 3.0], 1),
@@ -151,7 +154,11 @@ impl Laid {
 
     fn signed_ticks(&self, least: f64, most: usize) -> Vec<f64> {
         let side = most.saturating_sub(1) / 2;
-        let right = doublings(1, side, |power| self.holds(least * 2_f64.powi(power)));
+        // One doubling of a sector is 1 KiB: with steps of ten come MiB and GiB. What is nearer than
+        // the first is too near for words beside that of 0.
+        let right = doublings((NEAREST_TICK, 1), side, |power| {
+            self.holds(least * 2_f64.powi(power))
+        });
         let right: Vec<f64> = right.iter().map(|value| value * least).collect();
         let left = right.iter().rev().map(|value| -value);
         left.chain([0.0]).chain(right.iter().copied()).collect()
@@ -159,18 +166,23 @@ impl Laid {
 }
 
 /// Powers of two that are inside, every so many of them that there are at most `most`.
-fn doublings(first: i32, most: usize, inside: impl Fn(i32) -> bool) -> Vec<f64> {
+/// `round` is one that falls on a round number.
+fn doublings((first, round): (i32, i32), most: usize, inside: impl Fn(i32) -> bool) -> Vec<f64> {
     let powers: Vec<i32> = (first..MOST_DOUBLINGS)
         .filter(|power| inside(*power))
         .collect();
     // 10 doublings are a unit of bytes: steps of 1, 2, 5, 10 of them fall on round numbers.
     let steps = [1, 2, 5, 10, 20, 40];
     let chosen = steps.iter().find(|step| {
-        let fitting = powers.iter().filter(|power| **power % **step == 0);
+        let fitting = powers
+            .iter()
+            .filter(|power| (**power - round) % **step == 0);
         fitting.count() <= most.max(1)
     });
     let step = chosen.copied().unwrap_or(MOST_DOUBLINGS);
-    let kept = powers.into_iter().filter(|power| power % step == 0);
+    let kept = powers
+        .into_iter()
+        .filter(|power| (power - round) % step == 0);
     kept.map(|power| 2_f64.powi(power)).collect()
 }
 

@@ -57,9 +57,10 @@ pub(crate) fn bars(chart: &Bars) -> Result<Option<Drawn>, String> {
                     let filled = Rectangle::new(corners, kind(number).rgb().filled());
                     area.draw(&filled).map_err(said)?;
                 }
+                let on = palette::ON_KINDS[number % palette::ON_KINDS.len()];
                 let name = (number + 1).to_string();
                 if f64::from(right - left) >= width_of(&name) + 12.0 {
-                    let style = text(palette::GROUND.rgb(), HPos::Center, VPos::Center);
+                    let style = text(on.rgb(), HPos::Center, VPos::Center);
                     area.draw_text(&name, &style, (i32::midpoint(left, right), middle))
                         .map_err(said)?;
                 }

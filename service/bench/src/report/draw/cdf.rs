@@ -30,8 +30,12 @@ pub(crate) fn cdf(chart: &Cdf) -> Result<Option<Drawn>, String> {
     y.to = 1.0;
     let mut svg = framed(WIDE, (&x, &y), |area| {
         for (number, curve) in curves.iter().enumerate() {
-            let path = PathElement::new(places(curve, &x, &y), line(kind(number), 5));
-            area.plotting_area().draw(&path).map_err(said)?;
+            let plot = area.plotting_area();
+            let mut places = places(curve, &x, &y);
+            // What falls onto the same unit of the canvas is one point.
+            places.dedup_by_key(|place| plot.map_coordinate(place));
+            let path = PathElement::new(places, line(kind(number), 4));
+            plot.draw(&path).map_err(said)?;
         }
         Ok(())
     })?;

@@ -37,6 +37,7 @@ pub(crate) fn heat(chart: &Heat) -> Result<Option<Drawn>, String> {
         legend: legend(&limits, most)?,
         ..Drawn::default()
     };
+    let mut beside = Vec::new();
     for (panel, mut cells) in panels {
         let mut description = describe(chart, panel, &cells);
         // In an order of its own, so that the same page gives the same bytes.
@@ -53,12 +54,7 @@ pub(crate) fn heat(chart: &Heat) -> Result<Option<Drawn>, String> {
             cells.truncate(MOST_CELLS);
         }
         if panel.left_out > 0 {
-            drawn.notes.push(format!(
-                "{}: {} {} have no place on these axes and are not shown.",
-                panel.name,
-                human::count(panel.left_out),
-                chart.counted
-            ));
+            beside.push(format!("{} {}", panel.name, human::count(panel.left_out)));
         }
         // The largest counts are drawn last, over others.
         cells.reverse();
@@ -77,6 +73,13 @@ pub(crate) fn heat(chart: &Heat) -> Result<Option<Drawn>, String> {
             description,
             svg,
         });
+    }
+    if !beside.is_empty() {
+        drawn.notes.push(format!(
+            "Not shown, because they have no place on these axes: {} {}.",
+            beside.join(", "),
+            chart.counted
+        ));
     }
     Ok(Some(drawn))
 }

@@ -1,6 +1,6 @@
 //! Shapes of dots, lines and shades, in charts and in the legends beside them.
 
-use plotters::element::{Circle, Cross, PathElement, Polygon, Rectangle, TriangleMarker};
+use plotters::element::{Circle, PathElement, Polygon, Rectangle, TriangleMarker};
 use plotters::style::{Color as _, ShapeStyle};
 
 use super::{Area, Svg, canvas, kind, line, said};
@@ -10,6 +10,8 @@ use crate::report::palette::Colour;
 const DOT: i32 = 4;
 /// Canvas of a mark in a legend.
 const KEY: (u32, u32) = (56, 28);
+/// That of a dot, which is shown as large.
+const DOT_KEY: (u32, u32) = (32, 16);
 
 /// Draws the mark of the kind with this number at a place of the canvas. Eight kinds have eight
 /// shapes.
@@ -22,7 +24,11 @@ pub(super) fn dot(area: &Area<'_>, number: usize, (x, y): (i32, i32)) -> Result<
         0 => area.draw(&Circle::new((x, y), DOT, full)),
         1 => area.draw(&TriangleMarker::new((x, y), DOT + 2, full)),
         2 => area.draw(&Rectangle::new(square, full)),
-        3 => area.draw(&Cross::new((x, y), DOT, thin)),
+        // One line over the middle is smaller than two.
+        3 => area.draw(&PathElement::new(
+            [(-5, -5), (5, 5), (0, 0), (-5, 5), (5, -5)].map(|(dx, dy)| (x + dx, y + dy)),
+            thin,
+        )),
         4 => area.draw(&Polygon::new(diamond, full)),
         5 => area.draw(&Circle::new((x, y), DOT, thin)),
         6 => area.draw(&Rectangle::new(square, thin)),
@@ -36,9 +42,9 @@ pub(super) fn key(draw: impl FnOnce(&Area<'_>) -> Result<(), String>) -> Result<
     canvas(KEY, draw)
 }
 
-/// A dot for a legend.
+/// A dot for a legend, larger than in the chart.
 pub(super) fn dot_key(number: usize) -> Result<Svg, String> {
-    key(|area| dot(area, number, (28, 14)))
+    canvas(DOT_KEY, |area| dot(area, number, (16, 8)))
 }
 
 /// A line for a legend.

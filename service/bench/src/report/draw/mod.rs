@@ -162,7 +162,7 @@ fn grid(area: &Area<'_>, chart: &Chart<'_, '_>, (x, y): (&Laid, &Laid)) -> Resul
         let path = PathElement::new([from, to], line(colour, 2));
         plot.draw(&path).map_err(said)
     };
-    for (place, word) in x.ticks(size_in(width, 180)) {
+    for (place, word) in x.ticks(size_in(width, 150)) {
         path((place, y.from), (place, y.to), &palette::GRID)?;
         let (left, low) = at((place, y.from));
         let style = soft(HPos::Center, VPos::Top);
@@ -202,7 +202,7 @@ fn framed_rows(
     canvas((WIDE.0, height.saturating_add(BELOW)), |area| {
         let bottom = i32::try_from(height).unwrap_or(i32::MAX);
         let soft = |h, v| text(palette::SOFT.rgb(), h, v);
-        for (at, word) in x.ticks(size_in(whole_units(width), 160)) {
+        for (at, word) in x.ticks(size_in(whole_units(width), 110)) {
             let at = begin + whole((at - x.from) / (x.to - x.from) * width);
             let path = PathElement::new([(at, 0), (at, bottom)], line(&palette::GRID, 2));
             area.draw(&path).map_err(said)?;

@@ -8,7 +8,7 @@ use crate::human;
 use crate::report::chart::{Dots, Scatter, ScatterPanel, as_count};
 
 /// Dots of a picture that are drawn at most.
-const MOST_DOTS: usize = 4000;
+const MOST_DOTS: usize = 3000;
 /// Side of the first square of which one dot is drawn, in units: two pixels.
 const FIRST_SQUARE: i32 = 4;
 
@@ -36,21 +36,16 @@ pub(crate) fn scatter(chart: &Scatter) -> Result<Option<Drawn>, String> {
             .push((marks::dot_key(number)?, (*name).to_owned()));
     }
     let size = if chart.panels.len() > 1 { NARROW } else { WIDE };
+    let mut told = Vec::new();
     for panel in &chart.panels {
         let (svg, shown, square) = picture(panel, &names, size, (&x, &y))?;
         let all: usize = panel.groups.iter().map(|group| group.points.len()).sum();
-        let name = if panel.name.is_empty() {
-            String::new()
-        } else {
-            format!("{}: ", panel.name)
-        };
         if shown < all {
-            drawn.notes.push(format!(
-                "{name}of {} {} {} are drawn: of those of one kind within a square of {} pixels, \
-                 the first; {} are left out.",
-                human::count_of(all),
-                chart.counted,
+            told.push(format!(
+                "{}{} of {}, squares of {} pixels, {} left out",
+                prefix(&panel.name),
                 human::count_of(shown),
+                human::count_of(all),
                 square / 2,
                 human::count_of(all - shown)
             ));
@@ -60,6 +55,13 @@ pub(crate) fn scatter(chart: &Scatter) -> Result<Option<Drawn>, String> {
             description: describe(chart, panel),
             svg,
         });
+    }
+    if !told.is_empty() {
+        drawn.notes.push(format!(
+            "Thinned: of the {} of one kind within a square the first is drawn. {}.",
+            chart.counted,
+            told.join("; ")
+        ));
     }
     Ok(Some(drawn))
 }
@@ -95,6 +97,14 @@ fn picture(
         Ok(())
     })?;
     Ok((svg, shown, square))
+}
+
+/// A name with a colon, where there is one.
+fn prefix(name: &str) -> String {
+    if name.is_empty() {
+        return String::new();
+    }
+    format!("{name}: ")
 }
 
 fn count(groups: &[Vec<(i32, i32)>]) -> usize {

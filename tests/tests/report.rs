@@ -1,0 +1,266 @@
+//! Reports in a real browser: one with each kind of part, and that of a real comparison.
+
+use std::path::Path;
+use std::process::Command;
+
+use lumpscope_bench::report::{
+    Axis, Bar, Bars, Cdf, Cell, Curve, Dots, Fact, Findings, Goal, Heat, HeatCell, HeatPanel, Line,
+    Lines, MARK, Page, Range, Ranges, Scatter, ScatterPanel, Section, Setup, Spread, Table,
+    TraceParts, Unit, Verbatim,
+};
+use lumpscope_tests::browser::{BROWSER, Scenario};
+use lumpscope_tests::needs::{Need, available};
+use lumpscope_tests::service::binary;
+
+/// What would run if it were not escaped.
+const HOSTILE: &str = "/dev/<script>hacked=1</script><img src=x onerror='hacked=1'>\"&";
+
+/// Numbers that look like chance and are the same in every run.
+fn chance(index: u32, below: u32) -> f64 {
+    f64::from(index.wrapping_mul(2_654_435_761) % below)
+}
+
+fn page() -> Page {
+    let mut setup = Setup {
+        command: vec![
+            "lumpscope".to_owned(),
+            "compare".to_owned(),
+            HOSTILE.to_owned(),
+        ],
+        made_at: Some(1_795_294_716),
+        facts: Vec::new(),
+    };
+    setup.facts.push(Fact {
+        name: "Disk".to_owned(),
+        value: HOSTILE.repeat(3),
+    });
+    let mut page = Page::new("A report with one part of each kind", setup);
+    page.summary
+        .push(format!("Nothing was measured on {HOSTILE}."));
+    page.findings = Findings {
+        agrees: vec!["One thing.".to_owned()],
+        differs: vec!["Another.".to_owned()],
+        hypotheses: vec!["A third.".to_owned()],
+    };
+    tables(page.section("Tables"));
+    charts(page.section("Charts"));
+    panels(page.section("Side by side"));
+    page
+}
+
+fn tables(section: &mut Section) {
+    let columns = ["ours", "the peer's", "ratio", "goal", "verdict"];
+    let mut table = Table::new("Ours beside a peer's.", &columns);
+    table.group("A heading");
+    for index in 0..60 {
+        let ratio = Spread {
+            median: 1.0 + chance(index, 50) / 100.0,
+            min: 0.9,
+            max: 1.8,
+        };
+        let verdict = [Some(true), Some(false), None][usize::try_from(index % 3).unwrap_or(0)];
+        table.row(
+            format!("1 MiB, depth {index}: put journaled / cannyls buffered (promises less)"),
+            vec![
+                Cell::Value(chance(index, 1 << 30), Unit::BytesPerSecond),
+                Cell::Nothing,
+                Cell::Spread(ratio, Unit::Ratio),
+                Cell::text("≥ 1.3"),
+                Cell::Verdict("a verdict".to_owned(), verdict),
+            ],
+        );
+    }
+    section.add(table);
+    section.add(Verbatim {
+        caption: "As printed".to_owned(),
+        text: "kind = Put(1048576), count = 25000, 50% = 3.062402ms, ".repeat(6),
+    });
+    section.add(Table::new("Nothing.", &["a"]));
+}
+
+fn charts(section: &mut Section) {
+    let curve =
+        |name: &str, from: u64| Curve::of(name, (0..20_000).map(|index| from + index * index));
+    section.add(Cdf {
+        caption: "Latencies.".to_owned(),
+        x: Axis::log("Latency", Unit::Nanoseconds),
+        curves: vec![
+            curve("raw", 3_000_000),
+            curve("ext4", 4_000_000),
+            curve(HOSTILE, 5_000_000),
+        ],
+    });
+    let row = |name: String, median: f64| Range {
+        name,
+        spread: Some(Spread {
+            median,
+            min: median * 0.9,
+            max: median * 1.2,
+        }),
+        goal: Some(Goal::AtLeast(0.95)),
+        published: Some(1.65),
+    };
+    section.add(Ranges {
+        caption: "Ratios.".to_owned(),
+        x: Axis::log("Ratio, ours to the peer's", Unit::Ratio),
+        reference: Some((1.0, "both are the same".to_owned())),
+        rows: (1..=40)
+            .map(|index| row(format!("{index} {HOSTILE}"), 0.5 + f64::from(index) / 10.0))
+            .collect(),
+    });
+    section.add(Bars {
+        caption: "Stages.".to_owned(),
+        title: "Time of one get".to_owned(),
+        unit: Unit::Nanoseconds,
+        parts: (1..=8).map(|part| format!("stage {part}")).collect(),
+        bars: ["raw", "ext4", "xfs"]
+            .map(|name| Bar {
+                name: name.to_owned(),
+                values: (1..=8).map(|part| f64::from(part) * 1e5).collect(),
+            })
+            .to_vec(),
+    });
+    let line = |name: &str, height: f64| Line {
+        name: name.to_owned(),
+        points: (0..5000)
+            .map(|x| (f64::from(x) * 1e7, height + chance(x, 20)))
+            .collect(),
+    };
+    section.add(Lines {
+        caption: "Rates.".to_owned(),
+        x: Axis::linear("Time since the start", Unit::Nanoseconds),
+        y: Axis::linear("Commands", Unit::PerSecond),
+        lines: vec![line("raw", 60.0), line("ext4", 40.0), line("xfs", 20.0)],
+    });
+    section.add(Lines {
+        caption: "Nothing.".to_owned(),
+        x: Axis::linear("Time", Unit::Nanoseconds),
+        y: Axis::linear("Commands", Unit::PerSecond),
+        lines: Vec::new(),
+    });
+}
+
+fn panels(section: &mut Section) {
+    let names = ["raw", "ext4", HOSTILE];
+    let cells = |index: u32| {
+        let power = f64::from(index % 20).exp2() * 1024.0;
+        let took = (f64::from(index % 7) / 2.0).exp2() * 1e6;
+        let x = if index.is_multiple_of(2) {
+            (power, power * 2.0)
+        } else {
+            (-power * 2.0, -power)
+        };
+        HeatCell {
+            x,
+            y: (took, took * 1.41),
+            count: u64::from(index * index),
+        }
+    };
+    section.add(Heat {
+        caption: "Seeks.".to_owned(),
+        x: TraceParts::seek(),
+        y: TraceParts::device(),
+        counted: "requests".to_owned(),
+        panels: names
+            .map(|name| HeatPanel {
+                name: name.to_owned(),
+                cells: (1..140).map(cells).collect(),
+                left_out: 3,
+            })
+            .to_vec(),
+    });
+    let dots = |kind: u32| Dots {
+        name: format!("kind {kind}"),
+        points: (0..2000)
+            .map(|index| {
+                (
+                    chance(index, 1000) * 1e7,
+                    chance(index * 7 + kind, 1 << 30) * 8.0,
+                )
+            })
+            .collect(),
+    };
+    section.add(Scatter {
+        caption: "Requests.".to_owned(),
+        x: TraceParts::time(),
+        y: TraceParts::place(),
+        counted: "requests".to_owned(),
+        panels: names
+            .map(|name| ScatterPanel {
+                name: name.to_owned(),
+                groups: (1..=8).map(dots).collect(),
+            })
+            .to_vec(),
+    });
+}
+
+#[test]
+fn a_report_is_drawn_fits_and_prints() {
+    if !available(BROWSER) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let path = folder.path().join("report.html");
+    page().write(&path).expect("it can be written");
+    look_at(&path);
+}
+
+fn look_at(path: &Path) {
+    let url = format!("file://{}", path.display());
+    Scenario::start("report", &[("LUMPSCOPE_URL", &url)]).end();
+}
+
+#[test]
+fn a_comparison_writes_a_report() {
+    let needs = [Need::Root, Need::Tool("mkfs.ext4"), Need::Tool("mkfs.xfs")];
+    if !available(&needs) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let path = folder.path().join("report.html");
+    let output = Command::new(binary())
+        .args(["compare", "--scale", "0.002", "--clients", "4", "--report"])
+        .arg(&path)
+        .output()
+        .expect("lumpscope starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let html = std::fs::read_to_string(&path).expect("it was written");
+    assert!(html.starts_with(MARK));
+    // Ratios; latency of puts and gets; stages of both; owners; three pictures each of seeks and
+    // device time, of dots, and of seeks over time.
+    let charts = html.matches("role=\"img\"").count();
+    assert!(charts >= 15, "{charts} charts");
+    for text in [
+        "Where the time of a get went",
+        "request, write",
+        "Get(1048576)",
+    ] {
+        assert!(html.contains(text), "{text}");
+    }
+    assert!(html.len() < 2 << 20, "{} bytes", html.len());
+    if available(BROWSER) {
+        look_at(&path);
+    }
+}
+
+#[test]
+fn a_file_that_is_no_report_is_refused_before_anything_is_measured() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let path = folder.path().join("mine.html");
+    std::fs::write(&path, "mine").expect("it can be written");
+    for arguments in [
+        &["compare", "--report"][..],
+        &["bench", "engine", "--report"],
+        &["bench", "grpc", "--report"],
+        &["bench", "observe", "--report"],
+    ] {
+        let mut command = Command::new(binary());
+        let output = command.args(arguments).arg(&path).output();
+        let output = output.expect("lumpscope starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(said.contains("is no report of lumpscope"), "{said}");
+    }
+    assert_eq!(std::fs::read(&path).expect("it is there"), b"mine");
+}
