@@ -15,6 +15,7 @@
 //! | [`observe`] | what observation costs: probes not loaded, histograms only, with events, in alternating runs |
 //! | [`blocks`] | the block requests of a disk recorded by the probes, as a trace, and what is in one |
 //! | [`seeds`] | the published tables, repeated and explained |
+//! | [`orders`] | the engine's orders of waiting gets on an emulated disk, in virtual time |
 //! | [`tracer`] | the block requests of a disk counted by bpftrace, for a second opinion |
 //! | [`report`] | what a bench found, as one HTML file that needs no other |
 //! | [`human`] | numbers for people |
@@ -32,6 +33,7 @@ pub mod lab;
 pub mod lab_service;
 mod machine;
 pub mod observe;
+pub mod orders;
 pub mod report;
 pub mod run;
 pub mod runner;

@@ -205,6 +205,9 @@ pub enum ServerError {
     /// A published table could not be repeated.
     #[error(transparent)]
     Seeds(#[from] lumpscope_bench::seeds::SeedsError),
+    /// The orders could not be compared.
+    #[error("{0}")]
+    OrdersBench(#[from] lumpscope_bench::orders::OrdersError),
 }
 
 /// What to do when it was the system that refused.

@@ -129,6 +129,8 @@ enum BenchCommand {
     /// Repeat the published tables that this project began with, and say what explains them
     #[command(subcommand)]
     Seeds(lumpscope_bench::seeds::SeedsCommand),
+    /// Compare the orders in which waiting gets are started, on an emulated disk in virtual time
+    Orders(Box<lumpscope_bench::orders::OrdersArgs>),
     /// What `bench grpc` measures against
     #[command(hide = true)]
     GrpcPeer(lumpscope_bench::grpc::GrpcPeerArgs),
@@ -207,6 +209,7 @@ fn bench(command: BenchCommand) -> Result<ExitCode, ServerError> {
         BenchCommand::Seeds(command) => {
             lumpscope_bench::seeds::run(&command, &this_program()?, default_transport())?
         }
+        BenchCommand::Orders(args) => lumpscope_bench::orders::run(&args)?,
         BenchCommand::GrpcPeer(args) => grpc::serve_peer(&args, default_transport())?,
     })
 }
