@@ -265,10 +265,14 @@ const queue: Row = {
   ],
 };
 
-const LEARNED = 'Empty unless the queue-policy is learned.';
+const LEARNED = 'The queue-policy must be learned.';
+const NOT_LEARNED = 'the queue-policy is not learned';
+/** A query of what only that policy has. */
+const ifLearned = (expr: string, legend: string) => ({ expr, legend, absent: NOT_LEARNED });
 
 const arm: Row = {
-  title: 'What the disk was learnt to be',
+  title: 'Only when the queue-policy is learned: what the disk was learnt to be',
+  collapsed: true,
   panels: [
     lines({
       title: 'Time to get so far',
@@ -276,7 +280,7 @@ const arm: Row = {
       unit: units.Seconds,
       w: 8,
       queries: [
-        { expr: `max by (store, distance) (lumpscope_positioning_seconds{${STORE}})`, legend: '{{store}} {{distance}}' },
+        ifLearned(`max by (store, distance) (lumpscope_positioning_seconds{${STORE}})`, '{{store}} {{distance}}'),
       ],
     }),
     lines({
@@ -285,9 +289,9 @@ const arm: Row = {
       unit: units.Seconds,
       w: 8,
       queries: [
-        of(learnt('predicted'), 'predicted'),
-        of(learnt('observed'), 'observed'),
-        of(learnt('error'), 'off by'),
+        ifLearned(learnt('predicted'), '{{store}} predicted'),
+        ifLearned(learnt('observed'), '{{store}} observed'),
+        ifLearned(learnt('error'), '{{store}} off by'),
       ],
     }),
     lines({
@@ -296,10 +300,7 @@ const arm: Row = {
       unit: units.CountsPerSecond,
       w: 8,
       queries: [
-        {
-          expr: `sum by (store, source) (rate(lumpscope_order_observations_total{${STORE}}${EVERY}))`,
-          legend: '{{store}} {{source}}',
-        },
+        ifLearned(`sum by (store, source) (rate(lumpscope_order_observations_total{${STORE}}${EVERY}))`, '{{store}} {{source}}'),
       ],
     }),
     lines({
@@ -308,8 +309,8 @@ const arm: Row = {
       unit: units.Short,
       w: 8,
       queries: [
-        { expr: `max by (store) (lumpscope_order_known_distances{${STORE}})`, legend: '{{store}} known' },
-        { expr: `max by (store) (lumpscope_order_flat{${STORE}})`, legend: '{{store}} flat' },
+        ifLearned(`max by (store) (lumpscope_order_known_distances{${STORE}})`, '{{store}} known'),
+        ifLearned(`max by (store) (lumpscope_order_flat{${STORE}})`, '{{store}} flat'),
       ],
     }),
   ],
