@@ -166,7 +166,7 @@ fn grid(area: &Area<'_>, chart: &Chart<'_, '_>, (x, y): (&Laid, &Laid)) -> Resul
         path((place, y.from), (place, y.to), &palette::GRID)?;
         let (left, low) = at((place, y.from));
         let style = soft(HPos::Center, VPos::Top);
-        area.draw_text(&word, &style, (left, low + 12))
+        area.draw_text(&word, &style, (inside(left, &word, width), low + 12))
             .map_err(said)?;
     }
     for (place, word) in y.ticks(size_in(height, 76)) {
@@ -206,7 +206,8 @@ fn framed_rows(
             let at = begin + whole((at - x.from) / (x.to - x.from) * width);
             let path = PathElement::new([(at, 0), (at, bottom)], line(&palette::GRID, 2));
             area.draw(&path).map_err(said)?;
-            area.draw_text(&word, &soft(HPos::Center, VPos::Top), (at, bottom + 10))
+            let at = (inside(at, &word, WIDE.0), bottom + 10);
+            area.draw_text(&word, &soft(HPos::Center, VPos::Top), at)
                 .map_err(said)?;
         }
         let path = PathElement::new(
@@ -249,6 +250,14 @@ fn text(colour: RGBColor, horizontal: HPos, vertical: VPos) -> TextStyle<'static
 fn width_of(text: &str) -> f64 {
     let characters = u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
     f64::from(characters) * TEXT * CHARACTER
+}
+
+/// Where the middle of a word is written that belongs to a place so near to an edge of a canvas of so many units that
+/// it would be cut.
+fn inside(at: i32, word: &str, width: u32) -> i32 {
+    let half = whole(width_of(word) / 2.0);
+    let width = i32::try_from(width).unwrap_or(i32::MAX);
+    at.min(width - half).max(half)
 }
 
 /// As much of a text as fits, with an ellipsis where it is cut.

@@ -30,3 +30,13 @@ fn long_names_are_cut() {
     assert!(long.ends_with('…') && width_of(&long) <= 214.0, "{long}");
     assert_eq!(cut("anything", 0.0), "…");
 }
+
+#[test]
+fn words_at_the_edge_of_a_chart_are_moved_inside() {
+    let word = "200 ms";
+    let half = whole(width_of(word) / 2.0);
+    assert!(half > 36, "wider than the margin on the right");
+    assert_eq!(inside(500, word, 1000), 500);
+    assert_eq!(inside(990, word, 1000), 1000 - half);
+    assert_eq!(inside(3, word, 1000), half);
+}
