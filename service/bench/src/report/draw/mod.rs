@@ -162,11 +162,19 @@ fn grid(area: &Area<'_>, chart: &Chart<'_, '_>, (x, y): (&Laid, &Laid)) -> Resul
         let path = PathElement::new([from, to], line(colour, 2));
         plot.draw(&path).map_err(said)
     };
+    // Up to where words are written already.
+    let mut written = i32::MIN;
     for (place, word) in x.ticks(size_in(width, 150)) {
         path((place, y.from), (place, y.to), &palette::GRID)?;
         let (left, low) = at((place, y.from));
+        let (middle, half) = (inside(left, &word, width), whole(width_of(&word) / 2.0));
+        // Ticks of a logarithm are not equally far apart; a line without a word is still a tick.
+        if middle - half <= written {
+            continue;
+        }
+        written = middle + half;
         let style = soft(HPos::Center, VPos::Top);
-        area.draw_text(&word, &style, (inside(left, &word, width), low + 12))
+        area.draw_text(&word, &style, (middle, low + 12))
             .map_err(said)?;
     }
     for (place, word) in y.ticks(size_in(height, 76)) {
