@@ -7,6 +7,9 @@ use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use thiserror::Error;
@@ -17,6 +20,9 @@ use crate::lab::tie_to_parent;
 /// stays mounted where tracefs was not; without `-B none` bpftrace keeps its lines to itself.
 const SHELL: &str = "[ -d /sys/kernel/tracing/events ] \
      || mount -t tracefs tracefs /sys/kernel/tracing; exec bpftrace -B none \"$@\"";
+
+/// How long bpftrace may take to end before it is told again.
+const STOP_AGAIN: Duration = Duration::from_secs(3);
 
 /// Why there is no second opinion.
 #[derive(Debug, Error)]
@@ -183,13 +189,30 @@ impl Tracer {
 impl Tracer {
     /// Stops it as Ctrl-C would; what it has printed since it was ready.
     ///
+    /// bpftrace 0.17 only notices a signal that finds it waiting for events. One that comes while it
+    /// prints is lost, so it is sent again, though not so soon that it would disturb the printing
+    /// of what is left.
+    ///
     /// # Errors
     /// It cannot be stopped or read.
     pub fn finish_text(self) -> Result<String, TracerError> {
         let pid = Pid::from_child(&self.child);
-        kill_process(pid, Signal::INT)
-            .map_err(|errno| TracerError::io("stop bpftrace")(errno.into()))?;
-        self.wait_text()
+        // The number stays this child's: nobody waits for it before `self` is dropped.
+        let stop = || kill_process(pid, Signal::INT);
+        stop().map_err(|errno| TracerError::io("stop bpftrace")(errno.into()))?;
+        let (ended, wait) = mpsc::channel::<()>();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                while wait.recv_timeout(STOP_AGAIN) == Err(RecvTimeoutError::Timeout) {
+                    // It may have ended in this moment.
+                    let _ = stop();
+                }
+            });
+            let mut tracer = self;
+            let text = tracer.read_to_end();
+            drop(ended);
+            text
+        })
     }
 
     /// Waits until it ends by itself; what it has printed since it was ready.
@@ -197,6 +220,10 @@ impl Tracer {
     /// # Errors
     /// It cannot be read.
     pub fn wait_text(mut self) -> Result<String, TracerError> {
+        self.read_to_end()
+    }
+
+    fn read_to_end(&mut self) -> Result<String, TracerError> {
         let mut text = String::new();
         self.output
             .read_to_string(&mut text)

@@ -107,7 +107,8 @@ pub(crate) struct IoTable {
     in_flight: HashMap<u64, (Tag, Extent)>,
     data_in_flight: usize,
     next_token: u64,
-    pairs: Pairs,
+    /// `None`: nobody learns from them.
+    pairs: Option<Pairs>,
 }
 
 impl IoTable {
@@ -119,8 +120,13 @@ impl IoTable {
             in_flight: HashMap::new(),
             data_in_flight: 0,
             next_token,
-            pairs: Pairs::default(),
+            pairs: None,
         }
+    }
+
+    /// From now on, [`pair`](Self::pair) answers.
+    pub(crate) fn make_pairs(&mut self) {
+        self.pairs = Some(Pairs::default());
     }
 
     /// I/Os in flight.
@@ -189,7 +195,9 @@ impl IoTable {
             len: io.len(),
             begin_ns: monotonic_ns(),
         };
-        self.pairs.begun(op == IoOp::Read);
+        if let Some(pairs) = &mut self.pairs {
+            pairs.begun(op == IoOp::Read);
+        }
         self.in_flight.insert(token, (tag, extent));
         self.device.backend.submit(io);
     }
@@ -202,10 +210,11 @@ impl IoTable {
     }
 
     /// What an I/O that has just ended tells of the disk. To be asked once, for every one of them;
-    /// `alone`: no other one was seen to end.
+    /// `alone`: no other one was seen to end. Nothing, and no work, if nobody learns.
     pub(crate) fn pair(&mut self, completion: &Completion, alone: bool) -> Option<Pair> {
+        let pairs = self.pairs.as_mut()?;
         let (_, extent) = self.in_flight.get(&completion.token)?;
-        self.pairs.ended(Seen {
+        pairs.ended(Seen {
             is_read: extent.op == IoOp::Read,
             offset: extent.offset,
             len: extent.len,

@@ -169,7 +169,7 @@ pub(crate) struct Owner {
 impl Owner {
     pub(crate) fn new(
         (storage, scrub, checkpoint): (Storage, Scrub, Checkpointer),
-        io: IoTable,
+        mut io: IoTable,
         finisher: Finisher,
         commands: Receiver<Arrival>,
         shared: Arc<Shared>,
@@ -178,6 +178,9 @@ impl Owner {
     ) -> Self {
         let admission = &shared.admission;
         let order = Order::new(options.queue_policy, options.max_overtakes);
+        if order.curve().is_some() {
+            io.make_pairs();
+        }
         let collection = Collection::new(storage.journal.head(), limits.gc_rate);
         Self {
             storage,
