@@ -6,6 +6,7 @@
 //! | [`commands`] | prints these commands |
 //! | [`runner`] | runs them through a real gRPC client or on an engine in this process, checks every answer, times every call |
 //! | [`run`] | one workload on one store, on our engine, our service or the original engine |
+//! | [`peers`] | the same puts and gets on whatever is installed, in alternating rounds |
 //! | [`stats`] | percentiles and totals by the rules of the published tables |
 //! | [`lab`] | three disks of loop devices that vanish with their holder, even on `kill -9` |
 //! | [`lab_service`] | such a lab, served until somebody ends it |
@@ -34,6 +35,7 @@ pub mod lab_service;
 mod machine;
 pub mod observe;
 pub mod orders;
+pub mod peers;
 pub mod report;
 pub mod run;
 pub mod runner;

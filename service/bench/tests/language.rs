@@ -173,3 +173,15 @@ fn what_panics_in_the_original_is_an_error_here() {
         .unwrap_err();
     assert!(error.to_string().contains("no command at all"), "{error}");
 }
+
+/// What describes the language to people is of this language.
+#[test]
+fn the_description_is_right() {
+    let text = include_str!("../workloads/README.md");
+    let example = text.split("```").nth(1).unwrap();
+    let example = example.strip_prefix("text\n").unwrap();
+    assert_eq!(Workload::parse(example).unwrap().sections.len(), 2);
+    for builtin in BUILTIN {
+        assert!(text.contains(&format!("| {} | ", builtin.name)));
+    }
+}

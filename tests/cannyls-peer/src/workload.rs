@@ -20,6 +20,10 @@ use crate::storage::{ENGINE, format};
 const DURABILITY: &str =
     "data written, record in memory for up to 4096 records (the crate's default)";
 
+/// What it survives with `--sync`.
+const SYNCED: &str =
+    "Storage::put, then Storage::journal_sync: one fdatasync for data and record, in no order";
+
 /// A workload, and the file for it.
 #[derive(clap::Args)]
 pub(crate) struct WorkloadFileArgs {
@@ -37,6 +41,15 @@ pub(crate) struct WorkloadFileArgs {
     /// Compare every byte of every get, and at the end, reopened, all that lives
     #[arg(long)]
     verify: bool,
+    /// Commands at the begin that are run and not counted
+    #[arg(long, default_value_t = 0)]
+    skip: usize,
+    /// Begin no command when those that count have taken so long
+    #[arg(long, conflicts_with = "verify")]
+    milliseconds: Option<u64>,
+    /// Sync the journal, and with it the data, within each put and delete
+    #[arg(long)]
+    sync: bool,
 }
 
 /// Makes the storage, runs the commands, and tells how long each took.
@@ -45,7 +58,7 @@ pub(crate) fn run(args: &WorkloadFileArgs) -> Result<CannylsRun> {
     let mut storage = make(&args.file, args.capacity, args.block_size)?;
     let mut run = CannylsRun {
         engine: ENGINE.to_owned(),
-        durability: DURABILITY.to_owned(),
+        durability: if args.sync { SYNCED } else { DURABILITY }.to_owned(),
         wall_ns: 0,
         ended_ns: Vec::with_capacity(stream.commands.len()),
         latency_ns: Vec::with_capacity(stream.commands.len()),
@@ -56,13 +69,23 @@ pub(crate) fn run(args: &WorkloadFileArgs) -> Result<CannylsRun> {
     } else {
         ContentRule::Fast
     };
-    let begin = Instant::now();
+    let limit = args.milliseconds.map(Duration::from_millis);
+    let mut begin = Instant::now();
     let mut versions = Vec::new();
     for (index, command) in stream.commands.iter().enumerate() {
-        let latency = perform(&mut storage, command, &mut versions, rule, args.verify)
+        if index == args.skip {
+            begin = Instant::now();
+        }
+        let counts = index >= args.skip;
+        if counts && limit.is_some_and(|limit| begin.elapsed() >= limit) {
+            break;
+        }
+        let latency = perform(&mut storage, command, &mut versions, rule, args)
             .with_context(|| format!("command {} ({command})", index + 1))?;
-        run.latency_ns.push(nanoseconds(latency));
-        run.ended_ns.push(nanoseconds(begin.elapsed()));
+        if counts {
+            run.latency_ns.push(nanoseconds(latency));
+            run.ended_ns.push(nanoseconds(begin.elapsed()));
+        }
     }
     run.wall_ns = nanoseconds(begin.elapsed());
     if args.verify {
@@ -108,20 +131,20 @@ fn perform(
     command: &Command,
     versions: &mut Vec<u64>,
     rule: ContentRule,
-    verify: bool,
+    args: &WorkloadFileArgs,
 ) -> Result<Duration> {
     match *command {
         Command::Put { id, size } => {
             let version = next_version(versions, id)?;
             let bytes = content(rule, id, version, size);
             let data = storage.allocate_lump_data_with_bytes(&bytes)?;
-            put(storage, id, version, &data)
+            put(storage, id, (version, &data), args.sync)
         }
         Command::Embed { id, size } => {
             let version = next_version(versions, id)?;
             let bytes = content(rule, id, version, size);
             let data = LumpData::new_embedded(bytes.to_vec())?;
-            put(storage, id, version, &data)
+            put(storage, id, (version, &data), args.sync)
         }
         Command::Get { id, size } => {
             let begin = Instant::now();
@@ -129,12 +152,15 @@ fn perform(
             let latency = begin.elapsed();
             let found = found.context("the lump is gone although it was never deleted")?;
             let version = versions.get(usize::try_from(id)?).copied().unwrap_or(0);
-            check(found.as_bytes(), (id, version, size), rule, verify)?;
+            check(found.as_bytes(), (id, version, size), rule, args.verify)?;
             Ok(latency)
         }
         Command::Delete { id, .. } => {
             let begin = Instant::now();
             let existed = storage.delete(&lump_id(id))?;
+            if args.sync {
+                storage.journal_sync()?;
+            }
             let latency = begin.elapsed();
             ensure!(existed, "the lump is gone although it was never deleted");
             Ok(latency)
@@ -142,6 +168,9 @@ fn perform(
         Command::DeleteRange { start, end, count } => {
             let begin = Instant::now();
             let gone = storage.delete_range(lump_id(start)..lump_id(end))?;
+            if args.sync {
+                storage.journal_sync()?;
+            }
             let latency = begin.elapsed();
             let found = gone.len() as u64;
             ensure!(
@@ -153,9 +182,17 @@ fn perform(
     }
 }
 
-fn put(storage: &mut Storage<FileNvm>, id: u64, version: u64, data: &LumpData) -> Result<Duration> {
+fn put(
+    storage: &mut Storage<FileNvm>,
+    id: u64,
+    (version, data): (u64, &LumpData),
+    sync: bool,
+) -> Result<Duration> {
     let begin = Instant::now();
     let created = storage.put(&lump_id(id), data)?;
+    if sync {
+        storage.journal_sync()?;
+    }
     let latency = begin.elapsed();
     ensure!(
         created == (version == 1),

@@ -36,6 +36,9 @@ pub(crate) enum JobKind {
     /// As many jobs as asked in flight, each doing one write and then its fdatasync. One job of
     /// that depth would let the syncs overlap with the writes they are for.
     DurableWrite,
+    /// As many jobs as asked in flight, each doing random reads and writes, so many of 100 of them
+    /// writes; each write is followed by its fdatasync.
+    DurableMix(u8),
     /// One random write after the other, each a system call of its own; nothing is synced.
     RandomWrite,
 }
@@ -133,6 +136,23 @@ impl Fio {
         let printed = interrupt.run(command, super::limit(job.time))?;
         parse(&printed, job.kind)
     }
+
+    /// Runs a mix on `size` bytes of a file or device: writes, and reads. The latency of a write is
+    /// without its sync, whose latency comes third.
+    pub(crate) fn mix(
+        &self,
+        file: &Path,
+        size: u64,
+        job: &Job,
+        interrupt: &Interrupt,
+    ) -> Result<(Measured, Measured, Latency), BenchError> {
+        let mut command = Command::new(&self.0);
+        command.args(arguments(file, size, job));
+        let printed = interrupt.run(command, super::limit(job.time))?;
+        let writes = parse(&printed, job.kind)?;
+        let reads = parse(&printed, JobKind::Read)?;
+        Ok((writes.transfers, reads.transfers, writes.syncs))
+    }
 }
 
 fn arguments(file: &Path, size: u64, job: &Job) -> Vec<String> {
@@ -141,6 +161,7 @@ fn arguments(file: &Path, size: u64, job: &Job) -> Vec<String> {
         JobKind::Write => ("write", 1, job.depth),
         JobKind::Read => ("randread", 1, job.depth),
         JobKind::DurableWrite => ("randwrite", job.depth, 1),
+        JobKind::DurableMix(_) => ("randrw", job.depth, 1),
         JobKind::RandomWrite => ("randwrite", 1, 1),
     };
     let engine = match job.kind {
@@ -172,7 +193,10 @@ fn arguments(file: &Path, size: u64, job: &Job) -> Vec<String> {
         "--output-format=json",
     ];
     arguments.extend(fixed.map(str::to_owned));
-    if job.kind == JobKind::DurableWrite {
+    if let JobKind::DurableMix(writes) = job.kind {
+        arguments.push(format!("--rwmixwrite={writes}"));
+    }
+    if matches!(job.kind, JobKind::DurableWrite | JobKind::DurableMix(_)) {
         arguments.push("--fdatasync=1".to_owned());
     }
     arguments
@@ -196,7 +220,9 @@ fn parse(printed: &str, kind: JobKind) -> Result<FioResult, BenchError> {
     }
     let direction = match kind {
         JobKind::Read => &job.read,
-        JobKind::Write | JobKind::DurableWrite | JobKind::RandomWrite => &job.write,
+        JobKind::Write | JobKind::DurableWrite | JobKind::DurableMix(_) | JobKind::RandomWrite => {
+            &job.write
+        }
     };
     let transfers = Measured {
         requests: direction.total_ios,

@@ -325,7 +325,7 @@ impl Bench {
                 get: transfers,
                 ..Outcome::default()
             },
-            JobKind::Write | JobKind::RandomWrite => Outcome {
+            JobKind::Write | JobKind::RandomWrite | JobKind::DurableMix(_) => Outcome {
                 put: transfers,
                 ..Outcome::default()
             },

@@ -34,6 +34,13 @@ pub struct CannylsJob {
     pub verify: bool,
     /// Length of a slot of the timeline.
     pub slot: Duration,
+    /// So many commands at the begin are run and not counted.
+    pub skip: usize,
+    /// No command is begun when those that count have taken so long.
+    pub time: Option<Duration>,
+    /// Sync the journal, and with it the data, within each put and delete, which the original
+    /// benchmark does not.
+    pub sync: bool,
 }
 
 /// What the program prints: one line of JSON.
@@ -43,11 +50,11 @@ pub struct CannylsRun {
     pub engine: String,
     /// What an acknowledged put survives.
     pub durability: String,
-    /// First command to end of the last, with what is not timed between them.
+    /// First command that counts to end of the last, with what is not timed between them.
     pub wall_ns: u64,
-    /// For each command, in order, when it ended, after the begin of the first.
+    /// For each command that counts, in order, when it ended, after the begin of the first.
     pub ended_ns: Vec<u64>,
-    /// For each command, in order, how long the call took.
+    /// For each command that counts, in order, how long the call took.
     pub latency_ns: Vec<u64>,
     /// Lumps and bytes that were compared after reopening; `None`: it was not asked for.
     pub survivors: Option<(u64, u64)>,
@@ -74,9 +81,10 @@ pub(crate) fn on_cannyls(
     };
     let run: CannylsRun = serde_json::from_str(&printed)
         .map_err(|error| wrong(format!("not its JSON: {error}; is it of this version?")))?;
-    let count = stream.commands.len();
-    if run.latency_ns.len() != count || run.ended_ns.len() != count {
-        let found = run.latency_ns.len();
+    let count = stream.commands.len().saturating_sub(job.skip);
+    let found = run.latency_ns.len();
+    let complete = found == count || (job.time.is_some() && found < count);
+    if !complete || run.ended_ns.len() != found {
         return Err(wrong(format!(
             "it ran {found} commands where the workload has {count}"
         )));
@@ -84,7 +92,7 @@ pub(crate) fn on_cannyls(
     let mut latencies = Latencies::default();
     let mut timeline = Timeline::new(job.slot);
     let times = run.latency_ns.iter().zip(&run.ended_ns);
-    for (command, (latency, ended)) in stream.commands.iter().zip(times) {
+    for (command, (latency, ended)) in stream.commands.iter().skip(job.skip).zip(times) {
         let latency = Duration::from_nanos(*latency);
         latencies.record(Kind::from(command), latency);
         timeline.record(Kind::from(command), Duration::from_nanos(*ended), latency);
@@ -117,8 +125,14 @@ fn command(program: &Path, job: &CannylsJob) -> Command {
     if let Some(seed) = job.workload.seed {
         command.args(["--seed", &seed.to_string()]);
     }
-    if job.verify {
-        command.arg("--verify");
+    command.args(["--skip", &job.skip.to_string()]);
+    if let Some(time) = job.time {
+        command.args(["--milliseconds", &time.as_millis().to_string()]);
+    }
+    for (flag, wanted) in [("--verify", job.verify), ("--sync", job.sync)] {
+        if wanted {
+            command.arg(flag);
+        }
     }
     command
 }

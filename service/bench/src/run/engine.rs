@@ -28,12 +28,18 @@ pub(crate) struct EngineRun {
     pub(crate) verify: bool,
 }
 
-/// Makes a store. A device or file that carries anything is refused.
-pub(crate) fn make(path: &Path, sizing: &Sizing, block_size: u16) -> Result<(), WorkloadRunError> {
+/// Makes a store. A device or file that carries anything is refused, unless it is ours to `force`.
+pub(crate) fn make(
+    path: &Path,
+    sizing: &Sizing,
+    block_size: u16,
+    force: bool,
+) -> Result<(), WorkloadRunError> {
     let options = CreateOptions {
         capacity: Some(sizing.capacity_bytes),
         block_size,
         journal_ratio: sizing.journal_ratio,
+        force,
         ..CreateOptions::default()
     };
     format(path, &options).map_err(BenchError::Format)?;

@@ -58,7 +58,7 @@ pub struct RunStats {
 }
 
 impl RunStats {
-    fn new(
+    pub(crate) fn new(
         engine: String,
         durability: String,
         outcome: RunOutcome,
@@ -109,6 +109,7 @@ fn measure(args: &RunArgs, exe: &Path, interrupt: &Interrupt) -> Result<Report, 
                 ContentRule::Fast
             },
             slot: args.series,
+            ..RunOptions::default()
         },
         verify: args.verify,
     };
@@ -158,30 +159,33 @@ fn on_place(
         capacity_bytes: Some(capacity),
     };
     let path = place.path();
+    // The thread inside may have another working directory.
+    let workload = args.workload.absolute()?;
     let stats = place.inside(|| match &peer {
         Some(peer) => {
             let job = CannylsJob {
-                workload: absolute(args)?,
+                workload,
                 path: path.to_owned(),
                 capacity,
                 block_size: args.block_size,
                 verify: args.verify,
                 slot: args.series,
+                skip: 0,
+                time: None,
+                sync: false,
             };
             on_cannyls(peer, stream, &job, interrupt)
         }
-        None if args.target == Runs::Grpc => service::on_service(exe, stream, path, run, interrupt),
         None => {
-            engine::make(path, &run.sizing, run.block_size)?;
-            engine::on_engine(stream, path, run, interrupt)
+            engine::make(path, &run.sizing, run.block_size, false)?;
+            if args.target == Runs::Grpc {
+                service::on_service(exe, stream, path, run, interrupt)
+            } else {
+                engine::on_engine(stream, path, run, interrupt)
+            }
         }
     })?;
     Ok((stats, view))
-}
-
-/// The workload with a path that is the same in every working directory.
-fn absolute(args: &RunArgs) -> Result<crate::workload::WorkloadArgs, WorkloadRunError> {
-    Ok(args.workload.absolute()?)
 }
 
 fn check(args: &RunArgs) -> Result<(), WorkloadRunError> {

@@ -103,7 +103,7 @@ impl Place {
         let held = match found {
             Ok(_) if device => {
                 // Refuses what is in use or carries anything, before a byte is written.
-                super::engine::make(path, sizing, 4096)?;
+                super::engine::make(path, sizing, 4096, false)?;
                 let file = OpenOptions::new()
                     .read(true)
                     .write(true)

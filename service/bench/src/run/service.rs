@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use super::engine::{EngineRun, make};
+use super::engine::EngineRun;
 use super::{RunStats, WorkloadRunError, until_stopped};
 use crate::engine::interrupt::Interrupt;
 use crate::grpc::server::{SERVICE, Server};
@@ -15,7 +15,7 @@ use crate::workload::CommandStream;
 /// Name of the store in the service that is started for the run.
 const STORE: &str = "bench";
 
-/// Starts the service without probes on a store that [`make`] has made.
+/// Starts the service without probes on a store that is there.
 fn start(exe: &Path, path: &Path, interrupt: &Interrupt) -> Result<Server, WorkloadRunError> {
     let mut command = Command::new(exe);
     let mut named = std::ffi::OsString::from(format!("{STORE}="));
@@ -26,7 +26,7 @@ fn start(exe: &Path, path: &Path, interrupt: &Interrupt) -> Result<Server, Workl
     Ok(Server::start(SERVICE, command, interrupt)?)
 }
 
-/// Makes a store, runs the commands through a service that is started for it, and ends that.
+/// Runs the commands through a service that is started for a store that is there, and ends that.
 /// `exe` is the program that understands `serve`; it is started by the calling thread, and sees the
 /// mounts that this thread sees.
 pub(crate) fn on_service(
@@ -36,7 +36,6 @@ pub(crate) fn on_service(
     run: &EngineRun,
     interrupt: &Interrupt,
 ) -> Result<RunStats, WorkloadRunError> {
-    make(path, &run.sizing, run.block_size)?;
     let runtime = super::runtime()?;
     let server = start(exe, path, interrupt)?;
     let target = |server: &Server| Target::Service {

@@ -1,10 +1,12 @@
 //! A store as the runner sees it, whichever way leads to it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
 use super::engine::EngineDoor;
+use super::files::FilesDoor;
+use super::s3::S3Door;
 use super::service::ServiceDoor;
 use super::{Mismatch, Refusal};
 
@@ -37,19 +39,23 @@ impl From<Mismatch> for Failure {
 pub(super) enum Door {
     Service(ServiceDoor),
     Engine(EngineDoor),
+    Files(FilesDoor),
+    S3(S3Door),
 }
 
 impl Door {
-    /// True: there was no such lump before.
+    /// True: there was no such lump before; `None`: it is not said.
     pub(super) async fn put(
         &mut self,
         id: u64,
         body: Bytes,
         region: Region,
-    ) -> Result<Answer<bool>, Failure> {
+    ) -> Result<Answer<Option<bool>>, Failure> {
         match self {
             Door::Service(door) => door.put(id, body, region).await,
             Door::Engine(door) => door.put(id, &body, region).await,
+            Door::Files(door) => door.put(id, body).await,
+            Door::S3(door) => door.put(id, body).await,
         }
     }
 
@@ -58,14 +64,18 @@ impl Door {
         match self {
             Door::Service(door) => door.get(id).await,
             Door::Engine(door) => door.get(id).await,
+            Door::Files(door) => door.get(id).await,
+            Door::S3(door) => door.get(id).await,
         }
     }
 
-    /// True: the lump was there.
-    pub(super) async fn delete(&mut self, id: u64) -> Result<Answer<bool>, Failure> {
+    /// True: the lump was there; `None`: it is not said.
+    pub(super) async fn delete(&mut self, id: u64) -> Result<Answer<Option<bool>>, Failure> {
         match self {
             Door::Service(door) => door.delete(id).await,
             Door::Engine(door) => door.delete(id).await,
+            Door::Files(door) => door.delete(id).await,
+            Door::S3(door) => door.delete(id).await,
         }
     }
 
@@ -78,7 +88,24 @@ impl Door {
         match self {
             Door::Service(door) => door.delete_range(start, end).await,
             Door::Engine(door) => door.delete_range(start, end).await,
+            Door::Files(_) | Door::S3(_) => self.delete_one_by_one(start, end).await,
         }
+    }
+
+    /// For what knows no ranges: a list, then a delete of each.
+    async fn delete_one_by_one(&mut self, start: u64, end: u64) -> Result<Answer<u64>, Failure> {
+        let begin = Instant::now();
+        let range = u128::from(start)..u128::from(end);
+        let mut deleted = 0;
+        let found = Box::pin(self.list()).await?;
+        for id in found.into_iter().filter(|id| range.contains(id)) {
+            self.delete(u64::try_from(id).unwrap_or(u64::MAX)).await?;
+            deleted += 1;
+        }
+        Ok(Answer {
+            value: deleted,
+            latency: begin.elapsed(),
+        })
     }
 
     /// All ids in ascending order.
@@ -86,6 +113,8 @@ impl Door {
         match self {
             Door::Service(door) => door.list().await,
             Door::Engine(door) => door.list().await,
+            Door::Files(door) => door.list().await,
+            Door::S3(door) => door.list().await,
         }
     }
 }

@@ -65,7 +65,7 @@ impl EngineDoor {
         id: u64,
         body: &[u8],
         region: Region,
-    ) -> Result<Answer<bool>, Failure> {
+    ) -> Result<Answer<Option<bool>>, Failure> {
         let mut lump = self.memory(body.len()).await?;
         lump.extend(body)?;
         let placement = match region {
@@ -77,7 +77,7 @@ impl EngineDoor {
             let done = Box::new(move |result: Result<_, _>, _| {
                 tell(
                     sender,
-                    result.map(|put: lumpscope_engine::PutOutcome| put.created),
+                    result.map(|put: lumpscope_engine::PutOutcome| Some(put.created)),
                 );
             });
             self.store
@@ -109,13 +109,13 @@ impl EngineDoor {
         })
     }
 
-    pub(super) async fn delete(&mut self, id: u64) -> Result<Answer<bool>, Failure> {
+    pub(super) async fn delete(&mut self, id: u64) -> Result<Answer<Option<bool>>, Failure> {
         let durability = self.durability();
         called(|sender| {
             let done = Box::new(move |result: Result<_, _>, _| {
                 tell(
                     sender,
-                    result.map(|gone: lumpscope_engine::DeleteOutcome| gone.existed),
+                    result.map(|gone: lumpscope_engine::DeleteOutcome| Some(gone.existed)),
                 );
             });
             self.store

@@ -11,18 +11,21 @@
 mod content;
 mod door;
 mod engine;
+mod files;
 mod order;
 mod perform;
+mod s3;
 mod service;
 mod verify;
 
 use std::fmt;
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use tokio::sync::SetOnce;
+use tokio::sync::{SetOnce, watch};
 use tokio::task::JoinSet;
 
 use crate::stats::{Kind, Latencies, Timeline};
@@ -30,7 +33,10 @@ use crate::workload::CommandStream;
 pub use content::{ContentRule, content};
 use door::Door;
 use engine::EngineDoor;
+use files::FilesDoor;
 use order::Schedule;
+pub use s3::S3Bucket;
+use s3::S3Door;
 use service::ServiceDoor;
 pub use verify::{Verified, delete_all, insist_on_empty, verify_survivors};
 
@@ -64,6 +70,10 @@ pub enum Target {
         /// What an acknowledged change survives.
         durability: Durability,
     },
+    /// A directory in which every lump is a file, written with `O_DIRECT` and synced.
+    Files(PathBuf),
+    /// A bucket of an S3 server.
+    S3(S3Bucket),
 }
 
 /// How to run.
@@ -77,6 +87,12 @@ pub struct RunOptions {
     pub content: ContentRule,
     /// Length of a slot of the timeline.
     pub slot: Duration,
+    /// So many commands at the begin are run and not counted. All of them are done before the
+    /// first that counts.
+    pub skip: usize,
+    /// No command is begun when those that count have taken so long. The wall time then begins
+    /// with the first that counts.
+    pub time: Option<Duration>,
 }
 
 impl Default for RunOptions {
@@ -87,6 +103,8 @@ impl Default for RunOptions {
             verify_bytes: false,
             content: ContentRule::Fast,
             slot: Duration::from_secs(1),
+            skip: 0,
+            time: None,
         }
     }
 }
@@ -153,6 +171,9 @@ pub enum Refusal {
     /// The service, or the connection to it.
     #[error("{} ({:?})", .0.message(), .0.code())]
     Service(Box<tonic::Status>),
+    /// What is neither of them: a file system, an S3 server.
+    #[error("{0}")]
+    Peer(String),
     /// The engine.
     #[error(transparent)]
     Engine(Box<lumpscope_engine::Error>),
@@ -243,7 +264,12 @@ struct Shared {
     verify_bytes: bool,
     content: ContentRule,
     slot: Duration,
-    begin: Instant,
+    skip: usize,
+    time: Option<Duration>,
+    /// When the first command that counts was begun.
+    begin: OnceLock<Instant>,
+    /// How many of those that do not count are done.
+    skipped: watch::Sender<usize>,
 }
 
 /// One client's way to the target.
@@ -258,6 +284,8 @@ async fn connect(target: &Target) -> Result<Door, RunError> {
             store: store.clone(),
             durability: *durability,
         }),
+        Target::Files(dir) => Door::Files(FilesDoor::new(dir)),
+        Target::S3(bucket) => Door::S3(S3Door(bucket.clone())),
     })
 }
 
@@ -278,7 +306,6 @@ pub async fn run(
         doors.push(connect(target).await?);
     }
     let schedule = Schedule::new(&stream.commands);
-    let begin = Instant::now();
     let shared = Arc::new(Shared {
         next: AtomicUsize::new(0),
         done: stream.commands.iter().map(|_| SetOnce::new()).collect(),
@@ -290,7 +317,10 @@ pub async fn run(
         verify_bytes: options.verify_bytes,
         content: options.content,
         slot: options.slot,
-        begin,
+        skip: options.skip,
+        time: options.time,
+        begin: OnceLock::new(),
+        skipped: watch::Sender::new(0),
     });
     let mut tasks = JoinSet::new();
     for door in doors {
@@ -305,29 +335,58 @@ pub async fn run(
     Ok(RunOutcome {
         latencies,
         timeline,
-        wall: begin.elapsed(),
+        wall: shared.begin.get().map_or(Duration::ZERO, Instant::elapsed),
         bytes_put: stream.bytes_put(),
         bytes_got: stream.bytes_got(),
     })
 }
 
-/// One client: takes the next command until none is left.
+/// One client: takes the next command until none is left, or the time is over.
 async fn work(shared: Arc<Shared>, mut door: Door) -> Result<(Latencies, Timeline), RunError> {
     let (mut latencies, mut timeline) = (Latencies::default(), Timeline::new(shared.slot));
-    loop {
+    // Who has taken a command performs it: others may wait for it.
+    while !shared.is_over() {
         let index = shared.next.fetch_add(1, Ordering::Relaxed);
         let Some(step) = shared.schedule.step(index) else {
-            return Ok((latencies, timeline));
+            break;
         };
+        let counts = index >= shared.skip;
+        if counts {
+            shared.begins().await;
+        }
         for earlier in &step.after {
             shared.done[*earlier].wait().await;
         }
         let (latency, ended) = perform::perform(&mut door, index, step, &shared).await?;
-        let kind = Kind::from(&step.command);
-        latencies.record(kind, latency);
-        timeline.record(kind, ended - shared.begin, latency);
+        if counts {
+            let kind = Kind::from(&step.command);
+            let begin = shared.begin.get().copied().unwrap_or(ended);
+            latencies.record(kind, latency);
+            timeline.record(kind, ended - begin, latency);
+        }
         // Only this client sets this one.
         let _ = shared.done[index].set(());
         shared.finished.fetch_add(1, Ordering::Relaxed);
+        if !counts {
+            shared.skipped.send_modify(|skipped| *skipped += 1);
+        }
+    }
+    Ok((latencies, timeline))
+}
+
+impl Shared {
+    /// Waits for what does not count; the first one that has waited begins the time.
+    async fn begins(&self) {
+        let mut skipped = self.skipped.subscribe();
+        // The sender is here: it cannot be closed.
+        let _ = skipped.wait_for(|done| *done >= self.skip).await;
+        self.begin.get_or_init(Instant::now);
+    }
+
+    fn is_over(&self) -> bool {
+        match (self.time, self.begin.get()) {
+            (Some(time), Some(begin)) => begin.elapsed() >= time,
+            _ => false,
+        }
     }
 }

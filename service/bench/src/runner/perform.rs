@@ -62,7 +62,7 @@ async fn call(
         }
         Command::Delete { id, .. } => {
             let Answer { value, latency } = door.delete(id).await?;
-            if !value {
+            if value == Some(false) {
                 return Err(Mismatch::Existed(false).into());
             }
             Ok((latency, Instant::now()))
@@ -91,8 +91,9 @@ async fn put(
     let checksum = u64::from(crc32c::crc32c(&body));
     shared.checksums[position(id)].store(checksum, Ordering::Release);
     let Answer { value, latency } = door.put(id, body, region).await?;
-    if value != (step.version == 1) {
-        return Err(Mismatch::Existed(!value).into());
+    let new = step.version == 1;
+    if value.is_some_and(|created| created != new) {
+        return Err(Mismatch::Existed(new).into());
     }
     Ok((latency, Instant::now()))
 }

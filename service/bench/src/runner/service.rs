@@ -75,7 +75,7 @@ impl ServiceDoor {
         id: u64,
         body: Bytes,
         region: Region,
-    ) -> Result<Answer<bool>, Failure> {
+    ) -> Result<Answer<Option<bool>>, Failure> {
         let placement = match region {
             Region::Data => Placement::Data,
             Region::Journal => Placement::Embedded,
@@ -102,7 +102,7 @@ impl ServiceDoor {
         let reply = self.grpc.put(tokio_stream::iter(messages)).await?;
         Ok(Answer {
             latency: begin.elapsed(),
-            value: reply.into_inner().created,
+            value: Some(reply.into_inner().created),
         })
     }
 
@@ -131,7 +131,7 @@ impl ServiceDoor {
         })
     }
 
-    pub(super) async fn delete(&mut self, id: u64) -> Result<Answer<bool>, Failure> {
+    pub(super) async fn delete(&mut self, id: u64) -> Result<Answer<Option<bool>>, Failure> {
         let request = DeleteRequest {
             store: self.store.clone(),
             id: Some(lump_id(id)),
@@ -142,7 +142,7 @@ impl ServiceDoor {
         let reply = self.grpc.delete(request).await?;
         Ok(Answer {
             latency: begin.elapsed(),
-            value: reply.into_inner().existed,
+            value: Some(reply.into_inner().existed),
         })
     }
 

@@ -131,6 +131,8 @@ enum BenchCommand {
     Seeds(lumpscope_bench::seeds::SeedsCommand),
     /// Compare the orders in which waiting gets are started, on an emulated disk in virtual time
     Orders(Box<lumpscope_bench::orders::OrdersArgs>),
+    /// Run the same mix of puts and gets on whatever is installed: the original, fio, files, MinIO
+    Peers(Box<lumpscope_bench::peers::PeersArgs>),
     /// What `bench grpc` measures against
     #[command(hide = true)]
     GrpcPeer(lumpscope_bench::grpc::GrpcPeerArgs),
@@ -210,6 +212,7 @@ fn bench(command: BenchCommand) -> Result<ExitCode, ServerError> {
             lumpscope_bench::seeds::run(&command, &this_program()?, default_transport())?
         }
         BenchCommand::Orders(args) => lumpscope_bench::orders::run(&args)?,
+        BenchCommand::Peers(args) => lumpscope_bench::peers::run(&args, &this_program()?)?,
         BenchCommand::GrpcPeer(args) => grpc::serve_peer(&args, default_transport())?,
     })
 }

@@ -115,6 +115,9 @@ impl Bench<'_> {
                 block_size: case.block_size,
                 verify: false,
                 slot: SLOT,
+                skip: 0,
+                time: None,
+                sync: false,
             };
             Ok(on_cannyls(peer, &workload.stream, &job, self.interrupt)?)
         })
@@ -129,7 +132,7 @@ impl Bench<'_> {
         place: &Place,
         sizing: Sizing,
     ) -> Result<(RunStats, Recorded), SeedsError> {
-        place.inside(|path| Ok(engine_run::make(path, &sizing, case.block_size)?))?;
+        place.inside(|path| Ok(engine_run::make(path, &sizing, case.block_size, false)?))?;
         let run = EngineRun {
             sizing,
             block_size: case.block_size,
@@ -140,6 +143,7 @@ impl Bench<'_> {
                 verify_bytes: false,
                 content: ContentRule::Fast,
                 slot: SLOT,
+                ..RunOptions::default()
             },
             verify: false,
         };

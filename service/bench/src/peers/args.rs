@@ -1,0 +1,107 @@
+//! Command line of `lumpscope bench peers`.
+
+use std::path::PathBuf;
+
+/// Run the same mix of puts and gets on whatever is installed, in alternating rounds on one disk.
+#[derive(Debug, Clone, clap::Args)]
+#[command(
+    after_help = "Needs root: the disks are loop devices over files in --dir, one raw, one with ext4, one with xfs. \
+                  What is not installed is left out, and it is said how to get it. With --device, only what \
+                  needs no file system runs, on that device, which is refused if anything is on it and given back empty."
+)]
+pub struct PeersArgs {
+    /// Directory for the disk images [default: $TMPDIR, else /var/tmp]
+    #[arg(long, value_name = "DIR", conflicts_with = "device")]
+    pub dir: Option<PathBuf>,
+    /// Use this block device instead
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<PathBuf>,
+    /// MiB of a store; half of it is filled with lumps before anything is timed
+    #[arg(long, default_value_t = 512, value_name = "MIB")]
+    pub mib: u64,
+    /// Size of a lump, as 64K or 1M, up to 16M
+    #[arg(long, default_value = "1M", value_name = "SIZE", value_parser = size)]
+    pub size: u64,
+    /// Puts to gets, as 1:1 or 30:70; a put replaces a lump chosen at random
+    #[arg(long, default_value = "1:1", value_name = "PUT:GET", value_parser = mix)]
+    pub mix: Mix,
+    /// Requests in flight
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub depth: usize,
+    /// Timed part of one run, in seconds
+    #[arg(long, default_value_t = 3.0, value_name = "SECONDS")]
+    pub seconds: f64,
+    /// Rounds; each gives one ratio of each peer
+    #[arg(long, default_value_t = 5, value_name = "N")]
+    pub rounds: usize,
+    /// Program that runs the original engine [default: lumpscope-cannyls-peer beside this one]
+    #[arg(long, value_name = "PROGRAM")]
+    pub cannyls_peer: Option<PathBuf>,
+    /// MinIO's server [default: minio in PATH]
+    #[arg(long, value_name = "PROGRAM")]
+    pub minio: Option<PathBuf>,
+    /// Write everything measured to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write a report for people to this file: HTML that needs no other file. A report that is
+    /// there is replaced, nothing else
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+}
+
+/// Shares of the requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mix {
+    /// Of 100 requests, so many are puts; the rest are gets. 1 to 99.
+    pub puts_percent: u8,
+}
+
+fn mix(text: &str) -> Result<Mix, String> {
+    let wrong = || "a mix is PUT:GET, two numbers of 1 to 1000, such as 1:1".to_owned();
+    let (puts, gets) = text.split_once(':').ok_or_else(wrong)?;
+    let part = |text: &str| match text.parse::<u32>() {
+        Ok(part) if (1..=1000).contains(&part) => Ok(part),
+        _ => Err(wrong()),
+    };
+    let (puts, gets) = (part(puts)?, part(gets)?);
+    let percent = (puts * 100 + (puts + gets) / 2) / (puts + gets);
+    Ok(Mix {
+        puts_percent: u8::try_from(percent.clamp(1, 99)).unwrap_or(50),
+    })
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    let wrong =
+        || "a size is a number of bytes, or of K or M (powers of 1024), 512 to 16M".to_owned();
+    let (digits, shift) = match (text.strip_suffix('K'), text.strip_suffix('M')) {
+        (Some(digits), _) => (digits, 10),
+        (_, Some(digits)) => (digits, 20),
+        _ => (text, 0),
+    };
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    match number.checked_mul(1 << shift) {
+        Some(bytes) if (512..=16 << 20).contains(&bytes) => Ok(bytes),
+        _ => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_mixes_are_read() {
+        assert_eq!(size("1M"), Ok(1 << 20));
+        assert_eq!(size("4K"), Ok(4096));
+        for wrong in ["", "17M", "511", "1G", "99999999999999999999M"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+        let percent = |text| mix(text).map(|mix| mix.puts_percent);
+        assert_eq!(percent("1:1"), Ok(50));
+        assert_eq!(percent("30:70"), Ok(30));
+        assert_eq!(percent("1:1000"), Ok(1));
+        for wrong in ["", "1", "0:1", "1:0", "a:b", "1001:1"] {
+            assert!(mix(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! The way to a bucket of an S3 server on this machine.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use rusty_s3::actions::ListObjectsV2;
+use rusty_s3::{Bucket, Credentials, S3Action, UrlStyle};
+use ureq::Agent;
+
+use super::Refusal;
+use super::door::{Answer, Failure};
+use super::files::blocking;
+
+/// How long a signature is good for, and a call may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Largest answer that is read, in bytes.
+const MOST_BYTES: u64 = 1 << 32;
+/// Which region is signed for makes no difference to a server of one's own.
+const REGION: &str = "us-east-1";
+
+/// A bucket, and who may use it.
+#[derive(Clone)]
+pub struct S3Bucket {
+    bucket: Arc<Bucket>,
+    credentials: Arc<Credentials>,
+    agent: Agent,
+}
+
+impl std::fmt::Debug for S3Bucket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "bucket {} (credentials not shown)", self.bucket.name())
+    }
+}
+
+impl S3Bucket {
+    /// The bucket `name` of the server at `endpoint`, `http://HOST:PORT`.
+    ///
+    /// # Errors
+    /// What is wrong with the address or the name.
+    pub fn new(endpoint: &str, name: &str, key: &str, secret: &str) -> Result<S3Bucket, String> {
+        let url = endpoint
+            .parse()
+            .map_err(|error| format!("{endpoint} is no address: {error}"))?;
+        let bucket = Bucket::new(url, UrlStyle::Path, name.to_owned(), REGION)
+            .map_err(|error| format!("{endpoint}: {error}"))?;
+        let agent = Agent::config_builder()
+            .timeout_global(Some(PATIENCE))
+            .build()
+            .new_agent();
+        Ok(S3Bucket {
+            bucket: Arc::new(bucket),
+            credentials: Arc::new(Credentials::new(key, secret)),
+            agent,
+        })
+    }
+
+    /// Makes the bucket.
+    ///
+    /// # Errors
+    /// What the server, or the connection to it, said.
+    pub fn create(&self) -> Result<(), String> {
+        let url = self.bucket.create_bucket(&self.credentials).sign(PATIENCE);
+        let made = self.agent.put(url.as_str()).send_empty();
+        made.map(|_| ()).map_err(|error| error.to_string())
+    }
+}
+
+/// One client of the bucket.
+#[derive(Clone)]
+pub(super) struct S3Door(pub(super) S3Bucket);
+
+impl From<ureq::Error> for Failure {
+    fn from(error: ureq::Error) -> Failure {
+        Failure::Refused(Refusal::Peer(error.to_string()))
+    }
+}
+
+fn name(id: u64) -> String {
+    format!("{:032x}", u128::from(id))
+}
+
+impl S3Door {
+    /// Signing is part of a call: every client must do it.
+    pub(super) async fn put(
+        &mut self,
+        id: u64,
+        body: Bytes,
+    ) -> Result<Answer<Option<bool>>, Failure> {
+        let S3Bucket {
+            bucket,
+            credentials,
+            agent,
+        } = self.0.clone();
+        blocking(move || {
+            let begin = Instant::now();
+            let name = name(id);
+            let url = bucket.put_object(Some(&credentials), &name).sign(PATIENCE);
+            agent.put(url.as_str()).send(&body[..])?;
+            Ok(Answer {
+                latency: begin.elapsed(),
+                value: None,
+            })
+        })
+        .await
+    }
+
+    pub(super) async fn get(&mut self, id: u64) -> Result<Answer<Vec<Bytes>>, Failure> {
+        let S3Bucket {
+            bucket,
+            credentials,
+            agent,
+        } = self.0.clone();
+        blocking(move || {
+            let begin = Instant::now();
+            let name = name(id);
+            let url = bucket.get_object(Some(&credentials), &name).sign(PATIENCE);
+            let answer = agent.get(url.as_str()).call()?;
+            let body = answer.into_body().into_with_config().limit(MOST_BYTES);
+            let bytes = body.read_to_vec()?;
+            Ok(Answer {
+                latency: begin.elapsed(),
+                value: vec![Bytes::from(bytes)],
+            })
+        })
+        .await
+    }
+
+    pub(super) async fn delete(&mut self, id: u64) -> Result<Answer<Option<bool>>, Failure> {
+        let S3Bucket {
+            bucket,
+            credentials,
+            agent,
+        } = self.0.clone();
+        blocking(move || {
+            let begin = Instant::now();
+            let name = name(id);
+            let url = bucket
+                .delete_object(Some(&credentials), &name)
+                .sign(PATIENCE);
+            agent.delete(url.as_str()).call()?;
+            Ok(Answer {
+                latency: begin.elapsed(),
+                value: None,
+            })
+        })
+        .await
+    }
+
+    pub(super) async fn list(&mut self) -> Result<Vec<u128>, Failure> {
+        let S3Bucket {
+            bucket,
+            credentials,
+            agent,
+        } = self.0.clone();
+        blocking(move || {
+            let mut ids = Vec::new();
+            let mut token: Option<String> = None;
+            loop {
+                let mut action = bucket.list_objects_v2(Some(&credentials));
+                if let Some(token) = token.take() {
+                    action.with_continuation_token(token);
+                }
+                let url = action.sign(PATIENCE);
+                let text = agent
+                    .get(url.as_str())
+                    .call()?
+                    .into_body()
+                    .read_to_string()?;
+                let page = ListObjectsV2::parse_response(&text)
+                    .map_err(|error| Failure::Refused(Refusal::Peer(error.to_string())))?;
+                let names = page.contents.iter().map(|object| object.key.as_str());
+                ids.extend(names.filter_map(|name| u128::from_str_radix(name, 16).ok()));
+                token = page.next_continuation_token;
+                if token.is_none() {
+                    return Ok(ids);
+                }
+            }
+        })
+        .await
+    }
+}
