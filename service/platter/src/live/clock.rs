@@ -32,6 +32,12 @@ impl Clock {
             .saturating_mul(self.scale)
     }
 
+    /// Virtual nanoseconds of a length of real time.
+    pub(super) fn virtual_of(self, real: Duration) -> u64 {
+        let real = u64::try_from(real.as_nanos()).unwrap_or(u64::MAX);
+        real.saturating_mul(self.scale)
+    }
+
     /// The moment of a virtual time, never before it.
     pub(super) fn moment_of(self, virtual_ns: u64) -> Instant {
         self.start + Duration::from_nanos(virtual_ns.div_ceil(self.scale))

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::emulation::Emulation;
 use super::log::{Counts, Lateness, Log};
 use super::queue_settings::Before;
+use super::way::Way;
 use super::{LiveError, LiveOptions};
 
 /// The disk must say that it is ready, or why not, within this time.
@@ -27,6 +28,8 @@ pub(super) enum Ask {
     Status,
     /// What were you asked for?
     Log,
+    /// Requests and answers are so long under way; nothing: answer at once, for it to be measured.
+    Way(Option<Way>),
     /// These settings of the queue are to be put back at the end.
     PutBack(Before),
 }
@@ -51,6 +54,8 @@ pub struct Status {
     pub counts: Counts,
     /// How late its answers were, in real time.
     pub lateness: Lateness,
+    /// How long requests and answers are under way, which the answers make up for.
+    pub way: Way,
     /// Bytes of memory that its data take.
     pub memory_used: u64,
     /// Bound on them.
@@ -76,6 +81,7 @@ impl Known {
             age_seconds: self.emulation.age().as_secs(),
             counts,
             lateness,
+            way: self.emulation.way(),
             memory_used: self.emulation.memory.used(),
             memory_bound: self.emulation.memory.bound(),
             runs_first: self.runs_first,
@@ -89,6 +95,10 @@ impl Known {
             match ask {
                 Ask::Status => send(stream, &self.status())?,
                 Ask::Log => send(stream, &self.emulation.log())?,
+                Ask::Way(way) => {
+                    self.emulation.set_way(way);
+                    send(stream, &())?;
+                }
                 Ask::PutBack(before) => {
                     let mut kept = self.put_back.lock().unwrap_or_else(PoisonError::into_inner);
                     *kept = Some(before);
@@ -155,6 +165,11 @@ impl Connection {
 
     pub(super) fn log(&mut self) -> Result<Log, LiveError> {
         self.ask(&Ask::Log)
+    }
+
+    /// Tells the disk how long requests and answers are under way, or to answer at once.
+    pub(super) fn way(&mut self, way: Option<Way>) -> Result<(), LiveError> {
+        self.ask(&Ask::Way(way))
     }
 
     pub(super) fn put_back(&mut self, before: Before) -> Result<(), LiveError> {

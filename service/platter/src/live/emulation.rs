@@ -1,5 +1,5 @@
 //! The disk in real time: each request gets its end from the model when it comes, and its answer
-//! when that time has come.
+//! so that it is there when that time has come (see [`Way`]).
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -11,7 +11,9 @@ use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
 use super::clock::Clock;
 use super::log::{Counts, Lateness, Ledger, Log};
 use super::memory::Memory;
+use super::way::Way;
 use crate::disk::{Disk, Request};
+use crate::drive::SECTOR;
 
 /// The last part of a wait is spent looking at the clock: a timer is this much late.
 const SPIN: Duration = Duration::from_micros(40);
@@ -36,7 +38,10 @@ pub(super) enum Answer {
 
 #[derive(Debug)]
 struct Pending {
+    /// When the answer is to be given, so that it is there when the request is done.
     due: Instant,
+    /// Virtual nanoseconds of its way.
+    back_ns: u64,
     number: u64,
     answer: Answer,
 }
@@ -67,6 +72,10 @@ struct State {
     disk: Disk,
     pending: BinaryHeap<Pending>,
     ledger: Ledger,
+    /// When the last request came: the model takes them in order.
+    latest_ns: u64,
+    /// `None`: it is being measured, and everything is answered at once.
+    way: Option<Way>,
 }
 
 /// An emulated disk: model, data, and what waits for its time.
@@ -88,25 +97,48 @@ impl Emulation {
                 disk,
                 pending: BinaryHeap::new(),
                 ledger: Ledger::new(),
+                latest_ns: 0,
+                way: Some(Way::default()),
             }),
             sooner: Condvar::new(),
         }
     }
 
-    /// Lets the model serve a request, and has it answered in time.
-    pub(super) fn take(&self, request: &Request, answer: Answer) {
+    /// Sets how long requests and answers are under way; `None`: reads are answered at once from
+    /// now on, and nothing is noted, so that it can be measured. Only for a disk that nobody uses.
+    pub(super) fn set_way(&self, way: Option<Way>) {
+        self.lock().way = way;
+    }
+
+    /// How long requests and answers are under way.
+    pub(super) fn way(&self) -> Way {
+        self.lock().way.unwrap_or_default()
+    }
+
+    /// Lets the model serve a request that was here at `seen`, and has it answered in time.
+    pub(super) fn take(&self, seen: Instant, request: &Request, answer: Answer) {
         let mut state = self.lock();
-        let arrived_ns = self.clock.virtual_at(Instant::now());
+        let Some(way) = state.way else {
+            drop(state);
+            return answer.give_at_once();
+        };
+        let bytes = u64::from(request.sectors) * SECTOR;
+        let there_ns = self.clock.virtual_of(way.there(request.op, bytes));
+        let came_ns = self.clock.virtual_at(seen).saturating_sub(there_ns);
+        let arrived_ns = came_ns.max(state.latest_ns);
         let Ok(served) = state.disk.serve(arrived_ns, request) else {
             // The file has no such sectors; the model says the same.
             drop(state);
             return answer.fail();
         };
+        state.latest_ns = arrived_ns;
         let number = state.ledger.taken(arrived_ns, request, &served);
-        let due = self.clock.moment_of(served.done_ns);
+        let back_ns = self.clock.virtual_of(way.back(request.op, bytes));
+        let due = self.clock.moment_of(served.done_ns.saturating_sub(back_ns));
         let first = state.pending.peek().is_none_or(|head| due < head.due);
         state.pending.push(Pending {
             due,
+            back_ns,
             number,
             answer,
         });
@@ -135,10 +167,11 @@ impl Emulation {
             while Instant::now() < next.due {
                 std::hint::spin_loop();
             }
-            let replied_ns = self.clock.virtual_at(Instant::now());
-            let buffer = next.answer.give();
+            let there_ns = self.clock.virtual_at(Instant::now()) + next.back_ns;
+            // Giving it is a part of its way.
             let late = next.due.elapsed();
-            self.lock().ledger.answered(next.number, replied_ns, late);
+            let buffer = next.answer.give();
+            self.lock().ledger.answered(next.number, there_ns, late);
             if spare.len() < SPARE_BUFFERS {
                 spare.extend(buffer);
             }
@@ -215,6 +248,14 @@ impl Answer {
             }
             *data = Some(buffer);
         }
+    }
+
+    /// Says that it is done, of a disk that holds nothing.
+    fn give_at_once(mut self) {
+        if let Answer::Read { length, data, .. } = &mut self {
+            *data = Some(vec![0; *length]);
+        }
+        self.give();
     }
 
     /// Says that it cannot be done.

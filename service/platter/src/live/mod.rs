@@ -16,6 +16,7 @@
 //! | `attach`, `state`, `holders` | disks that outlive the command that made them: [`attach()`], [`detach`], [`list`] |
 //! | `server`, `control` | the process: [`serve`], and what can be asked of it |
 //! | `one_file`, `emulation`, `memory`, `clock`, `log` | FUSE's file, the delays, the data, virtual time, what was asked for |
+//! | `way` | what the way to the process and back takes, which answers make up for |
 //! | `safety` | what keeps the disk from waiting for itself |
 //! | `queue_settings` | what makes the loop device look like a disk of platters |
 //!
@@ -43,6 +44,7 @@ mod safety;
 mod server;
 mod start;
 mod state;
+mod way;
 
 pub use attach::{Listed, attach, detach, list, log_of};
 pub use control::Status;
@@ -52,3 +54,4 @@ pub use options::{DEFAULT_MEMORY_SHARE, LiveOptions, MAX_SCALE, MIN_BYTES, MIN_M
 pub use safety::possible;
 pub use server::serve;
 pub use start::{Attached, SERVE_ARGUMENTS};
+pub use way::Way;

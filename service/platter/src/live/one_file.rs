@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
@@ -125,7 +125,7 @@ impl Filesystem for OneFile {
             length,
             data: None,
         };
-        self.emulation.take(&request, answer);
+        self.emulation.take(Instant::now(), &request, answer);
     }
 
     fn write(
@@ -140,6 +140,8 @@ impl Filesystem for OneFile {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
+        // To keep the data is no part of the way.
+        let seen = Instant::now();
         let length = u32::try_from(data.len()).unwrap_or(0);
         let Some(request) = self.request(Op::Write, offset, u64::from(length)) else {
             return reply.error(Errno::EINVAL);
@@ -147,7 +149,7 @@ impl Filesystem for OneFile {
         match self.emulation.memory.write(data, offset) {
             Ok(()) => self
                 .emulation
-                .take(&request, Answer::Written { reply, length }),
+                .take(seen, &request, Answer::Written { reply, length }),
             Err(error) => {
                 self.emulation.refused();
                 reply.error(error.into());
@@ -174,7 +176,8 @@ impl Filesystem for OneFile {
             sector: 0,
             sectors: 0,
         };
-        self.emulation.take(&request, Answer::Flushed(reply));
+        let answer = Answer::Flushed(reply);
+        self.emulation.take(Instant::now(), &request, answer);
     }
 
     fn fallocate(

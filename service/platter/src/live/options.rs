@@ -36,11 +36,8 @@ pub struct LiveOptions {
     pub whole_stroke: bool,
     /// Virtual time runs so many times as fast as real time; 1 to [`MAX_SCALE`].
     pub scale: u32,
-    /// The drive's write cache is off.
-    pub write_through: bool,
-    /// A write that rewrites the end of the one before it costs a revolution: the hypothesis
-    /// described at [`crate::disk::Overlap`].
-    pub overlap: bool,
+    /// How the drive is set, or thought to be.
+    pub policy: Policy,
     /// At most so many bytes of data are kept in memory, at least [`MIN_MEMORY`]; absent: one part
     /// in [`DEFAULT_MEMORY_SHARE`] of what is available.
     pub memory_bytes: Option<u64>,
@@ -55,8 +52,7 @@ impl LiveOptions {
             bytes: None,
             whole_stroke: false,
             scale: 1,
-            write_through: false,
-            overlap: false,
+            policy: Policy::default(),
             memory_bytes: None,
         }
     }
@@ -138,14 +134,7 @@ impl LiveOptions {
         if let (true, Some(bytes)) = (self.whole_stroke, self.bytes) {
             drive = drive.resized(bytes / SECTOR);
         }
-        let mut policy = Policy::default();
-        if self.write_through {
-            policy = policy.write_through();
-        }
-        if self.overlap {
-            policy = policy.with_overlap();
-        }
-        Disk::new(&drive, policy).map_err(|error| LiveError::Option {
+        Disk::new(&drive, self.policy).map_err(|error| LiveError::Option {
             option: "--drive",
             given: self.drive.clone(),
             allowed: error.to_string(),

@@ -16,6 +16,7 @@ use super::control::{Connection, Status};
 use super::log::Log;
 use super::queue_settings::{self, Before};
 use super::server::{Assignment, Daemon};
+use super::way::Way;
 use super::{LiveError, LiveOptions};
 use crate::loops;
 
@@ -105,11 +106,20 @@ fn finish(device: &File, path: &Path, connection: &mut Connection) -> Result<Bef
     // A disk of platters knows nothing of discards.
     loops::forget_discard(device);
     let before = queue_settings::apply(path)?;
-    let told = connection.put_back(before.clone());
+    let told = connection
+        .put_back(before.clone())
+        .and_then(|()| tell_way(path, connection));
     if told.is_err() {
         before.restore();
     }
     told.map(|()| before)
+}
+
+/// Measures how long requests are under way, and has the disk make up for it.
+fn tell_way(path: &Path, connection: &mut Connection) -> Result<(), LiveError> {
+    connection.way(None)?;
+    let way = Way::measure(path).map_err(LiveError::io("read from", path))?;
+    connection.way(Some(way))
 }
 
 fn spawn(

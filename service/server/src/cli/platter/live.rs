@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use lumpscope_platter::disk::Policy;
 use lumpscope_platter::live::{self, LiveOptions};
 
 use super::shown;
@@ -79,12 +80,18 @@ pub(in crate::cli) struct ServeDiskArgs {
 }
 
 pub(super) fn attach(args: &AttachArgs, exe: &Path) -> Result<ExitCode, ServerError> {
+    let mut policy = Policy::default();
+    if args.write_through {
+        policy = policy.write_through();
+    }
+    if args.overlap {
+        policy = policy.with_overlap();
+    }
     let options = LiveOptions {
         bytes: args.size.map(|size| size.0),
         whole_stroke: args.whole_stroke,
         scale: args.scale,
-        write_through: args.write_through,
-        overlap: args.overlap,
+        policy,
         memory_bytes: args.memory.map(|size| size.0),
         ..LiveOptions::new(&args.drive)
     };
