@@ -112,6 +112,9 @@ fn serve(
         .spawn()
         .map_err(CompareError::io(format!("run {}", exe.display())))?;
     let status = until_it_ends(child, interrupt)?;
+    for disk in lab.lateness()? {
+        eprintln!("{disk}");
+    }
     Ok(exit_code(status))
 }
 

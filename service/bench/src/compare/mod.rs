@@ -179,16 +179,21 @@ fn compare(
                 .map(|builtin| builtin.published_ratios),
         },
         clients: args.clients,
-        disks: match &args.drive {
-            Some(drive) => format!("emulated {drive}"),
-            None if places.is_lab() => "lab".to_owned(),
-            None => "own".to_owned(),
-        },
+        disks: kind_of_disks(args, &places),
         ext4_journal: places.is_lab().then_some(args.ext4_journal),
+        emulated: places.lateness()?,
         stores,
     };
     comparison.set_ratios();
     Ok(comparison)
+}
+
+fn kind_of_disks(args: &CompareArgs, places: &Places) -> String {
+    match &args.drive {
+        Some(drive) => format!("emulated {drive}"),
+        None if places.is_lab() => "lab".to_owned(),
+        None => "own".to_owned(),
+    }
 }
 
 /// So that the raw store does not pay for the host's first allocation of its image.

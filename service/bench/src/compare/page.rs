@@ -65,9 +65,13 @@ fn setup(comparison: &Comparison) -> Setup {
     };
     let disks = match comparison.disks.as_str() {
         "lab" => "made for the comparison, and gone after it",
-        _ => "the user's",
+        "own" => "the user's",
+        emulated => emulated,
     };
     setup.fact("Disks", format!("{disks}{journal}"));
+    for disk in &comparison.emulated {
+        setup.fact("Lateness", disk.to_string());
+    }
     for store in &comparison.stores {
         let disk = &store.for_report.disk;
         let said = if disk.is_empty() { "not known" } else { disk };

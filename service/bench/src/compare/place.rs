@@ -12,7 +12,7 @@ use lumpscope_platter::live::LiveOptions;
 use super::args::CompareArgs;
 use super::error::CompareError;
 use super::plan::Plan;
-use crate::lab::{Lab, LabDrive, LabOptions, StoreKind, free_bytes, tie_to_parent};
+use crate::lab::{EmulatedView, Lab, LabDrive, LabOptions, StoreKind, free_bytes, tie_to_parent};
 
 /// `f_type` of ext2, ext3 and ext4, and of xfs: linux/magic.h.
 const EXT_MAGIC: i64 = 0xEF53;
@@ -115,6 +115,14 @@ impl Places {
             places,
             lab: Some(lab),
             _files: Vec::new(),
+        })
+    }
+
+    /// How late the emulated drives answered.
+    pub(super) fn lateness(&self) -> Result<Vec<EmulatedView>, CompareError> {
+        Ok(match &self.lab {
+            Some(lab) => lab.lateness()?,
+            None => Vec::new(),
         })
     }
 

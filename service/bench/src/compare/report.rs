@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::watch::Seen;
 use crate::human;
-use crate::lab::StoreKind;
+use crate::lab::{EmulatedView, StoreKind};
 use crate::report::Curve;
 use crate::runner::RunOutcome;
 use crate::stats::Summary;
@@ -31,6 +31,8 @@ pub struct Comparison {
     pub disks: String,
     /// Did the ext4 of the lab have a journal? Absent: not known, it was the user's.
     pub ext4_journal: Option<bool>,
+    /// How late the emulated drives answered; empty: the disks were none.
+    pub emulated: Vec<EmulatedView>,
     /// raw, ext4, xfs.
     pub stores: Vec<StoreView>,
 }

@@ -93,6 +93,10 @@ fn notes(out: &mut String, comparison: &Comparison) -> std::fmt::Result {
             writeln!(out, "{name}: {}", disk.audit.finding)?;
         }
     }
+    for disk in &comparison.emulated {
+        any = true;
+        writeln!(out, "{disk}")?;
+    }
     if any { writeln!(out) } else { Ok(()) }
 }
 

@@ -24,6 +24,7 @@
 //! block devices are visible to everybody as usual.
 
 mod child;
+mod emulated;
 mod error;
 mod loop_device;
 mod make_fs;
@@ -37,6 +38,7 @@ use std::sync::{Mutex, PoisonError};
 use lumpscope_platter::live::{Attached, LiveOptions, Log, Status};
 
 pub use child::tie_to_parent;
+pub use emulated::EmulatedView;
 pub use error::LabError;
 pub use loop_device::LoopDevice;
 pub use space::{default_dir, free_bytes};
@@ -222,6 +224,16 @@ impl Lab {
             }
         }
         Ok(said)
+    }
+
+    /// How late each emulated disk answered, in the order of the stores; nothing for images.
+    ///
+    /// # Errors
+    /// A disk's process is gone.
+    pub fn lateness(&self) -> Result<Vec<EmulatedView>, LabError> {
+        let said = self.emulated()?;
+        let view = |(name, status): &(&'static str, Status)| EmulatedView::new(*name, status);
+        Ok(said.iter().map(view).collect())
     }
 
     /// What an emulated disk was asked for; `None`: it is an image, or there is none of this kind.

@@ -44,8 +44,11 @@ pub struct RunArgs {
     /// Directory for the lab's disk image [default: $TMPDIR, else /var/tmp]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
+    /// Run on this drive, emulated, in real time; `lumpscope platter drives` lists them
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["path", "dir"])]
+    pub drive: Option<String>,
     /// Run on a service that runs already: http://HOST:PORT, without TLS and token
-    #[arg(long, value_name = "URL", requires = "name", conflicts_with_all = ["store", "path", "dir", "block_size"])]
+    #[arg(long, value_name = "URL", requires = "name", conflicts_with_all = ["store", "path", "dir", "drive", "block_size"])]
     pub server: Option<String>,
     /// With --server: name of its store
     #[arg(long, value_name = "STORE", requires = "server")]

@@ -125,13 +125,15 @@ fn measure(args: &RunArgs, exe: &Path, interrupt: &Interrupt) -> Result<Report, 
         }
         _ => on_place(args, exe, &stream, &run, interrupt)?,
     };
+    let mut notes = notes(args);
+    notes.extend(place.emulated.as_ref().map(ToString::to_string));
     let setup = Setup {
         machine,
         workload: &args.workload,
         stream: &stream,
         place,
         clients: args.clients,
-        notes: notes(args),
+        notes,
     };
     Ok(Report::new(setup, stats))
 }
@@ -152,11 +154,12 @@ fn on_place(
         }
         Runs::Engine | Runs::Grpc => None,
     };
-    let place = Place::new(args, &run.sizing, interrupt)?;
-    let view = PlaceView {
+    let place = Place::new(args, exe, &run.sizing, interrupt)?;
+    let mut view = PlaceView {
         what: place.name(args),
         block_size: Some(args.block_size),
         capacity_bytes: Some(capacity),
+        emulated: None,
     };
     let path = place.path();
     // The thread inside may have another working directory.
@@ -185,6 +188,7 @@ fn on_place(
             }
         }
     })?;
+    view.emulated = place.lateness()?;
     Ok((stats, view))
 }
 

@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
+use lumpscope_platter::live::LiveOptions;
 use serde::Serialize;
 
 use super::WorkloadRunError;
@@ -11,7 +12,7 @@ use super::args::RunArgs;
 use crate::compare::fill::fill;
 use crate::engine::interrupt::Interrupt;
 use crate::engine::target::erase;
-use crate::lab::{Lab, LabOptions, StoreKind, free_bytes};
+use crate::lab::{EmulatedView, Lab, LabDrive, LabOptions, StoreKind, free_bytes};
 use crate::workload::Sizing;
 
 /// What the two file systems write for themselves when they are made, in bytes.
@@ -45,6 +46,8 @@ pub(crate) struct PlaceView {
     pub(crate) block_size: Option<u16>,
     /// Bytes of the store; `None`: it was there before.
     pub(crate) capacity_bytes: Option<u64>,
+    /// How late it answered; absent: it is no emulated disk.
+    pub(crate) emulated: Option<EmulatedView>,
 }
 
 impl PlaceView {
@@ -54,6 +57,7 @@ impl PlaceView {
             what: format!("store {store} of {server}"),
             block_size: None,
             capacity_bytes: None,
+            emulated: None,
         }
     }
 }
@@ -62,17 +66,19 @@ impl Place {
     /// Finds or makes the place that was asked for.
     pub(crate) fn new(
         args: &RunArgs,
+        exe: &Path,
         sizing: &Sizing,
         interrupt: &Interrupt,
     ) -> Result<Place, WorkloadRunError> {
         match &args.path {
             Some(path) => Place::own(path, sizing),
-            None => Place::lab(args, sizing, interrupt),
+            None => Place::lab(args, exe, sizing, interrupt),
         }
     }
 
     fn lab(
         args: &RunArgs,
+        exe: &Path,
         sizing: &Sizing,
         interrupt: &Interrupt,
     ) -> Result<Place, WorkloadRunError> {
@@ -80,13 +86,18 @@ impl Place {
             dir: args.dir.clone(),
             expected_bytes: sizing.capacity_bytes + FILE_SYSTEM_BYTES,
             kinds: vec![args.store],
+            drive: args.drive.as_ref().map(|name| LabDrive {
+                exe: exe.to_owned(),
+                options: LiveOptions::new(name),
+            }),
             ..LabOptions::new(sizing.disk_bytes())
         })?;
         let Some(store) = lab.stores().first() else {
             return Err(WorkloadRunError::Options("the lab has no disk"));
         };
         let path = store.store_path.clone();
-        if args.store == StoreKind::Raw {
+        // What an emulated disk has never held costs no more than what it has.
+        if args.store == StoreKind::Raw && args.drive.is_none() {
             let filled = fill(&path, sizing.capacity_bytes, &|| interrupt.check().is_err());
             interrupt.check()?;
             filled.map_err(WorkloadRunError::file("write", &path))?;
@@ -154,10 +165,21 @@ impl Place {
     /// How the report calls it.
     pub(crate) fn name(&self, args: &RunArgs) -> String {
         match &self.held {
-            Held::Lab(_) => format!("{} disk of a lab (loop device)", args.store.name()),
+            Held::Lab(_) => match &args.drive {
+                Some(drive) => format!("{} on an emulated {drive}", args.store.name()),
+                None => format!("{} disk of a lab (loop device)", args.store.name()),
+            },
             Held::Device { .. } => format!("device {}", self.path.display()),
             Held::File => format!("file {}", self.path.display()),
         }
+    }
+
+    /// How late the disk answered, if it is an emulated one.
+    pub(crate) fn lateness(&self) -> Result<Option<EmulatedView>, WorkloadRunError> {
+        Ok(match &self.held {
+            Held::Lab(lab) => lab.lateness()?.into_iter().next(),
+            Held::Device { .. } | Held::File => None,
+        })
     }
 
     /// Runs `work` in a thread of its own, which sees the lab's mounts, as do all threads and

@@ -116,6 +116,7 @@ pub(in crate::compare) fn comparison() -> Comparison {
             published_ratios: Some([1.0, 1.13, 1.17]),
         },
         clients: 1,
+        emulated: Vec::new(),
         disks: "lab".to_owned(),
         ext4_journal: Some(false),
         stores: vec![

@@ -1,0 +1,144 @@
+//! How well the emulated disks of a lab kept to their time.
+
+use std::fmt;
+
+use lumpscope_platter::live::Status;
+use serde::Serialize;
+
+use crate::human;
+
+/// A disk whose answers were late by more than this share of what its requests took says as much
+/// of the machine as of the disk.
+const BUSY: f64 = 0.05;
+
+/// How late the answers of one emulated disk were. Figures that were measured on it are to be read
+/// with this.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct EmulatedView {
+    /// Its store, or what else it is called by.
+    pub name: String,
+    /// Requests that it has answered.
+    pub requests: u64,
+    /// What they took by the model on average, in real nanoseconds.
+    pub mean_ns: u64,
+    /// How much later the answers came on average, in real nanoseconds.
+    pub late_mean_ns: u64,
+    /// 99 of 100 answers were no later.
+    pub late_p99_ns: u64,
+    /// The latest.
+    pub late_max_ns: u64,
+    /// Its threads ran before ordinary ones.
+    pub runs_first: bool,
+    /// The machine was too busy: answers were late by more than a twentieth of what they took.
+    pub too_busy: bool,
+}
+
+impl EmulatedView {
+    /// What a disk says of itself, under a name for people.
+    #[must_use]
+    pub fn new(name: impl Into<String>, status: &Status) -> EmulatedView {
+        let counts = &status.counts;
+        let requests = counts.reads + counts.writes + counts.flushes;
+        let scale = u64::from(status.options.scale.max(1));
+        let mean_ns = counts.device_ns / scale / requests.max(1);
+        let late_mean_ns = status.lateness.mean_ns;
+        EmulatedView {
+            name: name.into(),
+            requests,
+            mean_ns,
+            late_mean_ns,
+            late_p99_ns: status.lateness.p99_ns,
+            late_max_ns: status.lateness.max_ns,
+            runs_first: status.runs_first,
+            too_busy: human::ratio(late_mean_ns, mean_ns).is_some_and(|share| share > BUSY),
+        }
+    }
+
+    /// The one of several that was late by the largest share.
+    #[must_use]
+    pub fn worst<'a>(views: impl Iterator<Item = &'a EmulatedView>) -> Option<&'a EmulatedView> {
+        let share = |view: &EmulatedView| human::ratio(view.late_mean_ns, view.mean_ns);
+        views.max_by(|a, b| {
+            let [a, b] = [a, b].map(|view| share(view).unwrap_or(0.0));
+            a.total_cmp(&b)
+        })
+    }
+}
+
+impl fmt::Display for EmulatedView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [mean, late, p99, max] = [
+            self.mean_ns,
+            self.late_mean_ns,
+            self.late_p99_ns,
+            self.late_max_ns,
+        ]
+        .map(human::duration_ns);
+        write!(
+            f,
+            "{}: the emulated disk answered {} requests, of {mean} on average, {late} late on \
+             average, {p99} at the 99th percentile, {max} at most",
+            self.name, self.requests
+        )?;
+        if !self.runs_first {
+            write!(f, "; its threads had no real-time priority (CAP_SYS_NICE)")?;
+        }
+        if self.too_busy {
+            write!(
+                f,
+                "; THE MACHINE WAS TOO BUSY: the times are its own as much as the disk's"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lumpscope_platter::live::{Counts, Lateness, LiveOptions, Way};
+
+    use super::*;
+
+    fn status(late_ns: u64, scale: u32) -> Status {
+        Status {
+            options: LiveOptions {
+                scale,
+                ..LiveOptions::new("st1000dm003")
+            },
+            age_seconds: 1,
+            counts: Counts {
+                reads: 60,
+                writes: 30,
+                flushes: 10,
+                device_ns: 1_000_000_000,
+                ..Counts::default()
+            },
+            lateness: Lateness {
+                mean_ns: late_ns,
+                p99_ns: 2 * late_ns,
+                max_ns: 3 * late_ns,
+            },
+            way: Way::default(),
+            memory_used: 0,
+            memory_bound: 0,
+            runs_first: true,
+        }
+    }
+
+    #[test]
+    fn lateness_is_judged_by_what_requests_take() {
+        let quiet = EmulatedView::new("raw", &status(100_000, 1));
+        assert_eq!((quiet.requests, quiet.mean_ns), (100, 10_000_000));
+        assert!(!quiet.too_busy && !quiet.to_string().contains("TOO BUSY"));
+        // Five times as fast, the same lateness is a larger part.
+        let busy = EmulatedView::new("xfs", &status(150_000, 5));
+        assert!(busy.too_busy && busy.to_string().contains("TOO BUSY"));
+        let worst = EmulatedView::worst([&quiet, &busy, &quiet].into_iter());
+        assert_eq!(worst, Some(&busy));
+        let idle = Status {
+            counts: Counts::default(),
+            ..status(0, 1)
+        };
+        assert!(!EmulatedView::new("ext4", &idle).too_busy);
+    }
+}
