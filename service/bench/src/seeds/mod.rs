@@ -14,6 +14,7 @@ pub mod cannyls;
 pub mod diskbenchi;
 mod error;
 pub mod fileserver;
+mod live;
 mod pictures;
 mod place;
 mod predict;
@@ -56,8 +57,8 @@ pub fn run(
     transport: Transport,
 ) -> Result<ExitCode, SeedsError> {
     match command {
-        SeedsCommand::Cannyls(args) => cannyls::run(args),
-        SeedsCommand::Diskbenchi(args) => diskbenchi::run(args),
+        SeedsCommand::Cannyls(args) => cannyls::run(args, exe),
+        SeedsCommand::Diskbenchi(args) => diskbenchi::run(args, exe),
         SeedsCommand::Fileserver(args) => fileserver::run(args, exe, transport),
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use super::error::SeedsError;
-use crate::lab::{Lab, LabOptions, LabStore, StoreKind};
+use crate::lab::{EmulatedView, Lab, LabOptions, LabStore, StoreKind};
 
 /// One disk, empty or with a new file system; gone when dropped.
 #[derive(Debug)]
@@ -38,6 +38,11 @@ impl Place {
     /// The device itself, or a file (not there yet) on its file system.
     pub(super) fn store_path(&self) -> &Path {
         &self.store.store_path
+    }
+
+    /// How late it answered, if it is an emulated disk.
+    pub(super) fn lateness(&self) -> Result<Option<EmulatedView>, SeedsError> {
+        Ok(self.lab.lateness()?.into_iter().next())
     }
 
     /// Does work in a thread that sees the file system, after making sure that it is one: after a

@@ -12,7 +12,7 @@ use super::error::SeedsError;
 use crate::human;
 
 /// What is supposed about the firmware of the disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Rule {
     /// Mechanics and a write cache that merges whatever it can.

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::seeds::DRIVE;
 use crate::seeds::error::SeedsError;
+use crate::seeds::predict::Rule;
 
 /// Run the four published workloads on a raw disk, on an ext4 without a journal and on an xfs, and
 /// show how long the published drive would have taken, and why.
@@ -39,6 +40,12 @@ pub struct CannylsArgs {
     /// Drive that the times are predicted for: see `lumpscope platter drives`
     #[arg(long, default_value = DRIVE, value_name = "NAME")]
     pub drive: String,
+    /// Run on the emulated drive itself, in real time, with firmware that is supposed to follow this
+    /// rule, and print what was measured beside what is predicted. Takes as long as the drive would,
+    /// and wants a quiet machine
+    #[arg(long, value_enum, value_name = "RULE", num_args = 0..=1, require_equals = true,
+          default_missing_value = "ideal")]
+    pub(in crate::seeds) live: Option<Rule>,
     /// Runs of each
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub runs: usize,
@@ -105,6 +112,9 @@ impl CannylsArgs {
         }
         if !(self.scale > 0.0 && self.scale <= 1.0) {
             return Err(SeedsError::argument("--scale", "above 0 and at most 1"));
+        }
+        if self.live == Some(Rule::WriteThrough) {
+            return Err(SeedsError::argument("--live", "ideal or overlap"));
         }
         if !(1..=100).contains(&self.runs) {
             return Err(SeedsError::argument("--runs", "1 to 100"));

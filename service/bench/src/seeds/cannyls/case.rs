@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use lumpscope_platter::drive::{Drive, SECTOR};
 use serde::Serialize;
 
 use super::args::Engine;
@@ -10,11 +11,12 @@ use super::published_workload::PublishedWorkload;
 use crate::blocks::{Recorded, Recorder};
 use crate::engine::Peer;
 use crate::engine::interrupt::Interrupt;
-use crate::lab::{LabOptions, StoreKind};
+use crate::lab::{EmulatedView, LabOptions, StoreKind};
 use crate::run::engine::{self as engine_run, EngineRun};
 use crate::run::{CannylsJob, RunStats, on_cannyls};
 use crate::runner::{ContentRule, Durability, RunOptions};
 use crate::seeds::error::SeedsError;
+use crate::seeds::live::{Live, scaled_sectors};
 use crate::seeds::place::Place;
 use crate::workload::Sizing;
 
@@ -43,6 +45,8 @@ pub(super) struct Done {
     /// Sum of the timed calls, as the published tables count, on whatever disk it was.
     pub(super) elapsed: Duration,
     pub(super) recorded: Recorded,
+    /// How late the disk answered, if it was an emulated one, and how many sectors it had.
+    pub(super) emulated: Option<(EmulatedView, u64)>,
     pub(super) commands: u64,
     pub(super) puts: u64,
 }
@@ -52,6 +56,8 @@ pub(super) struct Done {
 pub(super) struct Bench<'a> {
     pub(super) peer: Option<Peer>,
     pub(super) dir: Option<PathBuf>,
+    /// The disks are the drive, emulated and scaled by a factor.
+    pub(super) live: Option<(Live<'a>, &'a Drive, f64)>,
     pub(super) interrupt: &'a Interrupt,
 }
 
@@ -71,7 +77,10 @@ impl Bench<'_> {
 
     fn once(&self, workload: &PublishedWorkload, case: Case) -> Result<Done, SeedsError> {
         let sizing = Sizing::of(&workload.stream);
-        let place = Place::new(case.kind, self.lab(&sizing))?;
+        let lab = self.lab(&sizing);
+        let drive = lab.drive.as_ref();
+        let sectors = drive.and_then(|drive| drive.options.bytes).unwrap_or(0) / SECTOR;
+        let place = Place::new(case.kind, lab)?;
         let (stats, recorded) = match (case.engine, &self.peer) {
             (Engine::Original, Some(peer)) => self.original(workload, case, &place, peer)?,
             _ => self.ours(workload, case, &place, sizing)?,
@@ -85,16 +94,24 @@ impl Bench<'_> {
             case,
             elapsed: overall.map_or(Duration::ZERO, |overall| overall.total),
             recorded,
+            emulated: place.lateness()?.map(|view| (view, sectors)),
             commands: u64::try_from(workload.stream.commands.len()).unwrap_or(u64::MAX),
             puts: u64::try_from(puts).unwrap_or(u64::MAX),
         })
     }
 
     fn lab(&self, sizing: &Sizing) -> LabOptions {
-        LabOptions {
+        let lab = LabOptions {
             dir: self.dir.clone(),
             expected_bytes: sizing.capacity_bytes,
             ..LabOptions::new(sizing.disk_bytes().max(LEAST_DISK))
+        };
+        match self.live {
+            Some((live, drive, scale)) => {
+                let sectors = scaled_sectors(drive, scale, lab.disk_bytes);
+                live.scaled(lab, sectors)
+            }
+            None => lab,
         }
     }
 

@@ -3,6 +3,7 @@
 use super::report::{Group, RULES, Report};
 use crate::lab::StoreKind;
 use crate::report::Findings;
+use crate::seeds::live;
 use crate::seeds::predict::Rule;
 use crate::seeds::published::CannylsRow;
 
@@ -21,6 +22,7 @@ pub(super) fn of(report: &Report) -> Findings {
             None => without_penalty(report, group, &mut findings),
         }
     }
+    live_runs(report, &mut findings);
     let window = "That a drive loses a revolution for a rewritten end after each 3 MiB of a stream \
                   is supposed: one parameter, fitted to the published table itself. That file \
                   systems make lumps of whole sectors overlap, and blocks of 4096 do not, is \
@@ -58,6 +60,27 @@ fn against_published(report: &Report, group: Group<'_>, row: &CannylsRow, findin
             } else {
                 findings.differs.push(line);
             }
+        }
+    }
+}
+
+/// Runs on the emulated drive beside what is predicted from their own records.
+fn live_runs(report: &Report, findings: &mut Findings) {
+    let Some(rule) = report.live else { return };
+    for group in report.groups() {
+        for kind in StoreKind::ALL {
+            let Group {
+                workload,
+                engine,
+                block_size,
+            } = group;
+            let name = format!(
+                "{workload}, {} engine, blocks of {block_size}, {}",
+                engine.name(),
+                kind.name()
+            );
+            let over = report.measured_over_predicted(group, kind);
+            live::compared(&name, rule, over, findings);
         }
     }
 }
@@ -115,5 +138,130 @@ fn without_penalty(report: &Report, group: Group<'_>, findings: &mut Findings) {
         findings
             .differs
             .push(format!("{line} Not in the published table."));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::args::Engine;
+    use super::super::case::Case;
+    use super::super::report::RunView;
+    use super::*;
+    use crate::blocks::{Counted, Trust};
+    use crate::machine::Machine;
+    use crate::seeds::published::CANNYLS;
+
+    /// A run of seq1 whose time by the overlap rule is `seconds`; by the ideal cache it is 1.
+    fn run(engine: Engine, kind: StoreKind, seconds: f64, overlaps: u64) -> RunView {
+        RunView {
+            workload: "seq1".to_owned(),
+            case: Case {
+                engine,
+                block_size: 512,
+                kind,
+                run: 1,
+            },
+            measured_seconds: 1.02,
+            predicted_seconds: [1.0, seconds],
+            commands: 1000,
+            puts: 1000,
+            counted: Counted {
+                overlaps,
+                ..Counted::default()
+            },
+            trust: Trust {
+                missing: 0,
+                kernel_requests: 1000,
+                complete: true,
+            },
+            emulated: None,
+        }
+    }
+
+    fn report(runs: Vec<RunView>, live: Option<Rule>) -> Report {
+        Report {
+            machine: Machine::before(),
+            drive: "a drive".to_owned(),
+            scale: 0.05,
+            live,
+            runs_of_each: 1,
+            runs,
+            published: CANNYLS,
+            findings: Findings::default(),
+            notes: Vec::new(),
+            traces: Vec::new(),
+        }
+    }
+
+    fn runs(engine: Engine, [raw, ext4, xfs]: [(f64, u64); 3]) -> Vec<RunView> {
+        let of = |kind, (seconds, overlaps)| run(engine, kind, seconds, overlaps);
+        vec![
+            of(StoreKind::Raw, raw),
+            of(StoreKind::Ext4, ext4),
+            of(StoreKind::Xfs, xfs),
+        ]
+    }
+
+    #[test]
+    fn a_ratio_near_the_published_one_agrees_and_others_do_not() {
+        // Published: 1.65 and 1.58.
+        let times = [(1.0, 0), (1.64, 874), (1.40, 870)];
+        let findings = of(&report(runs(Engine::Original, times), None));
+        assert_eq!(findings.agrees.len(), 1, "{:?}", findings.agrees);
+        let agrees = &findings.agrees[0];
+        assert!(agrees.contains("seq1 on ext4, overlap rule: 1.64 predicted, 1.65 published"));
+        assert!(agrees.contains("874 of 1000 puts begin in the end"));
+        // Both of the ideal cache, and xfs.
+        assert_eq!(findings.differs.len(), 3, "{:?}", findings.differs);
+        assert!(
+            findings
+                .differs
+                .iter()
+                .any(|line| line.contains("xfs, ideal cache: 1.00"))
+        );
+        assert_eq!(findings.hypotheses.len(), 1);
+    }
+
+    #[test]
+    fn what_was_not_published_is_judged_by_overlaps_and_time() {
+        let ours = |times| of(&report(runs(Engine::Lumpscope, times), None));
+        let free = ours([(1.0, 0), (1.02, 1), (1.0, 0)]);
+        assert_eq!((free.agrees.len(), free.differs.len()), (1, 0));
+        assert!(free.agrees[0].contains("Nothing overlaps"));
+        let slow = ours([(1.0, 0), (1.2, 0), (1.0, 0)]);
+        assert_eq!((slow.agrees.len(), slow.differs.len()), (0, 1));
+        let overlapping = ours([(1.0, 0), (1.0, 500), (1.0, 0)]);
+        assert!(overlapping.differs[0].contains("(500 overlaps)"));
+    }
+
+    #[test]
+    fn live_runs_stand_beside_their_own_predictions() {
+        let times = [(1.0, 0), (1.02, 1), (1.5, 0)];
+        let live = of(&report(runs(Engine::Lumpscope, times), Some(Rule::Overlap)));
+        let said = |lines: &[String]| lines.iter().filter(|line| line.contains("live")).count();
+        // 1.02 s measured: near 1.0 and 1.02, far from 1.5.
+        assert_eq!(
+            (said(&live.agrees), said(&live.differs)),
+            (2, 1),
+            "{live:?}"
+        );
+        let recorded = of(&report(runs(Engine::Lumpscope, times), None));
+        assert_eq!((said(&recorded.agrees), said(&recorded.differs)), (0, 0));
+    }
+
+    #[test]
+    fn rand2_is_said_to_be_unexplained() {
+        let mut all = runs(Engine::Original, [(1.0, 0), (1.06, 10), (1.06, 10)]);
+        for run in &mut all {
+            run.workload = "rand2".to_owned();
+        }
+        let findings = of(&report(all, None));
+        assert!(findings.agrees.is_empty());
+        assert!(
+            findings
+                .hypotheses
+                .iter()
+                .any(|line| line.contains("rand2"))
+        );
     }
 }

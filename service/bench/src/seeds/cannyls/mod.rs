@@ -8,11 +8,13 @@ mod page;
 mod published_workload;
 mod report;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 pub use args::{CannylsArgs, Engines};
 
 use super::error::SeedsError;
+use super::live::Live;
 use super::predict;
 use crate::engine::interrupt::Interrupt;
 use crate::engine::{BenchError, PEER_PROGRAM, Peer};
@@ -24,15 +26,15 @@ use published_workload::PublishedWorkload;
 use report::{Predictor, Report, RunView};
 
 /// Runs, prints, and writes what is asked for.
-pub(super) fn run(args: &CannylsArgs) -> Result<ExitCode, SeedsError> {
+pub(super) fn run(args: &CannylsArgs, exe: &Path) -> Result<ExitCode, SeedsError> {
     args.check()?;
     let output = Output::of(args.json.as_deref(), args.report.as_deref())?;
     let interrupt = Interrupt::install()?;
-    let measured = measure(args, &interrupt);
+    let measured = measure(args, exe, &interrupt);
     machine::tell(measured, (Report::text, Report::page), output, &interrupt)
 }
 
-fn measure(args: &CannylsArgs, interrupt: &Interrupt) -> Result<Report, SeedsError> {
+fn measure(args: &CannylsArgs, exe: &Path, interrupt: &Interrupt) -> Result<Report, SeedsError> {
     let drive = predict::drive_named(&args.drive)?;
     let machine = Machine::before();
     let mut engines = args.engines();
@@ -52,6 +54,15 @@ fn measure(args: &CannylsArgs, interrupt: &Interrupt) -> Result<Report, SeedsErr
     let bench = Bench {
         peer,
         dir: args.dir.clone(),
+        live: args.live.map(|rule| {
+            let drive_name = &args.drive;
+            let live = Live {
+                exe,
+                drive: drive_name,
+                rule,
+            };
+            (live, &drive, args.scale)
+        }),
         interrupt,
     };
     let mut report = Report::new(args, machine, &drive);

@@ -110,7 +110,7 @@ impl Report {
                 table.row(kind.name(), cells);
             }
         }
-        table.notes = self.notes.map(str::to_owned).to_vec();
+        table.notes = self.notes.iter().map(|note| (*note).to_owned()).collect();
         table
     }
 }

@@ -9,21 +9,34 @@ use super::case::{Case, Done};
 use super::findings;
 use crate::blocks::{Counted, Trust};
 use crate::human;
-use crate::lab::StoreKind;
+use crate::lab::{EmulatedView, StoreKind};
 use crate::machine::Machine;
 use crate::report::{Findings, Spread};
 use crate::seeds::diskbenchi::range;
 use crate::seeds::error::SeedsError;
+use crate::seeds::live;
 use crate::seeds::predict::{self, Rule};
 use crate::seeds::published::{CANNYLS, CannylsRow};
 use crate::seeds::text;
 
-const NOTES: [&str; 7] = [
+/// Where requests and times come from: replayed, or live.
+const RECORDED: [&str; 2] = [
     "Requests are those that the running kernel sent to a fast loop disk, recorded by our probes; \
      every run has a new disk or file system (ext4 without a journal, mounted with \
      noinit_itable,no_prefetch_block_bitmaps).",
     "Times are predicted: the recorded requests, replayed through a mechanical model of the drive. \
      The drive is scaled like the workload, so that the head goes over the same part of it.",
+];
+const LIVE: [&str; 2] = [
+    "Requests are those that the running kernel sent to the emulated drive, recorded by our \
+     probes; every run has a new disk or file system (ext4 without a journal, mounted with \
+     noinit_itable,no_prefetch_block_bitmaps).",
+    "Times are measured, by the clock, on that drive, which answers as the rule has it; and \
+     predicted: what was recorded, replayed through the model. A prediction goes to \
+     the end of the last request, with what is flushed when the store is closed; measured are the \
+     calls alone, which matters when they are few. The drive is scaled like the workload.",
+];
+const NOTES: [&str; 5] = [
     "The 3 MiB window of the overlap rule is one parameter, fitted to this very table: that the \
      rule comes near it is no proof. It does not explain rand2.",
     "rand2 runs 10,000 iterations, not the 20,000 of its listing: its table counts 15,000 puts and \
@@ -53,14 +66,16 @@ pub(super) struct RunView {
     pub(super) workload: String,
     #[serde(flatten)]
     pub(super) case: Case,
-    /// Sum of the timed calls on the fast disk.
-    pub(super) fast_seconds: f64,
+    /// Sum of the timed calls: on the fast disk or, live, on the emulated drive.
+    pub(super) measured_seconds: f64,
     /// Predicted seconds, in the order of [`Rule::ALL`] without the last.
     pub(super) predicted_seconds: [f64; 2],
     pub(super) commands: u64,
     pub(super) puts: u64,
     pub(super) counted: Counted,
     pub(super) trust: Trust,
+    /// How late the emulated drive answered; absent: it was the fast disk.
+    pub(super) emulated: Option<EmulatedView>,
 }
 
 /// The rules whose predictions are shown. Write-through would say nothing of this drive.
@@ -69,7 +84,11 @@ pub(super) const RULES: [Rule; 2] = [Rule::Ideal, Rule::Overlap];
 impl RunView {
     pub(super) fn new(done: &Done, predictor: &Predictor<'_>) -> Result<RunView, SeedsError> {
         let trace = &done.recorded.trace;
-        let drive = predictor.drive_for(trace);
+        let drive = match done.emulated {
+            // The one that it ran on.
+            Some((_, sectors)) => predictor.drive.resized(sectors),
+            None => predictor.drive_for(trace),
+        };
         let mut predicted_seconds = [0.0; 2];
         for (seconds, rule) in predicted_seconds.iter_mut().zip(RULES) {
             *seconds = predict::seconds(trace, &drive, rule)?;
@@ -77,12 +96,13 @@ impl RunView {
         Ok(RunView {
             workload: done.workload.clone(),
             case: done.case,
-            fast_seconds: done.elapsed.as_secs_f64(),
+            measured_seconds: done.elapsed.as_secs_f64(),
             predicted_seconds,
             commands: done.commands,
             puts: done.puts,
             counted: Counted::of(trace),
             trust: done.recorded.trust(),
+            emulated: done.emulated.as_ref().map(|(view, _)| view.clone()),
         })
     }
 }
@@ -120,11 +140,13 @@ pub(super) struct Report {
     pub(super) machine: Machine,
     pub(super) drive: String,
     pub(super) scale: f64,
+    /// The runs were on the emulated drive, with this rule; absent: on a fast disk.
+    pub(super) live: Option<Rule>,
     pub(super) runs_of_each: usize,
     pub(super) runs: Vec<RunView>,
     pub(super) published: [CannylsRow; 4],
     pub(super) findings: Findings,
-    pub(super) notes: [&'static str; 7],
+    pub(super) notes: Vec<&'static str>,
     /// Of the first run of each case, for the pictures.
     #[serde(skip)]
     pub(super) traces: Vec<(String, Case, Trace)>,
@@ -136,11 +158,17 @@ impl Report {
             machine,
             drive: drive.title.to_string(),
             scale: args.scale,
+            live: args.live,
             runs_of_each: args.runs,
             runs: Vec::new(),
             published: CANNYLS,
             findings: Findings::default(),
-            notes: NOTES,
+            notes: args
+                .live
+                .map_or(RECORDED, |_| LIVE)
+                .into_iter()
+                .chain(NOTES)
+                .collect(),
             traces: Vec::new(),
         }
     }
@@ -193,16 +221,44 @@ impl Report {
 
     /// Predicted seconds.
     pub(super) fn seconds(&self, group: Group<'_>, kind: StoreKind, rule: usize) -> Option<Spread> {
+        self.seconds_of(group, kind, |run| run.predicted_seconds[rule])
+    }
+
+    fn seconds_of(
+        &self,
+        group: Group<'_>,
+        kind: StoreKind,
+        of: impl Fn(&RunView) -> f64,
+    ) -> Option<Spread> {
+        Spread::of(self.of(group, kind).map(of).collect())
+    }
+
+    /// Measured live over predicted from the same run's record; nothing when it was not live.
+    pub(super) fn measured_over_predicted(
+        &self,
+        group: Group<'_>,
+        kind: StoreKind,
+    ) -> Option<Spread> {
+        let rule = RULES.iter().position(|rule| Some(*rule) == self.live)?;
         let runs = self.of(group, kind);
-        Spread::of(runs.map(|run| run.predicted_seconds[rule]).collect())
+        Spread::of_ratios(runs.map(|run| (run.measured_seconds, run.predicted_seconds[rule])))
     }
 
     /// Predicted seconds over those on the raw disk, run by run.
     pub(super) fn ratio(&self, group: Group<'_>, kind: StoreKind, rule: usize) -> Option<Spread> {
+        self.ratio_of(group, kind, |run| run.predicted_seconds[rule])
+    }
+
+    fn ratio_of(
+        &self,
+        group: Group<'_>,
+        kind: StoreKind,
+        of: impl Fn(&RunView) -> f64,
+    ) -> Option<Spread> {
         let pairs = self.of(group, kind).filter_map(|run| {
             let mut raw = self.of(group, StoreKind::Raw);
             let raw = raw.find(|raw| raw.case.run == run.case.run)?;
-            Some((run.predicted_seconds[rule], raw.predicted_seconds[rule]))
+            Some((of(run), of(raw)))
         });
         Spread::of_ratios(pairs)
     }
@@ -224,7 +280,10 @@ impl Report {
             "{} runs of each; {}",
             self.runs_of_each, self.machine
         ));
-        lines.extend(NOTES.map(|note| format!("- {note}")));
+        lines.extend(live::lateness(
+            self.runs.iter().filter_map(|run| run.emulated.as_ref()),
+        ));
+        lines.extend(self.notes.iter().map(|note| format!("- {note}")));
         lines.push(String::new());
         lines.join("\n")
     }
@@ -244,33 +303,47 @@ impl Report {
             "xfs",
         ]);
         for group in self.groups() {
-            let row = group.published();
-            for (rule, name) in RULES.iter().map(|rule| rule.name()).enumerate() {
-                let raw = self.seconds(group, StoreKind::Raw, rule);
-                let ratio = |kind| {
-                    let ratio = self.ratio(group, kind, rule);
-                    ratio.map_or_else(text::dash, text::spread)
-                };
-                let published =
-                    |at: usize| row.map_or_else(text::dash, |row| format!("{:.2}", row.ratios[at]));
-                let full = raw.map(|raw| raw.median / self.scale);
-                let minfs = row.map_or_else(text::dash, |row| text::number(row.seconds[0]));
-                table.add_row([
-                    group.workload.to_owned(),
-                    group.engine.name().to_owned(),
-                    group.block_size.to_string(),
-                    name.to_owned(),
-                    raw.map_or_else(text::dash, text::spread),
-                    full.map_or_else(text::dash, text::number),
-                    ratio(StoreKind::Ext4),
-                    ratio(StoreKind::Xfs),
-                    format!("| {minfs}"),
-                    published(1),
-                    published(2),
-                ]);
+            for (at, rule) in RULES.iter().enumerate() {
+                let predicted = |run: &RunView| run.predicted_seconds[at];
+                table.add_row(self.ratio_row(group, rule.name(), predicted));
+            }
+            if let Some(rule) = self.live {
+                let name = format!("MEASURED, {}", rule.name());
+                table.add_row(self.ratio_row(group, &name, |run| run.measured_seconds));
             }
         }
         text::lines(&table)
+    }
+
+    fn ratio_row(
+        &self,
+        group: Group<'_>,
+        rule: &str,
+        of: impl Fn(&RunView) -> f64 + Copy,
+    ) -> Vec<String> {
+        let row = group.published();
+        let raw = self.seconds_of(group, StoreKind::Raw, of);
+        let ratio = |kind| {
+            let ratio = self.ratio_of(group, kind, of);
+            ratio.map_or_else(text::dash, text::spread)
+        };
+        let published =
+            |at: usize| row.map_or_else(text::dash, |row| format!("{:.2}", row.ratios[at]));
+        let full = raw.map(|raw| raw.median / self.scale);
+        let minfs = row.map_or_else(text::dash, |row| text::number(row.seconds[0]));
+        vec![
+            group.workload.to_owned(),
+            group.engine.name().to_owned(),
+            group.block_size.to_string(),
+            rule.to_owned(),
+            raw.map_or_else(text::dash, text::spread),
+            full.map_or_else(text::dash, text::number),
+            ratio(StoreKind::Ext4),
+            ratio(StoreKind::Xfs),
+            format!("| {minfs}"),
+            published(1),
+            published(2),
+        ]
     }
 
     fn reason_table(&self) -> Vec<String> {

@@ -6,6 +6,7 @@ use super::program::{MAX_BLOCK, POOL_BYTES, Program, STEP};
 use crate::lab::StoreKind;
 use crate::seeds::DRIVE;
 use crate::seeds::error::SeedsError;
+use crate::seeds::predict::Rule;
 use crate::seeds::{bytes_of, file_system_of};
 
 /// Where the published writes began: 512 bytes before the end of the first 4 KiB.
@@ -45,6 +46,12 @@ pub struct DiskbenchiArgs {
     /// Drive that the times are predicted for: see `lumpscope platter drives`
     #[arg(long, default_value = DRIVE, value_name = "NAME")]
     pub drive: String,
+    /// Run on the emulated drive itself, in real time, with firmware that is supposed to follow this
+    /// rule, and print what was measured beside what is predicted. Takes as long as the drive would,
+    /// and wants a quiet machine
+    #[arg(long, value_enum, value_name = "RULE", num_args = 0..=1, require_equals = true,
+          default_missing_value = "ideal", conflicts_with = "of")]
+    pub(in crate::seeds) live: Option<Rule>,
     /// Write everything measured to this file
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

@@ -1,9 +1,10 @@
 //! What the figures say beside the published ones, worked out from the figures.
 
 use super::args::ODD_OFFSET;
-use super::report::{Report, TrialView, place};
+use super::report::{Report, TrialView, most_published, place};
 use crate::lab::StoreKind;
-use crate::report::Findings;
+use crate::report::{Findings, Spread};
+use crate::seeds::live;
 use crate::seeds::predict::Rule;
 use crate::seeds::published::DISKBENCHI;
 
@@ -21,6 +22,7 @@ pub(super) fn of(report: &Report) -> Findings {
     for rule in Rule::ALL {
         ratios(report, rule, &mut findings);
     }
+    live_runs(report, &mut findings);
     findings.hypotheses.push(
         "That a drive loses a revolution for a rewritten end after each 3 MiB of a stream is \
          supposed: one parameter, fitted to the published tables. It gives a ratio that does not \
@@ -34,6 +36,22 @@ pub(super) fn of(report: &Report) -> Findings {
             .to_owned(),
     );
     findings
+}
+
+/// Runs on the emulated drive beside what is predicted from their own records.
+fn live_runs(report: &Report, findings: &mut Findings) {
+    let Some(rule) = report.live else { return };
+    for at in report.places() {
+        let measured = report.measured(at);
+        let predicted = report.predicted(at, rule, most_published());
+        let over = measured.zip(predicted).and_then(|(measured, predicted)| {
+            let [min, median, max] = [measured.min, measured.median, measured.max]
+                .map(|seconds| seconds / predicted.median);
+            let finite = median.is_finite();
+            finite.then_some(Spread { median, min, max })
+        });
+        live::compared(&place(at.0, at.1), rule, over, findings);
+    }
 }
 
 /// Whether the stream of requests stays the same from the first write to the last.
@@ -129,5 +147,153 @@ fn ratios(report: &Report, rule: Rule, findings: &mut Findings) {
         findings.agrees.push(line);
     } else {
         findings.differs.push(line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::{Half, Prediction};
+    use super::*;
+    use crate::blocks::{Counted, Tally, Trust};
+    use crate::machine::Machine;
+
+    const COUNT: u64 = 1000;
+    const BLOCK: u64 = 2 << 20;
+
+    /// A run that writes `sectors`, half of them in its first half.
+    fn trial(offset: u64, overlaps: u64, wall_seconds: f64) -> TrialView {
+        let sectors = COUNT * BLOCK / 512;
+        TrialView {
+            kind: StoreKind::Xfs,
+            offset,
+            run: 1,
+            wall_seconds,
+            counted: Counted {
+                own_writes: Tally {
+                    requests: 4 * COUNT,
+                    sectors,
+                },
+                overlaps,
+                ..Counted::default()
+            },
+            padding: 0,
+            trust: Trust {
+                missing: 0,
+                kernel_requests: 4 * COUNT,
+                complete: true,
+            },
+            emulated: None,
+            of_half: Half {
+                sectors: sectors / 2,
+                overlaps: overlaps / 2,
+            },
+        }
+    }
+
+    /// Predictions that are `even` times the published seconds from byte 0, and from byte 3584
+    /// `odd` times those from 0.
+    fn predictions(even: f64, odd: f64) -> Vec<Prediction> {
+        let mut all = Vec::new();
+        for rule in Rule::ALL {
+            for (published_writes, seconds, _) in DISKBENCHI {
+                let times = [(0, seconds * even), (ODD_OFFSET, seconds * even * odd)];
+                all.extend(times.map(|(offset, seconds)| Prediction {
+                    kind: StoreKind::Xfs,
+                    offset,
+                    rule,
+                    writes: COUNT,
+                    published_writes,
+                    seconds: Spread::of(vec![seconds]),
+                }));
+            }
+        }
+        all
+    }
+
+    fn report(trials: Vec<TrialView>, predictions: Vec<Prediction>) -> Report {
+        Report {
+            machine: Machine::before(),
+            drive: "a drive".to_owned(),
+            live: None,
+            block: BLOCK,
+            count: COUNT,
+            hugepool: false,
+            runs: 1,
+            trials,
+            predictions,
+            published: DISKBENCHI,
+            findings: Findings::default(),
+            notes: Vec::new(),
+            traces: Vec::new(),
+        }
+    }
+
+    fn both() -> Vec<TrialView> {
+        vec![trial(0, 0, 9.1), trial(ODD_OFFSET, COUNT - 1, 13.0)]
+    }
+
+    fn has(lines: &[String], part: &str) -> bool {
+        lines.iter().any(|line| line.contains(part))
+    }
+
+    #[test]
+    fn a_steady_stream_that_rewrites_each_end_agrees() {
+        let findings = of(&report(both(), predictions(1.0, 1.43)));
+        for part in [
+            "xfs from 0: the second half of the writes is written",
+            "xfs from 3584: the second half of the writes is written",
+            "each of the 999 writes after the first begins in the end",
+            "no read and no flush",
+        ] {
+            assert!(has(&findings.agrees, part), "{part}: {findings:?}");
+        }
+        assert_eq!(findings.hypotheses.len(), 2);
+    }
+
+    #[test]
+    fn a_stream_that_grows_does_not_agree() {
+        let mut trials = both();
+        trials[1].of_half.overlaps = 100;
+        trials[1].counted.overlaps = 700;
+        trials[1].counted.flushes = 1;
+        let findings = of(&report(trials, predictions(1.0, 1.43)));
+        assert!(has(&findings.differs, "xfs from 3584: the second half"));
+        assert!(!has(&findings.agrees, "begins in the end"));
+        assert!(!has(&findings.agrees, "no read and no flush"));
+    }
+
+    #[test]
+    fn times_and_ratios_are_laid_beside_the_published_ones() {
+        // 1.17, 1.17 and 1.43 are published: one ratio cannot be near all three.
+        let findings = of(&report(both(), predictions(1.02, 1.43)));
+        assert!(has(
+            &findings.agrees,
+            "18.6 s predicted, 18.2 s published (+2.0 %)"
+        ));
+        assert!(has(&findings.differs, "xfs, overlap rule"));
+        assert!(has(&findings.differs, "1 of 3 within 0.05"));
+        let slow = of(&report(both(), predictions(1.2, 1.43)));
+        assert!(has(&slow.differs, "(+20.0 %)"));
+    }
+
+    #[test]
+    fn live_runs_stand_beside_their_own_predictions() {
+        let said = |lines: &[String]| lines.iter().filter(|line| line.contains("live")).count();
+        let recorded = report(both(), predictions(1.0, 1.43));
+        let of_recorded = of(&recorded);
+        assert_eq!(said(&of_recorded.agrees) + said(&of_recorded.differs), 0);
+        // 4000 writes are predicted to take 36.392 s and 52.04 s: a quarter of that was measured
+        // from 0, and from 3584 much more.
+        let live = Report {
+            live: Some(Rule::Overlap),
+            trials: vec![trial(0, 0, 9.2), trial(ODD_OFFSET, COUNT - 1, 20.0)],
+            ..recorded
+        };
+        let findings = of(&live);
+        assert_eq!(
+            (said(&findings.agrees), said(&findings.differs)),
+            (1, 1),
+            "{findings:?}"
+        );
     }
 }

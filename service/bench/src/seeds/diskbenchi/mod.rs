@@ -10,12 +10,14 @@ mod program;
 mod report;
 mod trial;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 pub use args::DiskbenchiArgs;
 pub use program::{POOL_BYTES, Program};
 
 use super::error::SeedsError;
+use super::live::Live;
 use super::predict;
 use crate::engine::interrupt::Interrupt;
 use crate::machine::{self, Machine, Output};
@@ -24,7 +26,7 @@ pub(super) use report::range;
 use trial::Trial;
 
 /// Runs, prints, and writes what is asked for.
-pub(super) fn run(args: &DiskbenchiArgs) -> Result<ExitCode, SeedsError> {
+pub(super) fn run(args: &DiskbenchiArgs, exe: &Path) -> Result<ExitCode, SeedsError> {
     args.check()?;
     if let Some(file) = &args.of {
         // As the published program: nothing but the writes.
@@ -37,11 +39,11 @@ pub(super) fn run(args: &DiskbenchiArgs) -> Result<ExitCode, SeedsError> {
     }
     let output = Output::of(args.json.as_deref(), args.report.as_deref())?;
     let interrupt = Interrupt::install()?;
-    let measured = measure(args, &interrupt);
+    let measured = measure(args, exe, &interrupt);
     machine::tell(measured, (Report::text, Report::page), output, &interrupt)
 }
 
-fn measure(args: &DiskbenchiArgs, interrupt: &Interrupt) -> Result<Report, SeedsError> {
+fn measure(args: &DiskbenchiArgs, exe: &Path, interrupt: &Interrupt) -> Result<Report, SeedsError> {
     let drive = predict::drive_named(&args.drive)?;
     let machine = Machine::before();
     let mut trials = Vec::new();
@@ -60,6 +62,13 @@ fn measure(args: &DiskbenchiArgs, interrupt: &Interrupt) -> Result<Report, Seeds
             );
             let program = args.program(*offset);
             let lab = trial::lab(program, args.dir.clone());
+            let lab = match args.live {
+                Some(rule) => {
+                    let drive = &args.drive;
+                    Live { exe, drive, rule }.first_sectors(lab)
+                }
+                None => lab,
+            };
             trials.push(Trial::new(*kind, program, run, &lab, interrupt)?);
         }
     }

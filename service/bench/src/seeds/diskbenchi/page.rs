@@ -43,7 +43,7 @@ impl Report {
                 .map(|at| Cell::text(range(self.at(*at).map(of))));
             table.row(name, cells.collect());
         }
-        table.notes = self.notes.map(str::to_owned).to_vec();
+        table.notes = self.notes.iter().map(|note| (*note).to_owned()).collect();
         table
     }
 

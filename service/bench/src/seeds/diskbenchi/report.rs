@@ -8,20 +8,31 @@ use super::args::{DiskbenchiArgs, ODD_OFFSET};
 use super::findings;
 use super::trial::Trial;
 use crate::blocks::{Counted, Trust};
-use crate::lab::StoreKind;
+use crate::lab::{EmulatedView, StoreKind};
 use crate::machine::Machine;
 use crate::report::{Findings, Spread};
 use crate::seeds::error::SeedsError;
+use crate::seeds::live;
 use crate::seeds::predict::{self, Rule};
 use crate::seeds::published::DISKBENCHI;
 use crate::seeds::text;
 
-const NOTES: [&str; 4] = [
+/// Where requests and times come from: replayed, or live.
+const RECORDED: [&str; 2] = [
     "Requests are those that the running kernel sent to a fast loop disk, recorded by our probes; \
      every run has a new file system, and the program neither reads nor flushes.",
     "Times are predicted: the recorded requests, replayed through a mechanical model of the drive, \
      each waiting for everything that had completed before it was sent. They are scaled to the \
      published number of writes.",
+];
+const LIVE: [&str; 2] = [
+    "Requests are those that the running kernel sent to the emulated drive, recorded by our \
+     probes; every run has a new file system, and the program neither reads nor flushes.",
+    "Times are measured, by the clock, on that drive, which answers as the rule has it; and \
+     predicted: what was recorded, replayed through the model. They are scaled to the published \
+     number of writes.",
+];
+const NOTES: [&str; 2] = [
     "Whether a drive behaves as one of the rules is not known: nobody here has this drive. The \
      window of the overlap rule, 3 MiB, was fitted to the published tables.",
     "Beyond the payload: sectors that were written although the program did not write them, or \
@@ -41,6 +52,8 @@ pub(super) struct TrialView {
     /// Sectors beyond the payload.
     pub(super) padding: i64,
     pub(super) trust: Trust,
+    /// How late the emulated drive answered; absent: it was the fast disk.
+    pub(super) emulated: Option<EmulatedView>,
     /// What of it belongs to the first half of the writes.
     pub(super) of_half: Half,
 }
@@ -74,6 +87,8 @@ pub(super) struct Report {
     #[serde(flatten)]
     pub(super) machine: Machine,
     pub(super) drive: String,
+    /// The runs were on the emulated drive, with this rule; absent: on a fast disk.
+    pub(super) live: Option<Rule>,
     pub(super) block: u64,
     pub(super) count: u64,
     pub(super) hugepool: bool,
@@ -83,7 +98,7 @@ pub(super) struct Report {
     /// Number of writes, seconds from byte 0 and from byte 3584.
     pub(super) published: [(u64, f64, f64); 3],
     pub(super) findings: Findings,
-    pub(super) notes: [&'static str; 4],
+    pub(super) notes: Vec<&'static str>,
     /// Of the first run at each place, for the pictures.
     #[serde(skip)]
     pub(super) traces: Vec<(String, Trace)>,
@@ -111,6 +126,7 @@ impl Report {
         let mut report = Report {
             machine: machine.and_after(),
             drive: drive.title.to_string(),
+            live: args.live,
             block: args.bs,
             count: args.count,
             hugepool: args.hugepool,
@@ -118,7 +134,12 @@ impl Report {
             predictions,
             published: DISKBENCHI,
             findings: Findings::default(),
-            notes: NOTES,
+            notes: args
+                .live
+                .map_or(RECORDED, |_| LIVE)
+                .into_iter()
+                .chain(NOTES)
+                .collect(),
             traces: traces
                 .map(|(name, trial)| (name, trial.recorded.trace.clone()))
                 .collect(),
@@ -160,6 +181,18 @@ impl Report {
         found.and_then(|one| one.seconds)
     }
 
+    /// Measured seconds on the emulated drive, scaled to the most published writes, for which all
+    /// of ours stand; nothing when it was not live.
+    pub(super) fn measured(&self, place: (StoreKind, u64)) -> Option<Spread> {
+        self.live?;
+        let scale = crate::human::ratio(most_published(), self.count)?;
+        Spread::of(
+            self.at(place)
+                .map(|trial| trial.wall_seconds * scale)
+                .collect(),
+        )
+    }
+
     /// Predicted time from byte 3584 over that from byte 0.
     pub(super) fn ratio(&self, kind: StoreKind, rule: Rule, published_writes: u64) -> Option<f64> {
         let odd = self.predicted((kind, ODD_OFFSET), rule, published_writes)?;
@@ -186,7 +219,10 @@ impl Report {
         lines.extend(text::findings(&self.findings));
         lines.push(String::new());
         lines.push(format!("{} runs; {}", self.runs, self.machine));
-        lines.extend(NOTES.map(|note| format!("- {note}")));
+        lines.extend(live::lateness(
+            self.trials.iter().filter_map(|one| one.emulated.as_ref()),
+        ));
+        lines.extend(self.notes.iter().map(|note| format!("- {note}")));
         lines.push(String::new());
         lines.join("\n")
     }
@@ -211,6 +247,21 @@ impl Report {
         text::lines(&table)
     }
 
+    /// What was measured on a file system; nothing when it was not live.
+    fn measured_row(&self, kind: StoreKind) -> Option<Vec<String>> {
+        let rule = self.live?;
+        let (even, odd) = (self.measured((kind, 0)), self.measured((kind, ODD_OFFSET)));
+        let ratio = even.zip(odd).map(|(even, odd)| odd.median / even.median);
+        let seconds = |spread: Option<Spread>| spread.map_or_else(text::dash, text::spread);
+        Some(vec![
+            format!("{}, MEASURED, {}", kind.name(), rule.name()),
+            most_published().to_string(),
+            seconds(even),
+            seconds(odd),
+            ratio.map_or_else(text::dash, |ratio| format!("{ratio:.2}")),
+        ])
+    }
+
     fn time_table(&self) -> Vec<String> {
         let mut table = text::table(&["", "writes", "from 0", "from 3584", "ratio"]);
         for (writes, even, odd) in DISKBENCHI {
@@ -227,6 +278,7 @@ impl Report {
             .into_iter()
             .filter(|kind| self.trials.iter().any(|t| t.kind == *kind))
         {
+            table.add_rows(self.measured_row(kind));
             for rule in Rule::ALL {
                 for (writes, ..) in DISKBENCHI {
                     let seconds = |offset| {
@@ -310,9 +362,15 @@ impl TrialView {
                 overlaps: half.overlaps,
             },
             trust: trial.recorded.trust(),
+            emulated: trial.emulated.clone(),
             counted,
         }
     }
+}
+
+/// The most writes that were published.
+pub(super) fn most_published() -> u64 {
+    DISKBENCHI.iter().map(|row| row.0).max().unwrap_or(1)
 }
 
 /// All rules and all published numbers of writes at one place.
@@ -325,7 +383,7 @@ fn predict_place(
     let Some(first) = trials.first() else {
         return Ok(());
     };
-    let most = DISKBENCHI.iter().map(|row| row.0).max().unwrap_or(1);
+    let most = most_published();
     for (published_writes, ..) in DISKBENCHI {
         let writes = (count * published_writes / most).max(1);
         for rule in Rule::ALL {

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lumpscope_platter::trace::{Op, Trace};
+use lumpscope_platter::trace::{Op, Trace, Traced};
 
 use super::program::Program;
 use crate::blocks::{Recorded, Recorder};
 use crate::engine::interrupt::Interrupt;
-use crate::lab::{LabOptions, StoreKind};
+use crate::lab::{EmulatedView, LabOptions, StoreKind};
 use crate::seeds::error::SeedsError;
 use crate::seeds::place::Place;
 
@@ -28,6 +28,8 @@ pub(super) struct Trial {
     /// From opening the file to the end of the last write, on the loop device.
     pub(super) wall: Duration,
     pub(super) recorded: Recorded,
+    /// How late the disk answered, if it was an emulated one.
+    pub(super) emulated: Option<EmulatedView>,
 }
 
 impl Trial {
@@ -71,6 +73,7 @@ impl Trial {
             run,
             wall,
             recorded,
+            emulated: place.lateness()?,
         })
     }
 
@@ -94,9 +97,13 @@ pub(super) fn lab(program: Program, dir: Option<PathBuf>) -> LabOptions {
 /// Requests up to the one with which so many sectors are written, none of them counted twice.
 fn first_sectors(trace: &Trace, wanted: u64) -> Trace {
     let (mut new, mut end) = (0_u64, 0_u64);
-    let mut until = trace.requests.len();
+    // What comes behind the program's last write, such as the log that a file system writes and
+    // flushes later, is not waited for by the program.
+    let is_write = |request: &Traced| request.own && request.op == Op::Write;
+    let last = trace.requests.iter().rposition(is_write);
+    let mut until = last.map_or(trace.requests.len(), |last| last + 1);
     for (index, request) in trace.requests.iter().enumerate() {
-        if !request.own || request.op != Op::Write {
+        if !is_write(request) {
             continue;
         }
         let again = end.saturating_sub(request.sector);
@@ -117,8 +124,6 @@ fn first_sectors(trace: &Trace, wanted: u64) -> Trace {
 
 #[cfg(test)]
 mod tests {
-    use lumpscope_platter::trace::Traced;
-
     use super::*;
 
     #[test]
@@ -141,6 +146,7 @@ mod tests {
             write(9000, 64, false),
             write(39, 1, true),
             write(40, 16, true),
+            write(9064, 64, false),
         ];
         let trace = Trace {
             requests,
