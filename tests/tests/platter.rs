@@ -549,3 +549,51 @@ fn the_kinds_of_a_lab_have_disks_of_their_own() {
             .contains(&name)
     );
 }
+
+#[test]
+fn live_disks_are_compared_with_their_model() {
+    if !available(NEEDS) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let json = folder.path().join("check.json");
+    let file = json.to_str().expect("plain");
+    let said = run_ok(&[
+        "platter",
+        "check",
+        "--rounds",
+        "2",
+        "--requests",
+        "12",
+        "--json",
+        file,
+    ]);
+    let text = std::fs::read_to_string(&json).expect("what was measured");
+    let measured: Value = serde_json::from_str(&text).expect("JSON");
+    let list = |name: &str| measured[name].as_array().cloned().expect("a list");
+    let (rows, trials) = (list("rows"), list("trials"));
+    assert_eq!((rows.len(), trials.len()), (9, 18));
+    for row in &rows {
+        let name = row["name"].as_str().expect("a name");
+        assert!(said.contains(name), "{name} in {said}");
+        let rounds: Vec<&Value> = trials
+            .iter()
+            .filter(|trial| trial["pattern"] == name)
+            .collect();
+        assert_eq!(rounds[0]["model_ns"], rounds[1]["model_ns"], "{name}");
+        assert!(rounds[0]["model_ns"].as_u64() > Some(0), "{name}");
+        for trial in rounds {
+            let [asked, taken, seen] = ["asked", "taken", "seen"].map(|key| trial[key].as_u64());
+            assert_eq!((asked, taken), (Some(12), Some(12)), "{trial}");
+            // The kernel may skip a probe, but says so.
+            let missing = trial["trust"]["missing"].as_u64();
+            assert_eq!(seen.zip(missing).map(|(a, b)| a + b), Some(12), "{trial}");
+        }
+    }
+    let refused = run(&["platter", "check", "--only", "nothing"]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        !refused.status.success() && said.contains("read-4k-anywhere"),
+        "{said}"
+    );
+}

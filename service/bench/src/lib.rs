@@ -19,6 +19,7 @@
 //! | [`orders`] | the engine's orders of waiting gets on an emulated disk, in virtual time |
 //! | [`tracer`] | the block requests of a disk counted by bpftrace, for a second opinion |
 //! | [`report`] | what a bench found, as one HTML file that needs no other |
+//! | [`fidelity`] | how well a live emulated disk of this machine keeps to its model |
 //! | [`human`] | numbers for people |
 //!
 //! `compare` and `grpc` know the service only through `lumpscope.v1` and its command line; only
@@ -28,6 +29,7 @@ pub mod blocks;
 pub mod commands;
 pub mod compare;
 pub mod engine;
+pub mod fidelity;
 pub mod grpc;
 pub mod human;
 pub mod lab;

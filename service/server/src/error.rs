@@ -208,6 +208,9 @@ pub enum ServerError {
     /// The orders could not be compared.
     #[error("{0}")]
     OrdersBench(#[from] lumpscope_bench::orders::OrdersError),
+    /// How well an emulated disk keeps to its model could not be measured.
+    #[error("{0}")]
+    Fidelity(#[from] lumpscope_bench::fidelity::FidelityError),
 }
 
 /// What to do when it was the system that refused.

@@ -1,0 +1,64 @@
+//! Command line of `lumpscope platter check`.
+
+use std::path::PathBuf;
+
+use super::FidelityError;
+use super::pattern::{PATTERNS, Pattern};
+use crate::engine::BenchError;
+
+/// Measure how well emulated disks of this machine keep to their model.
+#[derive(Clone, Debug, clap::Args)]
+#[command(
+    after_help = "Needs root, /dev/fuse, loop devices and probes. Goals, on a machine that has nothing else to do: a \
+                  live disk within 5 % of the model's virtual time, a replay of what the probes recorded within 3 % of \
+                  the live disk."
+)]
+pub struct FidelityArgs {
+    /// Drive to emulate; `lumpscope platter drives` lists them
+    #[arg(long, default_value = "st1000dm003", value_name = "NAME")]
+    pub drive: String,
+    /// Runs of each pattern, each on a new disk
+    #[arg(long, default_value_t = 5, value_name = "N")]
+    pub rounds: usize,
+    /// Only these patterns of requests [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "NAME,..")]
+    pub only: Vec<String>,
+    /// At most so many requests of each pattern, 2 or more; few say little [default: all]
+    #[arg(long, value_name = "N")]
+    pub requests: Option<usize>,
+    /// Write everything measured to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write a report for people to this file: HTML that needs no other file. A report that is
+    /// there is replaced, nothing else
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+}
+
+impl FidelityArgs {
+    /// What is to be run.
+    pub(super) fn patterns(&self) -> Result<Vec<Pattern>, FidelityError> {
+        let argument = |option, allowed| Err(BenchError::Argument { option, allowed }.into());
+        if !(1..=100).contains(&self.rounds) {
+            return argument("--rounds", "1 to 100");
+        }
+        if self.requests.is_some_and(|requests| requests < 2) {
+            return argument(
+                "--requests",
+                "2 or more: time counts from the end of the first",
+            );
+        }
+        let chosen = |pattern: &&Pattern| {
+            self.only.is_empty() || self.only.iter().any(|name| name == pattern.name)
+        };
+        let known = |name: &&String| PATTERNS.iter().all(|pattern| pattern.name != name.as_str());
+        if let Some(name) = self.only.iter().find(known) {
+            let names: Vec<&str> = PATTERNS.iter().map(|pattern| pattern.name).collect();
+            return Err(FidelityError::NoPattern {
+                name: name.clone(),
+                known: names.join(", "),
+            });
+        }
+        Ok(PATTERNS.iter().filter(chosen).copied().collect())
+    }
+}
