@@ -164,7 +164,7 @@ fn dependencies(package: &str) -> BTreeSet<String> {
 
 #[test]
 fn dependencies_point_down_the_data_path() {
-    let rules: [(&str, &[&str]); 5] = [
+    let rules: [(&str, &[&str]); 6] = [
         (
             "lumpscope-engine",
             &[
@@ -174,6 +174,10 @@ fn dependencies_point_down_the_data_path() {
                 "opentelemetry",
                 "lumpscope-observer",
             ],
+        ),
+        (
+            "lumpscope-objects",
+            &["tonic", "http", "aya", "lumpscope-observer", "lumpscope"],
         ),
         (
             "lumpscope-observer",

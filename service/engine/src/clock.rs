@@ -40,7 +40,8 @@ pub fn wall_ns() -> u64 {
 }
 
 /// 64 random bits; in virtual time a function of that time.
-pub(crate) fn random_u64() -> u64 {
+#[must_use]
+pub fn random_u64() -> u64 {
     if let Some(now_ns) = VIRTUAL.get() {
         return Random::new(now_ns).next();
     }

@@ -14,6 +14,8 @@
 //! | head | 0; 1 block if the lump was put before the store was opened, once | | |
 //! | put | | 1 data, and a share of 1 or 2 journal writes | a share of 2 or 3 |
 //! | put, embedded | | a share of 1 or 2 journal writes | a share of 1 or 2 |
+//! | put group (data, embedded, deletes) | | as a put; without data as a put, embedded | the same |
+//! | embedded lumps in bulk | 1 for each MiB of the journal in use | | |
 //! | put if absent | | as a put if there is none; nothing if there is one already | |
 //! | delete, delete range, delete of many | | a share of 1 or 2 journal writes | a share of 1 or 2 |
 //! | list, usage | | | |
@@ -120,9 +122,10 @@ pub use options::{
 };
 pub use payload::{LumpBuf, LumpData};
 pub use request::{
-    CollectOutcome, DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EngineTimes,
-    HeadOutcome, IoDeclaration, IoOp, IoPurpose, IoSink, ListOutcome, LumpRange, Placement,
-    PutCondition, PutOptions, PutOutcome, RangeOutcome, RequestCtx, RequestId, UsageOutcome,
+    CollectOutcome, DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EmbeddedPage,
+    EngineTimes, HeadOutcome, IoDeclaration, IoOp, IoPurpose, IoSink, ListOutcome, LumpRange,
+    Placement, PutCondition, PutGroup, PutOptions, PutOutcome, RangeOutcome, RequestCtx, RequestId,
+    UsageOutcome,
 };
 pub use salvage::{LogCut, SalvageAction, SalvageFinding, SalvageReport};
 pub use scheduler::{Driver, LearnedStats, OrderStats};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::clock::{duration_ns, monotonic_ns};
 use crate::error::Error;
 use crate::lump::LumpId;
-use crate::payload::LumpData;
+use crate::payload::{LumpBuf, LumpData};
 
 /// Identifies one request from the caller's side through to the disk's. 0 means "none": the
 /// store itself (recovery, journal garbage collection).
@@ -155,6 +155,29 @@ pub struct PutOutcome {
     pub created: bool,
     /// Durability reached: what was asked for or stronger.
     pub durability: Durability,
+}
+
+/// Puts and deletes that are one change ([`Store::submit_put_group`]): after a crash all of it has
+/// happened, or nothing; readers see all of it at the same moment.
+///
+/// [`Store::submit_put_group`]: crate::Store::submit_put_group
+#[derive(Debug)]
+pub struct PutGroup {
+    /// A lump in the data region, if there is one to be put.
+    pub data: Option<(LumpId, LumpBuf)>,
+    /// A lump in the journal.
+    pub embedded: (LumpId, LumpBuf),
+    /// Lumps that are removed, after the puts; those that are not there do no harm.
+    pub deletes: Vec<LumpId>,
+}
+
+/// A page of the embedded lumps of a range ([`Store::embedded`](crate::Store::embedded)).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EmbeddedPage {
+    /// Lumps with their bytes, verified, in the order of their records in the journal.
+    pub lumps: Vec<(LumpId, Vec<u8>)>,
+    /// Where the next page begins; `None`: the journal has been read to its end.
+    pub next: Option<u64>,
 }
 
 /// Result of a delete.

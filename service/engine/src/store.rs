@@ -14,11 +14,15 @@ use crate::buffer::BufferPool;
 use crate::clock::duration_ns;
 use crate::device::Waker;
 use crate::error::Error;
-use crate::format::record::{EmbeddedData, MAX_EMBEDDED_LEN, Record};
+use crate::format::record::{EmbeddedData, MAX_EMBEDDED_LEN, MAX_RECORD_LEN, PUT_LEN, Record};
 use crate::lump::LumpId;
 use crate::options::{StoreInfo, StoreStats};
 use crate::payload::LumpBuf;
-use crate::request::{CollectOutcome, EngineTimes, Placement, PutOptions, PutOutcome, RequestCtx};
+use crate::request::{
+    CollectOutcome, Durability, EngineTimes, Placement, PutGroup, PutOptions, PutOutcome,
+    RequestCtx,
+};
+use crate::scheduler::group::Group;
 use crate::scheduler::message::{Arrival, Command, PutBody, Reply};
 use crate::scheduler::order::curve::Pair;
 use crate::scheduler::{OrderStats, Shared, on_engine_thread};
@@ -145,6 +149,49 @@ impl Store {
             body,
             durability: options.durability,
             condition: options.condition,
+            reply,
+        })
+    }
+
+    /// Seals a group on the caller's thread.
+    fn group_command(
+        &self,
+        ctx: RequestCtx,
+        group: PutGroup,
+        durability: Durability,
+        reply: Reply<PutOutcome>,
+    ) -> Result<Command, Error> {
+        let (id, buf) = group.embedded;
+        let PutBody::Embedded {
+            record: mut records,
+            len,
+        } = embedded_body(id, &buf)?
+        else {
+            return Err(Error::Closed);
+        };
+        for &id in &group.deletes {
+            records.extend_from_slice(&Record::Delete { id }.to_bytes());
+        }
+        let whole = records.len() + group.data.as_ref().map_or(0, |_| PUT_LEN);
+        if whole > MAX_RECORD_LEN {
+            return Err(Error::LumpTooLarge {
+                len: whole as u64,
+                max: MAX_RECORD_LEN as u64,
+            });
+        }
+        let seal = |(id, buf): (LumpId, LumpBuf)| {
+            let generation = self.inner.generation.fetch_add(1, Ordering::Relaxed);
+            buf.seal(id, generation).map(|sealed| (id, sealed))
+        };
+        Ok(Command::Group {
+            request: ctx.id,
+            data: group.data.map(seal).transpose()?,
+            group: Group {
+                records,
+                embedded: (id, len),
+                deletes: group.deletes,
+            },
+            durability,
             reply,
         })
     }

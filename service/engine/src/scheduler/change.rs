@@ -1,5 +1,6 @@
 //! A change of the store on its way from its arrival to its answer.
 
+use super::group::{Group, Placed};
 use super::message::{Reply, Stage};
 use crate::error::Error;
 use crate::format::Portion;
@@ -22,6 +23,30 @@ pub(crate) struct PendingPut {
     /// Its blocks, once it has got them.
     pub(super) portion: Option<Portion>,
     pub(super) reply: Reply<PutOutcome>,
+    /// What its record is one change with.
+    pub(super) group: Option<Group>,
+}
+
+impl PendingPut {
+    /// One that has no blocks yet.
+    pub(super) fn new(
+        request: RequestId,
+        id: LumpId,
+        durability: Durability,
+        reply: Reply<PutOutcome>,
+    ) -> Self {
+        Self {
+            request,
+            id,
+            durability,
+            condition: PutCondition::Always,
+            blocks: BlockCount(0),
+            padding: None,
+            portion: None,
+            reply,
+            group: None,
+        }
+    }
 }
 
 /// A change whose record may go into the next batch.
@@ -48,6 +73,12 @@ pub(super) enum Effect {
         len: u16,
         reply: Reply<PutOutcome>,
     },
+    /// See [`super::group`].
+    Group {
+        data: Option<Placed>,
+        group: Group,
+        reply: Reply<PutOutcome>,
+    },
     Delete {
         id: LumpId,
         reply: Reply<DeleteOutcome>,
@@ -70,7 +101,7 @@ impl Change {
     /// True: it makes room.
     pub(super) fn is_delete(&self) -> bool {
         match self.effect {
-            Effect::Put { .. } | Effect::Embed { .. } => false,
+            Effect::Put { .. } | Effect::Embed { .. } | Effect::Group { .. } => false,
             Effect::Delete { .. } | Effect::DeleteRange { .. } | Effect::DeleteOne { .. } => true,
         }
     }
@@ -78,7 +109,9 @@ impl Change {
     /// Answers with an error instead of doing it.
     pub(super) fn refuse(self, error: Error) {
         match self.effect {
-            Effect::Put { reply, .. } | Effect::Embed { reply, .. } => {
+            Effect::Put { reply, .. }
+            | Effect::Embed { reply, .. }
+            | Effect::Group { reply, .. } => {
                 reply.send(Err(error), Stage::Journal);
             }
             Effect::Delete { reply, .. } => reply.send(Err(error), Stage::Journal),

@@ -7,6 +7,7 @@
 
 use super::Owner;
 use super::change::{Answer, Change, Effect, PendingPut};
+use super::group::{Group, Placed};
 use super::io_table::Tag;
 use super::message::{Command, PutBody, Reply, Stage};
 use crate::buffer::AlignedBuf;
@@ -51,6 +52,16 @@ impl Owner {
                         self.put_embedded(change, len);
                     }
                 }
+            }
+            Command::Group {
+                request,
+                data,
+                group,
+                durability,
+                mut reply,
+            } => {
+                reply.timing.lap(Stage::Sched);
+                self.put_group(request, (data, group), durability, reply);
             }
             Command::Delete {
                 request,
@@ -101,28 +112,38 @@ impl Owner {
         {
             return reply.send(Err(Error::AlreadyExists { id }), Stage::Index);
         }
+        let mut put = PendingPut::new(request, id, durability, reply);
+        put.condition = condition;
+        self.put_data_of(put, lump, None);
+    }
+
+    /// Starts the write of a put; `group`: what it is one change with, counted already.
+    pub(super) fn put_data_of(
+        &mut self,
+        mut put: PendingPut,
+        lump: SealedLump,
+        group: Option<Group>,
+    ) {
+        let refuse = |owner: &mut Self, put: PendingPut, error| {
+            if let Some(group) = &group {
+                owner.end_group(None, group, false);
+            }
+            put.reply.send(Err(error), Stage::Index);
+        };
         let SealedLump { buf, blocks, len } = lump;
         let data_blocks = self.storage.geometry.data_blocks();
         if u64::from(blocks.0) > data_blocks {
             let block_size = self.storage.geometry.block_size();
             let max = max_payload_in(data_blocks, block_size);
-            return reply.send(Err(Error::LumpTooLarge { len, max }), Stage::Index);
+            return refuse(self, put, Error::LumpTooLarge { len, max });
         }
         if let Err(error) = self.reserve_record(PUT_LEN as u64) {
-            return reply.send(Err(error), Stage::Index);
+            return refuse(self, put, error);
         }
-        let padding = u16::try_from((buf.len() as u64).saturating_sub(len + 2)).ok();
-        let put = PendingPut {
-            request,
-            id,
-            durability,
-            condition,
-            blocks,
-            padding,
-            portion: None,
-            reply,
-        };
-        self.begin_put(id);
+        put.padding = u16::try_from((buf.len() as u64).saturating_sub(len + 2)).ok();
+        put.blocks = blocks;
+        put.group = group;
+        self.begin_put(put.id);
         self.place_put(Box::new(put), buf);
     }
 
@@ -173,6 +194,9 @@ impl Owner {
             self.storage.data.free_unused(portion);
         }
         self.end_put(put.id, PUT_LEN as u64);
+        if let Some(group) = &put.group {
+            self.end_group(None, group, false);
+        }
         put.reply.send(Err(error), stage);
     }
 
@@ -186,9 +210,18 @@ impl Owner {
             padding,
             portion,
             reply,
+            group,
             ..
         } = put;
         let Some(portion) = portion else { return };
+        if let Some(group) = group {
+            let placed = Placed {
+                id,
+                portion,
+                padding,
+            };
+            return self.group_ready((request, durability), Some(placed), group, reply);
+        }
         let record = Record::Put { id, portion }.to_bytes();
         let effect = Effect::Put {
             id,
@@ -229,7 +262,7 @@ impl Owner {
     }
 
     /// Sets aside room in the journal for the record of a put.
-    fn reserve_record(&mut self, record_len: u64) -> Result<(), Error> {
+    pub(super) fn reserve_record(&mut self, record_len: u64) -> Result<(), Error> {
         let journal = &mut self.storage.journal;
         let live = self.storage.index.record_bytes() + self.pending_record_bytes;
         if live + record_len > journal.live_limit(record_len) {
@@ -247,12 +280,12 @@ impl Owner {
         Ok(())
     }
 
-    fn begin_put(&mut self, id: LumpId) {
+    pub(super) fn begin_put(&mut self, id: LumpId) {
         self.pending += 1;
         *self.putting.entry(id).or_default() += 1;
     }
 
-    fn end_put(&mut self, id: LumpId, record_len: u64) {
+    pub(super) fn end_put(&mut self, id: LumpId, record_len: u64) {
         self.pending -= 1;
         self.pending_record_bytes -= record_len;
         if let Some(count) = self.putting.get_mut(&id) {
@@ -345,6 +378,7 @@ impl Owner {
                 self.end_put(*id, change.record.len() as u64);
             }
             Effect::Embed { id, .. } => self.end_put(*id, change.record.len() as u64),
+            Effect::Group { data, group, .. } => self.end_group(*data, group, may_be_on_disk),
             Effect::Delete { .. } | Effect::DeleteRange { .. } => self.pending -= 1,
             Effect::DeleteOne { group, .. } => self.refuse_group(*group, &error),
         }
@@ -373,6 +407,9 @@ impl Owner {
             Effect::Embed { id, len, reply } => {
                 let entry = Entry::embedded(position, len);
                 self.apply_put(id, entry, record_len, reply, durability)
+            }
+            Effect::Group { data, group, reply } => {
+                self.apply_group((data, &group), position, reply, durability)
             }
             Effect::Delete { id, reply } => {
                 let old = self.storage.index.remove(id);
@@ -411,7 +448,7 @@ impl Owner {
         Some(answer)
     }
 
-    fn apply_put(
+    pub(super) fn apply_put(
         &mut self,
         id: LumpId,
         entry: Entry,
@@ -432,7 +469,7 @@ impl Owner {
     }
 
     /// The blocks of a lump that is no more come back when that is durable.
-    fn release(&mut self, old: Option<Entry>) {
+    pub(super) fn release(&mut self, old: Option<Entry>) {
         if let Some(portion) = old.and_then(Entry::portion) {
             self.storage.data.defer(portion);
         }

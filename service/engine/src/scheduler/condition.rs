@@ -34,6 +34,19 @@ impl Overlay {
             Effect::Put { id, .. } | Effect::Embed { id, .. } => {
                 self.lumps.insert(id, true);
             }
+            Effect::Group {
+                ref data,
+                ref group,
+                ..
+            } => {
+                let data = data.as_ref().map(|data| data.id);
+                for id in data.into_iter().chain([group.embedded.0]) {
+                    self.lumps.insert(id, true);
+                }
+                for &id in &group.deletes {
+                    self.lumps.insert(id, false);
+                }
+            }
             Effect::Delete { id, .. } | Effect::DeleteOne { id, .. } => {
                 self.lumps.insert(id, false);
             }

@@ -174,7 +174,8 @@ impl Owner {
             Command::Put {
                 body: PutBody::Data(_),
                 ..
-            } => (Kind::Put, 0, (0, 0)),
+            }
+            | Command::Group { data: Some(_), .. } => (Kind::Put, 0, (0, 0)),
             _ => return None,
         };
         let place = Place {
@@ -321,6 +322,7 @@ impl Command {
     fn is_change(&self) -> bool {
         match self {
             Self::Put { .. }
+            | Self::Group { .. }
             | Self::Delete { .. }
             | Self::DeleteRange { .. }
             | Self::DeleteMany { .. }
@@ -330,6 +332,7 @@ impl Command {
             | Self::Head { .. }
             | Self::List { .. }
             | Self::Usage { .. }
+            | Self::Embedded { .. }
             | Self::Collect { .. }
             | Self::Close { .. } => false,
         }

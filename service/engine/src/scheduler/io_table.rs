@@ -9,7 +9,7 @@ use super::order::curve::Pair;
 use super::pairs::{Pairs, Seen};
 use super::ranges::Piece;
 use super::scrub::ScrubRead;
-use super::{PendingPut, ReadLump};
+use super::{PendingPut, ReadEmbedded, ReadLump};
 use crate::buffer::{AlignedBuf, BufferPool, Reservation};
 use crate::clock::monotonic_ns;
 use crate::device::{Completion, Device, Io};
@@ -40,6 +40,8 @@ pub(crate) enum Tag {
     Header(RingPosition),
     /// The journal's header with the same head and a new scrub mark.
     ScrubMark,
+    /// A chunk of the ring, for who wants the embedded lumps.
+    Embedded(Box<ReadEmbedded>),
     /// A chunk of the ring, for the collection.
     Collect(RingPosition),
     /// A chunk or the header of a checkpoint.
@@ -77,9 +79,11 @@ impl Tag {
 
     fn purpose(&self) -> IoPurpose {
         match self {
-            Self::Get(_) | Self::Range(..) | Self::Head { .. } | Self::PutData(_) => {
-                IoPurpose::LumpData
-            }
+            Self::Get(_)
+            | Self::Range(..)
+            | Self::Head { .. }
+            | Self::PutData(_)
+            | Self::Embedded(_) => IoPurpose::LumpData,
             Self::BatchRest | Self::BatchFirst | Self::Collect(_) => IoPurpose::Journal,
             Self::Flush | Self::CheckpointFlush => IoPurpose::Flush,
             Self::Checkpoint => IoPurpose::Checkpoint,

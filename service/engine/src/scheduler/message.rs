@@ -7,10 +7,11 @@ use crate::error::Error;
 use crate::lump::LumpId;
 use crate::payload::{LumpData, SealedLump};
 use crate::request::{
-    CollectOutcome, DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EngineTimes,
-    HeadOutcome, ListOutcome, LumpRange, PutCondition, PutOutcome, RangeOutcome, RequestCtx,
-    RequestId, UsageOutcome,
+    CollectOutcome, DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EmbeddedPage,
+    EngineTimes, HeadOutcome, ListOutcome, LumpRange, PutCondition, PutOutcome, RangeOutcome,
+    RequestCtx, RequestId, UsageOutcome,
 };
+use crate::scheduler::group::Group;
 use crate::store::OnDone;
 
 /// A request on its way to the owner thread, with what decides when it is started.
@@ -40,6 +41,14 @@ pub(crate) enum Command {
         body: PutBody,
         durability: Durability,
         condition: PutCondition,
+        reply: Reply<PutOutcome>,
+    },
+    /// Puts and deletes that are one change.
+    Group {
+        request: RequestId,
+        data: Option<(LumpId, SealedLump)>,
+        group: Group,
+        durability: Durability,
         reply: Reply<PutOutcome>,
     },
     Get {
@@ -85,6 +94,12 @@ pub(crate) enum Command {
         limit: usize,
         reply: Reply<ListOutcome>,
     },
+    /// The embedded lumps of a range, from an offset of the log on.
+    Embedded {
+        range: LumpRange,
+        from: u64,
+        reply: Reply<EmbeddedPage>,
+    },
     Usage {
         range: LumpRange,
         reply: Reply<UsageOutcome>,
@@ -106,6 +121,8 @@ impl Command {
         let stage = Stage::Sched;
         match self {
             Self::Put { reply, .. } => reply.send(Err(error), stage),
+            Self::Group { reply, .. } => reply.send(Err(error), stage),
+            Self::Embedded { reply, .. } => reply.send(Err(error), stage),
             Self::Get { reply, .. } => reply.send(Err(error), stage),
             Self::GetRange { reply, .. } => reply.send(Err(error), stage),
             Self::Head { reply, .. } => reply.send(Err(error), stage),

@@ -16,7 +16,9 @@ mod condition;
 mod delete_many;
 mod dispatch;
 pub(crate) mod door;
+mod embedded;
 pub(crate) mod finisher;
+pub(crate) mod group;
 pub(crate) mod io_table;
 mod learning;
 pub(crate) mod message;
@@ -45,6 +47,7 @@ pub(crate) use change::PendingPut;
 pub(crate) use checkpoint::Checkpointer;
 use collect::Collection;
 use commit::Commit;
+pub(crate) use embedded::ReadEmbedded;
 use finisher::Finisher;
 use io_table::{IoTable, Tag};
 use learning::Learning;
@@ -273,6 +276,7 @@ impl Owner {
                 reply,
             } => self.list(range, limit, reply),
             Command::Usage { range, reply } => self.usage(range, reply),
+            Command::Embedded { range, from, reply } => self.embedded(range, from, reply),
             Command::Close { closed } => {
                 self.closing = true;
                 self.closed.push(closed);
@@ -326,6 +330,7 @@ impl Owner {
             Tag::Flush => self.flushed(result),
             Tag::Header(head) => self.header_written(head, result),
             Tag::ScrubMark => self.header_rewritten(result),
+            Tag::Embedded(read) => self.embedded_read(*read, buf, result),
             Tag::Collect(start) => self.chunk_read(start, buf, result),
             Tag::Checkpoint => self.checkpoint_written(buf, result),
             Tag::CheckpointFlush => self.checkpoint_flushed(result),

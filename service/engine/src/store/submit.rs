@@ -5,9 +5,9 @@ use crate::error::Error;
 use crate::lump::LumpId;
 use crate::payload::{LumpBuf, LumpData};
 use crate::request::{
-    DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, HeadOutcome, ListOutcome,
-    LumpRange, Placement, PutCondition, PutOptions, PutOutcome, RangeOutcome, RequestCtx,
-    UsageOutcome,
+    DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EmbeddedPage, HeadOutcome,
+    ListOutcome, LumpRange, Placement, PutCondition, PutGroup, PutOptions, PutOutcome,
+    RangeOutcome, RequestCtx, UsageOutcome,
 };
 use crate::scheduler::message::{Command, Reply};
 
@@ -54,6 +54,51 @@ impl Store {
         let reply = Reply::new(on_done);
         let command = self.put_command(ctx, id, buf, options, reply)?;
         self.send(ctx, command)
+    }
+
+    /// Puts an embedded lump, perhaps one in the data region before it, and removes others, as one
+    /// change: their records stand side by side in one batch of the journal, after a flush of the
+    /// data. It costs what the put of the data costs alone. `created` in the outcome is about the
+    /// embedded lump.
+    ///
+    /// # Errors
+    /// [`Error::LumpTooLarge`] when the records together have more than 65,558 bytes (28 for the
+    /// lump in the data region, 23 and its bytes for the embedded one, 21 for each that is
+    /// removed); else as [`Store::submit_put`].
+    pub fn submit_put_group(
+        &self,
+        ctx: RequestCtx,
+        group: PutGroup,
+        durability: Durability,
+        on_done: OnDone<PutOutcome>,
+    ) -> Result<(), Error> {
+        let command = self.group_command(ctx, group, durability, Reply::new(on_done))?;
+        self.send(ctx, command)
+    }
+
+    /// The embedded lumps of a range, a page at a time, in the order of their records: the journal
+    /// is read in large pieces from its head to its end, instead of a read for each lump.
+    /// `from`: 0, then what the page before says.
+    ///
+    /// Every lump that is there from the first page to the last is in at least one of them; of one
+    /// that is in several, the last is the newest. One that is put or removed meanwhile may be
+    /// missing or there.
+    ///
+    /// # Errors
+    /// [`Error::ReversedRange`], [`Error::Busy`], [`Error::Closed`]; in the callback also
+    /// [`Error::CorruptJournal`], [`Error::Io`].
+    pub fn submit_embedded(
+        &self,
+        range: LumpRange,
+        from: u64,
+        on_done: OnDone<EmbeddedPage>,
+    ) -> Result<(), Error> {
+        let command = Command::Embedded {
+            range: range.check()?,
+            from,
+            reply: Reply::new(on_done),
+        };
+        self.send(RequestCtx::default(), command)
     }
 
     /// Reads a whole lump and verifies its checksum.

@@ -7,9 +7,9 @@ use crate::error::Error;
 use crate::lump::LumpId;
 use crate::payload::{LumpBuf, LumpData};
 use crate::request::{
-    DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, HeadOutcome, ListOutcome,
-    LumpRange, Placement, PutCondition, PutOptions, PutOutcome, RangeOutcome, RequestCtx,
-    UsageOutcome,
+    DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EmbeddedPage, HeadOutcome,
+    ListOutcome, LumpRange, Placement, PutCondition, PutGroup, PutOptions, PutOutcome,
+    RangeOutcome, RequestCtx, UsageOutcome,
 };
 use crate::scheduler::message::{Command, Reply};
 
@@ -52,6 +52,38 @@ impl Store {
         let command = self.put_command(ctx, id, buf, options, reply)?;
         self.send_waiting(ctx, command)?;
         answer.recv().unwrap_or(Err(Error::Closed))
+    }
+
+    /// Waiting form of [`Store::submit_put_group`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn put_group(
+        &self,
+        ctx: RequestCtx,
+        group: PutGroup,
+        durability: Durability,
+    ) -> Result<PutOutcome, Error> {
+        let (sender, answer) = bounded(1);
+        let reply = Reply::new(Box::new(move |result, _| {
+            let _ = sender.send(result);
+        }));
+        let command = self.group_command(ctx, group, durability, reply)?;
+        self.send_waiting(ctx, command)?;
+        answer.recv().unwrap_or(Err(Error::Closed))
+    }
+
+    /// Waiting form of [`Store::submit_embedded`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn embedded(&self, range: LumpRange, from: u64) -> Result<EmbeddedPage, Error> {
+        let range = range.check()?;
+        self.call(RequestCtx::default(), |reply| Command::Embedded {
+            range,
+            from,
+            reply,
+        })
     }
 
     /// Waiting form of [`Store::submit_get`].

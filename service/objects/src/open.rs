@@ -1,0 +1,252 @@
+//! Opening: reads the records, and frees what a crash left behind.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use lumpscope_engine::{Durability, LumpId, LumpRange, Store};
+
+use crate::Objects;
+use crate::catalogue::{Catalogue, Entry};
+use crate::error::ObjectError;
+use crate::id::{self, Kind};
+use crate::options::{MAX_PIECE_BYTES, ObjectOptions, OpenReport};
+use crate::record::{Body, BucketRecord, ObjectRecord, PartRecord, RecordError, UploadRecord};
+use crate::state::{BucketEntry, Inner, State, background};
+use crate::uploads::Upload;
+
+/// Ids of a page of the store's list.
+const PAGE: usize = 16_384;
+
+/// What the records say, before it is put in order.
+#[derive(Default)]
+struct Found {
+    buckets: HashMap<u32, BucketRecord>,
+    objects: Vec<(u64, ObjectRecord)>,
+    uploads: HashMap<u64, UploadRecord>,
+    parts: Vec<(u64, u16, PartRecord)>,
+    unreadable: u64,
+    /// The largest number seen.
+    largest: u64,
+}
+
+impl Found {
+    fn take(&mut self, id: LumpId, bytes: &[u8]) {
+        if self.record(id, bytes).is_err() {
+            self.unreadable += 1;
+        }
+    }
+
+    fn record(&mut self, id: LumpId, bytes: &[u8]) -> Result<(), RecordError> {
+        let number = id::number_of(id);
+        self.largest = self.largest.max(number);
+        match Kind::of(id) {
+            Some(Kind::Bucket) => {
+                let small =
+                    u32::try_from(number).map_err(|_| RecordError("its id is too large"))?;
+                self.buckets.insert(small, BucketRecord::decode(bytes)?);
+            }
+            Some(Kind::Object) => self.objects.push((number, ObjectRecord::decode(bytes)?)),
+            Some(Kind::Upload) => {
+                self.uploads.insert(number, UploadRecord::decode(bytes)?);
+            }
+            Some(Kind::Part) => {
+                let part = u16::try_from(id::below_of(id))
+                    .map_err(|_| RecordError("its id is too large"))?;
+                self.parts.push((number, part, PartRecord::decode(bytes)?));
+            }
+            _ => return Err(RecordError("its id is of no kind that has records")),
+        }
+        Ok(())
+    }
+}
+
+/// What the records amount to.
+struct Sorted {
+    state: State,
+    /// Numbers of the data that records name.
+    named: HashSet<u64>,
+    /// Records that are of no use.
+    stale: Vec<LumpId>,
+    report: OpenReport,
+}
+
+impl Sorted {
+    fn new(found: Found, catalogue: Box<dyn Catalogue>) -> Self {
+        let mut it = Self {
+            state: State::new(catalogue),
+            named: HashSet::new(),
+            stale: Vec::new(),
+            report: OpenReport {
+                unreadable: found.unreadable,
+                ..OpenReport::default()
+            },
+        };
+        it.buckets(&found.buckets);
+        let known = |bucket: u32| found.buckets.contains_key(&bucket);
+        for (record, object) in found.objects {
+            let there = known(object.bucket);
+            it.object(record, object, there);
+        }
+        for (number, upload) in found.uploads {
+            if known(upload.bucket) {
+                it.state.uploads.insert(number, Upload::new(upload));
+                it.report.uploads += 1;
+            } else {
+                it.stale.push(Kind::Upload.id(number, 0));
+            }
+        }
+        for (number, part, record) in found.parts {
+            match it.state.uploads.get_mut(&number) {
+                Some(upload) => {
+                    it.named.insert(record.segment.number);
+                    upload.parts.insert(part, record);
+                    it.report.parts += 1;
+                }
+                None => it.stale.push(Kind::Part.id(number, part.into())),
+            }
+        }
+        it.report.objects = it.state.catalogue.len() as u64;
+        it
+    }
+
+    /// Of buckets of one name the first one counts.
+    fn buckets(&mut self, found: &HashMap<u32, BucketRecord>) {
+        let mut numbers: Vec<u32> = found.keys().copied().collect();
+        numbers.sort_unstable();
+        for number in numbers {
+            let Some(record) = found.get(&number) else {
+                continue;
+            };
+            let entry = BucketEntry {
+                number,
+                created_ms: record.created_ms,
+                going: false,
+                commits: 0,
+            };
+            self.state
+                .buckets
+                .entry(record.name.clone())
+                .or_insert(entry);
+        }
+        self.report.buckets = self.state.buckets.len() as u64;
+    }
+
+    /// Of records of one key, which only others can have made, the latest counts.
+    fn object(&mut self, record: u64, object: ObjectRecord, bucket_is_there: bool) {
+        let ObjectRecord { bucket, key, body } = object;
+        let Ok(new) = Body::decode(&body) else { return };
+        if !bucket_is_there {
+            return self.stale.push(Kind::Object.id(record, 0));
+        }
+        let old = self.state.catalogue.get(bucket, &key);
+        let old_number = old
+            .as_ref()
+            .map(|old| Body::decode_head(&old.body).map_or(0, |it| it.0));
+        if old_number.is_some_and(|old| old > new.number) {
+            return self.stale.push(Kind::Object.id(record, 0));
+        }
+        self.stale
+            .extend(old.map(|old| Kind::Object.id(old.record, 0)));
+        self.named.extend(new.segments.iter().map(|one| one.number));
+        self.state
+            .catalogue
+            .insert(bucket, &key, Entry { record, body });
+    }
+}
+
+/// Visits all ids of a range.
+fn ids(
+    store: &Store,
+    mut range: LumpRange,
+    mut visit: impl FnMut(LumpId),
+) -> Result<(), ObjectError> {
+    loop {
+        let page = store.list(range, PAGE)?;
+        page.ids.into_iter().for_each(&mut visit);
+        match page.next {
+            Some(next) => range.start = next,
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Deletes lumps, without a flush for each.
+fn delete(store: &Store, ids: &[LumpId]) -> Result<u64, ObjectError> {
+    for some in ids.chunks(Store::MAX_DELETE_IDS) {
+        store.delete_many(background(), some.to_vec(), Durability::Synced)?;
+    }
+    Ok(ids.len() as u64)
+}
+
+fn read_records(store: &Store) -> Result<Found, ObjectError> {
+    // The last of a lump that comes twice is the newest.
+    let mut lumps = HashMap::new();
+    let mut from = 0;
+    loop {
+        let page = store.embedded(Kind::records(), from)?;
+        lumps.extend(page.lumps);
+        match page.next {
+            Some(next) => from = next,
+            None => break,
+        }
+    }
+    let mut found = Found::default();
+    for (id, bytes) in lumps {
+        found.take(id, &bytes);
+    }
+    Ok(found)
+}
+
+impl Objects {
+    /// Reads the records of all objects of a store, and deletes what a crash has left behind.
+    /// Blocks: to be called where stores are opened. A store that was opened read-only is left as
+    /// it is.
+    ///
+    /// # Errors
+    /// [`ObjectError::Engine`], [`ObjectError::Invalid`] for options outside their limits.
+    pub fn open(store: Store, options: ObjectOptions) -> Result<(Self, OpenReport), ObjectError> {
+        let since = Instant::now();
+        let pieces_fit = u64::from(options.piece_bytes) <= store.info().max_lump_bytes;
+        if !(1..=MAX_PIECE_BYTES).contains(&options.piece_bytes) || !pieces_fit {
+            return Err(ObjectError::Invalid {
+                what: "the size of pieces",
+                why: "it must be 1 byte to 4 MiB, and fit a lump of the store",
+            });
+        }
+        let found = read_records(&store)?;
+        let mut largest = found.largest;
+        let Sorted {
+            state,
+            named,
+            stale,
+            mut report,
+        } = Sorted::new(found, (options.catalogue)());
+        largest = largest.max(named.iter().copied().max().unwrap_or(0));
+        let mut orphans = Vec::new();
+        ids(&store, Kind::Piece.range(), |piece| {
+            let number = id::number_of(piece);
+            largest = largest.max(number);
+            if !named.contains(&number) {
+                orphans.push(piece);
+            }
+        })?;
+        if report.unreadable == 0 {
+            // Records first: no record may name what is gone.
+            report.swept_records = delete(&store, &stale)?;
+            report.swept_pieces = delete(&store, &orphans)?;
+        }
+        report.elapsed_ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let inner = Inner {
+            store,
+            options,
+            state: Mutex::new(state),
+            next: AtomicU64::new(largest.saturating_add(1)),
+        };
+        let objects = Self {
+            inner: Arc::new(inner),
+        };
+        Ok((objects, report))
+    }
+}

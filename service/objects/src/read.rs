@@ -1,0 +1,210 @@
+//! Reading an object: piece by piece, the next one on its way.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use lumpscope_engine::{Error, LumpData, LumpId, RangeOutcome, RequestCtx};
+use tokio::sync::oneshot;
+
+use crate::Objects;
+use crate::commit::Answer;
+use crate::error::ObjectError;
+use crate::id;
+use crate::record::{Body, Segment};
+use crate::state::{Inner, Reading, decode};
+use crate::types::ObjectInfo;
+
+/// A piece that is read next.
+#[derive(Clone, Copy, Debug)]
+struct Next {
+    id: LumpId,
+    /// Bytes of the piece wanted, and all of it.
+    from: u64,
+    len: u64,
+    total: u64,
+}
+
+/// The object as it was when the reader began, whatever is committed or deleted meanwhile.
+pub struct Reader {
+    reading: Reading,
+    bucket: String,
+    key: String,
+    info: ObjectInfo,
+    segments: std::vec::IntoIter<Segment>,
+    /// What is left of the present segment: first byte, end, and the segment.
+    part: Option<(u64, u64, Segment)>,
+    /// Bytes of the object before the next segment.
+    before: u64,
+    range: Range<u64>,
+    ahead: Option<(Next, Answer<LumpData>)>,
+}
+
+impl std::fmt::Debug for Reader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader")
+            .field("bucket", &self.bucket)
+            .field("range", &self.range)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Objects {
+    /// What is known of an object.
+    ///
+    /// # Errors
+    /// [`ObjectError::NoSuchBucket`], [`ObjectError::NoSuchKey`].
+    pub fn head(&self, bucket: &str, key: &str) -> Result<ObjectInfo, ObjectError> {
+        let entry = self.inner.state().entry(bucket, key)?;
+        Ok(decode(&entry)?.info)
+    }
+
+    /// Begins to read an object.
+    ///
+    /// # Errors
+    /// [`ObjectError::NoSuchBucket`], [`ObjectError::NoSuchKey`].
+    pub fn read(&self, bucket: &str, key: &str) -> Result<Reader, ObjectError> {
+        let (reading, body) = self.inner.reading(bucket, key)?;
+        let Body { info, segments, .. } = body;
+        Ok(Reader {
+            reading,
+            bucket: bucket.to_owned(),
+            key: key.to_owned(),
+            range: 0..info.size,
+            info,
+            segments: segments.into_iter(),
+            part: None,
+            before: 0,
+            ahead: None,
+        })
+    }
+}
+
+impl Reader {
+    /// What is known of the object that is read.
+    #[must_use]
+    pub fn info(&self) -> &ObjectInfo {
+        &self.info
+    }
+
+    /// Reads only these bytes of it; an end behind the object's is its end. To be called before
+    /// [`Reader::next`].
+    ///
+    /// # Errors
+    /// [`ObjectError::RangeOutside`] when it begins behind the last byte.
+    pub fn select(&mut self, range: Range<u64>) -> Result<(), ObjectError> {
+        let size = self.info.size;
+        if range.start >= size {
+            return Err(ObjectError::RangeOutside {
+                start: range.start,
+                size,
+            });
+        }
+        self.range = range.start..range.end.min(size);
+        Ok(())
+    }
+
+    /// The bytes that are selected.
+    #[must_use]
+    pub fn range(&self) -> Range<u64> {
+        self.range.clone()
+    }
+
+    /// The next bytes, verified, up to a piece at a time; `None`: that was all. They are the
+    /// memory that the device wrote to, and count against the store's budget until dropped.
+    pub async fn next(&mut self, ctx: RequestCtx) -> Option<Result<Bytes, ObjectError>> {
+        let (next, answer) = match self.ahead.take() {
+            Some(ahead) => ahead,
+            None => match self.start(ctx)? {
+                Ok(started) => started,
+                Err(error) => return Some(Err(error)),
+            },
+        };
+        // The next one is read while this one is waited for and used. If the store is too busy
+        // for that, it is asked for again when it is wanted.
+        let mark = (self.segments.clone(), self.part, self.before);
+        match self.start(ctx) {
+            Some(Ok(ahead)) => self.ahead = Some(ahead),
+            Some(Err(_)) => (self.segments, self.part, self.before) = mark,
+            None => {}
+        }
+        let result = answer.await;
+        Some(self.judge(next, result))
+    }
+
+    fn judge(
+        &self,
+        next: Next,
+        result: Result<LumpData, ObjectError>,
+    ) -> Result<Bytes, ObjectError> {
+        let damaged = |why| ObjectError::Damaged {
+            bucket: self.bucket.clone(),
+            key: self.key.clone(),
+            id: next.id,
+            why,
+        };
+        match result {
+            Ok(data) if data.len() as u64 == next.len => {
+                Ok(Bytes::from_owner(data.into_bytes_owner()))
+            }
+            Ok(_) => Err(damaged("a piece is not as long as it was")),
+            Err(ObjectError::Engine(Error::NotFound { .. })) => {
+                Err(damaged("a piece is not there"))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Starts to read the next piece; `None`: there is none.
+    fn start(&mut self, ctx: RequestCtx) -> Option<Result<(Next, Answer<LumpData>), ObjectError>> {
+        let next = self.next_piece()?;
+        Some(ask(&self.reading.inner, ctx, next).map(|answer| (next, answer)))
+    }
+
+    fn next_piece(&mut self) -> Option<Next> {
+        while self.part.is_none() {
+            let segment = self.segments.next()?;
+            let start = self.range.start.saturating_sub(self.before);
+            let end = self.range.end.saturating_sub(self.before).min(segment.size);
+            self.before += segment.size;
+            if start < end {
+                self.part = Some((start, end, segment));
+            }
+        }
+        let (start, end, segment) = self.part?;
+        let piece = u64::from(segment.piece);
+        let (index, from) = (start / piece, start % piece);
+        let total = (segment.size - index * piece).min(piece);
+        let len = (total - from).min(end - start);
+        self.part = (start + len < end).then_some((start + len, end, segment));
+        Some(Next {
+            id: id::piece(segment.number, index),
+            from,
+            len,
+            total,
+        })
+    }
+}
+
+fn ask(inner: &Arc<Inner>, ctx: RequestCtx, next: Next) -> Result<Answer<LumpData>, ObjectError> {
+    let (told, answer) = oneshot::channel();
+    let Next {
+        id,
+        from,
+        len,
+        total,
+    } = next;
+    if len == total {
+        let on_done = Box::new(move |result: Result<LumpData, Error>, _| {
+            let _ = told.send(result.map_err(ObjectError::from));
+        });
+        inner.store.submit_get(ctx, id, on_done)?;
+    } else {
+        let on_done = Box::new(move |result: Result<RangeOutcome, Error>, _| {
+            let data = result.map(|outcome| outcome.data);
+            let _ = told.send(data.map_err(ObjectError::from));
+        });
+        inner.store.submit_get_range(ctx, id, from, len, on_done)?;
+    }
+    Ok(Answer(answer))
+}

@@ -1,0 +1,428 @@
+//! The records of the catalogue: bytes and values. Pure; the layout is the table in
+//! `docs/objects.md`.
+//!
+//! Each is the content of one embedded lump: the checksum of the journal's record covers it.
+
+use std::sync::Arc;
+
+pub use crate::bytes::RecordError;
+use crate::bytes::{Input, put_difference, put_number, put_pairs, put_text};
+use crate::types::{ETag, ObjectInfo, Pairs};
+
+/// First byte of every record. Another one is of a later version.
+pub const VERSION: u8 = 1;
+
+const HAS_CRC32C: u8 = 1;
+const HAS_CONTENT_TYPE: u8 = 2;
+
+type Result<T> = std::result::Result<T, RecordError>;
+
+/// A run of bytes of an object that was written as one: the object, or a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// The number of its data.
+    pub number: u64,
+    /// Its bytes, at least 1.
+    pub size: u64,
+    /// All its pieces have so many bytes, the last one at most.
+    pub piece: u32,
+}
+
+/// What the record of an object says beside bucket and key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Body {
+    /// The number of the object: a later one of the same key has a larger one.
+    pub number: u64,
+    /// What is told of it.
+    pub info: ObjectInfo,
+    /// Where its bytes are.
+    pub segments: Vec<Segment>,
+}
+
+/// A record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// Of a bucket; its number is in the id.
+    Bucket(BucketRecord),
+    /// Of an object.
+    Object(ObjectRecord),
+    /// Of an upload; its number is in the id.
+    Upload(UploadRecord),
+    /// Of a part; the numbers of upload and part are in the id.
+    Part(PartRecord),
+    /// Of a JuiceFS volume; its number is in the id.
+    Volume(VolumeRecord),
+}
+
+/// The record of a bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BucketRecord {
+    /// When it was created, in milliseconds since 1970.
+    pub created_ms: u64,
+    /// Its name.
+    pub name: String,
+}
+
+/// The record of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectRecord {
+    /// Number of the bucket.
+    pub bucket: u32,
+    /// The key.
+    pub key: String,
+    /// The rest, encoded: as it is kept in memory.
+    pub body: Arc<[u8]>,
+}
+
+/// The record of an upload.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UploadRecord {
+    /// Number of the bucket.
+    pub bucket: u32,
+    /// The key the object will have.
+    pub key: String,
+    /// When it was begun, in milliseconds since 1970.
+    pub created_ms: u64,
+    /// Drawn when it was begun, so that nobody guesses its id.
+    pub token: u64,
+    /// The media type the object will have.
+    pub content_type: Option<String>,
+    /// The user metadata the object will have.
+    pub metadata: Pairs,
+    /// The attributes the object will have.
+    pub attributes: Pairs,
+}
+
+/// The record of a part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartRecord {
+    /// When it was committed, in milliseconds since 1970.
+    pub modified_ms: u64,
+    /// MD5 of its bytes.
+    pub md5: [u8; 16],
+    /// CRC32C of its bytes, if it was computed.
+    pub crc32c: Option<u32>,
+    /// Its bytes; a size of 0 is an empty part.
+    pub segment: Segment,
+    /// What else was to be kept with it.
+    pub attributes: Pairs,
+}
+
+/// The record of a JuiceFS volume in a bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeRecord {
+    /// Number of the bucket.
+    pub bucket: u32,
+    /// What stands before `chunks/`, with its `/`.
+    pub prefix: String,
+}
+
+fn flags(crc32c: Option<u32>, content_type: Option<&String>) -> u8 {
+    let crc32c = if crc32c.is_some() { HAS_CRC32C } else { 0 };
+    let content_type = if content_type.is_some() {
+        HAS_CONTENT_TYPE
+    } else {
+        0
+    };
+    crc32c | content_type
+}
+
+fn check_flags(flags: u8) -> Result<u8> {
+    if flags & !(HAS_CRC32C | HAS_CONTENT_TYPE) == 0 {
+        Ok(flags)
+    } else {
+        Err(RecordError("an unknown flag is set"))
+    }
+}
+
+impl Body {
+    /// The bytes of it.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let ObjectInfo {
+            size,
+            etag,
+            modified_ms,
+            crc32c,
+            content_type,
+            metadata,
+            attributes,
+        } = &self.info;
+        let mut out = Vec::with_capacity(64);
+        put_number(&mut out, self.number);
+        put_number(&mut out, *size);
+        put_number(&mut out, *modified_ms);
+        out.extend_from_slice(&etag.md5);
+        put_number(&mut out, etag.parts.into());
+        out.push(flags(*crc32c, content_type.as_ref()));
+        if let Some(crc32c) = crc32c {
+            out.extend_from_slice(&crc32c.to_be_bytes());
+        }
+        if let Some(content_type) = content_type {
+            put_text(&mut out, content_type);
+        }
+        put_pairs(&mut out, metadata);
+        put_pairs(&mut out, attributes);
+        put_number(&mut out, self.segments.len() as u64);
+        let mut before = Segment {
+            number: self.number,
+            size: *size,
+            piece: 0,
+        };
+        for segment in &self.segments {
+            put_difference(&mut out, before.number, segment.number);
+            put_difference(&mut out, before.size, segment.size);
+            put_difference(&mut out, before.piece.into(), segment.piece.into());
+            before = *segment;
+        }
+        out
+    }
+
+    /// The body with these bytes.
+    ///
+    /// # Errors
+    /// They are none, or its segments do not make up its size.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut input = Input(bytes);
+        let (number, mut info) = Self::head(&mut input)?;
+        info.metadata = input.pairs()?;
+        info.attributes = input.pairs()?;
+        let count: usize = input.small()?;
+        if count > input.0.len() / 3 {
+            return Err(RecordError("it ends too early"));
+        }
+        let mut segments = Vec::with_capacity(count);
+        let mut before = (number, info.size, 0);
+        let mut sum = 0_u64;
+        for _ in 0..count {
+            before = (
+                input.difference(before.0)?,
+                input.difference(before.1)?,
+                input.difference(before.2)?,
+            );
+            let segment = Segment {
+                number: before.0,
+                size: before.1,
+                piece: u32::try_from(before.2).map_err(|_| RecordError("pieces are too large"))?,
+            };
+            if segment.size == 0 || segment.piece == 0 {
+                return Err(RecordError("a segment is empty"));
+            }
+            sum = sum
+                .checked_add(segment.size)
+                .ok_or(RecordError("a size is too large"))?;
+            segments.push(segment);
+        }
+        input.end()?;
+        if sum != info.size {
+            return Err(RecordError("the segments do not make up the size"));
+        }
+        Ok(Self {
+            number,
+            info,
+            segments,
+        })
+    }
+
+    /// What stands before the pairs: enough for a list.
+    fn head(input: &mut Input<'_>) -> Result<(u64, ObjectInfo)> {
+        let number = input.number()?;
+        let (size, modified_ms) = (input.number()?, input.number()?);
+        let etag = ETag {
+            md5: input.array()?,
+            parts: input.small()?,
+        };
+        let flags = check_flags(input.byte()?)?;
+        let crc32c = match flags & HAS_CRC32C {
+            0 => None,
+            _ => Some(u32::from_be_bytes(input.array()?)),
+        };
+        let content_type = match flags & HAS_CONTENT_TYPE {
+            0 => None,
+            _ => Some(input.text()?.to_owned()),
+        };
+        let info = ObjectInfo {
+            size,
+            etag,
+            modified_ms,
+            crc32c,
+            content_type,
+            ..ObjectInfo::default()
+        };
+        Ok((number, info))
+    }
+
+    /// Number, size, ETag and time, without looking at the rest.
+    ///
+    /// # Errors
+    /// The bytes are no body.
+    pub fn decode_head(bytes: &[u8]) -> Result<(u64, ObjectInfo)> {
+        Self::head(&mut Input(bytes))
+    }
+}
+
+impl Record {
+    /// The bytes of it.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        match self {
+            Self::Bucket(it) => {
+                put_number(&mut out, it.created_ms);
+                put_text(&mut out, &it.name);
+            }
+            Self::Object(it) => {
+                put_number(&mut out, it.bucket.into());
+                put_text(&mut out, &it.key);
+                out.extend_from_slice(&it.body);
+            }
+            Self::Upload(it) => {
+                put_number(&mut out, it.bucket.into());
+                put_text(&mut out, &it.key);
+                put_number(&mut out, it.created_ms);
+                out.extend_from_slice(&it.token.to_be_bytes());
+                out.push(flags(None, it.content_type.as_ref()));
+                if let Some(content_type) = &it.content_type {
+                    put_text(&mut out, content_type);
+                }
+                put_pairs(&mut out, &it.metadata);
+                put_pairs(&mut out, &it.attributes);
+            }
+            Self::Part(it) => {
+                put_number(&mut out, it.modified_ms);
+                out.extend_from_slice(&it.md5);
+                out.push(flags(it.crc32c, None));
+                if let Some(crc32c) = it.crc32c {
+                    out.extend_from_slice(&crc32c.to_be_bytes());
+                }
+                put_number(&mut out, it.segment.number);
+                put_number(&mut out, it.segment.size);
+                put_number(&mut out, it.segment.piece.into());
+                put_pairs(&mut out, &it.attributes);
+            }
+            Self::Volume(it) => {
+                put_number(&mut out, it.bucket.into());
+                put_text(&mut out, &it.prefix);
+            }
+        }
+        out
+    }
+}
+
+fn version(input: &mut Input<'_>) -> Result<()> {
+    match input.byte()? {
+        VERSION => Ok(()),
+        _ => Err(RecordError("it is of another version")),
+    }
+}
+
+impl BucketRecord {
+    /// The record with these bytes.
+    ///
+    /// # Errors
+    /// They are none.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut input = Input(bytes);
+        version(&mut input)?;
+        let record = Self {
+            created_ms: input.number()?,
+            name: input.text()?.to_owned(),
+        };
+        input.end()?;
+        Ok(record)
+    }
+}
+
+impl ObjectRecord {
+    /// The record with these bytes, its body checked.
+    ///
+    /// # Errors
+    /// They are none.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut input = Input(bytes);
+        version(&mut input)?;
+        let bucket = input.small()?;
+        let key = input.text()?.to_owned();
+        Body::decode(input.0)?;
+        Ok(Self {
+            bucket,
+            key,
+            body: Arc::from(input.0),
+        })
+    }
+}
+
+impl UploadRecord {
+    /// The record with these bytes.
+    ///
+    /// # Errors
+    /// They are none.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut input = Input(bytes);
+        version(&mut input)?;
+        let (bucket, key) = (input.small()?, input.text()?.to_owned());
+        let (created_ms, token) = (input.number()?, u64::from_be_bytes(input.array()?));
+        let content_type = match check_flags(input.byte()?)? & HAS_CONTENT_TYPE {
+            0 => None,
+            _ => Some(input.text()?.to_owned()),
+        };
+        let (metadata, attributes) = (input.pairs()?, input.pairs()?);
+        input.end()?;
+        Ok(Self {
+            bucket,
+            key,
+            created_ms,
+            token,
+            content_type,
+            metadata,
+            attributes,
+        })
+    }
+}
+
+impl PartRecord {
+    /// The record with these bytes.
+    ///
+    /// # Errors
+    /// They are none.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut input = Input(bytes);
+        version(&mut input)?;
+        let (modified_ms, md5) = (input.number()?, input.array()?);
+        let crc32c = match check_flags(input.byte()?)? & HAS_CRC32C {
+            0 => None,
+            _ => Some(u32::from_be_bytes(input.array()?)),
+        };
+        let segment = Segment {
+            number: input.number()?,
+            size: input.number()?,
+            piece: input.small()?,
+        };
+        if segment.piece == 0 {
+            return Err(RecordError("pieces are empty"));
+        }
+        let attributes = input.pairs()?;
+        input.end()?;
+        Ok(Self {
+            modified_ms,
+            md5,
+            crc32c,
+            segment,
+            attributes,
+        })
+    }
+}
+
+impl VolumeRecord {
+    /// The record with these bytes.
+    ///
+    /// # Errors
+    /// They are none.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut input = Input(bytes);
+        version(&mut input)?;
+        let (bucket, prefix) = (input.small()?, input.text()?.to_owned());
+        input.end()?;
+        Ok(Self { bucket, prefix })
+    }
+}

@@ -1,0 +1,268 @@
+//! What is known in memory, who reads what, and who may change what.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use lumpscope_engine::{Durability, LumpId, RequestCtx, Store};
+use tokio::sync::OwnedMutexGuard;
+
+use crate::catalogue::{Catalogue, Entry};
+use crate::error::ObjectError;
+use crate::id;
+use crate::options::ObjectOptions;
+use crate::record::Body;
+use crate::uploads::Upload;
+
+/// What the handles of one store's objects share.
+pub(crate) struct Inner {
+    pub(crate) store: Store,
+    pub(crate) options: ObjectOptions,
+    pub(crate) state: Mutex<State>,
+    /// The next number of an object, part, upload, bucket or record: none is given out twice.
+    pub(crate) next: AtomicU64,
+}
+
+/// What may be changed by one at a time.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Path {
+    /// The bucket of this name.
+    Bucket(String),
+    /// A key of a bucket.
+    Key(u32, String),
+    /// A part of an upload.
+    Part(u64, u16),
+}
+
+/// A bucket in memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BucketEntry {
+    pub(crate) number: u32,
+    pub(crate) created_ms: u64,
+    /// True: its delete is on the way, nothing may be committed to it.
+    pub(crate) going: bool,
+    /// Commits on the way.
+    pub(crate) commits: u32,
+}
+
+/// Who reads an object.
+#[derive(Debug, Default)]
+pub(crate) struct Readers {
+    count: usize,
+    /// Data to be freed when the last one is gone.
+    then_free: Vec<u64>,
+}
+
+/// What is known in memory.
+pub(crate) struct State {
+    pub(crate) catalogue: Box<dyn Catalogue>,
+    pub(crate) buckets: BTreeMap<String, BucketEntry>,
+    pub(crate) uploads: BTreeMap<u64, Upload>,
+    /// By the number of the object.
+    readers: HashMap<u64, Readers>,
+    locks: HashMap<Path, Arc<tokio::sync::Mutex<()>>>,
+    /// Lumps whose delete the store did not accept yet.
+    unfreed: Vec<(LumpId, LumpId)>,
+}
+
+impl State {
+    pub(crate) fn new(catalogue: Box<dyn Catalogue>) -> Self {
+        Self {
+            catalogue,
+            buckets: BTreeMap::new(),
+            uploads: BTreeMap::new(),
+            readers: HashMap::new(),
+            locks: HashMap::new(),
+            unfreed: Vec::new(),
+        }
+    }
+
+    /// The bucket of this name that may be changed.
+    pub(crate) fn bucket(&self, name: &str) -> Result<BucketEntry, ObjectError> {
+        let found = self.buckets.get(name).filter(|bucket| !bucket.going);
+        found.copied().ok_or_else(|| ObjectError::NoSuchBucket {
+            bucket: name.to_owned(),
+        })
+    }
+
+    pub(crate) fn entry(&self, bucket: &str, key: &str) -> Result<Entry, ObjectError> {
+        let number = self.bucket(bucket)?.number;
+        let found = self.catalogue.get(number, key);
+        found.ok_or_else(|| ObjectError::NoSuchKey {
+            bucket: bucket.to_owned(),
+            key: key.to_owned(),
+        })
+    }
+}
+
+/// The right to change one thing.
+pub(crate) struct Held {
+    inner: Arc<Inner>,
+    path: Path,
+    /// `None` only while dropping.
+    guard: Option<OwnedMutexGuard<()>>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.guard = None;
+        let mut state = self.inner.state();
+        let unused = |lock: &Arc<_>| Arc::strong_count(lock) == 1;
+        if state.locks.get(&self.path).is_some_and(unused) {
+            state.locks.remove(&self.path);
+        }
+    }
+}
+
+/// An object that is being read: what it consists of stays until this is dropped.
+pub(crate) struct Reading {
+    pub(crate) inner: Arc<Inner>,
+    number: u64,
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        let mut state = self.inner.state();
+        let Some(readers) = state.readers.get_mut(&self.number) else {
+            return;
+        };
+        readers.count -= 1;
+        if readers.count > 0 {
+            return;
+        }
+        let left = state.readers.remove(&self.number).unwrap_or_default();
+        drop(state);
+        self.inner.free_data(&left.then_free);
+    }
+}
+
+/// Data that is being written: it is freed when this is dropped, unless it was kept.
+pub(crate) struct Written {
+    inner: Arc<Inner>,
+    pub(crate) number: u64,
+    kept: AtomicBool,
+}
+
+impl Written {
+    /// The data belongs to a record now, or may belong to one.
+    pub(crate) fn keep(&self) {
+        self.kept.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        if !self.kept.load(Ordering::Acquire) {
+            self.inner.free_data(&[self.number]);
+        }
+    }
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    })
+}
+
+/// For what nobody waits for and must not be refused.
+pub(crate) fn background() -> RequestCtx {
+    RequestCtx {
+        prioritized: true,
+        ..RequestCtx::default()
+    }
+}
+
+impl Inner {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Waits until nobody else changes it.
+    pub(crate) async fn hold(self: &Arc<Self>, path: Path) -> Held {
+        let lock = Arc::clone(self.state().locks.entry(path.clone()).or_default());
+        // Before waiting, so that one who gives up is tidied away too.
+        let mut held = Held {
+            inner: Arc::clone(self),
+            path,
+            guard: None,
+        };
+        held.guard = Some(lock.lock_owned().await);
+        held
+    }
+
+    /// Data that is going to be written.
+    pub(crate) fn written(self: &Arc<Self>) -> Arc<Written> {
+        Arc::new(Written {
+            inner: Arc::clone(self),
+            number: self.number(),
+            kept: AtomicBool::new(false),
+        })
+    }
+
+    /// Begins to read an object of the catalogue.
+    pub(crate) fn reading(
+        self: &Arc<Self>,
+        bucket: &str,
+        key: &str,
+    ) -> Result<(Reading, Body), ObjectError> {
+        let mut state = self.state();
+        let body = decode(&state.entry(bucket, key)?)?;
+        state.readers.entry(body.number).or_default().count += 1;
+        drop(state);
+        let reading = Reading {
+            inner: Arc::clone(self),
+            number: body.number,
+        };
+        Ok((reading, body))
+    }
+
+    /// An object is replaced or deleted, durably: frees its data when nobody reads it any more.
+    pub(crate) fn release(&self, entry: &Entry) {
+        let Ok(body) = decode(entry) else { return };
+        let numbers: Vec<u64> = body.segments.iter().map(|one| one.number).collect();
+        let mut state = self.state();
+        if let Some(readers) = state.readers.get_mut(&body.number) {
+            readers.then_free = numbers;
+            return;
+        }
+        drop(state);
+        self.free_data(&numbers);
+    }
+
+    /// Frees the pieces of data.
+    pub(crate) fn free_data(&self, numbers: &[u64]) {
+        self.free(numbers.iter().map(|&number| id::pieces(number)));
+    }
+
+    /// Deletes lumps that no record needs any more, without waiting. What the store does not
+    /// accept now is tried again with the next; what a crash leaves is freed at the next open.
+    pub(crate) fn free(&self, ranges: impl IntoIterator<Item = (LumpId, LumpId)>) {
+        let mut left = std::mem::take(&mut self.state().unfreed);
+        left.extend(ranges);
+        left.retain(|&(start, end)| {
+            let (context, durability) = (background(), Durability::Journaled);
+            let ignore = Box::new(|_: Result<_, _>, _| {});
+            self.store
+                .submit_delete_range(context, start, end, durability, ignore)
+                .is_err()
+        });
+        if !left.is_empty() {
+            self.state().unfreed.append(&mut left);
+        }
+    }
+}
+
+/// The body of an entry. It was checked when it came.
+pub(crate) fn decode(entry: &Entry) -> Result<Body, ObjectError> {
+    Body::decode(&entry.body).map_err(|_| ObjectError::Invalid {
+        what: "an entry of the catalogue",
+        why: "its bytes are not those that were put",
+    })
+}

@@ -1,0 +1,312 @@
+//! Plain values: what is said of objects, and what is asked for.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Most bytes of a key.
+pub const MAX_KEY_BYTES: usize = 1024;
+/// Most bytes of a bucket's name; at least 3.
+pub const MAX_BUCKET_BYTES: usize = 63;
+/// Most bytes of the names and values of user metadata, all together.
+pub const MAX_METADATA_BYTES: usize = 2048;
+/// Most bytes of the names and values of attributes and of the content type, all together.
+pub const MAX_ATTRIBUTE_BYTES: usize = 8192;
+/// Largest number of a part; the smallest is 1.
+pub const MAX_PART_NUMBER: u16 = 10_000;
+/// Most entries of a page of a list; more asked for gets these.
+pub const MAX_LIST: usize = 10_000;
+/// Most bytes of an object: 5 TiB.
+pub const MAX_OBJECT_BYTES: u64 = 5 << 40;
+
+/// What stands for the content of an object: an MD5, and how many parts it is the MD5 of.
+///
+/// As text, without quotes: 32 lower-case hexadecimal digits, and behind `-` the number of parts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ETag {
+    /// MD5 of the content, or of the MD5s of the parts.
+    pub md5: [u8; 16],
+    /// Parts of the multipart upload it came by; 0: it came in one.
+    pub parts: u16,
+}
+
+impl fmt::Display for ETag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", u128::from_be_bytes(self.md5))?;
+        match self.parts {
+            0 => Ok(()),
+            parts => write!(f, "-{parts}"),
+        }
+    }
+}
+
+/// Text that is no [`ETag`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no ETag of this store: 32 hexadecimal digits, and perhaps -PARTS")]
+pub struct ParseETagError {
+    /// The text given.
+    pub text: String,
+}
+
+impl FromStr for ETag {
+    type Err = ParseETagError;
+
+    /// With or without quotes.
+    fn from_str(text: &str) -> Result<Self, ParseETagError> {
+        let error = || ParseETagError {
+            text: text.chars().take(100).collect(),
+        };
+        let bare = text
+            .strip_prefix('"')
+            .and_then(|rest| rest.strip_suffix('"'))
+            .unwrap_or(text);
+        let (digits, parts) = match bare.split_once('-') {
+            Some((digits, parts)) => (digits, parts.parse().map_err(|_| error())?),
+            None => (bare, 0),
+        };
+        if digits.len() != 32 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(error());
+        }
+        let md5 = u128::from_str_radix(digits, 16).map_err(|_| error())?;
+        Ok(Self {
+            md5: md5.to_be_bytes(),
+            parts,
+        })
+    }
+}
+
+/// When a change is made; decided atomically for its key, at the commit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Condition {
+    /// Always.
+    #[default]
+    Always,
+    /// Only if there is no object of this key.
+    IfAbsent,
+    /// Only if there is one.
+    IfPresent,
+    /// Only if there is one with this ETag.
+    IfMatch(ETag),
+}
+
+/// Names with values, in the order given.
+pub type Pairs = Vec<(String, String)>;
+
+/// What is known of an object before its bytes come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PutInfo {
+    /// The media type, if one was given.
+    pub content_type: Option<String>,
+    /// User metadata, at most [`MAX_METADATA_BYTES`].
+    pub metadata: Pairs,
+    /// What else is to be kept with the object and given back, of no meaning here (encodings,
+    /// cache control, checksums of other kinds); with the content type at most
+    /// [`MAX_ATTRIBUTE_BYTES`].
+    pub attributes: Pairs,
+    /// Exact number of bytes to come; `None`: not known (costs one more copy in memory).
+    pub size: Option<u64>,
+}
+
+/// What is known of an object once its bytes have come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CommitInfo {
+    /// What stands for its content.
+    pub etag: ETag,
+    /// CRC32C of all bytes, if it was computed.
+    pub crc32c: Option<u32>,
+    /// Attributes beside those of [`PutInfo`].
+    pub attributes: Pairs,
+    /// When it is committed.
+    pub condition: Condition,
+}
+
+/// A committed object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// The object as it is now.
+    pub info: ObjectInfo,
+    /// True: there was one with this key before.
+    pub replaced: bool,
+}
+
+/// What is known of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObjectInfo {
+    /// Its bytes.
+    pub size: u64,
+    /// What stands for its content.
+    pub etag: ETag,
+    /// When it was committed, in milliseconds since 1970.
+    pub modified_ms: u64,
+    /// CRC32C of all bytes, if it is known.
+    pub crc32c: Option<u32>,
+    /// The media type, if one was given.
+    pub content_type: Option<String>,
+    /// User metadata.
+    pub metadata: Pairs,
+    /// What else was to be kept.
+    pub attributes: Pairs,
+}
+
+/// A bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    /// Its name.
+    pub name: String,
+    /// When it was created, in milliseconds since 1970.
+    pub created_ms: u64,
+}
+
+/// What a delete has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deleted {
+    /// False: there was no such object.
+    pub existed: bool,
+}
+
+/// Where a list goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListAfter {
+    /// Behind this key.
+    Key(String),
+    /// Behind all keys that begin so.
+    Prefix(String),
+}
+
+/// What to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListQuery {
+    /// Only keys that begin so; empty: all.
+    pub prefix: String,
+    /// Keys that have this behind the prefix are not listed, but what they have in common up to
+    /// and with it, once. `None` and empty: nothing is grouped.
+    pub delimiter: Option<String>,
+    /// Where to go on; `None`: at the beginning.
+    pub after: Option<ListAfter>,
+    /// Most keys and common prefixes together, up to [`MAX_LIST`].
+    pub max: usize,
+}
+
+/// An object in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListEntry {
+    /// Its key.
+    pub key: String,
+    /// Its bytes.
+    pub size: u64,
+    /// What stands for its content.
+    pub etag: ETag,
+    /// When it was committed, in milliseconds since 1970.
+    pub modified_ms: u64,
+}
+
+/// A page of a list. Keys are in the order of their UTF-8 bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListPage {
+    /// Objects.
+    pub entries: Vec<ListEntry>,
+    /// Common prefixes, ascending.
+    pub prefixes: Vec<String>,
+    /// Where the next page begins; `None`: this was the last.
+    pub next: Option<ListAfter>,
+}
+
+/// What is known of a part once its bytes have come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PartCommit {
+    /// MD5 of its bytes.
+    pub md5: [u8; 16],
+    /// CRC32C of its bytes, if it was computed.
+    pub crc32c: Option<u32>,
+    /// What else is to be kept with it and given back, at most [`MAX_ATTRIBUTE_BYTES`].
+    pub attributes: Pairs,
+}
+
+/// A part of an upload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartInfo {
+    /// Its number.
+    pub number: u16,
+    /// Its bytes.
+    pub size: u64,
+    /// What stands for its content.
+    pub etag: ETag,
+    /// CRC32C of its bytes, if it is known.
+    pub crc32c: Option<u32>,
+    /// When it was committed, in milliseconds since 1970.
+    pub modified_ms: u64,
+    /// What else was to be kept.
+    pub attributes: Pairs,
+}
+
+/// A page of the parts of an upload, in the order of their numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PartPage {
+    /// Parts.
+    pub parts: Vec<PartInfo>,
+    /// The number behind which the next page begins; `None`: this was the last.
+    pub next: Option<u16>,
+}
+
+/// An upload that was begun.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UploadInfo {
+    /// Its id.
+    pub id: String,
+    /// The key the object will have.
+    pub key: String,
+    /// When it was begun, in milliseconds since 1970.
+    pub created_ms: u64,
+    /// The media type the object will have.
+    pub content_type: Option<String>,
+    /// The user metadata the object will have.
+    pub metadata: Pairs,
+    /// The attributes the object will have.
+    pub attributes: Pairs,
+}
+
+/// Where a list of uploads goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UploadAfter {
+    /// Behind this key,
+    pub key: String,
+    /// or behind this upload for the key.
+    pub id: Option<String>,
+}
+
+/// A page of a list of uploads, in the order of keys and ids.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UploadPage {
+    /// Uploads.
+    pub uploads: Vec<UploadInfo>,
+    /// Where the next page begins; `None`: this was the last.
+    pub next: Option<UploadAfter>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn etags_come_back() {
+        for etag in [
+            ETag::default(),
+            ETag {
+                md5: [0xab; 16],
+                parts: 12,
+            },
+        ] {
+            assert_eq!(etag.to_string().parse(), Ok(etag));
+            assert_eq!(format!("\"{etag}\"").parse(), Ok(etag));
+        }
+        for text in [
+            "",
+            "\"",
+            "abc",
+            "-1",
+            "00000000000000000000000000000000-x",
+            "+0000000000000000000000000000000",
+        ] {
+            assert!(text.parse::<ETag>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Writing an object: its bytes are cut into pieces as they come.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use lumpscope_engine::{Error, LumpBuf, LumpId, RequestCtx};
+
+use crate::Objects;
+use crate::commit::{Answer, NewObject, check_info, check_key, put_piece};
+use crate::error::ObjectError;
+use crate::id;
+use crate::record::Segment;
+use crate::state::Written;
+use crate::types::{CommitInfo, Committed, MAX_OBJECT_BYTES, PutInfo};
+
+/// The piece that is being filled.
+enum Piece {
+    /// Its length is known.
+    Exact(LumpBuf),
+    /// It may become shorter: the end is not known.
+    Open(Vec<u8>),
+}
+
+impl Piece {
+    fn room(&self, most: usize) -> usize {
+        match self {
+            Self::Exact(buf) => buf.remaining(),
+            Self::Open(bytes) => most - bytes.len(),
+        }
+    }
+}
+
+/// Bytes on their way into the store, for an object or a part.
+pub(crate) struct Data {
+    objects: Objects,
+    pub(crate) written: Arc<Written>,
+    /// Bytes to come in all, if that is known.
+    size: Option<u64>,
+    /// Bytes that came.
+    pub(crate) got: u64,
+    piece_bytes: u32,
+    piece: Option<Piece>,
+    /// Pieces handed over.
+    handed: u64,
+    /// The last one of them.
+    under_way: Option<Answer<()>>,
+}
+
+impl Data {
+    pub(crate) fn new(objects: &Objects, size: Option<u64>) -> Result<Self, ObjectError> {
+        let got = size.unwrap_or(0);
+        if got > MAX_OBJECT_BYTES {
+            return Err(ObjectError::TooLarge {
+                what: "the object's size in bytes",
+                got,
+                max: MAX_OBJECT_BYTES,
+            });
+        }
+        Ok(Self {
+            objects: objects.clone(),
+            written: objects.inner.written(),
+            size,
+            got: 0,
+            piece_bytes: objects.inner.options.piece_bytes,
+            piece: None,
+            handed: 0,
+            under_way: None,
+        })
+    }
+
+    /// Where the bytes are, once all have been written.
+    pub(crate) fn segment(&self) -> Segment {
+        Segment {
+            number: self.written.number,
+            size: self.got,
+            piece: self.piece_bytes,
+        }
+    }
+
+    fn piece_len(&self) -> usize {
+        usize::try_from(self.piece_bytes).unwrap_or(usize::MAX)
+    }
+
+    pub(crate) async fn write(
+        &mut self,
+        ctx: RequestCtx,
+        mut bytes: &[u8],
+    ) -> Result<(), ObjectError> {
+        let announced = self.size.unwrap_or(MAX_OBJECT_BYTES);
+        let got = self.got.saturating_add(bytes.len() as u64);
+        if got > announced {
+            return Err(ObjectError::LengthMismatch { announced, got });
+        }
+        let most = self.piece_len();
+        while !bytes.is_empty() {
+            // A full piece waits for more bytes: the last one belongs to the commit.
+            if self
+                .piece
+                .as_ref()
+                .is_some_and(|piece| piece.room(most) == 0)
+            {
+                self.hand_over(ctx).await?;
+            }
+            if self.piece.is_none() {
+                self.piece = Some(self.begin().await?);
+            }
+            let Some(piece) = &mut self.piece else {
+                continue;
+            };
+            let (now, later) = bytes.split_at(piece.room(most).min(bytes.len()));
+            match piece {
+                Piece::Exact(buf) => buf.extend(now)?,
+                Piece::Open(open) => open.extend_from_slice(now),
+            }
+            self.got += now.len() as u64;
+            bytes = later;
+        }
+        Ok(())
+    }
+
+    async fn begin(&mut self) -> Result<Piece, ObjectError> {
+        match self.size {
+            Some(size) => {
+                let len = (size - self.got).min(self.piece_bytes.into());
+                Ok(Piece::Exact(self.memory(len).await?))
+            }
+            None => Ok(Piece::Open(Vec::new())),
+        }
+    }
+
+    /// Memory for a piece, waiting for it if need be.
+    async fn memory(&mut self, len: u64) -> Result<LumpBuf, ObjectError> {
+        let since = Instant::now();
+        loop {
+            let inner = &self.objects.inner;
+            match inner.store.lump_buf(len) {
+                Err(Error::BuffersExhausted { .. }) if self.under_way.is_some() => {
+                    self.landed().await?;
+                }
+                Err(Error::BuffersExhausted { retry_after, .. })
+                    if since.elapsed() < inner.options.memory_wait =>
+                {
+                    tokio::time::sleep(retry_after).await;
+                }
+                other => return Ok(other?),
+            }
+        }
+    }
+
+    /// Waits until the piece handed over last is in the journal.
+    async fn landed(&mut self) -> Result<(), ObjectError> {
+        match self.under_way.take() {
+            Some(answer) => answer.await,
+            None => Ok(()),
+        }
+    }
+
+    /// The piece that is being filled, sealed.
+    async fn sealed(&mut self) -> Result<Option<LumpBuf>, ObjectError> {
+        match self.piece.take() {
+            None => Ok(None),
+            Some(Piece::Exact(buf)) => Ok(Some(buf)),
+            Some(Piece::Open(bytes)) => {
+                let mut buf = self.memory(bytes.len() as u64).await?;
+                buf.extend(&bytes)?;
+                Ok(Some(buf))
+            }
+        }
+    }
+
+    /// Hands the piece over, one at a time.
+    async fn hand_over(&mut self, ctx: RequestCtx) -> Result<(), ObjectError> {
+        let Some(buf) = self.sealed().await? else {
+            return Ok(());
+        };
+        self.landed().await?;
+        let piece = (Arc::clone(&self.written), self.handed);
+        self.under_way = Some(put_piece(&self.objects.inner, ctx, piece, buf)?);
+        self.handed += 1;
+        Ok(())
+    }
+
+    /// All bytes have come: every piece is in the journal, except for the last, which is handed
+    /// back for the commit.
+    pub(crate) async fn end(&mut self) -> Result<Option<(LumpId, LumpBuf)>, ObjectError> {
+        if let Some(announced) = self.size.filter(|size| *size != self.got) {
+            return Err(ObjectError::LengthMismatch {
+                announced,
+                got: self.got,
+            });
+        }
+        let last = self.sealed().await?;
+        self.landed().await?;
+        Ok(last.map(|buf| (id::piece(self.written.number, self.handed), buf)))
+    }
+}
+
+/// An object on its way into the store. Keeps at most two pieces in memory. Dropped without
+/// [`Writer::commit`], it leaves nothing behind.
+pub struct Writer {
+    data: Data,
+    bucket: (String, u32),
+    key: String,
+    put: PutInfo,
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer")
+            .field("bucket", &self.bucket.0)
+            .field("written", &self.data.got)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Objects {
+    /// Begins to write an object. It is not there until it is committed.
+    ///
+    /// # Errors
+    /// [`ObjectError::NoSuchBucket`], [`ObjectError::Invalid`], [`ObjectError::TooLarge`].
+    pub fn begin(&self, bucket: &str, key: &str, put: PutInfo) -> Result<Writer, ObjectError> {
+        check_key(key)?;
+        check_info(put.content_type.as_ref(), &put.metadata, &put.attributes)?;
+        let number = self.inner.state().bucket(bucket)?.number;
+        Ok(Writer {
+            data: Data::new(self, put.size)?,
+            bucket: (bucket.to_owned(), number),
+            key: key.to_owned(),
+            put,
+        })
+    }
+}
+
+impl Writer {
+    /// Appends bytes. Waits for memory and for the store.
+    ///
+    /// # Errors
+    /// [`ObjectError::LengthMismatch`] when more come than were announced,
+    /// [`ObjectError::Engine`]. The writer is of no use afterwards.
+    pub async fn write(&mut self, ctx: RequestCtx, bytes: &[u8]) -> Result<(), ObjectError> {
+        self.data.write(ctx, bytes).await
+    }
+
+    /// Bytes that came.
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        self.data.got
+    }
+
+    /// Makes the object what its key names, if the condition holds then. When this returns, it is
+    /// as durable as [`ObjectOptions::durability`](crate::ObjectOptions::durability) says.
+    ///
+    /// # Errors
+    /// [`ObjectError::LengthMismatch`], [`ObjectError::ConditionFailed`],
+    /// [`ObjectError::NoSuchBucket`], [`ObjectError::TooLarge`], [`ObjectError::Engine`].
+    pub async fn commit(
+        mut self,
+        ctx: RequestCtx,
+        commit: CommitInfo,
+    ) -> Result<Committed, ObjectError> {
+        let last = self.data.end().await?;
+        let Self {
+            data,
+            bucket: (name, number),
+            key,
+            put,
+        } = self;
+        let place = data
+            .objects
+            .place((&name, number), &key, commit.condition)
+            .await?;
+        let segment = data.segment();
+        let new = NewObject {
+            put,
+            commit,
+            size: segment.size,
+            segments: (segment.size > 0).then_some(segment).into_iter().collect(),
+            written: Some(Arc::clone(&data.written)),
+            last,
+            deletes: Vec::new(),
+        };
+        data.objects.commit_object(ctx, place, new, || {})?.await
+    }
+}
