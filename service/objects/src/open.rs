@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use lumpscope_engine::{Durability, LumpId, LumpRange, Store};
+use lumpscope_engine::{Durability, Error, LumpId, LumpRange, Store};
 
 use crate::Objects;
 use crate::catalogue::{Catalogue, Entry};
@@ -175,7 +175,11 @@ fn ids(
 /// Deletes lumps, without a flush for each.
 fn delete(store: &Store, ids: &[LumpId]) -> Result<u64, ObjectError> {
     for some in ids.chunks(Store::MAX_DELETE_IDS) {
-        store.delete_many(background(), some.to_vec(), Durability::Synced)?;
+        match store.delete_many(background(), some.to_vec(), Durability::Synced) {
+            Ok(_) => {}
+            Err(Error::ReadOnly) => return Ok(0),
+            Err(error) => return Err(error.into()),
+        }
     }
     Ok(ids.len() as u64)
 }

@@ -4,7 +4,11 @@
 mod common;
 
 use common::{close, content, ctx, disk, etag, get, lumps, open, put, run};
-use lumpscope_objects::{CommitInfo, Condition, ListAfter, ListQuery, ObjectError, PutInfo};
+use lumpscope_engine::{Durability, Error, LumpId, Placement, Store, StoreOptions};
+use lumpscope_objects::id::Kind;
+use lumpscope_objects::{
+    CommitInfo, Condition, ListAfter, ListQuery, ObjectError, Objects, PutInfo,
+};
 
 #[test]
 fn objects_come_back_after_a_restart() {
@@ -198,7 +202,7 @@ fn buckets_are_deleted_when_empty() {
 }
 
 /// All keys and groups, by pages of `max`.
-fn pages(objects: &lumpscope_objects::Objects, query: &ListQuery) -> Vec<String> {
+fn pages(objects: &Objects, query: &ListQuery) -> Vec<String> {
     let mut query = query.clone();
     let mut all = Vec::new();
     loop {
@@ -262,4 +266,42 @@ fn lists_have_pages_prefixes_and_groups() {
             .next
             .is_none()
     );
+}
+
+#[test]
+fn a_read_only_store_is_read_and_left_as_it_is() {
+    let disk = disk(200, 2000);
+    let (objects, _, store) = open(&disk);
+    run(async {
+        objects.create_bucket(ctx(), "bucket").await.unwrap();
+        put(&objects, "bucket", "key", (1, 3000), Condition::Always)
+            .await
+            .unwrap();
+    });
+    // Data that no record names.
+    let mut orphan = store.lump_buf(1).unwrap();
+    orphan.extend(&[1]).unwrap();
+    let id = LumpId(Kind::Piece.range().start.0 + (77 << 40));
+    store
+        .put(ctx(), id, orphan, Placement::Data, Durability::Synced)
+        .unwrap();
+    let before = lumps(&store);
+    close(objects, store);
+    let options = StoreOptions {
+        read_only: true,
+        ..StoreOptions::new("sim")
+    };
+    let store = Store::open_on(disk.device(), options).unwrap();
+    let (objects, report) = Objects::open(store.clone(), common::options()).unwrap();
+    assert_eq!((report.objects, report.swept_pieces), (1, 0));
+    assert_eq!(
+        run(get(&objects, "bucket", "key")).unwrap(),
+        content(1, 3000)
+    );
+    let refused = run(put(&objects, "bucket", "key", (2, 1), Condition::Always));
+    assert!(matches!(refused, Err(ObjectError::Engine(Error::ReadOnly))));
+    assert_eq!(lumps(&store), before);
+    close(objects, store);
+    let (_, report, _) = open(&disk);
+    assert_eq!(report.swept_pieces, 1);
 }
