@@ -87,7 +87,9 @@ pub(crate) fn put_record<T: Send + 'static>(
         deletes: change.deletes,
     };
     let (told, answer) = oneshot::channel();
-    let on_done = Box::new(move |result: Result<PutOutcome, Error>, _| {
+    let used = inner.meter(ctx);
+    let on_done = Box::new(move |result: Result<PutOutcome, Error>, times| {
+        used(times);
         // Also when nobody waits any more.
         let result = result.map(|_| then()).map_err(ObjectError::from);
         let _ = told.send(result);
@@ -107,7 +109,9 @@ pub(crate) fn delete_lump(
     then: impl FnOnce(&Result<DeleteOutcome, Error>) + Send + 'static,
 ) -> Result<Answer<()>, ObjectError> {
     let (told, answer) = oneshot::channel();
-    let on_done = Box::new(move |result: Result<DeleteOutcome, Error>, _| {
+    let used = inner.meter(ctx);
+    let on_done = Box::new(move |result: Result<DeleteOutcome, Error>, times| {
+        used(times);
         then(&result);
         let _ = told.send(result.map(drop).map_err(ObjectError::from));
     });
@@ -373,7 +377,9 @@ pub(crate) fn put_piece(
 ) -> Result<Answer<()>, ObjectError> {
     let (told, answer) = oneshot::channel();
     let id = id::piece(written.number, index);
-    let on_done = Box::new(move |result: Result<PutOutcome, Error>, _| {
+    let used = inner.meter(ctx);
+    let on_done = Box::new(move |result: Result<PutOutcome, Error>, times| {
+        used(times);
         let _ = told.send(result.map(drop).map_err(ObjectError::from));
         drop(written);
     });

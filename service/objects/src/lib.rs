@@ -30,7 +30,7 @@ mod write;
 use std::sync::Arc;
 
 pub use error::ObjectError;
-pub use options::{MAX_PIECE_BYTES, ObjectOptions, OpenReport};
+pub use options::{MAX_PIECE_BYTES, ObjectOptions, OpenReport, Used};
 pub use read::Reader;
 pub use types::{
     Bucket, CommitInfo, Committed, Condition, Deleted, ETag, ListAfter, ListEntry, ListPage,

@@ -195,12 +195,16 @@ fn ask(inner: &Arc<Inner>, ctx: RequestCtx, next: Next) -> Result<Answer<LumpDat
         total,
     } = next;
     if len == total {
-        let on_done = Box::new(move |result: Result<LumpData, Error>, _| {
+        let used = inner.meter(ctx);
+        let on_done = Box::new(move |result: Result<LumpData, Error>, times| {
+            used(times);
             let _ = told.send(result.map_err(ObjectError::from));
         });
         inner.store.submit_get(ctx, id, on_done)?;
     } else {
-        let on_done = Box::new(move |result: Result<RangeOutcome, Error>, _| {
+        let used = inner.meter(ctx);
+        let on_done = Box::new(move |result: Result<RangeOutcome, Error>, times| {
+            used(times);
             let data = result.map(|outcome| outcome.data);
             let _ = told.send(data.map_err(ObjectError::from));
         });

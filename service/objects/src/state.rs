@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use lumpscope_engine::{Durability, LumpId, RequestCtx, Store};
+use lumpscope_engine::{Durability, EngineTimes, LumpId, RequestCtx, Store};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::catalogue::{Catalogue, Entry};
@@ -176,6 +176,16 @@ pub(crate) fn background() -> RequestCtx {
 }
 
 impl Inner {
+    /// Tells what the engine used for a request.
+    pub(crate) fn meter(&self, ctx: RequestCtx) -> impl FnOnce(EngineTimes) + Send + 'static {
+        let used = self.options.used.clone();
+        move |times| {
+            if let Some(used) = used {
+                used.tell(ctx.id, times);
+            }
+        }
+    }
+
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
