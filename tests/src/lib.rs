@@ -8,4 +8,5 @@ pub mod collector;
 pub mod grafana;
 pub mod needs;
 pub mod prometheus;
+pub mod s3;
 pub mod service;

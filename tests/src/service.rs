@@ -130,6 +130,8 @@ pub struct Service {
     pub grpc: String,
     /// `ADDRESS` of the metrics listener.
     pub metrics: String,
+    /// `ADDRESS` of the listener of S3; empty: it is off.
+    pub s3: String,
 }
 
 impl Service {
@@ -174,6 +176,7 @@ impl Service {
             child,
             grpc: String::new(),
             metrics: String::new(),
+            s3: String::new(),
         };
         let ready = loop {
             match lines.recv_timeout(READY_WITHIN) {
@@ -187,6 +190,8 @@ impl Service {
                 service.grpc = format!("http://{address}");
             } else if let Some(address) = word.strip_prefix("metrics=") {
                 service.metrics = address.to_owned();
+            } else if let Some(address) = word.strip_prefix("s3=") {
+                service.s3 = address.to_owned();
             }
         }
         service

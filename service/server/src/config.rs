@@ -24,7 +24,7 @@ use crate::span::Span;
 use crate::telemetry::otlp::Sampling;
 
 pub use args::ServeArgs;
-pub(crate) use check::{certificate_not_after, halves};
+pub(crate) use check::{certificate_not_after, kinds};
 pub use values::{
     DurabilityArg, GuardRule, IoBackendArg, LogFormat, QueuePolicyArg, StoreSpec, UnixMode,
 };
@@ -71,6 +71,10 @@ pub const DEFAULT_STREAM_WINDOW: Size = Size(2 << 20);
 pub const DEFAULT_CONNECTION_WINDOW: Size = Size(4 << 20);
 /// Largest HTTP/2 frame a client may send: bodies are MiB, and small frames halve their throughput.
 pub const DEFAULT_FRAME_SIZE: Size = Size(1 << 20);
+/// Largest body of one put or part of S3: what S3 itself allows.
+pub const DEFAULT_S3_MAX_BODY: Size = Size(5 << 30);
+/// Hours after which a multipart upload that was not completed is given up.
+pub const DEFAULT_S3_UPLOAD_EXPIRY_HOURS: u64 = 7 * 24;
 /// Seconds that requests under way are waited for at the end.
 pub const DEFAULT_DRAIN_TIMEOUT_SECONDS: u64 = 10;
 /// Share of requests that are traced by chance.
@@ -145,6 +149,8 @@ pub struct ServeConfig {
     pub body_timeout: Duration,
     /// How connections are let in.
     pub door: DoorConfig,
+    /// How S3 is served.
+    pub s3: S3Config,
     /// Longest that requests under way are waited for at the end.
     pub drain_timeout: Duration,
     /// `USER[:GROUP]` to become; `None`: stay who we are.
@@ -170,6 +176,20 @@ impl ServeConfig {
         }
     }
 
+    /// The store that S3 serves; `None`: S3 is off, or it is not clear which one.
+    #[must_use]
+    pub fn s3_store(&self) -> Option<&str> {
+        self.s3.listen?;
+        match (&self.s3.store, self.stores.as_slice()) {
+            (Some(name), stores) => {
+                let found = stores.iter().find(|spec| spec.name == *name)?;
+                Some(&found.name)
+            }
+            (None, [only]) => Some(&only.name),
+            (None, _) => None,
+        }
+    }
+
     /// What is done when another process opens this store's device for writing: the last rule that
     /// names it holds, else the last one for all.
     fn guard_of(&self, store: &str) -> GuardPolicy {
@@ -180,6 +200,19 @@ impl ServeConfig {
         let rule = last(Some(store)).or_else(|| last(None));
         rule.map_or(GuardPolicy::Off, |rule| rule.policy)
     }
+}
+
+/// How S3 is served.
+#[derive(Clone, Debug)]
+pub struct S3Config {
+    /// Address; `None`: it is not served.
+    pub listen: Option<SocketAddr>,
+    /// The store; `None`: the only one there is.
+    pub store: Option<String>,
+    /// Bytes of the body of one put or part.
+    pub max_body: u64,
+    /// Age at which a multipart upload is given up; zero: never.
+    pub upload_expiry: Duration,
 }
 
 /// How connections are let in, and how much of the service each may take.
@@ -193,6 +226,8 @@ pub struct DoorConfig {
     pub tls: Option<TlsFiles>,
     /// File of the tokens; `None`: none is asked for.
     pub tokens: Option<PathBuf>,
+    /// File of the access keys of S3; `None`: there are none.
+    pub s3_credentials: Option<PathBuf>,
     /// Time between two looks at these files; zero: never.
     pub reload_interval: Duration,
     /// Connections open at a time.

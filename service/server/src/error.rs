@@ -103,6 +103,14 @@ pub enum ServerError {
         /// What the system said.
         source: io::Error,
     },
+    /// The names of objects could not be read from a store.
+    #[error("store {name:?}: its objects cannot be opened for S3: {source}")]
+    OpenObjects {
+        /// Name of the store.
+        name: String,
+        /// What the catalogue says.
+        source: lumpscope_objects::ObjectError,
+    },
     /// A store cannot be opened.
     #[error("cannot open store {name:?} at {}: {source}{}", path.display(), lacking_rights(source))]
     OpenStore {

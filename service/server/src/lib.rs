@@ -22,6 +22,7 @@ mod learning;
 mod listen;
 pub mod observe;
 pub mod privileges;
+pub mod s3;
 pub mod scrub;
 pub mod serve;
 pub mod size;

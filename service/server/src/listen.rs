@@ -41,9 +41,12 @@ pub(crate) struct Sockets {
     pub(crate) grpc: SocketAddr,
     /// Address on which metrics are served.
     pub(crate) metrics: SocketAddr,
+    /// Address on which S3 is served; `None`: it is off.
+    pub(crate) s3_address: Option<SocketAddr>,
     tcp: TcpListener,
     unix: Option<(tokio::net::UnixListener, SocketFile)>,
     http: TcpListener,
+    s3: Option<TcpListener>,
 }
 
 impl Sockets {
@@ -51,6 +54,10 @@ impl Sockets {
     pub(crate) async fn bind(config: &ServeConfig) -> Result<Self, ServerError> {
         let tcp = bind("listen", config.listen).await?;
         let http = bind("metrics-listen", config.metrics_listen).await?;
+        let s3 = match config.s3.listen {
+            Some(address) => Some(bind("s3-listen", address).await?),
+            None => None,
+        };
         let door = &config.door;
         // Bound as who we are, and then of the user that we are going to be.
         let owner = config.user.as_deref().map(privileges::ids_of).transpose()?;
@@ -59,9 +66,11 @@ impl Sockets {
         Ok(Self {
             grpc: local(&tcp)?,
             metrics: local(&http)?,
+            s3_address: s3.as_ref().map(local).transpose()?,
             tcp,
             unix: unix.transpose()?,
             http,
+            s3,
         })
     }
 }
@@ -87,7 +96,7 @@ fn local(listener: &TcpListener) -> Result<SocketAddr, ServerError> {
 pub(crate) struct Serving {
     /// Keeps the health service up to date.
     pub(crate) health: Health,
-    /// Ends when all gRPC connections have ended after a stop.
+    /// Ends when all connections of gRPC and S3 have ended after a stop.
     pub(crate) grpc: JoinHandle<()>,
     /// The same of the metrics endpoint.
     pub(crate) metrics: JoinHandle<()>,
@@ -113,7 +122,12 @@ pub(crate) async fn serve(
         })
     };
     let most = config.door.max_connections;
-    let (health, service) = services(config, &sources, &stopped).await;
+    let recorder = Arc::new(Recorder::new(
+        sources.observer.clone(),
+        Arc::clone(&sources.requests),
+        sources.tracing.clone(),
+    ));
+    let (health, service) = services(config, &sources, &recorder, &stopped).await;
     let server = transport(config);
     let serve = move |admitted, leave| one(server.clone(), service.clone(), admitted, leave);
     let tcp = door::accept(
@@ -130,6 +144,13 @@ pub(crate) async fn serve(
             door::accept(Listener::Unix(listener), entrance_unix, told_unix, serve).await;
         }
     };
+    let s3 = s3(
+        sockets.s3,
+        entrance("s3", Protocol::Http, most),
+        config.clone(),
+        (sources.clone(), recorder),
+        stopped.clone(),
+    );
     let entrance = entrance("metrics", Protocol::Http, METRICS_CONNECTIONS.min(most));
     let limits = crate::http::Limits {
         header_timeout: config.door.handshake_timeout,
@@ -146,9 +167,23 @@ pub(crate) async fn serve(
     Serving {
         health,
         grpc: tokio::spawn(async move {
-            tokio::join!(tcp, unix);
+            tokio::join!(tcp, unix, s3);
         }),
         metrics: tokio::spawn(http),
+    }
+}
+
+/// S3, where it is served.
+async fn s3(
+    listener: Option<TcpListener>,
+    entrance: Arc<Entrance>,
+    config: ServeConfig,
+    (sources, recorder): (Sources, Arc<Recorder>),
+    stopped: watch::Receiver<bool>,
+) {
+    if let (Some(listener), Some(store)) = (listener, config.s3_store()) {
+        let shared = (&sources, recorder);
+        crate::s3::serve(listener, entrance, &config, store, shared, stopped).await;
     }
 }
 
@@ -156,15 +191,10 @@ pub(crate) async fn serve(
 async fn services(
     config: &ServeConfig,
     sources: &Sources,
+    recorder: &Arc<Recorder>,
     stopped: &watch::Receiver<bool>,
 ) -> (Health, Auth<Routes>) {
     let (stores, observer) = (sources.stores.clone(), sources.observer.clone());
-    let requests = Arc::clone(&sources.requests);
-    let recorder = Arc::new(Recorder::new(
-        observer.clone(),
-        requests,
-        sources.tracing.clone(),
-    ));
     let lumps = LumpStoreService::new(
         stores.clone(),
         observer.clone(),
@@ -191,14 +221,17 @@ async fn services(
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     let built_in = "the descriptors are part of this program";
-    let routes = Routes::new(Traced::new(lumps, Arc::clone(&recorder)))
-        .add_service(Traced::new(observe, Arc::clone(&recorder)))
-        .add_service(Traced::new(admin, Arc::clone(&recorder)))
+    let routes = Routes::new(Traced::new(lumps, Arc::clone(recorder)))
+        .add_service(Traced::new(observe, Arc::clone(recorder)))
+        .add_service(Traced::new(admin, Arc::clone(recorder)))
         .add_service(health_server)
         .add_service(describe().build_v1().expect(built_in))
         .add_service(describe().build_v1alpha().expect(built_in))
         .prepare();
-    (health, Auth::new(routes, sources.door.clone(), recorder))
+    (
+        health,
+        Auth::new(routes, sources.door.clone(), Arc::clone(recorder)),
+    )
 }
 
 /// The bounds of HTTP/2.

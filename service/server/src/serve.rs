@@ -26,6 +26,8 @@ pub struct Service {
     pub grpc: SocketAddr,
     /// Address on which metrics are served.
     pub metrics: SocketAddr,
+    /// Address on which S3 is served; `None`: it is off.
+    pub s3: Option<SocketAddr>,
     stores: Stores,
     observer: Observer,
     health: Health,
@@ -59,7 +61,7 @@ impl Service {
     ) -> Result<Self, ServerError> {
         let door = Door::new(&config.door)?;
         let sockets = Sockets::bind(&config).await?;
-        let (grpc, metrics) = (sockets.grpc, sockets.metrics);
+        let (grpc, metrics, s3) = (sockets.grpc, sockets.metrics, sockets.s3_address);
         let (observer, stores) = open(config.clone(), opened).await?;
         let tracing = Tracing::start(config.otlp_endpoint.as_deref(), config.sampling, &observer)?;
         let sources = Sources {
@@ -82,6 +84,7 @@ impl Service {
         Ok(Self {
             grpc,
             metrics,
+            s3,
             stores,
             observer,
             health,

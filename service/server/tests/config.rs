@@ -71,6 +71,8 @@ fn other_value(key: &str) -> &'static str {
         "buffer-budget" | "put-memory" | "get-memory" => "512M",
         "max-message" | "stream-window" | "connection-window" | "frame-size" => "3M",
         "max-header-bytes" | "min-rate" | "scrub-rate" | "gc-rate" => "7K",
+        "s3-listen" => "127.0.0.1:77",
+        "s3-max-body" => "3M",
         "otlp-endpoint" => "http://127.0.0.1:4317",
         "trace-url" => "http://127.0.0.1:16686/trace/{trace_id}",
         "trace-ratio" => "0.5",
@@ -100,6 +102,7 @@ fn every_flag_is_a_setting_a_key_and_a_variable() {
         let pair = match key.as_str() {
             "tls-cert" => "--tls-key=/k",
             "tls-key" => "--tls-cert=/c",
+            "s3-listen" => "--s3-credentials=/k",
             _ => "--log=info",
         };
         let by_flag = match key.as_str() {

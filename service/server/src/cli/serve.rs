@@ -80,8 +80,12 @@ async fn serve(config: ServeConfig) -> Result<(), ServerError> {
     // Nobody has to read it: a closed standard output is no reason to stop.
     let _ = writeln!(
         stdout,
-        "lumpscope ready grpc={} metrics={}",
-        service.grpc, service.metrics
+        "lumpscope ready grpc={} metrics={}{}",
+        service.grpc,
+        service.metrics,
+        service
+            .s3
+            .map_or_else(String::new, |s3| format!(" s3={s3}"))
     )
     .and_then(|()| stdout.flush());
     let status = format!("serving {}", service.stores().names());
@@ -139,7 +143,10 @@ fn warn_of_unreadable(config: &ServeConfig) {
     let door = &config.door;
     let tls = door.tls.iter();
     let of_tls = tls.flat_map(|tls| [Some(&tls.cert), Some(&tls.key), tls.client_ca.as_ref()]);
-    for path in of_tls.chain([door.tokens.as_ref()]).flatten() {
+    for path in of_tls
+        .chain([door.tokens.as_ref(), door.s3_credentials.as_ref()])
+        .flatten()
+    {
         if let Err(error) = std::fs::File::open(path) {
             let path = path.display();
             warn!(%path, %error, "cannot be read without privileges: changes of it will not be seen");

@@ -218,6 +218,21 @@ pub struct ServeArgs {
     /// Give up a put whose client sends nothing for so long [default: 30]
     #[arg(long, value_name = "SECONDS", env = "LUMPSCOPE_BODY_TIMEOUT")]
     pub body_timeout: Option<u64>,
+    /// Serve S3 on this address; port 0: any free one; needs s3-credentials
+    #[arg(long, value_name = "ADDR:PORT", env = "LUMPSCOPE_S3_LISTEN")]
+    pub s3_listen: Option<SocketAddr>,
+    /// The store that S3 serves; not needed when there is only one
+    #[arg(long, value_name = "NAME", env = "LUMPSCOPE_S3_STORE")]
+    pub s3_store: Option<String>,
+    /// TOML file of the access keys of S3, their secrets and what each may do
+    #[arg(long, value_name = "FILE", env = "LUMPSCOPE_S3_CREDENTIALS")]
+    pub s3_credentials: Option<PathBuf>,
+    /// Largest body of one put or part of S3, 1M to 5G [default: 5G]
+    #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_S3_MAX_BODY")]
+    pub s3_max_body: Option<Size>,
+    /// Give up multipart uploads of S3 that were begun so long ago; 0: never [default: 168]
+    #[arg(long, value_name = "HOURS", env = "LUMPSCOPE_S3_UPLOAD_EXPIRY")]
+    pub s3_upload_expiry: Option<u64>,
     /// Form of the log on stderr [default: text]
     #[arg(long, value_enum, env = "LUMPSCOPE_LOG_FORMAT")]
     pub log_format: Option<LogFormat>,

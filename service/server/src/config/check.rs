@@ -7,7 +7,7 @@ use std::path::Path;
 
 use lumpscope_engine::layout::detect_path;
 
-use super::resolve::check_stores;
+use super::resolve::{check_s3, check_stores};
 use super::{DoorConfig, ServeArgs, ServeConfig};
 use crate::door::Door;
 use crate::error::ServerError;
@@ -26,6 +26,7 @@ impl ServeArgs {
         let put_together = self.put_together();
         let (config, mut wrong) = put_together.map_err(|wrong| vec![one_line(wrong)])?;
         check_stores(&config.stores, &mut wrong);
+        check_s3(&config, &mut wrong);
         let mut found: Vec<String> = wrong.into_iter().map(one_line).collect();
         found.extend(problems(&config));
         match found.is_empty() {
@@ -64,19 +65,22 @@ fn problems(config: &ServeConfig) -> Vec<String> {
     found.iter().map(|line| line.replace('\n', " ")).collect()
 }
 
-/// Certificates and key, and then the tokens: each kind is told of, though the door reads them at
-/// once.
-fn door(config: &DoorConfig) -> [Result<(), ServerError>; 2] {
-    let (tls, tokens) = halves(config);
-    [&tls, &tokens].map(|half| certificate_not_after(half).map(|_| ()))
+/// Certificates and key, then the tokens, then the keys of S3: each kind is told of, though the door
+/// reads them at once.
+fn door(config: &DoorConfig) -> [Result<(), ServerError>; 3] {
+    kinds(config).map(|kind| certificate_not_after(&kind).map(|_| ()))
 }
 
-/// The configuration without tokens, and without TLS.
-pub(crate) fn halves(config: &DoorConfig) -> (DoorConfig, DoorConfig) {
-    let (mut tls, mut tokens) = (config.clone(), config.clone());
-    tls.tokens = None;
-    tokens.tls = None;
-    (tls, tokens)
+/// The configuration with TLS alone, with tokens alone, and with the keys of S3 alone.
+pub(crate) fn kinds(config: &DoorConfig) -> [DoorConfig; 3] {
+    let mut tls = config.clone();
+    let (tokens_file, s3_file) = (tls.tokens.take(), tls.s3_credentials.take());
+    let mut none = tls.clone();
+    none.tls = None;
+    let (mut tokens, mut s3) = (none.clone(), none);
+    tokens.tokens = tokens_file;
+    s3.s3_credentials = s3_file;
+    [tls, tokens, s3]
 }
 
 /// Reads the files of the door as the service does: when the certificate ends, in seconds since

@@ -12,9 +12,10 @@ use super::{
     DEFAULT_FRAME_SIZE, DEFAULT_HANDSHAKE_TIMEOUT_SECONDS, DEFAULT_IDLE_TIMEOUT_SECONDS,
     DEFAULT_LISTEN, DEFAULT_MAX_CONNECTIONS, DEFAULT_MAX_HEADER, DEFAULT_MAX_MESSAGE,
     DEFAULT_MAX_STREAMS, DEFAULT_METRICS_LISTEN, DEFAULT_MIN_RATE, DEFAULT_OVERLOAD_AFTER_SECONDS,
-    DEFAULT_QUEUE_DEPTH, DEFAULT_QUEUE_LIMIT, DEFAULT_RELOAD_INTERVAL_SECONDS,
-    DEFAULT_SCRUB_INTERVAL_HOURS, DEFAULT_STREAM_WINDOW, DEFAULT_TRACE_RATIO,
-    DEFAULT_TRACE_SLOWER_THAN, DoorConfig, ServeArgs, ServeConfig, StoreSpec, TlsFiles,
+    DEFAULT_QUEUE_DEPTH, DEFAULT_QUEUE_LIMIT, DEFAULT_RELOAD_INTERVAL_SECONDS, DEFAULT_S3_MAX_BODY,
+    DEFAULT_S3_UPLOAD_EXPIRY_HOURS, DEFAULT_SCRUB_INTERVAL_HOURS, DEFAULT_STREAM_WINDOW,
+    DEFAULT_TRACE_RATIO, DEFAULT_TRACE_SLOWER_THAN, DoorConfig, S3Config, ServeArgs, ServeConfig,
+    StoreSpec, TlsFiles,
 };
 use crate::error::ServerError;
 use crate::http::PageConfig;
@@ -43,6 +44,7 @@ impl ServeArgs {
     pub fn resolve_all(self) -> Result<ServeConfig, Vec<ServerError>> {
         let (config, mut problems) = self.put_together().map_err(|error| vec![error])?;
         check_stores(&config.stores, &mut problems);
+        check_s3(&config, &mut problems);
         none_of(problems, config)
     }
 
@@ -77,11 +79,7 @@ impl ServeArgs {
     /// What these do not say, the file says.
     fn over(self, file: Self) -> Self {
         Self {
-            store: if self.store.is_empty() {
-                file.store
-            } else {
-                self.store
-            },
+            store: said(self.store, file.store),
             config: self.config,
             listen: self.listen.or(file.listen),
             metrics_listen: self.metrics_listen.or(file.metrics_listen),
@@ -116,10 +114,7 @@ impl ServeArgs {
             trace_url: self.trace_url.or(file.trace_url),
             trace_ratio: self.trace_ratio.or(file.trace_ratio),
             trace_slower_than: self.trace_slower_than.or(file.trace_slower_than),
-            guard: match self.guard.is_empty() {
-                true => file.guard,
-                false => self.guard,
-            },
+            guard: said(self.guard, file.guard),
             program_statistics: self.program_statistics.or(file.program_statistics),
             io_backend: self.io_backend.or(file.io_backend),
             queue_depth: self.queue_depth.or(file.queue_depth),
@@ -139,6 +134,11 @@ impl ServeArgs {
             get_memory: self.get_memory.or(file.get_memory),
             max_message: self.max_message.or(file.max_message),
             body_timeout: self.body_timeout.or(file.body_timeout),
+            s3_listen: self.s3_listen.or(file.s3_listen),
+            s3_store: self.s3_store.or(file.s3_store),
+            s3_credentials: self.s3_credentials.or(file.s3_credentials),
+            s3_max_body: self.s3_max_body.or(file.s3_max_body),
+            s3_upload_expiry: self.s3_upload_expiry.or(file.s3_upload_expiry),
             log_format: self.log_format.or(file.log_format),
             log: self.log.or(file.log),
         }
@@ -147,6 +147,7 @@ impl ServeArgs {
     fn with_defaults(self, problems: &mut Problems) -> ServeConfig {
         let (door, events) = (self.door(problems), self.events());
         let safe = self.allow_remote.unwrap_or(false) || door.is_safe();
+        let s3 = self.s3(&door, problems);
         let mut listens = |key, given, default| address(key, given, default, safe, problems);
         let listen = listens("listen", self.listen, DEFAULT_LISTEN);
         let metrics_listen = listens(
@@ -154,6 +155,7 @@ impl ServeArgs {
             self.metrics_listen,
             DEFAULT_METRICS_LISTEN,
         );
+        let sampling = self.sampling();
         let queue_limit = self.queue_limit.unwrap_or(DEFAULT_QUEUE_LIMIT);
         let half = u32::try_from(queue_limit / 2).unwrap_or(u32::MAX);
         let bytes = |given: Option<Size>, default: Size| given.unwrap_or(default).0;
@@ -176,13 +178,7 @@ impl ServeArgs {
             pin_maps: self.pin_maps,
             otlp_endpoint: endpoint(self.otlp_endpoint, problems),
             page: page(self.trace_url, problems),
-            sampling: Sampling {
-                ratio: self.trace_ratio.unwrap_or(DEFAULT_TRACE_RATIO),
-                slower_than: self
-                    .trace_slower_than
-                    .unwrap_or(DEFAULT_TRACE_SLOWER_THAN)
-                    .0,
-            },
+            sampling,
             guard: self.guard,
             program_statistics: self.program_statistics.unwrap_or(false),
             io_backend: self.io_backend.unwrap_or_default().into(),
@@ -208,12 +204,52 @@ impl ServeArgs {
             max_message: message_size(self.max_message, problems),
             body_timeout: seconds(self.body_timeout, DEFAULT_BODY_TIMEOUT_SECONDS),
             door,
+            s3,
             drain_timeout: seconds(self.drain_timeout, DEFAULT_DRAIN_TIMEOUT_SECONDS),
             user: self.user,
             keep_privileges: self.keep_privileges.unwrap_or(false),
             require_all_stores: self.require_all_stores.unwrap_or(false),
             log_format: self.log_format.unwrap_or_default(),
             log: self.log.unwrap_or_else(|| "info".to_owned()),
+        }
+    }
+
+    /// How S3 is served.
+    fn s3(&self, door: &DoorConfig, problems: &mut Problems) -> S3Config {
+        // Every request of S3 is signed, so TLS alone keeps strangers out.
+        let safe = self.allow_remote.unwrap_or(false) || door.tls.is_some();
+        let listen = self
+            .s3_listen
+            .map(|given| address("s3-listen", Some(given), "", safe, problems));
+        let max_body = self.s3_max_body.unwrap_or(DEFAULT_S3_MAX_BODY);
+        let good = (1 << 20..=DEFAULT_S3_MAX_BODY.0).contains(&max_body.0);
+        check(
+            problems,
+            good,
+            "s3-max-body",
+            max_body,
+            "a size from 1M to 5G",
+        );
+        let missing = listen.is_some() && door.s3_credentials.is_none();
+        let want = "the file of access keys, which s3-listen needs";
+        check(problems, !missing, "s3-credentials", "", want);
+        let hours = self
+            .s3_upload_expiry
+            .unwrap_or(DEFAULT_S3_UPLOAD_EXPIRY_HOURS);
+        S3Config {
+            listen,
+            store: self.s3_store.clone().filter(|name| !name.is_empty()),
+            max_body: max_body.0,
+            upload_expiry: Duration::from_secs(hours.saturating_mul(3600)),
+        }
+    }
+
+    /// Which requests are traced.
+    fn sampling(&self) -> Sampling {
+        let slower_than = self.trace_slower_than.unwrap_or(DEFAULT_TRACE_SLOWER_THAN);
+        Sampling {
+            ratio: self.trace_ratio.unwrap_or(DEFAULT_TRACE_RATIO),
+            slower_than: slower_than.0,
         }
     }
 
@@ -253,6 +289,7 @@ impl ServeArgs {
             unix_mode: self.unix_mode.unwrap_or_default().0,
             tls,
             tokens: self.tokens.clone(),
+            s3_credentials: self.s3_credentials.clone(),
             reload_interval: seconds(self.reload_interval, DEFAULT_RELOAD_INTERVAL_SECONDS),
             max_connections: self.max_connections.unwrap_or(DEFAULT_MAX_CONNECTIONS),
             max_streams: self.max_streams.unwrap_or(DEFAULT_MAX_STREAMS),
@@ -272,6 +309,14 @@ impl ServeArgs {
             ),
             frame_size: bounded("frame-size", self.frame_size, frame),
         }
+    }
+}
+
+/// A list of the first that has one.
+fn said<T>(first: Vec<T>, second: Vec<T>) -> Vec<T> {
+    match first.is_empty() {
+        true => second,
+        false => first,
     }
 }
 
@@ -311,6 +356,15 @@ pub(super) fn check_stores(stores: &[StoreSpec], problems: &mut Problems) {
                 name: store.name.clone(),
             });
         }
+    }
+}
+
+/// S3 has one store.
+pub(super) fn check_s3(config: &ServeConfig, problems: &mut Problems) {
+    if config.s3.listen.is_some() && config.s3_store().is_none() {
+        let given = config.s3.store.clone().unwrap_or_default();
+        let want = "the name of one of the stores";
+        check(problems, false, "s3-store", given, want);
     }
 }
 

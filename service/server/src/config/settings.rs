@@ -48,6 +48,7 @@ impl ServeConfig {
             self.door_entries(),
             self.service_entries(),
             self.engine_entries(),
+            self.s3_entries(),
         ]
         .concat()
     }
@@ -129,6 +130,20 @@ impl ServeConfig {
                 }),
             ),
             ("log", text(&self.log)),
+        ]
+    }
+
+    fn s3_entries(&self) -> Vec<Entry> {
+        let credentials = self.door.s3_credentials.as_deref();
+        vec![
+            ("s3-listen", self.s3.listen.and_then(text)),
+            ("s3-store", self.s3.store.clone().map(Value::String)),
+            ("s3-credentials", credentials.and_then(path)),
+            ("s3-max-body", size(self.s3.max_body)),
+            (
+                "s3-upload-expiry",
+                whole(self.s3.upload_expiry.as_secs() / 3600),
+            ),
         ]
     }
 

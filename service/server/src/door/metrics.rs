@@ -19,7 +19,7 @@ const BURST: u32 = 10;
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// Names of the ways in, in the order of their gauges.
-pub const ENTRANCES: [&str; 3] = ["tcp", "unix", "metrics"];
+pub const ENTRANCES: [&str; 4] = ["tcp", "unix", "metrics", "s3"];
 
 /// Counts connections and logins.
 #[derive(Debug, Default)]

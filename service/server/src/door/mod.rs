@@ -36,6 +36,7 @@ pub use reload::{Reloaded, Reloader};
 pub(crate) use accept::{Entrance, Leave, Listener, accept};
 pub(crate) use handshake::Protocol;
 pub(crate) use io::Admitted;
+pub(crate) use tls::{bad as bad_file, read_secret};
 pub(crate) use unix::{SocketFile, listen as listen_unix};
 
 use crate::config::DoorConfig;

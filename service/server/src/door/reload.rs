@@ -18,6 +18,7 @@ use super::metrics::DoorMetrics;
 use super::tls::{self, Tls};
 use crate::config::DoorConfig;
 use crate::error::ServerError;
+use crate::s3::Credentials;
 
 /// A certificate that ends within this time is warned of: a week.
 const SOON_SECONDS: i64 = 7 * 24 * 3600;
@@ -29,6 +30,8 @@ pub struct Reloaded {
     pub tokens: u32,
     /// End of the certificate's validity in seconds since 1970; `None`: there is no TLS.
     pub certificate_not_after: Option<i64>,
+    /// Access keys of S3 that are known.
+    pub s3_keys: usize,
 }
 
 /// Holds the certificate and the logins, and reads them again when told to.
@@ -48,15 +51,19 @@ pub struct Reloader {
 struct State {
     tls: Option<Tls>,
     logins: Arc<Logins>,
+    s3: Arc<Credentials>,
 }
 
 impl State {
     fn load(config: &DoorConfig) -> Result<Self, ServerError> {
         let tls = config.tls.as_ref().map(Tls::load).transpose()?;
         let logins = Logins::load(config)?;
+        let s3 = config.s3_credentials.as_deref().map(Credentials::load);
+        let s3 = s3.transpose()?.unwrap_or_default();
         Ok(Self {
             tls,
             logins: Arc::new(logins),
+            s3: Arc::new(s3),
         })
     }
 
@@ -64,6 +71,7 @@ impl State {
         Reloaded {
             tokens: self.logins.tokens(),
             certificate_not_after: self.tls.as_ref().map(|tls| tls.not_after),
+            s3_keys: self.s3.len(),
         }
     }
 }
@@ -105,6 +113,7 @@ impl Reloader {
         info!(
             tokens = summary.tokens,
             certificate_not_after = summary.certificate_not_after,
+            s3_keys = summary.s3_keys,
             "certificates and tokens reloaded"
         );
         Ok(summary)
@@ -125,7 +134,9 @@ impl Reloader {
     /// at once when there is nothing to look at.
     pub async fn watch(self: Arc<Self>) {
         let interval = self.config.reload_interval;
-        if interval.is_zero() || (self.config.tls.is_none() && self.config.tokens.is_none()) {
+        let config = &self.config;
+        let none = config.tls.is_none() && config.tokens.is_none();
+        if interval.is_zero() || (none && config.s3_credentials.is_none()) {
             return;
         }
         loop {
@@ -147,6 +158,11 @@ impl Reloader {
             // The error is logged where it is found.
             let _ = self.reload();
         }
+    }
+
+    /// Who may ask over S3.
+    pub(crate) fn s3(&self) -> Arc<Credentials> {
+        Arc::clone(&self.state.load().s3)
     }
 
     /// What TLS is served with; `None`: it is not configured.
@@ -181,7 +197,7 @@ impl DoorConfig {
             [&tls.cert, &tls.key].into_iter().chain(client_ca)
         });
         let mut hasher = Sha256::new();
-        for path in tls.chain(&self.tokens) {
+        for path in tls.chain(&self.tokens).chain(&self.s3_credentials) {
             let bytes = tls::read(path, None);
             let mode = std::fs::metadata(path).map_or(0, |meta| meta.permissions().mode());
             hasher.update(mode.to_le_bytes());

@@ -18,7 +18,7 @@ use crate::error::ServerError;
 
 /// No file of the door is larger.
 const MAX_FILE: u64 = 4 << 20;
-/// Permissions that a private key must not have: its group may read it, nobody else.
+/// Permissions that a secret must not have: its group may read it, nobody else.
 const TOO_OPEN_KEY: u32 = 0o027;
 
 /// What is served with, for each protocol, and until when it is good.
@@ -103,6 +103,14 @@ pub(super) fn read(path: &Path, too_open: Option<u32>) -> Result<Vec<u8>, Server
     Ok(bytes)
 }
 
+/// Reads a file with a secret in it.
+///
+/// # Errors
+/// A file that cannot be read, or that others can read or write.
+pub(crate) fn read_secret(path: &Path) -> Result<Vec<u8>, ServerError> {
+    read(path, Some(TOO_OPEN_KEY))
+}
+
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ServerError> {
     let text = read(path, None)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
@@ -146,7 +154,8 @@ fn not_after(path: &Path, certificate: &CertificateDer<'_>) -> Result<i64, Serve
     Ok(parsed.validity().not_after.timestamp())
 }
 
-pub(super) fn bad(path: &Path, why: impl std::fmt::Display) -> ServerError {
+/// What is wrong with a file of the door.
+pub(crate) fn bad(path: &Path, why: impl std::fmt::Display) -> ServerError {
     ServerError::DoorFile {
         path: path.to_owned(),
         why: why.to_string(),

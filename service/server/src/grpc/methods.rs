@@ -128,15 +128,19 @@ pub struct Name {
     pub full: &'static str,
 }
 
-/// Short names of what is behind a path.
-#[must_use]
-pub fn name_of(path: &str) -> Name {
-    let unknown = Name {
+impl Name {
+    /// Of what does not exist.
+    pub const UNKNOWN: Self = Self {
         text: UNKNOWN,
         c: NO_METHOD,
         full: "",
     };
-    find(path).map_or(unknown, |method| Name {
+}
+
+/// Short names of what is behind a path.
+#[must_use]
+pub fn name_of(path: &str) -> Name {
+    find(path).map_or(Name::UNKNOWN, |method| Name {
         text: method.name,
         c: method.c_name,
         full: method.path.trim_start_matches('/'),

@@ -20,13 +20,13 @@ const PERIOD: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 const UNDER_WAY: u64 = 2;
 
 /// True: `bytes` in this time are less than `min_rate` a second.
-pub(super) fn is_slow(bytes: u64, elapsed: Duration, min_rate: u64) -> bool {
+pub(crate) fn is_slow(bytes: u64, elapsed: Duration, min_rate: u64) -> bool {
     u128::from(bytes) * 1000 < u128::from(min_rate) * elapsed.as_millis()
 }
 
 /// All clients that take bodies.
 #[derive(Clone)]
-pub(super) struct Readers {
+pub(crate) struct Readers {
     shared: Arc<Shared>,
 }
 
@@ -66,7 +66,7 @@ impl Readers {
     /// Who is slower than `min_rate` bytes a second after `patience`, or takes nothing for so long
     /// and for the time that the bytes on their way may take, is cut off. Must be called within a
     /// runtime; the looks end with the last clone.
-    pub(super) fn new(patience: Duration, min_rate: u64) -> Self {
+    pub(crate) fn new(patience: Duration, min_rate: u64) -> Self {
         let shared = Arc::new(Shared {
             patience,
             min_rate,
@@ -87,7 +87,7 @@ impl Readers {
     }
 
     /// A client begins to take a body of `total` bytes.
-    pub(super) fn watch(&self, connection: Option<&Connection>, total: u64) -> Arc<Reading> {
+    pub(crate) fn watch(&self, connection: Option<&Connection>, total: u64) -> Arc<Reading> {
         let mut state = self.shared.state();
         let number = state.next;
         state.next += 1;
@@ -106,7 +106,7 @@ impl Readers {
 }
 
 /// One client that takes a body, until the last of its bytes is gone.
-pub(super) struct Reading {
+pub(crate) struct Reading {
     number: u64,
     readers: Weak<Shared>,
     /// `None`: it came by no socket, and cannot be slow.
@@ -120,7 +120,7 @@ pub(super) struct Reading {
 
 impl Reading {
     /// The transport has asked for more and got `bytes`.
-    pub(super) fn took(&self, bytes: u64) {
+    pub(crate) fn took(&self, bytes: u64) {
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last_ms.store(now, Ordering::Relaxed);
         self.taken.fetch_add(bytes, Ordering::Relaxed);

@@ -60,7 +60,7 @@ where
 
     fn call(&mut self, mut request: http::Request<Body>) -> Reply {
         let method = methods::name_of(request.uri().path());
-        let scope = self.recorder.begin(method, request.headers());
+        let scope = self.recorder.begin(Some(method), request.headers());
         if let Some(caller) = request.extensions().get::<Caller>() {
             scope.set_caller(caller.clone());
         }
@@ -107,7 +107,7 @@ async fn in_time<F: Future>(deadline: Option<Deadline>, reply: F) -> Result<F::O
 
 /// Waits for a reply; `None`: the request's store has cut it off. Which store that is shows only
 /// while the request is dealt with.
-async fn unless_cut_off<F: Future>(scope: &Scope, reply: F) -> Option<F::Output> {
+pub(crate) async fn unless_cut_off<F: Future>(scope: &Scope, reply: F) -> Option<F::Output> {
     let mut reply = std::pin::pin!(reply);
     let mut cut_off = None;
     std::future::poll_fn(|context| {

@@ -48,9 +48,9 @@ impl Recorder {
         }
     }
 
-    /// Begins a request.
+    /// Begins a request. `None`: what it asks for is not known yet, see [`Scope::set_method`].
     #[must_use]
-    pub fn begin(self: &Arc<Self>, method: Name, headers: &HeaderMap) -> Arc<Scope> {
+    pub fn begin(self: &Arc<Self>, method: Option<Name>, headers: &HeaderMap) -> Arc<Scope> {
         self.metrics.begun();
         let (deadline, trace) = (Deadline::of(headers), TraceParent::of(headers));
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
@@ -59,12 +59,12 @@ impl Recorder {
             "request",
             request_id = id,
             trace_id = trace.as_ref().map(TraceParent::as_str),
-            method = method.text,
+            method = method.map(|method| method.text),
             store = tracing::field::Empty,
         );
         Arc::new(Scope {
             id,
-            method,
+            method: method.map_or_else(OnceLock::new, OnceLock::from),
             begin_ns: monotonic_ns(),
             deadline,
             trace,
@@ -82,7 +82,7 @@ const LOG: &str = "lumpscope::request";
 /// One request.
 pub struct Scope {
     id: u64,
-    method: Name,
+    method: OnceLock<Name>,
     begin_ns: u64,
     deadline: Option<Deadline>,
     trace: Option<TraceParent>,
@@ -107,6 +107,8 @@ struct State {
     before: EngineTimes,
     /// What the engine has used in all.
     engine: EngineTimes,
+    /// How long the body was waited for, where the engine works while it comes.
+    received_ns: Option<u64>,
     ended: bool,
 }
 
@@ -127,6 +129,23 @@ impl Scope {
     #[must_use]
     pub fn span(&self) -> &Span {
         &self.span
+    }
+
+    /// Says what it asks for, unless that was known; before it enters a store.
+    pub fn set_method(&self, method: Name) {
+        if self.method.set(method).is_ok() {
+            self.span.record("method", method.text);
+        }
+    }
+
+    fn method(&self) -> Name {
+        self.method.get().copied().unwrap_or(Name::UNKNOWN)
+    }
+
+    /// Says how long the body was waited for: the engine was at work while it came, so that cannot
+    /// be seen from when it was asked last.
+    pub fn received(&self, ns: u64) {
+        self.state().received_ns = Some(ns);
     }
 
     /// When the client stops waiting; `None`: never.
@@ -236,7 +255,7 @@ impl Scope {
         drop(state);
         self.span.record("store", &*named.name);
         if before.is_none() {
-            usdt::request_start(self.id, self.method.c, &named.c_name, self.begin_ns);
+            usdt::request_start(self.id, self.method().c, &named.c_name, self.begin_ns);
         }
     }
 
@@ -246,7 +265,7 @@ impl Scope {
     }
 
     /// Ends when the store that the request is in cuts it off; `None`: it is in none yet.
-    pub(super) fn cut_off(&self) -> Option<CancellationToken> {
+    pub(crate) fn cut_off(&self) -> Option<CancellationToken> {
         let state = self.state();
         let held = state.under_way.first()?;
         Some(held.store().cut_off().clone())
@@ -339,7 +358,7 @@ impl Scope {
         let exemplar = summary.trace.map(|trace| trace.trace_id);
         self.recorder
             .metrics
-            .ended(name, self.method.text, code, seconds, exemplar);
+            .ended(name, self.method().text, code, seconds, exemplar);
         if store.is_some() {
             self.recorder.observer.request_done(summary);
         } else if summary.trace.is_some() {
@@ -355,7 +374,7 @@ impl Scope {
         let state = self.trace.as_ref().map(TraceParent::state);
         tracing.chosen(About {
             request: self.id,
-            method: self.method.full,
+            method: self.method().full,
             code: Some(code),
             state: state.cloned().unwrap_or_default(),
         });
@@ -377,13 +396,13 @@ impl Scope {
         }
         let store = store.map_or(c"", |named| named.c_name.as_c_str());
         let ns = what.end_ns.saturating_sub(what.begin_ns);
-        usdt::request_done(self.id, self.method.c, store, what.bytes, ns, what.ok);
+        usdt::request_done(self.id, self.method().c, store, what.bytes, ns, what.ok);
     }
 
     /// One line a request: loud where the operator has to do something, not where the client has.
     fn log(&self, store: Option<&str>, what: &RequestSummary, code: Code, message: &str) {
         let us = what.end_ns.saturating_sub(what.begin_ns) / 1000;
-        let (request_id, trace_id, method) = (self.id, self.trace_id(), self.method.text);
+        let (request_id, trace_id, method) = (self.id, self.trace_id(), self.method().text);
         let (bytes, code_name) = (what.bytes, code_name(code));
         match code {
             Code::Ok => debug!(
@@ -415,6 +434,9 @@ impl Scope {
     fn summary(&self, state: &State, end_ns: u64, code: Code) -> RequestSummary {
         let total = end_ns.saturating_sub(self.begin_ns);
         let sum = |t: &EngineTimes| t.sched_ns + t.index_ns + t.data_ns + t.journal_ns;
+        if let Some(received) = state.received_ns {
+            return self.streamed(state, end_ns, code, received.min(total));
+        }
         let engine = sum(&state.engine);
         // An engine question that came before the last one is no part of the body's arrival.
         let recv_ns = state.handed_ns.map_or(total, |handed| {
@@ -424,7 +446,7 @@ impl Scope {
         RequestSummary {
             request: self.id,
             store: state.store.as_ref().map_or(0, |named| named.index),
-            method: self.method.text,
+            method: self.method().text,
             bytes: state.bytes,
             begin_ns: self.begin_ns,
             end_ns,
@@ -437,6 +459,54 @@ impl Scope {
             reply_ns: total.saturating_sub(recv_ns + engine),
             trace: None,
         }
+    }
+
+    /// The same for a request whose bytes came or went while the engine was at work on others of
+    /// it: what the engine used shares the time that is no wait for the client.
+    fn streamed(&self, state: &State, end_ns: u64, code: Code, recv_ns: u64) -> RequestSummary {
+        let total = end_ns.saturating_sub(self.begin_ns);
+        let times = state.engine;
+        let used = times.sched_ns + times.index_ns + times.data_ns + times.journal_ns;
+        let room = total.saturating_sub(recv_ns);
+        let part = |ns: u64| match used > room {
+            true => {
+                let part = u128::from(ns) * u128::from(room) / u128::from(used);
+                u64::try_from(part).unwrap_or(room)
+            }
+            false => ns,
+        };
+        let (sched_ns, index_ns) = (part(times.sched_ns), part(times.index_ns));
+        let (data_ns, journal_ns) = (part(times.data_ns), part(times.journal_ns));
+        RequestSummary {
+            request: self.id,
+            store: state.store.as_ref().map_or(0, |named| named.index),
+            method: self.method().text,
+            bytes: state.bytes,
+            begin_ns: self.begin_ns,
+            end_ns,
+            ok: code == Code::Ok,
+            recv_ns,
+            sched_ns,
+            index_ns,
+            data_ns,
+            journal_ns,
+            reply_ns: room.saturating_sub(sched_ns + index_ns + data_ns + journal_ns),
+            trace: None,
+        }
+    }
+
+    /// What the engine gets with what is asked of it for this request.
+    #[must_use]
+    pub fn context(&self) -> RequestCtx {
+        RequestCtx {
+            id: RequestId(self.id),
+            ..self.state().waits
+        }
+    }
+
+    /// Counts what the engine used for this request.
+    pub fn used(&self, times: EngineTimes) {
+        self.answered(times);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

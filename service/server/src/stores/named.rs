@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use lumpscope_engine::Store;
+use lumpscope_objects::Objects;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +26,8 @@ pub struct NamedStore {
     pub path: PathBuf,
     /// The engine's handle.
     pub store: Store,
+    /// What S3 serves; `None`: it does not serve this store.
+    objects: Option<Objects>,
     mode: AtomicU8,
     under_way: AtomicU64,
     /// Somebody may wait for the last request to end.
@@ -57,7 +60,7 @@ impl NamedStore {
     pub(super) fn new(
         index: usize,
         spec: StoreSpec,
-        store: Store,
+        (store, objects): (Store, Option<Objects>),
         service: Arc<ServiceGate>,
     ) -> Self {
         Self {
@@ -67,6 +70,7 @@ impl NamedStore {
             name: spec.name,
             path: spec.path,
             store,
+            objects,
             mode: AtomicU8::new(Mode::Serving as u8),
             under_way: AtomicU64::new(0),
             left: Notify::new(),
@@ -74,6 +78,12 @@ impl NamedStore {
             gone: AtomicBool::new(false),
             service,
         }
+    }
+
+    /// Objects with names, where S3 serves this store.
+    #[must_use]
+    pub fn objects(&self) -> Option<&Objects> {
+        self.objects.as_ref()
     }
 
     /// Lets a request on data in. It counts as under way until the guard is dropped.

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lumpscope_engine::{SalvageReport, Store, StoreOptions};
+use lumpscope_objects::{ObjectOptions, Objects, Used};
 use lumpscope_observer::{GuardPolicy, Observer};
 use tracing::{info, warn};
 
@@ -13,6 +14,7 @@ use crate::config::{ServeConfig, StoreSpec};
 use crate::error::ServerError;
 use crate::learning;
 use crate::observe::DiskSink;
+use crate::s3::Times;
 
 /// Findings of a salvage that are logged; all are counted.
 const SALVAGE_LOGGED: usize = 100;
@@ -22,6 +24,7 @@ pub(super) struct Opener {
     pub(super) config: ServeConfig,
     pub(super) observer: Observer,
     pub(super) gate: Arc<ServiceGate>,
+    pub(super) times: Times,
 }
 
 impl Opener {
@@ -94,14 +97,49 @@ impl Opener {
         if let Some(report) = &known.salvage {
             log_salvage(&spec.name, report);
         }
+        let objects = self.objects(spec, &store)?;
         let named = Arc::new(NamedStore::new(
             index,
             spec.clone(),
-            store,
+            (store, objects),
             Arc::clone(&self.gate),
         ));
         learning::begin(&named, &self.observer);
         Ok(named)
+    }
+}
+
+impl Opener {
+    /// The objects of a store that S3 serves.
+    fn objects(&self, spec: &StoreSpec, store: &Store) -> Result<Option<Objects>, ServerError> {
+        let config = &self.config;
+        if config.s3_store() != Some(&spec.name) {
+            return Ok(None);
+        }
+        let times = self.times.clone();
+        let options = ObjectOptions {
+            durability: config.durability,
+            memory_wait: config.body_timeout,
+            used: Some(Used::new(move |request, used| times.used(request.0, used))),
+            ..ObjectOptions::default()
+        };
+        let opened = Objects::open(store.clone(), options);
+        let (objects, found) = opened.map_err(|source| ServerError::OpenObjects {
+            name: spec.name.clone(),
+            source,
+        })?;
+        info!(
+            store = spec.name,
+            buckets = found.buckets,
+            objects = found.objects,
+            uploads = found.uploads,
+            unreadable = found.unreadable,
+            swept_records = found.swept_records,
+            swept_pieces = found.swept_pieces,
+            ms = found.elapsed_ns / 1_000_000,
+            "objects opened for S3"
+        );
+        Ok(Some(objects))
     }
 }
 

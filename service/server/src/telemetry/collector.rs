@@ -24,7 +24,8 @@ use crate::grpc::Memory;
 use crate::grpc::live::Watches;
 use crate::stores::{FailedStore, NamedStore, Stores};
 
-/// Where the numbers come from.
+/// Where the numbers come from. Cheap to clone.
+#[derive(Clone)]
 pub struct Sources {
     /// The stores.
     pub stores: Stores,

@@ -50,9 +50,16 @@ pub fn check(filter: &str) -> Result<(), ServerError> {
 }
 
 fn parse(filter: &str) -> Result<EnvFilter, ServerError> {
-    EnvFilter::try_new(filter).map_err(|error| ServerError::LogFilter {
+    let parsed = EnvFilter::try_new(filter).map_err(|error| ServerError::LogFilter {
         filter: filter.to_owned(),
         why: error.to_string(),
+    })?;
+    // It logs headers with signatures, and an error for every key that is not there. Requests are
+    // logged by this service.
+    let quiet = "s3s=off".parse();
+    Ok(match quiet {
+        Ok(quiet) => parsed.add_directive(quiet),
+        Err(_) => parsed,
     })
 }
 

@@ -53,7 +53,7 @@ metrics! {
     BUILD = "build" Info ["version"]
         "The version that runs.";
     REQUESTS = "requests" Counter ["store", "method", "code"]
-        "gRPC requests that ended, by the code they ended with. The store is empty when the request named none.";
+        "Requests of gRPC and S3 (methods `s3_...`) that ended, by the code they ended with; the status of S3 is said in the codes of gRPC. The store is empty when the request named none.";
     REQUESTS_IN_PROGRESS = "requests_in_progress" Gauge []
         "gRPC requests that have begun and not ended.";
     REQUEST_DURATION = "request_duration_seconds" Histogram ["store", "method"]

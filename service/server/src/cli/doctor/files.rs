@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use lumpscope_observer::{Finding, Level};
 
 use super::{good, lacking};
-use crate::config::{DoorConfig, ServeConfig, certificate_not_after, halves};
+use crate::config::{DoorConfig, ServeConfig, certificate_not_after, kinds};
 
 /// A certificate that ends within this time is warned of.
 const SOON_DAYS: i64 = 14;
@@ -16,15 +16,19 @@ const DAY_SECONDS: i64 = 24 * 3600;
 /// Findings about the files of `config`.
 pub(super) fn findings(config: &ServeConfig) -> Vec<Finding> {
     let door = &config.door;
-    let (only_tls, only_tokens) = halves(door);
+    let [only_tls, only_tokens, only_s3] = kinds(door);
     let mut found = Vec::new();
     if let Some(tls) = &door.tls {
         found.push(certificate(&only_tls, &tls.cert));
         found.push(private("private key", &tls.key));
     }
     if let Some(tokens) = &door.tokens {
-        found.push(usable_tokens(&only_tokens, tokens));
+        found.push(usable("token file", &only_tokens, tokens));
         found.push(private("token file", tokens));
+    }
+    if let Some(keys) = &door.s3_credentials {
+        found.push(usable("S3 credentials", &only_s3, keys));
+        found.push(private("S3 credentials", keys));
     }
     found
 }
@@ -69,11 +73,11 @@ fn certificate(door: &DoorConfig, cert: &Path) -> Finding {
     }
 }
 
-fn usable_tokens(door: &DoorConfig, path: &Path) -> Finding {
+fn usable(topic: &str, door: &DoorConfig, path: &Path) -> Finding {
     match certificate_not_after(door) {
-        Ok(_) => good("token file", format!("{}: in order", path.display())),
+        Ok(_) => good(topic, format!("{}: in order", path.display())),
         Err(error) => lacking(
-            "token file",
+            topic,
             Level::Missing,
             error.to_string(),
             "`lumpscope serve` does not start with it",

@@ -235,8 +235,12 @@ impl Maker<'_> {
             "" => "_OTHER",
             method => method,
         };
+        let system = match method.starts_with("S3/") {
+            true => "aws-api",
+            false => "grpc",
+        };
         let mut attributes = vec![
-            KeyValue::new(RPC_SYSTEM_NAME, "grpc"),
+            KeyValue::new(RPC_SYSTEM_NAME, system),
             KeyValue::new(RPC_METHOD, method),
             number("lumpscope.request_id", what.request_id),
             number("lumpscope.bytes", what.bytes),

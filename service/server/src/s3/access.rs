@@ -1,0 +1,111 @@
+//! Who asks, and whether they may: signatures are checked by s3s, rights here.
+
+use std::sync::Arc;
+
+use s3s::access::{S3Access, S3AccessContext};
+use s3s::auth::{S3Auth, SecretKey};
+use s3s::path::S3Path;
+use s3s::{S3Error, S3ErrorCode, S3Request, S3Result};
+
+use super::credentials::{Access, Grants};
+use super::operations::{self, Needs};
+use crate::door::Reloader;
+use crate::grpc::Scope;
+
+/// What an operation knows of its request beside the input: put in by [`Keys`] and the connection.
+#[derive(Clone)]
+pub(super) struct Asked {
+    pub(super) scope: Arc<Scope>,
+    pub(super) grants: Arc<Grants>,
+}
+
+impl Asked {
+    /// Of a request that has passed [`Keys`].
+    ///
+    /// # Errors
+    /// It has not: a fault of this program.
+    pub(super) fn of<T>(request: &S3Request<T>) -> S3Result<Self> {
+        let found = request.extensions.get::<Self>().cloned();
+        found.ok_or_else(|| S3Error::new(S3ErrorCode::InternalError))
+    }
+
+    /// Refuses who may not do this.
+    ///
+    /// # Errors
+    /// `AccessDenied`.
+    pub(super) fn check(&self, access: Access, bucket: &str, key: &str) -> S3Result<()> {
+        if self.grants.allow(access, bucket, key) {
+            return Ok(());
+        }
+        Err(denied())
+    }
+}
+
+fn denied() -> S3Error {
+    S3Error::with_message(
+        S3ErrorCode::AccessDenied,
+        "the rules of this access key do not allow it",
+    )
+}
+
+/// The access keys in force.
+pub(super) struct Keys(pub(super) Arc<Reloader>);
+
+#[async_trait::async_trait]
+impl S3Auth for Keys {
+    async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
+        let secret = self.0.s3().secret(access_key);
+        secret.ok_or_else(|| S3Error::new(S3ErrorCode::InvalidAccessKeyId))
+    }
+}
+
+#[async_trait::async_trait]
+impl S3Access for Keys {
+    async fn check(&self, cx: &mut S3AccessContext<'_>) -> S3Result<()> {
+        let Some(operation) = operations::find(cx.s3_op().name()) else {
+            return Err(S3Error::new(S3ErrorCode::NotImplemented));
+        };
+        let scope = cx.extensions_mut().get::<Arc<Scope>>().cloned();
+        let scope = scope.ok_or_else(|| S3Error::new(S3ErrorCode::InternalError))?;
+        scope.set_method(operation.name);
+        let Some(credentials) = cx.credentials() else {
+            let why = "this service asks for a signature";
+            return Err(S3Error::with_message(S3ErrorCode::AccessDenied, why));
+        };
+        if is_version_2(cx) {
+            let why = "signatures of version 2 are not accepted: sign with version 4";
+            return Err(S3Error::with_message(S3ErrorCode::AccessDenied, why));
+        }
+        // Withdrawn since the signature was checked.
+        let grants = self.0.s3().grants(&credentials.access_key);
+        let grants = grants.ok_or_else(|| S3Error::new(S3ErrorCode::InvalidAccessKeyId))?;
+        if !allowed(operation.needs, &grants, cx.s3_path()) {
+            return Err(denied());
+        }
+        cx.extensions_mut().insert(Asked { scope, grants });
+        Ok(())
+    }
+}
+
+/// True: signed with SHA-1, without the body.
+fn is_version_2(cx: &S3AccessContext<'_>) -> bool {
+    let header = cx.headers().get(http::header::AUTHORIZATION);
+    let by_header = header.is_some_and(|value| value.as_bytes().starts_with(b"AWS "));
+    let query = cx.uri().query().unwrap_or_default();
+    by_header || query.contains("AWSAccessKeyId=")
+}
+
+fn allowed(needs: Needs, grants: &Grants, path: &S3Path) -> bool {
+    let (bucket, key) = match path {
+        S3Path::Root => ("", ""),
+        S3Path::Bucket { bucket } => (&**bucket, ""),
+        S3Path::Object { bucket, key } => (&**bucket, &**key),
+    };
+    match needs {
+        Needs::Login => true,
+        Needs::Bucket => grants.know(bucket),
+        Needs::WholeBucket => grants.allow(Access::Write, bucket, ""),
+        Needs::Read => grants.allow(Access::Read, bucket, key),
+        Needs::Write => grants.allow(Access::Write, bucket, key),
+    }
+}

@@ -1,0 +1,80 @@
+//! Headers that are kept with an object and given back, and mean nothing here.
+
+use lumpscope_objects::Pairs;
+use s3s::dto::{Timestamp, TimestampFormat};
+
+/// Their names, in the order in which they are handed over.
+const NAMES: [&str; 5] = [
+    "cache-control",
+    "content-disposition",
+    "content-encoding",
+    "content-language",
+    "expires",
+];
+/// How a body came, which is nothing about the object.
+const CHUNKED: &str = "aws-chunked";
+
+/// The headers that were given, as pairs to be kept.
+pub(super) fn of(values: [Option<String>; 5]) -> Pairs {
+    let pairs = NAMES.into_iter().zip(values);
+    let pairs = pairs.filter_map(|(name, value)| {
+        let value = match name {
+            "content-encoding" => without_chunks(&value?),
+            _ => value?,
+        };
+        (!value.is_empty()).then(|| (name.to_owned(), value))
+    });
+    pairs.collect()
+}
+
+/// The headers that were kept.
+pub(super) fn back(pairs: &Pairs) -> [Option<String>; 5] {
+    NAMES.map(|wanted| {
+        let mut all = pairs.iter();
+        all.find(|(name, _)| name == wanted)
+            .map(|(_, value)| value.clone())
+    })
+}
+
+fn without_chunks(encoding: &str) -> String {
+    let all = encoding.split(',').map(str::trim);
+    let rest: Vec<&str> = all
+        .filter(|one| !one.is_empty() && !one.eq_ignore_ascii_case(CHUNKED))
+        .collect();
+    rest.join(",")
+}
+
+/// A date as HTTP has it.
+pub(super) fn date(given: Option<&Timestamp>) -> Option<String> {
+    let mut text = Vec::new();
+    given?.format(TimestampFormat::HttpDate, &mut text).ok()?;
+    String::from_utf8(text).ok()
+}
+
+/// The same back.
+pub(super) fn timestamp(text: Option<String>) -> Option<Timestamp> {
+    Timestamp::parse(TimestampFormat::HttpDate, &text?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_comes_back_without_the_chunks() {
+        let text = |text: &str| Some(text.to_owned());
+        let date = text("Wed, 21 Oct 2015 07:28:00 GMT");
+        let kept = of([
+            None,
+            text("x"),
+            text("aws-chunked, gzip"),
+            None,
+            date.clone(),
+        ]);
+        let all = back(&kept);
+        assert_eq!(all, [None, text("x"), text("gzip"), None, date.clone()]);
+        let parsed = timestamp(all[4].clone());
+        assert_eq!(super::date(parsed.as_ref()), date);
+        assert!(of([None, None, text("aws-chunked"), None, None]).is_empty());
+    }
+}

@@ -1,0 +1,294 @@
+//! The bytes of a request and of its reply, with the patience the service has for both.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use tokio::time::{Instant, Sleep};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tonic::Code;
+
+use super::endpoint::Noted;
+use crate::grpc::{Reading, Scope, is_slow};
+
+/// Most bytes of a request that wait for being taken: a signed chunk is kept until its signature
+/// has been checked, so this is the largest chunk.
+pub(super) const MAX_HELD: u64 = 64 << 20;
+
+/// Why a body is not read any further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Fault {
+    /// The client sends nothing.
+    #[error("nothing of the body came for {} s", .0.as_secs())]
+    Silent(Duration),
+    /// The client sends too slowly.
+    #[error("the body came too slowly: less than {0} bytes a second")]
+    Slow(u64),
+    /// More than a body may have.
+    #[error("the body is larger than {0} bytes")]
+    TooLarge(u64),
+    /// A chunk that cannot be held until its signature is known.
+    #[error("a chunk of the body is larger than {MAX_HELD} bytes")]
+    Chunk,
+    /// The client has gone away.
+    #[error("the body ended before its announced length")]
+    Gone,
+}
+
+/// What is known of a body while it comes; shared by who reads it and who waits for the result.
+#[derive(Debug, Default)]
+pub(super) struct Flow {
+    held: AtomicU64,
+    waited_ns: AtomicU64,
+    fault: OnceLock<Fault>,
+}
+
+impl Flow {
+    /// Bytes have been taken: no chunk is being held.
+    pub(super) fn taken(&self) {
+        self.held.store(0, Ordering::Relaxed);
+    }
+
+    /// Time that the service has waited for the client, in nanoseconds.
+    pub(super) fn waited_ns(&self) -> u64 {
+        self.waited_ns.load(Ordering::Relaxed)
+    }
+
+    /// Why it was given up.
+    pub(super) fn fault(&self) -> Option<Fault> {
+        self.fault.get().copied()
+    }
+}
+
+/// What a client may take of the service with one body.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// Longest time without a byte.
+    pub(super) silence: Duration,
+    /// Bytes a second, after that time; 0: no limit.
+    pub(super) min_rate: u64,
+    /// Bytes in all, with what frames them.
+    pub(super) max: u64,
+}
+
+/// The body of a request. Only the time counts in which the service wants bytes.
+pub(super) struct Patient<B> {
+    body: B,
+    flow: Arc<Flow>,
+    patience: Patience,
+    timer: Pin<Box<Sleep>>,
+    since: Option<Instant>,
+    waited: Duration,
+    got: u64,
+}
+
+impl<B> Patient<B> {
+    pub(super) fn new(body: B, patience: Patience) -> (Self, Arc<Flow>) {
+        let flow = Arc::<Flow>::default();
+        let patient = Self {
+            body,
+            flow: Arc::clone(&flow),
+            patience,
+            timer: Box::pin(tokio::time::sleep(patience.silence)),
+            since: None,
+            waited: Duration::ZERO,
+            got: 0,
+        };
+        (patient, flow)
+    }
+
+    fn failed(&self, fault: Fault) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
+        // The first fault is the one to tell.
+        let _ = self.flow.fault.set(fault);
+        Poll::Ready(Some(Err(fault)))
+    }
+
+    fn came(&mut self, bytes: u64) -> Option<Fault> {
+        self.got += bytes;
+        let held = self.flow.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let Patience {
+            silence,
+            min_rate,
+            max,
+        } = self.patience;
+        if self.got > max {
+            return Some(Fault::TooLarge(max));
+        }
+        if held > MAX_HELD {
+            return Some(Fault::Chunk);
+        }
+        let slow = self.waited > silence && is_slow(self.got, self.waited, min_rate);
+        slow.then_some(Fault::Slow(min_rate))
+    }
+
+    fn waited(&mut self) {
+        if let Some(since) = self.since.take() {
+            self.waited += since.elapsed();
+            let ns = u64::try_from(self.waited.as_nanos()).unwrap_or(u64::MAX);
+            self.flow.waited_ns.store(ns, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<B> Body for Patient<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    type Data = Bytes;
+    type Error = Fault;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
+        match Pin::new(&mut self.body).poll_frame(context) {
+            Poll::Ready(Some(Ok(frame))) => {
+                self.waited();
+                let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+                match self.came(bytes) {
+                    Some(fault) => self.failed(fault),
+                    None => Poll::Ready(Some(Ok(frame))),
+                }
+            }
+            Poll::Ready(Some(Err(_))) => {
+                self.waited();
+                self.failed(Fault::Gone)
+            }
+            Poll::Ready(None) => {
+                self.waited();
+                Poll::Ready(None)
+            }
+            Poll::Pending => {
+                if self.since.is_none() {
+                    let now = Instant::now();
+                    self.since = Some(now);
+                    let until = now + self.patience.silence;
+                    self.timer.as_mut().reset(until);
+                }
+                if self.timer.as_mut().poll(context).is_pending() {
+                    return Poll::Pending;
+                }
+                self.waited();
+                self.failed(Fault::Silent(self.patience.silence))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The body of a reply; ends the scope when the transport takes the last of it.
+pub(super) struct Traced {
+    body: s3s::Body,
+    scope: Arc<Scope>,
+    code: Code,
+    /// Bytes still to come; `None`: not known.
+    left: Option<u64>,
+    reading: Option<Arc<Reading>>,
+    /// Ends when the request's store cuts it off.
+    cut_off: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    /// What the engine still uses counts.
+    _noted: Option<Noted>,
+}
+
+impl Traced {
+    /// `left`: length of the body, if it is known; 0 ends the scope at once.
+    pub(super) fn new(
+        body: s3s::Body,
+        scope: Arc<Scope>,
+        code: Code,
+        left: Option<u64>,
+        reading: Option<Arc<Reading>>,
+    ) -> Self {
+        if left == Some(0) {
+            scope.end(code);
+        }
+        let cut_off = scope.cut_off();
+        Self {
+            body,
+            scope,
+            code,
+            left,
+            reading,
+            cut_off: cut_off.map(|token: CancellationToken| Box::pin(token.cancelled_owned())),
+            _noted: None,
+        }
+    }
+
+    /// The times of the request count until the end of this body.
+    pub(super) fn noted(mut self, noted: Noted) -> Self {
+        self._noted = Some(noted);
+        self
+    }
+
+    fn sent(&mut self, bytes: u64) {
+        self.scope.add_bytes(bytes);
+        if let Some(reading) = &self.reading {
+            reading.took(bytes);
+        }
+        self.left = self.left.map(|left| left.saturating_sub(bytes));
+        if self.left == Some(0) {
+            self.scope.end(self.code);
+        }
+    }
+}
+
+impl Body for Traced {
+    type Data = Bytes;
+    type Error = s3s::StdError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, s3s::StdError>>> {
+        if let Some(cut_off) = &mut self.cut_off
+            && cut_off.as_mut().poll(context).is_ready()
+        {
+            self.cut_off = None;
+            self.scope.end(Code::Unavailable);
+            let why = std::io::Error::other("the request was cut off");
+            return Poll::Ready(Some(Err(why.into())));
+        }
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+                self.sent(bytes);
+            }
+            Poll::Ready(Some(Err(error))) => {
+                self.scope.end_as(Code::Internal, &error.to_string());
+            }
+            Poll::Ready(None) => self.scope.end(self.code),
+            Poll::Pending => {}
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self.left {
+            Some(left) => SizeHint::with_exact(left),
+            None => self.body.size_hint(),
+        }
+    }
+}
+
+impl Drop for Traced {
+    fn drop(&mut self) {
+        // Only counts when the end was not taken: the client went away in the middle.
+        self.scope.end(Code::Cancelled);
+    }
+}

@@ -1,0 +1,184 @@
+//! Buckets, and deleting what is in them.
+
+use lumpscope_objects::{Condition, ObjectError};
+use s3s::dto::{
+    Bucket, CreateBucketInput, CreateBucketOutput, DeleteBucketInput, DeleteBucketOutput,
+    DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput, DeleteObjectsOutput, DeletedObject,
+    Error, GetBucketLocationInput, GetBucketLocationOutput, HeadBucketInput, HeadBucketOutput,
+    ListBucketsInput, ListBucketsOutput, ObjectIdentifier, Owner,
+};
+use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
+
+use super::access::Asked;
+use super::credentials::Access;
+use super::endpoint::{Endpoint, Inside, given, timestamp};
+use super::put;
+
+/// Keys that one request may delete, as in S3.
+const MAX_DELETES: usize = 1000;
+/// The only region there is.
+const REGION: &str = "us-east-1";
+
+impl Endpoint {
+    pub(super) fn list_buckets(
+        &self,
+        request: S3Request<ListBucketsInput>,
+    ) -> S3Result<S3Response<ListBucketsOutput>> {
+        let asked = Asked::of(&request)?;
+        let inside = self.enter(&asked)?;
+        let prefix = given(request.input.prefix);
+        let begins = prefix.clone().unwrap_or_default();
+        let buckets = inside.objects.buckets().into_iter();
+        let buckets = buckets
+            .filter(|bucket| asked.grants.know(&bucket.name) && bucket.name.starts_with(&begins))
+            .map(|bucket| Bucket {
+                creation_date: Some(timestamp(bucket.created_ms)),
+                name: Some(bucket.name),
+                ..Bucket::default()
+            });
+        let owner = Owner {
+            display_name: Some(asked.grants.name().to_owned()),
+            id: Some(asked.grants.name().to_owned()),
+        };
+        Ok(S3Response::new(ListBucketsOutput {
+            buckets: Some(buckets.collect()),
+            owner: Some(owner),
+            prefix,
+            ..ListBucketsOutput::default()
+        }))
+    }
+
+    pub(super) async fn create(
+        &self,
+        request: S3Request<CreateBucketInput>,
+    ) -> S3Result<S3Response<CreateBucketOutput>> {
+        let asked = Asked::of(&request)?;
+        let inside = self.enter(&asked)?;
+        let (ctx, name) = (asked.scope.context(), request.input.bucket);
+        let created = inside.objects.create_bucket(ctx, &name).await;
+        created.map_err(|failure| match failure {
+            ObjectError::Invalid { why, .. } => {
+                S3Error::with_message(S3ErrorCode::InvalidBucketName, why)
+            }
+            other => self.failed(other),
+        })?;
+        Ok(S3Response::new(CreateBucketOutput {
+            location: Some(format!("/{name}")),
+        }))
+    }
+
+    pub(super) async fn remove(
+        &self,
+        request: S3Request<DeleteBucketInput>,
+    ) -> S3Result<S3Response<DeleteBucketOutput>> {
+        let asked = Asked::of(&request)?;
+        let inside = self.enter(&asked)?;
+        let ctx = asked.scope.context();
+        let deleted = inside.objects.delete_bucket(ctx, &request.input.bucket);
+        deleted.await.map_err(|failure| self.failed(failure))?;
+        Ok(S3Response::new(DeleteBucketOutput::default()))
+    }
+
+    pub(super) fn bucket(
+        &self,
+        request: S3Request<HeadBucketInput>,
+    ) -> S3Result<S3Response<HeadBucketOutput>> {
+        let asked = Asked::of(&request)?;
+        let inside = self.enter(&asked)?;
+        self.known(&inside, &request.input.bucket)?;
+        Ok(S3Response::new(HeadBucketOutput {
+            bucket_region: Some(REGION.to_owned()),
+            ..HeadBucketOutput::default()
+        }))
+    }
+
+    pub(super) fn location(
+        &self,
+        request: S3Request<GetBucketLocationInput>,
+    ) -> S3Result<S3Response<GetBucketLocationOutput>> {
+        let asked = Asked::of(&request)?;
+        let inside = self.enter(&asked)?;
+        self.known(&inside, &request.input.bucket)?;
+        // Nothing stands for the region that S3 began with.
+        Ok(S3Response::new(GetBucketLocationOutput::default()))
+    }
+
+    /// Refuses a bucket that is not there.
+    pub(super) fn known(&self, inside: &Inside, bucket: &str) -> S3Result<()> {
+        let found = inside.objects.bucket(bucket);
+        found.map(|_| ()).map_err(|failure| self.failed(failure))
+    }
+
+    pub(super) async fn delete(
+        &self,
+        request: S3Request<DeleteObjectInput>,
+    ) -> S3Result<S3Response<DeleteObjectOutput>> {
+        let asked = Asked::of(&request)?;
+        let inside = self.enter(&asked)?;
+        let input = request.input;
+        let condition = put::condition(input.if_match.as_ref(), None)?;
+        let ctx = asked.scope.context();
+        let deleted = inside
+            .objects
+            .delete(ctx, &input.bucket, &input.key, condition);
+        deleted.await.map_err(|failure| self.failed(failure))?;
+        Ok(S3Response::new(DeleteObjectOutput::default()))
+    }
+
+    pub(super) async fn delete_many(
+        &self,
+        request: S3Request<DeleteObjectsInput>,
+    ) -> S3Result<S3Response<DeleteObjectsOutput>> {
+        let asked = Asked::of(&request)?;
+        let inside = self.enter(&asked)?;
+        let input = request.input;
+        if input.delete.objects.len() > MAX_DELETES {
+            let why = format!("one request deletes at most {MAX_DELETES} keys");
+            return Err(S3Error::with_message(S3ErrorCode::MalformedXML, why));
+        }
+        self.known(&inside, &input.bucket)?;
+        let quiet = input.delete.quiet.unwrap_or(false);
+        let (mut deleted, mut errors) = (Vec::new(), Vec::new());
+        for object in input.delete.objects {
+            let key = object.key.clone();
+            match self
+                .delete_one(&asked, &inside, &input.bucket, object)
+                .await
+            {
+                Ok(()) => deleted.push(DeletedObject {
+                    key: Some(key),
+                    ..DeletedObject::default()
+                }),
+                Err(error) => errors.push(Error {
+                    code: Some(error.code().as_str().to_owned()),
+                    key: Some(key),
+                    message: error.message().map(str::to_owned),
+                    ..Error::default()
+                }),
+            }
+        }
+        Ok(S3Response::new(DeleteObjectsOutput {
+            deleted: (!quiet).then_some(deleted),
+            errors: Some(errors),
+            ..DeleteObjectsOutput::default()
+        }))
+    }
+
+    async fn delete_one(
+        &self,
+        asked: &Asked,
+        inside: &Inside,
+        bucket: &str,
+        object: ObjectIdentifier,
+    ) -> S3Result<()> {
+        asked.check(Access::Write, bucket, &object.key)?;
+        let condition = match object.e_tag {
+            None => Condition::Always,
+            Some(etag) => put::condition(Some(&s3s::dto::ETagCondition::ETag(etag)), None)?,
+        };
+        let ctx = asked.scope.context();
+        let deleted = inside.objects.delete(ctx, bucket, &object.key, condition);
+        let deleted = deleted.await;
+        deleted.map(|_| ()).map_err(|failure| self.failed(failure))
+    }
+}

@@ -1,0 +1,245 @@
+//! Checksums of a body: computed while it comes, compared with what the client announced.
+
+use http::HeaderMap;
+use lumpscope_objects::Pairs;
+use s3s::checksum::ChecksumHasher;
+use s3s::crypto::{Checksum as _, Crc32, Crc32c, Crc64Nvme, Md5, Sha1, Sha256};
+use s3s::dto::Checksum;
+use s3s::{S3Error, S3ErrorCode, S3Result};
+
+/// Kinds of checksums: their headers, and the attributes under which they are kept.
+const KINDS: [&str; 5] = [
+    "x-amz-checksum-crc32",
+    "x-amz-checksum-crc32c",
+    "x-amz-checksum-crc64nvme",
+    "x-amz-checksum-sha1",
+    "x-amz-checksum-sha256",
+];
+/// Says which checksums come behind the body.
+const TRAILER: &str = "x-amz-trailer";
+/// Says which one the client would like to have, in letters of any size.
+const ALGORITHM: &str = "x-amz-sdk-checksum-algorithm";
+
+/// The hashers of one body.
+pub(super) struct Checks {
+    md5: Md5,
+    others: ChecksumHasher,
+    /// Announced before the body, base64.
+    content_md5: Option<String>,
+    announced: Vec<(&'static str, String)>,
+    /// Kinds that come behind the body.
+    behind: Vec<&'static str>,
+    /// Kinds that somebody asked for.
+    wanted: Vec<&'static str>,
+}
+
+/// What a body has come to.
+pub(super) struct Checked {
+    pub(super) md5: [u8; 16],
+    pub(super) crc32c: Option<u32>,
+    /// Those that were asked for, for the reply.
+    pub(super) checksum: Checksum,
+    /// The same to be kept, but for CRC32C.
+    pub(super) attributes: Pairs,
+}
+
+impl Checks {
+    /// What the headers of a request announce.
+    ///
+    /// # Errors
+    /// `InvalidDigest`, `InvalidRequest`.
+    pub(super) fn of(headers: &HeaderMap) -> S3Result<Self> {
+        let text = |name: &str| {
+            let value = headers.get(name).and_then(|value| value.to_str().ok());
+            value.map(|value| value.trim().to_owned())
+        };
+        let content_md5 = text("content-md5");
+        if let Some(md5) = &content_md5
+            && decoded(md5).is_none_or(|bytes| bytes.len() != 16)
+        {
+            return Err(S3Error::new(S3ErrorCode::InvalidDigest));
+        }
+        let announced: Vec<_> = KINDS
+            .into_iter()
+            .filter_map(|kind| Some((kind, text(kind)?)))
+            .collect();
+        let trailers = text(TRAILER).unwrap_or_default().to_ascii_lowercase();
+        let named = |kind: &str| trailers.split(',').any(|name| name.trim() == kind);
+        let behind: Vec<_> = KINDS.into_iter().filter(|kind| named(kind)).collect();
+        let algorithm = text(ALGORITHM).unwrap_or_default().to_ascii_lowercase();
+        let asked = |kind: &str| kind.strip_prefix("x-amz-checksum-") == Some(algorithm.as_str());
+        let wanted: Vec<_> = KINDS
+            .into_iter()
+            .filter(|kind| {
+                asked(kind) || behind.contains(kind) || announced.iter().any(|(k, _)| k == kind)
+            })
+            .collect();
+        let has = |kind: &str| wanted.contains(&kind);
+        let others = ChecksumHasher {
+            crc32: has(KINDS[0]).then(Crc32::new),
+            // Kept with every object.
+            crc32c: Some(Crc32c::new()),
+            crc64nvme: has(KINDS[2]).then(Crc64Nvme::new),
+            sha1: has(KINDS[3]).then(Sha1::new),
+            sha256: has(KINDS[4]).then(Sha256::new),
+        };
+        Ok(Self {
+            md5: Md5::new(),
+            others,
+            content_md5,
+            announced,
+            behind,
+            wanted,
+        })
+    }
+
+    pub(super) fn update(&mut self, bytes: &[u8]) {
+        self.md5.update(bytes);
+        self.others.update(bytes);
+    }
+
+    /// Compares with what was announced, before the body or behind it.
+    ///
+    /// # Errors
+    /// `BadDigest`, `IncompleteBody` when what should come behind the body did not.
+    pub(super) fn finish(self, trailers: Option<&HeaderMap>) -> S3Result<Checked> {
+        let md5: [u8; 16] = self.md5.finalize();
+        let mut checksum = self.others.finalize();
+        if let Some(announced) = &self.content_md5
+            && decoded(announced).as_deref() != Some(&md5[..])
+        {
+            return Err(S3Error::new(S3ErrorCode::BadDigest));
+        }
+        let mut announced = self.announced;
+        for kind in self.behind {
+            let value = trailers.and_then(|trailers| trailers.get(kind)?.to_str().ok());
+            let missing = || {
+                let why = format!("{kind} was announced and did not come behind the body");
+                S3Error::with_message(S3ErrorCode::IncompleteBody, why)
+            };
+            announced.push((kind, value.ok_or_else(missing)?.trim().to_owned()));
+        }
+        for (kind, value) in announced {
+            if of_kind(&checksum, kind) != Some(&value) {
+                let why = format!("{kind} of the body is not the one announced");
+                return Err(S3Error::with_message(S3ErrorCode::BadDigest, why));
+            }
+        }
+        let crc32c = crc32c(&checksum);
+        let attributes = self.wanted.iter().filter(|kind| **kind != KINDS[1]);
+        let attributes = attributes.filter_map(|kind| {
+            let value = of_kind(&checksum, kind)?;
+            Some(((*kind).to_owned(), value.clone()))
+        });
+        let attributes = attributes.collect();
+        if !self.wanted.contains(&KINDS[1]) {
+            checksum.checksum_crc32c = None;
+        }
+        Ok(Checked {
+            md5,
+            crc32c,
+            checksum,
+            attributes,
+        })
+    }
+}
+
+/// The checksums that are kept with an object.
+pub(super) fn kept(crc32c: Option<u32>, attributes: &Pairs) -> Checksum {
+    let find = |kind: &str| {
+        let mut all = attributes.iter();
+        all.find(|(name, _)| name == kind)
+            .map(|(_, value)| value.clone())
+    };
+    Checksum {
+        checksum_crc32: find(KINDS[0]),
+        checksum_crc32c: crc32c.map(|sum| encoded(&sum.to_be_bytes())),
+        checksum_crc64nvme: find(KINDS[2]),
+        checksum_sha1: find(KINDS[3]),
+        checksum_sha256: find(KINDS[4]),
+        ..Checksum::default()
+    }
+}
+
+fn of_kind<'a>(checksum: &'a Checksum, kind: &str) -> Option<&'a String> {
+    match KINDS.into_iter().position(|known| known == kind)? {
+        0 => checksum.checksum_crc32.as_ref(),
+        1 => checksum.checksum_crc32c.as_ref(),
+        2 => checksum.checksum_crc64nvme.as_ref(),
+        3 => checksum.checksum_sha1.as_ref(),
+        _ => checksum.checksum_sha256.as_ref(),
+    }
+}
+
+/// The CRC32C among checksums.
+pub(super) fn crc32c(checksum: &Checksum) -> Option<u32> {
+    checksum.checksum_crc32c.as_deref().and_then(crc32c_of)
+}
+
+fn crc32c_of(text: &str) -> Option<u32> {
+    Some(u32::from_be_bytes(decoded(text)?.try_into().ok()?))
+}
+
+fn decoded(text: &str) -> Option<Vec<u8>> {
+    base64_simd::STANDARD.decode_to_vec(text).ok()
+}
+
+fn encoded(bytes: &[u8]) -> String {
+    base64_simd::STANDARD.encode_to_string(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(
+        headers: &[(&'static str, &str)],
+        behind: &[(&'static str, &str)],
+    ) -> S3Result<Checked> {
+        let map = |pairs: &[(&'static str, &str)]| {
+            let mut map = HeaderMap::new();
+            for (name, value) in pairs {
+                map.insert(*name, value.parse().unwrap());
+            }
+            map
+        };
+        let mut checks = Checks::of(&map(headers))?;
+        checks.update(b"1234");
+        checks.update(b"56789");
+        checks.finish(Some(&map(behind)))
+    }
+
+    #[test]
+    fn what_is_announced_is_compared() {
+        // The check values of the catalogue of CRCs.
+        let crc32 = encoded(&0xcbf4_3926_u32.to_be_bytes());
+        let crc32c = encoded(&0xe306_9283_u32.to_be_bytes());
+        let md5 = "JfnnlDI7RTiF9RgfG2JNCw==";
+        let good = check(
+            &[
+                (KINDS[0], &crc32),
+                ("content-md5", md5),
+                (TRAILER, KINDS[1]),
+            ],
+            &[(KINDS[1], &crc32c)],
+        );
+        let good = good.unwrap();
+        assert_eq!(good.crc32c, Some(0xe306_9283));
+        assert_eq!(good.attributes, vec![(KINDS[0].to_owned(), crc32.clone())]);
+        assert_eq!(good.checksum.checksum_crc32c.as_deref(), Some(&*crc32c));
+        let kept = kept(good.crc32c, &good.attributes);
+        assert_eq!(kept.checksum_crc32, Some(crc32.clone()));
+        assert_eq!(kept.checksum_crc32c, Some(crc32c.clone()));
+        let code = |result: S3Result<Checked>| result.err().map(|error| error.code().clone());
+        let bad = Some(S3ErrorCode::BadDigest);
+        assert_eq!(code(check(&[(KINDS[0], &crc32c)], &[])), bad);
+        assert_eq!(
+            code(check(&[("content-md5", "AAAAAAAAAAAAAAAAAAAAAA==")], &[])),
+            bad
+        );
+        let invalid = Some(S3ErrorCode::InvalidDigest);
+        assert_eq!(code(check(&[("content-md5", "x")], &[])), invalid);
+        let missing = Some(S3ErrorCode::IncompleteBody);
+        assert_eq!(code(check(&[(TRAILER, KINDS[3])], &[])), missing);
+    }
+}

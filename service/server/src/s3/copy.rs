@@ -1,0 +1,233 @@
+//! Copying an object, or a range of one into a part: through memory, piece by piece.
+
+use lumpscope_engine::RequestCtx;
+use lumpscope_objects::{CommitInfo, Condition, ETag, ObjectInfo, PartCommit, PutInfo, Reader};
+use s3s::checksum::ChecksumHasher;
+use s3s::crypto::{Checksum as _, Crc32c, Md5};
+use s3s::dto::{
+    CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopyPartResult, CopySource,
+    MetadataDirective, Range, UploadPartCopyInput, UploadPartCopyOutput,
+};
+use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
+
+use super::access::Asked;
+use super::credentials::Access;
+use super::endpoint::{Endpoint, Inside, etag, timestamp};
+use super::get::Conditions;
+use super::put::{Sink, metadata};
+use super::{attributes, checks, multipart};
+
+/// What is copied.
+struct Source {
+    reader: Reader,
+    info: ObjectInfo,
+    bucket: String,
+    key: String,
+}
+
+/// What a copy has come to.
+struct Copied {
+    md5: [u8; 16],
+    crc32c: Option<u32>,
+}
+
+impl Endpoint {
+    /// Finds the source of a copy, which the caller may read and the conditions hold for.
+    fn source(
+        &self,
+        (asked, inside): (&Asked, &Inside),
+        source: &CopySource,
+        conditions: &Conditions,
+    ) -> S3Result<Source> {
+        let CopySource::Bucket {
+            bucket,
+            key,
+            version_id: None,
+        } = source
+        else {
+            let why = "a copy has a source BUCKET/KEY, without a version";
+            return Err(S3Error::with_message(S3ErrorCode::NotImplemented, why));
+        };
+        asked.check(Access::Read, bucket, key)?;
+        let reader = inside.objects.read(bucket, key);
+        let reader = reader.map_err(|failure| self.failed(failure))?;
+        let info = reader.info().clone();
+        // Of a copy, both kinds of conditions that fail are called the same.
+        conditions
+            .check(&info)
+            .map_err(|_| S3Error::new(S3ErrorCode::PreconditionFailed))?;
+        Ok(Source {
+            reader,
+            info,
+            bucket: bucket.to_string(),
+            key: key.to_string(),
+        })
+    }
+
+    /// Copies all that the reader has selected.
+    async fn pour(
+        &self,
+        ctx: RequestCtx,
+        reader: &mut Reader,
+        sink: &mut impl Sink,
+    ) -> S3Result<Copied> {
+        let mut md5 = Md5::new();
+        let mut others = ChecksumHasher {
+            crc32c: Some(Crc32c::new()),
+            ..ChecksumHasher::default()
+        };
+        while let Some(piece) = reader.next(ctx).await {
+            let piece = piece.map_err(|failure| self.failed(failure))?;
+            md5.update(&piece);
+            others.update(&piece);
+            let written = sink.write(ctx, &piece).await;
+            written.map_err(|failure| self.failed(failure))?;
+        }
+        let sums = others.finalize();
+        Ok(Copied {
+            md5: md5.finalize(),
+            crc32c: checks::crc32c(&sums),
+        })
+    }
+
+    pub(super) async fn copy(
+        &self,
+        request: S3Request<CopyObjectInput>,
+    ) -> S3Result<S3Response<CopyObjectOutput>> {
+        let asked = Asked::of(&request)?;
+        let inside = self.enter(&asked)?;
+        let mut input = request.input;
+        let conditions = Conditions {
+            matches: input.copy_source_if_match.take(),
+            none_match: input.copy_source_if_none_match.take(),
+            modified_since: input.copy_source_if_modified_since.take(),
+            unmodified_since: input.copy_source_if_unmodified_since.take(),
+        };
+        let mut from = self.source((&asked, &inside), &input.copy_source, &conditions)?;
+        let replaces = input
+            .metadata_directive
+            .as_ref()
+            .is_some_and(|directive| directive.as_str() == MetadataDirective::REPLACE);
+        if !replaces && (&from.bucket, &from.key) == (&input.bucket, &input.key) {
+            let why = "an object is copied onto itself only with metadata that replaces the old";
+            return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, why));
+        }
+        let (ctx, len) = (asked.scope.context(), from.info.size);
+        let info = match replaces {
+            true => replaced(&mut input, len),
+            false => kept(&from.info),
+        };
+        let memory = self.room(&inside, len.min(self.max_body), false).await?;
+        let begun = inside.objects.begin(&input.bucket, &input.key, info);
+        let mut writer = begun.map_err(|failure| self.failed(failure))?;
+        let copied = self.pour(ctx, &mut from.reader, &mut writer).await?;
+        asked.scope.add_bytes(len);
+        let commit = CommitInfo {
+            etag: ETag {
+                md5: copied.md5,
+                parts: 0,
+            },
+            crc32c: copied.crc32c,
+            attributes: Vec::new(),
+            condition: Condition::Always,
+        };
+        let committed = writer.commit(ctx, commit).await;
+        let committed = committed.map_err(|failure| self.failed(failure))?;
+        drop(memory);
+        Ok(S3Response::new(CopyObjectOutput {
+            copy_object_result: Some(CopyObjectResult {
+                e_tag: Some(etag(committed.info.etag)),
+                last_modified: Some(timestamp(committed.info.modified_ms)),
+                ..CopyObjectResult::default()
+            }),
+            ..CopyObjectOutput::default()
+        }))
+    }
+
+    pub(super) async fn copy_part(
+        &self,
+        request: S3Request<UploadPartCopyInput>,
+    ) -> S3Result<S3Response<UploadPartCopyOutput>> {
+        let asked = Asked::of(&request)?;
+        let inside = self.enter(&asked)?;
+        let mut input = request.input;
+        let number = multipart::number(input.part_number)?;
+        let conditions = Conditions {
+            matches: input.copy_source_if_match.take(),
+            none_match: input.copy_source_if_none_match.take(),
+            modified_since: input.copy_source_if_modified_since.take(),
+            unmodified_since: input.copy_source_if_unmodified_since.take(),
+        };
+        let mut from = self.source((&asked, &inside), &input.copy_source, &conditions)?;
+        let mut len = from.info.size;
+        if let Some(text) = input.copy_source_range.as_deref().filter(|t| !t.is_empty()) {
+            let range = range(text, len)?;
+            len = range.end - range.start;
+            let selected = from.reader.select(range);
+            selected.map_err(|failure| self.failed(failure))?;
+        }
+        let memory = self.room(&inside, len, false).await?;
+        let (bucket, key, upload) = (&input.bucket, &input.key, &input.upload_id);
+        let objects = &inside.objects;
+        let begun = objects.upload_part(bucket, key, upload, number, Some(len));
+        let mut writer = begun.map_err(|failure| self.failed(failure))?;
+        let ctx = asked.scope.context();
+        let copied = self.pour(ctx, &mut from.reader, &mut writer).await?;
+        asked.scope.add_bytes(len);
+        let commit = PartCommit {
+            md5: copied.md5,
+            crc32c: copied.crc32c,
+            attributes: Vec::new(),
+        };
+        let committed = writer.commit(ctx, commit).await;
+        let info = committed.map_err(|failure| self.failed(failure))?;
+        drop(memory);
+        Ok(S3Response::new(UploadPartCopyOutput {
+            copy_part_result: Some(CopyPartResult {
+                e_tag: Some(multipart::part_etag(&info)),
+                last_modified: Some(timestamp(info.modified_ms)),
+                ..CopyPartResult::default()
+            }),
+            ..UploadPartCopyOutput::default()
+        }))
+    }
+}
+
+/// The range of a source: both ends are given, and within it.
+fn range(text: &str, size: u64) -> S3Result<std::ops::Range<u64>> {
+    let wrong = || {
+        let why = "the range of a source is bytes=FIRST-LAST, within it";
+        S3Error::with_message(S3ErrorCode::InvalidArgument, why)
+    };
+    match Range::parse(text).map_err(|_| wrong())? {
+        Range::Int {
+            first,
+            last: Some(last),
+        } if last < size => Ok(first..last + 1),
+        _ => Err(wrong()),
+    }
+}
+
+fn replaced(input: &mut CopyObjectInput, len: u64) -> PutInfo {
+    PutInfo {
+        content_type: input.content_type.take(),
+        metadata: metadata(input.metadata.take()),
+        attributes: attributes::of([
+            input.cache_control.take(),
+            input.content_disposition.take(),
+            input.content_encoding.take(),
+            input.content_language.take(),
+            attributes::date(input.expires.as_ref()),
+        ]),
+        size: Some(len),
+    }
+}
+
+fn kept(info: &ObjectInfo) -> PutInfo {
+    PutInfo {
+        content_type: info.content_type.clone(),
+        metadata: info.metadata.clone(),
+        attributes: attributes::of(attributes::back(&info.attributes)),
+        size: Some(info.size),
+    }
+}

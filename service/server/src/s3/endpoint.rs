@@ -1,0 +1,161 @@
+//! What all operations share: the store, its objects, and the memory for bodies.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, UNIX_EPOCH};
+
+use lumpscope_engine::EngineTimes;
+use lumpscope_objects::{ETag, MAX_PIECE_BYTES, ObjectError, Objects};
+use s3s::dto::{ETag as ETagDto, ETagCondition, Timestamp};
+use s3s::{S3Error, S3ErrorCode, S3Result};
+
+use super::access::Asked;
+use super::body::MAX_HELD;
+use super::error;
+use crate::grpc::{Memory, Reservation, Scope};
+use crate::stores::{NamedStore, Stores};
+
+/// Pieces of an object that a writer keeps in memory: one is filled, one is on its way.
+const PIECES: u64 = 2;
+
+/// Serves the operations of S3 from the objects of one store.
+pub(super) struct Endpoint {
+    pub(super) stores: Stores,
+    /// Name of the store.
+    pub(super) store: String,
+    pub(super) put_memory: Memory,
+    /// Most bytes of the body of one put or part.
+    pub(super) max_body: u64,
+    /// Longest wait for memory.
+    pub(super) memory_wait: Duration,
+}
+
+/// The store that a request is in.
+pub(super) struct Inside {
+    pub(super) named: Arc<NamedStore>,
+    pub(super) objects: Objects,
+}
+
+impl Endpoint {
+    /// Enters the store, where the request counts as under way until its end.
+    ///
+    /// # Errors
+    /// `ServiceUnavailable`.
+    pub(super) fn enter(&self, asked: &Asked) -> S3Result<Inside> {
+        let named = self.stores.get(&self.store);
+        let named = named.map_err(|refusal| error::refused(&refusal))?;
+        asked
+            .scope
+            .enter(&named)
+            .map_err(|refusal| error::refused(&refusal))?;
+        let objects = named.objects().cloned().ok_or_else(|| {
+            let why = "the store was opened without objects";
+            S3Error::with_message(S3ErrorCode::ServiceUnavailable, why)
+        })?;
+        Ok(Inside { named, objects })
+    }
+
+    /// What an error of the objects is called.
+    pub(super) fn failed(&self, failure: ObjectError) -> S3Error {
+        error::object(&self.store, failure)
+    }
+
+    /// Waits for memory for a body of `len` bytes; `chunked`: in chunks with signatures, of which
+    /// each is kept until it is whole.
+    ///
+    /// # Errors
+    /// `EntityTooLarge`, `SlowDown`.
+    pub(super) async fn room(
+        &self,
+        inside: &Inside,
+        len: u64,
+        chunked: bool,
+    ) -> S3Result<Reservation> {
+        if len > self.max_body {
+            let why = format!("a body may have {} bytes", self.max_body);
+            return Err(S3Error::with_message(S3ErrorCode::EntityTooLarge, why));
+        }
+        let piece = len.min(u64::from(MAX_PIECE_BYTES));
+        let memory = inside.named.store.lump_memory(piece);
+        let memory = memory.map_err(|error| self.failed(error.into()))?;
+        let pieces = len.div_ceil(piece.max(1)).clamp(1, PIECES);
+        let held = if chunked { len.min(MAX_HELD) } else { 0 };
+        let wanted = memory.saturating_mul(pieces).saturating_add(held);
+        let reserving = self.put_memory.reserve(wanted);
+        match tokio::time::timeout(self.memory_wait, reserving).await {
+            Ok(reserved) => reserved.map_err(|refusal| error::refused(&refusal)),
+            Err(_) => Err(error::slow_down(
+                "there is no memory for the body: others are under way".to_owned(),
+                self.memory_wait,
+            )),
+        }
+    }
+}
+
+/// Scopes of the requests under way, so that what the engine used for one is counted there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Times {
+    scopes: Arc<Mutex<HashMap<u64, Weak<Scope>>>>,
+}
+
+impl Times {
+    fn scopes(&self) -> MutexGuard<'_, HashMap<u64, Weak<Scope>>> {
+        self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on the request's times are counted, until the guard is dropped.
+    pub(super) fn note(&self, scope: &Arc<Scope>) -> Noted {
+        self.scopes().insert(scope.id(), Arc::downgrade(scope));
+        Noted {
+            times: self.clone(),
+            id: scope.id(),
+        }
+    }
+
+    /// The engine has used so much for a request.
+    pub(crate) fn used(&self, request: u64, times: EngineTimes) {
+        let scope = self.scopes().get(&request).and_then(Weak::upgrade);
+        if let Some(scope) = scope {
+            scope.used(times);
+        }
+    }
+}
+
+/// A request whose times are counted.
+pub(super) struct Noted {
+    times: Times,
+    id: u64,
+}
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        self.times.scopes().remove(&self.id);
+    }
+}
+
+/// Milliseconds since 1970 as S3 has them.
+pub(super) fn timestamp(ms: u64) -> Timestamp {
+    Timestamp::from(UNIX_EPOCH + Duration::from_millis(ms))
+}
+
+/// An `ETag` as S3 has it.
+pub(super) fn etag(etag: ETag) -> ETagDto {
+    ETagDto::Strong(etag.to_string())
+}
+
+/// True: the condition names this `ETag`, or any.
+pub(super) fn names(condition: &ETagCondition, etag: ETag) -> bool {
+    condition
+        .as_etag()
+        .is_none_or(|given| given.value() == etag.to_string())
+}
+
+/// A count or size as S3 has it.
+pub(super) fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+/// Empty counts as absent.
+pub(super) fn given(value: Option<String>) -> Option<String> {
+    value.filter(|text| !text.is_empty())
+}

@@ -1,0 +1,138 @@
+//! What went wrong, in the words of S3.
+
+use std::time::Duration;
+
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use lumpscope_engine::Error;
+use lumpscope_objects::ObjectError;
+use s3s::{S3Error, S3ErrorCode};
+use tonic::Code;
+
+use super::body::Fault;
+use crate::grpc::status::Refusal;
+
+/// What a refusal of the service is called.
+pub(super) fn refused(refusal: &Refusal) -> S3Error {
+    if let Refusal::Engine { error, .. } = refusal
+        && matches!(error, Error::StoreFull { .. } | Error::JournalFull { .. })
+    {
+        let code = S3ErrorCode::Custom("InsufficientStorage".into());
+        let mut error = S3Error::with_message(code, refusal.to_string());
+        error.set_status_code(StatusCode::INSUFFICIENT_STORAGE);
+        return error;
+    }
+    let message = refusal.to_string();
+    match refusal.code() {
+        Code::Unavailable | Code::ResourceExhausted => match refusal.retry_after() {
+            Some(time) => slow_down(message, time),
+            None => S3Error::with_message(S3ErrorCode::ServiceUnavailable, message),
+        },
+        Code::DeadlineExceeded => S3Error::with_message(S3ErrorCode::RequestTimeout, message),
+        Code::NotFound => S3Error::with_message(S3ErrorCode::ServiceUnavailable, message),
+        _ => {
+            tracing::warn!(error = message, "a request of S3 failed");
+            // What the disk said is for who runs the service.
+            let told = "the service could not do it; its log says why";
+            S3Error::with_message(S3ErrorCode::InternalError, told)
+        }
+    }
+}
+
+/// Come back later.
+pub(super) fn slow_down(message: String, time: Duration) -> S3Error {
+    let mut error = S3Error::with_message(S3ErrorCode::SlowDown, message);
+    let mut headers = HeaderMap::new();
+    let seconds = time.as_secs().max(1);
+    headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
+    error.set_headers(headers);
+    error
+}
+
+/// What an error of the objects is called; `store`: where.
+pub(super) fn object(store: &str, error: ObjectError) -> S3Error {
+    let code = match &error {
+        ObjectError::NoSuchBucket { .. } => S3ErrorCode::NoSuchBucket,
+        ObjectError::BucketExists { .. } => S3ErrorCode::BucketAlreadyOwnedByYou,
+        ObjectError::BucketNotEmpty { .. } => S3ErrorCode::BucketNotEmpty,
+        ObjectError::NoSuchKey { .. } => S3ErrorCode::NoSuchKey,
+        ObjectError::NoSuchUpload { .. } => S3ErrorCode::NoSuchUpload,
+        ObjectError::InvalidPart { .. } => S3ErrorCode::InvalidPart,
+        ObjectError::InvalidPartOrder { .. } => S3ErrorCode::InvalidPartOrder,
+        ObjectError::PartTooSmall { .. } => S3ErrorCode::EntityTooSmall,
+        ObjectError::ConditionFailed { .. } => S3ErrorCode::PreconditionFailed,
+        ObjectError::TooLarge { what, .. } => too_large(what),
+        ObjectError::Invalid { .. } => S3ErrorCode::InvalidArgument,
+        ObjectError::LengthMismatch { .. } => S3ErrorCode::IncompleteBody,
+        ObjectError::RangeOutside { .. } => S3ErrorCode::InvalidRange,
+        ObjectError::Damaged { .. } => {
+            tracing::warn!(store, %error, "an object is damaged");
+            S3ErrorCode::InternalError
+        }
+        ObjectError::Engine(_) => {
+            let ObjectError::Engine(error) = error else {
+                return S3Error::new(S3ErrorCode::InternalError);
+            };
+            let store = store.to_owned();
+            return refused(&Refusal::Engine { store, error });
+        }
+    };
+    S3Error::with_message(code, error.to_string())
+}
+
+fn too_large(what: &str) -> S3ErrorCode {
+    match what {
+        what if what.contains("key") => S3ErrorCode::KeyTooLongError,
+        what if what.contains("metadata") || what.contains("attribute") => {
+            S3ErrorCode::MetadataTooLarge
+        }
+        what if what.contains("object") || what.contains("body") => S3ErrorCode::EntityTooLarge,
+        _ => S3ErrorCode::InvalidArgument,
+    }
+}
+
+/// What is wrong with a body that was given up.
+pub(super) fn fault(fault: Fault) -> S3Error {
+    let code = match fault {
+        Fault::Silent(_) | Fault::Slow(_) => S3ErrorCode::RequestTimeout,
+        Fault::TooLarge(_) | Fault::Chunk => S3ErrorCode::EntityTooLarge,
+        Fault::Gone => S3ErrorCode::IncompleteBody,
+    };
+    S3Error::with_message(code, fault.to_string())
+}
+
+/// What is wrong with a body that s3s could not decode. Its errors have no public type.
+pub(super) fn broken(error: &s3s::StdError) -> S3Error {
+    let text = error.to_string();
+    let code = if text.contains("SignatureMismatch") {
+        S3ErrorCode::SignatureDoesNotMatch
+    } else if text.contains("Sha256Mismatch") {
+        S3ErrorCode::Custom("XAmzContentSHA256Mismatch".into())
+    } else {
+        S3ErrorCode::IncompleteBody
+    };
+    let mut error = S3Error::with_message(code, format!("the body cannot be used: {text}"));
+    if error.status_code().is_none() {
+        error.set_status_code(StatusCode::BAD_REQUEST);
+    }
+    error
+}
+
+/// The code in metrics and logs for a status of HTTP.
+pub(super) fn code(status: StatusCode) -> Code {
+    match status.as_u16() {
+        200..=399 => Code::Ok,
+        401 | 403 => Code::PermissionDenied,
+        404 => Code::NotFound,
+        408 => Code::DeadlineExceeded,
+        409 => Code::AlreadyExists,
+        412 => Code::Aborted,
+        416 => Code::OutOfRange,
+        501 | 405 => Code::Unimplemented,
+        503 => Code::Unavailable,
+        507 => Code::ResourceExhausted,
+        400..=499 => Code::InvalidArgument,
+        _ => Code::Internal,
+    }
+}

@@ -1,0 +1,136 @@
+//! S3 over the objects of one store, through the same door as gRPC.
+//!
+//! ```text
+//! serve.rs ─▶ body.rs ─▶ s3s: route, signature ─▶ access.rs ─▶ operations ─▶ lumpscope-objects
+//!  id, times   patience                            rights       put, get, list, buckets, ...
+//! ```
+//!
+//! [s3s](https://docs.rs/s3s) speaks the protocol: paths, XML, signatures of version 4 (in headers,
+//! presigned, in chunks). Path style only. Limits, each a setting or named where it is: headers
+//! (`max-header-bytes`), a body (`s3-max-body`), XML ([`MAX_XML`]), a signed chunk, user metadata
+//! and keys and parts (those of S3, in lumpscope-objects), silence and speed (`body-timeout`,
+//! `min-rate`), and memory, of which there is one budget for gRPC and S3 (`put-memory`): who finds
+//! none waits for `body-timeout`, then is told to come back (`SlowDown`).
+
+mod access;
+mod attributes;
+mod body;
+mod buckets;
+mod checks;
+mod complete;
+mod copy;
+mod credentials;
+mod endpoint;
+mod error;
+mod get;
+mod list;
+mod multipart;
+mod operations;
+mod put;
+mod serve;
+mod service;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lumpscope_engine::RequestCtx;
+use s3s::config::{S3Config, StaticConfigProvider};
+use s3s::service::S3ServiceBuilder;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+pub use credentials::{Access, Credentials, Grants};
+
+pub(crate) use endpoint::Times;
+
+use crate::config::ServeConfig;
+use crate::door::Entrance;
+use crate::grpc::{Readers, Recorder};
+use crate::http::Limits;
+use crate::stores::Stores;
+use crate::telemetry::Sources;
+use access::Keys;
+use body::Patience;
+use endpoint::Endpoint;
+use serve::Serving;
+
+/// Most bytes of a request that is XML: 10,000 parts with checksums have less.
+pub const MAX_XML: usize = 4 << 20;
+/// Time between two looks for forgotten uploads.
+const EXPIRY_LOOK: Duration = Duration::from_secs(600);
+/// Most bytes of what a form for browsers may have before it is refused: there are none.
+const MAX_FORM: usize = 8 << 10;
+
+/// Serves S3 until `stopped` says so; `store`: what is served.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    entrance: Arc<Entrance>,
+    config: &ServeConfig,
+    store: &str,
+    (sources, recorder): (&Sources, Arc<Recorder>),
+    stopped: watch::Receiver<bool>,
+) {
+    let endpoint = Endpoint {
+        stores: sources.stores.clone(),
+        store: store.to_owned(),
+        put_memory: sources.put_memory.clone(),
+        max_body: config.s3.max_body,
+        memory_wait: config.body_timeout,
+    };
+    let reloader = &sources.door.reloader;
+    let mut builder = S3ServiceBuilder::new(endpoint);
+    builder.set_auth(Keys(Arc::clone(reloader)));
+    builder.set_access(Keys(Arc::clone(reloader)));
+    builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(protocol()))));
+    let serving = Serving {
+        s3: builder.build(),
+        recorder,
+        readers: Readers::new(config.body_timeout, config.door.min_rate),
+        patience: Patience {
+            silence: config.body_timeout,
+            min_rate: config.door.min_rate,
+            max: config.s3.max_body,
+        },
+        times: sources.stores.times().clone(),
+    };
+    let limits = Limits {
+        header_timeout: config.door.handshake_timeout,
+        max_header_bytes: config.door.max_header_bytes,
+    };
+    let (stores, age) = (sources.stores.clone(), config.s3.upload_expiry);
+    tokio::select! {
+        () = serve::serve(listener, entrance, limits, serving, stopped) => {}
+        () = expire(stores, store, age) => {}
+    }
+}
+
+/// Gives up uploads that were begun so long ago, now and then; never returns.
+async fn expire(stores: Stores, store: &str, age: Duration) {
+    if age.is_zero() {
+        return std::future::pending().await;
+    }
+    loop {
+        tokio::time::sleep(EXPIRY_LOOK).await;
+        let named = stores.find(store);
+        let Some(objects) = named.and_then(|named| named.objects().cloned()) else {
+            continue;
+        };
+        match objects.expire(RequestCtx::default(), age).await {
+            Ok(0) => {}
+            Ok(uploads) => info!(store, uploads, "forgotten uploads given up"),
+            Err(error) => warn!(store, %error, "forgotten uploads not given up: trying again"),
+        }
+    }
+}
+
+/// The limits of what s3s keeps in memory.
+fn protocol() -> S3Config {
+    let mut protocol = S3Config::default();
+    protocol.xml_max_body_size = MAX_XML;
+    protocol.post_object_max_file_size = 0;
+    protocol.form_max_field_size = MAX_FORM;
+    protocol.form_max_fields_size = MAX_FORM;
+    protocol.form_max_parts = 1;
+    protocol
+}

@@ -1,0 +1,216 @@
+//! Uploads in parts.
+
+use lumpscope_engine::RequestCtx;
+use lumpscope_objects::{PartCommit, PartInfo, PartWriter, PutInfo, UploadAfter};
+use s3s::dto::{
+    AbortMultipartUploadInput, AbortMultipartUploadOutput, CreateMultipartUploadInput,
+    CreateMultipartUploadOutput, ListMultipartUploadsInput, ListMultipartUploadsOutput,
+    ListPartsInput, ListPartsOutput, MultipartUpload, Part, UploadPartInput, UploadPartOutput,
+};
+use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
+
+use super::access::Asked;
+use super::credentials::Access;
+use super::endpoint::{Endpoint, etag, given, signed, timestamp};
+use super::list::{Encoding, MAX_KEYS, page_size};
+use super::put::{Incoming, Sink, metadata};
+use super::{attributes, checks};
+
+impl Sink for PartWriter {
+    async fn write(
+        &mut self,
+        ctx: RequestCtx,
+        bytes: &[u8],
+    ) -> Result<(), lumpscope_objects::ObjectError> {
+        Self::write(self, ctx, bytes).await
+    }
+}
+
+/// The number of a part.
+///
+/// # Errors
+/// `InvalidArgument`.
+pub(super) fn number(given: i32) -> S3Result<u16> {
+    u16::try_from(given).map_err(|_| {
+        let why = "the number of a part is 1 to 10,000";
+        S3Error::with_message(S3ErrorCode::InvalidArgument, why)
+    })
+}
+
+/// The `ETag` of a part.
+pub(super) fn part_etag(info: &PartInfo) -> s3s::dto::ETag {
+    etag(info.etag)
+}
+
+impl Endpoint {
+    pub(super) async fn create_upload(
+        &self,
+        request: S3Request<CreateMultipartUploadInput>,
+    ) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
+        let asked = Asked::of(&request)?;
+        let inside = self.enter(&asked)?;
+        let input = request.input;
+        let info = PutInfo {
+            content_type: input.content_type,
+            metadata: metadata(input.metadata),
+            attributes: attributes::of([
+                input.cache_control,
+                input.content_disposition,
+                input.content_encoding,
+                input.content_language,
+                attributes::date(input.expires.as_ref()),
+            ]),
+            size: None,
+        };
+        let ctx = asked.scope.context();
+        let created = inside
+            .objects
+            .create_upload(ctx, &input.bucket, &input.key, info);
+        let upload = created.await.map_err(|failure| self.failed(failure))?;
+        Ok(S3Response::new(CreateMultipartUploadOutput {
+            bucket: Some(input.bucket),
+            key: Some(input.key),
+            upload_id: Some(upload),
+            ..CreateMultipartUploadOutput::default()
+        }))
+    }
+
+    pub(super) async fn part(
+        &self,
+        mut request: S3Request<UploadPartInput>,
+    ) -> S3Result<S3Response<UploadPartOutput>> {
+        let asked = Asked::of(&request)?;
+        let body = request.input.body.take();
+        let incoming = Incoming::of(&request, body, request.input.content_length)?;
+        let input = request.input;
+        let number = number(input.part_number)?;
+        let inside = self.enter(&asked)?;
+        let memory = self.room(&inside, incoming.len, incoming.chunked).await?;
+        let (ctx, len) = (asked.scope.context(), incoming.len);
+        let begun = inside.objects.upload_part(
+            &input.bucket,
+            &input.key,
+            &input.upload_id,
+            number,
+            Some(len),
+        );
+        let mut writer = begun.map_err(|failure| self.failed(failure))?;
+        let checked = incoming.into_sink(self, ctx, &mut writer).await?;
+        asked.scope.add_bytes(len);
+        let commit = PartCommit {
+            md5: checked.md5,
+            crc32c: checked.crc32c,
+            attributes: checked.attributes,
+        };
+        let committed = writer.commit(ctx, commit).await;
+        let info = committed.map_err(|failure| self.failed(failure))?;
+        drop(memory);
+        Ok(S3Response::new(UploadPartOutput {
+            e_tag: Some(part_etag(&info)),
+            checksum_crc32: checked.checksum.checksum_crc32,
+            checksum_crc32c: checked.checksum.checksum_crc32c,
+            checksum_crc64nvme: checked.checksum.checksum_crc64nvme,
+            checksum_sha1: checked.checksum.checksum_sha1,
+            checksum_sha256: checked.checksum.checksum_sha256,
+            ..UploadPartOutput::default()
+        }))
+    }
+
+    pub(super) async fn abort(
+        &self,
+        request: S3Request<AbortMultipartUploadInput>,
+    ) -> S3Result<S3Response<AbortMultipartUploadOutput>> {
+        let asked = Asked::of(&request)?;
+        let inside = self.enter(&asked)?;
+        let (ctx, input) = (asked.scope.context(), request.input);
+        let aborted = inside
+            .objects
+            .abort(ctx, &input.bucket, &input.key, &input.upload_id);
+        aborted.await.map_err(|failure| self.failed(failure))?;
+        Ok(S3Response::new(AbortMultipartUploadOutput::default()))
+    }
+
+    pub(super) fn parts(
+        &self,
+        request: S3Request<ListPartsInput>,
+    ) -> S3Result<S3Response<ListPartsOutput>> {
+        let asked = Asked::of(&request)?;
+        let inside = self.enter(&asked)?;
+        let input = request.input;
+        let max = page_size(input.max_parts)?;
+        let after = number(input.part_number_marker.unwrap_or(0))?;
+        let (bucket, key, upload) = (&input.bucket, &input.key, &input.upload_id);
+        let page = inside.objects.parts(bucket, key, upload, (after, max));
+        let page = page.map_err(|failure| self.failed(failure))?;
+        let next = page.next;
+        let parts = page.parts.into_iter().map(|info| {
+            let sums = checks::kept(info.crc32c, &info.attributes);
+            Part {
+                checksum_crc32: sums.checksum_crc32,
+                checksum_crc32c: sums.checksum_crc32c,
+                checksum_crc64nvme: sums.checksum_crc64nvme,
+                checksum_sha1: sums.checksum_sha1,
+                checksum_sha256: sums.checksum_sha256,
+                e_tag: Some(part_etag(&info)),
+                last_modified: Some(timestamp(info.modified_ms)),
+                part_number: Some(info.number.into()),
+                size: Some(signed(info.size)),
+            }
+        });
+        Ok(S3Response::new(ListPartsOutput {
+            is_truncated: Some(next.is_some()),
+            max_parts: Some(input.max_parts.unwrap_or(MAX_KEYS)),
+            next_part_number_marker: next.map(i32::from),
+            part_number_marker: Some(after.into()),
+            parts: Some(parts.collect()),
+            bucket: Some(input.bucket),
+            key: Some(input.key),
+            upload_id: Some(input.upload_id),
+            ..ListPartsOutput::default()
+        }))
+    }
+
+    pub(super) fn uploads(
+        &self,
+        request: S3Request<ListMultipartUploadsInput>,
+    ) -> S3Result<S3Response<ListMultipartUploadsOutput>> {
+        let asked = Asked::of(&request)?;
+        let input = request.input;
+        let prefix = input.prefix.clone().unwrap_or_default();
+        asked.check(Access::Write, &input.bucket, &prefix)?;
+        if given(input.delimiter).is_some() {
+            let why = "uploads are not grouped: leave the delimiter out";
+            return Err(S3Error::with_message(S3ErrorCode::NotImplemented, why));
+        }
+        let inside = self.enter(&asked)?;
+        let encoding = Encoding::of(input.encoding_type.as_ref())?;
+        let max = page_size(input.max_uploads)?;
+        let after = given(input.key_marker).map(|key| UploadAfter {
+            key,
+            id: given(input.upload_id_marker),
+        });
+        let page = inside
+            .objects
+            .uploads(&input.bucket, &prefix, (after.as_ref(), max));
+        let page = page.map_err(|failure| self.failed(failure))?;
+        let uploads = page.uploads.into_iter().map(|info| MultipartUpload {
+            initiated: Some(timestamp(info.created_ms)),
+            key: Some(encoding.text(info.key)),
+            upload_id: Some(info.id),
+            ..MultipartUpload::default()
+        });
+        let next = page.next;
+        Ok(S3Response::new(ListMultipartUploadsOutput {
+            bucket: Some(input.bucket),
+            encoding_type: encoding.name(),
+            is_truncated: Some(next.is_some()),
+            key_marker: after.map(|after| encoding.text(after.key)),
+            max_uploads: Some(input.max_uploads.unwrap_or(MAX_KEYS)),
+            next_key_marker: next.as_ref().map(|next| encoding.text(next.key.clone())),
+            next_upload_id_marker: next.and_then(|next| next.id),
+            prefix: Some(encoding.text(prefix)),
+            uploads: Some(uploads.collect()),
+            ..ListMultipartUploadsOutput::default()
+        }))
+    }
+}

@@ -1,0 +1,206 @@
+//! Storing an object: the body goes piece by piece into the store while it comes, and counts only
+//! when all of it has come as announced.
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use lumpscope_engine::RequestCtx;
+use lumpscope_objects::{CommitInfo, Condition, ETag, ObjectError, Pairs, PutInfo, Writer};
+use s3s::dto::{ETagCondition, PutObjectInput, PutObjectOutput, StreamingBlob};
+use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, TrailingHeaders};
+use tokio_stream::StreamExt as _;
+
+use super::access::Asked;
+use super::body::Flow;
+use super::checks::{Checked, Checks};
+use super::endpoint::{Endpoint, etag, signed};
+use super::{attributes, error};
+
+/// What bytes of a body are written to.
+pub(super) trait Sink: Send {
+    /// Appends bytes.
+    fn write(
+        &mut self,
+        ctx: RequestCtx,
+        bytes: &[u8],
+    ) -> impl Future<Output = Result<(), ObjectError>> + Send;
+}
+
+impl Sink for Writer {
+    async fn write(&mut self, ctx: RequestCtx, bytes: &[u8]) -> Result<(), ObjectError> {
+        Self::write(self, ctx, bytes).await
+    }
+}
+
+/// The body of a request, and what is said of it.
+pub(super) struct Incoming {
+    body: Option<StreamingBlob>,
+    /// Its bytes.
+    pub(super) len: u64,
+    /// True: each chunk is signed, or framed.
+    pub(super) chunked: bool,
+    flow: Arc<Flow>,
+    checks: Checks,
+    trailers: Option<TrailingHeaders>,
+}
+
+impl Incoming {
+    /// Understands what the headers say.
+    ///
+    /// # Errors
+    /// `MissingContentLength`, and as [`Checks::of`].
+    pub(super) fn of<T>(
+        request: &S3Request<T>,
+        body: Option<StreamingBlob>,
+        len: Option<i64>,
+    ) -> S3Result<Self> {
+        let len = match len {
+            Some(len) => {
+                u64::try_from(len).map_err(|_| S3Error::new(S3ErrorCode::MissingContentLength))?
+            }
+            None if body.is_none() => 0,
+            None => return Err(S3Error::new(S3ErrorCode::MissingContentLength)),
+        };
+        let flow = request.extensions.get::<Arc<Flow>>().cloned();
+        Ok(Self {
+            body,
+            len,
+            chunked: is_chunked(&request.headers),
+            flow: flow.unwrap_or_default(),
+            checks: Checks::of(&request.headers)?,
+            trailers: request.trailing_headers.clone(),
+        })
+    }
+
+    /// Hands the bytes over as they come.
+    ///
+    /// # Errors
+    /// A body that is not what was announced, or what the store says.
+    pub(super) async fn into_sink(
+        mut self,
+        endpoint: &Endpoint,
+        ctx: RequestCtx,
+        sink: &mut impl Sink,
+    ) -> S3Result<Checked> {
+        let mut got = 0_u64;
+        while let Some(bytes) = match &mut self.body {
+            Some(body) => body.next().await,
+            None => None,
+        } {
+            self.flow.taken();
+            let bytes = bytes.map_err(|failure| match self.flow.fault() {
+                Some(fault) => error::fault(fault),
+                None => error::broken(&failure),
+            })?;
+            got = got.saturating_add(bytes.len() as u64);
+            if got > self.len {
+                return Err(self.another_length(got));
+            }
+            self.checks.update(&bytes);
+            let written = sink.write(ctx, &bytes).await;
+            written.map_err(|failure| endpoint.failed(failure))?;
+        }
+        if got != self.len {
+            return Err(self.another_length(got));
+        }
+        let trailers = self.trailers.and_then(|trailers| trailers.take());
+        self.checks.finish(trailers.as_ref())
+    }
+
+    fn another_length(&self, got: u64) -> S3Error {
+        let why = format!("{} bytes were announced and {got} came", self.len);
+        S3Error::with_message(S3ErrorCode::IncompleteBody, why)
+    }
+}
+
+/// True: the body is cut into chunks below HTTP.
+fn is_chunked(headers: &HeaderMap) -> bool {
+    let kind = headers.get("x-amz-content-sha256");
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"STREAMING-"))
+}
+
+/// When a put is made.
+///
+/// # Errors
+/// `NotImplemented` for what S3 does not know either, `PreconditionFailed` for an `ETag` that no
+/// object can have.
+pub(super) fn condition(
+    matches: Option<&ETagCondition>,
+    none_match: Option<&ETagCondition>,
+) -> S3Result<Condition> {
+    match (matches, none_match) {
+        (None, None) => Ok(Condition::Always),
+        (None, Some(ETagCondition::Any)) => Ok(Condition::IfAbsent),
+        (Some(ETagCondition::Any), None) => Ok(Condition::IfPresent),
+        (Some(ETagCondition::ETag(etag)), None) => {
+            let etag: Result<ETag, _> = etag.value().parse();
+            etag.map(Condition::IfMatch)
+                .map_err(|_| S3Error::new(S3ErrorCode::PreconditionFailed))
+        }
+        (_, Some(_)) => Err(S3Error::with_message(
+            S3ErrorCode::NotImplemented,
+            "a put takes If-None-Match: * or If-Match, one of them",
+        )),
+    }
+}
+
+/// User metadata in an order that is always the same.
+pub(super) fn metadata(given: Option<s3s::dto::Metadata>) -> Pairs {
+    let mut pairs: Pairs = given.unwrap_or_default().into_iter().collect();
+    pairs.sort_unstable();
+    pairs
+}
+
+impl Endpoint {
+    pub(super) async fn put(
+        &self,
+        mut request: S3Request<PutObjectInput>,
+    ) -> S3Result<S3Response<PutObjectOutput>> {
+        let asked = Asked::of(&request)?;
+        let body = request.input.body.take();
+        let incoming = Incoming::of(&request, body, request.input.content_length)?;
+        let input = request.input;
+        let condition = condition(input.if_match.as_ref(), input.if_none_match.as_ref())?;
+        let inside = self.enter(&asked)?;
+        let memory = self.room(&inside, incoming.len, incoming.chunked).await?;
+        let info = PutInfo {
+            content_type: input.content_type,
+            metadata: metadata(input.metadata),
+            attributes: attributes::of([
+                input.cache_control,
+                input.content_disposition,
+                input.content_encoding,
+                input.content_language,
+                attributes::date(input.expires.as_ref()),
+            ]),
+            size: Some(incoming.len),
+        };
+        let (ctx, len) = (asked.scope.context(), incoming.len);
+        let begun = inside.objects.begin(&input.bucket, &input.key, info);
+        let mut writer = begun.map_err(|failure| self.failed(failure))?;
+        let checked = incoming.into_sink(self, ctx, &mut writer).await?;
+        asked.scope.add_bytes(len);
+        let commit = CommitInfo {
+            etag: ETag {
+                md5: checked.md5,
+                parts: 0,
+            },
+            crc32c: checked.crc32c,
+            attributes: checked.attributes,
+            condition,
+        };
+        let committed = writer.commit(ctx, commit).await;
+        let committed = committed.map_err(|failure| self.failed(failure))?;
+        drop(memory);
+        Ok(S3Response::new(PutObjectOutput {
+            e_tag: Some(etag(committed.info.etag)),
+            size: Some(signed(len)),
+            checksum_crc32: checked.checksum.checksum_crc32,
+            checksum_crc32c: checked.checksum.checksum_crc32c,
+            checksum_crc64nvme: checked.checksum.checksum_crc64nvme,
+            checksum_sha1: checked.checksum.checksum_sha1,
+            checksum_sha256: checked.checksum.checksum_sha256,
+            ..PutObjectOutput::default()
+        }))
+    }
+}

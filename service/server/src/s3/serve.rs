@@ -1,0 +1,196 @@
+//! Serves S3 on connections that the door has let in, and gives every request its id and its times.
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::header::{CONNECTION, EXPECT};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http_body::Body as _;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::service::TowerToHyperService;
+use s3s::service::S3Service;
+use s3s::{HttpError, S3Error};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tonic::codegen::Service;
+use tonic::transport::server::Connected as _;
+use tracing::{Instrument as _, debug};
+
+use super::body::{Flow, Patience, Patient, Traced};
+use super::endpoint::Times;
+use super::{error, operations};
+use crate::door::{self, Admitted, Connection, Entrance, Leave, Listener};
+use crate::grpc::status::Refusal;
+use crate::grpc::{Readers, Recorder, Scope, unless_cut_off};
+use crate::http::Limits;
+
+/// Smallest buffer for headers that hyper takes.
+const LEAST_HEADERS: usize = 8 << 10;
+/// What frames a chunk, at most, for each byte of it: chunks of one byte are the worst.
+const FRAMING: u64 = 2;
+/// The id of a request, in its reply.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
+
+/// What the requests on all connections share.
+#[derive(Clone)]
+pub(super) struct Serving {
+    pub(super) s3: S3Service,
+    pub(super) recorder: Arc<Recorder>,
+    pub(super) readers: Readers,
+    pub(super) patience: Patience,
+    pub(super) times: Times,
+}
+
+/// Serves until `stopped` says so.
+pub(super) async fn serve(
+    listener: TcpListener,
+    entrance: Arc<Entrance>,
+    limits: Limits,
+    serving: Serving,
+    stopped: watch::Receiver<bool>,
+) {
+    let serve = move |admitted, leave| one(serving.clone(), limits, admitted, leave);
+    door::accept(Listener::Tcp(listener), entrance, stopped, serve).await;
+}
+
+/// Serves one connection until it has ended.
+async fn one(serving: Serving, limits: Limits, admitted: Admitted, leave: Leave) {
+    let mut builder = Builder::new(TokioExecutor::new()).http1_only();
+    let headers = usize::try_from(limits.max_header_bytes).unwrap_or(usize::MAX);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_timeout)
+        .max_buf_size(headers.max(LEAST_HEADERS));
+    let connection = admitted.connect_info();
+    let service = TowerToHyperService::new(On {
+        serving,
+        connection,
+    });
+    let mut served = pin!(builder.serve_connection(TokioIo::new(admitted), service));
+    let outcome = tokio::select! {
+        outcome = &mut served => outcome,
+        () = leave => {
+            served.as_mut().graceful_shutdown();
+            served.await
+        }
+    };
+    if let Err(error) = outcome {
+        debug!(%error, "a connection of S3 ended with an error");
+    }
+}
+
+/// S3 on one connection.
+#[derive(Clone)]
+struct On {
+    serving: Serving,
+    connection: Connection,
+}
+
+type Reply = Pin<Box<dyn Future<Output = Result<Response<Traced>, HttpError>> + Send>>;
+
+impl<B> Service<Request<B>> for On
+where
+    B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+{
+    type Response = Response<Traced>;
+    type Error = HttpError;
+    type Future = Reply;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), HttpError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Reply {
+        let call = self.connection.call();
+        let on = self.clone();
+        let scope = on.serving.recorder.begin(None, request.headers());
+        let span = scope.span().clone();
+        let reply = async move {
+            let reply = on.answer(scope, request).await;
+            drop(call);
+            reply
+        };
+        Box::pin(reply.instrument(span))
+    }
+}
+
+impl On {
+    async fn answer<B>(
+        &self,
+        scope: Arc<Scope>,
+        request: Request<B>,
+    ) -> Result<Response<Traced>, HttpError>
+    where
+        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+    {
+        let is_head = request.method() == Method::HEAD;
+        let expects = request.headers().contains_key(EXPECT) && request.body().is_end_stream();
+        let noted = self.serving.times.note(&scope);
+        let (mut parts, body) = request.into_parts();
+        let mut patience = self.serving.patience;
+        patience.max = patience.max.saturating_mul(FRAMING);
+        let (body, flow) = Patient::new(body, patience);
+        parts.extensions.insert(Arc::clone(&scope));
+        parts.extensions.insert(Arc::clone(&flow));
+        let request = Request::from_parts(parts, s3s::Body::http_body_unsync(body));
+        let response = match unless_cut_off(&scope, self.serving.s3.call(request)).await {
+            None => xml(error::refused(&Refusal::CutOff), &scope)?,
+            Some(response) => match flow.fault() {
+                Some(fault) => xml(error::fault(fault), &scope)?,
+                None => response?,
+            },
+        };
+        let mut response = self.traced(&scope, &flow, response, is_head);
+        if expects {
+            // Nobody said "100 Continue", for nothing was to come. botocore reads the next answer
+            // on such a connection wrongly, so there is none.
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(CONNECTION, close);
+        }
+        Ok(response.map(|body| body.noted(noted)))
+    }
+
+    /// The reply with its id, whose end is the end of the request.
+    fn traced(
+        &self,
+        scope: &Arc<Scope>,
+        flow: &Flow,
+        mut response: Response<s3s::Body>,
+        is_head: bool,
+    ) -> Response<Traced> {
+        scope.set_method(operations::UNKNOWN);
+        scope.received(flow.waited_ns());
+        let status = response.status();
+        let code = error::code(status);
+        let headers = response.headers_mut();
+        headers.insert(REQUEST_ID, HeaderValue::from(scope.id()));
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            let retry = headers.entry(http::header::RETRY_AFTER);
+            retry.or_insert(HeaderValue::from_static("1"));
+        }
+        let none = is_head || status == StatusCode::NOT_MODIFIED;
+        let left = if none {
+            Some(0)
+        } else {
+            response.body().size_hint().exact()
+        };
+        let reading = left.filter(|&bytes| bytes > 0);
+        let reading = reading.map(|bytes| {
+            let connection = Some(&self.connection);
+            self.serving.readers.watch(connection, bytes)
+        });
+        let scope = Arc::clone(scope);
+        response.map(|body| Traced::new(body, scope, code, left, reading))
+    }
+}
+
+/// An error as a reply, with the id of its request.
+fn xml(mut error: S3Error, scope: &Scope) -> Result<Response<s3s::Body>, HttpError> {
+    error.set_request_id(scope.id().to_string());
+    let reply = error.to_http_response();
+    reply.map_err(|error| HttpError::new(Box::new(error)))
+}

@@ -1,0 +1,68 @@
+//! Which operation is served by what.
+
+use s3s::dto::{
+    AbortMultipartUploadInput, AbortMultipartUploadOutput, CompleteMultipartUploadInput,
+    CompleteMultipartUploadOutput, CopyObjectInput, CopyObjectOutput, CreateBucketInput,
+    CreateBucketOutput, CreateMultipartUploadInput, CreateMultipartUploadOutput, DeleteBucketInput,
+    DeleteBucketOutput, DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput,
+    DeleteObjectsOutput, GetBucketLocationInput, GetBucketLocationOutput, GetObjectInput,
+    GetObjectOutput, HeadBucketInput, HeadBucketOutput, HeadObjectInput, HeadObjectOutput,
+    ListBucketsInput, ListBucketsOutput, ListMultipartUploadsInput, ListMultipartUploadsOutput,
+    ListObjectsInput, ListObjectsOutput, ListObjectsV2Input, ListObjectsV2Output, ListPartsInput,
+    ListPartsOutput, PutObjectInput, PutObjectOutput, UploadPartCopyInput, UploadPartCopyOutput,
+    UploadPartInput, UploadPartOutput,
+};
+use s3s::{S3, S3Request, S3Response, S3Result};
+
+use super::access::Asked;
+use super::endpoint::Endpoint;
+
+/// An operation's result, whose error tells the id of its request.
+macro_rules! told {
+    ($request:ident, $result:expr) => {{
+        let id = Asked::of(&$request)?.scope.id();
+        $result.map_err(|mut error| {
+            error.set_request_id(id.to_string());
+            error
+        })
+    }};
+}
+
+macro_rules! operations {
+    ($($name:ident($input:ty) -> $output:ty = $serve:ident $(.$wait:ident)?;)*) => {
+        #[async_trait::async_trait]
+        impl S3 for Endpoint {
+            $(async fn $name(
+                &self,
+                request: S3Request<$input>,
+            ) -> S3Result<S3Response<$output>> {
+                told!(request, self.$serve(request)$(.$wait)?)
+            })*
+        }
+    };
+}
+
+operations! {
+    list_buckets(ListBucketsInput) -> ListBucketsOutput = list_buckets;
+    create_bucket(CreateBucketInput) -> CreateBucketOutput = create.await;
+    delete_bucket(DeleteBucketInput) -> DeleteBucketOutput = remove.await;
+    head_bucket(HeadBucketInput) -> HeadBucketOutput = bucket;
+    get_bucket_location(GetBucketLocationInput) -> GetBucketLocationOutput = location;
+    list_objects(ListObjectsInput) -> ListObjectsOutput = list_v1;
+    list_objects_v2(ListObjectsV2Input) -> ListObjectsV2Output = list_v2;
+    put_object(PutObjectInput) -> PutObjectOutput = put.await;
+    get_object(GetObjectInput) -> GetObjectOutput = get;
+    head_object(HeadObjectInput) -> HeadObjectOutput = head;
+    delete_object(DeleteObjectInput) -> DeleteObjectOutput = delete.await;
+    copy_object(CopyObjectInput) -> CopyObjectOutput = copy.await;
+    create_multipart_upload(CreateMultipartUploadInput) -> CreateMultipartUploadOutput =
+        create_upload.await;
+    upload_part(UploadPartInput) -> UploadPartOutput = part.await;
+    upload_part_copy(UploadPartCopyInput) -> UploadPartCopyOutput = copy_part.await;
+    complete_multipart_upload(CompleteMultipartUploadInput) -> CompleteMultipartUploadOutput =
+        complete.await;
+    abort_multipart_upload(AbortMultipartUploadInput) -> AbortMultipartUploadOutput = abort.await;
+    list_parts(ListPartsInput) -> ListPartsOutput = parts;
+    list_multipart_uploads(ListMultipartUploadsInput) -> ListMultipartUploadsOutput = uploads;
+    delete_objects(DeleteObjectsInput) -> DeleteObjectsOutput = delete_many.await;
+}

@@ -1,0 +1,258 @@
+//! S3 of the real service: clients that know nothing of it, access keys and their rules, kill -9 under load.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use lumpscope_bench::lab::StoreKind;
+use lumpscope_tests::needs::{Need, available, find_tool};
+use lumpscope_tests::s3::{ACCESS, Client, SECRET, key, keys};
+use lumpscope_tests::service::{Service, binary, lab_with_stores, run_ok};
+
+/// Keys that the list is asked for: one page and a bit; `LUMPSCOPE_SOAK`: as many as in the long form.
+const LISTED: &str = "1100";
+const LISTED_LONG: &str = "100000";
+/// Rounds of load and kill.
+const ROUNDS: usize = 3;
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder")
+}
+
+/// Makes a store in a file.
+fn file_store(folder: &Path) -> String {
+    let path = folder.join("disk.lusf");
+    let path = path.to_str().expect("UTF-8").to_owned();
+    run_ok(&["format", &path, "--capacity", "512M"]);
+    path
+}
+
+/// Serves a file with S3.
+fn serve(store: &str, keys: &Path, more: &[&str]) -> Service {
+    let mut command = Command::new(binary());
+    command
+        .args(["serve", "--no-probes", "--store", &format!("disk={store}")])
+        .args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"])
+        .args(["--s3-listen", "127.0.0.1:0", "--s3-credentials"])
+        .arg(keys)
+        .args(more);
+    Service::spawn(command)
+}
+
+#[track_caller]
+fn good(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let failed = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{}: {said}\n{failed}",
+        output.status
+    );
+    said
+}
+
+/// What boto3 expects.
+fn conform(service: &Service) {
+    let listed = match std::env::var_os("LUMPSCOPE_SOAK") {
+        Some(_) => LISTED_LONG,
+        None => LISTED,
+    };
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("s3/conformance.py");
+    let output = Command::new(find_tool("s3-python").expect("it was found before"))
+        .arg(script)
+        .args([&format!("http://{}", service.s3), ACCESS, SECRET, listed])
+        .output()
+        .expect("it starts");
+    eprintln!("{}", good(&output));
+}
+
+#[test]
+fn boto3_finds_what_it_expects_on_a_disk_and_requests_are_explained() {
+    if !available(&[Need::Root, Need::Tool("s3-python")]) {
+        return;
+    }
+    let lab = lab_with_stores(&[StoreKind::Raw], 1 << 30, "768M");
+    let folder = folder();
+    let keys = keys(folder.path(), "");
+    let keys = keys.to_str().expect("UTF-8");
+    let more = ["--s3-listen", "127.0.0.1:0", "--s3-credentials", keys];
+    let service = Service::start(&lab, &more);
+    conform(&service);
+    let metrics = service.scrape();
+    for line in [
+        "lumpscope_requests_total{store=\"raw\",method=\"s3_put_object\",code=\"OK\"}",
+        "lumpscope_requests_total{store=\"raw\",method=\"s3_complete_upload\",code=\"OK\"}",
+        "lumpscope_requests_total{store=\"raw\",method=\"s3_get_object\",code=\"NOT_FOUND\"}",
+    ] {
+        assert!(metrics.contains(line), "{line} is not in the metrics");
+    }
+    assert!(service.stop());
+}
+
+#[test]
+fn awscli_copies_folders_to_a_file_and_back() {
+    if !available(&[Need::Tool("s3-python")]) {
+        return;
+    }
+    let folder = folder();
+    let store = file_store(folder.path());
+    let service = serve(&store, &keys(folder.path(), ""), &[]);
+    let aws = |args: &[&str]| {
+        let output = Command::new(find_tool("s3-python").expect("it was found before"))
+            .args(["-m", "awscli", "--endpoint-url"])
+            .arg(format!("http://{}", service.s3))
+            .args(args)
+            .env("AWS_ACCESS_KEY_ID", ACCESS)
+            .env("AWS_SECRET_ACCESS_KEY", SECRET)
+            .env("AWS_DEFAULT_REGION", "us-east-1")
+            .env("AWS_CONFIG_FILE", "/dev/null")
+            .output()
+            .expect("it starts");
+        good(&output)
+    };
+    let (there, back) = (folder.path().join("there"), folder.path().join("back"));
+    std::fs::create_dir(&there).expect("a folder");
+    for (name, size) in [("empty", 0), ("täst %41.txt", 10), ("large", 20 << 20)] {
+        std::fs::write(there.join(name), vec![7; size]).expect("a file");
+    }
+    let (there, back) = (
+        there.to_str().expect("UTF-8"),
+        back.to_str().expect("UTF-8"),
+    );
+    aws(&["s3", "mb", "s3://folder"]);
+    aws(&["s3", "sync", there, "s3://folder/a"]);
+    assert!(aws(&["s3", "ls", "--recursive", "s3://folder"]).contains("a/täst %41.txt"));
+    aws(&["s3", "sync", "s3://folder/a", back]);
+    let same = Command::new("diff").args(["-r", there, back]).status();
+    assert!(same.expect("diff starts").success());
+    aws(&["s3", "rb", "--force", "s3://folder"]);
+    assert!(service.stop());
+}
+
+#[test]
+fn rules_hold_and_change_while_the_service_runs() {
+    let folder = folder();
+    let store = file_store(folder.path());
+    let secret = "another-secret-of-the-tests";
+    let entry = |rights| key("AKSOME", secret, &[("data", "mine/", rights)]);
+    let path = keys(folder.path(), &entry("[\"read\"]"));
+    let service = serve(&store, &path, &["--reload-interval", "1"]);
+    let all = Client::new(&service.s3, "data", ACCESS, SECRET);
+    let some = Client::new(&service.s3, "data", "AKSOME", secret);
+    let status = |answer: Option<(u16, Vec<u8>)>| answer.expect("an answer").0;
+    assert_eq!(status(some.create()), 403);
+    assert_eq!(status(all.create()), 200);
+    for key in ["mine/a", "other"] {
+        assert_eq!(status(all.put(key, b"1")), 200);
+    }
+    assert_eq!(some.get("mine/a"), Some((200, b"1".to_vec())));
+    for answer in [
+        some.get("other"),
+        some.put("mine/a", b"2"),
+        some.delete("mine/a"),
+        some.list(""),
+        Client::new(&service.s3, "data", "AKSOME", SECRET).get("mine/a"),
+        Client::new(&service.s3, "data", "AKNONE", secret).get("mine/a"),
+    ] {
+        assert_eq!(status(answer), 403);
+    }
+    assert_eq!(status(some.list("mine/")), 200);
+    keys(folder.path(), &entry("[\"read\", \"write\"]"));
+    let until = Instant::now() + Duration::from_secs(20);
+    while status(some.put("mine/a", b"2")) != 200 {
+        assert!(Instant::now() < until, "the new rules are not in force");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(status(some.put("other", b"2")), 403);
+    assert_eq!(all.get("other"), Some((200, b"1".to_vec())));
+    assert!(service.stop());
+}
+
+/// What a file of access keys must not be.
+#[test]
+fn a_file_of_keys_that_others_can_read_is_refused() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = folder();
+    let store = file_store(folder.path());
+    let path = keys(folder.path(), "");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).expect("it is ours");
+    let output = Command::new(binary())
+        .args(["serve", "--check-config", "--store", &format!("a={store}")])
+        .args(["--s3-listen", "127.0.0.1:0", "--s3-credentials"])
+        .arg(&path)
+        .output()
+        .expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && said.contains("chmod o-rwx,g-w"),
+        "{said}"
+    );
+    assert!(!said.contains(SECRET), "{said}");
+}
+
+/// The low bits of a number.
+fn low(number: usize) -> u8 {
+    u8::try_from(number % 256).expect("it is small")
+}
+
+fn body(seed: u8, len: usize) -> Vec<u8> {
+    (0..len)
+        .map(|at| seed.wrapping_add(low(at / 4096)))
+        .collect()
+}
+
+/// What may be under each key: what was acknowledged last (`None`: nothing), and what came after it.
+type Known = BTreeMap<String, Vec<Option<Vec<u8>>>>;
+
+/// Overwrites a few keys until the service dies.
+fn load(client: &Client, number: usize, known: &mut Known) {
+    for turn in 0_usize.. {
+        let key = format!("{number}/{}", turn % 4);
+        let new = body(low(turn * 7 + number), [0, 100, 70_000, 5 << 20][turn % 3]);
+        let versions = known.entry(key.clone()).or_insert_with(|| vec![None]);
+        versions.push(Some(new.clone()));
+        match client.put(&key, &new) {
+            Some((200, _)) => *versions = vec![Some(new)],
+            _ => return,
+        }
+    }
+}
+
+#[test]
+fn what_was_acknowledged_survives_kill_9() {
+    let folder = folder();
+    let store = file_store(folder.path());
+    let keys = keys(folder.path(), "");
+    let mut known: Vec<Known> = vec![Known::new(); 3];
+    for round in 0..=ROUNDS {
+        let service = serve(&store, &keys, &[]);
+        let client = Client::new(&service.s3, "kept", ACCESS, SECRET);
+        assert!(client.create().is_some());
+        for (key, versions) in known.iter().flatten() {
+            let found = match client.get(key).expect("an answer") {
+                (200, found) => Some(found),
+                (404, _) => None,
+                (status, _) => panic!("{key}: {status}"),
+            };
+            let len = found.as_ref().map(Vec::len);
+            assert!(
+                versions.contains(&found),
+                "{key} has {len:?} bytes of something else"
+            );
+        }
+        if round == ROUNDS {
+            assert!(service.stop());
+            run_ok(&["check", &store]);
+            return;
+        }
+        std::thread::scope(|scope| {
+            for (number, known) in known.iter_mut().enumerate() {
+                let client = client.clone();
+                scope.spawn(move || load(&client, number, known));
+            }
+            std::thread::sleep(Duration::from_millis(700));
+            service.kill9();
+        });
+    }
+}
