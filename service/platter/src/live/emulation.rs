@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
 
+use super::awake::Awake;
 use super::clock::Clock;
 use super::log::{Counts, Lateness, Ledger, Log};
 use super::memory::Memory;
@@ -17,6 +18,8 @@ use crate::drive::SECTOR;
 
 /// The last part of a wait is spent looking at the clock: a timer is this much late.
 const SPIN: Duration = Duration::from_micros(40);
+/// How long nobody may want anything of the disk until the processors may sleep again.
+const REST: Duration = Duration::from_millis(100);
 /// Buffers for reads that are kept for the next one.
 const SPARE_BUFFERS: usize = 4;
 
@@ -74,6 +77,8 @@ struct State {
     ledger: Ledger,
     /// When the last request came: the model takes them in order.
     latest_ns: u64,
+    /// Somebody wanted something since this was looked at.
+    used: bool,
     /// `None`: it is being measured, and everything is answered at once.
     way: Option<Way>,
 }
@@ -98,6 +103,7 @@ impl Emulation {
                 pending: BinaryHeap::new(),
                 ledger: Ledger::new(),
                 latest_ns: 0,
+                used: false,
                 way: Some(Way::default()),
             }),
             sooner: Condvar::new(),
@@ -118,8 +124,10 @@ impl Emulation {
     /// Lets the model serve a request that was here at `seen`, and has it answered in time.
     pub(super) fn take(&self, seen: Instant, request: &Request, answer: Answer) {
         let mut state = self.lock();
+        state.used = true;
         let Some(way) = state.way else {
             drop(state);
+            self.sooner.notify_one();
             return answer.give_at_once();
         };
         let bytes = u64::from(request.sectors) * SECTOR;
@@ -155,8 +163,9 @@ impl Emulation {
     /// Answers what is due, for ever.
     pub(super) fn answer_all(&self) -> ! {
         let mut spare: Vec<Vec<u8>> = Vec::with_capacity(SPARE_BUFFERS);
+        let mut awake = Awake::default();
         loop {
-            let mut next = self.next();
+            let mut next = self.next(&mut awake);
             if !next.answer.is_ready() {
                 // Fetched while there is time; something else may become due before it.
                 next.answer
@@ -179,9 +188,15 @@ impl Emulation {
     }
 
     /// The next that is due at once, or whose data must be fetched.
-    fn next(&self) -> Pending {
+    fn next(&self, awake: &mut Awake) -> Pending {
         let mut state = self.lock();
         loop {
+            if state.used && !awake.is_held() {
+                drop(state);
+                awake.hold();
+                state = self.lock();
+                continue;
+            }
             let wait = state
                 .pending
                 .peek()
@@ -198,12 +213,27 @@ impl Emulation {
                     let waited = self.sooner.wait_timeout(state, wait);
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
-                None => {
-                    let waited = self.sooner.wait(state);
-                    waited.unwrap_or_else(PoisonError::into_inner)
-                }
+                None => self.wait_for_any(state, awake),
             };
         }
+    }
+
+    /// Waits for somebody to want something, and lets the processors sleep if that takes long.
+    fn wait_for_any<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+        awake: &mut Awake,
+    ) -> MutexGuard<'a, State> {
+        if !awake.is_held() {
+            let waited = self.sooner.wait(state);
+            return waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        let waited = self.sooner.wait_timeout(state, REST);
+        let (mut state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        if timeout.timed_out() && state.pending.is_empty() && !std::mem::take(&mut state.used) {
+            awake.rest();
+        }
+        state
     }
 
     /// What was done, and how late the answers were.

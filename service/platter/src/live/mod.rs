@@ -29,6 +29,7 @@
 //! What a real disk loses at a power cut; reordering of requests by the drive; errors of a medium.
 
 mod attach;
+mod awake;
 mod clock;
 mod connect;
 mod control;
