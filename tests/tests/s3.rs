@@ -68,7 +68,7 @@ fn conform(service: &Service) {
 }
 
 #[test]
-fn boto3_finds_what_it_expects_on_a_disk_and_requests_are_explained() {
+fn boto3_finds_what_it_expects_on_a_disk() {
     if !available(&[Need::Root, Need::Tool("s3-python")]) {
         return;
     }

@@ -97,6 +97,7 @@ fn every_engine_runs_a_workload_and_every_byte_is_right() {
             "journaled",
         ],
         &["--target", "grpc", "--store", "raw", "--clients", "4"],
+        &["--target", "s3", "--store", "raw", "--clients", "4"],
         &[
             "--target",
             "cannyls",
@@ -244,6 +245,7 @@ fn peers_are_run_in_turn_and_what_is_missing_is_said() {
     let mut peers = vec![
         "engine",
         "service",
+        "service-s3",
         "cannyls",
         "fio",
         "files-ext4",

@@ -41,6 +41,8 @@ pub(crate) struct Server {
     pub(crate) url: String,
     /// Where its metrics are, when it has some.
     metrics: Option<String>,
+    /// `http://127.0.0.1:PORT` of its S3 endpoint, when it has one.
+    pub(crate) s3: Option<String>,
     child: Child,
     log: Log,
 }
@@ -100,6 +102,7 @@ impl Server {
             who,
             url: String::new(),
             metrics: None,
+            s3: None,
             child,
             log,
         };
@@ -107,6 +110,7 @@ impl Server {
         for word in line.split(' ') {
             match word.split_once('=') {
                 Some(("grpc", address)) => server.url = format!("http://{address}"),
+                Some(("s3", address)) => server.s3 = Some(format!("http://{address}")),
                 Some(("metrics", address)) => server.metrics = Some(address.to_owned()),
                 _ => {}
             }

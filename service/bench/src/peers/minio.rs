@@ -2,7 +2,6 @@
 //! that goes with it.
 
 use std::fs::{self, File};
-use std::io::Read as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,7 +13,7 @@ use ureq::Agent;
 use crate::engine::BenchError;
 use crate::engine::interrupt::Interrupt;
 use crate::lab::tie_to_parent;
-use crate::runner::S3Bucket;
+use crate::runner::{S3Bucket, random_word};
 
 /// How long it may take to serve.
 const START_PATIENCE: Duration = Duration::from_secs(60);
@@ -91,7 +90,7 @@ impl Minio {
             let listener = TcpListener::bind("127.0.0.1:0").map_err(io)?;
             listener.local_addr().map_err(io)?.to_string()
         };
-        let (key, secret) = (random().map_err(io)?, random().map_err(io)?);
+        let (key, secret) = (random_word().map_err(io)?, random_word().map_err(io)?);
         let mut command = Command::new(program);
         command.args(["server", "--quiet", "--address", &address]);
         command.arg("--certs-dir").arg(folder.path()).arg(&data);
@@ -159,13 +158,6 @@ impl Drop for Minio {
     }
 }
 
-/// 32 hexadecimal digits from the system's generator.
-fn random() -> std::io::Result<String> {
-    let mut bytes = [0; 16];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,6 +169,6 @@ mod tests {
             why.contains("/no/such/minio") && why.contains("go get"),
             "{why}"
         );
-        assert_ne!(random().unwrap(), random().unwrap());
+        assert_ne!(random_word().unwrap(), random_word().unwrap());
     }
 }

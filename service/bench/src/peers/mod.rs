@@ -1,7 +1,7 @@
 //! `lumpscope bench peers`: the same puts and gets on whatever is installed.
 //!
 //! Everything runs on disks of one lab, whose images lie on one disk of the machine: our engine,
-//! our service, the original engine and fio on the raw one, files on the ext4 and on the xfs,
+//! our service (through gRPC and S3), the original engine and fio on the raw one, files on the ext4 and on the xfs,
 //! MinIO on the xfs. One runs after the other; every second round goes in reverse. A ratio is that
 //! of two runs of one round.
 
@@ -53,7 +53,7 @@ const NOTES: [&str; 4] = [
      followed by fdatasync, without names, records or checksums. It tells the latencies of writes \
      without their syncs, so none is shown for its puts.",
     "The service and MinIO are asked through TCP on this machine by a client that shares its \
-     processors; the engine and the original are called in a process.",
+     processors, through S3 by the same one; the engine and the original are called in a process.",
     "The images of all disks lie in one directory, so all runs end on one disk and pay for one \
      more layer, the loop device.",
 ];
@@ -64,6 +64,7 @@ const NOTES: [&str; 4] = [
 enum Who {
     Engine,
     Service,
+    ServiceS3,
     Cannyls,
     Fio,
     FilesExt4,
@@ -72,9 +73,10 @@ enum Who {
 }
 
 impl Who {
-    const ALL: [Who; 7] = [
+    const ALL: [Who; 8] = [
         Who::Engine,
         Who::Service,
+        Who::ServiceS3,
         Who::Cannyls,
         Who::Fio,
         Who::FilesExt4,
@@ -86,6 +88,7 @@ impl Who {
         match self {
             Who::Engine => "our engine",
             Who::Service => "our service",
+            Who::ServiceS3 => "our service, S3",
             Who::Cannyls => "cannyls",
             Who::Fio => "fio",
             Who::FilesExt4 => "files on ext4",
@@ -96,7 +99,9 @@ impl Who {
 
     fn durability(self) -> &'static str {
         match self {
-            Who::Engine | Who::Service => "data and record on stable storage (synced)",
+            Who::Engine | Who::Service | Who::ServiceS3 => {
+                "data and record on stable storage (synced)"
+            }
             Who::Cannyls => {
                 "Storage::put, then Storage::journal_sync: one fdatasync for data and record, in no order"
             }
@@ -338,7 +343,7 @@ impl Bench<'_> {
             }
             Who::Cannyls => self.cannyls.as_ref().err().cloned(),
             Who::Minio => self.minio.as_ref().err().cloned(),
-            Who::Engine | Who::Service | Who::FilesExt4 | Who::FilesXfs => None,
+            Who::Engine | Who::Service | Who::ServiceS3 | Who::FilesExt4 | Who::FilesXfs => None,
         }
     }
 
@@ -353,6 +358,10 @@ impl Bench<'_> {
             Who::Service => {
                 make(raw, &run.sizing, run.block_size, true)?;
                 crate::run::service::on_service(self.exe, &self.stream, raw, &run, interrupt)?
+            }
+            Who::ServiceS3 => {
+                make(raw, &run.sizing, run.block_size, true)?;
+                crate::run::service::on_s3(self.exe, &self.stream, raw, &run, interrupt)?
             }
             Who::Cannyls => self.cannyls(raw)?,
             Who::Fio => return self.fio(round, raw),

@@ -14,6 +14,8 @@ pub enum Runs {
     Engine,
     /// Our service, through gRPC.
     Grpc,
+    /// Our service, through S3: each lump is an object.
+    S3,
     /// The original engine, by a program of its own, as the original benchmark runs it.
     Cannyls,
 }

@@ -94,7 +94,10 @@ pub fn run(args: &RunArgs, exe: &Path) -> Result<ExitCode, WorkloadRunError> {
 fn measure(args: &RunArgs, exe: &Path, interrupt: &Interrupt) -> Result<Report, WorkloadRunError> {
     check(args)?;
     let stream = args.workload.stream()?;
-    let sizing = Sizing::of(&stream);
+    let sizing = match args.target {
+        Runs::S3 => Sizing::with_names(&stream),
+        Runs::Engine | Runs::Grpc | Runs::Cannyls => Sizing::of(&stream),
+    };
     let machine = Machine::before();
     let run = EngineRun {
         sizing,
@@ -152,7 +155,7 @@ fn on_place(
             let found = Peer::find(args.cannyls_peer.as_deref());
             Some(found.map_err(|why| BenchError::peer(crate::engine::PEER_PROGRAM, why))?)
         }
-        Runs::Engine | Runs::Grpc => None,
+        Runs::Engine | Runs::Grpc | Runs::S3 => None,
     };
     let place = Place::new(args, exe, &run.sizing, interrupt)?;
     let mut view = PlaceView {
@@ -181,10 +184,10 @@ fn on_place(
         }
         None => {
             engine::make(path, &run.sizing, run.block_size, false)?;
-            if args.target == Runs::Grpc {
-                service::on_service(exe, stream, path, run, interrupt)
-            } else {
-                engine::on_engine(stream, path, run, interrupt)
+            match args.target {
+                Runs::Grpc => service::on_service(exe, stream, path, run, interrupt),
+                Runs::S3 => service::on_s3(exe, stream, path, run, interrupt),
+                Runs::Engine | Runs::Cannyls => engine::on_engine(stream, path, run, interrupt),
             }
         }
     })?;

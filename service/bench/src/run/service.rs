@@ -1,5 +1,8 @@
-//! A workload on our service, through gRPC.
+//! A workload on our service, through gRPC or S3.
 
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -7,23 +10,27 @@ use std::sync::atomic::AtomicU64;
 
 use super::engine::EngineRun;
 use super::{RunStats, WorkloadRunError, until_stopped};
+use crate::engine::BenchError;
 use crate::engine::interrupt::Interrupt;
 use crate::grpc::server::{SERVICE, Server};
-use crate::runner::{self, Target};
+use crate::runner::{self, Durability, S3Bucket, Target, random_word};
 use crate::workload::CommandStream;
 
 /// Name of the store in the service that is started for the run.
 const STORE: &str = "bench";
 
-/// Starts the service without probes on a store that is there.
-fn start(exe: &Path, path: &Path, interrupt: &Interrupt) -> Result<Server, WorkloadRunError> {
+/// Name of the bucket of a service that is asked through S3.
+const BUCKET: &str = "lumps";
+
+/// The command that serves a store that is there, without probes.
+fn serve(exe: &Path, path: &Path) -> Command {
     let mut command = Command::new(exe);
     let mut named = std::ffi::OsString::from(format!("{STORE}="));
     named.push(path);
     command.arg("serve").arg("--store").arg(named);
     command.args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]);
     command.arg("--no-probes");
-    Ok(Server::start(SERVICE, command, interrupt)?)
+    command
 }
 
 /// Runs the commands through a service that is started for a store that is there, and ends that.
@@ -36,30 +43,99 @@ pub(crate) fn on_service(
     run: &EngineRun,
     interrupt: &Interrupt,
 ) -> Result<RunStats, WorkloadRunError> {
-    let runtime = super::runtime()?;
-    let server = start(exe, path, interrupt)?;
-    let target = |server: &Server| Target::Service {
-        server: server.url.clone(),
-        store: STORE.to_owned(),
-        durability: Some(run.durability),
+    let start = || {
+        let server = Server::start(SERVICE, serve(exe, path), interrupt)?;
+        let target = Target::Service {
+            server: server.url.clone(),
+            store: STORE.to_owned(),
+            durability: Some(run.durability),
+        };
+        Ok((server, target))
     };
+    through(("gRPC", start), stream, run, interrupt)
+}
+
+/// The same through S3: every lump is an object of one bucket.
+pub(crate) fn on_s3(
+    exe: &Path,
+    stream: &CommandStream,
+    path: &Path,
+    run: &EngineRun,
+    interrupt: &Interrupt,
+) -> Result<RunStats, WorkloadRunError> {
+    let folder = tempfile::tempdir().map_err(WorkloadRunError::file(
+        "make a directory in",
+        &std::env::temp_dir(),
+    ))?;
+    let keys = folder.path().join("s3.toml");
+    let failed = WorkloadRunError::file("write", &keys);
+    let (access, secret) = write_keys(&keys).map_err(failed)?;
+    let durability = match run.durability {
+        Durability::Synced => "synced",
+        Durability::Journaled => "journaled",
+    };
+    let mut made = false;
+    let start = || {
+        let mut command = serve(exe, path);
+        command.args(["--durability", durability, "--s3-listen", "127.0.0.1:0"]);
+        command.arg("--s3-credentials").arg(&keys);
+        let server = Server::start(SERVICE, command, interrupt)?;
+        let failed = |why| BenchError::peer(SERVICE, why);
+        let endpoint = server.s3.clone().unwrap_or_default();
+        let bucket = S3Bucket::new(&endpoint, BUCKET, &access, &secret).map_err(failed)?;
+        if !std::mem::replace(&mut made, true) {
+            bucket.create().map_err(failed)?;
+        }
+        Ok((server, Target::S3(bucket)))
+    };
+    through(("S3", start), stream, run, interrupt)
+}
+
+/// A file with one access key that may do everything; the key and its secret.
+fn write_keys(path: &Path) -> std::io::Result<(String, String)> {
+    let (access, secret) = (random_word()?, random_word()?);
+    let mut options = OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    write!(
+        file,
+        "[[key]]\nname = \"bench\"\naccess = \"{access}\"\nsecret = \"{secret}\"\n\n\
+         [[key.allow]]\nbucket = \"{BUCKET}\"\nrights = [\"read\", \"write\"]\n"
+    )?;
+    Ok((access, secret))
+}
+
+/// Runs the commands through a service of our own, and once more starts it to verify.
+fn through(
+    (way, mut start): (
+        &str,
+        impl FnMut() -> Result<(Server, Target), WorkloadRunError>,
+    ),
+    stream: &CommandStream,
+    run: &EngineRun,
+    interrupt: &Interrupt,
+) -> Result<RunStats, WorkloadRunError> {
+    let runtime = super::runtime()?;
+    let (server, target) = start()?;
     let finished = Arc::new(AtomicU64::new(0));
     let outcome = runtime.block_on(until_stopped(
-        runner::run(stream, &target(&server), &run.options, finished),
+        runner::run(stream, &target, &run.options, finished),
         interrupt,
     ))?;
     // Ends it in order, and waits for that.
     drop(server);
     let verified = if run.verify {
-        let server = start(exe, path, interrupt)?;
-        let target = target(&server);
+        let (_server, target) = start()?;
         let verify = runner::verify_survivors(stream, &target, run.options.content);
         Some(runtime.block_on(until_stopped(verify, interrupt))?)
     } else {
         None
     };
     let durability = super::promise(run.durability).to_owned();
-    let engine = format!("lumpscope {} through gRPC", env!("CARGO_PKG_VERSION"));
+    let engine = format!("lumpscope {} through {way}", env!("CARGO_PKG_VERSION"));
     Ok(RunStats::new(engine, durability, outcome, verified))
 }
 

@@ -37,6 +37,7 @@ use files::FilesDoor;
 use order::Schedule;
 pub use s3::S3Bucket;
 use s3::S3Door;
+pub(crate) use s3::random_word;
 use service::ServiceDoor;
 pub use verify::{Verified, delete_all, insist_on_empty, verify_survivors};
 

@@ -1,5 +1,7 @@
 //! The way to a bucket of an S3 server on this machine.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -64,6 +66,13 @@ impl S3Bucket {
         let made = self.agent.put(url.as_str()).send_empty();
         made.map(|_| ()).map_err(|error| error.to_string())
     }
+}
+
+/// 32 hexadecimal digits from the system's generator: a secret of one run.
+pub(crate) fn random_word() -> std::io::Result<String> {
+    let mut bytes = [0; 16];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// One client of the bucket.

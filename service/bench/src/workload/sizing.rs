@@ -21,6 +21,18 @@ impl Sizing {
     /// what comes with every lump: the rest of its last block, its journal records.
     #[must_use]
     pub fn of(stream: &CommandStream) -> Sizing {
+        Sizing::for_records(stream, 64)
+    }
+
+    /// The same for a store whose lumps are objects with names: each has a record in the catalogue,
+    /// which is a part of the journal.
+    #[must_use]
+    pub fn with_names(stream: &CommandStream) -> Sizing {
+        Sizing::for_records(stream, 384)
+    }
+
+    /// `record_bytes`: in the journal, of each put.
+    fn for_records(stream: &CommandStream, record_bytes: u64) -> Sizing {
         let (mut puts, mut embedded_bytes) = (0_u64, 0_u64);
         for command in &stream.commands {
             match command {
@@ -35,7 +47,7 @@ impl Sizing {
         let data = stream.peak_bytes.saturating_add(puts.saturating_mul(8192));
         let data = (data / 2).saturating_mul(3).saturating_add(16 * MIB);
         // The ring is cleaned when it is half full; a record has some 30 bytes besides its lump.
-        let records = embedded_bytes.saturating_add(puts * 64);
+        let records = embedded_bytes.saturating_add(puts.saturating_mul(record_bytes));
         let journal = records.saturating_mul(3).saturating_add(4 * MIB);
         let capacity_bytes = data
             .saturating_add(journal)
