@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use h2::client::{ResponseFuture, SendRequest};
-use h2::{Reason, SendStream};
+use h2::{Reason, RecvStream, SendStream};
 use lumpscope_proto::v1;
 use prost::Message as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -119,6 +119,8 @@ pub(crate) enum Ended {
     Http(u16),
     /// Its stream was reset, or its connection closed.
     Reset(Option<Reason>),
+    /// Its reply began, and its client left.
+    Left,
 }
 
 impl Ended {
@@ -132,29 +134,38 @@ impl Ended {
     }
 }
 
+fn reset(error: &h2::Error) -> Ended {
+    Ended::Reset(error.reason())
+}
+
+fn code(headers: &http::HeaderMap) -> Option<Ended> {
+    let value = headers.get("grpc-status")?;
+    Some(Ended::Code(value.to_str().ok()?.parse().ok()?))
+}
+
+/// Waits until a reply begins; `Err`: it ended with that.
+async fn beginning_of(reply: ResponseFuture) -> Result<http::Response<RecvStream>, Ended> {
+    let response = reply.await.map_err(|error| reset(&error))?;
+    if response.status() != 200 {
+        return Err(Ended::Http(response.status().as_u16()));
+    }
+    match code(response.headers()) {
+        Some(ended) => Err(ended),
+        None => Ok(response),
+    }
+}
+
 /// Reads a reply to its end.
 pub(crate) async fn end_of(reply: ResponseFuture) -> Ended {
     let all = async {
-        let reset = |error: h2::Error| Ended::Reset(error.reason());
-        let response = match reply.await {
-            Ok(response) => response,
-            Err(error) => return reset(error),
+        let mut body = match beginning_of(reply).await {
+            Ok(response) => response.into_body(),
+            Err(ended) => return ended,
         };
-        if response.status() != 200 {
-            return Ended::Http(response.status().as_u16());
-        }
-        let code = |headers: &http::HeaderMap| {
-            let value = headers.get("grpc-status")?;
-            Some(Ended::Code(value.to_str().ok()?.parse().ok()?))
-        };
-        if let Some(ended) = code(response.headers()) {
-            return ended;
-        }
-        let mut body = response.into_body();
         while let Some(data) = body.data().await {
             match data {
                 Ok(data) => drop(body.flow_control().release_capacity(data.len())),
-                Err(error) => return reset(error),
+                Err(error) => return reset(&error),
             }
         }
         match body.trailers().await {
@@ -162,21 +173,45 @@ pub(crate) async fn end_of(reply: ResponseFuture) -> Ended {
                 .as_ref()
                 .and_then(code)
                 .expect("a reply ends with grpc-status"),
-            Err(error) => reset(error),
+            Err(error) => reset(&error),
         }
     };
     timeout(PATIENCE, all).await.expect("every call ends")
 }
 
-/// A whole call with these bytes as its body.
-pub(crate) async fn call(client: &SendRequest<Bytes>, path: &str, body: Bytes) -> Ended {
+/// Reads a reply until it begins, and then leaves: what has no end of its own is ended by its client.
+async fn until_it_begins(reply: ResponseFuture) -> Ended {
+    match timeout(PATIENCE, beginning_of(reply)).await {
+        Ok(Ok(_left)) => Ended::Left,
+        Ok(Err(ended)) => ended,
+        Err(_) => panic!("every call is answered"),
+    }
+}
+
+/// A call with these bytes as its body, of whose reply `until` reads what it wants.
+async fn call_until<F: Future<Output = Ended>>(
+    client: &SendRequest<Bytes>,
+    path: &str,
+    body: Bytes,
+    until: impl FnOnce(ResponseFuture) -> F,
+) -> Ended {
     match begin(client, path).await {
         Ok((reply, mut stream)) => {
-            let (ended, ()) = tokio::join!(end_of(reply), send(&mut stream, body, true));
+            let (ended, ()) = tokio::join!(until(reply), send(&mut stream, body, true));
             ended
         }
-        Err(error) => Ended::Reset(error.reason()),
+        Err(error) => reset(&error),
     }
+}
+
+/// A whole call with these bytes as its body.
+pub(crate) async fn call(client: &SendRequest<Bytes>, path: &str, body: Bytes) -> Ended {
+    call_until(client, path, body, end_of).await
+}
+
+/// The same for what goes on until its client leaves.
+pub(crate) async fn call_and_leave(client: &SendRequest<Bytes>, path: &str, body: Bytes) -> Ended {
+    call_until(client, path, body, until_it_begins).await
 }
 
 /// A frame with any content.
