@@ -90,22 +90,29 @@ fn name(id: u64) -> String {
 }
 
 impl S3Door {
+    /// Asks the server where waiting harms nobody.
+    async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(S3Bucket) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let bucket = self.0.clone();
+        blocking(move || question(bucket)).await
+    }
+
     /// Signing is part of a call: every client must do it.
     pub(super) async fn put(
         &mut self,
         id: u64,
         body: Bytes,
     ) -> Result<Answer<Option<bool>>, Failure> {
-        let S3Bucket {
-            bucket,
-            credentials,
-            agent,
-        } = self.0.clone();
-        blocking(move || {
+        self.ask(move |s3| {
             let begin = Instant::now();
             let name = name(id);
-            let url = bucket.put_object(Some(&credentials), &name).sign(PATIENCE);
-            agent.put(url.as_str()).send(&body[..])?;
+            let url = s3
+                .bucket
+                .put_object(Some(&s3.credentials), &name)
+                .sign(PATIENCE);
+            s3.agent.put(url.as_str()).send(&body[..])?;
             Ok(Answer {
                 latency: begin.elapsed(),
                 value: None,
@@ -115,16 +122,14 @@ impl S3Door {
     }
 
     pub(super) async fn get(&mut self, id: u64) -> Result<Answer<Vec<Bytes>>, Failure> {
-        let S3Bucket {
-            bucket,
-            credentials,
-            agent,
-        } = self.0.clone();
-        blocking(move || {
+        self.ask(move |s3| {
             let begin = Instant::now();
             let name = name(id);
-            let url = bucket.get_object(Some(&credentials), &name).sign(PATIENCE);
-            let answer = agent.get(url.as_str()).call()?;
+            let url = s3
+                .bucket
+                .get_object(Some(&s3.credentials), &name)
+                .sign(PATIENCE);
+            let answer = s3.agent.get(url.as_str()).call()?;
             let body = answer.into_body().into_with_config().limit(MOST_BYTES);
             let bytes = body.read_to_vec()?;
             Ok(Answer {
@@ -136,18 +141,14 @@ impl S3Door {
     }
 
     pub(super) async fn delete(&mut self, id: u64) -> Result<Answer<Option<bool>>, Failure> {
-        let S3Bucket {
-            bucket,
-            credentials,
-            agent,
-        } = self.0.clone();
-        blocking(move || {
+        self.ask(move |s3| {
             let begin = Instant::now();
             let name = name(id);
-            let url = bucket
-                .delete_object(Some(&credentials), &name)
+            let url = s3
+                .bucket
+                .delete_object(Some(&s3.credentials), &name)
                 .sign(PATIENCE);
-            agent.delete(url.as_str()).call()?;
+            s3.agent.delete(url.as_str()).call()?;
             Ok(Answer {
                 latency: begin.elapsed(),
                 value: None,
@@ -157,21 +158,17 @@ impl S3Door {
     }
 
     pub(super) async fn list(&mut self) -> Result<Vec<u128>, Failure> {
-        let S3Bucket {
-            bucket,
-            credentials,
-            agent,
-        } = self.0.clone();
-        blocking(move || {
+        self.ask(move |s3| {
             let mut ids = Vec::new();
             let mut token: Option<String> = None;
             loop {
-                let mut action = bucket.list_objects_v2(Some(&credentials));
+                let mut action = s3.bucket.list_objects_v2(Some(&s3.credentials));
                 if let Some(token) = token.take() {
                     action.with_continuation_token(token);
                 }
                 let url = action.sign(PATIENCE);
-                let text = agent
+                let text = s3
+                    .agent
                     .get(url.as_str())
                     .call()?
                     .into_body()

@@ -433,50 +433,20 @@ impl Scope {
     /// Splits the request's time so that the stages add up to the whole.
     fn summary(&self, state: &State, end_ns: u64, code: Code) -> RequestSummary {
         let total = end_ns.saturating_sub(self.begin_ns);
-        let sum = |t: &EngineTimes| t.sched_ns + t.index_ns + t.data_ns + t.journal_ns;
-        if let Some(received) = state.received_ns {
-            return self.streamed(state, end_ns, code, received.min(total));
-        }
-        let engine = sum(&state.engine);
-        // An engine question that came before the last one is no part of the body's arrival.
-        let recv_ns = state.handed_ns.map_or(total, |handed| {
-            let until = handed.saturating_sub(self.begin_ns);
-            until.saturating_sub(sum(&state.before))
-        });
-        RequestSummary {
-            request: self.id,
-            store: state.store.as_ref().map_or(0, |named| named.index),
-            method: self.method().text,
-            bytes: state.bytes,
-            begin_ns: self.begin_ns,
-            end_ns,
-            ok: code == Code::Ok,
-            recv_ns,
-            sched_ns: state.engine.sched_ns,
-            index_ns: state.engine.index_ns,
-            data_ns: state.engine.data_ns,
-            journal_ns: state.engine.journal_ns,
-            reply_ns: total.saturating_sub(recv_ns + engine),
-            trace: None,
-        }
-    }
-
-    /// The same for a request whose bytes came or went while the engine was at work on others of
-    /// it: what the engine used shares the time that is no wait for the client.
-    fn streamed(&self, state: &State, end_ns: u64, code: Code, recv_ns: u64) -> RequestSummary {
-        let total = end_ns.saturating_sub(self.begin_ns);
-        let times = state.engine;
-        let used = times.sched_ns + times.index_ns + times.data_ns + times.journal_ns;
-        let room = total.saturating_sub(recv_ns);
-        let part = |ns: u64| match used > room {
-            true => {
-                let part = u128::from(ns) * u128::from(room) / u128::from(used);
-                u64::try_from(part).unwrap_or(room)
+        let (recv_ns, engine) = match state.received_ns {
+            Some(received) => {
+                let recv_ns = received.min(total);
+                (recv_ns, shared(state.engine, total - recv_ns))
             }
-            false => ns,
+            // An engine question that came before the last one is no part of the body's arrival.
+            None => {
+                let recv_ns = state.handed_ns.map_or(total, |handed| {
+                    let until = handed.saturating_sub(self.begin_ns);
+                    until.saturating_sub(used_ns(&state.before))
+                });
+                (recv_ns, state.engine)
+            }
         };
-        let (sched_ns, index_ns) = (part(times.sched_ns), part(times.index_ns));
-        let (data_ns, journal_ns) = (part(times.data_ns), part(times.journal_ns));
         RequestSummary {
             request: self.id,
             store: state.store.as_ref().map_or(0, |named| named.index),
@@ -486,11 +456,11 @@ impl Scope {
             end_ns,
             ok: code == Code::Ok,
             recv_ns,
-            sched_ns,
-            index_ns,
-            data_ns,
-            journal_ns,
-            reply_ns: room.saturating_sub(sched_ns + index_ns + data_ns + journal_ns),
+            sched_ns: engine.sched_ns,
+            index_ns: engine.index_ns,
+            data_ns: engine.data_ns,
+            journal_ns: engine.journal_ns,
+            reply_ns: total.saturating_sub(recv_ns + used_ns(&engine)),
             trace: None,
         }
     }
@@ -511,6 +481,30 @@ impl Scope {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the engine used in all.
+fn used_ns(times: &EngineTimes) -> u64 {
+    times.sched_ns + times.index_ns + times.data_ns + times.journal_ns
+}
+
+/// The same times, in so much time: what the engine did at once, while bytes came or went, shares
+/// the time that is no wait for the client.
+fn shared(times: EngineTimes, room_ns: u64) -> EngineTimes {
+    let used = used_ns(&times);
+    if used <= room_ns {
+        return times;
+    }
+    let part = |ns: u64| {
+        let part = u128::from(ns) * u128::from(room_ns) / u128::from(used);
+        u64::try_from(part).unwrap_or(room_ns)
+    };
+    EngineTimes {
+        sched_ns: part(times.sched_ns),
+        index_ns: part(times.index_ns),
+        data_ns: part(times.data_ns),
+        journal_ns: part(times.journal_ns),
     }
 }
 

@@ -31,7 +31,7 @@ use crate::telemetry::{Metrics, Sources};
 
 pub use page::{PageConfig, Rhythm};
 
-pub(crate) use serve::{Limits, serve};
+pub(crate) use serve::{Limits, serve, serve_connection};
 
 #[derive(Clone)]
 struct Shared {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, Response};
+use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
@@ -50,6 +51,25 @@ pub(crate) async fn serve(
 
 /// Serves one connection until it has ended.
 async fn one(app: Router, limits: Limits, admitted: Admitted, leave: Leave) {
+    let connection = admitted.connect_info();
+    let service = On { app, connection };
+    serve_connection(service, limits, admitted, leave).await;
+}
+
+/// Speaks HTTP/1 with one client until it goes or is to leave.
+pub(crate) async fn serve_connection<S, B>(
+    service: S,
+    limits: Limits,
+    admitted: Admitted,
+    leave: Leave,
+) where
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<axum::BoxError>,
+    B: http_body::Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<axum::BoxError>,
+{
     let mut builder = Builder::new(TokioExecutor::new()).http1_only();
     let headers = usize::try_from(limits.max_header_bytes).unwrap_or(usize::MAX);
     builder
@@ -57,8 +77,7 @@ async fn one(app: Router, limits: Limits, admitted: Admitted, leave: Leave) {
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_timeout)
         .max_buf_size(headers.max(LEAST_HEADERS));
-    let connection = admitted.connect_info();
-    let service = TowerToHyperService::new(On { app, connection });
+    let service = TowerToHyperService::new(service);
     let mut served = pin!(builder.serve_connection(TokioIo::new(admitted), service));
     let outcome = tokio::select! {
         outcome = &mut served => outcome,

@@ -1,6 +1,6 @@
 //! Serves S3 on connections that the door has let in, and gives every request its id and its times.
 
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -8,16 +8,13 @@ use bytes::Bytes;
 use http::header::{CONNECTION, EXPECT};
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
-use hyper_util::service::TowerToHyperService;
 use s3s::service::S3Service;
 use s3s::{HttpError, S3Error};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tonic::codegen::Service;
 use tonic::transport::server::Connected as _;
-use tracing::{Instrument as _, debug};
+use tracing::Instrument as _;
 
 use super::body::{Flow, Patience, Patient, Traced};
 use super::endpoint::Times;
@@ -25,10 +22,8 @@ use super::{error, operations};
 use crate::door::{self, Admitted, Connection, Entrance, Leave, Listener};
 use crate::grpc::status::Refusal;
 use crate::grpc::{Readers, Recorder, Scope, unless_cut_off};
-use crate::http::Limits;
+use crate::http::{Limits, serve_connection};
 
-/// Smallest buffer for headers that hyper takes.
-const LEAST_HEADERS: usize = 8 << 10;
 /// What frames a chunk, at most, for each byte of it: chunks of one byte are the worst.
 const FRAMING: u64 = 2;
 /// The id of a request, in its reply.
@@ -58,29 +53,12 @@ pub(super) async fn serve(
 
 /// Serves one connection until it has ended.
 async fn one(serving: Serving, limits: Limits, admitted: Admitted, leave: Leave) {
-    let mut builder = Builder::new(TokioExecutor::new()).http1_only();
-    let headers = usize::try_from(limits.max_header_bytes).unwrap_or(usize::MAX);
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_timeout)
-        .max_buf_size(headers.max(LEAST_HEADERS));
     let connection = admitted.connect_info();
-    let service = TowerToHyperService::new(On {
+    let service = On {
         serving,
         connection,
-    });
-    let mut served = pin!(builder.serve_connection(TokioIo::new(admitted), service));
-    let outcome = tokio::select! {
-        outcome = &mut served => outcome,
-        () = leave => {
-            served.as_mut().graceful_shutdown();
-            served.await
-        }
     };
-    if let Err(error) = outcome {
-        debug!(%error, "a connection of S3 ended with an error");
-    }
+    serve_connection(service, limits, admitted, leave).await;
 }
 
 /// S3 on one connection.
