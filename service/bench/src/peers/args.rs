@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::Who;
+
 /// Run the same mix of puts and gets on whatever is installed, in alternating rounds on one disk.
 #[derive(Debug, Clone, clap::Args)]
 #[command(
@@ -34,6 +36,9 @@ pub struct PeersArgs {
     /// Rounds; each gives one ratio of each peer
     #[arg(long, default_value_t = 5, value_name = "N")]
     pub rounds: usize,
+    /// Run only these; ratios are those of the first one to the others [default: all, of our engine]
+    #[arg(long, value_name = "WHO", value_delimiter = ',', num_args = 1..)]
+    pub only: Vec<Who>,
     /// Program that runs the original engine [default: lumpscope-cannyls-peer beside this one]
     #[arg(long, value_name = "PROGRAM")]
     pub cannyls_peer: Option<PathBuf>,

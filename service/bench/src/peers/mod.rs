@@ -59,16 +59,24 @@ const NOTES: [&str; 4] = [
 ];
 
 /// Who is run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-enum Who {
+pub enum Who {
+    /// Our engine, called in a process
     Engine,
+    /// Our service, through gRPC
     Service,
+    /// Our service, through S3
     ServiceS3,
+    /// The original engine
     Cannyls,
+    /// The limit of the disk
     Fio,
+    /// Files on ext4
     FilesExt4,
+    /// Files on xfs
     FilesXfs,
+    /// MinIO on xfs
     Minio,
 }
 
@@ -145,6 +153,10 @@ fn check(args: &PeersArgs) -> Result<(), WorkloadRunError> {
     }
     if !(1..=256).contains(&args.depth) {
         return wrong("--depth", "1 to 256");
+    }
+    let distinct: BTreeSet<Who> = args.only.iter().copied().collect();
+    if distinct.len() != args.only.len() {
+        return wrong("--only", "each name once");
     }
     if !(64..=1 << 20).contains(&args.mib) || args.mib << 20 < 8 * args.size {
         return wrong("--mib", "64 to 1048576, and at least 8 lumps");
@@ -224,6 +236,7 @@ fn measure(
         rounds: args.rounds,
         store_mib: args.mib,
         lumps,
+        base: bench.base(),
         durability,
         left_out,
         runs,
@@ -301,7 +314,7 @@ impl Bench<'_> {
     fn rounds(&self) -> Result<(Vec<OneRun>, Vec<LeftOut>), WorkloadRunError> {
         let (mut runs, mut left_out) = (Vec::new(), Vec::<LeftOut>::new());
         for round in 1..=self.args.rounds {
-            let mut order = Who::ALL;
+            let mut order = self.wanted();
             if round % 2 == 0 {
                 order.reverse();
             }
@@ -318,7 +331,7 @@ impl Bench<'_> {
                             runs.push(run);
                             continue;
                         }
-                        Err(error) if who == Who::Engine => return Err(error),
+                        Err(error) if who == self.base() => return Err(error),
                         Err(error) => format!("it failed: {error}"),
                     },
                 };
@@ -327,6 +340,19 @@ impl Bench<'_> {
             }
         }
         Ok((runs, left_out))
+    }
+
+    /// Who is run, in order.
+    fn wanted(&self) -> Vec<Who> {
+        match self.args.only.is_empty() {
+            true => Who::ALL.to_vec(),
+            false => self.args.only.clone(),
+        }
+    }
+
+    /// Whose values are compared with those of the others.
+    fn base(&self) -> Who {
+        self.args.only.first().copied().unwrap_or(Who::Engine)
     }
 
     /// Why a peer cannot be run.
@@ -440,6 +466,8 @@ impl Bench<'_> {
             puts: writes.requests,
             gets: reads.requests,
             per_second: float(writes.requests + reads.requests) / seconds,
+            puts_per_second: None,
+            gets_per_second: None,
             put_p50_ns: None,
             put_p99_ns: None,
             get_p50_ns: gets.map(|gets| float(gets.p50_ns)),
@@ -480,15 +508,20 @@ impl Bench<'_> {
         let puts = of(|kind| matches!(kind, Kind::Put(_)));
         let gets = of(|kind| matches!(kind, Kind::Get(_)));
         let float = crate::human::as_float;
-        let in_calls = puts.mean_ns * float(puts.count) + gets.mean_ns * float(gets.count);
         let depth = u64::try_from(self.args.depth).unwrap_or(u64::MAX);
+        let rate = |count: u64, ns: f64| float(count * depth) * 1e9 / ns.max(1.0);
+        let of_kind =
+            |of: &Percentiles| (of.count > 0).then(|| rate(of.count, of.mean_ns * float(of.count)));
+        let in_calls = puts.mean_ns * float(puts.count) + gets.mean_ns * float(gets.count);
         let some = |of: &Percentiles, ns: u64| (of.count > 0).then_some(float(ns));
         OneRun {
             round,
             who,
             puts: puts.count,
             gets: gets.count,
-            per_second: float((puts.count + gets.count) * depth) * 1e9 / in_calls.max(1.0),
+            per_second: rate(puts.count + gets.count, in_calls),
+            puts_per_second: of_kind(&puts),
+            gets_per_second: of_kind(&gets),
             put_p50_ns: some(&puts, puts.p50_ns),
             put_p99_ns: some(&puts, puts.p99_ns),
             get_p50_ns: some(&gets, gets.p50_ns),

@@ -1,7 +1,7 @@
 //! What came of the rounds.
 
 use comfy_table::presets::NOTHING;
-use comfy_table::{Cell, CellAlignment, Table};
+use comfy_table::{CellAlignment, Table};
 use serde::Serialize;
 
 use super::Who;
@@ -18,6 +18,9 @@ pub(super) struct OneRun {
     pub(super) gets: u64,
     /// Requests a second of the time spent in calls.
     pub(super) per_second: f64,
+    /// Puts a second of the time spent in puts; absent: the peer does not tell.
+    pub(super) puts_per_second: Option<f64>,
+    pub(super) gets_per_second: Option<f64>,
     /// Median latency of a put; absent: the peer does not tell.
     pub(super) put_p50_ns: Option<f64>,
     pub(super) put_p99_ns: Option<f64>,
@@ -45,6 +48,8 @@ pub(super) struct Report {
     pub(super) rounds: usize,
     pub(super) store_mib: u64,
     pub(super) lumps: u64,
+    /// Whose values are compared with those of the others.
+    pub(super) base: Who,
     /// How each comes to its durability.
     pub(super) durability: Vec<(Who, String)>,
     pub(super) left_out: Vec<LeftOut>,
@@ -55,8 +60,10 @@ pub(super) struct Report {
 /// What is taken from a run.
 type Value = fn(&OneRun) -> Option<f64>;
 
-const RATE: Value = |run| Some(run.per_second);
-const COLUMNS: [(&str, Value, Unit); 4] = [
+const COLUMNS: [(&str, Value, Unit); 7] = [
+    ("requests/s", |run| Some(run.per_second), Unit::PerSecond),
+    ("puts/s", |run| run.puts_per_second, Unit::PerSecond),
+    ("gets/s", |run| run.gets_per_second, Unit::PerSecond),
     ("put p50", |run| run.put_p50_ns, Unit::Nanoseconds),
     ("put p99", |run| run.put_p99_ns, Unit::Nanoseconds),
     ("get p50", |run| run.get_p50_ns, Unit::Nanoseconds),
@@ -69,14 +76,14 @@ impl Report {
         Spread::of(runs.filter_map(value).collect())
     }
 
-    /// Our engine's value to the peer's, round by round.
+    /// The base's value to the peer's, round by round.
     fn ratio(&self, who: Who, value: Value) -> Option<Spread> {
         let of = |round: usize, who: Who| {
             let mut runs = self.runs.iter();
             value(runs.find(|run| run.round == round && run.who == who)?)
         };
         Spread::of_ratios(
-            (1..=self.rounds).filter_map(|round| of(round, Who::Engine).zip(of(round, who))),
+            (1..=self.rounds).filter_map(|round| of(round, self.base).zip(of(round, who))),
         )
     }
 
@@ -85,37 +92,48 @@ impl Report {
         Who::ALL.into_iter().filter(ran)
     }
 
-    /// For people.
-    pub(super) fn text(&self) -> String {
+    /// Those that the base is compared with.
+    fn others(&self) -> impl Iterator<Item = Who> {
+        self.present().filter(|who| *who != self.base)
+    }
+
+    /// A table of a row for each of these, and what `cell` says of each column.
+    fn table(
+        name: &str,
+        rows: impl Iterator<Item = Who>,
+        cell: impl Fn(Who, Value, Unit) -> Option<String>,
+    ) -> Vec<String> {
         let mut table = Table::new();
         table.load_preset(NOTHING);
-        let mut header = vec!["", "requests/s", "range", "ours to it", "range"];
-        header.extend(COLUMNS.map(|(name, ..)| name));
-        table.set_header(header);
+        table.set_header([name].into_iter().chain(COLUMNS.map(|(column, ..)| column)));
         for column in table.column_iter_mut().skip(1) {
             column.set_cell_alignment(CellAlignment::Right);
         }
-        let dash = || "–".to_owned();
-        for who in self.present() {
-            let rate = self.of(who, RATE);
-            let ratio = self.ratio(who, RATE);
-            let mut row = vec![
-                who.name().to_owned(),
-                rate.map_or_else(dash, |rate| format!("{:.0}", rate.median)),
-                rate.map_or_else(dash, |rate| format!("{:.0}..{:.0}", rate.min, rate.max)),
-                ratio.map_or_else(dash, |ratio| format!("{:.2}", ratio.median)),
-                ratio.map_or_else(dash, |ratio| format!("{:.2}..{:.2}", ratio.min, ratio.max)),
-            ];
-            row.extend(COLUMNS.map(|(_, value, unit)| {
-                let spread = self.of(who, value);
-                spread.map_or_else(dash, |spread| unit.text(spread.median))
-            }));
-            table.add_row(row.into_iter().map(Cell::new));
+        for who in rows {
+            let cells = COLUMNS.map(|(_, value, unit)| cell(who, value, unit));
+            let cells = cells.map(|text| text.unwrap_or_else(|| "–".to_owned()));
+            table.add_row(std::iter::once(who.name().to_owned()).chain(cells));
         }
-        let mut lines: Vec<String> = table
-            .lines()
-            .map(|line| line.trim_end().to_owned())
-            .collect();
+        let lines = table.lines();
+        lines.map(|line| line.trim_end().to_owned()).collect()
+    }
+
+    /// For people.
+    pub(super) fn text(&self) -> String {
+        let range = |spread: Spread, text: &dyn Fn(f64) -> String| {
+            let [median, min, max] = [spread.median, spread.min, spread.max].map(text);
+            format!("{median} ({min}..{max})")
+        };
+        let mut lines = Self::table("median (range)", self.present(), |who, value, unit| {
+            Some(range(self.of(who, value)?, &|value| unit.text(value)))
+        });
+        lines.push(String::new());
+        let ratios = format!("{} to", self.base.name());
+        lines.extend(Self::table(&ratios, self.others(), |who, value, _| {
+            Some(range(self.ratio(who, value)?, &|ratio| {
+                format!("{ratio:.2}")
+            }))
+        }));
         lines.push(String::new());
         lines.push(self.circumstances());
         lines.push(self.machine.to_string());
@@ -153,10 +171,13 @@ impl Report {
         for one in &self.left_out {
             setup.fact(one.who.name(), format!("left out: {}", one.why));
         }
-        let mut page = Page::new("The engine beside its peers", setup);
+        let mut page = Page::new(&format!("{} beside its peers", self.base.name()), setup);
         let section = page.section("Ratios");
         let rows = self.compared();
-        section.add(Compared::picture(&rows, "Our engine's to each peer's."));
+        section.add(Compared::picture(
+            &rows,
+            &format!("Those of {} to each peer's.", self.base.name()),
+        ));
         let mut table = Compared::table(&rows, "peer", "Medians, and the ranges of all rounds.");
         table.notes = self.notes.iter().map(|&note| note.to_owned()).collect();
         section.add(table);
@@ -164,15 +185,13 @@ impl Report {
     }
 
     fn compared(&self) -> Vec<Compared> {
-        let values = [("requests", RATE, Unit::PerSecond)];
-        let all = values.into_iter().chain(COLUMNS);
         let mut rows = Vec::new();
-        for (name, value, unit) in all {
-            for who in self.present().filter(|who| *who != Who::Engine) {
+        for (name, value, unit) in COLUMNS {
+            for who in self.others() {
                 rows.push(Compared {
                     name: format!("{name}, {}", who.name()),
                     unit,
-                    ours: self.of(Who::Engine, value),
+                    ours: self.of(self.base, value),
                     peer: self.of(who, value),
                     ratio: self.ratio(who, value),
                     goal: None,
