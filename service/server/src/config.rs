@@ -26,7 +26,7 @@ use crate::telemetry::otlp::Sampling;
 pub use args::ServeArgs;
 pub(crate) use check::{certificate_not_after, kinds};
 pub use values::{
-    DurabilityArg, GuardRule, IoBackendArg, LogFormat, QueuePolicyArg, StoreSpec, UnixMode,
+    DurabilityArg, GuardRule, IoBackendArg, LogFormat, QueuePolicyArg, S3Etag, StoreSpec, UnixMode,
 };
 
 /// Where gRPC is served unless told otherwise.
@@ -211,6 +211,8 @@ pub struct S3Config {
     pub store: Option<String>,
     /// Bytes of the body of one put or part.
     pub max_body: u64,
+    /// What the `ETag` of an object put in one is made of.
+    pub etag: S3Etag,
     /// Age at which a multipart upload is given up; zero: never.
     pub upload_expiry: Duration,
 }

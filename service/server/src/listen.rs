@@ -32,6 +32,8 @@ const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(60), Duration::from
 const MAX_PENDING_RESETS: usize = 20;
 /// Calls that were reset because the client broke the rules; with more the connection ends.
 const MAX_ERROR_RESETS: usize = 1024;
+/// Smallest buffer for headers that hyper takes.
+const LEAST_BUFFER: usize = 8 << 10;
 /// Connections open at a time at the metrics endpoint.
 const METRICS_CONNECTIONS: usize = 128;
 
@@ -152,9 +154,10 @@ pub(crate) async fn serve(
         stopped.clone(),
     );
     let entrance = entrance("metrics", Protocol::Http, METRICS_CONNECTIONS.min(most));
+    let headers = usize::try_from(config.door.max_header_bytes).unwrap_or(usize::MAX);
     let limits = crate::http::Limits {
         header_timeout: config.door.handshake_timeout,
-        max_header_bytes: config.door.max_header_bytes,
+        buffer_bytes: headers.max(LEAST_BUFFER),
     };
     let http = crate::http::serve(
         sockets.http,

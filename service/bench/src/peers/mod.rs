@@ -68,6 +68,8 @@ pub enum Who {
     Service,
     /// Our service, through S3
     ServiceS3,
+    /// The same without MD5 (`s3-etag = "crc"`)
+    ServiceS3Crc,
     /// The original engine
     Cannyls,
     /// The limit of the disk
@@ -81,10 +83,11 @@ pub enum Who {
 }
 
 impl Who {
-    const ALL: [Who; 8] = [
+    const ALL: [Who; 9] = [
         Who::Engine,
         Who::Service,
         Who::ServiceS3,
+        Who::ServiceS3Crc,
         Who::Cannyls,
         Who::Fio,
         Who::FilesExt4,
@@ -97,6 +100,7 @@ impl Who {
             Who::Engine => "our engine",
             Who::Service => "our service",
             Who::ServiceS3 => "our service, S3",
+            Who::ServiceS3Crc => "the same without MD5",
             Who::Cannyls => "cannyls",
             Who::Fio => "fio",
             Who::FilesExt4 => "files on ext4",
@@ -107,7 +111,7 @@ impl Who {
 
     fn durability(self) -> &'static str {
         match self {
-            Who::Engine | Who::Service | Who::ServiceS3 => {
+            Who::Engine | Who::Service | Who::ServiceS3 | Who::ServiceS3Crc => {
                 "data and record on stable storage (synced)"
             }
             Who::Cannyls => {
@@ -369,7 +373,12 @@ impl Bench<'_> {
             }
             Who::Cannyls => self.cannyls.as_ref().err().cloned(),
             Who::Minio => self.minio.as_ref().err().cloned(),
-            Who::Engine | Who::Service | Who::ServiceS3 | Who::FilesExt4 | Who::FilesXfs => None,
+            Who::Engine
+            | Who::Service
+            | Who::ServiceS3
+            | Who::ServiceS3Crc
+            | Who::FilesExt4
+            | Who::FilesXfs => None,
         }
     }
 
@@ -385,9 +394,11 @@ impl Bench<'_> {
                 make(raw, &run.sizing, run.block_size, true)?;
                 crate::run::service::on_service(self.exe, &self.stream, raw, &run, interrupt)?
             }
-            Who::ServiceS3 => {
+            Who::ServiceS3 | Who::ServiceS3Crc => {
+                let etag = if who == Who::ServiceS3 { "md5" } else { "crc" };
                 make(raw, &run.sizing, run.block_size, true)?;
-                crate::run::service::on_s3(self.exe, &self.stream, raw, &run, interrupt)?
+                let service = (self.exe, etag);
+                crate::run::service::on_s3(service, &self.stream, raw, &run, interrupt)?
             }
             Who::Cannyls => self.cannyls(raw)?,
             Who::Fio => return self.fio(round, raw),

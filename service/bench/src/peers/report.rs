@@ -171,12 +171,12 @@ impl Report {
         for one in &self.left_out {
             setup.fact(one.who.name(), format!("left out: {}", one.why));
         }
-        let mut page = Page::new(&format!("{} beside its peers", self.base.name()), setup);
+        let mut page = Page::new(format!("{} beside its peers", self.base.name()), setup);
         let section = page.section("Ratios");
         let rows = self.compared();
         section.add(Compared::picture(
             &rows,
-            &format!("Those of {} to each peer's.", self.base.name()),
+            format!("Those of {} to each peer's.", self.base.name()),
         ));
         let mut table = Compared::table(&rows, "peer", "Medians, and the ranges of all rounds.");
         table.notes = self.notes.iter().map(|&note| note.to_owned()).collect();

@@ -186,7 +186,7 @@ fn on_place(
             engine::make(path, &run.sizing, run.block_size, false)?;
             match args.target {
                 Runs::Grpc => service::on_service(exe, stream, path, run, interrupt),
-                Runs::S3 => service::on_s3(exe, stream, path, run, interrupt),
+                Runs::S3 => service::on_s3((exe, "md5"), stream, path, run, interrupt),
                 Runs::Engine | Runs::Cannyls => engine::on_engine(stream, path, run, interrupt),
             }
         }

@@ -55,9 +55,9 @@ pub(crate) fn on_service(
     through(("gRPC", start), stream, run, interrupt)
 }
 
-/// The same through S3: every lump is an object of one bucket.
+/// The same through S3: every lump is an object of one bucket. `etag`: as in `s3-etag`.
 pub(crate) fn on_s3(
-    exe: &Path,
+    (exe, etag): (&Path, &str),
     stream: &CommandStream,
     path: &Path,
     run: &EngineRun,
@@ -78,6 +78,7 @@ pub(crate) fn on_s3(
     let start = || {
         let mut command = serve(exe, path);
         command.args(["--durability", durability, "--s3-listen", "127.0.0.1:0"]);
+        command.args(["--s3-etag", etag]);
         command.arg("--s3-credentials").arg(&keys);
         let server = Server::start(SERVICE, command, interrupt)?;
         let failed = |why| BenchError::peer(SERVICE, why);

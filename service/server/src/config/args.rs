@@ -8,7 +8,7 @@ use clap::Args;
 use serde::Deserialize;
 
 use super::values::{
-    DurabilityArg, GuardRule, IoBackendArg, LogFormat, QueuePolicyArg, StoreSpec, UnixMode,
+    DurabilityArg, GuardRule, IoBackendArg, LogFormat, QueuePolicyArg, S3Etag, StoreSpec, UnixMode,
 };
 use crate::size::Size;
 use crate::span::Span;
@@ -230,6 +230,9 @@ pub struct ServeArgs {
     /// Largest body of one put or part of S3, 1M to 5G [default: 5G]
     #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_S3_MAX_BODY")]
     pub s3_max_body: Option<Size>,
+    /// What the ETag of an object put through S3 in one is made of [default: md5]
+    #[arg(long, value_enum, env = "LUMPSCOPE_S3_ETAG")]
+    pub s3_etag: Option<S3Etag>,
     /// Give up multipart uploads of S3 that were begun so long ago; 0: never [default: 168]
     #[arg(long, value_name = "HOURS", env = "LUMPSCOPE_S3_UPLOAD_EXPIRY")]
     pub s3_upload_expiry: Option<u64>,

@@ -138,6 +138,7 @@ impl ServeArgs {
             s3_store: self.s3_store.or(file.s3_store),
             s3_credentials: self.s3_credentials.or(file.s3_credentials),
             s3_max_body: self.s3_max_body.or(file.s3_max_body),
+            s3_etag: self.s3_etag.or(file.s3_etag),
             s3_upload_expiry: self.s3_upload_expiry.or(file.s3_upload_expiry),
             log_format: self.log_format.or(file.log_format),
             log: self.log.or(file.log),
@@ -240,6 +241,7 @@ impl ServeArgs {
             listen,
             store: self.s3_store.clone().filter(|name| !name.is_empty()),
             max_body: max_body.0,
+            etag: self.s3_etag.unwrap_or_default(),
             upload_expiry: Duration::from_secs(hours.saturating_mul(3600)),
         }
     }

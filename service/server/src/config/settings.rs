@@ -140,6 +140,7 @@ impl ServeConfig {
             ("s3-store", self.s3.store.clone().map(Value::String)),
             ("s3-credentials", credentials.and_then(path)),
             ("s3-max-body", size(self.s3.max_body)),
+            ("s3-etag", text(self.s3.etag)),
             (
                 "s3-upload-expiry",
                 whole(self.s3.upload_expiry.as_secs() / 3600),

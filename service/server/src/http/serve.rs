@@ -23,16 +23,14 @@ use super::{PageConfig, router};
 use crate::door::{self, Admitted, Connection, Entrance, Leave, Listener};
 use crate::telemetry::Sources;
 
-/// Smallest buffer for headers that hyper takes.
-const LEAST_HEADERS: usize = 8 << 10;
-
 /// What a client may take of the endpoint.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Longest that the headers of a request may take, counted from the end of the one before.
     pub(crate) header_timeout: Duration,
-    /// Bytes of these headers.
-    pub(crate) max_header_bytes: u32,
+    /// Bytes of the buffer of a connection, which the headers must fit into, 8 KiB or more; a body
+    /// comes in pieces of at most so many.
+    pub(crate) buffer_bytes: usize,
 }
 
 /// Serves until `stopped` says so.
@@ -71,12 +69,11 @@ pub(crate) async fn serve_connection<S, B>(
     B::Error: Into<axum::BoxError>,
 {
     let mut builder = Builder::new(TokioExecutor::new()).http1_only();
-    let headers = usize::try_from(limits.max_header_bytes).unwrap_or(usize::MAX);
     builder
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_timeout)
-        .max_buf_size(headers.max(LEAST_HEADERS));
+        .max_buf_size(limits.buffer_bytes);
     let service = TowerToHyperService::new(service);
     let mut served = pin!(builder.serve_connection(TokioIo::new(admitted), service));
     let outcome = tokio::select! {

@@ -1,11 +1,13 @@
 //! Checksums of a body: computed while it comes, compared with what the client announced.
 
 use http::HeaderMap;
-use lumpscope_objects::Pairs;
+use lumpscope_objects::{ETag, Pairs};
 use s3s::checksum::ChecksumHasher;
 use s3s::crypto::{Checksum as _, Crc32, Crc32c, Crc64Nvme, Md5, Sha1, Sha256};
 use s3s::dto::Checksum;
 use s3s::{S3Error, S3ErrorCode, S3Result};
+
+use crate::config::S3Etag;
 
 /// Kinds of checksums: their headers, and the attributes under which they are kept.
 const KINDS: [&str; 5] = [
@@ -22,8 +24,10 @@ const ALGORITHM: &str = "x-amz-sdk-checksum-algorithm";
 
 /// The hashers of one body.
 pub(super) struct Checks {
-    md5: Md5,
+    /// `None`: the `ETag` is made of the others.
+    md5: Option<Md5>,
     others: ChecksumHasher,
+    len: u64,
     /// Announced before the body, base64.
     content_md5: Option<String>,
     announced: Vec<(&'static str, String)>,
@@ -35,7 +39,7 @@ pub(super) struct Checks {
 
 /// What a body has come to.
 pub(super) struct Checked {
-    pub(super) md5: [u8; 16],
+    pub(super) etag: ETag,
     pub(super) crc32c: Option<u32>,
     /// Those that were asked for, for the reply.
     pub(super) checksum: Checksum,
@@ -44,11 +48,11 @@ pub(super) struct Checked {
 }
 
 impl Checks {
-    /// What the headers of a request announce.
+    /// What the headers of a request announce, and what its `ETag` is to be made of.
     ///
     /// # Errors
     /// `InvalidDigest`, `InvalidRequest`.
-    pub(super) fn of(headers: &HeaderMap) -> S3Result<Self> {
+    pub(super) fn of(headers: &HeaderMap, etag: S3Etag) -> S3Result<Self> {
         let text = |name: &str| {
             let value = headers.get(name).and_then(|value| value.to_str().ok());
             value.map(|value| value.trim().to_owned())
@@ -75,17 +79,19 @@ impl Checks {
             })
             .collect();
         let has = |kind: &str| wanted.contains(&kind);
+        let with_md5 = etag == S3Etag::Md5 || content_md5.is_some();
         let others = ChecksumHasher {
             crc32: has(KINDS[0]).then(Crc32::new),
             // Kept with every object.
             crc32c: Some(Crc32c::new()),
-            crc64nvme: has(KINDS[2]).then(Crc64Nvme::new),
+            crc64nvme: (has(KINDS[2]) || !with_md5).then(Crc64Nvme::new),
             sha1: has(KINDS[3]).then(Sha1::new),
             sha256: has(KINDS[4]).then(Sha256::new),
         };
         Ok(Self {
-            md5: Md5::new(),
+            md5: with_md5.then(Md5::new),
             others,
+            len: 0,
             content_md5,
             announced,
             behind,
@@ -94,8 +100,11 @@ impl Checks {
     }
 
     pub(super) fn update(&mut self, bytes: &[u8]) {
-        self.md5.update(bytes);
+        if let Some(md5) = &mut self.md5 {
+            md5.update(bytes);
+        }
         self.others.update(bytes);
+        self.len += bytes.len() as u64;
     }
 
     /// Compares with what was announced, before the body or behind it.
@@ -103,10 +112,14 @@ impl Checks {
     /// # Errors
     /// `BadDigest`, `IncompleteBody` when what should come behind the body did not.
     pub(super) fn finish(self, trailers: Option<&HeaderMap>) -> S3Result<Checked> {
-        let md5: [u8; 16] = self.md5.finalize();
+        let md5: Option<[u8; 16]> = self.md5.map(Md5::finalize);
         let mut checksum = self.others.finalize();
+        let etag = match md5 {
+            Some(md5) => ETag { md5, parts: 0 },
+            None => of_crcs(&checksum, self.len),
+        };
         if let Some(announced) = &self.content_md5
-            && decoded(announced).as_deref() != Some(&md5[..])
+            && decoded(announced).as_deref() != md5.as_ref().map(<[u8; 16]>::as_slice)
         {
             return Err(S3Error::new(S3ErrorCode::BadDigest));
         }
@@ -132,11 +145,15 @@ impl Checks {
             Some(((*kind).to_owned(), value.clone()))
         });
         let attributes = attributes.collect();
+        // These two may have been computed for ourselves.
         if !self.wanted.contains(&KINDS[1]) {
             checksum.checksum_crc32c = None;
         }
+        if !self.wanted.contains(&KINDS[2]) {
+            checksum.checksum_crc64nvme = None;
+        }
         Ok(Checked {
-            md5,
+            etag,
             crc32c,
             checksum,
             attributes,
@@ -171,6 +188,20 @@ fn of_kind<'a>(checksum: &'a Checksum, kind: &str) -> Option<&'a String> {
     }
 }
 
+/// The `ETag` of what has no MD5: CRC64/NVME, CRC32C and the low half of the length, big-endian.
+/// It is that of an upload of one part, so nobody takes it for an MD5.
+fn of_crcs(checksum: &Checksum, len: u64) -> ETag {
+    let crc64 = checksum.checksum_crc64nvme.as_deref().and_then(decoded);
+    let crc32c = crc32c(checksum).unwrap_or_default();
+    let mut digest = crc64.unwrap_or_default();
+    digest.extend_from_slice(&crc32c.to_be_bytes());
+    digest.extend_from_slice(&len.to_be_bytes()[4..]);
+    ETag {
+        md5: digest.try_into().unwrap_or_default(),
+        parts: 1,
+    }
+}
+
 /// The CRC32C among checksums.
 pub(super) fn crc32c(checksum: &Checksum) -> Option<u32> {
     checksum.checksum_crc32c.as_deref().and_then(crc32c_of)
@@ -196,6 +227,14 @@ mod tests {
         headers: &[(&'static str, &str)],
         behind: &[(&'static str, &str)],
     ) -> S3Result<Checked> {
+        check_with(S3Etag::Md5, headers, behind)
+    }
+
+    fn check_with(
+        etag: S3Etag,
+        headers: &[(&'static str, &str)],
+        behind: &[(&'static str, &str)],
+    ) -> S3Result<Checked> {
         let map = |pairs: &[(&'static str, &str)]| {
             let mut map = HeaderMap::new();
             for (name, value) in pairs {
@@ -203,7 +242,7 @@ mod tests {
             }
             map
         };
-        let mut checks = Checks::of(&map(headers))?;
+        let mut checks = Checks::of(&map(headers), etag)?;
         checks.update(b"1234");
         checks.update(b"56789");
         checks.finish(Some(&map(behind)))
@@ -241,5 +280,20 @@ mod tests {
         assert_eq!(code(check(&[("content-md5", "x")], &[])), invalid);
         let missing = Some(S3ErrorCode::IncompleteBody);
         assert_eq!(code(check(&[(TRAILER, KINDS[3])], &[])), missing);
+    }
+
+    #[test]
+    fn an_etag_without_md5_is_made_of_crcs() {
+        let without = check_with(S3Etag::Crc, &[], &[]).unwrap();
+        // The check values of CRC-64/NVME and CRC32C, and the length.
+        assert_eq!(
+            without.etag.to_string(),
+            "ae8b14860a799888e306928300000009-1"
+        );
+        assert_eq!(without.checksum.checksum_crc64nvme, None);
+        assert!(without.attributes.is_empty());
+        let md5 = "JfnnlDI7RTiF9RgfG2JNCw==";
+        let with = check_with(S3Etag::Crc, &[("content-md5", md5)], &[]).unwrap();
+        assert_eq!(with.etag.to_string(), "25f9e794323b453885f5181f1b624d0b");
     }
 }

@@ -12,6 +12,7 @@ use s3s::{S3Error, S3ErrorCode, S3Result};
 use super::access::Asked;
 use super::body::MAX_HELD;
 use super::error;
+use crate::config::S3Etag;
 use crate::grpc::{Memory, Reservation, Scope};
 use crate::stores::{NamedStore, Stores};
 
@@ -26,6 +27,8 @@ pub(super) struct Endpoint {
     pub(super) put_memory: Memory,
     /// Most bytes of the body of one put or part.
     pub(super) max_body: u64,
+    /// What an `ETag` is made of.
+    pub(super) etag: S3Etag,
     /// Longest wait for memory.
     pub(super) memory_wait: Duration,
 }

@@ -39,6 +39,17 @@ pub(super) fn refused(refusal: &Refusal) -> S3Error {
     }
 }
 
+/// Headers and address of a request have `got` bytes, of `most`.
+pub(super) fn long_headers(got: usize, most: u32) -> S3Error {
+    let why = format!("headers and address have {got} bytes, and may have {most}");
+    let mut error = S3Error::with_message(
+        S3ErrorCode::Custom("RequestHeaderSectionTooLarge".into()),
+        why,
+    );
+    error.set_status_code(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+    error
+}
+
 /// Come back later.
 pub(super) fn slow_down(message: String, time: Duration) -> S3Error {
     let mut error = S3Error::with_message(S3ErrorCode::SlowDown, message);

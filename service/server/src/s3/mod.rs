@@ -59,6 +59,9 @@ use serve::Serving;
 pub const MAX_XML: usize = 4 << 20;
 /// Time between two looks for forgotten uploads.
 const EXPIRY_LOOK: Duration = Duration::from_secs(600);
+/// Bytes of a body that are taken from a socket at once: with the 16 KiB that are enough for
+/// headers, a body of 1 MiB is 64 reads.
+const BUFFER_BYTES: usize = 128 << 10;
 /// Most bytes of what a form for browsers may have before it is refused: there are none.
 const MAX_FORM: usize = 8 << 10;
 
@@ -76,6 +79,7 @@ pub(crate) async fn serve(
         store: store.to_owned(),
         put_memory: sources.put_memory.clone(),
         max_body: config.s3.max_body,
+        etag: config.s3.etag,
         memory_wait: config.body_timeout,
     };
     let reloader = &sources.door.reloader;
@@ -83,6 +87,7 @@ pub(crate) async fn serve(
     builder.set_auth(Keys(Arc::clone(reloader)));
     builder.set_access(Keys(Arc::clone(reloader)));
     builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(protocol()))));
+    let max_header_bytes = config.door.max_header_bytes;
     let serving = Serving {
         s3: builder.build(),
         recorder,
@@ -93,10 +98,11 @@ pub(crate) async fn serve(
             max: config.s3.max_body,
         },
         times: sources.stores.times().clone(),
+        max_header_bytes,
     };
     let limits = Limits {
         header_timeout: config.door.handshake_timeout,
-        max_header_bytes: config.door.max_header_bytes,
+        buffer_bytes: BUFFER_BYTES.max(usize::try_from(max_header_bytes).unwrap_or(usize::MAX)),
     };
     let (stores, age) = (sources.stores.clone(), config.s3.upload_expiry);
     tokio::select! {

@@ -15,6 +15,7 @@ use super::endpoint::{Endpoint, etag, given, signed, timestamp};
 use super::list::{Encoding, MAX_KEYS, page_size};
 use super::put::{Incoming, Sink, metadata};
 use super::{attributes, checks};
+use crate::config::S3Etag;
 
 impl Sink for PartWriter {
     async fn write(
@@ -81,7 +82,7 @@ impl Endpoint {
     ) -> S3Result<S3Response<UploadPartOutput>> {
         let asked = Asked::of(&request)?;
         let body = request.input.body.take();
-        let incoming = Incoming::of(&request, body, request.input.content_length)?;
+        let incoming = Incoming::of(&request, body, request.input.content_length, S3Etag::Md5)?;
         let input = request.input;
         let number = number(input.part_number)?;
         let inside = self.enter(&asked)?;
@@ -98,7 +99,7 @@ impl Endpoint {
         let checked = incoming.into_sink(self, ctx, &mut writer).await?;
         asked.scope.add_bytes(len);
         let commit = PartCommit {
-            md5: checked.md5,
+            md5: checked.etag.md5,
             crc32c: checked.crc32c,
             attributes: checked.attributes,
         };

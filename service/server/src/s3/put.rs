@@ -15,6 +15,7 @@ use super::body::Flow;
 use super::checks::{Checked, Checks};
 use super::endpoint::{Endpoint, etag, signed};
 use super::{attributes, error};
+use crate::config::S3Etag;
 
 /// What bytes of a body are written to.
 pub(super) trait Sink: Send {
@@ -53,6 +54,7 @@ impl Incoming {
         request: &S3Request<T>,
         body: Option<StreamingBlob>,
         len: Option<i64>,
+        etag: S3Etag,
     ) -> S3Result<Self> {
         let len = match len {
             Some(len) => {
@@ -67,7 +69,7 @@ impl Incoming {
             len,
             chunked: is_chunked(&request.headers),
             flow: flow.unwrap_or_default(),
-            checks: Checks::of(&request.headers)?,
+            checks: Checks::of(&request.headers, etag)?,
             trailers: request.trailing_headers.clone(),
         })
     }
@@ -158,7 +160,7 @@ impl Endpoint {
     ) -> S3Result<S3Response<PutObjectOutput>> {
         let asked = Asked::of(&request)?;
         let body = request.input.body.take();
-        let incoming = Incoming::of(&request, body, request.input.content_length)?;
+        let incoming = Incoming::of(&request, body, request.input.content_length, self.etag)?;
         let input = request.input;
         let condition = condition(input.if_match.as_ref(), input.if_none_match.as_ref())?;
         let inside = self.enter(&asked)?;
@@ -181,10 +183,7 @@ impl Endpoint {
         let checked = incoming.into_sink(self, ctx, &mut writer).await?;
         asked.scope.add_bytes(len);
         let commit = CommitInfo {
-            etag: ETag {
-                md5: checked.md5,
-                parts: 0,
-            },
+            etag: checked.etag,
             crc32c: checked.crc32c,
             attributes: checked.attributes,
             condition,

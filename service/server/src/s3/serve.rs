@@ -37,6 +37,7 @@ pub(super) struct Serving {
     pub(super) readers: Readers,
     pub(super) patience: Patience,
     pub(super) times: Times,
+    pub(super) max_header_bytes: u32,
 }
 
 /// Serves until `stopped` says so.
@@ -115,6 +116,11 @@ impl On {
         parts.extensions.insert(Arc::clone(&scope));
         parts.extensions.insert(Arc::clone(&flow));
         let request = Request::from_parts(parts, s3s::Body::http_body_unsync(body));
+        if let Some(error) = self.too_long(&request) {
+            let response = xml(error, &scope)?;
+            let response = self.traced(&scope, &flow, response, is_head);
+            return Ok(response.map(|body| body.noted(noted)));
+        }
         let response = match unless_cut_off(&scope, self.serving.s3.call(request)).await {
             None => xml(error::refused(&Refusal::CutOff), &scope)?,
             Some(response) => match flow.fault() {
@@ -130,6 +136,16 @@ impl On {
             response.headers_mut().insert(CONNECTION, close);
         }
         Ok(response.map(|body| body.noted(noted)))
+    }
+
+    /// Refuses headers that are longer than the service takes, but not too long for the buffer.
+    fn too_long(&self, request: &Request<s3s::Body>) -> Option<S3Error> {
+        let headers = request.headers().iter();
+        let headers = headers.map(|(name, value)| name.as_str().len() + value.len());
+        let address = request.uri().path_and_query();
+        let bytes = headers.sum::<usize>() + address.map_or(0, |address| address.as_str().len());
+        let most = self.serving.max_header_bytes;
+        (bytes as u64 > most.into()).then(|| error::long_headers(bytes, most))
     }
 
     /// The reply with its id, whose end is the end of the request.
