@@ -2,9 +2,10 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Arc, Mutex};
 
 use lumpscope_bench::lab::StoreKind;
-use lumpscope_proto::v1::{ListSlowestRequest, SlowRequest, StoreReport};
+use lumpscope_proto::v1::{BlockLine, ListSlowestRequest, SlowRequest, StoreReport, TraceRequest};
 use lumpscope_tests::client::Client;
 use lumpscope_tests::needs::{Need, available, find_tool};
 use lumpscope_tests::s3::key;
@@ -61,7 +62,7 @@ fn counted(metrics: &str) {
         "s3_create_bucket",
         "s3_put_object",
         "s3_get_object",
-        "s3_head_object",
+        "s3_list_objects_v2",
         "s3_delete_object",
     ] {
         let line = format!(
@@ -84,25 +85,63 @@ fn attributed(report: &StoreReport) {
     eprintln!("{right} of {} bytes are attributed", block.own_bytes);
 }
 
-/// The slowest puts and gets of whole blocks say where on the disk they were.
+/// The slowest puts of whole blocks say where on the disk they were.
 fn located(slowest: &[SlowRequest]) {
-    for (method, operation) in [("s3_put_object", "write"), ("s3_get_object", "read")] {
-        let (mut full, mut with_seek) = (0, 0);
-        for request in slowest.iter().filter(|request| request.method == method) {
-            let data = request.blocks.iter().filter(|block| {
-                block.operation == operation && block.purpose == "data" && block.sector > 0
-            });
-            let bytes: u64 = data.clone().map(|block| block.own_bytes).sum();
-            full += u32::from(bytes >= BLOCK);
-            with_seek += u32::from(data.clone().any(|block| block.seek_bytes.is_some()));
+    let (mut full, mut with_seek) = (0, 0);
+    let of_puts = |request: &&SlowRequest| request.method == "s3_put_object";
+    for request in slowest.iter().filter(of_puts) {
+        let data = request.blocks.iter().filter(|block| {
+            block.operation == "write" && block.purpose == "data" && block.sector > 0
+        });
+        let bytes: u64 = data.clone().map(|block| block.own_bytes).sum();
+        full += u32::from(bytes >= BLOCK);
+        with_seek += u32::from(data.clone().any(|block| block.seek_bytes.is_some()));
+    }
+    let of = slowest.len();
+    assert!(full > 0, "no put of a whole block among the {of} slowest");
+    assert!(with_seek > 0, "no put among {of} has a seek distance");
+    eprintln!("of the {of} slowest: {full} puts of whole blocks, {with_seek} with a seek distance");
+}
+
+/// Block requests as they complete, from now on.
+async fn watch(client: &Client) -> Arc<Mutex<Vec<BlockLine>>> {
+    let request = TraceRequest {
+        store: STORE.to_owned(),
+        owner: "request".to_owned(),
+        ..TraceRequest::default()
+    };
+    let reply = client.observe().trace(request).await.expect("a trace");
+    let mut stream = reply.into_inner();
+    // The first message says that watching has begun.
+    stream.message().await.expect("the trace goes on");
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&lines);
+    tokio::spawn(async move {
+        while let Ok(Some(message)) = stream.message().await {
+            seen.lock().expect("nobody panics").extend(message.blocks);
         }
-        let of = slowest.len();
+    });
+    lines
+}
+
+/// Reads and writes were seen with the request they were made for, their place and the way there.
+fn seen(lines: &[BlockLine]) {
+    for operation in ["read", "write"] {
+        let of: Vec<&BlockLine> = lines
+            .iter()
+            .filter(|line| line.operation == operation && !line.request_ids.is_empty())
+            .collect();
+        let bytes: u64 = of.iter().map(|line| u64::from(line.sectors) * 512).sum();
+        let seeks = of.iter().filter(|line| line.seek_bytes.is_some()).count();
         assert!(
-            full > 0,
-            "no {method} of a whole block is among the {of} slowest"
+            bytes >= BLOCK && seeks > 0,
+            "{operation}: {bytes} bytes, {seeks} distances of {} block requests",
+            of.len()
         );
-        assert!(with_seek > 0, "no {method} among {of} has a seek distance");
-        eprintln!("{method}: {full} of whole blocks, {with_seek} with a seek distance");
+        eprintln!(
+            "{operation}: {} block requests, {bytes} bytes, {seeks} distances",
+            of.len()
+        );
     }
 }
 
@@ -126,9 +165,11 @@ async fn a_volume_lives_on_a_disk_and_its_block_requests_are_known() {
     let keys = keys(folder.path());
     let more = ["--s3-listen", "127.0.0.1:0", "--s3-credentials", &keys];
     let service = Service::start(&lab, &more);
-    one_round(&service, folder.path());
-    counted(&service.scrape());
     let mut client = Client::connect(&service.grpc).await.expect("it is up");
+    let lines = watch(&client).await;
+    tokio::task::block_in_place(|| one_round(&service, folder.path()));
+    seen(&lines.lock().expect("nobody panics"));
+    counted(&service.scrape());
     attributed(&client.report(STORE).await.expect("a report"));
     let wanted = ListSlowestRequest {
         store: STORE.to_owned(),
