@@ -5,14 +5,14 @@ import re
 import urllib.request
 from collections import Counter
 
-from machine import Disk, Ext4, Failed, Process, run
+from machine import Disk, Ext4, Failed, Process, run, until
 from s3 import S3
 
 ACCESS = "AKJUICEFS"
 SECRET = "a-secret-of-these-tests-only"
 BUCKET = "jfs"
 # Kinds of lumps that hold no object: the record of the bucket, and that a volume exists (docs/objects.md).
-EMPTY_KINDS = {1: "bucket", 5: "volume"}
+EMPTY_KINDS = {1, 5}
 
 
 def s3_keys(folder, name="keys.toml", bucket="*"):
@@ -73,9 +73,14 @@ class Node:
             raise Failed(f"lumps that belong to no object: {other[:3]}")
         return Counter(int(word[4:6], 16) for word in ids)
 
-    def is_empty(self):
-        """Whether no object and nothing of one is left."""
-        return set(self.kinds()) <= set(EMPTY_KINDS)
+    def until_empty(self):
+        """Waits until nothing of an object is left: data is freed a moment after its object is gone. Answers what is."""
+
+        def rest():
+            kinds = self.kinds()
+            return (kinds,) if set(kinds) <= EMPTY_KINDS else None
+
+        return until("no lump of an object is left", rest, seconds=10)[0]
 
     def close(self):
         """Ends the service, checks the store at rest, and gives the disk back."""

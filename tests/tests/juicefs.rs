@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use lumpscope_bench::lab::StoreKind;
 use lumpscope_proto::v1::{BlockLine, ListSlowestRequest, SlowRequest, StoreReport, TraceRequest};
@@ -27,6 +28,8 @@ const SECRET: &str = "a-secret-of-these-tests-only";
 const BUCKET: &str = "jfs";
 /// A lump's id says with this that it is the record of a bucket (docs/objects.md), or of a volume.
 const RECORDS: [&str; 2] = ["533301", "533305"];
+/// Longest time that the data of a deleted object may still be there.
+const FREED_WITHIN: Duration = Duration::from_secs(10);
 /// A block of a full object of JuiceFS, in bytes.
 const BLOCK: u64 = 4 << 20;
 
@@ -145,14 +148,26 @@ fn seen(lines: &[BlockLine]) {
     }
 }
 
-/// Nothing of an object is left: no name, and no lump.
-fn nothing_left(service: &Service) {
-    let listed = run_ok(&["list", STORE, "--server", &service.grpc]);
-    let left: Vec<&str> = listed
+/// Lumps that belong to an object.
+fn left(service: &Service) -> Vec<String> {
+    run_ok(&["list", STORE, "--server", &service.grpc])
         .lines()
         .filter(|line| !RECORDS.iter().any(|kind| line.starts_with(kind)))
-        .collect();
-    assert!(left.is_empty(), "left of the volume: {left:?}");
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Nothing of the volume is left: data is freed a moment after its object is gone.
+fn nothing_left(service: &Service) {
+    let until = Instant::now() + FREED_WITHIN;
+    while !left(service).is_empty() {
+        assert!(
+            Instant::now() < until,
+            "left of the volume: {:?}",
+            left(service)
+        );
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
