@@ -122,9 +122,9 @@ def loopback_up():
 # --- Programs -----------------------------------------------------------------------------------------------------
 
 
-def find(name, *more):
-    """Where a program is: in a given folder, or on PATH."""
-    path = os.pathsep.join([*more, os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+def find(name):
+    """Where a program is: on PATH, or in the system's folders."""
+    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
     found = shutil.which(name, path=path)
     if not found:
         raise Failed(f"{name} is not installed: ./dev juicefs installs what is missing")

@@ -1,7 +1,6 @@
 """The metadata engines that run here, each with a folder of its own and on loopback only."""
 
 import os
-import sqlite3
 
 from machine import Process, find, run
 
@@ -15,17 +14,7 @@ class Sqlite:
     label = "SQLite"
 
     def __init__(self, folder):
-        self.file = os.path.join(folder, "meta.db")
-        self.url = f"sqlite3://{self.file}"
-
-    def tables(self):
-        """Names of the tables that have rows."""
-        base = sqlite3.connect(self.file)
-        try:
-            names = [name for (name,) in base.execute("select name from sqlite_master where type = 'table'")]
-            return [name for name in names if base.execute(f'select exists(select 1 from "{name}")').fetchone()[0]]
-        finally:
-            base.close()
+        self.url = f"sqlite3://{os.path.join(folder, 'meta.db')}"
 
     def close(self):
         pass

@@ -1,6 +1,7 @@
 """What is done with volumes, and what must be so then."""
 
 import os
+import re
 import sys
 import time
 
@@ -217,9 +218,9 @@ def three_nodes(nodes, volume, measure, seconds=10):
 
 
 def said_by(output):
-    """The line that matters of what JuiceFS printed."""
-    lines = [line for line in output.splitlines() if "ERROR" in line or "FATAL" in line or "WARN" in line]
-    return (lines or output.splitlines() or [""])[-1][-200:]
+    """What the service said, in what JuiceFS printed."""
+    answers = re.findall(r"StatusCode: (\d+), .*?api error ([^\n\[,]*)", output)
+    return " ".join(answers[-1]).strip() if answers else output[-200:]
 
 
 def wrong_access(folder, node, engine):

@@ -18,7 +18,7 @@ class Volume:
     """One volume: where its objects and its metadata are."""
 
     def __init__(self, folder, url, bucket, access, secret, shards=0):
-        self.program = find("juicefs", os.environ.get("LUMPSCOPE_TOOLS", ""))
+        self.program = find("juicefs")
         self.url, self.bucket, self.shards = url, bucket, shards
         self.access, self.secret = access, secret
         self.folder = os.path.join(folder, f"juicefs{len(os.listdir(folder))}")
