@@ -6,7 +6,7 @@ use lumpscope_engine::RequestCtx;
 
 use crate::Objects;
 use crate::commit::{Change, delete_lump, put_record};
-use crate::error::ObjectError;
+use crate::error::{Limited, ObjectError};
 use crate::id::Kind;
 use crate::record::{BucketRecord, Record};
 use crate::state::{BucketEntry, Path, now_ms};
@@ -81,7 +81,7 @@ impl Objects {
             });
         }
         let too_many = |_| ObjectError::TooLarge {
-            what: "the number of the bucket",
+            what: Limited::Bucket,
             got: u64::MAX,
             max: u32::MAX.into(),
         };

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::Objects;
 use crate::catalogue::Entry;
-use crate::error::ObjectError;
+use crate::error::{Limited, ObjectError};
 use crate::id::{self, Kind};
 use crate::record::{Body, ObjectRecord, Record, Segment};
 use crate::state::{Held, Inner, Path, Written, decode, now_ms};
@@ -42,7 +42,7 @@ pub(crate) fn record_buf(inner: &Inner, record: &Record) -> Result<LumpBuf, Obje
     let bytes = record.encode();
     if bytes.len() > MAX_RECORD_BYTES {
         return Err(ObjectError::TooLarge {
-            what: "the record of the object (its parts, or their attributes)",
+            what: Limited::Record,
             got: bytes.len() as u64,
             max: MAX_RECORD_BYTES as u64,
         });
@@ -130,7 +130,7 @@ pub(crate) fn check_key(key: &str) -> Result<(), ObjectError> {
     }
     if key.len() > MAX_KEY_BYTES {
         return Err(ObjectError::TooLarge {
-            what: "the key's length in bytes",
+            what: Limited::Key,
             got: key.len() as u64,
             max: MAX_KEY_BYTES as u64,
         });
@@ -152,13 +152,9 @@ pub(crate) fn check_info(
     attributes: &Pairs,
 ) -> Result<(), ObjectError> {
     let limits = [
+        (Limited::Metadata, bytes_of(metadata), MAX_METADATA_BYTES),
         (
-            "the user metadata in bytes",
-            bytes_of(metadata),
-            MAX_METADATA_BYTES,
-        ),
-        (
-            "content type and attributes in bytes",
+            Limited::Attributes,
             bytes_of(attributes) + content_type.map_or(0, String::len),
             MAX_ATTRIBUTE_BYTES,
         ),
@@ -210,13 +206,22 @@ pub(crate) struct Place {
     old: Option<Entry>,
 }
 
-fn check_condition(condition: Condition, old: Option<&Entry>) -> Result<(), ObjectError> {
+fn check_condition(
+    (bucket, key): (&str, &str),
+    condition: Condition,
+    old: Option<&Entry>,
+) -> Result<(), ObjectError> {
     let why = match (condition, old) {
         (Condition::Always, _) | (Condition::IfAbsent, None) | (Condition::IfPresent, Some(_)) => {
             return Ok(());
         }
         (Condition::IfAbsent, Some(_)) => "there is such an object",
-        (Condition::IfPresent | Condition::IfMatch(_), None) => "there is no such object",
+        (Condition::IfPresent | Condition::IfMatch(_), None) => {
+            return Err(ObjectError::NoSuchKey {
+                bucket: bucket.to_owned(),
+                key: key.to_owned(),
+            });
+        }
         (Condition::IfMatch(etag), Some(old)) => {
             if decode(old)?.info.etag == etag {
                 return Ok(());
@@ -251,7 +256,7 @@ impl Objects {
             inner: Arc::clone(&self.inner),
             bucket: name.to_owned(),
         };
-        check_condition(condition, old.as_ref())?;
+        check_condition((name, key), condition, old.as_ref())?;
         Ok(Place {
             held,
             counted,
@@ -338,7 +343,8 @@ impl Objects {
     /// Deletes an object.
     ///
     /// # Errors
-    /// [`ObjectError::NoSuchBucket`], [`ObjectError::ConditionFailed`], [`ObjectError::Engine`].
+    /// [`ObjectError::NoSuchBucket`], [`ObjectError::NoSuchKey`] when the condition wants one,
+    /// [`ObjectError::ConditionFailed`], [`ObjectError::Engine`].
     pub async fn delete(
         &self,
         ctx: RequestCtx,

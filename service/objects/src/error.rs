@@ -2,6 +2,29 @@
 
 use lumpscope_engine::{Error, LumpId};
 
+/// What of an object is outside its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Limited {
+    /// All its bytes.
+    #[error("the object's size in bytes")]
+    Object,
+    /// The bytes of its key.
+    #[error("the key's length in bytes")]
+    Key,
+    /// The bytes of its user metadata.
+    #[error("the user metadata in bytes")]
+    Metadata,
+    /// The bytes of its content type and attributes.
+    #[error("content type and attributes in bytes")]
+    Attributes,
+    /// The bytes of its record.
+    #[error("the record of the object (its parts, or their attributes) in bytes")]
+    Record,
+    /// The numbers of buckets: all have been given out.
+    #[error("the number of the bucket")]
+    Bucket,
+}
+
 /// An error of the objects.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ObjectError {
@@ -71,7 +94,7 @@ pub enum ObjectError {
     #[error("{what}: {got} is more than {max}; shorten it")]
     TooLarge {
         /// What is too large.
-        what: &'static str,
+        what: Limited,
         /// How large it is.
         got: u64,
         /// How large it may be.

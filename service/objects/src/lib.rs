@@ -29,7 +29,7 @@ mod write;
 
 use std::sync::Arc;
 
-pub use error::ObjectError;
+pub use error::{Limited, ObjectError};
 pub use options::{MAX_PIECE_BYTES, ObjectOptions, OpenReport, Used};
 pub use read::Reader;
 pub use types::{

@@ -82,9 +82,9 @@ pub enum Condition {
     Always,
     /// Only if there is no object of this key.
     IfAbsent,
-    /// Only if there is one.
+    /// Only if there is one; else there is no such key.
     IfPresent,
-    /// Only if there is one with this ETag.
+    /// Only if there is one with this ETag; if there is none at all, there is no such key.
     IfMatch(ETag),
 }
 

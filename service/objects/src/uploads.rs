@@ -9,7 +9,7 @@ use tokio::sync::RwLock;
 
 use crate::Objects;
 use crate::commit::{Change, NewObject, check_info, check_key, delete_lump, put_record};
-use crate::error::ObjectError;
+use crate::error::{Limited, ObjectError};
 use crate::id::{self, Kind};
 use crate::record::{PartRecord, Record, Segment, UploadRecord};
 use crate::state::{Path, State, now_ms};
@@ -384,7 +384,7 @@ impl Objects {
         let size: u64 = segments.iter().map(|segment| segment.size).sum();
         if size > MAX_OBJECT_BYTES {
             return Err(ObjectError::TooLarge {
-                what: "the object's size in bytes",
+                what: Limited::Object,
                 got: size,
                 max: MAX_OBJECT_BYTES,
             });
@@ -492,10 +492,19 @@ impl Objects {
         let before = now_ms().saturating_sub(age);
         let mut forgotten = Vec::new();
         for bucket in self.buckets() {
-            let page = self.uploads(&bucket.name, "", (None, MAX_LIST));
-            let uploads = page.map_or_else(|_| Vec::new(), |page| page.uploads);
-            let old = uploads.into_iter().filter(|it| it.created_ms < before);
-            forgotten.extend(old.map(|it| (bucket.name.clone(), it)));
+            let mut after = None;
+            loop {
+                // Its bucket may be gone by now, with its uploads.
+                let page = self.uploads(&bucket.name, "", (after.as_ref(), MAX_LIST));
+                let page = page.unwrap_or_default();
+                let old = page.uploads.into_iter();
+                let old = old.filter(|it| it.created_ms < before);
+                forgotten.extend(old.map(|it| (bucket.name.clone(), it)));
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
         }
         let mut expired = 0;
         for (bucket, upload) in forgotten {

@@ -7,7 +7,7 @@ use lumpscope_engine::{Error, LumpBuf, LumpId, RequestCtx};
 
 use crate::Objects;
 use crate::commit::{Answer, NewObject, check_info, check_key, put_piece};
-use crate::error::ObjectError;
+use crate::error::{Limited, ObjectError};
 use crate::id;
 use crate::record::Segment;
 use crate::state::Written;
@@ -51,7 +51,7 @@ impl Data {
         let got = size.unwrap_or(0);
         if got > MAX_OBJECT_BYTES {
             return Err(ObjectError::TooLarge {
-                what: "the object's size in bytes",
+                what: Limited::Object,
                 got,
                 max: MAX_OBJECT_BYTES,
             });

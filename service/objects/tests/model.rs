@@ -65,7 +65,8 @@ async fn try_put(objects: &Objects, model: &mut Model, op: &Op, version: u64) {
             assert!(holds, "{op:?}");
             assert_eq!(done.replaced, model.insert(key, (version, len)).is_some());
         }
-        Err(ObjectError::ConditionFailed { .. }) => assert!(!holds, "{op:?}"),
+        Err(ObjectError::ConditionFailed { .. }) => assert!(!holds && now.is_some(), "{op:?}"),
+        Err(ObjectError::NoSuchKey { .. }) => assert!(!holds && now.is_none(), "{op:?}"),
         Err(error) => panic!("{op:?}: {error}"),
     }
 }

@@ -150,8 +150,10 @@ fn conditions_are_decided_at_the_commit() {
     run(async {
         objects.create_bucket(ctx(), "bucket").await.unwrap();
         let put = |version, condition| put(&objects, "bucket", "key", (version, 10), condition);
-        assert!(failed(put(1, Condition::IfPresent).await));
-        assert!(failed(put(1, Condition::IfMatch(etag(1))).await));
+        for condition in [Condition::IfPresent, Condition::IfMatch(etag(1))] {
+            let missing = put(1, condition).await;
+            assert!(matches!(missing, Err(ObjectError::NoSuchKey { .. })));
+        }
         // Two at once: exactly one is the first.
         let (one, two) = tokio::join!(put(1, Condition::IfAbsent), put(2, Condition::IfAbsent));
         assert!(one.is_ok() != two.is_ok());
@@ -166,6 +168,8 @@ fn conditions_are_decided_at_the_commit() {
         ));
         assert!(delete(Condition::IfMatch(etag(4))).await.unwrap().existed);
         assert!(!delete(Condition::Always).await.unwrap().existed);
+        let missing = delete(Condition::IfPresent).await;
+        assert!(matches!(missing, Err(ObjectError::NoSuchKey { .. })));
     });
 }
 
