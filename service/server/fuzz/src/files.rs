@@ -1,8 +1,11 @@
 //! Files that people write.
 
+use std::path::Path;
+
 use http::{HeaderMap, HeaderValue};
 use lumpscope::config::ServeArgs;
 use lumpscope::door;
+use lumpscope::s3::{Access, Credentials};
 
 /// The configuration: what is refused is refused in one line, what is taken can be taken again.
 pub(crate) fn config(data: &[u8]) {
@@ -34,6 +37,30 @@ pub(crate) fn tokens(data: &[u8]) {
         Err(error) => {
             let message = error.to_string();
             assert!(!message.contains('\n'), "{message:?}");
+        }
+    }
+}
+
+/// The file of access keys of S3: nobody may do anything without a rule, and no secret is repeated.
+pub(crate) fn s3_credentials(data: &[u8]) {
+    const SECRET: &str = "never-to-be-seen";
+    match Credentials::of_file(Path::new("keys.toml"), data) {
+        Ok(known) => {
+            assert_eq!(known.is_empty(), known.len() == 0);
+            assert!(!format!("{known:?}").contains(SECRET), "a secret is shown");
+            let Some(grants) = known.grants("AKA") else {
+                return assert!(known.secret("AKA").is_none());
+            };
+            for (bucket, key) in [("a", ""), ("a", "p/x"), ("*", "p")] {
+                let any = |access| grants.allow(access, bucket, key);
+                let allowed = any(Access::Read) || any(Access::Write);
+                assert!(!allowed || grants.know(bucket), "{bucket} {key}");
+            }
+        }
+        Err(error) => {
+            let message = error.to_string();
+            assert!(!message.contains('\n'), "{message:?}");
+            assert!(!message.contains(SECRET), "{message:?}");
         }
     }
 }

@@ -15,5 +15,6 @@ pub const TARGETS: &[Target] = &[
     target("put_stream", put_stream::put_stream, 20_000),
     target("config", files::config, 5_000),
     target("tokens", files::tokens, 5_000),
+    target("s3_credentials", files::s3_credentials, 5_000),
     target("call_headers", headers::call_headers, 20_000),
 ];

@@ -107,7 +107,7 @@ struct State {
     before: EngineTimes,
     /// What the engine has used in all.
     engine: EngineTimes,
-    /// How long the body was waited for, where the engine works while it comes.
+    /// How long receiving the body took, where the engine works while it comes.
     received_ns: Option<u64>,
     ended: bool,
 }
@@ -142,7 +142,13 @@ impl Scope {
         self.method.get().copied().unwrap_or(Name::UNKNOWN)
     }
 
-    /// Says how long the body was waited for: the engine was at work while it came, so that cannot
+    /// How long the request has been here.
+    #[must_use]
+    pub fn age(&self) -> std::time::Duration {
+        std::time::Duration::from_nanos(monotonic_ns().saturating_sub(self.begin_ns))
+    }
+
+    /// Says how long receiving the body took: the engine was at work while it came, so that cannot
     /// be seen from when it was asked last.
     pub fn received(&self, ns: u64) {
         self.state().received_ns = Some(ns);

@@ -1,16 +1,22 @@
 //! Who asks, and whether they may: signatures are checked by s3s, rights here.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use http::HeaderMap;
+use http::header::CONTENT_LENGTH;
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::path::S3Path;
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Result};
 
+use super::body::Flow;
 use super::credentials::{Access, Grants};
+use super::empty::Signed;
 use super::operations::{self, Needs};
+use super::{MAX_XML, XML_GROWS, endpoint, unserved};
 use crate::door::Reloader;
-use crate::grpc::Scope;
+use crate::grpc::{Memory, Reservation, Scope};
 
 /// What an operation knows of its request beside the input: put in by [`Keys`] and the connection.
 #[derive(Clone)]
@@ -48,13 +54,38 @@ fn denied() -> S3Error {
     )
 }
 
-/// The access keys in force.
-pub(super) struct Keys(pub(super) Arc<Reloader>);
+/// The access keys in force, and the memory for what is read before an operation begins.
+#[derive(Clone)]
+pub(super) struct Keys {
+    pub(super) reloader: Arc<Reloader>,
+    pub(super) memory: Memory,
+    /// Longest wait for memory.
+    pub(super) wait: Duration,
+}
+
+impl Keys {
+    /// Waits for memory for a body of XML, which s3s reads whole.
+    ///
+    /// # Errors
+    /// `MaxMessageLengthExceeded`, `SlowDown`.
+    async fn room(&self, headers: &HeaderMap) -> S3Result<Reservation> {
+        let announced = headers.get(CONTENT_LENGTH);
+        let announced = announced.and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+        let most = MAX_XML as u64;
+        if announced.is_some_and(|bytes| bytes > most) {
+            let why = format!("a body of XML may have {most} bytes");
+            let code = S3ErrorCode::MaxMessageLengthExceeded;
+            return Err(S3Error::with_message(code, why));
+        }
+        let bytes = announced.unwrap_or(most).saturating_mul(XML_GROWS);
+        endpoint::reserve(&self.memory, bytes, self.wait).await
+    }
+}
 
 #[async_trait::async_trait]
 impl S3Auth for Keys {
     async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
-        let secret = self.0.s3().secret(access_key);
+        let secret = self.reloader.s3().secret(access_key);
         secret.ok_or_else(|| S3Error::new(S3ErrorCode::InvalidAccessKeyId))
     }
 }
@@ -68,7 +99,12 @@ impl S3Access for Keys {
         let scope = cx.extensions_mut().get::<Arc<Scope>>().cloned();
         let scope = scope.ok_or_else(|| S3Error::new(S3ErrorCode::InternalError))?;
         scope.set_method(operation.name);
-        let Some(credentials) = cx.credentials() else {
+        let access_key = match cx.credentials() {
+            Some(credentials) => Some(credentials.access_key.clone()),
+            // Checked before it was asked again.
+            None => cx.extensions_mut().get().map(|Signed(key)| key.clone()),
+        };
+        let Some(access_key) = access_key else {
             let why = "this service asks for a signature";
             return Err(S3Error::with_message(S3ErrorCode::AccessDenied, why));
         };
@@ -77,10 +113,18 @@ impl S3Access for Keys {
             return Err(S3Error::with_message(S3ErrorCode::AccessDenied, why));
         }
         // Withdrawn since the signature was checked.
-        let grants = self.0.s3().grants(&credentials.access_key);
+        let grants = self.reloader.s3().grants(&access_key);
         let grants = grants.ok_or_else(|| S3Error::new(S3ErrorCode::InvalidAccessKeyId))?;
         if !allowed(operation.needs, &grants, cx.s3_path()) {
             return Err(denied());
+        }
+        unserved::check(cx.headers())?;
+        if operation.xml {
+            let room = self.room(cx.headers()).await?;
+            cx.extensions_mut().insert(Arc::new(room));
+        }
+        if let Some(flow) = cx.extensions_mut().get::<Arc<Flow>>() {
+            flow.received(scope.age());
         }
         cx.extensions_mut().insert(Asked { scope, grants });
         Ok(())

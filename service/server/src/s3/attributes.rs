@@ -1,7 +1,7 @@
 //! Headers that are kept with an object and given back, and mean nothing here.
 
 use lumpscope_objects::Pairs;
-use s3s::dto::{Timestamp, TimestampFormat};
+use s3s::dto::{Metadata, Timestamp, TimestampFormat};
 
 /// Their names, in the order in which they are handed over.
 const NAMES: [&str; 5] = [
@@ -13,6 +13,32 @@ const NAMES: [&str; 5] = [
 ];
 /// How a body came, which is nothing about the object.
 const CHUNKED: &str = "aws-chunked";
+
+/// What an input says of the object it makes, taken out of it; `$size`: its bytes, if known.
+macro_rules! put_info {
+    ($input:expr, $size:expr) => {
+        lumpscope_objects::PutInfo {
+            content_type: $input.content_type.take(),
+            metadata: $crate::s3::attributes::metadata($input.metadata.take()),
+            attributes: $crate::s3::attributes::of([
+                $input.cache_control.take(),
+                $input.content_disposition.take(),
+                $input.content_encoding.take(),
+                $input.content_language.take(),
+                $crate::s3::attributes::date($input.expires.as_ref()),
+            ]),
+            size: $size,
+        }
+    };
+}
+pub(super) use put_info;
+
+/// User metadata in an order that is always the same.
+pub(super) fn metadata(given: Option<Metadata>) -> Pairs {
+    let mut pairs: Pairs = given.unwrap_or_default().into_iter().collect();
+    pairs.sort_unstable();
+    pairs
+}
 
 /// The headers that were given, as pairs to be kept.
 pub(super) fn of(values: [Option<String>; 5]) -> Pairs {

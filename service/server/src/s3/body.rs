@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -44,6 +44,8 @@ pub(super) enum Fault {
 pub(super) struct Flow {
     held: AtomicU64,
     waited_ns: AtomicU64,
+    /// What receiving had taken when that was last said, and the wait until then.
+    received: Mutex<(Duration, u64)>,
     fault: OnceLock<Fault>,
 }
 
@@ -53,9 +55,25 @@ impl Flow {
         self.held.store(0, Ordering::Relaxed);
     }
 
-    /// Time that the service has waited for the client, in nanoseconds.
-    pub(super) fn waited_ns(&self) -> u64 {
-        self.waited_ns.load(Ordering::Relaxed)
+    /// Receiving has taken so long until now: waits for the client, signature and checksums.
+    pub(super) fn received(&self, time: Duration) {
+        let waited = self.waited_ns.load(Ordering::Relaxed);
+        *self.told() = (time, waited);
+    }
+
+    /// What receiving has taken in all, in nanoseconds.
+    pub(super) fn received_ns(&self) -> u64 {
+        let (time, before) = *self.told();
+        let since = self
+            .waited_ns
+            .load(Ordering::Relaxed)
+            .saturating_sub(before);
+        let told = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        told.saturating_add(since)
+    }
+
+    fn told(&self) -> MutexGuard<'_, (Duration, u64)> {
+        self.received.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Why it was given up.

@@ -1,5 +1,6 @@
 //! Buckets, and deleting what is in them.
 
+use futures_util::stream::{self, StreamExt as _};
 use lumpscope_objects::{Condition, ObjectError};
 use s3s::dto::{
     Bucket, CreateBucketInput, CreateBucketOutput, DeleteBucketInput, DeleteBucketOutput,
@@ -11,11 +12,11 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::access::Asked;
 use super::credentials::Access;
-use super::endpoint::{Endpoint, Inside, given, timestamp};
+use super::endpoint::{Endpoint, Inside, given, no_version, timestamp};
 use super::put;
 
-/// Keys that one request may delete, as in S3.
-const MAX_DELETES: usize = 1000;
+/// Keys that one request may delete, as in S3; and how many at a time: they share flushes.
+pub(super) const DELETES: (usize, usize) = (1000, 32);
 /// The only region there is.
 const REGION: &str = "us-east-1";
 
@@ -116,6 +117,7 @@ impl Endpoint {
         let asked = Asked::of(&request)?;
         let inside = self.enter(&asked)?;
         let input = request.input;
+        no_version(input.version_id)?;
         let condition = put::condition(input.if_match.as_ref(), None)?;
         let ctx = asked.scope.context();
         let deleted = inside
@@ -132,19 +134,25 @@ impl Endpoint {
         let asked = Asked::of(&request)?;
         let inside = self.enter(&asked)?;
         let input = request.input;
-        if input.delete.objects.len() > MAX_DELETES {
-            let why = format!("one request deletes at most {MAX_DELETES} keys");
+        let (most, at_once) = DELETES;
+        if input.delete.objects.len() > most {
+            let why = format!("one request deletes at most {most} keys");
             return Err(S3Error::with_message(S3ErrorCode::MalformedXML, why));
         }
         self.known(&inside, &input.bucket)?;
         let quiet = input.delete.quiet.unwrap_or(false);
         let (mut deleted, mut errors) = (Vec::new(), Vec::new());
-        for object in input.delete.objects {
-            let key = object.key.clone();
-            match self
-                .delete_one(&asked, &inside, &input.bucket, object)
-                .await
-            {
+        let objects = input.delete.objects.into_iter();
+        let deletes: Vec<_> = objects
+            .map(|object| async {
+                let key = object.key.clone();
+                let result = self.delete_one(&asked, &inside, &input.bucket, object);
+                (key, result.await)
+            })
+            .collect();
+        let mut deletes = stream::iter(deletes).buffered(at_once);
+        while let Some((key, result)) = deletes.next().await {
+            match result {
                 Ok(()) => deleted.push(DeletedObject {
                     key: Some(key),
                     ..DeletedObject::default()
@@ -172,6 +180,11 @@ impl Endpoint {
         object: ObjectIdentifier,
     ) -> S3Result<()> {
         asked.check(Access::Write, bucket, &object.key)?;
+        no_version(object.version_id)?;
+        if object.size.is_some() || object.last_modified_time.is_some() {
+            let why = "an object is deleted by its ETag, not by its size or time";
+            return Err(S3Error::with_message(S3ErrorCode::NotImplemented, why));
+        }
         let condition = match object.e_tag {
             None => Condition::Always,
             Some(etag) => put::condition(Some(&s3s::dto::ETagCondition::ETag(etag)), None)?,

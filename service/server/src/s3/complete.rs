@@ -1,6 +1,8 @@
 //! Making an object of the parts of an upload.
 
-use lumpscope_objects::{CommitInfo, ETag, MAX_PART_NUMBER};
+use std::collections::HashSet;
+
+use lumpscope_objects::{CommitInfo, ETag, MAX_PART_NUMBER, PartInfo};
 use s3s::crypto::{Checksum as _, Md5};
 use s3s::dto::{
     CompleteMultipartUploadInput, CompleteMultipartUploadOutput, CompletedMultipartUpload,
@@ -9,7 +11,7 @@ use s3s::dto::{
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::access::Asked;
-use super::endpoint::{Endpoint, etag};
+use super::endpoint::{Endpoint, Inside, etag, signed};
 use super::{multipart, put};
 
 /// The number and the `ETag` of a part, as the client has them.
@@ -47,6 +49,26 @@ fn of_parts(parts: &[(u16, ETag)]) -> ETag {
 }
 
 impl Endpoint {
+    /// Refuses parts that are not as long together as the client thinks.
+    fn check_size(
+        &self,
+        inside: &Inside,
+        (bucket, key, upload): (&str, &str, &str),
+        (parts, announced): (&[(u16, ETag)], i64),
+    ) -> S3Result<()> {
+        let all = usize::from(MAX_PART_NUMBER);
+        let page = inside.objects.parts(bucket, key, upload, (0, all));
+        let page = page.map_err(|failure| self.failed(failure))?;
+        let parts: HashSet<(u16, ETag)> = parts.iter().copied().collect();
+        let meant = |info: &&PartInfo| parts.contains(&(info.number, info.etag));
+        let size: u64 = page.parts.iter().filter(meant).map(|info| info.size).sum();
+        if signed(size) == announced {
+            return Ok(());
+        }
+        let why = format!("the parts have {size} bytes, x-amz-mp-object-size is {announced}");
+        Err(S3Error::with_message(S3ErrorCode::InvalidRequest, why))
+    }
+
     pub(super) async fn complete(
         &self,
         request: S3Request<CompleteMultipartUploadInput>,
@@ -56,13 +78,16 @@ impl Endpoint {
         let condition = put::condition(input.if_match.as_ref(), input.if_none_match.as_ref())?;
         let parts = parts(input.multipart_upload)?;
         let inside = self.enter(&asked)?;
+        let place = (&*input.bucket, &*input.key, &*input.upload_id);
+        if let Some(announced) = input.mpu_object_size {
+            self.check_size(&inside, place, (&parts, announced))?;
+        }
         let commit = CommitInfo {
             etag: of_parts(&parts),
             condition,
             ..CommitInfo::default()
         };
         let ctx = asked.scope.context();
-        let place = (&*input.bucket, &*input.key, &*input.upload_id);
         let completed = inside.objects.complete(ctx, place, &parts, commit).await;
         let committed = completed.map_err(|failure| self.failed(failure))?;
         Ok(S3Response::new(CompleteMultipartUploadOutput {

@@ -1,21 +1,35 @@
 //! Copying an object, or a range of one into a part: through memory, piece by piece.
 
+use http::header::{HeaderMap, HeaderName, IF_MATCH, IF_NONE_MATCH};
 use lumpscope_engine::RequestCtx;
 use lumpscope_objects::{CommitInfo, Condition, ETag, ObjectInfo, PartCommit, PutInfo, Reader};
 use s3s::checksum::ChecksumHasher;
 use s3s::crypto::{Checksum as _, Crc32c, Md5};
 use s3s::dto::{
-    CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopyPartResult, CopySource,
+    CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopyPartResult, CopySource, ETagCondition,
     MetadataDirective, Range, UploadPartCopyInput, UploadPartCopyOutput,
 };
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::access::Asked;
+use super::attributes::put_info;
 use super::credentials::Access;
 use super::endpoint::{Endpoint, Inside, etag, timestamp};
 use super::get::Conditions;
-use super::put::{Sink, metadata};
-use super::{attributes, checks, multipart};
+use super::put::Sink;
+use super::{attributes, checks, multipart, put};
+
+/// What a copy wants of its source, taken out of its input.
+macro_rules! source_conditions {
+    ($input:expr) => {
+        Conditions {
+            matches: $input.copy_source_if_match.take(),
+            none_match: $input.copy_source_if_none_match.take(),
+            modified_since: $input.copy_source_if_modified_since.take(),
+            unmodified_since: $input.copy_source_if_unmodified_since.take(),
+        }
+    };
+}
 
 /// What is copied.
 struct Source {
@@ -96,13 +110,9 @@ impl Endpoint {
     ) -> S3Result<S3Response<CopyObjectOutput>> {
         let asked = Asked::of(&request)?;
         let inside = self.enter(&asked)?;
+        let condition = destination(&request.headers)?;
         let mut input = request.input;
-        let conditions = Conditions {
-            matches: input.copy_source_if_match.take(),
-            none_match: input.copy_source_if_none_match.take(),
-            modified_since: input.copy_source_if_modified_since.take(),
-            unmodified_since: input.copy_source_if_unmodified_since.take(),
-        };
+        let conditions = source_conditions!(input);
         let mut from = self.source((&asked, &inside), &input.copy_source, &conditions)?;
         let replaces = input
             .metadata_directive
@@ -114,7 +124,7 @@ impl Endpoint {
         }
         let (ctx, len) = (asked.scope.context(), from.info.size);
         let info = match replaces {
-            true => replaced(&mut input, len),
+            true => put_info!(input, Some(len)),
             false => kept(&from.info),
         };
         let memory = self.room(&inside, len.min(self.max_body), false).await?;
@@ -129,7 +139,7 @@ impl Endpoint {
             },
             crc32c: copied.crc32c,
             attributes: Vec::new(),
-            condition: Condition::Always,
+            condition,
         };
         let committed = writer.commit(ctx, commit).await;
         let committed = committed.map_err(|failure| self.failed(failure))?;
@@ -152,12 +162,7 @@ impl Endpoint {
         let inside = self.enter(&asked)?;
         let mut input = request.input;
         let number = multipart::number(input.part_number)?;
-        let conditions = Conditions {
-            matches: input.copy_source_if_match.take(),
-            none_match: input.copy_source_if_none_match.take(),
-            modified_since: input.copy_source_if_modified_since.take(),
-            unmodified_since: input.copy_source_if_unmodified_since.take(),
-        };
+        let conditions = source_conditions!(input);
         let mut from = self.source((&asked, &inside), &input.copy_source, &conditions)?;
         let mut len = from.info.size;
         if let Some(text) = input.copy_source_range.as_deref().filter(|t| !t.is_empty()) {
@@ -208,19 +213,18 @@ fn range(text: &str, size: u64) -> S3Result<std::ops::Range<u64>> {
     }
 }
 
-fn replaced(input: &mut CopyObjectInput, len: u64) -> PutInfo {
-    PutInfo {
-        content_type: input.content_type.take(),
-        metadata: metadata(input.metadata.take()),
-        attributes: attributes::of([
-            input.cache_control.take(),
-            input.content_disposition.take(),
-            input.content_encoding.take(),
-            input.content_language.take(),
-            attributes::date(input.expires.as_ref()),
-        ]),
-        size: Some(len),
-    }
+/// What a copy wants of the key it goes to; s3s does not read it.
+fn destination(headers: &HeaderMap) -> S3Result<Condition> {
+    let read = |name: HeaderName| {
+        let given = headers.get(&name).filter(|value| !value.is_empty());
+        let parsed = given.map(|value| ETagCondition::parse_http_header(value.as_bytes()));
+        parsed.transpose().map_err(|_| {
+            let why = format!("{name} is an ETag or *");
+            S3Error::with_message(S3ErrorCode::InvalidArgument, why)
+        })
+    };
+    let (matches, none_match) = (read(IF_MATCH)?, read(IF_NONE_MATCH)?);
+    put::condition(matches.as_ref(), none_match.as_ref())
 }
 
 fn kept(info: &ObjectInfo) -> PutInfo {

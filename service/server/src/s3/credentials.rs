@@ -106,8 +106,15 @@ impl Credentials {
     /// # Errors
     /// A file that cannot be read, that others can read, or that has a mistake.
     pub fn load(path: &Path) -> Result<Self, ServerError> {
-        let bytes = read_secret(path)?;
-        let text = str::from_utf8(&bytes).map_err(|_| bad_file(path, "it is not UTF-8"))?;
+        Self::of_file(path, &read_secret(path)?)
+    }
+
+    /// What a file with these bytes says; `path` is for messages.
+    ///
+    /// # Errors
+    /// It has a mistake.
+    pub fn of_file(path: &Path, bytes: &[u8]) -> Result<Self, ServerError> {
+        let text = str::from_utf8(bytes).map_err(|_| bad_file(path, "it is not UTF-8"))?;
         parse(path, text)
     }
 

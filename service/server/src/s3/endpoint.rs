@@ -20,6 +20,7 @@ use crate::stores::{NamedStore, Stores};
 const PIECES: u64 = 2;
 
 /// Serves the operations of S3 from the objects of one store.
+#[derive(Clone)]
 pub(super) struct Endpoint {
     pub(super) stores: Stores,
     /// Name of the store.
@@ -84,14 +85,21 @@ impl Endpoint {
         let pieces = len.div_ceil(piece.max(1)).clamp(1, PIECES);
         let held = if chunked { len.min(MAX_HELD) } else { 0 };
         let wanted = memory.saturating_mul(pieces).saturating_add(held);
-        let reserving = self.put_memory.reserve(wanted);
-        match tokio::time::timeout(self.memory_wait, reserving).await {
-            Ok(reserved) => reserved.map_err(|refusal| error::refused(&refusal)),
-            Err(_) => Err(error::slow_down(
-                "there is no memory for the body: others are under way".to_owned(),
-                self.memory_wait,
-            )),
-        }
+        reserve(&self.put_memory, wanted, self.memory_wait).await
+    }
+}
+
+/// Waits for memory for a body, at most so long.
+///
+/// # Errors
+/// `SlowDown`.
+pub(super) async fn reserve(memory: &Memory, bytes: u64, wait: Duration) -> S3Result<Reservation> {
+    match tokio::time::timeout(wait, memory.reserve(bytes)).await {
+        Ok(reserved) => reserved.map_err(|refusal| error::refused(&refusal)),
+        Err(_) => Err(error::slow_down(
+            "there is no memory for the body: others are under way".to_owned(),
+            wait,
+        )),
     }
 }
 
@@ -156,6 +164,20 @@ pub(super) fn names(condition: &ETagCondition, etag: ETag) -> bool {
 /// A count or size as S3 has it.
 pub(super) fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+/// Refuses a version other than the only one there is.
+///
+/// # Errors
+/// `NoSuchVersion`.
+pub(super) fn no_version(version: Option<String>) -> S3Result<()> {
+    match given(version).as_deref() {
+        None | Some("null") => Ok(()),
+        Some(_) => Err(S3Error::with_message(
+            S3ErrorCode::NoSuchVersion,
+            "there are no versions: leave versionId out",
+        )),
+    }
 }
 
 /// Empty counts as absent.

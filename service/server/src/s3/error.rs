@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use lumpscope_engine::Error;
-use lumpscope_objects::ObjectError;
+use lumpscope_objects::{Limited, ObjectError};
 use s3s::{S3Error, S3ErrorCode};
 use tonic::Code;
 
@@ -54,8 +54,9 @@ pub(super) fn long_headers(got: usize, most: u32) -> S3Error {
 pub(super) fn slow_down(message: String, time: Duration) -> S3Error {
     let mut error = S3Error::with_message(S3ErrorCode::SlowDown, message);
     let mut headers = HeaderMap::new();
-    let seconds = time.as_secs().max(1);
-    headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+    // Rounded up: who comes back too early is refused again.
+    let seconds = u64::try_from(time.as_millis().div_ceil(1000)).unwrap_or(u64::MAX);
+    headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
     error.set_headers(headers);
     error
@@ -73,7 +74,7 @@ pub(super) fn object(store: &str, error: ObjectError) -> S3Error {
         ObjectError::InvalidPartOrder { .. } => S3ErrorCode::InvalidPartOrder,
         ObjectError::PartTooSmall { .. } => S3ErrorCode::EntityTooSmall,
         ObjectError::ConditionFailed { .. } => S3ErrorCode::PreconditionFailed,
-        ObjectError::TooLarge { what, .. } => too_large(what),
+        ObjectError::TooLarge { what, .. } => too_large(*what),
         ObjectError::Invalid { .. } => S3ErrorCode::InvalidArgument,
         ObjectError::LengthMismatch { .. } => S3ErrorCode::IncompleteBody,
         ObjectError::RangeOutside { .. } => S3ErrorCode::InvalidRange,
@@ -92,14 +93,12 @@ pub(super) fn object(store: &str, error: ObjectError) -> S3Error {
     S3Error::with_message(code, error.to_string())
 }
 
-fn too_large(what: &str) -> S3ErrorCode {
+const fn too_large(what: Limited) -> S3ErrorCode {
     match what {
-        what if what.contains("key") => S3ErrorCode::KeyTooLongError,
-        what if what.contains("metadata") || what.contains("attribute") => {
-            S3ErrorCode::MetadataTooLarge
-        }
-        what if what.contains("object") || what.contains("body") => S3ErrorCode::EntityTooLarge,
-        _ => S3ErrorCode::InvalidArgument,
+        Limited::Key => S3ErrorCode::KeyTooLongError,
+        Limited::Metadata | Limited::Attributes => S3ErrorCode::MetadataTooLarge,
+        Limited::Object | Limited::Record => S3ErrorCode::EntityTooLarge,
+        Limited::Bucket => S3ErrorCode::TooManyBuckets,
     }
 }
 
@@ -145,5 +144,41 @@ pub(super) fn code(status: StatusCode) -> Code {
         507 => Code::ResourceExhausted,
         400..=499 => Code::InvalidArgument,
         _ => Code::Internal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_engine_says_is_told_so_that_clients_come_back_or_do_not() {
+        let told = |error: Error| object("s", ObjectError::Engine(error));
+        let full = Error::StoreFull {
+            needed: 2,
+            free: 1,
+            largest: 1,
+        };
+        let journal = Error::JournalFull {
+            needed: 2,
+            used: 1,
+            capacity: 1,
+        };
+        for error in [full, journal] {
+            let status = told(error).status_code();
+            assert_eq!(status, Some(StatusCode::INSUFFICIENT_STORAGE));
+        }
+        let busy = told(Error::Busy {
+            limit: 1,
+            retry_after: Duration::from_millis(2500),
+        });
+        assert_eq!(*busy.code(), S3ErrorCode::SlowDown);
+        assert_eq!(busy.headers().unwrap()[RETRY_AFTER], "3");
+        let failed = told(Error::Failed {
+            reason: "sector 7".into(),
+        });
+        assert_eq!(*failed.code(), S3ErrorCode::InternalError);
+        assert!(!failed.message().unwrap().contains("sector"), "{failed}");
+        assert_eq!(*told(Error::Closed).code(), S3ErrorCode::SlowDown);
     }
 }

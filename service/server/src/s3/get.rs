@@ -16,7 +16,7 @@ use s3s::dto::{
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::access::Asked;
-use super::endpoint::{Endpoint, etag, names, signed, timestamp};
+use super::endpoint::{Endpoint, etag, names, no_version, signed, timestamp};
 use super::{attributes, checks};
 use crate::grpc::GET_CHUNK;
 
@@ -102,6 +102,102 @@ fn wants_checksums(mode: Option<&ChecksumMode>) -> bool {
     mode.is_some_and(|mode| mode.as_str() == ChecksumMode::ENABLED)
 }
 
+/// What the headers of a reply say of an object.
+struct Told {
+    info: ObjectInfo,
+    /// The bytes that are meant; `None`: all of them.
+    range: Option<std::ops::Range<u64>>,
+    /// True: its checksums are told.
+    sums: bool,
+}
+
+/// The input of a read, as far as it says which object and which bytes of it are meant.
+macro_rules! wanted {
+    ($input:expr) => {
+        Wanted {
+            conditions: Conditions {
+                matches: $input.if_match,
+                none_match: $input.if_none_match,
+                modified_since: $input.if_modified_since,
+                unmodified_since: $input.if_unmodified_since,
+            },
+            part: $input.part_number,
+            range: $input.range,
+            sums: wants_checksums($input.checksum_mode.as_ref()),
+        }
+    };
+}
+
+struct Wanted {
+    conditions: Conditions,
+    part: Option<i32>,
+    range: Option<Range>,
+    sums: bool,
+}
+
+impl Wanted {
+    /// Judges the object that was found.
+    ///
+    /// # Errors
+    /// `PreconditionFailed`, `NotModified`, `InvalidRange`, `NotImplemented`.
+    fn of(self, info: ObjectInfo) -> S3Result<Told> {
+        self.conditions.check(&info)?;
+        one_part(self.part, &info)?;
+        let range = chosen(self.range.as_ref(), info.size)?;
+        Ok(Told {
+            info,
+            // Those of the whole say nothing of a part.
+            sums: self.sums && range.is_none(),
+            range,
+        })
+    }
+}
+
+impl Told {
+    fn bytes(&self) -> u64 {
+        let range = self.range.as_ref();
+        range.map_or(self.info.size, |range| range.end - range.start)
+    }
+}
+
+/// The reply of a read: its headers, and `$more`.
+macro_rules! output {
+    ($output:ident, $told:expr, { $($more:tt)* }) => {{
+        let told: Told = $told;
+        let len = told.bytes();
+        let Told { info, range, sums } = told;
+        let found = match sums {
+            true => checks::kept(info.crc32c, &info.attributes),
+            false => s3s::dto::Checksum::default(),
+        };
+        let [cache_control, content_disposition, content_encoding, content_language, expires] =
+            attributes::back(&info.attributes);
+        $output {
+            accept_ranges: Some("bytes".to_owned()),
+            cache_control,
+            checksum_crc32: found.checksum_crc32,
+            checksum_crc32c: found.checksum_crc32c,
+            checksum_crc64nvme: found.checksum_crc64nvme,
+            checksum_sha1: found.checksum_sha1,
+            checksum_sha256: found.checksum_sha256,
+            checksum_type: sums.then(|| ChecksumType::from_static(ChecksumType::FULL_OBJECT)),
+            content_disposition,
+            content_encoding,
+            content_language,
+            content_length: Some(signed(len)),
+            content_range: range
+                .map(|range| format!("bytes {}-{}/{}", range.start, range.end - 1, info.size)),
+            content_type: info.content_type,
+            e_tag: Some(etag(info.etag)),
+            expires: attributes::timestamp(expires),
+            last_modified: Some(timestamp(info.modified_ms)),
+            metadata: user(&info.metadata),
+            $($more)*
+            ..$output::default()
+        }
+    }};
+}
+
 impl Endpoint {
     pub(super) fn get(
         &self,
@@ -109,59 +205,20 @@ impl Endpoint {
     ) -> S3Result<S3Response<GetObjectOutput>> {
         let asked = Asked::of(&request)?;
         let input = request.input;
+        no_version(input.version_id)?;
         let inside = self.enter(&asked)?;
         let read = inside.objects.read(&input.bucket, &input.key);
         let mut reader = read.map_err(|failure| self.failed(failure))?;
-        let info = reader.info().clone();
-        let conditions = Conditions {
-            matches: input.if_match,
-            none_match: input.if_none_match,
-            modified_since: input.if_modified_since,
-            unmodified_since: input.if_unmodified_since,
-        };
-        conditions.check(&info)?;
-        one_part(input.part_number, &info)?;
-        let range = chosen(input.range.as_ref(), info.size)?;
-        if let Some(range) = &range {
+        let told = wanted!(input).of(reader.info().clone())?;
+        if let Some(range) = &told.range {
             let selected = reader.select(range.clone());
             selected.map_err(|failure| self.failed(failure))?;
         }
-        let whole = range.is_none();
-        let bytes = range.clone().unwrap_or(0..info.size);
-        let len = bytes.end - bytes.start;
-        let outgoing = Outgoing::new(reader, asked.scope.context(), len, self.store.clone());
+        let (ctx, len) = (asked.scope.context(), told.bytes());
+        let outgoing = Outgoing::new(reader, ctx, len, self.store.clone());
         let body = StreamingBlob::from(s3s::Body::http_body_unsync(outgoing));
-        let wanted = whole && wants_checksums(input.checksum_mode.as_ref());
-        let sums = match wanted {
-            true => checks::kept(info.crc32c, &info.attributes),
-            false => s3s::dto::Checksum::default(),
-        };
-        let content_range =
-            range.map(|range| format!("bytes {}-{}/{}", range.start, range.end - 1, info.size));
-        let [cache_control, disposition, encoding, language, expires] =
-            attributes::back(&info.attributes);
-        Ok(S3Response::new(GetObjectOutput {
-            accept_ranges: Some("bytes".to_owned()),
-            body: Some(body),
-            cache_control,
-            checksum_crc32: sums.checksum_crc32,
-            checksum_crc32c: sums.checksum_crc32c,
-            checksum_crc64nvme: sums.checksum_crc64nvme,
-            checksum_sha1: sums.checksum_sha1,
-            checksum_sha256: sums.checksum_sha256,
-            checksum_type: wanted.then(|| ChecksumType::from_static(ChecksumType::FULL_OBJECT)),
-            content_disposition: disposition,
-            content_encoding: encoding,
-            content_language: language,
-            content_length: Some(signed(len)),
-            content_range,
-            content_type: info.content_type,
-            e_tag: Some(etag(info.etag)),
-            expires: attributes::timestamp(expires),
-            last_modified: Some(timestamp(info.modified_ms)),
-            metadata: user(&info.metadata),
-            ..GetObjectOutput::default()
-        }))
+        let output = output!(GetObjectOutput, told, { body: Some(body), });
+        Ok(S3Response::new(output))
     }
 
     pub(super) fn head(
@@ -170,50 +227,13 @@ impl Endpoint {
     ) -> S3Result<S3Response<HeadObjectOutput>> {
         let asked = Asked::of(&request)?;
         let input = request.input;
+        no_version(input.version_id)?;
         let inside = self.enter(&asked)?;
         let info = inside.objects.head(&input.bucket, &input.key);
         let info = info.map_err(|failure| self.failed(failure))?;
-        let conditions = Conditions {
-            matches: input.if_match,
-            none_match: input.if_none_match,
-            modified_since: input.if_modified_since,
-            unmodified_since: input.if_unmodified_since,
-        };
-        conditions.check(&info)?;
-        one_part(input.part_number, &info)?;
-        let range = chosen(input.range.as_ref(), info.size)?;
-        let len = range.as_ref().map_or(info.size, |r| r.end - r.start);
-        let wanted = range.is_none() && wants_checksums(input.checksum_mode.as_ref());
-        let sums = match wanted {
-            true => checks::kept(info.crc32c, &info.attributes),
-            false => s3s::dto::Checksum::default(),
-        };
-        let content_range =
-            range.map(|range| format!("bytes {}-{}/{}", range.start, range.end - 1, info.size));
-        let partial = content_range.is_some();
-        let [cache_control, disposition, encoding, language, expires] =
-            attributes::back(&info.attributes);
-        let output = HeadObjectOutput {
-            accept_ranges: Some("bytes".to_owned()),
-            cache_control,
-            checksum_crc32: sums.checksum_crc32,
-            checksum_crc32c: sums.checksum_crc32c,
-            checksum_crc64nvme: sums.checksum_crc64nvme,
-            checksum_sha1: sums.checksum_sha1,
-            checksum_sha256: sums.checksum_sha256,
-            checksum_type: wanted.then(|| ChecksumType::from_static(ChecksumType::FULL_OBJECT)),
-            content_disposition: disposition,
-            content_encoding: encoding,
-            content_language: language,
-            content_length: Some(signed(len)),
-            content_range,
-            content_type: info.content_type,
-            e_tag: Some(etag(info.etag)),
-            expires: attributes::timestamp(expires),
-            last_modified: Some(timestamp(info.modified_ms)),
-            metadata: user(&info.metadata),
-            ..HeadObjectOutput::default()
-        };
+        let told = wanted!(input).of(info)?;
+        let partial = told.range.is_some();
+        let output = output!(HeadObjectOutput, told, {});
         Ok(match partial {
             true => S3Response::with_status(output, http::StatusCode::PARTIAL_CONTENT),
             false => S3Response::new(output),

@@ -241,6 +241,24 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn any_key_passes_through_a_token(key in ".{0,300}", prefix: bool) {
+            let after = match prefix {
+                true => ListAfter::Prefix(key),
+                false => ListAfter::Key(key),
+            };
+            assert_eq!(of_token(&token(&after)).ok(), Some(after));
+        }
+
+        #[test]
+        fn any_text_is_a_token_or_refused(text in ".{0,40}") {
+            if let Ok(after) = of_token(&text) {
+                assert_eq!(of_token(&token(&after)).ok(), Some(after));
+            }
+        }
+    }
+
     #[test]
     fn a_marker_is_a_key_or_a_common_prefix() {
         let prefix = ListAfter::Prefix("a/".to_owned());

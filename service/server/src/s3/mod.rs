@@ -20,6 +20,7 @@ mod checks;
 mod complete;
 mod copy;
 mod credentials;
+mod empty;
 mod endpoint;
 mod error;
 mod get;
@@ -29,6 +30,7 @@ mod operations;
 mod put;
 mod serve;
 mod service;
+mod unserved;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,11 +54,14 @@ use crate::stores::Stores;
 use crate::telemetry::Sources;
 use access::Keys;
 use body::Patience;
+use empty::WithoutEmpty;
 use endpoint::Endpoint;
 use serve::Serving;
 
 /// Most bytes of a request that is XML: 10,000 parts with checksums have less.
 pub const MAX_XML: usize = 4 << 20;
+/// Bytes of memory for a byte of such XML: what is read from the shortest of entries.
+const XML_GROWS: u64 = 8;
 /// Time between two looks for forgotten uploads.
 const EXPIRY_LOOK: Duration = Duration::from_secs(600);
 /// Bytes of a body that are taken from a socket at once: with the 16 KiB that are enough for
@@ -82,11 +87,14 @@ pub(crate) async fn serve(
         etag: config.s3.etag,
         memory_wait: config.body_timeout,
     };
-    let reloader = &sources.door.reloader;
-    let mut builder = S3ServiceBuilder::new(endpoint);
-    builder.set_auth(Keys(Arc::clone(reloader)));
-    builder.set_access(Keys(Arc::clone(reloader)));
-    builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(protocol()))));
+    let keys = Keys {
+        reloader: Arc::clone(&sources.door.reloader),
+        memory: sources.put_memory.clone(),
+        wait: config.body_timeout,
+    };
+    let again = builder(&endpoint, &keys).build();
+    let mut builder = builder(&endpoint, &keys);
+    builder.set_route(WithoutEmpty(again));
     let max_header_bytes = config.door.max_header_bytes;
     let serving = Serving {
         s3: builder.build(),
@@ -109,6 +117,15 @@ pub(crate) async fn serve(
         () = serve::serve(listener, entrance, limits, serving, stopped) => {}
         () = expire(stores, store, age) => {}
     }
+}
+
+/// What speaks the protocol.
+fn builder(endpoint: &Endpoint, keys: &Keys) -> S3ServiceBuilder {
+    let mut builder = S3ServiceBuilder::new(endpoint.clone());
+    builder.set_auth(keys.clone());
+    builder.set_access(keys.clone());
+    builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(protocol()))));
+    builder
 }
 
 /// Gives up uploads that were begun so long ago, now and then; never returns.
@@ -139,4 +156,31 @@ fn protocol() -> S3Config {
     protocol.form_max_fields_size = MAX_FORM;
     protocol.form_max_parts = 1;
     protocol
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grouped(number: u64) -> String {
+        let digits = number.to_string();
+        let groups = digits.as_bytes().rchunks(3).rev();
+        let groups = groups.map(|group| String::from_utf8_lossy(group).into_owned());
+        groups.collect::<Vec<_>>().join(",")
+    }
+
+    #[test]
+    fn the_limits_are_those_of_the_page() {
+        let told = operations::tests::documented("limits");
+        let is = |line: usize, limit: String| assert!(told[line][1].starts_with(&limit), "{limit}");
+        let xml = format!(
+            "{} bytes, counted {XML_GROWS} times",
+            grouped(MAX_XML as u64)
+        );
+        is(1, xml);
+        is(2, format!("{} bytes", grouped(body::MAX_HELD)));
+        let (most, at_once) = buckets::DELETES;
+        is(3, format!("{}, {at_once} at a time", grouped(most as u64)));
+        is(4, grouped(u64::from(list::MAX_KEYS.unsigned_abs())));
+    }
 }

@@ -1,7 +1,7 @@
 //! Uploads in parts.
 
 use lumpscope_engine::RequestCtx;
-use lumpscope_objects::{PartCommit, PartInfo, PartWriter, PutInfo, UploadAfter};
+use lumpscope_objects::{PartCommit, PartInfo, PartWriter, UploadAfter};
 use s3s::dto::{
     AbortMultipartUploadInput, AbortMultipartUploadOutput, CreateMultipartUploadInput,
     CreateMultipartUploadOutput, ListMultipartUploadsInput, ListMultipartUploadsOutput,
@@ -10,11 +10,12 @@ use s3s::dto::{
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::access::Asked;
+use super::attributes::put_info;
+use super::checks;
 use super::credentials::Access;
 use super::endpoint::{Endpoint, etag, given, signed, timestamp};
 use super::list::{Encoding, MAX_KEYS, page_size};
-use super::put::{Incoming, Sink, metadata};
-use super::{attributes, checks};
+use super::put::{Incoming, Sink};
 use crate::config::S3Etag;
 
 impl Sink for PartWriter {
@@ -50,19 +51,8 @@ impl Endpoint {
     ) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
         let asked = Asked::of(&request)?;
         let inside = self.enter(&asked)?;
-        let input = request.input;
-        let info = PutInfo {
-            content_type: input.content_type,
-            metadata: metadata(input.metadata),
-            attributes: attributes::of([
-                input.cache_control,
-                input.content_disposition,
-                input.content_encoding,
-                input.content_language,
-                attributes::date(input.expires.as_ref()),
-            ]),
-            size: None,
-        };
+        let mut input = request.input;
+        let info = put_info!(input, None);
         let ctx = asked.scope.context();
         let created = inside
             .objects
@@ -87,7 +77,7 @@ impl Endpoint {
         let number = number(input.part_number)?;
         let inside = self.enter(&asked)?;
         let memory = self.room(&inside, incoming.len, incoming.chunked).await?;
-        let (ctx, len) = (asked.scope.context(), incoming.len);
+        let len = incoming.len;
         let begun = inside.objects.upload_part(
             &input.bucket,
             &input.key,
@@ -96,14 +86,16 @@ impl Endpoint {
             Some(len),
         );
         let mut writer = begun.map_err(|failure| self.failed(failure))?;
-        let checked = incoming.into_sink(self, ctx, &mut writer).await?;
+        let checked = incoming
+            .into_sink((self, &asked.scope), &mut writer)
+            .await?;
         asked.scope.add_bytes(len);
         let commit = PartCommit {
             md5: checked.etag.md5,
             crc32c: checked.crc32c,
             attributes: checked.attributes,
         };
-        let committed = writer.commit(ctx, commit).await;
+        let committed = writer.commit(asked.scope.context(), commit).await;
         let info = committed.map_err(|failure| self.failed(failure))?;
         drop(memory);
         Ok(S3Response::new(UploadPartOutput {

@@ -28,6 +28,8 @@ pub(super) struct Operation {
     pub(super) name: Name,
     /// Which right.
     pub(super) needs: Needs,
+    /// True: its body is XML, and in memory before it begins.
+    pub(super) xml: bool,
 }
 
 const fn c_name(ended: &'static str) -> &'static CStr {
@@ -37,8 +39,13 @@ const fn c_name(ended: &'static str) -> &'static CStr {
     }
 }
 
+/// The only word behind a right.
+const fn is_xml(word: &str) -> bool {
+    matches!(word.as_bytes(), b"xml")
+}
+
 macro_rules! operations {
-    ($($protocol:literal $name:literal $needs:ident,)*) => {
+    ($($protocol:literal $name:literal $needs:ident $($xml:ident)?,)*) => {
         /// All of them.
         pub(super) const OPERATIONS: &[Operation] = &[$(Operation {
             protocol: $protocol,
@@ -48,20 +55,21 @@ macro_rules! operations {
                 full: concat!("S3/", $protocol),
             },
             needs: Needs::$needs,
+            xml: false $(|| is_xml(stringify!($xml)))?,
         },)*];
     };
 }
 
 operations! {
     "ListBuckets" "s3_list_buckets" Login,
-    "CreateBucket" "s3_create_bucket" WholeBucket,
+    "CreateBucket" "s3_create_bucket" WholeBucket xml,
     "DeleteBucket" "s3_delete_bucket" WholeBucket,
     "HeadBucket" "s3_head_bucket" Bucket,
     "GetBucketLocation" "s3_get_bucket_location" Bucket,
     "ListObjects" "s3_list_objects" Bucket,
     "ListObjectsV2" "s3_list_objects_v2" Bucket,
     "ListMultipartUploads" "s3_list_uploads" Bucket,
-    "DeleteObjects" "s3_delete_objects" Bucket,
+    "DeleteObjects" "s3_delete_objects" Bucket xml,
     "PutObject" "s3_put_object" Write,
     "CopyObject" "s3_copy_object" Write,
     "GetObject" "s3_get_object" Read,
@@ -70,7 +78,7 @@ operations! {
     "CreateMultipartUpload" "s3_create_upload" Write,
     "UploadPart" "s3_upload_part" Write,
     "UploadPartCopy" "s3_upload_part_copy" Write,
-    "CompleteMultipartUpload" "s3_complete_upload" Write,
+    "CompleteMultipartUpload" "s3_complete_upload" Write xml,
     "AbortMultipartUpload" "s3_abort_upload" Write,
     "ListParts" "s3_list_parts" Write,
 }
@@ -86,4 +94,38 @@ pub(super) const UNKNOWN: Name = Name {
 pub(super) fn find(protocol: &str) -> Option<&'static Operation> {
     let mut all = OPERATIONS.iter();
     all.find(|operation| operation.protocol == protocol)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// The cells of a table of docs/s3.md, of its lines behind the head.
+    pub(in crate::s3) fn documented(table: &str) -> Vec<Vec<&'static str>> {
+        let page = include_str!("../../../../docs/s3.md");
+        let begin = format!("<!-- {table} -->");
+        let lines = page.lines().skip_while(|line| *line != begin).skip(3);
+        let lines = lines.take_while(|line| line.starts_with('|'));
+        let cells = |line: &'static str| {
+            let inside = line.trim_matches('|').split('|');
+            inside.map(str::trim).collect()
+        };
+        lines.map(cells).collect()
+    }
+
+    #[test]
+    fn the_operations_are_those_of_the_page() {
+        let told = documented("operations");
+        assert_eq!(told.len(), OPERATIONS.len());
+        for (told, operation) in told.iter().zip(OPERATIONS) {
+            assert_eq!(told[..2], [operation.protocol, operation.name.text]);
+            let begins = match operation.needs {
+                Needs::Login | Needs::Bucket => continue,
+                Needs::WholeBucket => "write, whole bucket",
+                Needs::Read => "read",
+                Needs::Write => "write",
+            };
+            assert!(told[2].starts_with(begins), "{told:?}");
+        }
+    }
 }

@@ -2,20 +2,26 @@
 //! when all of it has come as announced.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use http::HeaderMap;
 use lumpscope_engine::RequestCtx;
-use lumpscope_objects::{CommitInfo, Condition, ETag, ObjectError, Pairs, PutInfo, Writer};
+use lumpscope_objects::{CommitInfo, Condition, ETag, ObjectError, Writer};
 use s3s::dto::{ETagCondition, PutObjectInput, PutObjectOutput, StreamingBlob};
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, TrailingHeaders};
 use tokio_stream::StreamExt as _;
 
 use super::access::Asked;
+use super::attributes::put_info;
 use super::body::Flow;
 use super::checks::{Checked, Checks};
 use super::endpoint::{Endpoint, etag, signed};
-use super::{attributes, error};
+use super::error;
 use crate::config::S3Etag;
+use crate::grpc::Scope;
+
+/// Bytes of a body without what frames its chunks.
+const DECODED: &str = "x-amz-decoded-content-length";
 
 /// What bytes of a body are written to.
 pub(super) trait Sink: Send {
@@ -56,18 +62,22 @@ impl Incoming {
         len: Option<i64>,
         etag: S3Etag,
     ) -> S3Result<Self> {
-        let len = match len {
-            Some(len) => {
-                u64::try_from(len).map_err(|_| S3Error::new(S3ErrorCode::MissingContentLength))?
-            }
-            None if body.is_none() => 0,
-            None => return Err(S3Error::new(S3ErrorCode::MissingContentLength)),
+        let chunked = is_chunked(&request.headers);
+        // Where HTTP has chunks of its own too, only this one tells: boto3 does so over TLS.
+        let decoded = || request.headers.get(DECODED)?.to_str().ok()?.parse().ok();
+        let announced = match len {
+            Some(len) => u64::try_from(len).ok(),
+            None if body.is_none() => Some(0),
+            None if chunked => decoded(),
+            None => None,
         };
+        let missing = || S3Error::new(S3ErrorCode::MissingContentLength);
+        let len = announced.ok_or_else(missing)?;
         let flow = request.extensions.get::<Arc<Flow>>().cloned();
         Ok(Self {
             body,
             len,
-            chunked: is_chunked(&request.headers),
+            chunked,
             flow: flow.unwrap_or_default(),
             checks: Checks::of(&request.headers, etag)?,
             trailers: request.trailing_headers.clone(),
@@ -80,11 +90,11 @@ impl Incoming {
     /// A body that is not what was announced, or what the store says.
     pub(super) async fn into_sink(
         mut self,
-        endpoint: &Endpoint,
-        ctx: RequestCtx,
+        (endpoint, scope): (&Endpoint, &Scope),
         sink: &mut impl Sink,
     ) -> S3Result<Checked> {
-        let mut got = 0_u64;
+        let ctx = scope.context();
+        let (mut got, mut stored) = (0_u64, Duration::ZERO);
         while let Some(bytes) = match &mut self.body {
             Some(body) => body.next().await,
             None => None,
@@ -99,14 +109,19 @@ impl Incoming {
                 return Err(self.another_length(got));
             }
             self.checks.update(&bytes);
+            let since = Instant::now();
             let written = sink.write(ctx, &bytes).await;
             written.map_err(|failure| endpoint.failed(failure))?;
+            stored += since.elapsed();
         }
         if got != self.len {
             return Err(self.another_length(got));
         }
         let trailers = self.trailers.and_then(|trailers| trailers.take());
-        self.checks.finish(trailers.as_ref())
+        let checked = self.checks.finish(trailers.as_ref());
+        // Receiving is what was not storing: waiting for the client, signatures, checksums.
+        self.flow.received(scope.age().saturating_sub(stored));
+        checked
     }
 
     fn another_length(&self, got: u64) -> S3Error {
@@ -146,13 +161,6 @@ pub(super) fn condition(
     }
 }
 
-/// User metadata in an order that is always the same.
-pub(super) fn metadata(given: Option<s3s::dto::Metadata>) -> Pairs {
-    let mut pairs: Pairs = given.unwrap_or_default().into_iter().collect();
-    pairs.sort_unstable();
-    pairs
-}
-
 impl Endpoint {
     pub(super) async fn put(
         &self,
@@ -161,26 +169,17 @@ impl Endpoint {
         let asked = Asked::of(&request)?;
         let body = request.input.body.take();
         let incoming = Incoming::of(&request, body, request.input.content_length, self.etag)?;
-        let input = request.input;
+        let mut input = request.input;
         let condition = condition(input.if_match.as_ref(), input.if_none_match.as_ref())?;
         let inside = self.enter(&asked)?;
         let memory = self.room(&inside, incoming.len, incoming.chunked).await?;
-        let info = PutInfo {
-            content_type: input.content_type,
-            metadata: metadata(input.metadata),
-            attributes: attributes::of([
-                input.cache_control,
-                input.content_disposition,
-                input.content_encoding,
-                input.content_language,
-                attributes::date(input.expires.as_ref()),
-            ]),
-            size: Some(incoming.len),
-        };
-        let (ctx, len) = (asked.scope.context(), incoming.len);
+        let info = put_info!(input, Some(incoming.len));
+        let len = incoming.len;
         let begun = inside.objects.begin(&input.bucket, &input.key, info);
         let mut writer = begun.map_err(|failure| self.failed(failure))?;
-        let checked = incoming.into_sink(self, ctx, &mut writer).await?;
+        let checked = incoming
+            .into_sink((self, &asked.scope), &mut writer)
+            .await?;
         asked.scope.add_bytes(len);
         let commit = CommitInfo {
             etag: checked.etag,
@@ -188,7 +187,7 @@ impl Endpoint {
             attributes: checked.attributes,
             condition,
         };
-        let committed = writer.commit(ctx, commit).await;
+        let committed = writer.commit(asked.scope.context(), commit).await;
         let committed = committed.map_err(|failure| self.failed(failure))?;
         drop(memory);
         Ok(S3Response::new(PutObjectOutput {

@@ -157,7 +157,7 @@ impl On {
         is_head: bool,
     ) -> Response<Traced> {
         scope.set_method(operations::UNKNOWN);
-        scope.received(flow.waited_ns());
+        scope.received(flow.received_ns());
         let status = response.status();
         let code = error::code(status);
         let headers = response.headers_mut();
