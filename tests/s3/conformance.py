@@ -146,8 +146,29 @@ def conditions():
                 return None
         made = [n for n in pool.map(create, range(16)) if n is not None]
     assert len(made) == 1 and get("race") == b"%d" % made[0], made
-    for key in ("c", "race"):
-        S3.delete_object(Bucket=BUCKET, Key=key)
+    # What a condition names must be there.
+    missing = {"Bucket": BUCKET, "Key": "missing"}
+    refused("NoSuchKey", put, key="missing", body=b"1", IfMatch=second)
+    refused("NoSuchKey", S3.delete_object, **missing, IfMatch=second)
+    refused("PreconditionFailed", S3.delete_object, **at, IfMatch=etag)
+    answer = S3.delete_objects(Bucket=BUCKET, Delete={"Objects": [{"Key": "c", "ETag": etag}, {"Key": "missing"}]})
+    assert [e["Code"] for e in answer["Errors"]] == ["PreconditionFailed"] and len(answer["Deleted"]) == 1, answer
+    # The ETag decides where a date is given too.
+    old, coming = 1_000_000_000, time.time() + 100
+    assert get("c", IfMatch=second, IfUnmodifiedSince=old) == b"2"
+    assert get("c", IfNoneMatch=etag, IfModifiedSince=coming) == b"2"
+    refused(304, S3.head_object, **at, IfNoneMatch=second, IfModifiedSince=old)
+    refused(412, S3.head_object, **at, IfMatch=etag)
+    upload = {**at, "UploadId": S3.create_multipart_upload(**at)["UploadId"]}
+    tag = S3.upload_part(**upload, PartNumber=1, Body=b"3")["ETag"]
+    whole = {"Parts": [{"PartNumber": 1, "ETag": tag}]}
+    refused("PreconditionFailed", S3.complete_multipart_upload, **upload, MultipartUpload=whole, IfNoneMatch="*")
+    refused("PreconditionFailed", S3.complete_multipart_upload, **upload, MultipartUpload=whole, IfMatch=etag)
+    S3.complete_multipart_upload(**upload, MultipartUpload=whole, IfMatch=second)
+    assert get("c") == b"3"
+    S3.delete_object(**at, IfMatch="*")
+    refused("NoSuchKey", S3.get_object, **at)
+    S3.delete_object(Bucket=BUCKET, Key="race", IfMatch=S3.head_object(Bucket=BUCKET, Key="race")["ETag"])
 
 
 def checksums():
@@ -243,6 +264,12 @@ def copies():
     refused("InvalidRequest", S3.copy_object, Bucket=BUCKET, Key="from", CopySource=source)
     refused(412, S3.copy_object, Bucket=BUCKET, Key="x", CopySource=source, CopySourceIfMatch='"no"')
     refused("NoSuchKey", S3.copy_object, Bucket=BUCKET, Key="x", CopySource={"Bucket": BUCKET, "Key": "none"})
+    tag, old = S3.head_object(Bucket=BUCKET, Key="from")["ETag"], 1_000_000_000
+    for wrong in ({"CopySourceIfNoneMatch": tag}, {"CopySourceIfModifiedSince": time.time() + 100},
+                  {"CopySourceIfUnmodifiedSince": old}, {"IfNoneMatch": "*"}, {"IfMatch": '"' + "0" * 32 + '"'}):
+        refused(412, S3.copy_object, Bucket=BUCKET, Key="to ü", CopySource=source, **wrong)
+    refused("NoSuchKey", S3.copy_object, Bucket=BUCKET, Key="x", CopySource=source, IfMatch=tag)
+    S3.copy_object(Bucket=BUCKET, Key="to ü", CopySource=source, CopySourceIfMatch=tag, CopySourceIfUnmodifiedSince=old)
     for key in ("from", "to ü"):
         S3.delete_object(Bucket=BUCKET, Key=key)
 

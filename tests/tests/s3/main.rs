@@ -1,6 +1,10 @@
-//! S3 of the real service: clients that know nothing of it, access keys and their rules, kill -9 under load.
+//! S3 of the real service: clients that know nothing of it, access keys and their rules; in the modules: clients that
+//! are broken, slow or mean, many keys and large objects, and kill -9 in the middle of everything.
 
-use std::collections::BTreeMap;
+mod crash;
+mod hostile;
+mod scale;
+
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -10,11 +14,8 @@ use lumpscope_tests::needs::{Need, available, find_tool};
 use lumpscope_tests::s3::{ACCESS, Client, SECRET, key, keys};
 use lumpscope_tests::service::{Service, binary, lab_with_stores, run_ok};
 
-/// Keys that the list is asked for: one page and a bit; `LUMPSCOPE_SOAK`: as many as in the long form.
+/// Keys that boto3 lists: a page and a bit.
 const LISTED: &str = "1100";
-const LISTED_LONG: &str = "100000";
-/// Rounds of load and kill.
-const ROUNDS: usize = 3;
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder")
@@ -52,19 +53,33 @@ fn good(output: &Output) -> String {
     said
 }
 
-/// What boto3 expects.
-fn conform(service: &Service) {
-    let listed = match std::env::var_os("LUMPSCOPE_SOAK") {
-        Some(_) => LISTED_LONG,
-        None => LISTED,
-    };
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("s3/conformance.py");
+/// A number that the service tells of its only store.
+fn gauge(service: &Service, name: &str) -> u64 {
+    let begin = format!("{name}{{store=\"disk\"}} ");
+    let metrics = service.scrape();
+    let value = metrics.lines().find_map(|line| line.strip_prefix(&begin));
+    let whole = value.expect("it is told").trim_end_matches(".0");
+    whole.parse().expect("a count")
+}
+
+/// Runs a program of the folder s3.
+fn python(script: &str, arguments: &[&str], environment: &[(&str, &Path)]) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("s3")
+        .join(script);
     let output = Command::new(find_tool("s3-python").expect("it was found before"))
         .arg(script)
-        .args([&format!("http://{}", service.s3), ACCESS, SECRET, listed])
+        .args(arguments)
+        .envs(environment.iter().copied())
         .output()
         .expect("it starts");
     eprintln!("{}", good(&output));
+}
+
+/// What boto3 expects.
+fn conform(service: &Service) {
+    let url = format!("http://{}", service.s3);
+    python("conformance.py", &[&url, ACCESS, SECRET, LISTED], &[]);
 }
 
 #[test]
@@ -158,13 +173,40 @@ fn rules_hold_and_change_while_the_service_runs() {
         assert_eq!(status(answer), 403);
     }
     assert_eq!(status(some.list("mine/")), 200);
+    let many = |client: &Client| client.delete_many(&["mine/a".to_owned(), "other".to_owned()]);
+    let refused = String::from_utf8(many(&some).expect("an answer").1).expect("XML");
+    assert_eq!(refused.matches("<Code>AccessDenied</Code>").count(), 2);
+    assert_eq!(some.create_upload("mine/a"), None);
+    assert_eq!(status(some.copy("mine/a", "mine/b")), 403);
     keys(folder.path(), &entry("[\"read\", \"write\"]"));
     let until = Instant::now() + Duration::from_secs(20);
     while status(some.put("mine/a", b"2")) != 200 {
         assert!(Instant::now() < until, "the new rules are not in force");
         std::thread::sleep(Duration::from_millis(100));
     }
-    assert_eq!(status(some.put("other", b"2")), 403);
+    for answer in [
+        some.put("other", b"2"),
+        some.copy("mine/a", "other"),
+        some.copy("other", "mine/a"),
+        some.remove(),
+    ] {
+        assert_eq!(status(answer), 403);
+    }
+    assert_eq!(status(some.copy("mine/a", "mine/b")), 200);
+    assert_eq!(some.create_upload("other"), None);
+    let upload = some.create_upload("mine/c").expect("it may");
+    let others = all.create_upload("other").expect("it may");
+    assert_eq!(some.upload_part("other", &others, 1, b"x"), None);
+    assert_eq!(status(some.abort("other", &others)), 403);
+    assert_eq!(
+        some.uploads(),
+        None,
+        "those of others are none of its business"
+    );
+    assert!(some.upload_part("mine/c", &upload, 1, b"x").is_some());
+    let refused = String::from_utf8(many(&some).expect("an answer").1).expect("XML");
+    assert_eq!(refused.matches("<Code>AccessDenied</Code>").count(), 1);
+    assert_eq!(status(some.get("mine/a")), 404);
     assert_eq!(all.get("other"), Some((200, b"1".to_vec())));
     assert!(service.stop());
 }
@@ -189,70 +231,4 @@ fn a_file_of_keys_that_others_can_read_is_refused() {
         "{said}"
     );
     assert!(!said.contains(SECRET), "{said}");
-}
-
-/// The low bits of a number.
-fn low(number: usize) -> u8 {
-    u8::try_from(number % 256).expect("it is small")
-}
-
-fn body(seed: u8, len: usize) -> Vec<u8> {
-    (0..len)
-        .map(|at| seed.wrapping_add(low(at / 4096)))
-        .collect()
-}
-
-/// What may be under each key: what was acknowledged last (`None`: nothing), and what came after it.
-type Known = BTreeMap<String, Vec<Option<Vec<u8>>>>;
-
-/// Overwrites a few keys until the service dies.
-fn load(client: &Client, number: usize, known: &mut Known) {
-    for turn in 0_usize.. {
-        let key = format!("{number}/{}", turn % 4);
-        let new = body(low(turn * 7 + number), [0, 100, 70_000, 5 << 20][turn % 3]);
-        let versions = known.entry(key.clone()).or_insert_with(|| vec![None]);
-        versions.push(Some(new.clone()));
-        match client.put(&key, &new) {
-            Some((200, _)) => *versions = vec![Some(new)],
-            _ => return,
-        }
-    }
-}
-
-#[test]
-fn what_was_acknowledged_survives_kill_9() {
-    let folder = folder();
-    let store = file_store(folder.path());
-    let keys = keys(folder.path(), "");
-    let mut known: Vec<Known> = vec![Known::new(); 3];
-    for round in 0..=ROUNDS {
-        let service = serve(&store, &keys, &[]);
-        let client = Client::new(&service.s3, "kept", ACCESS, SECRET);
-        assert!(client.create().is_some());
-        for (key, versions) in known.iter().flatten() {
-            let found = match client.get(key).expect("an answer") {
-                (200, found) => Some(found),
-                (404, _) => None,
-                (status, _) => panic!("{key}: {status}"),
-            };
-            let len = found.as_ref().map(Vec::len);
-            assert!(
-                versions.contains(&found),
-                "{key} has {len:?} bytes of something else"
-            );
-        }
-        if round == ROUNDS {
-            assert!(service.stop());
-            run_ok(&["check", &store]);
-            return;
-        }
-        std::thread::scope(|scope| {
-            for (number, known) in known.iter_mut().enumerate() {
-                let client = client.clone();
-                scope.spawn(move || load(&client, number, known));
-            }
-            std::thread::sleep(Duration::from_millis(700));
-            service.kill9();
-        });
-    }
 }
