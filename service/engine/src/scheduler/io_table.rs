@@ -79,12 +79,12 @@ impl Tag {
 
     fn purpose(&self) -> IoPurpose {
         match self {
-            Self::Get(_)
-            | Self::Range(..)
-            | Self::Head { .. }
-            | Self::PutData(_)
-            | Self::Embedded(_) => IoPurpose::LumpData,
-            Self::BatchRest | Self::BatchFirst | Self::Collect(_) => IoPurpose::Journal,
+            Self::Get(_) | Self::Range(..) | Self::Head { .. } | Self::PutData(_) => {
+                IoPurpose::LumpData
+            }
+            Self::BatchRest | Self::BatchFirst | Self::Collect(_) | Self::Embedded(_) => {
+                IoPurpose::Journal
+            }
             Self::Flush | Self::CheckpointFlush => IoPurpose::Flush,
             Self::Checkpoint => IoPurpose::Checkpoint,
             Self::Header(_) | Self::ScrubMark => IoPurpose::JournalHeader,
