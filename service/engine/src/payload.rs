@@ -109,6 +109,12 @@ impl LumpBuf {
         (self.remaining() == 0).then(|| self.sums.clone().finish().0)
     }
 
+    /// The bytes that came.
+    #[must_use]
+    pub fn filled(&self) -> &[u8] {
+        &self.buf[..self.filled]
+    }
+
     /// The whole payload.
     pub(crate) fn payload(&self) -> Result<&[u8], Error> {
         if self.remaining() > 0 {

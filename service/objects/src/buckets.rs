@@ -117,23 +117,35 @@ impl Objects {
     /// [`ObjectError::NoSuchBucket`], [`ObjectError::BucketNotEmpty`], [`ObjectError::Engine`].
     pub async fn delete_bucket(&self, ctx: RequestCtx, name: &str) -> Result<(), ObjectError> {
         let held = self.inner.hold(Path::Bucket(name.to_owned())).await;
+        let not_empty = || ObjectError::BucketNotEmpty {
+            bucket: name.to_owned(),
+        };
+        // Before it is closed, too: a bucket in use is not to look as if it were not there.
+        let number = self.inner.state().bucket(name)?.number;
+        if self.has_blocks(number).await? {
+            return Err(not_empty());
+        }
         let number = self.close_bucket(name)?;
         let going = Going {
             objects: self.clone(),
             name: name.to_owned(),
         };
+        if self.has_blocks(number).await? {
+            return Err(not_empty());
+        }
         let id = Kind::Bucket.id(number.into(), 0);
         delete_lump(&self.inner, ctx, id, move |result| {
             if result.is_ok() {
                 going.objects.inner.state().buckets.remove(&going.name);
                 going.objects.drop_uploads(number);
+                going.objects.drop_volumes(number);
             }
             drop((going, held));
         })?
         .await
     }
 
-    /// Keeps commits away from a bucket that is empty.
+    /// Keeps commits away from a bucket without objects in the catalogue.
     fn close_bucket(&self, name: &str) -> Result<u32, ObjectError> {
         let mut state = self.inner.state();
         let bucket = state.bucket(name)?;

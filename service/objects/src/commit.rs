@@ -9,13 +9,14 @@ use lumpscope_engine::{
 use tokio::sync::oneshot;
 
 use crate::Objects;
+use crate::blocks::Moving;
 use crate::catalogue::Entry;
 use crate::error::{Limited, ObjectError};
 use crate::id::{self, Kind};
 use crate::record::{Body, ObjectRecord, Record, Segment};
 use crate::state::{Held, Inner, Path, Written, decode, now_ms};
 use crate::types::{
-    CommitInfo, Committed, Condition, Deleted, MAX_ATTRIBUTE_BYTES, MAX_KEY_BYTES,
+    CommitInfo, Committed, Condition, Deleted, ETag, MAX_ATTRIBUTE_BYTES, MAX_KEY_BYTES,
     MAX_METADATA_BYTES, ObjectInfo, Pairs, PutInfo,
 };
 
@@ -197,19 +198,48 @@ pub(crate) struct NewObject {
     pub(crate) deletes: Vec<LumpId>,
 }
 
+/// What will be known of an object.
+pub(crate) fn info_of(
+    put: PutInfo,
+    commit: CommitInfo,
+    size: u64,
+) -> Result<ObjectInfo, ObjectError> {
+    let mut attributes = put.attributes;
+    attributes.extend(commit.attributes);
+    check_info(put.content_type.as_ref(), &put.metadata, &attributes)?;
+    Ok(ObjectInfo {
+        size,
+        etag: commit.etag,
+        modified_ms: now_ms(),
+        crc32c: commit.crc32c,
+        content_type: put.content_type,
+        metadata: put.metadata,
+        attributes,
+    })
+}
+
 /// Where an object goes. Nobody else changes this key meanwhile.
 pub(crate) struct Place {
-    held: Held,
-    counted: Committing,
+    /// Let go before the key.
+    moving: Option<Moving>,
+    _counted: Committing,
+    _held: Held,
     bucket: u32,
     key: String,
-    old: Option<Entry>,
+    pub(crate) old: Old,
+}
+
+/// The object that has the key now.
+pub(crate) enum Old {
+    Absent,
+    Entry(Entry),
+    Block(LumpId),
 }
 
 fn check_condition(
     (bucket, key): (&str, &str),
     condition: Condition,
-    old: Option<&Entry>,
+    old: Option<ETag>,
 ) -> Result<(), ObjectError> {
     let why = match (condition, old) {
         (Condition::Always, _) | (Condition::IfAbsent, None) | (Condition::IfPresent, Some(_)) => {
@@ -222,12 +252,8 @@ fn check_condition(
                 key: key.to_owned(),
             });
         }
-        (Condition::IfMatch(etag), Some(old)) => {
-            if decode(old)?.info.etag == etag {
-                return Ok(());
-            }
-            "the object has another ETag"
-        }
+        (Condition::IfMatch(etag), Some(old)) if old == etag => return Ok(()),
+        (Condition::IfMatch(_), Some(_)) => "the object has another ETag",
     };
     Err(ObjectError::ConditionFailed { why })
 }
@@ -236,13 +262,14 @@ impl Objects {
     /// Waits for the key, and decides the condition.
     pub(crate) async fn place(
         &self,
+        ctx: RequestCtx,
         bucket: (&str, u32),
         key: &str,
         condition: Condition,
     ) -> Result<Place, ObjectError> {
         let (name, number) = bucket;
         let held = self.inner.hold(Path::Key(number, key.to_owned())).await;
-        let old = {
+        let entry = {
             let mut state = self.inner.state();
             let there = state.bucket(name)?.number == number;
             let gone = || ObjectError::NoSuchBucket {
@@ -256,10 +283,30 @@ impl Objects {
             inner: Arc::clone(&self.inner),
             bucket: name.to_owned(),
         };
-        check_condition((name, key), condition, old.as_ref())?;
+        let (old, etag) = match entry {
+            Some(entry) => {
+                let etag = decode(&entry)?.info.etag;
+                (Old::Entry(entry), Some(etag))
+            }
+            None => match self.inner.block(number, key).await? {
+                None => (Old::Absent, None),
+                Some(id) => {
+                    let etag = match condition {
+                        Condition::IfMatch(_) => {
+                            let block = (name, key, id);
+                            self.inner.load(ctx, block, Some(0..0)).await?.info.etag
+                        }
+                        _ => ETag::default(),
+                    };
+                    (Old::Block(id), Some(etag))
+                }
+            },
+        };
+        check_condition((name, key), condition, etag)?;
         Ok(Place {
-            held,
-            counted,
+            moving: None,
+            _counted: counted,
+            _held: held,
             bucket: number,
             key: key.to_owned(),
             old,
@@ -271,7 +318,7 @@ impl Objects {
     pub(crate) fn commit_object(
         &self,
         ctx: RequestCtx,
-        place: Place,
+        mut place: Place,
         new: NewObject,
         then: impl FnOnce() + Send + 'static,
     ) -> Result<Answer<Committed>, ObjectError> {
@@ -282,20 +329,9 @@ impl Objects {
             segments,
             written,
             last,
-            deletes,
+            mut deletes,
         } = new;
-        let mut attributes = put.attributes;
-        attributes.extend(commit.attributes);
-        check_info(put.content_type.as_ref(), &put.metadata, &attributes)?;
-        let info = ObjectInfo {
-            size,
-            etag: commit.etag,
-            modified_ms: now_ms(),
-            crc32c: commit.crc32c,
-            content_type: put.content_type,
-            metadata: put.metadata,
-            attributes,
-        };
+        let info = info_of(put, commit, size)?;
         let number = written
             .as_ref()
             .map_or_else(|| self.inner.number(), |written| written.number);
@@ -305,7 +341,19 @@ impl Objects {
             segments,
         };
         let body: Arc<[u8]> = Arc::from(body.encode());
-        let record_number = place.old.as_ref().map_or(number, |old| old.record);
+        let record_number = match &place.old {
+            Old::Entry(old) => old.record,
+            Old::Absent | Old::Block(_) => number,
+        };
+        let block = match place.old {
+            Old::Block(id) => Some(id),
+            Old::Absent | Old::Entry(_) => None,
+        };
+        deletes.extend(block);
+        place.moving = block.map(|id| {
+            let name = (place.bucket, place.key.clone());
+            self.inner.moving(name, id)
+        });
         let record = Record::Object(ObjectRecord {
             bucket: place.bucket,
             key: place.key.clone(),
@@ -332,11 +380,9 @@ impl Objects {
                 inner.release(old);
             }
             then();
-            drop((place.held, place.counted));
-            Committed {
-                info,
-                replaced: old.is_some(),
-            }
+            let replaced = old.is_some() || place.moving.is_some();
+            drop(place);
+            Committed { info, replaced }
         })
     }
 
@@ -353,18 +399,19 @@ impl Objects {
         condition: Condition,
     ) -> Result<Deleted, ObjectError> {
         let number = self.inner.state().bucket(bucket)?.number;
-        let mut place = self.place((bucket, number), key, condition).await?;
-        let Some(old) = place.old.take() else {
-            return Ok(Deleted { existed: false });
+        let place = self.place(ctx, (bucket, number), key, condition).await?;
+        let id = match &place.old {
+            Old::Absent => return Ok(Deleted { existed: false }),
+            Old::Entry(old) => Kind::Object.id(old.record, 0),
+            Old::Block(id) => *id,
         };
         let inner = Arc::clone(&self.inner);
-        let id = Kind::Object.id(old.record, 0);
         delete_lump(&self.inner, ctx, id, move |result| {
-            if result.is_ok() {
+            if let (Ok(_), Old::Entry(old)) = (result, &place.old) {
                 inner.state().catalogue.remove(place.bucket, &place.key);
-                inner.release(&old);
+                inner.release(old);
             }
-            drop((place.held, place.counted));
+            drop(place);
         })?
         .await?;
         Ok(Deleted { existed: true })

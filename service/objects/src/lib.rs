@@ -2,7 +2,8 @@
 //! in the same journal, atomic commits with conditions, listing, multipart uploads. No HTTP.
 //!
 //! An object is written through a [`Writer`], which keeps one or two pieces in memory, and is
-//! there from the moment its record is in the journal: one put of one embedded lump. A
+//! there from the moment its record is in the journal: one put of one embedded lump. What JuiceFS
+//! stores as a block is one lump whose id is its key ([`juicefs`]), without a record. A
 //! [`Reader`] reads the version it began with to its end, whatever is committed meanwhile. How
 //! records and pieces lie in the store, and why a crash at any moment leaves every object old or
 //! new, is in `docs/objects.md`.
@@ -10,19 +11,25 @@
 //! The futures may be dropped at any time: a commit that has been handed to the engine is carried
 //! out all the same. Waiting for memory needs a tokio runtime with time.
 
+mod block_keys;
+mod blocks;
 mod buckets;
 mod bytes;
 pub mod catalogue;
 mod commit;
 mod copy;
+mod ending;
 mod error;
 pub mod id;
+pub mod juicefs;
 mod list;
 mod open;
 mod options;
+mod parts;
 mod read;
 pub mod record;
 mod state;
+pub mod trailer;
 mod types;
 mod uploads;
 mod write;
@@ -31,6 +38,7 @@ use std::sync::Arc;
 
 pub use error::{Limited, ObjectError};
 pub use options::{MAX_PIECE_BYTES, ObjectOptions, OpenReport, Used};
+pub use parts::PartWriter;
 pub use read::Reader;
 pub use types::{
     Bucket, CommitInfo, Committed, Condition, Deleted, ETag, ListAfter, ListEntry, ListPage,
@@ -38,7 +46,6 @@ pub use types::{
     MAX_OBJECT_BYTES, MAX_PART_NUMBER, ObjectInfo, Pairs, ParseETagError, PartCommit, PartInfo,
     PartPage, PutInfo, UploadAfter, UploadInfo, UploadPage,
 };
-pub use uploads::PartWriter;
 pub use write::Writer;
 
 use state::Inner;

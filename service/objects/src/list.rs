@@ -1,12 +1,24 @@
-//! Listing the keys of a bucket.
+//! Listing the keys of a bucket: those of the catalogue and those of blocks, in one order.
 
+use std::collections::VecDeque;
 use std::ops::Bound;
 
+use lumpscope_engine::LumpId;
+
 use crate::Objects;
+use crate::block_keys::{self, From, Keys};
+use crate::blocks::size_of;
 use crate::catalogue::Entry;
 use crate::error::ObjectError;
+use crate::juicefs::{BlockKey, Layout};
 use crate::record::Body;
+use crate::state::State;
 use crate::types::{ListAfter, ListEntry, ListPage, ListQuery, MAX_LIST};
+
+/// Keys of blocks that are looked for at once when they may all be in one group.
+const FEW: usize = 16;
+/// Most of them.
+const MANY: usize = 1024;
 
 /// The smallest text behind all that begin with this one; `None`: there is none.
 fn behind(prefix: &str) -> Option<String> {
@@ -24,16 +36,26 @@ fn behind(prefix: &str) -> Option<String> {
     None
 }
 
+fn at(key: &str) -> From {
+    From {
+        key: key.to_owned(),
+        behind: false,
+    }
+}
+
 /// Where a list begins; `None`: it is over.
-fn start(query: &ListQuery) -> Option<Bound<String>> {
-    let prefix = Bound::Included(query.prefix.clone());
+fn start(query: &ListQuery) -> Option<From> {
+    let prefix = at(&query.prefix);
     Some(match &query.after {
         None => prefix,
         Some(ListAfter::Key(key)) if *key < query.prefix => prefix,
-        Some(ListAfter::Key(key)) => Bound::Excluded(key.clone()),
+        Some(ListAfter::Key(key)) => From {
+            key: key.clone(),
+            behind: true,
+        },
         Some(ListAfter::Prefix(group)) => match behind(group)? {
             next if next < query.prefix => prefix,
-            next => Bound::Included(next),
+            next => at(&next),
         },
     })
 }
@@ -46,14 +68,111 @@ fn group<'a>(query: &ListQuery, key: &'a str) -> Option<&'a str> {
     key.get(..end)
 }
 
-fn list_entry(key: &str, entry: &Entry) -> Option<ListEntry> {
+fn of_entry(key: &str, entry: &Entry) -> Option<ListEntry> {
     let (_, info) = Body::decode_head(&entry.body).ok()?;
     Some(ListEntry {
         key: key.to_owned(),
         size: info.size,
-        etag: info.etag,
+        etag: Some(info.etag),
         modified_ms: info.modified_ms,
     })
+}
+
+fn of_block(key: &str, id: LumpId) -> ListEntry {
+    // Neither size nor time depend on the layout.
+    let (_, modified_ms) = BlockKey::of_id(id, Layout::Plain);
+    ListEntry {
+        key: key.to_owned(),
+        size: size_of(id),
+        etag: None,
+        modified_ms,
+    }
+}
+
+/// A page that is being filled.
+struct Pages<'a> {
+    query: &'a ListQuery,
+    max: usize,
+    page: ListPage,
+    last: Option<ListAfter>,
+    /// Where to look next; `None`: the page is full, or the list is over.
+    from: Option<From>,
+}
+
+impl Pages<'_> {
+    /// Takes the next key. False: the next one is to be looked for anew, or none is wanted.
+    fn take(&mut self, key: &str, entry: impl FnOnce() -> Option<ListEntry>) -> bool {
+        if !key.starts_with(&self.query.prefix) {
+            return false;
+        }
+        if self.page.entries.len() + self.page.prefixes.len() == self.max {
+            self.page.next = self.last.take();
+            return false;
+        }
+        if let Some(group) = group(self.query, key) {
+            self.page.prefixes.push(group.to_owned());
+            self.last = Some(ListAfter::Prefix(group.to_owned()));
+            self.from = behind(group).as_deref().map(at);
+            return false;
+        }
+        self.page.entries.extend(entry());
+        self.last = Some(ListAfter::Key(key.to_owned()));
+        true
+    }
+
+    /// Takes the blocks before a key, or all. False: as [`Pages::take`].
+    fn take_blocks(
+        &mut self,
+        blocks: &mut VecDeque<(String, LumpId)>,
+        before: Option<&str>,
+    ) -> bool {
+        while let Some((key, id)) =
+            blocks.pop_front_if(|(key, _)| before.is_none_or(|before| **key < *before))
+        {
+            if !self.take(&key, || Some(of_block(&key, id))) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Merges blocks with the catalogue. True: the list goes on right behind these blocks.
+    fn merge(&mut self, (state, bucket): (&State, u32), begin: &From, keys: Keys) -> bool {
+        let Keys {
+            found: mut blocks,
+            whole,
+        } = keys;
+        let end = match whole {
+            true => None,
+            false => blocks.back().map(|(key, _)| key.clone()),
+        };
+        state.add_moving(bucket, (begin, end.as_deref()), &mut blocks);
+        let bound = match begin.behind {
+            true => Bound::Excluded(begin.key.as_str()),
+            false => Bound::Included(begin.key.as_str()),
+        };
+        let mut goes_on = true;
+        state.catalogue.visit(bucket, bound, &mut |key, entry| {
+            if end.as_deref().is_some_and(|end| *key > *end) {
+                return false;
+            }
+            goes_on = self.take_blocks(&mut blocks, Some(key));
+            if goes_on {
+                // Of a block that is just being replaced there may be both.
+                blocks.pop_front_if(|(block, _)| block == key);
+                goes_on = self.take(key, || of_entry(key, entry));
+            }
+            goes_on
+        });
+        let goes_on = goes_on && self.take_blocks(&mut blocks, None);
+        match end.filter(|_| goes_on) {
+            Some(key) => {
+                self.from = Some(From { key, behind: true });
+                true
+            }
+            None => false,
+        }
+    }
 }
 
 impl Objects {
@@ -61,36 +180,39 @@ impl Objects {
     /// not; what was there before the first and stays is in exactly one.
     ///
     /// # Errors
-    /// [`ObjectError::NoSuchBucket`].
-    pub fn list(&self, bucket: &str, query: &ListQuery) -> Result<ListPage, ObjectError> {
+    /// [`ObjectError::NoSuchBucket`], [`ObjectError::Engine`].
+    pub async fn list(&self, bucket: &str, query: &ListQuery) -> Result<ListPage, ObjectError> {
         let max = query.max.min(MAX_LIST);
-        let state = self.inner.state();
-        let number = state.bucket(bucket)?.number;
-        let mut page = ListPage::default();
-        let mut from = start(query).filter(|_| max > 0);
-        let mut last = None;
-        while let Some(begin) = from.take() {
-            let begin = begin.as_ref().map(String::as_str);
-            state.catalogue.visit(number, begin, &mut |key, entry| {
-                if !key.starts_with(&query.prefix) {
-                    return false;
-                }
-                if page.entries.len() + page.prefixes.len() == max {
-                    page.next = last.take();
-                    return false;
-                }
-                if let Some(group) = group(query, key) {
-                    page.prefixes.push(group.to_owned());
-                    last = Some(ListAfter::Prefix(group.to_owned()));
-                    from = behind(group).map(Bound::Included);
-                    return false;
-                }
-                page.entries.extend(list_entry(key, entry));
-                last = Some(ListAfter::Key(key.to_owned()));
-                true
-            });
+        let (number, volumes) = {
+            let state = self.inner.state();
+            let number = state.bucket(bucket)?.number;
+            (number, state.volumes_of(number))
+        };
+        let mut pages = Pages {
+            query,
+            max,
+            page: ListPage::default(),
+            last: None,
+            from: start(query).filter(|_| max > 0),
+        };
+        let grouped = query
+            .delimiter
+            .as_ref()
+            .is_some_and(|text| !text.is_empty());
+        let mut most = if grouped { FEW } else { MANY };
+        while let Some(begin) = pages.from.take() {
+            // Blocks before the catalogue: an object may move from there to here, not back.
+            let wanted = most.min(max + 1);
+            let from = (query.prefix.as_str(), &begin);
+            let keys = block_keys::keys(&self.inner, &volumes, from, wanted).await?;
+            let goes_on = pages.merge((&self.inner.state(), number), &begin, keys);
+            most = match (goes_on, grouped) {
+                (true, _) => (2 * most).min(MANY),
+                (false, true) => FEW,
+                (false, false) => MANY,
+            };
         }
-        Ok(page)
+        Ok(pages.page)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Opening: reads the records, and frees what a crash left behind.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -11,9 +11,12 @@ use crate::Objects;
 use crate::catalogue::{Catalogue, Entry};
 use crate::error::ObjectError;
 use crate::id::{self, Kind};
+use crate::juicefs;
 use crate::options::{MAX_PIECE_BYTES, ObjectOptions, OpenReport};
-use crate::record::{Body, BucketRecord, ObjectRecord, PartRecord, RecordError, UploadRecord};
-use crate::state::{BucketEntry, Inner, State, background};
+use crate::record::{
+    Body, BucketRecord, ObjectRecord, PartRecord, RecordError, UploadRecord, VolumeRecord,
+};
+use crate::state::{BucketEntry, Inner, State, VolumeName, background};
 use crate::uploads::Upload;
 
 /// Ids of a page of the store's list.
@@ -26,6 +29,7 @@ struct Found {
     objects: Vec<(u64, ObjectRecord)>,
     uploads: HashMap<u64, UploadRecord>,
     parts: Vec<(u64, u16, PartRecord)>,
+    volumes: BTreeMap<u8, VolumeRecord>,
     unreadable: u64,
     /// The largest number seen.
     largest: u64,
@@ -55,6 +59,10 @@ impl Found {
                 let part = u16::try_from(id::below_of(id))
                     .map_err(|_| RecordError("its id is too large"))?;
                 self.parts.push((number, part, PartRecord::decode(bytes)?));
+            }
+            Some(Kind::Volume) => {
+                let small = u8::try_from(number).map_err(|_| RecordError("its id is too large"))?;
+                self.volumes.insert(small, VolumeRecord::decode(bytes)?);
             }
             _ => return Err(RecordError("its id is of no kind that has records")),
         }
@@ -107,8 +115,23 @@ impl Sorted {
                 None => it.stale.push(Kind::Part.id(number, part.into())),
             }
         }
+        it.volumes(found.volumes, &known);
         it.report.objects = it.state.catalogue.len() as u64;
         it
+    }
+
+    /// Of volumes of one name, which only others can have made, the first one counts.
+    fn volumes(&mut self, found: BTreeMap<u8, VolumeRecord>, known: &impl Fn(u32) -> bool) {
+        for (number, record) in found {
+            self.state.next_volume = u16::from(number) + 1;
+            let name = VolumeName::new(record.bucket, &record.prefix, record.layout);
+            if known(record.bucket) && !self.state.volumes.contains_key(&name) {
+                self.state.volumes.insert(name, number);
+            } else {
+                self.stale.push(Kind::Volume.id(number.into(), 0));
+            }
+        }
+        self.report.volumes = self.state.volumes.len() as u64;
     }
 
     /// Of buckets of one name the first one counts.
@@ -236,6 +259,19 @@ impl Objects {
                 orphans.push(piece);
             }
         })?;
+        let volumes: BTreeSet<u8> = state.volumes.values().copied().collect();
+        for number in 0..=u8::MAX {
+            let mut count = 0;
+            ids(&store, juicefs::volume(number), |block| {
+                count += 1;
+                if !volumes.contains(&number) {
+                    orphans.push(block);
+                }
+            })?;
+            if volumes.contains(&number) {
+                report.blocks += count;
+            }
+        }
         if report.unreadable == 0 {
             // Records first: no record may name what is gone.
             report.swept_records = delete(&store, &stale)?;

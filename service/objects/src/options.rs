@@ -72,6 +72,10 @@ pub struct OpenReport {
     pub buckets: u64,
     /// Objects with a record.
     pub objects: u64,
+    /// Volumes of JuiceFS that have or had blocks.
+    pub volumes: u64,
+    /// Their blocks, which have no record.
+    pub blocks: u64,
     /// Uploads that were begun.
     pub uploads: u64,
     /// Their parts.

@@ -8,6 +8,7 @@ use lumpscope_engine::{Error, LumpData, LumpId, RangeOutcome, RequestCtx};
 use tokio::sync::oneshot;
 
 use crate::Objects;
+use crate::blocks::{Loaded, Sought, size_of};
 use crate::commit::Answer;
 use crate::error::ObjectError;
 use crate::id;
@@ -27,57 +28,133 @@ struct Next {
 
 /// The object as it was when the reader began, whatever is committed or deleted meanwhile.
 pub struct Reader {
+    source: Source,
+    info: ObjectInfo,
+    range: Range<u64>,
+}
+
+enum Source {
+    Pieces(Pieces),
+    /// What was read of a block: the place of the first byte, and the bytes, until they are taken.
+    Block(u64, Option<Bytes>),
+}
+
+struct Pieces {
     reading: Reading,
     bucket: String,
     key: String,
-    info: ObjectInfo,
     segments: std::vec::IntoIter<Segment>,
     /// What is left of the present segment: first byte, end, and the segment.
     part: Option<(u64, u64, Segment)>,
     /// Bytes of the object before the next segment.
     before: u64,
-    range: Range<u64>,
     ahead: Option<(Next, Answer<LumpData>)>,
 }
 
 impl std::fmt::Debug for Reader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Reader")
-            .field("bucket", &self.bucket)
             .field("range", &self.range)
             .finish_non_exhaustive()
     }
 }
 
 impl Objects {
-    /// What is known of an object.
+    /// What is known of an object. Of a JuiceFS block it is read from the disk.
     ///
     /// # Errors
-    /// [`ObjectError::NoSuchBucket`], [`ObjectError::NoSuchKey`].
-    pub fn head(&self, bucket: &str, key: &str) -> Result<ObjectInfo, ObjectError> {
-        let entry = self.inner.state().entry(bucket, key)?;
-        Ok(decode(&entry)?.info)
+    /// [`ObjectError::NoSuchBucket`], [`ObjectError::NoSuchKey`], [`ObjectError::Engine`],
+    /// [`ObjectError::Damaged`].
+    pub async fn head(
+        &self,
+        ctx: RequestCtx,
+        bucket: &str,
+        key: &str,
+    ) -> Result<ObjectInfo, ObjectError> {
+        loop {
+            match self.inner.seek(bucket, key).await? {
+                Sought::Entry(entry) => return Ok(decode(&entry)?.info),
+                Sought::Block(_watch, id) => {
+                    let loaded = self.inner.load(ctx, (bucket, key, id), Some(0..0)).await;
+                    if !is_gone(&loaded) {
+                        return Ok(loaded?.info);
+                    }
+                }
+            }
+        }
     }
 
     /// Begins to read an object.
     ///
     /// # Errors
-    /// [`ObjectError::NoSuchBucket`], [`ObjectError::NoSuchKey`].
-    pub fn read(&self, bucket: &str, key: &str) -> Result<Reader, ObjectError> {
+    /// As [`Objects::read_part`].
+    pub async fn read(
+        &self,
+        ctx: RequestCtx,
+        bucket: &str,
+        key: &str,
+    ) -> Result<Reader, ObjectError> {
+        self.read_part(ctx, bucket, key, |_| None).await
+    }
+
+    /// Begins to read an object of which perhaps not all is wanted: `part` tells, from its size,
+    /// what is going to be selected, within it. A JuiceFS block, which is one lump, is read at
+    /// once, and only so much of it.
+    ///
+    /// # Errors
+    /// [`ObjectError::NoSuchBucket`], [`ObjectError::NoSuchKey`]; of a JuiceFS block also
+    /// [`ObjectError::Engine`], [`ObjectError::Damaged`].
+    pub async fn read_part(
+        &self,
+        ctx: RequestCtx,
+        bucket: &str,
+        key: &str,
+        part: impl Fn(u64) -> Option<Range<u64>>,
+    ) -> Result<Reader, ObjectError> {
+        loop {
+            match self.inner.seek(bucket, key).await? {
+                Sought::Entry(_) => return self.read_pieces(bucket, key),
+                Sought::Block(_watch, id) => {
+                    let size = size_of(id);
+                    let within = |part: &Range<u64>| part.start <= part.end && part.end <= size;
+                    let part = part(size).filter(within);
+                    let loaded = self.inner.load(ctx, (bucket, key, id), part).await;
+                    if !is_gone(&loaded) {
+                        let Loaded { info, first, bytes } = loaded?;
+                        return Ok(Reader {
+                            source: Source::Block(first, Some(bytes)),
+                            range: 0..info.size,
+                            info,
+                        });
+                    }
+                }
+            }
+        }
+    }
+
+    fn read_pieces(&self, bucket: &str, key: &str) -> Result<Reader, ObjectError> {
         let (reading, body) = self.inner.reading(bucket, key)?;
         let Body { info, segments, .. } = body;
-        Ok(Reader {
+        let pieces = Pieces {
             reading,
             bucket: bucket.to_owned(),
             key: key.to_owned(),
-            range: 0..info.size,
-            info,
             segments: segments.into_iter(),
             part: None,
             before: 0,
             ahead: None,
+        };
+        Ok(Reader {
+            source: Source::Pieces(pieces),
+            range: 0..info.size,
+            info,
         })
     }
+}
+
+/// The block was deleted, or has moved, since it was found.
+fn is_gone(loaded: &Result<Loaded, ObjectError>) -> bool {
+    matches!(loaded, Err(ObjectError::Engine(Error::NotFound { .. })))
 }
 
 impl Reader {
@@ -113,9 +190,38 @@ impl Reader {
     /// The next bytes, verified, up to a piece at a time; `None`: that was all. They are the
     /// memory that the device wrote to, and count against the store's budget until dropped.
     pub async fn next(&mut self, ctx: RequestCtx) -> Option<Result<Bytes, ObjectError>> {
+        match &mut self.source {
+            Source::Pieces(pieces) => pieces.next(ctx, &self.range).await,
+            Source::Block(first, bytes) => {
+                bytes.take().map(|bytes| cut(&bytes, *first, &self.range))
+            }
+        }
+    }
+}
+
+/// The bytes `range` of a block of which those from `first` on were read.
+fn cut(bytes: &Bytes, first: u64, range: &Range<u64>) -> Result<Bytes, ObjectError> {
+    let at = |place: u64| usize::try_from(place.checked_sub(first)?).ok();
+    match (at(range.start), at(range.end)) {
+        (Some(start), Some(end)) if start <= end && end <= bytes.len() => {
+            Ok(bytes.slice(start..end))
+        }
+        _ => Err(ObjectError::Invalid {
+            what: "the range of a block",
+            why: "it is not within what was asked to be read",
+        }),
+    }
+}
+
+impl Pieces {
+    async fn next(
+        &mut self,
+        ctx: RequestCtx,
+        range: &Range<u64>,
+    ) -> Option<Result<Bytes, ObjectError>> {
         let (next, answer) = match self.ahead.take() {
             Some(ahead) => ahead,
-            None => match self.start(ctx)? {
+            None => match self.start(ctx, range)? {
                 Ok(started) => started,
                 Err(error) => return Some(Err(error)),
             },
@@ -123,7 +229,7 @@ impl Reader {
         // The next one is read while this one is waited for and used. If the store is too busy
         // for that, it is asked for again when it is wanted.
         let mark = (self.segments.clone(), self.part, self.before);
-        match self.start(ctx) {
+        match self.start(ctx, range) {
             Some(Ok(ahead)) => self.ahead = Some(ahead),
             Some(Err(_)) => (self.segments, self.part, self.before) = mark,
             None => {}
@@ -156,16 +262,20 @@ impl Reader {
     }
 
     /// Starts to read the next piece; `None`: there is none.
-    fn start(&mut self, ctx: RequestCtx) -> Option<Result<(Next, Answer<LumpData>), ObjectError>> {
-        let next = self.next_piece()?;
+    fn start(
+        &mut self,
+        ctx: RequestCtx,
+        range: &Range<u64>,
+    ) -> Option<Result<(Next, Answer<LumpData>), ObjectError>> {
+        let next = self.next_piece(range)?;
         Some(ask(&self.reading.inner, ctx, next).map(|answer| (next, answer)))
     }
 
-    fn next_piece(&mut self) -> Option<Next> {
+    fn next_piece(&mut self, range: &Range<u64>) -> Option<Next> {
         while self.part.is_none() {
             let segment = self.segments.next()?;
-            let start = self.range.start.saturating_sub(self.before);
-            let end = self.range.end.saturating_sub(self.before).min(segment.size);
+            let start = range.start.saturating_sub(self.before);
+            let end = range.end.saturating_sub(self.before).min(segment.size);
             self.before += segment.size;
             if start < end {
                 self.part = Some((start, end, segment));

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 pub use crate::bytes::RecordError;
 use crate::bytes::{Input, put_difference, put_number, put_pairs, put_text};
+use crate::juicefs::Layout;
 use crate::types::{ETag, ObjectInfo, Pairs};
 
 /// First byte of every record. Another one is of a later version.
@@ -115,6 +116,8 @@ pub struct VolumeRecord {
     pub bucket: u32,
     /// What stands before `chunks/`, with its `/`.
     pub prefix: String,
+    /// The order of its folders.
+    pub layout: Layout,
 }
 
 fn flags(crc32c: Option<u32>, content_type: Option<&String>) -> u8 {
@@ -135,38 +138,78 @@ fn check_flags(flags: u8) -> Result<u8> {
     }
 }
 
+/// What is told of an object.
+pub(crate) fn put_info(out: &mut Vec<u8>, info: &ObjectInfo) {
+    let ObjectInfo {
+        size,
+        etag,
+        modified_ms,
+        crc32c,
+        content_type,
+        metadata,
+        attributes,
+    } = info;
+    put_number(out, *size);
+    put_number(out, *modified_ms);
+    out.extend_from_slice(&etag.md5);
+    put_number(out, etag.parts.into());
+    out.push(flags(*crc32c, content_type.as_ref()));
+    if let Some(crc32c) = crc32c {
+        out.extend_from_slice(&crc32c.to_be_bytes());
+    }
+    if let Some(content_type) = content_type {
+        put_text(out, content_type);
+    }
+    put_pairs(out, metadata);
+    put_pairs(out, attributes);
+}
+
+/// What stands before the pairs: enough for a list.
+fn take_head(input: &mut Input<'_>) -> Result<ObjectInfo> {
+    let (size, modified_ms) = (input.number()?, input.number()?);
+    let etag = ETag {
+        md5: input.array()?,
+        parts: input.small()?,
+    };
+    let flags = check_flags(input.byte()?)?;
+    let crc32c = match flags & HAS_CRC32C {
+        0 => None,
+        _ => Some(u32::from_be_bytes(input.array()?)),
+    };
+    let content_type = match flags & HAS_CONTENT_TYPE {
+        0 => None,
+        _ => Some(input.text()?.to_owned()),
+    };
+    Ok(ObjectInfo {
+        size,
+        etag,
+        modified_ms,
+        crc32c,
+        content_type,
+        ..ObjectInfo::default()
+    })
+}
+
+/// What [`put_info`] has put.
+pub(crate) fn take_info(input: &mut Input<'_>) -> Result<ObjectInfo> {
+    let mut info = take_head(input)?;
+    info.metadata = input.pairs()?;
+    info.attributes = input.pairs()?;
+    Ok(info)
+}
+
 impl Body {
     /// The bytes of it.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let ObjectInfo {
-            size,
-            etag,
-            modified_ms,
-            crc32c,
-            content_type,
-            metadata,
-            attributes,
-        } = &self.info;
+        let size = self.info.size;
         let mut out = Vec::with_capacity(64);
         put_number(&mut out, self.number);
-        put_number(&mut out, *size);
-        put_number(&mut out, *modified_ms);
-        out.extend_from_slice(&etag.md5);
-        put_number(&mut out, etag.parts.into());
-        out.push(flags(*crc32c, content_type.as_ref()));
-        if let Some(crc32c) = crc32c {
-            out.extend_from_slice(&crc32c.to_be_bytes());
-        }
-        if let Some(content_type) = content_type {
-            put_text(&mut out, content_type);
-        }
-        put_pairs(&mut out, metadata);
-        put_pairs(&mut out, attributes);
+        put_info(&mut out, &self.info);
         put_number(&mut out, self.segments.len() as u64);
         let mut before = Segment {
             number: self.number,
-            size: *size,
+            size,
             piece: 0,
         };
         for segment in &self.segments {
@@ -184,9 +227,7 @@ impl Body {
     /// They are none, or its segments do not make up its size.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut input = Input(bytes);
-        let (number, mut info) = Self::head(&mut input)?;
-        info.metadata = input.pairs()?;
-        info.attributes = input.pairs()?;
+        let (number, info) = (input.number()?, take_info(&mut input)?);
         let count: usize = input.small()?;
         if count > input.0.len() / 3 {
             return Err(RecordError("it ends too early"));
@@ -224,40 +265,13 @@ impl Body {
         })
     }
 
-    /// What stands before the pairs: enough for a list.
-    fn head(input: &mut Input<'_>) -> Result<(u64, ObjectInfo)> {
-        let number = input.number()?;
-        let (size, modified_ms) = (input.number()?, input.number()?);
-        let etag = ETag {
-            md5: input.array()?,
-            parts: input.small()?,
-        };
-        let flags = check_flags(input.byte()?)?;
-        let crc32c = match flags & HAS_CRC32C {
-            0 => None,
-            _ => Some(u32::from_be_bytes(input.array()?)),
-        };
-        let content_type = match flags & HAS_CONTENT_TYPE {
-            0 => None,
-            _ => Some(input.text()?.to_owned()),
-        };
-        let info = ObjectInfo {
-            size,
-            etag,
-            modified_ms,
-            crc32c,
-            content_type,
-            ..ObjectInfo::default()
-        };
-        Ok((number, info))
-    }
-
     /// Number, size, ETag and time, without looking at the rest.
     ///
     /// # Errors
     /// The bytes are no body.
     pub fn decode_head(bytes: &[u8]) -> Result<(u64, ObjectInfo)> {
-        Self::head(&mut Input(bytes))
+        let mut input = Input(bytes);
+        Ok((input.number()?, take_head(&mut input)?))
     }
 }
 
@@ -303,6 +317,7 @@ impl Record {
             Self::Volume(it) => {
                 put_number(&mut out, it.bucket.into());
                 put_text(&mut out, &it.prefix);
+                out.push(it.layout.code());
             }
         }
         out
@@ -422,7 +437,13 @@ impl VolumeRecord {
         let mut input = Input(bytes);
         version(&mut input)?;
         let (bucket, prefix) = (input.small()?, input.text()?.to_owned());
+        let layout = Layout::of_code(input.byte()?);
+        let layout = layout.ok_or(RecordError("its layout is unknown"))?;
         input.end()?;
-        Ok(Self { bucket, prefix })
+        Ok(Self {
+            bucket,
+            prefix,
+            layout,
+        })
     }
 }

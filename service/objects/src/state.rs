@@ -1,6 +1,6 @@
 //! What is known in memory, who reads what, and who may change what.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,9 +8,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use lumpscope_engine::{Durability, EngineTimes, LumpId, RequestCtx, Store};
 use tokio::sync::OwnedMutexGuard;
 
+use crate::block_keys::From;
 use crate::catalogue::{Catalogue, Entry};
 use crate::error::ObjectError;
 use crate::id;
+use crate::juicefs::Layout;
 use crate::options::ObjectOptions;
 use crate::record::Body;
 use crate::uploads::Upload;
@@ -33,6 +35,33 @@ pub(crate) enum Path {
     Key(u32, String),
     /// A part of an upload.
     Part(u64, u16),
+    /// Which volumes there are.
+    Volumes,
+}
+
+/// A JuiceFS volume, as keys name it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct VolumeName {
+    pub(crate) bucket: u32,
+    /// With its `/`, or empty.
+    pub(crate) prefix: String,
+    pub(crate) layout: Layout,
+}
+
+impl VolumeName {
+    pub(crate) fn new(bucket: u32, prefix: &str, layout: Layout) -> Self {
+        Self {
+            bucket,
+            prefix: prefix.to_owned(),
+            layout,
+        }
+    }
+
+    /// Whether one of its blocks may have a key that begins so.
+    pub(crate) fn may_begin(&self, prefix: &str) -> bool {
+        let begin = format!("{}chunks/", self.prefix);
+        begin.starts_with(prefix) || prefix.starts_with(&begin)
+    }
 }
 
 /// A bucket in memory.
@@ -64,6 +93,14 @@ pub(crate) struct State {
     locks: HashMap<Path, Arc<tokio::sync::Mutex<()>>>,
     /// Lumps whose delete the store did not accept yet.
     unfreed: Vec<(LumpId, LumpId)>,
+    /// Their numbers.
+    pub(crate) volumes: BTreeMap<VolumeName, u8>,
+    /// The number of the next volume: none is given out twice while this is open.
+    pub(crate) next_volume: u16,
+    /// How many look for a block or read it, by the first id that it may have.
+    pub(crate) watched: HashMap<LumpId, usize>,
+    /// Blocks that the catalogue is about to take the place of, by bucket and key.
+    pub(crate) moving: BTreeMap<(u32, String), LumpId>,
 }
 
 impl State {
@@ -75,6 +112,39 @@ impl State {
             readers: HashMap::new(),
             locks: HashMap::new(),
             unfreed: Vec::new(),
+            volumes: BTreeMap::new(),
+            next_volume: 0,
+            watched: HashMap::new(),
+            moving: BTreeMap::new(),
+        }
+    }
+
+    /// The volumes of a bucket, with their numbers.
+    pub(crate) fn volumes_of(&self, bucket: u32) -> Vec<(VolumeName, u8)> {
+        let first = VolumeName::new(bucket, "", Layout::Plain);
+        let volumes = self.volumes.range(first..);
+        let volumes = volumes.take_while(|(name, _)| name.bucket == bucket);
+        volumes
+            .map(|(name, number)| (name.clone(), *number))
+            .collect()
+    }
+
+    /// Adds to blocks that were found those of `from` to `to` that the catalogue is about to take
+    /// the place of: they may not have been found any more, and not be in the catalogue yet.
+    pub(crate) fn add_moving(
+        &self,
+        bucket: u32,
+        (from, to): (&From, Option<&str>),
+        blocks: &mut VecDeque<(String, LumpId)>,
+    ) {
+        let first = (bucket, from.key.clone());
+        let moving = self.moving.range(first..);
+        let moving =
+            moving.take_while(|((of, key), _)| *of == bucket && to.is_none_or(|to| **key <= *to));
+        for ((_, key), id) in moving.filter(|((_, key), _)| from.admits(key)) {
+            if let Err(place) = blocks.binary_search_by(|(block, _)| block.cmp(key)) {
+                blocks.insert(place, (key.clone(), *id));
+            }
         }
     }
 

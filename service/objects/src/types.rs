@@ -193,9 +193,10 @@ pub struct ListEntry {
     pub key: String,
     /// Its bytes.
     pub size: u64,
-    /// What stands for its content.
-    pub etag: ETag,
-    /// When it was committed, in milliseconds since 1970.
+    /// What stands for its content; `None`: of a JuiceFS block only a read would tell.
+    pub etag: Option<ETag>,
+    /// When it was committed, in milliseconds since 1970; of a JuiceFS block the begin of that
+    /// minute.
     pub modified_ms: u64,
 }
 

@@ -1,23 +1,20 @@
-//! Multipart uploads: parts are written like objects, each with a record, and become one object.
+//! Multipart uploads: how they begin, and what is known of them.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use lumpscope_engine::{LumpId, RequestCtx};
+use lumpscope_engine::RequestCtx;
 use tokio::sync::RwLock;
 
 use crate::Objects;
-use crate::commit::{Change, NewObject, check_info, check_key, delete_lump, put_record};
-use crate::error::{Limited, ObjectError};
-use crate::id::{self, Kind};
-use crate::record::{PartRecord, Record, Segment, UploadRecord};
-use crate::state::{Path, State, now_ms};
+use crate::commit::{Change, check_info, check_key, put_record};
+use crate::error::ObjectError;
+use crate::id::Kind;
+use crate::record::{PartRecord, Record, UploadRecord};
+use crate::state::{State, now_ms};
 use crate::types::{
-    CommitInfo, Committed, ETag, MAX_LIST, MAX_OBJECT_BYTES, MAX_PART_NUMBER, PartCommit, PartInfo,
-    PartPage, PutInfo, UploadAfter, UploadInfo, UploadPage,
+    ETag, MAX_LIST, PartInfo, PartPage, PutInfo, UploadAfter, UploadInfo, UploadPage,
 };
-use crate::write::Data;
 
 /// An upload that was begun.
 pub(crate) struct Upload {
@@ -54,7 +51,7 @@ fn text(number: u64, token: u64) -> String {
     format!("{number:016x}{token:016x}")
 }
 
-fn part_info(number: u16, record: &PartRecord) -> PartInfo {
+pub(crate) fn part_info(number: u16, record: &PartRecord) -> PartInfo {
     PartInfo {
         number,
         size: record.segment.size,
@@ -70,14 +67,14 @@ fn part_info(number: u16, record: &PartRecord) -> PartInfo {
 
 /// An upload as a client names it.
 #[derive(Clone, Debug)]
-struct Name {
+pub(crate) struct Name {
     bucket: String,
     key: String,
-    upload: String,
+    pub(crate) upload: String,
 }
 
 impl Name {
-    fn new(bucket: &str, key: &str, upload: &str) -> Self {
+    pub(crate) fn new(bucket: &str, key: &str, upload: &str) -> Self {
         Self {
             bucket: bucket.to_owned(),
             key: key.to_owned(),
@@ -85,14 +82,14 @@ impl Name {
         }
     }
 
-    fn unknown(&self) -> ObjectError {
+    pub(crate) fn unknown(&self) -> ObjectError {
         ObjectError::NoSuchUpload {
             upload: self.upload.chars().take(64).collect(),
         }
     }
 
     /// Its number.
-    fn find(&self, state: &State) -> Result<u64, ObjectError> {
+    pub(crate) fn find(&self, state: &State) -> Result<u64, ObjectError> {
         let bucket = state.bucket(&self.bucket)?.number;
         let number = self.upload.get(..16);
         let number = number.and_then(|digits| u64::from_str_radix(digits, 16).ok());
@@ -106,107 +103,6 @@ impl Name {
         let found = state.uploads.get(&number).filter(fits);
         found.map(|_| number).ok_or_else(|| self.unknown())
     }
-}
-
-/// A part on its way into the store. Dropped without [`PartWriter::commit`], it leaves nothing
-/// behind.
-pub struct PartWriter {
-    data: Data,
-    objects: Objects,
-    name: Name,
-    part: u16,
-}
-
-impl std::fmt::Debug for PartWriter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PartWriter")
-            .field("upload", &self.name.upload)
-            .field("part", &self.part)
-            .finish_non_exhaustive()
-    }
-}
-
-impl PartWriter {
-    /// Appends bytes, as [`Writer::write`](crate::Writer::write).
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn write(&mut self, ctx: RequestCtx, bytes: &[u8]) -> Result<(), ObjectError> {
-        self.data.write(ctx, bytes).await
-    }
-
-    /// Bytes that came.
-    #[must_use]
-    pub fn written(&self) -> u64 {
-        self.data.got
-    }
-
-    /// Makes it the part of its number; an older one is replaced.
-    ///
-    /// # Errors
-    /// [`ObjectError::LengthMismatch`], [`ObjectError::NoSuchUpload`], [`ObjectError::TooLarge`],
-    /// [`ObjectError::Engine`].
-    pub async fn commit(
-        mut self,
-        ctx: RequestCtx,
-        commit: PartCommit,
-    ) -> Result<PartInfo, ObjectError> {
-        check_info(None, &Vec::new(), &commit.attributes)?;
-        let piece = self.data.end().await?;
-        let Self {
-            data,
-            objects,
-            name,
-            part,
-        } = self;
-        let (number, gate) = objects.gate(&name)?;
-        let shared = gate.read_owned().await;
-        name.find(&objects.inner.state())?;
-        let held = objects.inner.hold(Path::Part(number, part)).await;
-        let record = PartRecord {
-            modified_ms: now_ms(),
-            md5: commit.md5,
-            crc32c: commit.crc32c,
-            segment: data.segment(),
-            attributes: commit.attributes,
-        };
-        let info = part_info(part, &record);
-        let (inner, written) = (Arc::clone(&objects.inner), Arc::clone(&data.written));
-        let id = Kind::Part.id(number, part.into());
-        let kept = Record::Part(record.clone());
-        let change = Change {
-            piece,
-            ..Change::of(id, &kept)
-        };
-        put_record(&objects.inner, ctx, change, move || {
-            written.keep();
-            let mut state = inner.state();
-            let old = match state.uploads.get_mut(&number) {
-                Some(upload) => upload.parts.insert(part, record),
-                // Its bucket is gone, with all uploads.
-                None => Some(record),
-            };
-            let gone = !state.uploads.contains_key(&number);
-            drop(state);
-            let data = old.map(|old| id::pieces(old.segment.number));
-            let record = gone.then(|| one(id));
-            inner.free(data.into_iter().chain(record));
-            drop((held, shared));
-        })?
-        .await?;
-        Ok(info)
-    }
-}
-
-/// The range of one id.
-fn one(id: LumpId) -> (LumpId, LumpId) {
-    (id, LumpId(id.0 + 1))
-}
-
-/// The records of the parts of an upload.
-fn part_records(number: u64) -> (LumpId, LumpId) {
-    let start = Kind::Part.id(number, 0);
-    (start, LumpId(start.0 + u128::from(u32::MAX)))
 }
 
 impl Objects {
@@ -246,42 +142,12 @@ impl Objects {
         Ok(id)
     }
 
-    fn gate(&self, name: &Name) -> Result<(u64, Arc<RwLock<()>>), ObjectError> {
+    pub(crate) fn gate(&self, name: &Name) -> Result<(u64, Arc<RwLock<()>>), ObjectError> {
         let state = self.inner.state();
         let number = name.find(&state)?;
         let upload = state.uploads.get(&number);
         let gate = upload.map(|upload| Arc::clone(&upload.gate));
         Ok((number, gate.ok_or_else(|| name.unknown())?))
-    }
-
-    /// Begins to write a part, of number 1 to [`MAX_PART_NUMBER`]. `size` as in
-    /// [`PutInfo::size`].
-    ///
-    /// # Errors
-    /// [`ObjectError::NoSuchBucket`], [`ObjectError::NoSuchUpload`], [`ObjectError::Invalid`],
-    /// [`ObjectError::TooLarge`].
-    pub fn upload_part(
-        &self,
-        bucket: &str,
-        key: &str,
-        upload: &str,
-        part: u16,
-        size: Option<u64>,
-    ) -> Result<PartWriter, ObjectError> {
-        if !(1..=MAX_PART_NUMBER).contains(&part) {
-            return Err(ObjectError::Invalid {
-                what: "the number of the part",
-                why: "it must be 1 to 10,000",
-            });
-        }
-        let name = Name::new(bucket, key, upload);
-        name.find(&self.inner.state())?;
-        Ok(PartWriter {
-            data: Data::new(self, size)?,
-            objects: self.clone(),
-            name,
-            part,
-        })
     }
 
     /// What is known of an upload.
@@ -359,191 +225,5 @@ impl Objects {
             uploads: found,
             next,
         })
-    }
-
-    /// Makes an object of parts of an upload, which is over then; its other parts are gone. The
-    /// ETag of the object is that of `commit`: who computes MD5s knows it from those of the parts.
-    ///
-    /// # Errors
-    /// [`ObjectError::NoSuchBucket`], [`ObjectError::NoSuchUpload`],
-    /// [`ObjectError::InvalidPartOrder`], [`ObjectError::InvalidPart`],
-    /// [`ObjectError::PartTooSmall`], [`ObjectError::ConditionFailed`], [`ObjectError::TooLarge`]
-    /// when the object or its record would be (some 6,500 parts always fit, 10,000 when they were
-    /// written in any order and are alike), [`ObjectError::Engine`]. The upload is as it was then.
-    pub async fn complete(
-        &self,
-        ctx: RequestCtx,
-        (bucket, key, upload): (&str, &str, &str),
-        parts: &[(u16, ETag)],
-        commit: CommitInfo,
-    ) -> Result<Committed, ObjectError> {
-        let name = Name::new(bucket, key, upload);
-        let (number, gate) = self.gate(&name)?;
-        let alone = gate.write_owned().await;
-        let (bucket_number, put, segments) = self.chosen(&name, parts)?;
-        let size: u64 = segments.iter().map(|segment| segment.size).sum();
-        if size > MAX_OBJECT_BYTES {
-            return Err(ObjectError::TooLarge {
-                what: Limited::Object,
-                got: size,
-                max: MAX_OBJECT_BYTES,
-            });
-        }
-        let place = self
-            .place((bucket, bucket_number), key, commit.condition)
-            .await?;
-        let kept: HashSet<u64> = segments.iter().map(|segment| segment.number).collect();
-        let new = NewObject {
-            put,
-            commit,
-            size,
-            segments,
-            written: None,
-            last: None,
-            deletes: vec![Kind::Upload.id(number, 0)],
-        };
-        let objects = self.clone();
-        let then = move || {
-            objects.drop_upload(number, &kept);
-            drop(alone);
-        };
-        self.commit_object(ctx, place, new, then)?.await
-    }
-
-    /// The parts that are going to be an object.
-    fn chosen(
-        &self,
-        name: &Name,
-        parts: &[(u16, ETag)],
-    ) -> Result<(u32, PutInfo, Vec<Segment>), ObjectError> {
-        let state = self.inner.state();
-        let number = name.find(&state)?;
-        let found = state.uploads.get(&number).ok_or_else(|| name.unknown())?;
-        let upload = || name.upload.clone();
-        if parts.is_empty() || !parts.is_sorted_by(|a, b| a.0 < b.0) {
-            return Err(ObjectError::InvalidPartOrder { upload: upload() });
-        }
-        let mut segments = Vec::with_capacity(parts.len());
-        for (at, &(part, etag)) in parts.iter().enumerate() {
-            let there = found.parts.get(&part);
-            let there = there.filter(|record| part_info(part, record).etag == etag);
-            let Some(PartRecord { segment, .. }) = there else {
-                return Err(ObjectError::InvalidPart {
-                    upload: upload(),
-                    part,
-                });
-            };
-            let least = self.inner.options.min_part_bytes;
-            if segment.size < least && at + 1 < parts.len() {
-                return Err(ObjectError::PartTooSmall {
-                    part,
-                    size: segment.size,
-                    least,
-                });
-            }
-            segments.extend((segment.size > 0).then_some(*segment));
-        }
-        let record = &found.record;
-        let put = PutInfo {
-            content_type: record.content_type.clone(),
-            metadata: record.metadata.clone(),
-            attributes: record.attributes.clone(),
-            size: None,
-        };
-        Ok((record.bucket, put, segments))
-    }
-
-    /// Ends an upload without an object. Its parts are gone.
-    ///
-    /// # Errors
-    /// [`ObjectError::NoSuchBucket`], [`ObjectError::NoSuchUpload`], [`ObjectError::Engine`].
-    pub async fn abort(
-        &self,
-        ctx: RequestCtx,
-        bucket: &str,
-        key: &str,
-        upload: &str,
-    ) -> Result<(), ObjectError> {
-        let name = Name::new(bucket, key, upload);
-        let (number, gate) = self.gate(&name)?;
-        let alone = gate.write_owned().await;
-        name.find(&self.inner.state())?;
-        let objects = self.clone();
-        delete_lump(
-            &self.inner,
-            ctx,
-            Kind::Upload.id(number, 0),
-            move |result| {
-                if result.is_ok() {
-                    objects.drop_upload(number, &HashSet::new());
-                }
-                drop(alone);
-            },
-        )?
-        .await
-    }
-
-    /// Aborts the uploads that were begun longer ago than this, and returns how many.
-    ///
-    /// # Errors
-    /// [`ObjectError::Engine`].
-    pub async fn expire(&self, ctx: RequestCtx, age: Duration) -> Result<u64, ObjectError> {
-        let age = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
-        let before = now_ms().saturating_sub(age);
-        let mut forgotten = Vec::new();
-        for bucket in self.buckets() {
-            let mut after = None;
-            loop {
-                // Its bucket may be gone by now, with its uploads.
-                let page = self.uploads(&bucket.name, "", (after.as_ref(), MAX_LIST));
-                let page = page.unwrap_or_default();
-                let old = page.uploads.into_iter();
-                let old = old.filter(|it| it.created_ms < before);
-                forgotten.extend(old.map(|it| (bucket.name.clone(), it)));
-                after = page.next;
-                if after.is_none() {
-                    break;
-                }
-            }
-        }
-        let mut expired = 0;
-        for (bucket, upload) in forgotten {
-            match self.abort(ctx, &bucket, &upload.key, &upload.id).await {
-                Ok(()) => expired += 1,
-                Err(error @ ObjectError::Engine(_)) => return Err(error),
-                // Somebody else has ended it.
-                Err(_) => {}
-            }
-        }
-        Ok(expired)
-    }
-
-    /// The record of an upload is gone: forgets it and frees its parts, except for data that an
-    /// object has now.
-    pub(crate) fn drop_upload(&self, number: u64, kept: &HashSet<u64>) {
-        let Some(upload) = self.inner.state().uploads.remove(&number) else {
-            return;
-        };
-        let numbers = upload.parts.values().map(|part| part.segment.number);
-        let unused = numbers.filter(|number| !kept.contains(number));
-        // The records first: none may name what is gone.
-        let freed = unused.map(id::pieces);
-        self.inner
-            .free(std::iter::once(part_records(number)).chain(freed));
-    }
-
-    /// A bucket is gone: so are its uploads.
-    pub(crate) fn drop_uploads(&self, bucket: u32) {
-        let state = self.inner.state();
-        let within = state
-            .uploads
-            .iter()
-            .filter(|(_, it)| it.record.bucket == bucket);
-        let numbers: Vec<u64> = within.map(|(&number, _)| number).collect();
-        drop(state);
-        for number in numbers {
-            self.inner.free([one(Kind::Upload.id(number, 0))]);
-            self.drop_upload(number, &HashSet::new());
-        }
     }
 }

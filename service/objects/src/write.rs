@@ -6,11 +6,13 @@ use std::time::Instant;
 use lumpscope_engine::{Error, LumpBuf, LumpId, RequestCtx};
 
 use crate::Objects;
-use crate::commit::{Answer, NewObject, check_info, check_key, put_piece};
+use crate::commit::{Answer, NewObject, Old, check_info, check_key, info_of, put_piece};
 use crate::error::{Limited, ObjectError};
 use crate::id;
+use crate::juicefs::BlockKey;
 use crate::record::Segment;
 use crate::state::Written;
+use crate::trailer;
 use crate::types::{CommitInfo, Committed, MAX_OBJECT_BYTES, PutInfo};
 
 /// The piece that is being filled.
@@ -22,9 +24,9 @@ enum Piece {
 }
 
 impl Piece {
-    fn room(&self, most: usize) -> usize {
+    fn room(&self, most: usize, behind: usize) -> usize {
         match self {
-            Self::Exact(buf) => buf.remaining(),
+            Self::Exact(buf) => buf.remaining() - behind,
             Self::Open(bytes) => most - bytes.len(),
         }
     }
@@ -40,6 +42,8 @@ pub(crate) struct Data {
     pub(crate) got: u64,
     piece_bytes: u32,
     piece: Option<Piece>,
+    /// Room behind the bytes of the only piece, for what is known of a block; 0: it is none.
+    behind: usize,
     /// Pieces handed over.
     handed: u64,
     /// The last one of them.
@@ -63,6 +67,7 @@ impl Data {
             got: 0,
             piece_bytes: objects.inner.options.piece_bytes,
             piece: None,
+            behind: 0,
             handed: 0,
             under_way: None,
         })
@@ -97,7 +102,7 @@ impl Data {
             if self
                 .piece
                 .as_ref()
-                .is_some_and(|piece| piece.room(most) == 0)
+                .is_some_and(|piece| piece.room(most, self.behind) == 0)
             {
                 self.hand_over(ctx).await?;
             }
@@ -107,7 +112,7 @@ impl Data {
             let Some(piece) = &mut self.piece else {
                 continue;
             };
-            let (now, later) = bytes.split_at(piece.room(most).min(bytes.len()));
+            let (now, later) = bytes.split_at(piece.room(most, self.behind).min(bytes.len()));
             match piece {
                 Piece::Exact(buf) => buf.extend(now)?,
                 Piece::Open(open) => open.extend_from_slice(now),
@@ -122,7 +127,7 @@ impl Data {
         match self.size {
             Some(size) => {
                 let len = (size - self.got).min(self.piece_bytes.into());
-                Ok(Piece::Exact(self.memory(len).await?))
+                Ok(Piece::Exact(self.memory(len + self.behind as u64).await?))
             }
             None => Ok(Piece::Open(Vec::new())),
         }
@@ -193,6 +198,27 @@ impl Data {
         self.landed().await?;
         Ok(last.map(|buf| (id::piece(self.written.number, self.handed), buf)))
     }
+
+    /// What was to be a block is to be a piece: it has no room behind its bytes.
+    async fn without_room(&mut self, buf: LumpBuf) -> Result<LumpBuf, ObjectError> {
+        let mut piece = self.memory(buf.filled().len() as u64).await?;
+        piece.extend(buf.filled())?;
+        Ok(piece)
+    }
+}
+
+/// The room that an object wants behind its bytes, if it may be a block.
+fn room_of(objects: &Objects, bucket: u32, key: &str, put: &PutInfo) -> Option<usize> {
+    let (_, block) = BlockKey::parse(key)?;
+    let piece = objects.inner.options.piece_bytes;
+    if put.size != Some(block.size.into()) || block.size > piece {
+        return None;
+    }
+    // What is in the catalogue stays there.
+    if objects.inner.state().catalogue.get(bucket, key).is_some() {
+        return None;
+    }
+    trailer::room(put)
 }
 
 /// An object on its way into the store. Keeps at most two pieces in memory. Dropped without
@@ -222,8 +248,10 @@ impl Objects {
         check_key(key)?;
         check_info(put.content_type.as_ref(), &put.metadata, &put.attributes)?;
         let number = self.inner.state().bucket(bucket)?.number;
+        let mut data = Data::new(self, put.size)?;
+        data.behind = room_of(self, number, key, &put).unwrap_or(0);
         Ok(Writer {
-            data: Data::new(self, put.size)?,
+            data,
             bucket: (bucket.to_owned(), number),
             key: key.to_owned(),
             put,
@@ -258,17 +286,28 @@ impl Writer {
         ctx: RequestCtx,
         commit: CommitInfo,
     ) -> Result<Committed, ObjectError> {
-        let last = self.data.end().await?;
+        let mut last = self.data.end().await?;
         let Self {
-            data,
+            mut data,
             bucket: (name, number),
             key,
             put,
         } = self;
-        let place = data
-            .objects
-            .place((&name, number), &key, commit.condition)
-            .await?;
+        let objects = data.objects.clone();
+        let bucket = (name.as_str(), number);
+        let place = objects.place(ctx, bucket, &key, commit.condition).await?;
+        if let Some((id, buf)) = last.take_if(|_| data.behind > 0) {
+            if matches!(place.old, Old::Absent) {
+                let info = info_of(put.clone(), commit.clone(), data.got)?;
+                let new = objects.new_block(ctx, (number, &key), &info, data.behind);
+                if let Some(block) = new.await? {
+                    // It has no pieces.
+                    data.written.keep();
+                    return objects.put_block(ctx, place, buf, block)?.await;
+                }
+            }
+            last = Some((id, data.without_room(buf).await?));
+        }
         let segment = data.segment();
         let new = NewObject {
             put,
@@ -279,6 +318,6 @@ impl Writer {
             last,
             deletes: Vec::new(),
         };
-        data.objects.commit_object(ctx, place, new, || {})?.await
+        objects.commit_object(ctx, place, new, || {})?.await
     }
 }

@@ -6,7 +6,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{close, content, ctx, disk, etag, get, lumps, open, options, put, run};
+use common::{block_size, close, content, ctx, disk, etag, get, lumps, open, options, put, run};
 use lumpscope_engine::device::sim::{Random, SimDisk, Survivors};
 use lumpscope_engine::{Store, StoreOptions};
 use lumpscope_objects::{
@@ -19,11 +19,18 @@ type Value = Option<(u64, usize)>;
 /// What a key may hold after a crash: the last is what it holds without one.
 type Model = BTreeMap<String, Vec<Value>>;
 
-const HISTORIES: u64 = 5;
+const HISTORIES: u64 = 6;
 const STEPS: u64 = 14;
 
 fn key(random: &mut Random) -> String {
-    format!("key-{}", random.index(3))
+    let keys = [
+        "key-0",
+        "key-1",
+        "v/chunks/0/0/7_0_1000",
+        "v/chunks/0/0/7_0_700",
+        "chunks/07/0/7_0_10",
+    ];
+    keys[random.index(keys.len())].to_owned()
 }
 
 /// An upload of two parts, one of them twice; the object it becomes.
@@ -81,7 +88,11 @@ async fn step(
             ("none".to_owned(), None, done)
         }
         _ => {
-            let len = [0, 10, 1000, 1700, 3500][random.index(5)];
+            let mut len = [0, 10, 1000, 1700, 3500][random.index(5)];
+            // Half of those that may be blocks are.
+            if let Some(size) = block_size(&key).filter(|_| random.index(2) == 0) {
+                len = size;
+            }
             let done = put(objects, "bucket", &key, (version, len), Condition::Always).await;
             (key, Some((version, len)), done.map(drop))
         }
@@ -119,15 +130,21 @@ fn check(disk: &SimDisk, model: &Model) -> u64 {
         max: 100,
         ..ListQuery::default()
     };
-    let listed = objects.list("bucket", &query).unwrap().entries;
-    let mut pieces = 0;
+    let listed = run(objects.list("bucket", &query)).unwrap().entries;
+    let is_block = |key: &str| {
+        let mut listed = listed.iter();
+        listed.any(|entry| entry.key == *key && entry.etag.is_none())
+    };
+    let (mut pieces, mut blocks) = (0, 0);
     for (key, may) in model {
         let got = match run(get(&objects, "bucket", key)) {
             Ok(bytes) => Some(bytes),
             Err(ObjectError::NoSuchKey { .. }) => None,
             Err(error) => panic!("{key}: {error}"),
         };
-        let tag = objects.head("bucket", key).ok().map(|info| info.etag);
+        let tag = run(objects.head(ctx(), "bucket", key))
+            .ok()
+            .map(|info| info.etag);
         let fits = |value: &&Value| {
             value.map(|(version, len)| content(version, len)) == got
                 && value.map(|(version, _)| etag(version)) == tag
@@ -140,6 +157,10 @@ fn check(disk: &SimDisk, model: &Model) -> u64 {
             listed.iter().any(|entry| entry.key == *key),
             found.is_some()
         );
+        if is_block(key) {
+            blocks += 1;
+            continue;
+        }
         // Parts of 2,500 and 1,500 bytes are cut by themselves.
         pieces += found.map_or(
             0,
@@ -147,8 +168,10 @@ fn check(disk: &SimDisk, model: &Model) -> u64 {
         );
     }
     let parts: u64 = listed_parts(&objects);
-    let records = 1 + report.objects + report.uploads + report.parts;
-    assert_eq!(lumps(&store), records + parts + pieces as u64, "{report:?}");
+    let records = 1 + report.volumes + report.objects + report.uploads + report.parts;
+    let data = parts + pieces as u64 + report.blocks;
+    assert_eq!(report.blocks, blocks);
+    assert_eq!(lumps(&store), records + data, "{report:?}");
     close(objects, store);
     let (objects, again, store) = open(disk);
     assert_eq!((again.swept_records, again.swept_pieces), (0, 0));

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use lumpscope_objects::id::Kind;
+use lumpscope_objects::juicefs::Layout;
 use lumpscope_objects::record::{
     Body, BucketRecord, ObjectRecord, PartRecord, Record, Segment, UploadRecord, VolumeRecord,
 };
@@ -79,8 +80,10 @@ proptest! {
         let (bucket, created_ms, token) = numbers;
         let it = BucketRecord { created_ms, name: text.clone() };
         prop_assert_eq!(BucketRecord::decode(&Record::Bucket(it.clone()).encode()).unwrap(), it);
-        let it = VolumeRecord { bucket, prefix: text.clone() };
-        prop_assert_eq!(VolumeRecord::decode(&Record::Volume(it.clone()).encode()).unwrap(), it);
+        for layout in Layout::ALL {
+            let it = VolumeRecord { bucket, prefix: text.clone(), layout };
+            prop_assert_eq!(VolumeRecord::decode(&Record::Volume(it.clone()).encode()).unwrap(), it);
+        }
         let it = UploadRecord { bucket, key: text, created_ms, token, content_type, metadata, attributes: attributes.clone() };
         prop_assert_eq!(UploadRecord::decode(&Record::Upload(it.clone()).encode()).unwrap(), it);
         let it = PartRecord { modified_ms: created_ms, md5, crc32c, segment, attributes };

@@ -103,7 +103,7 @@ fn parts_become_an_object() {
         let again = objects.complete(ctx(), name, &tags[..3], of_parts(3)).await;
         assert!(matches!(again, Err(ObjectError::NoSuchUpload { .. })));
         assert_eq!(get(&objects, "bucket", "key").await.unwrap(), all);
-        let mut reader = objects.read("bucket", "key").unwrap();
+        let mut reader = objects.read(ctx(), "bucket", "key").await.unwrap();
         assert_eq!(reader.info().content_type.as_deref(), Some("text/plain"));
         reader.select(1999..4005).unwrap();
         let mut got = Vec::new();
@@ -111,14 +111,15 @@ fn parts_become_an_object() {
             got.extend_from_slice(&bytes.unwrap());
         }
         assert_eq!(got, all[1999..4005]);
-        let (reader, how) = (objects.read("bucket", "key"), (None, Condition::IfAbsent));
-        let copied = objects.copy(ctx(), reader.unwrap(), ("bucket", "copy"), how);
+        let reader = objects.read(ctx(), "bucket", "key").await.unwrap();
+        let how = (None, Condition::IfAbsent);
+        let copied = objects.copy(ctx(), reader, ("bucket", "copy"), how);
         copied.await.unwrap();
         assert_eq!(get(&objects, "bucket", "copy").await.unwrap(), all);
     });
     let head = |key| ObjectInfo {
         modified_ms: 0,
-        ..objects.head("bucket", key).unwrap()
+        ..run(objects.head(ctx(), "bucket", key)).unwrap()
     };
     assert_eq!(head("copy"), head("key"));
     store.sync().unwrap();

@@ -10,7 +10,8 @@
 
 use lumpscope_engine::device::sim::{Latency, SimDisk, SimOptions, blank_image};
 use lumpscope_engine::units::BlockSize;
-use lumpscope_engine::{LumpRange, RequestCtx, RequestId, Store, StoreOptions};
+use lumpscope_engine::{LumpId, LumpRange, RequestCtx, RequestId, Store, StoreOptions};
+use lumpscope_objects::juicefs::BlockKey;
 use lumpscope_objects::{
     CommitInfo, Committed, Condition, ETag, ObjectError, ObjectOptions, Objects, OpenReport,
     PutInfo,
@@ -92,8 +93,8 @@ pub async fn put(
     condition: Condition,
 ) -> Result<Committed, ObjectError> {
     let info = PutInfo {
-        // Both ways to write are used.
-        size: version.is_multiple_of(2).then_some(len as u64),
+        // Both ways to write are used; a block must say its size.
+        size: (version.is_multiple_of(2) || block_size(key).is_some()).then_some(len as u64),
         ..PutInfo::default()
     };
     let mut writer = objects.begin(bucket, key, info)?;
@@ -108,8 +109,14 @@ pub async fn put(
     writer.commit(ctx(), commit).await
 }
 
+/// The size in a key that may be one of a block.
+pub fn block_size(key: &str) -> Option<usize> {
+    let (_, block) = BlockKey::parse(key)?;
+    usize::try_from(block.size).ok()
+}
+
 pub async fn get(objects: &Objects, bucket: &str, key: &str) -> Result<Vec<u8>, ObjectError> {
-    let mut reader = objects.read(bucket, key)?;
+    let mut reader = objects.read(ctx(), bucket, key).await?;
     let mut all = Vec::new();
     while let Some(bytes) = reader.next(ctx()).await {
         all.extend_from_slice(&bytes?);
@@ -120,6 +127,16 @@ pub async fn get(objects: &Objects, bucket: &str, key: &str) -> Result<Vec<u8>, 
 /// Every lump of the store.
 pub fn lumps(store: &Store) -> u64 {
     store.usage(LumpRange::ALL).unwrap().lumps
+}
+
+/// Lumps that name volumes.
+pub fn volumes(store: &Store) -> u64 {
+    let first = |kind: u128| LumpId((0x53_3300 | kind) << 104);
+    let range = LumpRange {
+        start: first(5),
+        end: Some(first(6)),
+    };
+    store.usage(range).unwrap().lumps
 }
 
 /// The store is used by nobody else and closed in order.

@@ -6,6 +6,7 @@
 
 mod files;
 mod headers;
+mod objects;
 mod put_stream;
 
 use lumpscope_engine_fuzz::{Target, target};
@@ -17,4 +18,6 @@ pub const TARGETS: &[Target] = &[
     target("tokens", files::tokens, 5_000),
     target("s3_credentials", files::s3_credentials, 5_000),
     target("call_headers", headers::call_headers, 20_000),
+    target("block_key", objects::block_key, 20_000),
+    target("trailer", objects::trailer, 20_000),
 ];

@@ -47,7 +47,7 @@ struct Copied {
 
 impl Endpoint {
     /// Finds the source of a copy, which the caller may read and the conditions hold for.
-    fn source(
+    async fn source(
         &self,
         (asked, inside): (&Asked, &Inside),
         source: &CopySource,
@@ -63,8 +63,8 @@ impl Endpoint {
             return Err(S3Error::with_message(S3ErrorCode::NotImplemented, why));
         };
         asked.check(Access::Read, bucket, key)?;
-        let reader = inside.objects.read(bucket, key);
-        let reader = reader.map_err(|failure| self.failed(failure))?;
+        let read = inside.objects.read(asked.scope.context(), bucket, key);
+        let reader = read.await.map_err(|failure| self.failed(failure))?;
         let info = reader.info().clone();
         // Of a copy, both kinds of conditions that fail are called the same.
         conditions
@@ -113,7 +113,8 @@ impl Endpoint {
         let condition = destination(&request.headers)?;
         let mut input = request.input;
         let conditions = source_conditions!(input);
-        let mut from = self.source((&asked, &inside), &input.copy_source, &conditions)?;
+        let source = self.source((&asked, &inside), &input.copy_source, &conditions);
+        let mut from = source.await?;
         let replaces = input
             .metadata_directive
             .as_ref()
@@ -163,7 +164,8 @@ impl Endpoint {
         let mut input = request.input;
         let number = multipart::number(input.part_number)?;
         let conditions = source_conditions!(input);
-        let mut from = self.source((&asked, &inside), &input.copy_source, &conditions)?;
+        let source = self.source((&asked, &inside), &input.copy_source, &conditions);
+        let mut from = source.await?;
         let mut len = from.info.size;
         if let Some(text) = input.copy_source_range.as_deref().filter(|t| !t.is_empty()) {
             let range = range(text, len)?;

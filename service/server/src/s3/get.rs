@@ -199,7 +199,7 @@ macro_rules! output {
 }
 
 impl Endpoint {
-    pub(super) fn get(
+    pub(super) async fn get(
         &self,
         request: S3Request<GetObjectInput>,
     ) -> S3Result<S3Response<GetObjectOutput>> {
@@ -207,21 +207,23 @@ impl Endpoint {
         let input = request.input;
         no_version(input.version_id)?;
         let inside = self.enter(&asked)?;
-        let read = inside.objects.read(&input.bucket, &input.key);
+        let wanted = |size| chosen(input.range.as_ref(), size).ok().flatten();
+        let (ctx, bucket, key) = (asked.scope.context(), &input.bucket, &input.key);
+        let read = inside.objects.read_part(ctx, bucket, key, wanted).await;
         let mut reader = read.map_err(|failure| self.failed(failure))?;
         let told = wanted!(input).of(reader.info().clone())?;
         if let Some(range) = &told.range {
             let selected = reader.select(range.clone());
             selected.map_err(|failure| self.failed(failure))?;
         }
-        let (ctx, len) = (asked.scope.context(), told.bytes());
+        let len = told.bytes();
         let outgoing = Outgoing::new(reader, ctx, len, self.store.clone());
         let body = StreamingBlob::from(s3s::Body::http_body_unsync(outgoing));
         let output = output!(GetObjectOutput, told, { body: Some(body), });
         Ok(S3Response::new(output))
     }
 
-    pub(super) fn head(
+    pub(super) async fn head(
         &self,
         request: S3Request<HeadObjectInput>,
     ) -> S3Result<S3Response<HeadObjectOutput>> {
@@ -229,7 +231,8 @@ impl Endpoint {
         let input = request.input;
         no_version(input.version_id)?;
         let inside = self.enter(&asked)?;
-        let info = inside.objects.head(&input.bucket, &input.key);
+        let ctx = asked.scope.context();
+        let info = inside.objects.head(ctx, &input.bucket, &input.key).await;
         let info = info.map_err(|failure| self.failed(failure))?;
         let told = wanted!(input).of(info)?;
         let partial = told.range.is_some();

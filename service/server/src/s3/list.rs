@@ -104,7 +104,7 @@ struct Listed {
 impl Listed {
     fn of(page: ListPage, encoding: Encoding, owner: Option<&Owner>) -> Self {
         let contents = page.entries.into_iter().map(|entry| Object {
-            e_tag: Some(etag(entry.etag)),
+            e_tag: entry.etag.map(etag),
             key: Some(encoding.text(entry.key)),
             last_modified: Some(timestamp(entry.modified_ms)),
             owner: owner.cloned(),
@@ -129,14 +129,14 @@ impl Listed {
 }
 
 impl Endpoint {
-    fn page(&self, asked: &Asked, bucket: &str, query: &ListQuery) -> S3Result<ListPage> {
+    async fn page(&self, asked: &Asked, bucket: &str, query: &ListQuery) -> S3Result<ListPage> {
         asked.check(Access::Read, bucket, &query.prefix)?;
         let inside = self.enter(asked)?;
-        let page = inside.objects.list(bucket, query);
+        let page = inside.objects.list(bucket, query).await;
         page.map_err(|failure| self.failed(failure))
     }
 
-    pub(super) fn list_v2(
+    pub(super) async fn list_v2(
         &self,
         request: S3Request<ListObjectsV2Input>,
     ) -> S3Result<S3Response<ListObjectsV2Output>> {
@@ -156,7 +156,7 @@ impl Endpoint {
             after,
             max,
         };
-        let page = self.page(&asked, &input.bucket, &query)?;
+        let page = self.page(&asked, &input.bucket, &query).await?;
         let next = page.next.as_ref().map(token);
         let owner = input.fetch_owner.unwrap_or(false).then(|| owner(&asked));
         let listed = Listed::of(page, encoding, owner.as_ref());
@@ -177,7 +177,7 @@ impl Endpoint {
         }))
     }
 
-    pub(super) fn list_v1(
+    pub(super) async fn list_v1(
         &self,
         request: S3Request<ListObjectsInput>,
     ) -> S3Result<S3Response<ListObjectsOutput>> {
@@ -193,7 +193,7 @@ impl Endpoint {
             delimiter,
             max,
         };
-        let page = self.page(&asked, &input.bucket, &query)?;
+        let page = self.page(&asked, &input.bucket, &query).await?;
         let next = page.next.clone();
         let next_marker = next
             .as_ref()

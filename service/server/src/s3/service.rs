@@ -48,11 +48,11 @@ operations! {
     delete_bucket(DeleteBucketInput) -> DeleteBucketOutput = remove.await;
     head_bucket(HeadBucketInput) -> HeadBucketOutput = bucket;
     get_bucket_location(GetBucketLocationInput) -> GetBucketLocationOutput = location;
-    list_objects(ListObjectsInput) -> ListObjectsOutput = list_v1;
-    list_objects_v2(ListObjectsV2Input) -> ListObjectsV2Output = list_v2;
+    list_objects(ListObjectsInput) -> ListObjectsOutput = list_v1.await;
+    list_objects_v2(ListObjectsV2Input) -> ListObjectsV2Output = list_v2.await;
     put_object(PutObjectInput) -> PutObjectOutput = put.await;
-    get_object(GetObjectInput) -> GetObjectOutput = get;
-    head_object(HeadObjectInput) -> HeadObjectOutput = head;
+    get_object(GetObjectInput) -> GetObjectOutput = get.await;
+    head_object(HeadObjectInput) -> HeadObjectOutput = head.await;
     delete_object(DeleteObjectInput) -> DeleteObjectOutput = delete.await;
     copy_object(CopyObjectInput) -> CopyObjectOutput = copy.await;
     create_multipart_upload(CreateMultipartUploadInput) -> CreateMultipartUploadOutput =

@@ -132,6 +132,7 @@ impl Opener {
             store = spec.name,
             buckets = found.buckets,
             objects = found.objects,
+            blocks = found.blocks,
             uploads = found.uploads,
             unreadable = found.unreadable,
             swept_records = found.swept_records,

@@ -1,0 +1,377 @@
+//! Blocks of JuiceFS volumes: a lump each, and no record. Which there are is known by the engine's
+//! index; what is known of one stands behind its bytes.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use lumpscope_engine::{
+    Error, ListOutcome, LumpBuf, LumpData, LumpId, LumpRange, Placement, PutOutcome, RangeOutcome,
+    RequestCtx,
+};
+use tokio::sync::oneshot;
+
+use crate::Objects;
+use crate::catalogue::Entry;
+use crate::commit::{Answer, Change, Place, put_record};
+use crate::error::ObjectError;
+use crate::id::Kind;
+use crate::juicefs::{self, BlockKey};
+use crate::record::{Record, VolumeRecord};
+use crate::state::{Inner, Path, VolumeName, background};
+use crate::trailer::{self, MAX_TRAILER_BYTES};
+use crate::types::{Committed, ObjectInfo};
+
+/// Where an object of a key is.
+pub(crate) enum Sought {
+    /// In the catalogue.
+    Entry(Entry),
+    /// In a lump; its id is given to no other block while the watch is held.
+    Block(Watch, LumpId),
+}
+
+/// Somebody looks for a block, or reads it.
+pub(crate) struct Watch {
+    inner: Arc<Inner>,
+    ids: LumpRange,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let mut state = self.inner.state();
+        if let Some(count) = state.watched.get_mut(&self.ids.start) {
+            *count -= 1;
+            if *count == 0 {
+                state.watched.remove(&self.ids.start);
+            }
+        }
+    }
+}
+
+/// A block that the catalogue is about to take the place of.
+pub(crate) struct Moving {
+    inner: Arc<Inner>,
+    name: (u32, String),
+}
+
+impl Drop for Moving {
+    fn drop(&mut self) {
+        self.inner.state().moving.remove(&self.name);
+    }
+}
+
+/// Bytes of a block, and what is known of it.
+pub(crate) struct Loaded {
+    pub(crate) info: ObjectInfo,
+    /// Of the first byte within the block.
+    pub(crate) first: u64,
+    pub(crate) bytes: Bytes,
+}
+
+/// A block that is going to be put.
+pub(crate) struct NewBlock {
+    id: LumpId,
+    info: ObjectInfo,
+    trailer: Vec<u8>,
+}
+
+fn told<T: Send + 'static>() -> (lumpscope_engine::OnDone<T>, Answer<T>) {
+    let (told, answer) = oneshot::channel();
+    let on_done = Box::new(move |result: Result<T, Error>, _| {
+        let _ = told.send(result.map_err(ObjectError::from));
+    });
+    (on_done, Answer(answer))
+}
+
+impl Inner {
+    /// The first ids of a range.
+    pub(crate) async fn ids(
+        &self,
+        range: LumpRange,
+        limit: usize,
+    ) -> Result<ListOutcome, ObjectError> {
+        let (on_done, answer) = told();
+        self.store
+            .submit_list(background(), range, limit, on_done)?;
+        answer.await
+    }
+
+    /// The ids that the block of a key has, if it is one of a volume that is known.
+    fn block_ids(&self, bucket: u32, key: &str) -> Option<LumpRange> {
+        let (prefix, block) = BlockKey::parse(key)?;
+        let name = VolumeName::new(bucket, prefix, block.layout);
+        let volume = *self.state().volumes.get(&name)?;
+        Some(block.ids(volume))
+    }
+
+    /// The block of a key, for who holds the key.
+    pub(crate) async fn block(
+        &self,
+        bucket: u32,
+        key: &str,
+    ) -> Result<Option<LumpId>, ObjectError> {
+        let Some(ids) = self.block_ids(bucket, key) else {
+            return Ok(None);
+        };
+        Ok(self.ids(ids, 1).await?.ids.first().copied())
+    }
+
+    fn watch(self: &Arc<Self>, ids: LumpRange) -> Watch {
+        *self.state().watched.entry(ids.start).or_insert(0) += 1;
+        Watch {
+            inner: Arc::clone(self),
+            ids,
+        }
+    }
+
+    /// Finds the object of a key.
+    ///
+    /// # Errors
+    /// [`ObjectError::NoSuchBucket`], [`ObjectError::NoSuchKey`], [`ObjectError::Engine`].
+    pub(crate) async fn seek(
+        self: &Arc<Self>,
+        bucket: &str,
+        key: &str,
+    ) -> Result<Sought, ObjectError> {
+        loop {
+            let missing = match self.state().entry(bucket, key) {
+                Ok(entry) => return Ok(Sought::Entry(entry)),
+                Err(missing @ ObjectError::NoSuchKey { .. }) => missing,
+                Err(error) => return Err(error),
+            };
+            let number = self.state().bucket(bucket)?.number;
+            let Some(ids) = self.block_ids(number, key) else {
+                return Err(missing);
+            };
+            // Before the index is asked: whoever puts a block asks who watches when none is there.
+            let watch = self.watch(ids);
+            if let Some(&id) = self.ids(ids, 1).await?.ids.first() {
+                return Ok(Sought::Block(watch, id));
+            }
+            if !self.has_moved(number, key).await {
+                return Err(missing);
+            }
+        }
+    }
+
+    /// Whether an object that was not found, neither here nor there, may have changed its place
+    /// meanwhile. Waits until that is over.
+    async fn has_moved(self: &Arc<Self>, bucket: u32, key: &str) -> bool {
+        let moving = {
+            let state = self.state();
+            if state.catalogue.get(bucket, key).is_some() {
+                return true;
+            }
+            state.moving.contains_key(&(bucket, key.to_owned()))
+        };
+        if moving {
+            drop(self.hold(Path::Key(bucket, key.to_owned())).await);
+        }
+        moving
+    }
+
+    /// Marks a block that a commit to the catalogue removes, for who holds the key.
+    pub(crate) fn moving(self: &Arc<Self>, name: (u32, String), id: LumpId) -> Moving {
+        self.state().moving.insert(name.clone(), id);
+        Moving {
+            inner: Arc::clone(self),
+            name,
+        }
+    }
+
+    fn ask_range(
+        &self,
+        ctx: RequestCtx,
+        id: LumpId,
+        range: Range<u64>,
+    ) -> Result<Answer<LumpData>, ObjectError> {
+        let (told, answer) = oneshot::channel();
+        let used = self.meter(ctx);
+        let on_done = Box::new(move |result: Result<RangeOutcome, Error>, times| {
+            used(times);
+            let data = result.map(|outcome| outcome.data);
+            let _ = told.send(data.map_err(ObjectError::from));
+        });
+        let len = range.end - range.start;
+        self.store
+            .submit_get_range(ctx, id, range.start, len, on_done)?;
+        Ok(Answer(answer))
+    }
+
+    /// Reads what is known of a block, and some of its bytes, or all.
+    ///
+    /// # Errors
+    /// [`ObjectError::Engine`] with [`Error::NotFound`] when it is gone,
+    /// [`ObjectError::Damaged`].
+    pub(crate) async fn load(
+        &self,
+        ctx: RequestCtx,
+        (bucket, key, id): (&str, &str, LumpId),
+        part: Option<Range<u64>>,
+    ) -> Result<Loaded, ObjectError> {
+        let damaged = |why| ObjectError::Damaged {
+            bucket: bucket.to_owned(),
+            key: key.to_owned(),
+            id,
+            why,
+        };
+        let size = size_of(id);
+        let behind = size..size + MAX_TRAILER_BYTES as u64 + 1;
+        let (first, bytes, trailer) = match part {
+            None => {
+                let (told, answer) = oneshot::channel();
+                let used = self.meter(ctx);
+                let on_done = Box::new(move |result: Result<LumpData, Error>, times| {
+                    used(times);
+                    let _ = told.send(result.map_err(ObjectError::from));
+                });
+                self.store.submit_get(ctx, id, on_done)?;
+                let mut bytes = Bytes::from_owner(Answer(answer).await?.into_bytes_owner());
+                let size = usize::try_from(size).unwrap_or(usize::MAX);
+                if bytes.len() < size {
+                    return Err(damaged("the lump is shorter than the block"));
+                }
+                let trailer = bytes.split_off(size);
+                (0, bytes, trailer)
+            }
+            Some(part) => {
+                let trailer = self.ask_range(ctx, id, behind)?;
+                let (first, mut bytes) = (part.start, Bytes::new());
+                if !part.is_empty() {
+                    let answer = self.ask_range(ctx, id, part)?;
+                    bytes = Bytes::from_owner(answer.await?.into_bytes_owner());
+                }
+                let trailer = Bytes::from_owner(trailer.await?.into_bytes_owner());
+                (first, bytes, trailer)
+            }
+        };
+        let info = trailer::decode(id, &trailer).map_err(|why| damaged(why.0))?;
+        Ok(Loaded { info, first, bytes })
+    }
+}
+
+/// Bytes of the block with this id.
+pub(crate) fn size_of(id: LumpId) -> u64 {
+    // The size does not depend on the layout.
+    let (block, _) = BlockKey::of_id(id, juicefs::Layout::Plain);
+    block.size.into()
+}
+
+impl Objects {
+    /// The number of a volume, which is given one if it has none; `None`: all are taken.
+    async fn volume(&self, ctx: RequestCtx, name: VolumeName) -> Result<Option<u8>, ObjectError> {
+        let found = self.inner.state().volumes.get(&name).copied();
+        if found.is_some() {
+            return Ok(found);
+        }
+        let held = self.inner.hold(Path::Volumes).await;
+        let number = {
+            let state = self.inner.state();
+            if let Some(found) = state.volumes.get(&name) {
+                return Ok(Some(*found));
+            }
+            u8::try_from(state.next_volume).ok()
+        };
+        let Some(number) = number else {
+            return Ok(None);
+        };
+        let record = Record::Volume(VolumeRecord {
+            bucket: name.bucket,
+            prefix: name.prefix.clone(),
+            layout: name.layout,
+        });
+        let inner = Arc::clone(&self.inner);
+        let id = Kind::Volume.id(number.into(), 0);
+        put_record(&self.inner, ctx, Change::of(id, &record), move || {
+            let mut state = inner.state();
+            state.volumes.insert(name, number);
+            state.next_volume = u16::from(number) + 1;
+            drop(state);
+            drop(held);
+        })?
+        .await?;
+        Ok(Some(number))
+    }
+
+    /// What the lump of a block will be, for who holds the key and found no object there; `None`:
+    /// it has to be an object of the catalogue.
+    pub(crate) async fn new_block(
+        &self,
+        ctx: RequestCtx,
+        (bucket, key): (u32, &str),
+        info: &ObjectInfo,
+        room: usize,
+    ) -> Result<Option<NewBlock>, ObjectError> {
+        let Some((prefix, block)) = BlockKey::parse(key) else {
+            return Ok(None);
+        };
+        let name = VolumeName::new(bucket, prefix, block.layout);
+        let Some(volume) = self.volume(ctx, name).await? else {
+            return Ok(None);
+        };
+        // A reader may still want a block that was deleted, and whose id the new one would have.
+        let ids = block.ids(volume);
+        if self.inner.state().watched.contains_key(&ids.start) {
+            return Ok(None);
+        }
+        let id = block.id(volume, info.modified_ms);
+        let trailer = trailer::encode(id, info, room);
+        Ok(trailer.map(|trailer| NewBlock {
+            id,
+            info: info.clone(),
+            trailer,
+        }))
+    }
+
+    /// Puts a block whose bytes are in `buf`, which has room for its trailer.
+    pub(crate) fn put_block(
+        &self,
+        ctx: RequestCtx,
+        place: Place,
+        mut buf: LumpBuf,
+        block: NewBlock,
+    ) -> Result<Answer<Committed>, ObjectError> {
+        let NewBlock { id, info, trailer } = block;
+        buf.extend(&trailer)?;
+        let (told, answer) = oneshot::channel();
+        let used = self.inner.meter(ctx);
+        let on_done = Box::new(move |result: Result<PutOutcome, Error>, times| {
+            used(times);
+            drop(place);
+            let done = result.map(|_| Committed {
+                info,
+                replaced: false,
+            });
+            let _ = told.send(done.map_err(ObjectError::from));
+        });
+        let durability = self.inner.options.durability;
+        self.inner
+            .store
+            .submit_put(ctx, id, buf, Placement::Data, durability, on_done)?;
+        Ok(Answer(answer))
+    }
+
+    /// Whether a bucket holds a block.
+    pub(crate) async fn has_blocks(&self, bucket: u32) -> Result<bool, ObjectError> {
+        let volumes = self.inner.state().volumes_of(bucket);
+        for (_, volume) in volumes {
+            let first = self.inner.ids(juicefs::volume(volume), 1).await?;
+            if !first.ids.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// A bucket is gone: so are its volumes, which have no blocks.
+    pub(crate) fn drop_volumes(&self, bucket: u32) {
+        let mut state = self.inner.state();
+        let volumes = state.volumes_of(bucket);
+        state.volumes.retain(|name, _| name.bucket != bucket);
+        drop(state);
+        let ids = volumes
+            .into_iter()
+            .map(|(_, number)| Kind::Volume.id(number.into(), 0));
+        self.inner.free(ids.map(|id| (id, LumpId(id.0 + 1))));
+    }
+}
