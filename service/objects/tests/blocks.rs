@@ -115,6 +115,22 @@ fn what_is_known_of_a_block_comes_back() {
     assert_eq!(lumps(&store), 3);
 }
 
+/// An object of 700 bytes by an upload of one part.
+async fn upload(objects: &Objects, key: &str) {
+    let upload = objects.create_upload(ctx(), "bucket", key, sized(None));
+    let upload = upload.await.unwrap();
+    let part = objects.upload_part("bucket", key, &upload, 1, Some(700));
+    let mut part = part.unwrap();
+    part.write(ctx(), &content(1, 700)).await.unwrap();
+    part.commit(ctx(), PartCommit::default()).await.unwrap();
+    let name = ("bucket", key, upload.as_str());
+    let parts = [(1, Default::default())];
+    objects
+        .complete(ctx(), name, &parts, CommitInfo::default())
+        .await
+        .unwrap();
+}
+
 #[test]
 fn what_does_not_fit_is_an_object_of_the_catalogue() {
     let disk = disk(100, 1000);
@@ -150,19 +166,7 @@ fn what_does_not_fit_is_an_object_of_the_catalogue() {
                 content(1, len)
             );
         }
-        let key = "chunks/0/0/7_0_700";
-        let upload = objects.create_upload(ctx(), "bucket", key, sized(None));
-        let upload = upload.await.unwrap();
-        let part = objects.upload_part("bucket", key, &upload, 1, Some(700));
-        let mut part = part.unwrap();
-        part.write(ctx(), &content(1, 700)).await.unwrap();
-        part.commit(ctx(), PartCommit::default()).await.unwrap();
-        let name = ("bucket", key, upload.as_str());
-        let parts = [(1, Default::default())];
-        objects
-            .complete(ctx(), name, &parts, at_once())
-            .await
-            .unwrap();
+        upload(&objects, "chunks/0/0/7_0_700").await;
         // Longer than a piece; and a copy of a block, which is one again.
         put(
             &objects,
@@ -371,11 +375,25 @@ fn blocks_of_no_volume_are_swept() {
     assert_eq!((lumps(&store), blocks(&objects).len()), (3, 1));
 }
 
+const STAYS: &str = "vol/chunks/0/1/1235_0_700";
+
+async fn lister(objects: Objects) {
+    for _ in 0..300 {
+        let query = ListQuery {
+            max: 10,
+            ..ListQuery::default()
+        };
+        let page = objects.list("bucket", &query).await.unwrap();
+        let keys: Vec<_> = page.entries.iter().map(|it| it.key.as_str()).collect();
+        assert!(keys == [STAYS] || keys == [KEY, STAYS], "{keys:?}");
+        tokio::task::yield_now().await;
+    }
+}
+
 /// Puts, overwrites and deletes of one block key while others read and list it: nobody sees a mix
 /// of two versions, and what is always there is always found, exactly once.
 #[test]
 fn many_at_once_see_one_version() {
-    const STAYS: &str = "vol/chunks/0/1/1235_0_700";
     let disk = disk(100, 4000);
     let (objects, _, store) = open(&disk);
     let writer = |objects: Objects| async move {
@@ -425,18 +443,6 @@ fn many_at_once_see_one_version() {
             objects.head(ctx(), "bucket", STAYS).await.unwrap();
         }
         assert!(found > 400);
-    };
-    let lister = |objects: Objects| async move {
-        for _ in 0..300 {
-            let query = ListQuery {
-                max: 10,
-                ..ListQuery::default()
-            };
-            let page = objects.list("bucket", &query).await.unwrap();
-            let keys: Vec<_> = page.entries.iter().map(|it| it.key.as_str()).collect();
-            assert!(keys == [STAYS] || keys == [KEY, STAYS], "{keys:?}");
-            tokio::task::yield_now().await;
-        }
     };
     run(async {
         objects.create_bucket(ctx(), "bucket").await.unwrap();
@@ -674,11 +680,13 @@ async fn fill(objects: &Objects, store: &Store, key: impl Fn(u64) -> String) -> 
     unreachable!("a journal has an end")
 }
 
+type KeyOf = fn(u64) -> String;
+
 /// What `docs/objects.md` says of the size of the journal; and that a full one is survived.
 #[test]
 fn a_full_journal_has_room_for_deletes() {
     const RING: u64 = 512 * 1024;
-    let kinds: [(&str, u64, fn(u64) -> String); 2] = [
+    let kinds: [(&str, u64, KeyOf); 2] = [
         ("keys of 40 characters", 4000, |it| {
             format!("folder-{:02}/a-rather-common-name-{it:09}", it % 50)
         }),
