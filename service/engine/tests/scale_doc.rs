@@ -66,8 +66,8 @@ fn row((terabytes, kib): (u64, u64)) -> String {
     let block_size = BlockSize::DEFAULT;
     let disk = terabytes * 1_000_000_000_000;
     let image = ByteLen(disk - disk / 1000 * CHECKPOINT);
-    let regions = RegionSizes::divide(image, block_size, JOURNAL_RATIO).unwrap();
-    let shape = LumpShape::new(kib * 1024, block_size).unwrap();
+    let regions = RegionSizes::divide(image, block_size, JOURNAL_RATIO).expect("a size that fits");
+    let shape = LumpShape::new(kib * 1024, block_size).expect("a lump that fits");
     let lumps = regions.data_len.0 / (u64::from(shape.blocks().0) * block_size.bytes());
     let live = lumps * PUT_LEN as u64;
     let ratio = (2 * live * 10_000).div_ceil(disk);

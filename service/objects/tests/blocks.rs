@@ -117,7 +117,7 @@ fn what_is_known_of_a_block_comes_back() {
 
 /// An object of 700 bytes by an upload of one part.
 async fn upload(objects: &Objects, key: &str) {
-    let upload = objects.create_upload(ctx(), "bucket", key, sized(None));
+    let upload = objects.create_upload(ctx(), "bucket", key, PutInfo::default());
     let upload = upload.await.unwrap();
     let part = objects.upload_part("bucket", key, &upload, 1, Some(700));
     let mut part = part.unwrap();

@@ -7,9 +7,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use common::{
-    block_size, close, content, ctx, disk, etag, get, lumps, open, put, run, volumes,
-};
+use common::{block_size, close, content, ctx, disk, etag, get, lumps, open, put, run, volumes};
 use lumpscope_engine::Store;
 use lumpscope_objects::{
     CommitInfo, Condition, ListAfter, ListEntry, ListQuery, ObjectError, Objects, PutInfo,
