@@ -13,8 +13,8 @@ use lumpscope_engine::units::BlockSize;
 use lumpscope_engine::{LumpId, LumpRange, RequestCtx, RequestId, Store, StoreOptions};
 use lumpscope_objects::juicefs::BlockKey;
 use lumpscope_objects::{
-    CommitInfo, Committed, Condition, ETag, ObjectError, ObjectOptions, Objects, OpenReport,
-    PutInfo,
+    CommitInfo, Committed, Condition, ETag, ListEntry, ListQuery, ObjectError, ObjectInfo,
+    ObjectOptions, Objects, OpenReport, PutInfo,
 };
 
 /// Small, so that objects of a few KiB have several.
@@ -122,6 +122,31 @@ pub async fn get(objects: &Objects, bucket: &str, key: &str) -> Result<Vec<u8>, 
         all.extend_from_slice(&bytes?);
     }
     Ok(all)
+}
+
+pub fn pairs(of: &[(&str, &str)]) -> Vec<(String, String)> {
+    of.iter().map(|(a, b)| ((*a).into(), (*b).into())).collect()
+}
+
+/// An object with all that is known of it.
+pub async fn put_with(
+    objects: &Objects,
+    key: &str,
+    len: usize,
+    (info, commit): (PutInfo, CommitInfo),
+) -> Result<ObjectInfo, ObjectError> {
+    let mut writer = objects.begin("bucket", key, info)?;
+    writer.write(ctx(), &content(1, len)).await?;
+    Ok(writer.commit(ctx(), commit).await?.info)
+}
+
+/// What is in the bucket, up to 10,000 keys.
+pub fn list(objects: &Objects) -> Vec<ListEntry> {
+    let query = ListQuery {
+        max: 10_000,
+        ..ListQuery::default()
+    };
+    run(objects.list("bucket", &query)).unwrap().entries
 }
 
 /// Every lump of the store.
