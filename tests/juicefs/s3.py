@@ -59,6 +59,14 @@ class S3:
 
     def keys(self, page=1000):
         """Every key with its size, read page by page."""
+        return {key: size for key, (size, _) in self.listed(page).items()}
+
+    def without_records(self):
+        """The keys that are ids of lumps: a list has no ETag of them (docs/objects.md)."""
+        return [key for key, (_, etag) in self.listed().items() if etag is None]
+
+    def listed(self, page=1000):
+        """Every key with its size and ETag, read page by page."""
         found, more = {}, {}
         while True:
             tree = xml.etree.ElementTree.fromstring(self.good("GET", list_type=2, max_keys=page, **more))
@@ -67,7 +75,8 @@ class S3:
                 key = item.findtext("s3:Key", namespaces=space)
                 if key in found or key < max(found, default=""):
                     raise Failed(f"{key} is listed twice, or not in order")
-                found[key] = int(item.findtext("s3:Size", namespaces=space))
+                size, etag = (item.findtext(f"s3:{name}", namespaces=space) for name in ("Size", "ETag"))
+                found[key] = int(size), etag
             if tree.findtext("s3:IsTruncated", namespaces=space) != "true":
                 return found
             more = {"continuation_token": tree.findtext("s3:NextContinuationToken", namespaces=space)}

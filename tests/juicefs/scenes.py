@@ -38,6 +38,12 @@ def in_order(volume, nodes):
     check(found == (len(listed), sum(listed.values())), f"fsck is clean: {found[0]} blocks, {found[1]:,} bytes, as listed")
 
 
+def without_records(node):
+    """Every block is one lump whose id is its key: the catalogue knows nothing of it."""
+    listed = blocks(node.s3.keys())
+    check(listed.keys() == set(node.s3.without_records()), f"all {len(listed)} blocks, and nothing else, are without records")
+
+
 def empty(nodes):
     """Nothing is left of a volume: no key, and no lump of an object."""
     for node in nodes:
@@ -96,6 +102,7 @@ def one_node(node, volume, measure, sizes=Files.SIZES):
     figures = measure(volume)
     settled(lambda: len(node.s3.keys()))
     in_order(volume, [node])
+    without_records(node)
     fsck_is_no_formality(volume, node)
     collect(volume, [node], files)
     in_order(volume, [node])
