@@ -107,7 +107,7 @@ impl PartWriter {
 
 impl Objects {
     /// Begins to write a part, of number 1 to [`MAX_PART_NUMBER`]. `size` as in
-    /// [`PutInfo::size`].
+    /// [`PutInfo::size`](crate::PutInfo::size).
     ///
     /// # Errors
     /// [`ObjectError::NoSuchBucket`], [`ObjectError::NoSuchUpload`], [`ObjectError::Invalid`],
