@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use lumpscope_engine::{
-    Error, ListOutcome, LumpBuf, LumpData, LumpId, LumpRange, Placement, PutOutcome, RangeOutcome,
-    RequestCtx,
+    Error, ListOutcome, LumpBuf, LumpId, LumpRange, Placement, PutOutcome, RequestCtx,
 };
 use tokio::sync::oneshot;
 
@@ -179,25 +178,6 @@ impl Inner {
         }
     }
 
-    fn ask_range(
-        &self,
-        ctx: RequestCtx,
-        id: LumpId,
-        range: Range<u64>,
-    ) -> Result<Answer<LumpData>, ObjectError> {
-        let (told, answer) = oneshot::channel();
-        let used = self.meter(ctx);
-        let on_done = Box::new(move |result: Result<RangeOutcome, Error>, times| {
-            used(times);
-            let data = result.map(|outcome| outcome.data);
-            let _ = told.send(data.map_err(ObjectError::from));
-        });
-        let len = range.end - range.start;
-        self.store
-            .submit_get_range(ctx, id, range.start, len, on_done)?;
-        Ok(Answer(answer))
-    }
-
     /// Reads what is known of a block, and some of its bytes, or all.
     ///
     /// # Errors
@@ -219,14 +199,8 @@ impl Inner {
         let behind = size..size + MAX_TRAILER_BYTES as u64 + 1;
         let (first, bytes, trailer) = match part {
             None => {
-                let (told, answer) = oneshot::channel();
-                let used = self.meter(ctx);
-                let on_done = Box::new(move |result: Result<LumpData, Error>, times| {
-                    used(times);
-                    let _ = told.send(result.map_err(ObjectError::from));
-                });
-                self.store.submit_get(ctx, id, on_done)?;
-                let mut bytes = Bytes::from_owner(Answer(answer).await?.into_bytes_owner());
+                let whole = self.ask_whole(ctx, id)?.await?;
+                let mut bytes = Bytes::from_owner(whole.into_bytes_owner());
                 let size = usize::try_from(size).unwrap_or(usize::MAX);
                 if bytes.len() < size {
                     return Err(damaged("the lump is shorter than the block"));

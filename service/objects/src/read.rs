@@ -297,7 +297,6 @@ impl Pieces {
 }
 
 fn ask(inner: &Arc<Inner>, ctx: RequestCtx, next: Next) -> Result<Answer<LumpData>, ObjectError> {
-    let (told, answer) = oneshot::channel();
     let Next {
         id,
         from,
@@ -305,20 +304,46 @@ fn ask(inner: &Arc<Inner>, ctx: RequestCtx, next: Next) -> Result<Answer<LumpDat
         total,
     } = next;
     if len == total {
-        let used = inner.meter(ctx);
+        inner.ask_whole(ctx, id)
+    } else {
+        inner.ask_range(ctx, id, from..from + len)
+    }
+}
+
+impl Inner {
+    /// Starts to read a lump.
+    pub(crate) fn ask_whole(
+        &self,
+        ctx: RequestCtx,
+        id: LumpId,
+    ) -> Result<Answer<LumpData>, ObjectError> {
+        let (told, answer) = oneshot::channel();
+        let used = self.meter(ctx);
         let on_done = Box::new(move |result: Result<LumpData, Error>, times| {
             used(times);
             let _ = told.send(result.map_err(ObjectError::from));
         });
-        inner.store.submit_get(ctx, id, on_done)?;
-    } else {
-        let used = inner.meter(ctx);
+        self.store.submit_get(ctx, id, on_done)?;
+        Ok(Answer(answer))
+    }
+
+    /// Starts to read some bytes of a lump, clipped to what it has.
+    pub(crate) fn ask_range(
+        &self,
+        ctx: RequestCtx,
+        id: LumpId,
+        range: Range<u64>,
+    ) -> Result<Answer<LumpData>, ObjectError> {
+        let (told, answer) = oneshot::channel();
+        let used = self.meter(ctx);
         let on_done = Box::new(move |result: Result<RangeOutcome, Error>, times| {
             used(times);
             let data = result.map(|outcome| outcome.data);
             let _ = told.send(data.map_err(ObjectError::from));
         });
-        inner.store.submit_get_range(ctx, id, from, len, on_done)?;
+        let len = range.end - range.start;
+        self.store
+            .submit_get_range(ctx, id, range.start, len, on_done)?;
+        Ok(Answer(answer))
     }
-    Ok(Answer(answer))
 }
