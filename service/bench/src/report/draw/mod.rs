@@ -162,27 +162,26 @@ fn grid(area: &Area<'_>, chart: &Chart<'_, '_>, (x, y): (&Laid, &Laid)) -> Resul
         let path = PathElement::new([from, to], line(colour, 2));
         plot.draw(&path).map_err(said)
     };
-    // Up to where words are written already.
-    let mut written = i32::MIN;
+    let (mut below, mut beside) = (Written::default(), Written::default());
     for (place, word) in x.ticks(size_in(width, 150)) {
         path((place, y.from), (place, y.to), &palette::GRID)?;
-        let (left, low) = at((place, y.from));
-        let (middle, half) = (inside(left, &word, width), whole(width_of(&word) / 2.0));
-        // Ticks of a logarithm are not equally far apart; a line without a word is still a tick.
-        if middle - half <= written {
-            continue;
+        let (at, low) = at((place, y.from));
+        if let Some(middle) = below.place(at, width_of(&word), width) {
+            let style = soft(HPos::Center, VPos::Top);
+            area.draw_text(&word, &style, (middle, low + 12))
+                .map_err(said)?;
         }
-        written = middle + half;
-        let style = soft(HPos::Center, VPos::Top);
-        area.draw_text(&word, &style, (middle, low + 12))
-            .map_err(said)?;
     }
+    // From below: places on a canvas grow downwards.
     for (place, word) in y.ticks(size_in(height, 76)) {
         path((x.from, place), (x.to, place), &palette::GRID)?;
         let (left, level) = at((x.from, place));
-        let style = soft(HPos::Right, VPos::Center);
-        area.draw_text(&word, &style, (left - 12, level))
-            .map_err(said)?;
+        let above = i32::try_from(height).unwrap_or(i32::MAX) - level;
+        if beside.place(above, TEXT, height).is_some() {
+            let style = soft(HPos::Right, VPos::Center);
+            area.draw_text(&word, &style, (left - 12, level))
+                .map_err(said)?;
+        }
     }
     path((x.from, y.from), (x.to, y.from), &palette::AXIS)?;
     path((x.from, y.from), (x.from, y.to), &palette::AXIS)?;
@@ -210,13 +209,16 @@ fn framed_rows(
     canvas((WIDE.0, height.saturating_add(BELOW)), |area| {
         let bottom = i32::try_from(height).unwrap_or(i32::MAX);
         let soft = |h, v| text(palette::SOFT.rgb(), h, v);
+        let mut written = Written::default();
         for (at, word) in x.ticks(size_in(whole_units(width), 110)) {
             let at = begin + whole((at - x.from) / (x.to - x.from) * width);
             let path = PathElement::new([(at, 0), (at, bottom)], line(&palette::GRID, 2));
             area.draw(&path).map_err(said)?;
-            let at = (inside(at, &word, WIDE.0), bottom + 10);
-            area.draw_text(&word, &soft(HPos::Center, VPos::Top), at)
-                .map_err(said)?;
+            if let Some(middle) = written.place(at, width_of(&word), WIDE.0) {
+                let style = soft(HPos::Center, VPos::Top);
+                area.draw_text(&word, &style, (middle, bottom + 10))
+                    .map_err(said)?;
+            }
         }
         let path = PathElement::new(
             [(begin, bottom), (begin + whole(width), bottom)],
@@ -260,12 +262,25 @@ fn width_of(text: &str) -> f64 {
     f64::from(characters) * TEXT * CHARACTER
 }
 
-/// Where the middle of a word is written that belongs to a place so near to an edge of a canvas of so many units that
-/// it would be cut.
-fn inside(at: i32, word: &str, width: u32) -> i32 {
-    let half = whole(width_of(word) / 2.0);
-    let width = i32::try_from(width).unwrap_or(i32::MAX);
-    at.min(width - half).max(half)
+/// How far the words of an axis are written, from its low end.
+#[derive(Debug, Default)]
+struct Written(Option<i32>);
+
+impl Written {
+    /// Where the middle of the next word is written that takes so many units and belongs to a place
+    /// on a canvas of so many: moved inside where an edge would cut it. `None`: there it would lie
+    /// on the word before it, as ticks are not equally far apart on every scale, and a word moved
+    /// inside comes nearer to its neighbour. A line without a word is still a tick.
+    fn place(&mut self, at: i32, takes: f64, size: u32) -> Option<i32> {
+        let half = whole(takes / 2.0);
+        let size = i32::try_from(size).unwrap_or(i32::MAX);
+        let middle = at.min(size - half).max(half);
+        if self.0.is_some_and(|end| middle - half <= end) {
+            return None;
+        }
+        self.0 = Some(middle + half);
+        Some(middle)
+    }
 }
 
 /// As much of a text as fits, with an ellipsis where it is cut.
