@@ -6,7 +6,8 @@ pub mod browser;
 pub mod client;
 pub mod collector;
 pub mod grafana;
-pub mod needs;
 pub mod prometheus;
 pub mod s3;
 pub mod service;
+
+pub use lumpscope_needs as needs;

@@ -5,36 +5,21 @@
 //! unless `CI=true`: then they fail.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::env;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use lumpscope_bench::blocks::{Counted, Recorded, Recorder};
 use lumpscope_bench::lab::LoopDevice;
 use lumpscope_bench::tracer::Tracer;
 use lumpscope_engine::buffer::BufferPool;
+use lumpscope_needs::{Need, available};
 use lumpscope_platter::trace::Op;
 use rustix::fs::{OFlags, major, minor};
 
 const DISK_BYTES: u64 = 64 << 20;
 /// How often a run is done again in which the kernel skipped a program.
 const ATTEMPTS: usize = 5;
-
-fn available(what: &str, is: bool) -> bool {
-    if !is {
-        let ci = env::var("CI").is_ok_and(|ci| ci == "true");
-        assert!(!ci, "{what} is needed, and CI must test with it");
-        eprintln!("SKIPPED: {what} is needed");
-    }
-    is
-}
-
-fn privileged() -> bool {
-    let is = rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists();
-    available("root and the loop driver", is)
-}
 
 /// Fields of /sys/block/DISK/stat: reads, sectors read, writes, sectors written, flushes.
 fn kernel_counts(device: &Path) -> [u64; 5] {
@@ -108,7 +93,7 @@ fn complete_run(device: &LoopDevice, script: Option<&Path>) -> Seen {
 
 #[test]
 fn the_recorder_counts_what_the_kernel_counts() {
-    if !privileged() {
+    if !available(&[Need::LoopDevices]) {
         return;
     }
     let device = LoopDevice::create(Path::new("/var/tmp"), "blocks", DISK_BYTES).unwrap();
@@ -148,8 +133,7 @@ fn the_recorder_counts_what_the_kernel_counts() {
 
 #[test]
 fn the_recorder_counts_what_bpftrace_counts() {
-    let found = Command::new("bpftrace").arg("--version").output().is_ok();
-    if !privileged() || !available("bpftrace", found) {
+    if !available(&[Need::LoopDevices, Need::Tool("bpftrace")]) {
         return;
     }
     let script =

@@ -12,23 +12,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lumpscope_bench::lab::{Lab, LabOptions, LoopDevice, StoreKind};
+use lumpscope_needs::{Need, available};
 
 const DISK_BYTES: u64 = 320 << 20;
 const CHILD_DIR: &str = "LUMPSCOPE_TEST_LAB_DIR";
-
-/// True: the test can run.
-fn privileged() -> bool {
-    let able = rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists();
-    if !able {
-        let ci = env::var("CI").is_ok_and(|ci| ci == "true");
-        assert!(
-            !ci,
-            "loop devices need root and the loop driver, and CI must test them"
-        );
-        eprintln!("SKIPPED: loop devices need root and the loop driver");
-    }
-    able
-}
 
 fn scratch() -> tempfile::TempDir {
     tempfile::Builder::new()
@@ -73,7 +60,7 @@ fn assert_gone(dir: &Path) {
 
 #[test]
 fn three_disks_are_there_and_then_gone() {
-    if !privileged() {
+    if !available(&[Need::LoopDevices]) {
         return;
     }
     let dir = scratch();
@@ -145,7 +132,7 @@ fn three_disks_are_there_and_then_gone() {
 
 #[test]
 fn ext4_has_a_journal_only_when_asked() {
-    if !privileged() {
+    if !available(&[Need::LoopDevices]) {
         return;
     }
     let dir = scratch();
@@ -171,7 +158,7 @@ fn ext4_has_a_journal_only_when_asked() {
 
 #[test]
 fn a_panic_leaves_nothing() {
-    if !privileged() {
+    if !available(&[Need::LoopDevices]) {
         return;
     }
     let dir = scratch();
@@ -189,7 +176,7 @@ fn a_panic_leaves_nothing() {
 
 #[test]
 fn a_failure_half_way_leaves_nothing() {
-    if !privileged() {
+    if !available(&[Need::LoopDevices]) {
         return;
     }
     let dir = scratch();
@@ -220,7 +207,7 @@ fn a_full_directory_is_refused_before_anything_is_made() {
 
 #[test]
 fn a_single_device() {
-    if !privileged() {
+    if !available(&[Need::LoopDevices]) {
         return;
     }
     let dir = scratch();
@@ -245,7 +232,7 @@ fn a_single_device() {
 
 #[test]
 fn kill_9_leaves_nothing() {
-    if !privileged() {
+    if !available(&[Need::LoopDevices]) {
         return;
     }
     let dir = scratch();

@@ -12,13 +12,13 @@ use lumpscope_engine::format::minfs;
 use lumpscope_engine::guard::FormatError;
 use lumpscope_engine::layout::{LayoutError, detect_path};
 use lumpscope_engine::units::{ByteLen, ByteOffset};
-use support::{Image, Mount, able, forced, plain, refusal, run, say};
+use support::{Image, Mount, forced, plain, refusal, run, say};
 
 const MIB: u64 = 1024 * 1024;
 
 #[test]
 fn devices_that_are_too_small() {
-    require!(able(&[]));
+    require!();
     for len in [4096, 61_440, 61_440 + 3 * 4096] {
         let image = Image::new(len);
         let device = image.attach(&[]);
@@ -47,7 +47,7 @@ fn devices_that_are_too_small() {
 
 #[test]
 fn an_existing_store_and_what_is_on_the_disk_afterwards() {
-    require!(able(&[]));
+    require!();
     let image = Image::new(16 * MIB);
     let device = image.attach(&[]);
     let first = format(device.path(), &plain()).expect("an empty disk");
@@ -82,7 +82,7 @@ fn an_existing_store_and_what_is_on_the_disk_afterwards() {
 
 #[test]
 fn blocks_smaller_than_the_sectors_of_the_device() {
-    require!(able(&[]));
+    require!();
     let image = Image::new(16 * MIB);
     let device = image.attach(&["--sector-size", "4096"]);
     for block_size in [512, 6144] {
@@ -114,7 +114,7 @@ fn blocks_smaller_than_the_sectors_of_the_device() {
 
 #[test]
 fn a_device_that_was_cut_off_is_not_opened() {
-    require!(able(&[]));
+    require!();
     let image = Image::new(16 * MIB);
     format(image.attach(&[]).path(), &plain()).expect("formatted");
     let file = File::options()
@@ -128,7 +128,7 @@ fn a_device_that_was_cut_off_is_not_opened() {
 
 #[test]
 fn an_interrupted_format_is_recognised() {
-    require!(able(&[]));
+    require!();
     let image = Image::new(16 * MIB);
     let device = image.attach(&[]);
     format(device.path(), &plain()).expect("formatted");
@@ -147,7 +147,7 @@ fn an_interrupted_format_is_recognised() {
 
 #[test]
 fn a_partition_is_a_device_like_any_other() {
-    require!(able(&["addpart"]));
+    require!("addpart");
     let image = Image::new(16 * MIB);
     let device = image.attach(&["--partscan"]);
     let partition = device.partition(2048, 16_384);
@@ -160,7 +160,7 @@ fn a_partition_is_a_device_like_any_other() {
 
 #[test]
 fn a_file_system_without_room_is_left_as_it_was() {
-    require!(able(&["mkfs.ext4", "mount"]));
+    require!("mkfs.ext4", "mount");
     let image = Image::new(32 * MIB);
     run("mkfs.ext4", &[Path::new("-qF"), &image.path()]);
     let device = image.attach(&[]);
@@ -209,7 +209,7 @@ fn a_file_system_without_room_is_left_as_it_was() {
 
 #[test]
 fn files_on_ext4_and_xfs_take_small_blocks_where_the_disk_has_small_sectors() {
-    require!(able(&["mkfs.ext4", "mkfs.xfs", "mount"]));
+    require!("mkfs.ext4", "mkfs.xfs", "mount");
     let tools: [(&str, &str, u64); 2] = [("mkfs.ext4", "-qF", 64), ("mkfs.xfs", "-qf", 320)];
     for (tool, flags, size) in tools {
         for (sector, fits) in [("512", true), ("4096", false)] {

@@ -12,7 +12,7 @@ use lumpscope_engine::create::format;
 use lumpscope_engine::guard::{FormatError, SignatureKind, User};
 use lumpscope_engine::layout::{LayoutError, detect_path};
 use lumpscope_engine::units::ByteOffset;
-use support::{Image, Loop, Mount, able, forced, pipe, plain, refusal, run};
+use support::{Image, Loop, Mount, forced, pipe, plain, refusal, run};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -67,7 +67,7 @@ fn assert_forced(device: &Loop) {
 
 #[test]
 fn ext2_and_ext4() {
-    require!(able(&["mkfs.ext4", "mkfs.ext2"]));
+    require!("mkfs.ext4", "mkfs.ext2");
     for (tool, kind) in [("mkfs.ext2", "ext2"), ("mkfs.ext4", "ext4")] {
         let image = Image::new(32 * MIB);
         run(tool, &[Path::new("-qF"), &image.path()]);
@@ -77,7 +77,7 @@ fn ext2_and_ext4() {
 
 #[test]
 fn xfs() {
-    require!(able(&["mkfs.xfs"]));
+    require!("mkfs.xfs");
     let image = Image::new(320 * MIB);
     run("mkfs.xfs", &[Path::new("-qf"), &image.path()]);
     assert_signature(&image, "xfs", SignatureKind::FileSystem, 0);
@@ -85,7 +85,7 @@ fn xfs() {
 
 #[test]
 fn btrfs() {
-    require!(able(&["mkfs.btrfs"]));
+    require!("mkfs.btrfs");
     let image = Image::new(128 * MIB);
     run("mkfs.btrfs", &[Path::new("-qf"), &image.path()]);
     assert_signature(&image, "btrfs", SignatureKind::FileSystem, 65_600);
@@ -93,7 +93,7 @@ fn btrfs() {
 
 #[test]
 fn vfat() {
-    require!(able(&["mkfs.vfat"]));
+    require!("mkfs.vfat");
     let image = Image::new(64 * MIB);
     run("mkfs.vfat", &[Path::new("-F32"), &image.path()]);
     assert_signature(&image, "vfat", SignatureKind::FileSystem, 82);
@@ -101,7 +101,7 @@ fn vfat() {
 
 #[test]
 fn swap_space() {
-    require!(able(&["mkswap"]));
+    require!("mkswap");
     let image = Image::new(16 * MIB);
     run("mkswap", &[Path::new("-q"), &image.path()]);
     assert_signature(&image, "swap", SignatureKind::Other, 4086);
@@ -109,7 +109,7 @@ fn swap_space() {
 
 #[test]
 fn a_physical_volume_of_lvm() {
-    require!(able(&["pvcreate"]));
+    require!("pvcreate");
     let image = Image::new(16 * MIB);
     {
         let device = image.attach(&[]);
@@ -127,7 +127,7 @@ fn a_physical_volume_of_lvm() {
 
 #[test]
 fn luks() {
-    require!(able(&["cryptsetup"]));
+    require!("cryptsetup");
     let image = Image::new(32 * MIB);
     let path = image.path();
     let path = path.to_str().expect("a path of ASCII letters");
@@ -144,7 +144,7 @@ fn luks() {
 /// The superblock of a RAID member, written by hand: mdadm needs the kernel's driver to make one.
 #[test]
 fn a_member_of_a_raid() {
-    require!(able(&[]));
+    require!();
     let image = Image::new(16 * MIB);
     let file = File::options()
         .write(true)
@@ -171,7 +171,7 @@ fn partition(image: &Image, label: &str) {
 /// The labels of a ZFS device, written by hand: two at its start and two at its end.
 #[test]
 fn a_device_of_zfs() {
-    require!(able(&[]));
+    require!();
     let len = 64 * MIB;
     let image = Image::new(len);
     let file = File::options()
@@ -190,7 +190,7 @@ fn a_device_of_zfs() {
 
 #[test]
 fn partition_tables() {
-    require!(able(&["sfdisk"]));
+    require!("sfdisk");
     for (label, offset) in [("dos", 510), ("gpt", 512)] {
         let image = Image::new(16 * MIB);
         partition(&image, label);
@@ -200,7 +200,7 @@ fn partition_tables() {
 
 #[test]
 fn a_gpt_of_which_only_the_backup_is_left() {
-    require!(able(&["sfdisk"]));
+    require!("sfdisk");
     let image = Image::new(16 * MIB);
     partition(&image, "gpt");
     let file = File::options()
@@ -213,7 +213,7 @@ fn a_gpt_of_which_only_the_backup_is_left() {
 
 #[test]
 fn partitions_that_only_the_kernel_still_knows() {
-    require!(able(&["sfdisk", "addpart"]));
+    require!("sfdisk", "addpart");
     let image = Image::new(16 * MIB);
     partition(&image, "dos");
     let device = image.attach(&["--partscan"]);
@@ -258,7 +258,7 @@ fn exclusively(device: &Path) -> std::io::Result<File> {
 
 #[test]
 fn a_mounted_device_and_a_mounted_partition() {
-    require!(able(&["mkfs.ext4", "sfdisk", "addpart", "mount"]));
+    require!("mkfs.ext4", "sfdisk", "addpart", "mount");
     let image = Image::new(32 * MIB);
     run("mkfs.ext4", &[Path::new("-qF"), &image.path()]);
     let device = image.attach(&[]);
@@ -291,12 +291,12 @@ fn a_mounted_device_and_a_mounted_partition() {
 
 #[test]
 fn a_mounted_btrfs_which_hides_its_device_number() {
-    require!(able(&["mkfs.btrfs", "mount"]));
+    require!("mkfs.btrfs", "mount");
     let image = Image::new(128 * MIB);
     run("mkfs.btrfs", &[Path::new("-qf"), &image.path()]);
     let device = image.attach(&[]);
     if let Err(error) = support::try_run("mount", &[device.path(), &image.mount_point()]) {
-        return support::skip(&format!("no btrfs in this kernel: {error}"));
+        return lumpscope_needs::missing(&format!("no btrfs in this kernel: {error}"));
     }
     let mount = Mount {
         at: image.mount_point(),
@@ -310,7 +310,7 @@ fn a_mounted_btrfs_which_hides_its_device_number() {
 
 #[test]
 fn a_device_that_somebody_holds() {
-    require!(able(&[]));
+    require!();
     let image = Image::new(16 * MIB);
     let device = image.attach(&[]);
     let _holder = exclusively(device.path()).expect("unused");
@@ -350,14 +350,14 @@ impl Drop for Swap<'_> {
 
 #[test]
 fn active_swap() {
-    require!(able(&["mkswap", "swapon"]));
+    require!("mkswap", "swapon");
     let image = Image::new(16 * MIB);
     run("mkswap", &[Path::new("-q"), &image.path()]);
     let device = image.attach(&[]);
     let swap = match Swap::new(device.path()) {
         Ok(swap) => swap,
         Err(error) => {
-            return support::skip(&format!("no swap in this kernel: {error}"));
+            return lumpscope_needs::missing(&format!("no swap in this kernel: {error}"));
         }
     };
     let error = refusal(&image, device.path(), &forced());
@@ -370,7 +370,7 @@ fn active_swap() {
 
 #[test]
 fn a_file_behind_a_loop_device_and_a_device_behind_another() {
-    require!(able(&[]));
+    require!();
     let image = Image::new(16 * MIB);
     let device = image.attach(&[]);
     let error = refusal(&image, &image.path(), &forced());
@@ -394,7 +394,7 @@ fn a_file_behind_a_loop_device_and_a_device_behind_another() {
 
 #[test]
 fn a_read_only_device() {
-    require!(able(&[]));
+    require!();
     let image = Image::new(16 * MIB);
     let device = image.attach(&["--read-only"]);
     for options in [plain(), forced()] {

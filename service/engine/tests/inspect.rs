@@ -21,7 +21,7 @@ use lumpscope_engine::format::record::Record;
 use lumpscope_engine::inspect::{CheckReport, InspectReport, Inspector, RecordInfo};
 use lumpscope_engine::units::{BlockCount, BlockIndex};
 use lumpscope_engine::{Error, Finding, FindingKind, LumpId, Placement, Store};
-use support::{Image, able, plain};
+use support::{Image, plain};
 
 const BLOCK: u64 = 4096;
 const SHAPE: Shape = Shape {
@@ -389,7 +389,7 @@ fn lumps_that_share_blocks_are_both_named() {
 
 #[test]
 fn a_minfs_on_a_device_is_described_also_when_it_is_damaged() {
-    require!(able(&[]));
+    require!();
     let image = Image::new(16 << 20);
     let device = image.attach(&[]);
     format(device.path(), &plain()).unwrap();
@@ -422,7 +422,7 @@ fn a_minfs_on_a_device_is_described_also_when_it_is_damaged() {
 
 #[test]
 fn sectors_that_cannot_be_read_are_named() {
-    require!(able(&[]));
+    require!();
     let image = Image::new(16 << 20);
     let device = image.attach(&["--direct-io=on"]);
     format(device.path(), &plain()).unwrap();

@@ -9,24 +9,11 @@ use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use lumpscope_bench::lab::{Lab, LabOptions, StoreKind};
+use lumpscope_needs::{Need, available};
 use rustix::process::{Pid, Signal, kill_process};
 
 fn lumpscope() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_lumpscope"))
-}
-
-/// True: the test can run.
-fn privileged() -> bool {
-    let able = rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists();
-    if !able {
-        let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
-        assert!(
-            !ci,
-            "compare needs root and the loop driver, and CI must test it"
-        );
-        eprintln!("SKIPPED: compare needs root and the loop driver");
-    }
-    able
 }
 
 fn scratch() -> tempfile::TempDir {
@@ -75,7 +62,7 @@ fn started(dir: &Path) -> (Child, BufReader<ChildStderr>) {
 
 #[test]
 fn three_stores_side_by_side() {
-    if !privileged() {
+    if !available(&[Need::LoopDevices]) {
         return;
     }
     let dir = scratch();
@@ -121,7 +108,7 @@ fn three_stores_side_by_side() {
 
 #[test]
 fn ctrl_c_twice_leaves_nothing() {
-    if !privileged() {
+    if !available(&[Need::LoopDevices]) {
         return;
     }
     let dir = scratch();
@@ -141,7 +128,7 @@ fn ctrl_c_twice_leaves_nothing() {
 
 #[test]
 fn kill_9_leaves_nothing() {
-    if !privileged() {
+    if !available(&[Need::LoopDevices]) {
         return;
     }
     let dir = scratch();
@@ -160,7 +147,7 @@ fn assert_ran_on_own_disks(output: &Output) {
 
 #[test]
 fn disks_of_the_user_are_used_once_they_are_empty_and_given_back() {
-    if !privileged() {
+    if !available(&[Need::LoopDevices]) {
         return;
     }
     let dir = scratch();

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use common::*;
 use lumpscope::privileges::{self, CapSet, ThreadStatus};
+use lumpscope_needs::{Need, available, missing};
 use lumpscope_proto::v1::AddStoreRequest;
 use lumpscope_proto::v1::admin_client::AdminClient;
 use rustix::process::Signal;
@@ -29,28 +30,6 @@ const EVENTUALLY: Duration = Duration::from_secs(60);
 const NOBODY: u32 = 65_534;
 /// Exposure of the unit in tenths, as systemd-analyze counts it from 0 to 100.
 const EXPOSURE: u32 = 25;
-
-/// False, with the reason printed, when something is missing; in CI that is a failure.
-fn available(what: &str, there: bool) -> bool {
-    if there {
-        return true;
-    }
-    assert!(
-        std::env::var("CI").as_deref() != Ok("true"),
-        "needed in CI: {what}"
-    );
-    eprintln!("SKIPPED: {what} is needed");
-    false
-}
-
-fn root() -> bool {
-    available("root", rustix::process::geteuid().is_root())
-}
-
-fn tool(name: &str) -> bool {
-    let found = Command::new(name).arg("--version").output();
-    available(name, found.is_ok_and(|output| output.status.success()))
-}
 
 /// `lumpscope serve` as a child; killed when dropped.
 struct Serving {
@@ -150,7 +129,7 @@ fn finding<'a>(findings: &'a serde_json::Value, topic: &str) -> &'a serde_json::
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_thread_has_given_up_everything_and_is_another_user() {
-    if !root() {
+    if !available(&[Need::Root]) {
         return;
     }
     let dir = folder();
@@ -212,7 +191,7 @@ async fn add_is_refused(service: &Serving, path: &Path) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_user_capabilities_go_and_root_stays_unless_told_otherwise() {
-    if !root() {
+    if !available(&[Need::Root]) {
         return;
     }
     let dir = folder();
@@ -257,7 +236,7 @@ fn a_user_that_cannot_be_become_keeps_it_from_starting() {
         text.contains("no-such-user") && text.lines().count() == 1,
         "{text}"
     );
-    if !root() || !tool("setpriv") {
+    if !available(&[Need::Root, Need::Tool("setpriv")]) {
         return;
     }
     // Without the rights to change users, though as root.
@@ -274,11 +253,11 @@ fn a_user_that_cannot_be_become_keeps_it_from_starting() {
 /// that was started before has its old capabilities in /proc, but uses those of whoever asks.
 #[test]
 fn workers_of_io_uring_have_the_rights_of_those_who_ask_them() {
-    if !root() {
+    if !available(&[Need::Root]) {
         return;
     }
     let Ok(mut ring) = io_uring::IoUring::new(4) else {
-        available("io_uring", false);
+        missing("io_uring");
         return;
     };
     let dir = folder();
@@ -341,7 +320,7 @@ fn receive(socket: &UnixDatagram, wanted: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_serves_with_the_capabilities_of_its_unit_and_tells_the_manager() {
-    if !root() || !tool("setpriv") {
+    if !available(&[Need::Root, Need::Tool("setpriv")]) {
         return;
     }
     let dir = folder();
@@ -421,7 +400,7 @@ fn a_second_signal_ends_it_without_waiting_for_requests() {
 
 #[test]
 fn the_unit_is_sound_and_exposes_little() {
-    if !tool("systemd-analyze") {
+    if !available(&[Need::Tool("systemd-analyze")]) {
         return;
     }
     let dir = folder();

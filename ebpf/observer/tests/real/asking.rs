@@ -85,7 +85,7 @@ fn three_requests() -> Found {
 
 #[test]
 fn a_request_is_explained_watched_recorded_and_replayed_alike() {
-    let Some(_one) = ready("a_request_is_explained") else {
+    let Some(_one) = ready() else {
         return;
     };
     let mut last = None;

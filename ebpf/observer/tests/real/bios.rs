@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use lumpscope_needs::skipped;
 use lumpscope_observer::{Flavour, Op, Purpose, StoreReport, Tuning};
 
 use crate::support::{
@@ -114,13 +115,13 @@ fn every_bio_is_attributed(path: &Path, flavour: Flavour) {
 
 #[test]
 fn a_bio_disk_in_memory_is_observed() {
-    let Some(_one) = ready("a_bio_disk_in_memory") else {
+    let Some(_one) = ready() else {
         return;
     };
     mount_tracefs();
     for flavour in FLAVOURS {
         let Some(zram) = Zram::new() else {
-            eprintln!("SKIPPED a_bio_disk_in_memory_is_observed: this kernel has no zram");
+            skipped("this kernel has no zram");
             return;
         };
         every_bio_is_attributed(&zram.path(), flavour);
@@ -129,13 +130,13 @@ fn a_bio_disk_in_memory_is_observed() {
 
 #[test]
 fn a_bio_disk_of_the_device_mapper_is_observed() {
-    let Some(_one) = ready("a_bio_disk_of_the_device_mapper") else {
+    let Some(_one) = ready() else {
         return;
     };
     mount_tracefs();
     for flavour in FLAVOURS {
         let Some(mapped) = Mapped::new() else {
-            eprintln!("SKIPPED a_bio_disk_of_the_device_mapper: this kernel has none");
+            skipped("this kernel has no device mapper");
             return;
         };
         every_bio_is_attributed(&mapped.path(), flavour);
@@ -145,11 +146,11 @@ fn a_bio_disk_of_the_device_mapper_is_observed() {
 /// Both kinds of disks at once: none shows up in the other's numbers.
 #[test]
 fn a_bio_disk_and_the_disk_below_it_are_two() {
-    let Some(_one) = ready("a_bio_disk_and_the_disk_below") else {
+    let Some(_one) = ready() else {
         return;
     };
     let Some(mapped) = Mapped::new() else {
-        eprintln!("SKIPPED a_bio_disk_and_the_disk_below: this kernel has no device mapper");
+        skipped("this kernel has no device mapper");
         return;
     };
     let below = Watched::new(&mapped.below.path, Tuning::default());
@@ -164,7 +165,7 @@ fn a_bio_disk_and_the_disk_below_it_are_two() {
 
 #[test]
 fn without_the_start_of_requests_the_rest_is_observed() {
-    let Some(_one) = ready("without_the_start_of_requests") else {
+    let Some(_one) = ready() else {
         return;
     };
     mount_tracefs();
@@ -205,7 +206,7 @@ fn without_the_start_of_requests_the_rest_is_observed() {
 
 #[test]
 fn without_what_is_needed_nothing_is_observed() {
-    let Some(_one) = ready("without_what_is_needed") else {
+    let Some(_one) = ready() else {
         return;
     };
     let device = LoopDevice::new(MIB);

@@ -91,7 +91,7 @@ fn byte_exact(flavour: Flavour) {
 
 #[test]
 fn btf_tracepoints_are_byte_exact() {
-    let Some(_one) = ready("btf_tracepoints_are_byte_exact") else {
+    let Some(_one) = ready() else {
         return;
     };
     byte_exact(Flavour::TpBtf);
@@ -99,7 +99,7 @@ fn btf_tracepoints_are_byte_exact() {
 
 #[test]
 fn raw_tracepoints_are_byte_exact() {
-    let Some(_one) = ready("raw_tracepoints_are_byte_exact") else {
+    let Some(_one) = ready() else {
         return;
     };
     byte_exact(Flavour::RawTp);
@@ -107,7 +107,7 @@ fn raw_tracepoints_are_byte_exact() {
 
 #[test]
 fn classic_tracepoints_are_byte_exact() {
-    let Some(_one) = ready("classic_tracepoints_are_byte_exact") else {
+    let Some(_one) = ready() else {
         return;
     };
     mount_tracefs();
@@ -116,7 +116,7 @@ fn classic_tracepoints_are_byte_exact() {
 
 #[test]
 fn a_split_write_is_one_request_s_and_in_many_threads_nothing_is_mixed_up() {
-    let Some(_one) = ready("a_split_write") else {
+    let Some(_one) = ready() else {
         return;
     };
     let report = until_complete(|| {
@@ -170,7 +170,7 @@ fn a_split_write_is_one_request_s_and_in_many_threads_nothing_is_mixed_up() {
 
 #[test]
 fn what_nobody_declared_is_not_guessed() {
-    let Some(_one) = ready("what_nobody_declared") else {
+    let Some(_one) = ready() else {
         return;
     };
     let report = until_complete(|| {
@@ -206,7 +206,7 @@ fn what_nobody_declared_is_not_guessed() {
 
 #[test]
 fn lost_events_are_counted_exactly() {
-    let Some(_one) = ready("lost_events_are_counted_exactly") else {
+    let Some(_one) = ready() else {
         return;
     };
     let device = LoopDevice::new(64 * MIB);
@@ -293,7 +293,7 @@ fn file_store(mkfs: &str, args: &[&str]) {
 
 #[test]
 fn a_file_on_ext4_is_attributed_through_its_extents() {
-    let Some(_one) = ready("a_file_on_ext4") else {
+    let Some(_one) = ready() else {
         return;
     };
     file_store("mkfs.ext4", &["-q", "-F"]);
@@ -301,7 +301,7 @@ fn a_file_on_ext4_is_attributed_through_its_extents() {
 
 #[test]
 fn a_file_on_ext4_without_journal_is_attributed_too() {
-    let Some(_one) = ready("a_file_on_ext4_without_journal") else {
+    let Some(_one) = ready() else {
         return;
     };
     file_store("mkfs.ext4", &["-q", "-F", "-O", "^has_journal"]);
@@ -309,7 +309,7 @@ fn a_file_on_ext4_without_journal_is_attributed_too() {
 
 #[test]
 fn a_file_on_xfs_is_attributed_through_its_extents() {
-    let Some(_one) = ready("a_file_on_xfs") else {
+    let Some(_one) = ready() else {
         return;
     };
     file_store("mkfs.xfs", &["-q"]);
@@ -369,7 +369,7 @@ fn busy_file_system(kind: &str, args: &[&str]) {
 
 #[test]
 fn a_busy_ext4_s_own_io_is_told_apart() {
-    let Some(_one) = ready("a_busy_ext4") else {
+    let Some(_one) = ready() else {
         return;
     };
     busy_file_system("ext4", &["-q", "-F"]);
@@ -377,7 +377,7 @@ fn a_busy_ext4_s_own_io_is_told_apart() {
 
 #[test]
 fn a_busy_xfs_s_own_io_is_told_apart() {
-    let Some(_one) = ready("a_busy_xfs") else {
+    let Some(_one) = ready() else {
         return;
     };
     busy_file_system("xfs", &["-q"]);
@@ -385,7 +385,7 @@ fn a_busy_xfs_s_own_io_is_told_apart() {
 
 #[test]
 fn reports_stay_after_shutdown() {
-    let Some(_one) = ready("reports_stay_after_shutdown") else {
+    let Some(_one) = ready() else {
         return;
     };
     let device = LoopDevice::new(64 * MIB);
@@ -401,7 +401,7 @@ fn reports_stay_after_shutdown() {
 
 #[test]
 fn eight_clients_on_a_file_with_strangers_keep_their_bytes() {
-    let Some(_one) = ready("eight_clients_on_a_file") else {
+    let Some(_one) = ready() else {
         return;
     };
     let report = until_complete(|| {

@@ -13,7 +13,7 @@ fn nothing_yet() -> Observer {
 
 #[test]
 fn the_probes_are_attached_with_the_first_disk() {
-    let Some(_one) = ready("the_probes_are_attached") else {
+    let Some(_one) = ready() else {
         return;
     };
     let device = LoopDevice::new(16 << 20);
@@ -30,7 +30,7 @@ fn the_probes_are_attached_with_the_first_disk() {
 
 #[test]
 fn what_is_gone_is_forgotten_and_what_comes_again_starts_anew() {
-    let Some(_one) = ready("what_is_gone") else {
+    let Some(_one) = ready() else {
         return;
     };
     let (first, second) = (LoopDevice::new(16 << 20), LoopDevice::new(16 << 20));
@@ -63,7 +63,7 @@ fn what_is_gone_is_forgotten_and_what_comes_again_starts_anew() {
 
 #[test]
 fn two_stores_on_one_disk_share_it_until_the_last_is_gone() {
-    let Some(_one) = ready("two_stores_on_one_disk") else {
+    let Some(_one) = ready() else {
         return;
     };
     let disk = LoopDevice::mounted(64 << 20, "mkfs.ext4", &["-q", "-F"]);
@@ -81,7 +81,7 @@ fn two_stores_on_one_disk_share_it_until_the_last_is_gone() {
 /// More comings and goings than there are slots: a slot used again shows nothing of before.
 #[test]
 fn slots_are_used_again_and_start_from_zero() {
-    let Some(_one) = ready("slots_are_used_again") else {
+    let Some(_one) = ready() else {
         return;
     };
     let devices = [LoopDevice::new(16 << 20), LoopDevice::new(16 << 20)];

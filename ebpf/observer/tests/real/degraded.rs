@@ -30,7 +30,7 @@ fn why_not(observer: &Observer) -> String {
 
 #[test]
 fn a_file_in_memory_has_no_disk() {
-    let Some(_one) = ready("a_file_in_memory") else {
+    let Some(_one) = ready() else {
         return;
     };
     let file = tempfile::NamedTempFile::new_in("/dev/shm").expect("a file in memory");
@@ -43,7 +43,7 @@ fn a_file_in_memory_has_no_disk() {
 
 #[test]
 fn a_missing_object_is_named() {
-    let Some(_one) = ready("a_missing_object") else {
+    let Some(_one) = ready() else {
         return;
     };
     let device = LoopDevice::new(1 << 20);
@@ -77,7 +77,7 @@ fn switched_off_means_off() {
 
 #[test]
 fn a_partition_is_observed_on_its_disk() {
-    let Some(_one) = ready("a_partition") else {
+    let Some(_one) = ready() else {
         return;
     };
     let device = LoopDevice::new(64 << 20);
@@ -102,7 +102,7 @@ fn a_partition_is_observed_on_its_disk() {
 
 #[test]
 fn doctor_finds_root_in_good_health() {
-    let Some(_one) = ready("doctor") else { return };
+    let Some(_one) = ready() else { return };
     let findings = Observer::doctor();
     let probes = findings
         .iter()
@@ -125,7 +125,7 @@ fn doctor_finds_root_in_good_health() {
 /// Runs the next test, and it alone, as nobody.
 #[test]
 fn without_privileges_nothing_breaks() {
-    let Some(_one) = ready("without_privileges") else {
+    let Some(_one) = ready() else {
         return;
     };
     let dir = tempfile::Builder::new()

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use lumpscope_needs::skipped;
 use lumpscope_observer::{
     GuardPolicy, GuardReport, Level, Observer, ObserverOptions, Tuning, WatchedStore,
 };
@@ -133,7 +134,7 @@ fn we_can_write(path: &Path) -> bool {
 }
 
 /// The report when the guard works here; otherwise it says why not, and the rest is skipped.
-fn effective(test: &str, observer: &Observer, name: &str) -> Option<GuardReport> {
+fn effective(observer: &Observer, name: &str) -> Option<GuardReport> {
     let report = observer.guard(name).expect("the store");
     let expected = std::env::var("LUMPSCOPE_EXPECT_GUARD").unwrap_or_default();
     assert_eq!(report.effective, report.why_not.is_empty(), "{report:?}");
@@ -142,14 +143,13 @@ fn effective(test: &str, observer: &Observer, name: &str) -> Option<GuardReport>
         return Some(report);
     }
     assert_ne!(expected, "yes", "{report:?}");
-    eprintln!("SKIPPED {test}: {}", report.why_not);
+    skipped(&report.why_not);
     None
 }
 
 #[test]
 fn what_it_says_is_what_others_find() {
-    let test = "what_it_says_is_what_others_find";
-    let Some(_one) = ready(test) else { return };
+    let Some(_one) = ready() else { return };
     let disk = Disk::new(true);
     let observer = observer(vec![store("a", &disk.path, GuardPolicy::Deny)], true);
     let report = observer.guard("a").expect("the store");
@@ -164,7 +164,7 @@ fn what_it_says_is_what_others_find() {
     let index = observer.add_store(store("b", &disk.path, GuardPolicy::Off));
     assert_eq!(observer.store_status("a"), observer.store_status("b"));
     observer.remove_store(index);
-    if effective(test, &observer, "a").is_none() {
+    if effective(&observer, "a").is_none() {
         assert_eq!((report.denied, report.allowed), (0, 0));
     }
     observer.shutdown();
@@ -176,12 +176,11 @@ fn what_it_says_is_what_others_find() {
 
 #[test]
 fn every_way_to_the_bytes_is_denied_to_others() {
-    let test = "every_way_to_the_bytes_is_denied_to_others";
-    let Some(_one) = ready(test) else { return };
+    let Some(_one) = ready() else { return };
     let disk = Disk::new(true);
     let ways = [disk.node(None), disk.node(Some(1)), disk.node(Some(2))];
     let observer = observer(vec![store("a", &disk.path, GuardPolicy::Deny)], false);
-    let Some(before) = effective(test, &observer, "a") else {
+    let Some(before) = effective(&observer, "a") else {
         return;
     };
     // The trial is not told as an open by others.
@@ -208,11 +207,10 @@ fn every_way_to_the_bytes_is_denied_to_others() {
 
 #[test]
 fn an_audit_allows_and_counts() {
-    let test = "an_audit_allows_and_counts";
-    let Some(_one) = ready(test) else { return };
+    let Some(_one) = ready() else { return };
     let disk = Disk::new(true);
     let observer = observer(vec![store("a", &disk.path, GuardPolicy::Audit)], false);
-    if effective(test, &observer, "a").is_none() {
+    if effective(&observer, "a").is_none() {
         return;
     }
     for _ in 0..40 {
@@ -226,12 +224,11 @@ fn an_audit_allows_and_counts() {
 
 #[test]
 fn a_store_on_a_partition_guards_the_disk_and_not_its_neighbour() {
-    let test = "a_store_on_a_partition_guards_the_disk_and_not_its_neighbour";
-    let Some(_one) = ready(test) else { return };
+    let Some(_one) = ready() else { return };
     let disk = Disk::new(true);
     let (first, second) = (disk.node(Some(1)), disk.node(Some(2)));
     let observer = observer(vec![store("a", &first, GuardPolicy::Deny)], false);
-    if effective(test, &observer, "a").is_none() {
+    if effective(&observer, "a").is_none() {
         return;
     }
     assert!(!others_can_write(&first) && !others_can_write(&disk.path));
@@ -252,11 +249,10 @@ fn a_store_on_a_partition_guards_the_disk_and_not_its_neighbour() {
 
 #[test]
 fn a_partition_made_later_is_guarded_too() {
-    let test = "a_partition_made_later_is_guarded_too";
-    let Some(_one) = ready(test) else { return };
+    let Some(_one) = ready() else { return };
     let disk = Disk::new(false);
     let observer = observer(vec![store("a", &disk.path, GuardPolicy::Deny)], false);
-    if effective(test, &observer, "a").is_none() {
+    if effective(&observer, "a").is_none() {
         return;
     }
     sh("partx", &["-a", disk.path()]);
@@ -308,8 +304,7 @@ fn hold(path: &Path, capabilities: Option<&str>) -> (Child, bool) {
 
 #[test]
 fn a_killed_process_leaves_nothing_behind() {
-    let test = "a_killed_process_leaves_nothing_behind";
-    let Some(_one) = ready(test) else { return };
+    let Some(_one) = ready() else { return };
     let disk = Disk::new(true);
     let (mut child, guards) = hold(&disk.path, None);
     let denied = !others_can_write(&disk.path);
@@ -319,7 +314,7 @@ fn a_killed_process_leaves_nothing_behind() {
     assert_eq!(denied, guards);
     assert_eq!(ours, !guards, "we are no more than others");
     if !guards {
-        eprintln!("SKIPPED {test}: the guard does not work on this kernel");
+        skipped("the guard does not work on this kernel");
         return;
     }
     // The kernel takes the program away after the last descriptor is gone.
@@ -335,8 +330,7 @@ fn a_killed_process_leaves_nothing_behind() {
 
 #[test]
 fn what_a_unit_of_systemd_leaves_is_enough() {
-    let test = "what_a_unit_of_systemd_leaves_is_enough";
-    let Some(_one) = ready(test) else { return };
+    let Some(_one) = ready() else { return };
     let disk = Disk::new(true);
     // No node of its own can be made with these: the trial is on the device itself.
     let few = "-all,+bpf,+perfmon,+dac_override";
@@ -350,7 +344,7 @@ fn what_a_unit_of_systemd_leaves_is_enough() {
             std::env::var("LUMPSCOPE_EXPECT_GUARD").as_deref(),
             Ok("yes")
         );
-        eprintln!("SKIPPED {test}: the guard does not work on this kernel");
+        skipped("the guard does not work on this kernel");
     }
 }
 
@@ -372,8 +366,7 @@ fn a_file_is_not_guarded_and_says_so() {
 
 #[test]
 fn the_doctor_says_the_same() {
-    let test = "the_doctor_says_the_same";
-    let Some(_one) = ready(test) else { return };
+    let Some(_one) = ready() else { return };
     let disk = Disk::new(false);
     assert_eq!(
         std::fs::metadata(&disk.path).expect("a device").mode() & 0o170_000,

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::support::{LoopDevice, Watched, forced, mount_tracefs, ready, until_complete};
+use lumpscope_needs::{Need, available};
 use lumpscope_observer::{Flavour, Op, Purpose, StoreReport};
 
 const MIB: u64 = 1 << 20;
@@ -32,13 +33,10 @@ fn owners(report: &StoreReport, operation: &str) -> (u64, u64) {
 
 #[test]
 fn bpftrace_counts_the_same() {
-    let Some(_one) = ready("bpftrace_counts_the_same") else {
+    let Some(_one) = ready() else {
         return;
     };
-    if Command::new("bpftrace").arg("--version").output().is_err() {
-        let ci = std::env::var("CI").is_ok_and(|value| value == "true");
-        assert!(!ci, "bpftrace is missing");
-        eprintln!("SKIPPED bpftrace_counts_the_same: bpftrace is missing");
+    if !available(&[Need::Tool("bpftrace")]) {
         return;
     }
     mount_tracefs();

@@ -68,7 +68,7 @@ fn all_is_counted(flavour: Flavour) {
 
 #[test]
 fn completions_that_btf_programs_were_not_shown_are_found() {
-    let Some(_one) = ready("completions_btf") else {
+    let Some(_one) = ready() else {
         return;
     };
     all_is_counted(Flavour::TpBtf);
@@ -76,7 +76,7 @@ fn completions_that_btf_programs_were_not_shown_are_found() {
 
 #[test]
 fn completions_that_raw_programs_were_not_shown_are_found() {
-    let Some(_one) = ready("completions_raw") else {
+    let Some(_one) = ready() else {
         return;
     };
     all_is_counted(Flavour::RawTp);
@@ -84,7 +84,7 @@ fn completions_that_raw_programs_were_not_shown_are_found() {
 
 #[test]
 fn completions_that_classic_programs_were_not_shown_are_found() {
-    let Some(_one) = ready("completions_classic") else {
+    let Some(_one) = ready() else {
         return;
     };
     mount_tracefs();
@@ -93,7 +93,7 @@ fn completions_that_classic_programs_were_not_shown_are_found() {
 
 #[test]
 fn a_full_table_of_requests_in_flight_is_counted() {
-    let Some(_one) = ready("a_full_table") else {
+    let Some(_one) = ready() else {
         return;
     };
     let device = LoopDevice::new(64 * MIB);
@@ -121,7 +121,7 @@ fn events_and_cells(it: &Watched) -> (AuditReport, u64, u64) {
 
 #[test]
 fn the_event_policy_takes_events_and_nothing_else() {
-    let Some(_one) = ready("the_event_policy") else {
+    let Some(_one) = ready() else {
         return;
     };
     let report = until_complete(|| {

@@ -66,7 +66,7 @@ fn entries(dir: &Path) -> Vec<String> {
 
 #[test]
 fn pinned_maps_can_be_read_and_go_at_the_end() {
-    let Some(_one) = ready("pinned maps") else {
+    let Some(_one) = ready() else {
         return;
     };
     let (disk, fs) = (LoopDevice::new(64 << 20), Bpffs::new());
@@ -98,7 +98,7 @@ fn pinned_maps_can_be_read_and_go_at_the_end() {
 
 #[test]
 fn pins_of_a_killed_service_are_replaced_and_those_of_others_are_not() {
-    let Some(_one) = ready("stale pins") else {
+    let Some(_one) = ready() else {
         return;
     };
     let (disk, fs) = (LoopDevice::new(64 << 20), Bpffs::new());

@@ -151,7 +151,7 @@ fn ring(flavour: Flavour) {
 
 #[test]
 fn thirty_two_threads_are_told_apart() {
-    let Some(_one) = ready("thirty_two_threads") else {
+    let Some(_one) = ready() else {
         return;
     };
     threads(Flavour::TpBtf);
@@ -160,7 +160,7 @@ fn thirty_two_threads_are_told_apart() {
 
 #[test]
 fn thirty_two_writes_of_one_io_uring_are_told_apart() {
-    let Some(_one) = ready("thirty_two_writes") else {
+    let Some(_one) = ready() else {
         return;
     };
     ring(Flavour::TpBtf);
@@ -169,7 +169,7 @@ fn thirty_two_writes_of_one_io_uring_are_told_apart() {
 
 #[test]
 fn classic_programs_tell_them_apart_too() {
-    let Some(_one) = ready("classic_programs_tell_them_apart") else {
+    let Some(_one) = ready() else {
         return;
     };
     mount_tracefs();
@@ -179,7 +179,7 @@ fn classic_programs_tell_them_apart_too() {
 
 #[test]
 fn a_submission_for_another_io_is_a_conflict() {
-    let Some(_one) = ready("a_submission_for_another_io") else {
+    let Some(_one) = ready() else {
         return;
     };
     let device = LoopDevice::new(64 * MIB);
@@ -207,7 +207,7 @@ fn a_submission_for_another_io_is_a_conflict() {
 
 #[test]
 fn what_the_programs_cost_is_counted_when_asked_for() {
-    let Some(_one) = ready("what_the_programs_cost") else {
+    let Some(_one) = ready() else {
         return;
     };
     for program_statistics in [false, true] {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use lumpscope_needs::{Need, available};
 use lumpscope_observer::{
     DeclaredIo, Flavour, Observer, ObserverOptions, Op, Purpose, RequestSummary, StoreReport,
     Tuning, WatchedStore,
@@ -17,16 +18,10 @@ use rustix::time::{ClockId, clock_gettime};
 /// One test at a time: programs of several observers disturb each other's classic flavour.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// True when loop devices and probes can be had. Else the test is skipped loudly, and in CI it
-/// fails.
-pub(crate) fn ready(test: &str) -> Option<MutexGuard<'static, ()>> {
-    if rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists() {
-        return Some(ONE.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-    let ci = std::env::var("CI").is_ok_and(|value| value == "true");
-    assert!(!ci, "{test} needs root and loop devices");
-    eprintln!("SKIPPED {test}: it needs root and loop devices");
-    None
+/// The turn of a test that needs loop devices and probes, when they can be had. Else the test is
+/// skipped loudly, and in CI it fails.
+pub(crate) fn ready() -> Option<MutexGuard<'static, ()>> {
+    available(&[Need::LoopDevices]).then(|| ONE.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Runs a command; its output when it succeeds.

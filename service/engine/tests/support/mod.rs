@@ -11,15 +11,15 @@ use lumpscope_engine::create::{CreateOptions, format};
 use lumpscope_engine::guard::FormatError;
 use sha2::{Digest, Sha256};
 
-/// Goes on when `$check` is Ok; else the test is skipped. The tests of one program take turns from
-/// here on: a process that one of them starts has, for a moment, the open files of all others,
-/// and holds their devices and locks.
+/// Goes on when loop devices can be made and these tools are there; else the test is skipped. The
+/// tests of one program take turns from here on: a process that one of them starts has, for a
+/// moment, the open files of all others, and holds their devices and locks.
 #[macro_export]
 macro_rules! require {
-    ($check:expr) => {
+    ($($tool:literal),*) => {
         let _turn = $crate::support::turn();
-        if let Err(reason) = $check {
-            $crate::support::skip(&reason);
+        use lumpscope_needs::Need;
+        if !lumpscope_needs::available(&[Need::LoopDevices, Need::Tool("losetup") $(, Need::Tool($tool))*]) {
             return;
         }
     };
@@ -32,48 +32,10 @@ pub(crate) fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Says why a test does nothing; where CI is set the test fails instead.
-pub(crate) fn skip(reason: &str) {
-    // The test runner names each thread after its test.
-    let thread = std::thread::current();
-    let test = thread.name().unwrap_or("a test");
-    assert!(
-        std::env::var("CI").as_deref() != Ok("true"),
-        "CI needs what is missing: {reason}"
-    );
-    say(&format!("SKIPPED {test}: {reason}"));
-}
-
 /// Prints past the test runner, which hides what a passing test prints.
 pub(crate) fn say(text: &str) {
     // The reason of a skip is lost when standard error is closed; nothing can be done then.
     let _ = writeln!(std::io::stderr(), "{text}");
-}
-
-/// Ok when loop devices can be made and `tools` are installed.
-pub(crate) fn able(tools: &[&str]) -> Result<(), String> {
-    if !rustix::process::geteuid().is_root() {
-        return Err("loop devices need root".to_owned());
-    }
-    if !Path::new("/dev/loop-control").exists() {
-        return Err("no /dev/loop-control here".to_owned());
-    }
-    match ["losetup"]
-        .iter()
-        .chain(tools)
-        .find(|tool| !installed(tool))
-    {
-        Some(tool) => Err(format!("{tool} is not installed")),
-        None => Ok(()),
-    }
-}
-
-fn installed(tool: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let more = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-    std::env::split_paths(&path)
-        .chain(more)
-        .any(|directory| directory.join(tool).exists())
 }
 
 /// The defaults.

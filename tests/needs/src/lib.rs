@@ -2,13 +2,16 @@
 //! (`CI=true`) the missing thing is a failure.
 
 use std::env;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 /// What a test cannot do without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// Effective user 0: loop devices, mounts, probes.
+    /// Effective user 0: mounts, probes, devices.
     Root,
+    /// Root, and a kernel that makes loop devices.
+    LoopDevices,
     /// FUSE, for emulated disks.
     Fuse,
     /// A program beside the build, on `PATH` or in the system's sbin folders.
@@ -20,6 +23,10 @@ impl Need {
         match self {
             Need::Root if rustix::process::geteuid().is_root() => None,
             Need::Root => Some("root is needed (loop devices, mounts, probes)".to_owned()),
+            Need::LoopDevices if !Path::new("/dev/loop-control").exists() => {
+                Some("there is no /dev/loop-control (modprobe loop)".to_owned())
+            }
+            Need::LoopDevices => Need::Root.missing(),
             Need::Fuse if Path::new("/dev/fuse").exists() => None,
             Need::Fuse => Some("/dev/fuse is not there (modprobe fuse)".to_owned()),
             Need::Tool(name) => {
@@ -39,10 +46,10 @@ impl Need {
 /// sbin folders.
 #[must_use]
 pub fn find_tool(name: &str) -> Option<PathBuf> {
-    let path = env::var("PATH").unwrap_or_default();
+    let path = env::var_os("PATH").unwrap_or_default();
     beside_the_build()
         .into_iter()
-        .chain(path.split(':').map(PathBuf::from))
+        .chain(env::split_paths(&path))
         .chain(["/usr/sbin".into(), "/sbin".into()])
         .map(|folder| folder.join(name))
         .find(|file| file.is_file())
@@ -59,13 +66,33 @@ fn beside_the_build() -> Option<PathBuf> {
 /// # Panics
 /// With `CI=true`, when a need is missing: CI must never pass by skipping.
 pub fn available(needs: &[Need]) -> bool {
-    let Some(reason) = needs.iter().find_map(|need| need.missing()) else {
-        return true;
-    };
+    match needs.iter().find_map(|need| need.missing()) {
+        Some(reason) => {
+            missing(&reason);
+            false
+        }
+        None => true,
+    }
+}
+
+/// Says that the test which runs does nothing more, for something is missing that every machine of CI has.
+///
+/// # Panics
+/// With `CI=true`.
+pub fn missing(reason: &str) {
     assert!(
         env::var("CI").as_deref() != Ok("true"),
         "needed in CI: {reason}"
     );
-    eprintln!("SKIPPED: {reason}");
-    false
+    skipped(reason);
+}
+
+/// Says that the test which runs does nothing more on this kernel, in CI either: what no setup can bring, and what the
+/// tests on other kernels do not skip.
+pub fn skipped(reason: &str) {
+    // The test runner names each thread after its test, and hides what a passing test prints by `eprintln!`.
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a test");
+    // The reason is lost when standard error is closed; nothing can be done then.
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {reason}");
 }
