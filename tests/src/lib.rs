@@ -9,5 +9,6 @@ pub mod grafana;
 pub mod prometheus;
 pub mod s3;
 pub mod service;
+pub mod watching;
 
 pub use lumpscope_needs as needs;

@@ -7,16 +7,16 @@ use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::time::Duration;
 
 use bytes::Bytes;
 use lumpscope_bench::lab::StoreKind;
-use lumpscope_proto::v1::{BlockLine, GetRequest, TraceRequest, get_response};
+use lumpscope_proto::v1::{BlockLine, GetRequest, get_response};
 use lumpscope_tests::client::{Client, id};
 use lumpscope_tests::needs::{Need, available};
 use lumpscope_tests::service::{Service, lab_with_stores};
+use lumpscope_tests::watching::{Seen, Watching};
 use rustix::fs::OFlags;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 
 const NEEDS: &[Need] = &[Need::Root, Need::Tool("mkfs.ext4"), Need::Tool("mkfs.xfs")];
 const SECTOR: usize = 512;
@@ -30,8 +30,6 @@ const RIGHT_PER_MILLION: u64 = 999_000;
 /// Bytes read from the device at a time, and the alignment of where they go.
 const CHUNK: usize = 1 << 20;
 const ALIGNMENT: usize = 4096;
-/// After this time without a block request all of them are in.
-const QUIET: Duration = Duration::from_secs(3);
 
 /// Bodies of 1 to 4 MiB whose every sector says whose it is.
 fn body(key: u64) -> Bytes {
@@ -73,36 +71,6 @@ fn owners(device: &Path) -> Vec<u64> {
             owners.push(if stamped { key } else { 0 });
         }
     }
-}
-
-/// Collects the block requests of one store until they have ceased.
-fn watch(client: &Client, store: &str) -> JoinHandle<(Vec<BlockLine>, String)> {
-    let mut observe = client.observe();
-    let request = TraceRequest {
-        store: store.to_owned(),
-        ..TraceRequest::default()
-    };
-    tokio::spawn(async move {
-        let mut stream = observe.trace(request).await.expect("a trace").into_inner();
-        let (mut lines, mut incomplete) = (Vec::new(), String::new());
-        let mut last = tokio::time::Instant::now();
-        loop {
-            let next = tokio::time::timeout(QUIET, stream.message()).await;
-            let Ok(Ok(Some(message))) = next else { break };
-            assert_eq!(message.dropped, 0, "the client takes them in time");
-            if !message.incomplete.is_empty() {
-                incomplete = message.incomplete;
-            }
-            if !message.blocks.is_empty() {
-                last = tokio::time::Instant::now();
-                lines.extend(message.blocks);
-            }
-            if last.elapsed() > QUIET {
-                break;
-            }
-        }
-        (lines, incomplete)
-    })
 }
 
 /// Puts all lumps, and then gets them, by many clients at a time: request id -> lump.
@@ -222,9 +190,13 @@ async fn told_apart(kind: StoreKind, backend: &str) {
         .await
         .expect("the service is up");
     let store = lab.store(kind).expect("it was asked for");
-    let watched = watch(&client, store.name);
+    let watching = Watching::of_store(&client, store.name).await;
     let requests = busy(&service.grpc, store.name).await;
-    let (lines, incomplete) = watched.await.expect("the watch ends");
+    let Seen {
+        lines,
+        incomplete,
+        was_incomplete,
+    } = watching.end().await;
     let judged = judge(&lines, &owners(&store.device), &requests);
     let lumps: u64 = (1..=CLIENTS * LUMPS_PER_CLIENT)
         .map(|key| body(key).len() as u64)
@@ -243,7 +215,7 @@ async fn told_apart(kind: StoreKind, backend: &str) {
         store.name
     );
     // Put once and got once each; what an audit misses is missing here, too, and is said.
-    if incomplete.is_empty() {
+    if !was_incomplete {
         assert_eq!(
             judged.bytes,
             2 * lumps,

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lumpscope_bench::lab::StoreKind;
@@ -11,6 +10,7 @@ use lumpscope_tests::client::Client;
 use lumpscope_tests::needs::{Need, available, find_tool};
 use lumpscope_tests::s3::key;
 use lumpscope_tests::service::{Service, lab_with_stores, run_ok};
+use lumpscope_tests::watching::Watching;
 
 const NEEDS: &[Need] = &[
     Need::Root,
@@ -106,27 +106,6 @@ fn located(slowest: &[SlowRequest]) {
     eprintln!("of the {of} slowest: {full} puts of whole blocks, {with_seek} with a seek distance");
 }
 
-/// Block requests as they complete, from now on.
-async fn watch(client: &Client) -> Arc<Mutex<Vec<BlockLine>>> {
-    let request = TraceRequest {
-        store: STORE.to_owned(),
-        owner: "request".to_owned(),
-        ..TraceRequest::default()
-    };
-    let reply = client.observe().trace(request).await.expect("a trace");
-    let mut stream = reply.into_inner();
-    // The first message says that watching has begun.
-    stream.message().await.expect("the trace goes on");
-    let lines = Arc::new(Mutex::new(Vec::new()));
-    let seen = Arc::clone(&lines);
-    tokio::spawn(async move {
-        while let Ok(Some(message)) = stream.message().await {
-            seen.lock().expect("nobody panics").extend(message.blocks);
-        }
-    });
-    lines
-}
-
 /// Reads and writes were seen with the request they were made for, their place and the way there.
 fn seen(lines: &[BlockLine]) {
     for operation in ["read", "write"] {
@@ -181,9 +160,14 @@ async fn a_volume_lives_on_a_disk_and_its_block_requests_are_known() {
     let more = ["--s3-listen", "127.0.0.1:0", "--s3-credentials", &keys];
     let service = Service::start(&lab, &more);
     let mut client = Client::connect(&service.grpc).await.expect("it is up");
-    let lines = watch(&client).await;
+    let asked = TraceRequest {
+        store: STORE.to_owned(),
+        owner: "request".to_owned(),
+        ..TraceRequest::default()
+    };
+    let watching = Watching::begin(&client, asked).await;
     tokio::task::block_in_place(|| one_round(&service, folder.path()));
-    seen(&lines.lock().expect("nobody panics"));
+    seen(&watching.end().await.lines);
     counted(&service.scrape());
     attributed(&client.report(STORE).await.expect("a report"));
     let wanted = ListSlowestRequest {

@@ -90,6 +90,12 @@ fn charts(section: &mut Section) {
             curve(HOSTILE, 5_000_000),
         ],
     });
+    // The word of the first tick is written beside that of the vertical axis.
+    section.add(Cdf {
+        caption: "Latencies that begin at a tick.".to_owned(),
+        x: Axis::log("Latency", Unit::Nanoseconds),
+        curves: vec![Curve::of("raw", [10_000_000, 200_000_000])],
+    });
     let row = |name: String, median: f64| Range {
         name,
         spread: Some(Spread {

@@ -1,14 +1,14 @@
 //! Every single seek distance, held against an independent tracer that writes down what the disk was sent.
 
 use std::io::Write as _;
-use std::time::Duration;
 
 use lumpscope_bench::lab::StoreKind;
 use lumpscope_bench::tracer::Tracer;
-use lumpscope_proto::v1::{BlockLine, TraceRequest};
+use lumpscope_proto::v1::BlockLine;
 use lumpscope_tests::client::{Client, content};
 use lumpscope_tests::needs::{Need, available};
 use lumpscope_tests::service::{Service, lab_with_stores};
+use lumpscope_tests::watching::{Seen, Watching};
 use rustix::fs::{major, minor};
 
 const NEEDS: &[Need] = &[
@@ -26,8 +26,6 @@ tracepoint:block:block_rq_issue /args->dev == (((uint64)$1 << 20) | (uint64)$2)/
 /// How often the whole is done again when one of the two says, or shows, that it was not shown everything.
 const ATTEMPTS: usize = 5;
 const LUMPS: u64 = 24;
-/// After this time without a block request all of them are in.
-const QUIET: Duration = Duration::from_secs(2);
 
 /// A read or write as the disk was sent it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,35 +97,6 @@ async fn work(client: &mut Client, store: &str) {
     }
 }
 
-async fn lines_of(
-    client: &Client,
-    store: &str,
-) -> tokio::task::JoinHandle<(Vec<BlockLine>, String)> {
-    let request = TraceRequest {
-        store: store.to_owned(),
-        ..TraceRequest::default()
-    };
-    let reply = client.observe().trace(request).await.expect("a trace");
-    let mut stream = reply.into_inner();
-    // The first message says that watching has begun.
-    stream.message().await.expect("the trace goes on");
-    tokio::spawn(async move {
-        let (mut lines, mut incomplete) = (Vec::new(), String::new());
-        let mut last = tokio::time::Instant::now();
-        while lines.is_empty() || last.elapsed() < QUIET {
-            let Ok(Some(message)) = stream.message().await else {
-                break;
-            };
-            if !message.blocks.is_empty() {
-                last = tokio::time::Instant::now();
-            }
-            lines.extend(message.blocks);
-            incomplete = message.incomplete;
-        }
-        (lines, incomplete)
-    })
-}
-
 /// `Err`: one of the two was not shown everything, so there is nothing to compare.
 async fn compared(kind: StoreKind) -> Result<usize, String> {
     let lab = lab_with_stores(&[kind], 512 << 20, "200M");
@@ -142,9 +111,11 @@ async fn compared(kind: StoreKind) -> Result<usize, String> {
         .expect("the script is written");
     let tracer = Tracer::start(script.path(), major(store.devno), minor(store.devno))
         .expect("bpftrace writes down");
-    let watching = lines_of(&client, store.name).await;
+    let watching = Watching::of_store(&client, store.name).await;
     work(&mut client, store.name).await;
-    let (lines, incomplete) = watching.await.expect("the watch ends");
+    let Seen {
+        lines, incomplete, ..
+    } = watching.end().await;
     let theirs = independent(&tracer.finish_text().expect("bpftrace ends well"));
     let ours = ours(&lines);
     if !incomplete.is_empty() {

@@ -40,7 +40,63 @@ fn bpftrace_counts_the_same() {
         return;
     }
     mount_tracefs();
-    until_complete(compare);
+    // The kernel does not run a program for every event on a busy machine: our audit says so of
+    // ours, and of bpftrace's only that it was shown less than the kernel counted tells it.
+    let shown_less = |both: &Both| both.sum("@requests", None) < both.report.audit.seen_requests;
+    for attempt in 1..=ATTEMPTS {
+        let mut both = None;
+        until_complete(|| both.insert(count_with_both()).report.clone());
+        let both = both.expect("it ran");
+        if shown_less(&both) {
+            eprintln!(
+                "attempt {attempt}: bpftrace was not shown all: {}",
+                both.counted
+            );
+            continue;
+        }
+        return both.are_the_same();
+    }
+    panic!("bpftrace was not shown all in {ATTEMPTS} runs");
+}
+
+/// How often the whole is done again when bpftrace was not shown everything.
+const ATTEMPTS: usize = 5;
+
+/// What was counted of the same run.
+struct Both {
+    /// By us; complete.
+    report: StoreReport,
+    /// By bpftrace, as it prints it.
+    counted: String,
+    disk: (u32, u32),
+}
+
+impl Both {
+    /// Of bpftrace.
+    fn sum(&self, map: &str, operation: Option<&str>) -> u64 {
+        sum(&self.counted, map, self.disk, operation)
+    }
+
+    fn are_the_same(&self) {
+        let (report, counted) = (&self.report, &self.counted);
+        let audit = &report.audit;
+        assert_eq!(
+            self.sum("@requests", None),
+            audit.seen_requests,
+            "{counted}"
+        );
+        assert_eq!(self.sum("@bytes", None), audit.seen_bytes, "{counted}");
+        for operation in ["read", "write", "flush"] {
+            let pair = (
+                self.sum("@requests", Some(operation)),
+                self.sum("@bytes", Some(operation)),
+            );
+            assert_eq!(pair, owners(report, operation), "{operation}: {counted}");
+        }
+        if let Some(dir) = std::env::var_os("LUMPSCOPE_RECORD") {
+            std::fs::write(Path::new(&dir).join("block-count.txt"), counted).expect("a copy");
+        }
+    }
 }
 
 /// A child that does not outlive the test, also when it panics.
@@ -54,8 +110,7 @@ impl Drop for Ended {
     }
 }
 
-/// Holds both counts of one run against each other; an incomplete one proves nothing.
-fn compare() -> StoreReport {
+fn count_with_both() -> Both {
     // No work in the background: what the file system writes of itself while bpftrace starts would be
     // seen by us alone.
     let settled = "lazy_itable_init=0,lazy_journal_init=0";
@@ -101,26 +156,9 @@ fn compare() -> StoreReport {
     output.read_to_string(&mut counted).expect("its counts");
     counter.0.wait().expect("its end");
 
-    assert!(report.audit.complete, "{:?}", report.audit);
-    assert_eq!(
-        sum(&counted, "@requests", disk, None),
-        report.audit.seen_requests,
-        "{counted}"
-    );
-    assert_eq!(
-        sum(&counted, "@bytes", disk, None),
-        report.audit.seen_bytes,
-        "{counted}"
-    );
-    for operation in ["read", "write", "flush"] {
-        let pair = (
-            sum(&counted, "@requests", disk, Some(operation)),
-            sum(&counted, "@bytes", disk, Some(operation)),
-        );
-        assert_eq!(pair, owners(&report, operation), "{operation}: {counted}");
+    Both {
+        report,
+        counted,
+        disk,
     }
-    if let Some(dir) = std::env::var_os("LUMPSCOPE_RECORD") {
-        std::fs::write(Path::new(&dir).join("block-count.txt"), &counted).expect("a copy");
-    }
-    report
 }

@@ -48,6 +48,9 @@ const BELOW: u32 = 92;
 const MOST_NAME: f64 = 0.52;
 /// The kind of what was measured here, where there is only one.
 const KIND_OURS: usize = 0;
+/// Between a frame and the words below it: lower than half of the word that stands beside its lower
+/// left corner, which the first of them may reach below.
+const BELOW_FRAME: i32 = 20;
 /// Room above, for the title of the axis on the left.
 const ABOVE: u32 = 44;
 
@@ -168,7 +171,7 @@ fn grid(area: &Area<'_>, chart: &Chart<'_, '_>, (x, y): (&Laid, &Laid)) -> Resul
         let (at, low) = at((place, y.from));
         if let Some(middle) = below.place(at, width_of(&word), width) {
             let style = soft(HPos::Center, VPos::Top);
-            area.draw_text(&word, &style, (middle, low + 12))
+            area.draw_text(&word, &style, (middle, low + BELOW_FRAME))
                 .map_err(said)?;
         }
     }
@@ -186,7 +189,7 @@ fn grid(area: &Area<'_>, chart: &Chart<'_, '_>, (x, y): (&Laid, &Laid)) -> Resul
     path((x.from, y.from), (x.to, y.from), &palette::AXIS)?;
     path((x.from, y.from), (x.from, y.to), &palette::AXIS)?;
     let (middle, low) = at((f64::midpoint(x.from, x.to), y.from));
-    area.draw_text(&x.title, &soft(HPos::Center, VPos::Top), (middle, low + 54))
+    area.draw_text(&x.title, &soft(HPos::Center, VPos::Top), (middle, low + 58))
         .map_err(said)?;
     area.draw_text(&y.title, &soft(HPos::Left, VPos::Top), (6, 4))
         .map_err(said)
