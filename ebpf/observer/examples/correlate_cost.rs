@@ -3,7 +3,7 @@
 //! `cargo run --release -p lumpscope-observer --example correlate_cost`
 //!
 //! Half of the block requests are this service's reads, each declared, ended and counted; the
-//! rest are another process's. They come at 100,000 a second, so below 10,000 ns the correlator
+//! rest are another process's. Then all of them are another process's. They come at 100,000 a second, so below 10,000 ns the correlator
 //! keeps up.
 
 use lumpscope_observer::{Correlator, Input, StoreReport};
@@ -26,7 +26,8 @@ fn input(json: &str) -> Input {
 }
 
 /// Inputs as the observer learns them: what was told in a period before that period's events.
-fn inputs(depth: u64) -> Vec<Input> {
+/// `own_in`: one of so many is this service's; 0: none.
+fn inputs(depth: u64, own_in: u64) -> Vec<Input> {
     let mut all = Vec::new();
     all.push(input(
         r#"{"placed":{"store":0,"placement":{"dev":1,"file_system":"","extents":
@@ -44,7 +45,7 @@ fn inputs(depth: u64) -> Vec<Input> {
             let (queue, issue) = (done - depth * EVERY_NS, done - depth * EVERY_NS / 2);
             // Beside each other, as a log is written.
             let sector = number * 8;
-            let own = number % 2 == 0;
+            let own = own_in > 0 && number % own_in == 0;
             if own {
                 let (begin, end) = (queue - 500, done + 500);
                 let (from, to) = (begin - 500, end + 500);
@@ -80,8 +81,8 @@ fn inputs(depth: u64) -> Vec<Input> {
 }
 
 fn main() {
-    for depth in [1, 32, 256] {
-        let inputs = inputs(depth);
+    for (depth, own_in) in [(1, 2), (32, 2), (256, 2), (1, 0), (256, 0)] {
+        let inputs = inputs(depth, own_in);
         let mut correlator = Correlator::new(1);
         let begin = processor_ns();
         for input in inputs {
@@ -91,10 +92,15 @@ fn main() {
         let mut report = StoreReport::default();
         correlator.fill(0, &mut report);
         println!(
-            "{depth:>4} in flight: {:>6} ns per block request ({} requests, {} bytes attributed)",
+            "{depth:>4} in flight: {:>6} ns per block request ({} requests, {} bytes attributed, {})",
             took / i128::from(BLOCKS),
             report.operations.first().map_or(0, |o| o.count),
             report.block.attributed_bytes,
+            if own_in > 0 {
+                "half others'"
+            } else {
+                "all others'"
+            },
         );
     }
 }

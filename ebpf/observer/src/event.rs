@@ -3,11 +3,13 @@
 use lumpscope_ebpf_common::{BlockEvent, NO_SEEK, class, flag, flag2, op};
 use serde::{Deserialize, Serialize};
 
+use crate::name::ThreadName;
+
 /// What block requests do, as reports name it.
 pub const OPERATIONS: [&str; 5] = op::NAMES;
 
 /// One completed block request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// Whole disk: see [`lumpscope_ebpf_common::kernel_dev`].
     pub dev: u32,
@@ -43,7 +45,7 @@ pub struct Event {
     /// Process that started it; 0: unknown.
     pub tgid: u32,
     /// Name of the thread that started it.
-    pub comm: String,
+    pub comm: ThreadName,
     /// The I/O that the thread which made it had said to be in the kernel for; absent: it said
     /// none, as kernel workers, or it is not the service's.
     #[serde(default)]
@@ -165,11 +167,6 @@ impl From<&BlockEvent> for Event {
         let known = |ns: u64| (ns != 0).then_some(ns);
         let has = |bit: u8| raw.flags & bit != 0;
         let done_unknown = raw.flags2 & flag2::DONE_UNKNOWN != 0;
-        let name_end = raw
-            .comm
-            .iter()
-            .position(|b| *b == 0)
-            .unwrap_or(raw.comm.len());
         Event {
             dev: raw.dev,
             op: match raw.op {
@@ -202,7 +199,7 @@ impl From<&BlockEvent> for Event {
             flush_parent: has(flag::FLUSH_PARENT),
             failed: raw.error != 0,
             tgid: raw.tgid,
-            comm: String::from_utf8_lossy(&raw.comm[..name_end]).into_owned(),
+            comm: ThreadName::from(raw.comm),
             submission: (raw.flags2 & flag2::SUBMITTED != 0)
                 .then(|| usize::try_from(raw.store).ok())
                 .flatten()

@@ -23,6 +23,7 @@ mod heat;
 mod kernel;
 mod late;
 mod live;
+mod name;
 mod observer;
 mod pins;
 mod probes;
@@ -45,6 +46,7 @@ pub use correlate::{Correlator, Declared, Ended, Input, Limits, OWNERS};
 pub use event::{BlockOp, Class, Event, OPERATIONS, Submission};
 pub use extents::{Extent, Placement};
 pub use live::Watch;
+pub use name::ThreadName;
 pub use observer::Observer;
 pub use replay::{MAX_LINE, Replay, ReplayError};
 pub use report::{

@@ -33,6 +33,8 @@ const MARGIN_NS: u64 = 1_000_000;
 const MAX_QUEUED: usize = 1 << 20;
 /// Events taken in one go, so that reports are not kept waiting.
 const MAX_BATCH: usize = 1 << 18;
+/// Events whose room is kept from one go to the next: what 10 ms of a fast disk are, and more.
+const KEPT_BATCH: usize = 4096;
 /// How often completions that no program was shown are looked for.
 const LATE_NS: u64 = 500_000_000;
 /// Kernel-side entries without an end are forgotten after this time; looked for this often.
@@ -85,6 +87,8 @@ pub(crate) struct Core {
     drained_ns: u64,
     forgot_ns: u64,
     looked_ns: u64,
+    /// Room for the events of one go; empty between them.
+    batch: Vec<Event>,
     /// Last audit and heat of each disk, kept after the probes were detached.
     kept: Vec<(u32, AuditReport, Vec<HeatCell>)>,
 }
@@ -107,6 +111,7 @@ impl Observer {
             drained_ns: 0,
             forgot_ns: monotonic_ns(),
             looked_ns: monotonic_ns(),
+            batch: Vec::new(),
             kept: Vec::new(),
         };
         for (store, watched) in options.stores.iter().enumerate() {
@@ -369,7 +374,7 @@ impl Core {
     /// Takes everything there is and correlates it.
     fn pump(&mut self, inner: &Inner) {
         let until_ns = monotonic_ns().saturating_sub(MARGIN_NS);
-        let mut events = Vec::new();
+        let mut events = std::mem::take(&mut self.batch);
         if let Some(probes) = &mut self.probes {
             while events.len() < MAX_BATCH
                 && let Some(event) = probes.next_event()
@@ -383,9 +388,11 @@ impl Core {
         for input in told {
             self.learn(input);
         }
-        for event in events {
-            self.learn(Input::Event(event));
+        for event in events.drain(..) {
+            self.learn_event(event);
         }
+        events.shrink_to(KEPT_BATCH);
+        self.batch = events;
         if self.correlator.take_stale() {
             self.place_files(&inner.stores());
         }
@@ -405,6 +412,14 @@ impl Core {
     pub(crate) fn learn(&mut self, input: Input) {
         self.recording.tell(&input);
         self.correlator.apply(input);
+    }
+
+    /// The same of what there may be 100,000 of a second.
+    fn learn_event(&mut self, event: Event) {
+        if self.recording.is_wanted() {
+            self.recording.tell(&Input::Event(event));
+        }
+        self.correlator.event(&event, true);
     }
 
     /// Asks the file systems again where the files lie.

@@ -31,7 +31,7 @@ impl Recording {
     }
 
     /// True: somebody wants to know.
-    fn is_wanted(&self) -> bool {
+    pub(crate) fn is_wanted(&self) -> bool {
         self.file.is_some() || !self.feeds.is_empty()
     }
 

@@ -1,7 +1,5 @@
 //! One block request comes in: whose is it?
 
-use std::sync::Arc;
-
 use crate::event::{BlockOp, Class, Event};
 
 use super::Correlator;
@@ -14,27 +12,26 @@ use super::settle::Unsettled;
 const MAX_WAITING: usize = 4096;
 
 impl Correlator {
-    /// `may_wait`: false for one that has been looked up before.
-    pub(super) fn event(&mut self, event: Event, may_wait: bool) {
+    /// A block request has completed. `may_wait`: false for one that has been looked up before.
+    pub(crate) fn event(&mut self, event: &Event, may_wait: bool) {
         if event.flush_parent || !self.disks.contains_key(&event.dev) {
             return;
         }
-        let found = self.joiner.find(&event);
+        let found = self.joiner.find(event);
         let data = event.op.is_data();
         if data && found.parts.is_empty() && event.class == Class::Own && may_wait {
             self.limits.looked_up_again += 1;
             self.stale |= self.any_file_on(event.dev);
             if self.waiting.len() < MAX_WAITING {
-                self.waiting.push(event);
+                self.waiting.push(*event);
                 return;
             }
         }
-        let (owner, sharers) = (self.owner_of(&event, &found), self.joiner.owners_in(&found));
-        let owner = Arc::new(owner);
+        let (owner, sharers) = (self.owner_of(event, &found), self.joiner.owners_in(&found));
         let disk = self.disks.entry(event.dev).or_default();
-        disk.add(&event, &owner, &found, sharers);
+        disk.add(event, &owner, &found, sharers);
         if data || event.op == BlockOp::Flush {
-            disk.checks.add(&event, self.joiner.names_of(&found));
+            disk.checks.add(event, self.joiner.names_of(&found));
         }
         let shares = self.shares(&found, owner.requests().len() > 1);
         let stores = if self.taps.want_blocks() {
@@ -43,7 +40,7 @@ impl Correlator {
             Vec::new()
         };
         self.unsettled.push_back(Unsettled {
-            event: Arc::new(event),
+            event: *event,
             owner,
             shares,
             stores,

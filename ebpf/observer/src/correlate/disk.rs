@@ -1,11 +1,8 @@
 //! What one disk did: owners, seeks, and what it was sent recently.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use hdrhistogram::Histogram;
 
-use crate::event::{BlockOp, Class, Event};
+use crate::event::{Class, Event, OPERATIONS};
 use crate::report::{AuditReport, BlockReport, OwnerTotal};
 
 use super::crosscheck::CrossCheck;
@@ -27,7 +24,7 @@ pub(super) struct Disk {
     /// How far what was told of it can be trusted; `None`: nothing was said.
     pub(super) audit: Option<Box<AuditReport>>,
     /// By class and operation: block requests and bytes.
-    owners: BTreeMap<(usize, BlockOp), (u64, u64)>,
+    owners: [[(u64, u64); OPERATIONS.len()]; CLASSES],
     data_requests: u64,
     sequential: u64,
     seeks: Histogram<u64>,
@@ -47,7 +44,7 @@ impl Default for Disk {
         Disk {
             name: String::new(),
             audit: None,
-            owners: BTreeMap::new(),
+            owners: [[(0, 0); OPERATIONS.len()]; CLASSES],
             data_requests: 0,
             sequential: 0,
             seeks: histogram(MAX_SEEK_BYTES),
@@ -65,8 +62,9 @@ impl Default for Disk {
 
 impl Disk {
     /// Counts a block request. `sharers`: how many requests (and the store itself) it was for.
-    pub(super) fn add(&mut self, event: &Event, owner: &Arc<Owner>, found: &Match, sharers: usize) {
-        let total = self.owners.entry((owner.class(), event.op)).or_default();
+    pub(super) fn add(&mut self, event: &Event, owner: &Owner, found: &Match, sharers: usize) {
+        // The operations are numbered in the order of their names.
+        let total = &mut self.owners[owner.class()][event.op as usize];
         total.0 += 1;
         total.1 += u64::from(event.bytes);
         if event.op.is_data() {
@@ -103,15 +101,16 @@ impl Disk {
     }
 
     pub(super) fn report(&self) -> BlockReport {
-        let owners = self
-            .owners
-            .iter()
-            .map(|(&(owner, op), &(requests, bytes))| OwnerTotal {
-                owner: OWNERS[owner].to_owned(),
-                operation: op.name().to_owned(),
+        let owners = OWNERS.iter().zip(&self.owners).flat_map(|(owner, by_op)| {
+            let totals = OPERATIONS.iter().zip(by_op);
+            let any = totals.filter(|(_, (requests, _))| *requests > 0);
+            any.map(|(operation, &(requests, bytes))| OwnerTotal {
+                owner: (*owner).to_owned(),
+                operation: (*operation).to_owned(),
                 requests,
                 bytes,
-            });
+            })
+        });
         BlockReport {
             owners: owners.collect(),
             data_requests: self.data_requests,

@@ -260,6 +260,10 @@ impl Joiner {
                 candidates.push((serial, start, end));
             }
         }
+        // Most often nobody has asked, or one for all of it: then there is nothing to divide.
+        if candidates.len() < 2 {
+            return self.give_all(candidates.first().copied(), to - from);
+        }
         // When several asked for the same sectors: first the one that still lacks bytes, then
         // the one declared last before the block request was made.
         candidates.sort_by_key(|(serial, ..)| {
@@ -282,6 +286,23 @@ impl Joiner {
             }
         }
         found.rest = free.iter().map(|(start, end)| (end - start) * 512).sum();
+        found
+    }
+
+    /// The one declared I/O that asked for a part of so many sectors, if any, gets that part.
+    fn give_all(&mut self, only: Option<(u64, u64, u64)>, sectors: u64) -> Match {
+        let mut found = Match {
+            parts: Vec::new(),
+            rest: sectors * 512,
+        };
+        if let Some((serial, start, end)) = only {
+            let bytes = (end - start) * 512;
+            found.add(serial, bytes);
+            found.rest -= bytes;
+            if let Some(io) = self.ios.get_mut(&serial) {
+                io.covered += bytes;
+            }
+        }
         found
     }
 

@@ -126,7 +126,7 @@ impl Correlator {
                 end_ns,
             } => self.joiner.finish(store, token, end_ns),
             Input::Ended(ended) => self.requests.end(ended),
-            Input::Event(event) => self.event(event, true),
+            Input::Event(event) => self.event(&event, true),
             Input::Drained { until_ns } => self.drained(until_ns),
         }
     }

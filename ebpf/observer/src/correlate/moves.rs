@@ -5,8 +5,6 @@
 //! later. A request whose predecessor does not show up in time, or does not end where the
 //! distance was measured from, counts as moved by `unknown`.
 
-use std::sync::Arc;
-
 use crate::event::Event;
 use crate::report::HeadMove;
 
@@ -27,7 +25,7 @@ const UNKNOWN: usize = CLASSES;
 pub(super) struct Moves {
     /// By class of the block request that had to travel, then by class of the one before.
     counts: [[Count; CLASSES + 1]; CLASSES],
-    pending: Vec<(usize, Arc<Event>)>,
+    pending: Vec<(usize, Event)>,
     retried_ns: u64,
 }
 
@@ -40,12 +38,12 @@ struct Count {
 
 impl Moves {
     /// Counts a block request of this class.
-    pub(super) fn add(&mut self, class: usize, event: &Arc<Event>, before: Option<usize>) {
+    pub(super) fn add(&mut self, class: usize, event: &Event, before: Option<usize>) {
         if event.seek.is_none() {
             return;
         }
         if before.is_none() && self.pending.len() < MAX_PENDING {
-            self.pending.push((class, Arc::clone(event)));
+            self.pending.push((class, *event));
             return;
         }
         self.count(class, event, before.unwrap_or(UNKNOWN));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::event::{Class, Event};
+use crate::name::ThreadName;
 
 /// Number of owner classes.
 pub(super) const CLASSES: usize = 6;
@@ -16,7 +17,7 @@ pub const OWNERS: [&str; CLASSES] = [
     "other",
 ];
 
-/// Who a block request was made for.
+/// Who a block request was made for. Small, and cheap to clone: it is kept with each of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Owner {
     /// Exactly this request.
@@ -29,7 +30,7 @@ pub(super) enum Owner {
     FsMetadata,
     Writeback,
     /// Another process, by name.
-    Other(String),
+    Other(ThreadName),
 }
 
 impl Owner {
@@ -67,7 +68,7 @@ impl Owner {
     pub(super) fn short_name(&self) -> String {
         match self {
             Owner::Request(id) => format!("request {id}"),
-            Owner::Other(comm) if !comm.is_empty() => format!("other ({comm})"),
+            Owner::Other(name) if !name.is_empty() => format!("other ({})", name.text()),
             other => OWNERS[other.class()].to_owned(),
         }
     }
@@ -79,7 +80,7 @@ impl Owner {
             Class::FsJournal => Owner::FsJournal,
             Class::FsMetadata => Owner::FsMetadata,
             Class::Writeback => Owner::Writeback,
-            Class::Other => Owner::Other(event.comm.clone()),
+            Class::Other => Owner::Other(event.comm),
         }
     }
 }

@@ -40,7 +40,7 @@ pub(super) struct Block {
     pub(super) event: Arc<Event>,
     pub(super) share: Share,
     /// Whose the data request was that the disk was sent before; `None`: unknown so far.
-    pub(super) previous: Option<Arc<Owner>>,
+    pub(super) previous: Option<Owner>,
     /// Block requests of others that were sent before it and completed while it waited.
     pub(super) ahead: u32,
 }
@@ -106,7 +106,7 @@ impl Requests {
         &mut self,
         event: &Arc<Event>,
         share: Share,
-        previous: Option<&Arc<Owner>>,
+        previous: Option<&Owner>,
         recent: &Recent,
     ) -> bool {
         let Some(open) = self.open.get_mut(&share.request) else {
@@ -120,7 +120,7 @@ impl Requests {
         if open.blocks.len() < MAX_BLOCKS {
             open.blocks.push(Block {
                 event: Arc::clone(event),
-                previous: previous.map(Arc::clone),
+                previous: previous.cloned(),
                 ahead,
                 share,
             });

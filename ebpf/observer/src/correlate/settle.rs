@@ -18,8 +18,8 @@ const MAX_UNSETTLED: usize = 1 << 18;
 /// An attributed block request.
 #[derive(Debug)]
 pub(super) struct Unsettled {
-    pub(super) event: Arc<Event>,
-    pub(super) owner: Arc<Owner>,
+    pub(super) event: Event,
+    pub(super) owner: Owner,
     /// What each request has of it.
     pub(super) shares: Vec<Share>,
     /// The stores it was made for; none are known when nobody watches.
@@ -38,7 +38,7 @@ impl Correlator {
     /// Settles and counts what completed up to this time.
     pub(super) fn conclude(&mut self, until_ns: u64) {
         for event in std::mem::take(&mut self.waiting) {
-            self.event(event, false);
+            self.event(&event, false);
         }
         for _ in 0..self.unsettled.len() {
             match self.unsettled.pop_front() {
@@ -72,13 +72,17 @@ impl Correlator {
         let Some(disk) = self.disks.get_mut(&one.event.dev) else {
             return;
         };
-        let previous = disk.recent.previous(&one.event).cloned();
-        let before = previous.as_ref().map(|owner| owner.class());
+        let previous = disk.recent.previous(&one.event);
+        let before = previous.map(Owner::class);
         disk.moves.add(one.owner.class(), &one.event, before);
+        if one.shares.is_empty() {
+            return;
+        }
+        let event = Arc::new(one.event);
         for share in one.shares {
             let (request, requests) = (share.request, &mut self.requests);
-            let open = requests.add(&one.event, share, previous.as_ref(), &disk.recent);
-            if !open && one.event.done_unknown {
+            let open = requests.add(&event, share, previous, &disk.recent);
+            if !open && event.done_unknown {
                 self.kept.add_gap(request);
             }
         }
@@ -98,7 +102,7 @@ impl Correlator {
             stores: &stores,
         };
         let previous = disk.recent.previous(&one.event);
-        self.taps.block(one, previous.map(AsRef::as_ref), &at);
+        self.taps.block(one, previous, &at);
     }
 
     fn add_request(

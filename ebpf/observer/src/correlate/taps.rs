@@ -104,7 +104,7 @@ fn block_line(one: &Unsettled, previous: Option<&Owner>, at: &At<'_>) -> BlockLi
         operation: event.op.name().to_owned(),
         owner: OWNERS[one.owner.class()].to_owned(),
         requests: one.owner.requests().to_vec(),
-        process: event.comm.clone(),
+        process: event.comm.text(),
         sector: if placed { event.sector } else { 0 },
         sectors: if placed { event.sectors } else { 0 },
         seek_bytes: event.seek.map(|seek| seek.saturating_mul(512)),

@@ -169,7 +169,7 @@ fn who_was_there_before_is_said_only_when_the_chain_fits() {
     let mut it = raw_store();
     let mut first = event(BlockOp::Write, 1000, 8, 20, 30, 90);
     first.class = Class::Other;
-    first.comm = "fio".to_owned();
+    first.comm = "fio".into();
     let mut fits = event(BlockOp::Write, 8, 8, 40, 50, 60);
     fits.seek = Some(8 - 1008);
     let mut lost = event(BlockOp::Write, 16, 8, 70, 75, 80);

@@ -13,7 +13,7 @@ fn two(it: &mut Correlator) {
         name: "fast".to_owned(),
     });
     let mut journal = event(BlockOp::Write, 1000, 8, 100, 120, 160);
-    (journal.class, journal.seek, journal.comm) = (Class::FsJournal, Some(992), "jbd2".to_owned());
+    (journal.class, journal.seek, journal.comm) = (Class::FsJournal, Some(992), "jbd2".into());
     apply(
         it,
         vec![

@@ -117,7 +117,7 @@ pub(crate) fn event(
         flush_parent: false,
         failed: false,
         tgid: 1,
-        comm: "store".to_owned(),
+        comm: "store".into(),
         submission: None,
     }
 }

@@ -35,7 +35,7 @@ impl Known<'_> {
     /// Who the data request was made for that the disk was sent before.
     fn previous<'b>(&'b self, block: &'b Block) -> Option<&'b Owner> {
         let later = || self.disk?.recent.previous(&block.event);
-        block.previous.as_ref().or_else(later).map(AsRef::as_ref)
+        block.previous.as_ref().or_else(later)
     }
 
     /// Nanoseconds after the request's begin.
