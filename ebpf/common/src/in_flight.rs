@@ -4,7 +4,7 @@ use core::mem::size_of;
 
 use crate::event::Fields;
 
-/// A request in flight. 104 bytes, aligned to 8.
+/// A request in flight, or an entry for the next: see [`InFlight::is_free`]. 104 bytes, aligned to 8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct InFlight {
@@ -105,6 +105,13 @@ impl InFlight {
     pub const fn completes(&self) -> bool {
         use crate::flag::{FLUSH_PARENT, FUA, PREFLUSH};
         self.issue_ns != 0 || self.flags & (FLUSH_PARENT | FUA | PREFLUSH) != 0
+    }
+
+    /// True: no request is in flight, the entry waits for the next in the same memory.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_free(&self) -> bool {
+        self.flags2 & crate::flag2::FREE != 0
     }
 }
 

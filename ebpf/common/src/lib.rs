@@ -20,6 +20,11 @@ pub const MAX_DEVICES: u32 = 64;
 /// Requests in flight on all watched disks that the kernel side can remember.
 pub const MAX_IN_FLIGHT: u32 = 16_384;
 
+/// Of the table of requests in flight: one of so many entries may stay when its request has
+/// completed. The kernel uses the memory of few requests again and again, and what stays is found
+/// there for less than half of what a new entry and its removal cost.
+pub const KEPT_ONE_IN: u32 = 4;
+
 /// Entries of the table that says which thread is in the kernel for which I/O. A thread's entry
 /// is its thread id modulo this number.
 pub const SUBMISSIONS: u32 = 4096;
@@ -105,6 +110,13 @@ pub mod flag2 {
     pub const DONE_UNKNOWN: u8 = 1;
     /// The thread that made it had said for which I/O: see [`crate::submission`].
     pub const SUBMITTED: u8 = 1 << 1;
+    /// Only of [`crate::InFlight`]: the entry stays when its request has completed, for the next in
+    /// the same memory. Such entries are counted: see [`crate::control::KEPT`].
+    pub const KEPT: u8 = 1 << 2;
+    /// Only of [`crate::InFlight`]: no request is in flight, the entry waits for one.
+    pub const FREE: u8 = 1 << 3;
+    /// What an event has none of.
+    pub const OF_ENTRY: u8 = KEPT | FREE;
 }
 
 /// An entry of the table of submissions: two words, the token and before it this.
@@ -148,14 +160,16 @@ pub mod submission {
     }
 }
 
-/// Words of the one entry of the map `CONTROL`, which user space changes while the probes run.
+/// Words of the one entry of the map `CONTROL`, which both sides change while the probes run.
 pub mod control {
     /// Events: one of so many; 0: none by chance.
     pub const ONE_IN: usize = 0;
     /// Events: besides, what took at least so many nanoseconds; 0: no such rule.
     pub const SLOWER_THAN_NS: usize = 1;
+    /// Entries of the table of requests in flight that stay when their request has completed.
+    pub const KEPT: usize = 2;
     /// Number of words.
-    pub const WORDS: usize = 2;
+    pub const WORDS: usize = 3;
 }
 
 #[cfg(test)]

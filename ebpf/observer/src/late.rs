@@ -128,7 +128,7 @@ fn event_of(entry: &InFlight, now_ns: u64) -> BlockEvent {
         op: entry.op,
         class: entry.class,
         flags: entry.flags,
-        flags2: entry.flags2 | flag2::DONE_UNKNOWN,
+        flags2: entry.flags2 & !flag2::OF_ENTRY | flag2::DONE_UNKNOWN,
         comm: entry.comm,
     }
 }

@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf};
 use aya::programs::{BtfTracePoint, Program, ProgramError, RawTracePoint, TracePoint};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use lumpscope_ebpf_common::{
-    BlockEvent, InFlight, MAX_DEVICES, MAX_IN_FLIGHT, RING_BYTES, control, histogram, kernel_dev,
-    stats,
+    BlockEvent, InFlight, KEPT_ONE_IN, MAX_DEVICES, MAX_IN_FLIGHT, RING_BYTES, control, flag2,
+    histogram, kernel_dev, stats,
 };
 use thiserror::Error;
 
@@ -29,6 +30,9 @@ const OBJECT_VARIABLE: &str = "LUMPSCOPE_PROBE_OBJECT";
 /// Disks that can be watched beside those known when the probes are loaded: the histogram takes
 /// half a MiB of the kernel's memory for each.
 const SPARE_DEVICES: u32 = 8;
+
+/// Inode of the pid namespace that all others lie in: `PROC_PID_INIT_INO` of the kernel.
+const FIRST_NAMESPACE: u64 = 0xEFFF_FFFC;
 
 /// Counters of one disk, summed over the CPUs.
 pub(crate) type Counters = [u64; stats::COUNT];
@@ -173,6 +177,8 @@ impl Probes {
         let flavour = plan.flavour;
         let slots = devices.saturating_add(SPARE_DEVICES).min(MAX_DEVICES);
         let (tgid, namespace) = (std::process::id(), own_namespace());
+        let in_flight = tuning.in_flight.unwrap_or(MAX_IN_FLIGHT);
+        let keep = in_flight / KEPT_ONE_IN;
         let mut loader = EbpfLoader::new();
         for (name, value) in &plan.globals {
             loader.override_global(name, value, true);
@@ -181,8 +187,9 @@ impl Probes {
             .override_global("OWN_TGID", &tgid, true)
             .override_global("NS_DEV", &namespace.0, true)
             .override_global("NS_INO", &namespace.1, true)
+            .override_global("KEEP", &keep, true)
             .override_global("SKIP_DONE", &tuning.overlook_one_in, true)
-            .map_max_entries("IN_FLIGHT", tuning.in_flight.unwrap_or(MAX_IN_FLIGHT))
+            .map_max_entries("IN_FLIGHT", in_flight)
             .map_max_entries("HISTOGRAM", slots * histogram::CELLS_PER_DEVICE)
             .map_max_entries("EVENTS", tuning.ring_bytes.unwrap_or(RING_BYTES));
         let mut ebpf = loader.load(object).map_err(|error| ProbeError::Load {
@@ -336,8 +343,14 @@ impl Probes {
             .map(|(key, _)| key)
             .collect();
         for key in left {
-            // One that completed meanwhile is gone, as it should be.
-            let _ = self.in_flight.remove(&key);
+            // One that completed meanwhile is gone, or it waits for another request: then it is
+            // another disk's by now, or still to be removed.
+            let now = self.in_flight.get(&key, 0).map(|e| InFlight::decode(&e));
+            if let Ok(entry) = now
+                && entry.slot == slot
+            {
+                self.remove(&key, &entry);
+            }
         }
         let first = heat::first_cell(slot);
         let cells = first..first.saturating_add(heat::CELLS);
@@ -391,16 +404,28 @@ impl Probes {
             .iter()
             .filter_map(Result::ok)
             .map(|(key, words)| (key, InFlight::decode(&words)))
-            .filter(|(_, entry)| wanted(entry))
+            .filter(|(_, entry)| !entry.is_free() && wanted(entry))
             .collect();
         found.sort_by_key(|(_, entry)| entry.queue_ns.max(entry.issue_ns));
         found.truncate(limit);
         found.retain(|(key, entry)| {
             let now = self.in_flight.get(key, 0);
             let same = now.is_ok_and(|words| InFlight::decode(&words) == *entry);
-            same && self.in_flight.remove(key).is_ok()
+            same && self.remove(key, entry)
         });
         found.into_iter().map(|(_, entry)| entry).collect()
+    }
+
+    /// Removes an entry from the table of requests in flight; false: it is gone.
+    fn remove(&mut self, key: &[u64; 2], entry: &InFlight) -> bool {
+        let removed = self.in_flight.remove(key).is_ok();
+        if removed
+            && entry.flags2 & flag2::KEPT != 0
+            && let Some(kept) = self.control.word(control::KEPT)
+        {
+            kept.fetch_sub(1, Ordering::Relaxed);
+        }
+        removed
     }
 
     /// Changes which events are handed out. Takes effect at once, without a system call.
@@ -520,10 +545,12 @@ fn read_object(source: &ObjectSource) -> Result<Cow<'static, [u8]>, ProbeError> 
 }
 
 /// Device (as the kernel encodes it) and inode of this process's pid namespace; zeroes when they
-/// cannot be read: then global process ids are used.
+/// cannot be read, and in the first of all: then global process ids are used, which are those of
+/// the first.
 pub(crate) fn own_namespace() -> (u64, u64) {
     use std::os::unix::fs::MetadataExt;
     match std::fs::metadata("/proc/self/ns/pid") {
+        Ok(found) if found.ino() == FIRST_NAMESPACE => (0, 0),
         Ok(found) => {
             let (major, minor) = (libc::major(found.dev()), libc::minor(found.dev()));
             (u64::from(kernel_dev(major, minor)), found.ino())

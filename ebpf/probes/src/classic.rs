@@ -13,7 +13,7 @@ use crate::settings::{
     TP_DEV, TP_SECTOR, TP_SECTORS, TP_USER_DATA,
 };
 use crate::submission;
-use crate::track::{self, Keys, Request};
+use crate::track::{self, After, Keys, Request};
 
 /// Kinds of keys, above the device number. Requests with data also carry what they do.
 const DATA: u64 = 0;
@@ -54,7 +54,7 @@ pub fn done_tp(ctx: TracePointContext) -> u32 {
         };
         let error: i32 = ctx.read_at(DONE_ERROR.load() as usize).unwrap_or(0);
         let bytes = request.sectors << 9;
-        if !track::done(&key(&request), bytes, error, 0) {
+        if !track::done(&key(&request), bytes, error, 0, After::Remove) {
             track::done_unknown(&request, bytes, error, 0);
         }
     }

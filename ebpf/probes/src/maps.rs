@@ -60,9 +60,23 @@ pub static SUBMISSIONS: Array<[u64; 2]> = Array::with_max_entries(SUBMISSION_ENT
 /// Adds to a counter. Atomic although it is per CPU: an interrupt may come in between.
 #[inline(always)]
 pub unsafe fn count(slot: u32, counter: usize, n: u64) {
-    if let Some(counters) = STATS.get_ptr_mut(slot) {
-        add(counters.cast::<u64>().add(counter), n);
+    if let Some(counters) = counters(slot) {
+        add(counters.add(counter), n);
     }
+}
+
+/// The counters of a disk on this CPU, for those who add to several; `None`: no such slot.
+#[inline(always)]
+pub unsafe fn counters(slot: u32) -> Option<*mut u64> {
+    Some(STATS.get_ptr_mut(slot)?.cast::<u64>())
+}
+
+/// What is remembered under a key, if a request is in flight there.
+#[inline(always)]
+pub unsafe fn in_flight(key: &Key) -> Option<*mut InFlight> {
+    IN_FLIGHT
+        .get_ptr_mut(*key)
+        .filter(|entry| !(**entry).is_free())
 }
 
 /// Adds without a result: the one atomic operation that every kernel with BPF has.

@@ -12,6 +12,10 @@ pub static NS_DEV: Global<u64> = Global::new(0);
 #[unsafe(no_mangle)]
 pub static NS_INO: Global<u64> = Global::new(0);
 
+/// So many entries of the table of requests in flight may stay when their request has completed.
+#[unsafe(no_mangle)]
+pub static KEEP: Global<u32> = Global::new(0);
+
 /// For tests: `done` overlooks about one completion in so many; 0: none.
 #[unsafe(no_mangle)]
 pub static SKIP_DONE: Global<u32> = Global::new(0);

@@ -11,8 +11,10 @@ use lumpscope_ebpf_common::{
     BlockEvent, InFlight, NO_SEEK, class, control, flag, flag2, histogram, op, stats,
 };
 
-use crate::maps::{CONTROL, EVENTS, HISTOGRAM, IN_FLIGHT, Key, LAST, add, count};
-use crate::settings::{HAS_START, NS_DEV, NS_INO, OWN_TGID, SKIP_DONE};
+use crate::maps::{
+    CONTROL, EVENTS, HISTOGRAM, IN_FLIGHT, Key, LAST, add, count, counters, in_flight,
+};
+use crate::settings::{HAS_START, KEEP, NS_DEV, NS_INO, OWN_TGID, SKIP_DONE};
 use crate::submission;
 
 /// `BPF_RB_NO_WAKEUP`: the reader polls; a wake-up costs more than all the rest.
@@ -43,6 +45,15 @@ pub enum Keys {
     Reused,
 }
 
+/// What becomes of an entry when its request has completed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum After {
+    /// It stays, if there is room: its key comes again.
+    Keep,
+    /// It goes.
+    Remove,
+}
+
 /// A request was made: remember when and by whom.
 ///
 /// The kernel hands out a request's memory again only after its completion was traced. So what is
@@ -62,7 +73,8 @@ pub unsafe fn start(key: &Key, request: &Request, keys: Keys) {
             (*last).flush_class = entry.class as u32;
         }
     }
-    if let Some(old) = IN_FLIGHT.get_ptr_mut(*key) {
+    let old = IN_FLIGHT.get_ptr_mut(*key);
+    if let Some(old) = old {
         let completes = (*old).completes();
         if keys == Keys::Reused {
             entry.older = (*old).older + completes as u32;
@@ -70,7 +82,7 @@ pub unsafe fn start(key: &Key, request: &Request, keys: Keys) {
             found_late(&mut *old, entry.queue_ns);
         }
     }
-    if !remember(key, &entry) {
+    if !remember(key, &mut entry, keys, old) {
         count(request.slot, stats::IN_FLIGHT_FULL, 1);
     }
 }
@@ -80,21 +92,22 @@ pub unsafe fn start(key: &Key, request: &Request, keys: Keys) {
 /// Before 6.5 the kernel shows the bio that a request will be made of, not the request.
 #[inline(always)]
 pub unsafe fn adopt(bio: &Key, key: &Key, request: &Request) -> bool {
-    let Some(entry) = IN_FLIGHT.get_ptr(*bio) else {
+    let Some(entry) = in_flight(bio) else {
         return false;
     };
-    let entry = *entry;
+    let mut entry = *entry;
     // A bio's memory may be that of one that was merged into a request and left its entry.
     let within = entry.sector.wrapping_sub(request.sector) < request.sectors as u64;
     if entry.op != request.op || entry.issue_ns != 0 || !within {
         return false;
     }
-    if let Some(old) = IN_FLIGHT.get_ptr_mut(*key)
+    let old = IN_FLIGHT.get_ptr_mut(*key);
+    if let Some(old) = old
         && (*old).completes()
     {
         found_late(&mut *old, entry.queue_ns);
     }
-    if !remember(key, &entry) {
+    if !remember(key, &mut entry, Keys::Exact, old) {
         count(request.slot, stats::IN_FLIGHT_FULL, 1);
     }
     let _ = IN_FLIGHT.remove(*bio);
@@ -113,14 +126,15 @@ pub unsafe fn bio_queued(key: &Key, request: &Request, keys: Keys) {
         entry.sector = 0;
     }
     entry.seek = seek(request);
-    if let Some(old) = IN_FLIGHT.get_ptr_mut(*key) {
+    let old = IN_FLIGHT.get_ptr_mut(*key);
+    if let Some(old) = old {
         if keys == Keys::Reused {
             entry.older = (*old).older + (*old).completes() as u32;
         } else if (*old).completes() {
             found_late(&mut *old, entry.queue_ns);
         }
     }
-    if !remember(key, &entry) {
+    if !remember(key, &mut entry, keys, old) {
         count(request.slot, stats::IN_FLIGHT_FULL, 1);
     }
 }
@@ -128,12 +142,12 @@ pub unsafe fn bio_queued(key: &Key, request: &Request, keys: Keys) {
 /// A bio has ended. One that is not remembered is a part of another, which ends itself.
 #[inline(always)]
 pub unsafe fn bio_done(key: &Key, error: i32, error_flag: u8, refused: bool) {
-    let Some(entry) = IN_FLIGHT.get_ptr_mut(*key) else {
+    let Some(entry) = in_flight(key) else {
         return;
     };
     if !refused {
         let bytes = (*entry).sectors << 9;
-        done(key, bytes, error, error_flag);
+        done(key, bytes, error, error_flag, After::Remove);
         return;
     }
     // It would have had to wait, and whoever gave it did not want to: it comes again. The disk
@@ -147,16 +161,17 @@ pub unsafe fn bio_done(key: &Key, error: i32, error_flag: u8, refused: bool) {
             (*last).end = (*entry).sector.wrapping_sub((*entry).seek as u64);
         }
     }
-    (*entry).issue_ns = 0;
-    (*entry).flags = 0;
-    let _ = IN_FLIGHT.remove(*key);
+    leave(key, &mut *entry, After::Remove);
 }
 
 /// A request is given to the driver. Merges may have changed its place and length.
 #[inline(always)]
 pub unsafe fn issue(key: &Key, request: &Request, keys: Keys) {
     let now = bpf_ktime_get_ns();
-    if let Some(entry) = IN_FLIGHT.get_ptr_mut(*key) {
+    let old = IN_FLIGHT.get_ptr_mut(*key);
+    if let Some(entry) = old
+        && !(*entry).is_free()
+    {
         let same = (*entry).op == request.op && (*entry).born == request.born;
         if same && keys == Keys::Reused && request.op == op::FLUSH {
             // Sent again, or another flush: the records do not tell. User space knows how many
@@ -200,7 +215,7 @@ pub unsafe fn issue(key: &Key, request: &Request, keys: Keys) {
     }
     // A request counts once: what is not remembered now has its completion counted, and what did
     // not fit when it was made was counted then.
-    let fits = remember(key, &entry);
+    let fits = remember(key, &mut entry, keys, old);
     if fits && request.op != op::FLUSH && HAS_START.load() != 0 {
         count(request.slot, stats::ISSUE_WITHOUT_START, 1);
     }
@@ -211,9 +226,9 @@ pub unsafe fn issue(key: &Key, request: &Request, keys: Keys) {
 
 /// A request, or a part of it, has completed.
 #[inline(always)]
-pub unsafe fn done(key: &Key, bytes: u32, error: i32, error_flag: u8) -> bool {
+pub unsafe fn done(key: &Key, bytes: u32, error: i32, error_flag: u8, after: After) -> bool {
     let now = bpf_ktime_get_ns();
-    let Some(entry) = IN_FLIGHT.get_ptr_mut(*key) else {
+    let Some(entry) = in_flight(key) else {
         return false;
     };
     let slot = (*entry).slot;
@@ -221,9 +236,7 @@ pub unsafe fn done(key: &Key, bytes: u32, error: i32, error_flag: u8) -> bool {
         // The second completion of a write that was wrapped in flushes: the first was not shown.
         count(slot, stats::SEQUENCE_ENDS, 1);
         found_late(&mut *entry, now);
-        (*entry).issue_ns = 0;
-        (*entry).flags = 0;
-        let _ = IN_FLIGHT.remove(*key);
+        leave(key, &mut *entry, after);
         return true;
     }
     let total = (*entry).bytes_done.wrapping_add(bytes);
@@ -243,10 +256,39 @@ pub unsafe fn done(key: &Key, bytes: u32, error: i32, error_flag: u8) -> bool {
         (*entry).bytes_done = 0;
         return true;
     }
-    // The table may refuse the removal; what stays must not look as if it had never completed.
-    (*entry).issue_ns = 0;
-    (*entry).flags = 0;
+    leave(key, &mut *entry, after);
+    true
+}
+
+/// The request of an entry has completed.
+///
+/// The kernel uses the memory of the same few requests again and again. An entry that stays until
+/// then costs a store now and none of the table's locks and lists, neither now nor at the start of
+/// the next request.
+#[inline(always)]
+unsafe fn leave(key: &Key, entry: &mut InFlight, after: After) {
+    // The table may refuse a removal; what stays must not look as if it had never completed.
+    entry.issue_ns = 0;
+    entry.flags = 0;
+    if after == After::Keep && (entry.flags2 & flag2::KEPT != 0 || may_keep()) {
+        entry.flags2 = flag2::KEPT | flag2::FREE;
+        return;
+    }
     let _ = IN_FLIGHT.remove(*key);
+}
+
+/// Whether one more entry may stay; if so, it is counted.
+#[inline(always)]
+unsafe fn may_keep() -> bool {
+    let Some(control) = CONTROL.get_ptr_mut(0) else {
+        return false;
+    };
+    let kept = control.cast::<u64>().add(control::KEPT);
+    // On two processors at once one too many may stay: it is a bound, not a promise.
+    if kept.read_volatile() >= KEEP.load() as u64 {
+        return false;
+    }
+    add(kept, 1);
     true
 }
 
@@ -304,15 +346,16 @@ unsafe fn finish(entry: &InFlight, now: u64, error: i32) {
     let op = core::ptr::read_volatile(&entry.op) & 7;
     let op = if op < op::OTHER { op } else { op::OTHER };
     let late = entry.flags2 & flag2::DONE_UNKNOWN != 0;
+    // A disk that is watched has its slot.
+    let Some(counters) = counters(slot) else {
+        return;
+    };
     if entry.flags & flag::FLUSH_PARENT != 0 {
-        count(slot, stats::FLUSH_PARENTS, 1);
+        add(counters.add(stats::FLUSH_PARENTS), 1);
     } else {
-        count(slot, stats::SEEN_REQUESTS + op as usize, 1);
-        count(
-            slot,
-            stats::SEEN_BYTES + op as usize,
-            entry.bytes_done as u64,
-        );
+        let bytes = entry.bytes_done as u64;
+        add(counters.add(stats::SEEN_REQUESTS + op as usize), 1);
+        add(counters.add(stats::SEEN_BYTES + op as usize), bytes);
         if !late {
             let device_ns = if entry.issue_ns == 0 {
                 0
@@ -326,15 +369,15 @@ unsafe fn finish(entry: &InFlight, now: u64, error: i32) {
         }
     }
     if late {
-        count(slot, stats::FOUND_LATE, 1);
+        add(counters.add(stats::FOUND_LATE), 1);
     }
     if !wanted(entry, now) {
-        count(slot, stats::NOT_SAMPLED, 1);
+        add(counters.add(stats::NOT_SAMPLED), 1);
         return;
     }
-    count(slot, stats::EVENTS, 1);
+    add(counters.add(stats::EVENTS), 1);
     let Some(mut event) = EVENTS.reserve::<BlockEvent>(0) else {
-        count(slot, stats::RING_LOST, 1);
+        add(counters.add(stats::RING_LOST), 1);
         return;
     };
     event.write(BlockEvent {
@@ -356,7 +399,7 @@ unsafe fn finish(entry: &InFlight, now: u64, error: i32) {
         op,
         class: entry.class,
         flags: entry.flags,
-        flags2: entry.flags2,
+        flags2: entry.flags2 & !flag2::OF_ENTRY,
         comm: entry.comm,
     });
     event.submit(NO_WAKEUP);
@@ -382,8 +425,23 @@ unsafe fn wanted(entry: &InFlight, now: u64) -> bool {
     slower_than != 0 && begin != 0 && now.wrapping_sub(begin) >= slower_than
 }
 
+/// Remembers a request. `old`: what is remembered under its key, free entries too. False: the table
+/// is full.
 #[inline(always)]
-unsafe fn remember(key: &Key, entry: &InFlight) -> bool {
+unsafe fn remember(
+    key: &Key,
+    entry: &mut InFlight,
+    keys: Keys,
+    old: Option<*mut InFlight>,
+) -> bool {
+    // Of an exact key only the one request speaks that has this memory now.
+    if keys == Keys::Exact
+        && let Some(old) = old
+    {
+        entry.flags2 |= (*old).flags2 & flag2::KEPT;
+        *old = *entry;
+        return true;
+    }
     IN_FLIGHT.insert(*key, *entry, BPF_ANY).is_ok()
 }
 

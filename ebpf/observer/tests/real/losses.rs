@@ -113,6 +113,46 @@ fn a_full_table_of_requests_in_flight_is_counted() {
     assert!(audit.finding.contains(&said), "{}", audit.finding);
 }
 
+/// A quarter of a table of 64 may keep its entries: the requests of a loop device use the memory of
+/// more than 16, so some stay and some go.
+fn a_small_table_is_enough(flavour: Flavour) {
+    let report = until_complete(|| {
+        let device = LoopDevice::new(64 * MIB);
+        let tuning = Tuning {
+            in_flight: Some(64),
+            ..forced(flavour)
+        };
+        let it = Watched::new(&device.path, tuning);
+        // The first request has no seek distance, and is in no cell that is reported.
+        it.write(1, 0, 4096);
+        mixed_io(&it);
+        it.report()
+    });
+    let (audit, each) = (report.audit, THREADS * ROUNDS);
+    assert_eq!(audit.seen_requests, audit.kernel_requests, "{audit:?}");
+    assert_eq!((audit.in_flight_full, audit.unmatched), (0, 0), "{audit:?}");
+    assert_eq!(report.block.data_requests, 1 + 2 * each, "{audit:?}");
+    let cells: u64 = report.heat.iter().map(|cell| cell.count).sum();
+    let counted = cells + audit.found_late;
+    assert!(counted >= 2 * each, "{counted}: {audit:?}");
+}
+
+#[test]
+fn a_small_table_keeps_some_entries_for_btf_and_counts_all() {
+    let Some(_one) = ready() else {
+        return;
+    };
+    a_small_table_is_enough(Flavour::TpBtf);
+}
+
+#[test]
+fn a_small_table_keeps_some_entries_for_raw_and_counts_all() {
+    let Some(_one) = ready() else {
+        return;
+    };
+    a_small_table_is_enough(Flavour::RawTp);
+}
+
 fn events_and_cells(it: &Watched) -> (AuditReport, u64, u64) {
     let report = it.report();
     let cells = report.heat.iter().map(|cell| cell.count).sum();
