@@ -286,7 +286,7 @@ async fn connect(target: &Target) -> Result<Door, RunError> {
             durability: *durability,
         }),
         Target::Files(dir) => Door::Files(FilesDoor::new(dir)),
-        Target::S3(bucket) => Door::S3(S3Door(bucket.clone())),
+        Target::S3(bucket) => Door::S3(S3Door::new(bucket.clone())),
     })
 }
 

@@ -1,4 +1,8 @@
 //! The way to a bucket of an S3 server on this machine.
+//!
+//! Objects are read by a client made for that, [`download`]; everything else is ureq's.
+
+mod download;
 
 use std::fs::File;
 use std::io::Read as _;
@@ -13,11 +17,10 @@ use ureq::Agent;
 use super::Refusal;
 use super::door::{Answer, Failure};
 use super::files::blocking;
+use download::Download;
 
 /// How long a signature is good for, and a call may take.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Largest answer that is read, in bytes.
-const MOST_BYTES: u64 = 1 << 32;
 /// Which region is signed for makes no difference to a server of one's own.
 const REGION: &str = "us-east-1";
 
@@ -27,6 +30,8 @@ pub struct S3Bucket {
     bucket: Arc<Bucket>,
     credentials: Arc<Credentials>,
     agent: Agent,
+    /// `HOST:PORT`, as it is signed.
+    address: String,
 }
 
 impl std::fmt::Debug for S3Bucket {
@@ -44,6 +49,7 @@ impl S3Bucket {
         let url = endpoint
             .parse()
             .map_err(|error| format!("{endpoint} is no address: {error}"))?;
+        let address = endpoint.trim_start_matches("http://").trim_end_matches('/');
         let bucket = Bucket::new(url, UrlStyle::Path, name.to_owned(), REGION)
             .map_err(|error| format!("{endpoint}: {error}"))?;
         let agent = Agent::config_builder()
@@ -54,6 +60,7 @@ impl S3Bucket {
             bucket: Arc::new(bucket),
             credentials: Arc::new(Credentials::new(key, secret)),
             agent,
+            address: address.to_owned(),
         })
     }
 
@@ -76,8 +83,11 @@ pub(crate) fn random_word() -> std::io::Result<String> {
 }
 
 /// One client of the bucket.
-#[derive(Clone)]
-pub(super) struct S3Door(pub(super) S3Bucket);
+pub(super) struct S3Door {
+    s3: S3Bucket,
+    /// `None` while it is in use, and after a failure.
+    download: Option<Download>,
+}
 
 impl From<ureq::Error> for Failure {
     fn from(error: ureq::Error) -> Failure {
@@ -89,13 +99,23 @@ fn name(id: u64) -> String {
     format!("{:032x}", u128::from(id))
 }
 
+impl From<download::Error> for Failure {
+    fn from(error: download::Error) -> Failure {
+        Failure::Refused(Refusal::Peer(error.to_string()))
+    }
+}
+
 impl S3Door {
+    pub(super) fn new(s3: S3Bucket) -> S3Door {
+        S3Door { s3, download: None }
+    }
+
     /// Asks the server where waiting harms nobody.
     async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(S3Bucket) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
-        let bucket = self.0.clone();
+        let bucket = self.s3.clone();
         blocking(move || question(bucket)).await
     }
 
@@ -122,22 +142,28 @@ impl S3Door {
     }
 
     pub(super) async fn get(&mut self, id: u64) -> Result<Answer<Vec<Bytes>>, Failure> {
-        self.ask(move |s3| {
-            let begin = Instant::now();
-            let name = name(id);
-            let url = s3
-                .bucket
-                .get_object(Some(&s3.credentials), &name)
-                .sign(PATIENCE);
-            let answer = s3.agent.get(url.as_str()).call()?;
-            let body = answer.into_body().into_with_config().limit(MOST_BYTES);
-            let bytes = body.read_to_vec()?;
-            Ok(Answer {
-                latency: begin.elapsed(),
-                value: vec![Bytes::from(bytes)],
+        let download = self.download.take();
+        let (answer, download) = self
+            .ask(move |s3| {
+                let fresh = || Download::new(s3.address.clone(), PATIENCE);
+                let mut download = download.unwrap_or_else(fresh);
+                let begin = Instant::now();
+                let name = name(id);
+                let url = s3
+                    .bucket
+                    .get_object(Some(&s3.credentials), &name)
+                    .sign(PATIENCE);
+                let target = format!("{}?{}", url.path(), url.query().unwrap_or_default());
+                let bytes = download.get(&target)?;
+                let answer = Answer {
+                    latency: begin.elapsed(),
+                    value: vec![bytes],
+                };
+                Ok((answer, download))
             })
-        })
-        .await
+            .await?;
+        self.download = Some(download);
+        Ok(answer)
     }
 
     pub(super) async fn delete(&mut self, id: u64) -> Result<Answer<Option<bool>>, Failure> {
