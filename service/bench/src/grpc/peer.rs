@@ -40,6 +40,10 @@ pub fn serve(args: &GrpcPeerArgs, default: Transport) -> Result<ExitCode, GrpcBe
         let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
             .await
             .map_err(GrpcBenchError::system("listen"))?;
+        // As our service does for clients on the same machine; connections inherit it.
+        rustix::net::sockopt::set_tcp_congestion(&listener, "reno")
+            .map_err(std::io::Error::from)
+            .map_err(GrpcBenchError::system("choose how sockets are paced"))?;
         let address = listener
             .local_addr()
             .map_err(GrpcBenchError::system("read the address"))?;

@@ -44,7 +44,7 @@ const JOURNAL_RATIO: f64 = 0.05;
 /// Room on each disk beside its store, in bytes: an xfs needs 300 MiB for itself.
 const BESIDE_BYTES: u64 = 400 << 20;
 
-const NOTES: [&str; 4] = [
+const NOTES: [&str; 6] = [
     "Requests a second are those of the time spent in calls: what a client does between them \
      (making and comparing content) is not counted. Every lump that is read is compared by \
      length and CRC32C, also where a peer has no checksums of its own; of cannyls by length only, \
@@ -54,6 +54,13 @@ const NOTES: [&str; 4] = [
      without their syncs, so none is shown for its puts.",
     "The service and MinIO are asked through TCP on this machine by a client that shares its \
      processors, through S3 by the same one; the engine and the original are called in a process.",
+    "The client that gets objects through S3 is as light as it can be, the same for both servers: a \
+     body is received whole into memory that is used again, its length and status are checked within \
+     the time of the call, its CRC32C after it.",
+    "Our service asks the kernel not to pace what it sends to clients on this machine (TCP_CONGESTION \
+     reno); the other servers leave that to the system. Where the system paces (sysctl \
+     net.ipv4.tcp_congestion_control = bbr), this is a part of the difference between the gets of large \
+     lumps.",
     "The images of all disks lie in one directory, so all runs end on one disk and pay for one \
      more layer, the loop device.",
 ];

@@ -33,6 +33,9 @@ const GOODBYE: Duration = Duration::from_secs(1);
 const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
 /// From one such question to the next.
 const TCP_KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// How much is sent at a time to a client on this machine: as much as it takes. Every kernel has
+/// it, and everybody may choose it.
+const UNPACED: &str = "reno";
 /// Questions without an answer after which the connection is over.
 const TCP_KEEPALIVE_RETRIES: u32 = 5;
 
@@ -144,6 +147,9 @@ impl Listener {
             Self::Tcp(listener) => {
                 let (stream, address) = listener.accept().await?;
                 keep_alive(&stream);
+                if address.ip().to_canonical().is_loopback() {
+                    do_not_pace(&stream);
+                }
                 Ok((Either::Left(stream), Peer::Tcp(address)))
             }
             Self::Unix(listener) => {
@@ -168,6 +174,15 @@ fn keep_alive(stream: &TcpStream) {
     };
     if let Err(error) = set() {
         debug!(%error, "cannot set the options of a socket");
+    }
+}
+
+/// Algorithms that measure the way and spread what they send over time (BBR) find a slower one
+/// than memory is: a reply that is sent at once then takes twice as long to a client on this
+/// machine. There is nothing between the two that could be congested.
+fn do_not_pace(stream: &TcpStream) {
+    if let Err(error) = rustix::net::sockopt::set_tcp_congestion(stream, UNPACED) {
+        debug!(%error, "cannot choose how a socket is paced");
     }
 }
 
@@ -254,4 +269,24 @@ async fn idle(connection: &Connection, limit: Duration) {
     }
     connection.quiet_for(limit).await;
     debug!(peer = %connection.peer(), ?limit, "no call for so long: the client is told to leave");
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::sockopt::tcp_congestion;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn clients_on_this_machine_are_not_paced() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let client = TcpStream::connect(address).await.unwrap();
+        let (raw, _) = Listener::Tcp(listener).accept().await.unwrap();
+        let Either::Left(ours) = raw else {
+            panic!("it came over TCP");
+        };
+        assert_eq!(tcp_congestion(&ours).unwrap(), UNPACED);
+        drop(client);
+    }
 }
