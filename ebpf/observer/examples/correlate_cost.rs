@@ -3,8 +3,8 @@
 //! `cargo run --release -p lumpscope-observer --example correlate_cost`
 //!
 //! Half of the block requests are this service's reads, each declared, ended and counted; the
-//! rest are another process's. Then all of them are another process's. They come at 100,000 a second, so below 10,000 ns the correlator
-//! keeps up.
+//! rest are another process's. Then all of them are another process's. They come at 100,000 a
+//! second, so below 10,000 ns the correlator keeps up.
 
 use lumpscope_observer::{Correlator, Input, StoreReport};
 use rustix::time::{ClockId, clock_gettime};

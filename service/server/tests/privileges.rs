@@ -257,7 +257,7 @@ fn workers_of_io_uring_have_the_rights_of_those_who_ask_them() {
         return;
     }
     let Ok(mut ring) = io_uring::IoUring::new(4) else {
-        missing("io_uring");
+        missing("this kernel, or its settings, allow no io_uring");
         return;
     };
     let dir = folder();
