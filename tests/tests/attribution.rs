@@ -6,8 +6,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use lumpscope_bench::lab::StoreKind;
-use lumpscope_bench::tracer::Tracer;
+use lumpscope_lab::lab::StoreKind;
+use lumpscope_lab::tracer::Tracer;
 use lumpscope_proto::v1::{BlockIo, StoreReport};
 use lumpscope_tests::client::{Client, content};
 use lumpscope_tests::needs::{Need, available};

@@ -7,8 +7,8 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use lumpscope_bench::lab::{Lab, LabOptions, LabStore, StoreKind};
-use lumpscope_bench::tracer::Tracer;
+use lumpscope_lab::lab::{Lab, LabOptions, LabStore, StoreKind};
+use lumpscope_lab::tracer::Tracer;
 use lumpscope_tests::client::{Client, content};
 use lumpscope_tests::needs::{Need, available};
 use lumpscope_tests::service::{Service, binary, format_stores};

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use lumpscope_bench::lab::LoopDevice;
+use lumpscope_lab::lab::LoopDevice;
 use lumpscope_tests::needs::{Need, available};
 use lumpscope_tests::service::run;
 use sha2::{Digest, Sha256};

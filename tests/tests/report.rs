@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use lumpscope_bench::report::{
+use lumpscope_lab::report::{
     Axis, Bar, Bars, Cdf, Cell, Curve, Dots, Fact, Findings, Goal, Heat, HeatCell, HeatPanel, Line,
     Lines, MARK, Page, Range, Ranges, Scatter, ScatterPanel, Section, Setup, Spread, Table,
     TraceParts, Unit, Verbatim,

@@ -2,8 +2,8 @@
 
 use std::io::Write as _;
 
-use lumpscope_bench::lab::StoreKind;
-use lumpscope_bench::tracer::Tracer;
+use lumpscope_lab::lab::StoreKind;
+use lumpscope_lab::tracer::Tracer;
 use lumpscope_proto::v1::BlockLine;
 use lumpscope_tests::client::{Client, content};
 use lumpscope_tests::needs::{Need, available};

@@ -187,7 +187,7 @@ fn dependencies_point_down_the_data_path() {
             "lumpscope-platter",
             &["tokio", "tonic", "aya", "lumpscope-observer", "lumpscope"],
         ),
-        ("lumpscope-bench", &["lumpscope"]),
+        ("lumpscope-lab", &["lumpscope"]),
         ("lumpscope-ebpf-common", &["aya", "libc"]),
     ];
     for (package, forbidden) in rules {

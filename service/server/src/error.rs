@@ -194,31 +194,31 @@ pub enum ServerError {
     Format(#[from] lumpscope_engine::guard::FormatError),
     /// The comparison failed.
     #[error("{0}")]
-    Compare(#[from] lumpscope_bench::compare::CompareError),
+    Compare(#[from] lumpscope_lab::compare::CompareError),
     /// The engine could not be measured.
     #[error("{0}")]
-    Bench(#[from] lumpscope_bench::engine::BenchError),
+    Bench(#[from] lumpscope_lab::engine::BenchError),
     /// The service could not be measured.
     #[error("{0}")]
-    GrpcBench(#[from] lumpscope_bench::grpc::GrpcBenchError),
+    GrpcBench(#[from] lumpscope_lab::grpc::GrpcBenchError),
     /// The commands of a workload could not be printed.
     #[error("{0}")]
-    Commands(#[from] lumpscope_bench::commands::CommandsError),
+    Commands(#[from] lumpscope_lab::commands::CommandsError),
     /// A workload could not be run.
     #[error("{0}")]
-    WorkloadRun(#[from] lumpscope_bench::run::WorkloadRunError),
+    WorkloadRun(#[from] lumpscope_lab::run::WorkloadRunError),
     /// A disk could not be emulated.
     #[error("{0}")]
     Live(#[from] lumpscope_platter::live::LiveError),
     /// A published table could not be repeated.
     #[error(transparent)]
-    Seeds(#[from] lumpscope_bench::seeds::SeedsError),
+    Seeds(#[from] lumpscope_lab::seeds::SeedsError),
     /// The orders could not be compared.
     #[error("{0}")]
-    OrdersBench(#[from] lumpscope_bench::orders::OrdersError),
+    OrdersBench(#[from] lumpscope_lab::orders::OrdersError),
     /// How well an emulated disk keeps to its model could not be measured.
     #[error("{0}")]
-    Fidelity(#[from] lumpscope_bench::fidelity::FidelityError),
+    Fidelity(#[from] lumpscope_lab::fidelity::FidelityError),
 }
 
 /// What to do when it was the system that refused.

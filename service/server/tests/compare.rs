@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use lumpscope_bench::lab::{Lab, LabOptions, StoreKind};
+use lumpscope_lab::lab::{Lab, LabOptions, StoreKind};
 use lumpscope_needs::{Need, available};
 use rustix::process::{Pid, Signal, kill_process};
 

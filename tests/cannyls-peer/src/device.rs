@@ -13,7 +13,7 @@ use cannyls::lump::{LumpData, LumpId};
 use cannyls::nvm::NonVolatileMemory;
 use cannyls::storage::{Storage, StorageBuilder};
 use futures01::{Async, Future};
-use lumpscope_bench::engine::{Load, Measured, PeerReport, Promise, Recorder, SAMPLES};
+use lumpscope_lab::engine::{Load, Measured, PeerReport, Promise, Recorder, SAMPLES};
 
 use crate::storage::{ENGINE, check, durability, lump_len};
 

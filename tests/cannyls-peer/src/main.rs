@@ -21,7 +21,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use cannyls::nvm::FileNvm;
 use clap::{Parser, Subcommand};
-use lumpscope_bench::engine::{Load, PeerReport, Promise, SlowLoad};
+use lumpscope_lab::engine::{Load, PeerReport, Promise, SlowLoad};
 
 use memory::MemoryDisk;
 use written::Written;

@@ -11,7 +11,7 @@ use cannyls::block::BlockSize;
 use cannyls::lump::{LumpData, LumpId};
 use cannyls::nvm::{FileNvm, NonVolatileMemory};
 use cannyls::storage::{Storage, StorageBuilder};
-use lumpscope_bench::engine::{Load, PeerReport, Promise, Recorder, SAMPLES};
+use lumpscope_lab::engine::{Load, PeerReport, Promise, Recorder, SAMPLES};
 
 /// Version of the crate, as its dependency is pinned.
 pub(crate) const ENGINE: &str = "cannyls 0.10.0";

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use lumpscope_bench::lab_service::{self, LabServiceOptions};
+use lumpscope_lab::lab_service::{self, LabServiceOptions};
 
 use crate::error::ServerError;
 use crate::size::Size;

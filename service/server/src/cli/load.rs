@@ -211,7 +211,7 @@ fn say(args: &LoadArgs, done: &Done, took: Duration) {
             format!(
                 "{puts} puts, {gets} gets, {deletes} deletes, {} moved in {seconds:.1} s; {failed} \
                  requests failed, {wrong} gets brought other bytes than were put",
-                lumpscope_bench::human::bytes(bytes)
+                lumpscope_lab::human::bytes(bytes)
             )
         },
     );

@@ -101,7 +101,7 @@ enum Command {
     /// Say what this machine has and lacks for serving and observing
     Doctor(doctor::DoctorArgs),
     /// Run one workload against a raw, an ext4 and an xfs store and compare them
-    Compare(Box<lumpscope_bench::compare::CompareArgs>),
+    Compare(Box<lumpscope_lab::compare::CompareArgs>),
     /// Serve three stores on disks of loop devices, raw, ext4 and xfs, that vanish at the end
     Lab(lab::LabArgs),
     /// Put, get and delete lumps until Ctrl-C, so that there is something to see
@@ -117,25 +117,25 @@ enum Command {
 #[derive(Subcommand)]
 enum BenchCommand {
     /// Measure the engine against fio and the original engine, in alternating rounds on one file
-    Engine(Box<lumpscope_bench::engine::EngineBenchArgs>),
+    Engine(Box<lumpscope_lab::engine::EngineBenchArgs>),
     /// Measure the service through gRPC against one that stores nothing, its memory, and resets
-    Grpc(Box<lumpscope_bench::grpc::GrpcBenchArgs>),
+    Grpc(Box<lumpscope_lab::grpc::GrpcBenchArgs>),
     /// Measure what observation costs: probes not loaded, histograms only, with all events
-    Observe(Box<lumpscope_bench::observe::ObserveBenchArgs>),
+    Observe(Box<lumpscope_lab::observe::ObserveBenchArgs>),
     /// Print the commands that a workload comes to, without running them
-    Commands(lumpscope_bench::commands::CommandsArgs),
+    Commands(lumpscope_lab::commands::CommandsArgs),
     /// Run one workload on one store, time every command, and print it as the published tables do
-    Run(Box<lumpscope_bench::run::RunArgs>),
+    Run(Box<lumpscope_lab::run::RunArgs>),
     /// Repeat the published tables that this project began with, and say what explains them
     #[command(subcommand)]
-    Seeds(lumpscope_bench::seeds::SeedsCommand),
+    Seeds(lumpscope_lab::seeds::SeedsCommand),
     /// Compare the orders in which waiting gets are started, on an emulated disk in virtual time
-    Orders(Box<lumpscope_bench::orders::OrdersArgs>),
+    Orders(Box<lumpscope_lab::orders::OrdersArgs>),
     /// Run the same mix of puts and gets on whatever is installed: the original, fio, files, MinIO
-    Peers(Box<lumpscope_bench::peers::PeersArgs>),
+    Peers(Box<lumpscope_lab::peers::PeersArgs>),
     /// What `bench grpc` measures against
     #[command(hide = true)]
-    GrpcPeer(lumpscope_bench::grpc::GrpcPeerArgs),
+    GrpcPeer(lumpscope_lab::grpc::GrpcPeerArgs),
 }
 
 /// Parses the arguments, does what they say, and turns errors into one line each.
@@ -190,7 +190,7 @@ fn run(command: Command) -> Result<ExitCode, ServerError> {
         Command::Top(args) => block_on_live(observe::top::run(args)),
         Command::Record(args) => block_on_live(observe::record::run(args)),
         Command::Doctor(args) => Ok(doctor::run(&args)),
-        Command::Compare(args) => Ok(lumpscope_bench::compare::run(&args, this_program()?)?),
+        Command::Compare(args) => Ok(lumpscope_lab::compare::run(&args, this_program()?)?),
         Command::Lab(args) => lab::run(args, &this_program()?),
         Command::Load(args) => block_on_live(load::run(args)),
         Command::Platter(command) => platter::run(command, &this_program()?),
@@ -199,28 +199,28 @@ fn run(command: Command) -> Result<ExitCode, ServerError> {
 }
 
 fn bench(command: BenchCommand) -> Result<ExitCode, ServerError> {
-    use lumpscope_bench::{engine, grpc};
+    use lumpscope_lab::{engine, grpc};
     Ok(match command {
         BenchCommand::Engine(args) => engine::run(&args)?,
         BenchCommand::Grpc(args) => grpc::run(&args, &this_program()?, default_transport())?,
         BenchCommand::Observe(args) => {
-            lumpscope_bench::observe::run(&args, &this_program()?, default_transport())?
+            lumpscope_lab::observe::run(&args, &this_program()?, default_transport())?
         }
-        BenchCommand::Commands(args) => lumpscope_bench::commands::run(&args)?,
-        BenchCommand::Run(args) => lumpscope_bench::run::run(&args, &this_program()?)?,
+        BenchCommand::Commands(args) => lumpscope_lab::commands::run(&args)?,
+        BenchCommand::Run(args) => lumpscope_lab::run::run(&args, &this_program()?)?,
         BenchCommand::Seeds(command) => {
-            lumpscope_bench::seeds::run(&command, &this_program()?, default_transport())?
+            lumpscope_lab::seeds::run(&command, &this_program()?, default_transport())?
         }
-        BenchCommand::Orders(args) => lumpscope_bench::orders::run(&args)?,
-        BenchCommand::Peers(args) => lumpscope_bench::peers::run(&args, &this_program()?)?,
+        BenchCommand::Orders(args) => lumpscope_lab::orders::run(&args)?,
+        BenchCommand::Peers(args) => lumpscope_lab::peers::run(&args, &this_program()?)?,
         BenchCommand::GrpcPeer(args) => grpc::serve_peer(&args, default_transport())?,
     })
 }
 
 /// The settings of HTTP/2 and gRPC that `serve` has without flags, which a peer must have too.
-fn default_transport() -> lumpscope_bench::grpc::Transport {
+fn default_transport() -> lumpscope_lab::grpc::Transport {
     let bytes = |size: Size| u32::try_from(size.0).unwrap_or(u32::MAX);
-    lumpscope_bench::grpc::Transport {
+    lumpscope_lab::grpc::Transport {
         stream_window: bytes(config::DEFAULT_STREAM_WINDOW),
         connection_window: bytes(config::DEFAULT_CONNECTION_WINDOW),
         frame_size: bytes(config::DEFAULT_FRAME_SIZE),

@@ -1,8 +1,8 @@
 //! `lumpscope admin observer` and `lumpscope admin events`.
 
 use clap::Args;
-use lumpscope_bench::human;
 use lumpscope_client::{Client, v1};
+use lumpscope_lab::human;
 use serde_json::Value;
 
 use crate::cli::client::ClientArgs;

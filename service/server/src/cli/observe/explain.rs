@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use lumpscope_bench::human;
 use lumpscope_client::v1;
+use lumpscope_lab::human;
 
 use super::replay;
 use super::units::{NONE, date, distance, moment};

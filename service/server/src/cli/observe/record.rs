@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use lumpscope_bench::human;
+use lumpscope_lab::human;
 use serde_json::json;
 use tokio::time::Instant;
 

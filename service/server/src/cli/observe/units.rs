@@ -1,6 +1,6 @@
 //! Times and distances as people read them.
 
-use lumpscope_bench::human;
+use lumpscope_lab::human;
 use time::OffsetDateTime;
 
 /// What stands for a number that is not known, or that there is none of.

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use lumpscope_bench::human;
+use lumpscope_lab::human;
 use lumpscope_platter::drive::{DRIVES, Drive, Source};
 use lumpscope_platter::figures::Figures;
 use serde_json::{Value, json};

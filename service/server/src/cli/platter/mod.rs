@@ -29,7 +29,7 @@ pub(super) enum PlatterCommand {
     /// Print what an emulated disk was asked for, as a trace in JSON
     Log(live::LogArgs),
     /// Measure how well emulated disks of this machine keep to their model
-    Check(lumpscope_bench::fidelity::FidelityArgs),
+    Check(lumpscope_lab::fidelity::FidelityArgs),
     /// Be an emulated disk
     #[command(hide = true)]
     ServeDisk(live::ServeDiskArgs),
@@ -43,7 +43,7 @@ pub(super) fn run(command: PlatterCommand, exe: &Path) -> Result<ExitCode, Serve
         PlatterCommand::Detach(args) => live::detach(&args),
         PlatterCommand::Status(args) => live::status(&args),
         PlatterCommand::Log(args) => live::log(&args),
-        PlatterCommand::Check(args) => Ok(lumpscope_bench::fidelity::run(&args, exe)?),
+        PlatterCommand::Check(args) => Ok(lumpscope_lab::fidelity::run(&args, exe)?),
         PlatterCommand::ServeDisk(args) => live::serve_disk(&args),
     }
 }

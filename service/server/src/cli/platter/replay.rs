@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use lumpscope_bench::human;
+use lumpscope_lab::human;
 use lumpscope_observer::{BlockLine, Replay, ReplayError};
 use lumpscope_platter::disk::{CachePolicy, Policy};
 use lumpscope_platter::drive::Drive;

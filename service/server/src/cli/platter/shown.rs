@@ -1,6 +1,6 @@
 //! Emulated disks as a table.
 
-use lumpscope_bench::human;
+use lumpscope_lab::human;
 use lumpscope_platter::live::{Listed, Status};
 
 use crate::cli::output::{right, table};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use lumpscope_bench::human;
+use lumpscope_lab::human;
 
 use super::rates::{MethodView, StoreView};
 use crate::cli::observe::units::{NONE, time};

@@ -5,13 +5,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lumpscope_bench::runner::{
+use lumpscope_engine::create::{CreateOptions, format};
+use lumpscope_engine::{Durability as Durable, LumpId, Placement, RequestCtx, Store, StoreOptions};
+use lumpscope_lab::runner::{
     ContentRule, Durability, Mismatch, RunError, RunOptions, Target, Verified, insist_on_empty,
     run, verify_survivors,
 };
-use lumpscope_bench::workload::{Command, CommandStream, Workload};
-use lumpscope_engine::create::{CreateOptions, format};
-use lumpscope_engine::{Durability as Durable, LumpId, Placement, RequestCtx, Store, StoreOptions};
+use lumpscope_lab::workload::{Command, CommandStream, Workload};
 
 const TEXT: &str = "Command { 20.times { New(5000); }; Embed(100); New(0); }
     Unordered[100] { <20%> OverWrite(3K); <40%> Get; <20%> New(1K); <20%> Delete; }

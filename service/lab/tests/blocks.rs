@@ -9,10 +9,10 @@ use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use lumpscope_bench::blocks::{Counted, Recorded, Recorder};
-use lumpscope_bench::lab::LoopDevice;
-use lumpscope_bench::tracer::Tracer;
 use lumpscope_engine::buffer::BufferPool;
+use lumpscope_lab::blocks::{Counted, Recorded, Recorder};
+use lumpscope_lab::lab::LoopDevice;
+use lumpscope_lab::tracer::Tracer;
 use lumpscope_needs::{Need, available};
 use lumpscope_platter::trace::Op;
 use rustix::fs::{OFlags, major, minor};

@@ -1,6 +1,6 @@
 //! The language under any text at all: never a panic, and every error points into the text.
 
-use lumpscope_bench::workload::{BUILTIN, ParseError, Workload};
+use lumpscope_lab::workload::{BUILTIN, ParseError, Workload};
 use proptest::prelude::*;
 
 /// Words, signs and numbers of the language, and some that are not.

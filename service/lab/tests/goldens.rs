@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lumpscope_bench::commands::{CommandsArgs, write};
-use lumpscope_bench::workload::{WorkloadArgs, builtin};
+use lumpscope_lab::commands::{CommandsArgs, write};
+use lumpscope_lab::workload::{WorkloadArgs, builtin};
 
 /// Checks one workload against what the original makes of it: number of commands, bytes needed,
 /// digest of all command lines, and the lines that are quoted, so that a failure shows where the

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use lumpscope_bench::orders::{Line, OrdersArgs, compare};
+use lumpscope_lab::orders::{Line, OrdersArgs, compare};
 
 /// Gets of one size, all of `in_flight` under way.
 fn lines(drive: &str, size: u64, in_flight: usize, at_disk: &[usize], bound: u32) -> Vec<Line> {

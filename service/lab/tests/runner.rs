@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use lumpscope_bench::runner::{Mismatch, RunError, RunOptions, RunOutcome, Target, run};
-use lumpscope_bench::workload::Workload;
+use lumpscope_lab::runner::{Mismatch, RunError, RunOptions, RunOutcome, Target, run};
+use lumpscope_lab::workload::Workload;
 use lumpscope_proto::v1::lump_store_server::{LumpStore, LumpStoreServer};
 use lumpscope_proto::v1::{self as pb, get_response, lump_id, put_request};
 use tokio_stream::{Stream, wrappers::TcpListenerStream};

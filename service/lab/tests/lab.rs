@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use lumpscope_bench::lab::{Lab, LabOptions, LoopDevice, StoreKind};
+use lumpscope_lab::lab::{Lab, LabOptions, LoopDevice, StoreKind};
 use lumpscope_needs::{Need, available};
 
 const DISK_BYTES: u64 = 320 << 20;
