@@ -20,10 +20,11 @@
 //! | [`tracer`] | the block requests of a disk counted by bpftrace, for a second opinion |
 //! | [`report`] | what a bench found, as one HTML file that needs no other |
 //! | [`fidelity`] | how well a live emulated disk of this machine keeps to its model |
-//! | [`human`] | numbers for people |
 //!
 //! `compare` and `grpc` know the service only through `lumpscope.v1` and its command line; only
 //! [`engine`], [`runner`] and [`run`] link the engine, from which `grpc` takes nothing but aligned memory.
+
+use lumpscope_units::human;
 
 pub mod blocks;
 pub mod commands;
@@ -31,7 +32,6 @@ pub mod compare;
 pub mod engine;
 pub mod fidelity;
 pub mod grpc;
-pub mod human;
 pub mod lab;
 pub mod lab_service;
 mod machine;

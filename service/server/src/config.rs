@@ -17,10 +17,9 @@ use std::time::Duration;
 
 use lumpscope_engine::{Durability, IoBackendChoice, QueuePolicy};
 use lumpscope_observer::{EventPolicy, GuardPolicy, WatchedStore};
+use lumpscope_units::{Size, Span};
 
 use crate::http::PageConfig;
-use crate::size::Size;
-use crate::span::Span;
 use crate::telemetry::otlp::Sampling;
 
 pub use args::ServeArgs;

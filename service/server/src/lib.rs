@@ -25,8 +25,6 @@ pub mod privileges;
 pub mod s3;
 pub mod scrub;
 pub mod serve;
-pub mod size;
-pub mod span;
 mod stopping;
 pub mod stores;
 pub mod telemetry;

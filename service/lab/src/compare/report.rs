@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lumpscope_proto::v1;
+use lumpscope_units::nanoseconds;
 use serde::Serialize;
 
 use super::watch::Seen;
@@ -292,8 +293,8 @@ impl ClientView {
         let elapsed = if clients > 1 { outcome.wall } else { sum };
         let bytes = outcome.bytes_put + outcome.bytes_got;
         ClientView {
-            elapsed_ns: nanos(elapsed),
-            wall_ns: nanos(outcome.wall),
+            elapsed_ns: nanoseconds(elapsed),
+            wall_ns: nanoseconds(outcome.wall),
             ratio_to_raw: None,
             bytes,
             mib_per_second: human::as_float(bytes)
@@ -316,11 +317,11 @@ impl LatencyView {
         LatencyView {
             kind,
             count: summary.count,
-            p50_ns: nanos(summary.p50),
-            p90_ns: nanos(summary.p90),
-            p95_ns: nanos(summary.p95),
-            p99_ns: nanos(summary.p99),
-            total_ns: nanos(summary.total),
+            p50_ns: nanoseconds(summary.p50),
+            p90_ns: nanoseconds(summary.p90),
+            p95_ns: nanoseconds(summary.p95),
+            p99_ns: nanoseconds(summary.p99),
+            total_ns: nanoseconds(summary.total),
         }
     }
 }
@@ -329,12 +330,8 @@ impl LatencyView {
 pub(super) fn curves(outcome: &RunOutcome) -> Vec<Curve> {
     let kinds = outcome.latencies.by_kind();
     kinds
-        .map(|(kind, all)| Curve::of(kind.to_string(), all.iter().map(|one| nanos(*one))))
+        .map(|(kind, all)| Curve::of(kind.to_string(), all.iter().map(|one| nanoseconds(*one))))
         .collect()
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl From<v1::StoreReport> for DiskView {

@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use super::disk::EmulatedDisk;
 use super::{Case, OrdersError, image};
+use crate::human;
 
 /// Lumps on the disk.
 const LUMPS: u64 = 16_384;
@@ -172,7 +173,7 @@ pub(super) fn run(drive: Option<&Drive>, case: &Case, seed: u64) -> Result<Run, 
     let took_ns = clients.disk.now_ns() - begun_ns;
     let learned = clients.store.order().learned;
     Ok(Run {
-        rate: 1e9 / float(took_ns) * float(latencies.len()),
+        rate: 1e9 / human::as_float(took_ns) * human::as_float(latencies.len()),
         mean_ns: latencies.mean(),
         p99_ns: latencies.value_at_quantile(0.99),
         max_ns: latencies.max(),
@@ -184,12 +185,4 @@ pub(super) fn run(drive: Option<&Drive>, case: &Case, seed: u64) -> Result<Run, 
 
 fn off(learned: &LearnedStats) -> Option<u64> {
     learned.error_ns.checked_div(learned.own + learned.told)
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "counts and times far below 2^53"
-)]
-fn float(value: u64) -> f64 {
-    value as f64
 }

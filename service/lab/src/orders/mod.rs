@@ -54,7 +54,7 @@ pub struct OrdersArgs {
     pub depth: Vec<usize>,
     /// Bytes of each get; K and M are understood
     #[arg(long, value_delimiter = ',', default_value = "4K,64K,1M", value_name = "BYTES,..",
-          value_parser = size)]
+          value_parser = lumpscope_units::size_within(1, MOST_BYTES))]
     pub size: Vec<u64>,
     /// I/Os that the engine hands to the drive at a time
     #[arg(
@@ -133,24 +133,6 @@ pub enum OrdersError {
     /// An option, a signal or a file.
     #[error(transparent)]
     Bench(#[from] BenchError),
-}
-
-/// `4K`, `1M` or a plain number.
-fn size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is no size: write it as 4096, 4K or 1M");
-    let (digits, factor) = match text.strip_suffix(['K', 'k']) {
-        Some(digits) => (digits, 1 << 10),
-        None => match text.strip_suffix(['M', 'm']) {
-            Some(digits) => (digits, 1 << 20),
-            None => (text, 1),
-        },
-    };
-    let number: u64 = digits.parse().map_err(|_| wrong())?;
-    let bytes = number.checked_mul(factor).ok_or_else(wrong)?;
-    if (1..=MOST_BYTES).contains(&bytes) {
-        return Ok(bytes);
-    }
-    Err(format!("{text:?} is not between 1 byte and 16M"))
 }
 
 /// Measures and prints.

@@ -58,19 +58,9 @@ pub struct Line {
     pub off_ns: Option<u64>,
 }
 
-#[expect(clippy::cast_precision_loss, reason = "times far below 2^53 ns")]
-fn float(value: u64) -> f64 {
-    value as f64
-}
-
-/// Nanoseconds for people; those of a mean are rounded.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "latencies are positive and far below 2^53 ns"
-)]
+/// A mean, rounded to whole nanoseconds.
 fn time(ns: f64) -> String {
-    human::duration_ns(ns.round() as u64)
+    human::duration_ns(human::whole(ns))
 }
 
 impl Line {
@@ -92,7 +82,7 @@ impl Line {
             rate: of(|run| run.rate),
             times_fifo: [min, median, max],
             mean_ns: of(|run| run.mean_ns),
-            p99_ns: of(|run| float(run.p99_ns)),
+            p99_ns: of(|run| human::as_float(run.p99_ns)),
             max_ns: most(|run| run.max_ns),
             overtaken: most(|run| run.overtaken),
             answered_before: most(|run| run.answered_before),

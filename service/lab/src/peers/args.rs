@@ -22,7 +22,7 @@ pub struct PeersArgs {
     #[arg(long, default_value_t = 512, value_name = "MIB")]
     pub mib: u64,
     /// Size of a lump, as 64K or 1M, up to 16M
-    #[arg(long, default_value = "1M", value_name = "SIZE", value_parser = size)]
+    #[arg(long, default_value = "1M", value_name = "SIZE", value_parser = lumpscope_units::size_within(512, 16 << 20))]
     pub size: u64,
     /// Puts to gets, as 1:1 or 30:70; a put replaces a lump chosen at random
     #[arg(long, default_value = "1:1", value_name = "PUT:GET", value_parser = mix)]
@@ -75,32 +75,12 @@ fn mix(text: &str) -> Result<Mix, String> {
     })
 }
 
-fn size(text: &str) -> Result<u64, String> {
-    let wrong =
-        || "a size is a number of bytes, or of K or M (powers of 1024), 512 to 16M".to_owned();
-    let (digits, shift) = match (text.strip_suffix('K'), text.strip_suffix('M')) {
-        (Some(digits), _) => (digits, 10),
-        (_, Some(digits)) => (digits, 20),
-        _ => (text, 0),
-    };
-    let number: u64 = digits.parse().map_err(|_| wrong())?;
-    match number.checked_mul(1 << shift) {
-        Some(bytes) if (512..=16 << 20).contains(&bytes) => Ok(bytes),
-        _ => Err(wrong()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn sizes_and_mixes_are_read() {
-        assert_eq!(size("1M"), Ok(1 << 20));
-        assert_eq!(size("4K"), Ok(4096));
-        for wrong in ["", "17M", "511", "1G", "99999999999999999999M"] {
-            assert!(size(wrong).is_err(), "{wrong}");
-        }
+    fn mixes_are_read() {
         let percent = |text| mix(text).map(|mix| mix.puts_percent);
         assert_eq!(percent("1:1"), Ok(50));
         assert_eq!(percent("30:70"), Ok(30));

@@ -4,6 +4,7 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use lumpscope_units::clock;
 use serde::{Deserialize, Serialize};
 
 use crate::human;
@@ -176,16 +177,7 @@ impl Setup {
     /// `2026-11-21 20:58 UTC`.
     #[must_use]
     pub fn date(&self) -> Option<String> {
-        let seconds = i64::try_from(self.made_at?).ok()?;
-        let at = time::OffsetDateTime::from_unix_timestamp(seconds).ok()?;
-        Some(format!(
-            "{:04}-{:02}-{:02} {:02}:{:02} UTC",
-            at.year(),
-            u8::from(at.month()),
-            at.day(),
-            at.hour(),
-            at.minute()
-        ))
+        clock::minute(self.made_at?)
     }
 }
 

@@ -63,22 +63,6 @@ pub fn run(
     }
 }
 
-/// `4096`, `512K`, `2M`, `1G` or `1T`, in powers of 1024.
-fn bytes_of(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is no size: write a whole number, or one with K, M, G or T");
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match text.get(digits.len()..).unwrap_or("") {
-        "" => 0,
-        "K" | "k" => 10,
-        "M" | "m" => 20,
-        "G" | "g" => 30,
-        "T" | "t" => 40,
-        _ => return Err(wrong()),
-    };
-    let number: u64 = digits.parse().map_err(|_| wrong())?;
-    number.checked_mul(1 << shift).ok_or_else(wrong)
-}
-
 /// `ext4` or `xfs`.
 fn file_system_of(text: &str) -> Result<StoreKind, String> {
     match text {
@@ -93,13 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_powers_of_1024() {
-        assert_eq!(bytes_of("2M"), Ok(2 << 20));
-        assert_eq!(bytes_of("3584"), Ok(3584));
-        assert_eq!(bytes_of("1T"), Ok(1 << 40));
-        for text in ["", "M", "2 M", "-1", "2MB", "99999999999T"] {
-            assert!(bytes_of(text).is_err(), "{text}");
-        }
+    fn only_ext4_and_xfs_are_known() {
         assert!(file_system_of("btrfs").is_err());
     }
 }

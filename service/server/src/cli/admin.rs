@@ -7,13 +7,13 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use lumpscope_client::{Client, v1};
+use lumpscope_units::Size;
 use serde_json::{Value, json};
 
 use super::client::ClientArgs;
 use super::data::stores::{state_name, store_json};
 use super::output::{right, table};
 use crate::error::ServerError;
-use crate::size::Size;
 
 /// `lumpscope admin`.
 #[derive(Subcommand)]

@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use lumpscope_engine::create::{self, CreateOptions, Prealloc};
+use lumpscope_units::Size;
 
 use super::output::print;
 use crate::error::ServerError;
-use crate::size::Size;
 
 /// `lumpscope format`.
 #[derive(Args)]

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use lumpscope_lab::lab_service::{self, LabServiceOptions};
+use lumpscope_units::Size;
 
 use crate::error::ServerError;
-use crate::size::Size;
 
 /// `lumpscope lab`.
 #[derive(Args)]

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use clap::Args;
 use lumpscope_client::LumpId;
+use lumpscope_units::Size;
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -18,7 +19,6 @@ use self::one::Worker;
 use super::client::ClientArgs;
 use super::observe::live::ending;
 use crate::error::ServerError;
-use crate::size::Size;
 
 /// Ids begin here unless told otherwise: "lumpload" in ASCII, then zeros.
 const FIRST_ID: &str = "6c756d706c6f61640000000000000000";
@@ -211,7 +211,7 @@ fn say(args: &LoadArgs, done: &Done, took: Duration) {
             format!(
                 "{puts} puts, {gets} gets, {deletes} deletes, {} moved in {seconds:.1} s; {failed} \
                  requests failed, {wrong} gets brought other bytes than were put",
-                lumpscope_lab::human::bytes(bytes)
+                lumpscope_units::human::bytes(bytes)
             )
         },
     );

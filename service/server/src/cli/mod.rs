@@ -22,10 +22,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+use lumpscope_units::Size;
 
 use crate::config;
 use crate::error::ServerError;
-use crate::size::Size;
 
 pub use directory::DirectoryError;
 

@@ -5,13 +5,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use lumpscope_units::{Size, Span};
 use serde::Deserialize;
 
 use super::values::{
     DurabilityArg, GuardRule, IoBackendArg, LogFormat, QueuePolicyArg, S3Etag, StoreSpec, UnixMode,
 };
-use crate::size::Size;
-use crate::span::Span;
 
 /// Flags of `lumpscope serve`. Every flag is also a key of the file and, as LUMPSCOPE_NAME, an
 /// environment variable.

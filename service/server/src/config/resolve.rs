@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use lumpscope_observer::EventPolicy;
+use lumpscope_units::Size;
 
 use super::{
     DEFAULT_BODY_MEMORY, DEFAULT_BODY_TIMEOUT_SECONDS, DEFAULT_BUFFER_BUDGET,
@@ -19,7 +20,6 @@ use super::{
 };
 use crate::error::ServerError;
 use crate::http::PageConfig;
-use crate::size::Size;
 use crate::telemetry::otlp::Sampling;
 
 /// Longest that can be configured for requests under way at the end.

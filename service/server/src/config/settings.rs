@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use lumpscope_engine::{Durability, IoBackendChoice};
+use lumpscope_units::{Size, Span};
 use toml::Value;
 
 use super::{LogFormat, ServeConfig};
-use crate::size::Size;
-use crate::span::Span;
 
 /// A key and its value; `None`: it is not set and has no default.
 type Entry = (&'static str, Option<Value>);

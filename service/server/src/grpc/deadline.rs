@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lumpscope_engine::clock::monotonic_ns;
+use lumpscope_units::nanoseconds;
 use tokio::time::Instant;
 use tonic::codegen::http::HeaderMap;
 
@@ -22,7 +23,7 @@ impl Deadline {
     /// The deadline of a call that begins now; `None`: it has none, or one that cannot be read.
     pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
         let time = timeout_of(headers)?;
-        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let ns = nanoseconds(time);
         Some(Self {
             instant: Instant::now().checked_add(time)?,
             ns: monotonic_ns().saturating_add(ns),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use lumpscope_units::nanoseconds;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::Code;
@@ -68,7 +69,7 @@ impl Flow {
             .waited_ns
             .load(Ordering::Relaxed)
             .saturating_sub(before);
-        let told = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let told = nanoseconds(time);
         told.saturating_add(since)
     }
 
@@ -146,7 +147,7 @@ impl<B> Patient<B> {
     fn waited(&mut self) {
         if let Some(since) = self.since.take() {
             self.waited += since.elapsed();
-            let ns = u64::try_from(self.waited.as_nanos()).unwrap_or(u64::MAX);
+            let ns = nanoseconds(self.waited);
             self.flow.waited_ns.store(ns, Ordering::Relaxed);
         }
     }

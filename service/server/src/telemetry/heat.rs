@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use lumpscope_observer::HeatCell;
+pub(super) use lumpscope_units::human::as_float as float;
 
 use super::native::Native;
 
@@ -74,15 +75,6 @@ impl Buckets {
         self.sum += place.middle * float(count);
         self.count += count;
     }
-}
-
-/// Nearest floating-point number: exact below 2^53, and a metric beyond that needs no more.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "metrics are floating-point numbers"
-)]
-pub(super) fn float(value: u64) -> f64 {
-    value as f64
 }
 
 /// Nanoseconds as seconds.

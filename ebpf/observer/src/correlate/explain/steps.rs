@@ -5,13 +5,15 @@
 //! end; a rest that no stage claims lies before the reply. So the places of these steps are
 //! derived, while those of the block requests are what the kernel's clock said.
 
+use lumpscope_units::human::{short_bytes, short_ns};
+
 use crate::api::{Purpose, STAGES};
 use crate::correlate::requests::Block;
 use crate::event::BlockOp;
 use crate::report::Step;
 
 use super::Known;
-use super::words::{bytes_text, place_text, purpose_name, time_text};
+use super::words::{place_text, purpose_name};
 
 /// All steps, in the order of time.
 pub(super) fn steps(known: &Known<'_>, blocks: &[Block]) -> Vec<Step> {
@@ -23,7 +25,7 @@ pub(super) fn steps(known: &Known<'_>, blocks: &[Block]) -> Vec<Step> {
     } else {
         format!(
             "system calls and checks, spread over {} of data I/O",
-            time_text(data)
+            short_ns(data)
         )
     };
     let plan = [
@@ -90,7 +92,7 @@ fn what(known: &Known<'_>, block: &Block) -> String {
     format!(
         "{purpose}{space}{} of {} at sector {}{shared}, {}",
         event.op.name(),
-        bytes_text(u64::from(event.sectors) * 512),
+        short_bytes(u64::from(event.sectors) * 512),
         event.sector,
         place_text(known, block)
     )
@@ -100,7 +102,7 @@ fn times(block: &Block) -> String {
     let event = &block.event;
     let mut parts = Vec::new();
     if event.queue_ns.is_some() && event.issue_ns.is_some() {
-        let waited = time_text(event.queue_time_ns());
+        let waited = short_ns(event.queue_time_ns());
         parts.push(match block.ahead {
             0 => format!("waited {waited}"),
             1 => format!("waited {waited} behind 1 block request of others"),
@@ -110,7 +112,7 @@ fn times(block: &Block) -> String {
         parts.push("how long it waited was not seen".to_owned());
     }
     parts.push(match (event.issue_ns, event.at_device_ns()) {
-        (_, Some(_)) => format!("{} at the device", time_text(event.device_time_ns())),
+        (_, Some(_)) => format!("{} at the device", short_ns(event.device_time_ns())),
         (Some(_), None) => "when it completed was not seen".to_owned(),
         (None, _) => "when it was sent was not seen".to_owned(),
     });

@@ -1,11 +1,13 @@
 //! What happened to a request, in one sentence. What is not known is said to be unknown.
 
+use lumpscope_units::human::{short_bytes, short_ns};
+
 use crate::api::Purpose;
 use crate::correlate::requests::Block;
 use crate::event::BlockOp;
 
 use super::Known;
-use super::words::{bytes_text, place_text, time_text};
+use super::words::place_text;
 
 /// A request and its block requests in the order in which the disk was sent them.
 pub(super) struct Story<'a> {
@@ -40,11 +42,11 @@ impl Story<'_> {
             " and failed"
         };
         let size = if self.known.ended.bytes > 0 {
-            format!(" of {}", bytes_text(self.known.ended.bytes))
+            format!(" of {}", short_bytes(self.known.ended.bytes))
         } else {
             String::new()
         };
-        let total = time_text(self.total());
+        let total = short_ns(self.total());
         let head = format!("{}{size} took {total}{failed}", self.known.ended.method);
         if told.is_empty() {
             head
@@ -56,7 +58,7 @@ impl Story<'_> {
     /// A stage is worth telling from one twentieth of the whole.
     fn tell(&self, told: &mut Vec<String>, ns: u64, what: &str) {
         if ns > 0 && ns.saturating_mul(20) >= self.total() {
-            told.push(format!("{} {what}", time_text(ns)));
+            told.push(format!("{} {what}", short_ns(ns)));
         }
     }
 
@@ -78,7 +80,7 @@ impl Story<'_> {
             1 => " behind 1 other block request".to_owned(),
             n => format!(" behind {n} other block requests"),
         };
-        Some(format!("{} waiting for the disk{behind}", time_text(queue)))
+        Some(format!("{} waiting for the disk{behind}", short_ns(queue)))
     }
 
     /// The data's block requests, and where the farthest of them had to go.
@@ -103,7 +105,7 @@ impl Story<'_> {
             };
         let plural = if count == 1 { "" } else { "s" };
         let which = if count == 1 { "" } else { "the farthest " };
-        let size = bytes_text(u64::from(farthest.event.sectors) * 512);
+        let size = short_bytes(u64::from(farthest.event.sectors) * 512);
         let shared = if farthest.share.shared {
             ", shared with other requests"
         } else {
@@ -111,7 +113,7 @@ impl Story<'_> {
         };
         let place = place_text(self.known, farthest);
         let sector = farthest.event.sector;
-        let device = time_text(device);
+        let device = short_ns(device);
         Some(format!(
             "{count}{more} {kind}{plural} ({which}{size} at sector {sector}{shared}, {place}), \
              device {device}"
@@ -148,7 +150,7 @@ impl Story<'_> {
         };
         Some(format!(
             "commit {}{with}{}",
-            time_text(journal),
+            short_ns(journal),
             parts.join(" and ")
         ))
     }

@@ -6,8 +6,8 @@ use super::program::{MAX_BLOCK, POOL_BYTES, Program, STEP};
 use crate::lab::StoreKind;
 use crate::seeds::DRIVE;
 use crate::seeds::error::SeedsError;
+use crate::seeds::file_system_of;
 use crate::seeds::predict::Rule;
-use crate::seeds::{bytes_of, file_system_of};
 
 /// Where the published writes began: 512 bytes before the end of the first 4 KiB.
 pub(super) const ODD_OFFSET: u64 = 3584;
@@ -19,7 +19,7 @@ pub(super) const ODD_OFFSET: u64 = 3584;
 #[derive(Clone, Debug, clap::Args)]
 pub struct DiskbenchiArgs {
     /// Bytes of one write, a multiple of 4096
-    #[arg(long, default_value = "2M", value_parser = bytes_of, value_name = "BYTES")]
+    #[arg(long, default_value = "2M", value_parser = lumpscope_units::size_within(0, u64::MAX), value_name = "BYTES")]
     pub bs: u64,
     /// Writes [default: 1000]. Half of them, three quarters and all stand for the published 2000,
     /// 3000 and 4000
@@ -29,7 +29,7 @@ pub struct DiskbenchiArgs {
     #[arg(long, value_name = "PATH")]
     pub of: Option<PathBuf>,
     /// First byte [default: both 0 and 3584, with --of 0]
-    #[arg(long, value_parser = bytes_of, value_name = "BYTES")]
+    #[arg(long, value_parser = lumpscope_units::size_within(0, u64::MAX), value_name = "BYTES")]
     pub offset: Option<u64>,
     /// Write from a buffer of huge pages, of which 5 must have been set aside (vm.nr_hugepages)
     #[arg(long)]

@@ -2,15 +2,13 @@
 
 use clap::Args;
 use lumpscope_client::{Client, v1};
-use lumpscope_lab::human;
+use lumpscope_units::{Span, clock::date, human};
 use serde_json::Value;
 
 use crate::cli::client::ClientArgs;
-use crate::cli::observe::date;
 use crate::cli::output::{right, table};
 use crate::error::ServerError;
 use crate::json;
-use crate::span::Span;
 
 /// `lumpscope admin events`.
 #[derive(Args)]

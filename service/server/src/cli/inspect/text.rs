@@ -5,26 +5,12 @@ use std::fmt::Write as _;
 use lumpscope_engine::inspect::{CheckReport, InspectReport, LumpInfo, RecordInfo, SizeClass};
 use lumpscope_engine::salvage::SalvageCheck;
 use lumpscope_engine::{Findings, SalvageReport};
+use lumpscope_units::human::bytes_at_least as bytes;
 
 use crate::cli::output::{right, table};
 
 /// Findings shown; `--json` has more of them.
 const FINDINGS_SHOWN: usize = 50;
-
-/// Bytes with a unit, rounded down to one decimal.
-fn bytes(number: u64) -> String {
-    for (unit, name) in [
-        (1_u64 << 40, "TiB"),
-        (1 << 30, "GiB"),
-        (1 << 20, "MiB"),
-        (1 << 10, "KiB"),
-    ] {
-        if number >= unit {
-            return format!("{}.{} {name}", number / unit, number % unit * 10 / unit);
-        }
-    }
-    format!("{number} B")
-}
 
 fn percent(part: u64, whole: u64) -> u64 {
     let percent = u128::from(part) * 100 / u128::from(whole.max(1));

@@ -6,16 +6,15 @@ use std::process::ExitCode;
 
 use clap::Args;
 use lumpscope_client::v1;
-use lumpscope_lab::human;
+use lumpscope_units::{Span, clock::date, human};
 
 use super::replay;
-use super::units::{NONE, date, distance, moment};
+use super::units::{NONE, distance, moment};
 use crate::cli::client::ClientArgs;
 use crate::cli::output::{print, right, table};
 use crate::error::ServerError;
 use crate::grpc::observed::{self as convert, WallClock};
 use crate::json;
-use crate::span::Span;
 
 /// `lumpscope explain`.
 #[derive(Args)]

@@ -7,5 +7,3 @@ mod replay;
 pub(super) mod top;
 pub(super) mod trace;
 mod units;
-
-pub(super) use units::date;

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use lumpscope_lab::human;
+use lumpscope_units::human;
 use serde_json::json;
 use tokio::time::Instant;
 

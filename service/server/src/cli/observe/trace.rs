@@ -5,16 +5,14 @@ use std::process::ExitCode;
 
 use clap::Args;
 use lumpscope_client::v1;
-use lumpscope_lab::human;
+use lumpscope_units::{Size, Span, clock::time_of_day, human};
 
 use super::live::{Doubts, ending, put_out};
 use super::replay;
-use super::units::{NONE, distance, time, time_of_day};
+use super::units::{NONE, distance, time};
 use crate::cli::client::ClientArgs;
 use crate::error::ServerError;
 use crate::json;
-use crate::size::Size;
-use crate::span::Span;
 
 /// `lumpscope trace`.
 #[derive(Args)]

@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use lumpscope_lab::human;
 use lumpscope_platter::drive::{DRIVES, Drive, Source};
 use lumpscope_platter::figures::Figures;
+use lumpscope_units::human;
 use serde_json::{Value, json};
 
 use super::named_drive;

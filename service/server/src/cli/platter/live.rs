@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use clap::Args;
 use lumpscope_platter::disk::Policy;
 use lumpscope_platter::live::{self, LiveOptions};
+use lumpscope_units::Size;
 
 use super::shown;
 use crate::cli::output::print;
 use crate::error::ServerError;
-use crate::size::Size;
 
 /// Which disk to emulate.
 #[derive(Args)]

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use lumpscope_lab::human;
 use lumpscope_observer::{BlockLine, Replay, ReplayError};
 use lumpscope_platter::disk::{CachePolicy, Policy};
 use lumpscope_platter::drive::Drive;
 use lumpscope_platter::queue::{Order, Queueing};
 use lumpscope_platter::replay::{Prediction, WhatIf, replay};
 use lumpscope_platter::trace::{Op, Trace, Traced};
+use lumpscope_units::human;
 use serde_json::json;
 
 use super::named_drive;

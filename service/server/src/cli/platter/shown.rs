@@ -1,7 +1,7 @@
 //! Emulated disks as a table.
 
-use lumpscope_lab::human;
 use lumpscope_platter::live::{Listed, Status};
+use lumpscope_units::human;
 
 use crate::cli::output::{right, table};
 

@@ -10,15 +10,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use lumpscope_client::{Client, v1};
+use lumpscope_units::{Span, clock::time_of_day};
 use serde_json::json;
 use tokio::time::Instant;
 
 use self::rates::StoreView;
 use super::live::{ending, put_out};
-use super::units::time_of_day;
 use crate::cli::client::ClientArgs;
 use crate::error::ServerError;
-use crate::span::Span;
 
 /// Shortest interval.
 const SHORTEST: Duration = Duration::from_millis(100);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use lumpscope_client::v1;
-use lumpscope_lab::human::{as_float, ratio};
+use lumpscope_units::human::{as_float, ratio};
 use serde::Serialize;
 
 use crate::buckets::{self, Bucket, quantile};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use lumpscope_lab::human;
+use lumpscope_units::human;
 
 use super::rates::{MethodView, StoreView};
 use crate::cli::observe::units::{NONE, time};
@@ -89,7 +89,8 @@ fn methods(methods: &[MethodView]) -> String {
 }
 
 fn lost(s: &StoreView) -> String {
-    let part = |(owner, ns): (&String, &f64)| format!("{owner} {}", human::duration_ns(whole(*ns)));
+    let part =
+        |(owner, ns): (&String, &f64)| format!("{owner} {}", human::duration_ns(human::whole(*ns)));
     let parts: Vec<String> = s.lost_ns_per_second.iter().map(part).collect();
     if parts.is_empty() {
         "none".to_owned()
@@ -103,25 +104,15 @@ fn share(ratio: Option<f64>) -> String {
 }
 
 fn bytes(bytes: f64) -> String {
-    human::bytes(whole(bytes))
+    human::bytes(human::whole(bytes))
 }
 
 fn number(number: f64) -> String {
     if number == 0.0 || number >= 100.0 {
-        human::count(whole(number))
+        human::count(human::whole(number))
     } else {
         format!("{number:.1}")
     }
-}
-
-/// Rates are finite and not negative.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "for display only"
-)]
-fn whole(number: f64) -> u64 {
-    number.round() as u64
 }
 
 #[cfg(test)]

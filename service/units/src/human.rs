@@ -1,4 +1,4 @@
-//! Numbers for people. All helpers of this kind live here.
+//! Numbers as people read them, in tables, reports and sentences.
 
 /// `1.50 MiB`; exact below 1 KiB.
 #[must_use]
@@ -14,6 +14,33 @@ pub fn bytes(bytes: u64) -> String {
         unit += 1;
     }
     format!("{} {}", three_digits(value), UNITS[unit])
+}
+
+/// `+1.50 GiB`, `-512 B`, `0`: a distance on a disk, forwards or backwards.
+#[must_use]
+pub fn signed_bytes(distance: i64) -> String {
+    signed(distance, bytes)
+}
+
+/// `1.5 GiB`, `1.0 KiB`: one decimal, rounded down, so that free space is never overstated.
+#[must_use]
+pub fn bytes_at_least(bytes: u64) -> String {
+    match unit_of(bytes, &SIZES) {
+        ("B", _) => format!("{bytes} B"),
+        (name, unit) => format!("{}.{} {name}", bytes / unit, bytes % unit * 10 / unit),
+    }
+}
+
+/// `1.5 GiB`, `1 MiB`: at most one decimal, as a sentence needs it.
+#[must_use]
+pub fn short_bytes(bytes: u64) -> String {
+    short(bytes, &SIZES)
+}
+
+/// `9.1 ms`, `950 ns`, `12 us`: at most one decimal and no letter beyond ASCII.
+#[must_use]
+pub fn short_ns(ns: u64) -> String {
+    short(ns, &TIMES)
 }
 
 /// A power of two in at most four characters: `512`, `4K`, `256M`.
@@ -40,6 +67,12 @@ pub fn duration_ns(ns: u64) -> String {
     }
 }
 
+/// `+4.56 ms`, `-12.3 µs`, `0`: a moment after or before another.
+#[must_use]
+pub fn signed_ns(ns: i64) -> String {
+    signed(ns, duration_ns)
+}
+
 /// `part` of `whole` as `12.3 %`; `–` when there is no whole.
 #[must_use]
 pub fn share(part: u64, whole: u64) -> String {
@@ -49,7 +82,7 @@ pub fn share(part: u64, whole: u64) -> String {
     }
 }
 
-/// 0.1234 as `12.3 %`. Only what is everything is called 100 %, only nothing 0 %.
+/// 0.1234 as `12.3 %`. Nothing is rounded to 100 % or to 0 %: `> 99.9 %`, `< 0.1 %`.
 #[must_use]
 pub fn percent(ratio: f64) -> String {
     let shown = ratio * 100.0;
@@ -85,20 +118,20 @@ pub fn count(number: u64) -> String {
     text
 }
 
-/// The same for a number of things in memory.
+/// [`count`] of a length or another `usize`.
 #[must_use]
 pub fn count_of(number: usize) -> String {
     count(u64::try_from(number).unwrap_or(u64::MAX))
 }
 
-/// The number as a float; digits beyond 2^53 are lost, which no reader sees.
+/// The nearest float: exact below 2^53, and no reader sees the digits lost above.
 #[must_use]
-#[expect(clippy::cast_precision_loss, reason = "for display only")]
+#[expect(clippy::cast_precision_loss, reason = "shown, never counted with")]
 pub fn as_float(number: u64) -> f64 {
     number as f64
 }
 
-/// The nearest whole number; 0 for what is below or is no number, the largest for what is above.
+/// The nearest whole number, clamped to `u64`; 0 for NaN.
 #[must_use]
 #[expect(
     clippy::cast_possible_truncation,
@@ -109,7 +142,7 @@ pub fn whole(value: f64) -> u64 {
     value.round() as u64
 }
 
-/// Three digits of a number that is not negative, or more where they stand before the point.
+/// `1.23`, `12.3`, `123`, `1234`: three digits, or all of a longer whole part. Not for negatives.
 #[must_use]
 pub fn three_digits(value: f64) -> String {
     if value < 9.995 {
@@ -118,6 +151,44 @@ pub fn three_digits(value: f64) -> String {
         format!("{value:.1}")
     } else {
         format!("{value:.0}")
+    }
+}
+
+const SIZES: [(&str, u64); 5] = [
+    ("TiB", 1 << 40),
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("B", 1),
+];
+
+const TIMES: [(&str, u64); 4] = [
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("ns", 1),
+];
+
+/// The largest unit that is not larger than the number; the smallest for 0.
+fn unit_of(number: u64, units: &[(&'static str, u64)]) -> (&'static str, u64) {
+    let found = units.iter().find(|(_, unit)| number >= *unit);
+    *found.unwrap_or(&units[units.len() - 1])
+}
+
+fn short(number: u64, units: &[(&'static str, u64)]) -> String {
+    let (name, unit) = unit_of(number, units);
+    let tenths = (u128::from(number) * 10 + u128::from(unit) / 2) / u128::from(unit);
+    match tenths % 10 {
+        0 => format!("{} {name}", tenths / 10),
+        tenth => format!("{}.{tenth} {name}", tenths / 10),
+    }
+}
+
+fn signed(number: i64, shown: fn(u64) -> String) -> String {
+    match number {
+        0 => "0".to_owned(),
+        ..0 => format!("-{}", shown(number.unsigned_abs())),
+        _ => format!("+{}", shown(number.unsigned_abs())),
     }
 }
 
@@ -145,5 +216,25 @@ mod tests {
         assert_eq!(share(5, 5), "100 %");
         assert_eq!(count(1_234_567), "1,234,567");
         assert_eq!(count(12), "12");
+    }
+
+    #[test]
+    fn distances_have_a_sign() {
+        assert_eq!(signed_bytes(-(3 << 30)), "-3.00 GiB");
+        assert_eq!(signed_bytes(512), "+512 B");
+        assert_eq!(signed_bytes(0), "0");
+        assert_eq!(signed_ns(-12_300), "-12.3 µs");
+    }
+
+    #[test]
+    fn sentences_get_one_decimal() {
+        assert_eq!(short_bytes(1 << 20), "1 MiB");
+        assert_eq!(short_bytes(0), "0 B");
+        assert_eq!(short_bytes(1_610_612_736), "1.5 GiB");
+        assert_eq!(short_ns(9_100_000), "9.1 ms");
+        assert_eq!(short_ns(950), "950 ns");
+        assert_eq!(bytes_at_least(1 << 20), "1.0 MiB");
+        assert_eq!(bytes_at_least((2 << 20) - 1), "1.9 MiB");
+        assert_eq!(bytes_at_least(1023), "1023 B");
     }
 }

@@ -10,14 +10,14 @@ use serde::{Deserialize, Deserializer, de};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(pub Duration);
 
-/// A text that is no length of time.
+/// The text is no length of time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no length of time: write a whole number with ns, us, ms, s, m or h, as 5ms")]
 pub struct SpanError {
     text: String,
 }
 
-/// Units and their nanoseconds, the largest first.
+/// The nanoseconds in each unit, the largest first.
 const UNITS: [(&str, u64); 6] = [
     ("h", 3_600_000_000_000),
     ("m", 60_000_000_000),
@@ -27,11 +27,17 @@ const UNITS: [(&str, u64); 6] = [
     ("ns", 1),
 ];
 
+/// Nanoseconds in 64 bits; `u64::MAX` from 584 years on.
+#[must_use]
+pub fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 impl Span {
-    /// Nanoseconds.
+    /// Nanoseconds; `u64::MAX` from 584 years on.
     #[must_use]
     pub fn nanoseconds(self) -> u64 {
-        u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX)
+        nanoseconds(self.0)
     }
 }
 

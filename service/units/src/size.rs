@@ -9,11 +9,26 @@ use serde::{Deserialize, Deserializer, de};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
 
-/// A text that is no size.
+/// The text is no size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no size: write a whole number of bytes, or one with K, M, G or T, as 64M")]
 pub struct SizeError {
     text: String,
+}
+
+/// A parser for an argument of `min` to `max` bytes, both included.
+pub fn size_within(
+    min: u64,
+    max: u64,
+) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync {
+    move |text| {
+        let Size(bytes) = text.parse().map_err(|error: SizeError| error.to_string())?;
+        if (min..=max).contains(&bytes) {
+            return Ok(bytes);
+        }
+        let (min, max) = (Size(min), Size(max));
+        Err(format!("{text:?} is not from {min} to {max} bytes"))
+    }
 }
 
 impl FromStr for Size {
@@ -96,6 +111,11 @@ mod tests {
         }
         for text in ["", "M", "1.5G", "-1", "1X", "99999999999T"] {
             assert!(text.parse::<Size>().is_err(), "{text}");
+        }
+        let small = size_within(512, 16 << 20);
+        assert_eq!(small("16M"), Ok(16 << 20));
+        for text in ["", "511", "17M", "1G"] {
+            assert!(small(text).is_err(), "{text}");
         }
         assert_eq!(Size(64 << 20).to_string(), "64M");
         assert_eq!(Size(4097).to_string(), "4097");

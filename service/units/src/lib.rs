@@ -1,0 +1,18 @@
+//! Sizes, times and rates: every number that a person types or reads.
+//!
+//! | module | |
+//! |---|---|
+//! | [`human`] | numbers in tables, reports and sentences: `1.50 MiB`, `12.3 µs`, `1,234,567` |
+//! | [`Size`] | bytes in settings and flags: `64M` |
+//! | [`Span`] | lengths of time in settings and flags: `5ms` |
+//! | [`clock`] | dates and times of day, in UTC |
+//!
+//! The engine does not depend on this crate: its unit types keep sectors and bytes apart.
+
+pub mod clock;
+pub mod human;
+mod size;
+mod span;
+
+pub use size::{Size, SizeError, size_within};
+pub use span::{Span, SpanError, nanoseconds};
