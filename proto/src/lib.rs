@@ -3,6 +3,8 @@
 //! The `.proto` files beside this crate are the reference; their comments are the documentation of what is generated
 //! here. Fields of type `bytes` are [`bytes::Bytes`].
 
+mod json;
+
 /// Version 1 of the interface.
 #[allow(
     missing_docs,
@@ -23,6 +25,26 @@ pub const FILE_DESCRIPTOR_SET: &[u8] =
 
 /// Metadata key under which every reply and every error carries the id of its request, in decimal.
 pub const REQUEST_ID_KEY: &str = "lumpscope-request-id";
+
+impl v1::StoreState {
+    /// The state as users read it, e.g. `read-only`.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Unspecified => "unknown",
+            Self::Serving => "serving",
+            Self::ReadOnly => "read-only",
+            Self::Draining => "draining",
+            Self::Unavailable => "unavailable",
+        }
+    }
+}
+
+/// Two hexadecimal digits a byte.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
 
 /// Name of a gRPC code as the specification writes it.
 #[must_use]

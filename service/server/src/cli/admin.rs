@@ -7,13 +7,14 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use lumpscope_client::{Client, v1};
+use lumpscope_proto::hex;
 use lumpscope_units::Size;
 use serde_json::{Value, json};
 
 use super::client::ClientArgs;
-use super::data::stores::{state_name, store_json};
 use super::output::{right, table};
 use crate::error::ServerError;
+use crate::json::to_json;
 
 /// `lumpscope admin`.
 #[derive(Subcommand)]
@@ -144,7 +145,7 @@ async fn answer(client: &Client, command: AdminCommand) -> Result<(Value, String
             let reply = client
                 .get_scrub(v1::GetScrubRequest { store: args.store })
                 .await?;
-            (scrub_json(&reply), scrub_text(&reply))
+            (to_json(&reply), scrub_text(&reply))
         }
         AdminCommand::ScrubStart(args) => {
             let request = v1::StartScrubRequest {
@@ -185,7 +186,7 @@ async fn answer(client: &Client, command: AdminCommand) -> Result<(Value, String
         AdminCommand::Service(_) => {
             let request = v1::DescribeServiceRequest {};
             let reply = client.describe_service(request).await?;
-            (service_json(&reply), service_text(&reply))
+            (to_json(&reply), service_text(&reply))
         }
         AdminCommand::Observer(_) => observer::observer(client).await?,
         AdminCommand::Events(args) => observer::events(client, args).await?,
@@ -197,14 +198,6 @@ fn done(request_id: u64, text: &str) -> (Value, String) {
 }
 
 fn collected(reply: &v1::CollectJournalResponse) -> (Value, String) {
-    let json = json!({
-        "freed_bytes": reply.freed_bytes,
-        "relocated_records": reply.relocated_records,
-        "dropped_records": reply.dropped_records,
-        "used_bytes": reply.used_bytes,
-        "live_bytes": reply.live_bytes,
-        "request_id": reply.request_id,
-    });
     let text = format!(
         "freed {} bytes: {} records dropped, {} moved; {} bytes in use, {} of them live",
         reply.freed_bytes,
@@ -213,16 +206,15 @@ fn collected(reply: &v1::CollectJournalResponse) -> (Value, String) {
         reply.used_bytes,
         reply.live_bytes
     );
-    (json, text)
+    (to_json(reply), text)
 }
 
 fn drained(reply: &v1::DrainResponse) -> (Value, String) {
-    let json = json!({"under_way": reply.under_way, "request_id": reply.request_id});
     let text = match reply.under_way {
         0 => "drained: what was acknowledged is on stable storage".to_owned(),
         left => format!("draining: {left} requests are still under way"),
     };
-    (json, text)
+    (to_json(reply), text)
 }
 
 async fn added(client: &Client, args: AddStoreArgs) -> Result<(Value, String), ServerError> {
@@ -236,62 +228,18 @@ async fn added(client: &Client, args: AddStoreArgs) -> Result<(Value, String), S
         path,
         salvage: args.salvage,
     };
-    let reply = client.add_store(request).await?;
-    let store = reply.store.unwrap_or_default();
-    let mut json = store_json(&store);
-    json["request_id"] = reply.request_id.into();
-    let text = format!("added {}: {}", store.name, state_name(store.state()));
-    Ok((json, text))
+    let mut reply = client.add_store(request).await?;
+    let store = reply.store.get_or_insert_default();
+    let text = format!("added {}: {}", store.name, store.state().word());
+    Ok((to_json(&reply), text))
 }
 
 fn reloaded(reply: &v1::ReloadResponse) -> (Value, String) {
-    let json = json!({
-        "tokens": reply.tokens,
-        "certificate_not_after": reply.certificate_not_after,
-        "request_id": reply.request_id,
-    });
     let tls = match reply.certificate_not_after {
         0 => "no TLS".to_owned(),
         end => format!("certificate valid until {end} (seconds since 1970)"),
     };
-    (json, format!("{} tokens, {tls}", reply.tokens))
-}
-
-fn pass_json(pass: &v1::ScrubPass) -> Value {
-    json!({
-        "lumps": pass.lumps,
-        "bytes": pass.bytes,
-        "damaged": pass.damaged,
-        "ended_unix_seconds": pass.ended_unix_seconds,
-    })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn scrub_json(reply: &v1::GetScrubResponse) -> Value {
-    let listed: Vec<Value> = reply
-        .listed
-        .iter()
-        .map(|finding| json!({"id": hex(&finding.id), "message": finding.message}))
-        .collect();
-    json!({
-        "running": reply.running,
-        "bytes_per_second": reply.bytes_per_second,
-        "position_bytes": reply.position_bytes,
-        "end_bytes": reply.end_bytes,
-        "passes": reply.passes,
-        "last_pass": reply.last_pass.as_ref().map(pass_json),
-        "this_pass": reply.this_pass.as_ref().map(pass_json),
-        "verified_lumps": reply.verified_lumps,
-        "unverified_lumps": reply.unverified_lumps,
-        "corrupt_lumps": reply.corrupt_lumps,
-        "read_errors": reply.read_errors,
-        "findings": reply.findings,
-        "listed": listed,
-        "request_id": reply.request_id,
-    })
+    (to_json(reply), format!("{} tokens, {tls}", reply.tokens))
 }
 
 fn scrub_text(reply: &v1::GetScrubResponse) -> String {
@@ -321,24 +269,6 @@ fn settings(reply: &v1::DescribeServiceResponse) -> Vec<(&String, &String)> {
     let mut settings: Vec<_> = reply.settings.iter().collect();
     settings.sort();
     settings
-}
-
-fn service_json(reply: &v1::DescribeServiceResponse) -> Value {
-    json!({
-        "version": reply.version,
-        "pid": reply.pid,
-        "uptime_seconds": reply.uptime_seconds,
-        "settings": settings(reply).into_iter().collect::<std::collections::BTreeMap<_, _>>(),
-        "privileges": reply.privileges.as_ref().map(|held| json!({
-            "uid": held.uid,
-            "gid": held.gid,
-            "capabilities": held.capabilities,
-            "no_new_privileges": held.no_new_privileges,
-        })),
-        "connections": reply.connections,
-        "under_way": reply.under_way,
-        "request_id": reply.request_id,
-    })
 }
 
 fn service_text(reply: &v1::DescribeServiceResponse) -> String {

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::client::ClientArgs;
 use crate::error::ServerError;
+use crate::json::to_json_with;
 
 pub(super) mod range;
 pub(super) mod stores;
@@ -118,14 +119,9 @@ pub(super) async fn put(args: PutArgs) -> Result<ExitCode, ServerError> {
     bar.finish_and_clear();
     args.client.say(
         || {
-            json!({
-                "id": args.id.to_string(),
-                "length": length,
-                "created": reply.created,
-                "durability": durability_name(reply.durability()),
-                "crc32c": format!("{:08x}", reply.crc32c),
-                "request_id": reply.request_id,
-            })
+            let mut json = to_json_with("id", args.id.to_string(), &reply);
+            json["length"] = length.into();
+            json
         },
         || {
             let verb = if reply.created { "created" } else { "replaced" };
@@ -134,14 +130,6 @@ pub(super) async fn put(args: PutArgs) -> Result<ExitCode, ServerError> {
         },
     );
     Ok(ExitCode::SUCCESS)
-}
-
-fn durability_name(durability: v1::Durability) -> &'static str {
-    match durability {
-        v1::Durability::Unspecified => "unspecified",
-        v1::Durability::Synced => "synced",
-        v1::Durability::Journaled => "journaled",
-    }
 }
 
 pub(super) async fn get(args: GetArgs) -> Result<ExitCode, ServerError> {
@@ -156,15 +144,7 @@ pub(super) async fn get(args: GetArgs) -> Result<ExitCode, ServerError> {
         .await;
     let header = target.finish(done)?;
     if args.client.json {
-        let json = json!({
-            "id": args.id.to_string(),
-            "lump_length": header.lump_length,
-            "offset": header.offset,
-            "length": header.length,
-            "verified": header.verified,
-            "crc32c": header.crc32c.map(|crc32c| format!("{crc32c:08x}")),
-            "request_id": header.request_id,
-        });
+        let json = to_json_with("id", args.id.to_string(), &header);
         super::output::print(&json.to_string());
     }
     Ok(ExitCode::SUCCESS)
@@ -173,21 +153,12 @@ pub(super) async fn get(args: GetArgs) -> Result<ExitCode, ServerError> {
 pub(super) async fn head(args: HeadArgs) -> Result<ExitCode, ServerError> {
     let client = args.client.connect().await?;
     let found = client.head(&args.store, args.id).await?;
-    let embedded = found.placement() == v1::Placement::Embedded;
     args.client.say(
+        || to_json_with("id", args.id.to_string(), &found),
         || {
-            json!({
-                "id": args.id.to_string(),
-                "length": found.length,
-                "placement": if embedded { "embedded" } else { "data" },
-                "request_id": found.request_id,
-            })
-        },
-        || {
-            let place = if embedded {
-                "embedded in the journal"
-            } else {
-                "data region"
+            let place = match found.placement() {
+                v1::Placement::Embedded => "embedded in the journal",
+                _ => "data region",
             };
             format!("{} bytes, {place}", found.length)
         },

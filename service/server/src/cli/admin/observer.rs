@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::cli::client::ClientArgs;
 use crate::cli::output::{right, table};
 use crate::error::ServerError;
-use crate::json;
+use crate::json::{to_json, to_json_with};
 
 /// `lumpscope admin events`.
 #[derive(Args)]
@@ -44,9 +44,7 @@ pub(super) async fn events(
         let reply = client.set_events(request).await?;
         (now, id) = (reply.events.unwrap_or_default(), reply.request_id);
     }
-    let mut json = json::events(&now);
-    json["request_id"] = id.into();
-    Ok((json, policy_text(&now)))
+    Ok((to_json_with("request_id", id, &now), policy_text(&now)))
 }
 
 fn policy_text(policy: &v1::EventPolicy) -> String {
@@ -66,7 +64,7 @@ fn policy_text(policy: &v1::EventPolicy) -> String {
 pub(super) async fn observer(client: &Client) -> Result<(Value, String), ServerError> {
     let request = v1::DescribeObserverRequest {};
     let reply = client.describe_observer(request).await?;
-    Ok((json::observer(&reply), observer_text(&reply)))
+    Ok((to_json(&reply), observer_text(&reply)))
 }
 
 fn observer_text(reply: &v1::DescribeObserverResponse) -> String {
@@ -198,9 +196,6 @@ mod tests {
         ] {
             assert!(text.contains(words), "{words} in {text}");
         }
-        assert_eq!(
-            json::observer(&reply)["stores"][0]["guard"]["policy"],
-            "deny"
-        );
+        assert_eq!(to_json(&reply)["stores"][0]["guard"]["policy"], "deny");
     }
 }

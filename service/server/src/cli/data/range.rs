@@ -11,6 +11,7 @@ use tokio_stream::StreamExt as _;
 use crate::cli::client::ClientArgs;
 use crate::cli::output::{right, table};
 use crate::error::ServerError;
+use crate::json::to_json;
 
 /// `lumpscope delete-range`.
 #[derive(Args)]
@@ -104,18 +105,7 @@ pub(in crate::cli) async fn usage(args: UsageArgs) -> Result<ExitCode, ServerErr
     };
     let u = client.usage(request).await?;
     args.client.say(
-        || {
-            json!({
-                "lumps": u.lumps,
-                "stored_bytes": u.stored_bytes,
-                "data_used_bytes": u.data_used_bytes,
-                "data_capacity_bytes": u.data_capacity_bytes,
-                "journal_used_bytes": u.journal_used_bytes,
-                "journal_capacity_bytes": u.journal_capacity_bytes,
-                "largest_free_bytes": u.largest_free_bytes,
-                "request_id": u.request_id,
-            })
-        },
+        || to_json(&u),
         || {
             let mut table = table(&["", "bytes"]);
             for (what, bytes) in [

@@ -4,11 +4,12 @@ use std::process::ExitCode;
 
 use clap::Args;
 use lumpscope_client::v1;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::cli::client::ClientArgs;
 use crate::cli::output::{print, right, table};
 use crate::error::ServerError;
+use crate::json::to_json;
 
 /// `lumpscope stores`.
 #[derive(Args)]
@@ -35,19 +36,8 @@ pub(in crate::cli) struct HealthArgs {
     store: Option<String>,
 }
 
-/// What a store does, in a word.
-pub(in crate::cli) fn state_name(state: v1::StoreState) -> &'static str {
-    match state {
-        v1::StoreState::Unspecified => "unknown",
-        v1::StoreState::Serving => "serving",
-        v1::StoreState::ReadOnly => "read-only",
-        v1::StoreState::Draining => "draining",
-        v1::StoreState::Unavailable => "unavailable",
-    }
-}
-
 fn state_text(store: &v1::StoreInfo) -> String {
-    let state = state_name(store.state());
+    let state = store.state().word();
     if store.failed.is_empty() {
         state.to_owned()
     } else {
@@ -63,28 +53,11 @@ fn observed_text(store: &v1::StoreInfo) -> String {
     }
 }
 
-/// A store as JSON.
-pub(in crate::cli) fn store_json(store: &v1::StoreInfo) -> Value {
-    json!({
-        "name": store.name,
-        "path": store.path,
-        "layout": store.layout,
-        "block_size": store.block_size,
-        "max_lump_bytes": store.max_lump_bytes,
-        "uuid": store.uuid,
-        "device": store.device,
-        "observed": store.observed,
-        "not_observed_because": store.not_observed_because,
-        "state": state_name(store.state()),
-        "failed": store.failed,
-    })
-}
-
 pub(in crate::cli) async fn stores(args: StoresArgs) -> Result<ExitCode, ServerError> {
     let stores = args.client.connect().await?.stores().await?;
     if args.client.json {
         for store in &stores {
-            print(&store_json(store).to_string());
+            print(&to_json(store).to_string());
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -135,19 +108,10 @@ pub(in crate::cli) async fn stat(args: StoreArgs) -> Result<ExitCode, ServerErro
     let client = args.client.connect().await?;
     let request = v1::DescribeStoreRequest { store: args.store };
     let reply = client.describe_store(request).await?;
-    let info = reply.info.unwrap_or_default();
-    let mut numbers: Vec<_> = reply.numbers.into_iter().collect();
-    numbers.sort_by(|a, b| a.0.cmp(&b.0));
     args.client.say(
+        || to_json(&reply),
         || {
-            let mut json = store_json(&info);
-            json["io_backend"] = reply.io_backend.clone().into();
-            json["lumps"] = reply.lumps.into();
-            json["numbers"] = numbers.iter().cloned().collect();
-            json["request_id"] = reply.request_id.into();
-            json
-        },
-        || {
+            let info = reply.info.clone().unwrap_or_default();
             let mut facts = table(&["store", &info.name]);
             for (what, value) in [
                 ("state", state_text(&info)),
@@ -164,7 +128,7 @@ pub(in crate::cli) async fn stat(args: StoreArgs) -> Result<ExitCode, ServerErro
                 facts.add_row([what.to_owned(), value]);
             }
             let mut list = table(&["number", "value"]);
-            for (name, value) in &numbers {
+            for (name, value) in std::collections::BTreeMap::from_iter(&reply.numbers) {
                 list.add_row([name.clone(), value.to_string()]);
             }
             right(&mut list, 1);

@@ -14,7 +14,7 @@ use crate::cli::client::ClientArgs;
 use crate::cli::output::{print, right, table};
 use crate::error::ServerError;
 use crate::grpc::observed::{self as convert, WallClock};
-use crate::json;
+use crate::json::to_json;
 
 /// `lumpscope explain`.
 #[derive(Args)]
@@ -49,7 +49,7 @@ pub(in crate::cli) async fn run(args: ExplainArgs) -> Result<ExitCode, ServerErr
     };
     if args.client.json {
         for request in &requests {
-            print(&json::request(request).to_string());
+            print(&to_json(request).to_string());
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -305,7 +305,7 @@ mod tests {
                 "{wanted} in {lines:#?}"
             );
         }
-        let json = json::request(&explained());
+        let json = to_json(&explained());
         assert_eq!(json["blocks"][0]["seek_bytes"], -(41_i64 << 30));
         assert!(json["blocks"][1]["queued_at_ns"].is_null());
         assert_eq!(json["lost_ns"]["fs-journal"], 5_900_000);

@@ -12,7 +12,7 @@ use super::replay;
 use super::units::{NONE, distance, time};
 use crate::cli::client::ClientArgs;
 use crate::error::ServerError;
-use crate::json;
+use crate::json::to_json;
 
 /// `lumpscope trace`.
 #[derive(Args)]
@@ -150,7 +150,7 @@ impl Screen {
         let room = usize::try_from(self.left).unwrap_or(usize::MAX);
         for block in reply.blocks.iter().take(room) {
             let line = match self.json {
-                true => json::line(block).to_string(),
+                true => to_json(block).to_string(),
                 false => line(block),
             };
             text.push_str(line.trim_end());
@@ -293,6 +293,6 @@ mod tests {
         assert_eq!(words.join(" "), wanted);
         let at = |text: &str, word: &str| text.split(word).next().unwrap().chars().count();
         assert_eq!(at(&head(), "for"), at(&shown, "request 17"));
-        assert_eq!(json::line(&block)["device_ns"], serde_json::Value::Null);
+        assert_eq!(to_json(&block)["device_ns"], serde_json::Value::Null);
     }
 }

@@ -44,7 +44,7 @@ use self::pulse::Pulse;
 use crate::door::{Caller, Connection, Door};
 use crate::grpc::live::{Kind, MAX_VIEWERS, Watches};
 use crate::grpc::{Asking, DEFAULT_SLOWEST};
-use crate::json;
+use crate::json::to_json;
 use crate::telemetry::Sources;
 
 pub use self::pulse::Rhythm;
@@ -182,10 +182,7 @@ async fn slowest(
     }
     let within = asked.within_seconds.unwrap_or(DEFAULT_WITHIN);
     let found = api.asking.slowest(names, within, limit).await;
-    told(found.map(|found| {
-        let found: Vec<Value> = found.iter().map(json::request).collect();
-        json!({"requests": found})
-    }))
+    told(found.map(|found| json!({"requests": found})))
 }
 
 async fn request(
@@ -204,13 +201,13 @@ async fn request(
             );
             failed(StatusCode::NOT_FOUND, &why)
         }
-        known => told(known.map(|known| json::request(&known.unwrap_or_default()))),
+        known => told(known.map(|known| to_json(&known.unwrap_or_default()))),
     }
 }
 
 async fn observer(State(api): State<Api>, Extension(caller): Extension<Caller>) -> Response {
     let described = api.asking.describe(names(&api, &caller)).await;
-    told(described.map(|described| json::observer(&described)))
+    told(described.map(|described| to_json(&described)))
 }
 
 /// The stores that a caller may see.
