@@ -1,4 +1,4 @@
-//! Running the service, and what its disks did.
+//! Administration of the service, and observation of its disks.
 
 use lumpscope_proto::v1;
 
@@ -9,17 +9,17 @@ use crate::store::unary;
 unary! {
     /// Returns when everything the store acknowledged before is on stable storage.
     admin sync Always ("the sync") SyncRequest => SyncResponse;
-    /// Lets the journal's garbage collection go round once.
+    /// Runs the journal's garbage collection once around the ring.
     admin collect_journal Always ("the garbage collection") CollectJournalRequest => CollectJournalResponse;
-    /// Has the scrubber begin a pass at once, or go on with the one it has begun.
+    /// Makes the scrubber begin a pass at once, or resume the one it has begun.
     admin start_scrub Always ("the start of the scrubber") StartScrubRequest => StartScrubResponse;
-    /// Has the scrubber rest.
+    /// Pauses the scrubber.
     admin stop_scrub Always ("the stop of the scrubber") StopScrubRequest => StopScrubResponse;
-    /// What the scrubber is doing and has found.
+    /// State and findings of the scrubber.
     admin get_scrub Always ("the question about the scrubber") GetScrubRequest => GetScrubResponse;
-    /// One store: what is fixed, its condition, its numbers.
+    /// One store: its properties, its condition, its numbers.
     admin describe_store Always ("the description") DescribeStoreRequest => DescribeStoreResponse;
-    /// Opens a store that is there already and serves it. [`Error::Ambiguous`] when the answer was lost.
+    /// Opens an existing store and serves it. [`Error::Ambiguous`] when the answer was lost.
     admin add_store Never ("the addition of the store") AddStoreRequest => AddStoreResponse;
     /// Takes a store out. [`Error::Ambiguous`] when the answer was lost.
     admin remove_store Never ("the removal of the store") RemoveStoreRequest => RemoveStoreResponse;
@@ -29,16 +29,16 @@ unary! {
     admin resume Always ("the resumption") ResumeRequest => ResumeResponse;
     /// The service: version, settings, privileges it still holds.
     admin describe_service Always ("the description") DescribeServiceRequest => DescribeServiceResponse;
-    /// Has certificates and tokens read again.
+    /// Makes the service read certificates and tokens again.
     admin reload Always ("the reload") ReloadRequest => ReloadResponse;
-    /// What the disks did, tied to the requests that asked for it.
+    /// The work of the disks, tied to the requests that caused it.
     observe report Always ("the report") ReportRequest => ReportResponse;
     /// One request that has ended, explained.
     observe explain Always ("the explanation") ExplainRequest => ExplainResponse;
     /// The slowest requests of the last minutes, explained.
     observe list_slowest Always ("the list of the slowest") ListSlowestRequest => ListSlowestResponse;
-    /// The observer's programs, its event policy, and how each store is observed and guarded.
+    /// The observer's programs, its event policy, and the observation and guard of each store.
     observe describe_observer Always ("the description") DescribeObserverRequest => DescribeObserverResponse;
-    /// Changes which block requests are handed out as events.
+    /// Changes the selection of block requests handed out as events.
     observe set_events Always ("the change of the event policy") SetEventsRequest => SetEventsResponse;
 }

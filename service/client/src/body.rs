@@ -11,7 +11,7 @@ use tokio_stream::Stream;
 
 use crate::CHUNK;
 
-/// Something that is read.
+/// Reader of a body.
 pub type BoxRead = Pin<Box<dyn AsyncRead + Send>>;
 
 type Open = Box<dyn FnMut() -> io::Result<BoxRead> + Send>;
@@ -52,7 +52,7 @@ impl Body {
         })
     }
 
-    /// Exactly `length` bytes of what `open` opens, anew for each try.
+    /// Exactly `length` bytes of a reader that `open` makes anew for each try.
     pub fn opened(length: u64, open: impl FnMut() -> io::Result<BoxRead> + Send + 'static) -> Self {
         Self(Kind::Opened {
             length,
@@ -61,7 +61,7 @@ impl Body {
         })
     }
 
-    /// Whether it can be sent a second time.
+    /// True when the body can be sent a second time.
     pub(crate) fn lasts(&self) -> bool {
         !matches!(self.0, Kind::Opened { once: true, .. })
     }
@@ -75,7 +75,7 @@ impl Body {
         }
     }
 
-    /// The checksum, where it can be known before the body is sent.
+    /// CRC-32C, if known before the body is sent.
     pub(crate) fn crc32c(&self) -> Option<u32> {
         match &self.0 {
             Kind::Bytes(bytes) => Some(crc32c::crc32c(bytes)),
@@ -83,7 +83,7 @@ impl Body {
         }
     }
 
-    /// The chunks for one try, and what is known once they are sent.
+    /// The chunks for one try, and the facts known once they are sent.
     pub(crate) fn chunks(&mut self) -> io::Result<(Chunks, Sent)> {
         let sent = Sent::default();
         let from = match &mut self.0 {
@@ -100,7 +100,7 @@ impl Body {
     }
 }
 
-/// What a body that was read turned out to be.
+/// Checksum and error of a body, known once it was read.
 #[derive(Clone, Default)]
 pub(crate) struct Sent(Arc<Mutex<SentState>>);
 
@@ -115,12 +115,12 @@ impl Sent {
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The checksum of what was read.
+    /// CRC-32C of the bytes read.
     pub(crate) fn crc32c(&self) -> u32 {
         self.with(|state| state.crc32c)
     }
 
-    /// Why reading failed, if it did. The stream then ended early, and the service stores nothing.
+    /// The read error, if any. The stream then ended early, and the service stores nothing.
     pub(crate) fn failure(&self) -> Option<io::Error> {
         self.with(|state| state.failed.take())
     }
@@ -171,7 +171,7 @@ impl Stream for Chunks {
     }
 }
 
-/// Fills a chunk, which keeps what it has while the reader is not ready.
+/// Fills a chunk, which keeps its bytes while the reader is not ready.
 fn poll_fill(
     reader: &mut BoxRead,
     left: u64,

@@ -1,4 +1,4 @@
-//! One call: its time, its repetitions, and what became of it.
+//! One call: its deadline, its repetitions, its outcome.
 
 use std::error::Error as _;
 use std::sync::Arc;
@@ -44,10 +44,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects. Tried again as a call is, within [`Options::timeout`].
+    /// Connects. Repeated like a call, within [`Options::timeout`].
     ///
     /// # Errors
-    /// [`Error::Server`], [`Error::File`]: the options do not work. [`Error::Connect`]: nobody answers, or the two
+    /// [`Error::Server`], [`Error::File`]: the options do not work. [`Error::Connect`]: no answer, or the two
     /// sides do not trust each other. [`Error::TimeOver`].
     pub async fn connect(options: Options) -> Result<Self, Error> {
         let endpoint = endpoint(&options)?;
@@ -68,8 +68,8 @@ impl Client {
         })
     }
 
-    /// The generated client of `LumpStore`, for calls that have no method here. Neither token nor deadline is added to
-    /// what is sent by it.
+    /// The generated client of `LumpStore`, for calls that have no method here. It adds neither token nor deadline
+    /// to its requests.
     #[must_use]
     pub fn lump_store(&self) -> LumpStoreClient<Channel> {
         LumpStoreClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_MESSAGE)
@@ -121,7 +121,7 @@ impl<'a> Tries<'a> {
         }
     }
 
-    /// What was done, or nothing after the wait before the next try.
+    /// The result; `None`: waited, try again.
     pub(crate) async fn judge<T>(
         &mut self,
         result: Result<T, Failure>,
@@ -168,17 +168,17 @@ impl<'a> Tries<'a> {
     }
 }
 
-/// Whether the service itself refused, and not something on the way to it: only what it refuses is surely not done.
+/// True when the service itself refused, not a proxy on the way: only then was the call surely not carried out.
 fn is_ours(refusal: &Refusal) -> bool {
     refusal.request_id.is_some() || refusal.code != Code::Unavailable
 }
 
-/// Whether a call may be made twice.
+/// Repetition of a call whose first try may have had an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repeat {
-    /// Twice is as good as once.
+    /// Idempotent: repeat.
     Always,
-    /// Only when the first time surely had no effect.
+    /// Repeat only when the first try surely had no effect.
     Never,
 }
 
@@ -202,7 +202,7 @@ impl Attempt {
         }
     }
 
-    /// The message with the token and with what is left of the time.
+    /// The message with the token and the remaining time.
     pub(crate) fn request<M>(&self, message: M) -> Request<M> {
         let mut request = Request::new(message);
         if let Some(deadline) = self.deadline {
@@ -217,12 +217,12 @@ impl Attempt {
     }
 }
 
-/// What became of one try.
+/// Failure of one try.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// There was no connection.
     NotSent(String),
-    /// The connection broke; what the service did is not known.
+    /// The connection broke; the outcome is unknown.
     Lost(String),
     /// The time is over.
     TimeOver,
@@ -253,7 +253,7 @@ impl Failure {
         }
     }
 
-    /// The same for a call that cannot be made again, because a part of it has been used.
+    /// Marks the failure of a call that cannot be repeated, because a part of it has been used.
     pub(crate) fn last(self) -> Self {
         Self::Last(Box::new(self))
     }
@@ -280,7 +280,7 @@ impl From<Status> for Failure {
         }
         match status.source() {
             Some(error) => Self::Lost(root_cause(error)),
-            // What the generated code says when the connection has failed before it could be used.
+            // The generated code's message when the connection failed before use.
             None if status.message().starts_with("Service was not ready") => {
                 Self::NotSent(status.message().to_owned())
             }

@@ -1,4 +1,4 @@
-//! From options to a connection.
+//! Makes an endpoint from options.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -9,7 +9,7 @@ use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity, Uri};
 use crate::error::Error;
 use crate::options::{Options, Tls};
 
-/// An idle connection is asked for a sign of life so often while calls are under way.
+/// Interval of HTTP/2 pings on an idle connection while calls are under way.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
 /// The endpoint that the options describe.

@@ -1,4 +1,4 @@
-//! Everything that can go wrong with a call, as one type.
+//! Errors of calls.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,25 +10,25 @@ use tonic_types::StatusExt as _;
 
 use crate::id::LumpId;
 
-/// Why a call failed. Each message is one line: what was wrong, where, and what to do.
+/// Failure of a call. Each message is one line: the cause, the place, the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The address of the service makes no sense.
     #[error("the server {server:?} does not work: {why}")]
     Server {
-        /// What was given.
+        /// The address as given.
         server: String,
-        /// What is wrong with it.
+        /// Reason.
         why: String,
     },
     /// A file of the connection's settings cannot be read.
     #[error("cannot read the {what} {}: {source}", path.display())]
     File {
-        /// What the file is for.
+        /// Purpose of the file.
         what: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The text is no token. It is not shown.
@@ -39,23 +39,23 @@ pub enum Error {
     Connect {
         /// The address.
         server: String,
-        /// What went wrong, in the last try.
+        /// Reason, of the last try.
         why: String,
     },
     /// The service refused the call.
     #[error("{0}")]
     Refused(Box<Refusal>),
-    /// The connection broke, in each try. Whether a change was carried out is not known; the same call can be made
+    /// The connection broke, in each try. It is unknown whether a change was carried out; the call can be made
     /// again.
     #[error("the connection to the service broke: {why}")]
     Lost {
-        /// What went wrong, in the last try.
+        /// Reason, of the last try.
         why: String,
     },
     /// The time of the call was over before the service answered. A change may still be carried out.
     #[error("no answer within {} ms", after.as_millis())]
     TimeOver {
-        /// The time there was.
+        /// The time limit.
         after: Duration,
     },
     /// The answer to a change that must not be made twice was lost: it was carried out or not.
@@ -63,22 +63,22 @@ pub enum Error {
         "it is not known whether {what} was carried out, and it cannot simply be repeated: {why}; look what is there"
     )]
     Ambiguous {
-        /// The change.
+        /// Description of the change.
         what: String,
-        /// Why there is no answer.
+        /// Reason for the missing answer.
         why: String,
     },
-    /// The bytes at one end are not those at the other.
+    /// The bytes received differ from the bytes sent.
     #[error(
         "lump {id}: the checksum of what was sent is {sent:08x} and of what came {came:08x}: the bytes were changed on \
          their way"
     )]
     ChecksumMismatch {
-        /// The lump. After a put, what is stored is wrong: put it again.
+        /// The lump. After a put, the stored lump is wrong: put it again.
         id: LumpId,
-        /// CRC-32C of what was sent.
+        /// CRC-32C of the bytes sent.
         sent: u32,
-        /// CRC-32C of what came.
+        /// CRC-32C of the bytes received.
         came: u32,
     },
     /// More or fewer bytes came than were announced.
@@ -94,10 +94,10 @@ pub enum Error {
     /// The body of a put cannot be read.
     #[error("cannot read the body: {0}")]
     ReadBody(#[source] io::Error),
-    /// What a get brought cannot be written.
+    /// The received bytes cannot be written.
     #[error("cannot write what came: {0}")]
     WriteBody(#[source] io::Error),
-    /// The service does not keep to the protocol.
+    /// The service violates the protocol.
     #[error("the service's answer makes no sense: {0}")]
     Protocol(&'static str),
 }
@@ -125,7 +125,7 @@ impl Error {
 pub struct Refusal {
     /// The gRPC code.
     pub code: Code,
-    /// What the service said.
+    /// Message of the service.
     pub message: String,
     /// The reason on which programs can rely, e.g. `STORE_FULL`; empty when none came.
     pub reason: String,
@@ -133,7 +133,7 @@ pub struct Refusal {
     pub store: String,
     /// Id of the request in the service's log and metrics.
     pub request_id: Option<u64>,
-    /// When trying again can help.
+    /// Time after which a retry can help.
     pub retry_after: Option<Duration>,
 }
 

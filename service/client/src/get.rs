@@ -10,13 +10,13 @@ use crate::error::Error;
 use crate::id::LumpId;
 use crate::put::same;
 
-/// Most memory that is taken on the word of a header; more only when the bytes have come.
+/// Most memory reserved because of a header; more only when the bytes have come.
 const LARGEST_AHEAD: u64 = 64 << 20;
 
 /// A lump, or a part of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lump {
-    /// What the service says of it.
+    /// The service's description of the lump.
     pub header: v1::GetHeader,
     /// The bytes: as many as announced, and with the announced checksum where there is one.
     pub bytes: Bytes,
@@ -52,8 +52,8 @@ impl Client {
     /// Reads a lump, whole or a byte range, and writes it as it comes. Repeated only while nothing was written.
     ///
     /// # Errors
-    /// As for [`Client::get`], and [`Error::WriteBody`]. What was written is then of no use: its end is missing, or it
-    /// has not been checked.
+    /// As for [`Client::get`], and [`Error::WriteBody`]. Discard the written bytes then: their end is missing, or they
+    /// are not verified.
     pub async fn get_into(
         &self,
         store: &str,
@@ -80,7 +80,7 @@ impl Client {
         })
     }
 
-    /// What a get of the whole lump would bring, with its checksum, without the bytes. The service reads and verifies
+    /// The header of a get of the whole lump, with its checksum, without the bytes. The service reads and verifies
     /// the lump.
     ///
     /// # Errors
@@ -153,7 +153,7 @@ async fn next(stream: &mut Streaming<v1::GetResponse>) -> Result<Option<Bytes>, 
     }
 }
 
-/// Length and checksum of what comes.
+/// Length and checksum of the bytes received.
 pub(crate) struct Check {
     id: LumpId,
     announced: u64,

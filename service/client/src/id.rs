@@ -18,7 +18,7 @@ pub struct IdError {
 }
 
 impl LumpId {
-    /// The id that these bytes say, most significant first; `None` unless there are 16.
+    /// The id in these bytes, most significant first; `None` unless there are 16.
     #[must_use]
     pub fn from_raw(raw: &[u8]) -> Option<Self> {
         raw.try_into().ok().map(u128::from_be_bytes).map(Self)
@@ -42,7 +42,7 @@ impl FromStr for LumpId {
 
     fn from_str(text: &str) -> Result<Self, IdError> {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        // What is longer than 32 digits does not fit.
+        // More than 32 digits do not fit 128 bits.
         (digits && text.len() <= 32)
             .then(|| u128::from_str_radix(text, 16).ok())
             .flatten()

@@ -1,11 +1,11 @@
-//! Client of the Lumpscope service: `lumpscope.v1` with what every caller would else write again.
+//! Client of the Lumpscope service: `lumpscope.v1` with retries, deadlines and checksums.
 //!
 //! - **Retries**: a call that was refused with UNAVAILABLE, or whose connection broke, is repeated with exponential
 //!   backoff and jitter, not before the service says it can help, and never past its deadline. Only calls that can be
 //!   repeated without harm; a put "if absent" whose fate is unknown ends with [`Error::Ambiguous`].
-//! - **Deadline**: [`Options::timeout`] covers a call with all its repetitions. The service is told what is left of it.
-//! - **Checksums**: CRC-32C, end to end. A put announces it, or compares what the service says it stored; a get compares
-//!   what came with what the service says it read.
+//! - **Deadline**: [`Options::timeout`] covers a call with all its repetitions. The service learns the remaining time.
+//! - **Checksums**: CRC-32C, end to end. A put announces it, or compares it with the service's reply; a get compares
+//!   the received bytes with the service's checksum.
 //! - **Connections**: `http://`, `https://` with a CA and, where the service asks for one, a client certificate, and
 //!   `unix:PATH`. A bearer token is never printed, and not sent unencrypted to another machine.
 //!
@@ -23,7 +23,7 @@
 //! # }
 //! ```
 //!
-//! Messages and enums of the protocol are those of [`v1`]. All calls take `&self`; a [`Client`] is cheap to clone, and
+//! Messages and enums of the protocol are in [`v1`]. All calls take `&self`; a [`Client`] is cheap to clone, and
 //! all clones share one connection, which is made again when it breaks.
 
 mod admin;

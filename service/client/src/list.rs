@@ -18,7 +18,7 @@ const PAGE: u32 = 10_000;
 type Page = Pin<Box<dyn Future<Output = Result<v1::ListResponse, Error>> + Send>>;
 
 impl Client {
-    /// The ids in `[start, end)`, in ascending order; without an end up to the largest. Each page is a call of its own,
+    /// The ids in `[start, end)`, in ascending order; without an end up to the largest. Each page is its own call,
     /// with its own time and repetitions.
     #[must_use]
     pub fn list(&self, store: &str, start: Option<LumpId>, end: Option<LumpId>) -> Listing {

@@ -1,4 +1,4 @@
-//! What a service hands out as it happens.
+//! Live streams of the service.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::call::{Client, Repeat, call};
 use crate::error::Error;
 use crate::many::as_error;
 
-/// The service says something about every second; when it has said nothing for so long, it is gone.
+/// The service sends a message about every second; after this much silence it counts as gone.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 impl Client {

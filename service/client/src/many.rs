@@ -21,8 +21,8 @@ impl Client {
     /// when the connection breaks.
     ///
     /// # Errors
-    /// Of the stream as a whole: as for [`Client::put`]; the lumps may or may not be stored then. What a lump is
-    /// refused for is in its own outcome.
+    /// Of the stream as a whole: as for [`Client::put`]; the lumps may or may not be stored then. The refusal of one
+    /// lump is in its own outcome.
     pub async fn put_many(
         &self,
         store: &str,
@@ -61,7 +61,7 @@ impl Client {
     /// answer has come.
     ///
     /// # Errors
-    /// As for [`Client::get`]. What a lump is refused for is in its own outcome.
+    /// As for [`Client::get`]. The refusal of one lump is in its own outcome.
     pub async fn get_many(&self, store: &str, ids: Vec<LumpId>) -> Result<GetMany, Error> {
         let message = v1::GetManyRequest {
             store: store.to_owned(),
@@ -81,7 +81,7 @@ impl Client {
         })
     }
 
-    /// Removes at most [`crate::MANY`] lumps by one request; says of each whether it was there.
+    /// Removes at most [`crate::MANY`] lumps by one request; returns for each whether it existed.
     ///
     /// # Errors
     /// [`Error::Refused`] with the codes of the `.proto`; those of a connection. A part may have been carried out.
@@ -139,7 +139,7 @@ fn refused(failed: v1::LumpFailure, store: &str) -> Error {
 #[derive(Debug)]
 pub struct GetMany {
     stream: Streaming<v1::GetManyResponse>,
-    /// Read, and not yet used: the begin of the next lump shows the end of the one before.
+    /// Read, and not yet used: the beginning of the next lump marks the end of the previous one.
     ahead: Option<v1::GetManyResponse>,
     ids: VecDeque<LumpId>,
     store: String,
@@ -147,7 +147,7 @@ pub struct GetMany {
 }
 
 impl GetMany {
-    /// The next lump, or why it cannot be read; `None` after the last.
+    /// The next lump, or the reason it cannot be read; `None` after the last.
     ///
     /// # Errors
     /// When the stream ends before the last lump. The other lumps can be asked for again.
@@ -194,7 +194,7 @@ impl GetMany {
     }
 }
 
-/// What broke a stream that is not repeated.
+/// The failure of a stream that is not repeated.
 pub(crate) fn as_error(failure: Failure) -> Error {
     match failure {
         Failure::Final(error) => error,

@@ -1,4 +1,4 @@
-//! Where the service is, who we are, and how long to try.
+//! Address of the service, identity of the client, and limits of time.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,17 +13,17 @@ use crate::error::Error;
 pub struct Options {
     /// `http://HOST:PORT`, `https://HOST:PORT` or `unix:PATH`.
     pub server: String,
-    /// For `https://`: whom to trust, and who we are.
+    /// For `https://`: trusted CA and client identity.
     pub tls: Tls,
     /// Sent with each call.
     pub token: Option<Token>,
     /// True: the token may travel unencrypted to another machine.
     pub token_in_clear: bool,
-    /// Longest that a call may take with all its repetitions; `None`: as long as it takes. Default: 60 s.
+    /// Time limit of a call with all its repetitions; `None`: no limit. Default: 60 s.
     pub timeout: Option<Duration>,
-    /// Longest that one try to connect may take. Default: 5 s.
+    /// Time limit of one try to connect. Default: 5 s.
     pub connect_timeout: Duration,
-    /// How calls are repeated.
+    /// Repetition of failed calls.
     pub retry: Retry,
     /// Bytes the service may send ahead, on one call and on the connection. Default: 16 MiB.
     pub window: u32,
@@ -54,21 +54,21 @@ pub struct Tls {
     /// PEM file of the certificates that sign the service's. Needed for `https://`: no other certificates are trusted.
     /// For a service with a public certificate, name the system's file.
     pub ca: Option<PathBuf>,
-    /// PEM files of our own certificate and of its private key, for a service that asks for one.
+    /// PEM files of the client's certificate and its private key, for a service that asks for one.
     pub identity: Option<(PathBuf, PathBuf)>,
     /// Name that the service's certificate must bear; `None`: the host of [`Options::server`].
     pub name: Option<String>,
 }
 
-/// How calls are repeated.
+/// Repetition of failed calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
     /// Repetitions after the first try; 0: none. Default: 4.
     pub times: usize,
-    /// Wait before the first repetition; doubled for each further one, and up to as much again added by chance, so that
+    /// Wait before the first repetition; doubled for each further one, plus a random time up to that length, so that
     /// clients do not come back all at once. Default: 100 ms.
     pub first_wait: Duration,
-    /// Longest of these waits, before what chance adds. Default: 5 s.
+    /// Longest of these waits, before the random time. Default: 5 s.
     pub longest_wait: Duration,
 }
 
@@ -112,7 +112,7 @@ impl Token {
         Ok(Self(value))
     }
 
-    /// Reads a token from a file; blanks and line ends around it do not belong to it.
+    /// Reads a token from a file; surrounding blanks and line ends are dropped.
     ///
     /// # Errors
     /// [`Error::File`] when it cannot be read, [`Error::Token`] as for [`Token::new`].

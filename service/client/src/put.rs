@@ -9,16 +9,16 @@ use crate::call::{Attempt, Client, Failure, Repeat, call};
 use crate::error::Error;
 use crate::id::LumpId;
 
-/// How lumps are put. The default: as the service is configured, into the data region, whether or not there is one.
+/// Options of a put. The default: durability as configured, in the data region, replacing an older lump.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PutOptions {
-    /// What "acknowledged" means.
+    /// Meaning of "acknowledged".
     pub durability: v1::Durability,
-    /// Where the bytes go.
+    /// Data region, or embedded in the journal.
     pub placement: v1::Placement,
     /// Only if there is no lump of this id; else the service refuses with ALREADY_EXISTS.
     pub if_absent: bool,
-    /// How the request waits for its turn.
+    /// Queueing of the request.
     pub queue: Option<v1::RequestOptions>,
 }
 
@@ -57,7 +57,7 @@ impl PutOptions {
 }
 
 impl Client {
-    /// Stores one lump through a stream of chunks. After a repetition `created` is what the last try found.
+    /// Stores one lump through a stream of chunks. After a repetition `created` comes from the last try.
     ///
     /// # Errors
     /// [`Error::Refused`] with the codes of the `.proto`; [`Error::ChecksumMismatch`]; [`Error::ReadBody`];

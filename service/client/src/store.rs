@@ -1,4 +1,4 @@
-//! Sizes, removals, and what a service has.
+//! Sizes, removals, stores and health.
 
 use lumpscope_proto::v1;
 use tonic_health::pb::HealthCheckRequest;
@@ -28,7 +28,7 @@ macro_rules! unary {
 pub(crate) use unary;
 
 unary! {
-    /// Removes all lumps of a range, atomically. After a repetition `deleted` is what the last try found.
+    /// Removes all lumps of a range, atomically. After a repetition `deleted` comes from the last try.
     lump_store delete_range Always ("the delete of a range") DeleteRangeRequest => DeleteRangeResponse;
     /// Space used, by the lumps of a range and by the store.
     lump_store usage Always ("the usage") UsageRequest => UsageResponse;
@@ -51,7 +51,7 @@ impl Client {
         })
     }
 
-    /// Removes a lump. After a repetition `existed` is what the last try found.
+    /// Removes a lump. After a repetition `existed` comes from the last try.
     ///
     /// # Errors
     /// [`Error::Refused`] with the codes of the `.proto`; those of a connection.
@@ -85,7 +85,7 @@ impl Client {
         })
     }
 
-    /// Whether a store takes every request, or without a name: whether any store of the service does. This is the
+    /// True when the store takes every request; without a name, when any store of the service does. This is the
     /// standard health check of gRPC, which needs no token.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
-//! Blocks of JuiceFS volumes: a lump each, and no record. Which there are is known by the engine's
-//! index; what is known of one stands behind its bytes.
+//! Blocks of JuiceFS volumes: a lump each, and no record. The engine's
+//! index knows them; the metadata of a block stands behind its bytes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::state::{Inner, Path, VolumeName, background};
 use crate::trailer::{self, MAX_TRAILER_BYTES};
 use crate::types::{Committed, ObjectInfo};
 
-/// Where an object of a key is.
+/// Place of the object of a key.
 pub(crate) enum Sought {
     /// In the catalogue.
     Entry(Entry),
@@ -29,7 +29,7 @@ pub(crate) enum Sought {
     Block(Watch, LumpId),
 }
 
-/// Somebody looks for a block, or reads it.
+/// A look-up or a read of a block.
 pub(crate) struct Watch {
     inner: Arc<Inner>,
     ids: LumpRange,
@@ -47,7 +47,7 @@ impl Drop for Watch {
     }
 }
 
-/// A block that the catalogue is about to take the place of.
+/// A block that an object of the catalogue is about to replace.
 pub(crate) struct Moving {
     inner: Arc<Inner>,
     name: (u32, String),
@@ -59,7 +59,7 @@ impl Drop for Moving {
     }
 }
 
-/// Bytes of a block, and what is known of it.
+/// Bytes of a block, and its metadata.
 pub(crate) struct Loaded {
     pub(crate) info: ObjectInfo,
     /// Of the first byte within the block.
@@ -142,7 +142,7 @@ impl Inner {
             let Some(ids) = self.block_ids(number, key) else {
                 return Err(missing);
             };
-            // Before the index is asked: whoever puts a block asks who watches when none is there.
+            // Before asking the index: a put of a block checks for watches when no block is there.
             let watch = self.watch(ids);
             if let Some(&id) = self.ids(ids, 1).await?.ids.first() {
                 return Ok(Sought::Block(watch, id));
@@ -153,7 +153,7 @@ impl Inner {
         }
     }
 
-    /// Whether an object that was not found, neither here nor there, may have changed its place
+    /// True when an object that was found in neither place may have changed its place
     /// meanwhile. Waits until that is over.
     async fn has_moved(self: &Arc<Self>, bucket: u32, key: &str) -> bool {
         let moving = {
@@ -178,7 +178,7 @@ impl Inner {
         }
     }
 
-    /// Reads what is known of a block, and some of its bytes, or all.
+    /// Reads the metadata of a block, and some or all of its bytes.
     ///
     /// # Errors
     /// [`ObjectError::Engine`] with [`Error::NotFound`] when it is gone,
@@ -267,8 +267,8 @@ impl Objects {
         Ok(Some(number))
     }
 
-    /// What the lump of a block will be, for who holds the key and found no object there; `None`:
-    /// it has to be an object of the catalogue.
+    /// The planned lump of a block; the caller holds the key and found no object there. `None`:
+    /// the object must go to the catalogue.
     pub(crate) async fn new_block(
         &self,
         ctx: RequestCtx,
@@ -283,7 +283,7 @@ impl Objects {
         let Some(volume) = self.volume(ctx, name).await? else {
             return Ok(None);
         };
-        // A reader may still want a block that was deleted, and whose id the new one would have.
+        // A reader may still hold a deleted block whose id the new one would get.
         let ids = block.ids(volume);
         if self.inner.state().watched.contains_key(&ids.start) {
             return Ok(None);
@@ -325,7 +325,7 @@ impl Objects {
         Ok(Answer(answer))
     }
 
-    /// Whether a bucket holds a block.
+    /// True when a bucket holds a block.
     pub(crate) async fn has_blocks(&self, bucket: u32) -> Result<bool, ObjectError> {
         let volumes = self.inner.state().volumes_of(bucket);
         for (_, volume) in volumes {
@@ -337,7 +337,7 @@ impl Objects {
         Ok(false)
     }
 
-    /// A bucket is gone: so are its volumes, which have no blocks.
+    /// Removes the volumes of a deleted bucket, which have no blocks.
     pub(crate) fn drop_volumes(&self, bucket: u32) {
         let mut state = self.inner.state();
         let volumes = state.volumes_of(bucket);

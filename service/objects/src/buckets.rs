@@ -120,7 +120,7 @@ impl Objects {
         let not_empty = || ObjectError::BucketNotEmpty {
             bucket: name.to_owned(),
         };
-        // Before it is closed, too: a bucket in use is not to look as if it were not there.
+        // Also before it is closed: a bucket in use must not look absent.
         let number = self.inner.state().bucket(name)?.number;
         if self.has_blocks(number).await? {
             return Err(not_empty());

@@ -1,6 +1,6 @@
 //! Bytes of records: numbers of few bytes, texts, pairs of texts.
 
-/// Bytes that are no record: what was expected where they end or differ.
+/// Bytes that are no record: the expected item at the place where they end or differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no record: {0}")]
 pub struct RecordError(pub &'static str);
@@ -96,7 +96,7 @@ impl<'a> Input<'a> {
 
     pub(crate) fn pairs(&mut self) -> Result<Vec<(String, String)>> {
         let count: usize = self.small()?;
-        // A pair has at least its two lengths, so what memory this takes is bounded by the bytes.
+        // A pair has at least its two lengths, so the memory is bounded by the bytes.
         if count > self.0.len() / 2 {
             return Err(RecordError("it ends too early"));
         }

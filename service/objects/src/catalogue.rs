@@ -1,10 +1,10 @@
-//! Which objects there are, by bucket and key.
+//! The catalogue: objects by bucket and key.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// What is kept in memory of an object: the number of its record, and the rest of the record as
+/// An object in memory: the number of its record, and the rest of the record as
 /// it was encoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -14,7 +14,7 @@ pub struct Entry {
     pub body: Arc<[u8]>,
 }
 
-/// An ordered map from bucket and key to entry. It is told of every change when that is durable,
+/// An ordered map from bucket and key to entry. It learns of every change when that is durable,
 /// and filled anew from the store's records at open, so it need not keep anything itself.
 pub trait Catalogue: Send {
     /// The entry of a key.

@@ -1,5 +1,5 @@
-//! Changes of the catalogue. Each is one put or delete of one embedded lump; what it means in
-//! memory is done by the engine's callback, so that it happens whoever waits for it.
+//! Changes of the catalogue. Each is one put or delete of one embedded lump; the change in
+//! memory is made by the engine's callback, so that it happens even if the caller is gone.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::types::{
     MAX_METADATA_BYTES, ObjectInfo, Pairs, PutInfo,
 };
 
-/// Most bytes of a record: that of an embedded lump, less the record of the piece before it.
+/// Most bytes of a record: those of an embedded lump, less the record of the piece before it.
 pub(crate) const MAX_RECORD_BYTES: usize = 65_535 - 64;
 
 /// An answer of the engine that is to come.
@@ -53,13 +53,13 @@ pub(crate) fn record_buf(inner: &Inner, record: &Record) -> Result<LumpBuf, Obje
     Ok(buf)
 }
 
-/// What is one change in the journal.
+/// One change in the journal.
 pub(crate) struct Change<'a> {
-    /// The last piece of what the record names.
+    /// The last piece of the data that the record names.
     pub(crate) piece: Option<(LumpId, LumpBuf)>,
     pub(crate) id: LumpId,
     pub(crate) record: &'a Record,
-    /// Records that are gone by it.
+    /// Records that the change deletes.
     pub(crate) deletes: Vec<LumpId>,
 }
 
@@ -75,7 +75,7 @@ impl<'a> Change<'a> {
     }
 }
 
-/// Puts a record and what belongs to it; `then` is called when that is durable.
+/// Puts a record with its group; `then` is called when that is durable.
 pub(crate) fn put_record<T: Send + 'static>(
     inner: &Arc<Inner>,
     ctx: RequestCtx,
@@ -91,7 +91,7 @@ pub(crate) fn put_record<T: Send + 'static>(
     let used = inner.meter(ctx);
     let on_done = Box::new(move |result: Result<PutOutcome, Error>, times| {
         used(times);
-        // Also when nobody waits any more.
+        // Also when the caller is gone.
         let result = result.map(|_| then()).map_err(ObjectError::from);
         let _ = told.send(result);
     });
@@ -184,7 +184,7 @@ impl Drop for Committing {
     }
 }
 
-/// What an object is going to be.
+/// A planned object.
 pub(crate) struct NewObject {
     pub(crate) put: PutInfo,
     pub(crate) commit: CommitInfo,
@@ -194,11 +194,11 @@ pub(crate) struct NewObject {
     pub(crate) written: Option<Arc<Written>>,
     /// Its last piece.
     pub(crate) last: Option<(LumpId, LumpBuf)>,
-    /// Records that are gone by it.
+    /// Records that the change deletes.
     pub(crate) deletes: Vec<LumpId>,
 }
 
-/// What will be known of an object.
+/// The metadata of a planned object.
 pub(crate) fn info_of(
     put: PutInfo,
     commit: CommitInfo,
@@ -218,7 +218,7 @@ pub(crate) fn info_of(
     })
 }
 
-/// Where an object goes. Nobody else changes this key meanwhile.
+/// Place of a new object. Holds the exclusive right to change its key.
 pub(crate) struct Place {
     /// Let go before the key.
     moving: Option<Moving>,
@@ -417,11 +417,11 @@ impl Objects {
         Ok(Deleted { existed: true })
     }
 
-    /// Durability of what nobody is told of before its commit.
+    /// Durability of lumps that are not acknowledged before their commit.
     pub(crate) const BEFORE_COMMIT: Durability = Durability::Journaled;
 }
 
-/// A piece on its way: told when its record is in the journal.
+/// A piece on its way: completes when its record is in the journal.
 pub(crate) fn put_piece(
     inner: &Arc<Inner>,
     ctx: RequestCtx,

@@ -7,9 +7,9 @@ use crate::types::{CommitInfo, Committed, Condition, PutInfo};
 use crate::{Objects, Reader};
 
 impl Objects {
-    /// Copies what a reader reads to a key, piece by piece, and commits it. `put`: what is to be
-    /// known of the new object in place of what is known of the old one; its size is not looked
-    /// at. ETag and CRC32C are those of the old one, so the whole of it must be selected.
+    /// Copies the object of a reader to a key, piece by piece, and commits it. `put` replaces
+    /// the metadata of the old object in the new one; its size is
+    /// ignored. ETag and CRC32C are copied, so the reader must select the whole object.
     ///
     /// # Errors
     /// [`ObjectError::Invalid`] for a part of an object; those of a read and of a commit.

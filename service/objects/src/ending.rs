@@ -1,4 +1,4 @@
-//! How uploads end: as an object, or not.
+//! The end of uploads: as an object, or without.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -27,7 +27,7 @@ fn part_records(number: u64) -> (LumpId, LumpId) {
 
 impl Objects {
     /// Makes an object of parts of an upload, which is over then; its other parts are gone. The
-    /// ETag of the object is that of `commit`: who computes MD5s knows it from those of the parts.
+    /// ETag of the object comes with `commit`: the caller derives it from the MD5s of the parts.
     ///
     /// # Errors
     /// [`ObjectError::NoSuchBucket`], [`ObjectError::NoSuchUpload`],
@@ -191,7 +191,7 @@ impl Objects {
         };
         let numbers = upload.parts.values().map(|part| part.segment.number);
         let unused = numbers.filter(|number| !kept.contains(number));
-        // The records first: none may name what is gone.
+        // The records first: none may name deleted data.
         let freed = unused.map(id::pieces);
         self.inner
             .free(std::iter::once(part_records(number)).chain(freed));

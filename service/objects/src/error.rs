@@ -2,7 +2,7 @@
 
 use lumpscope_engine::{Error, LumpId};
 
-/// What of an object is outside its limit.
+/// Part of an object that exceeds its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Limited {
     /// All its bytes.
@@ -87,25 +87,25 @@ pub enum ObjectError {
     /// The condition of a change does not hold. Nothing was changed.
     #[error("the condition does not hold: {why}")]
     ConditionFailed {
-        /// What was found.
+        /// Description of the finding.
         why: &'static str,
     },
     /// A value is outside the limits.
     #[error("{what}: {got} is more than {max}; shorten it")]
     TooLarge {
-        /// What is too large.
+        /// The part that is too large.
         what: Limited,
-        /// How large it is.
+        /// Its size.
         got: u64,
-        /// How large it may be.
+        /// Its limit.
         max: u64,
     },
     /// A value is not allowed.
     #[error("{what} is not valid: {why}")]
     Invalid {
-        /// What is not valid.
+        /// The invalid item.
         what: &'static str,
-        /// Why.
+        /// Reason.
         why: &'static str,
     },
     /// The bytes that came are not as many as were announced. Nothing was changed.
@@ -133,7 +133,7 @@ pub enum ObjectError {
         key: String,
         /// The piece.
         id: LumpId,
-        /// What was found.
+        /// Description of the finding.
         why: &'static str,
     },
     /// The engine could not do its part. [`Error::Busy`] and [`Error::BuffersExhausted`] say when

@@ -1,7 +1,7 @@
-//! The ids of what the objects of a store are made of.
+//! Ids of the lumps that make up the objects of a store.
 //!
 //! An id of 128 bits begins with a mark of 16 bits and a kind of 8, so that the lumps of objects
-//! lie together, and apart from those that other clients of the store have. The layout is the
+//! lie together, and apart from the lumps of other clients of the store. The layout is the
 //! table in `docs/objects.md`.
 
 use lumpscope_engine::{LumpId, LumpRange};
@@ -15,7 +15,7 @@ const MARK_SHIFT: u32 = 112;
 const NUMBER_SHIFT: u32 = 40;
 const REST: u128 = (1 << NUMBER_SHIFT) - 1;
 
-/// What a lump is.
+/// Kind of a lump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// The record of a bucket.
@@ -46,7 +46,7 @@ impl Kind {
         Self::Block,
     ];
 
-    /// The 8 bits that say it.
+    /// The 8 bits of the kind in an id.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -60,7 +60,7 @@ impl Kind {
         }
     }
 
-    /// The kind with this code; `None`: there is none.
+    /// The kind with this code; `None`: unknown.
     #[must_use]
     pub fn of_code(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.code() == code)
@@ -88,7 +88,7 @@ impl Kind {
         }
     }
 
-    /// The kind of an id; `None`: it is none of ours.
+    /// The kind of an id; `None`: not an id of objects.
     #[must_use]
     pub fn of(id: LumpId) -> Option<Self> {
         let head = (id.0 >> KIND_SHIFT).to_be_bytes();
@@ -98,7 +98,7 @@ impl Kind {
             .flatten()
     }
 
-    /// The id of this kind with a number and what is below it (40 bits).
+    /// The id of this kind with a number and the 40 bits below it.
     pub(crate) fn id(self, number: u64, below: u64) -> LumpId {
         LumpId(self.base() | u128::from(number) << NUMBER_SHIFT | (u128::from(below) & REST))
     }
@@ -109,7 +109,7 @@ pub(crate) fn number_of(id: LumpId) -> u64 {
     u64::try_from((id.0 >> NUMBER_SHIFT) & u128::from(u64::MAX)).unwrap_or(u64::MAX)
 }
 
-/// What is below the number of an id.
+/// The 40 bits below the number of an id.
 pub(crate) fn below_of(id: LumpId) -> u64 {
     u64::try_from(id.0 & REST).unwrap_or(u64::MAX)
 }

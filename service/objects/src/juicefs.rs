@@ -29,7 +29,7 @@ const VOLUME_SHIFT: u32 = SLICE_SHIFT + SLICE_BITS;
 /// The first minute: the begin of 2020, in minutes since 1970.
 const FIRST_MINUTE: u64 = 26_297_280;
 const HASH_SHIFT: u32 = SLICE_BITS - 8;
-/// What stands between the prefix and the numbers.
+/// The text between the prefix and the numbers of a key.
 const FOLDER: &str = "chunks";
 
 /// The order of the folders.
@@ -46,7 +46,7 @@ impl Layout {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Plain, Self::Hashed];
 
-    /// The byte that says it in the record of a volume.
+    /// The byte of the layout in the record of a volume.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -55,7 +55,7 @@ impl Layout {
         }
     }
 
-    /// The layout with this code; `None`: there is none.
+    /// The layout with this code; `None`: unknown.
     #[must_use]
     pub fn of_code(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|layout| layout.code() == code)
@@ -87,7 +87,7 @@ impl Layout {
         }
     }
 
-    /// What the names of all blocks of a slice begin with, behind the prefix.
+    /// Common beginning of the keys of a slice's blocks, behind the prefix.
     #[must_use]
     pub fn begin(self, slice: u64) -> String {
         let folder = self.folder(slice);
@@ -98,7 +98,7 @@ impl Layout {
     }
 }
 
-/// What the key of a block says behind its prefix. Displayed as there.
+/// The key of a block behind its prefix. Displayed as in the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BlockKey {
     /// The order of the folders.

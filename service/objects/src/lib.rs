@@ -2,9 +2,9 @@
 //! in the same journal, atomic commits with conditions, listing, multipart uploads. No HTTP.
 //!
 //! An object is written through a [`Writer`], which keeps one or two pieces in memory, and is
-//! there from the moment its record is in the journal: one put of one embedded lump. What JuiceFS
-//! stores as a block is one lump whose id is its key ([`juicefs`]), without a record. A
-//! [`Reader`] reads the version it began with to its end, whatever is committed meanwhile. How
+//! there from the moment its record is in the journal: one put of one embedded lump. A block of
+//! JuiceFS is one lump whose id is its key ([`juicefs`]), without a record. A
+//! [`Reader`] reads the version it began with to its end, unaffected by later commits. How
 //! records and pieces lie in the store, and why a crash at any moment leaves every object old or
 //! new, is in `docs/objects.md`.
 //!
@@ -52,7 +52,7 @@ use state::Inner;
 
 /// The objects of one store: a cheap handle, to be cloned.
 ///
-/// Only one may be open for a store, and nobody else may change lumps whose ids begin with
+/// Only one may be open for a store, and no other client may change lumps whose ids begin with
 /// [`id::MARK`] meanwhile.
 #[derive(Clone)]
 pub struct Objects {

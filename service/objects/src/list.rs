@@ -15,7 +15,7 @@ use crate::record::Body;
 use crate::state::State;
 use crate::types::{ListAfter, ListEntry, ListPage, ListQuery, MAX_LIST};
 
-/// Keys of blocks that are looked for at once when they may all be in one group.
+/// Blocks fetched at once while they may all be in one group.
 const FEW: usize = 16;
 /// Most of them.
 const MANY: usize = 1024;
@@ -43,7 +43,7 @@ fn at(key: &str) -> From {
     }
 }
 
-/// Where a list begins; `None`: it is over.
+/// Place where a list begins; `None`: it is over.
 fn start(query: &ListQuery) -> Option<From> {
     let prefix = at(&query.prefix);
     Some(match &query.after {
@@ -60,7 +60,7 @@ fn start(query: &ListQuery) -> Option<From> {
     })
 }
 
-/// What a key has in common with its neighbours, up to and with the delimiter.
+/// The common prefix of a key with its neighbours, up to and including the delimiter.
 fn group<'a>(query: &ListQuery, key: &'a str) -> Option<&'a str> {
     let delimiter = query.delimiter.as_deref().filter(|text| !text.is_empty())?;
     let rest = key.get(query.prefix.len()..)?;
@@ -95,12 +95,12 @@ struct Pages<'a> {
     max: usize,
     page: ListPage,
     last: Option<ListAfter>,
-    /// Where to look next; `None`: the page is full, or the list is over.
+    /// Place to look next; `None`: the page is full, or the list is over.
     from: Option<From>,
 }
 
 impl Pages<'_> {
-    /// Takes the next key. False: the next one is to be looked for anew, or none is wanted.
+    /// Takes the next key. False: search anew, or no more keys are wanted.
     fn take(&mut self, key: &str, entry: impl FnOnce() -> Option<ListEntry>) -> bool {
         if !key.starts_with(&self.query.prefix) {
             return false;
@@ -120,7 +120,7 @@ impl Pages<'_> {
         true
     }
 
-    /// Takes the blocks before a key, or all. False: as [`Pages::take`].
+    /// Takes the blocks before a key, or all. False: as for [`Pages::take`].
     fn take_blocks(
         &mut self,
         blocks: &mut VecDeque<(String, LumpId)>,
@@ -158,7 +158,7 @@ impl Pages<'_> {
             }
             goes_on = self.take_blocks(&mut blocks, Some(key));
             if goes_on {
-                // Of a block that is just being replaced there may be both.
+                // A block that is just being replaced may be in both.
                 blocks.pop_front_if(|(block, _)| block == key);
                 goes_on = self.take(key, || of_entry(key, entry));
             }
@@ -176,8 +176,8 @@ impl Pages<'_> {
 }
 
 impl Objects {
-    /// A page of the keys of a bucket. What is committed between two pages is in the later one or
-    /// not; what was there before the first and stays is in exactly one.
+    /// A page of the keys of a bucket. A key committed between two pages is in the later one or
+    /// not; a key that was there before the first page and stays is in exactly one.
     ///
     /// # Errors
     /// [`ObjectError::NoSuchBucket`], [`ObjectError::Engine`].

@@ -22,7 +22,7 @@ use crate::uploads::Upload;
 /// Ids of a page of the store's list.
 const PAGE: usize = 16_384;
 
-/// What the records say, before it is put in order.
+/// The records as read, before they are put in order.
 #[derive(Default)]
 struct Found {
     buckets: HashMap<u32, BucketRecord>,
@@ -70,12 +70,12 @@ impl Found {
     }
 }
 
-/// What the records amount to.
+/// The state that the records make up.
 struct Sorted {
     state: State,
     /// Numbers of the data that records name.
     named: HashSet<u64>,
-    /// Records that are of no use.
+    /// Useless records, to be deleted.
     stale: Vec<LumpId>,
     report: OpenReport,
 }
@@ -120,7 +120,7 @@ impl Sorted {
         it
     }
 
-    /// Of volumes of one name, which only others can have made, the first one counts.
+    /// Of several volumes of one name, which only foreign writers make, the first one counts.
     fn volumes(&mut self, found: BTreeMap<u8, VolumeRecord>, known: &impl Fn(u32) -> bool) {
         for (number, record) in found {
             self.state.next_volume = u16::from(number) + 1;
@@ -156,7 +156,7 @@ impl Sorted {
         self.report.buckets = self.state.buckets.len() as u64;
     }
 
-    /// Of records of one key, which only others can have made, the latest counts.
+    /// Of several records of one key, which only foreign writers make, the latest counts.
     fn object(&mut self, record: u64, object: ObjectRecord, bucket_is_there: bool) {
         let ObjectRecord { bucket, key, body } = object;
         let Ok(new) = Body::decode(&body) else { return };
@@ -208,7 +208,7 @@ fn delete(store: &Store, ids: &[LumpId]) -> Result<u64, ObjectError> {
 }
 
 fn read_records(store: &Store) -> Result<Found, ObjectError> {
-    // The last of a lump that comes twice is the newest.
+    // A lump can come twice; the last one is the newest.
     let mut lumps = HashMap::new();
     let mut from = 0;
     loop {
@@ -273,7 +273,7 @@ impl Objects {
             }
         }
         if report.unreadable == 0 {
-            // Records first: no record may name what is gone.
+            // Records first: no record may name deleted data.
             report.swept_records = delete(&store, &stale)?;
             report.swept_pieces = delete(&store, &orphans)?;
         }

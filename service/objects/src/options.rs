@@ -1,4 +1,4 @@
-//! How objects are opened, and what was found.
+//! Options for opening objects, and the findings of opening.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,7 @@ impl std::fmt::Debug for Used {
 /// How to open the objects of a store.
 #[derive(Clone, Debug)]
 pub struct ObjectOptions {
-    /// What "committed" means.
+    /// Meaning of "committed".
     pub durability: Durability,
     /// Objects are cut into lumps of so many bytes, 1 to [`MAX_PIECE_BYTES`]. Those that are
     /// there keep theirs.
@@ -45,7 +45,7 @@ pub struct ObjectOptions {
     /// How long a writer waits for memory before it fails with
     /// [`Error::BuffersExhausted`](lumpscope_engine::Error::BuffersExhausted).
     pub memory_wait: Duration,
-    /// Who is told of the engine's times; `None`: nobody.
+    /// Receiver of the engine's times; `None`: they are dropped.
     pub used: Option<Used>,
     /// Makes the map of the objects.
     pub catalogue: fn() -> Box<dyn Catalogue>,
@@ -65,7 +65,7 @@ impl Default for ObjectOptions {
     }
 }
 
-/// What was found when the objects of a store were opened.
+/// Findings of opening the objects of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenReport {
     /// Buckets.
@@ -86,7 +86,7 @@ pub struct OpenReport {
     /// Records that a crash had left behind, deleted now: older ones of a key, those of uploads
     /// and buckets that are gone.
     pub swept_records: u64,
-    /// Lumps that no record needs, deleted now: what was written before a crash and not committed,
+    /// Lumps that no record needs, deleted now: written before a crash and not committed,
     /// or not yet deleted.
     pub swept_pieces: u64,
     /// Time it took, in nanoseconds.

@@ -37,18 +37,18 @@ impl PartWriter {
     /// Appends bytes, as [`Writer::write`](crate::Writer::write).
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Writer::write`](crate::Writer::write).
     pub async fn write(&mut self, ctx: RequestCtx, bytes: &[u8]) -> Result<(), ObjectError> {
         self.data.write(ctx, bytes).await
     }
 
-    /// Bytes that came.
+    /// Bytes received.
     #[must_use]
     pub fn written(&self) -> u64 {
         self.data.got
     }
 
-    /// Makes it the part of its number; an older one is replaced.
+    /// Commits the part under its number, replacing an older one.
     ///
     /// # Errors
     /// [`ObjectError::LengthMismatch`], [`ObjectError::NoSuchUpload`], [`ObjectError::TooLarge`],
@@ -90,7 +90,7 @@ impl PartWriter {
             let mut state = inner.state();
             let old = match state.uploads.get_mut(&number) {
                 Some(upload) => upload.parts.insert(part, record),
-                // Its bucket is gone, with all uploads.
+                // The bucket is gone, with all its uploads.
                 None => Some(record),
             };
             let gone = !state.uploads.contains_key(&number);

@@ -26,7 +26,7 @@ struct Next {
     total: u64,
 }
 
-/// The object as it was when the reader began, whatever is committed or deleted meanwhile.
+/// The object as it was when the reader began, unaffected by later commits and deletes.
 pub struct Reader {
     source: Source,
     info: ObjectInfo,
@@ -35,7 +35,7 @@ pub struct Reader {
 
 enum Source {
     Pieces(Pieces),
-    /// What was read of a block: the place of the first byte, and the bytes, until they are taken.
+    /// Bytes read of a block, until they are taken: place of the first, and the bytes.
     Block(u64, Option<Bytes>),
 }
 
@@ -44,7 +44,7 @@ struct Pieces {
     bucket: String,
     key: String,
     segments: std::vec::IntoIter<Segment>,
-    /// What is left of the present segment: first byte, end, and the segment.
+    /// The rest of the present segment: first byte, end, and the segment.
     part: Option<(u64, u64, Segment)>,
     /// Bytes of the object before the next segment.
     before: u64,
@@ -60,7 +60,7 @@ impl std::fmt::Debug for Reader {
 }
 
 impl Objects {
-    /// What is known of an object. Of a JuiceFS block it is read from the disk.
+    /// Metadata of an object. For a JuiceFS block it is read from the disk.
     ///
     /// # Errors
     /// [`ObjectError::NoSuchBucket`], [`ObjectError::NoSuchKey`], [`ObjectError::Engine`],
@@ -158,7 +158,7 @@ fn is_gone(loaded: &Result<Loaded, ObjectError>) -> bool {
 }
 
 impl Reader {
-    /// What is known of the object that is read.
+    /// Metadata of the object.
     #[must_use]
     pub fn info(&self) -> &ObjectInfo {
         &self.info
@@ -327,7 +327,7 @@ impl Inner {
         Ok(Answer(answer))
     }
 
-    /// Starts to read some bytes of a lump, clipped to what it has.
+    /// Starts to read some bytes of a lump, clipped to its length.
     pub(crate) fn ask_range(
         &self,
         ctx: RequestCtx,

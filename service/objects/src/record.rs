@@ -10,7 +10,7 @@ use crate::bytes::{Input, put_difference, put_number, put_pairs, put_text};
 use crate::juicefs::Layout;
 use crate::types::{ETag, ObjectInfo, Pairs};
 
-/// First byte of every record. Another one is of a later version.
+/// First byte of every record. Other values are of later versions.
 pub const VERSION: u8 = 1;
 
 const HAS_CRC32C: u8 = 1;
@@ -29,14 +29,14 @@ pub struct Segment {
     pub piece: u32,
 }
 
-/// What the record of an object says beside bucket and key.
+/// The record of an object without bucket and key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Body {
-    /// The number of the object: a later one of the same key has a larger one.
+    /// The number of the object; grows with each version of a key.
     pub number: u64,
-    /// What is told of it.
+    /// Metadata returned to clients.
     pub info: ObjectInfo,
-    /// Where its bytes are.
+    /// Places of its bytes, in order.
     pub segments: Vec<Segment>,
 }
 
@@ -84,7 +84,7 @@ pub struct UploadRecord {
     pub key: String,
     /// When it was begun, in milliseconds since 1970.
     pub created_ms: u64,
-    /// Drawn when it was begun, so that nobody guesses its id.
+    /// Random, so that the upload's id cannot be guessed.
     pub token: u64,
     /// The media type the object will have.
     pub content_type: Option<String>,
@@ -105,7 +105,7 @@ pub struct PartRecord {
     pub crc32c: Option<u32>,
     /// Its bytes; a size of 0 is an empty part.
     pub segment: Segment,
-    /// What else was to be kept with it.
+    /// Other attributes to keep with it.
     pub attributes: Pairs,
 }
 
@@ -114,7 +114,7 @@ pub struct PartRecord {
 pub struct VolumeRecord {
     /// Number of the bucket.
     pub bucket: u32,
-    /// What stands before `chunks/`, with its `/`.
+    /// The part of the keys before `chunks/`, with its `/`.
     pub prefix: String,
     /// The order of its folders.
     pub layout: Layout,
@@ -138,7 +138,7 @@ fn check_flags(flags: u8) -> Result<u8> {
     }
 }
 
-/// What is told of an object.
+/// Writes the metadata returned to clients.
 pub(crate) fn put_info(out: &mut Vec<u8>, info: &ObjectInfo) {
     let ObjectInfo {
         size,
@@ -164,7 +164,7 @@ pub(crate) fn put_info(out: &mut Vec<u8>, info: &ObjectInfo) {
     put_pairs(out, attributes);
 }
 
-/// What stands before the pairs: enough for a list.
+/// Reads the fields before the pairs: enough for a list.
 fn take_head(input: &mut Input<'_>) -> Result<ObjectInfo> {
     let (size, modified_ms) = (input.number()?, input.number()?);
     let etag = ETag {
@@ -190,7 +190,7 @@ fn take_head(input: &mut Input<'_>) -> Result<ObjectInfo> {
     })
 }
 
-/// What [`put_info`] has put.
+/// Reads the bytes of [`put_info`].
 pub(crate) fn take_info(input: &mut Input<'_>) -> Result<ObjectInfo> {
     let mut info = take_head(input)?;
     info.metadata = input.pairs()?;
@@ -224,7 +224,7 @@ impl Body {
     /// The body with these bytes.
     ///
     /// # Errors
-    /// They are none, or its segments do not make up its size.
+    /// The bytes are no body, or its segments do not add up to its size.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut input = Input(bytes);
         let (number, info) = (input.number()?, take_info(&mut input)?);
@@ -265,7 +265,7 @@ impl Body {
         })
     }
 
-    /// Number, size, ETag and time, without looking at the rest.
+    /// Number, size, ETag and time, without decoding the rest.
     ///
     /// # Errors
     /// The bytes are no body.
@@ -335,7 +335,7 @@ impl BucketRecord {
     /// The record with these bytes.
     ///
     /// # Errors
-    /// They are none.
+    /// The bytes are no such record.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut input = Input(bytes);
         version(&mut input)?;
@@ -352,7 +352,7 @@ impl ObjectRecord {
     /// The record with these bytes, its body checked.
     ///
     /// # Errors
-    /// They are none.
+    /// The bytes are no such record.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut input = Input(bytes);
         version(&mut input)?;
@@ -371,7 +371,7 @@ impl UploadRecord {
     /// The record with these bytes.
     ///
     /// # Errors
-    /// They are none.
+    /// The bytes are no such record.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut input = Input(bytes);
         version(&mut input)?;
@@ -399,7 +399,7 @@ impl PartRecord {
     /// The record with these bytes.
     ///
     /// # Errors
-    /// They are none.
+    /// The bytes are no such record.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut input = Input(bytes);
         version(&mut input)?;
@@ -432,7 +432,7 @@ impl VolumeRecord {
     /// The record with these bytes.
     ///
     /// # Errors
-    /// They are none.
+    /// The bytes are no such record.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut input = Input(bytes);
         version(&mut input)?;

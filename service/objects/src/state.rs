@@ -1,4 +1,4 @@
-//! What is known in memory, who reads what, and who may change what.
+//! The state in memory: the catalogue, readers, and exclusive rights to change.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use crate::options::ObjectOptions;
 use crate::record::Body;
 use crate::uploads::Upload;
 
-/// What the handles of one store's objects share.
+/// State shared by the handles of one store's objects.
 pub(crate) struct Inner {
     pub(crate) store: Store,
     pub(crate) options: ObjectOptions,
@@ -26,7 +26,7 @@ pub(crate) struct Inner {
     pub(crate) next: AtomicU64,
 }
 
-/// What may be changed by one at a time.
+/// Things that only one task at a time may change.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Path {
     /// The bucket of this name.
@@ -75,15 +75,15 @@ pub(crate) struct BucketEntry {
     pub(crate) commits: u32,
 }
 
-/// Who reads an object.
+/// Readers of an object.
 #[derive(Debug, Default)]
 pub(crate) struct Readers {
     count: usize,
-    /// Data to be freed when the last one is gone.
+    /// Data to free when the last reader is gone.
     then_free: Vec<u64>,
 }
 
-/// What is known in memory.
+/// The state in memory.
 pub(crate) struct State {
     pub(crate) catalogue: Box<dyn Catalogue>,
     pub(crate) buckets: BTreeMap<String, BucketEntry>,
@@ -97,9 +97,9 @@ pub(crate) struct State {
     pub(crate) volumes: BTreeMap<VolumeName, u8>,
     /// The number of the next volume: none is given out twice while this is open.
     pub(crate) next_volume: u16,
-    /// How many look for a block or read it, by the first id that it may have.
+    /// Number of look-ups and readers of a block, by the first id that it may have.
     pub(crate) watched: HashMap<LumpId, usize>,
-    /// Blocks that the catalogue is about to take the place of, by bucket and key.
+    /// Blocks that an object of the catalogue is about to replace, by bucket and key.
     pub(crate) moving: BTreeMap<(u32, String), LumpId>,
 }
 
@@ -129,8 +129,8 @@ impl State {
             .collect()
     }
 
-    /// Adds to blocks that were found those of `from` to `to` that the catalogue is about to take
-    /// the place of: they may not have been found any more, and not be in the catalogue yet.
+    /// Adds to the blocks found those of `from` to `to` that the catalogue is about to
+    /// replace: they may already be gone from the index, and not yet be in the catalogue.
     pub(crate) fn add_moving(
         &self,
         bucket: u32,
@@ -185,7 +185,7 @@ impl Drop for Held {
     }
 }
 
-/// An object that is being read: what it consists of stays until this is dropped.
+/// An object being read: its data stays until this is dropped.
 pub(crate) struct Reading {
     pub(crate) inner: Arc<Inner>,
     number: u64,
@@ -237,7 +237,7 @@ pub(crate) fn now_ms() -> u64 {
     })
 }
 
-/// For what nobody waits for and must not be refused.
+/// Options of background work, which must not be refused.
 pub(crate) fn background() -> RequestCtx {
     RequestCtx {
         prioritized: true,
@@ -246,7 +246,7 @@ pub(crate) fn background() -> RequestCtx {
 }
 
 impl Inner {
-    /// Tells what the engine used for a request.
+    /// Reports the engine's times of a request.
     pub(crate) fn meter(&self, ctx: RequestCtx) -> impl FnOnce(EngineTimes) + Send + 'static {
         let used = self.options.used.clone();
         move |times| {
@@ -264,10 +264,10 @@ impl Inner {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Waits until nobody else changes it.
+    /// Waits for the exclusive right to change it.
     pub(crate) async fn hold(self: &Arc<Self>, path: Path) -> Held {
         let lock = Arc::clone(self.state().locks.entry(path.clone()).or_default());
-        // Before waiting, so that one who gives up is tidied away too.
+        // Before waiting, so that an abandoned wait is cleaned up too.
         let mut held = Held {
             inner: Arc::clone(self),
             path,
@@ -303,7 +303,7 @@ impl Inner {
         Ok((reading, body))
     }
 
-    /// An object is replaced or deleted, durably: frees its data when nobody reads it any more.
+    /// An object is replaced or deleted, durably: frees its data when its last reader is gone.
     pub(crate) fn release(&self, entry: &Entry) {
         let Ok(body) = decode(entry) else { return };
         let numbers: Vec<u64> = body.segments.iter().map(|one| one.number).collect();
@@ -321,8 +321,8 @@ impl Inner {
         self.free(numbers.iter().map(|&number| id::pieces(number)));
     }
 
-    /// Deletes lumps that no record needs any more, without waiting. What the store does not
-    /// accept now is tried again with the next; what a crash leaves is freed at the next open.
+    /// Deletes lumps that no record needs any more, without waiting. Deletes that the store refuses
+    /// now are tried again with the next; leftovers of a crash are freed at the next open.
     pub(crate) fn free(&self, ranges: impl IntoIterator<Item = (LumpId, LumpId)>) {
         let mut left = std::mem::take(&mut self.state().unfreed);
         left.extend(ranges);
@@ -339,7 +339,7 @@ impl Inner {
     }
 }
 
-/// The body of an entry. It was checked when it came.
+/// The body of an entry. It was checked on arrival.
 pub(crate) fn decode(entry: &Entry) -> Result<Body, ObjectError> {
     Body::decode(&entry.body).map_err(|_| ObjectError::Invalid {
         what: "an entry of the catalogue",

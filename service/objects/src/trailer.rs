@@ -1,4 +1,4 @@
-//! What stands behind the bytes of a block in its lump: what is known of the object. Pure; the
+//! The trailer behind the bytes of a block in its lump: the metadata of the object. Pure; the
 //! layout is the table in `docs/objects.md`.
 
 use lumpscope_engine::LumpId;
@@ -8,17 +8,17 @@ use crate::juicefs::{BlockKey, Layout};
 use crate::record::{put_info, take_info};
 use crate::types::{ObjectInfo, PutInfo};
 
-/// First byte of every trailer. Another one is of a later version.
+/// First byte of every trailer. Other values are of later versions.
 pub const VERSION: u8 = 1;
 /// Most bytes of a trailer.
 pub const MAX_TRAILER_BYTES: usize = 1024;
-/// Room for what comes with the commit: time, ETag, checksums.
+/// Room for the fields known at the commit: time, ETag, checksums.
 const LATE: usize = 192;
 const STEP: usize = 256;
 const SUM_BYTES: usize = 4;
 
-/// Bytes to set aside for the trailer of an object of which so much is known before its bytes
-/// come; `None`: it has more than fits a trailer.
+/// Bytes to reserve for the trailer of an object, from the metadata known before its bytes
+/// come; `None`: the metadata does not fit a trailer.
 pub(crate) fn room(put: &PutInfo) -> Option<usize> {
     let known = ObjectInfo {
         content_type: put.content_type.clone(),
@@ -32,14 +32,14 @@ pub(crate) fn room(put: &PutInfo) -> Option<usize> {
     (room <= MAX_TRAILER_BYTES).then_some(room)
 }
 
-/// The CRC32C that ends a trailer, of the id and of what stands before it: the trailer of another
-/// block is none.
+/// The CRC32C that ends a trailer, of the id and of the bytes before it: the trailer of another
+/// block does not fit.
 #[must_use]
 pub fn sum(id: LumpId, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&id.0.to_be_bytes()), bytes)
 }
 
-/// The trailer of the block with this id, of exactly `room` bytes; `None`: they are too few.
+/// The trailer of the block with this id, of exactly `room` bytes; `None`: too few.
 #[must_use]
 pub fn encode(id: LumpId, info: &ObjectInfo, room: usize) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(room);
@@ -54,10 +54,10 @@ pub fn encode(id: LumpId, info: &ObjectInfo, room: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// What the trailer of the block with this id says: all that stands behind its bytes.
+/// The body in the trailer of the block with this id, from all bytes behind the block's.
 ///
 /// # Errors
-/// The bytes are none of this block.
+/// The bytes do not belong to this block.
 pub fn decode(id: LumpId, bytes: &[u8]) -> Result<ObjectInfo, RecordError> {
     if bytes.len() > MAX_TRAILER_BYTES {
         return Err(RecordError("it is too long"));

@@ -1,4 +1,4 @@
-//! Plain values: what is said of objects, and what is asked for.
+//! Plain values: metadata, conditions, lists.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,14 +18,14 @@ pub const MAX_LIST: usize = 10_000;
 /// Most bytes of an object: 5 TiB.
 pub const MAX_OBJECT_BYTES: u64 = 5 << 40;
 
-/// What stands for the content of an object: an MD5, and how many parts it is the MD5 of.
+/// Entity tag of an object: an MD5, and the number of parts it covers.
 ///
 /// As text, without quotes: 32 lower-case hexadecimal digits, and behind `-` the number of parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ETag {
     /// MD5 of the content, or of the MD5s of the parts.
     pub md5: [u8; 16],
-    /// Parts of the multipart upload it came by; 0: it came in one.
+    /// Parts of its multipart upload; 0: put in one.
     pub parts: u16,
 }
 
@@ -39,7 +39,7 @@ impl fmt::Display for ETag {
     }
 }
 
-/// Text that is no [`ETag`].
+/// A text that is no [`ETag`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no ETag of this store: 32 hexadecimal digits, and perhaps -PARTS")]
 pub struct ParseETagError {
@@ -74,7 +74,7 @@ impl FromStr for ETag {
     }
 }
 
-/// When a change is made; decided atomically for its key, at the commit.
+/// Condition of a change, decided atomically for its key, at the commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Condition {
     /// Always.
@@ -91,14 +91,14 @@ pub enum Condition {
 /// Names with values, in the order given.
 pub type Pairs = Vec<(String, String)>;
 
-/// What is known of an object before its bytes come.
+/// Metadata of an object known before its bytes come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PutInfo {
     /// The media type, if one was given.
     pub content_type: Option<String>,
     /// User metadata, at most [`MAX_METADATA_BYTES`].
     pub metadata: Pairs,
-    /// What else is to be kept with the object and given back, of no meaning here (encodings,
+    /// Other attributes, kept with the object and returned unread (encodings,
     /// cache control, checksums of other kinds); with the content type at most
     /// [`MAX_ATTRIBUTE_BYTES`].
     pub attributes: Pairs,
@@ -106,16 +106,16 @@ pub struct PutInfo {
     pub size: Option<u64>,
 }
 
-/// What is known of an object once its bytes have come.
+/// Metadata of an object known once its bytes have come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommitInfo {
-    /// What stands for its content.
+    /// Entity tag of the content.
     pub etag: ETag,
     /// CRC32C of all bytes, if it was computed.
     pub crc32c: Option<u32>,
     /// Attributes beside those of [`PutInfo`].
     pub attributes: Pairs,
-    /// When it is committed.
+    /// Condition of the commit.
     pub condition: Condition,
 }
 
@@ -128,12 +128,12 @@ pub struct Committed {
     pub replaced: bool,
 }
 
-/// What is known of an object.
+/// Metadata of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectInfo {
     /// Its bytes.
     pub size: u64,
-    /// What stands for its content.
+    /// Entity tag of the content.
     pub etag: ETag,
     /// When it was committed, in milliseconds since 1970.
     pub modified_ms: u64,
@@ -143,7 +143,7 @@ pub struct ObjectInfo {
     pub content_type: Option<String>,
     /// User metadata.
     pub metadata: Pairs,
-    /// What else was to be kept.
+    /// Other attributes that were kept.
     pub attributes: Pairs,
 }
 
@@ -156,31 +156,31 @@ pub struct Bucket {
     pub created_ms: u64,
 }
 
-/// What a delete has done.
+/// Outcome of a delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deleted {
     /// False: there was no such object.
     pub existed: bool,
 }
 
-/// Where a list goes on.
+/// Place where a list goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListAfter {
     /// Behind this key.
     Key(String),
-    /// Behind all keys that begin so.
+    /// Behind all keys with this prefix.
     Prefix(String),
 }
 
-/// What to list.
+/// Options of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListQuery {
-    /// Only keys that begin so; empty: all.
+    /// Only keys with this prefix; empty: all.
     pub prefix: String,
-    /// Keys that have this behind the prefix are not listed, but what they have in common up to
-    /// and with it, once. `None` and empty: nothing is grouped.
+    /// Keys that have this behind the prefix are grouped: their common part up to
+    /// and including it is listed once. `None` and empty: no groups.
     pub delimiter: Option<String>,
-    /// Where to go on; `None`: at the beginning.
+    /// Place to go on; `None`: the beginning.
     pub after: Option<ListAfter>,
     /// Most keys and common prefixes together, up to [`MAX_LIST`].
     pub max: usize,
@@ -193,9 +193,9 @@ pub struct ListEntry {
     pub key: String,
     /// Its bytes.
     pub size: u64,
-    /// What stands for its content; `None`: of a JuiceFS block only a read would tell.
+    /// Entity tag of the content; `None`: a JuiceFS block, where only a read would tell.
     pub etag: Option<ETag>,
-    /// When it was committed, in milliseconds since 1970; of a JuiceFS block the begin of that
+    /// When it was committed, in milliseconds since 1970; for a JuiceFS block the beginning of that
     /// minute.
     pub modified_ms: u64,
 }
@@ -211,14 +211,14 @@ pub struct ListPage {
     pub next: Option<ListAfter>,
 }
 
-/// What is known of a part once its bytes have come.
+/// Metadata of a part known once its bytes have come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartCommit {
     /// MD5 of its bytes.
     pub md5: [u8; 16],
     /// CRC32C of its bytes, if it was computed.
     pub crc32c: Option<u32>,
-    /// What else is to be kept with it and given back, at most [`MAX_ATTRIBUTE_BYTES`].
+    /// Other attributes, kept with it and returned, at most [`MAX_ATTRIBUTE_BYTES`].
     pub attributes: Pairs,
 }
 
@@ -229,13 +229,13 @@ pub struct PartInfo {
     pub number: u16,
     /// Its bytes.
     pub size: u64,
-    /// What stands for its content.
+    /// Entity tag of the content.
     pub etag: ETag,
     /// CRC32C of its bytes, if it is known.
     pub crc32c: Option<u32>,
     /// When it was committed, in milliseconds since 1970.
     pub modified_ms: u64,
-    /// What else was to be kept.
+    /// Other attributes that were kept.
     pub attributes: Pairs,
 }
 

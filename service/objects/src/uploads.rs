@@ -1,4 +1,4 @@
-//! Multipart uploads: how they begin, and what is known of them.
+//! Multipart uploads: their beginning, and lists of uploads and parts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::types::{
 pub(crate) struct Upload {
     pub(crate) record: UploadRecord,
     pub(crate) parts: BTreeMap<u16, PartRecord>,
-    /// Shared by those who commit parts; alone: who completes or aborts.
+    /// Shared by commits of parts; exclusive for completing or aborting.
     gate: Arc<RwLock<()>>,
 }
 
@@ -150,7 +150,7 @@ impl Objects {
         Ok((number, gate.ok_or_else(|| name.unknown())?))
     }
 
-    /// What is known of an upload.
+    /// Metadata of an upload.
     ///
     /// # Errors
     /// [`ObjectError::NoSuchBucket`], [`ObjectError::NoSuchUpload`].

@@ -36,13 +36,13 @@ impl Piece {
 pub(crate) struct Data {
     objects: Objects,
     pub(crate) written: Arc<Written>,
-    /// Bytes to come in all, if that is known.
+    /// Announced number of bytes, if known.
     size: Option<u64>,
-    /// Bytes that came.
+    /// Bytes received.
     pub(crate) got: u64,
     piece_bytes: u32,
     piece: Option<Piece>,
-    /// Room behind the bytes of the only piece, for what is known of a block; 0: it is none.
+    /// Room behind the bytes of the only piece, for the trailer of a block; 0: no block.
     behind: usize,
     /// Pieces handed over.
     handed: u64,
@@ -73,7 +73,7 @@ impl Data {
         })
     }
 
-    /// Where the bytes are, once all have been written.
+    /// Places of the bytes, once all have been written.
     pub(crate) fn segment(&self) -> Segment {
         Segment {
             number: self.written.number,
@@ -199,7 +199,7 @@ impl Data {
         Ok(last.map(|buf| (id::piece(self.written.number, self.handed), buf)))
     }
 
-    /// What was to be a block is to be a piece: it has no room behind its bytes.
+    /// Turns a planned block into a piece: no room behind its bytes.
     async fn without_room(&mut self, buf: LumpBuf) -> Result<LumpBuf, ObjectError> {
         let mut piece = self.memory(buf.filled().len() as u64).await?;
         piece.extend(buf.filled())?;
@@ -207,14 +207,14 @@ impl Data {
     }
 }
 
-/// The room that an object wants behind its bytes, if it may be a block.
+/// The room that an object needs behind its bytes, if it may be a block.
 fn room_of(objects: &Objects, bucket: u32, key: &str, put: &PutInfo) -> Option<usize> {
     let (_, block) = BlockKey::parse(key)?;
     let piece = objects.inner.options.piece_bytes;
     if put.size != Some(block.size.into()) || block.size > piece {
         return None;
     }
-    // What is in the catalogue stays there.
+    // An object of the catalogue stays there.
     if objects.inner.state().catalogue.get(bucket, key).is_some() {
         return None;
     }
@@ -240,7 +240,7 @@ impl std::fmt::Debug for Writer {
 }
 
 impl Objects {
-    /// Begins to write an object. It is not there until it is committed.
+    /// Begins to write an object. It is invisible until it is committed.
     ///
     /// # Errors
     /// [`ObjectError::NoSuchBucket`], [`ObjectError::Invalid`], [`ObjectError::TooLarge`].
@@ -269,13 +269,13 @@ impl Writer {
         self.data.write(ctx, bytes).await
     }
 
-    /// Bytes that came.
+    /// Bytes received.
     #[must_use]
     pub fn written(&self) -> u64 {
         self.data.got
     }
 
-    /// Makes the object what its key names, if the condition holds then. When this returns, it is
+    /// Commits the object under its key, if the condition holds then. When this returns, it is
     /// as durable as [`ObjectOptions::durability`](crate::ObjectOptions::durability) says.
     ///
     /// # Errors

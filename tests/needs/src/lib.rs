@@ -5,7 +5,7 @@ use std::env;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-/// What a test cannot do without.
+/// A requirement of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// Effective user 0: mounts, probes, devices.
@@ -42,7 +42,7 @@ impl Need {
     }
 }
 
-/// Where a program is: beside the build, where `./dev setup` puts what no distribution has, on `PATH`, or in the system's
+/// Path of a program: beside the build, where `./dev setup` installs, on `PATH`, or in the system's
 /// sbin folders.
 #[must_use]
 pub fn find_tool(name: &str) -> Option<PathBuf> {
@@ -61,7 +61,7 @@ fn beside_the_build() -> Option<PathBuf> {
     Some(test.ancestors().nth(3)?.join("tools/bin"))
 }
 
-/// True when every need is there. Otherwise prints the reason and answers false, so that the test returns.
+/// True when every need is met. Otherwise prints the reason and returns false, so that the test can return.
 ///
 /// # Panics
 /// With `CI=true`, when a need is missing: CI must never pass by skipping.
@@ -75,7 +75,7 @@ pub fn available(needs: &[Need]) -> bool {
     }
 }
 
-/// Says that the test which runs does nothing more, for something is missing that every machine of CI has.
+/// Prints that the current test is skipped, because something is missing that every CI machine has.
 ///
 /// # Panics
 /// With `CI=true`.
@@ -87,8 +87,8 @@ pub fn missing(reason: &str) {
     skipped(reason);
 }
 
-/// Says that the test which runs does nothing more on this kernel, in CI either: what no setup can bring, and what the
-/// tests on other kernels do not skip.
+/// Prints that the current test is skipped on this kernel, in CI too: for abilities that no setup can bring, and
+/// that the tests on other kernels do not skip.
 pub fn skipped(reason: &str) {
     // The test runner names each thread after its test, and hides what a passing test prints by `eprintln!`.
     let thread = std::thread::current();
