@@ -1,18 +1,18 @@
 # The service as an image. `docker compose up` builds it; by hand:
 #
 #   docker build --target service -t lumpscope .    the program and the libraries it needs, nothing else
-#   docker build --target demo -t lumpscope-demo .  the same and mkfs, for `lumpscope lab` and `lumpscope compare`
+#   docker build --target demo -t lumpscope-demo .  also mkfs, for `lumpscope lab` and `lumpscope compare`
 #
-# Who it runs as: `lumpscope` (10001), who can serve stores in files but neither open a disk nor load probes. For these
+# The image runs as `lumpscope` (10001), who can serve stores in files but neither open a disk nor load probes. For these
 # start it as root with the capabilities that docker-compose.yml lists and explains, and with `serve --user lumpscope`:
-# the service then becomes that user before it answers anybody, and gives up every capability in all its threads.
+# the service then switches to that user before it answers requests, and drops every capability in all its threads.
 #
 # Builds with BuildKit and without (DOCKER_BUILDKIT=0). The base images can be replaced, by a mirror's for example.
 ARG BUILD_IMAGE=rust:1.95-bookworm
 ARG RUN_IMAGE=debian:bookworm-slim
 
 # --- The dependencies -----------------------------------------------------------------------------------------------
-# Manifests and empty sources: the same for every change of the code, so that what is built from them stays cached.
+# Manifests and empty sources do not change with the code, so everything built from them stays cached.
 FROM ${BUILD_IMAGE} AS manifests
 WORKDIR /src
 COPY . .
@@ -40,7 +40,7 @@ RUN find . -name '*.rs' -not -path './target/*' -exec touch {} + \
     && cargo build --locked --offline --release --bin lumpscope \
     && install -D target/release/lumpscope /out/lumpscope
 
-# --- What the demo needs besides ------------------------------------------------------------------------------------
+# --- Additional tools of the demo -----------------------------------------------------------------------------------
 # mkfs.xfs alone: its package would bring Python and ICU along.
 FROM ${RUN_IMAGE} AS tools
 RUN apt-get update \
@@ -70,7 +70,7 @@ CMD ["--help"]
 
 FROM service AS demo
 USER root
-# Beside e2fsprogs: libinih1 and liburcu8 are what mkfs.xfs is linked with beyond the image's own.
+# Beside e2fsprogs: mkfs.xfs is linked with libinih1 and liburcu8, which the image lacks.
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends e2fsprogs libinih1 liburcu8 \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/* \

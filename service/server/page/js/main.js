@@ -158,7 +158,7 @@ class Page {
     };
     this.view = view;
     const [first] = view.gaps;
-    setText(byId("begin", HTMLElement), first?.before ? `The picture begins at ${clock(first.to)}: frames are kept while somebody looks. Grey is time of which nothing is known.` : "");
+    setText(byId("begin", HTMLElement), first?.before ? `The picture begins at ${clock(first.to)}: frames are kept while a page is open. Grey is time without data.` : "");
     for (const section of this.sections) {
       try {
         section.draw(view);

@@ -18,7 +18,7 @@ export const moves = {
   height: 0,
   help: [
     "For whom the head had to travel, and whose block request it had been sent away for before, over the whole time window. “request ← fs-journal” is a request that had to fetch the head back from the file system's journal. Bars are distances, on one scale for all stores.",
-    "“unknown” is a predecessor that is not certain, as after a lost event. What moved the head within the drive itself is not seen.",
+    "“unknown” is a predecessor that is not certain, as after a lost event. Movements inside the drive itself are not seen.",
   ],
   prepare(view) {
     /** @type {Map<string, number>} */
@@ -51,8 +51,8 @@ export const lost = {
   title: "Time lost to others",
   height: 0,
   help: [
-    "Time in which the disk served somebody else while block requests of a store's requests waited, by the class of the others, over the whole time window. “request” is another request of the same store.",
-    "Several requests may wait at once, so this can be more than the time that has passed. It is counted only for what the probes saw from queue to completion.",
+    "Time in which the disk served others while block requests of a store's requests waited, by the class of the others, over the whole time window. “request” is another request of this store.",
+    "Several requests may wait at once, so this can be more than the time that has passed. It is counted only for block requests that the probes saw from queue to completion.",
   ],
   prepare(view) {
     const keys = view.hello.owners;

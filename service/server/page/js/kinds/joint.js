@@ -18,7 +18,7 @@ export const joint = {
   height: 260,
   help: [
     "Block requests of the whole time window by signed seek distance (across; 0 is sequential) and by the time they spent at the device, issued to completed (up; logarithmic). On a disk with a head the cells form a V: farther is slower. On flash they are flat.",
-    "Two clouds above each other at one distance are two mechanisms, such as a write cache that is full or empty. The wait in the kernel's queue before the device is not in it, nor are flushes, which have no place.",
+    "Two clouds above each other at one distance are two mechanisms, such as a write cache that is full or empty. Not included: the wait in the kernel's queue before the device, and flushes, which have no place.",
   ],
   choices: WHOSE,
   prepare(view) {

@@ -20,7 +20,7 @@ export const sectors = {
   title: "Where the head goes",
   height: 280,
   help: [
-    "Each dot is a block request: when it completed, and where on the disk it began, 0 at the bottom. Colour and shape say for whom. A rising line is sequential writing; dots of another colour far away are what pulls the head from it. Click a dot of a request to have that request explained.",
+    "Each dot is a block request: when it completed, and where on the disk it began, 0 at the bottom. Colour and shape say for whom. A rising line is sequential writing; dots of another colour far away pull the head from it. Click a dot of a request to have that request explained.",
     "Dots are a fair sample when there are many, fewer the older they are; the line above them says how many are left out. Flushes have no place and are not shown. On flash, or below a RAID controller, the place says little about distance.",
   ],
   choices: [

@@ -14,8 +14,8 @@ export const seeks = {
   title: "Seek distance over time",
   height: 250,
   help: [
-    "Each column is an interval, each row a range of signed distances between the end of one block request and the start of the next: 0 is sequential, up is towards the end of the disk, down towards sector 0; one row more is twice as far. The darker (in the dark theme: brighter), the more block requests; the scale is logarithmic and the same for all stores.",
-    "A quiet disk is one band at 0. Two mirrored bands are a head that commutes between two places, as between data and a journal. Distances are between sectors as the kernel numbers them: what the drive remaps, or caches, is not seen.",
+    "Each column is an interval, each row a range of signed distances between the end of one block request and the start of the next: 0 is sequential, up is towards the end of the disk, down towards sector 0; one row more is twice as far. The darker (in the dark theme: brighter), the more block requests; the scale is logarithmic and shared by all stores.",
+    "A quiet disk is one band at 0. Two mirrored bands are a head that commutes between two places, as between data and a journal. Distances are between sectors as the kernel numbers them: remapping and caching inside the drive are not seen.",
   ],
   choices: WHOSE,
   prepare(view) {

@@ -16,7 +16,7 @@ export const stages = {
   help: [
     "Mean time of a request in each interval, cut into its stages; the stages add up to the whole, so a column is as high as the mean latency.",
     "recv: receiving the body; sched: waiting for the store's turn; index: looking up, or choosing blocks; submit: system calls and checks; queue: the data waits for the disk; device: it is at the disk; journal: the commit with its flushes; reply: handing over the answer.",
-    "Without probes nothing is known of queue and device: they are part of “submit” then. A mean hides outliers: see the slowest requests.",
+    "Without probes queue and device are unknown, and part of “submit”. A mean hides outliers: see the slowest requests.",
   ],
   choices: [
     ["put", "put"],

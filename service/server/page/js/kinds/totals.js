@@ -12,8 +12,8 @@ export const totals = {
   title: "Totals since the service started",
   height: 0,
   help: [
-    "The same numbers as the metrics endpoint, of the same moment. Block requests are those of the whole disk below the store, whoever made them.",
-    "Stores on one disk share its block requests. What was done before the service started, or while a store was not observed, is not in it.",
+    "The numbers of the metrics endpoint at this moment. Block requests are those of the whole disk below the store, of all owners.",
+    "Stores on one disk share its block requests. Requests from before the service started, or while a store was not observed, are not included.",
   ],
   prepare(view) {
     const stores = new Map(view.stores.map(({ name }) => [name, { lines: linesOf(name, view.totals[name]) }]));
