@@ -1,0 +1,364 @@
+//! A service that does what a test tells it, and a proxy that cuts connections.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lumpscope_client::{Client, Error, Options, Retry, v1};
+use lumpscope_proto::v1::lump_store_server::{LumpStore, LumpStoreServer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio_stream::wrappers::TcpListenerStream;
+use tokio_stream::{Stream, StreamExt as _};
+use tonic::metadata::MetadataMap;
+use tonic::{Request, Response, Status, Streaming};
+
+pub(crate) type Replies<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+/// What the service does with one call.
+pub(crate) enum Act {
+    /// Answers with what fits the call.
+    Serve,
+    /// Answers with this checksum.
+    Crc(u32),
+    /// Answers a get with these messages.
+    Get(Vec<v1::GetResponse>),
+    /// Refuses.
+    Refuse(Status),
+    /// Cuts the connection once the whole request has come.
+    Cut,
+    /// Never answers.
+    Silent,
+}
+
+/// A call as it came.
+#[derive(Clone, Debug)]
+pub(crate) struct Came {
+    pub(crate) metadata: MetadataMap,
+    pub(crate) header: Option<v1::PutHeader>,
+    pub(crate) body: Vec<u8>,
+}
+
+/// The service.
+#[derive(Clone, Default)]
+pub(crate) struct Fake {
+    acts: Arc<Mutex<VecDeque<Act>>>,
+    pub(crate) came: Arc<Mutex<Vec<Came>>>,
+    cut: Arc<Notify>,
+}
+
+impl Fake {
+    /// Serves the acts in their order, then everything as it should be; answers the address to connect to.
+    pub(crate) async fn start(acts: Vec<Act>) -> (Self, String) {
+        let fake = Self::default();
+        fake.acts.lock().unwrap().extend(acts);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let behind = listener.local_addr().unwrap();
+        let service = LumpStoreServer::new(fake.clone());
+        tokio::spawn(
+            tonic::transport::Server::builder()
+                .add_service(service)
+                .serve_with_incoming(TcpListenerStream::new(listener)),
+        );
+        let address = proxy(behind, Arc::clone(&fake.cut)).await;
+        (fake, format!("http://{address}"))
+    }
+
+    pub(crate) fn calls(&self) -> usize {
+        self.came.lock().unwrap().len()
+    }
+
+    pub(crate) fn call(&self, number: usize) -> Came {
+        self.came.lock().unwrap()[number].clone()
+    }
+
+    async fn act(&self, came: Came) -> Result<Act, Status> {
+        self.came.lock().unwrap().push(came);
+        let act = self.acts.lock().unwrap().pop_front();
+        match act.unwrap_or(Act::Serve) {
+            Act::Refuse(status) => Err(status),
+            Act::Cut => {
+                self.cut.notify_waiters();
+                std::future::pending().await
+            }
+            Act::Silent => std::future::pending().await,
+            act => Ok(act),
+        }
+    }
+
+    fn plain<M>(request: &Request<M>) -> Came {
+        Came {
+            metadata: request.metadata().clone(),
+            header: None,
+            body: Vec::new(),
+        }
+    }
+}
+
+/// Passes bytes on until it is told to cut all connections.
+async fn proxy(behind: SocketAddr, cut: Arc<Notify>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut near, _)) = listener.accept().await {
+            let cut = Arc::clone(&cut);
+            tokio::spawn(async move {
+                let mut far = TcpStream::connect(behind).await.unwrap();
+                tokio::select! {
+                    _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
+                    () = cut.notified() => {}
+                }
+            });
+        }
+    });
+    address
+}
+
+/// Options with short waits.
+pub(crate) fn options(server: &str) -> Options {
+    let mut options = Options::new(server);
+    options.retry = Retry {
+        times: 3,
+        first_wait: Duration::from_millis(1),
+        longest_wait: Duration::from_millis(5),
+    };
+    options
+}
+
+/// A client with short waits.
+pub(crate) async fn client(server: &str) -> Result<Client, Error> {
+    Client::connect(options(server)).await
+}
+
+/// Header and chunks of a get.
+pub(crate) fn get_reply(
+    length: u64,
+    crc32c: Option<u32>,
+    chunks: &[&[u8]],
+) -> Vec<v1::GetResponse> {
+    let header = v1::GetHeader {
+        lump_length: length,
+        length,
+        verified: true,
+        crc32c,
+        ..Default::default()
+    };
+    let header = v1::get_response::Part::Header(header);
+    let chunks = chunks
+        .iter()
+        .map(|chunk| v1::get_response::Part::Chunk(chunk.to_vec().into()));
+    std::iter::once(header)
+        .chain(chunks)
+        .map(|part| v1::GetResponse { part: Some(part) })
+        .collect()
+}
+
+const NOT_USED: &str = "this method is not used by the tests";
+
+#[tonic::async_trait]
+impl LumpStore for Fake {
+    type PutManyStream = Replies<v1::PutManyResponse>;
+    type GetStream = Replies<v1::GetResponse>;
+    type GetManyStream = Replies<v1::GetManyResponse>;
+
+    async fn put(
+        &self,
+        request: Request<Streaming<v1::PutRequest>>,
+    ) -> Result<Response<v1::PutResponse>, Status> {
+        let mut came = Self::plain(&request);
+        let mut stream = request.into_inner();
+        while let Some(message) = stream.message().await? {
+            match message.part.unwrap() {
+                v1::put_request::Part::Header(header) => came.header = Some(header),
+                v1::put_request::Part::Chunk(chunk) => came.body.extend_from_slice(&chunk),
+            }
+        }
+        let length = came.header.as_ref().unwrap().length;
+        if length != came.body.len() as u64 {
+            return Err(Status::invalid_argument("the stream is too short"));
+        }
+        let crc32c = crc32c::crc32c(&came.body);
+        let crc32c = match self.act(came).await? {
+            Act::Crc(other) => other,
+            _ => crc32c,
+        };
+        Ok(Response::new(v1::PutResponse {
+            request_id: 7,
+            created: true,
+            crc32c,
+            ..Default::default()
+        }))
+    }
+
+    async fn put_small(
+        &self,
+        request: Request<v1::PutSmallRequest>,
+    ) -> Result<Response<v1::PutSmallResponse>, Status> {
+        let mut came = Self::plain(&request);
+        let request = request.into_inner();
+        came.header = request.header;
+        came.body = request.body.to_vec();
+        let crc32c = crc32c::crc32c(&came.body);
+        self.act(came).await?;
+        let put = v1::PutResponse {
+            crc32c,
+            ..Default::default()
+        };
+        Ok(Response::new(v1::PutSmallResponse { put: Some(put) }))
+    }
+
+    async fn put_many(
+        &self,
+        request: Request<Streaming<v1::PutManyRequest>>,
+    ) -> Result<Response<Self::PutManyStream>, Status> {
+        let mut came = Self::plain(&request);
+        let mut stream = request.into_inner();
+        let mut sums = Vec::new();
+        while let Some(message) = stream.message().await? {
+            match message.part.unwrap() {
+                v1::put_many_request::Part::Header(header) => sums.push(header.crc32c.unwrap()),
+                v1::put_many_request::Part::Chunk(chunk) => came.body.extend_from_slice(&chunk),
+            }
+        }
+        self.act(came).await?;
+        // Answered from the last to the first; every second one is refused.
+        let replies: Vec<_> = (0_u64..).zip(sums).map(many_reply).collect();
+        Ok(Response::new(Box::pin(
+            tokio_stream::iter(replies.into_iter().rev()).map(Ok),
+        )))
+    }
+
+    async fn get(
+        &self,
+        request: Request<v1::GetRequest>,
+    ) -> Result<Response<Self::GetStream>, Status> {
+        let replies = match self.act(Self::plain(&request)).await? {
+            Act::Get(replies) => replies,
+            _ => get_reply(3, Some(crc32c::crc32c(b"abc")), &[b"a", b"bc"]),
+        };
+        Ok(Response::new(Box::pin(tokio_stream::iter(replies).map(Ok))))
+    }
+
+    async fn get_small(
+        &self,
+        _: Request<v1::GetSmallRequest>,
+    ) -> Result<Response<v1::GetSmallResponse>, Status> {
+        Err(Status::unimplemented(NOT_USED))
+    }
+
+    async fn get_many(
+        &self,
+        request: Request<v1::GetManyRequest>,
+    ) -> Result<Response<Self::GetManyStream>, Status> {
+        self.act(Self::plain(&request)).await?;
+        let mut replies = Vec::new();
+        for index in 0..request.get_ref().ids.len() as u64 {
+            for reply in get_reply(3, Some(crc32c::crc32c(b"abc")), &[b"ab", b"c"]) {
+                let part = match reply.part.unwrap() {
+                    v1::get_response::Part::Header(header) => {
+                        v1::get_many_response::Part::Header(header)
+                    }
+                    v1::get_response::Part::Chunk(chunk) => {
+                        v1::get_many_response::Part::Chunk(chunk)
+                    }
+                };
+                let part = if index == 1 {
+                    v1::get_many_response::Part::Failed(failure())
+                } else {
+                    part
+                };
+                let failed = matches!(part, v1::get_many_response::Part::Failed(_));
+                let part = Some(part);
+                replies.push(Ok(v1::GetManyResponse { index, part }));
+                if failed {
+                    break;
+                }
+            }
+        }
+        Ok(Response::new(Box::pin(tokio_stream::iter(replies))))
+    }
+
+    async fn head(
+        &self,
+        _: Request<v1::HeadRequest>,
+    ) -> Result<Response<v1::HeadResponse>, Status> {
+        Err(Status::unimplemented(NOT_USED))
+    }
+
+    async fn delete(
+        &self,
+        _: Request<v1::DeleteRequest>,
+    ) -> Result<Response<v1::DeleteResponse>, Status> {
+        Err(Status::unimplemented(NOT_USED))
+    }
+
+    async fn delete_many(
+        &self,
+        _: Request<v1::DeleteManyRequest>,
+    ) -> Result<Response<v1::DeleteManyResponse>, Status> {
+        Err(Status::unimplemented(NOT_USED))
+    }
+
+    async fn delete_range(
+        &self,
+        _: Request<v1::DeleteRangeRequest>,
+    ) -> Result<Response<v1::DeleteRangeResponse>, Status> {
+        Err(Status::unimplemented(NOT_USED))
+    }
+
+    async fn list(
+        &self,
+        request: Request<v1::ListRequest>,
+    ) -> Result<Response<v1::ListResponse>, Status> {
+        self.act(Self::plain(&request)).await?;
+        let page = request.get_ref().page_token.first().copied().unwrap_or(0);
+        let id = |number: u8| u128::from(number).to_be_bytes().to_vec().into();
+        Ok(Response::new(v1::ListResponse {
+            ids: vec![id(2 * page), id(2 * page + 1)],
+            next_page_token: if page == 2 { vec![] } else { vec![page + 1] }.into(),
+            ..Default::default()
+        }))
+    }
+
+    async fn usage(
+        &self,
+        _: Request<v1::UsageRequest>,
+    ) -> Result<Response<v1::UsageResponse>, Status> {
+        Err(Status::unimplemented(NOT_USED))
+    }
+
+    async fn list_stores(
+        &self,
+        request: Request<v1::ListStoresRequest>,
+    ) -> Result<Response<v1::ListStoresResponse>, Status> {
+        self.act(Self::plain(&request)).await?;
+        Ok(Response::new(v1::ListStoresResponse::default()))
+    }
+}
+
+fn failure() -> v1::LumpFailure {
+    v1::LumpFailure {
+        code: tonic::Code::NotFound.into(),
+        message: "no lump".to_owned(),
+        reason: "LUMP_NOT_FOUND".to_owned(),
+    }
+}
+
+fn many_reply((index, crc32c): (u64, u32)) -> v1::PutManyResponse {
+    let stored = v1::PutResponse {
+        request_id: index,
+        crc32c,
+        ..Default::default()
+    };
+    let outcome = if index % 2 == 0 {
+        v1::put_many_response::Outcome::Stored(stored)
+    } else {
+        v1::put_many_response::Outcome::Failed(failure())
+    };
+    v1::PutManyResponse {
+        index,
+        outcome: Some(outcome),
+    }
+}

@@ -1,0 +1,11 @@
+//! What strangers and broken clients do to a service, over real sockets. After each abuse the
+//! service answers, holds nothing, has not grown, and its store has exactly the lumps that it
+//! acknowledged.
+
+mod bodies;
+mod floods;
+mod harness;
+mod idle;
+mod random;
+mod resets;
+mod wire;

@@ -1,0 +1,227 @@
+//! The client crate and the real service.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::common::{Running, body, config, folder, store_file};
+use bytes::Bytes;
+use lumpscope::config::TlsFiles;
+use lumpscope::serve::Service;
+use lumpscope_client::{Body, Client, Code, Error, LumpId, Options, PutOptions, Retry, v1};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use tokio_stream::StreamExt as _;
+
+const STORE: &str = "disk";
+
+async fn connect(running: &Running) -> Client {
+    Client::connect(Options::new(&running.grpc)).await.unwrap()
+}
+
+#[tokio::test]
+async fn lumps_of_every_size_go_in_and_out() {
+    let dir = folder();
+    let path = store_file(dir.path(), STORE, 128 << 20, 512, 0.1);
+    let running = Running::start(&[(STORE, &path)]).await;
+    let client = connect(&running).await;
+    let options = PutOptions::default();
+    for (id, length) in (0_u128..).zip([0, 1, 511, 512, 1 << 20, (4 << 20) + 1, 9_000_001]) {
+        let (id, bytes) = (LumpId(id), body(id, length));
+        let stored = client
+            .put(STORE, id, bytes.clone(), &options)
+            .await
+            .unwrap();
+        assert!(stored.created);
+        assert_eq!(stored.crc32c, crc32c::crc32c(&bytes));
+        let lump = client.get(STORE, id, None).await.unwrap();
+        assert!(lump.bytes == bytes, "{length}");
+        assert_eq!(lump.header.crc32c, Some(stored.crc32c), "{length}");
+        let mut written = Vec::new();
+        client
+            .get_into(STORE, id, None, &mut written)
+            .await
+            .unwrap();
+        assert!(written == bytes, "{length}");
+        let reader = Body::reader(std::io::Cursor::new(bytes.clone()), length as u64);
+        assert!(
+            !client
+                .put(STORE, id, reader, &options)
+                .await
+                .unwrap()
+                .created
+        );
+        assert_eq!(client.head(STORE, id).await.unwrap().length, length as u64);
+        let peek = client.peek(STORE, id).await.unwrap();
+        assert_eq!(peek.crc32c, Some(stored.crc32c), "{length}");
+        let small = client.get_small(STORE, id, None).await;
+        if length <= lumpscope_client::SMALL {
+            assert!(small.unwrap().bytes == bytes, "{length}");
+            client.put_small(STORE, id, bytes, &options).await.unwrap();
+        } else {
+            assert_eq!(small.unwrap_err().code(), Some(Code::OutOfRange));
+            let refused = client.put_small(STORE, id, bytes, &options).await;
+            assert_eq!(refused.unwrap_err().code(), Some(Code::OutOfRange));
+        }
+        let range = v1::ByteRange {
+            offset: length as u64 / 2,
+            length: Some(3),
+        };
+        let part = client.get(STORE, id, Some(range)).await.unwrap();
+        assert_eq!(part.bytes.len(), 3.min(length - length / 2));
+    }
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn many_lumps_conditions_and_lists() {
+    let dir = folder();
+    let path = store_file(dir.path(), STORE, 64 << 20, 512, 0.1);
+    let running = Running::start(&[(STORE, &path)]).await;
+    let client = connect(&running).await;
+    let lumps: Vec<(LumpId, Bytes)> = (0..50_u128)
+        .map(|id| (LumpId(id), body(id, usize::try_from(id).unwrap() * 9_000)))
+        .collect();
+    let options = PutOptions {
+        if_absent: true,
+        ..PutOptions::default()
+    };
+    let stored = client
+        .put_many(STORE, lumps.clone(), &options)
+        .await
+        .unwrap();
+    assert!(
+        stored
+            .iter()
+            .all(|outcome| outcome.as_ref().unwrap().created)
+    );
+    let again = client
+        .put_many(STORE, lumps.clone(), &options)
+        .await
+        .unwrap();
+    for outcome in again {
+        let refusal = outcome.unwrap_err().refusal().unwrap().clone();
+        assert_eq!(refusal.code, Code::AlreadyExists);
+        assert!(!refusal.reason.is_empty());
+    }
+    let error = client
+        .put(STORE, LumpId(7), "x", &options)
+        .await
+        .unwrap_err();
+    let refusal = error.refusal().unwrap();
+    assert_eq!(refusal.code, Code::AlreadyExists);
+    assert_eq!(refusal.store, STORE);
+    assert!(refusal.request_id.is_some());
+
+    let ids: Vec<LumpId> = lumps
+        .iter()
+        .map(|(id, _)| *id)
+        .chain([LumpId(999)])
+        .collect();
+    let mut many = client.get_many(STORE, ids.clone()).await.unwrap();
+    for (id, bytes) in &lumps {
+        let (got, outcome) = many.next().await.unwrap().unwrap();
+        assert_eq!(got, *id);
+        assert!(outcome.unwrap().bytes == *bytes, "{id}");
+    }
+    let (_, missing) = many.next().await.unwrap().unwrap();
+    assert_eq!(missing.unwrap_err().code(), Some(Code::NotFound));
+    assert!(many.next().await.unwrap().is_none());
+
+    let listed: Result<Vec<LumpId>, _> = client.list(STORE, Some(LumpId(3)), None).collect().await;
+    assert_eq!(listed.unwrap(), ids[3..50]);
+    let existed = client
+        .delete_many(STORE, &[LumpId(1), LumpId(1), LumpId(77)])
+        .await;
+    assert_eq!(existed.unwrap(), [true, false, false]);
+    let stores = client.stores().await.unwrap();
+    assert_eq!(stores[0].name, STORE);
+    client
+        .sync(v1::SyncRequest {
+            store: STORE.to_owned(),
+        })
+        .await
+        .unwrap();
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_unix_socket_is_as_good_as_tcp() {
+    let dir = folder();
+    let path = store_file(dir.path(), STORE, 16 << 20, 512, 0.1);
+    let socket = dir.path().join("socket");
+    let mut config = config(&[(STORE, &path)]);
+    config.door.unix_socket = Some(socket.clone());
+    let running = Running::with(config).await;
+    let server = format!("unix:{}", socket.display());
+    let client = Client::connect(Options::new(server)).await.unwrap();
+    let bytes = body(1, 3_000_000);
+    let options = PutOptions::default();
+    client
+        .put(STORE, LumpId(1), bytes.clone(), &options)
+        .await
+        .unwrap();
+    assert!(client.get(STORE, LumpId(1), None).await.unwrap().bytes == bytes);
+    running.stop().await;
+}
+
+/// A certificate for "localhost" signed by `issuer`: files of it and of its key.
+fn signed(folder: &Path, name: &str, issuer: &Issuer<'_, KeyPair>) -> (PathBuf, PathBuf) {
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let pem = params.signed_by(&key, issuer).unwrap().pem();
+    let files = ["pem", "key"].map(|end| folder.join(format!("{name}.{end}")));
+    std::fs::write(&files[0], pem).unwrap();
+    std::fs::write(&files[1], key.serialize_pem()).unwrap();
+    std::fs::set_permissions(&files[1], Permissions::from_mode(0o600)).unwrap();
+    let [certificate, key] = files;
+    (certificate, key)
+}
+
+#[tokio::test]
+async fn both_sides_of_tls_know_each_other() {
+    let dir = folder();
+    let path = store_file(dir.path(), STORE, 16 << 20, 512, 0.1);
+    let mut params = CertificateParams::new(vec![]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    let ca = dir.path().join("ca.pem");
+    std::fs::write(&ca, params.self_signed(&key).unwrap().pem()).unwrap();
+    let issuer = Issuer::new(params, key);
+    let (cert, key) = signed(dir.path(), "service", &issuer);
+    let mut config = config(&[(STORE, &path)]);
+    config.door.tls = Some(TlsFiles {
+        cert,
+        key,
+        client_ca: Some(ca.clone()),
+    });
+    let service = Service::start(config).await.unwrap();
+    let server = format!("https://localhost:{}", service.grpc.port());
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let ended = tokio::spawn(service.run_until(async move {
+        let _ = stopped.await;
+    }));
+
+    let mut options = Options::new(&server);
+    options.retry = Retry::never();
+    let error = Client::connect(options.clone()).await.unwrap_err();
+    assert!(matches!(error, Error::Server { .. }), "no CA: {error}");
+    options.tls.ca = Some(ca);
+    let refused = match Client::connect(options.clone()).await {
+        Ok(client) => client.stores().await.map(drop),
+        Err(error) => Err(error),
+    };
+    let error = refused.unwrap_err();
+    assert!(error.refusal().is_none(), "no certificate: {error}");
+    options.tls.identity = Some(signed(dir.path(), "client", &issuer));
+    let client = Client::connect(options.clone()).await.unwrap();
+    assert_eq!(client.stores().await.unwrap()[0].name, STORE);
+    options.tls.name = Some("elsewhere".to_owned());
+    let error = Client::connect(options).await.unwrap_err();
+    assert!(
+        matches!(error, Error::Connect { .. }),
+        "wrong name: {error}"
+    );
+    drop(client);
+    stop.send(()).unwrap();
+    ended.await.unwrap().unwrap();
+}

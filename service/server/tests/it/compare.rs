@@ -1,0 +1,209 @@
+//! `lumpscope compare` on real loop devices, and what it leaves behind when it is stopped: nothing.
+//!
+//! Needs root. Without it the tests say so and pass, unless `CI=true`: then they fail.
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use lumpscope_lab::lab::{Lab, LabOptions, StoreKind};
+use lumpscope_needs::{Need, available};
+use rustix::process::{Pid, Signal, kill_process};
+
+fn lumpscope() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_lumpscope"))
+}
+
+fn scratch() -> tempfile::TempDir {
+    tempfile::Builder::new()
+        .prefix("lumpscope-compare-test-")
+        .tempdir_in("/var/tmp")
+        .unwrap()
+}
+
+fn assert_nothing_left(dir: &Path) {
+    let loops = || {
+        let output = Command::new("losetup").arg("-a").output().unwrap();
+        let listing = String::from_utf8(output.stdout).unwrap();
+        listing
+            .lines()
+            .filter(|line| line.contains(dir.to_str().unwrap()))
+            .count()
+    };
+    let patience = Instant::now() + Duration::from_secs(10);
+    while loops() > 0 && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(loops(), 0, "loop devices");
+    assert_eq!(std::fs::read_dir(dir).unwrap().count(), 0, "files");
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!mounts.contains("/lumpscope-ext4") && !mounts.contains("/lumpscope-xfs"));
+}
+
+/// A comparison that has begun to run its workload on the second store.
+fn started(dir: &Path) -> (Child, BufReader<ChildStderr>) {
+    let mut child = Command::new(lumpscope())
+        .args(["compare", "--scale", "0.02", "--dir"])
+        .arg(dir)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.starts_with("ext4: ") {
+        line.clear();
+        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it ended early");
+    }
+    (child, stderr)
+}
+
+#[test]
+fn three_stores_side_by_side() {
+    if !available(&[Need::LoopDevices]) {
+        return;
+    }
+    let dir = scratch();
+    let output = Command::new(lumpscope())
+        .args([
+            "compare",
+            "--scale",
+            "0.002",
+            "--clients",
+            "8",
+            "--verify",
+            "--json",
+            "--dir",
+        ])
+        .arg(dir.path())
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["workload"]["commands"], 90);
+    for (index, kind) in ["raw", "ext4", "xfs"].into_iter().enumerate() {
+        let store = &result["stores"][index];
+        assert_eq!(store["kind"], kind);
+        assert_eq!(store["failed"], "");
+        assert_eq!(store["client"]["overall"]["count"], 90);
+        assert_eq!(store["client"]["bytes"], 90 << 20);
+        let operations = store["disk"]["operations"].as_array().unwrap();
+        let count = |method: &str| {
+            let operation = operations
+                .iter()
+                .find(|operation| operation["method"] == method);
+            operation.unwrap_or_else(|| panic!("{kind}: no {method}"))["count"].clone()
+        };
+        assert_eq!(
+            (count("put"), count("get")),
+            (50.into(), 40.into()),
+            "{kind}"
+        );
+    }
+    assert_nothing_left(dir.path());
+}
+
+#[test]
+fn ctrl_c_twice_leaves_nothing() {
+    if !available(&[Need::LoopDevices]) {
+        return;
+    }
+    let dir = scratch();
+    let (mut child, mut stderr) = started(dir.path());
+    let pid = Pid::from_child(&child);
+    kill_process(pid, Signal::INT).unwrap();
+    std::thread::sleep(Duration::from_millis(30));
+    // It may have ended already.
+    let _ = kill_process(pid, Signal::INT);
+    let status = child.wait().unwrap();
+    let mut rest = String::new();
+    stderr.read_to_string(&mut rest).unwrap();
+    assert_eq!(status.code(), Some(130), "{rest}");
+    assert!(rest.contains("stopped by a signal"), "{rest}");
+    assert_nothing_left(dir.path());
+}
+
+#[test]
+fn kill_9_leaves_nothing() {
+    if !available(&[Need::LoopDevices]) {
+        return;
+    }
+    let dir = scratch();
+    let (mut child, _stderr) = started(dir.path());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_nothing_left(dir.path());
+}
+
+fn assert_ran_on_own_disks(output: &Output) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["disks"], "own");
+}
+
+#[test]
+fn disks_of_the_user_are_used_once_they_are_empty_and_given_back() {
+    if !available(&[Need::LoopDevices]) {
+        return;
+    }
+    let dir = scratch();
+    let options = LabOptions {
+        dir: Some(dir.path().to_owned()),
+        ..LabOptions::new(500 << 20)
+    };
+    let lab = Lab::create(&options).unwrap();
+    let folder = |kind| {
+        lab.store(kind)
+            .unwrap()
+            .store_path
+            .parent()
+            .unwrap()
+            .to_owned()
+    };
+    let raw = &lab.store(StoreKind::Raw).unwrap().device;
+    let compare = || {
+        let mut command = lab.command(lumpscope());
+        command
+            .args(["compare", "--scale", "0.002", "--json", "--raw"])
+            .arg(raw);
+        command.arg("--ext4").arg(folder(StoreKind::Ext4));
+        command
+            .arg("--xfs")
+            .arg(folder(StoreKind::Xfs))
+            .output()
+            .unwrap()
+    };
+    for _ in 0..2 {
+        assert_ran_on_own_disks(&compare());
+        let mut find = lab.command(Path::new("find"));
+        let listing = find.arg(folder(StoreKind::Xfs)).output().unwrap();
+        let listing = String::from_utf8(listing.stdout).unwrap();
+        assert_eq!(listing.lines().count(), 1, "a file stays: {listing}");
+    }
+    let mkfs = Command::new("mkfs.ext4")
+        .arg("-q")
+        .arg(raw)
+        .status()
+        .unwrap();
+    assert!(mkfs.success());
+    let begin = || {
+        let mut bytes = vec![0; 1 << 20];
+        std::fs::File::open(raw)
+            .unwrap()
+            .read_exact(&mut bytes)
+            .unwrap();
+        bytes
+    };
+    let before = begin();
+    let output = compare();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && stderr.contains("ext4"),
+        "{stderr}"
+    );
+    assert_eq!(before, begin(), "a refused disk was touched");
+    drop(lab);
+    assert_nothing_left(dir.path());
+}

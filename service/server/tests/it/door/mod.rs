@@ -1,0 +1,13 @@
+//! The door with real sockets, real TLS and real clients: who is let in, what each may do, and what
+//! a client can take from the others.
+
+mod harness;
+mod limits;
+mod logins;
+mod metrics;
+mod observing;
+mod page;
+mod reload;
+mod secrets;
+mod tls;
+mod unix;

@@ -1,0 +1,297 @@
+//! What the service says about itself: metrics, health, reflection, reports, request ids.
+
+use std::collections::BTreeMap;
+
+use crate::common::*;
+use lumpscope::telemetry::names;
+use lumpscope_proto::REQUEST_ID_KEY;
+use lumpscope_proto::v1;
+use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::MetricFamily;
+use prost::Message as _;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+use tonic_reflection::pb::v1::ServerReflectionRequest;
+use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn metrics_md_is_the_table_of_the_code() {
+    let document = include_str!("../../METRICS.md");
+    let table: String = document
+        .lines()
+        .skip_while(|line| !line.starts_with("| metric |"))
+        .filter(|line| line.starts_with('|'))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let want = names::markdown();
+    assert!(table == want, "METRICS.md should have this table:\n{want}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_endpoint_exports_what_the_table_says() {
+    let dir = folder();
+    let path = store_file(dir.path(), "metrics", 16 * MIB, 4096, 0.05);
+    let mut service = Running::start(&[("s", &path)]).await;
+    put(&mut service.client, "s", 1, &body(1, 70_000))
+        .await
+        .unwrap();
+    get(&mut service.client, "s", 1).await.unwrap();
+    head(&mut service.client, "s", 2).await.unwrap_err();
+    // The report waits until the observer has taken in what ended.
+    let mut observe = service.observe().await;
+    observe.report(v1::ReportRequest::default()).await.unwrap();
+    let (status, text) = service.http_get("/metrics").await;
+    assert_eq!(status, 200);
+    assert!(text.ends_with("# EOF\n"));
+    let mut types = BTreeMap::new();
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').unwrap();
+            assert!(types.insert(name, kind).is_none(), "{name} twice");
+        }
+    }
+    let want: BTreeMap<&str, &str> = names::ALL.iter().map(|m| (m.name, m.kind.word())).collect();
+    assert_eq!(types, want);
+    for line in [
+        "lumpscope_requests_total{store=\"s\",method=\"put\",code=\"OK\"} 1",
+        "lumpscope_requests_total{store=\"s\",method=\"head\",code=\"NOT_FOUND\"} 1",
+        "lumpscope_request_duration_seconds_count{store=\"s\",method=\"get\"} 1",
+        "lumpscope_request_body_bytes_total{store=\"s\",method=\"put\"} 70000.0",
+        "lumpscope_request_body_bytes_total{store=\"s\",method=\"get\"} 70000.0",
+        "lumpscope_store_lumps{store=\"s\"} 1.0",
+        "lumpscope_store_failed{store=\"s\"} 0.0",
+        "lumpscope_body_memory_bytes{direction=\"put\"} 0.0",
+        "lumpscope_requests_in_progress 0.0",
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
+    }
+    let (status, text) = service.http_get("/healthz").await;
+    assert_eq!((status, text.as_str()), (200, "ok\n"));
+    assert_eq!(service.http_get("/nothing").await.0, 404);
+    service.stop().await;
+}
+
+/// The metrics as Prometheus 3 asks for them.
+async fn families(at: std::net::SocketAddr) -> Vec<MetricFamily> {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let accept = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;\
+        encoding=delimited;q=0.6,application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.2";
+    let request = format!(
+        "GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\nConnection: close\r\n\r\n"
+    );
+    let mut stream = tokio::net::TcpStream::connect(at).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut reply = Vec::new();
+    stream.read_to_end(&mut reply).await.unwrap();
+    let end = reply.windows(4).position(|w| w == b"\r\n\r\n").unwrap();
+    let head = String::from_utf8_lossy(&reply[..end]).to_ascii_lowercase();
+    assert!(head.starts_with("http/1.1 200"), "{head}");
+    assert!(
+        head.contains("content-type: application/vnd.google.protobuf; proto=io.prometheus"),
+        "{head}"
+    );
+    let mut rest = &reply[end + 4..];
+    let mut families = Vec::new();
+    while !rest.is_empty() {
+        families.push(MetricFamily::decode_length_delimited(&mut rest).unwrap());
+    }
+    families
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_protobuf_each_histogram_has_native_and_classic_buckets_of_the_same_count() {
+    let dir = folder();
+    let path = store_file(dir.path(), "native", 16 * MIB, 4096, 0.05);
+    let mut service = Running::start(&[("s", &path)]).await;
+    for id in 0..20 {
+        put(&mut service.client, "s", id, &body(id, 30_000))
+            .await
+            .unwrap();
+        get(&mut service.client, "s", id).await.unwrap();
+    }
+    let families = families(service.metrics).await;
+    let names: Vec<String> = families.iter().map(|f| f.name.clone()).collect();
+    let want: Vec<String> = names::ALL.iter().map(names::Metric::exposed).collect();
+    let (mut sorted, mut all) = (names.clone(), want);
+    sorted.sort_unstable();
+    all.sort_unstable();
+    assert_eq!(sorted, all, "each once");
+    let duration = names::REQUEST_DURATION.exposed();
+    let of = families.iter().find(|f| f.name == duration).unwrap();
+    assert!(of.metric.len() >= 2);
+    for metric in &of.metric {
+        let histogram = metric.histogram.as_ref().unwrap();
+        let mut bucket = 0;
+        let counts = histogram.positive_delta.iter().map(|delta| {
+            bucket += delta;
+            u64::try_from(bucket).unwrap()
+        });
+        let native = histogram.zero_count + counts.sum::<u64>();
+        let spans = histogram.positive_span.iter();
+        let buckets: usize = spans
+            .map(|span| usize::try_from(span.length).unwrap())
+            .sum();
+        assert_eq!(buckets, histogram.positive_delta.len());
+        let classic = histogram.bucket.last().unwrap();
+        assert!(classic.upper_bound.is_infinite());
+        assert_eq!(
+            (native, classic.cumulative_count),
+            (histogram.sample_count, histogram.sample_count)
+        );
+        assert!(native >= 1 && histogram.bucket.len() == 21);
+    }
+    let counts: Vec<u64> = of
+        .metric
+        .iter()
+        .filter(|m| m.label.iter().any(|l| l.value == "put" || l.value == "get"))
+        .map(|m| m.histogram.as_ref().unwrap().sample_count)
+        .collect();
+    assert_eq!(counts, [20, 20]);
+    service.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stages_add_up_to_the_whole() {
+    let dir = folder();
+    let path = store_file(dir.path(), "stages", 16 * MIB, 4096, 0.05);
+    let mut service = Running::start(&[("s", &path)]).await;
+    for id in 0..10 {
+        put(&mut service.client, "s", id, &body(id, 100_000))
+            .await
+            .unwrap();
+        get(&mut service.client, "s", id).await.unwrap();
+    }
+    let mut observe = service.observe().await;
+    let reply = observe
+        .report(v1::ReportRequest {
+            store: "s".into(),
+            ..Default::default()
+        })
+        .await
+        .unwrap();
+    let reply = reply.into_inner();
+    assert!(reply.request_id > 20);
+    let report = &reply.stores[0];
+    assert_eq!(report.store, "s");
+    assert!(!report.observed && !report.not_observed_because.is_empty());
+    let methods: Vec<&str> = report
+        .operations
+        .iter()
+        .map(|o| o.method.as_str())
+        .collect();
+    assert_eq!(methods.len(), 2, "{methods:?}");
+    for o in &report.operations {
+        assert_eq!(
+            (o.count, o.errors, o.bytes),
+            (10, 0, 1_000_000),
+            "{}",
+            o.method
+        );
+        let stages: u64 = o.stages.iter().map(|s| s.total_ns).sum();
+        assert_eq!(stages, o.total_ns, "{}", o.method);
+        let time = |name: &str| {
+            o.stages
+                .iter()
+                .find(|s| s.stage == name)
+                .map_or(0, |s| s.total_ns)
+        };
+        assert!(time("submit") > 0, "{}: {:?}", o.method, o.stages);
+        assert_eq!(time("journal") > 0, o.method == "put", "{:?}", o.stages);
+    }
+    service.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_reply_has_its_own_request_id() {
+    let dir = folder();
+    let path = store_file(dir.path(), "request-ids", 16 * MIB, 4096, 0.05);
+    let mut service = Running::start(&[("s", &path)]).await;
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..5 {
+        let reply = service
+            .client
+            .list_stores(v1::ListStoresRequest {})
+            .await
+            .unwrap();
+        let id = reply
+            .metadata()
+            .get(REQUEST_ID_KEY)
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .to_owned();
+        assert_eq!(reply.into_inner().request_id.to_string(), id);
+        assert!(seen.insert(id));
+    }
+    service.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn health_knows_each_store() {
+    let dir = folder();
+    let path = store_file(dir.path(), "health", 16 * MIB, 4096, 0.05);
+    let service = Running::start(&[("s", &path)]).await;
+    let mut health = HealthClient::new(channel(&service.grpc).await);
+    for name in ["", "lumpscope.v1.LumpStore", "store/s"] {
+        let request = HealthCheckRequest {
+            service: name.to_owned(),
+        };
+        let reply = health.check(request).await.unwrap().into_inner();
+        assert_eq!(reply.status(), ServingStatus::Serving, "{name}");
+    }
+    let request = HealthCheckRequest {
+        service: "store/t".to_owned(),
+    };
+    assert_eq!(
+        health.check(request).await.unwrap_err().code(),
+        tonic::Code::NotFound
+    );
+    drop(health);
+    service.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reflection_lists_the_services() {
+    let dir = folder();
+    let path = store_file(dir.path(), "reflection", 16 * MIB, 4096, 0.05);
+    let service = Running::start(&[("s", &path)]).await;
+    let mut client = ServerReflectionClient::new(channel(&service.grpc).await);
+    let ask = |what| ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(what),
+    };
+    let questions = tokio_stream::iter([
+        ask(MessageRequest::ListServices(String::new())),
+        ask(MessageRequest::FileContainingSymbol(
+            "lumpscope.v1.LumpStore".into(),
+        )),
+    ]);
+    let mut answers = client
+        .server_reflection_info(questions)
+        .await
+        .unwrap()
+        .into_inner();
+    let first = answers.message().await.unwrap().unwrap().message_response;
+    let Some(MessageResponse::ListServicesResponse(list)) = first else {
+        panic!("{first:?}")
+    };
+    let names: Vec<String> = list.service.into_iter().map(|s| s.name).collect();
+    for name in [
+        "lumpscope.v1.LumpStore",
+        "lumpscope.v1.Observe",
+        "grpc.health.v1.Health",
+    ] {
+        assert!(names.iter().any(|n| n == name), "{name} in {names:?}");
+    }
+    let second = answers.message().await.unwrap().unwrap().message_response;
+    assert!(
+        matches!(second, Some(MessageResponse::FileDescriptorResponse(_))),
+        "{second:?}"
+    );
+    drop((client, answers));
+    service.stop().await;
+}
