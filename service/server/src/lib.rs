@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! client ── gRPC ──▶ grpc/ ──▶ engine (one owner thread a store) ──▶ disk
-//!                      │            │ each disk I/O, declared: observe.rs
+//!                      │            │ each disk I/O, declared: stores/sink.rs
 //!                      │            ▼
 //!                      └──────▶ observer ──▶ Observe.Report, /metrics (telemetry/, http/)
 //! ```
@@ -18,13 +18,15 @@ pub mod error;
 pub mod grpc;
 pub mod http;
 mod json;
-mod learning;
 mod listen;
-pub mod observe;
+pub mod observed;
 pub mod privileges;
+pub mod refusal;
+pub mod request;
 pub mod s3;
 pub mod scrub;
 pub mod serve;
 mod stopping;
 pub mod stores;
 pub mod telemetry;
+pub mod usdt;

@@ -20,10 +20,11 @@ use crate::config::ServeConfig;
 use crate::door::{self, Admitted, Entrance, Leave, Listener, Protocol, SocketFile};
 use crate::error::ServerError;
 use crate::grpc::{
-    Admin, AdminService, Auth, Direct, Health, LumpStoreService, ObserveService, Recorder, Traced,
+    Admin, AdminService, Auth, Direct, Health, LumpStoreService, ObserveService, Traced,
 };
 use crate::privileges;
-use crate::telemetry::Sources;
+use crate::request::Requests;
+use crate::telemetry::{Reporter, Sources};
 
 /// A connection on which nothing answers for this long after a ping is given up.
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(20));
@@ -124,12 +125,12 @@ pub(crate) async fn serve(
         })
     };
     let most = config.door.max_connections;
-    let recorder = Arc::new(Recorder::new(
-        sources.observer.clone(),
-        Arc::clone(&sources.requests),
-        sources.tracing.clone(),
-    ));
-    let (health, service) = services(config, &sources, &recorder, &stopped).await;
+    let requests = Arc::new(Requests::new(Arc::new(Reporter {
+        observer: sources.observer.clone(),
+        metrics: Arc::clone(&sources.requests),
+        tracing: sources.tracing.clone(),
+    })));
+    let (health, service) = services(config, &sources, &requests, &stopped).await;
     let server = transport(config);
     let serve = move |admitted, leave| one(server.clone(), service.clone(), admitted, leave);
     let tcp = door::accept(
@@ -150,7 +151,7 @@ pub(crate) async fn serve(
         sockets.s3,
         entrance("s3", Protocol::Http, most),
         config.clone(),
-        (sources.clone(), recorder),
+        (sources.clone(), requests),
         stopped.clone(),
     );
     let entrance = entrance("metrics", Protocol::Http, METRICS_CONNECTIONS.min(most));
@@ -181,11 +182,11 @@ async fn s3(
     listener: Option<TcpListener>,
     entrance: Arc<Entrance>,
     config: ServeConfig,
-    (sources, recorder): (Sources, Arc<Recorder>),
+    (sources, requests): (Sources, Arc<Requests>),
     stopped: watch::Receiver<bool>,
 ) {
     if let (Some(listener), Some(store)) = (listener, config.s3_store()) {
-        let shared = (&sources, recorder);
+        let shared = (&sources, requests);
         crate::s3::serve(listener, entrance, &config, store, shared, stopped).await;
     }
 }
@@ -194,7 +195,7 @@ async fn s3(
 async fn services(
     config: &ServeConfig,
     sources: &Sources,
-    recorder: &Arc<Recorder>,
+    requests: &Arc<Requests>,
     stopped: &watch::Receiver<bool>,
 ) -> (Health, Auth<Routes>) {
     let (stores, observer) = (sources.stores.clone(), sources.observer.clone());
@@ -224,16 +225,16 @@ async fn services(
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     let built_in = "the descriptors are part of this program";
-    let routes = Routes::new(Traced::new(lumps, Arc::clone(recorder)))
-        .add_service(Traced::new(observe, Arc::clone(recorder)))
-        .add_service(Traced::new(admin, Arc::clone(recorder)))
+    let routes = Routes::new(Traced::new(lumps, Arc::clone(requests)))
+        .add_service(Traced::new(observe, Arc::clone(requests)))
+        .add_service(Traced::new(admin, Arc::clone(requests)))
         .add_service(health_server)
         .add_service(describe().build_v1().expect(built_in))
         .add_service(describe().build_v1alpha().expect(built_in))
         .prepare();
     (
         health,
-        Auth::new(routes, sources.door.clone(), Arc::clone(recorder)),
+        Auth::new(routes, sources.door.clone(), Arc::clone(requests)),
     )
 }
 
@@ -261,10 +262,4 @@ async fn one(server: Server, service: Auth<Routes>, admitted: Admitted, leave: L
     if let Err(error) = served.await {
         debug!(%error, "a connection was not served");
     }
-}
-
-/// Completes when the service is told to stop.
-pub(crate) async fn told(mut stopped: watch::Receiver<bool>) {
-    // An error means that the service is gone, which is a stop too.
-    let _ = stopped.wait_for(|stop| *stop).await;
 }

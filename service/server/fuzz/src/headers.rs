@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderValue};
 use lumpscope::door;
-use lumpscope::grpc::{TraceParent, timeout_of};
+use lumpscope::request::{TraceParent, timeout_of};
 
 /// A file of tokens with one entry, the SHA-256 of "test".
 const TOKENS: &[u8] = b"[[token]]\nname = \"test\"\nscopes = [\"read\"]\nsha256 = \

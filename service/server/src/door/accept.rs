@@ -23,7 +23,7 @@ use super::handshake::{self, Protocol};
 use super::io::{Admitted, Raw, Socket};
 use super::metrics::DoorMetrics;
 use super::reload::Reloader;
-use crate::listen::told;
+use super::told;
 
 /// After an accept that failed for want of something (file descriptors, memory).
 const PAUSE: Duration = Duration::from_millis(200);

@@ -3,10 +3,37 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::grpc::methods::Right;
+/// What a caller may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Right {
+    /// Read lumps and lists.
+    Read,
+    /// Change lumps.
+    Write,
+    /// Run the service.
+    Admin,
+    /// Look at numbers, reports and findings.
+    Observe,
+}
+
+impl Right {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::Admin, Self::Observe];
+
+    /// The word in the file of tokens.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Admin => "admin",
+            Self::Observe => "observe",
+        }
+    }
+}
 
 /// Whoever sent a request. Cheap to clone; it is in the extensions of every request, and in its
-/// [`Scope`](crate::grpc::Scope).
+/// `Scope`.
 #[derive(Clone, Debug)]
 pub struct Caller {
     inner: Arc<Inner>,

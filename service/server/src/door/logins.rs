@@ -25,12 +25,11 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-use super::caller::Caller;
+use super::caller::{Caller, Right};
 use super::connection::Connection;
 use super::tls::{bad, read};
 use crate::config::DoorConfig;
 use crate::error::ServerError;
-use crate::grpc::methods::Right;
 
 /// Permissions that the file must not have: others could let themselves in.
 const TOO_OPEN: u32 = 0o002;

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-
 use tracing::{debug, warn};
 
 use super::connection::Connection;
 use super::handshake::Refused;
-use crate::telemetry::metrics::Labels;
+
+/// Values of the labels of one series, with the labels' names.
+type Labels = Vec<(&'static str, String)>;
 
 /// Lines of one kind that are logged in a row.
 const BURST: u32 = 10;

@@ -26,8 +26,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use http::HeaderMap;
+use tokio::sync::watch;
 
-pub use caller::Caller;
+pub use caller::{Caller, Right};
 pub use connection::{Call, Connection, Peer};
 pub use logins::Denied;
 pub use metrics::{DoorMetrics, ENTRANCES};
@@ -77,6 +78,12 @@ impl Door {
                 self.metrics.login_failed(connection, denied.reason(), "");
             })
     }
+}
+
+/// Completes when the service is told to stop.
+pub(crate) async fn told(mut stopped: watch::Receiver<bool>) {
+    // An error means that the service is gone, which is a stop too.
+    let _ = stopped.wait_for(|stop| *stop).await;
 }
 
 /// Who sent `headers` if the file of tokens had these bytes. For the fuzz targets.

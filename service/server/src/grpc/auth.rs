@@ -15,10 +15,9 @@ use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::{Service, http};
 
-use super::methods;
-use super::scope::Recorder;
-use super::status::Refusal;
 use crate::door::{Call, Caller, Connection, Door};
+use crate::refusal::Refusal;
+use crate::request::{Requests, methods};
 
 /// Whoever asks for this needs no login: load balancers and supervisors.
 const OPEN: &str = "/grpc.health.v1.Health/";
@@ -28,17 +27,17 @@ const OPEN: &str = "/grpc.health.v1.Health/";
 pub struct Auth<S> {
     inner: S,
     door: Door,
-    recorder: Arc<Recorder>,
+    requests: Arc<Requests>,
 }
 
 impl<S> Auth<S> {
     /// Puts `inner` behind the door.
     #[must_use]
-    pub fn new(inner: S, door: Door, recorder: Arc<Recorder>) -> Self {
+    pub fn new(inner: S, door: Door, requests: Arc<Requests>) -> Self {
         Self {
             inner,
             door,
-            recorder,
+            requests,
         }
     }
 
@@ -73,7 +72,7 @@ impl<S> Auth<S> {
     /// A refusal has an id and is counted as every request is.
     fn refuse(&self, request: &http::Request<Body>, refusal: Refusal) -> http::Response<Body> {
         let method = methods::name_of(request.uri().path());
-        let scope = self.recorder.begin(Some(method), request.headers());
+        let scope = self.requests.begin(Some(method), request.headers());
         scope.end_as(refusal.code(), &refusal.to_string());
         let mut response = Status::from(refusal).into_http();
         let id = http::HeaderValue::from(scope.id());

@@ -3,7 +3,7 @@
 use lumpscope_engine::{Durability, LumpId, LumpRange, Placement, PutCondition};
 use lumpscope_proto::v1;
 
-use super::status::Refusal;
+use crate::refusal::Refusal;
 
 /// Ids a page holds when the client does not say.
 pub const DEFAULT_PAGE: u32 = 1_000;

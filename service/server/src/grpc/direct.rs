@@ -18,11 +18,11 @@ use tonic::server::NamedService;
 
 use super::get::LumpFrames;
 use super::lump_store::LumpStoreService;
-use super::scope::Scope;
 use super::source::Source;
 use super::wire::{Messages, message_frame, read_message};
 use super::{get, many, put};
 use crate::door::Connection;
+use crate::request::Scope;
 
 /// Most bytes of the request of a Get.
 const MAX_GET: usize = 16 << 10;
@@ -95,7 +95,7 @@ impl Call {
         request: Request<Body>,
     ) -> Result<Response<Body>, Status> {
         let (head, body) = request.into_parts();
-        let scope = Scope::in_extensions(&head.extensions);
+        let scope = Scope::of(&head.extensions);
         let connection = head.extensions.get::<Connection>().cloned();
         match self {
             Self::Put => {

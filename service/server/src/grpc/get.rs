@@ -14,17 +14,12 @@ use tonic::Status;
 
 use super::convert;
 use super::lump_store::LumpStoreService;
-use super::readers::Reading;
-use super::scope::Scope;
-use super::status::Refusal;
 use super::wire::{chunk_frames, get_many_frames, message_frame};
 use crate::door::Connection;
+use crate::refusal::Refusal;
+use crate::request::{CHUNK, Reading, Scope};
 use crate::stores::NamedStore;
-use crate::telemetry::usdt::LumpOp;
-
-/// Bytes of a chunk: what the .proto promises, and every gRPC library accepts it (the usual limit
-/// is 4 MiB).
-pub const CHUNK: usize = 1 << 20;
+use crate::usdt::LumpOp;
 
 /// Reads what a get asks for.
 ///

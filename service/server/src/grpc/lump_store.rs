@@ -9,14 +9,14 @@ use lumpscope_observer::Observer;
 use lumpscope_proto::v1::{self, lump_store_server::LumpStore};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::memory::Memory;
-use super::readers::Readers;
-use super::scope::Scope;
-use super::status::Refusal;
 use super::{convert, describe, small};
 use crate::config::ServeConfig;
+use crate::refusal::Refusal;
+use crate::request::Memory;
+use crate::request::Readers;
+use crate::request::Scope;
 use crate::stores::{NamedStore, Stores};
-use crate::telemetry::usdt::LumpOp;
+use crate::usdt::LumpOp;
 
 /// The service; cheap to clone.
 #[derive(Clone)]
@@ -111,7 +111,7 @@ impl LumpStore for LumpStoreService {
         &self,
         request: Request<v1::PutSmallRequest>,
     ) -> Result<Response<v1::PutSmallResponse>, Status> {
-        let scope = Scope::of(&request);
+        let scope = Scope::of(request.extensions());
         let put = small::put_small(self, &scope, request.into_inner()).await?;
         Ok(Response::new(put))
     }
@@ -120,7 +120,7 @@ impl LumpStore for LumpStoreService {
         &self,
         request: Request<v1::GetSmallRequest>,
     ) -> Result<Response<v1::GetSmallResponse>, Status> {
-        let scope = Scope::of(&request);
+        let scope = Scope::of(request.extensions());
         let got = small::get_small(self, &scope, request.into_inner()).await?;
         Ok(Response::new(got))
     }
@@ -129,7 +129,7 @@ impl LumpStore for LumpStoreService {
         &self,
         request: Request<v1::DeleteManyRequest>,
     ) -> Result<Response<v1::DeleteManyResponse>, Status> {
-        let scope = Scope::of(&request);
+        let scope = Scope::of(request.extensions());
         let asked = request.into_inner();
         scope.wait_as(asked.options.as_ref());
         let named = &self.store(&scope, &asked.store)?;
@@ -157,7 +157,7 @@ impl LumpStore for LumpStoreService {
         &self,
         request: Request<v1::HeadRequest>,
     ) -> Result<Response<v1::HeadResponse>, Status> {
-        let scope = Scope::of(&request);
+        let scope = Scope::of(request.extensions());
         let asked = request.into_inner();
         scope.wait_as(asked.options.as_ref());
         let named = &self.store(&scope, &asked.store)?;
@@ -178,7 +178,7 @@ impl LumpStore for LumpStoreService {
         &self,
         request: Request<v1::DeleteRequest>,
     ) -> Result<Response<v1::DeleteResponse>, Status> {
-        let scope = Scope::of(&request);
+        let scope = Scope::of(request.extensions());
         let asked = request.into_inner();
         scope.wait_as(asked.options.as_ref());
         let named = &self.store(&scope, &asked.store)?;
@@ -202,7 +202,7 @@ impl LumpStore for LumpStoreService {
         &self,
         request: Request<v1::DeleteRangeRequest>,
     ) -> Result<Response<v1::DeleteRangeResponse>, Status> {
-        let scope = Scope::of(&request);
+        let scope = Scope::of(request.extensions());
         let asked = request.into_inner();
         scope.wait_as(asked.options.as_ref());
         let named = &self.store(&scope, &asked.store)?;
@@ -228,7 +228,7 @@ impl LumpStore for LumpStoreService {
         &self,
         request: Request<v1::ListRequest>,
     ) -> Result<Response<v1::ListResponse>, Status> {
-        let scope = Scope::of(&request);
+        let scope = Scope::of(request.extensions());
         let asked = request.into_inner();
         scope.wait_as(asked.options.as_ref());
         let named = &self.store(&scope, &asked.store)?;
@@ -254,7 +254,7 @@ impl LumpStore for LumpStoreService {
         &self,
         request: Request<v1::UsageRequest>,
     ) -> Result<Response<v1::UsageResponse>, Status> {
-        let scope = Scope::of(&request);
+        let scope = Scope::of(request.extensions());
         let asked = request.into_inner();
         scope.wait_as(asked.options.as_ref());
         let named = &self.store(&scope, &asked.store)?;
@@ -283,7 +283,7 @@ impl LumpStore for LumpStoreService {
         &self,
         request: Request<v1::ListStoresRequest>,
     ) -> Result<Response<v1::ListStoresResponse>, Status> {
-        let scope = Scope::of(&request);
+        let scope = Scope::of(request.extensions());
         Ok(Response::new(v1::ListStoresResponse {
             request_id: scope.id(),
             stores: describe::all(&self.stores, &self.observer)

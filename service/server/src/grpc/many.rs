@@ -22,12 +22,12 @@ use tonic::body::Body;
 use super::convert;
 use super::get::{Fetched, LumpFrames};
 use super::lump_store::LumpStoreService;
-use super::memory::Reservation;
 use super::put::{Incoming, Wanted, decode_header};
-use super::scope::Scope;
-use super::status::Refusal;
 use super::wire::{Event, message_frame};
 use crate::door::Connection;
+use crate::refusal::Refusal;
+use crate::request::Reservation;
+use crate::request::Scope;
 use crate::stores::NamedStore;
 
 /// Lumps of one PutMany that are written at a time.

@@ -15,14 +15,14 @@ use tonic::body::Body;
 
 use super::convert;
 use super::lump_store::LumpStoreService;
-use super::memory::Reservation;
-use super::readers::is_slow;
-use super::scope::Scope;
 use super::source::{Lost, Source};
-use super::status::Refusal;
 use super::wire::{Decoder, Event, Limits, WireError};
+use crate::refusal::Refusal;
+use crate::request::Reservation;
+use crate::request::Scope;
+use crate::request::is_slow;
 use crate::stores::NamedStore;
-use crate::telemetry::usdt::LumpOp;
+use crate::usdt::LumpOp;
 
 /// Most bytes of an encoded header: many times what its fields can use.
 const MAX_HEADER: u64 = 16 << 10;

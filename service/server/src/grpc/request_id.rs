@@ -18,24 +18,22 @@ use tonic::server::NamedService;
 use tonic::{Code, Status};
 use tracing::Instrument as _;
 
-use super::deadline::Deadline;
-use super::methods;
-use super::scope::{Recorder, Scope};
-use super::status::Refusal;
 use crate::door::Caller;
+use crate::refusal::Refusal;
+use crate::request::{Deadline, Requests, Scope, methods, unless_cut_off};
 
 /// A service whose calls have ids.
 #[derive(Clone)]
 pub struct Traced<S> {
     inner: S,
-    recorder: Arc<Recorder>,
+    requests: Arc<Requests>,
 }
 
 impl<S> Traced<S> {
     /// Wraps `inner`.
     #[must_use]
-    pub fn new(inner: S, recorder: Arc<Recorder>) -> Self {
-        Self { inner, recorder }
+    pub fn new(inner: S, requests: Arc<Requests>) -> Self {
+        Self { inner, requests }
     }
 }
 
@@ -60,7 +58,7 @@ where
 
     fn call(&mut self, mut request: http::Request<Body>) -> Reply {
         let method = methods::name_of(request.uri().path());
-        let scope = self.recorder.begin(Some(method), request.headers());
+        let scope = self.requests.begin(Some(method), request.headers());
         if let Some(caller) = request.extensions().get::<Caller>() {
             scope.set_caller(caller.clone());
         }
@@ -79,7 +77,7 @@ where
             response.headers_mut().insert(REQUEST_ID_KEY, id);
             if response.body().is_end_stream() {
                 // A reply that is an error and nothing else has its status in the head.
-                scope.end_with(response.headers());
+                end_with(&scope, response.headers());
             }
             let cut_off = scope.cut_off();
             Ok(response.map(|body| {
@@ -105,25 +103,16 @@ async fn in_time<F: Future>(deadline: Option<Deadline>, reply: F) -> Result<F::O
     }
 }
 
-/// Waits for a reply; `None`: the request's store has cut it off. Which store that is shows only
-/// while the request is dealt with.
-pub(crate) async fn unless_cut_off<F: Future>(scope: &Scope, reply: F) -> Option<F::Output> {
-    let mut reply = std::pin::pin!(reply);
-    let mut cut_off = None;
-    std::future::poll_fn(|context| {
-        if let Poll::Ready(reply) = reply.as_mut().poll(context) {
-            return Poll::Ready(Some(reply));
+/// Ends a request with the status in the head or the trailers of its reply.
+fn end_with(scope: &Scope, headers: &http::HeaderMap) {
+    let status = headers.get(Status::GRPC_STATUS);
+    match status.map_or(Code::Ok, |value| Code::from_bytes(value.as_bytes())) {
+        Code::Ok => scope.end(Code::Ok),
+        code => {
+            let status = Status::from_header_map(headers);
+            scope.end_as(code, status.as_ref().map_or("", Status::message));
         }
-        if cut_off.is_none() {
-            let token = scope.cut_off();
-            cut_off = token.map(|token| Box::pin(token.cancelled_owned()));
-        }
-        match &mut cut_off {
-            Some(cut_off) => cut_off.as_mut().poll(context).map(|()| None),
-            None => Poll::Pending,
-        }
-    })
-    .await
+    }
 }
 
 /// The body of a request, which ends only where the client ended it.
@@ -205,7 +194,7 @@ impl http_body::Body for TracedBody {
         match &polled {
             Poll::Ready(Some(Ok(frame))) => {
                 if let Some(trailers) = frame.trailers_ref() {
-                    self.scope.end_with(trailers);
+                    end_with(&self.scope, trailers);
                 }
             }
             Poll::Ready(Some(Err(status))) => self.scope.end_as(status.code(), status.message()),

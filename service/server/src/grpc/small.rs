@@ -8,8 +8,8 @@ use super::convert;
 use super::get::Fetched;
 use super::lump_store::LumpStoreService;
 use super::put::Wanted;
-use super::scope::Scope;
-use super::status::Refusal;
+use crate::refusal::Refusal;
+use crate::request::Scope;
 
 /// Most bytes of a body in one message.
 pub const SMALL: u64 = 1 << 20;

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tonic::Status;
 use tonic::body::Body;
 
-use super::status::Refusal;
+use crate::refusal::Refusal;
 
 /// Why no more of a request comes.
 #[derive(Debug)]

@@ -24,8 +24,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::sync::watch;
 
+use crate::door::Right;
 use crate::door::{Connection, Door};
-use crate::grpc::methods::Right;
 use crate::stores::Stores;
 use crate::telemetry::{Metrics, Sources};
 

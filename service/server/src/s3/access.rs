@@ -16,7 +16,7 @@ use super::empty::Signed;
 use super::operations::{self, Needs};
 use super::{MAX_XML, XML_GROWS, endpoint, unserved};
 use crate::door::Reloader;
-use crate::grpc::{Memory, Reservation, Scope};
+use crate::request::{Memory, Reservation, Scope};
 
 /// What an operation knows of its request beside the input: put in by [`Keys`] and the connection.
 #[derive(Clone)]

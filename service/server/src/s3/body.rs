@@ -14,7 +14,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::Code;
 
 use super::endpoint::Noted;
-use crate::grpc::{Reading, Scope, is_slow};
+use crate::request::{Reading, Scope, is_slow};
 
 /// Most bytes of a request that wait for being taken: a signed chunk is kept until its signature
 /// has been checked, so this is the largest chunk.

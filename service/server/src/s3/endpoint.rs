@@ -13,7 +13,7 @@ use super::access::Asked;
 use super::body::MAX_HELD;
 use super::error;
 use crate::config::S3Etag;
-use crate::grpc::{Memory, Reservation, Scope};
+use crate::request::{Memory, Reservation, Scope};
 use crate::stores::{NamedStore, Stores};
 
 /// Pieces of an object that a writer keeps in memory: one is filled, one is on its way.

@@ -18,7 +18,7 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 use super::access::Asked;
 use super::endpoint::{Endpoint, etag, names, no_version, signed, timestamp};
 use super::{attributes, checks};
-use crate::grpc::GET_CHUNK;
+use crate::request::CHUNK;
 
 /// When a read is made.
 #[derive(Default)]
@@ -270,7 +270,7 @@ impl Outgoing {
     /// Cuts a piece into what one write takes: who is slow is seen by the chunks that were taken.
     fn cut(&mut self, mut piece: Bytes) {
         while !piece.is_empty() {
-            let chunk = piece.split_to(GET_CHUNK.min(piece.len()));
+            let chunk = piece.split_to(CHUNK.min(piece.len()));
             self.ready.push_back(chunk);
         }
     }

@@ -48,8 +48,8 @@ pub(crate) use endpoint::Times;
 
 use crate::config::ServeConfig;
 use crate::door::Entrance;
-use crate::grpc::{Readers, Recorder};
 use crate::http::Limits;
+use crate::request::{Readers, Requests};
 use crate::stores::Stores;
 use crate::telemetry::Sources;
 use access::Keys;
@@ -76,7 +76,7 @@ pub(crate) async fn serve(
     entrance: Arc<Entrance>,
     config: &ServeConfig,
     store: &str,
-    (sources, recorder): (&Sources, Arc<Recorder>),
+    (sources, requests): (&Sources, Arc<Requests>),
     stopped: watch::Receiver<bool>,
 ) {
     let endpoint = Endpoint {
@@ -98,7 +98,7 @@ pub(crate) async fn serve(
     let max_header_bytes = config.door.max_header_bytes;
     let serving = Serving {
         s3: builder.build(),
-        recorder,
+        requests,
         readers: Readers::new(config.body_timeout, config.door.min_rate),
         patience: Patience {
             silence: config.body_timeout,

@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use crate::grpc::methods::Name;
+use crate::request::methods::Name;
 
 /// What an operation needs of the rights of its key, as far as the path tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use super::checks::{Checked, Checks};
 use super::endpoint::{Endpoint, etag, signed};
 use super::error;
 use crate::config::S3Etag;
-use crate::grpc::Scope;
+use crate::request::Scope;
 
 /// Bytes of a body without what frames its chunks.
 const DECODED: &str = "x-amz-decoded-content-length";

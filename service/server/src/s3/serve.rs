@@ -20,9 +20,9 @@ use super::body::{Flow, Patience, Patient, Traced};
 use super::endpoint::Times;
 use super::{error, operations};
 use crate::door::{self, Admitted, Connection, Entrance, Leave, Listener};
-use crate::grpc::status::Refusal;
-use crate::grpc::{Readers, Recorder, Scope, unless_cut_off};
 use crate::http::{Limits, serve_connection};
+use crate::refusal::Refusal;
+use crate::request::{Readers, Requests, Scope, unless_cut_off};
 
 /// What frames a chunk, at most, for each byte of it: chunks of one byte are the worst.
 const FRAMING: u64 = 2;
@@ -33,7 +33,7 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 #[derive(Clone)]
 pub(super) struct Serving {
     pub(super) s3: S3Service,
-    pub(super) recorder: Arc<Recorder>,
+    pub(super) requests: Arc<Requests>,
     pub(super) readers: Readers,
     pub(super) patience: Patience,
     pub(super) times: Times,
@@ -86,7 +86,7 @@ where
     fn call(&mut self, request: Request<B>) -> Reply {
         let call = self.connection.call();
         let on = self.clone();
-        let scope = on.serving.recorder.begin(None, request.headers());
+        let scope = on.serving.requests.begin(None, request.headers());
         let span = scope.span().clone();
         let reply = async move {
             let reply = on.answer(scope, request).await;

@@ -11,7 +11,7 @@ use super::opening::identity;
 use super::{FailedStore, Set, Stores};
 use crate::config::StoreSpec;
 use crate::error::ServerError;
-use crate::grpc::status::Refusal;
+use crate::refusal::Refusal;
 
 /// Requests that are cut off have this long to notice before their store is closed.
 const CUT_OFF: Duration = Duration::from_secs(1);

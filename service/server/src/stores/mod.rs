@@ -2,8 +2,10 @@
 //! closed together.
 
 mod change;
+mod learning;
 mod named;
 mod opening;
+mod sink;
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -16,7 +18,7 @@ use tracing::{error, info};
 
 use crate::config::{ServeConfig, StoreSpec};
 use crate::error::ServerError;
-use crate::grpc::status::Refusal;
+use crate::refusal::Refusal;
 use crate::s3::Times;
 
 pub use named::{Mode, NamedStore, UnderWay};

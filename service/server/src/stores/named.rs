@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::StoreSpec;
-use crate::grpc::status::Refusal;
+use crate::refusal::Refusal;
 
 /// One open store.
 pub struct NamedStore {

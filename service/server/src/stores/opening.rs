@@ -9,11 +9,11 @@ use lumpscope_objects::{ObjectOptions, Objects, Used};
 use lumpscope_observer::{GuardPolicy, Observer};
 use tracing::{info, warn};
 
+use super::learning;
 use super::named::{NamedStore, ServiceGate};
+use super::sink::DiskSink;
 use crate::config::{ServeConfig, StoreSpec};
 use crate::error::ServerError;
-use crate::learning;
-use crate::observe::DiskSink;
 use crate::s3::Times;
 
 /// Findings of a salvage that are logged; all are counted.

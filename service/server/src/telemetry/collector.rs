@@ -20,8 +20,8 @@ use super::otlp::{Numbers, Tracing};
 use super::process;
 use super::store_stats;
 use crate::door::{Door, ENTRANCES};
-use crate::grpc::Memory;
-use crate::grpc::live::Watches;
+use crate::observed::Watches;
+use crate::request::Memory;
 use crate::stores::{FailedStore, NamedStore, Stores};
 
 /// Where the numbers come from. Cheap to clone.

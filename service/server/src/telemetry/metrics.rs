@@ -12,10 +12,10 @@ use prometheus_client::metrics::histogram::{
 };
 use tonic::Code;
 
-use crate::grpc::methods;
+use crate::request::methods;
 
 /// Values of the labels of one series, with the labels' names.
-pub type Labels = Vec<(&'static str, String)>;
+type Labels = Vec<(&'static str, String)>;
 
 /// What leads from a bucket to a trace.
 type Exemplar = [(&'static str, String); 1];

@@ -1,6 +1,7 @@
 //! What the service says about itself: metrics and logs.
 
 mod collector;
+mod ended;
 mod exposition;
 mod heat;
 pub mod logs;
@@ -13,8 +14,8 @@ pub mod otlp;
 mod process;
 mod registry;
 pub mod store_stats;
-pub mod usdt;
 
 pub(crate) use collector::Form;
 pub use collector::Sources;
+pub(crate) use ended::Reporter;
 pub(crate) use registry::Metrics;

@@ -9,7 +9,7 @@ use super::collector::{Snapshot, Sources};
 use super::exposition::Out;
 use super::heat::{self, float, seconds};
 use super::names::{self, Metric};
-use crate::grpc::live::{Kind, Watches};
+use crate::observed::{Kind, Watches};
 
 /// Writes all of it.
 pub(super) fn encode(

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use crate::common::*;
-use lumpscope::grpc::live::MAX_WATCHES;
+use lumpscope::observed::MAX_WATCHES;
 use lumpscope_proto::v1;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;

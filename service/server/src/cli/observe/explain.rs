@@ -13,8 +13,8 @@ use super::units::{NONE, distance, moment};
 use crate::cli::client::ClientArgs;
 use crate::cli::output::{print, right, table};
 use crate::error::ServerError;
-use crate::grpc::observed::{self as convert, WallClock};
 use crate::json::to_json;
+use crate::observed::convert::{self, WallClock};
 
 /// `lumpscope explain`.
 #[derive(Args)]

@@ -10,7 +10,7 @@ use lumpscope_observer::{BlockLine, Input, Replay, ReplayError};
 
 use super::live::Doubts;
 use crate::error::ServerError;
-use crate::grpc::observed::{self as convert, WallClock};
+use crate::observed::convert::{self, WallClock};
 
 /// Reads a recording; each block request is handed to `on_block`. One that is cut off is taken as
 /// far as it goes, which is said on stderr.

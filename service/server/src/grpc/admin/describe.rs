@@ -7,8 +7,8 @@ use tonic::Status;
 
 use super::AdminService;
 use crate::grpc::describe;
-use crate::grpc::scope::Scope;
 use crate::privileges;
+use crate::request::Scope;
 use crate::telemetry::{names, store_stats};
 
 pub(super) fn store(

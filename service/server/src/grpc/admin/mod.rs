@@ -15,10 +15,10 @@ use tokio::sync::oneshot;
 use tonic::{Request, Response, Status};
 
 use super::health::Health;
-use super::scope::Scope;
-use super::status::Refusal;
 use crate::config::ServeConfig;
 use crate::door::Door;
+use crate::refusal::Refusal;
+use crate::request::Scope;
 use crate::stores::{NamedStore, Stores};
 use crate::telemetry::Sources;
 use crate::telemetry::metrics::RequestMetrics;
@@ -105,7 +105,7 @@ type Answer<T> = Result<Response<T>, Status>;
 #[tonic::async_trait]
 impl admin_server::Admin for AdminService {
     async fn sync(&self, request: Request<v1::SyncRequest>) -> Answer<v1::SyncResponse> {
-        let scope = Scope::of(&request);
+        let scope = Scope::of(request.extensions());
         let named = self.store(&scope, &request.get_ref().store)?;
         ask(&named, |on_done| named.store.submit_sync(on_done)).await?;
         Ok(Response::new(v1::SyncResponse {
@@ -117,7 +117,7 @@ impl admin_server::Admin for AdminService {
         &self,
         request: Request<v1::CollectJournalRequest>,
     ) -> Answer<v1::CollectJournalResponse> {
-        let scope = Scope::of(&request);
+        let scope = Scope::of(request.extensions());
         let named = self.store(&scope, &request.get_ref().store)?;
         let done = ask(&named, |on_done| named.store.submit_collect(on_done)).await?;
         Ok(Response::new(v1::CollectJournalResponse {
@@ -134,7 +134,7 @@ impl admin_server::Admin for AdminService {
         &self,
         request: Request<v1::StartScrubRequest>,
     ) -> Answer<v1::StartScrubResponse> {
-        let scope = Scope::of(&request);
+        let scope = Scope::of(request.extensions());
         let named = self.store(&scope, &request.get_ref().store)?;
         let rate = request.get_ref().bytes_per_second;
         named.store.scrub_start((rate > 0).then_some(rate));
@@ -147,7 +147,7 @@ impl admin_server::Admin for AdminService {
         &self,
         request: Request<v1::StopScrubRequest>,
     ) -> Answer<v1::StopScrubResponse> {
-        let scope = Scope::of(&request);
+        let scope = Scope::of(request.extensions());
         let named = self.store(&scope, &request.get_ref().store)?;
         named.store.scrub_stop();
         Ok(Response::new(v1::StopScrubResponse {
@@ -159,7 +159,7 @@ impl admin_server::Admin for AdminService {
         &self,
         request: Request<v1::GetScrubRequest>,
     ) -> Answer<v1::GetScrubResponse> {
-        let scope = Scope::of(&request);
+        let scope = Scope::of(request.extensions());
         let named = self.store(&scope, &request.get_ref().store)?;
         let status = named.store.scrub_status();
         Ok(Response::new(scrub::status(scope.id(), status)))
@@ -169,7 +169,7 @@ impl admin_server::Admin for AdminService {
         &self,
         request: Request<v1::DescribeStoreRequest>,
     ) -> Answer<v1::DescribeStoreResponse> {
-        let scope = Scope::of(&request);
+        let scope = Scope::of(request.extensions());
         describe::store(self, &scope, &request.get_ref().store).map(Response::new)
     }
 
@@ -177,7 +177,7 @@ impl admin_server::Admin for AdminService {
         &self,
         request: Request<v1::AddStoreRequest>,
     ) -> Answer<v1::AddStoreResponse> {
-        let scope = Scope::of(&request);
+        let scope = Scope::of(request.extensions());
         let asked = request.into_inner();
         stores::add(self, &scope, asked).await.map(Response::new)
     }
@@ -186,19 +186,19 @@ impl admin_server::Admin for AdminService {
         &self,
         request: Request<v1::RemoveStoreRequest>,
     ) -> Answer<v1::RemoveStoreResponse> {
-        let scope = Scope::of(&request);
+        let scope = Scope::of(request.extensions());
         let asked = request.into_inner();
         stores::remove(self, &scope, asked).await.map(Response::new)
     }
 
     async fn drain(&self, request: Request<v1::DrainRequest>) -> Answer<v1::DrainResponse> {
-        let scope = Scope::of(&request);
+        let scope = Scope::of(request.extensions());
         let asked = request.into_inner();
         stores::drain(self, &scope, asked).await.map(Response::new)
     }
 
     async fn resume(&self, request: Request<v1::ResumeRequest>) -> Answer<v1::ResumeResponse> {
-        let scope = Scope::of(&request);
+        let scope = Scope::of(request.extensions());
         let asked = request.into_inner();
         stores::resume(self, &scope, asked).await.map(Response::new)
     }
@@ -207,13 +207,13 @@ impl admin_server::Admin for AdminService {
         &self,
         request: Request<v1::DescribeServiceRequest>,
     ) -> Answer<v1::DescribeServiceResponse> {
-        let scope = Scope::of(&request);
+        let scope = Scope::of(request.extensions());
         scope.check_service()?;
         Ok(Response::new(describe::service(self, &scope)))
     }
 
     async fn reload(&self, request: Request<v1::ReloadRequest>) -> Answer<v1::ReloadResponse> {
-        let scope = Scope::of(&request);
+        let scope = Scope::of(request.extensions());
         scope.check_service()?;
         let reloader = Arc::clone(&self.admin.door.reloader);
         let done = tokio::task::spawn_blocking(move || reloader.reload()).await;

@@ -12,8 +12,8 @@ use tonic::Status;
 use super::{Admin, AdminService, ask};
 use crate::config::StoreSpec;
 use crate::grpc::describe;
-use crate::grpc::scope::Scope;
-use crate::grpc::status::Refusal;
+use crate::refusal::Refusal;
+use crate::request::Scope;
 use crate::stores::{Mode, NamedStore};
 
 /// Longest that a caller can have requests under way waited for, in milliseconds.

@@ -1,8 +1,6 @@
 //! `lumpscope.v1.Observe`: what the observer knows, and what it is told to do.
 
-pub(crate) mod asking;
-pub(crate) mod convert;
-pub mod live;
+mod live;
 
 use std::sync::Arc;
 
@@ -13,11 +11,11 @@ use tokio::sync::watch;
 use tokio::task::JoinError;
 use tonic::{Request, Response, Status};
 
-use self::asking::{Asking, DEFAULT_SLOWEST};
-use self::convert::WallClock;
-use self::live::{BLOCKS_WAITING, Batch, BoxStream, Doubts, Kind, LINES_WAITING, Live, Watches};
-use super::scope::Scope;
-use super::status::Refusal;
+use self::live::{BLOCKS_WAITING, Batch, BoxStream, Doubts, LINES_WAITING, Live};
+use crate::observed::convert::{self, WallClock};
+use crate::observed::{Asking, DEFAULT_SLOWEST, Kind, Watches};
+use crate::refusal::Refusal;
+use crate::request::Scope;
 use crate::stores::Stores;
 
 /// Block requests in one reply.
@@ -79,7 +77,7 @@ type Answer<T> = Result<Response<T>, Status>;
 #[tonic::async_trait]
 impl Observe for ObserveService {
     async fn report(&self, request: Request<v1::ReportRequest>) -> Answer<v1::ReportResponse> {
-        let scope = Scope::of(&request);
+        let scope = Scope::of(request.extensions());
         let asked = request.into_inner();
         let names = self.meant(&scope, &asked.store)?;
         let clock = WallClock::now();
@@ -96,7 +94,7 @@ impl Observe for ObserveService {
     }
 
     async fn explain(&self, request: Request<v1::ExplainRequest>) -> Answer<v1::ExplainResponse> {
-        let scope = Scope::of(&request);
+        let scope = Scope::of(request.extensions());
         let id = request.into_inner().request_id;
         let may_use = |store: &str| scope.may_use(store);
         let known = self.asking.explain(id, may_use).await.map_err(unanswered)?;
@@ -110,7 +108,7 @@ impl Observe for ObserveService {
         &self,
         request: Request<v1::ListSlowestRequest>,
     ) -> Answer<v1::ListSlowestResponse> {
-        let scope = Scope::of(&request);
+        let scope = Scope::of(request.extensions());
         let asked = request.into_inner();
         let names = self.meant(&scope, &asked.store)?;
         let within = match asked.within_seconds {
@@ -131,7 +129,7 @@ impl Observe for ObserveService {
     type TraceStream = BoxStream<v1::TraceResponse>;
 
     async fn trace(&self, request: Request<v1::TraceRequest>) -> Answer<Self::TraceStream> {
-        let scope = Scope::of(&request);
+        let scope = Scope::of(request.extensions());
         let asked = request.into_inner();
         let stores = self.meant(&scope, &asked.store)?;
         let filter = filter(asked)?;
@@ -151,7 +149,7 @@ impl Observe for ObserveService {
     type RecordStream = BoxStream<v1::RecordResponse>;
 
     async fn record(&self, request: Request<v1::RecordRequest>) -> Answer<Self::RecordStream> {
-        let scope = Scope::of(&request);
+        let scope = Scope::of(request.extensions());
         scope.check_service()?;
         let live = Live {
             watching: self.watches.begin(Kind::Record)?,
@@ -166,7 +164,7 @@ impl Observe for ObserveService {
         &self,
         request: Request<v1::DescribeObserverRequest>,
     ) -> Answer<v1::DescribeObserverResponse> {
-        let scope = Scope::of(&request);
+        let scope = Scope::of(request.extensions());
         let names = self.meant(&scope, "")?;
         let request_id = scope.id();
         let described = self.asking.describe(names);
@@ -180,7 +178,7 @@ impl Observe for ObserveService {
         &self,
         request: Request<v1::SetEventsRequest>,
     ) -> Answer<v1::SetEventsResponse> {
-        let scope = Scope::of(&request);
+        let scope = Scope::of(request.extensions());
         scope.check_service()?;
         // Nothing said is not "no events at all".
         let wanted = request.into_inner().events;

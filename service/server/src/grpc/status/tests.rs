@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lumpscope_engine::format::verify::Damage;
-use lumpscope_engine::{IoOp, LumpDamage, LumpId};
+use lumpscope_engine::{Error, IoOp, LumpDamage, LumpId};
 use tonic::Code;
 
 use super::*;
+use crate::refusal::WireError;
 
 fn io() -> Arc<std::io::Error> {
     Arc::new(std::io::Error::from_raw_os_error(5))

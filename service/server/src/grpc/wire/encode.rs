@@ -13,7 +13,7 @@ use tonic::Status;
 use tonic::codegen::http::{HeaderMap, HeaderValue};
 
 use super::PREFIX_LEN;
-use crate::grpc::status::Refusal;
+use crate::refusal::Refusal;
 
 /// Field of the chunk in a reply of Get.
 const GET_CHUNK: u32 = 2;

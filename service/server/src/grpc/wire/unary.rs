@@ -6,7 +6,7 @@ use tonic::Status;
 
 use super::{PREFIX_LEN, WireError};
 use crate::grpc::source::Source;
-use crate::grpc::status::Refusal;
+use crate::refusal::Refusal;
 
 /// The only message of a request, of at most `max` bytes.
 ///

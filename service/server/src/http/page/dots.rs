@@ -4,7 +4,7 @@ use lumpscope_observer::{BlockLine, OPERATIONS, OWNERS, Observer, Watch};
 use serde::Serialize;
 
 use super::frame::place;
-use crate::grpc::observed::WallClock;
+use crate::observed::convert::WallClock;
 
 /// Dots of one store in one frame; of more, as many are chosen by chance, each as likely as any.
 pub(super) const MOST_DOTS: usize = 500;

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::dots::Dot;
 use crate::buckets::{self, Bucket, quantile};
-use crate::grpc::live::left_out;
+use crate::observed::left_out;
 
 /// One store over one interval.
 #[derive(Debug, Serialize)]

@@ -18,7 +18,7 @@ use axum::response::{IntoResponse, Response};
 use super::Api;
 use super::answer::failed;
 use crate::door::Connection;
-use crate::grpc::methods::Right;
+use crate::door::Right;
 
 /// Lets a request through, with its caller, or says why not.
 pub(super) async fn admit(State(api): State<Api>, mut request: Request, next: Next) -> Response {

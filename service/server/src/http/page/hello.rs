@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::PageConfig;
-use crate::grpc::Asking;
+use crate::observed::Asking;
 
 /// What is the same for all viewers.
 pub(super) struct Service {

@@ -42,9 +42,8 @@ use tokio::task::JoinError;
 use self::answer::{failed, said};
 use self::pulse::Pulse;
 use crate::door::{Caller, Connection, Door};
-use crate::grpc::live::{Kind, MAX_VIEWERS, Watches};
-use crate::grpc::{Asking, DEFAULT_SLOWEST};
 use crate::json::to_json;
+use crate::observed::{Asking, DEFAULT_SLOWEST, Kind, MAX_VIEWERS, Watches};
 use crate::telemetry::Sources;
 
 pub use self::pulse::Rhythm;

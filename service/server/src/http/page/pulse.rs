@@ -12,8 +12,8 @@ use super::dots::Dots;
 use super::frame::StoreFrame;
 use super::hello::{self, Store, milliseconds, unix_ms};
 use super::ring::{Frame, Ring};
-use crate::grpc::Asking;
-use crate::grpc::observed::WallClock;
+use crate::observed::Asking;
+use crate::observed::convert::WallClock;
 
 /// How often block requests are taken from the observer.
 pub(super) const POLL: Duration = Duration::from_millis(50);

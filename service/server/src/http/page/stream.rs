@@ -19,10 +19,10 @@ use super::answer::GUARDS;
 use super::hello::{self, Service, Store};
 use super::pulse::Viewer;
 use super::ring::Frame;
+use crate::door::told;
 use crate::door::{Call, Caller};
-use crate::grpc::Asking;
-use crate::grpc::live::Watching;
-use crate::listen::told;
+use crate::observed::Asking;
+use crate::observed::Watching;
 
 /// Proxies that would keep bytes back are told not to.
 const NO_BUFFER: HeaderName = HeaderName::from_static("x-accel-buffering");

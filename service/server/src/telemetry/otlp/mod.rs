@@ -31,7 +31,7 @@ pub use sampling::Sampling;
 pub use spans::About;
 
 use crate::error::ServerError;
-use crate::grpc::TraceParent;
+use crate::request::TraceParent;
 
 /// Explained requests that wait to become spans.
 const WATCHED: usize = 1024;

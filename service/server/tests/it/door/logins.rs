@@ -1,6 +1,7 @@
 //! Tokens: each right for each method, stores, and what needs none.
 
-use lumpscope::grpc::methods::{METHODS, Right};
+use lumpscope::door::Right;
+use lumpscope::request::methods::METHODS;
 use lumpscope_proto::REQUEST_ID_KEY;
 use lumpscope_proto::v1;
 use lumpscope_proto::v1::admin_client::AdminClient;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lumpscope::grpc::live::MAX_VIEWERS;
 use lumpscope::http::Rhythm;
+use lumpscope::observed::MAX_VIEWERS;
 
 use super::{FAST, ask, every, metrics, number, service, service_with, sums};
 use crate::common::web::Events;

@@ -9,7 +9,7 @@ use lumpscope_client::v1;
 
 use crate::cli::observe::replay;
 use crate::error::ServerError;
-use crate::grpc::observed::{self as convert, WallClock};
+use crate::observed::convert::{self, WallClock};
 
 /// The distances of one disk, by the power of two below which they lie.
 type Seeks = BTreeMap<u64, u64>;

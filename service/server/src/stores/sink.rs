@@ -4,10 +4,10 @@
 use lumpscope_engine::{IoDeclaration, IoOp, IoPurpose, IoSink};
 use lumpscope_observer::{DeclaredIo, Observer, Op, Purpose};
 
-use crate::telemetry::usdt;
+use crate::usdt;
 
 /// Receives the I/O declarations of one store.
-pub struct DiskSink {
+pub(super) struct DiskSink {
     observer: Observer,
     store: usize,
 }
@@ -15,7 +15,7 @@ pub struct DiskSink {
 impl DiskSink {
     /// `store` is the store's position in the observer's options.
     #[must_use]
-    pub fn new(observer: Observer, store: usize) -> Self {
+    pub(super) fn new(observer: Observer, store: usize) -> Self {
         Self { observer, store }
     }
 }

@@ -2,26 +2,27 @@
 
 use std::time::Duration;
 
+use http::HeaderMap;
 use lumpscope_engine::clock::monotonic_ns;
 use lumpscope_units::nanoseconds;
 use tokio::time::Instant;
-use tonic::codegen::http::HeaderMap;
 
 /// Most digits of a timeout.
 const MAX_DIGITS: usize = 8;
 
 /// When the time of a call is over, on the two clocks that are asked.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Deadline {
+pub struct Deadline {
     /// The clock of the runtime.
-    pub(super) instant: Instant,
+    pub instant: Instant,
     /// The clock of the engine, in nanoseconds.
-    pub(super) ns: u64,
+    pub ns: u64,
 }
 
 impl Deadline {
     /// The deadline of a call that begins now; `None`: it has none, or one that cannot be read.
-    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
+    #[must_use]
+    pub fn of(headers: &HeaderMap) -> Option<Self> {
         let time = timeout_of(headers)?;
         let ns = nanoseconds(time);
         Some(Self {
@@ -32,6 +33,7 @@ impl Deadline {
 }
 
 /// The time that `grpc-timeout` gives; `None`: it is not there, or cannot be read.
+#[must_use]
 pub fn timeout_of(headers: &HeaderMap) -> Option<Duration> {
     timeout(headers.get("grpc-timeout")?.to_str().ok()?)
 }

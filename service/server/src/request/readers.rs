@@ -11,22 +11,25 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::get::CHUNK;
 use crate::door::Connection;
 
+/// Bytes of a chunk: what the .proto promises, and every gRPC library accepts it (the usual limit
+/// is 4 MiB).
+pub const CHUNK: usize = 1 << 20;
 /// Longest and shortest time between two looks.
 const PERIOD: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 /// Chunks that are on their way to the client, at most: one with HTTP/2, and one behind it.
 const UNDER_WAY: u64 = 2;
 
 /// True: `bytes` in this time are less than `min_rate` a second.
-pub(crate) fn is_slow(bytes: u64, elapsed: Duration, min_rate: u64) -> bool {
+#[must_use]
+pub fn is_slow(bytes: u64, elapsed: Duration, min_rate: u64) -> bool {
     u128::from(bytes) * 1000 < u128::from(min_rate) * elapsed.as_millis()
 }
 
 /// All clients that take bodies.
 #[derive(Clone)]
-pub(crate) struct Readers {
+pub struct Readers {
     shared: Arc<Shared>,
 }
 
@@ -66,7 +69,8 @@ impl Readers {
     /// Who is slower than `min_rate` bytes a second after `patience`, or takes nothing for so long
     /// and for the time that the bytes on their way may take, is cut off. Must be called within a
     /// runtime; the looks end with the last clone.
-    pub(crate) fn new(patience: Duration, min_rate: u64) -> Self {
+    #[must_use]
+    pub fn new(patience: Duration, min_rate: u64) -> Self {
         let shared = Arc::new(Shared {
             patience,
             min_rate,
@@ -87,7 +91,8 @@ impl Readers {
     }
 
     /// A client begins to take a body of `total` bytes.
-    pub(crate) fn watch(&self, connection: Option<&Connection>, total: u64) -> Arc<Reading> {
+    #[must_use]
+    pub fn watch(&self, connection: Option<&Connection>, total: u64) -> Arc<Reading> {
         let mut state = self.shared.state();
         let number = state.next;
         state.next += 1;
@@ -106,7 +111,7 @@ impl Readers {
 }
 
 /// One client that takes a body, until the last of its bytes is gone.
-pub(crate) struct Reading {
+pub struct Reading {
     number: u64,
     readers: Weak<Shared>,
     /// `None`: it came by no socket, and cannot be slow.
@@ -120,7 +125,7 @@ pub(crate) struct Reading {
 
 impl Reading {
     /// The transport has asked for more and got `bytes`.
-    pub(crate) fn took(&self, bytes: u64) {
+    pub fn took(&self, bytes: u64) {
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last_ms.store(now, Ordering::Relaxed);
         self.taken.fetch_add(bytes, Ordering::Relaxed);

@@ -9,13 +9,13 @@ use lumpscope_proto::v1;
 
 /// What the monotonic clock must be moved by to show the time since 1970.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct WallClock {
+pub struct WallClock {
     offset_ns: i64,
 }
 
 impl WallClock {
     /// As the two clocks stand to each other now.
-    pub(crate) fn now() -> Self {
+    pub fn now() -> Self {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
         let wall = since_1970.map_or(0, |time| time.as_nanos());
         let wall = i64::try_from(wall).unwrap_or(i64::MAX);
@@ -25,12 +25,12 @@ impl WallClock {
     }
 
     /// Of a recording, which knows its own clock only: its times are handed on as they are.
-    pub(crate) fn of_a_recording() -> Self {
+    pub fn of_a_recording() -> Self {
         Self { offset_ns: 0 }
     }
 
     /// Nanoseconds since 1970 at a time of the monotonic clock.
-    pub(crate) fn unix_ns(self, monotonic_ns: u64) -> i64 {
+    pub fn unix_ns(self, monotonic_ns: u64) -> i64 {
         signed(monotonic_ns).saturating_add(self.offset_ns)
     }
 }
@@ -40,11 +40,7 @@ fn signed(value: u64) -> i64 {
 }
 
 /// `with_heat`: the cells of the histogram too.
-pub(crate) fn store_report(
-    r: obs::StoreReport,
-    with_heat: bool,
-    clock: WallClock,
-) -> v1::StoreReport {
+pub fn store_report(r: obs::StoreReport, with_heat: bool, clock: WallClock) -> v1::StoreReport {
     let seeks = seeks(&r.heat);
     let heat = if with_heat { r.heat } else { Vec::new() };
     v1::StoreReport {
@@ -183,7 +179,7 @@ fn heat_cell(h: obs::HeatCell) -> v1::HeatCell {
 }
 
 /// An explained request.
-pub(crate) fn slow(s: obs::Explained, clock: WallClock) -> v1::SlowRequest {
+pub fn slow(s: obs::Explained, clock: WallClock) -> v1::SlowRequest {
     let step = |s: obs::Step| v1::Step {
         from_ns: s.from_ns,
         took_ns: s.took_ns,
@@ -231,7 +227,7 @@ fn block_io(b: obs::BlockIo) -> v1::BlockIo {
 }
 
 /// A block request, live.
-pub(crate) fn block_line(b: obs::BlockLine, clock: WallClock) -> v1::BlockLine {
+pub fn block_line(b: obs::BlockLine, clock: WallClock) -> v1::BlockLine {
     v1::BlockLine {
         done_unix_ns: clock.unix_ns(b.done_ns),
         device: b.device,
@@ -251,7 +247,7 @@ pub(crate) fn block_line(b: obs::BlockLine, clock: WallClock) -> v1::BlockLine {
 }
 
 /// A program of the observer.
-pub(super) fn program(p: obs::ProgramReport) -> v1::ProbeProgram {
+pub fn program(p: obs::ProgramReport) -> v1::ProbeProgram {
     v1::ProbeProgram {
         name: p.name,
         hook: p.hook,
@@ -265,7 +261,7 @@ pub(super) fn program(p: obs::ProgramReport) -> v1::ProbeProgram {
 }
 
 /// Which events are handed out.
-pub(super) fn events(policy: obs::EventPolicy) -> v1::EventPolicy {
+pub fn events(policy: obs::EventPolicy) -> v1::EventPolicy {
     v1::EventPolicy {
         one_in: policy.one_in,
         slower_than_ns: policy.slower_than_ns,
@@ -273,7 +269,7 @@ pub(super) fn events(policy: obs::EventPolicy) -> v1::EventPolicy {
 }
 
 /// How a store is observed and guarded.
-pub(super) fn observed_store(
+pub fn observed_store(
     store: String,
     status: obs::StoreObservation,
     guard: obs::GuardReport,

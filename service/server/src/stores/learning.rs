@@ -15,7 +15,7 @@ use lumpscope_engine::QueuePolicy;
 use lumpscope_observer::{BlockFilter, BlockLine, Observer};
 use tracing::warn;
 
-use crate::stores::NamedStore;
+use super::named::NamedStore;
 
 /// How often block requests are passed on.
 const EVERY: Duration = Duration::from_millis(50);

@@ -1,7 +1,7 @@
 //! The W3C trace context of a call: <https://www.w3.org/TR/trace-context/>.
 
+use http::HeaderMap;
 use opentelemetry::trace::TraceState;
-use tonic::codegen::http::HeaderMap;
 
 /// Most bytes of a `tracestate` that is passed on, as the standard wants it at least.
 const MAX_STATE: usize = 512;

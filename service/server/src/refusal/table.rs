@@ -7,10 +7,7 @@ use tonic::Code;
 
 use super::Refusal;
 use super::engine::{engine_kind, engine_retry, lump_of};
-use crate::grpc::wire::WireError;
-
-/// Who gives the reasons of errors, for `google.rpc.ErrorInfo`.
-pub const DOMAIN: &str = "lumpscope";
+use super::wire::WireError;
 
 /// When to try again while the service goes down or comes up.
 pub(super) const RETRY_AFTER_RESTART: Duration = Duration::from_secs(1);
@@ -75,7 +72,8 @@ impl Refusal {
     }
 
     /// What the reason is about.
-    pub(super) fn metadata(&self) -> HashMap<String, String> {
+    #[must_use]
+    pub fn metadata(&self) -> HashMap<String, String> {
         let mut about = HashMap::new();
         match self {
             Self::UnknownStore { name, .. }

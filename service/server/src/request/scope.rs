@@ -1,57 +1,75 @@
 //! One request from its arrival to the last byte of its reply: id, clock readings, outcome.
 //!
-//! The scope is made by [`super::request_id::Traced`] before any byte of the request is read and
-//! ends when the transport has taken the end of the reply, or when the client is gone. The
+//! The protocol makes the scope before any byte of the request is read. It ends when the transport has taken the end of the reply, or when the client is gone. The
 //! handler fills in what only it knows: the store, the bytes, and the engine's times.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
+use http::{Extensions, HeaderMap};
 use lumpscope_engine::clock::monotonic_ns;
 use lumpscope_engine::{EngineTimes, Error, LumpId, RequestCtx, RequestId};
-use lumpscope_observer::{Observer, RequestSummary, TraceContext};
-use lumpscope_proto::code_name;
+use lumpscope_observer::RequestSummary;
 use lumpscope_proto::v1;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
-use tonic::codegen::http::{Extensions, HeaderMap};
-use tonic::{Code, Status};
-use tracing::{Span, debug, debug_span, warn};
+use tonic::Code;
+use tracing::{Span, debug_span};
 
 use super::deadline::Deadline;
 use super::methods::Name;
-use super::status::Refusal;
 use super::trace_context::TraceParent;
 use crate::door::Caller;
+use crate::refusal::Refusal;
 use crate::stores::{NamedStore, UnderWay};
-use crate::telemetry::metrics::RequestMetrics;
-use crate::telemetry::otlp::{About, Tracing};
-use crate::telemetry::usdt::{self, LumpOp};
+use crate::usdt::{self, LumpOp};
 
-/// Makes scopes, and is told when they end.
-pub struct Recorder {
-    next_id: AtomicU64,
-    observer: Observer,
-    metrics: Arc<RequestMetrics>,
-    tracing: Tracing,
+/// Told of the begin and the end of every request, on a thread of the runtime: it must not block.
+pub trait Sink: Send + Sync {
+    /// A request has begun.
+    fn begun(&self);
+
+    /// A request has ended.
+    fn ended(&self, ended: Ended<'_>);
 }
 
-impl Recorder {
-    /// A recorder whose ids start at 1: 0 stands for "no request".
+/// A request that has ended.
+pub struct Ended<'a> {
+    /// Its times, whose stages add up to the whole; without a trace.
+    pub summary: RequestSummary,
+    /// Its method.
+    pub method: Name,
+    /// Its store, which may have been taken out since; `None`: it named none that exists.
+    pub store: Option<&'a NamedStore>,
+    /// The status of its reply.
+    pub code: Code,
+    /// What the client was told; empty: nothing but the code.
+    pub message: &'a str,
+    /// Its place in the client's trace.
+    pub parent: Option<&'a TraceParent>,
+}
+
+/// Begins requests, and gives each its id.
+pub struct Requests {
+    next_id: AtomicU64,
+    sink: Arc<dyn Sink>,
+}
+
+impl Requests {
+    /// Requests whose ids start at 1: 0 stands for "no request".
     #[must_use]
-    pub fn new(observer: Observer, metrics: Arc<RequestMetrics>, tracing: Tracing) -> Self {
+    pub fn new(sink: Arc<dyn Sink>) -> Self {
         Self {
             next_id: AtomicU64::new(1),
-            observer,
-            metrics,
-            tracing,
+            sink,
         }
     }
 
     /// Begins a request. `None`: what it asks for is not known yet, see [`Scope::set_method`].
     #[must_use]
     pub fn begin(self: &Arc<Self>, method: Option<Name>, headers: &HeaderMap) -> Arc<Scope> {
-        self.metrics.begun();
+        self.sink.begun();
         let (deadline, trace) = (Deadline::of(headers), TraceParent::of(headers));
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let span = debug_span!(
@@ -69,7 +87,7 @@ impl Recorder {
             deadline,
             trace,
             span,
-            recorder: Arc::clone(self),
+            requests: Arc::clone(self),
             caller: OnceLock::new(),
             state: Mutex::new(State::default()),
         })
@@ -77,7 +95,7 @@ impl Recorder {
 }
 
 /// Where requests are logged.
-const LOG: &str = "lumpscope::request";
+pub const LOG: &str = "lumpscope::request";
 
 /// One request.
 pub struct Scope {
@@ -87,7 +105,7 @@ pub struct Scope {
     deadline: Option<Deadline>,
     trace: Option<TraceParent>,
     span: Span,
-    recorder: Arc<Recorder>,
+    requests: Arc<Requests>,
     /// Who asks; set before anything else sees the scope.
     caller: OnceLock<Caller>,
     state: Mutex<State>,
@@ -144,8 +162,8 @@ impl Scope {
 
     /// How long the request has been here.
     #[must_use]
-    pub fn age(&self) -> std::time::Duration {
-        std::time::Duration::from_nanos(monotonic_ns().saturating_sub(self.begin_ns))
+    pub fn age(&self) -> Duration {
+        Duration::from_nanos(monotonic_ns().saturating_sub(self.begin_ns))
     }
 
     /// Says how long receiving the body took: the engine was at work while it came, so that cannot
@@ -155,7 +173,8 @@ impl Scope {
     }
 
     /// When the client stops waiting; `None`: never.
-    pub(super) fn deadline(&self) -> Option<Deadline> {
+    #[must_use]
+    pub fn deadline(&self) -> Option<Deadline> {
         self.deadline
     }
 
@@ -171,27 +190,18 @@ impl Scope {
         };
     }
 
-    /// The scope of a request that came through [`super::request_id::Traced`].
+    /// The scope of a request with these extensions, where its protocol has put it.
     ///
     /// # Panics
-    /// When it did not: every service is wrapped before it is served.
+    /// When it has not: every service is wrapped before it is served.
     #[must_use]
-    pub fn of<T>(request: &tonic::Request<T>) -> Arc<Self> {
-        Self::in_extensions(request.extensions())
-    }
-
-    /// The same, for a service that serves requests of plain HTTP.
-    ///
-    /// # Panics
-    /// As [`Self::of`].
-    #[must_use]
-    pub fn in_extensions(extensions: &Extensions) -> Arc<Self> {
+    pub fn of(extensions: &Extensions) -> Arc<Self> {
         let scope = extensions.get::<Arc<Self>>();
-        Arc::clone(scope.expect("every service is wrapped in Traced"))
+        Arc::clone(scope.expect("every service gives its requests a scope"))
     }
 
     /// Says who asks; only the first call counts.
-    pub(super) fn set_caller(&self, caller: Caller) {
+    pub fn set_caller(&self, caller: Caller) {
         // A request has one caller.
         let _ = self.caller.set(caller);
     }
@@ -271,7 +281,8 @@ impl Scope {
     }
 
     /// Ends when the store that the request is in cuts it off; `None`: it is in none yet.
-    pub(crate) fn cut_off(&self) -> Option<CancellationToken> {
+    #[must_use]
+    pub fn cut_off(&self) -> Option<CancellationToken> {
         let state = self.state();
         let held = state.under_way.first()?;
         Some(held.store().cut_off().clone())
@@ -327,113 +338,31 @@ impl Scope {
         state.engine.journal_ns += times.journal_ns;
     }
 
-    /// Ends the request with the status of its reply; only the first end counts.
-    pub fn end_with(&self, headers: &HeaderMap) {
-        let status = headers.get(Status::GRPC_STATUS);
-        match status.map_or(Code::Ok, |value| Code::from_bytes(value.as_bytes())) {
-            Code::Ok => self.end(Code::Ok),
-            code => {
-                let status = Status::from_header_map(headers);
-                self.end_as(code, status.as_ref().map_or("", Status::message));
-            }
-        }
-    }
-
     /// Ends the request; only the first end counts.
     pub fn end(&self, code: Code) {
         self.end_as(code, "");
     }
 
-    /// The same, with what the client is told.
+    /// Ends the request, with the message that its client gets; only the first end counts.
     pub fn end_as(&self, code: Code, message: &str) {
         let end_ns = monotonic_ns();
         let mut state = self.state();
         if std::mem::replace(&mut state.ended, true) {
             return;
         }
-        let seconds = std::time::Duration::from_nanos(end_ns.saturating_sub(self.begin_ns));
-        let mut summary = self.summary(&state, end_ns, code);
-        summary.trace = self.choose(seconds, code);
-        self.tell_tracers(state.store.as_deref(), &summary);
-        // What is said of a store that was taken out would stay for ever.
-        let store = state.store.take().filter(|named| !named.is_gone());
+        let summary = self.summary(&state, end_ns, code);
+        let store = state.store.take();
         let inside = std::mem::take(&mut state.under_way);
         drop(state);
-        let name = store.as_ref().map(|named| named.name.as_str());
-        self.log(name, &summary, code, message);
-        let exemplar = summary.trace.map(|trace| trace.trace_id);
-        self.recorder
-            .metrics
-            .ended(name, self.method().text, code, seconds, exemplar);
-        if store.is_some() {
-            self.recorder.observer.request_done(summary);
-        } else if summary.trace.is_some() {
-            self.recorder.tracing.alone(&summary);
-        }
-        drop(inside);
-    }
-
-    /// Whether the request is exported, and where in which trace it stands then.
-    fn choose(&self, took: std::time::Duration, code: Code) -> Option<TraceContext> {
-        let tracing = &self.recorder.tracing;
-        let trace = tracing.choose(self.trace.as_ref(), took, code)?;
-        let state = self.trace.as_ref().map(TraceParent::state);
-        tracing.chosen(About {
-            request: self.id,
-            method: self.method().full,
-            code: Some(code),
-            state: state.cloned().unwrap_or_default(),
+        self.requests.sink.ended(Ended {
+            summary,
+            method: self.method(),
+            store: store.as_deref(),
+            code,
+            message,
+            parent: self.trace.as_ref(),
         });
-        Some(trace)
-    }
-
-    /// For those who listen with bpftrace.
-    fn tell_tracers(&self, store: Option<&NamedStore>, what: &RequestSummary) {
-        let stages = [
-            what.recv_ns,
-            what.sched_ns,
-            what.index_ns,
-            what.data_ns,
-            what.journal_ns,
-            what.reply_ns,
-        ];
-        for (stage, ns) in usdt::STAGES.into_iter().zip(stages) {
-            usdt::request_stage(self.id, stage, ns);
-        }
-        let store = store.map_or(c"", |named| named.c_name.as_c_str());
-        let ns = what.end_ns.saturating_sub(what.begin_ns);
-        usdt::request_done(self.id, self.method().c, store, what.bytes, ns, what.ok);
-    }
-
-    /// One line a request: loud where the operator has to do something, not where the client has.
-    fn log(&self, store: Option<&str>, what: &RequestSummary, code: Code, message: &str) {
-        let us = what.end_ns.saturating_sub(what.begin_ns) / 1000;
-        let (request_id, trace_id, method) = (self.id, self.trace_id(), self.method().text);
-        let (bytes, code_name) = (what.bytes, code_name(code));
-        match code {
-            Code::Ok => debug!(
-                target: LOG, request_id, trace_id, method, store, bytes, us, "done"
-            ),
-            Code::Internal | Code::DataLoss | Code::FailedPrecondition | Code::Unknown => warn!(
-                target: LOG, request_id, trace_id, method, store, bytes, us,
-                code = code_name, "failed: {message}"
-            ),
-            Code::Cancelled
-            | Code::InvalidArgument
-            | Code::DeadlineExceeded
-            | Code::NotFound
-            | Code::AlreadyExists
-            | Code::PermissionDenied
-            | Code::ResourceExhausted
-            | Code::Aborted
-            | Code::OutOfRange
-            | Code::Unimplemented
-            | Code::Unavailable
-            | Code::Unauthenticated => debug!(
-                target: LOG, request_id, trace_id, method, store, bytes, us,
-                code = code_name, "refused: {message}"
-            ),
-        }
+        drop(inside);
     }
 
     /// Splits the request's time so that the stages add up to the whole.

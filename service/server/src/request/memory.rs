@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::status::Refusal;
+use crate::refusal::Refusal;
 
 /// Bytes a permit stands for: a semaphore counts in 32 bits.
 const UNIT: u64 = 4096;

@@ -1,0 +1,158 @@
+//! Counts the calls and pages that watch what happens, and bounds their number.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crate::refusal::Refusal;
+
+/// Calls of Trace and Record under way at a time; more are refused. A queue takes up to about 20 MB.
+pub const MAX_WATCHES: usize = 16;
+/// Pages that are open at a time; more are refused. Each costs little more than its socket, but
+/// shares the connections of the metrics endpoint with who scrapes it.
+pub const MAX_VIEWERS: usize = 64;
+/// What is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Block requests.
+    Trace,
+    /// Everything that the correlator learns.
+    Record,
+    /// The pictures of the page.
+    Page,
+}
+
+impl Kind {
+    /// All.
+    pub const ALL: [Self; 3] = [Self::Trace, Self::Record, Self::Page];
+
+    /// Name in metrics; of a call, that of its method.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Trace => "trace",
+            Self::Record => "record",
+            Self::Page => "page",
+        }
+    }
+}
+
+/// Counts who watches, and what they missed.
+#[derive(Debug, Default)]
+pub struct Watches {
+    calls: AtomicUsize,
+    viewers: AtomicUsize,
+    trace: Counts,
+    record: Counts,
+    page: Counts,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    open: AtomicU64,
+    dropped: AtomicU64,
+}
+
+impl Watches {
+    fn of(&self, kind: Kind) -> &Counts {
+        match kind {
+            Kind::Trace => &self.trace,
+            Kind::Record => &self.record,
+            Kind::Page => &self.page,
+        }
+    }
+
+    /// How many there are of those that share a limit, and the limit.
+    fn together(&self, kind: Kind) -> (&AtomicUsize, usize) {
+        match kind {
+            Kind::Trace | Kind::Record => (&self.calls, MAX_WATCHES),
+            Kind::Page => (&self.viewers, MAX_VIEWERS),
+        }
+    }
+
+    /// Calls of this kind, or pages, that are open.
+    #[must_use]
+    pub fn open(&self, kind: Kind) -> u64 {
+        self.of(kind).open.load(Ordering::Relaxed)
+    }
+
+    /// What was left out of them because their clients were too slow.
+    #[must_use]
+    pub fn dropped(&self, kind: Kind) -> u64 {
+        self.of(kind).dropped.load(Ordering::Relaxed)
+    }
+
+    /// Lets one more watch.
+    ///
+    /// # Errors
+    /// [`Refusal::TooManyWatches`].
+    pub(crate) fn begin(self: &Arc<Self>, kind: Kind) -> Result<Watching, Refusal> {
+        let (open, max) = self.together(kind);
+        let room = |now| (now < max).then_some(now + 1);
+        open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room)
+            .map_err(|_| Refusal::TooManyWatches { max })?;
+        self.of(kind).open.fetch_add(1, Ordering::Relaxed);
+        Ok(Watching {
+            watches: Arc::clone(self),
+            kind,
+            dropped: 0,
+        })
+    }
+}
+
+/// One that watches; dropping it makes room for another.
+#[derive(Debug)]
+pub(crate) struct Watching {
+    watches: Arc<Watches>,
+    kind: Kind,
+    dropped: u64,
+}
+
+impl Watching {
+    /// Takes note of how much this one has missed so far.
+    pub(crate) fn missed(&mut self, dropped: u64) {
+        let more = dropped.saturating_sub(self.dropped);
+        let counts = self.watches.of(self.kind);
+        counts.dropped.fetch_add(more, Ordering::Relaxed);
+        self.dropped = dropped;
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let (open, _) = self.watches.together(self.kind);
+        open.fetch_sub(1, Ordering::Relaxed);
+        let counts = self.watches.of(self.kind);
+        counts.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_so_many_watch_and_each_end_makes_room() {
+        let watches = Arc::new(Watches::default());
+        let mut all: Vec<Watching> = (0..MAX_WATCHES)
+            .map(|i| watches.begin([Kind::Trace, Kind::Record][i % 2]).unwrap())
+            .collect();
+        assert!(watches.begin(Kind::Trace).is_err());
+        assert_eq!(watches.open(Kind::Trace), 8);
+        all[0].missed(3);
+        all[0].missed(5);
+        assert_eq!(watches.dropped(Kind::Trace), 5);
+        all.remove(0);
+        assert_eq!(watches.open(Kind::Trace), 7);
+        all.push(watches.begin(Kind::Record).unwrap());
+        assert!(watches.begin(Kind::Record).is_err());
+        // Pages are counted on their own.
+        let pages: Vec<_> = (0..MAX_VIEWERS)
+            .map(|_| watches.begin(Kind::Page).unwrap())
+            .collect();
+        assert!(watches.begin(Kind::Page).is_err());
+        drop((all, pages));
+        assert_eq!(watches.open(Kind::Page), 0);
+        assert_eq!(watches.open(Kind::Record), 0);
+        assert_eq!(watches.dropped(Kind::Trace), 5);
+    }
+}

@@ -1,0 +1,19 @@
+//! A request, whichever protocol it came by: its id, clocks, rights, deadline, memory and trace.
+//!
+//! gRPC and S3 stand on this side by side. [`Requests`] begins a [`Scope`] for each request; at the
+//! end of the scope the [`Sink`] is told what it took.
+
+mod cut_off;
+mod deadline;
+mod memory;
+pub mod methods;
+mod readers;
+mod scope;
+mod trace_context;
+
+pub use cut_off::unless_cut_off;
+pub use deadline::{Deadline, timeout_of};
+pub use memory::{Memory, Reservation};
+pub use readers::{CHUNK, Readers, Reading, is_slow};
+pub use scope::{Ended, LOG, Requests, Scope, Sink};
+pub use trace_context::TraceParent;

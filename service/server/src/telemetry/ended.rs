@@ -1,0 +1,118 @@
+//! The end of a request: counted, logged, traced, and handed to the observer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lumpscope_observer::{Observer, TraceContext};
+use lumpscope_proto::code_name;
+use tonic::Code;
+use tracing::{debug, warn};
+
+use super::metrics::RequestMetrics;
+use super::otlp::{About, Tracing};
+use crate::request::{Ended, LOG, Sink, TraceParent};
+use crate::usdt;
+
+/// Reports every request to metrics, log, traces, static probes and observer.
+pub(crate) struct Reporter {
+    pub(crate) observer: Observer,
+    pub(crate) metrics: Arc<RequestMetrics>,
+    pub(crate) tracing: Tracing,
+}
+
+impl Sink for Reporter {
+    fn begun(&self) {
+        self.metrics.begun();
+    }
+
+    fn ended(&self, mut ended: Ended<'_>) {
+        let took = took(&ended);
+        ended.summary.trace = self.choose(&ended, took);
+        tell_tracers(&ended);
+        // A series of a store that was taken out would stay for ever.
+        let store = ended.store.filter(|named| !named.is_gone());
+        let name = store.map(|named| named.name.as_str());
+        log(name, &ended);
+        let (method, summary) = (ended.method.text, ended.summary);
+        let exemplar = summary.trace.map(|trace| trace.trace_id);
+        self.metrics.ended(name, method, ended.code, took, exemplar);
+        if store.is_some() {
+            self.observer.request_done(summary);
+        } else if summary.trace.is_some() {
+            self.tracing.alone(&summary);
+        }
+    }
+}
+
+impl Reporter {
+    /// The place of the request in its trace; `None`: it is not exported.
+    fn choose(&self, ended: &Ended<'_>, took: Duration) -> Option<TraceContext> {
+        let trace = self.tracing.choose(ended.parent, took, ended.code)?;
+        let state = ended.parent.map(TraceParent::state);
+        self.tracing.chosen(About {
+            request: ended.summary.request,
+            method: ended.method.full,
+            code: Some(ended.code),
+            state: state.cloned().unwrap_or_default(),
+        });
+        Some(trace)
+    }
+}
+
+fn took(ended: &Ended<'_>) -> Duration {
+    let what = &ended.summary;
+    Duration::from_nanos(what.end_ns.saturating_sub(what.begin_ns))
+}
+
+/// For those who listen with bpftrace.
+fn tell_tracers(ended: &Ended<'_>) {
+    let what = &ended.summary;
+    let stages = [
+        what.recv_ns,
+        what.sched_ns,
+        what.index_ns,
+        what.data_ns,
+        what.journal_ns,
+        what.reply_ns,
+    ];
+    for (stage, ns) in usdt::STAGES.into_iter().zip(stages) {
+        usdt::request_stage(what.request, stage, ns);
+    }
+    let store = ended.store.map_or(c"", |named| named.c_name.as_c_str());
+    let ns = what.end_ns.saturating_sub(what.begin_ns);
+    let method = ended.method.c;
+    usdt::request_done(what.request, method, store, what.bytes, ns, what.ok);
+}
+
+/// One line a request: loud where the operator has to do something, not where the client has.
+fn log(store: Option<&str>, ended: &Ended<'_>) {
+    let (what, message) = (&ended.summary, ended.message);
+    let us = what.end_ns.saturating_sub(what.begin_ns) / 1000;
+    let trace_id = ended.parent.map(TraceParent::as_str);
+    let (request_id, method, bytes) = (what.request, ended.method.text, what.bytes);
+    let code_name = code_name(ended.code);
+    match ended.code {
+        Code::Ok => debug!(
+            target: LOG, request_id, trace_id, method, store, bytes, us, "done"
+        ),
+        Code::Internal | Code::DataLoss | Code::FailedPrecondition | Code::Unknown => warn!(
+            target: LOG, request_id, trace_id, method, store, bytes, us,
+            code = code_name, "failed: {message}"
+        ),
+        Code::Cancelled
+        | Code::InvalidArgument
+        | Code::DeadlineExceeded
+        | Code::NotFound
+        | Code::AlreadyExists
+        | Code::PermissionDenied
+        | Code::ResourceExhausted
+        | Code::Aborted
+        | Code::OutOfRange
+        | Code::Unimplemented
+        | Code::Unavailable
+        | Code::Unauthenticated => debug!(
+            target: LOG, request_id, trace_id, method, store, bytes, us,
+            code = code_name, "refused: {message}"
+        ),
+    }
+}
