@@ -11,6 +11,7 @@
 //! The digest is over the lines of all commands, each with its line feed, however many are
 //! printed: two streams with one digest are the same.
 
+use crate::failure::cannot_do;
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
@@ -19,7 +20,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::human;
 use crate::stats::Kind;
-use crate::workload::{Command, CommandStream, WorkloadArgs, WorkloadError};
+use crate::workload::{Command, CommandStream, WorkloadArgs};
 
 /// With `--excerpt`: so many commands from the first on.
 const FIRST: usize = 40;
@@ -55,28 +56,17 @@ pub struct CommandsArgs {
     pub excerpt: bool,
 }
 
-/// Why the commands could not be printed.
-#[derive(Debug, thiserror::Error)]
-pub enum CommandsError {
-    /// There is no such workload, or something is wrong with it.
-    #[error(transparent)]
-    Workload(#[from] WorkloadError),
-    /// They cannot be written.
-    #[error("cannot write the commands: {0}")]
-    Write(#[from] io::Error),
-}
-
 /// Prints to standard output. A reader that has seen enough and closes the pipe is no error.
 ///
 /// # Errors
 /// There is no such workload, or its commands cannot be written.
-pub fn run(args: &CommandsArgs) -> Result<ExitCode, CommandsError> {
+pub fn run(args: &CommandsArgs) -> anyhow::Result<ExitCode> {
     let stream = args.workload.stream()?;
     let mut out = BufWriter::with_capacity(BUFFER, io::stdout().lock());
     let written = write(args, &stream, &mut out).and_then(|()| out.flush());
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-        other => other?,
+        other => other.map_err(cannot_do("write the commands"))?,
     }
     // What could not be written would be tried again, in vain.
     let (_, _) = out.into_parts();

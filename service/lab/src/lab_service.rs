@@ -4,6 +4,7 @@
 //! an end are passed on to it, each once; the disks go when it has ended. After `kill -9` the
 //! kernel takes everything down ([`crate::lab`]).
 
+use crate::failure::{Interrupted, argument, cannot_do};
 use std::ffi::OsString;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -14,8 +15,8 @@ use lumpscope_platter::live::LiveOptions;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::compare::fill::fill;
-use crate::compare::interrupt::Interrupt;
-use crate::compare::{CompareError, run_format};
+use crate::compare::run_format;
+use crate::interrupt::Interrupt;
 use crate::lab::{Lab, LabDrive, LabOptions, LabStore, StoreKind};
 
 const MIB: u64 = 1 << 20;
@@ -58,10 +59,10 @@ fn capacity(disk_bytes: u64) -> u64 {
 /// # Errors
 /// The disk size is too small, or the disks cannot be made, formatted, or the service not started. What was made is
 /// gone again.
-pub fn run(options: &LabServiceOptions, lumpscope_exe: &Path) -> Result<ExitCode, CompareError> {
+pub fn run(options: &LabServiceOptions, lumpscope_exe: &Path) -> anyhow::Result<ExitCode> {
     let interrupt = Interrupt::install()?;
     match serve(options, lumpscope_exe, &interrupt) {
-        Err(CompareError::Interrupted) => Ok(ExitCode::from(130)),
+        Err(error) if error.is::<Interrupted>() => Ok(ExitCode::from(130)),
         result => result,
     }
 }
@@ -70,12 +71,9 @@ fn serve(
     options: &LabServiceOptions,
     exe: &Path,
     interrupt: &Interrupt,
-) -> Result<ExitCode, CompareError> {
+) -> anyhow::Result<ExitCode> {
     if options.disk_bytes < MIN_DISK_BYTES {
-        return Err(CompareError::Argument {
-            option: "--size",
-            allowed: "512M or more: an xfs alone takes 300M",
-        });
+        return Err(argument("--size", "512M or more: an xfs alone takes 300M"));
     }
     let capacity = capacity(options.disk_bytes);
     let lab = Lab::create(&LabOptions {
@@ -92,7 +90,7 @@ fn serve(
         let filled = fill(&raw.device, capacity, &|| interrupt.check().is_err());
         interrupt.check()?;
         let what = format!("write zeros to {}", raw.device.display());
-        filled.map_err(CompareError::io(what))?;
+        filled.map_err(cannot_do(what))?;
     }
     for store in lab.stores() {
         format(exe, &lab, store, capacity, interrupt)?;
@@ -110,7 +108,7 @@ fn serve(
         .stdin(Stdio::null())
         .process_group(0)
         .spawn()
-        .map_err(CompareError::io(format!("run {}", exe.display())))?;
+        .map_err(cannot_do(format!("run {}", exe.display())))?;
     let status = until_it_ends(child, interrupt)?;
     for disk in lab.lateness()? {
         eprintln!("{disk}");
@@ -124,7 +122,7 @@ fn format(
     store: &LabStore,
     capacity: u64,
     interrupt: &Interrupt,
-) -> Result<(), CompareError> {
+) -> anyhow::Result<()> {
     let mut command = lab.command(exe);
     command
         .args(["format", "--capacity", &capacity.to_string()])
@@ -133,10 +131,10 @@ fn format(
 }
 
 /// Passes each signal on, until the service has ended.
-fn until_it_ends(mut child: Child, interrupt: &Interrupt) -> Result<ExitStatus, CompareError> {
+fn until_it_ends(mut child: Child, interrupt: &Interrupt) -> anyhow::Result<ExitStatus> {
     loop {
         let ended = child.try_wait();
-        if let Some(status) = ended.map_err(CompareError::io("wait for the service"))? {
+        if let Some(status) = ended.map_err(cannot_do("wait for the service"))? {
             return Ok(status);
         }
         if interrupt.take() {

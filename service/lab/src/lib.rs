@@ -30,8 +30,10 @@ pub mod blocks;
 pub mod commands;
 pub mod compare;
 pub mod engine;
+mod failure;
 pub mod fidelity;
 pub mod grpc;
+mod interrupt;
 pub mod lab;
 pub mod lab_service;
 mod machine;
@@ -45,3 +47,5 @@ pub mod seeds;
 pub mod stats;
 pub mod tracer;
 pub mod workload;
+
+pub use failure::message;

@@ -1,13 +1,14 @@
 //! Where and how a measurement was made, and how it ends: the same for all benches.
 
+use crate::failure::Interrupted;
 use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
 use serde::Serialize;
 
-use crate::engine::interrupt::Interrupt;
-use crate::engine::{BenchError, write_json};
+use crate::engine::write_json;
+use crate::interrupt::Interrupt;
 use crate::report::{self, Page};
 
 /// Exit code after a signal, as shells give it.
@@ -81,7 +82,7 @@ impl<'a> Output<'a> {
     pub(crate) fn of(
         json: Option<&'a Path>,
         report: Option<&'a Path>,
-    ) -> Result<Output<'a>, BenchError> {
+    ) -> anyhow::Result<Output<'a>> {
         report.map(report::check).transpose()?;
         Ok(Output { json, report })
     }
@@ -89,12 +90,12 @@ impl<'a> Output<'a> {
 
 /// Prints a result, and writes it for programs, and for people as a page. The exit code is 130 when
 /// a signal stopped the measurement; a goal that is missed is a result, not a failure.
-pub(crate) fn tell<R: Serialize, E: From<BenchError>>(
-    measured: Result<R, E>,
+pub(crate) fn tell<R: Serialize>(
+    measured: anyhow::Result<R>,
     (text, page): (impl FnOnce(&R) -> String, impl FnOnce(&R) -> Page),
     output: Output<'_>,
     interrupt: &Interrupt,
-) -> Result<ExitCode, E> {
+) -> anyhow::Result<ExitCode> {
     match measured {
         Ok(report) => {
             println!("{}", text(&report));
@@ -102,13 +103,13 @@ pub(crate) fn tell<R: Serialize, E: From<BenchError>>(
                 write_json(path, &report)?;
             }
             if let Some(path) = output.report {
-                page(&report).write(path).map_err(BenchError::from)?;
+                page(&report).write(path)?;
             }
             Ok(ExitCode::SUCCESS)
         }
         // Ctrl-C reaches the children as well: whatever failed, this is why.
         Err(_) if interrupt.check().is_err() => {
-            eprintln!("lumpscope: {}", BenchError::Interrupted);
+            eprintln!("lumpscope: {}", Interrupted);
             Ok(ExitCode::from(INTERRUPTED))
         }
         Err(error) => Err(error),

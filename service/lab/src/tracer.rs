@@ -2,9 +2,10 @@
 //!
 //! It shares no code with the probes of the service. What it cannot see stands in the script's head.
 
+use anyhow::{Context as _, anyhow};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -12,7 +13,6 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use thiserror::Error;
 
 use crate::lab::tie_to_parent;
 
@@ -24,40 +24,12 @@ const SHELL: &str = "[ -d /sys/kernel/tracing/events ] \
 /// How long bpftrace may take to end before it is told again.
 const STOP_AGAIN: Duration = Duration::from_secs(3);
 
-/// Why there is no second opinion.
-#[derive(Debug, Error)]
-pub enum TracerError {
-    /// A program cannot be run or talked to.
-    #[error(
-        "cannot {what}: {source}; bpftrace and util-linux must be installed, and root run them"
-    )]
-    Io {
-        /// What failed.
-        what: &'static str,
-        /// Why.
-        source: io::Error,
-    },
-    /// bpftrace ended too early.
-    #[error("bpftrace does not run {}: {message}", script.display())]
-    Refused {
-        /// The script.
-        script: PathBuf,
-        /// What bpftrace said last.
-        message: String,
-    },
-    /// The script printed something else than counts.
-    #[error("{} does not print counts: '{line}'", script.display())]
-    Format {
-        /// The script.
-        script: PathBuf,
-        /// The line that is not understood.
-        line: String,
-    },
-}
-
-impl TracerError {
-    fn io(what: &'static str) -> impl FnOnce(io::Error) -> TracerError {
-        move |source| TracerError::Io { what, source }
+/// For `map_err`: bpftrace cannot be run or talked to.
+fn cannot<E: std::fmt::Display>(what: &'static str) -> impl FnOnce(E) -> anyhow::Error {
+    move |error| {
+        anyhow!(
+            "cannot {what}: {error}; bpftrace and util-linux must be installed, and root run them"
+        )
     }
 }
 
@@ -108,7 +80,7 @@ impl Tracer {
     ///
     /// # Errors
     /// bpftrace is missing or refuses.
-    pub fn start(script: &Path, major: u32, minor: u32) -> Result<Tracer, TracerError> {
+    pub fn start(script: &Path, major: u32, minor: u32) -> anyhow::Result<Tracer> {
         Tracer::start_with(script, [major.to_string(), minor.to_string()])
     }
 
@@ -116,7 +88,7 @@ impl Tracer {
     ///
     /// # Errors
     /// bpftrace is missing or refuses.
-    pub fn start_with<I, S>(script: &Path, arguments: I) -> Result<Tracer, TracerError>
+    pub fn start_with<I, S>(script: &Path, arguments: I) -> anyhow::Result<Tracer>
     where
         I: IntoIterator<Item = S>,
         S: AsRef<OsStr>,
@@ -130,11 +102,11 @@ impl Tracer {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         tie_to_parent(&mut command, None);
-        let mut child = command.spawn().map_err(TracerError::io("run unshare"))?;
-        let stdout = child.stdout.take().ok_or_else(|| TracerError::Io {
-            what: "read from bpftrace",
-            source: io::ErrorKind::BrokenPipe.into(),
-        })?;
+        let mut child = command.spawn().map_err(cannot("run unshare"))?;
+        let stdout = child
+            .stdout
+            .take()
+            .ok_or_else(|| cannot("read from bpftrace")("it has no standard output"))?;
         let mut tracer = Tracer {
             script: script.to_owned(),
             child,
@@ -144,43 +116,35 @@ impl Tracer {
         while line.trim() != "ready" {
             line.clear();
             let read = tracer.output.read_line(&mut line);
-            if read.map_err(TracerError::io("read from bpftrace"))? == 0 {
+            if read.map_err(cannot("read from bpftrace"))? == 0 {
                 return Err(tracer.refusal());
             }
         }
         Ok(tracer)
     }
 
-    fn refusal(&mut self) -> TracerError {
+    fn refusal(&mut self) -> anyhow::Error {
         let mut said = String::new();
         if let Some(stderr) = &mut self.child.stderr {
             // What cannot be read is not said.
             let _ = stderr.take(1 << 16).read_to_string(&mut said);
         }
-        TracerError::Refused {
-            script: self.script.clone(),
-            message: said
-                .trim()
-                .lines()
-                .last()
-                .unwrap_or("it said nothing")
-                .to_owned(),
-        }
+        let last = said.trim().lines().last().unwrap_or("it said nothing");
+        anyhow!("bpftrace does not run {}: {last}", self.script.display())
     }
 
     /// Stops it as Ctrl-C would, and reads what it counted.
     ///
     /// # Errors
     /// It printed something else.
-    pub fn finish(self) -> Result<Counted, TracerError> {
+    pub fn finish(self) -> anyhow::Result<Counted> {
         let script = self.script.clone();
         let text = self.finish_text()?;
         let mut counted = Counted::default();
         for line in text.lines().filter(|line| line.starts_with('@')) {
-            counted.add(line).ok_or_else(|| TracerError::Format {
-                script: script.clone(),
-                line: line.to_owned(),
-            })?;
+            counted
+                .add(line)
+                .with_context(|| format!("{} does not print counts: '{line}'", script.display()))?;
         }
         Ok(counted)
     }
@@ -195,11 +159,11 @@ impl Tracer {
     ///
     /// # Errors
     /// It cannot be stopped or read.
-    pub fn finish_text(self) -> Result<String, TracerError> {
+    pub fn finish_text(self) -> anyhow::Result<String> {
         let pid = Pid::from_child(&self.child);
         // The number stays this child's: nobody waits for it before `self` is dropped.
         let stop = || kill_process(pid, Signal::INT);
-        stop().map_err(|errno| TracerError::io("stop bpftrace")(errno.into()))?;
+        stop().map_err(|errno| cannot("stop bpftrace")(errno))?;
         let (ended, wait) = mpsc::channel::<()>();
         thread::scope(|scope| {
             scope.spawn(move || {
@@ -219,15 +183,15 @@ impl Tracer {
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn wait_text(mut self) -> Result<String, TracerError> {
+    pub fn wait_text(mut self) -> anyhow::Result<String> {
         self.read_to_end()
     }
 
-    fn read_to_end(&mut self) -> Result<String, TracerError> {
+    fn read_to_end(&mut self) -> anyhow::Result<String> {
         let mut text = String::new();
         self.output
             .read_to_string(&mut text)
-            .map_err(TracerError::io("read from bpftrace"))?;
+            .map_err(cannot("read from bpftrace"))?;
         Ok(text)
     }
 }

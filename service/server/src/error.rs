@@ -192,33 +192,18 @@ pub enum ServerError {
     /// The store could not be made.
     #[error("{0}")]
     Format(#[from] lumpscope_engine::guard::FormatError),
-    /// The comparison failed.
-    #[error("{0}")]
-    Compare(#[from] lumpscope_lab::compare::CompareError),
-    /// The engine could not be measured.
-    #[error("{0}")]
-    Bench(#[from] lumpscope_lab::engine::BenchError),
-    /// The service could not be measured.
-    #[error("{0}")]
-    GrpcBench(#[from] lumpscope_lab::grpc::GrpcBenchError),
-    /// The commands of a workload could not be printed.
-    #[error("{0}")]
-    Commands(#[from] lumpscope_lab::commands::CommandsError),
-    /// A workload could not be run.
-    #[error("{0}")]
-    WorkloadRun(#[from] lumpscope_lab::run::WorkloadRunError),
+    /// A measurement or a comparison failed.
+    #[error("{}", lumpscope_lab::message(.0))]
+    Lab(anyhow::Error),
     /// A disk could not be emulated.
     #[error("{0}")]
     Live(#[from] lumpscope_platter::live::LiveError),
-    /// A published table could not be repeated.
-    #[error(transparent)]
-    Seeds(#[from] lumpscope_lab::seeds::SeedsError),
-    /// The orders could not be compared.
-    #[error("{0}")]
-    OrdersBench(#[from] lumpscope_lab::orders::OrdersError),
-    /// How well an emulated disk keeps to its model could not be measured.
-    #[error("{0}")]
-    Fidelity(#[from] lumpscope_lab::fidelity::FidelityError),
+}
+
+impl From<anyhow::Error> for ServerError {
+    fn from(error: anyhow::Error) -> ServerError {
+        ServerError::Lab(error)
+    }
 }
 
 /// What to do when it was the system that refused.

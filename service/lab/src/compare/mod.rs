@@ -8,10 +8,8 @@
 //! The stores run one after the other, so that they do not compete for the machine.
 
 mod args;
-mod error;
 pub(crate) mod fill;
 mod heatmap;
-pub(crate) mod interrupt;
 mod page;
 mod place;
 mod plan;
@@ -23,6 +21,8 @@ mod table;
 mod text;
 mod watch;
 
+use crate::failure::{Interrupted, cannot_do};
+use anyhow::{anyhow, bail};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -35,13 +35,12 @@ use lumpscope_proto::v1::observe_client::ObserveClient;
 use tonic::Status;
 
 pub use args::CompareArgs;
-pub use error::CompareError;
 
 use crate::human;
+use crate::interrupt::Interrupt;
 use crate::lab::StoreKind;
-use crate::runner::{self, RunOptions, RunOutcome, Target};
+use crate::runner::{self, RunError, RunOptions, RunOutcome, Target};
 use crate::workload;
-use interrupt::Interrupt;
 use place::{Place, Places};
 use plan::Plan;
 use progress::Progress;
@@ -74,7 +73,7 @@ struct Context<'a> {
 ///
 /// # Errors
 /// Everything that keeps the three stores from being compared. The message says what to do.
-pub fn run(args: &CompareArgs, lumpscope_exe: PathBuf) -> Result<ExitCode, CompareError> {
+pub fn run(args: &CompareArgs, lumpscope_exe: PathBuf) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.report {
         // Before anything is measured: what cannot be written later is refused now.
         crate::report::check(path)?;
@@ -84,7 +83,7 @@ pub fn run(args: &CompareArgs, lumpscope_exe: PathBuf) -> Result<ExitCode, Compa
         Ok(comparison) => comparison,
         // Ctrl-C reaches the children as well: whatever failed, this is why.
         Err(_) if interrupt.check().is_err() => {
-            eprintln!("lumpscope: {}", CompareError::Interrupted);
+            eprintln!("lumpscope: {}", Interrupted);
             return Ok(ExitCode::from(INTERRUPTED));
         }
         Err(error) => return Err(error),
@@ -93,8 +92,7 @@ pub fn run(args: &CompareArgs, lumpscope_exe: PathBuf) -> Result<ExitCode, Compa
         page::page(&comparison).write(path)?;
     }
     if args.json {
-        let json = serde_json::to_string_pretty(&comparison)
-            .map_err(|error| CompareError::io("write JSON")(error.into()))?;
+        let json = serde_json::to_string_pretty(&comparison).map_err(cannot_do("write JSON"))?;
         println!("{json}");
     } else {
         let stdout = std::io::stdout().is_terminal();
@@ -112,11 +110,7 @@ pub fn run(args: &CompareArgs, lumpscope_exe: PathBuf) -> Result<ExitCode, Compa
     })
 }
 
-fn compare(
-    args: &CompareArgs,
-    exe: &Path,
-    interrupt: &Interrupt,
-) -> Result<Comparison, CompareError> {
+fn compare(args: &CompareArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result<Comparison> {
     let plan = Plan::new(args)?;
     let progress = Progress::new();
     let places = {
@@ -150,7 +144,7 @@ fn compare(
         .worker_threads(2)
         .enable_all()
         .build()
-        .map_err(CompareError::io("start a runtime"))?;
+        .map_err(cannot_do("start a runtime"))?;
     let context = Context {
         args,
         plan: &plan,
@@ -197,13 +191,10 @@ fn kind_of_disks(args: &CompareArgs, places: &Places) -> String {
 }
 
 /// So that the raw store does not pay for the host's first allocation of its image.
-fn write_once(raw: &Path, bytes: u64, interrupt: &Interrupt) -> Result<(), CompareError> {
+fn write_once(raw: &Path, bytes: u64, interrupt: &Interrupt) -> anyhow::Result<()> {
     let filled = fill::fill(raw, bytes, &|| interrupt.check().is_err());
     interrupt.check()?;
-    filled.map_err(CompareError::io(format!(
-        "write zeros to {}",
-        raw.display()
-    )))
+    filled.map_err(cannot_do(format!("write zeros to {}", raw.display())))
 }
 
 /// `lumpscope format`, never with `--force`.
@@ -213,7 +204,7 @@ fn format(
     place: &Place,
     plan: &Plan,
     interrupt: &Interrupt,
-) -> Result<(), CompareError> {
+) -> anyhow::Result<()> {
     let mut command = places.command(exe);
     command.arg("format").arg(&place.path);
     command
@@ -231,28 +222,29 @@ pub(crate) fn run_format(
     store: &'static str,
     path: &Path,
     interrupt: &Interrupt,
-) -> Result<(), CompareError> {
-    let (status, stderr) = interrupt.run(command)?;
+) -> anyhow::Result<()> {
+    let ended = interrupt.output(command, Duration::MAX)?;
     // A terminal sends Ctrl-C to the child as well, which may end first.
     interrupt.check()?;
-    if status.success() {
+    if ended.status.success() {
         return Ok(());
     }
-    let reason = stderr.trim();
+    let reason = ended.stderr.trim();
     let reason = reason.strip_prefix("lumpscope: ").unwrap_or(reason);
-    Err(CompareError::Format {
-        store,
-        path: path.to_owned(),
-        reason: if reason.is_empty() {
-            status.to_string()
-        } else {
-            reason.to_owned()
-        },
-    })
+    let reason = if reason.is_empty() {
+        ended.status.to_string()
+    } else {
+        reason.to_owned()
+    };
+    bail!(
+        "cannot format the {store} store at {}: {reason}. (A comparison never overwrites anything: \
+         empty the disk yourself if nothing on it is needed)",
+        path.display()
+    )
 }
 
 /// Runs the workload against one store and asks what its disk did.
-async fn run_store(context: &Context<'_>, place: &Place) -> Result<StoreView, CompareError> {
+async fn run_store(context: &Context<'_>, place: &Place) -> anyhow::Result<StoreView> {
     let mut view = StoreView {
         kind: place.kind,
         path: place.path.clone(),
@@ -270,10 +262,10 @@ async fn run_store(context: &Context<'_>, place: &Place) -> Result<StoreView, Co
             view.client = Some(ClientView::new(&outcome, context.args.clients));
             view.for_report.curves = report::curves(&outcome);
         }
-        Err(CompareError::Run { error, .. }) if context.args.keep_going => {
-            view.failed = error.to_string();
-        }
-        Err(error) => return Err(error),
+        Err(error) => match error.downcast_ref::<RunError>() {
+            Some(failed) if context.args.keep_going => view.failed = failed.to_string(),
+            _ => return Err(error),
+        },
     }
     settle(context.places, place);
     if let Some(second) = second {
@@ -295,10 +287,7 @@ async fn run_store(context: &Context<'_>, place: &Place) -> Result<StoreView, Co
                 .push_str(&format!(" no report: {}", status.message()));
         }
         Err(status) => {
-            return Err(CompareError::Report {
-                store,
-                status: Box::new(status),
-            });
+            return Err(no_report(store, &status));
         }
     }
     Ok(view)
@@ -330,7 +319,7 @@ fn settle(places: &Places, place: &Place) {
     }
 }
 
-async fn drive(context: &Context<'_>, store: &'static str) -> Result<RunOutcome, CompareError> {
+async fn drive(context: &Context<'_>, store: &'static str) -> anyhow::Result<RunOutcome> {
     context.interrupt.check()?;
     let Context { args, plan, .. } = context;
     let target = Target::Service {
@@ -354,7 +343,7 @@ async fn drive(context: &Context<'_>, store: &'static str) -> Result<RunOutcome,
     let outcome = tokio::select! {
         outcome = runner::run(&plan.stream, &target, &options, Arc::clone(&finished)) => outcome,
         never = step.follow(finished) => match never {},
-        () = context.interrupt.wait() => return Err(CompareError::Interrupted),
+        () = context.interrupt.wait() => return Err(Interrupted.into()),
     };
     match outcome {
         Ok(outcome) => Ok(outcome),
@@ -362,13 +351,19 @@ async fn drive(context: &Context<'_>, store: &'static str) -> Result<RunOutcome,
             context.interrupt.check()?;
             // Let the reader of the service's log catch up.
             tokio::time::sleep(Duration::from_millis(50)).await;
-            Err(CompareError::Run {
-                store,
-                error,
-                log: context.service.last_words(),
-            })
+            let log = context.service.last_words();
+            let failed = format!("{store}: {error}. The service's last words:\n{log}");
+            Err(anyhow::Error::new(error).context(failed))
         }
     }
+}
+
+fn no_report(store: &str, status: &Status) -> anyhow::Error {
+    anyhow!(
+        "{store}: cannot fetch the report: {} ({:?})",
+        status.message(),
+        status.code()
+    )
 }
 
 /// `None`: the service knows the store but has nothing to report.

@@ -1,5 +1,7 @@
 //! Where the three stores are: disks of a lab, or the user's own.
 
+use crate::failure::{argument, cannot};
+use anyhow::bail;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -10,7 +12,6 @@ use rustix::fs::OFlags;
 use lumpscope_platter::live::LiveOptions;
 
 use super::args::CompareArgs;
-use super::error::CompareError;
 use super::plan::Plan;
 use crate::lab::{EmulatedView, Lab, LabDrive, LabOptions, StoreKind, free_bytes, tie_to_parent};
 
@@ -85,14 +86,14 @@ impl Drop for BorrowedDisk {
 }
 
 impl Places {
-    pub(super) fn new(args: &CompareArgs, plan: &Plan, exe: &Path) -> Result<Places, CompareError> {
+    pub(super) fn new(args: &CompareArgs, plan: &Plan, exe: &Path) -> anyhow::Result<Places> {
         match (&args.raw, &args.ext4, &args.xfs) {
             (Some(raw), Some(ext4), Some(xfs)) => Places::own(raw, ext4, xfs, plan),
             _ => Places::lab(args, plan, exe),
         }
     }
 
-    fn lab(args: &CompareArgs, plan: &Plan, exe: &Path) -> Result<Places, CompareError> {
+    fn lab(args: &CompareArgs, plan: &Plan, exe: &Path) -> anyhow::Result<Places> {
         let lab = Lab::create(&LabOptions {
             dir: args.dir.clone(),
             expected_bytes: plan.image_bytes(),
@@ -119,25 +120,19 @@ impl Places {
     }
 
     /// How late the emulated drives answered.
-    pub(super) fn lateness(&self) -> Result<Vec<EmulatedView>, CompareError> {
+    pub(super) fn lateness(&self) -> anyhow::Result<Vec<EmulatedView>> {
         Ok(match &self.lab {
             Some(lab) => lab.lateness()?,
             None => Vec::new(),
         })
     }
 
-    fn own(raw: &Path, ext4: &Path, xfs: &Path, plan: &Plan) -> Result<Places, CompareError> {
-        let absolute = |path: &Path| {
-            path.canonicalize()
-                .map_err(CompareError::io(format!("find {path:?}")))
-        };
+    fn own(raw: &Path, ext4: &Path, xfs: &Path, plan: &Plan) -> anyhow::Result<Places> {
+        let absolute = |path: &Path| path.canonicalize().map_err(cannot("find", path));
         let raw = absolute(raw)?;
         if !fs::metadata(&raw).is_ok_and(|meta| meta.file_type().is_block_device()) {
             let allowed = "a block device, such as /dev/sdb";
-            return Err(CompareError::Argument {
-                option: "--raw",
-                allowed,
-            });
+            return Err(argument("--raw", allowed));
         }
         let mut places = vec![Place {
             kind: StoreKind::Raw,
@@ -152,20 +147,17 @@ impl Places {
             check_file_system(kind, option, &dir)?;
             let (free, needed) = (free_bytes(&dir)?, plan.sizing.capacity_bytes);
             if free < needed {
-                let (free_mib, needed_mib) = (free >> 20, needed.div_ceil(1 << 20));
-                return Err(CompareError::NoRoom {
-                    dir,
-                    free_mib,
-                    needed_mib,
-                });
+                bail!(
+                    "{} has {} MiB free, and the store will take {} MiB",
+                    dir.display(),
+                    free >> 20,
+                    needed.div_ceil(1 << 20)
+                );
             }
             let path = dir.join(format!("lumpscope-compare-{}.lusf", std::process::id()));
             if path.symlink_metadata().is_ok() {
                 // Not ours, whatever it is: never removed.
-                let exists = std::io::ErrorKind::AlreadyExists.into();
-                return Err(CompareError::io(format!("create {}", path.display()))(
-                    exists,
-                ));
+                bail!("cannot create {}: it is there already", path.display());
             }
             files.push(StoreFile { path: path.clone() });
             places.push(Place { kind, path });
@@ -213,14 +205,9 @@ impl Places {
 }
 
 /// A mount that failed silently would make the comparison measure the host's own disk.
-fn check_file_system(
-    kind: StoreKind,
-    option: &'static str,
-    dir: &Path,
-) -> Result<(), CompareError> {
+fn check_file_system(kind: StoreKind, option: &'static str, dir: &Path) -> anyhow::Result<()> {
     let wanted = kind.name();
-    let stat = rustix::fs::statfs(dir)
-        .map_err(|errno| CompareError::io(format!("look at {}", dir.display()))(errno.into()))?;
+    let stat = rustix::fs::statfs(dir).map_err(cannot("look at", dir))?;
     let magic = if kind == StoreKind::Xfs {
         XFS_MAGIC
     } else {
@@ -235,12 +222,10 @@ fn check_file_system(
         Some(found) => format!("is on {found}"),
         None => format!("is on a file system of type {:#x}", stat.f_type),
     };
-    Err(CompareError::WrongFileSystem {
-        option,
-        dir: dir.to_owned(),
-        found,
-        wanted,
-    })
+    bail!(
+        "{option} {}: {found}, and not on a mounted {wanted}",
+        dir.display()
+    )
 }
 
 /// Type of the file system as mounted: ext2, ext3 and ext4 share one number in `statfs`.

@@ -1,7 +1,7 @@
 //! What to run, and how much room it needs.
 
 use super::args::CompareArgs;
-use super::error::CompareError;
+use crate::failure::argument;
 use crate::workload::{CommandStream, Sizing, WorkloadArgs};
 
 const MIB: u64 = 1 << 20;
@@ -15,12 +15,9 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn new(args: &CompareArgs) -> Result<Plan, CompareError> {
+    pub(super) fn new(args: &CompareArgs) -> anyhow::Result<Plan> {
         if !(1..=1024).contains(&args.clients) {
-            return Err(CompareError::Argument {
-                option: "--clients",
-                allowed: "1 to 1024",
-            });
+            return Err(argument("--clients", "1 to 1024"));
         }
         let stream = WorkloadArgs::new(&args.workload, args.scale).stream()?;
         Ok(Plan {

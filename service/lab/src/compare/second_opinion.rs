@@ -1,10 +1,11 @@
 //! bpftrace beside the probes: both count the block requests of one disk while the workload runs.
 
+use crate::failure::cannot_do;
+use anyhow::{anyhow, bail};
 use std::time::Duration;
 
-use super::error::CompareError;
 use super::report::{DiskView, TracerView};
-use super::{Context, fetch_report};
+use super::{Context, fetch_report, no_report};
 use crate::tracer::Tracer;
 
 /// A pause in which what the disk still does comes to an end.
@@ -23,7 +24,7 @@ impl SecondOpinion {
     pub(super) async fn start(
         context: &Context<'_>,
         store: &'static str,
-    ) -> Result<Option<SecondOpinion>, CompareError> {
+    ) -> anyhow::Result<Option<SecondOpinion>> {
         let Some(script) = &context.args.bpftrace else {
             return Ok(None);
         };
@@ -47,7 +48,7 @@ impl SecondOpinion {
         self,
         context: &Context<'_>,
         store: &'static str,
-    ) -> Result<TracerView, CompareError> {
+    ) -> anyhow::Result<TracerView> {
         let after = counts(&quiet(context, store).await?);
         let (requests, bytes) = self.tracer.finish()?.all();
         let seen_requests = after.0.saturating_sub(self.before.0);
@@ -67,7 +68,7 @@ fn counts(disk: &DiskView) -> (u64, u64) {
 }
 
 /// The report of a disk that did nothing for a moment; the last one when it never rests.
-async fn quiet(context: &Context<'_>, store: &'static str) -> Result<DiskView, CompareError> {
+async fn quiet(context: &Context<'_>, store: &'static str) -> anyhow::Result<DiskView> {
     let mut last = report(context, store).await?;
     for _ in 0..ATTEMPTS {
         tokio::time::sleep(PAUSE).await;
@@ -80,30 +81,24 @@ async fn quiet(context: &Context<'_>, store: &'static str) -> Result<DiskView, C
     Ok(last)
 }
 
-async fn report(context: &Context<'_>, store: &'static str) -> Result<DiskView, CompareError> {
+async fn report(context: &Context<'_>, store: &'static str) -> anyhow::Result<DiskView> {
     let disk = fetch_report(&context.service.server, store)
         .await
-        .map_err(|status| CompareError::Report {
-            store,
-            status: Box::new(status),
-        })?
+        .map_err(|status| no_report(store, &status))?
         .unwrap_or_default();
     if disk.observed {
         return Ok(disk);
     }
     let why = disk.not_observed_because;
-    Err(CompareError::NothingToCompare { store, why })
+    bail!("{store}: its disk is not observed ({why}): leave --bpftrace out")
 }
 
 /// Major and minor of a whole disk by its name in `/sys/block`.
-fn device_number(disk: &str) -> Result<(u32, u32), CompareError> {
+fn device_number(disk: &str) -> anyhow::Result<(u32, u32)> {
     let path = format!("/sys/block/{disk}/dev");
-    let text = std::fs::read_to_string(&path)
-        .map_err(|error| CompareError::io(format!("read {path}"))(error))?;
+    let text = std::fs::read_to_string(&path).map_err(cannot_do(format!("read {path}")))?;
     text.trim()
         .split_once(':')
         .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)))
-        .ok_or_else(|| {
-            CompareError::io(format!("read {path}"))(std::io::ErrorKind::InvalidData.into())
-        })
+        .ok_or_else(|| anyhow!("{path} holds no device number: {text:?}"))
 }

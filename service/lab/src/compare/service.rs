@@ -1,5 +1,6 @@
 //! The real service, as a child process.
 
+use anyhow::anyhow;
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -9,12 +10,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::failure::cannot_do;
+
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::error::{CompareError, START_PATIENCE};
-use super::interrupt::Interrupt;
 use super::place::Places;
+use crate::interrupt::Interrupt;
 
+/// How long the service may take until it serves: it replays three fresh stores and loads probes.
+const START_PATIENCE: Duration = Duration::from_secs(60);
 /// How long an orderly end may take before the service is killed.
 const STOP_PATIENCE: Duration = Duration::from_secs(15);
 const LOG_LINES: usize = 12;
@@ -38,7 +42,7 @@ impl Service {
         places: &Places,
         no_probes: bool,
         interrupt: &Interrupt,
-    ) -> Result<Service, CompareError> {
+    ) -> anyhow::Result<Service> {
         let mut command = places.command(exe);
         command.arg("serve");
         for place in &places.places {
@@ -55,7 +59,7 @@ impl Service {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(CompareError::io(format!("run {}", exe.display())))?;
+            .map_err(cannot_do(format!("run {}", exe.display())))?;
         let log = Log::default();
         let lines = child.stdout.take().map(read_ready_line);
         if let Some(stderr) = child.stderr.take() {
@@ -74,8 +78,9 @@ impl Service {
         &mut self,
         ready: Option<Receiver<String>>,
         interrupt: &Interrupt,
-    ) -> Result<String, CompareError> {
-        let failed = |what: String, log: String| CompareError::Service { what, log };
+    ) -> anyhow::Result<String> {
+        let failed =
+            |what: String, log: String| anyhow!("the service {what}. Its last words:\n{log}");
         let Some(ready) = ready else {
             return Err(failed("has no standard output".to_owned(), String::new()));
         };

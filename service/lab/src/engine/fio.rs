@@ -1,5 +1,6 @@
 //! fio: what the disk gives without an engine.
 
+use crate::failure::peer_failed;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -7,9 +8,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-use super::error::BenchError;
-use super::interrupt::Interrupt;
 use super::measured::{Latency, Measured};
+use crate::interrupt::Interrupt;
 
 /// Name of the program.
 const PROGRAM: &str = "fio";
@@ -116,7 +116,7 @@ impl Fio {
     }
 
     /// First line of `fio --version`.
-    pub(crate) fn version(&self, interrupt: &Interrupt) -> Result<String, BenchError> {
+    pub(crate) fn version(&self, interrupt: &Interrupt) -> anyhow::Result<String> {
         let mut command = Command::new(&self.0);
         command.arg("--version");
         let printed = interrupt.run(command, super::limit(Duration::ZERO))?;
@@ -130,7 +130,7 @@ impl Fio {
         size: u64,
         job: &Job,
         interrupt: &Interrupt,
-    ) -> Result<FioResult, BenchError> {
+    ) -> anyhow::Result<FioResult> {
         let mut command = Command::new(&self.0);
         command.args(arguments(file, size, job));
         let printed = interrupt.run(command, super::limit(job.time))?;
@@ -145,7 +145,7 @@ impl Fio {
         size: u64,
         job: &Job,
         interrupt: &Interrupt,
-    ) -> Result<(Measured, Measured, Latency), BenchError> {
+    ) -> anyhow::Result<(Measured, Measured, Latency)> {
         let mut command = Command::new(&self.0);
         command.args(arguments(file, size, job));
         let printed = interrupt.run(command, super::limit(job.time))?;
@@ -203,20 +203,20 @@ fn arguments(file: &Path, size: u64, job: &Job) -> Vec<String> {
 }
 
 /// Reads fio's JSON; some versions print notes before it.
-fn parse(printed: &str, kind: JobKind) -> Result<FioResult, BenchError> {
+fn parse(printed: &str, kind: JobKind) -> anyhow::Result<FioResult> {
     let json = printed.find('{').map_or("", |at| &printed[at..]);
     let output: Output = serde_json::from_str(json)
-        .map_err(|error| BenchError::peer(PROGRAM, format!("not its JSON: {error}")))?;
+        .map_err(|error| peer_failed(PROGRAM, format!("not its JSON: {error}")))?;
     let [job] = &output.jobs[..] else {
         let count = output.jobs.len();
-        return Err(BenchError::peer(
+        return Err(peer_failed(
             PROGRAM,
             format!("reported {count} jobs instead of 1"),
         ));
     };
     if job.error != 0 {
         let error = std::io::Error::from_raw_os_error(job.error);
-        return Err(BenchError::peer(PROGRAM, format!("failed: {error}")));
+        return Err(peer_failed(PROGRAM, format!("failed: {error}")));
     }
     let direction = match kind {
         JobKind::Read => &job.read,

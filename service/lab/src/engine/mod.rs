@@ -7,10 +7,8 @@
 //! installed is reported as missing. The result says what is compared and what is not equal.
 
 mod args;
-mod error;
 mod figures;
 pub(crate) mod fio;
-pub(crate) mod interrupt;
 mod load;
 mod measured;
 mod ours;
@@ -20,13 +18,13 @@ pub(crate) mod report;
 mod slow;
 pub(crate) mod target;
 
+use crate::failure::{PeerFailed, argument, cannot, message, nothing_chosen};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 pub use args::EngineBenchArgs;
-pub use error::BenchError;
 pub use load::{Load, Promise, SAMPLES};
 pub use measured::{Latency, Measured, Recorder};
 pub use peer::{PEER_PROGRAM, PeerReport};
@@ -36,9 +34,9 @@ use serde::Serialize;
 
 use crate::machine::{self, Machine, Output};
 
+use crate::interrupt::Interrupt;
 use figures::{Figure, Outcome, Run, Setting, TAIL_DEPTH};
 use fio::{Fio, Job, JobKind};
-use interrupt::Interrupt;
 pub(crate) use peer::Peer;
 use report::{PeerView, Report, Round};
 use target::Target;
@@ -58,7 +56,7 @@ const MIN_MIB: u64 = 64;
 ///
 /// # Errors
 /// Everything that keeps our engine from being measured. The message says what to do.
-pub fn run(args: &EngineBenchArgs) -> Result<ExitCode, BenchError> {
+pub fn run(args: &EngineBenchArgs) -> anyhow::Result<ExitCode> {
     let output = Output::of(args.json.as_deref(), args.report.as_deref())?;
     let interrupt = Interrupt::install()?;
     let measured = measure(args.clone().effective(), &interrupt);
@@ -66,13 +64,9 @@ pub fn run(args: &EngineBenchArgs) -> Result<ExitCode, BenchError> {
 }
 
 /// Writes a result for programs.
-pub(crate) fn write_json(path: &Path, report: &impl Serialize) -> Result<(), BenchError> {
-    let failed = |source| BenchError::Json {
-        path: path.to_owned(),
-        source,
-    };
-    let json = serde_json::to_string_pretty(report).map_err(|error| failed(error.into()))?;
-    std::fs::write(path, json + "\n").map_err(failed)
+pub(crate) fn write_json(path: &Path, report: &impl Serialize) -> anyhow::Result<()> {
+    let json = serde_json::to_string_pretty(report).map_err(cannot("write", path))?;
+    std::fs::write(path, json + "\n").map_err(cannot("write", path))
 }
 
 /// Longest time a child may take whose timed parts take `timed`.
@@ -92,7 +86,7 @@ struct Bench {
     backend: Option<String>,
 }
 
-fn measure(args: EngineBenchArgs, interrupt: &Interrupt) -> Result<Report, BenchError> {
+fn measure(args: EngineBenchArgs, interrupt: &Interrupt) -> anyhow::Result<Report> {
     let figures = figures::chosen(args.only.as_deref());
     check(&args, &figures)?;
     let (capacity, machine) = (args.mib << 20, Machine::before());
@@ -142,8 +136,8 @@ fn measure(args: EngineBenchArgs, interrupt: &Interrupt) -> Result<Report, Bench
     })
 }
 
-fn check(args: &EngineBenchArgs, figures: &[Figure]) -> Result<(), BenchError> {
-    let wrong = |option, allowed| Err(BenchError::Argument { option, allowed });
+fn check(args: &EngineBenchArgs, figures: &[Figure]) -> anyhow::Result<()> {
+    let wrong = |option, allowed| Err(argument(option, allowed));
     if args.rounds == 0 {
         return wrong("--rounds", "at least 1");
     }
@@ -164,10 +158,10 @@ fn check(args: &EngineBenchArgs, figures: &[Figure]) -> Result<(), BenchError> {
             .iter()
             .map(|figure| figure.setting.name())
             .collect();
-        return Err(BenchError::NothingChosen {
-            pattern: args.only.clone().unwrap_or_default(),
-            known: known.into_iter().collect::<Vec<_>>().join(" "),
-        });
+        return Err(nothing_chosen(
+            args.only.as_deref(),
+            known.into_iter().collect::<Vec<_>>().join(" "),
+        ));
     }
     Ok(())
 }
@@ -189,11 +183,7 @@ impl PeerView {
 }
 
 impl Bench {
-    fn rounds(
-        &mut self,
-        args: &EngineBenchArgs,
-        figures: &[Figure],
-    ) -> Result<Vec<Round>, BenchError> {
+    fn rounds(&mut self, args: &EngineBenchArgs, figures: &[Figure]) -> anyhow::Result<Vec<Round>> {
         let needed = figures::needed(figures);
         let (begin, mut rounds) = (Instant::now(), Vec::new());
         for number in 1..=args.rounds {
@@ -228,7 +218,7 @@ impl Bench {
     }
 
     /// `None`: the peer is missing or failed.
-    fn outcome(&mut self, setting: Setting, run: Run) -> Result<Option<Outcome>, BenchError> {
+    fn outcome(&mut self, setting: Setting, run: Run) -> anyhow::Result<Option<Outcome>> {
         self.interrupt.check()?;
         let outcome = match run {
             Run::Ours(promise) => return self.ours(setting, promise).map(Some),
@@ -238,8 +228,9 @@ impl Bench {
             Run::Cannyls(promise) => self.cannyls(setting, promise),
         };
         match outcome {
-            Err(error @ (BenchError::Peer { .. } | BenchError::TooSlow { .. })) => {
-                self.failures.insert(format!("{} {error}", setting.name()));
+            Err(error) if error.is::<PeerFailed>() => {
+                self.failures
+                    .insert(format!("{} {}", setting.name(), message(&error)));
                 Ok(None)
             }
             other => other,
@@ -279,7 +270,7 @@ impl Bench {
         }
     }
 
-    fn ours(&mut self, setting: Setting, promise: Promise) -> Result<Outcome, BenchError> {
+    fn ours(&mut self, setting: Setting, promise: Promise) -> anyhow::Result<Outcome> {
         if setting == Setting::Slow {
             return Ok(Outcome {
                 get: Some(slow::gets(&self.slow(), &self.interrupt)?),
@@ -305,7 +296,7 @@ impl Bench {
         })
     }
 
-    fn fio(&self, setting: Setting, kind: JobKind) -> Result<Option<Outcome>, BenchError> {
+    fn fio(&self, setting: Setting, kind: JobKind) -> anyhow::Result<Option<Outcome>> {
         let Ok(fio) = &self.fio else {
             return Ok(None);
         };
@@ -337,7 +328,7 @@ impl Bench {
         }))
     }
 
-    fn cannyls(&self, setting: Setting, promise: Promise) -> Result<Option<Outcome>, BenchError> {
+    fn cannyls(&self, setting: Setting, promise: Promise) -> anyhow::Result<Option<Outcome>> {
         let Ok(peer) = &self.peer else {
             return Ok(None);
         };

@@ -1,14 +1,14 @@
 //! Our engine under a load, without a network.
 
+use crate::failure::wrong_bytes;
 use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use lumpscope_engine::{Durability, Error, LumpBuf, LumpId, Placement, RequestCtx, Store};
 
-use super::error::BenchError;
-use super::interrupt::Interrupt;
 use super::load::{Load, Promise, SAMPLES};
 use super::measured::{Measured, Recorder};
+use crate::interrupt::Interrupt;
 
 /// One request that has ended.
 struct Ended {
@@ -55,7 +55,7 @@ impl<'a> Window<'a> {
     }
 
     /// Submits one request as soon as there is room for it.
-    fn submit(&mut self, submit: impl FnOnce(Done) -> Result<(), Error>) -> Result<(), BenchError> {
+    fn submit(&mut self, submit: impl FnOnce(Done) -> Result<(), Error>) -> anyhow::Result<()> {
         while self.in_flight >= self.depth.max(1) {
             self.take_one()?;
         }
@@ -67,7 +67,7 @@ impl<'a> Window<'a> {
         Ok(())
     }
 
-    fn take_one(&mut self) -> Result<(), BenchError> {
+    fn take_one(&mut self) -> anyhow::Result<()> {
         // The window holds a sender, so the channel is never closed.
         let Ok(Ended { begin, end, result }) = self.ended.recv() else {
             return Ok(());
@@ -77,7 +77,7 @@ impl<'a> Window<'a> {
         Ok(())
     }
 
-    fn drain(mut self) -> Result<(), BenchError> {
+    fn drain(mut self) -> anyhow::Result<()> {
         while self.in_flight > 0 {
             self.take_one()?;
         }
@@ -89,11 +89,7 @@ impl<'a> Window<'a> {
 ///
 /// # Errors
 /// The engine refuses one, or a signal came.
-pub(super) fn puts(
-    store: &Store,
-    load: &Load,
-    interrupt: &Interrupt,
-) -> Result<Measured, BenchError> {
+pub(super) fn puts(store: &Store, load: &Load, interrupt: &Interrupt) -> anyhow::Result<Measured> {
     let mut recorder = Recorder::new();
     let mut next = 0;
     while next < load.count && (next == 0 || recorder.timed() < load.time) {
@@ -118,11 +114,7 @@ pub(super) fn puts(
     Ok(recorder.finish())
 }
 
-fn prepare(
-    store: &Store,
-    load: &Load,
-    ids: std::ops::Range<u64>,
-) -> Result<Vec<LumpBuf>, BenchError> {
+fn prepare(store: &Store, load: &Load, ids: std::ops::Range<u64>) -> anyhow::Result<Vec<LumpBuf>> {
     let mut payload = vec![0; usize::try_from(load.size).unwrap_or(usize::MAX)];
     ids.map(|put| {
         load.payload(load.lump(put), &mut payload);
@@ -165,7 +157,7 @@ pub(super) fn gets(
     load: &Load,
     lumps: u64,
     interrupt: &Interrupt,
-) -> Result<Measured, BenchError> {
+) -> anyhow::Result<Measured> {
     let mut recorder = Recorder::new();
     let order = load.order(lumps);
     let begin = Instant::now();
@@ -189,10 +181,7 @@ pub(super) fn gets(
     for &id in order.iter().take(SAMPLES) {
         load.payload(id, &mut payload);
         if store.get(RequestCtx::default(), LumpId(id.into()))?[..] != payload {
-            return Err(BenchError::WrongBytes {
-                engine: "lumpscope",
-                id,
-            });
+            return Err(wrong_bytes("lumpscope", id));
         }
     }
     Ok(recorder.finish())

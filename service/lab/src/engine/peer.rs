@@ -1,16 +1,16 @@
 //! The original engine, run by a program of its own.
 
+use crate::failure::peer_failed;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::error::BenchError;
-use super::interrupt::Interrupt;
 use super::load::Load;
 use super::measured::Measured;
 use super::slow::SlowLoad;
+use crate::interrupt::Interrupt;
 
 /// Name of the program.
 pub const PEER_PROGRAM: &str = "lumpscope-cannyls-peer";
@@ -65,7 +65,7 @@ impl Peer {
         load: &Load,
         gets: bool,
         interrupt: &Interrupt,
-    ) -> Result<PeerReport, BenchError> {
+    ) -> anyhow::Result<PeerReport> {
         let mut command = Command::new(&self.0);
         command.arg("file").arg("--file").arg(file);
         for (option, value) in [
@@ -90,7 +90,7 @@ impl Peer {
         &self,
         slow: &SlowLoad,
         interrupt: &Interrupt,
-    ) -> Result<PeerReport, BenchError> {
+    ) -> anyhow::Result<PeerReport> {
         let mut command = Command::new(&self.0);
         command.arg("slow");
         for (option, value) in [
@@ -110,9 +110,9 @@ impl Peer {
         command: Command,
         timed: Duration,
         interrupt: &Interrupt,
-    ) -> Result<PeerReport, BenchError> {
+    ) -> anyhow::Result<PeerReport> {
         let printed = interrupt.run(command, super::limit(timed))?;
         serde_json::from_str(&printed)
-            .map_err(|error| BenchError::peer(PEER_PROGRAM, format!("not its JSON: {error}")))
+            .map_err(|error| peer_failed(PEER_PROGRAM, format!("not its JSON: {error}")))
     }
 }

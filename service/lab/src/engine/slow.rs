@@ -1,6 +1,7 @@
 //! A disk in memory that takes a fixed time for each I/O and does any number at once: what a disk
 //! with deep queues is to an engine, where none is at hand.
 
+use crate::failure::cannot;
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -15,11 +16,10 @@ use lumpscope_engine::device::{
 };
 use lumpscope_engine::{IoBackendKind, IoOp, Store, StoreOptions};
 
-use super::error::BenchError;
-use super::interrupt::Interrupt;
 use super::load::{Load, Promise};
 use super::measured::Measured;
 use super::ours;
+use crate::interrupt::Interrupt;
 
 /// Room beside the lumps: headers, journal, trailers.
 const SPARE_BYTES: u64 = 16 << 20;
@@ -79,7 +79,7 @@ impl SlowLoad {
 type Bytes = Arc<Mutex<Vec<u8>>>;
 
 /// The gets of our engine on such a disk.
-pub(super) fn gets(slow: &SlowLoad, interrupt: &Interrupt) -> Result<Measured, BenchError> {
+pub(super) fn gets(slow: &SlowLoad, interrupt: &Interrupt) -> anyhow::Result<Measured> {
     let bytes: Bytes = Arc::new(Mutex::new(formatted(slow.capacity())?));
     let load = slow.load();
     let filling = Load {
@@ -96,9 +96,9 @@ pub(super) fn gets(slow: &SlowLoad, interrupt: &Interrupt) -> Result<Measured, B
 }
 
 /// The bytes of an empty store. The engine formats files and devices only, so this is a file's.
-fn formatted(capacity: u64) -> Result<Vec<u8>, BenchError> {
+fn formatted(capacity: u64) -> anyhow::Result<Vec<u8>> {
     let dir = std::env::temp_dir();
-    let folder = tempfile::tempdir_in(&dir).map_err(BenchError::file("make a folder in", &dir))?;
+    let folder = tempfile::tempdir_in(&dir).map_err(cannot("make a folder in", &dir))?;
     let image = folder.path().join("image.lusf");
     let options = CreateOptions {
         capacity: Some(capacity),
@@ -106,12 +106,12 @@ fn formatted(capacity: u64) -> Result<Vec<u8>, BenchError> {
         ..CreateOptions::default()
     };
     format(&image, &options)?;
-    let mut bytes = std::fs::read(&image).map_err(BenchError::file("read", &image))?;
+    let mut bytes = std::fs::read(&image).map_err(cannot("read", &image))?;
     bytes.resize(usize::try_from(capacity).unwrap_or(usize::MAX), 0);
     Ok(bytes)
 }
 
-fn open(bytes: &Bytes, latency: Duration) -> Result<Store, BenchError> {
+fn open(bytes: &Bytes, latency: Duration) -> anyhow::Result<Store> {
     let len = bytes.lock().unwrap_or_else(PoisonError::into_inner).len();
     let device = Device {
         path: PathBuf::from("slow-disk"),

@@ -1,5 +1,6 @@
 //! The file or device that all engines use in turn.
 
+use crate::failure::{argument, cannot, no_room};
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileExt as _, FileTypeExt as _, OpenOptionsExt as _};
@@ -12,9 +13,8 @@ use lumpscope_engine::buffer::BufferPool;
 use lumpscope_engine::create::{CreateOptions, Prealloc, format};
 use lumpscope_engine::{Store, StoreOptions};
 
-use super::error::BenchError;
-use super::interrupt::Interrupt;
-use crate::lab::{LabError, free_bytes};
+use crate::interrupt::Interrupt;
+use crate::lab::free_bytes;
 
 /// Bytes written at a time.
 const CHUNK: u64 = 4 << 20;
@@ -38,16 +38,12 @@ impl Target {
         dir: &Path,
         capacity: u64,
         interrupt: &Interrupt,
-    ) -> Result<Target, BenchError> {
+    ) -> anyhow::Result<Target> {
         let free = free_bytes(dir)?;
         if capacity + capacity / 16 > free {
-            return Err(BenchError::Room(LabError::NoRoom {
-                dir: dir.to_owned(),
-                needed_mib: capacity.div_ceil(1 << 20),
-                free_mib: free >> 20,
-            }));
+            return Err(no_room(dir, capacity, free));
         }
-        let new = || tempfile::tempfile_in(dir).map_err(BenchError::file("make a file in", dir));
+        let new = || tempfile::tempfile_in(dir).map_err(cannot("make a file in", dir));
         let file = new()?;
         let target = Target {
             path: proc_path(&file),
@@ -64,16 +60,16 @@ impl Target {
         path: &Path,
         capacity: u64,
         interrupt: &Interrupt,
-    ) -> Result<Target, BenchError> {
-        let failed = |what| BenchError::file(what, path);
+    ) -> anyhow::Result<Target> {
+        let failed = |what| cannot(what, path);
         let kind = std::fs::metadata(path)
             .map_err(failed("look at"))?
             .file_type();
         if !kind.is_block_device() {
-            return Err(BenchError::Argument {
-                option: "--device",
-                allowed: "a block device; for a file give its directory with --dir",
-            });
+            return Err(argument(
+                "--device",
+                "a block device; for a file give its directory with --dir",
+            ));
         }
         // Refuses what is in use or carries anything, before a byte is written.
         format(path, &CreateOptions::default())?;
@@ -104,8 +100,8 @@ impl Target {
         self.capacity
     }
 
-    fn write_everywhere(&self, interrupt: &Interrupt) -> Result<(), BenchError> {
-        let failed = || BenchError::file("write", &self.path);
+    fn write_everywhere(&self, interrupt: &Interrupt) -> anyhow::Result<()> {
+        let failed = || cannot("write", &self.path);
         let direct = OpenOptions::new()
             .write(true)
             .custom_flags(i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0))
@@ -127,7 +123,7 @@ impl Target {
     }
 
     /// Makes an empty store of ours and opens it.
-    pub(super) fn open_store(&self) -> Result<Store, BenchError> {
+    pub(super) fn open_store(&self) -> anyhow::Result<Store> {
         let options = CreateOptions {
             capacity: Some(self.capacity),
             prealloc: Prealloc::Sparse,
@@ -140,7 +136,7 @@ impl Target {
             Some(scratch) => {
                 format(&proc_path(scratch), &options)?;
                 self.copy_data(scratch)
-                    .map_err(BenchError::file("write", &self.path))?;
+                    .map_err(cannot("write", &self.path))?;
             }
             None => {
                 format(&self.path, &options)?;

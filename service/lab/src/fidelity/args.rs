@@ -1,10 +1,10 @@
 //! Command line of `lumpscope platter check`.
 
+use crate::failure::argument;
+use anyhow::bail;
 use std::path::PathBuf;
 
-use super::FidelityError;
 use super::pattern::{PATTERNS, Pattern};
-use crate::engine::BenchError;
 
 /// Measure how well emulated disks of this machine keep to their model.
 #[derive(Clone, Debug, clap::Args)]
@@ -37,8 +37,8 @@ pub struct FidelityArgs {
 
 impl FidelityArgs {
     /// What is to be run.
-    pub(super) fn patterns(&self) -> Result<Vec<Pattern>, FidelityError> {
-        let argument = |option, allowed| Err(BenchError::Argument { option, allowed }.into());
+    pub(super) fn patterns(&self) -> anyhow::Result<Vec<Pattern>> {
+        let argument = |option, allowed| Err(argument(option, allowed));
         if !(1..=100).contains(&self.rounds) {
             return argument("--rounds", "1 to 100");
         }
@@ -54,10 +54,10 @@ impl FidelityArgs {
         let known = |name: &&String| PATTERNS.iter().all(|pattern| pattern.name != name.as_str());
         if let Some(name) = self.only.iter().find(known) {
             let names: Vec<&str> = PATTERNS.iter().map(|pattern| pattern.name).collect();
-            return Err(FidelityError::NoPattern {
-                name: name.clone(),
-                known: names.join(", "),
-            });
+            bail!(
+                "there is no pattern {name:?}; there are: {}",
+                names.join(", ")
+            );
         }
         Ok(PATTERNS.iter().filter(chosen).copied().collect())
     }

@@ -9,7 +9,6 @@
 //! All three count from the end of the first request, when arm and platters stand alike.
 
 mod args;
-mod error;
 mod page;
 mod pattern;
 mod report;
@@ -21,9 +20,8 @@ use std::process::ExitCode;
 use lumpscope_platter::live::LiveOptions;
 
 pub use args::FidelityArgs;
-pub use error::FidelityError;
 
-use crate::engine::interrupt::Interrupt;
+use crate::interrupt::Interrupt;
 use crate::machine::{self, Machine, Output};
 use report::Report;
 use trial::Trial;
@@ -36,18 +34,14 @@ use trial::Trial;
 /// # Errors
 /// No root, no FUSE, no loop driver, no probes, an option that makes no sense, or an I/O that
 /// fails. The message says what to do; whatever was made is gone.
-pub fn run(args: &FidelityArgs, exe: &Path) -> Result<ExitCode, FidelityError> {
+pub fn run(args: &FidelityArgs, exe: &Path) -> anyhow::Result<ExitCode> {
     let output = Output::of(args.json.as_deref(), args.report.as_deref())?;
     let interrupt = Interrupt::install()?;
     let measured = measure(args, exe, &interrupt);
     machine::tell(measured, (Report::text, Report::page), output, &interrupt)
 }
 
-fn measure(
-    args: &FidelityArgs,
-    exe: &Path,
-    interrupt: &Interrupt,
-) -> Result<Report, FidelityError> {
+fn measure(args: &FidelityArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result<Report> {
     let patterns = args.patterns()?;
     let drive = LiveOptions::new(&args.drive).drive()?;
     let machine = Machine::before();

@@ -1,5 +1,7 @@
 //! One pattern on one disk: live, by the model, and replayed.
 
+use crate::failure::cannot;
+use anyhow::{Context as _, anyhow};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
@@ -14,7 +16,6 @@ use lumpscope_platter::trace::{Op, Trace};
 use rustix::fs::OFlags;
 use serde::Serialize;
 
-use super::FidelityError;
 use super::pattern::Pattern;
 use crate::blocks::{Recorder, Trust};
 
@@ -55,7 +56,7 @@ impl Trial {
         drive: &str,
         pattern: &Pattern,
         most: Option<usize>,
-    ) -> Result<Trial, FidelityError> {
+    ) -> anyhow::Result<Trial> {
         let options = pattern.options(drive).checked()?;
         let requests = pattern.requests(options.bytes.unwrap_or(0), most);
         let mut disk = Attached::start(exe, &options)?;
@@ -66,11 +67,10 @@ impl Trial {
         let recorder = Recorder::start(&[disk.path()])?;
         let before = disk.log()?.requests.len();
         let live = live(&file, &mut buffer, &requests)
-            .map_err(FidelityError::io("use the emulated disk", disk.path()))?;
+            .map_err(cannot("use the emulated disk", disk.path()))?;
         let recorded = recorder.finish().into_iter().next();
-        let recorded = recorded.ok_or_else(|| FidelityError::NotSeen {
-            path: disk.path().to_owned(),
-        })?;
+        let recorded = recorded
+            .ok_or_else(|| anyhow!("the probes recorded nothing of {}", disk.path().display()))?;
         let (log, status) = (disk.log()?, disk.status()?);
         let (recorded_ns, replayed_ns) = replayed(&recorded.trace, options.model()?)?;
         Ok(Trial {
@@ -89,14 +89,14 @@ impl Trial {
     }
 }
 
-fn open(device: &Path) -> Result<File, FidelityError> {
+fn open(device: &Path) -> anyhow::Result<File> {
     let direct = i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0);
     OpenOptions::new()
         .read(true)
         .write(true)
         .custom_flags(direct)
         .open(device)
-        .map_err(FidelityError::io("open", device))
+        .map_err(cannot("open", device))
 }
 
 fn longest(requests: &[Request]) -> usize {
@@ -125,19 +125,23 @@ fn once(file: &File, buffer: &mut [u8], request: &Request) -> std::io::Result<()
 }
 
 /// Virtual time from the end of the first to the end of the last.
-fn modelled(mut disk: Disk, requests: &[Request]) -> Result<u64, FidelityError> {
+fn modelled(mut disk: Disk, requests: &[Request]) -> anyhow::Result<u64> {
     let (mut first, mut now_ns) = (None, 0);
     for request in requests {
-        now_ns = disk.serve(now_ns, request)?.done_ns;
+        now_ns = disk
+            .serve(now_ns, request)
+            .context("the model cannot serve what the live disk served")?
+            .done_ns;
         first = first.or(Some(now_ns));
     }
     Ok(now_ns - first.unwrap_or(0))
 }
 
 /// From the end of the first to the end of the last: as recorded, and as predicted from it.
-fn replayed(trace: &Trace, disk: Disk) -> Result<(u64, u64), FidelityError> {
+fn replayed(trace: &Trace, disk: Disk) -> anyhow::Result<(u64, u64)> {
     let what_if = WhatIf::new("live", disk.drive().clone(), disk.policy());
-    let predicted = replay(trace, &what_if)?;
+    let predicted =
+        replay(trace, &what_if).context("what was recorded of the live disk cannot be replayed")?;
     let ends = trace.requests.iter().map(|request| request.done_ns);
     let recorded = span(ends);
     let ends = predicted.requests.iter().map(|one| one.served.done_ns);
@@ -192,6 +196,9 @@ mod tests {
         let options = LiveOptions::new("none");
         assert!(options.checked().is_err());
         let tried = Trial::run(Path::new("/nonexistent"), "none", &PATTERNS[0], None);
-        assert!(matches!(tried, Err(FidelityError::Live(_))), "{tried:?}");
+        assert!(
+            tried.as_ref().is_err_and(|error| error.is::<LiveError>()),
+            "{tried:?}"
+        );
     }
 }

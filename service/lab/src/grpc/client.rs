@@ -1,5 +1,6 @@
 //! The client, the same for the service and its peer.
 
+use anyhow::Context as _;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -9,8 +10,6 @@ use lumpscope_proto::v1::{
 };
 use tonic::Status;
 use tonic::transport::{Channel, Endpoint};
-
-use super::error::GrpcBenchError;
 
 /// Several of the largest lumps are under way on a connection without waiting for the window.
 const WINDOW_BYTES: u32 = 16 << 20;
@@ -27,10 +26,10 @@ pub(crate) const STORE: &str = "bench";
 pub(crate) type Client = LumpStoreClient<Channel>;
 
 /// A connection of its own.
-pub(crate) async fn connect(who: &'static str, url: &str) -> Result<Client, GrpcBenchError> {
-    let failed = |source| GrpcBenchError::Connect { who, source };
+pub(crate) async fn connect(who: &'static str, url: &str) -> anyhow::Result<Client> {
+    let failed = || format!("{who} cannot be connected to");
     let channel = Endpoint::from_shared(url.to_owned())
-        .map_err(failed)?
+        .with_context(failed)?
         .initial_stream_window_size(WINDOW_BYTES)
         .initial_connection_window_size(WINDOW_BYTES)
         .max_frame_size(FRAME_BYTES)
@@ -39,7 +38,7 @@ pub(crate) async fn connect(who: &'static str, url: &str) -> Result<Client, Grpc
         .connect_timeout(PATIENCE)
         .connect()
         .await
-        .map_err(failed)?;
+        .with_context(failed)?;
     Ok(LumpStoreClient::new(channel)
         .max_decoding_message_size(MESSAGE_LIMIT)
         .max_encoding_message_size(MESSAGE_LIMIT))

@@ -1,5 +1,7 @@
 //! The file of the store, and what the disk below it gives to somebody who does nothing else.
 
+use crate::failure::cannot_do;
+use anyhow::{anyhow, bail};
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
@@ -12,8 +14,7 @@ use lumpscope_engine::buffer::BufferPool;
 use rustix::fs::OFlags;
 use serde::Serialize;
 
-use super::error::GrpcBenchError;
-use crate::engine::interrupt::Interrupt;
+use crate::interrupt::Interrupt;
 use crate::lab::free_bytes;
 
 /// Transfers under way at a time.
@@ -39,7 +40,7 @@ impl StoreFile {
         dir: &Path,
         mib: u64,
         interrupt: &Interrupt,
-    ) -> Result<StoreFile, GrpcBenchError> {
+    ) -> anyhow::Result<StoreFile> {
         let (file, path) = unnamed(dir)?;
         let mut format = Command::new(exe);
         format.arg("format").arg(&path);
@@ -54,11 +55,9 @@ impl StoreFile {
     }
 }
 
-fn unnamed(dir: &Path) -> Result<(File, PathBuf), GrpcBenchError> {
-    let file = tempfile::tempfile_in(dir).map_err(GrpcBenchError::system(format!(
-        "make a file in {}",
-        dir.display()
-    )))?;
+fn unnamed(dir: &Path) -> anyhow::Result<(File, PathBuf)> {
+    let file = tempfile::tempfile_in(dir)
+        .map_err(cannot_do(format!("make a file in {}", dir.display())))?;
     let (pid, fd) = (std::process::id(), file.as_raw_fd());
     Ok((file, PathBuf::from(format!("/proc/{pid}/fd/{fd}"))))
 }
@@ -76,13 +75,14 @@ pub(crate) struct Disk {
 
 impl Disk {
     /// Measures the disk of a directory, which must have room for a store of `mib`.
-    pub(crate) fn measure(dir: &Path, mib: u64) -> Result<Disk, GrpcBenchError> {
+    pub(crate) fn measure(dir: &Path, mib: u64) -> anyhow::Result<Disk> {
         let needed = (mib << 20) + SIZE;
         if free_bytes(dir)? < needed + needed / 16 {
-            return Err(GrpcBenchError::Dir {
-                path: dir.to_owned(),
-                why: format!("it has no room for {} MiB; give --mib less", needed >> 20),
-            });
+            bail!(
+                "--dir {} cannot be used: it has no room for {} MiB; give --mib less",
+                dir.display(),
+                needed >> 20
+            );
         }
         let (_file, path) = unnamed(dir)?;
         let direct = OpenOptions::new()
@@ -90,13 +90,14 @@ impl Disk {
             .write(true)
             .custom_flags(i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0))
             .open(&path)
-            .map_err(|_| GrpcBenchError::Dir {
-                path: dir.to_owned(),
-                why: "its file system has no direct I/O; use ext4, xfs, or tmpfs of Linux 6.6 or \
-                      newer"
-                    .to_owned(),
+            .map_err(|_| {
+                anyhow!(
+                    "--dir {} cannot be used: its file system has no direct I/O; use ext4, xfs, \
+                     or tmpfs of Linux 6.6 or newer",
+                    dir.display()
+                )
             })?;
-        let failed = || GrpcBenchError::system(format!("write a file in {}", dir.display()));
+        let failed = || cannot_do(format!("write a file in {}", dir.display()));
         let block = BufferPool::new(4096).zeroed(usize::try_from(BLOCK).unwrap_or(0));
         for offset in (0..SIZE).step_by(block.len()) {
             direct.write_all_at(&block, offset).map_err(failed())?;

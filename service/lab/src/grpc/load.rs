@@ -1,5 +1,6 @@
 //! One run: a number of connections, each with a number of calls under way, for a time.
 
+use crate::failure::{call_failed, wrong_bytes};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -8,7 +9,6 @@ use serde::Serialize;
 
 use super::client::{self, Client};
 use super::content;
-use super::error::GrpcBenchError;
 use super::peer::{LARGE_BIT, size_of};
 use super::server::Server;
 use crate::engine::{Measured, Recorder};
@@ -113,7 +113,7 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    pub(crate) async fn connect(server: &Server, count: usize) -> Result<Clients, GrpcBenchError> {
+    pub(crate) async fn connect(server: &Server, count: usize) -> anyhow::Result<Clients> {
         let mut clients = Vec::new();
         for _ in 0..count {
             clients.push(client::connect(server.who, &server.url).await?);
@@ -126,16 +126,12 @@ impl Clients {
     }
 
     /// Puts what will be got.
-    pub(crate) async fn fill(
-        &mut self,
-        setting: Setting,
-        room: Room,
-    ) -> Result<(), GrpcBenchError> {
+    pub(crate) async fn fill(&mut self, setting: Setting, room: Room) -> anyhow::Result<()> {
         for number in 0..room.filled {
             let id = setting.id(number);
             client::put(&mut self.clients[0], id, content::body(id, size_of(id)))
                 .await
-                .map_err(GrpcBenchError::call(self.who, "put"))?;
+                .map_err(call_failed(self.who, "put"))?;
         }
         Ok(())
     }
@@ -148,7 +144,7 @@ impl Clients {
         room: Room,
         calls: usize,
         time: Duration,
-    ) -> Result<Outcome, GrpcBenchError> {
+    ) -> anyhow::Result<Outcome> {
         let begin = Instant::now() + time.mul_f64(WARM_UP);
         let end = begin + time;
         let mut tasks = tokio::task::JoinSet::new();
@@ -201,7 +197,7 @@ struct Worker {
 }
 
 impl Worker {
-    async fn work(mut self, begin: Instant, end: Instant) -> Result<Vec<Duration>, GrpcBenchError> {
+    async fn work(mut self, begin: Instant, end: Instant) -> anyhow::Result<Vec<Duration>> {
         let mut latencies = Vec::new();
         while Instant::now() < end {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -217,19 +213,19 @@ impl Worker {
         Ok(latencies)
     }
 
-    async fn put(&mut self, number: u64) -> Result<Duration, GrpcBenchError> {
+    async fn put(&mut self, number: u64) -> anyhow::Result<Duration> {
         let id = self.setting.id(self.room.filled + number % self.room.puts);
         let body = content::body(id, size_of(id));
         client::put(&mut self.client, id, body)
             .await
-            .map_err(GrpcBenchError::call(self.who, "put"))
+            .map_err(call_failed(self.who, "put"))
     }
 
-    async fn get(&mut self, number: u64) -> Result<Duration, GrpcBenchError> {
+    async fn get(&mut self, number: u64) -> anyhow::Result<Duration> {
         let id = self.setting.id(fastrand::u64(0..self.room.filled));
         let (latency, pieces) = client::get(&mut self.client, id)
             .await
-            .map_err(GrpcBenchError::call(self.who, "get"))?;
+            .map_err(call_failed(self.who, "get"))?;
         let length: usize = pieces.iter().map(bytes::Bytes::len).sum();
         let right = length == size_of(id)
             && (!number.is_multiple_of(COMPARED)
@@ -237,11 +233,7 @@ impl Worker {
         if right {
             return Ok(latency);
         }
-        Err(crate::engine::BenchError::WrongBytes {
-            engine: self.who,
-            id,
-        }
-        .into())
+        Err(wrong_bytes(self.who, id))
     }
 }
 

@@ -1,5 +1,6 @@
 //! How much memory the service takes while many clients put large lumps at once.
 
+use crate::failure::call_failed;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -8,10 +9,9 @@ use serde::Serialize;
 use super::args::Transport;
 use super::client;
 use super::content;
-use super::error::GrpcBenchError;
 use super::peer::LARGE_BIT;
 use super::server::{SERVICE, Server, service};
-use crate::engine::interrupt::Interrupt;
+use crate::interrupt::Interrupt;
 
 /// Size of each lump.
 const SIZE: usize = 4 << 20;
@@ -50,7 +50,7 @@ pub(super) async fn measure(
     clients: usize,
     time: Duration,
     interrupt: &Interrupt,
-) -> Result<MemoryView, GrpcBenchError> {
+) -> anyhow::Result<MemoryView> {
     let server = Server::start(SERVICE, service(exe, store, transport, false), interrupt)?;
     let idle_bytes = server.resident()?.1;
     let mut connected = Vec::new();
@@ -72,7 +72,7 @@ pub(super) async fn measure(
                         refused += 1;
                         tokio::time::sleep(Duration::from_millis(10)).await;
                     }
-                    Err(status) => return Err(GrpcBenchError::call(SERVICE, "put")(status)),
+                    Err(status) => return Err(call_failed(SERVICE, "put")(status)),
                 }
                 id += clients as u64;
             }

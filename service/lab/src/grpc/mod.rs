@@ -9,7 +9,6 @@ mod args;
 pub(crate) mod client;
 pub(crate) mod content;
 pub(crate) mod disk;
-mod error;
 pub(crate) mod load;
 mod memory;
 mod page;
@@ -18,16 +17,15 @@ mod report;
 mod resets;
 pub(crate) mod server;
 
+use crate::failure::{argument, cannot_do, nothing_chosen};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 pub use args::{GrpcBenchArgs, GrpcPeerArgs, Transport, TransportArgs};
-pub use error::GrpcBenchError;
 pub use peer::serve as serve_peer;
 
-use crate::engine::BenchError;
-use crate::engine::interrupt::Interrupt;
+use crate::interrupt::Interrupt;
 use crate::lab::default_dir;
 use crate::machine::{self, Machine, Output};
 use disk::{Disk, StoreFile};
@@ -50,11 +48,7 @@ const OTHERS: [&str; 2] = ["memory", "resets"];
 ///
 /// # Errors
 /// Everything that keeps the service from being measured. The message says what to do.
-pub fn run(
-    args: &GrpcBenchArgs,
-    exe: &Path,
-    default: Transport,
-) -> Result<ExitCode, GrpcBenchError> {
+pub fn run(args: &GrpcBenchArgs, exe: &Path, default: Transport) -> anyhow::Result<ExitCode> {
     let output = Output::of(args.json.as_deref(), args.report.as_deref())?;
     let interrupt = Interrupt::install()?;
     let transport = args.transport.over(default);
@@ -67,7 +61,7 @@ fn measure(
     exe: &Path,
     transport: Transport,
     interrupt: &Interrupt,
-) -> Result<Report, GrpcBenchError> {
+) -> anyhow::Result<Report> {
     let settings = chosen(args)?;
     let machine = Machine::before();
     content::prepare();
@@ -79,7 +73,7 @@ fn measure(
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(GrpcBenchError::system("start the runtime"))?;
+        .map_err(cannot_do("start the runtime"))?;
     let bench = Bench {
         args,
         exe,
@@ -109,8 +103,8 @@ fn measure(
 }
 
 /// The settings that are asked for, after a look at all options.
-fn chosen(args: &GrpcBenchArgs) -> Result<Vec<Setting>, GrpcBenchError> {
-    let wrong = |option, allowed| Err(BenchError::Argument { option, allowed }.into());
+fn chosen(args: &GrpcBenchArgs) -> anyhow::Result<Vec<Setting>> {
+    let wrong = |option, allowed| Err(argument(option, allowed));
     if !(1..=1000).contains(&args.rounds) {
         return wrong("--rounds", "1 to 1000");
     }
@@ -135,11 +129,7 @@ fn chosen(args: &GrpcBenchArgs) -> Result<Vec<Setting>, GrpcBenchError> {
     if settings.is_empty() && !OTHERS.iter().any(|name| wanted(args, name)) {
         let mut known: Vec<String> = Setting::all().map(Setting::name).collect();
         known.extend(OTHERS.map(str::to_owned));
-        return Err(BenchError::NothingChosen {
-            pattern: args.only.clone().unwrap_or_default(),
-            known: known.join("; "),
-        }
-        .into());
+        return Err(nothing_chosen(args.only.as_deref(), known.join("; ")));
     }
     Ok(settings)
 }
@@ -164,7 +154,7 @@ impl Bench<'_> {
     async fn rounds(
         &self,
         settings: &[Setting],
-    ) -> Result<(Vec<RunPair>, Option<ResetsView>), GrpcBenchError> {
+    ) -> anyhow::Result<(Vec<RunPair>, Option<ResetsView>)> {
         let with_resets = wanted(self.args, OTHERS[1]);
         if settings.is_empty() && !with_resets {
             return Ok((Vec::new(), None));
@@ -223,7 +213,7 @@ impl Bench<'_> {
         Room::of(self.args.mib, setting.mib)
     }
 
-    async fn memory(&self) -> Result<Option<MemoryView>, GrpcBenchError> {
+    async fn memory(&self) -> anyhow::Result<Option<MemoryView>> {
         if !wanted(self.args, OTHERS[0]) {
             return Ok(None);
         }

@@ -2,6 +2,8 @@
 //! tonic's own codec and the same settings of HTTP/2. It throws away what is put, and serves gets
 //! from memory.
 
+use crate::failure::cannot_do;
+use anyhow::Context as _;
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::Pin;
@@ -18,7 +20,6 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::args::{GrpcPeerArgs, Transport};
 use super::content;
-use super::error::GrpcBenchError;
 
 /// Bytes of a chunk of a get, as the service sends them.
 const GET_CHUNK: usize = (1 << 20) - 64;
@@ -29,28 +30,28 @@ const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(60), Duration::from
 ///
 /// # Errors
 /// No socket, no runtime, no standard output.
-pub fn serve(args: &GrpcPeerArgs, default: Transport) -> Result<ExitCode, GrpcBenchError> {
+pub fn serve(args: &GrpcPeerArgs, default: Transport) -> anyhow::Result<ExitCode> {
     let transport = args.transport.over(default);
     content::prepare();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(GrpcBenchError::system("start the runtime"))?;
+        .map_err(cannot_do("start the runtime"))?;
     runtime.block_on(async {
         let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
             .await
-            .map_err(GrpcBenchError::system("listen"))?;
+            .map_err(cannot_do("listen"))?;
         // As our service does for clients on the same machine; connections inherit it.
         rustix::net::sockopt::set_tcp_congestion(&listener, "reno")
             .map_err(std::io::Error::from)
-            .map_err(GrpcBenchError::system("choose how sockets are paced"))?;
+            .map_err(cannot_do("choose how sockets are paced"))?;
         let address = listener
             .local_addr()
-            .map_err(GrpcBenchError::system("read the address"))?;
+            .map_err(cannot_do("read the address"))?;
         let mut stdout = std::io::stdout();
         writeln!(stdout, "peer ready grpc={address}")
             .and_then(|()| stdout.flush())
-            .map_err(GrpcBenchError::system("write the ready line"))?;
+            .map_err(cannot_do("write the ready line"))?;
         tonic::transport::Server::builder()
             .max_frame_size(transport.frame_size)
             .initial_stream_window_size(transport.stream_window)
@@ -64,7 +65,7 @@ pub fn serve(args: &GrpcPeerArgs, default: Transport) -> Result<ExitCode, GrpcBe
             )
             .serve_with_incoming(TcpIncoming::from(listener).with_nodelay(Some(true)))
             .await
-            .map_err(|source| GrpcBenchError::Connect { who: PEER, source })
+            .context("the peer cannot serve")
     })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,5 +1,6 @@
 //! Puts that are reset in the middle: nothing of them may become visible, and nothing stay in use.
 
+use crate::failure::call_failed;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -9,9 +10,8 @@ use tokio_stream::StreamExt as _;
 
 use super::client::{self, CHUNK_BYTES, Client, STORE};
 use super::content;
-use super::error::GrpcBenchError;
 use super::server::{SERVICE, Server};
-use crate::engine::interrupt::Interrupt;
+use crate::interrupt::Interrupt;
 
 /// Size announced by each put.
 const SIZE: usize = 4 << 20;
@@ -46,7 +46,7 @@ pub(super) async fn measure(
     server: &Server,
     count: usize,
     interrupt: &Interrupt,
-) -> Result<ResetsView, GrpcBenchError> {
+) -> anyhow::Result<ResetsView> {
     let mut random = fastrand::Rng::with_seed(4);
     let connection = client::connect(SERVICE, &server.url).await?;
     let used_before = used(&mut connection.clone()).await?;
@@ -118,7 +118,7 @@ fn part(id: u64, sent: usize) -> Vec<PutRequest> {
 }
 
 /// Waits until nothing is in use any more, and says what is when that takes too long.
-async fn settle(server: &Server) -> Result<(Option<f64>, Option<f64>), GrpcBenchError> {
+async fn settle(server: &Server) -> anyhow::Result<(Option<f64>, Option<f64>)> {
     let begin = Instant::now();
     loop {
         let buffers = server.metric("lumpscope_store_buffer_used_bytes")?;
@@ -131,7 +131,7 @@ async fn settle(server: &Server) -> Result<(Option<f64>, Option<f64>), GrpcBench
     }
 }
 
-async fn visible(client: &mut Client) -> Result<usize, GrpcBenchError> {
+async fn visible(client: &mut Client) -> anyhow::Result<usize> {
     let request = ListRequest {
         store: STORE.to_owned(),
         start: Some(client::lump_id(FIRST_ID)),
@@ -141,10 +141,10 @@ async fn visible(client: &mut Client) -> Result<usize, GrpcBenchError> {
     let reply = client.list(request).await;
     reply
         .map(|reply| reply.into_inner().ids.len())
-        .map_err(GrpcBenchError::call(SERVICE, "list"))
+        .map_err(call_failed(SERVICE, "list"))
 }
 
-async fn used(client: &mut Client) -> Result<u64, GrpcBenchError> {
+async fn used(client: &mut Client) -> anyhow::Result<u64> {
     let request = lumpscope_proto::v1::UsageRequest {
         store: STORE.to_owned(),
         ..Default::default()
@@ -152,5 +152,5 @@ async fn used(client: &mut Client) -> Result<u64, GrpcBenchError> {
     let reply = client.usage(request).await;
     reply
         .map(|reply| reply.into_inner().data_used_bytes)
-        .map_err(GrpcBenchError::call(SERVICE, "usage"))
+        .map_err(call_failed(SERVICE, "usage"))
 }

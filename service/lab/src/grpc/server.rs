@@ -1,5 +1,6 @@
 //! The service and its peer as processes of their own.
 
+use crate::failure::cannot_do;
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::net::TcpStream;
@@ -14,9 +15,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::args::Transport;
 use super::client::STORE;
-use super::error::GrpcBenchError;
 use super::peer::PEER;
-use crate::engine::interrupt::Interrupt;
+use crate::interrupt::Interrupt;
 use crate::lab::tie_to_parent;
 
 /// How long a start may take.
@@ -85,14 +85,14 @@ impl Server {
         who: &'static str,
         mut command: Command,
         interrupt: &Interrupt,
-    ) -> Result<Server, GrpcBenchError> {
+    ) -> anyhow::Result<Server> {
         tie_to_parent(&mut command, None);
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(GrpcBenchError::system(format!("start {who}")))?;
+            .map_err(cannot_do(format!("start {who}")))?;
         let log = Log::default();
         if let Some(stderr) = child.stderr.take() {
             keep_last_lines(stderr, Arc::clone(&log));
@@ -122,7 +122,7 @@ impl Server {
         &mut self,
         ready: Option<Receiver<String>>,
         interrupt: &Interrupt,
-    ) -> Result<String, GrpcBenchError> {
+    ) -> anyhow::Result<String> {
         let patience = Instant::now() + START_PATIENCE;
         let Some(ready) = ready else {
             return Err(self.failed("has no standard output"));
@@ -144,17 +144,14 @@ impl Server {
         }
     }
 
-    fn failed(&self, what: &str) -> GrpcBenchError {
+    fn failed(&self, what: &str) -> anyhow::Error {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        GrpcBenchError::Server {
-            who: self.who,
-            what: what.to_owned(),
-            log: log.iter().cloned().collect::<Vec<_>>().join("\n"),
-        }
+        let said = log.iter().cloned().collect::<Vec<_>>().join("\n");
+        anyhow::anyhow!("{} {what}; it said:\n{said}", self.who)
     }
 
     /// Processor time it has used so far, in seconds.
-    pub(crate) fn cpu_seconds(&self) -> Result<f64, GrpcBenchError> {
+    pub(crate) fn cpu_seconds(&self) -> anyhow::Result<f64> {
         let text = self.proc("stat")?;
         // The name in parentheses may hold blanks; the fields behind it do not.
         let fields = text.rsplit(')').next().unwrap_or("").split_whitespace();
@@ -165,7 +162,7 @@ impl Server {
     }
 
     /// Largest and present resident memory, in bytes.
-    pub(crate) fn resident(&self) -> Result<(u64, u64), GrpcBenchError> {
+    pub(crate) fn resident(&self) -> anyhow::Result<(u64, u64)> {
         let text = self.proc("status")?;
         let of = |key: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(key))?;
@@ -177,17 +174,17 @@ impl Server {
             .ok_or_else(|| self.failed("has a /proc entry that cannot be read"))
     }
 
-    fn proc(&self, file: &str) -> Result<String, GrpcBenchError> {
+    fn proc(&self, file: &str) -> anyhow::Result<String> {
         let path = format!("/proc/{}/{file}", self.child.id());
         std::fs::read_to_string(&path).map_err(|_| self.failed("has ended while it was measured"))
     }
 
     /// Value of a gauge or counter, all its lines together; `None`: it has none.
-    pub(crate) fn metric(&self, name: &str) -> Result<Option<f64>, GrpcBenchError> {
+    pub(crate) fn metric(&self, name: &str) -> anyhow::Result<Option<f64>> {
         let Some(address) = &self.metrics else {
             return Ok(None);
         };
-        let text = http_get(address).map_err(GrpcBenchError::system("read the metrics"))?;
+        let text = http_get(address).map_err(cannot_do("read the metrics"))?;
         let values: Vec<f64> = text
             .lines()
             .filter(|line| line.split(['{', ' ']).next() == Some(name))
@@ -265,7 +262,7 @@ impl Pair {
         transport: Transport,
         probes: bool,
         interrupt: &Interrupt,
-    ) -> Result<Pair, GrpcBenchError> {
+    ) -> anyhow::Result<Pair> {
         Ok(Pair {
             ours: Server::start(SERVICE, service(exe, store, transport, probes), interrupt)?,
             peer: Server::start(PEER, peer(exe, transport), interrupt)?,

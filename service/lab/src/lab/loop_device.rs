@@ -1,5 +1,7 @@
 //! Loop devices that clear themselves.
 
+use crate::failure::cannot;
+use anyhow::bail;
 use std::fs::{File, OpenOptions};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
@@ -8,9 +10,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lumpscope_platter::loops;
-
-use super::LabError;
+use super::{not_permitted, refused};
+use lumpscope_platter::loops::{self, LoopError};
+use std::io::ErrorKind;
 
 /// A loop device over an unlinked sparse image.
 ///
@@ -31,14 +33,14 @@ impl LoopDevice {
     ///
     /// # Errors
     /// No privilege, no loop driver, or a directory whose files cannot be used with direct I/O.
-    pub fn create(dir: &Path, name: &str, bytes: u64) -> Result<LoopDevice, LabError> {
+    pub fn create(dir: &Path, name: &str, bytes: u64) -> anyhow::Result<LoopDevice> {
         // Several labs may live in one process.
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let image_name = format!("lumpscope-{}-{number}-{name}.img", std::process::id());
         let image = create_image(&dir.join(&image_name), bytes)?;
-        let (path, open) = loops::configure(&image, &image_name, true)?;
-        let stat = rustix::fs::fstat(&open).map_err(LabError::io("look at", &path))?;
+        let (path, open) = loops::configure(&image, &image_name, true).map_err(explained)?;
+        let stat = rustix::fs::fstat(&open).map_err(refused("look at", &path))?;
         let device = LoopDevice {
             open: Some(open.into()),
             path,
@@ -46,9 +48,11 @@ impl LoopDevice {
             devno: stat.st_rdev,
         };
         if loops::attribute(&device.path, "dio").as_deref() != Some("1") {
-            return Err(LabError::NoDirectIo {
-                dir: dir.to_owned(),
-            });
+            bail!(
+                "files in {} cannot be used with direct I/O, so memory would be measured instead \
+                 of a disk. Choose a directory on another file system with --dir",
+                dir.display()
+            );
         }
         Ok(device)
     }
@@ -88,22 +92,27 @@ impl Drop for LoopDevice {
     }
 }
 
+fn explained(error: LoopError) -> anyhow::Error {
+    match error {
+        LoopError::Io { what, path, source } if source.kind() == ErrorKind::PermissionDenied => {
+            not_permitted(what, &path)
+        }
+        other => other.into(),
+    }
+}
+
 /// An image that has no name any more.
-fn create_image(path: &Path, bytes: u64) -> Result<File, LabError> {
-    let io = |what, path: &Path| {
-        let path = path.to_owned();
-        move |source| LabError::Io { what, path, source }
-    };
+fn create_image(path: &Path, bytes: u64) -> anyhow::Result<File> {
     let image = OpenOptions::new()
         .read(true)
         .write(true)
         .create_new(true)
         .mode(0o600)
         .open(path)
-        .map_err(io("create image", path))?;
-    std::fs::remove_file(path).map_err(io("unlink image", path))?;
+        .map_err(cannot("create image", path))?;
+    std::fs::remove_file(path).map_err(cannot("unlink image", path))?;
     image
         .set_len(bytes.next_multiple_of(4096))
-        .map_err(io("set the size of image", path))?;
+        .map_err(cannot("set the size of image", path))?;
     Ok(image)
 }

@@ -1,12 +1,14 @@
 //! Makes the file systems, as the published comparison had them.
 
+use crate::failure::cannot_do;
+use anyhow::{anyhow, bail};
 use std::env;
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::{LabError, StoreKind, tie_to_parent};
+use super::{StoreKind, tie_to_parent};
 
 /// Makes a file system on the whole device. Everything is written now: work that is left to the
 /// kernel for later would show up in the measurement. An `emulated` disk is spared the 16 GiB that
@@ -16,7 +18,7 @@ pub(super) fn make(
     device: &Path,
     ext4_journal: bool,
     emulated: bool,
-) -> Result<(), LabError> {
+) -> anyhow::Result<()> {
     match kind {
         StoreKind::Raw => Ok(()),
         StoreKind::Ext4 => {
@@ -44,7 +46,7 @@ fn run(
     package: &'static str,
     arguments: &[&str],
     device: &Path,
-) -> Result<(), LabError> {
+) -> anyhow::Result<()> {
     let mut command = Command::new(tool);
     command
         .args(arguments)
@@ -53,22 +55,20 @@ fn run(
     command.stdin(Stdio::null());
     tie_to_parent(&mut command, None);
     let output = command.output().map_err(|source| match source.kind() {
-        ErrorKind::NotFound => LabError::ToolMissing { tool, package },
-        _ => LabError::Io {
-            what: "run",
-            path: tool.into(),
-            source,
-        },
+        ErrorKind::NotFound => {
+            anyhow!("{tool} is not installed; it comes with the package {package}")
+        }
+        _ => cannot_do(format!("run {tool}"))(source),
     })?;
     if output.status.success() {
         return Ok(());
     }
-    Err(LabError::ToolFailed {
-        tool,
-        device: device.to_owned(),
-        status: output.status,
-        stderr: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-    })
+    bail!(
+        "{tool} {} failed ({}): {}",
+        device.display(),
+        output.status,
+        String::from_utf8_lossy(&output.stderr).trim()
+    )
 }
 
 /// `mkfs` lives where an ordinary user's path does not lead.

@@ -25,12 +25,14 @@
 
 mod child;
 mod emulated;
-mod error;
 mod loop_device;
 mod make_fs;
 mod namespace;
 mod space;
 
+use crate::failure::cannot;
+use anyhow::anyhow;
+use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
@@ -39,11 +41,30 @@ use lumpscope_platter::live::{Attached, LiveOptions, Log, Status};
 
 pub use child::tie_to_parent;
 pub use emulated::EmulatedView;
-pub use error::LabError;
 pub use loop_device::LoopDevice;
 pub use space::{default_dir, free_bytes};
 
 use namespace::MountNamespace;
+
+/// For `map_err`: a system call failed; a refusal for want of privilege says how to get it.
+fn refused<P: AsRef<Path> + ?Sized>(
+    what: &str,
+    path: &P,
+) -> impl FnOnce(Errno) -> anyhow::Error + use<P> {
+    let (what, path) = (what.to_owned(), path.as_ref().to_owned());
+    move |errno| match errno {
+        Errno::PERM | Errno::ACCESS => not_permitted(&what, &path),
+        other => cannot(&what, &path)(std::io::Error::from(other)),
+    }
+}
+
+fn not_permitted(what: &str, path: &Path) -> anyhow::Error {
+    anyhow!(
+        "loop devices and mounts need root (CAP_SYS_ADMIN): the kernel refused to {what} {}. Run \
+         it with sudo; in a container, with what docker-compose.yml gives its demo",
+        path.display()
+    )
+}
 
 /// What kind of store a lab disk is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
@@ -150,7 +171,7 @@ enum Device {
 }
 
 impl Device {
-    fn create(options: &LabOptions, dir: &Path, name: &str) -> Result<Device, LabError> {
+    fn create(options: &LabOptions, dir: &Path, name: &str) -> anyhow::Result<Device> {
         let Some(drive) = &options.drive else {
             let image = LoopDevice::create(dir, name, options.disk_bytes)?;
             return Ok(Device::Image(image));
@@ -177,7 +198,7 @@ impl Lab {
     ///
     /// # Errors
     /// A privilege, a program, a kernel feature or room is missing; what had been made is gone.
-    pub fn create(options: &LabOptions) -> Result<Lab, LabError> {
+    pub fn create(options: &LabOptions) -> anyhow::Result<Lab> {
         let dir = options.dir.clone().unwrap_or_else(default_dir);
         if options.drive.is_none() {
             space::check_room(&dir, options.expected_bytes)?;
@@ -215,7 +236,7 @@ impl Lab {
     ///
     /// # Errors
     /// A disk's process is gone.
-    pub fn emulated(&self) -> Result<Vec<(&'static str, Status)>, LabError> {
+    pub fn emulated(&self) -> anyhow::Result<Vec<(&'static str, Status)>> {
         let mut said = Vec::new();
         for (store, device) in self.stores.iter().zip(&self.devices) {
             if let Device::Emulated(disk) = device {
@@ -230,7 +251,7 @@ impl Lab {
     ///
     /// # Errors
     /// A disk's process is gone.
-    pub fn lateness(&self) -> Result<Vec<EmulatedView>, LabError> {
+    pub fn lateness(&self) -> anyhow::Result<Vec<EmulatedView>> {
         let said = self.emulated()?;
         let view = |(name, status): &(&'static str, Status)| EmulatedView::new(*name, status);
         Ok(said.iter().map(view).collect())
@@ -240,7 +261,7 @@ impl Lab {
     ///
     /// # Errors
     /// The disk's process is gone.
-    pub fn log(&self, kind: StoreKind) -> Result<Option<Log>, LabError> {
+    pub fn log(&self, kind: StoreKind) -> anyhow::Result<Option<Log>> {
         let place = self.stores.iter().position(|store| store.kind == kind);
         match place.and_then(|place| self.devices.get(place)) {
             Some(Device::Emulated(disk)) => {
@@ -277,7 +298,7 @@ impl Lab {
     ///
     /// # Errors
     /// The kernel refuses, for want of `CAP_SYS_ADMIN`.
-    pub fn enter_current_thread(&self) -> Result<(), LabError> {
+    pub fn enter_current_thread(&self) -> anyhow::Result<()> {
         self.namespace.enter_current_thread()
     }
 }

@@ -4,6 +4,8 @@
 //! kernel takes the namespace down and with it every mount in it.
 #![expect(unsafe_code, reason = "unshare")]
 
+use super::refused;
+use crate::failure::cannot;
 use std::ffi::CStr;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,7 +18,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
-use super::{LabError, StoreKind};
+use super::StoreKind;
 
 /// Directories that are empty on most machines: a tmpfs on one of them, inside our namespace,
 /// hides nothing from anybody.
@@ -36,17 +38,17 @@ impl MountNamespace {
     /// unmounts of the host are still seen, so that we pin nothing of it.
     ///
     /// `dir` takes the mount point if no usual place is free.
-    pub(super) fn create(dir: &Path) -> Result<MountNamespace, LabError> {
+    pub(super) fn create(dir: &Path) -> anyhow::Result<MountNamespace> {
         let (base, made_base) = choose_base(dir)?;
         let target = base.clone();
         let handle = in_new_thread(move || {
             // SAFETY: unsharing mounts (and with them the working directory) concerns only this
             // thread, which ends right after; descriptors stay shared.
             unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }
-                .map_err(LabError::io("make a mount namespace for", &target))?;
+                .map_err(refused("make a mount namespace for", &target))?;
             let slave = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
             rustix::mount::mount_change("/", slave)
-                .map_err(LabError::io("keep mounts private below", "/"))?;
+                .map_err(refused("keep mounts private below", "/"))?;
             rustix::mount::mount(
                 "lumpscope-lab",
                 &target,
@@ -54,10 +56,10 @@ impl MountNamespace {
                 MountFlags::NOSUID | MountFlags::NODEV,
                 c"size=1m,mode=0755",
             )
-            .map_err(LabError::io("mount a tmpfs on", &target))?;
+            .map_err(refused("mount a tmpfs on", &target))?;
             let link = "/proc/thread-self/ns/mnt";
             rustix::fs::open(link, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-                .map_err(LabError::io("open", link))
+                .map_err(refused("open", &link))
         });
         match handle {
             Ok(handle) => Ok(MountNamespace {
@@ -79,7 +81,7 @@ impl MountNamespace {
     }
 
     /// Mounts the device's file system and returns where.
-    pub(super) fn mount(&mut self, kind: StoreKind, device: &Path) -> Result<PathBuf, LabError> {
+    pub(super) fn mount(&mut self, kind: StoreKind, device: &Path) -> anyhow::Result<PathBuf> {
         let target = self.base.join(format!("lumpscope-{}", kind.name()));
         // Right after mkfs ext4 would go on initialising and reading ahead in the background.
         let options: Option<&CStr> = match kind {
@@ -87,26 +89,22 @@ impl MountNamespace {
             StoreKind::Raw | StoreKind::Xfs => None,
         };
         self.inside(|| {
-            fs::create_dir(&target).map_err(|source| LabError::Io {
-                what: "create mount point",
-                path: target.clone(),
-                source,
-            })?;
+            fs::create_dir(&target).map_err(cannot("create mount point", &target))?;
             mount_device(device, &target, kind, options)
         })?;
         self.mounted.push(target.clone());
         Ok(target)
     }
 
-    pub(super) fn enter_current_thread(&self) -> Result<(), LabError> {
+    pub(super) fn enter_current_thread(&self) -> anyhow::Result<()> {
         enter(&self.handle)
     }
 
     /// Runs `work` in a thread of its own that sees the mounts.
     fn inside<T: Send>(
         &self,
-        work: impl FnOnce() -> Result<T, LabError> + Send,
-    ) -> Result<T, LabError> {
+        work: impl FnOnce() -> anyhow::Result<T> + Send,
+    ) -> anyhow::Result<T> {
         in_new_thread(|| {
             enter(&self.handle)?;
             work()
@@ -123,11 +121,11 @@ impl Drop for MountNamespace {
                 if plain.is_err() {
                     // Somebody still has a file open: it goes when that is closed.
                     rustix::mount::unmount(target, UnmountFlags::DETACH)
-                        .map_err(LabError::io("unmount", target))?;
+                        .map_err(refused("unmount", &target))?;
                 }
             }
             rustix::mount::unmount(&self.base, UnmountFlags::DETACH)
-                .map_err(LabError::io("unmount", &self.base))
+                .map_err(refused("unmount", &self.base))
         });
         if let Err(error) = unmounted {
             // The namespace itself ends with its last holder, and takes its mounts along.
@@ -142,25 +140,25 @@ fn mount_device(
     target: &Path,
     kind: StoreKind,
     options: Option<&CStr>,
-) -> Result<(), LabError> {
+) -> anyhow::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     match rustix::mount::mount(device, target, kind.name(), flags, options) {
         // An older kernel does not know one of the options, which only keep the kernel quiet.
         Err(Errno::INVAL) if options.is_some() => mount_device(device, target, kind, None),
-        other => other.map_err(LabError::io("mount", device)),
+        other => other.map_err(refused("mount", &device)),
     }
 }
 
-fn enter(handle: &OwnedFd) -> Result<(), LabError> {
+fn enter(handle: &OwnedFd) -> anyhow::Result<()> {
     // SAFETY: unsharing the working directory concerns only this thread; descriptors stay shared.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FS) }
-        .map_err(LabError::io("leave the process's", "working directory"))?;
+        .map_err(refused("leave the process's", "working directory"))?;
     move_into_link_name_space(handle.as_fd(), Some(LinkNameSpaceType::Mount))
-        .map_err(LabError::io("enter", "the lab's mount namespace"))
+        .map_err(refused("enter", "the lab's mount namespace"))
 }
 
 /// An empty directory that is there, else a new one in `dir`.
-fn choose_base(dir: &Path) -> Result<(PathBuf, bool), LabError> {
+fn choose_base(dir: &Path) -> anyhow::Result<(PathBuf, bool)> {
     for base in MOUNT_BASES {
         let is_dir = fs::symlink_metadata(base).is_ok_and(|meta| meta.is_dir());
         let is_empty = fs::read_dir(base).is_ok_and(|mut entries| entries.next().is_none());
@@ -171,11 +169,7 @@ fn choose_base(dir: &Path) -> Result<(PathBuf, bool), LabError> {
     let base = dir.join(format!("lumpscope-{}-mounts", std::process::id()));
     match fs::create_dir(&base) {
         Ok(()) => Ok((base, true)),
-        Err(source) => Err(LabError::Io {
-            what: "create directory",
-            path: base,
-            source,
-        }),
+        Err(error) => Err(cannot("create directory", &base)(error)),
     }
 }
 
@@ -185,9 +179,7 @@ fn remove_base(base: &Path, made: bool) {
     }
 }
 
-fn in_new_thread<T: Send>(
-    work: impl FnOnce() -> Result<T, LabError> + Send,
-) -> Result<T, LabError> {
+fn in_new_thread<T: Send>(work: impl FnOnce() -> anyhow::Result<T> + Send) -> anyhow::Result<T> {
     thread::scope(|scope| match scope.spawn(work).join() {
         Ok(result) => result,
         Err(panic) => std::panic::resume_unwind(panic),

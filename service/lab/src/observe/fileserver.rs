@@ -5,6 +5,7 @@
 //! and a put of the longer lump, because lumps do not grow. Every gRPC call counts as one
 //! operation.
 
+use crate::failure::{call_failed, wrong_bytes};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +18,6 @@ use super::Bench;
 use super::files::{File, Files, MEAN_FILE};
 use super::mode::Mode;
 use super::report::{Run, Unit};
-use crate::grpc::GrpcBenchError;
 use crate::grpc::client::{self, Client, STORE, lump_id};
 use crate::grpc::content;
 use crate::grpc::server::SERVICE;
@@ -41,11 +41,7 @@ pub(super) fn store_mib(files: usize) -> u64 {
 }
 
 /// Makes the files that are there before the first run.
-pub(super) async fn fill(
-    bench: &Bench<'_>,
-    store: &Path,
-    files: &Files,
-) -> Result<(), GrpcBenchError> {
+pub(super) async fn fill(bench: &Bench<'_>, store: &Path, files: &Files) -> anyhow::Result<()> {
     let server = Mode::Off.start(bench.exe, store, bench.transport, bench.interrupt)?;
     let mut client = client::connect(SERVICE, &server.url).await?;
     for _ in 0..files.to_fill() {
@@ -53,7 +49,7 @@ pub(super) async fn fill(
         if let Some(file) = files.take_absent() {
             put(&mut client, file)
                 .await
-                .map_err(GrpcBenchError::call(SERVICE, "put"))?;
+                .map_err(call_failed(SERVICE, "put"))?;
             files.give(file);
         }
     }
@@ -66,7 +62,7 @@ pub(super) async fn round(
     store: &Path,
     files: &Arc<Files>,
     round: usize,
-) -> Result<Vec<ServerRun>, GrpcBenchError> {
+) -> anyhow::Result<Vec<ServerRun>> {
     let mut runs = Vec::new();
     for mode in Mode::order(&MODES, round) {
         bench.interrupt.check()?;
@@ -175,7 +171,7 @@ impl Done {
     }
 }
 
-async fn run(bench: &Bench<'_>, url: &str, files: &Arc<Files>) -> Result<Done, GrpcBenchError> {
+async fn run(bench: &Bench<'_>, url: &str, files: &Arc<Files>) -> anyhow::Result<Done> {
     let mut connected = Vec::new();
     for _ in 0..bench.args.clients {
         connected.push(client::connect(SERVICE, url).await?);
@@ -221,7 +217,7 @@ struct Worker {
 }
 
 impl Worker {
-    async fn work(mut self) -> Result<Done, GrpcBenchError> {
+    async fn work(mut self) -> anyhow::Result<Done> {
         while Instant::now() < self.end {
             self.make().await?;
             self.append().await?;
@@ -243,32 +239,28 @@ impl Worker {
         }
     }
 
-    async fn put(&mut self, flowop: Flowop, file: File) -> Result<(), GrpcBenchError> {
+    async fn put(&mut self, flowop: Flowop, file: File) -> anyhow::Result<()> {
         let from = Instant::now();
         put(&mut self.client, file)
             .await
-            .map_err(GrpcBenchError::call(SERVICE, "put"))?;
+            .map_err(call_failed(SERVICE, "put"))?;
         self.count(flowop, from, file.len);
         Ok(())
     }
 
-    async fn get(&mut self, flowop: Flowop, file: File) -> Result<(), GrpcBenchError> {
+    async fn get(&mut self, flowop: Flowop, file: File) -> anyhow::Result<()> {
         let from = Instant::now();
         let (_, pieces) = client::get(&mut self.client, file.id)
             .await
-            .map_err(GrpcBenchError::call(SERVICE, "get"))?;
+            .map_err(call_failed(SERVICE, "get"))?;
         self.count(flowop, from, file.len);
         if client::same(&pieces, &content::body(file.id, file.len)) {
             return Ok(());
         }
-        Err(crate::engine::BenchError::WrongBytes {
-            engine: SERVICE,
-            id: file.id,
-        }
-        .into())
+        Err(wrong_bytes(SERVICE, file.id))
     }
 
-    async fn make(&mut self) -> Result<(), GrpcBenchError> {
+    async fn make(&mut self) -> anyhow::Result<()> {
         if let Some(file) = self.files.take_absent() {
             self.put(Flowop::Create, file).await?;
             self.files.give(file);
@@ -276,7 +268,7 @@ impl Worker {
         Ok(())
     }
 
-    async fn append(&mut self) -> Result<(), GrpcBenchError> {
+    async fn append(&mut self) -> anyhow::Result<()> {
         if let Some(file) = self.files.take() {
             self.get(Flowop::AppendRead, file).await?;
             let longer = self.files.grown(file);
@@ -286,7 +278,7 @@ impl Worker {
         Ok(())
     }
 
-    async fn read(&mut self) -> Result<(), GrpcBenchError> {
+    async fn read(&mut self) -> anyhow::Result<()> {
         if let Some(file) = self.files.take() {
             self.get(Flowop::Read, file).await?;
             self.files.give(file);
@@ -294,7 +286,7 @@ impl Worker {
         Ok(())
     }
 
-    async fn look(&mut self) -> Result<(), GrpcBenchError> {
+    async fn look(&mut self) -> anyhow::Result<()> {
         let Some(file) = self.files.take() else {
             return Ok(());
         };
@@ -305,7 +297,7 @@ impl Worker {
             ..v1::HeadRequest::default()
         };
         let head = self.client.head(request).await;
-        head.map_err(GrpcBenchError::call(SERVICE, "head"))?;
+        head.map_err(call_failed(SERVICE, "head"))?;
         self.count(Flowop::Stat, from, 0);
         let from = Instant::now();
         let request = v1::ListRequest {
@@ -314,13 +306,13 @@ impl Worker {
             ..v1::ListRequest::default()
         };
         let listed = self.client.list(request).await;
-        listed.map_err(GrpcBenchError::call(SERVICE, "list"))?;
+        listed.map_err(call_failed(SERVICE, "list"))?;
         self.count(Flowop::List, from, 0);
         self.files.give(file);
         Ok(())
     }
 
-    async fn remove(&mut self) -> Result<(), GrpcBenchError> {
+    async fn remove(&mut self) -> anyhow::Result<()> {
         let Some(file) = self.files.take() else {
             return Ok(());
         };
@@ -331,7 +323,7 @@ impl Worker {
             ..v1::DeleteRequest::default()
         };
         let gone = self.client.delete(request).await;
-        gone.map_err(GrpcBenchError::call(SERVICE, "delete"))?;
+        gone.map_err(call_failed(SERVICE, "delete"))?;
         self.count(Flowop::Delete, from, 0);
         self.files.give_absent(file);
         Ok(())

@@ -14,6 +14,7 @@ mod page;
 mod report;
 mod sectors;
 
+use crate::failure::{argument, cannot_do, nothing_chosen};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -22,10 +23,9 @@ pub use args::ObserveBenchArgs;
 pub(crate) use fileserver::{Flowop, ServerRun};
 pub(crate) use mode::Mode;
 
-use crate::engine::BenchError;
-use crate::engine::interrupt::Interrupt;
 use crate::grpc::disk::StoreFile;
-use crate::grpc::{GrpcBenchError, Transport, content};
+use crate::grpc::{Transport, content};
+use crate::interrupt::Interrupt;
 use crate::lab::default_dir;
 use crate::machine::{self, Machine, Output};
 use files::Files;
@@ -45,11 +45,7 @@ const PARTS: [&str; 3] = ["objects", "sectors", "fileserver"];
 ///
 /// # Errors
 /// Everything that keeps the cost from being measured. The message says what to do.
-pub fn run(
-    args: &ObserveBenchArgs,
-    exe: &Path,
-    transport: Transport,
-) -> Result<ExitCode, GrpcBenchError> {
+pub fn run(args: &ObserveBenchArgs, exe: &Path, transport: Transport) -> anyhow::Result<ExitCode> {
     let output = Output::of(args.json.as_deref(), args.report.as_deref())?;
     let interrupt = Interrupt::install()?;
     let args = args.clone().effective();
@@ -76,7 +72,7 @@ pub(crate) fn fileserver_runs(
     exe: &Path,
     transport: Transport,
     interrupt: &Interrupt,
-) -> Result<Vec<ServerRun>, GrpcBenchError> {
+) -> anyhow::Result<Vec<ServerRun>> {
     check(args)?;
     content::prepare();
     let bench = Bench {
@@ -89,15 +85,15 @@ pub(crate) fn fileserver_runs(
     runtime()?.block_on(bench.fileserver())
 }
 
-fn runtime() -> Result<tokio::runtime::Runtime, GrpcBenchError> {
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(GrpcBenchError::system("start the runtime"))
+        .map_err(cannot_do("start the runtime"))
 }
 
-fn check(args: &ObserveBenchArgs) -> Result<(), GrpcBenchError> {
-    let wrong = |option, allowed| Err(BenchError::Argument { option, allowed }.into());
+fn check(args: &ObserveBenchArgs) -> anyhow::Result<()> {
+    let wrong = |option, allowed| Err(argument(option, allowed));
     if !(1..=1000).contains(&args.rounds) {
         return wrong("--rounds", "1 to 1000");
     }
@@ -117,11 +113,7 @@ fn check(args: &ObserveBenchArgs) -> Result<(), GrpcBenchError> {
     if PARTS.iter().any(|part| wanted(args, part)) {
         return Ok(());
     }
-    Err(BenchError::NothingChosen {
-        pattern: args.only.clone().unwrap_or_default(),
-        known: PARTS.join("; "),
-    }
-    .into())
+    Err(nothing_chosen(args.only.as_deref(), PARTS.join("; ")))
 }
 
 fn wanted(args: &ObserveBenchArgs, part: &str) -> bool {
@@ -139,7 +131,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    fn measure(&self) -> Result<Report, GrpcBenchError> {
+    fn measure(&self) -> anyhow::Result<Report> {
         let machine = Machine::before();
         content::prepare();
         let runtime = runtime()?;
@@ -161,13 +153,13 @@ impl Bench<'_> {
         Ok(Report::new(self.args, rounds, loop_dir, machine, runs))
     }
 
-    fn store(&self, mib: u64) -> Result<StoreFile, GrpcBenchError> {
+    fn store(&self, mib: u64) -> anyhow::Result<StoreFile> {
         let dir = self.args.dir.clone().unwrap_or_else(default_dir);
         eprintln!("making a store of {mib} MiB in {}", dir.display());
         StoreFile::make(self.exe, &dir, mib, self.interrupt)
     }
 
-    async fn objects(&self, runs: &mut Vec<Run>) -> Result<(), GrpcBenchError> {
+    async fn objects(&self, runs: &mut Vec<Run>) -> anyhow::Result<()> {
         let store = self.store(LUMPS_MIB)?;
         objects::fill(self, store.path()).await?;
         for round in 1..=self.args.rounds {
@@ -177,7 +169,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn sectors(&self, runs: &mut Vec<Run>) -> Result<std::path::PathBuf, GrpcBenchError> {
+    fn sectors(&self, runs: &mut Vec<Run>) -> anyhow::Result<std::path::PathBuf> {
         let sectors = Sectors::make(self)?;
         for round in 1..=self.args.rounds {
             eprintln!("writes of 4 KiB, round {round} of {}", self.args.rounds);
@@ -186,7 +178,7 @@ impl Bench<'_> {
         Ok(sectors.dir)
     }
 
-    async fn fileserver(&self) -> Result<Vec<ServerRun>, GrpcBenchError> {
+    async fn fileserver(&self) -> anyhow::Result<Vec<ServerRun>> {
         let store = self.store(fileserver::store_mib(self.args.files))?;
         let mut runs = Vec::new();
         let files = Files::new(self.args.files).map(Arc::new);

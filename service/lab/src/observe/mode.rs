@@ -1,10 +1,11 @@
 //! How a service observes while it is measured.
 
+use anyhow::bail;
 use serde::Serialize;
 
-use crate::engine::interrupt::Interrupt;
+use crate::grpc::Transport;
 use crate::grpc::server::{SERVICE, Server, service};
-use crate::grpc::{GrpcBenchError, Transport};
+use crate::interrupt::Interrupt;
 
 /// How a service observes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -49,7 +50,7 @@ impl Mode {
         store: &std::path::Path,
         transport: Transport,
         interrupt: &Interrupt,
-    ) -> Result<Server, GrpcBenchError> {
+    ) -> anyhow::Result<Server> {
         let mut command = service(exe, store, transport, self.probes());
         if self == Mode::Histograms {
             command.args(["--event-one-in", "0"]);
@@ -59,7 +60,10 @@ impl Mode {
         if observed == self.probes() {
             Ok(server)
         } else {
-            Err(GrpcBenchError::NotObserved)
+            bail!(
+                "the service's disk is not observed as asked: `lumpscope doctor` says what is \
+                 missing (root is needed)"
+            )
         }
     }
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::mode::Mode;
 use super::report::{Run, Unit};
 use super::{Bench, LUMPS_MIB};
-use crate::grpc::GrpcBenchError;
 use crate::grpc::load::{Call, Clients, Room, Setting};
 
 /// Connections, and calls under way on each.
@@ -22,7 +21,7 @@ fn setting(call: Call) -> Setting {
 }
 
 /// Puts the lumps that will be got.
-pub(super) async fn fill(bench: &Bench<'_>, store: &Path) -> Result<(), GrpcBenchError> {
+pub(super) async fn fill(bench: &Bench<'_>, store: &Path) -> anyhow::Result<()> {
     let server = Mode::Off.start(bench.exe, store, bench.transport, bench.interrupt)?;
     let mut clients = Clients::connect(&server, 1).await?;
     clients
@@ -36,7 +35,7 @@ pub(super) async fn round(
     store: &Path,
     round: usize,
     runs: &mut Vec<Run>,
-) -> Result<(), GrpcBenchError> {
+) -> anyhow::Result<()> {
     for mode in Mode::order(&Mode::ALL, round) {
         let server = mode.start(bench.exe, store, bench.transport, bench.interrupt)?;
         let clients = Clients::connect(&server, CONNECTIONS).await?;

@@ -3,6 +3,7 @@
 //! The service has a small store at the device's begin and is idle. fio writes behind the store:
 //! the programs run for each of its block requests as for anybody's.
 
+use crate::failure::peer_failed;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -10,9 +11,7 @@ use std::time::Duration;
 use super::Bench;
 use super::mode::Mode;
 use super::report::{Run, Unit};
-use crate::engine::BenchError;
 use crate::engine::fio::{Fio, Job, JobKind};
-use crate::grpc::GrpcBenchError;
 use crate::human::as_float;
 use crate::lab::{Lab, LabOptions, StoreKind, default_dir, free_bytes};
 
@@ -32,8 +31,8 @@ pub(super) struct Sectors {
 
 impl Sectors {
     /// Makes it: a loop device with a store on its begin, all of it written once.
-    pub(super) fn make(bench: &Bench<'_>) -> Result<Sectors, GrpcBenchError> {
-        let fio = Fio::find().map_err(|why| BenchError::peer("fio", why))?;
+    pub(super) fn make(bench: &Bench<'_>) -> anyhow::Result<Sectors> {
+        let fio = Fio::find().map_err(|why| peer_failed("fio", why))?;
         let dir = bench.args.loop_dir.clone().unwrap_or_else(|| {
             let memory = Path::new(MEMORY);
             let room = free_bytes(memory).is_ok_and(|free| free > 2 * DISK_BYTES);
@@ -80,7 +79,7 @@ impl Sectors {
         kind: JobKind,
         block: u64,
         time: Duration,
-    ) -> Result<f64, GrpcBenchError> {
+    ) -> anyhow::Result<f64> {
         let job = Job {
             kind,
             block,
@@ -100,7 +99,7 @@ impl Sectors {
         bench: &Bench<'_>,
         round: usize,
         runs: &mut Vec<Run>,
-    ) -> Result<(), GrpcBenchError> {
+    ) -> anyhow::Result<()> {
         for mode in Mode::order(&Mode::ALL, round) {
             let server = mode.start(bench.exe, self.device(), bench.transport, bench.interrupt)?;
             let time = Duration::from_secs_f64(bench.args.seconds);

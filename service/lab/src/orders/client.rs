@@ -1,6 +1,7 @@
 //! Clients that each have one get under way and ask for the next when it is answered, in virtual
 //! time: the real engine, its real owner loop, and no thread.
 
+use anyhow::{Context as _, bail};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,7 +14,7 @@ use lumpscope_platter::drive::Drive;
 use serde::Serialize;
 
 use super::disk::EmulatedDisk;
-use super::{Case, OrdersError, image};
+use super::{Case, image};
 use crate::human;
 
 /// Lumps on the disk.
@@ -63,7 +64,7 @@ struct Clients {
 }
 
 impl Clients {
-    fn ask(&mut self) -> Result<(), OrdersError> {
+    fn ask(&mut self) -> anyhow::Result<()> {
         let now_ns = self.disk.now_ns();
         let _time = virtual_time(now_ns);
         let number = self.asked;
@@ -90,7 +91,7 @@ impl Clients {
     }
 
     /// Does what can be done now; the gets that were answered.
-    fn step(&mut self) -> Result<Vec<Get>, OrdersError> {
+    fn step(&mut self) -> anyhow::Result<Vec<Get>> {
         self.driver.step(self.disk.now_ns());
         for started in self.disk.take_started() {
             for (_, older) in self.under_way.range_mut(..started) {
@@ -129,8 +130,10 @@ fn options(case: &Case) -> StoreOptions {
     }
 }
 
+const CONTRADICTION: &str = "the measurement contradicts itself";
+
 /// Runs one case. The same seed asks for the same lumps, wherever they are answered from.
-pub(super) fn run(drive: Option<&Drive>, case: &Case, seed: u64) -> Result<Run, OrdersError> {
+pub(super) fn run(drive: Option<&Drive>, case: &Case, seed: u64) -> anyhow::Result<Run> {
     let mut random = fastrand::Rng::with_seed(seed);
     let size = drive.map_or(FLAT_BYTES, |drive| drive.sectors * 512);
     let image = image::scattered(size, LUMPS, case.size, &mut random)?;
@@ -151,17 +154,15 @@ pub(super) fn run(drive: Option<&Drive>, case: &Case, seed: u64) -> Result<Run, 
         clients.ask()?;
     }
     let latencies = Histogram::<u64>::new(DIGITS);
-    let mut latencies = latencies.map_err(|error| OrdersError::Inside(error.to_string()))?;
+    let mut latencies = latencies.context(CONTRADICTION)?;
     while latencies.len() < case.requests {
         let done = clients.step()?;
         if done.is_empty() && !clients.disk.advance() {
-            return Err(OrdersError::Inside(
-                "gets wait, and the disk is idle".to_owned(),
-            ));
+            bail!("{CONTRADICTION}: {}", "gets wait, and the disk is idle");
         }
         for get in done {
             let recorded = latencies.record(clients.disk.now_ns() - get.since_ns);
-            recorded.map_err(|error| OrdersError::Inside(error.to_string()))?;
+            recorded.context(CONTRADICTION)?;
             clients.ask()?;
         }
     }

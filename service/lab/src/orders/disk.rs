@@ -14,8 +14,6 @@ use lumpscope_platter::disk::{Disk, Policy, Request};
 use lumpscope_platter::drive::Drive;
 use lumpscope_platter::queue::{Order, Queueing, Station};
 
-use super::OrdersError;
-
 /// Bytes of a sector.
 const SECTOR: u64 = 512;
 
@@ -176,7 +174,7 @@ impl EmulatedDisk {
         order: Order,
         size: u64,
         image: Vec<u8>,
-    ) -> Result<Self, OrdersError> {
+    ) -> anyhow::Result<Self> {
         let mechanism = match drive {
             Some(drive) => {
                 let queueing = Queueing {

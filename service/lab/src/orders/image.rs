@@ -2,6 +2,7 @@
 //! are, and everywhere else are zeros. It is one as another engine leaves it, without checksums, so
 //! zeros are as good as any bytes.
 
+use anyhow::anyhow;
 use lumpscope_engine::LumpId;
 use lumpscope_engine::format::geometry::{Geometry, RegionSizes};
 use lumpscope_engine::format::journal_header::JournalHeader;
@@ -10,8 +11,6 @@ use lumpscope_engine::format::{Header, Portion, header};
 use lumpscope_engine::units::{
     BlockCount, BlockIndex, BlockSize, ByteLen, ByteOffset, RingPosition,
 };
-
-use super::OrdersError;
 
 /// Share of the disk for the journal.
 const JOURNAL: f64 = 0.0001;
@@ -23,10 +22,10 @@ pub(super) fn scattered(
     lumps: u64,
     len: u64,
     random: &mut fastrand::Rng,
-) -> Result<Vec<u8>, OrdersError> {
+) -> anyhow::Result<Vec<u8>> {
     let block_size = BlockSize::DEFAULT;
     let block = block_size.bytes();
-    let too_small = || OrdersError::TooSmall { lumps, len, size };
+    let too_small = || anyhow!("{lumps} lumps of {len} bytes do not fit on a disk of {size} bytes");
     let sizes = RegionSizes::divide(ByteLen(size), block_size, JOURNAL).map_err(|_| too_small())?;
     let header = Header {
         minor: header::MINOR_VERSION,

@@ -14,17 +14,18 @@ mod image;
 mod page;
 mod report;
 
+use crate::failure::argument;
+use anyhow::anyhow;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use lumpscope_engine::QueuePolicy;
-use lumpscope_platter::drive::{self, Drive, DriveError};
+use lumpscope_platter::drive::{self, Drive};
 use lumpscope_platter::queue::Order;
 
 pub use report::{Line, Report};
 
-use crate::engine::BenchError;
-use crate::engine::interrupt::Interrupt;
+use crate::interrupt::Interrupt;
 use crate::machine::{self, Machine};
 use crate::report::Spread;
 
@@ -100,71 +101,36 @@ pub struct Case {
     pub max_overtakes: u32,
 }
 
-/// Why the orders could not be compared.
-#[derive(Debug, thiserror::Error)]
-pub enum OrdersError {
-    /// There is no such drive.
-    #[error("there is no drive {name:?}; there are: {known}")]
-    NoSuchDrive {
-        /// As given.
-        name: String,
-        /// Those there are.
-        known: String,
-    },
-    /// The drive's parameters make no sense.
-    #[error(transparent)]
-    Drive(#[from] DriveError),
-    /// The lumps do not fit.
-    #[error("{lumps} lumps of {len} bytes do not fit on a disk of {size} bytes")]
-    TooSmall {
-        /// Lumps.
-        lumps: u64,
-        /// Bytes of each.
-        len: u64,
-        /// Bytes of the disk.
-        size: u64,
-    },
-    /// The engine failed.
-    #[error("the engine failed while it was measured: {0}")]
-    Engine(#[from] lumpscope_engine::Error),
-    /// The measurement contradicts itself.
-    #[error("the measurement contradicts itself: {0}")]
-    Inside(String),
-    /// An option, a signal or a file.
-    #[error(transparent)]
-    Bench(#[from] BenchError),
-}
-
 /// Measures and prints.
 ///
 /// # Errors
 /// Whatever keeps the orders from being compared.
-pub fn run(args: &OrdersArgs) -> Result<ExitCode, OrdersError> {
+pub fn run(args: &OrdersArgs) -> anyhow::Result<ExitCode> {
     let interrupt = Interrupt::install()?;
     let output = machine::Output::of(args.json.as_deref(), args.report.as_deref())?;
     let report = compare(args, |line| {
         eprintln!("{line}");
-        interrupt.check().map_err(OrdersError::from)
+        interrupt.check()
     });
     machine::tell(report, (Report::text, Report::page), output, &interrupt)
 }
 
 /// The drive of this name; `None`: the disk without an arm.
-fn drive_of(name: &str) -> Result<Option<Drive>, OrdersError> {
+fn drive_of(name: &str) -> anyhow::Result<Option<Drive>> {
     if name == FLAT {
         return Ok(None);
     }
     let known = || drive::DRIVES.iter().map(|drive| drive.name.as_ref());
-    drive::by_name(name)
-        .map(Some)
-        .ok_or_else(|| OrdersError::NoSuchDrive {
-            name: name.to_owned(),
-            known: known().chain([FLAT]).collect::<Vec<_>>().join(", "),
-        })
+    drive::by_name(name).map(Some).ok_or_else(|| {
+        anyhow!(
+            "there is no drive {name:?}; there are: {}",
+            known().chain([FLAT]).collect::<Vec<_>>().join(", ")
+        )
+    })
 }
 
-fn check(args: &OrdersArgs) -> Result<(), BenchError> {
-    let argument = |option, allowed| Err(BenchError::Argument { option, allowed });
+fn check(args: &OrdersArgs) -> anyhow::Result<()> {
+    let argument = |option, allowed| Err(argument(option, allowed));
     let some =
         |list: &[usize]| !list.is_empty() && list.iter().all(|n| (1..=MOST_IN_FLIGHT).contains(n));
     if !some(&args.depth) {
@@ -201,8 +167,8 @@ fn ways(args: &OrdersArgs) -> Vec<(QueuePolicy, usize, Order)> {
 /// Whatever keeps the orders from being compared; what `tell` says.
 pub fn compare(
     args: &OrdersArgs,
-    mut tell: impl FnMut(&str) -> Result<(), OrdersError>,
-) -> Result<Report, OrdersError> {
+    mut tell: impl FnMut(&str) -> anyhow::Result<()>,
+) -> anyhow::Result<Report> {
     check(args)?;
     let drive = drive_of(&args.drive)?;
     let machine = Machine::before();
@@ -239,11 +205,7 @@ pub fn compare(
     })
 }
 
-fn rounds(
-    drive: Option<&Drive>,
-    case: &Case,
-    rounds: u64,
-) -> Result<Vec<client::Run>, OrdersError> {
+fn rounds(drive: Option<&Drive>, case: &Case, rounds: u64) -> anyhow::Result<Vec<client::Run>> {
     (1..=rounds)
         .map(|seed| client::run(drive, case, seed))
         .collect()

@@ -1,6 +1,7 @@
 //! A MinIO server of our own: on loopback, with credentials that nobody else knows, in a directory
 //! that goes with it.
 
+use crate::failure::{PeerFailed, peer_failed};
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -10,8 +11,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use ureq::Agent;
 
-use crate::engine::BenchError;
-use crate::engine::interrupt::Interrupt;
+use crate::interrupt::Interrupt;
 use crate::lab::tie_to_parent;
 use crate::runner::{S3Bucket, random_word};
 
@@ -55,7 +55,7 @@ pub(super) fn find(given: Option<&Path>) -> Result<PathBuf, String> {
 }
 
 /// First line of its version.
-pub(super) fn version(program: &Path, interrupt: &Interrupt) -> Result<String, BenchError> {
+pub(super) fn version(program: &Path, interrupt: &Interrupt) -> anyhow::Result<String> {
     let mut command = Command::new(program);
     command.arg("--version");
     let printed = interrupt.run(command, START_PATIENCE)?;
@@ -68,19 +68,19 @@ impl Minio {
         program: &Path,
         dir: &Path,
         interrupt: &Interrupt,
-    ) -> Result<Minio, BenchError> {
+    ) -> anyhow::Result<Minio> {
         let mut tries = 0;
         loop {
             tries += 1;
             match Minio::try_start(program, dir, interrupt) {
-                Err(BenchError::Peer { .. }) if tries < STARTS => {}
+                Err(error) if error.is::<PeerFailed>() && tries < STARTS => {}
                 other => return other,
             }
         }
     }
 
-    fn try_start(program: &Path, dir: &Path, interrupt: &Interrupt) -> Result<Minio, BenchError> {
-        let failed = |why: String| BenchError::peer(PROGRAM, why);
+    fn try_start(program: &Path, dir: &Path, interrupt: &Interrupt) -> anyhow::Result<Minio> {
+        let failed = |why: String| peer_failed(PROGRAM, why);
         let io = |error: std::io::Error| failed(error.to_string());
         let folder = tempfile::tempdir_in(dir).map_err(io)?;
         let data = folder.path().join("data");
@@ -126,7 +126,7 @@ impl Minio {
         endpoint: &str,
         log: &Path,
         interrupt: &Interrupt,
-    ) -> Result<(), BenchError> {
+    ) -> anyhow::Result<()> {
         let agent = Agent::config_builder()
             .timeout_global(Some(Duration::from_secs(2)))
             .build()
@@ -139,7 +139,7 @@ impl Minio {
             if ended || Instant::now() > patience {
                 let said = fs::read_to_string(log).unwrap_or_default();
                 let said = said.trim().lines().last().unwrap_or("nothing").to_owned();
-                return Err(BenchError::peer(
+                return Err(peer_failed(
                     PROGRAM,
                     format!("did not serve; it said: {said}"),
                 ));

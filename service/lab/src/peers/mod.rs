@@ -9,6 +9,8 @@ mod args;
 mod minio;
 mod report;
 
+use crate::failure::{argument, cannot, peer_failed};
+use anyhow::anyhow;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -21,14 +23,14 @@ pub use args::{Mix, PeersArgs};
 use serde::Serialize;
 
 use crate::compare::fill::fill;
+use crate::engine::Peer;
 use crate::engine::fio::{Fio, Job, JobKind};
-use crate::engine::interrupt::Interrupt;
 use crate::engine::target::erase;
-use crate::engine::{BenchError, Peer};
+use crate::interrupt::Interrupt;
 use crate::lab::{Lab, LabOptions, StoreKind};
 use crate::machine::{self, Machine, Output};
 use crate::run::engine::{EngineRun, make, on_engine};
-use crate::run::{CannylsJob, RunStats, WorkloadRunError, on_cannyls, until_stopped};
+use crate::run::{CannylsJob, RunStats, on_cannyls};
 use crate::runner::{self, Durability, RunOptions, Target};
 use crate::stats::{Kind, Percentiles};
 use crate::workload::{CommandStream, Sizing, WorkloadArgs};
@@ -147,15 +149,15 @@ impl Who {
 ///
 /// # Errors
 /// Everything that keeps our engine from being measured; a peer that fails is left out and named.
-pub fn run(args: &PeersArgs, exe: &Path) -> Result<ExitCode, WorkloadRunError> {
+pub fn run(args: &PeersArgs, exe: &Path) -> anyhow::Result<ExitCode> {
     let output = Output::of(args.json.as_deref(), args.report.as_deref())?;
     let interrupt = Interrupt::install()?;
     let measured = measure(args, exe, &interrupt);
     machine::tell(measured, (Report::text, Report::page), output, &interrupt)
 }
 
-fn check(args: &PeersArgs) -> Result<(), WorkloadRunError> {
-    let wrong = |option, allowed| Err(BenchError::Argument { option, allowed }.into());
+fn check(args: &PeersArgs) -> anyhow::Result<()> {
+    let wrong = |option, allowed| Err(argument(option, allowed));
     if !(1..=1000).contains(&args.rounds) {
         return wrong("--rounds", "1 to 1000");
     }
@@ -194,17 +196,11 @@ struct Bench<'a> {
     minio: Result<PathBuf, String>,
 }
 
-fn measure(
-    args: &PeersArgs,
-    exe: &Path,
-    interrupt: &Interrupt,
-) -> Result<Report, WorkloadRunError> {
+fn measure(args: &PeersArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result<Report> {
     check(args)?;
     let machine = Machine::before();
-    let folder = tempfile::tempdir().map_err(WorkloadRunError::file(
-        "make a directory in",
-        &std::env::temp_dir(),
-    ))?;
+    let folder =
+        tempfile::tempdir().map_err(cannot("make a directory in", &std::env::temp_dir()))?;
     let lumps = ((args.mib << 19) / args.size).clamp(1, MOST_LUMPS);
     let workload = write_workload(args, lumps, folder.path())?;
     let mut bench = Bench {
@@ -256,11 +252,7 @@ fn measure(
 }
 
 /// The mix as a workload: the original's program reads it from a file, too.
-fn write_workload(
-    args: &PeersArgs,
-    lumps: u64,
-    folder: &Path,
-) -> Result<WorkloadArgs, WorkloadRunError> {
+fn write_workload(args: &PeersArgs, lumps: u64, folder: &Path) -> anyhow::Result<WorkloadArgs> {
     let (size, puts) = (args.size, args.mix.puts_percent);
     let text = format!(
         "Command {{ {lumps}.times {{ New({size}); }}; }}\nUnordered[{REQUESTS}] {{ <{puts}%> \
@@ -268,7 +260,7 @@ fn write_workload(
         100 - puts
     );
     let path = folder.join("mix");
-    std::fs::write(&path, text).map_err(WorkloadRunError::file("write", &path))?;
+    std::fs::write(&path, text).map_err(cannot("write", &path))?;
     Ok(WorkloadArgs::new(path.to_string_lossy(), 1.0))
 }
 
@@ -279,20 +271,20 @@ impl Bench<'_> {
         self.args.mib << 20
     }
 
-    fn on_device(&mut self, device: &Path) -> Result<Found, WorkloadRunError> {
+    fn on_device(&mut self, device: &Path) -> anyhow::Result<Found> {
         // Refuses what is in use or carries anything, before a byte is written.
         make(device, &self.sizing(), 4096, false)?;
         let open = File::options().read(true).write(true).open(device);
-        let file = open.map_err(WorkloadRunError::file("open", device))?;
+        let file = open.map_err(cannot("open", device))?;
         self.raw = device.to_owned();
         let rounds = self.rounds();
         // Whatever came of the rounds: it was empty, and is again.
-        erase(&file, self.capacity()).map_err(WorkloadRunError::file("erase", device))?;
+        erase(&file, self.capacity()).map_err(cannot("erase", device))?;
         let (runs, left_out) = rounds?;
         Ok((runs, left_out, device.display().to_string()))
     }
 
-    fn on_lab(&mut self) -> Result<Found, WorkloadRunError> {
+    fn on_lab(&mut self) -> anyhow::Result<Found> {
         let lab = Lab::create(&LabOptions {
             dir: self.args.dir.clone(),
             expected_bytes: 3 * self.capacity() + BESIDE_BYTES,
@@ -309,7 +301,7 @@ impl Bench<'_> {
         let stop = || self.interrupt.check().is_err();
         let filled = fill(&self.raw, self.capacity(), &stop);
         self.interrupt.check()?;
-        filled.map_err(WorkloadRunError::file("write", &self.raw))?;
+        filled.map_err(cannot("write", &self.raw))?;
         let inside = || {
             lab.enter_current_thread()?;
             self.rounds()
@@ -322,7 +314,7 @@ impl Bench<'_> {
         Ok((runs, left_out, "loop devices of one directory".to_owned()))
     }
 
-    fn rounds(&self) -> Result<(Vec<OneRun>, Vec<LeftOut>), WorkloadRunError> {
+    fn rounds(&self) -> anyhow::Result<(Vec<OneRun>, Vec<LeftOut>)> {
         let (mut runs, mut left_out) = (Vec::new(), Vec::<LeftOut>::new());
         for round in 1..=self.args.rounds {
             let mut order = self.wanted();
@@ -389,7 +381,7 @@ impl Bench<'_> {
         }
     }
 
-    fn one(&self, round: usize, who: Who) -> Result<OneRun, WorkloadRunError> {
+    fn one(&self, round: usize, who: Who) -> anyhow::Result<OneRun> {
         let (raw, interrupt) = (self.raw.as_path(), self.interrupt);
         let run = self.engine_run();
         let stats = match who {
@@ -446,9 +438,9 @@ impl Bench<'_> {
         }
     }
 
-    fn cannyls(&self, raw: &Path) -> Result<RunStats, WorkloadRunError> {
+    fn cannyls(&self, raw: &Path) -> anyhow::Result<RunStats> {
         let peer = self.cannyls.as_ref();
-        let peer = peer.map_err(|why| BenchError::peer(crate::engine::PEER_PROGRAM, why))?;
+        let peer = peer.map_err(|why| peer_failed(crate::engine::PEER_PROGRAM, why))?;
         let job = CannylsJob {
             workload: self.workload.clone(),
             path: raw.to_owned(),
@@ -463,9 +455,9 @@ impl Bench<'_> {
         on_cannyls(peer, &self.stream, &job, self.interrupt)
     }
 
-    fn fio(&self, round: usize, raw: &Path) -> Result<OneRun, WorkloadRunError> {
+    fn fio(&self, round: usize, raw: &Path) -> anyhow::Result<OneRun> {
         let fio = self.fio.as_ref();
-        let fio = fio.map_err(|why| BenchError::peer("fio", why))?;
+        let fio = fio.map_err(|why| peer_failed("fio", why))?;
         let job = Job {
             kind: JobKind::DurableMix(self.args.mix.puts_percent),
             // O_DIRECT knows whole blocks only.
@@ -493,27 +485,26 @@ impl Bench<'_> {
         })
     }
 
-    fn files(&self, base: Option<&Path>, run: &EngineRun) -> Result<RunStats, WorkloadRunError> {
-        let base = base.ok_or(WorkloadRunError::Options("the lab has no file system"))?;
-        let folder = tempfile::tempdir_in(base)
-            .map_err(WorkloadRunError::file("make a directory in", base))?;
+    fn files(&self, base: Option<&Path>, run: &EngineRun) -> anyhow::Result<RunStats> {
+        let base = base.ok_or_else(|| anyhow!("the lab has no file system"))?;
+        let folder = tempfile::tempdir_in(base).map_err(cannot("make a directory in", base))?;
         self.on_target(&Target::Files(folder.path().to_owned()), run)
     }
 
-    fn minio(&self, run: &EngineRun) -> Result<RunStats, WorkloadRunError> {
+    fn minio(&self, run: &EngineRun) -> anyhow::Result<RunStats> {
         let program = self.minio.as_ref();
-        let program = program.map_err(|why| BenchError::peer(minio::PROGRAM, why))?;
+        let program = program.map_err(|why| peer_failed(minio::PROGRAM, why))?;
         let base = self.xfs.as_deref();
-        let base = base.ok_or(WorkloadRunError::Options("the lab has no file system"))?;
+        let base = base.ok_or_else(|| anyhow!("the lab has no file system"))?;
         let minio = Minio::start(program, base, self.interrupt)?;
         self.on_target(&Target::S3(minio.bucket.clone()), run)
     }
 
-    fn on_target(&self, target: &Target, run: &EngineRun) -> Result<RunStats, WorkloadRunError> {
+    fn on_target(&self, target: &Target, run: &EngineRun) -> anyhow::Result<RunStats> {
         let runtime = crate::run::runtime()?;
         let finished = Arc::new(AtomicU64::new(0));
         let work = runner::run(&self.stream, target, &run.options, finished);
-        let outcome = runtime.block_on(until_stopped(work, self.interrupt))?;
+        let outcome = runtime.block_on(self.interrupt.or_stop(work))?;
         Ok(RunStats::new(String::new(), String::new(), outcome, None))
     }
 

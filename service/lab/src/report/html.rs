@@ -7,7 +7,7 @@ use super::draw::{self, Drawn, Picture, Svg};
 use super::palette;
 use super::setup::Setup;
 use super::unit::Spread;
-use super::write::{MARK, ReportError};
+use super::write::MARK;
 
 /// What the page looks like; colours of charts are added.
 const STYLE: &str = include_str!("style.css");
@@ -20,7 +20,7 @@ impl Page {
     ///
     /// # Errors
     /// A chart cannot be drawn; which, and what plotters says.
-    pub fn html(&self) -> Result<String, ReportError> {
+    pub fn html(&self) -> anyhow::Result<String> {
         let mut numbers = Numbers::default();
         let mut sections = Vec::new();
         for (number, section) in self.sections.iter().enumerate() {
@@ -115,7 +115,7 @@ struct Numbers {
 }
 
 impl Numbers {
-    fn section(&mut self, section: &Section, number: usize) -> Result<Markup, ReportError> {
+    fn section(&mut self, section: &Section, number: usize) -> anyhow::Result<Markup> {
         let mut parts = Vec::new();
         for part in &section.parts {
             parts.push(self.part(part)?);
@@ -130,7 +130,7 @@ impl Numbers {
         })
     }
 
-    fn part(&mut self, part: &Part) -> Result<Markup, ReportError> {
+    fn part(&mut self, part: &Part) -> anyhow::Result<Markup> {
         let (caption, drawn) = match part {
             Part::Table(table) => return Ok(self.table(table)),
             Part::Findings(all) => return Ok(findings(all)),
@@ -147,10 +147,8 @@ impl Numbers {
             Part::Bars(chart) => (&chart.caption, draw::bars(chart)),
             Part::Lines(chart) => (&chart.caption, draw::lines(chart)),
         };
-        let drawn = drawn.map_err(|why| ReportError::Draw {
-            caption: caption.clone(),
-            why,
-        })?;
+        let drawn =
+            drawn.map_err(|why| anyhow::anyhow!("cannot draw the chart \"{caption}\": {why}"))?;
         Ok(self.figure(caption, drawn.as_ref()))
     }
 

@@ -41,4 +41,4 @@ pub use data::{Cell, Column, Findings, Page, Part, Row, Section, Table, Verbatim
 pub use setup::{Fact, Setup, disk};
 pub use trace::{TraceParts, of_trace};
 pub use unit::{Spread, Unit};
-pub use write::{MARK, ReportError, check};
+pub use write::{MARK, check};

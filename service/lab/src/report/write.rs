@@ -1,9 +1,10 @@
 //! A report on its way to a file.
 
+use crate::failure::cannot;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::data::Page;
 
@@ -13,45 +14,12 @@ pub const MARK: &str = "<!DOCTYPE html><!-- A report of lumpscope. It needs no o
 /// Permissions of the file before the umask.
 const MODE: u32 = 0o644;
 
-/// Why a report cannot be written.
-#[derive(Debug, thiserror::Error)]
-pub enum ReportError {
-    /// There is something else.
-    #[error(
-        "{} is there and is no report of lumpscope, which alone would be replaced: choose another \
-         name, or remove it",
-        path.display()
-    )]
-    Occupied {
-        /// File.
-        path: PathBuf,
-    },
-    /// The system refused.
-    #[error("cannot {what} {}: {source}", path.display())]
-    Io {
-        /// What was tried.
-        what: &'static str,
-        /// File or folder.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// A chart could not be drawn.
-    #[error("cannot draw the chart \"{caption}\": {why}")]
-    Draw {
-        /// Its caption.
-        caption: String,
-        /// What plotters said.
-        why: String,
-    },
-}
-
 /// Looks before something is measured for long whether a report can be written to this file: its
 /// folder takes files, and nothing that is no report lies there.
 ///
 /// # Errors
 /// What keeps it from being written.
-pub fn check(path: &Path) -> Result<(), ReportError> {
+pub fn check(path: &Path) -> anyhow::Result<()> {
     may_replace(path)?;
     // Gone again when it is dropped.
     temporary(path).map(drop)
@@ -63,24 +31,17 @@ impl Page {
     ///
     /// # Errors
     /// Something else has that name, the folder does not take the file, or a chart cannot be drawn.
-    pub fn write(&self, path: &Path) -> Result<(), ReportError> {
+    pub fn write(&self, path: &Path) -> anyhow::Result<()> {
         let html = self.html()?;
         may_replace(path)?;
-        let failed = |what| {
-            move |source| ReportError::Io {
-                what,
-                path: path.to_owned(),
-                source,
-            }
-        };
         let mut file = temporary(path)?;
         file.write_all(html.as_bytes())
-            .map_err(failed("write the report"))?;
+            .map_err(cannot("write the report", path))?;
         file.as_file()
             .sync_all()
-            .map_err(failed("write the report"))?;
+            .map_err(cannot("write the report", path))?;
         file.persist(path)
-            .map_err(|error| failed("name the report")(error.error))?;
+            .map_err(|error| cannot("name the report", path)(error.error))?;
         Ok(())
     }
 }
@@ -92,46 +53,44 @@ fn folder(path: &Path) -> &Path {
     }
 }
 
-fn temporary(path: &Path) -> Result<tempfile::NamedTempFile, ReportError> {
+fn temporary(path: &Path) -> anyhow::Result<tempfile::NamedTempFile> {
     tempfile::Builder::new()
         .prefix(".lumpscope-report-")
         .permissions(Permissions::from_mode(MODE))
         .tempfile_in(folder(path))
-        .map_err(|source| ReportError::Io {
-            what: "make a file in",
-            path: folder(path).to_owned(),
-            source,
-        })
+        .map_err(cannot("make a file in", folder(path)))
+}
+
+fn occupied(path: &Path) -> anyhow::Error {
+    anyhow::anyhow!(
+        "{} is there and is no report of lumpscope, which alone would be replaced: choose another \
+         name, or remove it",
+        path.display()
+    )
 }
 
 /// Nothing there, or a report.
-fn may_replace(path: &Path) -> Result<(), ReportError> {
-    let failed = |source| ReportError::Io {
-        what: "look at",
-        path: path.to_owned(),
-        source,
-    };
+fn may_replace(path: &Path) -> anyhow::Result<()> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(failed(error)),
+        Err(error) => return Err(cannot("look at", path)(error)),
         // Not through a link, and nothing that blocks when it is read.
         Ok(metadata) if metadata.is_file() => {}
         Ok(_) => {
-            return Err(ReportError::Occupied {
-                path: path.to_owned(),
-            });
+            return Err(occupied(path));
         }
     }
     let mut begin = Vec::new();
     let length = u64::try_from(MARK.len()).unwrap_or(u64::MAX);
-    let mut file = File::open(path).map_err(failed)?.take(length);
-    file.read_to_end(&mut begin).map_err(failed)?;
+    let mut file = File::open(path)
+        .map_err(cannot("look at", path))?
+        .take(length);
+    file.read_to_end(&mut begin)
+        .map_err(cannot("look at", path))?;
     if begin == MARK.as_bytes() {
         return Ok(());
     }
-    Err(ReportError::Occupied {
-        path: path.to_owned(),
-    })
+    Err(occupied(path))
 }
 
 #[cfg(test)]
@@ -157,7 +116,7 @@ mod tests {
         for other in ["", "<!DOCTYPE html><p>mine"] {
             fs::write(&path, other).unwrap();
             let error = page("third").write(&path).unwrap_err();
-            assert!(matches!(error, ReportError::Occupied { .. }), "{error}");
+            assert!(error.to_string().contains("is no report"), "{error}");
             assert!(check(&path).is_err());
             assert_eq!(fs::read_to_string(&path).unwrap(), other);
         }
@@ -170,12 +129,12 @@ mod tests {
         let (target, link) = (folder.path().join("a.html"), folder.path().join("b.html"));
         page("target").write(&target).unwrap();
         std::os::unix::fs::symlink(&target, &link).unwrap();
-        assert!(matches!(check(&link), Err(ReportError::Occupied { .. })));
-        assert!(matches!(
-            check(Path::new("/dev/null")),
-            Err(ReportError::Occupied { .. })
-        ));
+        for path in [link.as_path(), Path::new("/dev/null")] {
+            let error = check(path).unwrap_err();
+            assert!(error.to_string().contains("is no report"), "{error}");
+        }
         let missing = folder.path().join("no/report.html");
-        assert!(matches!(check(&missing), Err(ReportError::Io { .. })));
+        let error = check(&missing).unwrap_err();
+        assert!(error.to_string().contains("make a file in"), "{error}");
     }
 }

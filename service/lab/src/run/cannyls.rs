@@ -1,14 +1,15 @@
 //! A workload on the original engine, run by a program of its own.
 
+use crate::failure::peer_failed;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{RunStats, WorkloadRunError};
-use crate::engine::interrupt::Interrupt;
+use super::RunStats;
 use crate::engine::{PEER_PROGRAM, Peer};
+use crate::interrupt::Interrupt;
 use crate::runner::Verified;
 use crate::stats::{Kind, Latencies, Timeline};
 use crate::workload::{CommandStream, WorkloadArgs};
@@ -73,12 +74,9 @@ pub(crate) fn on_cannyls(
     stream: &CommandStream,
     job: &CannylsJob,
     interrupt: &Interrupt,
-) -> Result<RunStats, WorkloadRunError> {
+) -> anyhow::Result<RunStats> {
     let printed = interrupt.run(command(peer.path(), job), LIMIT)?;
-    let wrong = |why: String| WorkloadRunError::Peer {
-        program: PEER_PROGRAM.to_owned(),
-        why,
-    };
+    let wrong = |why: String| peer_failed(PEER_PROGRAM, why);
     let run: CannylsRun = serde_json::from_str(&printed)
         .map_err(|error| wrong(format!("not its JSON: {error}; is it of this version?")))?;
     let count = stream.commands.len().saturating_sub(job.skip);

@@ -1,5 +1,6 @@
 //! A workload on our engine, in this process.
 
+use anyhow::Context as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -7,9 +8,8 @@ use std::sync::atomic::AtomicU64;
 use lumpscope_engine::create::{CreateOptions, format};
 use lumpscope_engine::{Store, StoreOptions};
 
-use super::{RunStats, WorkloadRunError, until_stopped};
-use crate::engine::BenchError;
-use crate::engine::interrupt::Interrupt;
+use super::RunStats;
+use crate::interrupt::Interrupt;
 use crate::runner::{self, Durability, RunOptions, Target};
 use crate::workload::{CommandStream, Sizing};
 
@@ -34,7 +34,7 @@ pub(crate) fn make(
     sizing: &Sizing,
     block_size: u16,
     force: bool,
-) -> Result<(), WorkloadRunError> {
+) -> anyhow::Result<()> {
     let options = CreateOptions {
         capacity: Some(sizing.capacity_bytes),
         block_size,
@@ -42,26 +42,18 @@ pub(crate) fn make(
         force,
         ..CreateOptions::default()
     };
-    format(path, &options).map_err(BenchError::Format)?;
+    format(path, &options)?;
     Ok(())
 }
 
-fn open(path: &Path) -> Result<Store, WorkloadRunError> {
+fn open(path: &Path) -> anyhow::Result<Store> {
     let options = StoreOptions {
         queue_limit: 2 * MOST_CLIENTS,
         // A queue that is long because it was asked for is no overload.
         overload_threshold: 2 * MOST_CLIENTS + 1,
         ..StoreOptions::new("bench")
     };
-    Store::open(path, options).map_err(failed(path))
-}
-
-fn failed(path: &Path) -> impl FnOnce(lumpscope_engine::Error) -> WorkloadRunError {
-    let path = path.to_owned();
-    move |error| WorkloadRunError::Store {
-        path,
-        source: Box::new(error),
-    }
+    Store::open(path, options).with_context(|| path.display().to_string())
 }
 
 /// Runs the commands on a store that [`make`] has made, and closes it. The engine's threads are
@@ -74,7 +66,7 @@ pub(crate) fn on_engine(
     path: &Path,
     run: &EngineRun,
     interrupt: &Interrupt,
-) -> Result<RunStats, WorkloadRunError> {
+) -> anyhow::Result<RunStats> {
     let runtime = super::runtime()?;
     let store = open(path)?;
     let engine = format!(
@@ -88,19 +80,17 @@ pub(crate) fn on_engine(
     };
     let on = target(store.clone());
     let finished = Arc::new(AtomicU64::new(0));
-    let outcome = runtime.block_on(until_stopped(
-        runner::run(stream, &on, &run.options, finished),
-        interrupt,
-    ))?;
+    let outcome =
+        runtime.block_on(interrupt.or_stop(runner::run(stream, &on, &run.options, finished)))?;
     drop(on);
-    store.close().map_err(failed(path))?;
+    store.close().with_context(|| path.display().to_string())?;
     let verified = if run.verify {
         let store = open(path)?;
         let on = target(store.clone());
         let verify = runner::verify_survivors(stream, &on, run.options.content);
-        let verified = runtime.block_on(until_stopped(verify, interrupt))?;
+        let verified = runtime.block_on(interrupt.or_stop(verify))?;
         drop(on);
-        store.close().map_err(failed(path))?;
+        store.close().with_context(|| path.display().to_string())?;
         Some(verified)
     } else {
         None

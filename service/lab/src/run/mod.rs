@@ -6,13 +6,13 @@
 mod args;
 mod cannyls;
 pub(crate) mod engine;
-mod error;
 mod page;
 mod place;
 mod report;
 pub(crate) mod service;
 
-use std::future::Future;
+use crate::failure::{argument, cannot_do, peer_failed};
+use anyhow::bail;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -20,20 +20,16 @@ use std::time::Duration;
 pub use args::{RunArgs, Runs};
 pub(crate) use cannyls::on_cannyls;
 pub use cannyls::{CannylsJob, CannylsRun};
-pub use error::WorkloadRunError;
 
-use crate::engine::interrupt::Interrupt;
-use crate::engine::{BenchError, Peer};
+use crate::engine::Peer;
+use crate::interrupt::Interrupt;
 use crate::machine::{self, Machine, Output};
-use crate::runner::{ContentRule, Durability, RunError, RunOptions, RunOutcome, Target, Verified};
+use crate::runner::{ContentRule, Durability, RunOptions, RunOutcome, Target, Verified};
 use crate::stats::{Latencies, Timeline};
 use crate::workload::{CommandStream, Sizing};
 use engine::{EngineRun, MOST_CLIENTS};
 use place::{Place, PlaceView};
 use report::{Report, Setup};
-
-/// Pause between two looks for a signal.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// What came of a workload, whoever ran it.
 #[derive(Debug, Clone)]
@@ -84,14 +80,14 @@ impl RunStats {
 ///
 /// # Errors
 /// Everything that keeps the workload from being run to its end, a wrong answer included.
-pub fn run(args: &RunArgs, exe: &Path) -> Result<ExitCode, WorkloadRunError> {
+pub fn run(args: &RunArgs, exe: &Path) -> anyhow::Result<ExitCode> {
     let output = Output::of(args.json.as_deref(), args.report.as_deref())?;
     let interrupt = Interrupt::install()?;
     let measured = measure(args, exe, &interrupt);
     machine::tell(measured, (Report::text, Report::page), output, &interrupt)
 }
 
-fn measure(args: &RunArgs, exe: &Path, interrupt: &Interrupt) -> Result<Report, WorkloadRunError> {
+fn measure(args: &RunArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result<Report> {
     check(args)?;
     let stream = args.workload.stream()?;
     let sizing = match args.target {
@@ -147,13 +143,13 @@ fn on_place(
     stream: &CommandStream,
     run: &EngineRun,
     interrupt: &Interrupt,
-) -> Result<(RunStats, PlaceView), WorkloadRunError> {
+) -> anyhow::Result<(RunStats, PlaceView)> {
     let mut capacity = run.sizing.capacity_bytes;
     let peer = match args.target {
         Runs::Cannyls => {
             capacity = Sizing::original_bytes(stream);
             let found = Peer::find(args.cannyls_peer.as_deref());
-            Some(found.map_err(|why| BenchError::peer(crate::engine::PEER_PROGRAM, why))?)
+            Some(found.map_err(|why| peer_failed(crate::engine::PEER_PROGRAM, why))?)
         }
         Runs::Engine | Runs::Grpc | Runs::S3 => None,
     };
@@ -195,8 +191,8 @@ fn on_place(
     Ok((stats, view))
 }
 
-fn check(args: &RunArgs) -> Result<(), WorkloadRunError> {
-    let wrong = |option, allowed| Err(BenchError::Argument { option, allowed }.into());
+fn check(args: &RunArgs) -> anyhow::Result<()> {
+    let wrong = |option, allowed| Err(argument(option, allowed));
     if !(1..=MOST_CLIENTS).contains(&args.clients) {
         return wrong("--clients", "1 to 1024");
     }
@@ -204,15 +200,13 @@ fn check(args: &RunArgs) -> Result<(), WorkloadRunError> {
         return wrong("--block-size", "a multiple of 512, up to 65024");
     }
     if args.server.is_some() && args.target != Runs::Grpc {
-        return Err(WorkloadRunError::Options(
-            "--server needs --target grpc: only a service can be asked from outside",
-        ));
+        bail!("--server needs --target grpc: only a service can be asked from outside");
     }
     if args.target == Runs::Cannyls && args.clients > 1 {
-        return Err(WorkloadRunError::Options(
+        bail!(
             "--target cannyls runs one command after the other, as the original benchmark does; \
-             leave --clients out",
-        ));
+             leave --clients out"
+        );
     }
     Ok(())
 }
@@ -245,26 +239,10 @@ pub(crate) fn promise(durability: Durability) -> &'static str {
     }
 }
 
-pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, WorkloadRunError> {
+pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
-        .map_err(WorkloadRunError::file("start", Path::new("the runtime")))
-}
-
-/// The result of `work`, unless a signal comes before it.
-pub(crate) async fn until_stopped<T>(
-    work: impl Future<Output = Result<T, RunError>>,
-    interrupt: &Interrupt,
-) -> Result<T, WorkloadRunError> {
-    let signal = async {
-        while interrupt.check().is_ok() {
-            tokio::time::sleep(LOOK).await;
-        }
-    };
-    tokio::select! {
-        done = work => Ok(done?),
-        () = signal => Err(BenchError::Interrupted.into()),
-    }
+        .map_err(cannot_do("start the runtime"))
 }

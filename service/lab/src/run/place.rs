@@ -1,5 +1,7 @@
 //! Where a workload runs: a disk of the lab, or a device or file of the user's.
 
+use crate::failure::{cannot, no_room};
+use anyhow::{anyhow, bail};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
@@ -7,11 +9,10 @@ use std::path::{Path, PathBuf};
 use lumpscope_platter::live::LiveOptions;
 use serde::Serialize;
 
-use super::WorkloadRunError;
 use super::args::RunArgs;
 use crate::compare::fill::fill;
-use crate::engine::interrupt::Interrupt;
 use crate::engine::target::erase;
+use crate::interrupt::Interrupt;
 use crate::lab::{EmulatedView, Lab, LabDrive, LabOptions, StoreKind, free_bytes};
 use crate::workload::Sizing;
 
@@ -69,7 +70,7 @@ impl Place {
         exe: &Path,
         sizing: &Sizing,
         interrupt: &Interrupt,
-    ) -> Result<Place, WorkloadRunError> {
+    ) -> anyhow::Result<Place> {
         match &args.path {
             Some(path) => Place::own(path, sizing),
             None => Place::lab(args, exe, sizing, interrupt),
@@ -81,7 +82,7 @@ impl Place {
         exe: &Path,
         sizing: &Sizing,
         interrupt: &Interrupt,
-    ) -> Result<Place, WorkloadRunError> {
+    ) -> anyhow::Result<Place> {
         let lab = Lab::create(&LabOptions {
             dir: args.dir.clone(),
             expected_bytes: sizing.capacity_bytes + FILE_SYSTEM_BYTES,
@@ -93,14 +94,14 @@ impl Place {
             ..LabOptions::new(sizing.disk_bytes())
         })?;
         let Some(store) = lab.stores().first() else {
-            return Err(WorkloadRunError::Options("the lab has no disk"));
+            return Err(anyhow!("the lab has no disk"));
         };
         let path = store.store_path.clone();
         // What an emulated disk has never held costs no more than what it has.
         if args.store == StoreKind::Raw && args.drive.is_none() {
             let filled = fill(&path, sizing.capacity_bytes, &|| interrupt.check().is_err());
             interrupt.check()?;
-            filled.map_err(WorkloadRunError::file("write", &path))?;
+            filled.map_err(cannot("write", &path))?;
         }
         Ok(Place {
             path,
@@ -108,7 +109,7 @@ impl Place {
         })
     }
 
-    fn own(path: &Path, sizing: &Sizing) -> Result<Place, WorkloadRunError> {
+    fn own(path: &Path, sizing: &Sizing) -> anyhow::Result<Place> {
         let found = fs::symlink_metadata(path);
         let device = fs::metadata(path).is_ok_and(|meta| meta.file_type().is_block_device());
         let held = match found {
@@ -119,7 +120,7 @@ impl Place {
                     .read(true)
                     .write(true)
                     .open(path)
-                    .map_err(WorkloadRunError::file("open", path))?;
+                    .map_err(cannot("open", path))?;
                 let held = Held::Device {
                     file,
                     capacity: sizing.capacity_bytes,
@@ -132,27 +133,23 @@ impl Place {
                 return Ok(place);
             }
             Ok(_) => {
-                return Err(WorkloadRunError::Exists {
-                    path: path.to_owned(),
-                });
+                bail!(
+                    "{} is there already: give the name of a file that is not, or remove it",
+                    path.display()
+                );
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Held::File,
-            Err(error) => return Err(WorkloadRunError::file("look at", path)(error)),
+            Err(error) => return Err(cannot("look at", path)(error)),
         };
         let folder = path.parent().filter(|folder| *folder != Path::new(""));
         let folder = folder.unwrap_or(Path::new("."));
         let (free, needed) = (free_bytes(folder)?, sizing.capacity_bytes);
         if needed.saturating_add(needed / 16) > free {
-            return Err(crate::lab::LabError::NoRoom {
-                dir: folder.to_owned(),
-                needed_mib: needed.div_ceil(1 << 20),
-                free_mib: free >> 20,
-            }
-            .into());
+            return Err(no_room(folder, needed, free));
         }
         Ok(Place {
             // The engine's thread may have another working directory.
-            path: std::path::absolute(path).map_err(WorkloadRunError::file("find", path))?,
+            path: std::path::absolute(path).map_err(cannot("find", path))?,
             held,
         })
     }
@@ -175,7 +172,7 @@ impl Place {
     }
 
     /// How late the disk answered, if it is an emulated one.
-    pub(crate) fn lateness(&self) -> Result<Option<EmulatedView>, WorkloadRunError> {
+    pub(crate) fn lateness(&self) -> anyhow::Result<Option<EmulatedView>> {
         Ok(match &self.held {
             Held::Lab(lab) => lab.lateness()?.into_iter().next(),
             Held::Device { .. } | Held::File => None,
@@ -186,8 +183,8 @@ impl Place {
     /// processes that it starts.
     pub(crate) fn inside<T: Send>(
         &self,
-        work: impl FnOnce() -> Result<T, WorkloadRunError> + Send,
-    ) -> Result<T, WorkloadRunError> {
+        work: impl FnOnce() -> anyhow::Result<T> + Send,
+    ) -> anyhow::Result<T> {
         let here = || {
             if let Held::Lab(lab) = &self.held {
                 lab.enter_current_thread()?;
@@ -201,9 +198,9 @@ impl Place {
     }
 
     /// Makes a device empty again.
-    fn empty(&self) -> Result<(), WorkloadRunError> {
+    fn empty(&self) -> anyhow::Result<()> {
         if let Held::Device { file, capacity } = &self.held {
-            erase(file, *capacity).map_err(WorkloadRunError::file("erase", &self.path))?;
+            erase(file, *capacity).map_err(cannot("erase", &self.path))?;
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! A workload on our service, through gRPC or S3.
 
+use crate::failure::{cannot, peer_failed};
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -8,12 +9,11 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use super::RunStats;
 use super::engine::EngineRun;
-use super::{RunStats, WorkloadRunError, until_stopped};
-use crate::engine::BenchError;
-use crate::engine::interrupt::Interrupt;
 use crate::grpc::server::{SERVICE, Server};
-use crate::runner::{self, Durability, S3Bucket, Target, random_word};
+use crate::interrupt::Interrupt;
+use crate::runner::{self, Durability, RunError, S3Bucket, Target, random_word};
 use crate::workload::CommandStream;
 
 /// Name of the store in the service that is started for the run.
@@ -42,7 +42,7 @@ pub(crate) fn on_service(
     path: &Path,
     run: &EngineRun,
     interrupt: &Interrupt,
-) -> Result<RunStats, WorkloadRunError> {
+) -> anyhow::Result<RunStats> {
     let start = || {
         let server = Server::start(SERVICE, serve(exe, path), interrupt)?;
         let target = Target::Service {
@@ -62,13 +62,11 @@ pub(crate) fn on_s3(
     path: &Path,
     run: &EngineRun,
     interrupt: &Interrupt,
-) -> Result<RunStats, WorkloadRunError> {
-    let folder = tempfile::tempdir().map_err(WorkloadRunError::file(
-        "make a directory in",
-        &std::env::temp_dir(),
-    ))?;
+) -> anyhow::Result<RunStats> {
+    let folder =
+        tempfile::tempdir().map_err(cannot("make a directory in", &std::env::temp_dir()))?;
     let keys = folder.path().join("s3.toml");
-    let failed = WorkloadRunError::file("write", &keys);
+    let failed = cannot("write", &keys);
     let (access, secret) = write_keys(&keys).map_err(failed)?;
     let durability = match run.durability {
         Durability::Synced => "synced",
@@ -81,7 +79,7 @@ pub(crate) fn on_s3(
         command.args(["--s3-etag", etag]);
         command.arg("--s3-credentials").arg(&keys);
         let server = Server::start(SERVICE, command, interrupt)?;
-        let failed = |why| BenchError::peer(SERVICE, why);
+        let failed = |why| peer_failed(SERVICE, why);
         let endpoint = server.s3.clone().unwrap_or_default();
         let bucket = S3Bucket::new(&endpoint, BUCKET, &access, &secret).map_err(failed)?;
         if !std::mem::replace(&mut made, true) {
@@ -111,27 +109,26 @@ fn write_keys(path: &Path) -> std::io::Result<(String, String)> {
 
 /// Runs the commands through a service of our own, and once more starts it to verify.
 fn through(
-    (way, mut start): (
-        &str,
-        impl FnMut() -> Result<(Server, Target), WorkloadRunError>,
-    ),
+    (way, mut start): (&str, impl FnMut() -> anyhow::Result<(Server, Target)>),
     stream: &CommandStream,
     run: &EngineRun,
     interrupt: &Interrupt,
-) -> Result<RunStats, WorkloadRunError> {
+) -> anyhow::Result<RunStats> {
     let runtime = super::runtime()?;
     let (server, target) = start()?;
     let finished = Arc::new(AtomicU64::new(0));
-    let outcome = runtime.block_on(until_stopped(
-        runner::run(stream, &target, &run.options, finished),
-        interrupt,
-    ))?;
+    let outcome = runtime.block_on(interrupt.or_stop(runner::run(
+        stream,
+        &target,
+        &run.options,
+        finished,
+    )))?;
     // Ends it in order, and waits for that.
     drop(server);
     let verified = if run.verify {
         let (_server, target) = start()?;
         let verify = runner::verify_survivors(stream, &target, run.options.content);
-        Some(runtime.block_on(until_stopped(verify, interrupt))?)
+        Some(runtime.block_on(interrupt.or_stop(verify))?)
     } else {
         None
     };
@@ -147,22 +144,19 @@ pub(crate) fn on_running_service(
     stream: &CommandStream,
     run: &EngineRun,
     interrupt: &Interrupt,
-) -> Result<RunStats, WorkloadRunError> {
+) -> anyhow::Result<RunStats> {
     let runtime = super::runtime()?;
-    runtime.block_on(until_stopped(runner::insist_on_empty(target), interrupt))?;
-    let done = runtime.block_on(until_stopped(
-        async {
-            let finished = Arc::new(AtomicU64::new(0));
-            let outcome = runner::run(stream, target, &run.options, finished).await?;
-            let verified = if run.verify {
-                Some(runner::verify_survivors(stream, target, run.options.content).await?)
-            } else {
-                None
-            };
-            Ok((outcome, verified))
-        },
-        interrupt,
-    ));
+    runtime.block_on(interrupt.or_stop(runner::insist_on_empty(target)))?;
+    let done = runtime.block_on(interrupt.or_stop(async {
+        let finished = Arc::new(AtomicU64::new(0));
+        let outcome = runner::run(stream, target, &run.options, finished).await?;
+        let verified = if run.verify {
+            Some(runner::verify_survivors(stream, target, run.options.content).await?)
+        } else {
+            None
+        };
+        Ok::<_, RunError>((outcome, verified))
+    }));
     // The store was empty: whatever became of the run, what is there now is ours.
     let cleared = runtime.block_on(runner::delete_all(stream, target));
     let (outcome, verified) = done?;

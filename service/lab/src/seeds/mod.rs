@@ -12,7 +12,6 @@
 
 pub mod cannyls;
 pub mod diskbenchi;
-mod error;
 pub mod fileserver;
 mod live;
 mod pictures;
@@ -23,8 +22,6 @@ mod text;
 
 use std::path::Path;
 use std::process::ExitCode;
-
-pub use error::SeedsError;
 
 use crate::grpc::Transport;
 use crate::lab::StoreKind;
@@ -51,11 +48,7 @@ pub enum SeedsCommand {
 ///
 /// # Errors
 /// Everything that keeps the table from being repeated. The message says what to do.
-pub fn run(
-    command: &SeedsCommand,
-    exe: &Path,
-    transport: Transport,
-) -> Result<ExitCode, SeedsError> {
+pub fn run(command: &SeedsCommand, exe: &Path, transport: Transport) -> anyhow::Result<ExitCode> {
     match command {
         SeedsCommand::Cannyls(args) => cannyls::run(args, exe),
         SeedsCommand::Diskbenchi(args) => diskbenchi::run(args, exe),

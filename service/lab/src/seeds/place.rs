@@ -1,11 +1,12 @@
 //! A disk of a lab, fresh from mkfs, and work done on it.
 
+use crate::failure::cannot;
+use anyhow::anyhow;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 
-use super::error::SeedsError;
 use crate::lab::{EmulatedView, Lab, LabOptions, LabStore, StoreKind};
 
 /// One disk, empty or with a new file system; gone when dropped.
@@ -17,16 +18,13 @@ pub(super) struct Place {
 
 impl Place {
     /// Makes it.
-    pub(super) fn new(kind: StoreKind, options: LabOptions) -> Result<Place, SeedsError> {
+    pub(super) fn new(kind: StoreKind, options: LabOptions) -> anyhow::Result<Place> {
         let lab = Lab::create(&LabOptions {
             kinds: vec![kind],
             ..options
         })?;
-        let missing = || SeedsError::NotMounted {
-            path: PathBuf::new(),
-            device: PathBuf::from(kind.name()),
-        };
-        let store = lab.store(kind).cloned().ok_or_else(missing)?;
+        let store = lab.store(kind).cloned();
+        let store = store.ok_or_else(|| anyhow!("the lab has no {} disk", kind.name()))?;
         Ok(Place { lab, store })
     }
 
@@ -41,7 +39,7 @@ impl Place {
     }
 
     /// How late it answered, if it is an emulated disk.
-    pub(super) fn lateness(&self) -> Result<Option<EmulatedView>, SeedsError> {
+    pub(super) fn lateness(&self) -> anyhow::Result<Option<EmulatedView>> {
         Ok(self.lab.lateness()?.into_iter().next())
     }
 
@@ -49,8 +47,8 @@ impl Place {
     /// mount that failed unseen the work would be done on this machine's own disk.
     pub(super) fn inside<T: Send>(
         &self,
-        work: impl FnOnce(&Path) -> Result<T, SeedsError> + Send,
-    ) -> Result<T, SeedsError> {
+        work: impl FnOnce(&Path) -> anyhow::Result<T> + Send,
+    ) -> anyhow::Result<T> {
         thread::scope(|scope| {
             let worker = scope.spawn(|| {
                 self.lab.enter_current_thread()?;
@@ -65,18 +63,24 @@ impl Place {
     }
 
     /// To be called by a thread that sees the file system.
-    fn check_mounted(&self) -> Result<(), SeedsError> {
+    fn check_mounted(&self) -> anyhow::Result<()> {
         let path = match self.store.kind {
             StoreKind::Raw => return Ok(()),
             _ => self.store.store_path.parent().unwrap_or(Path::new("/")),
         };
-        let found = fs::metadata(path).map_err(SeedsError::io("look at", path))?;
+        let found = fs::metadata(path).map_err(cannot("look at", path))?;
         if found.dev() == self.store.devno {
             return Ok(());
         }
-        Err(SeedsError::NotMounted {
-            path: path.to_owned(),
-            device: self.store.device.clone(),
-        })
+        Err(not_mounted(path, &self.store.device))
     }
+}
+
+/// What should lie on a disk of the lab lies on a disk of this machine's own.
+pub(super) fn not_mounted(path: &Path, device: &Path) -> anyhow::Error {
+    anyhow!(
+        "{} is not on {}: its file system is not mounted, and nothing was written",
+        path.display(),
+        device.display()
+    )
 }

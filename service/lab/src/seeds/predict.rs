@@ -1,5 +1,6 @@
 //! How long the disk of the published tables would have taken for what was recorded.
 
+use anyhow::{Context as _, anyhow};
 use std::borrow::Cow;
 
 use lumpscope_platter::disk::{CachePolicy, PartialSectors, Policy};
@@ -8,7 +9,6 @@ use lumpscope_platter::replay::{self, WhatIf};
 use lumpscope_platter::trace::{Trace, Traced};
 use serde::Serialize;
 
-use super::error::SeedsError;
 use crate::human;
 
 /// What is supposed about the firmware of the disk.
@@ -55,16 +55,13 @@ impl Rule {
 }
 
 /// The drive of that name.
-pub(super) fn drive_named(name: &str) -> Result<Drive, SeedsError> {
+pub(super) fn drive_named(name: &str) -> anyhow::Result<Drive> {
     drive::by_name(name).ok_or_else(|| {
         let known: Vec<Cow<'static, str>> = drive::DRIVES
             .iter()
             .map(|drive| drive.name.clone())
             .collect();
-        SeedsError::NoDrive {
-            name: name.to_owned(),
-            known: known.join(", "),
-        }
+        anyhow!("there is no drive {name}; known are: {}", known.join(", "))
     })
 }
 
@@ -75,9 +72,10 @@ const LONGEST_PAUSE_NS: u64 = 100_000;
 
 /// Seconds that the drive takes for the trace under a rule, from the first request to the end of
 /// the last. Between two events of the recording count at most 0.1 ms.
-pub(super) fn seconds(trace: &Trace, drive: &Drive, rule: Rule) -> Result<f64, SeedsError> {
+pub(super) fn seconds(trace: &Trace, drive: &Drive, rule: Rule) -> anyhow::Result<f64> {
     let what_if = WhatIf::new(rule.name(), drive.clone(), rule.policy());
-    let predicted = replay::replay(&without_long_pauses(trace), &what_if)?;
+    let predicted = replay::replay(&without_long_pauses(trace), &what_if)
+        .context("the recorded requests cannot be replayed")?;
     Ok(human::as_float(predicted.elapsed_ns) / 1e9)
 }
 

@@ -31,7 +31,7 @@ pub use ast::{AgeBand, Choice, Section, Statement, Workload};
 pub use generate::{Command, CommandStream, GenerateError};
 pub use parse::ParseError;
 pub use sizing::Sizing;
-pub use source::{WorkloadArgs, WorkloadError};
+pub use source::WorkloadArgs;
 pub use survivors::Survivor;
 
 /// A workload that comes with the program.

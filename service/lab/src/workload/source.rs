@@ -1,8 +1,9 @@
 //! Which workload: a name or a file, its scale and its seed, as commands take them.
 
+use anyhow::{anyhow, bail};
 use std::path::PathBuf;
 
-use super::{CommandStream, GenerateError, ParseError, Workload, builtin};
+use super::{CommandStream, Workload, builtin};
 
 /// Longest file that is read as a workload, in bytes.
 const MOST_TEXT: u64 = 16 << 20;
@@ -21,41 +22,6 @@ pub struct WorkloadArgs {
     pub seed: Option<u64>,
 }
 
-/// Why there is no such workload.
-#[derive(Debug, thiserror::Error)]
-pub enum WorkloadError {
-    /// Neither a builtin workload nor a file.
-    #[error(
-        "there is no workload {name}: it is neither one of seq1, seq2, rand1, rand2 nor a file \
-         that can be read ({source})"
-    )]
-    NotThere {
-        /// As given.
-        name: String,
-        /// Why it cannot be read as a file.
-        source: std::io::Error,
-    },
-    /// The text is wrong.
-    #[error("workload {name}, {error}")]
-    Text {
-        /// As given.
-        name: String,
-        /// Where and what.
-        error: ParseError,
-    },
-    /// It has no commands, or too many.
-    #[error("workload {name}: {error}")]
-    Commands {
-        /// As given.
-        name: String,
-        /// Why.
-        error: GenerateError,
-    },
-    /// The scale makes no sense.
-    #[error("--scale must be above 0")]
-    Scale,
-}
-
 impl WorkloadArgs {
     /// This workload at this scale, with its own seed.
     #[must_use]
@@ -71,15 +37,12 @@ impl WorkloadArgs {
     ///
     /// # Errors
     /// This process has no working directory.
-    pub fn absolute(&self) -> Result<WorkloadArgs, WorkloadError> {
+    pub fn absolute(&self) -> anyhow::Result<WorkloadArgs> {
         if builtin(&self.workload).is_some() {
             return Ok(self.clone());
         }
         let path = std::path::absolute(&self.workload);
-        let path = path.map_err(|source| WorkloadError::NotThere {
-            name: self.workload.clone(),
-            source,
-        })?;
+        let path = path.map_err(|error| not_there(&self.workload, &error))?;
         Ok(WorkloadArgs {
             workload: path.to_string_lossy().into_owned(),
             ..self.clone()
@@ -90,24 +53,17 @@ impl WorkloadArgs {
     ///
     /// # Errors
     /// There is no such workload, or its text or the scale is wrong.
-    pub fn load(&self) -> Result<Workload, WorkloadError> {
+    pub fn load(&self) -> anyhow::Result<Workload> {
         if !(self.scale.is_finite() && self.scale > 0.0) {
-            return Err(WorkloadError::Scale);
+            bail!("--scale must be above 0");
         }
-        let name = || self.workload.clone();
         let text = match builtin(&self.workload) {
             Some(builtin) => builtin.text.to_owned(),
-            None => {
-                read(&PathBuf::from(&self.workload)).map_err(|source| WorkloadError::NotThere {
-                    name: name(),
-                    source,
-                })?
-            }
+            None => read(&PathBuf::from(&self.workload))
+                .map_err(|error| not_there(&self.workload, &error))?,
         };
-        let workload = Workload::parse(&text).map_err(|error| WorkloadError::Text {
-            name: name(),
-            error,
-        })?;
+        let workload = Workload::parse(&text)
+            .map_err(|error| anyhow!("workload {}, {error}", self.workload))?;
         let mut workload = workload.scaled(self.scale);
         if let Some(seed) = self.seed {
             workload.seed = seed;
@@ -119,13 +75,17 @@ impl WorkloadArgs {
     ///
     /// # Errors
     /// As [`WorkloadArgs::load`], or it comes to no command or to too many.
-    pub fn stream(&self) -> Result<CommandStream, WorkloadError> {
+    pub fn stream(&self) -> anyhow::Result<CommandStream> {
         let generated = self.load()?.generate();
-        generated.map_err(|error| WorkloadError::Commands {
-            name: self.workload.clone(),
-            error,
-        })
+        generated.map_err(|error| anyhow!("workload {}: {error}", self.workload))
     }
+}
+
+fn not_there(name: &str, error: &std::io::Error) -> anyhow::Error {
+    anyhow!(
+        "there is no workload {name}: it is neither one of seq1, seq2, rand1, rand2 nor a file that \
+         can be read ({error})"
+    )
 }
 
 /// The file's text; a device or something endless is not read into memory.

@@ -1,11 +1,11 @@
 //! Command line of `lumpscope bench seeds cannyls`.
 
+use crate::failure::argument;
 use std::path::PathBuf;
 
 use serde::Serialize;
 
 use crate::seeds::DRIVE;
-use crate::seeds::error::SeedsError;
 use crate::seeds::predict::Rule;
 
 /// Run the four published workloads on a raw disk, on an ext4 without a journal and on an xfs, and
@@ -98,26 +98,26 @@ impl CannylsArgs {
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), SeedsError> {
+    pub(super) fn check(&self) -> anyhow::Result<()> {
         let known = ["seq1", "seq2", "rand1", "rand2"];
         let fits = |name: &String| known.contains(&name.as_str());
         if self.workloads.is_empty() || !self.workloads.iter().all(fits) {
             let allowed = "some of seq1, seq2, rand1, rand2";
-            return Err(SeedsError::argument("--workloads", allowed));
+            return Err(argument("--workloads", allowed));
         }
         let fits = |size: &u16| *size > 0 && size.is_multiple_of(512);
         if self.block_size.is_empty() || !self.block_size.iter().all(fits) {
             let allowed = "multiples of 512, up to 65024";
-            return Err(SeedsError::argument("--block-size", allowed));
+            return Err(argument("--block-size", allowed));
         }
         if !(self.scale > 0.0 && self.scale <= 1.0) {
-            return Err(SeedsError::argument("--scale", "above 0 and at most 1"));
+            return Err(argument("--scale", "above 0 and at most 1"));
         }
         if self.live == Some(Rule::WriteThrough) {
-            return Err(SeedsError::argument("--live", "ideal or overlap"));
+            return Err(argument("--live", "ideal or overlap"));
         }
         if !(1..=100).contains(&self.runs) {
-            return Err(SeedsError::argument("--runs", "1 to 100"));
+            return Err(argument("--runs", "1 to 100"));
         }
         Ok(())
     }

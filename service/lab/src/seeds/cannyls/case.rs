@@ -10,14 +10,14 @@ use super::args::Engine;
 use super::published_workload::PublishedWorkload;
 use crate::blocks::{Recorded, Recorder};
 use crate::engine::Peer;
-use crate::engine::interrupt::Interrupt;
+use crate::interrupt::Interrupt;
 use crate::lab::{EmulatedView, LabOptions, StoreKind};
 use crate::run::engine::{self as engine_run, EngineRun};
 use crate::run::{CannylsJob, RunStats, on_cannyls};
 use crate::runner::{ContentRule, Durability, RunOptions};
-use crate::seeds::error::SeedsError;
 use crate::seeds::live::{Live, scaled_sectors};
 use crate::seeds::place::Place;
+use crate::seeds::place::not_mounted;
 use crate::workload::Sizing;
 
 /// How often a run is done again of which the kernel did not show every request.
@@ -63,7 +63,7 @@ pub(super) struct Bench<'a> {
 
 impl Bench<'_> {
     /// Makes the disk, runs, and takes everything away again.
-    pub(super) fn run(&self, workload: &PublishedWorkload, case: Case) -> Result<Done, SeedsError> {
+    pub(super) fn run(&self, workload: &PublishedWorkload, case: Case) -> anyhow::Result<Done> {
         let mut attempt = 1;
         loop {
             self.interrupt.check()?;
@@ -75,7 +75,7 @@ impl Bench<'_> {
         }
     }
 
-    fn once(&self, workload: &PublishedWorkload, case: Case) -> Result<Done, SeedsError> {
+    fn once(&self, workload: &PublishedWorkload, case: Case) -> anyhow::Result<Done> {
         let sizing = Sizing::of(&workload.stream);
         let lab = self.lab(&sizing);
         let drive = lab.drive.as_ref();
@@ -123,7 +123,7 @@ impl Bench<'_> {
         case: Case,
         place: &Place,
         peer: &Peer,
-    ) -> Result<(RunStats, Recorded), SeedsError> {
+    ) -> anyhow::Result<(RunStats, Recorded)> {
         recording(place, |path| {
             let job = CannylsJob {
                 workload: workload.args.clone(),
@@ -148,7 +148,7 @@ impl Bench<'_> {
         case: Case,
         place: &Place,
         sizing: Sizing,
-    ) -> Result<(RunStats, Recorded), SeedsError> {
+    ) -> anyhow::Result<(RunStats, Recorded)> {
         place.inside(|path| Ok(engine_run::make(path, &sizing, case.block_size, false)?))?;
         let run = EngineRun {
             sizing,
@@ -178,14 +178,11 @@ impl Bench<'_> {
 /// Records what the disk is asked for while work is done on it. Nobody else uses it.
 fn recording<T: Send>(
     place: &Place,
-    work: impl FnOnce(&Path) -> Result<T, SeedsError> + Send,
-) -> Result<(T, Recorded), SeedsError> {
+    work: impl FnOnce(&Path) -> anyhow::Result<T> + Send,
+) -> anyhow::Result<(T, Recorded)> {
     let recorder = Recorder::start(&[place.device()])?.own_everybody();
     let done = place.inside(work)?;
     let recorded = recorder.finish().into_iter().next();
-    let missing = || SeedsError::NotMounted {
-        path: place.store_path().to_owned(),
-        device: place.device().to_owned(),
-    };
+    let missing = || not_mounted(place.store_path(), place.device());
     Ok((done, recorded.ok_or_else(missing)?))
 }

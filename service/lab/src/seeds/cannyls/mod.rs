@@ -8,16 +8,16 @@ mod page;
 mod published_workload;
 mod report;
 
+use crate::failure::peer_failed;
 use std::path::Path;
 use std::process::ExitCode;
 
 pub use args::{CannylsArgs, Engines};
 
-use super::error::SeedsError;
 use super::live::Live;
 use super::predict;
-use crate::engine::interrupt::Interrupt;
-use crate::engine::{BenchError, PEER_PROGRAM, Peer};
+use crate::engine::{PEER_PROGRAM, Peer};
+use crate::interrupt::Interrupt;
 use crate::lab::StoreKind;
 use crate::machine::{self, Machine, Output};
 use args::Engine;
@@ -26,7 +26,7 @@ use published_workload::PublishedWorkload;
 use report::{Predictor, Report, RunView};
 
 /// Runs, prints, and writes what is asked for.
-pub(super) fn run(args: &CannylsArgs, exe: &Path) -> Result<ExitCode, SeedsError> {
+pub(super) fn run(args: &CannylsArgs, exe: &Path) -> anyhow::Result<ExitCode> {
     args.check()?;
     let output = Output::of(args.json.as_deref(), args.report.as_deref())?;
     let interrupt = Interrupt::install()?;
@@ -34,14 +34,14 @@ pub(super) fn run(args: &CannylsArgs, exe: &Path) -> Result<ExitCode, SeedsError
     machine::tell(measured, (Report::text, Report::page), output, &interrupt)
 }
 
-fn measure(args: &CannylsArgs, exe: &Path, interrupt: &Interrupt) -> Result<Report, SeedsError> {
+fn measure(args: &CannylsArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result<Report> {
     let drive = predict::drive_named(&args.drive)?;
     let machine = Machine::before();
     let mut engines = args.engines();
     let peer = match Peer::find(args.cannyls_peer.as_deref()) {
         Ok(peer) => Some(peer),
         Err(why) if args.engine == Engines::Original => {
-            return Err(BenchError::peer(PEER_PROGRAM, why).into());
+            return Err(peer_failed(PEER_PROGRAM, why).into());
         }
         Err(why) => {
             if args.engine == Engines::Both {

@@ -1,10 +1,10 @@
 //! The workloads as they were run for the published table.
 
+use crate::failure::cannot;
 use std::io::Write as _;
 
 use tempfile::NamedTempFile;
 
-use crate::seeds::error::SeedsError;
 use crate::workload::{CommandStream, WorkloadArgs, builtin};
 
 /// What stands in the listing of `rand2`.
@@ -24,7 +24,7 @@ pub(super) struct PublishedWorkload {
 
 impl PublishedWorkload {
     /// By name, at a scale.
-    pub(super) fn new(name: &str, scale: f64) -> Result<PublishedWorkload, SeedsError> {
+    pub(super) fn new(name: &str, scale: f64) -> anyhow::Result<PublishedWorkload> {
         let file = as_run(name).map(|text| write(&text)).transpose()?;
         let source = match &file {
             Some(file) => file.path().to_string_lossy().into_owned(),
@@ -46,8 +46,9 @@ fn as_run(name: &str) -> Option<String> {
     text.contains(LISTED).then(|| text.replace(LISTED, RUN))
 }
 
-fn write(text: &str) -> Result<NamedTempFile, SeedsError> {
-    let failed = || SeedsError::io("write a workload to", std::env::temp_dir());
+fn write(text: &str) -> anyhow::Result<NamedTempFile> {
+    let dir = std::env::temp_dir();
+    let failed = || cannot("write a workload to", &dir);
     let mut file = NamedTempFile::new().map_err(failed())?;
     file.write_all(text.as_bytes()).map_err(failed())?;
     Ok(file)

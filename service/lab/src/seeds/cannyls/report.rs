@@ -13,7 +13,6 @@ use crate::lab::{EmulatedView, StoreKind};
 use crate::machine::Machine;
 use crate::report::{Findings, Spread};
 use crate::seeds::diskbenchi::range;
-use crate::seeds::error::SeedsError;
 use crate::seeds::live;
 use crate::seeds::predict::{self, Rule};
 use crate::seeds::published::{CANNYLS, CannylsRow};
@@ -82,7 +81,7 @@ pub(super) struct RunView {
 pub(super) const RULES: [Rule; 2] = [Rule::Ideal, Rule::Overlap];
 
 impl RunView {
-    pub(super) fn new(done: &Done, predictor: &Predictor<'_>) -> Result<RunView, SeedsError> {
+    pub(super) fn new(done: &Done, predictor: &Predictor<'_>) -> anyhow::Result<RunView> {
         let trace = &done.recorded.trace;
         let drive = match done.emulated {
             // The one that it ran on.

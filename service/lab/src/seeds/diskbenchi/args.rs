@@ -1,11 +1,11 @@
 //! Command line of `lumpscope bench seeds diskbenchi`.
 
+use crate::failure::argument;
 use std::path::PathBuf;
 
 use super::program::{MAX_BLOCK, POOL_BYTES, Program, STEP};
 use crate::lab::StoreKind;
 use crate::seeds::DRIVE;
-use crate::seeds::error::SeedsError;
 use crate::seeds::file_system_of;
 use crate::seeds::predict::Rule;
 
@@ -81,21 +81,21 @@ impl DiskbenchiArgs {
         self.fs.map_or_else(all, |one| vec![one])
     }
 
-    pub(super) fn check(&self) -> Result<(), SeedsError> {
+    pub(super) fn check(&self) -> anyhow::Result<()> {
         if self.bs == 0 || self.bs > MAX_BLOCK || !self.bs.is_multiple_of(STEP) {
-            return Err(SeedsError::argument("--bs", "a multiple of 4096, up to 1G"));
+            return Err(argument("--bs", "a multiple of 4096, up to 1G"));
         }
         if self.hugepool && self.bs > POOL_BYTES {
-            return Err(SeedsError::argument("--bs", "at most 10M with --hugepool"));
+            return Err(argument("--bs", "at most 10M with --hugepool"));
         }
         if !(1..=1_000_000).contains(&self.count) {
-            return Err(SeedsError::argument("--count", "1 to 1000000"));
+            return Err(argument("--count", "1 to 1000000"));
         }
         if !(1..=100).contains(&self.runs) {
-            return Err(SeedsError::argument("--runs", "1 to 100"));
+            return Err(argument("--runs", "1 to 100"));
         }
         if !self.offset.unwrap_or(0).is_multiple_of(512) {
-            return Err(SeedsError::argument("--offset", "a multiple of 512"));
+            return Err(argument("--offset", "a multiple of 512"));
         }
         Ok(())
     }

@@ -16,25 +16,23 @@ use std::process::ExitCode;
 pub use args::DiskbenchiArgs;
 pub use program::{POOL_BYTES, Program};
 
-use super::error::SeedsError;
 use super::live::Live;
 use super::predict;
-use crate::engine::interrupt::Interrupt;
+use crate::interrupt::Interrupt;
 use crate::machine::{self, Machine, Output};
+use program::cannot_write;
 use report::Report;
 pub(super) use report::range;
 use trial::Trial;
 
 /// Runs, prints, and writes what is asked for.
-pub(super) fn run(args: &DiskbenchiArgs, exe: &Path) -> Result<ExitCode, SeedsError> {
+pub(super) fn run(args: &DiskbenchiArgs, exe: &Path) -> anyhow::Result<ExitCode> {
     args.check()?;
     if let Some(file) = &args.of {
         // As the published program: nothing but the writes.
         let program = args.program(args.offset.unwrap_or(0));
         println!("{program:#?}");
-        program
-            .run(file)
-            .map_err(SeedsError::io("write to", file))?;
+        program.run(file).map_err(cannot_write(file))?;
         return Ok(ExitCode::SUCCESS);
     }
     let output = Output::of(args.json.as_deref(), args.report.as_deref())?;
@@ -43,7 +41,7 @@ pub(super) fn run(args: &DiskbenchiArgs, exe: &Path) -> Result<ExitCode, SeedsEr
     machine::tell(measured, (Report::text, Report::page), output, &interrupt)
 }
 
-fn measure(args: &DiskbenchiArgs, exe: &Path, interrupt: &Interrupt) -> Result<Report, SeedsError> {
+fn measure(args: &DiskbenchiArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result<Report> {
     let drive = predict::drive_named(&args.drive)?;
     let machine = Machine::before();
     let mut trials = Vec::new();

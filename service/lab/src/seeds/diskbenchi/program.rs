@@ -110,6 +110,24 @@ impl Program {
     }
 }
 
+/// For `map_err`: the file cannot be written as asked, and what helps most often.
+pub(super) fn cannot_write(file: &Path) -> impl FnOnce(io::Error) -> anyhow::Error + use<> {
+    let file = file.display().to_string();
+    move |error| {
+        let hint = match rustix::io::Errno::from_io_error(&error) {
+            Some(rustix::io::Errno::NOMEM) => {
+                "; huge pages must be set aside first: sysctl vm.nr_hugepages=5"
+            }
+            Some(rustix::io::Errno::INVAL) => {
+                "; O_DIRECT wants offset and length aligned to the disk's logical block, and a file \
+                 system that has it"
+            }
+            _ => "",
+        };
+        anyhow::anyhow!("cannot write to {file}: {error}{hint}")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,7 +11,6 @@ use crate::blocks::{Counted, Trust};
 use crate::lab::{EmulatedView, StoreKind};
 use crate::machine::Machine;
 use crate::report::{Findings, Spread};
-use crate::seeds::error::SeedsError;
 use crate::seeds::live;
 use crate::seeds::predict::{self, Rule};
 use crate::seeds::published::DISKBENCHI;
@@ -110,7 +109,7 @@ impl Report {
         machine: Machine,
         drive: Drive,
         trials: Vec<Trial>,
-    ) -> Result<Report, SeedsError> {
+    ) -> anyhow::Result<Report> {
         let mut predictions = Vec::new();
         for kind in args.kinds() {
             for offset in args.offsets() {
@@ -379,7 +378,7 @@ fn predict_place(
     drive: &Drive,
     count: u64,
     predictions: &mut Vec<Prediction>,
-) -> Result<(), SeedsError> {
+) -> anyhow::Result<()> {
     let Some(first) = trials.first() else {
         return Ok(());
     };

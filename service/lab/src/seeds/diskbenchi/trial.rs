@@ -6,11 +6,12 @@ use std::time::Duration;
 use lumpscope_platter::trace::{Op, Trace, Traced};
 
 use super::program::Program;
+use super::program::cannot_write;
 use crate::blocks::{Recorded, Recorder};
-use crate::engine::interrupt::Interrupt;
+use crate::interrupt::Interrupt;
 use crate::lab::{EmulatedView, LabOptions, StoreKind};
-use crate::seeds::error::SeedsError;
 use crate::seeds::place::Place;
+use crate::seeds::place::not_mounted;
 
 /// How often a run is done again of which the kernel did not show every request.
 const ATTEMPTS: usize = 3;
@@ -40,7 +41,7 @@ impl Trial {
         run: usize,
         lab: &LabOptions,
         interrupt: &Interrupt,
-    ) -> Result<Trial, SeedsError> {
+    ) -> anyhow::Result<Trial> {
         let mut attempt = 1;
         loop {
             interrupt.check()?;
@@ -57,16 +58,12 @@ impl Trial {
         program: Program,
         run: usize,
         lab: &LabOptions,
-    ) -> Result<Trial, SeedsError> {
+    ) -> anyhow::Result<Trial> {
         let place = Place::new(kind, lab.clone())?;
         let recorder = Recorder::start(&[place.device()])?;
-        let wall =
-            place.inside(|file| program.run(file).map_err(SeedsError::io("write to", file)))?;
+        let wall = place.inside(|file| program.run(file).map_err(cannot_write(file)))?;
         let recorded = recorder.finish().into_iter().next();
-        let recorded = recorded.ok_or_else(|| SeedsError::NotMounted {
-            path: place.store_path().to_owned(),
-            device: place.device().to_owned(),
-        })?;
+        let recorded = recorded.ok_or_else(|| not_mounted(place.store_path(), place.device()))?;
         Ok(Trial {
             kind,
             program,

@@ -9,11 +9,10 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use super::error::SeedsError;
 use super::published::{OVERHEAD_FLOWOPS, OVERHEAD_SUMMARY, OverheadRow};
 use super::text;
-use crate::engine::interrupt::Interrupt;
 use crate::grpc::Transport;
+use crate::interrupt::Interrupt;
 use crate::machine::{self, Machine, Output};
 use crate::observe::{self, Flowop, Mode, ServerRun};
 use crate::report::Spread;
@@ -38,14 +37,12 @@ pub(super) fn run(
     args: &FileserverArgs,
     exe: &Path,
     transport: Transport,
-) -> Result<ExitCode, SeedsError> {
+) -> anyhow::Result<ExitCode> {
     let output = Output::of(args.json.as_deref(), args.report.as_deref())?;
     let interrupt = Interrupt::install()?;
     let machine = Machine::before();
     let runs = observe::fileserver_runs(&args.observe(), exe, transport, &interrupt);
-    let measured = runs
-        .map_err(SeedsError::from)
-        .map(|runs| Report::new(args, machine, runs));
+    let measured = runs.map(|runs| Report::new(args, machine, runs));
     machine::tell(measured, (Report::text, Report::page), output, &interrupt)
 }
 
