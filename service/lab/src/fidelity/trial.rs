@@ -197,7 +197,9 @@ mod tests {
         assert!(options.checked().is_err());
         let tried = Trial::run(Path::new("/nonexistent"), "none", &PATTERNS[0], None);
         assert!(
-            tried.as_ref().is_err_and(|error| error.is::<LiveError>()),
+            tried
+                .as_ref()
+                .is_err_and(|error| error.is::<lumpscope_platter::live::LiveError>()),
             "{tried:?}"
         );
     }

@@ -5,7 +5,7 @@
 #![expect(unsafe_code, reason = "unshare")]
 
 use super::refused;
-use crate::failure::cannot;
+use crate::failure::{cannot, message};
 use std::ffi::CStr;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -129,7 +129,7 @@ impl Drop for MountNamespace {
         });
         if let Err(error) = unmounted {
             // The namespace itself ends with its last holder, and takes its mounts along.
-            eprintln!("{error}; it goes when this process ends");
+            eprintln!("{}; it goes when this process ends", message(&error));
         }
         remove_base(&self.base, self.made_base);
     }

@@ -9,7 +9,7 @@ mod args;
 mod minio;
 mod report;
 
-use crate::failure::{argument, cannot, peer_failed};
+use crate::failure::{argument, cannot, message, peer_failed};
 use anyhow::anyhow;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -335,7 +335,7 @@ impl Bench<'_> {
                             continue;
                         }
                         Err(error) if who == self.base() => return Err(error),
-                        Err(error) => format!("it failed: {error}"),
+                        Err(error) => format!("it failed: {}", message(&error)),
                     },
                 };
                 self.interrupt.check()?;

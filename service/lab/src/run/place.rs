@@ -1,6 +1,6 @@
 //! Where a workload runs: a disk of the lab, or a device or file of the user's.
 
-use crate::failure::{cannot, no_room};
+use crate::failure::{cannot, message, no_room};
 use anyhow::{anyhow, bail};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileTypeExt as _;
@@ -213,7 +213,10 @@ impl Drop for Place {
             Held::Lab(_) => {}
             Held::Device { .. } => {
                 if let Err(error) = self.empty() {
-                    eprintln!("{path} still carries the store of this run: {error}");
+                    eprintln!(
+                        "{path} still carries the store of this run: {}",
+                        message(&error)
+                    );
                 }
             }
             Held::File => match fs::remove_file(&self.path) {

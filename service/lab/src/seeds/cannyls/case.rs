@@ -136,7 +136,7 @@ impl Bench<'_> {
                 time: None,
                 sync: false,
             };
-            Ok(on_cannyls(peer, &workload.stream, &job, self.interrupt)?)
+            on_cannyls(peer, &workload.stream, &job, self.interrupt)
         })
     }
 
@@ -149,7 +149,7 @@ impl Bench<'_> {
         place: &Place,
         sizing: Sizing,
     ) -> anyhow::Result<(RunStats, Recorded)> {
-        place.inside(|path| Ok(engine_run::make(path, &sizing, case.block_size, false)?))?;
+        place.inside(|path| engine_run::make(path, &sizing, case.block_size, false))?;
         let run = EngineRun {
             sizing,
             block_size: case.block_size,
@@ -165,12 +165,7 @@ impl Bench<'_> {
             verify: false,
         };
         recording(place, |path| {
-            Ok(engine_run::on_engine(
-                &workload.stream,
-                path,
-                &run,
-                self.interrupt,
-            )?)
+            engine_run::on_engine(&workload.stream, path, &run, self.interrupt)
         })
     }
 }

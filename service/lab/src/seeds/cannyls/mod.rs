@@ -41,7 +41,7 @@ fn measure(args: &CannylsArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Res
     let peer = match Peer::find(args.cannyls_peer.as_deref()) {
         Ok(peer) => Some(peer),
         Err(why) if args.engine == Engines::Original => {
-            return Err(peer_failed(PEER_PROGRAM, why).into());
+            return Err(peer_failed(PEER_PROGRAM, why));
         }
         Err(why) => {
             if args.engine == Engines::Both {
