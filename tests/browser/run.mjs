@@ -1,7 +1,7 @@
-// Runs one scenario against a service that is up: run.mjs SCENARIO. What it needs to know comes by the environment:
+// Runs one scenario against a running service: run.mjs SCENARIO. Its settings come from the environment:
 //   LUMPSCOPE_URL         http://ADDRESS of the page, the API and the metrics
 //   LUMPSCOPE_TOKEN...    tokens, for the scenario that logs in
-// Prints lines of JSON: {"checked"} for what was found good, {"ask"} for what the test shall do, and {"summary"} at the
+// Prints lines of JSON: {"checked"} for each passed check, {"ask"} for an action of the test, and {"summary"} at the
 // end. Ends with 0 only when all was good.
 import { launch } from './lib/browser.mjs';
 import { end } from './lib/talk.mjs';

@@ -36,7 +36,7 @@ function start(args) {
   return child;
 }
 
-/** Ends what was started, the last first, and waits for it. */
+/** Ends the started processes, the last first, and waits for them. */
 async function end() {
   for (const child of children.splice(0).reverse()) {
     if (child.exitCode === null && child.signalCode === null) {
@@ -70,7 +70,7 @@ async function lab() {
 async function take(page, name, options = {}) {
   const file = join(folder, `${name}.png`);
   await page.screenshot({ path: file, animations: 'disabled', ...options });
-  // 256 colours are enough for what the page draws.
+  // 256 colours are enough for the page.
   execFileSync('pngquant', ['--force', '--speed', '1', '--output', file, '--', file]);
   const { uid, gid } = statSync(folder);
   chownSync(file, uid, gid);

@@ -27,7 +27,7 @@ export function launch() {
   return playwright.chromium.launch({ executablePath, args: FLAGS, timeout: PATIENCE });
 }
 
-/** A page and what has gone wrong on it. */
+/** A page and the errors on it. */
 export class Guarded {
   /** @type {string[]} */
   #wrong = [];
@@ -53,7 +53,7 @@ export class Guarded {
   }
 
   /**
-   * What may go wrong from now on, because the scenario makes it so.
+   * Errors expected from now on, because the scenario causes them.
    * @param {RegExp} what
    */
   allow(what) {

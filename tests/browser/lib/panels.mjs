@@ -1,4 +1,4 @@
-// What the page shows: panels, one a chart and store, and what is on their canvases.
+// Panels of the page, one per chart and store, and the contents of their canvases.
 import { scrape, value } from './metrics.mjs';
 import { until } from './wait.mjs';
 
@@ -25,7 +25,7 @@ export function panel(page, chart, store) {
 }
 
 /**
- * Brings a panel into view, because only what is in view is drawn, and waits for a frame later than the one it shows.
+ * Brings a panel into view, because only visible panels are drawn, and waits for a frame later than the one it shows.
  * @param {Locator} of
  * @param {number} [after] a frame's number
  * @returns {Promise<number>} number of the frame that it shows
@@ -50,10 +50,10 @@ export function newest(page) {
 }
 
 /**
- * What is on the canvas of a panel.
+ * Contents of the canvas of a panel.
  * @param {Locator} of
  * @returns {Promise<{image: string, coloured: number}>} the image, and how many pixels have a colour: axes, lines and
- * words are grey, what is drawn of the disk is not
+ * text is grey, marks of the disk are not
  */
 export function pixels(of) {
   return of.locator('canvas').first().evaluate((element, least) => {
@@ -86,7 +86,7 @@ export function shown(page) {
 }
 
 /**
- * Waits until all of them are equal to what the metrics endpoint says, which they can be only when nothing moves.
+ * Waits until all of them equal the metrics endpoint, which is possible only on an idle service.
  * @param {Page} page
  * @param {string} url
  */

@@ -1,4 +1,4 @@
-// Talk with the test that has started this program: lines of JSON on both sides. Whoever starts it by hand can read
+// Talk with the test that has started this program: lines of JSON on both sides. A person who starts it by hand can read
 // and answer them too.
 import { createInterface } from 'node:readline';
 
@@ -10,7 +10,7 @@ function say(line) {
 }
 
 /**
- * Says what has been looked at and found good.
+ * Reports a passed check.
  * @param {string} what
  */
 export function checked(what) {
@@ -20,7 +20,7 @@ export function checked(what) {
 /**
  * Asks the test to do something to the service, and waits until that is done.
  * @param {string} what
- * @returns {Promise<any>} what the test answers
+ * @returns {Promise<any>} the answer of the test
  */
 export async function ask(what) {
   say({ ask: what });

@@ -1,4 +1,4 @@
-// What is installed beside the build, not beside these files: Node looks for packages only in the folders above a
+// Packages are installed beside the build, not beside these files: Node looks for packages only in the folders above a
 // module, so they are asked for by the folder that ./dev has put them in.
 import { createRequire } from 'node:module';
 import { readFileSync } from 'node:fs';

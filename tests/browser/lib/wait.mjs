@@ -1,6 +1,6 @@
-// Waiting for conditions. No check may depend on how fast the machine is, so the limit is far above what anything takes.
+// Waiting for conditions. No check may depend on how fast the machine is, so the limit is far above every real duration.
 
-/** Milliseconds after which what has not come will not come. */
+/** Milliseconds after which a wait is given up. */
 export const PATIENCE = 240_000;
 
 /** Milliseconds between two looks. */
@@ -12,9 +12,9 @@ export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 /**
  * Looks until there is something to be seen.
  * @template T
- * @param {string | (() => string)} what what is waited for, for the error; a function: what it looked like last
+ * @param {string | (() => string)} what the awaited condition, for the error; a function returns its last state
  * @param {() => Promise<T | null | undefined | false> | T | null | undefined | false} look
- * @returns {Promise<T>} what was seen: the first that is neither false nor nothing
+ * @returns {Promise<T>} the first result that is neither false nor nothing
  */
 export async function until(what, look) {
   const end = Date.now() + PATIENCE;

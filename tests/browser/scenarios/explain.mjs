@@ -21,7 +21,7 @@ async function ids(page, count) {
 }
 
 /**
- * The open dialog tells the same as the API.
+ * The open dialog agrees with the API.
  * @param {Page} page
  * @param {string} url
  * @param {number} id

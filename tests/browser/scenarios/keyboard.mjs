@@ -1,4 +1,4 @@
-// With the keyboard alone: Tab reaches every control, what is reached shows it, and what was chosen works.
+// With the keyboard alone: Tab reaches every control, the focus is visible, and every choice works.
 import { guarded } from '../lib/browser.mjs';
 import { drawn, newest, panel } from '../lib/panels.mjs';
 import { checked } from '../lib/talk.mjs';
@@ -77,7 +77,7 @@ export default async function keyboard(browser, url) {
   await drawn(panel(page, 'load', 'raw'));
   await page.locator('#slowest').scrollIntoViewIfNeeded();
   await page.locator('#slowest-table tr[data-request]').first().waitFor();
-  // Paused, so that the table is the same at the end of the walk as at its begin.
+  // Paused, so that the table does not change during the walk.
   await page.locator('#pause').focus();
   await page.keyboard.press('Space');
   await until('a page that rests', async () => (await page.locator('#pause').getAttribute('aria-pressed')) === 'true');

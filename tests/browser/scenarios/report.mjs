@@ -6,7 +6,7 @@ import { axeSource } from '../lib/tools.mjs';
 
 /** @typedef {import('playwright-core').Page} Page */
 
-/** Width and height of what is printed of a page of A4, in pixels: without the margins of the report's style. */
+/** Printable width and height of an A4 page in pixels, without the margins of the report's style. */
 const PAPER = { width: Math.floor((182 / 25.4) * 96), height: Math.floor((263 / 25.4) * 96) };
 
 /**

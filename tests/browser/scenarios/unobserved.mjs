@@ -1,5 +1,5 @@
-// A service that does not observe its disks: the page says what is not known, and shows what is. The path of the store
-// is full of what would be tags: it is shown as the text that it is.
+// A service that does not observe its disks: the page names the unknown values, and shows the others. The path of the
+// store is full of markup: it must be shown as text.
 //   LUMPSCOPE_PATH   path of the store `plain`
 import { guarded } from '../lib/browser.mjs';
 import { drawn, panel } from '../lib/panels.mjs';
@@ -29,7 +29,7 @@ export default async function unobserved(browser, url) {
 
   const load = panel(page, 'load', 'plain');
   await drawn(load);
-  // Frames tell of what happens while somebody looks.
+  // Frames cover only the time while a page is open.
   await ask('put some lumps');
   await until('requests', async () => Number(await load.getAttribute('data-marks')) > 0);
   for (const chart of ['seeks', 'joint', 'sectors']) {

@@ -1,4 +1,4 @@
-// Asks for its own end with a page open, and waits for it: what is left of a browser whose test has failed?
+// Asks for its own end with a page open, and waits for it: nothing may be left of a browser whose test has failed.
 import { ask } from '../lib/talk.mjs';
 
 /** @param {import('playwright-core').Browser} browser */
