@@ -27,7 +27,7 @@ pub struct Metric {
     pub kind: Kind,
     /// Labels, in the order in which values are given.
     pub labels: &'static [&'static str],
-    /// What it means.
+    /// Meaning, one sentence or more; the text of METRICS.md.
     pub help: &'static str,
 }
 
@@ -53,7 +53,7 @@ metrics! {
     BUILD = "build" Info ["version"]
         "The version that runs.";
     REQUESTS = "requests" Counter ["store", "method", "code"]
-        "Requests of gRPC and S3 (methods `s3_...`) that ended, by the code they ended with; the status of S3 is said in the codes of gRPC. The store is empty when the request named none.";
+        "Requests of gRPC and S3 (methods `s3_...`) that ended, by the code they ended with; the status of S3 is mapped to the codes of gRPC. The store is empty when the request named none.";
     REQUESTS_IN_PROGRESS = "requests_in_progress" Gauge []
         "gRPC requests that have begun and not ended.";
     REQUEST_DURATION = "request_duration_seconds" Histogram ["store", "method"]
@@ -65,11 +65,11 @@ metrics! {
     BODY_MEMORY = "body_memory_bytes" Gauge ["direction"]
         "Memory of lumps that are being put, or being read and sent (get).";
     SPANS_EXPORTED = "trace_spans_exported" Counter []
-        "Spans that the collector has taken. Absent without a collector, as all trace_*.";
+        "Spans that the collector has taken. Absent without a collector, like all trace_*.";
     SPANS_DROPPED = "trace_spans_dropped" Counter ["reason"]
-        "Spans that were made or would have been, and never arrived. Reasons: queue_full, export_failed (the collector did not take their batch), shutdown.";
+        "Spans that never reached the collector. Reasons: queue_full, export_failed (the collector did not take their batch), shutdown.";
     TRACED_LOST = "trace_requests_lost" Counter []
-        "Requests that were to be exported and of which no span was made, because too many ended at a time.";
+        "Requests to be exported for which no span was made, because too many ended at once.";
     EXPORT_FAILURES = "trace_export_failures" Counter []
         "Batches that the collector did not take.";
     EXPORTER_UP = "trace_exporter_up" Gauge []
@@ -84,7 +84,7 @@ metrics! {
     CONNECTIONS_REFUSED = "connections_refused" Counter ["entrance", "reason"]
         "Connections that did not get through their handshakes. Reasons: tls, certificate (the client's), preface (no HTTP/2), timeout, gone.";
     LOGIN_FAILURES = "login_failures" Counter ["reason"]
-        "Requests whose caller is not known or may not do what was asked for. Reasons: missing, malformed, unknown, certificate, scope.";
+        "Requests of an unknown caller, or of one without the right. Reasons: missing, malformed, unknown, certificate, scope.";
     RELOADS = "reloads" Counter ["result"]
         "Times that certificates and tokens were read again: ok, or failed and the old ones stayed.";
     TOKENS = "tokens" Gauge []
@@ -93,24 +93,24 @@ metrics! {
         "End of the validity of the service's certificate, in seconds since 1970; absent without TLS.";
 
     ORDER_CHOSEN = "order_chosen_requests" Counter ["store", "reason"]
-        "Requests that waited, by why each was the next one. Reasons: arrival (it had come first), bound (overtaken as often as max-overtakes allows), deadline, position.";
+        "Requests that waited, by the reason each was chosen next. Reasons: arrival (it came first), bound (overtaken as often as max-overtakes allows), deadline, position.";
     ORDER_OBSERVATIONS = "order_observations" Counter ["store", "source"]
-        "Ways of the disk's arm, with their times, that the policy learned was told of. Sources: engine (its own I/Os), observer (block requests of whomever), dropped (told too fast to be taken up). Absent with another queue-policy, as all that follow.";
+        "Movements of the disk's arm, with their times, given to the policy learned. Sources: engine (its own I/Os), observer (block requests of all owners), dropped (too many to be used). Absent with another queue-policy, like all order_* below.";
     ORDER_PREDICTED = "order_predicted_seconds" Counter ["store"]
-        "Time that was predicted for these, all together, before they were learnt from.";
+        "Predicted time of these movements, summed, before learning from them.";
     ORDER_OBSERVED = "order_observed_seconds" Counter ["store"]
-        "Time that these took, all together.";
+        "Observed time of these movements, summed.";
     ORDER_ERROR = "order_error_seconds" Counter ["store"]
-        "By how much the predictions were off, whichever way, all together. The turn of the platters is chance: with 7200 rpm a perfect curve is off by 2 ms on average.";
+        "Absolute error of these predictions, summed. The turn of the platters is chance: with 7200 rpm a perfect curve is off by 2 ms on average.";
     ORDER_KNOWN = "order_known_distances" Gauge ["store"]
-        "Ranges of distances of which enough was seen, of 130: two for each doubling, up and down.";
+        "Ranges of distances with enough observations, of 130: two for each doubling, up and down.";
     ORDER_FLAT = "order_flat" Gauge ["store"]
-        "1: the disk takes the same for all ways, so requests are started as they come.";
+        "1: the disk takes equally long for all distances, so requests start in the order of arrival.";
     POSITIONING = "positioning_seconds" Gauge ["store", "distance"]
-        "Time that the disk probably takes to get so far, negative distances being down: arm, rotation on average, and what it does for any request, without the transfer.";
+        "Estimated time of the disk to move this far, negative distances being down: arm, average rotation and fixed overhead, without the transfer.";
 
     STORE = "store" Info ["store", "path", "layout", "backend", "device", "block_size"]
-        "The stores: where each is, how it lies there, how its I/O is done, and the disk below.";
+        "The stores: path, layout, backend of the I/O, and the disk below.";
     STORE_FAILED = "store_failed" Gauge ["store"]
         "1: the store takes no changes since a write or flush failed, or could not be opened.";
     STORE_DRAINING = "store_draining" Gauge ["store"]
@@ -138,7 +138,7 @@ metrics! {
     JOURNAL_RECORDS = "store_journal_records" Counter ["store"]
         "Journal records committed, relocated ones included.";
     JOURNAL_HEADER_WRITES = "store_journal_header_writes" Counter ["store"]
-        "Times the head of the ring was moved.";
+        "Times that the head of the ring was moved.";
     GC_RELOCATED = "store_journal_gc_relocated_records" Counter ["store"]
         "Live records that garbage collection moved to the tail.";
     GC_DROPPED = "store_journal_gc_dropped_records" Counter ["store"]
@@ -164,11 +164,11 @@ metrics! {
     QUEUE_STARTED = "store_queue_started_requests" Counter ["store"]
         "Requests taken from the store's queue: started, or answered at once.";
     QUEUE_WAIT = "store_queue_wait_seconds" Counter ["store"]
-        "Time these have waited, all together.";
+        "Time that these requests waited, summed.";
     OVERTAKES = "store_queue_overtakes" Counter ["store"]
         "Requests that were started before an older one that waited.";
     QUEUE_REFUSED = "store_queue_refused_requests" Counter ["store"]
-        "Requests refused because as many waited as the queue holds.";
+        "Requests refused because the queue was full.";
     QUEUE_REFUSED_OWN = "store_queue_refused_own_limit_requests" Counter ["store"]
         "Requests refused because more waited than their own limit allows.";
     OVERLOAD_REFUSED = "store_overload_refused_requests" Counter ["store"]
@@ -184,7 +184,7 @@ metrics! {
     BUFFER_USED = "store_buffer_used_bytes" Gauge ["store"]
         "Memory that lumps hold in the engine: being put, being read, or read and still held.";
     BUFFER_GETS = "store_buffer_get_bytes" Gauge ["store"]
-        "How many of these belong to lumps that are being read, or were read and are held.";
+        "Bytes of these that belong to lumps being read, or read and still held.";
     BUFFER_BUDGET = "store_buffer_budget_bytes" Gauge ["store"]
         "Most memory that lumps may hold in the engine.";
     BUFFER_REFUSED = "store_buffer_refused_puts" Counter ["store"]
@@ -198,13 +198,13 @@ metrics! {
     SCRUB_UNVERIFIED = "store_scrub_unverified_lumps" Counter ["store"]
         "Lumps without a checksum the scrubber has read.";
     SCRUB_CORRUPT = "store_scrub_corrupt_lumps" Counter ["store"]
-        "Lumps the scrubber has found whose bytes are not those that were written. Each is named in the log.";
+        "Lumps found by the scrubber whose bytes differ from those written. Each is named in the log.";
     SCRUB_READ_ERRORS = "store_scrub_unreadable_lumps" Counter ["store"]
         "Lumps the scrubber could not read. Each is named in the log.";
     SCRUB_PASSES = "store_scrub_passes" Counter ["store"]
         "Passes over the whole store the scrubber has completed.";
     SCRUB_POSITION = "store_scrub_position_bytes" Gauge ["store"]
-        "Bytes of the store the present pass of the scrubber has behind it.";
+        "Bytes of the store covered by the present pass of the scrubber.";
     SCRUB_LAST_PASS = "store_scrub_last_pass_timestamp_seconds" Gauge ["store"]
         "When the last pass of the scrubber ended, in seconds since 1970; 0: none has since the store was opened.";
     GC_READ = "store_journal_gc_read_bytes" Counter ["store"]
@@ -229,13 +229,13 @@ metrics! {
     PROGRAM_MISSES = "probe_program_recursion_misses" Counter ["program", "hook"]
         "Times the kernel skipped the program because it was already running.";
     EVENTS_ONE_IN = "event_policy_one_in" Gauge []
-        "One of so many completed block requests is handed out as an event; 1: each; 0: none by chance. All are counted anyway.";
+        "One in this many completed block requests is handed out as an event; 1: each; 0: none by chance. All are counted in any case.";
     EVENTS_SLOWER = "event_policy_slower_than_seconds" Gauge []
-        "Besides, each that took at least so long from queued to completed; 0: no such rule.";
+        "Also each block request that took at least this long from queued to completed; 0: no such rule.";
     WATCHES = "watches" Gauge ["kind"]
-        "Who watches live: calls (trace, record) and open pages (page).";
+        "Live watchers: calls (trace, record) and open pages (page).";
     WATCHES_DROPPED = "watch_dropped" Counter ["kind"]
-        "What these did not get because they took it too slowly: block requests (trace), lines (record), frames of a second each (page).";
+        "Items that slow watchers missed: block requests (trace), lines (record), frames of a second each (page).";
     PROBE_ATTACHED = "probe_attached" Gauge ["store", "device", "mode"]
         "1: every block request of the disk below the store is observed.";
     BLOCK_REQUESTS = "block_requests" Counter ["store", "owner", "operation"]
@@ -245,7 +245,7 @@ metrics! {
     BLOCK_DATA_REQUESTS = "block_data_requests" Counter ["store"]
         "Block requests that read or write.";
     BLOCK_SEQUENTIAL = "block_sequential_requests" Counter ["store"]
-        "Those that began exactly where the one before ended.";
+        "Block requests that began exactly where the previous one ended.";
     SEEK_DISTANCE = "block_seek_distance_bytes" Histogram ["store", "owner", "operation"]
         "Distance between the end of a block request and the start of the next, without its sign. The sum is estimated from the buckets of the probes.";
     DEVICE_TIME = "block_device_time_seconds" Histogram ["store", "owner", "operation"]
@@ -253,13 +253,13 @@ metrics! {
     SEEK_DEVICE_TIME = "block_seek_device_time_seconds" Histogram ["store", "operation", "seek"]
         "Device time by seek distance: the label is the interval of the signed distance, a negative one is a seek towards sector 0. The sum is estimated from the buckets of the probes.";
     HEAD_MOVES = "block_head_moves" Counter ["store", "owner", "moved_by"]
-        "Block requests before which the head had to travel, by whose they were (owner) and by whose request it had been sent away (moved_by, unknown when that is not certain).";
+        "Block requests before which the head had to travel, by their owner (owner) and by the owner of the request that had sent the head away (moved_by, unknown when not certain).";
     HEAD_TRAVEL = "block_head_travel_bytes" Counter ["store", "owner", "moved_by"]
-        "How far, as a sum of distances without their signs.";
+        "Distance of these moves, summed without signs.";
     INTERFERENCE = "interference_seconds" Counter ["store", "owner"]
         "Time in which the disk served others while block requests of the store's own requests waited, by the owner class of the others.";
     KEPT_SLOW = "kept_slow_requests" Gauge ["store"]
-        "Slow requests of the last minutes that `lumpscope explain` can tell of.";
+        "Slow requests of the last minutes that `lumpscope explain` can explain.";
     ATTRIBUTION_BYTES = "attribution_bytes" Counter ["store", "result"]
         "Bytes of data I/O of this service by how they were tied to requests: attributed, shared, unattributed.";
     ATTRIBUTION_RATIO = "attribution_ratio" Gauge ["store", "result"]
@@ -281,17 +281,17 @@ metrics! {
     AUDIT_NOT_SAMPLED = "audit_not_sampled_requests" Counter ["store"]
         "Completed block requests not handed out as events because the event policy did not ask for them.";
     AUDIT_AGREEMENTS = "audit_attribution_agreements" Counter ["store"]
-        "Block requests of which submission (thread or io_uring) and place on the disk name the same I/O.";
+        "Block requests whose submission (thread or io_uring) and place on the disk name one I/O.";
     AUDIT_CONFLICTS = "audit_attribution_conflicts" Counter ["store"]
-        "Those of which they name different ones.";
+        "Block requests whose submission and place name different I/Os.";
     AUDIT_UNKNOWN = "audit_submission_unknown_requests" Counter ["store"]
-        "Block requests of this service whose submission was not seen, as those that kernel workers make.";
+        "Block requests of this service whose submission was not seen, such as those of kernel workers.";
     SUBMISSIONS_UNCHECKED = "submissions_unchecked_ios" Counter []
         "I/Os that a thread could not announce to the probes because another thread had its place: they are attributed by their sectors alone.";
     GUARD_POLICY = "guard_policy" Gauge ["store", "policy"]
-        "1: this is what was asked of the guard of the store's device: off, audit, deny.";
+        "1: the policy requested of the guard of the store's device: off, audit, deny.";
     GUARD_EFFECTIVE = "guard_effective" Gauge ["store"]
-        "1: it was proved, by trying, that the guard does what was asked; absent when it is off.";
+        "1: a trial proved that the guard follows its policy; absent when it is off.";
     GUARD_DENIED = "guard_denied_opens" Counter ["store"]
         "Opens of the store's device for writing by other processes that were denied.";
     GUARD_ALLOWED = "guard_allowed_opens" Counter ["store"]
