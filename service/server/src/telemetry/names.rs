@@ -95,7 +95,7 @@ metrics! {
     ORDER_CHOSEN = "order_chosen_requests" Counter ["store", "reason"]
         "Requests that waited, by the reason each was chosen next. Reasons: arrival (it came first), bound (overtaken as often as max-overtakes allows), deadline, position.";
     ORDER_OBSERVATIONS = "order_observations" Counter ["store", "source"]
-        "Movements of the disk's arm, with their times, given to the policy learned. Sources: engine (its own I/Os), observer (block requests of all owners), dropped (too many to be used). Absent with another queue-policy, like all order_* below.";
+        "Movements of the disk's arm, with their times, given to the policy learned. Sources: engine (its own I/Os), observer (block requests of all owners), dropped (too many to be used). Absent with another queue-policy, like order_* and positioning_* below.";
     ORDER_PREDICTED = "order_predicted_seconds" Counter ["store"]
         "Predicted time of these movements, summed, before learning from them.";
     ORDER_OBSERVED = "order_observed_seconds" Counter ["store"]
