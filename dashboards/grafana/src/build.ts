@@ -1,4 +1,4 @@
-// What all dashboards share: selectors, variables, links, and panels that cannot be made without title, description
+// Shared by all dashboards: selectors, variables, links, and panels that cannot be made without title, description
 // and unit.
 
 import type * as cog from '@grafana/grafana-foundation-sdk/cog';
@@ -30,10 +30,10 @@ export interface Query {
   absent?: string;
 }
 
-/** What every panel says. */
+/** Texts of a panel. */
 export interface Words {
   title: string;
-  /** What the number means and what it cannot see. */
+  /** Meaning of the number, and its blind spots. */
   description: string;
   /** A unit of Grafana. */
   unit: string;
@@ -212,7 +212,7 @@ export const owners = () =>
     'owner',
     'Owner',
     `label_values(lumpscope_block_requests_total{${STORE}}, owner)`,
-    'For whom a block request was made: a request, the store itself, the file system, or somebody else.',
+    'Owner of a block request: a request, the store itself, the file system, or another process.',
     '.*',
   );
 
@@ -222,7 +222,7 @@ export const operations = () =>
     'operation',
     'Operation',
     `label_values(lumpscope_block_requests_total{${STORE}}, operation)`,
-    'What a block request does.',
+    'Operation of a block request.',
     '.*',
   );
 

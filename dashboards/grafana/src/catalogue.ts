@@ -1,4 +1,4 @@
-// What may be asked for: the metrics of METRICS.md, the recording rules, and what Prometheus makes itself.
+// Series that queries may name: the metrics of METRICS.md, the recording rules, and Prometheus' own.
 
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-// What must hold for the dashboards, whatever they show.
+// Rules that hold for every dashboard.
 
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';

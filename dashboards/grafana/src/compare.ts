@@ -1,4 +1,4 @@
-// The same work on a raw, an ext4 and an xfs store, or any stores, on the same axes.
+// One workload on a raw, an ext4 and an xfs store, or any stores, on shared axes.
 
 import * as units from '@grafana/grafana-foundation-sdk/units';
 
@@ -15,9 +15,9 @@ const GETS = ',method=~"get.*"';
 const DATA = ',method=~"put.*|get.*|head|delete.*|list|usage"';
 const FILE_SYSTEM = ',owner=~"fs-.*|writeback"';
 
-const FAIR = 'Stores can be compared only while they do the same work: see the rates at the top.';
+const FAIR = 'Compare stores only while they do equal work: see the rates at the top.';
 const NOT_ALONE =
-  'What others do on the same disk counts too: give each store a disk of its own for a fair comparison.';
+  'Requests of others on the disk count, too: give each store its own disk for a fair comparison.';
 
 const toSeek = () => [storeLink('lumpscope-seek', 'Where the head of ${__field.labels.store} goes')];
 
@@ -37,7 +37,7 @@ function latency(q: number, name: string, methods: string) {
 }
 
 const stores: Row = {
-  title: 'The stores, and whether they do the same work',
+  title: 'The stores and their rates of work',
   panels: [
     table({
       title: 'Stores',
@@ -117,11 +117,11 @@ const times: Row = {
 };
 
 const amplification: Row = {
-  title: 'What a request costs the disk',
+  title: 'Cost of a request for the disk',
   panels: [
     lines({
       title: 'Block requests per request',
-      description: `Block requests of the disk for each gRPC request on data, flushes included, whoever made them. ${NOT_ALONE}`,
+      description: `Block requests of the disk for each gRPC request on data, of all owners, flushes included. ${NOT_ALONE}`,
       unit: units.Short,
       w: 8,
       decimals: 2,
@@ -135,7 +135,7 @@ const amplification: Row = {
     }),
     lines({
       title: 'Bytes written per byte put',
-      description: `Write amplification: bytes that the disk was told to write for each byte of a put. More than 1: blocks are whole, the store and the file system keep journals, garbage collection and checkpoints write too. What an SSD writes inside is not seen. ${NOT_ALONE}`,
+      description: `Write amplification: bytes that the disk was told to write for each byte of a put. More than 1: blocks are whole, the store and the file system keep journals, garbage collection and checkpoints write too. Writes inside an SSD are not seen. ${NOT_ALONE}`,
       unit: units.Short,
       w: 8,
       decimals: 2,
@@ -149,7 +149,7 @@ const amplification: Row = {
     }),
     lines({
       title: 'Flushes per put',
-      description: `Flushes that the disk was told to do for each put, whoever asked for them. Less than 1: group commit shares them, or they are merged. ${NOT_ALONE}`,
+      description: `Flushes of the disk for each put, of all owners. Less than 1: group commit shares them, or they are merged. ${NOT_ALONE}`,
       unit: units.Short,
       w: 8,
       decimals: 2,
@@ -235,7 +235,7 @@ const seeks: Row = {
     }),
     lines({
       title: 'Head travel per request',
-      description: `Bytes that the head travelled for each gRPC request on data, whoever sent it. The size of the disk and where a file lies on it matter as much as the layout. ${PLACES}`,
+      description: `Bytes that the head travelled for each gRPC request on data, of all owners. The size of the disk and where a file lies on it matter as much as the layout. ${PLACES}`,
       unit: units.BytesIEC,
       w: 8,
       links: toSeek(),
@@ -249,7 +249,7 @@ const seeks: Row = {
     lines({
       title: 'Time lost to others',
       description:
-        "Seconds a second in which the disk served others while block requests of the store's own requests waited. On a disk that works on several requests at once it is the most that they can have cost. 0: nobody else was served meanwhile.",
+        "Seconds a second in which the disk served others while block requests of the store's own requests waited. On a disk that works on several requests at once it is the most that they can have cost. 0: no others were served meanwhile.",
       unit: units.Seconds,
       w: 8,
       links: toSeek(),
@@ -278,7 +278,7 @@ export const compare: Plan = {
   uid: 'lumpscope-compare',
   title: 'Lumpscope: Compare',
   description:
-    'Stores side by side on the same axes: what the same work costs on a raw disk, on ext4 and on xfs. Choose the stores above.',
+    'Stores side by side on shared axes: the cost of one workload on a raw disk, on ext4 and on xfs. Choose the stores above.',
   variables: [],
   rows: [stores, times, amplification, seeks],
 };

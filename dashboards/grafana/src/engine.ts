@@ -37,7 +37,7 @@ const damage: Row = {
     never(
       'Gets with wrong bytes',
       'checksum_failures_total',
-      'Gets in the chosen time whose bytes did not match their checksum; nothing was returned. Only what somebody asked for is looked at here; the scrubber looks at the rest.',
+      'Gets in the chosen time whose bytes did not match their checksum; nothing was returned. Only lumps that clients read are checked here; the scrubber checks the rest.',
     ),
     never(
       'Corrupt lumps found',
@@ -73,7 +73,7 @@ const journal: Row = {
     lines({
       title: 'Journal used and live',
       description:
-        'Share of the ring between its head and its tail, and the share that holds live records. What is used and not live is what garbage collection can free. Used near 1: puts wait for it; live near 1: the journal is too small for so many lumps.',
+        'Share of the ring between its head and its tail, and the share that holds live records. Garbage collection can free the used bytes that are not live. Used near 1: puts wait for it; live near 1: the journal is too small for so many lumps.',
       unit: units.PercentUnit,
       w: 8,
       max: 1,
@@ -116,7 +116,7 @@ const journal: Row = {
     }),
     lines({
       title: 'Garbage collection of the journal, bytes',
-      description: 'Bytes of the journal a second that garbage collection read to find what is dead. It reads in the order of the ring, beside the requests.',
+      description: 'Bytes of the journal a second that garbage collection read to find dead records. It reads in the order of the ring, beside the requests.',
       unit: units.BytesPerSecondIEC,
       w: 8,
       queries: [of(rate('journal_gc_read_bytes_total'), 'read')],
@@ -130,7 +130,7 @@ const journal: Row = {
       queries: [of(rate('journal_gc_runs_total'), 'collections'), of(rate('checkpoints_total'), 'checkpoints')],
     }),
     lines({
-      title: 'What the next open would replay, bytes',
+      title: 'Replay of the next open, bytes',
       description:
         'Bytes of the journal beyond the newest checkpoint of the index: the next open reads them. It falls with each checkpoint; without room for checkpoints it is the whole journal.',
       unit: units.BytesIEC,
@@ -138,7 +138,7 @@ const journal: Row = {
       queries: [of(now('checkpoint_lag_bytes'))],
     }),
     lines({
-      title: 'What the next open would replay, records',
+      title: 'Replay of the next open, records',
       description: 'Journal records beyond the newest checkpoint of the index: the next open replays them.',
       unit: units.Short,
       w: 12,
@@ -202,7 +202,7 @@ const queue: Row = {
     lines({
       title: 'Waiting, started, in flight',
       description:
-        'Requests that wait for the owner thread, requests it has started and not finished, and I/Os handed to the kernel and not completed. Sampled at each scrape: what comes and goes between two is not seen.',
+        'Requests that wait for the owner thread, requests it has started and not finished, and I/Os handed to the kernel and not completed. Sampled at each scrape: peaks between two scrapes are not seen.',
       unit: units.Short,
       w: 8,
       queries: [of(now('queue_length'), 'waiting'), of(now('pending_requests'), 'started'), of(now('in_flight_ios'), 'I/Os')],
@@ -218,7 +218,7 @@ const queue: Row = {
     lines({
       title: 'Why each was the next',
       description:
-        'Requests that had to wait, a second, by what made each the next one: it had come first (arrival), it had been overtaken as often as is allowed (bound), its deadline, or its place on the disk (position). Much by the bound: the queue is longer than max-overtakes can serve in the order of the disk.',
+        'Requests that had to wait, a second, by the reason each was chosen next: it came first (arrival), it had been overtaken as often as is allowed (bound), its deadline, or its place on the disk (position). Much by the bound: the queue is longer than max-overtakes can serve in the order of the disk.',
       unit: units.RequestsPerSecond,
       w: 8,
       queries: [
@@ -244,7 +244,7 @@ const queue: Row = {
     lines({
       title: 'Overload and deadlines',
       description:
-        'Times a second that the store became overloaded, whether it is now (1), and requests started after, or dropped because of, their deadline. Deadlines are set by clients: who sets none is never late.',
+        'Times a second that the store became overloaded, whether it is now (1), and requests started after, or dropped because of, their deadline. Deadlines are set by clients: a request without one is never late.',
       unit: units.CountsPerSecond,
       w: 8,
       queries: [
@@ -271,12 +271,12 @@ const NOT_LEARNED = 'the queue-policy is not learned';
 const ifLearned = (expr: string, legend: string) => ({ expr, legend, absent: NOT_LEARNED });
 
 const arm: Row = {
-  title: 'Only when the queue-policy is learned: what the disk was learnt to be',
+  title: 'Only when the queue-policy is learned: the learnt disk',
   collapsed: true,
   panels: [
     lines({
       title: 'Time to get so far',
-      description: `Time that the disk probably takes to get to a place so many bytes away, negative being down: arm, rotation on average, and what it does for any request, without the transfer. ${LEARNED}`,
+      description: `Estimated time of the disk to reach a place this many bytes away, negative being down: arm, average rotation and fixed overhead, without the transfer. ${LEARNED}`,
       unit: units.Seconds,
       w: 8,
       queries: [
@@ -305,7 +305,7 @@ const arm: Row = {
     }),
     lines({
       title: 'Known distances, and whether they matter',
-      description: `Ranges of distances of which enough was seen, of 130; and 1 when the disk takes the same for all of them, as one without an arm: requests are started as they come then. ${LEARNED}`,
+      description: `Ranges of distances with enough observations, of 130; and 1 when the disk takes equally long for all of them, like one without an arm: requests then start in the order of arrival. ${LEARNED}`,
       unit: units.Short,
       w: 8,
       queries: [
@@ -395,7 +395,7 @@ const scrub: Row = {
 export const engine: Plan = {
   uid: 'lumpscope-engine',
   title: 'Lumpscope: Engine',
-  description: 'The inside of the stores: journal, space, queue, what the disk was learnt to be, flushes, memory, scrubber, checkpoints, damage. Complete with and without probes.',
+  description: 'The inside of the stores: journal, space, queue, the learnt disk, flushes, memory, scrubber, checkpoints, damage. Complete with and without probes.',
   variables: [],
   rows: [damage, journal, space, queue, arm, memory, scrub, process],
 };

@@ -1,4 +1,4 @@
-// How far what the observer says can be trusted, and what observing costs.
+// Trust in the observer's numbers, and the cost of observing.
 
 import * as units from '@grafana/grafana-foundation-sdk/units';
 
@@ -75,7 +75,7 @@ const trust: Row = {
     lines({
       title: 'Audit: seen by the probes less counted by the kernel, bytes',
       description:
-        "Bytes of these block requests, by the same two counters. 0 is right. Bytes of discards are not counted alike by every kernel.",
+        "Bytes of these block requests, by these two counters. 0 is right. Bytes of discards are not counted alike by every kernel.",
       unit: units.BytesIEC,
       w: 8,
       signed: true,
@@ -90,7 +90,7 @@ const trust: Row = {
 };
 
 const missing: Row = {
-  title: 'What is missing, and doubts',
+  title: 'Gaps and doubts',
   panels: [
     lines({
       title: 'Not seen, or seen late',
@@ -108,7 +108,7 @@ const missing: Row = {
     lines({
       title: 'Events lost and probes skipped',
       description:
-        'Events a second that were lost between kernel and service, exactly, and times that the kernel skipped a probe because it was already running. Explanations and traces miss what was lost; counters and histograms do not.',
+        'Events a second that were lost between kernel and service, exactly, and times that the kernel skipped a probe because it was already running. Explanations and traces miss lost events; counters and histograms do not.',
       unit: units.CountsPerSecond,
       w: 8,
       queries: [
@@ -119,7 +119,7 @@ const missing: Row = {
     lines({
       title: 'Two ways of attribution',
       description:
-        'Block requests a second of which the submission (thread or io_uring) and the place on the disk name the same I/O (agree) or different ones (conflict: should be 0), and those whose submission was not seen, as those that kernel workers make; these are attributed by their place alone.',
+        'Block requests a second whose submission (thread or io_uring) and place on the disk name one I/O (agree) or different ones (conflict: should be 0), and those whose submission was not seen, such as those of kernel workers; these are attributed by their place alone.',
       unit: units.CountsPerSecond,
       w: 8,
       queries: [
@@ -163,12 +163,12 @@ const missing: Row = {
 };
 
 const watchers: Row = {
-  title: 'Programs in the kernel, and who watches',
+  title: 'Programs in the kernel, and watchers',
   panels: [
     table({
       title: 'Programs in the kernel',
       description:
-        'The eBPF programs, where each hangs, and whether it is attached (1). `lumpscope admin observer` says why one is not and what is missing without it.',
+        'The eBPF programs, their hooks, and whether each is attached (1). `lumpscope admin observer` shows the reason and the consequence when one is not.',
       unit: units.Short,
       w: 8,
       headings: { program: 'Program', hook: 'Hook', Value: 'Attached' },
@@ -197,7 +197,7 @@ const watchers: Row = {
     lines({
       title: 'Processor time of the observer',
       description:
-        'Seconds of processor time a second of the thread that ties block requests to requests: 1 is one processor. It grows with the block requests that are handed out as events. What the probes themselves cost is measured only on demand: see below.',
+        'Seconds of processor time a second of the thread that ties block requests to requests: 1 is one processor. It grows with the block requests that are handed out as events. The cost of the probes themselves is measured only on demand: see below.',
       unit: units.Short,
       w: 8,
       decimals: 3,
@@ -206,7 +206,7 @@ const watchers: Row = {
     lines({
       title: 'Programs skipped by the kernel',
       description:
-        'Times a second that the kernel skipped a program because it was already running on that processor. What it would have counted is missing.',
+        'Times a second that the kernel skipped a program because it was already running on that processor. Its counts are then missing.',
       unit: units.CountsPerSecond,
       w: 8,
       queries: [
@@ -216,7 +216,7 @@ const watchers: Row = {
     table({
       title: 'Guard',
       description:
-        'What was asked of the guard of each device (off, audit, deny), and how many opens for writing by other processes it has denied or seen and allowed since the start. What opens the device through another path of the kernel is not seen.',
+        'The policy of the guard of each device (off, audit, deny), and the opens for writing by other processes that it has denied, or seen and allowed, since the start. Opens through other paths of the kernel are not seen.',
       unit: units.Short,
       w: 8,
       key: 'store',
@@ -234,13 +234,13 @@ const watchers: Row = {
 const NO_STATISTICS = 'the setting program-statistics is off: no program has run while time was taken';
 
 const cost: Row = {
-  title: 'Only when program-statistics is on: what the programs cost',
+  title: 'Only when program-statistics is on: the cost of the programs',
   collapsed: true,
   panels: [
     lines({
       title: 'Time in programs',
       description:
-        'Seconds a second, over all processors, that the eBPF programs ran, while the kernel was told to measure it. Measuring costs something too, so it is off by default. What the service does with the events is not in it.',
+        'Seconds a second, over all processors, that the eBPF programs ran, while the kernel was told to measure it. Measuring costs something too, so it is off by default. The work of the service on the events is not included.',
       unit: units.Seconds,
       w: 12,
       queries: [
@@ -273,7 +273,7 @@ const guard: Row = {
     timeline({
       title: 'Guard effective',
       description:
-        'Whether it was proved, by trying, that the guard does what was asked of it. Absent when the guard is off. `lumpscope admin observer` says why it is not effective.',
+        '1 when a trial proved that the guard follows its policy. Absent when the guard is off. `lumpscope admin observer` shows the reason when it is not effective.',
       unit: units.Short,
       w: 24,
       h: 6,
@@ -286,7 +286,7 @@ const guard: Row = {
 export const observer: Plan = {
   uid: 'lumpscope-observer',
   title: 'Lumpscope: Observer',
-  description: 'How far what is said of block requests can be trusted, what is missing, and what observing costs.',
+  description: 'Trust in the block numbers, their gaps, and the cost of observing.',
   variables: [],
   rows: [trust, missing, watchers, cost, guard],
 };

@@ -19,7 +19,7 @@ import {
 import { heatmap, lines, stat, timeline } from './panels.js';
 
 const CHOSEN = `${STORE_OR_NONE},method=~"$method"`;
-/** Codes that say that the service did not do what it should have; the others are what a client asked for. */
+/** Codes of failures of the service; the others are answers to clients. */
 const FAILED = 'UNKNOWN|DEADLINE_EXCEEDED|RESOURCE_EXHAUSTED|ABORTED|INTERNAL|UNAVAILABLE|DATA_LOSS';
 
 const toSeek = () => [storeLink('lumpscope-seek', 'Where the head of ${__field.labels.store} goes')];
@@ -86,7 +86,7 @@ const now: Row = {
     }),
     stat({
       title: 'Requests failed by the service',
-      description: `Share of the requests that ended with ${FAILED.replaceAll('|', ', ')}. A lump that is not there, or a refused login, is no failure of the service. What never reached the service is not counted.`,
+      description: `Share of the requests that ended with ${FAILED.replaceAll('|', ', ')}. A lump that is not there, or a refused login, is no failure of the service. Requests that never reached the service are not counted.`,
       unit: units.PercentUnit,
       w: 4,
       decimals: 2,
@@ -123,7 +123,7 @@ const red: Row = {
     lines({
       title: 'Rate by code',
       description:
-        'The same by the code that requests ended with. NOT_FOUND and ALREADY_EXISTS are answers; RESOURCE_EXHAUSTED is the service protecting itself; INTERNAL and DATA_LOSS need a look at the log.',
+        'Requests by the code they ended with. NOT_FOUND and ALREADY_EXISTS are answers; RESOURCE_EXHAUSTED is the service protecting itself; INTERNAL and DATA_LOSS need a look at the log.',
       unit: units.RequestsPerSecond,
       w: 12,
       stacked: true,
@@ -166,7 +166,7 @@ const STAGE_WORDS =
   'recv: its bytes arrive; sched: it waits for the owner of the store; index: where the lump lies; submit: to the kernel; queue: in the block layer; device: on the disk; journal: committing, its writes and flushes; reply: the answer goes out. The stages add up to the mean latency. Without probes queue and device are inside submit.';
 
 const work: Row = {
-  title: 'What requests pay for',
+  title: 'Where the time of requests goes',
   panels: [
     lines({
       title: 'Mean time of a put by stage',
@@ -200,7 +200,7 @@ const work: Row = {
     lines({
       title: 'Requests in progress',
       description:
-        'gRPC requests that have begun and not ended, of the whole service, and those on data that are inside a store. The rest waits for bodies, is being sent, or watches live. Sampled at each scrape: what begins and ends between two is not seen.',
+        'gRPC requests that have begun and not ended, of the whole service, and those on data that are inside a store. The rest waits for bodies, is being sent, or watches live. Sampled at each scrape: requests between two scrapes are not seen.',
       unit: units.Short,
       w: 8,
       queries: [
@@ -247,7 +247,7 @@ const door: Row = {
     lines({
       title: 'Connections accepted and not accepted',
       description:
-        'Connections accepted, a second, by entrance, and the times that none could be accepted for want of file descriptors or memory. What a firewall stops is not seen.',
+        'Connections accepted, a second, by entrance, and the times that none could be accepted for want of file descriptors or memory. Connections stopped by a firewall are not seen.',
       unit: units.CountsPerSecond,
       w: 6,
       queries: [
@@ -261,7 +261,7 @@ const door: Row = {
     lines({
       title: 'Refused at the door',
       description:
-        'Requests whose caller is not known or may not do what was asked (by reason), and connections that did not get through their handshakes. 0: none so far. Who it was is in the log.',
+        'Requests of unknown callers, or of callers without the right (by reason), and connections that did not get through their handshakes. 0: none so far. The log names the callers.',
       unit: units.CountsPerSecond,
       w: 6,
       queries: [
@@ -299,7 +299,7 @@ const native: Row = {
     heatmap({
       title: 'Latency of all chosen requests, in native buckets',
       description:
-        'As the heatmap of latency above, in buckets of 9 % each instead of doublings: two groups of requests that lie near each other become visible. What a request did in its time is not in it.',
+        'As the heatmap of latency above, in buckets of 9 % each instead of doublings: two groups of requests that lie near each other become visible. The stages of the requests are not included.',
       unit: units.RequestsPerSecond,
       axis: { unit: units.Seconds, label: 'latency' },
       w: 16,
@@ -341,7 +341,7 @@ const tls: Row = {
     stat({
       title: 'Certificate valid for',
       description:
-        "Time until the service's certificate ends; it is read again by itself when the file changes. Absent without TLS. Says nothing of the certificates of clients or of who signed it.",
+        "Time until the service's certificate ends; it is read again by itself when the file changes. Absent without TLS. Not covered: the certificates of clients, and the CA.",
       unit: units.Seconds,
       w: 8,
       thresholds: [[null, 'red'], [604800, 'orange'], [2592000, 'green']],
@@ -401,7 +401,7 @@ const traces: Row = {
 export const overview: Plan = {
   uid: 'lumpscope-overview',
   title: 'Lumpscope: Overview',
-  description: 'Rate, errors and duration of requests by store and method, what they pay for, and the state of the stores.',
+  description: 'Rate, errors and duration of requests by store and method, their time by stage, and the state of the stores.',
   variables: [methods()],
   rows: [now, red, work, door, native, tls, traces],
 };

@@ -1,4 +1,4 @@
-// What the kernel says about the process of the service.
+// The kernel's numbers about the process of the service.
 
 import * as units from '@grafana/grafana-foundation-sdk/units';
 
@@ -14,7 +14,7 @@ export const process: Row = {
     lines({
       title: 'CPU time',
       description:
-        'CPU seconds a second of the whole service, user and system, and those of the one thread that ties block requests to requests. What the probes cost the kernel is in neither; it is in the dashboard Observer.',
+        'CPU seconds a second of the whole service, user and system, and those of the one thread that ties block requests to requests. The cost of the probes is in neither; the dashboard Observer has it.',
       unit: units.Short,
       w: 6,
       queries: [
@@ -48,7 +48,7 @@ export const process: Row = {
     }),
     stat({
       title: 'Running for',
-      description: 'Time since the service was started. A short one that nobody knows of means that it was restarted: look into its log.',
+      description: 'Time since the service was started. An unexpectedly short one means that it was restarted: look into its log.',
       unit: units.Seconds,
       w: 6,
       decimals: 0,

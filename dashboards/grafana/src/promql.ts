@@ -1,4 +1,4 @@
-// What a query asks for, from the grammar of Prometheus.
+// Series and labels of a query, from the grammar of Prometheus.
 
 import { parser } from '@prometheus-io/lezer-promql';
 

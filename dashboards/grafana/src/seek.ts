@@ -20,7 +20,7 @@ function backwards(interval: string): string {
 const rate = (metric: string, labels: string) => `rate(${metric}{${labels}}${EVERY})`;
 
 const SHARED_DISK =
-  'Stores on one disk see the same block requests, so that their sum counts them twice: choose one store of each disk.';
+  'Stores on one disk share its block requests, so their sum counts them twice: choose one store of each disk.';
 const NO_PHYSICS =
   'Distances are between sectors as the kernel numbers them; where an SSD, a RAID controller or a virtual disk really puts them is not known.';
 
@@ -72,7 +72,7 @@ const head: Row = {
     stat({
       title: 'Time lost to others',
       description:
-        "Seconds in which the disk served others while block requests of the store's own requests waited, over the chosen time. On a disk that works on several requests at once it is the most that they can have cost. 0: nobody else was served meanwhile.",
+        "Seconds in which the disk served others while block requests of the store's own requests waited, over the chosen time. On a disk that works on several requests at once it is the most that they can have cost. 0: no others were served meanwhile.",
       unit: units.Seconds,
       w: 6,
       queries: [
@@ -94,7 +94,7 @@ const head: Row = {
     }),
     heatmap({
       title: 'Time and signed seek distance',
-      description: `The same with its direction: rows above 0 are seeks to higher sectors, rows below are seeks back. Equal bands above and below 0: the head goes to and fro between two places. The intervals are few and wide here; powers of two are on the built-in page and in lumpscope.v1.Observe/Report. ${NO_PHYSICS}`,
+      description: `Distances with their direction: rows above 0 are seeks to higher sectors, rows below are seeks back. Equal bands above and below 0: the head goes back and forth between two places. The intervals are few and wide here; powers of two are on the built-in page and in lumpscope.v1.Observe/Report. ${NO_PHYSICS}`,
       unit: units.IOOpsPerSecond,
       axis: { unit: units.Short, label: 'signed seek distance' },
       rows: { label: 'seek', order: SIGNED },
@@ -153,7 +153,7 @@ const cost: Row = {
     heatmap({
       title: 'Time and device time',
       description:
-        "Each row is a time from issue to completion of a block request. What a request waited before, in the block layer's queue, is not in it. On a spinning disk far seeks are a band of their own, at some milliseconds; where there is none, distance costs nothing here.",
+        "Each row is a time from issue to completion of a block request. Waiting in the block layer's queue is not included. On a spinning disk far seeks are a band of their own, at some milliseconds; where there is none, distance costs nothing here.",
       unit: units.IOOpsPerSecond,
       axis: { unit: units.Seconds, label: 'device time' },
       w: 12,
@@ -204,7 +204,7 @@ const cost: Row = {
     lines({
       title: 'Time lost to others, by whom',
       description:
-        "Seconds a second in which the disk served others while block requests of the store's own requests waited, by who the others were. On a disk that works on several requests at once it is the most that they can have cost. none: nobody else was served meanwhile.",
+        "Seconds a second in which the disk served others while block requests of the store's own requests waited, by the class of the others. On a disk that works on several requests at once it is the most that they can have cost. none: no others were served meanwhile.",
       unit: units.Seconds,
       w: 8,
       stacked: true,
@@ -227,9 +227,9 @@ const movers: Row = {
   title: 'Who moved the head',
   panels: [
     lines({
-      title: 'Head travel by who moved it away',
+      title: 'Head travel, by the owner that moved it away',
       description:
-        'Bytes a second that the head travelled before block requests of the chosen owners, by whose request it had been sent away. unknown: two were under way at once, so that nobody can say.',
+        'Bytes a second that the head travelled before block requests of the chosen owners, by the owner of the request that had sent it away. unknown: two were under way at once.',
       unit: units.BytesPerSecondIEC,
       w: 8,
       stacked: true,
@@ -243,7 +243,7 @@ const movers: Row = {
     lines({
       title: 'Moves of the head',
       description:
-        'Block requests a second before which the head had to travel, by whose they were and by whose request it had been sent away. request after request is the workload itself; request after fs-journal is what the file system costs it.',
+        'Block requests a second before which the head had to travel, by their owner and by the owner of the request that had sent the head away. request after request is the workload itself; request after fs-journal is the cost of the file system.',
       unit: units.IOOpsPerSecond,
       w: 8,
       stacked: true,
@@ -272,7 +272,7 @@ const movers: Row = {
     }),
     lines({
       title: 'Block requests by owner and operation',
-      description: `Block requests a second. request: made for a gRPC request; store: for the store itself; fs-journal, fs-metadata, writeback: of the file system or the kernel; other: of somebody else on that disk. ${SHARED_DISK}`,
+      description: `Block requests a second. request: made for a gRPC request; store: for the store itself; fs-journal, fs-metadata, writeback: of the file system or the kernel; other: of other processes on that disk. ${SHARED_DISK}`,
       unit: units.IOOpsPerSecond,
       w: 12,
       stacked: true,
