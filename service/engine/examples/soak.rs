@@ -3,7 +3,7 @@
 //! Every history is a function of its seed, so a failure is reported with the command that repeats
 //! exactly that one.
 
-#[path = "../tests/crash/harness/mod.rs"]
+#[path = "../tests/it/crash/harness/mod.rs"]
 mod harness;
 
 use std::process::ExitCode;

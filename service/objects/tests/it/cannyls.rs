@@ -1,7 +1,7 @@
 //! The original engine opens a store with objects, reads all its lumps, collects its journal, and
 //! puts and deletes lumps of its own: every object is there afterwards as it was.
 
-#[path = "../../../engine/tests/common/peer.rs"]
+#[path = "../../../engine/tests/it/support/peer.rs"]
 #[allow(
     dead_code,
     unreachable_pub,

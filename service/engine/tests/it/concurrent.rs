@@ -1,0 +1,229 @@
+//! Many threads at once: every get sees one whole version, and a shared flush serves many puts.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::support::sim::{Random, SimDisk};
+use crate::support::{Shape, content, ctx, disk_dir, get, options, put, store_file, try_put};
+use crossbeam_channel::unbounded;
+use lumpscope_engine::{Durability, Error, IoBackendChoice, LumpId, Placement, Store};
+
+const THREADS: u64 = 8;
+
+fn hammer(store: &Store, operations: u64) {
+    let next_version = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let next_version = &next_version;
+            scope.spawn(move || {
+                let mut random = Random(thread);
+                let mut own: Vec<Option<Vec<u8>>> = vec![None; 6];
+                for _ in 0..operations {
+                    let slot = random.below(own.len());
+                    let id = u128::from(thread) << 64 | slot as u128;
+                    match random.below(5) {
+                        0 => {
+                            let existed = store
+                                .delete(ctx(), LumpId(id), Durability::Synced)
+                                .unwrap()
+                                .existed;
+                            assert_eq!(existed, own[slot].take().is_some());
+                        }
+                        1 => assert_eq!(get(store, id), own[slot]),
+                        _ => {
+                            let version = next_version.fetch_add(1, Ordering::Relaxed);
+                            let bytes = content(id, version, random.below(20_000));
+                            let created = put(store, id, &bytes).created;
+                            assert_eq!(created, own[slot].replace(bytes).is_none());
+                        }
+                    }
+                }
+                for (slot, bytes) in own.into_iter().enumerate() {
+                    assert_eq!(get(store, u128::from(thread) << 64 | slot as u128), bytes);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn eight_threads_see_their_own_changes_on_both_backends() {
+    for io_backend in [IoBackendChoice::Threads, IoBackendChoice::Uring] {
+        let dir = disk_dir();
+        let path = store_file(
+            &dir,
+            Shape {
+                block_size: 4096,
+                ring_blocks: 3,
+                data_blocks: 2000,
+            },
+        );
+        let mut options = options();
+        options.io_backend = io_backend;
+        let store = Store::open(&path, options).unwrap();
+        hammer(&store, 60);
+        let stats = store.stats();
+        assert!(
+            stats.commit_records > stats.commits,
+            "commits are shared: {stats:?}"
+        );
+        store.close().unwrap();
+    }
+}
+
+#[test]
+fn eight_threads_on_a_disk_that_reorders() {
+    let shape = Shape {
+        block_size: 512,
+        ring_blocks: 12,
+        data_blocks: 8000,
+    };
+    let mut disk = SimDisk::new(shape.image());
+    disk.shuffle = Some(3);
+    hammer(&disk.open().unwrap(), 600);
+}
+
+#[test]
+fn readers_never_see_mixed_versions() {
+    let shape = Shape {
+        block_size: 512,
+        ring_blocks: 12,
+        data_blocks: 600,
+    };
+    let mut disk = SimDisk::new(shape.image());
+    disk.shuffle = Some(9);
+    let store = disk.open().unwrap();
+    let versions = |version: u64| content(1, version % 50, 5000 + (version % 50) as usize);
+    put(&store, 1, &versions(0));
+    try_put(&store, 2, &versions(0)[..300], Placement::Embedded).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let bytes = get(&store, 1).unwrap();
+                    let version = bytes.len() as u64 - 5000;
+                    assert_eq!(bytes, versions(version));
+                    let bytes = get(&store, 2).unwrap();
+                    assert!((0..50).any(|version| bytes == versions(version)[..300]));
+                }
+            });
+        }
+        for version in 1..400 {
+            put(&store, 1, &versions(version));
+            try_put(&store, 2, &versions(version)[..300], Placement::Embedded).unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(store.stats().checksum_failures, 0);
+}
+
+#[test]
+fn the_order_of_the_log_decides_between_changes_of_one_id() {
+    let shape = Shape {
+        block_size: 512,
+        ring_blocks: 12,
+        data_blocks: 2000,
+    };
+    let mut disk = SimDisk::new(shape.image());
+    for seed in 0..20 {
+        disk.shuffle = Some(seed);
+        let store = disk.open().unwrap();
+        let (sender, done) = unbounded();
+        for version in 0..16_u64 {
+            let bytes = content(1, version, 600);
+            let mut buf = store.lump_buf(600).unwrap();
+            buf.extend(&bytes).unwrap();
+            let sender = sender.clone();
+            let on_done = Box::new(move |result: Result<_, Error>, _| {
+                result.unwrap();
+                sender.send(version).unwrap();
+            });
+            let id = LumpId(1);
+            store
+                .submit_put(ctx(), id, buf, Placement::Data, Durability::Synced, on_done)
+                .unwrap();
+        }
+        // Answers come in the order of the log, so the last one is what stays.
+        let last = done.iter().take(16).last().unwrap();
+        assert_eq!(get(&store, 1), Some(content(1, last, 600)));
+        store.close().unwrap();
+        let store = disk.open().unwrap();
+        assert_eq!(get(&store, 1), Some(content(1, last, 600)));
+    }
+}
+
+#[test]
+fn times_add_up_and_a_full_queue_says_busy() {
+    let dir = disk_dir();
+    let path = store_file(
+        &dir,
+        Shape {
+            block_size: 4096,
+            ring_blocks: 3,
+            data_blocks: 2000,
+        },
+    );
+    let mut options = options();
+    options.queue_limit = 2;
+    options.queue_depth = 1;
+    let store = Store::open(&path, options).unwrap();
+    let (sender, done) = unbounded();
+    let mut busy = 0;
+    for id in 0..200 {
+        let mut buf = store.lump_buf(4).unwrap();
+        buf.extend(b"four").unwrap();
+        let (sender, begin) = (sender.clone(), lumpscope_engine::clock::monotonic_ns());
+        let on_done = Box::new(move |result: Result<_, Error>, times| {
+            let passed = lumpscope_engine::clock::monotonic_ns() - begin;
+            sender.send((result, times, passed)).unwrap();
+        });
+        let (id, placement) = (LumpId(id), Placement::Data);
+        match store.submit_put(ctx(), id, buf, placement, Durability::Synced, on_done) {
+            Ok(()) => {}
+            Err(Error::Busy { limit: 2, .. }) => busy += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(busy > 0);
+    drop(sender);
+    for (result, times, passed) in done {
+        result.unwrap();
+        let sum = times.sched_ns + times.index_ns + times.data_ns + times.journal_ns;
+        assert!(sum <= passed && times.data_ns > 0 && times.journal_ns > 0);
+    }
+}
+
+#[test]
+fn the_last_handle_may_go_in_a_callback() {
+    let dir = disk_dir();
+    let path = store_file(
+        &dir,
+        Shape {
+            block_size: 4096,
+            ring_blocks: 3,
+            data_blocks: 200,
+        },
+    );
+    for round in 0..10 {
+        let store = loop {
+            match Store::open(&path, options()) {
+                Ok(store) => break store,
+                // The owner thread of the round before still ends.
+                Err(Error::InUse { .. }) => std::thread::yield_now(),
+                Err(error) => panic!("{error}"),
+            }
+        };
+        put(&store, 1, b"one");
+        let (sender, done) = unbounded();
+        let last = store.clone();
+        let on_get = Box::new(move |result: Result<lumpscope_engine::LumpData, _>, _| {
+            assert_eq!(&result.unwrap()[..], b"one");
+            drop(last);
+            sender.send(()).unwrap();
+        });
+        store.submit_get(ctx(), LumpId(1), on_get).unwrap();
+        drop(store);
+        done.recv()
+            .unwrap_or_else(|error| panic!("round {round}: {error}"));
+    }
+}

@@ -1,0 +1,369 @@
+//! Making a store in a regular file: what it looks like afterwards, and what is refused.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use lumpscope_engine::create::{CreateOptions, Prealloc, format};
+use lumpscope_engine::format::journal_header::JournalHeader;
+use lumpscope_engine::format::record::{Decoded, Record};
+use lumpscope_engine::guard::{FormatError, User};
+use lumpscope_engine::layout::{Detected, LayoutError, detect_path};
+use lumpscope_engine::units::{ByteLen, ByteOffset, RingPosition};
+use lumpscope_engine::{Layout, format::DecodeErrorKind};
+use proptest::prelude::*;
+
+use crate::support::disk_dir;
+
+const MIB: u64 = 1024 * 1024;
+
+fn sparse(capacity: u64) -> CreateOptions<'static> {
+    CreateOptions {
+        capacity: Some(capacity),
+        prealloc: Prealloc::Sparse,
+        ..CreateOptions::default()
+    }
+}
+
+/// Asserts that `path` holds an empty store and returns what it is.
+fn assert_empty_store(path: &Path) -> Detected {
+    let detected = detect_path(path).expect("a store");
+    let image = fs::read(path).expect("readable");
+    let at = |offset: ByteOffset| &image[usize::try_from(offset.0).expect("small")..];
+    let geometry = detected.geometry;
+    let head = JournalHeader::decode(at(geometry.journal_header_offset()), geometry.ring_len());
+    assert_eq!(
+        head,
+        Ok(JournalHeader {
+            ring_head: RingPosition(0)
+        })
+    );
+    assert_eq!(
+        Record::decode(at(geometry.ring_offset())),
+        Ok(Decoded::Record {
+            record: Record::EndOfRecords,
+            len: 5
+        })
+    );
+    detected
+}
+
+#[test]
+fn each_preallocation_makes_an_empty_store_of_the_size_asked_for() {
+    let directory = disk_dir();
+    for (name, prealloc) in [
+        ("zero", Prealloc::Zero),
+        ("fallocate", Prealloc::Fallocate),
+        ("sparse", Prealloc::Sparse),
+    ] {
+        let path = directory.path().join(name);
+        let options = CreateOptions {
+            prealloc,
+            ..sparse(8 * MIB)
+        };
+        let report = format(&path, &options).expect("formatted");
+        let detected = assert_empty_store(&path);
+        assert_eq!(report.geometry, detected.geometry);
+        assert_eq!(report.uuid.into_bytes(), detected.header.uuid);
+        assert_eq!(
+            (detected.layout, detected.geometry.base()),
+            (Layout::Lusf, ByteOffset(0))
+        );
+        assert_eq!(detected.header.minor, 1);
+        // 1 % of 8 MiB - 4096, rounded up to whole blocks, as the original divides.
+        assert_eq!(detected.header.journal_len, ByteLen(86_016));
+        let metadata = fs::metadata(&path).expect("there");
+        assert_eq!(metadata.len(), 8 * MIB);
+        let allocated = metadata.blocks() * 512;
+        assert_eq!(
+            allocated >= 8 * MIB,
+            prealloc != Prealloc::Sparse,
+            "{name}: {allocated}"
+        );
+    }
+}
+
+#[test]
+fn progress_ends_at_the_whole_size() {
+    let directory = disk_dir();
+    let last = std::cell::Cell::new((0, 0));
+    let progress = |done, total| {
+        assert!(done > last.get().0);
+        last.set((done, total));
+    };
+    let options = CreateOptions {
+        capacity: Some(9 * MIB),
+        progress: Some(&progress),
+        ..CreateOptions::default()
+    };
+    format(&directory.path().join("store"), &options).expect("formatted");
+    assert_eq!(last.get(), (9 * MIB, 9 * MIB));
+}
+
+/// Whatever point of the work an interruption hits, nothing opens, not even the store before.
+#[test]
+fn while_a_store_is_made_nothing_opens() {
+    let directory = disk_dir();
+    let path = directory.path().join("store");
+    for round in 0..2 {
+        let looks = std::cell::Cell::new(0);
+        let progress = |_, _| {
+            assert!(detect_path(&path).is_err(), "a half-made store opens");
+            looks.set(looks.get() + 1);
+        };
+        let options = CreateOptions {
+            capacity: Some(32 * MIB),
+            force: round > 0,
+            progress: Some(&progress),
+            ..CreateOptions::default()
+        };
+        format(&path, &options).expect("formatted");
+        assert!(looks.get() >= 8);
+        assert_empty_store(&path);
+    }
+}
+
+#[test]
+fn a_new_file_needs_a_capacity_and_is_not_left_behind() {
+    let directory = disk_dir();
+    let path = directory.path().join("store");
+    let without = CreateOptions {
+        capacity: None,
+        ..CreateOptions::default()
+    };
+    assert!(matches!(
+        format(&path, &without),
+        Err(FormatError::CapacityRequired { .. })
+    ));
+    assert!(!path.exists());
+    let small = format(&path, &sparse(16_383)).expect_err("too small");
+    assert!(matches!(small, FormatError::Size { .. }), "{small}");
+    assert!(!path.exists());
+    format(&path, &sparse(16_384)).expect("the least that works: four blocks");
+}
+
+#[test]
+fn what_has_content_is_kept_unless_forced() {
+    let directory = disk_dir();
+    let path = directory.path().join("store");
+    fs::write(&path, vec![0xAA; 100_000]).expect("written");
+    let before = fs::read(&path).expect("readable");
+    let error = format(&path, &sparse(MIB)).expect_err("not empty");
+    assert!(
+        matches!(
+            &error,
+            FormatError::FileNotEmpty {
+                len: ByteLen(100_000),
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert_eq!(fs::read(&path).expect("readable"), before);
+
+    // Forced without a capacity: the file's own size, whole blocks.
+    let options = CreateOptions {
+        capacity: None,
+        force: true,
+        ..CreateOptions::default()
+    };
+    let report = format(&path, &options).expect("forced");
+    assert_eq!(report.geometry.image_len(), ByteLen(98_304));
+    assert_empty_store(&path);
+    // The new header's random UUID may well hold one such byte, but not a run of them.
+    let after = fs::read(&path).expect("readable");
+    assert!(!after.windows(32).any(|run| run == [0xAA; 32]));
+}
+
+#[test]
+fn an_existing_store_is_named_with_its_place() {
+    let directory = disk_dir();
+    let path = directory.path().join("store");
+    format(&path, &sparse(MIB)).expect("formatted");
+    let first = detect_path(&path).expect("a store");
+    let before = fs::read(&path).expect("readable");
+    let error = format(&path, &sparse(MIB)).expect_err("a store is there");
+    assert!(
+        error
+            .to_string()
+            .contains("lusf lump store (signature at byte 0)"),
+        "{error}"
+    );
+    assert_eq!(fs::read(&path).expect("readable"), before);
+    format(
+        &path,
+        &CreateOptions {
+            force: true,
+            ..sparse(2 * MIB)
+        },
+    )
+    .expect("forced");
+    let second = assert_empty_store(&path);
+    assert_ne!(first.header.uuid, second.header.uuid);
+}
+
+#[test]
+fn a_damaged_store_is_still_refused() {
+    let directory = disk_dir();
+    let path = directory.path().join("store");
+    let mut bytes = vec![0; 100_000];
+    bytes[61_440..61_444].copy_from_slice(b"lusf");
+    fs::write(&path, &bytes).expect("written");
+    let error = format(&path, &sparse(MIB)).expect_err("a store is there");
+    assert!(
+        error.to_string().contains("signature at byte 61440"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_locked_file_is_refused_even_when_forced() {
+    let directory = disk_dir();
+    let path = directory.path().join("store");
+    let file = File::create(&path).expect("created");
+    file.lock().expect("locked");
+    let options = CreateOptions {
+        force: true,
+        ..sparse(MIB)
+    };
+    let error = format(&path, &options).expect_err("locked");
+    assert!(
+        matches!(
+            error,
+            FormatError::InUse {
+                by: User::Locked,
+                ..
+            }
+        ),
+        "{error}"
+    );
+}
+
+#[test]
+fn other_things_than_files_and_disks_are_refused() {
+    let directory = disk_dir();
+    for (path, what) in [
+        (directory.path().to_owned(), "directory"),
+        (PathBuf::from("/dev/null"), "character device"),
+    ] {
+        let error = format(&path, &sparse(MIB)).expect_err("refused");
+        assert!(error.to_string().contains(what), "{error}");
+    }
+    let missing = directory.path().join("no/such/directory");
+    assert!(matches!(
+        format(&missing, &sparse(MIB)),
+        Err(FormatError::Io { .. })
+    ));
+}
+
+#[test]
+fn blocks_that_are_no_blocks_are_refused() {
+    let directory = disk_dir();
+    let path = directory.path().join("store");
+    for block_size in [0, 100, 513, 65_535] {
+        let error = format(
+            &path,
+            &CreateOptions {
+                block_size,
+                ..sparse(MIB)
+            },
+        );
+        assert!(
+            matches!(error, Err(FormatError::BlockSize(_))),
+            "{block_size}"
+        );
+    }
+    for journal_ratio in [-0.1, 1.1, f64::NAN] {
+        let error = format(
+            &path,
+            &CreateOptions {
+                journal_ratio,
+                ..sparse(MIB)
+            },
+        );
+        assert!(
+            matches!(error, Err(FormatError::Size { .. })),
+            "{journal_ratio}"
+        );
+    }
+    assert!(!path.exists());
+}
+
+#[test]
+fn what_is_no_store_is_named_at_open() {
+    let directory = disk_dir();
+    let path = directory.path().join("file");
+    fs::write(&path, b"").expect("written");
+    let error = detect_path(&path).expect_err("empty");
+    assert!(
+        matches!(&error, LayoutError::NotAStore { found, .. } if found.is_empty()),
+        "{error}"
+    );
+
+    // An image of a swap area: mkswap's magic at the end of the first page.
+    let mut swap = vec![0; 1 << 20];
+    swap[1024] = 1;
+    swap[1028..1032].copy_from_slice(&255_u32.to_le_bytes());
+    swap[4086..4096].copy_from_slice(b"SWAPSPACE2");
+    fs::write(&path, &swap).expect("written");
+    let error = detect_path(&path).expect_err("swap");
+    assert!(error.to_string().contains("swap"), "{error}");
+    let error = format(&path, &sparse(MIB)).expect_err("swap");
+    assert!(
+        error.to_string().contains("signature at byte 4086"),
+        "{error}"
+    );
+
+    assert!(matches!(
+        detect_path(&directory.path().join("none")),
+        Err(LayoutError::Io { .. })
+    ));
+}
+
+#[test]
+fn a_header_that_cannot_be_used_is_explained() {
+    let directory = disk_dir();
+    let path = directory.path().join("store");
+    format(&path, &sparse(MIB)).expect("formatted");
+    let file = File::options().write(true).open(&path).expect("opened");
+    file.write_all_at(&[0, 2], 6).expect("written");
+    let error = detect_path(&path).expect_err("the major version of another engine");
+    assert!(
+        error
+            .to_string()
+            .contains("major version (byte 6): expected 1, found 2"),
+        "{error}"
+    );
+    file.write_all_at(&[0, 1, 0, 2], 6).expect("written");
+    let LayoutError::Header { source, .. } = detect_path(&path).expect_err("minor 2") else {
+        panic!("the header is wrong");
+    };
+    assert_eq!(
+        source.kind,
+        DecodeErrorKind::Version {
+            expected: "0 or 1",
+            found: 2
+        }
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_bytes_are_a_store_or_an_error(
+        mut bytes in proptest::collection::vec(any::<u8>(), 0..70_000), magic in 0..4_usize
+    ) {
+        let directory = disk_dir();
+        let path = directory.path().join("file");
+        for (offset, text) in [(0, b"lusf".as_slice()), (61_440, b"lusf"), (0, b"\x0d\xf0\xad\xde\0\0\0\0\x01")]
+            .into_iter().take(magic)
+        {
+            if let Some(place) = bytes.get_mut(offset..offset + text.len()) {
+                place.copy_from_slice(text);
+            }
+        }
+        fs::write(&path, &bytes).expect("written");
+        prop_assert!(detect_path(&path).is_err());
+    }
+}

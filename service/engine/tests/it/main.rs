@@ -1,0 +1,42 @@
+//! The engine's integration tests, in one program: they link once, and run side by side.
+//!
+//! Tests share nothing but the process. Those that start other programs (everything on loop
+//! devices) run one at a time, and never beside one that has real files open; see
+//! [`support::turns`].
+
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::unwrap_used,
+    unreachable_pub,
+    reason = "contents are any bytes; a test may panic; support is shared by path"
+)]
+
+mod cannyls_defects;
+mod collect;
+mod compat_cannyls;
+mod concurrent;
+mod crash;
+mod create_file;
+mod create_loop;
+mod declarations;
+mod faults;
+mod format_doc;
+mod format_golden;
+mod format_properties;
+mod groups;
+mod guard_loop;
+mod inspect;
+mod journal_ring;
+mod model;
+mod pressure;
+mod provenance;
+mod ranges;
+mod reopen;
+mod salvage;
+mod samples;
+mod scale_doc;
+mod scheduling;
+mod scrub;
+mod seal;
+mod support;
+mod verbs;

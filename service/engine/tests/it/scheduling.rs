@@ -1,0 +1,428 @@
+//! Which request starts when, which one is refused and which one is dropped: a store without
+//! threads, in virtual time, so that every history is the same at every run.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::support::timed::{FLUSH_NS, Pending, READ_NS, Timed};
+use crate::support::{content, ctx};
+use lumpscope_engine::clock::virtual_time;
+use lumpscope_engine::{
+    Durability, Error, LumpData, LumpId, LumpRange, Placement, PutOptions, QueuePolicy, RequestCtx,
+    StoreOptions,
+};
+
+const MS: Duration = Duration::from_millis(1);
+
+fn options(policy: QueuePolicy) -> StoreOptions {
+    let mut options = StoreOptions::new("sim");
+    options.queue_policy = policy;
+    options.queue_depth = 1;
+    options
+}
+
+fn get(store: &Timed, ctx: RequestCtx, id: u128) -> Pending<LumpData> {
+    store
+        .send(|store, done| store.submit_get(ctx, LumpId(id), done))
+        .unwrap()
+}
+
+fn at(deadline: u64) -> RequestCtx {
+    RequestCtx {
+        deadline: Some(deadline),
+        ..ctx()
+    }
+}
+
+/// Sends gets of `(id, deadline)` while the only slot is taken; the ids in the order of answers.
+fn order_of(store: &mut Timed, gets: &[(u128, Option<u64>)]) -> Vec<u128> {
+    let blocker = get(store, ctx(), 0);
+    store.step();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    for &(id, deadline) in gets {
+        let order = Arc::clone(&order);
+        let _time = virtual_time(store.disk.now_ns());
+        let ctx = RequestCtx { deadline, ..ctx() };
+        let done = Box::new(move |result: Result<LumpData, Error>, _| {
+            result.unwrap();
+            order.lock().unwrap().push(id);
+        });
+        store.store.submit_get(ctx, LumpId(id), done).unwrap();
+    }
+    store.settle();
+    blocker.try_recv().unwrap().unwrap();
+    let order = order.lock().unwrap();
+    order.clone()
+}
+
+/// Lumps 0 to `count` - 1, one behind the other.
+fn filled(policy: QueuePolicy, count: u128) -> Timed {
+    let mut store = Timed::new(options(policy));
+    for id in 0..count {
+        store.put(id, &content(id, 1, 700));
+    }
+    store
+}
+
+#[test]
+fn each_policy_has_its_order() {
+    let gets = |now: u64| {
+        [
+            (3, None),
+            (1, Some(now + 900 * READ_NS)),
+            (4, None),
+            (2, Some(now + 800 * READ_NS)),
+            // Late already: it is done all the same, and before all others.
+            (5, Some(now.saturating_sub(1))),
+        ]
+    };
+    for (policy, expected) in [
+        (QueuePolicy::Fifo, [3, 1, 4, 2, 5]),
+        (QueuePolicy::Deadline, [5, 2, 1, 3, 4]),
+        // The late one; then up from there, and from the lowest on.
+        (QueuePolicy::Position, [5, 1, 2, 3, 4]),
+        // The late one; then down from there, nothing lies above.
+        (QueuePolicy::Learned, [5, 4, 3, 2, 1]),
+    ] {
+        let mut store = filled(policy, 6);
+        let now = store.disk.now_ns();
+        assert_eq!(order_of(&mut store, &gets(now)), expected, "{policy:?}");
+        let stats = store.stats();
+        assert_eq!((stats.deadline_missed, stats.deadline_dropped), (1, 0));
+        assert_eq!(stats.overtakes == 0, policy == QueuePolicy::Fifo);
+        assert_eq!(store.store.info().queue_policy, policy);
+        assert!(stats.queue_started >= 12 && stats.queue_wait_ns >= 15 * READ_NS);
+    }
+}
+
+#[test]
+fn a_deadline_counts_once_it_is_at_risk() {
+    // Reads take 1 ms and are known to. Four are ahead of the fifth in the sweep.
+    let mut store = filled(QueuePolicy::Position, 7);
+    for _ in 0..50 {
+        store.get(1);
+    }
+    let now = store.disk.now_ns();
+    let roomy = [(2, None), (3, None), (6, Some(now + 500 * READ_NS))];
+    assert_eq!(order_of(&mut store, &roomy), [2, 3, 6]);
+    assert_eq!(store.stats().overtakes, 0);
+    let now = store.disk.now_ns();
+    // When the slot is free 1 ms is gone; the get must start after one more at the latest.
+    let tight = [
+        (2, None),
+        (3, None),
+        (4, None),
+        (6, Some(now + 3 * READ_NS)),
+    ];
+    let order = order_of(&mut store, &tight);
+    let place = order.iter().position(|&id| id == 6).unwrap();
+    assert!(place < 2, "{order:?}");
+    assert_eq!(store.stats().deadline_missed, 0);
+}
+
+#[test]
+fn overtaking_has_an_end() {
+    let mut options = options(QueuePolicy::Position);
+    options.max_overtakes = 3;
+    let mut store = Timed::new(options);
+    for id in 0..10 {
+        store.put(id, &content(id, 1, 700));
+    }
+    // The head is at 0 and goes up; 0 itself comes last in the sweep, if it may.
+    let order = order_of(
+        &mut store,
+        &[
+            (9, None),
+            (1, None),
+            (2, None),
+            (3, None),
+            (4, None),
+            (5, None),
+        ],
+    );
+    assert_eq!(order, [1, 2, 3, 9, 4, 5]);
+}
+
+#[test]
+fn the_disk_is_learnt_from_reads_and_from_who_knows_more() {
+    let mut store = filled(QueuePolicy::Learned, 6);
+    let learned = |store: &mut Timed| store.stats_of_order().learned.unwrap();
+    // Behind the puts it is not known where the disk is.
+    store.get(1);
+    assert_eq!(learned(&mut store).own, 0);
+    for id in [2, 3, 1, 4] {
+        store.get(id);
+    }
+    let own = learned(&mut store);
+    assert_eq!((own.own, own.told, own.observed_ns), (4, 0, 4 * READ_NS));
+    store.store.learn(1 << 30, 4096, 7 * MS);
+    store.step();
+    // The engine's own are left out for a while.
+    store.get(2);
+    let told = learned(&mut store);
+    assert_eq!((told.own, told.told, told.dropped), (4, 1, 0));
+    assert_eq!(told.observed_ns, 4 * READ_NS + 7 * READ_NS);
+    for _ in 0..5000 {
+        store.store.learn(1 << 30, 4096, 7 * MS);
+    }
+    assert!(learned(&mut store).dropped >= 3000);
+    for _ in 0..20 {
+        store.step();
+    }
+    let (_, far_ns) = learned(&mut store).curve[8];
+    assert!(far_ns.abs_diff(7 * READ_NS) < READ_NS, "{far_ns}");
+    let other = filled(QueuePolicy::Position, 2);
+    other.store.learn(1 << 30, 4096, 7 * MS);
+    assert_eq!(other.store.order().learned, None);
+}
+
+#[test]
+fn reads_and_lists_never_wait_for_a_flush() {
+    let mut store = filled(QueuePolicy::Position, 5);
+    let put = store.begin_put(9, &content(9, 1, 700), PutOptions::default());
+    // The data is written; its flush takes a second.
+    store.pass(2 * MS);
+    for id in 0..5 {
+        let answer = get(&store, ctx(), id);
+        store.pass(2 * MS);
+        assert_eq!(answer.try_recv().unwrap().unwrap()[..], content(id, 1, 700));
+        let head = store
+            .send(|store, done| store.submit_head(ctx(), LumpId(id), done))
+            .unwrap();
+        let list = store
+            .send(|store, done| store.submit_list(ctx(), LumpRange::ALL, 2, done))
+            .unwrap();
+        store.step();
+        assert_eq!(head.try_recv().unwrap().unwrap().length, 700);
+        let list = list.try_recv().unwrap().unwrap();
+        assert_eq!((list.ids.len(), list.next), (2, Some(LumpId(2))));
+    }
+    assert!(put.try_recv().is_err(), "the flush goes on");
+    store.pass(Duration::from_nanos(4 * FLUSH_NS));
+    put.try_recv().unwrap().unwrap();
+}
+
+#[test]
+fn what_needs_no_data_io_does_not_wait_for_slots() {
+    let mut store = filled(QueuePolicy::Position, 5);
+    // A slow disk: all but one wait for the one slot.
+    let gets: Vec<_> = (0..200).map(|n| get(&store, ctx(), n % 4)).collect();
+    store.step();
+    let embedded = PutOptions {
+        placement: Placement::Embedded,
+        ..PutOptions::default()
+    };
+    let put = store.begin_put(8, b"small", embedded);
+    let delete = store
+        .send(|store, done| store.submit_delete(ctx(), LumpId(4), Durability::Synced, done))
+        .unwrap();
+    let missing = get(&store, ctx(), 77);
+    let usage = store
+        .send(|store, done| store.submit_usage(ctx(), LumpRange::ALL, done))
+        .unwrap();
+    store.step();
+    assert!(matches!(
+        missing.try_recv().unwrap(),
+        Err(Error::NotFound { .. })
+    ));
+    assert_eq!(usage.try_recv().unwrap().unwrap().lumps, 5);
+    // All of the gets would take 200 ms, and no step has let time pass for one of them.
+    assert!(gets.iter().all(|get| get.try_recv().is_err()));
+    assert_eq!(store.stats().queue_length, 199);
+    assert_eq!(store.stats().pending, 2, "both are on their way");
+    store.settle();
+    assert!(put.try_recv().unwrap().unwrap().created);
+    assert!(delete.try_recv().unwrap().unwrap().existed);
+    assert!(gets.iter().all(|get| get.try_recv().unwrap().is_ok()));
+}
+
+#[test]
+fn what_is_late_and_wants_to_be_dropped_never_touches_the_disk() {
+    let mut store = filled(QueuePolicy::Fifo, 5);
+    let first = get(&store, ctx(), 0);
+    store.step();
+    let before = store.disk.submitted();
+    let now = store.disk.now_ns();
+    let dropped = RequestCtx {
+        drop_when_late: true,
+        ..at(now + READ_NS / 2)
+    };
+    let late_get = get(&store, dropped, 1);
+    let buf = store.buf(&content(9, 1, 700));
+    let late_put = store
+        .send(|store, done| {
+            let (data, synced) = (Placement::Data, Durability::Synced);
+            store.submit_put(dropped, LumpId(9), buf, data, synced, done)
+        })
+        .unwrap();
+    let kept = get(&store, at(now + READ_NS / 2), 2);
+    // Not dropped a nanosecond early.
+    store.disk.advance_to(now + READ_NS / 2);
+    store.step();
+    assert!(late_get.try_recv().is_err());
+    // Answered when its time is over, not when the slot is free.
+    store.disk.advance_to(now + READ_NS / 2 + 7);
+    store.step();
+    for late_ns in [
+        late_get.try_recv().unwrap().map(drop),
+        late_put.try_recv().unwrap().map(drop),
+    ] {
+        assert!(
+            matches!(late_ns, Err(Error::DeadlineExceeded { late_ns: 7 })),
+            "{late_ns:?}"
+        );
+    }
+    assert!(first.try_recv().is_err());
+    store.settle();
+    assert!(first.try_recv().unwrap().is_ok() && kept.try_recv().unwrap().is_ok());
+    assert_eq!(store.disk.submitted(), before + 1, "one more read");
+    let stats = store.stats();
+    assert_eq!((stats.deadline_dropped, stats.deadline_missed), (2, 1));
+    assert_eq!((stats.queue_length, stats.buffer_used_bytes), (0, 0));
+    assert_eq!(store.get(9), None);
+    // What needs no slot is dropped too.
+    let now = store.disk.now_ns();
+    let over = RequestCtx {
+        drop_when_late: true,
+        ..at(now - 1)
+    };
+    let delete = store
+        .send(|store, done| store.submit_delete(over, LumpId(1), Durability::Synced, done))
+        .unwrap();
+    store.settle();
+    assert!(matches!(
+        delete.try_recv().unwrap(),
+        Err(Error::DeadlineExceeded { late_ns: 1 })
+    ));
+    assert!(store.get(1).is_some());
+}
+
+fn busy<T>(result: Result<Pending<T>, Error>) -> (usize, Duration) {
+    match result {
+        Err(Error::Busy { limit, retry_after }) => (limit, retry_after),
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("let in"),
+    }
+}
+
+#[test]
+fn overload_is_refused_early_and_ends_by_itself() {
+    let mut options = options(QueuePolicy::Position);
+    options.queue_limit = 16;
+    options.overload_threshold = 8;
+    options.overload_after = 20 * MS;
+    let mut store = Timed::new(options);
+    for id in 0..4 {
+        store.put(id, &content(id, 1, 700));
+    }
+    let mut waiting: Vec<Pending<LumpData>> = Vec::new();
+    let ask = |store: &Timed, ctx: RequestCtx| {
+        store.send(|store, done| store.submit_get(ctx, LumpId(1), done))
+    };
+    let prioritized = RequestCtx {
+        prioritized: true,
+        ..ctx()
+    };
+    // One a millisecond leaves, one comes: the queue stays at 10.
+    waiting.extend((0..11).map(|_| ask(&store, ctx()).unwrap()));
+    for _ in 0..19 {
+        store.pass(MS);
+        assert_eq!(store.stats().overloaded, 0);
+        waiting.push(ask(&store, ctx()).unwrap());
+    }
+    store.pass(MS);
+    assert_eq!(store.stats().overloaded, 1);
+    let (limit, retry_after) = busy(ask(&store, ctx()));
+    assert_eq!(limit, 8);
+    // One a millisecond, and it recovers at 4.
+    let expected = u32::try_from(store.stats().queue_length - 4).unwrap() * MS;
+    assert!(
+        retry_after > expected / 2 && retry_after < 2 * expected,
+        "{retry_after:?} {expected:?}"
+    );
+    let own = RequestCtx {
+        max_queue_len: Some(3),
+        ..prioritized
+    };
+    assert_eq!(busy(ask(&store, own)).0, 3);
+    waiting.push(ask(&store, prioritized).unwrap());
+    while store.stats().queue_length < 16 {
+        waiting.push(ask(&store, prioritized).unwrap());
+        store.step();
+    }
+    assert_eq!(busy(ask(&store, prioritized)).0, 16, "the hard limit");
+    // It recovers below the threshold, at half of it.
+    while store.stats().queue_length > 5 {
+        store.pass(MS);
+        assert_eq!(busy(ask(&store, ctx())).0, 8);
+    }
+    store.pass(MS);
+    assert_eq!(store.stats().overloaded, 0);
+    waiting.push(ask(&store, ctx()).unwrap());
+    store.settle();
+    assert!(waiting.iter().all(|get| get.try_recv().unwrap().is_ok()));
+    let stats = store.stats();
+    assert_eq!((stats.overloads, stats.queue_refused), (1, 1));
+    assert_eq!(stats.queue_refused_own_limit, 1);
+    assert!(stats.overload_refused > 2);
+}
+
+#[test]
+fn gets_wait_for_memory_and_puts_are_told() {
+    const LUMP: usize = 16_000;
+    let mut options = options(QueuePolicy::Position);
+    options.queue_depth = 32;
+    // A lump takes 16 KiB as it lies in memory; 4 of them, 3 for puts.
+    options.buffer_budget = 65_536;
+    let mut store = Timed::new(options);
+    for id in 0..8 {
+        store.put(id, &content(id, 1, LUMP));
+    }
+    let gets: Vec<_> = (0..8).map(|id| get(&store, ctx(), id)).collect();
+    store.settle();
+    let mut held: Vec<LumpData> = gets
+        .iter()
+        .filter_map(|get| get.try_recv().ok())
+        .map(Result::unwrap)
+        .collect();
+    assert_eq!(held.len(), 4);
+    let stats = store.stats();
+    assert_eq!((stats.queue_length, stats.buffer_waits), (4, 1));
+    assert_eq!(
+        (stats.buffer_used_bytes, stats.buffer_budget_bytes),
+        (65_536, 65_536)
+    );
+    let refused = store.store.lump_buf(LUMP as u64).unwrap_err();
+    let Error::BuffersExhausted {
+        used: 65_536,
+        budget: 65_536,
+        needed: 16_384,
+        retry_after,
+    } = refused
+    else {
+        panic!("{refused}")
+    };
+    assert!(retry_after >= MS);
+    assert_eq!(store.stats().buffer_refused, 1);
+    // A put that has its memory does not wait for the gets that have none, nor do heads.
+    held.pop();
+    let put = store.begin_put(9, &content(9, 1, LUMP), PutOptions::default());
+    store.settle();
+    put.try_recv().unwrap().unwrap();
+    while let Some(lump) = held.pop() {
+        drop(lump);
+        store.settle();
+        held.extend(
+            gets.iter()
+                .filter_map(|get| get.try_recv().ok())
+                .map(Result::unwrap),
+        );
+        assert!(store.stats().buffer_used_bytes <= 65_536);
+    }
+    assert_eq!(store.stats().queue_length, 0);
+    // A lump larger than all of the memory goes alone.
+    store.put(10, &content(10, 1, 100_000));
+    assert_eq!(store.get(10).unwrap(), content(10, 1, 100_000));
+    store.step();
+    assert_eq!(store.stats().buffer_used_bytes, 0);
+}
