@@ -21,7 +21,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-use crate::device::Waker;
+use crate::waker::Waker;
 
 /// Buffers at least this large are mapped on their own, on huge pages where possible.
 const MAP_FROM: usize = 1024 * 1024;

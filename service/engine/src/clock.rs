@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::time::{Duration, SystemTime};
 
-use crate::device::sim::Random;
+use crate::random::Random;
 
 /// Wall-clock time at virtual time zero: 2020-01-01, in nanoseconds since 1970.
 const VIRTUAL_EPOCH_NS: u64 = 1_577_836_800_000_000_000;

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::declaration::IoOp;
 use crate::format::Portion;
 use crate::format::verify::{Damage, Misfit};
 use crate::lump::LumpId;
-use crate::request::IoOp;
 
 /// A lump whose bytes are not the ones that were put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

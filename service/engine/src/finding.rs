@@ -2,6 +2,8 @@
 //!
 //! The scrubber of an open store and the offline check report the same type.
 
+pub(crate) mod salvage;
+
 use serde::Serialize;
 
 use crate::format::verify::{Damage, Misfit};

@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::format::{DecodeError, Geometry, Header, header, minfs};
-use crate::guard::signature::{Signature, SignatureKind};
-use crate::guard::{blkid, list_of};
 use crate::options::Layout;
+use crate::signature::{Signature, SignatureKind, blkid, list_of};
 use crate::units::{ByteLen, ByteOffset};
 
 /// Bytes at the start of a target that show what it is: they hold the lusf header of either

@@ -91,6 +91,7 @@
 pub mod buffer;
 pub mod clock;
 pub mod create;
+mod declaration;
 pub mod device;
 mod error;
 mod finding;
@@ -104,30 +105,34 @@ pub mod measure;
 mod open;
 mod options;
 mod payload;
+mod random;
 mod request;
-pub mod salvage;
 mod scheduler;
 mod scrub;
+mod signature;
 mod stats;
 mod storage;
 mod store;
 pub mod units;
+mod waker;
 
+pub use declaration::{IoDeclaration, IoOp, IoPurpose, IoSink, RequestId};
 pub use error::{Error, LumpDamage};
+pub use finding::salvage::{LogCut, SalvageAction, SalvageFinding, SalvageReport};
 pub use finding::{Blocks, Finding, FindingKind, Findings};
+pub use inspect::salvage;
 pub use lump::LumpId;
 pub use options::{
     CheckpointUse, IoBackendChoice, IoBackendKind, Layout, QueuePolicy, ReplaySummary, StoreInfo,
-    StoreOptions, StoreStats,
+    StoreOptions,
 };
 pub use payload::{LumpBuf, LumpData};
 pub use request::{
     CollectOutcome, DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EmbeddedPage,
-    EngineTimes, HeadOutcome, IoDeclaration, IoOp, IoPurpose, IoSink, ListOutcome, LumpRange,
-    Placement, PutCondition, PutGroup, PutOptions, PutOutcome, RangeOutcome, RequestCtx, RequestId,
-    UsageOutcome,
+    EngineTimes, HeadOutcome, ListOutcome, LumpRange, OnDone, Placement, PutCondition, PutGroup,
+    PutOptions, PutOutcome, RangeOutcome, RequestCtx, UsageOutcome,
 };
-pub use salvage::{LogCut, SalvageAction, SalvageFinding, SalvageReport};
 pub use scheduler::{Driver, LearnedStats, OrderStats};
 pub use scrub::{ScrubPass, ScrubStatus};
-pub use store::{OnDone, Store};
+pub use stats::StoreStats;
+pub use store::Store;

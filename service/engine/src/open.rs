@@ -1,5 +1,8 @@
 //! Opens a store: device, replay of the journal, threads.
 
+#[cfg(test)]
+mod checkpoints;
+
 use std::io;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;

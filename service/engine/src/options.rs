@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::request::IoSink;
-use crate::salvage::SalvageReport;
+use crate::declaration::IoSink;
+use crate::finding::salvage::SalvageReport;
 use crate::units::ByteOffset;
 
 /// Default pause from one pass of the scrubber to the next: a week.
@@ -282,115 +282,4 @@ pub struct StoreInfo {
     pub replay: ReplaySummary,
     /// What salvage mode found and did; `None`: the store was not opened in it.
     pub salvage: Option<SalvageReport>,
-}
-
-/// Numbers about a running store, read without asking its owner thread.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StoreStats {
-    /// Lumps in the store.
-    pub lumps: u64,
-    /// Bytes of the data region.
-    pub data_capacity_bytes: u64,
-    /// Bytes of it in use (whole blocks), those about to be freed included.
-    pub data_used_bytes: u64,
-    /// Bytes of the largest free extent.
-    pub largest_free_bytes: u64,
-    /// Free extents.
-    pub free_extents: u64,
-    /// Share of the free bytes that lies outside the largest free extent, in parts per million: 0
-    /// is one extent, near a million are many small ones.
-    pub fragmentation_ppm: u64,
-    /// Bytes of memory that the index of the lumps takes.
-    pub index_memory_bytes: u64,
-    /// Bytes of the journal's ring.
-    pub journal_capacity_bytes: u64,
-    /// Bytes of it between head and tail.
-    pub journal_used_bytes: u64,
-    /// Bytes of it that hold live records.
-    pub journal_live_bytes: u64,
-    /// Journal batches committed since open.
-    pub commits: u64,
-    /// Records in these batches, relocated ones included.
-    pub commit_records: u64,
-    /// Flushes of the device completed since open.
-    pub flushes: u64,
-    /// Records in the journal behind the last checkpoint of the index: what a replay would read
-    /// now, more or less.
-    pub checkpoint_lag_records: u64,
-    /// Bytes of the journal behind it.
-    pub checkpoint_lag_bytes: u64,
-    /// Checkpoints of the index written since open.
-    pub checkpoints_written: u64,
-    /// Checkpoints given up since open: no space, an I/O error, too many lumps, or the journal's
-    /// garbage collection was faster.
-    pub checkpoints_failed: u64,
-    /// Records the garbage collection moved to the tail since open.
-    pub gc_relocated: u64,
-    /// Records the garbage collection dropped since open.
-    pub gc_dropped: u64,
-    /// Times the journal's head was moved since open.
-    pub header_writes: u64,
-    /// Requests that wait to be started.
-    pub queue_length: u64,
-    /// Requests the owner thread has started and not finished.
-    pub pending: u64,
-    /// I/Os at the backend.
-    pub in_flight_ios: u64,
-    /// I/Os that failed since open.
-    pub io_errors: u64,
-    /// Gets since open of lumps that carry no checksum.
-    pub unverified_gets: u64,
-    /// Gets since open whose checksum did not match.
-    pub checksum_failures: u64,
-    /// Requests taken from the queue since open: started, or answered at once.
-    pub queue_started: u64,
-    /// Nanoseconds these have waited, all together.
-    pub queue_wait_ns: u64,
-    /// Requests since open that were started before an older one that waited.
-    pub overtakes: u64,
-    /// Requests refused since open because `queue_limit` others waited.
-    pub queue_refused: u64,
-    /// Requests refused since open because more waited than their own limit allows.
-    pub queue_refused_own_limit: u64,
-    /// Requests refused since open because the store was overloaded.
-    pub overload_refused: u64,
-    /// Times since open that the store became overloaded.
-    pub overloads: u64,
-    /// 1 while the store is overloaded, else 0.
-    pub overloaded: u64,
-    /// Requests started since open after their deadline.
-    pub deadline_missed: u64,
-    /// Requests dropped since open because their deadline had passed, before they touched the
-    /// disk.
-    pub deadline_dropped: u64,
-    /// Bytes of memory that lumps hold: being put, being read, or read and held by callers.
-    pub buffer_used_bytes: u64,
-    /// How many of these belong to lumps that are being read, or were read and are held.
-    pub buffer_get_bytes: u64,
-    /// Most bytes of memory that lumps may hold.
-    pub buffer_budget_bytes: u64,
-    /// Times since open that a buffer for a put was refused because the memory was used up.
-    pub buffer_refused: u64,
-    /// Times since open that gets began to wait because the memory was used up.
-    pub buffer_waits: u64,
-    /// Lumps the scrubber has looked at since open.
-    pub scrub_lumps: u64,
-    /// Bytes the scrubber has read since open.
-    pub scrub_bytes: u64,
-    /// Lumps without a checksum the scrubber has read since open.
-    pub scrub_unverified: u64,
-    /// Lumps the scrubber has found since open whose bytes are not those that were written.
-    pub scrub_corrupt: u64,
-    /// Lumps the scrubber could not read since open.
-    pub scrub_read_errors: u64,
-    /// Passes the scrubber has completed since open.
-    pub scrub_passes: u64,
-    /// Bytes of the image the present pass of the scrubber has behind it.
-    pub scrub_position_bytes: u64,
-    /// When the last complete pass since open ended, in nanoseconds since 1970; 0: none has.
-    pub scrub_last_pass_ns: u64,
-    /// Bytes of the journal the garbage collection has read since open.
-    pub gc_read_bytes: u64,
-    /// Times the garbage collection has begun to work since open.
-    pub gc_runs: u64,
 }

@@ -12,25 +12,22 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::buffer::BufferPool;
 use crate::clock::duration_ns;
-use crate::device::Waker;
 use crate::error::Error;
 use crate::format::record::{EmbeddedData, MAX_EMBEDDED_LEN, MAX_RECORD_LEN, PUT_LEN, Record};
 use crate::lump::LumpId;
-use crate::options::{StoreInfo, StoreStats};
+use crate::options::StoreInfo;
 use crate::payload::LumpBuf;
 use crate::request::{
-    CollectOutcome, Durability, EngineTimes, Placement, PutGroup, PutOptions, PutOutcome,
-    RequestCtx,
+    CollectOutcome, Durability, OnDone, Placement, PutGroup, PutOptions, PutOutcome, RequestCtx,
 };
 use crate::scheduler::group::Group;
 use crate::scheduler::message::{Arrival, Command, PutBody, Reply};
 use crate::scheduler::order::curve::Pair;
 use crate::scheduler::{OrderStats, Shared, on_engine_thread};
 use crate::scrub::ScrubStatus;
+use crate::stats::StoreStats;
 use crate::units::BlockSize;
-
-/// Called once with the result of a request, on an engine thread: it must not block.
-pub type OnDone<T> = Box<dyn FnOnce(Result<T, Error>, EngineTimes) + Send>;
+use crate::waker::Waker;
 
 /// An open store: a cheap handle, to be cloned and shared between threads. The store closes when
 /// the last handle is dropped, or at [`Store::close`].

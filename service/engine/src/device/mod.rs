@@ -15,9 +15,10 @@ use std::sync::Arc;
 
 use crate::buffer::AlignedBuf;
 use crate::clock::monotonic_ns;
+use crate::declaration::{IoDeclaration, IoOp, IoPurpose, IoSink, RequestId};
 use crate::options::IoBackendKind;
-use crate::request::{IoDeclaration, IoOp, IoPurpose, IoSink, RequestId};
 
+pub use crate::waker::Waker;
 pub use mailbox::{Mailbox, MailboxSender};
 pub(crate) use open::{OpenMode, alignment, claim, lock, open};
 
@@ -88,28 +89,6 @@ pub trait IoBackend: Send {
     fn wait(&mut self, ended: &mut Vec<Completion>, wait: Wait);
     /// Ends a wait from another thread.
     fn waker(&self) -> Waker;
-}
-
-/// Makes the current [`IoBackend::wait`], or else the next one, return.
-#[derive(Clone)]
-pub struct Waker(Arc<dyn Fn() + Send + Sync>);
-
-impl Waker {
-    /// A waker that does `wake`.
-    pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
-        Self(Arc::new(wake))
-    }
-
-    /// Wakes; never blocks.
-    pub fn wake(&self) {
-        (self.0)();
-    }
-}
-
-impl std::fmt::Debug for Waker {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Waker")
-    }
 }
 
 /// An open device or file with its backend.

@@ -13,9 +13,9 @@ use super::pool::ThreadPool;
 use super::uring::Uring;
 use super::{Declarer, Device, IoBackend};
 use crate::buffer::BufferPool;
+use crate::declaration::IoSink;
 use crate::error::Error;
 use crate::options::IoBackendChoice;
-use crate::request::IoSink;
 
 /// Most data I/Os a pool of threads carries at a time.
 const THREADS_LIMIT: usize = 32;

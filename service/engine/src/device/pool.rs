@@ -14,8 +14,8 @@ use rustix::io::retry_on_intr;
 use super::{
     Completion, Declarer, Io, IoBackend, Mailbox, MailboxSender, Next, Progress, Wait, Waker,
 };
+use crate::declaration::IoOp;
 use crate::options::IoBackendKind;
-use crate::request::IoOp;
 
 /// Most bytes of one system call; larger I/Os are done in pieces.
 const CALL_LIMIT: usize = 64 * 1024 * 1024;

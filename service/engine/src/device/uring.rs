@@ -21,8 +21,8 @@ use rustix::event::EventfdFlags;
 
 use super::{Completion, Declarer, Io, IoBackend, Next, Progress, Wait, Waker};
 use crate::clock::monotonic_ns;
+use crate::declaration::IoOp;
 use crate::options::IoBackendKind;
-use crate::request::IoOp;
 
 /// Entries of the submission ring.
 const ENTRIES: u32 = 256;

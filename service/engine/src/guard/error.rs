@@ -5,9 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::list_of;
-use super::signature::Signature;
 use crate::format::geometry::SizingError;
+use crate::signature::{Signature, list_of};
 use crate::units::{BlockSize, ByteLen, ByteOffset, InvalidBlockSize};
 
 /// Who uses a device or file.

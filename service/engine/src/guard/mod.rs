@@ -4,9 +4,7 @@
 //! overruled by the operator, the second cannot. What cannot be found out counts as a refusal.
 
 pub mod error;
-pub mod signature;
 
-pub(crate) mod blkid;
 pub(crate) mod in_use;
 pub(crate) mod partitions;
 
@@ -16,9 +14,10 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use crate::layout;
+use crate::signature::blkid;
 
+pub use crate::signature::{Signature, SignatureKind};
 pub use error::{FormatError, User};
-pub use signature::{Signature, SignatureKind};
 
 /// Everything known that is on an open device or file: signatures that libblkid finds, and stores.
 ///
@@ -31,13 +30,4 @@ pub(crate) fn find_signatures(file: &File) -> io::Result<Vec<Signature>> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     found.extend(blkid::signatures(Path::new(&path))?);
     Ok(found)
-}
-
-/// "ext4 file system (signature at byte 1080), gpt partition table (...)".
-pub(crate) fn list_of(found: &[Signature]) -> String {
-    found
-        .iter()
-        .map(Signature::to_string)
-        .collect::<Vec<_>>()
-        .join(", ")
 }

@@ -13,6 +13,7 @@ mod checkpoint;
 mod image;
 mod journal;
 mod report;
+pub mod salvage;
 mod source;
 mod space;
 

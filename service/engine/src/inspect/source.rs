@@ -10,9 +10,9 @@ use std::sync::Arc;
 use rustix::fs::{Advice, SeekFrom};
 
 use crate::buffer::{AlignedBuf, BufferPool};
+use crate::declaration::IoOp;
 use crate::device::{alignment, claim, lock};
 use crate::error::Error;
-use crate::request::IoOp;
 
 /// Alignment of reads where the target has no direct I/O: a page.
 const PAGE: u64 = 4096;

@@ -2,12 +2,12 @@
 
 use super::group::{Group, Placed};
 use super::message::{Reply, Stage};
+use crate::declaration::RequestId;
 use crate::error::Error;
 use crate::format::Portion;
 use crate::lump::LumpId;
 use crate::request::{
     DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, PutCondition, PutOutcome,
-    RequestId,
 };
 use crate::units::BlockCount;
 

@@ -11,13 +11,14 @@ use super::group::{Group, Placed};
 use super::io_table::Tag;
 use super::message::{Command, PutBody, Reply, Stage};
 use crate::buffer::AlignedBuf;
+use crate::declaration::RequestId;
 use crate::error::Error;
 use crate::format::record::{EMBED_PREFIX_LEN, PUT_LEN, Record};
 use crate::format::trailer::max_payload_in;
 use crate::lump::LumpId;
 use crate::payload::SealedLump;
 use crate::request::{
-    DeleteOutcome, DeleteRangeOutcome, Durability, LumpRange, PutCondition, PutOutcome, RequestId,
+    DeleteOutcome, DeleteRangeOutcome, Durability, LumpRange, PutCondition, PutOutcome,
 };
 use crate::storage::Storage;
 use crate::storage::index::Entry;

@@ -10,9 +10,6 @@
 //! A checkpoint that cannot be written (no space, an I/O error, no room for so many lumps) is
 //! given up and counted; the store does without. Only a failed flush is everybody's concern.
 
-#[cfg(test)]
-mod tests;
-
 use super::Owner;
 use super::io_table::Tag;
 use crate::buffer::AlignedBuf;

@@ -9,10 +9,11 @@ use std::collections::HashMap;
 use super::Owner;
 use super::change::{Answer, Change, Effect};
 use super::message::{Reply, Stage};
+use crate::declaration::RequestId;
 use crate::error::Error;
 use crate::format::record::Record;
 use crate::lump::LumpId;
-use crate::request::{DeleteManyOutcome, Durability, PutCondition, RequestId};
+use crate::request::{DeleteManyOutcome, Durability, PutCondition};
 
 /// A request whose deletes are not all applied.
 struct Group {

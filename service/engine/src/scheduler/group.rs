@@ -5,12 +5,13 @@
 use super::Owner;
 use super::change::{Answer, Change, Effect, PendingPut};
 use super::message::Reply;
+use crate::declaration::RequestId;
 use crate::error::Error;
 use crate::format::Portion;
 use crate::format::record::{EMBED_PREFIX_LEN, PUT_LEN, Record};
 use crate::lump::LumpId;
 use crate::payload::SealedLump;
-use crate::request::{Durability, PutCondition, PutOutcome, RequestId};
+use crate::request::{Durability, PutCondition, PutOutcome};
 use crate::storage::index::Entry;
 use crate::units::RingPosition;
 

@@ -12,9 +12,10 @@ use super::scrub::ScrubRead;
 use super::{PendingPut, ReadEmbedded, ReadLump};
 use crate::buffer::{AlignedBuf, BufferPool, Reservation};
 use crate::clock::monotonic_ns;
+use crate::declaration::{IoOp, IoPurpose, RequestId};
 use crate::device::{Completion, Device, Io};
 use crate::error::Error;
-use crate::request::{HeadOutcome, IoOp, IoPurpose, RequestId};
+use crate::request::HeadOutcome;
 use crate::units::RingPosition;
 
 /// What happens when an I/O ends.

@@ -3,16 +3,17 @@
 use crossbeam_channel::Sender;
 
 use crate::clock::monotonic_ns;
+use crate::declaration::RequestId;
 use crate::error::Error;
 use crate::lump::LumpId;
 use crate::payload::{LumpData, SealedLump};
+use crate::request::OnDone;
 use crate::request::{
     CollectOutcome, DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EmbeddedPage,
     EngineTimes, HeadOutcome, ListOutcome, LumpRange, PutCondition, PutOutcome, RangeOutcome,
-    RequestCtx, RequestId, UsageOutcome,
+    RequestCtx, UsageOutcome,
 };
 use crate::scheduler::group::Group;
-use crate::store::OnDone;
 
 /// A request on its way to the owner thread, with what decides when it is started.
 pub(crate) struct Arrival {

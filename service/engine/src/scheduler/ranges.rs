@@ -12,12 +12,13 @@ use super::finisher::FinishRange;
 use super::io_table::Tag;
 use super::message::{Reply, Stage};
 use crate::buffer::{AlignedBuf, Reservation};
+use crate::declaration::RequestId;
 use crate::error::Error;
 use crate::format::Portion;
 use crate::format::sums::Chunks;
 use crate::format::verify::Subject;
 use crate::lump::LumpId;
-use crate::request::{RangeOutcome, RequestId};
+use crate::request::RangeOutcome;
 use crate::units::ByteOffset;
 
 /// Bytes that are rather read in vain than with a second I/O.

@@ -9,6 +9,7 @@ use super::io_table::{HeadRead, Tag};
 use super::message::{Reply, Stage};
 use super::ranges::clip;
 use crate::buffer::AlignedBuf;
+use crate::declaration::RequestId;
 use crate::error::Error;
 use crate::format::Portion;
 use crate::format::record::EMBED_PREFIX_LEN;
@@ -16,8 +17,7 @@ use crate::format::verify::Subject;
 use crate::lump::LumpId;
 use crate::payload::LumpData;
 use crate::request::{
-    EngineTimes, HeadOutcome, ListOutcome, LumpRange, Placement, RangeOutcome, RequestId,
-    UsageOutcome,
+    EngineTimes, HeadOutcome, ListOutcome, LumpRange, Placement, RangeOutcome, UsageOutcome,
 };
 use crate::storage::Storage;
 use crate::storage::index::Entry;

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use crate::buffer::{AlignedBuf, BufferPool};
+use crate::declaration::{IoOp, IoPurpose};
 use crate::device::{Completion, Device, Io, Wait};
 use crate::error::Error;
 use crate::format::Geometry;
 use crate::format::record::{END_OF_RECORDS_LEN, MAX_RECORD_LEN};
 use crate::format::seal::SEALED_END_LEN;
-use crate::request::{IoOp, IoPurpose};
 use crate::storage::journal::FoundEnd;
 use crate::units::RingPosition;
 

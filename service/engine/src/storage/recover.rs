@@ -20,6 +20,7 @@ use super::space::used_blocks;
 use crate::clock::monotonic_ns;
 use crate::device::Device;
 use crate::error::Error;
+use crate::finding::salvage::with_hint;
 use crate::format::header::Header;
 use crate::format::journal_header::{JournalHeader, ScrubMark};
 use crate::format::mark::{Mark, Marks};
@@ -27,7 +28,6 @@ use crate::format::record::{Decoded, Record};
 use crate::format::{Geometry, Seal, minfs};
 use crate::layout::{self, HeadError};
 use crate::options::{CheckpointUse, Layout, ReplaySummary};
-use crate::salvage::with_hint;
 use crate::units::{BlockSize, ByteOffset, RingPosition};
 
 /// Bytes in which the header of either layout lies.

@@ -11,12 +11,12 @@ use super::journal::writer::{Batch, BatchWrites};
 use super::journal::{FILLER, Journal};
 use super::recover::{Applied, Broken, FoundStore, Replayed};
 use crate::error::Error;
+use crate::finding::salvage::{LogCut, SalvageAction, SalvageFinding, SalvageReport, Winner};
 use crate::finding::{Blocks, Finding, FindingKind};
 use crate::format::record::{Decoded, PREFIX_LEN, Record};
 use crate::format::{Geometry, Portion};
 use crate::lump::LumpId;
 use crate::request::LumpRange;
-use crate::salvage::{LogCut, SalvageAction, SalvageFinding, SalvageReport, Winner};
 use crate::units::RingPosition;
 
 /// Bytes behind a cut that are searched for records.
@@ -213,7 +213,7 @@ fn losses(store: &FoundStore, applied: &Applied, size: u64) -> Vec<(Claim, Loss,
     overlaps.retain(|claim| !is_lost(claim));
     lost.extend(overlaps.into_iter().map(|claim| (claim, Loss::Overlap)));
     lost.sort_unstable_by_key(|(claim, _)| claim.age);
-    let mut listed = crate::salvage::SALVAGE_FINDINGS_LISTED;
+    let mut listed = crate::finding::salvage::SALVAGE_FINDINGS_LISTED;
     lost.into_iter()
         .map(|(claim, loss)| {
             // Nobody reads the winners of what is not listed.

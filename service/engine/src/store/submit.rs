@@ -1,12 +1,12 @@
 //! The verbs that hand a request over and are called back.
 
-use super::{OnDone, Store, check_count};
+use super::{Store, check_count};
 use crate::error::Error;
 use crate::lump::LumpId;
 use crate::payload::{LumpBuf, LumpData};
 use crate::request::{
     DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EmbeddedPage, HeadOutcome,
-    ListOutcome, LumpRange, Placement, PutCondition, PutGroup, PutOptions, PutOutcome,
+    ListOutcome, LumpRange, OnDone, Placement, PutCondition, PutGroup, PutOptions, PutOutcome,
     RangeOutcome, RequestCtx, UsageOutcome,
 };
 use crate::scheduler::message::{Command, Reply};

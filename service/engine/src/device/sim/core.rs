@@ -7,9 +7,9 @@ use std::sync::Arc;
 use super::fault::{Fault, FaultKind, Lie};
 use super::options::{SimOptions, Survivors};
 use super::pages::Pages;
-use super::random::Random;
+use crate::declaration::IoOp;
 use crate::device::{Completion, Io, Next, Progress};
-use crate::request::IoOp;
+use crate::random::Random;
 
 /// Data I/Os between two that are hit by a lie that strikes now and then.
 const LIE_EVERY: u64 = 60;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::request::IoOp;
+use crate::declaration::IoOp;
 
 /// One way in which I/Os fail.
 #[derive(Clone, Debug)]

@@ -46,16 +46,15 @@ mod fault;
 mod image;
 mod options;
 mod pages;
-mod random;
 
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+pub use crate::random::Random;
 pub use fault::{Fault, FaultKind, Lie};
 pub use image::blank_image;
 pub use options::{Latency, SimOptions, Survivors};
-pub use random::Random;
 
 use self::backend::SimBackend;
 use self::core::Core;

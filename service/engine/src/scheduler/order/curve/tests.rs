@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::device::sim::Random;
+use crate::random::Random;
 
 const MS: u64 = 1_000_000;
 

@@ -1,23 +1,16 @@
 //! What salvage mode makes of a damaged store (FORMAT.md section 13).
 //!
-//! The report of an open store is in [`StoreInfo::salvage`](crate::StoreInfo::salvage); [`examine`]
-//! and [`check`] find out the same about a store that nobody uses, without writing.
-
-use std::path::Path;
+//! The report of an open store is in [`StoreInfo::salvage`](crate::StoreInfo::salvage);
+//! [`inspect::salvage`](crate::inspect::salvage) makes one of a store that nobody uses.
 
 use serde::Serialize;
 
+use super::{Blocks, Finding};
 use crate::error::Error;
-use crate::finding::{Blocks, Finding};
 use crate::lump::LumpId;
-use crate::options::StoreOptions;
-use crate::request::{LumpRange, RequestCtx};
-use crate::store::Store;
 
 /// Findings that a report lists; more are counted only.
-pub const SALVAGE_FINDINGS_LISTED: usize = 1000;
-/// Lumps asked for at a time.
-const PAGE: usize = 4096;
+pub(crate) const SALVAGE_FINDINGS_LISTED: usize = 1000;
 /// What an error adds when salvage mode would open the store.
 const HINT: &str = "salvage mode opens the store without what is lost (`lumpscope inspect \
                     --salvage` says what that is, `lumpscope serve --salvage` repairs it)";
@@ -119,94 +112,6 @@ impl SalvageReport {
             self.findings.push(finding);
         }
     }
-}
-
-/// The lumps that salvage mode would serve, read and compared with their checksums.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct SalvageCheck {
-    /// What salvage mode would do.
-    pub salvage: SalvageReport,
-    /// False: the check was ended before it had read every lump.
-    pub complete: bool,
-    /// Lumps whose bytes were compared with a checksum and fit.
-    pub verified_lumps: u64,
-    /// Lumps without a checksum: of an engine that stores none.
-    pub unverified_lumps: u64,
-    /// Lumps that cannot be read or do not fit their checksum.
-    pub damaged_lumps: u64,
-    /// Why, for the first of them.
-    pub damage: Vec<String>,
-}
-
-/// Finds out what salvage mode would do with the store `path`. Nothing is written.
-///
-/// # Errors
-/// As [`Store::open`].
-pub fn examine(path: &Path) -> Result<SalvageReport, Error> {
-    let store = open(path)?;
-    let report = report_of(&store);
-    store.close()?;
-    Ok(report)
-}
-
-/// The same, and reads every lump that would be served. `progress` is called with the lumps read
-/// and the lumps there are; when it returns false, the check ends early. Nothing is written.
-///
-/// # Errors
-/// As [`Store::open`].
-pub fn check(
-    path: &Path,
-    mut progress: impl FnMut(u64, u64) -> bool,
-) -> Result<SalvageCheck, Error> {
-    let store = open(path)?;
-    let mut check = SalvageCheck {
-        salvage: report_of(&store),
-        complete: false,
-        verified_lumps: 0,
-        unverified_lumps: 0,
-        damaged_lumps: 0,
-        damage: Vec::new(),
-    };
-    let (mut range, mut read) = (LumpRange::ALL, 0);
-    'pages: loop {
-        let ids = store.list(range, PAGE)?.ids;
-        for &id in &ids {
-            if !progress(read, check.salvage.lumps) {
-                break 'pages;
-            }
-            match store.get(RequestCtx::default(), id) {
-                Ok(lump) if lump.verified => check.verified_lumps += 1,
-                Ok(_) => check.unverified_lumps += 1,
-                Err(error) => {
-                    check.damaged_lumps += 1;
-                    if check.damage.len() < SALVAGE_FINDINGS_LISTED {
-                        check.damage.push(error.to_string());
-                    }
-                }
-            }
-            read += 1;
-        }
-        match ids.last().and_then(|last| last.0.checked_add(1)) {
-            Some(next) if ids.len() == PAGE => range.start = LumpId(next),
-            _ => {
-                check.complete = progress(read, check.salvage.lumps);
-                break;
-            }
-        }
-    }
-    store.close()?;
-    Ok(check)
-}
-
-fn open(path: &Path) -> Result<Store, Error> {
-    let mut options = StoreOptions::new("salvage");
-    options.read_only = true;
-    options.salvage = true;
-    Store::open(path, options)
-}
-
-fn report_of(store: &Store) -> SalvageReport {
-    store.info().salvage.clone().unwrap_or_default()
 }
 
 /// An error of the replay that says what helps.

@@ -1,5 +1,7 @@
 //! What is found on a device or file that may belong to somebody.
 
+pub(crate) mod blkid;
+
 use std::fmt;
 
 use crate::units::ByteOffset;
@@ -58,4 +60,13 @@ impl fmt::Display for Signature {
             None => Ok(()),
         }
     }
+}
+
+/// "ext4 file system (signature at byte 1080), gpt partition table (...)".
+pub(crate) fn list_of(found: &[Signature]) -> String {
+    found
+        .iter()
+        .map(Signature::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
 }

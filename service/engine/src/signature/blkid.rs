@@ -15,7 +15,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 use std::ptr;
 
-use super::signature::{Signature, SignatureKind};
+use super::{Signature, SignatureKind};
 use crate::units::ByteOffset;
 
 /// `struct blkid_struct_probe`: only ever seen through a pointer.

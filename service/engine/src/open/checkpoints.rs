@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::buffer::BufferPool;
+use crate::declaration::IoOp;
 use crate::device::sim::{Fault, FaultKind, Random, SimDisk, SimOptions, Survivors, blank_image};
 use crate::format::checkpoint::{Area, CHUNK_LEN, CheckpointHeader, HEADER_SPACE, ROW_LEN};
 use crate::lump::LumpId;
-use crate::options::{CheckpointUse, ReplaySummary, StoreOptions, StoreStats};
-use crate::request::{Durability, IoOp, LumpRange, Placement, RequestCtx};
+use crate::options::{CheckpointUse, ReplaySummary, StoreOptions};
+use crate::request::{Durability, LumpRange, Placement, RequestCtx};
 use crate::scheduler::Driver;
+use crate::stats::StoreStats;
 use crate::storage::Storage;
 use crate::storage::io::BlockingIo;
 use crate::storage::recover::recover;
