@@ -148,25 +148,6 @@ pub enum Op {
     Flush,
 }
 
-/// An I/O that the service is about to do.
-#[derive(Debug, Clone, Copy)]
-pub struct DeclaredIo<'a> {
-    /// Unique among the I/Os in flight of this store.
-    pub token: u64,
-    /// Ids of the requests it is done for; empty: for the store itself.
-    pub requests: &'a [u64],
-    /// What it is for.
-    pub purpose: Purpose,
-    /// Kind.
-    pub op: Op,
-    /// Byte offset in the device or file; 0 for a flush.
-    pub offset: u64,
-    /// Length in bytes; 0 for a flush.
-    pub len: u64,
-    /// `CLOCK_MONOTONIC` in nanoseconds, taken before the system call.
-    pub begin_ns: u64,
-}
-
 /// A request that has ended; the stage times add up to `end_ns - begin_ns`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestSummary {

@@ -1,11 +1,14 @@
 //! Offsets of structure members, read from the kernel's own type information (BTF).
 //!
-//! Pure: bytes in, offsets out. aya's reader keeps its accessors to itself, and the probes carry
-//! no relocations, so the loader looks up what it needs here and sets it as constants.
+//! Pure: bytes in, offsets out. The probes carry no relocations, so the loader looks up what it
+//! needs here and sets it as constants. Written by hand because aya-obj keeps its accessors private
+//! and btf-rs, the one maintained crate, is LGPL.
 //! Format: <https://docs.kernel.org/bpf/btf.html>.
 
 use thiserror::Error;
 
+/// The running kernel's type information.
+pub(crate) const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
 const MAGIC: u16 = 0xeb9f;
 const HEADER_BYTES: usize = 24;
 const KIND_PTR: u32 = 2;

@@ -57,7 +57,7 @@ pub struct Event {
 pub struct Submission {
     /// Index of its store.
     pub store: usize,
-    /// Its token: see [`crate::DeclaredIo::token`].
+    /// Its token: see [`crate::Declared::token`].
     pub token: u64,
 }
 

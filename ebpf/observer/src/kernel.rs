@@ -5,7 +5,7 @@ use std::fmt;
 use thiserror::Error;
 
 use crate::api::Flavour;
-use crate::btf::{Btf, BtfError};
+use crate::btf::{Btf, BtfError, VMLINUX};
 use crate::submission;
 use crate::tracefs::{self, TracefsError};
 
@@ -14,7 +14,6 @@ mod raw;
 
 /// Tells the programs whether they are shown when requests are made.
 const HAS_START: &str = "HAS_START";
-pub(crate) const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
 
 /// Why a flavour cannot be used.
 #[derive(Debug, Error)]

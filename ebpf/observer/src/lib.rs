@@ -8,7 +8,6 @@
 //! recordings. [`BlockTap`] keeps the block requests alone, unexplained.
 
 mod api;
-mod asking;
 mod audit;
 mod btf;
 mod clock;
@@ -27,7 +26,6 @@ mod name;
 mod observer;
 mod pins;
 mod probes;
-mod recording;
 mod replay;
 mod report;
 mod shared_map;
@@ -35,12 +33,10 @@ mod slots;
 mod submission;
 mod tap;
 mod tracefs;
-mod watching;
 
 pub use api::{
-    BlockFilter, DeclaredIo, EventPolicy, Finding, Flavour, GuardPolicy, Level, ObjectSource,
-    ObserverOptions, Op, Purpose, RequestSummary, STAGES, StoreObservation, TraceContext, Tuning,
-    WatchedStore,
+    BlockFilter, EventPolicy, Finding, Flavour, GuardPolicy, Level, ObjectSource, ObserverOptions,
+    Op, Purpose, RequestSummary, STAGES, StoreObservation, TraceContext, Tuning, WatchedStore,
 };
 pub use correlate::{Correlator, Declared, Ended, Input, Limits, OWNERS};
 pub use event::{BlockOp, Class, Event, OPERATIONS, Submission};

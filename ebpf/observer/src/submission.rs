@@ -13,8 +13,7 @@ use std::sync::{PoisonError, RwLock};
 use lumpscope_ebpf_common::{SUBMISSIONS, submission};
 
 use crate::api::Flavour;
-use crate::btf::{Btf, BtfError};
-use crate::kernel::VMLINUX;
+use crate::btf::{Btf, BtfError, VMLINUX};
 use crate::shared_map::SharedMap;
 use crate::tracefs;
 

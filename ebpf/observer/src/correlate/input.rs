@@ -68,24 +68,24 @@ pub enum Input {
     },
 }
 
-/// An owned [`crate::DeclaredIo`].
+/// An I/O that the service is about to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Declared {
     /// Index of the store.
     pub store: usize,
     /// Unique among the store's I/Os in flight.
     pub token: u64,
-    /// Requests it is done for.
+    /// Ids of the requests it is done for; empty: for the store itself.
     pub requests: Vec<u64>,
     /// What it is for.
     pub purpose: Purpose,
     /// Kind.
     pub op: Op,
-    /// Byte offset in the store.
+    /// Byte offset in the device or file; 0 for a flush.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes; 0 for a flush.
     pub len: u64,
-    /// Before the system call.
+    /// `CLOCK_MONOTONIC` in nanoseconds, taken before the system call.
     pub begin_ns: u64,
 }
 

@@ -30,25 +30,26 @@ const PIECE: u64 = 256;
 /// At most so many pieces a run; beyond that, longer ones.
 const MAX_PIECES: u64 = 2048;
 
-/// A declared I/O.
+/// A declared I/O, and what is known of its block requests.
 #[derive(Debug)]
 pub(super) struct Io {
-    pub(super) store: usize,
-    pub(super) requests: Vec<u64>,
-    pub(super) purpose: Purpose,
-    op: Op,
+    declared: Declared,
     dev: u32,
-    offset: u64,
-    len: u64,
-    begin_ns: u64,
     end_ns: Option<u64>,
     /// Bytes of it that block requests have covered.
     covered: u64,
     /// A flush of the disk served it.
     flushed: bool,
-    token: u64,
     /// First sectors of its pieces.
     starts: Vec<u64>,
+}
+
+impl std::ops::Deref for Io {
+    type Target = Declared;
+
+    fn deref(&self) -> &Declared {
+        &self.declared
+    }
 }
 
 /// A part of a run of an I/O's sectors: (disk, first sector, serial number of the I/O) -> sectors.
@@ -92,18 +93,11 @@ impl Joiner {
             self.flushing.insert(serial);
         }
         let mut io = Io {
-            store: io.store,
-            requests: io.requests,
-            purpose: io.purpose,
-            op: io.op,
+            declared: io,
             dev: placement.dev,
-            offset: io.offset,
-            len: io.len,
-            begin_ns: io.begin_ns,
             end_ns: None,
             covered: 0,
             flushed: false,
-            token: io.token,
             starts: Vec::new(),
         };
         self.add_pieces(serial, &mut io, placement);
@@ -113,16 +107,7 @@ impl Joiner {
     /// The I/Os that have not ended.
     pub(super) fn under_way(&self) -> impl Iterator<Item = Declared> {
         let ios = self.ios.values().filter(|io| io.end_ns.is_none());
-        ios.map(|io| Declared {
-            store: io.store,
-            token: io.token,
-            requests: io.requests.clone(),
-            purpose: io.purpose,
-            op: io.op,
-            offset: io.offset,
-            len: io.len,
-            begin_ns: io.begin_ns,
-        })
+        ios.map(|io| io.declared.clone())
     }
 
     pub(super) fn finish(&mut self, store: usize, token: u64, end_ns: u64) {

@@ -10,13 +10,12 @@ use lumpscope_ebpf_common::guard::{ForeignOpen, OpenCounts, policy};
 use thiserror::Error;
 
 use crate::api::GuardPolicy;
-use crate::btf::{Btf, BtfError};
+use crate::btf::{Btf, BtfError, VMLINUX};
 use crate::probes::{brief, own_namespace};
 
 static PREBUILT: &[u8] = aya::include_bytes_aligned!("../../../prebuilt/lumpscope-guard.o");
 /// Names the object to load instead of the embedded one.
 const OBJECT_VARIABLE: &str = "LUMPSCOPE_GUARD_OBJECT";
-const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
 const HOOK: &str = "file_open";
 const PROGRAM: &str = "guard_file_open";
 

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use io_uring::{IoUring, opcode, types};
 use lumpscope_observer::{
-    BlockOp, DeclaredIo, Event, Flavour, Input, Op, ProgramReport, Purpose, Submission, Tuning,
+    BlockOp, Declared, Event, Flavour, Input, Op, ProgramReport, Purpose, Submission, Tuning,
 };
 
 use crate::support::{Aligned, LoopDevice, Watched, forced, mount_tracefs, now, ready};
@@ -185,16 +185,16 @@ fn a_submission_for_another_io_is_a_conflict() {
     let device = LoopDevice::new(64 * MIB);
     let it = Watched::new(&device.path, Tuning::default());
     it.write(1, MIB, BLOCK);
-    let declared = DeclaredIo {
+    it.observer.declare(Declared {
+        store: it.index,
         token: 1000,
-        requests: &[2],
+        requests: vec![2],
         purpose: Purpose::Data,
         op: Op::Write,
         offset: 0,
         len: BLOCK as u64,
         begin_ns: now(),
-    };
-    it.observer.declare(it.index, &declared);
+    });
     it.observer.entering(it.index, 999);
     it.undeclared(Op::Write, 0, BLOCK);
     it.observer.left();

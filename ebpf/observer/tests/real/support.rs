@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use lumpscope_needs::{Need, available};
 use lumpscope_observer::{
-    DeclaredIo, Flavour, Observer, ObserverOptions, Op, Purpose, RequestSummary, StoreReport,
-    Tuning, WatchedStore,
+    Declared, Flavour, Observer, ObserverOptions, Op, Purpose, RequestSummary, StoreReport, Tuning,
+    WatchedStore,
 };
 use rustix::time::{ClockId, clock_gettime};
 
@@ -196,16 +196,16 @@ impl Watched {
     pub(crate) fn io(&self, requests: &[u64], purpose: Purpose, op: Op, offset: u64, len: usize) {
         let token = self.tokens.fetch_add(1, Ordering::Relaxed);
         let begin_ns = now();
-        let io = DeclaredIo {
+        self.observer.declare(Declared {
+            store: self.index,
             token,
-            requests,
+            requests: requests.to_vec(),
             purpose,
             op,
             offset,
             len: len as u64,
             begin_ns,
-        };
-        self.observer.declare(self.index, &io);
+        });
         self.observer.entering(self.index, token);
         self.undeclared(op, offset, len);
         self.observer.left();

@@ -2,7 +2,7 @@
 //! its store. Runs on engine threads, so it only converts and hands over.
 
 use lumpscope_engine::{IoDeclaration, IoOp, IoPurpose, IoSink};
-use lumpscope_observer::{DeclaredIo, Observer, Op, Purpose};
+use lumpscope_observer::{Declared, Observer, Op, Purpose};
 
 use crate::usdt;
 
@@ -22,10 +22,10 @@ impl DiskSink {
 
 impl IoSink for DiskSink {
     fn submitted(&self, io: &IoDeclaration<'_>) {
-        let requests: Vec<u64> = io.requests.iter().map(|id| id.0).collect();
-        let declared = DeclaredIo {
+        self.observer.declare(Declared {
+            store: self.store,
             token: io.token,
-            requests: &requests,
+            requests: io.requests.iter().map(|id| id.0).collect(),
             purpose: match io.purpose {
                 IoPurpose::LumpData => Purpose::Data,
                 IoPurpose::Journal => Purpose::Journal,
@@ -43,8 +43,7 @@ impl IoSink for DiskSink {
             offset: io.offset,
             len: io.len,
             begin_ns: io.begin_ns,
-        };
-        self.observer.declare(self.store, &declared);
+        });
         usdt::io(io);
     }
 

@@ -5,9 +5,10 @@ use std::time::Duration;
 use crate::api::{BlockFilter, EventPolicy};
 use crate::clock::monotonic_ns;
 use crate::live::Watch;
-use crate::observer::{Core, Observer};
 use crate::probes::Probes;
 use crate::report::{BlockLine, Explained, GuardReport, ProgramReport};
+
+use super::{Core, Observer};
 
 const NOT_ATTACHED: &str = "the probes are not attached";
 

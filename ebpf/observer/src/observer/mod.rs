@@ -9,49 +9,33 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, We
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::api::{
-    DeclaredIo, Finding, ObserverOptions, RequestSummary, StoreObservation, WatchedStore,
-};
-use crate::audit::{ATTEMPTS, WatchedDisk};
+use crate::api::{Finding, ObserverOptions, RequestSummary, StoreObservation, WatchedStore};
+use crate::audit::ATTEMPTS;
 use crate::clock::monotonic_ns;
-use crate::correlate::{Correlator, Declared, Input};
-use crate::device::{self, Target};
-use crate::event::Event;
-use crate::guard::Guard;
-use crate::probes::Probes;
-use crate::recording::Recording;
-use crate::report::{AuditReport, HeatCell, StoreReport};
-use crate::slots::Slots;
+use crate::correlate::{Declared, Input};
+use crate::report::{AuditReport, StoreReport};
 use crate::submission::Submissions;
-use crate::watching::Loading;
+
+use state::{Core, Store};
+
+mod asking;
+mod recording;
+mod state;
+mod watching;
 
 /// How often the ring is drained.
 const PERIOD: Duration = Duration::from_millis(10);
-/// A program that is just running has taken its time already but not yet handed out its event.
-const MARGIN_NS: u64 = 1_000_000;
 /// What callers can queue while nobody takes it; more is dropped and counted.
 const MAX_QUEUED: usize = 1 << 20;
-/// Events taken in one go, so that reports are not kept waiting.
-const MAX_BATCH: usize = 1 << 18;
-/// Events whose room is kept from one go to the next: what 10 ms of a fast disk are, and more.
-const KEPT_BATCH: usize = 4096;
-/// How often completions that no program was shown are looked for.
-const LATE_NS: u64 = 500_000_000;
-/// Kernel-side entries without an end are forgotten after this time; looked for this often.
-const FORGET_NS: u64 = 60_000_000_000;
-/// What was sent to the disk and never completed, as far as was seen, is kept longer: once the
-/// disk is idle it is known to have completed.
-const FORGET_SENT_NS: u64 = 600_000_000_000;
-
 /// Watches the disks below the stores. Cheap to clone; every clone is the same observer. When the
 /// last is dropped the probes are detached.
 #[derive(Debug, Clone)]
 pub struct Observer {
-    pub(crate) inner: Arc<Inner>,
+    inner: Arc<Inner>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Inner {
+struct Inner {
     /// By index; `None`: the store is gone. An index is never given to another store, because
     /// what was told of the one before may still be under way.
     stores: RwLock<Vec<Option<Store>>>,
@@ -59,38 +43,8 @@ pub(crate) struct Inner {
     stopped: AtomicBool,
     queue: Mutex<Vec<Input>>,
     dropped: AtomicU64,
-    pub(crate) submissions: Arc<Submissions>,
+    submissions: Arc<Submissions>,
     core: Mutex<Core>,
-}
-
-#[derive(Debug, Clone)]
-pub(crate) struct Store {
-    pub(crate) name: String,
-    pub(crate) path: std::path::PathBuf,
-    pub(crate) status: StoreObservation,
-    pub(crate) target: Option<Target>,
-}
-
-/// What the thread works on.
-#[derive(Debug)]
-pub(crate) struct Core {
-    pub(crate) loading: Loading,
-    pub(crate) probes: Option<Probes>,
-    pub(crate) submissions: Arc<Submissions>,
-    pub(crate) slots: Slots,
-    pub(crate) disks: Vec<WatchedDisk>,
-    pub(crate) guard: Guard,
-    pub(crate) correlator: Correlator,
-    pub(crate) recording: Recording,
-    /// When the audits were last told to the correlator.
-    pub(crate) audited_ns: u64,
-    drained_ns: u64,
-    forgot_ns: u64,
-    looked_ns: u64,
-    /// Room for the events of one go; empty between them.
-    batch: Vec<Event>,
-    /// Last audit and heat of each disk, kept after the probes were detached.
-    kept: Vec<(u32, AuditReport, Vec<HeatCell>)>,
 }
 
 impl Observer {
@@ -98,22 +52,7 @@ impl Observer {
     /// [`Observer::store_status`].
     #[must_use]
     pub fn start(options: ObserverOptions) -> Observer {
-        let mut core = Core {
-            loading: Loading::new(&options),
-            probes: None,
-            submissions: Arc::default(),
-            slots: Slots::default(),
-            disks: Vec::new(),
-            guard: Guard::new(),
-            correlator: Correlator::new(options.stores.len()),
-            recording: Recording::to_file(options.tuning.record.as_deref()),
-            audited_ns: 0,
-            drained_ns: 0,
-            forgot_ns: monotonic_ns(),
-            looked_ns: monotonic_ns(),
-            batch: Vec::new(),
-            kept: Vec::new(),
-        };
+        let mut core = Core::new(&options);
         for (store, watched) in options.stores.iter().enumerate() {
             let name = watched.name.clone();
             core.learn(Input::Added { store, name });
@@ -188,20 +127,10 @@ impl Observer {
     }
 
     /// Tells of an I/O before its system call. Cheap; any thread.
-    pub fn declare(&self, store: usize, io: &DeclaredIo<'_>) {
-        if !self.inner.observes(store) {
-            return;
+    pub fn declare(&self, io: Declared) {
+        if self.inner.observes(io.store) {
+            self.inner.push(Input::Declared(io));
         }
-        self.inner.push(Input::Declared(Declared {
-            store,
-            token: io.token,
-            requests: io.requests.to_vec(),
-            purpose: io.purpose,
-            op: io.op,
-            offset: io.offset,
-            len: io.len,
-            begin_ns: io.begin_ns,
-        }));
     }
 
     /// Tells that the I/O's system call has returned. Cheap; any thread.
@@ -345,7 +274,7 @@ impl Inner {
         found.is_some_and(|s| s.status.observed)
     }
 
-    pub(crate) fn find(&self, name: &str) -> Option<(usize, Store)> {
+    fn find(&self, name: &str) -> Option<(usize, Store)> {
         let stores = self.stores();
         let mut known = stores.iter().enumerate();
         known.find_map(|(index, store)| {
@@ -354,7 +283,7 @@ impl Inner {
         })
     }
 
-    pub(crate) fn lock_core(&self) -> MutexGuard<'_, Core> {
+    fn lock_core(&self) -> MutexGuard<'_, Core> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -367,166 +296,6 @@ impl Inner {
             audit.complete = false;
             audit.finding = format!("{}; {fallen} declarations did not fit", audit.finding);
         }
-    }
-}
-
-impl Core {
-    /// Takes everything there is and correlates it.
-    fn pump(&mut self, inner: &Inner) {
-        let until_ns = monotonic_ns().saturating_sub(MARGIN_NS);
-        let mut events = std::mem::take(&mut self.batch);
-        if let Some(probes) = &mut self.probes {
-            while events.len() < MAX_BATCH
-                && let Some(event) = probes.next_event()
-            {
-                events.push(Event::from(&event));
-            }
-        }
-        // After the events: an I/O is declared before its block requests are made.
-        let told = std::mem::take(&mut *inner.queue.lock().unwrap_or_else(PoisonError::into_inner));
-        let all = events.len() < MAX_BATCH;
-        for input in told {
-            self.learn(input);
-        }
-        for event in events.drain(..) {
-            self.learn_event(event);
-        }
-        events.shrink_to(KEPT_BATCH);
-        self.batch = events;
-        if self.correlator.take_stale() {
-            self.place_files(&inner.stores());
-        }
-        if until_ns.saturating_sub(self.looked_ns) >= LATE_NS {
-            self.looked_ns = until_ns;
-            self.look_for_late(|_| true, false);
-        }
-        if all {
-            self.learn(Input::Drained { until_ns });
-            self.drained_ns = until_ns;
-        }
-        self.forget(until_ns);
-        self.audit_now_and_then(until_ns);
-        self.guard.tend();
-    }
-
-    pub(crate) fn learn(&mut self, input: Input) {
-        self.recording.tell(&input);
-        self.correlator.apply(input);
-    }
-
-    /// The same of what there may be 100,000 of a second.
-    fn learn_event(&mut self, event: Event) {
-        if self.recording.is_wanted() {
-            self.recording.tell(&Input::Event(event));
-        }
-        self.correlator.event(&event, true);
-    }
-
-    /// Asks the file systems again where the files lie.
-    fn place_files(&mut self, stores: &[Option<Store>]) {
-        for (index, store) in stores.iter().enumerate() {
-            let Some(store) = store else { continue };
-            let Some(target) = store.target.as_ref().filter(|target| target.file.is_some()) else {
-                continue;
-            };
-            if !store.status.observed {
-                continue;
-            }
-            match device::place(&store.path, target) {
-                Ok(extents) => {
-                    let placement = crate::extents::Placement {
-                        extents,
-                        ..target.placement.clone()
-                    };
-                    self.learn(Input::Placed {
-                        store: index,
-                        placement,
-                        disk: target.disk.clone(),
-                    });
-                }
-                Err(error) => tracing::warn!(%error, "the file's place cannot be read again"),
-            }
-        }
-    }
-
-    /// Cleans the kernel side's table of requests that were merged away or whose completion was
-    /// missed.
-    fn forget(&mut self, now_ns: u64) {
-        if now_ns.saturating_sub(self.forgot_ns) < FORGET_NS {
-            return;
-        }
-        self.forgot_ns = now_ns;
-        if let Some(probes) = &mut self.probes {
-            let gone = probes.take_in_flight(usize::MAX, |entry| {
-                let keep = if entry.completes() {
-                    FORGET_SENT_NS
-                } else {
-                    FORGET_NS
-                };
-                entry.queue_ns.max(entry.issue_ns) < now_ns.saturating_sub(keep)
-            });
-            tracing::debug!(gone = gone.len(), "forgot requests without an end");
-        }
-    }
-
-    /// Finds the completions of a disk that no program was shown. Takes up to 20 ms when some are
-    /// missing.
-    pub(crate) fn find_late(&mut self, dev: u32) {
-        self.look_for_late(|disk| disk.dev == dev, true);
-    }
-
-    /// The same, only when the kernel has counted more than was seen.
-    fn find_missing(&mut self, store: &Store) {
-        let Some(dev) = store.target.as_ref().map(|target| target.placement.dev) else {
-            return;
-        };
-        let audit = self.audit(dev, 1);
-        if audit.is_some_and(|a| !a.complete && a.seen_requests < a.kernel_requests) {
-            self.find_late(dev);
-        }
-    }
-
-    fn look_for_late(&mut self, of: impl Fn(&WatchedDisk) -> bool, thoroughly: bool) {
-        let Some(probes) = &mut self.probes else {
-            return;
-        };
-        let disks = self.disks.iter_mut().filter(|disk| of(disk));
-        let found: Vec<Event> = disks
-            .flat_map(|disk| disk.find_late(probes, thoroughly))
-            .collect();
-        if found.is_empty() {
-            return;
-        }
-        for event in found {
-            self.learn(Input::Event(event));
-        }
-        let until_ns = self.drained_ns;
-        self.learn(Input::Drained { until_ns });
-    }
-
-    /// `attempts`: how often to look for a moment in which the disk is idle.
-    pub(crate) fn audit_and_heat(
-        &self,
-        dev: u32,
-        attempts: u32,
-    ) -> Option<(AuditReport, Vec<HeatCell>)> {
-        let audit = self.audit(dev, attempts)?;
-        let Some(probes) = &self.probes else {
-            let kept = self.kept.iter().find(|(kept, ..)| *kept == dev)?;
-            return Some((audit, kept.2.clone()));
-        };
-        let disk = self.disks.iter().find(|disk| disk.dev == dev)?;
-        Some((audit, disk.heat(probes)))
-    }
-
-    /// The same without the cells.
-    pub(crate) fn audit(&self, dev: u32, attempts: u32) -> Option<AuditReport> {
-        let Some(probes) = &self.probes else {
-            let kept = self.kept.iter().find(|(kept, ..)| *kept == dev)?;
-            return Some(kept.1.clone());
-        };
-        let disk = self.disks.iter().find(|disk| disk.dev == dev)?;
-        Some(disk.audit(probes, attempts))
     }
 }
 

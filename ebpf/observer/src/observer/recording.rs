@@ -8,7 +8,8 @@ use crate::audit::ATTEMPTS;
 use crate::clock::monotonic_ns;
 use crate::correlate::Input;
 use crate::live::{self, Feed, Watch};
-use crate::observer::Core;
+
+use super::Core;
 
 /// How often the audits are told to those who record or watch traces: each may wait some
 /// milliseconds for a moment in which the disk is idle.
@@ -16,14 +17,14 @@ const AUDIT_NS: u64 = 5_000_000_000;
 
 /// Those who want to know what the correlator learns.
 #[derive(Debug, Default)]
-pub(crate) struct Recording {
+pub(super) struct Recording {
     file: Option<BufWriter<File>>,
     feeds: Vec<Feed<String>>,
 }
 
 impl Recording {
     /// Into this file, if any.
-    pub(crate) fn to_file(path: Option<&Path>) -> Recording {
+    pub(super) fn to_file(path: Option<&Path>) -> Recording {
         Recording {
             file: path.and_then(open),
             feeds: Vec::new(),
@@ -31,12 +32,12 @@ impl Recording {
     }
 
     /// True: somebody wants to know.
-    pub(crate) fn is_wanted(&self) -> bool {
+    pub(super) fn is_wanted(&self) -> bool {
         self.file.is_some() || !self.feeds.is_empty()
     }
 
     /// Writes an input down.
-    pub(crate) fn tell(&mut self, input: &Input) {
+    pub(super) fn tell(&mut self, input: &Input) {
         if !self.is_wanted() {
             return;
         }
@@ -54,7 +55,7 @@ impl Recording {
     }
 
     /// No more into the file.
-    pub(crate) fn close(&mut self) {
+    pub(super) fn close(&mut self) {
         if let Some(mut file) = self.file.take()
             && let Err(error) = file.flush()
         {
@@ -65,7 +66,7 @@ impl Recording {
 
 impl Core {
     /// Begins a recording with what was told before and still holds.
-    pub(crate) fn watch_inputs(&mut self, capacity: usize) -> Watch<String> {
+    pub(super) fn watch_inputs(&mut self, capacity: usize) -> Watch<String> {
         let (watch, feed) = live::watch(capacity);
         for line in self.correlator.standing().iter().filter_map(line_of) {
             feed.put(line);
@@ -76,7 +77,7 @@ impl Core {
     }
 
     /// Tells the correlator how far the events can be trusted.
-    pub(crate) fn audit_all(&mut self) {
+    pub(super) fn audit_all(&mut self) {
         self.audited_ns = monotonic_ns();
         let devs: Vec<u32> = self.disks.iter().map(|disk| disk.dev).collect();
         for dev in devs {
@@ -85,7 +86,7 @@ impl Core {
     }
 
     /// The same for one disk.
-    pub(crate) fn audit_one(&mut self, dev: u32) {
+    pub(super) fn audit_one(&mut self, dev: u32) {
         self.find_late(dev);
         if let Some(report) = self.audit(dev, ATTEMPTS) {
             let report = Box::new(report);
@@ -94,7 +95,7 @@ impl Core {
     }
 
     /// Keeps what is recorded and watched honest.
-    pub(crate) fn audit_now_and_then(&mut self, now_ns: u64) {
+    pub(super) fn audit_now_and_then(&mut self, now_ns: u64) {
         let wanted = self.recording.is_wanted() || self.correlator.traced_are_watched();
         if wanted && now_ns.saturating_sub(self.audited_ns) >= AUDIT_NS {
             self.audit_all();

@@ -6,20 +6,21 @@ use crate::api::{ObjectSource, ObserverOptions, StoreObservation, Tuning, Watche
 use crate::audit::WatchedDisk;
 use crate::correlate::Input;
 use crate::device::{self, Layer, Target};
-use crate::observer::{Core, Store};
 use crate::probes::Probes;
 use crate::slots::Slots;
 
+use super::{Core, Store};
+
 /// How the probes are loaded.
 #[derive(Debug, Clone)]
-pub(crate) struct Loading {
+pub(super) struct Loading {
     object: ObjectSource,
     tuning: Tuning,
     enabled: bool,
 }
 
 impl Loading {
-    pub(crate) fn new(options: &ObserverOptions) -> Loading {
+    pub(super) fn new(options: &ObserverOptions) -> Loading {
         Loading {
             object: options.object.clone(),
             tuning: options.tuning.clone(),
@@ -32,7 +33,7 @@ type Resolved = Result<Target, String>;
 
 impl Core {
     /// Finds the stores' disks, attaches the probes and arms the disks.
-    pub(crate) fn watch(&mut self, stores: &[WatchedStore]) -> Vec<Store> {
+    pub(super) fn watch(&mut self, stores: &[WatchedStore]) -> Vec<Store> {
         let resolved: Vec<Resolved> = stores.iter().map(resolve).collect();
         let why_no_probes = self.attach(resolved.iter().flatten());
         for (index, watched) in stores.iter().enumerate() {
@@ -46,7 +47,7 @@ impl Core {
     }
 
     /// The same for one store more.
-    pub(crate) fn watch_more(&mut self, index: usize, watched: &WatchedStore) -> Store {
+    pub(super) fn watch_more(&mut self, index: usize, watched: &WatchedStore) -> Store {
         let resolved = resolve(watched);
         self.guard.arm(index, watched);
         let why_no_probes = self.attach(resolved.iter());
@@ -152,7 +153,7 @@ impl Core {
     }
 
     /// Watches a disk no longer.
-    pub(crate) fn release(&mut self, dev: u32) {
+    pub(super) fn release(&mut self, dev: u32) {
         let Some(at) = self.disks.iter().position(|disk| disk.dev == dev) else {
             return;
         };

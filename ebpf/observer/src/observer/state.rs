@@ -1,0 +1,242 @@
+//! State of the observer's thread: attached probes, watched disks, the correlator.
+
+use std::sync::{Arc, PoisonError};
+
+use crate::api::{ObserverOptions, StoreObservation};
+use crate::audit::WatchedDisk;
+use crate::clock::monotonic_ns;
+use crate::correlate::{Correlator, Input};
+use crate::device::{self, Target};
+use crate::event::Event;
+use crate::guard::Guard;
+use crate::probes::Probes;
+use crate::report::{AuditReport, HeatCell};
+use crate::slots::Slots;
+use crate::submission::Submissions;
+
+use super::Inner;
+use super::recording::Recording;
+use super::watching::Loading;
+
+/// A program that is just running has taken its time already but not yet handed out its event.
+const MARGIN_NS: u64 = 1_000_000;
+/// Events taken in one go, so that reports are not kept waiting.
+const MAX_BATCH: usize = 1 << 18;
+/// Events whose room is kept from one go to the next: what 10 ms of a fast disk are, and more.
+const KEPT_BATCH: usize = 4096;
+/// How often completions that no program was shown are looked for.
+const LATE_NS: u64 = 500_000_000;
+/// Kernel-side entries without an end are forgotten after this time; looked for this often.
+const FORGET_NS: u64 = 60_000_000_000;
+/// What was sent to the disk and never completed, as far as was seen, is kept longer: once the
+/// disk is idle it is known to have completed.
+const FORGET_SENT_NS: u64 = 600_000_000_000;
+
+#[derive(Debug, Clone)]
+pub(super) struct Store {
+    pub(super) name: String,
+    pub(super) path: std::path::PathBuf,
+    pub(super) status: StoreObservation,
+    pub(super) target: Option<Target>,
+}
+
+/// What the thread works on.
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) loading: Loading,
+    pub(super) probes: Option<Probes>,
+    pub(super) submissions: Arc<Submissions>,
+    pub(super) slots: Slots,
+    pub(super) disks: Vec<WatchedDisk>,
+    pub(super) guard: Guard,
+    pub(super) correlator: Correlator,
+    pub(super) recording: Recording,
+    /// When the audits were last told to the correlator.
+    pub(super) audited_ns: u64,
+    pub(super) drained_ns: u64,
+    pub(super) forgot_ns: u64,
+    pub(super) looked_ns: u64,
+    /// Room for the events of one go; empty between them.
+    pub(super) batch: Vec<Event>,
+    /// Last audit and heat of each disk, kept after the probes were detached.
+    pub(super) kept: Vec<(u32, AuditReport, Vec<HeatCell>)>,
+}
+
+impl Core {
+    pub(super) fn new(options: &ObserverOptions) -> Core {
+        Core {
+            loading: Loading::new(options),
+            probes: None,
+            submissions: Arc::default(),
+            slots: Slots::default(),
+            disks: Vec::new(),
+            guard: Guard::new(),
+            correlator: Correlator::new(options.stores.len()),
+            recording: Recording::to_file(options.tuning.record.as_deref()),
+            audited_ns: 0,
+            drained_ns: 0,
+            forgot_ns: monotonic_ns(),
+            looked_ns: monotonic_ns(),
+            batch: Vec::new(),
+            kept: Vec::new(),
+        }
+    }
+
+    /// Takes everything there is and correlates it.
+    pub(super) fn pump(&mut self, inner: &Inner) {
+        let until_ns = monotonic_ns().saturating_sub(MARGIN_NS);
+        let mut events = std::mem::take(&mut self.batch);
+        if let Some(probes) = &mut self.probes {
+            while events.len() < MAX_BATCH
+                && let Some(event) = probes.next_event()
+            {
+                events.push(Event::from(&event));
+            }
+        }
+        // After the events: an I/O is declared before its block requests are made.
+        let told = std::mem::take(&mut *inner.queue.lock().unwrap_or_else(PoisonError::into_inner));
+        let all = events.len() < MAX_BATCH;
+        for input in told {
+            self.learn(input);
+        }
+        for event in events.drain(..) {
+            self.learn_event(event);
+        }
+        events.shrink_to(KEPT_BATCH);
+        self.batch = events;
+        if self.correlator.take_stale() {
+            self.place_files(&inner.stores());
+        }
+        if until_ns.saturating_sub(self.looked_ns) >= LATE_NS {
+            self.looked_ns = until_ns;
+            self.look_for_late(|_| true, false);
+        }
+        if all {
+            self.learn(Input::Drained { until_ns });
+            self.drained_ns = until_ns;
+        }
+        self.forget(until_ns);
+        self.audit_now_and_then(until_ns);
+        self.guard.tend();
+    }
+
+    pub(super) fn learn(&mut self, input: Input) {
+        self.recording.tell(&input);
+        self.correlator.apply(input);
+    }
+
+    /// The same of what there may be 100,000 of a second.
+    fn learn_event(&mut self, event: Event) {
+        if self.recording.is_wanted() {
+            self.recording.tell(&Input::Event(event));
+        }
+        self.correlator.event(&event, true);
+    }
+
+    /// Asks the file systems again where the files lie.
+    fn place_files(&mut self, stores: &[Option<Store>]) {
+        for (index, store) in stores.iter().enumerate() {
+            let Some(store) = store else { continue };
+            let Some(target) = store.target.as_ref().filter(|target| target.file.is_some()) else {
+                continue;
+            };
+            if !store.status.observed {
+                continue;
+            }
+            match device::place(&store.path, target) {
+                Ok(extents) => {
+                    let placement = crate::extents::Placement {
+                        extents,
+                        ..target.placement.clone()
+                    };
+                    self.learn(Input::Placed {
+                        store: index,
+                        placement,
+                        disk: target.disk.clone(),
+                    });
+                }
+                Err(error) => tracing::warn!(%error, "the file's place cannot be read again"),
+            }
+        }
+    }
+
+    /// Cleans the kernel side's table of requests that were merged away or whose completion was
+    /// missed.
+    fn forget(&mut self, now_ns: u64) {
+        if now_ns.saturating_sub(self.forgot_ns) < FORGET_NS {
+            return;
+        }
+        self.forgot_ns = now_ns;
+        if let Some(probes) = &mut self.probes {
+            let gone = probes.take_in_flight(usize::MAX, |entry| {
+                let keep = if entry.completes() {
+                    FORGET_SENT_NS
+                } else {
+                    FORGET_NS
+                };
+                entry.queue_ns.max(entry.issue_ns) < now_ns.saturating_sub(keep)
+            });
+            tracing::debug!(gone = gone.len(), "forgot requests without an end");
+        }
+    }
+
+    /// Finds the completions of a disk that no program was shown. Takes up to 20 ms when some are
+    /// missing.
+    pub(super) fn find_late(&mut self, dev: u32) {
+        self.look_for_late(|disk| disk.dev == dev, true);
+    }
+
+    /// The same, only when the kernel has counted more than was seen.
+    pub(super) fn find_missing(&mut self, store: &Store) {
+        let Some(dev) = store.target.as_ref().map(|target| target.placement.dev) else {
+            return;
+        };
+        let audit = self.audit(dev, 1);
+        if audit.is_some_and(|a| !a.complete && a.seen_requests < a.kernel_requests) {
+            self.find_late(dev);
+        }
+    }
+
+    fn look_for_late(&mut self, of: impl Fn(&WatchedDisk) -> bool, thoroughly: bool) {
+        let Some(probes) = &mut self.probes else {
+            return;
+        };
+        let disks = self.disks.iter_mut().filter(|disk| of(disk));
+        let found: Vec<Event> = disks
+            .flat_map(|disk| disk.find_late(probes, thoroughly))
+            .collect();
+        if found.is_empty() {
+            return;
+        }
+        for event in found {
+            self.learn(Input::Event(event));
+        }
+        let until_ns = self.drained_ns;
+        self.learn(Input::Drained { until_ns });
+    }
+
+    /// `attempts`: how often to look for a moment in which the disk is idle.
+    pub(super) fn audit_and_heat(
+        &self,
+        dev: u32,
+        attempts: u32,
+    ) -> Option<(AuditReport, Vec<HeatCell>)> {
+        let audit = self.audit(dev, attempts)?;
+        let Some(probes) = &self.probes else {
+            let kept = self.kept.iter().find(|(kept, ..)| *kept == dev)?;
+            return Some((audit, kept.2.clone()));
+        };
+        let disk = self.disks.iter().find(|disk| disk.dev == dev)?;
+        Some((audit, disk.heat(probes)))
+    }
+
+    /// The same without the cells.
+    pub(super) fn audit(&self, dev: u32, attempts: u32) -> Option<AuditReport> {
+        let Some(probes) = &self.probes else {
+            let kept = self.kept.iter().find(|(kept, ..)| *kept == dev)?;
+            return Some(kept.1.clone());
+        };
+        let disk = self.disks.iter().find(|disk| disk.dev == dev)?;
+        Some(disk.audit(probes, attempts))
+    }
+}
