@@ -13,7 +13,7 @@ use lumpscope_engine::LumpId;
 
 use crate::error::ObjectError;
 use crate::juicefs::{BlockKey, Layout, MAX_SLICE, field_of, fields};
-use crate::state::{Inner, VolumeName};
+use crate::state::{Inner, State, VolumeName};
 
 /// Ids that are asked for at a time, at least and at most.
 const CHUNK: std::ops::RangeInclusive<usize> = 16..=256;
@@ -36,6 +36,27 @@ impl From {
     /// Whether all keys with this prefix come before.
     fn is_behind_all_of(&self, prefix: &str) -> bool {
         *prefix < *self.key && !self.key.starts_with(prefix)
+    }
+}
+
+impl State {
+    /// Adds to the blocks found those of `from` to `to` that the catalogue is about to
+    /// replace: they may already be gone from the index, and not yet be in the catalogue.
+    pub(crate) fn add_moving(
+        &self,
+        bucket: u32,
+        (from, to): (&From, Option<&str>),
+        blocks: &mut VecDeque<(String, LumpId)>,
+    ) {
+        let first = (bucket, from.key.clone());
+        let moving = self.moving.range(first..);
+        let moving =
+            moving.take_while(|((of, key), _)| *of == bucket && to.is_none_or(|to| **key <= *to));
+        for ((_, key), id) in moving.filter(|((_, key), _)| from.admits(key)) {
+            if let Err(place) = blocks.binary_search_by(|(block, _)| block.cmp(key)) {
+                blocks.insert(place, (key.clone(), *id));
+            }
+        }
     }
 }
 

@@ -5,16 +5,16 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use lumpscope_engine::{
-    Error, ListOutcome, LumpBuf, LumpId, LumpRange, Placement, PutOutcome, RequestCtx,
-};
+use lumpscope_engine::{Error, ListOutcome, LumpBuf, LumpId, LumpRange, Placement, PutOutcome};
 use tokio::sync::oneshot;
 
 use crate::Objects;
 use crate::catalogue::Entry;
-use crate::commit::{Answer, Change, Place, put_record};
+use crate::commit::Place;
+use crate::ctx::Ctx;
 use crate::error::ObjectError;
 use crate::id::Kind;
+use crate::journal::{Answer, Change, put_record};
 use crate::juicefs::{self, BlockKey};
 use crate::record::{Record, VolumeRecord};
 use crate::state::{Inner, Path, VolumeName, background};
@@ -44,18 +44,6 @@ impl Drop for Watch {
                 state.watched.remove(&self.ids.start);
             }
         }
-    }
-}
-
-/// A block that an object of the catalogue is about to replace.
-pub(crate) struct Moving {
-    inner: Arc<Inner>,
-    name: (u32, String),
-}
-
-impl Drop for Moving {
-    fn drop(&mut self) {
-        self.inner.state().moving.remove(&self.name);
     }
 }
 
@@ -169,15 +157,6 @@ impl Inner {
         moving
     }
 
-    /// Marks a block that a commit to the catalogue removes, for who holds the key.
-    pub(crate) fn moving(self: &Arc<Self>, name: (u32, String), id: LumpId) -> Moving {
-        self.state().moving.insert(name.clone(), id);
-        Moving {
-            inner: Arc::clone(self),
-            name,
-        }
-    }
-
     /// Reads the metadata of a block, and some or all of its bytes.
     ///
     /// # Errors
@@ -185,7 +164,7 @@ impl Inner {
     /// [`ObjectError::Damaged`].
     pub(crate) async fn load(
         &self,
-        ctx: RequestCtx,
+        ctx: Ctx<'_>,
         (bucket, key, id): (&str, &str, LumpId),
         part: Option<Range<u64>>,
     ) -> Result<Loaded, ObjectError> {
@@ -233,7 +212,7 @@ pub(crate) fn size_of(id: LumpId) -> u64 {
 
 impl Objects {
     /// The number of a volume, which is given one if it has none; `None`: all are taken.
-    async fn volume(&self, ctx: RequestCtx, name: VolumeName) -> Result<Option<u8>, ObjectError> {
+    async fn volume(&self, ctx: Ctx<'_>, name: VolumeName) -> Result<Option<u8>, ObjectError> {
         let found = self.inner.state().volumes.get(&name).copied();
         if found.is_some() {
             return Ok(found);
@@ -271,7 +250,7 @@ impl Objects {
     /// the object must go to the catalogue.
     pub(crate) async fn new_block(
         &self,
-        ctx: RequestCtx,
+        ctx: Ctx<'_>,
         (bucket, key): (u32, &str),
         info: &ObjectInfo,
         room: usize,
@@ -300,7 +279,7 @@ impl Objects {
     /// Puts a block whose bytes are in `buf`, which has room for its trailer.
     pub(crate) fn put_block(
         &self,
-        ctx: RequestCtx,
+        ctx: Ctx<'_>,
         place: Place,
         mut buf: LumpBuf,
         block: NewBlock,
@@ -308,7 +287,7 @@ impl Objects {
         let NewBlock { id, info, trailer } = block;
         buf.extend(&trailer)?;
         let (told, answer) = oneshot::channel();
-        let used = self.inner.meter(ctx);
+        let used = ctx.meter();
         let on_done = Box::new(move |result: Result<PutOutcome, Error>, times| {
             used(times);
             drop(place);
@@ -321,7 +300,7 @@ impl Objects {
         let durability = self.inner.options.durability;
         self.inner
             .store
-            .submit_put(ctx, id, buf, Placement::Data, durability, on_done)?;
+            .submit_put(ctx.engine, id, buf, Placement::Data, durability, on_done)?;
         Ok(Answer(answer))
     }
 

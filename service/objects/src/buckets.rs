@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use lumpscope_engine::RequestCtx;
-
 use crate::Objects;
-use crate::commit::{Change, delete_lump, put_record};
+use crate::ctx::Ctx;
 use crate::error::{Limited, ObjectError};
 use crate::id::Kind;
+use crate::journal::{Change, delete_lump, put_record};
 use crate::record::{BucketRecord, Record};
 use crate::state::{BucketEntry, Path, now_ms};
 use crate::types::{Bucket, MAX_BUCKET_BYTES};
@@ -72,7 +71,7 @@ impl Objects {
     /// # Errors
     /// [`ObjectError::Invalid`] for a name that S3 does not allow, [`ObjectError::BucketExists`],
     /// [`ObjectError::Engine`].
-    pub async fn create_bucket(&self, ctx: RequestCtx, name: &str) -> Result<Bucket, ObjectError> {
+    pub async fn create_bucket(&self, ctx: Ctx<'_>, name: &str) -> Result<Bucket, ObjectError> {
         check_name(name)?;
         let held = self.inner.hold(Path::Bucket(name.to_owned())).await;
         if self.inner.state().buckets.contains_key(name) {
@@ -115,7 +114,7 @@ impl Objects {
     ///
     /// # Errors
     /// [`ObjectError::NoSuchBucket`], [`ObjectError::BucketNotEmpty`], [`ObjectError::Engine`].
-    pub async fn delete_bucket(&self, ctx: RequestCtx, name: &str) -> Result<(), ObjectError> {
+    pub async fn delete_bucket(&self, ctx: Ctx<'_>, name: &str) -> Result<(), ObjectError> {
         let held = self.inner.hold(Path::Bucket(name.to_owned())).await;
         let not_empty = || ObjectError::BucketNotEmpty {
             bucket: name.to_owned(),

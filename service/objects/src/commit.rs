@@ -1,125 +1,21 @@
-//! Changes of the catalogue. Each is one put or delete of one embedded lump; the change in
-//! memory is made by the engine's callback, so that it happens even if the caller is gone.
+//! Changes of the catalogue. Each is one put or delete of one embedded lump.
 
 use std::sync::Arc;
 
-use lumpscope_engine::{
-    DeleteOutcome, Durability, Error, LumpBuf, LumpId, Placement, PutGroup, PutOutcome, RequestCtx,
-};
-use tokio::sync::oneshot;
+use lumpscope_engine::{LumpBuf, LumpId};
 
 use crate::Objects;
-use crate::blocks::Moving;
 use crate::catalogue::Entry;
+use crate::ctx::Ctx;
 use crate::error::{Limited, ObjectError};
-use crate::id::{self, Kind};
+use crate::id::Kind;
+use crate::journal::{Answer, Change, delete_lump, put_record};
 use crate::record::{Body, ObjectRecord, Record, Segment};
-use crate::state::{Held, Inner, Path, Written, decode, now_ms};
+use crate::state::{Held, Inner, Moving, Path, Written, decode, now_ms};
 use crate::types::{
     CommitInfo, Committed, Condition, Deleted, ETag, MAX_ATTRIBUTE_BYTES, MAX_KEY_BYTES,
     MAX_METADATA_BYTES, ObjectInfo, Pairs, PutInfo,
 };
-
-/// Most bytes of a record: those of an embedded lump, less the record of the piece before it.
-pub(crate) const MAX_RECORD_BYTES: usize = 65_535 - 64;
-
-/// An answer of the engine that is to come.
-pub(crate) struct Answer<T>(pub(crate) oneshot::Receiver<Result<T, ObjectError>>);
-
-impl<T> IntoFuture for Answer<T>
-where
-    T: Send + 'static,
-{
-    type Output = Result<T, ObjectError>;
-    type IntoFuture = std::pin::Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { self.0.await.unwrap_or(Err(Error::Closed.into())) })
-    }
-}
-
-/// A buffer with a record.
-pub(crate) fn record_buf(inner: &Inner, record: &Record) -> Result<LumpBuf, ObjectError> {
-    let bytes = record.encode();
-    if bytes.len() > MAX_RECORD_BYTES {
-        return Err(ObjectError::TooLarge {
-            what: Limited::Record,
-            got: bytes.len() as u64,
-            max: MAX_RECORD_BYTES as u64,
-        });
-    }
-    let mut buf = inner.store.lump_buf(bytes.len() as u64)?;
-    buf.extend(&bytes)?;
-    Ok(buf)
-}
-
-/// One change in the journal.
-pub(crate) struct Change<'a> {
-    /// The last piece of the data that the record names.
-    pub(crate) piece: Option<(LumpId, LumpBuf)>,
-    pub(crate) id: LumpId,
-    pub(crate) record: &'a Record,
-    /// Records that the change deletes.
-    pub(crate) deletes: Vec<LumpId>,
-}
-
-impl<'a> Change<'a> {
-    /// Of a record alone.
-    pub(crate) fn of(id: LumpId, record: &'a Record) -> Self {
-        Self {
-            piece: None,
-            id,
-            record,
-            deletes: Vec::new(),
-        }
-    }
-}
-
-/// Puts a record with its group; `then` is called when that is durable.
-pub(crate) fn put_record<T: Send + 'static>(
-    inner: &Arc<Inner>,
-    ctx: RequestCtx,
-    change: Change<'_>,
-    then: impl FnOnce() -> T + Send + 'static,
-) -> Result<Answer<T>, ObjectError> {
-    let group = PutGroup {
-        embedded: (change.id, record_buf(inner, change.record)?),
-        data: change.piece,
-        deletes: change.deletes,
-    };
-    let (told, answer) = oneshot::channel();
-    let used = inner.meter(ctx);
-    let on_done = Box::new(move |result: Result<PutOutcome, Error>, times| {
-        used(times);
-        // Also when the caller is gone.
-        let result = result.map(|_| then()).map_err(ObjectError::from);
-        let _ = told.send(result);
-    });
-    let durability = inner.options.durability;
-    inner
-        .store
-        .submit_put_group(ctx, group, durability, on_done)?;
-    Ok(Answer(answer))
-}
-
-/// Deletes a lump; `then` is called when that is durable, or has failed.
-pub(crate) fn delete_lump(
-    inner: &Arc<Inner>,
-    ctx: RequestCtx,
-    id: LumpId,
-    then: impl FnOnce(&Result<DeleteOutcome, Error>) + Send + 'static,
-) -> Result<Answer<()>, ObjectError> {
-    let (told, answer) = oneshot::channel();
-    let used = inner.meter(ctx);
-    let on_done = Box::new(move |result: Result<DeleteOutcome, Error>, times| {
-        used(times);
-        then(&result);
-        let _ = told.send(result.map(drop).map_err(ObjectError::from));
-    });
-    let durability = inner.options.durability;
-    inner.store.submit_delete(ctx, id, durability, on_done)?;
-    Ok(Answer(answer))
-}
 
 /// Refuses keys outside the limits.
 pub(crate) fn check_key(key: &str) -> Result<(), ObjectError> {
@@ -262,7 +158,7 @@ impl Objects {
     /// Waits for the key, and decides the condition.
     pub(crate) async fn place(
         &self,
-        ctx: RequestCtx,
+        ctx: Ctx<'_>,
         bucket: (&str, u32),
         key: &str,
         condition: Condition,
@@ -317,7 +213,7 @@ impl Objects {
     /// so that the next one for it finds the map as it is then.
     pub(crate) fn commit_object(
         &self,
-        ctx: RequestCtx,
+        ctx: Ctx<'_>,
         mut place: Place,
         new: NewObject,
         then: impl FnOnce() + Send + 'static,
@@ -393,7 +289,7 @@ impl Objects {
     /// [`ObjectError::ConditionFailed`], [`ObjectError::Engine`].
     pub async fn delete(
         &self,
-        ctx: RequestCtx,
+        ctx: Ctx<'_>,
         bucket: &str,
         key: &str,
         condition: Condition,
@@ -416,29 +312,4 @@ impl Objects {
         .await?;
         Ok(Deleted { existed: true })
     }
-
-    /// Durability of lumps that are not acknowledged before their commit.
-    pub(crate) const BEFORE_COMMIT: Durability = Durability::Journaled;
-}
-
-/// A piece on its way: completes when its record is in the journal.
-pub(crate) fn put_piece(
-    inner: &Arc<Inner>,
-    ctx: RequestCtx,
-    (written, index): (Arc<Written>, u64),
-    buf: LumpBuf,
-) -> Result<Answer<()>, ObjectError> {
-    let (told, answer) = oneshot::channel();
-    let id = id::piece(written.number, index);
-    let used = inner.meter(ctx);
-    let on_done = Box::new(move |result: Result<PutOutcome, Error>, times| {
-        used(times);
-        let _ = told.send(result.map(drop).map_err(ObjectError::from));
-        drop(written);
-    });
-    let durability = Objects::BEFORE_COMMIT;
-    inner
-        .store
-        .submit_put(ctx, id, buf, Placement::Data, durability, on_done)?;
-    Ok(Answer(answer))
 }

@@ -1,7 +1,6 @@
 //! Copying an object, within a store, through memory.
 
-use lumpscope_engine::RequestCtx;
-
+use crate::ctx::Ctx;
 use crate::error::ObjectError;
 use crate::types::{CommitInfo, Committed, Condition, PutInfo};
 use crate::{Objects, Reader};
@@ -15,7 +14,7 @@ impl Objects {
     /// [`ObjectError::Invalid`] for a part of an object; those of a read and of a commit.
     pub async fn copy(
         &self,
-        ctx: RequestCtx,
+        ctx: Ctx<'_>,
         mut from: Reader,
         (bucket, key): (&str, &str),
         (put, condition): (Option<PutInfo>, Condition),

@@ -3,12 +3,14 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use lumpscope_engine::{LumpId, RequestCtx};
+use lumpscope_engine::LumpId;
 
 use crate::Objects;
-use crate::commit::{NewObject, delete_lump};
+use crate::commit::NewObject;
+use crate::ctx::Ctx;
 use crate::error::{Limited, ObjectError};
 use crate::id::{self, Kind};
+use crate::journal::delete_lump;
 use crate::record::{PartRecord, Segment};
 use crate::state::now_ms;
 use crate::types::{CommitInfo, Committed, ETag, MAX_LIST, MAX_OBJECT_BYTES, PutInfo};
@@ -37,7 +39,7 @@ impl Objects {
     /// written in any order and are alike), [`ObjectError::Engine`]. The upload is as it was then.
     pub async fn complete(
         &self,
-        ctx: RequestCtx,
+        ctx: Ctx<'_>,
         (bucket, key, upload): (&str, &str, &str),
         parts: &[(u16, ETag)],
         commit: CommitInfo,
@@ -124,7 +126,7 @@ impl Objects {
     /// [`ObjectError::NoSuchBucket`], [`ObjectError::NoSuchUpload`], [`ObjectError::Engine`].
     pub async fn abort(
         &self,
-        ctx: RequestCtx,
+        ctx: Ctx<'_>,
         bucket: &str,
         key: &str,
         upload: &str,
@@ -152,7 +154,7 @@ impl Objects {
     ///
     /// # Errors
     /// [`ObjectError::Engine`].
-    pub async fn expire(&self, ctx: RequestCtx, age: Duration) -> Result<u64, ObjectError> {
+    pub async fn expire(&self, ctx: Ctx<'_>, age: Duration) -> Result<u64, ObjectError> {
         let age = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
         let before = now_ms().saturating_sub(age);
         let mut forgotten = Vec::new();

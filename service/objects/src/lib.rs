@@ -18,9 +18,11 @@ mod bytes;
 pub mod catalogue;
 mod commit;
 mod copy;
+mod ctx;
 mod ending;
 mod error;
 pub mod id;
+mod journal;
 pub mod juicefs;
 mod list;
 mod open;
@@ -36,8 +38,9 @@ mod write;
 
 use std::sync::Arc;
 
+pub use ctx::{Ctx, Times};
 pub use error::{Limited, ObjectError};
-pub use options::{MAX_PIECE_BYTES, ObjectOptions, OpenReport, Used};
+pub use options::{MAX_PIECE_BYTES, ObjectOptions, OpenReport};
 pub use parts::PartWriter;
 pub use read::Reader;
 pub use types::{

@@ -16,8 +16,7 @@ use crate::options::{MAX_PIECE_BYTES, ObjectOptions, OpenReport};
 use crate::record::{
     Body, BucketRecord, ObjectRecord, PartRecord, RecordError, UploadRecord, VolumeRecord,
 };
-use crate::state::{BucketEntry, Inner, State, VolumeName, background};
-use crate::uploads::Upload;
+use crate::state::{BucketEntry, Inner, State, Upload, VolumeName, background};
 
 /// Ids of a page of the store's list.
 const PAGE: usize = 16_384;

@@ -1,36 +1,13 @@
 //! Options for opening objects, and the findings of opening.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use lumpscope_engine::{Durability, EngineTimes, RequestId};
+use lumpscope_engine::Durability;
 
 use crate::catalogue::{Catalogue, InMemory};
 
 /// Most bytes of a piece.
 pub const MAX_PIECE_BYTES: u32 = 4 << 20;
-
-/// Is told what the engine used for each thing it was asked for, in its own threads: it must not
-/// wait. Requests ask for several, at the same time too.
-#[derive(Clone)]
-pub struct Used(Arc<dyn Fn(RequestId, EngineTimes) + Send + Sync>);
-
-impl Used {
-    /// Tells `told`.
-    pub fn new(told: impl Fn(RequestId, EngineTimes) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(told))
-    }
-
-    pub(crate) fn tell(&self, request: RequestId, times: EngineTimes) {
-        (self.0)(request, times);
-    }
-}
-
-impl std::fmt::Debug for Used {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Used")
-    }
-}
 
 /// How to open the objects of a store.
 #[derive(Clone, Debug)]
@@ -45,8 +22,6 @@ pub struct ObjectOptions {
     /// How long a writer waits for memory before it fails with
     /// [`Error::BuffersExhausted`](lumpscope_engine::Error::BuffersExhausted).
     pub memory_wait: Duration,
-    /// Receiver of the engine's times; `None`: they are dropped.
-    pub used: Option<Used>,
     /// Makes the map of the objects.
     pub catalogue: fn() -> Box<dyn Catalogue>,
 }
@@ -59,7 +34,6 @@ impl Default for ObjectOptions {
             piece_bytes: MAX_PIECE_BYTES,
             min_part_bytes: 5 << 20,
             memory_wait: Duration::from_secs(30),
-            used: None,
             catalogue: || Box::<InMemory>::default(),
         }
     }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use lumpscope_engine::RequestCtx;
-
 use crate::Objects;
-use crate::commit::{Change, check_info, put_record};
+use crate::commit::check_info;
+use crate::ctx::Ctx;
 use crate::ending::one;
 use crate::error::ObjectError;
 use crate::id::{self, Kind};
+use crate::journal::{Change, put_record};
 use crate::record::{PartRecord, Record};
 use crate::state::{Path, now_ms};
 use crate::types::{MAX_PART_NUMBER, PartCommit, PartInfo};
@@ -38,7 +38,7 @@ impl PartWriter {
     ///
     /// # Errors
     /// As for [`Writer::write`](crate::Writer::write).
-    pub async fn write(&mut self, ctx: RequestCtx, bytes: &[u8]) -> Result<(), ObjectError> {
+    pub async fn write(&mut self, ctx: Ctx<'_>, bytes: &[u8]) -> Result<(), ObjectError> {
         self.data.write(ctx, bytes).await
     }
 
@@ -55,7 +55,7 @@ impl PartWriter {
     /// [`ObjectError::Engine`].
     pub async fn commit(
         mut self,
-        ctx: RequestCtx,
+        ctx: Ctx<'_>,
         commit: PartCommit,
     ) -> Result<PartInfo, ObjectError> {
         check_info(None, &Vec::new(), &commit.attributes)?;

@@ -4,14 +4,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use lumpscope_engine::{Error, LumpData, LumpId, RangeOutcome, RequestCtx};
+use lumpscope_engine::{Error, LumpData, LumpId, RangeOutcome};
 use tokio::sync::oneshot;
 
 use crate::Objects;
 use crate::blocks::{Loaded, Sought, size_of};
-use crate::commit::Answer;
+use crate::ctx::Ctx;
 use crate::error::ObjectError;
 use crate::id;
+use crate::journal::Answer;
 use crate::record::{Body, Segment};
 use crate::state::{Inner, Reading, decode};
 use crate::types::ObjectInfo;
@@ -67,7 +68,7 @@ impl Objects {
     /// [`ObjectError::Damaged`].
     pub async fn head(
         &self,
-        ctx: RequestCtx,
+        ctx: Ctx<'_>,
         bucket: &str,
         key: &str,
     ) -> Result<ObjectInfo, ObjectError> {
@@ -88,12 +89,7 @@ impl Objects {
     ///
     /// # Errors
     /// As [`Objects::read_part`].
-    pub async fn read(
-        &self,
-        ctx: RequestCtx,
-        bucket: &str,
-        key: &str,
-    ) -> Result<Reader, ObjectError> {
+    pub async fn read(&self, ctx: Ctx<'_>, bucket: &str, key: &str) -> Result<Reader, ObjectError> {
         self.read_part(ctx, bucket, key, |_| None).await
     }
 
@@ -106,7 +102,7 @@ impl Objects {
     /// [`ObjectError::Engine`], [`ObjectError::Damaged`].
     pub async fn read_part(
         &self,
-        ctx: RequestCtx,
+        ctx: Ctx<'_>,
         bucket: &str,
         key: &str,
         part: impl Fn(u64) -> Option<Range<u64>>,
@@ -189,7 +185,7 @@ impl Reader {
 
     /// The next bytes, verified, up to a piece at a time; `None`: that was all. They are the
     /// memory that the device wrote to, and count against the store's budget until dropped.
-    pub async fn next(&mut self, ctx: RequestCtx) -> Option<Result<Bytes, ObjectError>> {
+    pub async fn next(&mut self, ctx: Ctx<'_>) -> Option<Result<Bytes, ObjectError>> {
         match &mut self.source {
             Source::Pieces(pieces) => pieces.next(ctx, &self.range).await,
             Source::Block(first, bytes) => {
@@ -216,7 +212,7 @@ fn cut(bytes: &Bytes, first: u64, range: &Range<u64>) -> Result<Bytes, ObjectErr
 impl Pieces {
     async fn next(
         &mut self,
-        ctx: RequestCtx,
+        ctx: Ctx<'_>,
         range: &Range<u64>,
     ) -> Option<Result<Bytes, ObjectError>> {
         let (next, answer) = match self.ahead.take() {
@@ -264,7 +260,7 @@ impl Pieces {
     /// Starts to read the next piece; `None`: there is none.
     fn start(
         &mut self,
-        ctx: RequestCtx,
+        ctx: Ctx<'_>,
         range: &Range<u64>,
     ) -> Option<Result<(Next, Answer<LumpData>), ObjectError>> {
         let next = self.next_piece(range)?;
@@ -296,7 +292,7 @@ impl Pieces {
     }
 }
 
-fn ask(inner: &Arc<Inner>, ctx: RequestCtx, next: Next) -> Result<Answer<LumpData>, ObjectError> {
+fn ask(inner: &Arc<Inner>, ctx: Ctx<'_>, next: Next) -> Result<Answer<LumpData>, ObjectError> {
     let Next {
         id,
         from,
@@ -314,28 +310,28 @@ impl Inner {
     /// Starts to read a lump.
     pub(crate) fn ask_whole(
         &self,
-        ctx: RequestCtx,
+        ctx: Ctx<'_>,
         id: LumpId,
     ) -> Result<Answer<LumpData>, ObjectError> {
         let (told, answer) = oneshot::channel();
-        let used = self.meter(ctx);
+        let used = ctx.meter();
         let on_done = Box::new(move |result: Result<LumpData, Error>, times| {
             used(times);
             let _ = told.send(result.map_err(ObjectError::from));
         });
-        self.store.submit_get(ctx, id, on_done)?;
+        self.store.submit_get(ctx.engine, id, on_done)?;
         Ok(Answer(answer))
     }
 
     /// Starts to read some bytes of a lump, clipped to its length.
     pub(crate) fn ask_range(
         &self,
-        ctx: RequestCtx,
+        ctx: Ctx<'_>,
         id: LumpId,
         range: Range<u64>,
     ) -> Result<Answer<LumpData>, ObjectError> {
         let (told, answer) = oneshot::channel();
-        let used = self.meter(ctx);
+        let used = ctx.meter();
         let on_done = Box::new(move |result: Result<RangeOutcome, Error>, times| {
             used(times);
             let data = result.map(|outcome| outcome.data);
@@ -343,7 +339,7 @@ impl Inner {
         });
         let len = range.end - range.start;
         self.store
-            .submit_get_range(ctx, id, range.start, len, on_done)?;
+            .submit_get_range(ctx.engine, id, range.start, len, on_done)?;
         Ok(Answer(answer))
     }
 }

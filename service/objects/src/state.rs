@@ -1,21 +1,19 @@
 //! The state in memory: the catalogue, readers, and exclusive rights to change.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use lumpscope_engine::{Durability, EngineTimes, LumpId, RequestCtx, Store};
-use tokio::sync::OwnedMutexGuard;
+use lumpscope_engine::{Durability, LumpId, RequestCtx, Store};
+use tokio::sync::{OwnedMutexGuard, RwLock};
 
-use crate::block_keys::From;
 use crate::catalogue::{Catalogue, Entry};
 use crate::error::ObjectError;
 use crate::id;
 use crate::juicefs::Layout;
 use crate::options::ObjectOptions;
-use crate::record::Body;
-use crate::uploads::Upload;
+use crate::record::{Body, PartRecord, UploadRecord};
 
 /// State shared by the handles of one store's objects.
 pub(crate) struct Inner {
@@ -75,6 +73,24 @@ pub(crate) struct BucketEntry {
     pub(crate) commits: u32,
 }
 
+/// An upload that was begun.
+pub(crate) struct Upload {
+    pub(crate) record: UploadRecord,
+    pub(crate) parts: BTreeMap<u16, PartRecord>,
+    /// Shared by commits of parts; exclusive for completing or aborting.
+    pub(crate) gate: Arc<RwLock<()>>,
+}
+
+impl Upload {
+    pub(crate) fn new(record: UploadRecord) -> Self {
+        Self {
+            record,
+            parts: BTreeMap::new(),
+            gate: Arc::default(),
+        }
+    }
+}
+
 /// Readers of an object.
 #[derive(Debug, Default)]
 pub(crate) struct Readers {
@@ -127,25 +143,6 @@ impl State {
         volumes
             .map(|(name, number)| (name.clone(), *number))
             .collect()
-    }
-
-    /// Adds to the blocks found those of `from` to `to` that the catalogue is about to
-    /// replace: they may already be gone from the index, and not yet be in the catalogue.
-    pub(crate) fn add_moving(
-        &self,
-        bucket: u32,
-        (from, to): (&From, Option<&str>),
-        blocks: &mut VecDeque<(String, LumpId)>,
-    ) {
-        let first = (bucket, from.key.clone());
-        let moving = self.moving.range(first..);
-        let moving =
-            moving.take_while(|((of, key), _)| *of == bucket && to.is_none_or(|to| **key <= *to));
-        for ((_, key), id) in moving.filter(|((_, key), _)| from.admits(key)) {
-            if let Err(place) = blocks.binary_search_by(|(block, _)| block.cmp(key)) {
-                blocks.insert(place, (key.clone(), *id));
-            }
-        }
     }
 
     /// The bucket of this name that may be changed.
@@ -229,6 +226,18 @@ impl Drop for Written {
     }
 }
 
+/// A block that an object of the catalogue is about to replace.
+pub(crate) struct Moving {
+    inner: Arc<Inner>,
+    name: (u32, String),
+}
+
+impl Drop for Moving {
+    fn drop(&mut self) {
+        self.inner.state().moving.remove(&self.name);
+    }
+}
+
 /// Milliseconds since 1970.
 pub(crate) fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -246,16 +255,6 @@ pub(crate) fn background() -> RequestCtx {
 }
 
 impl Inner {
-    /// Reports the engine's times of a request.
-    pub(crate) fn meter(&self, ctx: RequestCtx) -> impl FnOnce(EngineTimes) + Send + 'static {
-        let used = self.options.used.clone();
-        move |times| {
-            if let Some(used) = used {
-                used.tell(ctx.id, times);
-            }
-        }
-    }
-
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -284,6 +283,15 @@ impl Inner {
             number: self.number(),
             kept: AtomicBool::new(false),
         })
+    }
+
+    /// Marks a block that a commit to the catalogue removes, for who holds the key.
+    pub(crate) fn moving(self: &Arc<Self>, name: (u32, String), id: LumpId) -> Moving {
+        self.state().moving.insert(name.clone(), id);
+        Moving {
+            inner: Arc::clone(self),
+            name,
+        }
     }
 
     /// Begins to read an object of the catalogue.

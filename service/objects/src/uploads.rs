@@ -1,38 +1,22 @@
 //! Multipart uploads: their beginning, and lists of uploads and parts.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lumpscope_engine::RequestCtx;
 use tokio::sync::RwLock;
 
 use crate::Objects;
-use crate::commit::{Change, check_info, check_key, put_record};
+use crate::commit::{check_info, check_key};
+use crate::ctx::Ctx;
 use crate::error::ObjectError;
 use crate::id::Kind;
+use crate::journal::{Change, put_record};
 use crate::record::{PartRecord, Record, UploadRecord};
-use crate::state::{State, now_ms};
+use crate::state::{State, Upload, now_ms};
 use crate::types::{
     ETag, MAX_LIST, PartInfo, PartPage, PutInfo, UploadAfter, UploadInfo, UploadPage,
 };
 
-/// An upload that was begun.
-pub(crate) struct Upload {
-    pub(crate) record: UploadRecord,
-    pub(crate) parts: BTreeMap<u16, PartRecord>,
-    /// Shared by commits of parts; exclusive for completing or aborting.
-    gate: Arc<RwLock<()>>,
-}
-
 impl Upload {
-    pub(crate) fn new(record: UploadRecord) -> Self {
-        Self {
-            record,
-            parts: BTreeMap::new(),
-            gate: Arc::default(),
-        }
-    }
-
     fn info(&self, number: u64) -> UploadInfo {
         let record = &self.record;
         UploadInfo {
@@ -113,7 +97,7 @@ impl Objects {
     /// [`ObjectError::Engine`].
     pub async fn create_upload(
         &self,
-        ctx: RequestCtx,
+        ctx: Ctx<'_>,
         bucket: &str,
         key: &str,
         put: PutInfo,

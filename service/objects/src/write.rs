@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use lumpscope_engine::{Error, LumpBuf, LumpId, RequestCtx};
+use lumpscope_engine::{Error, LumpBuf, LumpId};
 
 use crate::Objects;
-use crate::commit::{Answer, NewObject, Old, check_info, check_key, info_of, put_piece};
+use crate::commit::{NewObject, Old, check_info, check_key, info_of};
+use crate::ctx::Ctx;
 use crate::error::{Limited, ObjectError};
 use crate::id;
+use crate::journal::{Answer, put_piece};
 use crate::juicefs::BlockKey;
 use crate::record::Segment;
 use crate::state::Written;
@@ -88,7 +90,7 @@ impl Data {
 
     pub(crate) async fn write(
         &mut self,
-        ctx: RequestCtx,
+        ctx: Ctx<'_>,
         mut bytes: &[u8],
     ) -> Result<(), ObjectError> {
         let announced = self.size.unwrap_or(MAX_OBJECT_BYTES);
@@ -174,7 +176,7 @@ impl Data {
     }
 
     /// Hands the piece over, one at a time.
-    async fn hand_over(&mut self, ctx: RequestCtx) -> Result<(), ObjectError> {
+    async fn hand_over(&mut self, ctx: Ctx<'_>) -> Result<(), ObjectError> {
         let Some(buf) = self.sealed().await? else {
             return Ok(());
         };
@@ -265,7 +267,7 @@ impl Writer {
     /// # Errors
     /// [`ObjectError::LengthMismatch`] when more come than were announced,
     /// [`ObjectError::Engine`]. The writer is of no use afterwards.
-    pub async fn write(&mut self, ctx: RequestCtx, bytes: &[u8]) -> Result<(), ObjectError> {
+    pub async fn write(&mut self, ctx: Ctx<'_>, bytes: &[u8]) -> Result<(), ObjectError> {
         self.data.write(ctx, bytes).await
     }
 
@@ -283,7 +285,7 @@ impl Writer {
     /// [`ObjectError::NoSuchBucket`], [`ObjectError::TooLarge`], [`ObjectError::Engine`].
     pub async fn commit(
         mut self,
-        ctx: RequestCtx,
+        ctx: Ctx<'_>,
         commit: CommitInfo,
     ) -> Result<Committed, ObjectError> {
         let mut last = self.data.end().await?;

@@ -5,8 +5,8 @@
 //! error, because a misspelt one would otherwise be ignored in silence.
 
 mod args;
-mod check;
 pub mod document;
+mod page;
 mod resolve;
 mod settings;
 mod values;
@@ -19,11 +19,9 @@ use lumpscope_engine::{Durability, IoBackendChoice, QueuePolicy};
 use lumpscope_observer::{EventPolicy, GuardPolicy, WatchedStore};
 use lumpscope_units::{Size, Span};
 
-use crate::http::PageConfig;
-use crate::telemetry::otlp::Sampling;
-
 pub use args::ServeArgs;
-pub(crate) use check::{certificate_not_after, kinds};
+pub use page::{PageConfig, Rhythm};
+pub(crate) use resolve::{check_s3, check_stores};
 pub use values::{
     DurabilityArg, GuardRule, IoBackendArg, LogFormat, QueuePolicyArg, S3Etag, StoreSpec, UnixMode,
 };
@@ -199,6 +197,16 @@ impl ServeConfig {
         let rule = last(Some(store)).or_else(|| last(None));
         rule.map_or(GuardPolicy::Off, |rule| rule.policy)
     }
+}
+
+/// Which requests are exported, besides those whose client asks for it (the sampled flag).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sampling {
+    /// Share of all requests, 0 to 1, by the trace's id: services that use the same rule keep or
+    /// leave the same traces.
+    pub ratio: f64,
+    /// Every request that took at least so long; zero: all.
+    pub slower_than: Duration,
 }
 
 /// How S3 is served.

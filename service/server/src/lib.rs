@@ -11,6 +11,7 @@
 //! in this crate blocks a thread of the runtime on a disk.
 
 mod buckets;
+mod check;
 pub mod cli;
 pub mod config;
 pub mod door;

@@ -156,7 +156,7 @@ pub(crate) async fn serve(
     );
     let entrance = entrance("metrics", Protocol::Http, METRICS_CONNECTIONS.min(most));
     let headers = usize::try_from(config.door.max_header_bytes).unwrap_or(usize::MAX);
-    let limits = crate::http::Limits {
+    let limits = door::HttpLimits {
         header_timeout: config.door.handshake_timeout,
         buffer_bytes: headers.max(LEAST_BUFFER),
     };

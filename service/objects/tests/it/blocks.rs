@@ -1,6 +1,6 @@
 //! Blocks of JuiceFS: what is known of them, when a key is one, and what readers see.
 use crate::common::{
-    close, content, ctx, disk, etag, get, list, lumps, open, pairs, put, put_with, run,
+    close, content, ctx, disk, engine_ctx, etag, get, list, lumps, open, pairs, put, put_with, run,
 };
 use lumpscope_engine::{Durability, LumpId, Placement, Store};
 use lumpscope_objects::id::Kind;
@@ -267,7 +267,7 @@ fn tamper(store: &Store, id: LumpId, bytes: &[u8]) {
     let mut buf = store.lump_buf(bytes.len() as u64).unwrap();
     buf.extend(bytes).unwrap();
     store
-        .put(ctx(), id, buf, Placement::Data, Durability::Synced)
+        .put(engine_ctx(), id, buf, Placement::Data, Durability::Synced)
         .unwrap();
 }
 
@@ -282,7 +282,7 @@ fn a_wrong_trailer_is_never_served() {
             .unwrap();
     });
     let id = block_lumps(&store)[0];
-    let right = store.get(ctx(), id).unwrap().to_vec();
+    let right = store.get(engine_ctx(), id).unwrap().to_vec();
     let damaged = |bytes: &[u8]| {
         tamper(&store, id, bytes);
         run(async {

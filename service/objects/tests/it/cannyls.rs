@@ -12,7 +12,7 @@ mod peer;
 
 use std::collections::BTreeMap;
 
-use crate::common::{close, content, ctx, etag, get, open, put, run};
+use crate::common::{close, content, ctx, engine_ctx, etag, get, open, put, run};
 use lumpscope_engine::device::sim::{Random, SimDisk, SimOptions};
 use lumpscope_engine::{LumpId, LumpRange, Store};
 use lumpscope_objects::{
@@ -27,7 +27,7 @@ const FOREIGN: u64 = 24;
 /// Every lump with its bytes.
 fn lumps(store: &Store) -> BTreeMap<u128, Vec<u8>> {
     let ids = store.list(LumpRange::ALL, 10_000).unwrap().ids;
-    let get = |id: LumpId| (id.0, store.get(ctx(), id).unwrap().to_vec());
+    let get = |id: LumpId| (id.0, store.get(engine_ctx(), id).unwrap().to_vec());
     ids.into_iter().map(get).collect()
 }
 

@@ -1,5 +1,5 @@
 //! Buckets, writing, reading, deleting, conditions, listing: on a simulated disk.
-use crate::common::{close, content, ctx, disk, etag, get, lumps, open, put, run};
+use crate::common::{close, content, ctx, disk, engine_ctx, etag, get, lumps, open, put, run};
 use lumpscope_engine::{Durability, Error, LumpId, Placement, Store, StoreOptions};
 use lumpscope_objects::id::Kind;
 use lumpscope_objects::{
@@ -279,7 +279,13 @@ fn a_read_only_store_is_read_and_left_as_it_is() {
     orphan.extend(&[1]).unwrap();
     let id = LumpId(Kind::Piece.range().start.0 + (77 << 40));
     store
-        .put(ctx(), id, orphan, Placement::Data, Durability::Synced)
+        .put(
+            engine_ctx(),
+            id,
+            orphan,
+            Placement::Data,
+            Durability::Synced,
+        )
         .unwrap();
     let before = lumps(&store);
     close(objects, store);

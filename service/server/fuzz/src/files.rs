@@ -5,7 +5,7 @@ use std::path::Path;
 use http::{HeaderMap, HeaderValue};
 use lumpscope::config::ServeArgs;
 use lumpscope::door;
-use lumpscope::s3::{Access, Credentials};
+use lumpscope::door::{Access, Credentials};
 
 /// The configuration: what is refused is refused in one line, what is taken can be taken again.
 pub(crate) fn config(data: &[u8]) {

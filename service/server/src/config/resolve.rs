@@ -15,12 +15,10 @@ use super::{
     DEFAULT_MAX_STREAMS, DEFAULT_METRICS_LISTEN, DEFAULT_MIN_RATE, DEFAULT_OVERLOAD_AFTER_SECONDS,
     DEFAULT_QUEUE_DEPTH, DEFAULT_QUEUE_LIMIT, DEFAULT_RELOAD_INTERVAL_SECONDS, DEFAULT_S3_MAX_BODY,
     DEFAULT_S3_UPLOAD_EXPIRY_HOURS, DEFAULT_SCRUB_INTERVAL_HOURS, DEFAULT_STREAM_WINDOW,
-    DEFAULT_TRACE_RATIO, DEFAULT_TRACE_SLOWER_THAN, DoorConfig, S3Config, ServeArgs, ServeConfig,
-    StoreSpec, TlsFiles,
+    DEFAULT_TRACE_RATIO, DEFAULT_TRACE_SLOWER_THAN, DoorConfig, PageConfig, S3Config, Sampling,
+    ServeArgs, ServeConfig, StoreSpec, TlsFiles,
 };
 use crate::error::ServerError;
-use crate::http::PageConfig;
-use crate::telemetry::otlp::Sampling;
 
 /// Longest that can be configured for requests under way at the end.
 const MAX_DRAIN: Duration = Duration::from_mins(10);
@@ -61,7 +59,7 @@ impl ServeArgs {
     ///
     /// # Errors
     /// A file that cannot be read or parsed.
-    pub(super) fn put_together(self) -> Result<(ServeConfig, Problems), ServerError> {
+    pub(crate) fn put_together(self) -> Result<(ServeConfig, Problems), ServerError> {
         let args = match &self.config {
             Some(path) => {
                 let file = read_file(path)?;
@@ -348,7 +346,7 @@ fn none_of(problems: Problems, config: ServeConfig) -> Result<ServeConfig, Probl
     Err(problems)
 }
 
-pub(super) fn check_stores(stores: &[StoreSpec], problems: &mut Problems) {
+pub(crate) fn check_stores(stores: &[StoreSpec], problems: &mut Problems) {
     if stores.is_empty() {
         problems.push(ServerError::NoStores);
     }
@@ -362,7 +360,7 @@ pub(super) fn check_stores(stores: &[StoreSpec], problems: &mut Problems) {
 }
 
 /// S3 has one store.
-pub(super) fn check_s3(config: &ServeConfig, problems: &mut Problems) {
+pub(crate) fn check_s3(config: &ServeConfig, problems: &mut Problems) {
     if config.s3.listen.is_some() && config.s3_store().is_none() {
         let given = config.s3.store.clone().unwrap_or_default();
         let want = "the name of one of the stores";

@@ -41,7 +41,7 @@ const TCP_KEEPALIVE_RETRIES: u32 = 5;
 
 /// A socket that is listened on.
 #[derive(Debug)]
-pub(crate) enum Listener {
+pub enum Listener {
     /// TCP.
     Tcp(TcpListener),
     /// UNIX.
@@ -49,31 +49,31 @@ pub(crate) enum Listener {
 }
 
 /// One way in and its limits.
-pub(crate) struct Entrance {
+pub struct Entrance {
     /// Its name in metrics and logs.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// What is spoken behind it.
-    pub(crate) protocol: Protocol,
+    pub protocol: Protocol,
     /// Connections open at a time; more wait in the backlog.
-    pub(crate) max_connections: usize,
+    pub max_connections: usize,
     /// See the configuration.
-    pub(crate) handshake_timeout: Duration,
+    pub handshake_timeout: Duration,
     /// See the configuration; zero: never.
-    pub(crate) idle_timeout: Duration,
+    pub idle_timeout: Duration,
     /// How long a write may wait for the other end to take anything.
-    pub(crate) write_timeout: Duration,
+    pub write_timeout: Duration,
     /// Where the certificate in force is.
-    pub(crate) reloader: Arc<Reloader>,
+    pub reloader: Arc<Reloader>,
     /// What is counted.
-    pub(crate) metrics: Arc<DoorMetrics>,
+    pub metrics: Arc<DoorMetrics>,
 }
 
 /// Completes when a connection should take no new calls and end.
-pub(crate) type Leave = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub type Leave = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Accepts until `stopped` says so and runs `serve` for each connection. Returns when all have
 /// ended; when it is dropped before, they are closed.
-pub(crate) async fn accept<F, Served>(
+pub async fn accept<F, Served>(
     listener: Listener,
     entrance: Arc<Entrance>,
     mut stopped: watch::Receiver<bool>,
@@ -98,7 +98,8 @@ pub(crate) async fn accept<F, Served>(
             }
             next = next => next,
         };
-        let permit = permit.expect("the semaphore is never closed");
+        // The semaphore is never closed.
+        let Ok(permit) = permit else { break };
         match accepted {
             Ok(raw) => {
                 let (entrance, stopped) = (Arc::clone(&entrance), stopped.clone());

@@ -17,7 +17,7 @@ const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// What is spoken on a connection, below which TLS may lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Protocol {
+pub enum Protocol {
     /// gRPC: HTTP/2 from the first byte.
     Grpc,
     /// HTTP/1.1.

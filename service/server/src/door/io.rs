@@ -152,7 +152,7 @@ pub(super) type Stream = Either<Socket, Box<TlsStream<Socket>>>;
 
 /// A connection that has been let in: its stream, with the bytes before it that were looked at.
 #[derive(Debug)]
-pub(crate) struct Admitted {
+pub struct Admitted {
     stream: Stream,
     first: &'static [u8],
     /// Tells, by being dropped, that the transport has let go of the connection.

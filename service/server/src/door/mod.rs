@@ -15,7 +15,9 @@ mod accept;
 mod caller;
 mod connection;
 mod handshake;
+mod http1;
 mod io;
+mod keys;
 mod logins;
 mod metrics;
 mod reload;
@@ -30,14 +32,15 @@ use tokio::sync::watch;
 
 pub use caller::{Caller, Right};
 pub use connection::{Call, Connection, Peer};
+pub use http1::{HttpLimits, serve_http};
+pub use keys::{Access, Credentials, Grants};
 pub use logins::Denied;
 pub use metrics::{DoorMetrics, ENTRANCES};
 pub use reload::{Reloaded, Reloader};
 
-pub(crate) use accept::{Entrance, Leave, Listener, accept};
-pub(crate) use handshake::Protocol;
-pub(crate) use io::Admitted;
-pub(crate) use tls::{bad as bad_file, read_secret};
+pub use accept::{Entrance, Leave, Listener, accept};
+pub use handshake::Protocol;
+pub use io::Admitted;
 pub(crate) use unix::{SocketFile, listen as listen_unix};
 
 use crate::config::DoorConfig;
@@ -67,7 +70,7 @@ impl Door {
     ///
     /// # Errors
     /// Why the caller is not known; it has been counted and logged.
-    pub(crate) fn caller(
+    pub fn caller(
         &self,
         connection: Option<&Connection>,
         headers: &HeaderMap,
@@ -81,7 +84,7 @@ impl Door {
 }
 
 /// Completes when the service is told to stop.
-pub(crate) async fn told(mut stopped: watch::Receiver<bool>) {
+pub async fn told(mut stopped: watch::Receiver<bool>) {
     // An error means that the service is gone, which is a stop too.
     let _ = stopped.wait_for(|stop| *stop).await;
 }

@@ -13,12 +13,12 @@ use tracing::{error, info, warn};
 use super::caller::Caller;
 use super::connection::Connection;
 use super::handshake::Protocol;
+use super::keys::Credentials;
 use super::logins::{Denied, Logins};
 use super::metrics::DoorMetrics;
 use super::tls::{self, Tls};
 use crate::config::DoorConfig;
 use crate::error::ServerError;
-use crate::s3::Credentials;
 
 /// A certificate that ends within this time is warned of: a week.
 const SOON_SECONDS: i64 = 7 * 24 * 3600;
@@ -161,7 +161,8 @@ impl Reloader {
     }
 
     /// Who may ask over S3.
-    pub(crate) fn s3(&self) -> Arc<Credentials> {
+    #[must_use]
+    pub fn s3(&self) -> Arc<Credentials> {
         Arc::clone(&self.state.load().s3)
     }
 

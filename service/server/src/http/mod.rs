@@ -24,14 +24,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::sync::watch;
 
-use crate::door::Right;
-use crate::door::{Connection, Door};
+use crate::config::PageConfig;
+use crate::door::{Connection, Door, Right};
 use crate::stores::Stores;
 use crate::telemetry::{Metrics, Sources};
 
-pub use page::{PageConfig, Rhythm};
-
-pub(crate) use serve::{Limits, serve, serve_connection};
+pub(crate) use serve::serve;
 
 #[derive(Clone)]
 struct Shared {

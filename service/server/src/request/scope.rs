@@ -10,6 +10,7 @@ use std::time::Duration;
 use http::{Extensions, HeaderMap};
 use lumpscope_engine::clock::monotonic_ns;
 use lumpscope_engine::{EngineTimes, Error, LumpId, RequestCtx, RequestId};
+use lumpscope_objects::{Ctx, Times};
 use lumpscope_observer::RequestSummary;
 use lumpscope_proto::v1;
 use tokio::sync::oneshot;
@@ -89,6 +90,7 @@ impl Requests {
             span,
             requests: Arc::clone(self),
             caller: OnceLock::new(),
+            times: OnceLock::new(),
             state: Mutex::new(State::default()),
         })
     }
@@ -108,6 +110,8 @@ pub struct Scope {
     requests: Arc<Requests>,
     /// Who asks; set before anything else sees the scope.
     caller: OnceLock<Caller>,
+    /// The engine's times of calls that the objects made; unset: there were none.
+    times: OnceLock<Arc<Times>>,
     state: Mutex<State>,
 }
 
@@ -331,11 +335,7 @@ impl Scope {
     }
 
     fn answered(&self, times: EngineTimes) {
-        let mut state = self.state();
-        state.engine.sched_ns += times.sched_ns;
-        state.engine.index_ns += times.index_ns;
-        state.engine.data_ns += times.data_ns;
-        state.engine.journal_ns += times.journal_ns;
+        add(&mut self.state().engine, times);
     }
 
     /// Ends the request; only the first end counts.
@@ -349,6 +349,9 @@ impl Scope {
         let mut state = self.state();
         if std::mem::replace(&mut state.ended, true) {
             return;
+        }
+        if let Some(times) = self.times.get() {
+            add(&mut state.engine, times.sum());
         }
         let summary = self.summary(&state, end_ns, code);
         let store = state.store.take();
@@ -400,23 +403,26 @@ impl Scope {
         }
     }
 
-    /// What the engine gets with what is asked of it for this request.
+    /// The context with which its objects are asked; the engine's times come back through it.
     #[must_use]
-    pub fn context(&self) -> RequestCtx {
-        RequestCtx {
+    pub fn context(&self) -> Ctx<'_> {
+        let engine = RequestCtx {
             id: RequestId(self.id),
             ..self.state().waits
-        }
-    }
-
-    /// Counts what the engine used for this request.
-    pub fn used(&self, times: EngineTimes) {
-        self.answered(times);
+        };
+        Ctx::new(engine, self.times.get_or_init(Arc::default))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn add(sum: &mut EngineTimes, times: EngineTimes) {
+    sum.sched_ns += times.sched_ns;
+    sum.index_ns += times.index_ns;
+    sum.data_ns += times.data_ns;
+    sum.journal_ns += times.journal_ns;
 }
 
 /// What the engine used in all.

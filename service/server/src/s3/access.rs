@@ -11,11 +11,10 @@ use s3s::path::S3Path;
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Result};
 
 use super::body::Flow;
-use super::credentials::{Access, Grants};
 use super::empty::Signed;
 use super::operations::{self, Needs};
 use super::{MAX_XML, XML_GROWS, endpoint, unserved};
-use crate::door::Reloader;
+use crate::door::{Access, Grants, Reloader};
 use crate::request::{Memory, Reservation, Scope};
 
 /// What an operation knows of its request beside the input: put in by [`Keys`] and the connection.
@@ -85,7 +84,8 @@ impl Keys {
 #[async_trait::async_trait]
 impl S3Auth for Keys {
     async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
-        let secret = self.reloader.s3().secret(access_key);
+        let credentials = self.reloader.s3();
+        let secret = credentials.secret(access_key).map(SecretKey::from);
         secret.ok_or_else(|| S3Error::new(S3ErrorCode::InvalidAccessKeyId))
     }
 }

@@ -13,7 +13,6 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::Code;
 
-use super::endpoint::Noted;
 use crate::request::{Reading, Scope, is_slow};
 
 /// Most bytes of a request that wait for being taken: a signed chunk is kept until its signature
@@ -216,8 +215,6 @@ pub(super) struct Traced {
     reading: Option<Arc<Reading>>,
     /// Ends when the request's store cuts it off.
     cut_off: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
-    /// What the engine still uses counts.
-    _noted: Option<Noted>,
 }
 
 impl Traced {
@@ -240,14 +237,7 @@ impl Traced {
             left,
             reading,
             cut_off: cut_off.map(|token: CancellationToken| Box::pin(token.cancelled_owned())),
-            _noted: None,
         }
-    }
-
-    /// The times of the request count until the end of this body.
-    pub(super) fn noted(mut self, noted: Noted) -> Self {
-        self._noted = Some(noted);
-        self
     }
 
     fn sent(&mut self, bytes: u64) {

@@ -1,8 +1,9 @@
 //! Copying an object, or a range of one into a part: through memory, piece by piece.
 
 use http::header::{HeaderMap, HeaderName, IF_MATCH, IF_NONE_MATCH};
-use lumpscope_engine::RequestCtx;
-use lumpscope_objects::{CommitInfo, Condition, ETag, ObjectInfo, PartCommit, PutInfo, Reader};
+use lumpscope_objects::{
+    CommitInfo, Condition, Ctx, ETag, ObjectInfo, PartCommit, PutInfo, Reader,
+};
 use s3s::checksum::ChecksumHasher;
 use s3s::crypto::{Checksum as _, Crc32c, Md5};
 use s3s::dto::{
@@ -13,11 +14,11 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::access::Asked;
 use super::attributes::put_info;
-use super::credentials::Access;
 use super::endpoint::{Endpoint, Inside, etag, timestamp};
 use super::get::Conditions;
 use super::put::Sink;
 use super::{attributes, checks, multipart, put};
+use crate::door::Access;
 
 /// What a copy wants of its source, taken out of its input.
 macro_rules! source_conditions {
@@ -81,7 +82,7 @@ impl Endpoint {
     /// Copies all that the reader has selected.
     async fn pour(
         &self,
-        ctx: RequestCtx,
+        ctx: Ctx<'_>,
         reader: &mut Reader,
         sink: &mut impl Sink,
     ) -> S3Result<Copied> {

@@ -1,10 +1,8 @@
 //! What all operations share: the store, its objects, and the memory for bodies.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use lumpscope_engine::EngineTimes;
 use lumpscope_objects::{ETag, MAX_PIECE_BYTES, ObjectError, Objects};
 use s3s::dto::{ETag as ETagDto, ETagCondition, Timestamp};
 use s3s::{S3Error, S3ErrorCode, S3Result};
@@ -13,7 +11,7 @@ use super::access::Asked;
 use super::body::MAX_HELD;
 use super::error;
 use crate::config::S3Etag;
-use crate::request::{Memory, Reservation, Scope};
+use crate::request::{Memory, Reservation};
 use crate::stores::{NamedStore, Stores};
 
 /// Pieces of an object that a writer keeps in memory: one is filled, one is on its way.
@@ -100,47 +98,6 @@ pub(super) async fn reserve(memory: &Memory, bytes: u64, wait: Duration) -> S3Re
             "there is no memory for the body: others are under way".to_owned(),
             wait,
         )),
-    }
-}
-
-/// Scopes of the requests under way, so that what the engine used for one is counted there.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Times {
-    scopes: Arc<Mutex<HashMap<u64, Weak<Scope>>>>,
-}
-
-impl Times {
-    fn scopes(&self) -> MutexGuard<'_, HashMap<u64, Weak<Scope>>> {
-        self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// From now on the request's times are counted, until the guard is dropped.
-    pub(super) fn note(&self, scope: &Arc<Scope>) -> Noted {
-        self.scopes().insert(scope.id(), Arc::downgrade(scope));
-        Noted {
-            times: self.clone(),
-            id: scope.id(),
-        }
-    }
-
-    /// The engine has used so much for a request.
-    pub(crate) fn used(&self, request: u64, times: EngineTimes) {
-        let scope = self.scopes().get(&request).and_then(Weak::upgrade);
-        if let Some(scope) = scope {
-            scope.used(times);
-        }
-    }
-}
-
-/// A request whose times are counted.
-pub(super) struct Noted {
-    times: Times,
-    id: u64,
-}
-
-impl Drop for Noted {
-    fn drop(&mut self) {
-        self.times.scopes().remove(&self.id);
     }
 }
 

@@ -3,11 +3,11 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use lumpscope_engine::RequestCtx;
 use lumpscope_objects::{ObjectError, ObjectInfo, Pairs, Reader};
 use s3s::dto::{
     ChecksumMode, ChecksumType, ETagCondition, GetObjectInput, GetObjectOutput, HeadObjectInput,
@@ -18,7 +18,7 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 use super::access::Asked;
 use super::endpoint::{Endpoint, etag, names, no_version, signed, timestamp};
 use super::{attributes, checks};
-use crate::request::CHUNK;
+use crate::request::{CHUNK, Scope};
 
 /// When a read is made.
 #[derive(Default)]
@@ -217,7 +217,8 @@ impl Endpoint {
             selected.map_err(|failure| self.failed(failure))?;
         }
         let len = told.bytes();
-        let outgoing = Outgoing::new(reader, ctx, len, self.store.clone());
+        let scope = Arc::clone(&asked.scope);
+        let outgoing = Outgoing::new(reader, scope, len, self.store.clone());
         let body = StreamingBlob::from(s3s::Body::http_body_unsync(outgoing));
         let output = output!(GetObjectOutput, told, { body: Some(body), });
         Ok(S3Response::new(output))
@@ -250,17 +251,17 @@ type Next = (Reader, Option<Result<Bytes, ObjectError>>);
 struct Outgoing {
     /// `None`: it has ended.
     next: Option<Pin<Box<dyn Future<Output = Next> + Send>>>,
-    ctx: RequestCtx,
+    scope: Arc<Scope>,
     ready: VecDeque<Bytes>,
     left: u64,
     store: String,
 }
 
 impl Outgoing {
-    fn new(reader: Reader, ctx: RequestCtx, left: u64, store: String) -> Self {
+    fn new(reader: Reader, scope: Arc<Scope>, left: u64, store: String) -> Self {
         Self {
-            next: (left > 0).then(|| next(reader, ctx)),
-            ctx,
+            next: (left > 0).then(|| next(reader, Arc::clone(&scope))),
+            scope,
             ready: VecDeque::new(),
             left,
             store,
@@ -276,9 +277,9 @@ impl Outgoing {
     }
 }
 
-fn next(mut reader: Reader, ctx: RequestCtx) -> Pin<Box<dyn Future<Output = Next> + Send>> {
+fn next(mut reader: Reader, scope: Arc<Scope>) -> Pin<Box<dyn Future<Output = Next> + Send>> {
     Box::pin(async move {
-        let bytes = reader.next(ctx).await;
+        let bytes = reader.next(scope.context()).await;
         (reader, bytes)
     })
 }
@@ -312,8 +313,8 @@ impl Body for Outgoing {
                 Some(Ok(piece)) => {
                     let len = piece.len() as u64;
                     if len < self.left {
-                        let ctx = self.ctx;
-                        self.next = Some(next(reader, ctx));
+                        let scope = Arc::clone(&self.scope);
+                        self.next = Some(next(reader, scope));
                     }
                     self.cut(piece);
                 }

@@ -9,8 +9,8 @@ use s3s::dto::{
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::access::Asked;
-use super::credentials::Access;
 use super::endpoint::{Endpoint, etag, given, signed, timestamp};
+use crate::door::Access;
 
 /// Most entries of a page, and how many there are when nothing is said.
 pub(super) const MAX_KEYS: i32 = 1000;

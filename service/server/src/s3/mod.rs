@@ -19,7 +19,6 @@ mod buckets;
 mod checks;
 mod complete;
 mod copy;
-mod credentials;
 mod empty;
 mod endpoint;
 mod error;
@@ -35,20 +34,15 @@ mod unserved;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lumpscope_engine::RequestCtx;
+use lumpscope_objects::Ctx;
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::service::S3ServiceBuilder;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-pub use credentials::{Access, Credentials, Grants};
-
-pub(crate) use endpoint::Times;
-
 use crate::config::ServeConfig;
-use crate::door::Entrance;
-use crate::http::Limits;
+use crate::door::{Entrance, HttpLimits};
 use crate::request::{Readers, Requests};
 use crate::stores::Stores;
 use crate::telemetry::Sources;
@@ -105,10 +99,9 @@ pub(crate) async fn serve(
             min_rate: config.door.min_rate,
             max: config.s3.max_body,
         },
-        times: sources.stores.times().clone(),
         max_header_bytes,
     };
-    let limits = Limits {
+    let limits = HttpLimits {
         header_timeout: config.door.handshake_timeout,
         buffer_bytes: BUFFER_BYTES.max(usize::try_from(max_header_bytes).unwrap_or(usize::MAX)),
     };
@@ -139,7 +132,7 @@ async fn expire(stores: Stores, store: &str, age: Duration) {
         let Some(objects) = named.and_then(|named| named.objects().cloned()) else {
             continue;
         };
-        match objects.expire(RequestCtx::default(), age).await {
+        match objects.expire(Ctx::default(), age).await {
             Ok(0) => {}
             Ok(uploads) => info!(store, uploads, "forgotten uploads given up"),
             Err(error) => warn!(store, %error, "forgotten uploads not given up: trying again"),

@@ -1,7 +1,6 @@
 //! Uploads in parts.
 
-use lumpscope_engine::RequestCtx;
-use lumpscope_objects::{PartCommit, PartInfo, PartWriter, UploadAfter};
+use lumpscope_objects::{Ctx, PartCommit, PartInfo, PartWriter, UploadAfter};
 use s3s::dto::{
     AbortMultipartUploadInput, AbortMultipartUploadOutput, CreateMultipartUploadInput,
     CreateMultipartUploadOutput, ListMultipartUploadsInput, ListMultipartUploadsOutput,
@@ -12,16 +11,16 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 use super::access::Asked;
 use super::attributes::put_info;
 use super::checks;
-use super::credentials::Access;
 use super::endpoint::{Endpoint, etag, given, signed, timestamp};
 use super::list::{Encoding, MAX_KEYS, page_size};
 use super::put::{Incoming, Sink};
 use crate::config::S3Etag;
+use crate::door::Access;
 
 impl Sink for PartWriter {
     async fn write(
         &mut self,
-        ctx: RequestCtx,
+        ctx: Ctx<'_>,
         bytes: &[u8],
     ) -> Result<(), lumpscope_objects::ObjectError> {
         Self::write(self, ctx, bytes).await

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::HeaderMap;
-use lumpscope_engine::RequestCtx;
-use lumpscope_objects::{CommitInfo, Condition, ETag, ObjectError, Writer};
+use lumpscope_objects::{CommitInfo, Condition, Ctx, ETag, ObjectError, Writer};
 use s3s::dto::{ETagCondition, PutObjectInput, PutObjectOutput, StreamingBlob};
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, TrailingHeaders};
 use tokio_stream::StreamExt as _;
@@ -28,13 +27,13 @@ pub(super) trait Sink: Send {
     /// Appends bytes.
     fn write(
         &mut self,
-        ctx: RequestCtx,
+        ctx: Ctx<'_>,
         bytes: &[u8],
     ) -> impl Future<Output = Result<(), ObjectError>> + Send;
 }
 
 impl Sink for Writer {
-    async fn write(&mut self, ctx: RequestCtx, bytes: &[u8]) -> Result<(), ObjectError> {
+    async fn write(&mut self, ctx: Ctx<'_>, bytes: &[u8]) -> Result<(), ObjectError> {
         Self::write(self, ctx, bytes).await
     }
 }

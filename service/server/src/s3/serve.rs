@@ -17,10 +17,8 @@ use tonic::transport::server::Connected as _;
 use tracing::Instrument as _;
 
 use super::body::{Flow, Patience, Patient, Traced};
-use super::endpoint::Times;
 use super::{error, operations};
-use crate::door::{self, Admitted, Connection, Entrance, Leave, Listener};
-use crate::http::{Limits, serve_connection};
+use crate::door::{self, Admitted, Connection, Entrance, HttpLimits, Leave, Listener};
 use crate::refusal::Refusal;
 use crate::request::{Readers, Requests, Scope, unless_cut_off};
 
@@ -36,7 +34,6 @@ pub(super) struct Serving {
     pub(super) requests: Arc<Requests>,
     pub(super) readers: Readers,
     pub(super) patience: Patience,
-    pub(super) times: Times,
     pub(super) max_header_bytes: u32,
 }
 
@@ -44,7 +41,7 @@ pub(super) struct Serving {
 pub(super) async fn serve(
     listener: TcpListener,
     entrance: Arc<Entrance>,
-    limits: Limits,
+    limits: HttpLimits,
     serving: Serving,
     stopped: watch::Receiver<bool>,
 ) {
@@ -53,13 +50,13 @@ pub(super) async fn serve(
 }
 
 /// Serves one connection until it has ended.
-async fn one(serving: Serving, limits: Limits, admitted: Admitted, leave: Leave) {
+async fn one(serving: Serving, limits: HttpLimits, admitted: Admitted, leave: Leave) {
     let connection = admitted.connect_info();
     let service = On {
         serving,
         connection,
     };
-    serve_connection(service, limits, admitted, leave).await;
+    door::serve_http(service, limits, admitted, leave).await;
 }
 
 /// S3 on one connection.
@@ -108,7 +105,6 @@ impl On {
     {
         let is_head = request.method() == Method::HEAD;
         let expects = request.headers().contains_key(EXPECT) && request.body().is_end_stream();
-        let noted = self.serving.times.note(&scope);
         let (mut parts, body) = request.into_parts();
         let mut patience = self.serving.patience;
         patience.max = patience.max.saturating_mul(FRAMING);
@@ -118,8 +114,7 @@ impl On {
         let request = Request::from_parts(parts, s3s::Body::http_body_unsync(body));
         if let Some(error) = self.too_long(&request) {
             let response = xml(error, &scope)?;
-            let response = self.traced(&scope, &flow, response, is_head);
-            return Ok(response.map(|body| body.noted(noted)));
+            return Ok(self.traced(&scope, &flow, response, is_head));
         }
         let response = match unless_cut_off(&scope, self.serving.s3.call(request)).await {
             None => xml(error::refused(&Refusal::CutOff), &scope)?,
@@ -135,7 +130,7 @@ impl On {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(CONNECTION, close);
         }
-        Ok(response.map(|body| body.noted(noted)))
+        Ok(response)
     }
 
     /// Refuses headers that are longer than the service takes, but not too long for the buffer.

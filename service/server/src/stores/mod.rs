@@ -19,7 +19,6 @@ use tracing::{error, info};
 use crate::config::{ServeConfig, StoreSpec};
 use crate::error::ServerError;
 use crate::refusal::Refusal;
-use crate::s3::Times;
 
 pub use named::{Mode, NamedStore, UnderWay};
 
@@ -74,7 +73,6 @@ impl Stores {
             config: config.clone(),
             observer: observer.clone(),
             gate,
-            times: Times::default(),
         };
         let (mut open, mut failed, mut first) = (Vec::new(), Vec::new(), None);
         for (index, spec) in config.stores.iter().enumerate() {
@@ -152,11 +150,6 @@ impl Stores {
                 known: self.names(),
             },
         })
-    }
-
-    /// Where the engine's times for requests of S3 are counted.
-    pub(crate) fn times(&self) -> &Times {
-        &self.shared.opener.times
     }
 
     /// All open stores.

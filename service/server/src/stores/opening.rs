@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lumpscope_engine::{SalvageReport, Store, StoreOptions};
-use lumpscope_objects::{ObjectOptions, Objects, Used};
+use lumpscope_objects::{ObjectOptions, Objects};
 use lumpscope_observer::{GuardPolicy, Observer};
 use tracing::{info, warn};
 
@@ -14,7 +14,6 @@ use super::named::{NamedStore, ServiceGate};
 use super::sink::DiskSink;
 use crate::config::{ServeConfig, StoreSpec};
 use crate::error::ServerError;
-use crate::s3::Times;
 
 /// Findings of a salvage that are logged; all are counted.
 const SALVAGE_LOGGED: usize = 100;
@@ -24,7 +23,6 @@ pub(super) struct Opener {
     pub(super) config: ServeConfig,
     pub(super) observer: Observer,
     pub(super) gate: Arc<ServiceGate>,
-    pub(super) times: Times,
 }
 
 impl Opener {
@@ -116,11 +114,9 @@ impl Opener {
         if config.s3_store() != Some(&spec.name) {
             return Ok(None);
         }
-        let times = self.times.clone();
         let options = ObjectOptions {
             durability: config.durability,
             memory_wait: config.body_timeout,
-            used: Some(Used::new(move |request, used| times.used(request.0, used))),
             ..ObjectOptions::default()
         };
         let opened = Objects::open(store.clone(), options);

@@ -5,7 +5,7 @@ use lumpscope_engine::units::BlockSize;
 use lumpscope_engine::{LumpId, LumpRange, RequestCtx, RequestId, Store, StoreOptions};
 use lumpscope_objects::juicefs::BlockKey;
 use lumpscope_objects::{
-    CommitInfo, Committed, Condition, ETag, ListEntry, ListQuery, ObjectError, ObjectInfo,
+    CommitInfo, Committed, Condition, Ctx, ETag, ListEntry, ListQuery, ObjectError, ObjectInfo,
     ObjectOptions, Objects, OpenReport, PutInfo,
 };
 
@@ -42,11 +42,16 @@ pub(crate) fn try_open(disk: &SimDisk) -> Result<(Objects, OpenReport, Store), O
     Ok((objects, report, store))
 }
 
-pub(crate) fn ctx() -> RequestCtx {
+/// For a question to the engine beside the objects.
+pub(crate) fn engine_ctx() -> RequestCtx {
     RequestCtx {
         id: RequestId(1),
         ..RequestCtx::default()
     }
+}
+
+pub(crate) fn ctx() -> Ctx<'static> {
+    engine_ctx().into()
 }
 
 pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {

@@ -7,7 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use lumpscope_observer::{Finding, Level};
 
 use super::{good, lacking};
-use crate::config::{DoorConfig, ServeConfig, certificate_not_after, kinds};
+use crate::check::{certificate_not_after, kinds};
+use crate::config::{DoorConfig, ServeConfig};
 
 /// A certificate that ends within this time is warned of.
 const SOON_DAYS: i64 = 14;

@@ -7,7 +7,7 @@ use lumpscope_observer::{OPERATIONS, OWNERS, STAGES};
 use serde::Serialize;
 use serde_json::json;
 
-use super::PageConfig;
+use crate::config::PageConfig;
 use crate::observed::Asking;
 
 /// What is the same for all viewers.

@@ -41,26 +41,16 @@ use tokio::task::JoinError;
 
 use self::answer::{failed, said};
 use self::pulse::Pulse;
+use crate::config::PageConfig;
 use crate::door::{Caller, Connection, Door};
 use crate::json::to_json;
 use crate::observed::{Asking, DEFAULT_SLOWEST, Kind, MAX_VIEWERS, Watches};
 use crate::telemetry::Sources;
 
-pub use self::pulse::Rhythm;
-
 /// Slow requests listed at most.
 const MOST_SLOWEST: usize = 500;
 /// How far back the slow ones are looked for when nothing is said, in seconds.
 const DEFAULT_WITHIN: u32 = 300;
-
-/// What the page is told and how often; the settings that are about it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PageConfig {
-    /// Where a trace is shown: a URL with `{trace_id}` in it; `None`: nowhere.
-    pub trace_url: Option<String>,
-    /// How often and how long. Not a setting: only tests change it.
-    pub rhythm: Rhythm,
-}
 
 /// What all of `/api` works with. Cheap to clone.
 #[derive(Clone)]

@@ -12,6 +12,7 @@ use super::dots::Dots;
 use super::frame::StoreFrame;
 use super::hello::{self, Store, milliseconds, unix_ms};
 use super::ring::{Frame, Ring};
+use crate::config::Rhythm;
 use crate::observed::Asking;
 use crate::observed::convert::WallClock;
 
@@ -19,29 +20,6 @@ use crate::observed::convert::WallClock;
 pub(super) const POLL: Duration = Duration::from_millis(50);
 /// Longest a frame waits for what has ended before it.
 const SETTLE: Duration = Duration::from_millis(500);
-
-/// How often frames are made and how long they are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rhythm {
-    /// From one frame to the next.
-    pub frame: Duration,
-    /// Frames that are kept, so that a page that is opened has a picture at once.
-    pub history: usize,
-    /// How long frames are still made and kept after the last viewer has gone: a page that is
-    /// loaded again finds its picture.
-    pub linger: Duration,
-}
-
-impl Default for Rhythm {
-    /// A frame a second, those of the last five minutes, and for a minute after the last viewer.
-    fn default() -> Self {
-        Self {
-            frame: Duration::from_secs(1),
-            history: 300,
-            linger: Duration::from_secs(60),
-        }
-    }
-}
 
 /// A handle. Cheap to clone; every clone is the same pulse.
 #[derive(Clone)]

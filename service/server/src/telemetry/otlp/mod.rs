@@ -27,9 +27,9 @@ use tokio::task::JoinHandle;
 use tonic::Code;
 use tracing::info;
 
-pub use sampling::Sampling;
 pub use spans::About;
 
+use crate::config::Sampling;
 use crate::error::ServerError;
 use crate::request::TraceParent;
 

@@ -4,15 +4,7 @@ use std::time::Duration;
 
 use tonic::Code;
 
-/// Which requests are exported, besides those whose client asks for it (the sampled flag).
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sampling {
-    /// Share of all requests, 0 to 1, by the trace's id: services that use the same rule keep or
-    /// leave the same traces.
-    pub ratio: f64,
-    /// Every request that took at least so long; zero: all.
-    pub slower_than: Duration,
-}
+use crate::config::Sampling;
 
 impl Sampling {
     /// True: such a request is exported. Those that failed by the service's fault always are.

@@ -1,6 +1,6 @@
 //! Who may ask, and what is answered.
 
-use lumpscope::http::Rhythm;
+use lumpscope::config::Rhythm;
 use lumpscope_proto::v1;
 use serde_json::Value;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lumpscope::http::Rhythm;
+use lumpscope::config::Rhythm;
 use lumpscope_proto::v1;
 use serde_json::Value;
 

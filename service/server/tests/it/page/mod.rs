@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::common::web::{self, Reply};
 use crate::common::*;
-use lumpscope::http::Rhythm;
+use lumpscope::config::Rhythm;
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lumpscope::http::Rhythm;
+use lumpscope::config::Rhythm;
 use lumpscope::observed::MAX_VIEWERS;
 
 use super::{FAST, ask, every, metrics, number, service, service_with, sums};

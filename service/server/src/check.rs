@@ -7,8 +7,7 @@ use std::path::Path;
 
 use lumpscope_engine::layout::detect_path;
 
-use super::resolve::{check_s3, check_stores};
-use super::{DoorConfig, ServeArgs, ServeConfig};
+use crate::config::{DoorConfig, ServeArgs, ServeConfig, check_s3, check_stores};
 use crate::door::Door;
 use crate::error::ServerError;
 use crate::{privileges, stores};

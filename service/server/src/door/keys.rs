@@ -20,10 +20,10 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use s3s::auth::SecretKey;
 use serde::Deserialize;
+use zeroize::Zeroizing;
 
-use crate::door::{bad_file, read_secret};
+use super::tls::{bad as bad_file, read_secret};
 use crate::error::ServerError;
 
 /// Access keys in the file.
@@ -53,10 +53,15 @@ pub struct Credentials {
     keys: HashMap<String, Key>,
 }
 
-#[derive(Debug)]
 struct Key {
-    secret: SecretKey,
+    secret: Zeroizing<Box<str>>,
     grants: Arc<Grants>,
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.grants.fmt(f)
+    }
 }
 
 /// What one access key may do.
@@ -120,8 +125,8 @@ impl Credentials {
 
     /// The secret of an access key.
     #[must_use]
-    pub fn secret(&self, access: &str) -> Option<SecretKey> {
-        self.keys.get(access).map(|key| key.secret.clone())
+    pub fn secret(&self, access: &str) -> Option<&str> {
+        self.keys.get(access).map(|key| &**key.secret)
     }
 
     /// What an access key may do.
@@ -219,7 +224,7 @@ impl KeyForm {
             name: self.name,
             rules: rules?,
         });
-        let secret = SecretKey::from(self.secret);
+        let secret = Zeroizing::new(self.secret.into_boxed_str());
         Ok((self.access, Key { secret, grants }))
     }
 }
@@ -267,7 +272,7 @@ mod tests {
         );
         let all = credentials(&text).unwrap();
         assert_eq!(all.len(), 2);
-        assert_eq!(all.secret("AKA").unwrap().expose(), SECRET);
+        assert_eq!(all.secret("AKA"), Some(SECRET));
         assert!(all.secret("AKC").is_none());
         let a = all.grants("AKA").unwrap();
         assert!(a.allow(Access::Write, "b", "p/x") && !a.allow(Access::Write, "b", "q"));

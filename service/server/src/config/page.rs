@@ -1,0 +1,35 @@
+//! The settings of the web page.
+
+use std::time::Duration;
+
+/// The settings of the page.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PageConfig {
+    /// Where a trace is shown: a URL with `{trace_id}` in it; `None`: nowhere.
+    pub trace_url: Option<String>,
+    /// How often and how long. Not a setting: only tests change it.
+    pub rhythm: Rhythm,
+}
+
+/// How often frames are made and how long they are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rhythm {
+    /// From one frame to the next.
+    pub frame: Duration,
+    /// Frames that are kept, so that a page that is opened has a picture at once.
+    pub history: usize,
+    /// How long frames are still made and kept after the last viewer has gone: a page that is
+    /// loaded again finds its picture.
+    pub linger: Duration,
+}
+
+impl Default for Rhythm {
+    /// A frame a second, those of the last five minutes, and for a minute after the last viewer.
+    fn default() -> Self {
+        Self {
+            frame: Duration::from_secs(1),
+            history: 300,
+            linger: Duration::from_secs(60),
+        }
+    }
+}
