@@ -54,7 +54,7 @@ pub const DEFAULT_RELOAD_INTERVAL_SECONDS: u64 = 10;
 pub const DEFAULT_MAX_CONNECTIONS: usize = 2048;
 /// Calls under way on one connection.
 pub const DEFAULT_MAX_STREAMS: u32 = 256;
-/// Bytes of the headers of one call.
+/// Most bytes of the headers of one call.
 pub const DEFAULT_MAX_HEADER: Size = Size(16 << 10);
 /// Seconds without a call after which a connection is closed.
 pub const DEFAULT_IDLE_TIMEOUT_SECONDS: u64 = 600;
@@ -108,7 +108,7 @@ pub struct ServeConfig {
     pub guard: Vec<GuardRule>,
     /// True: the kernel counts how often the probes run and how long.
     pub program_statistics: bool,
-    /// How to do disk I/O.
+    /// Backend of disk I/O.
     pub io_backend: IoBackendChoice,
     /// I/Os a store has in flight.
     pub queue_depth: usize,
@@ -243,7 +243,7 @@ pub struct DoorConfig {
     pub max_connections: usize,
     /// Calls under way on one connection.
     pub max_streams: u32,
-    /// Bytes of the headers of one call.
+    /// Most bytes of the headers of one call.
     pub max_header_bytes: u32,
     /// Time without a call after which a connection is closed; zero: never.
     pub idle_timeout: Duration,

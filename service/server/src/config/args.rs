@@ -35,7 +35,8 @@ pub struct ServeArgs {
     #[arg(long, env = "LUMPSCOPE_ALLOW_REMOTE", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_name = "BOOL")]
     pub allow_remote: Option<bool>,
-    /// Serve gRPC on this UNIX socket too; who can open it may do everything, without a token
+    /// Serve gRPC on this UNIX socket, too; any process that can open it has full access, without a
+    /// token
     #[arg(long, value_name = "PATH", env = "LUMPSCOPE_UNIX_SOCKET")]
     pub unix_socket: Option<PathBuf>,
     /// Permissions of the UNIX socket, octal [default: 600]
@@ -47,33 +48,32 @@ pub struct ServeArgs {
     /// Private key of the service, PEM; needs tls-cert
     #[arg(long, value_name = "FILE", env = "LUMPSCOPE_TLS_KEY")]
     pub tls_key: Option<PathBuf>,
-    /// Certificates that sign clients, PEM: clients must then have one that they have signed
+    /// CA certificates for clients, PEM: clients must then have a certificate signed by one of them
     #[arg(long, value_name = "FILE", env = "LUMPSCOPE_TLS_CLIENT_CA")]
     pub tls_client_ca: Option<PathBuf>,
-    /// TOML file of the tokens that are accepted and what each may do; then every request over TCP
-    /// needs one
+    /// TOML file of the accepted tokens and their rights; every request over TCP then needs a token
     #[arg(long, value_name = "FILE", env = "LUMPSCOPE_TOKENS")]
     pub tokens: Option<PathBuf>,
-    /// Look so often whether certificates or tokens have changed; 0: only on SIGHUP [default: 10]
+    /// Interval between checks for changed certificates and tokens; 0: only on SIGHUP [default: 10]
     #[arg(long, value_name = "SECONDS", env = "LUMPSCOPE_RELOAD_INTERVAL")]
     pub reload_interval: Option<u64>,
-    /// Connections open at a time; more wait to be accepted [default: 2048]
+    /// Most connections open at a time; further ones wait to be accepted [default: 2048]
     #[arg(long, value_name = "N", env = "LUMPSCOPE_MAX_CONNECTIONS")]
     pub max_connections: Option<usize>,
-    /// Calls under way at a time on one connection [default: 256]
+    /// Most calls under way at a time on one connection [default: 256]
     #[arg(long, value_name = "N", env = "LUMPSCOPE_MAX_STREAMS")]
     pub max_streams: Option<u32>,
-    /// Bytes of the headers of one call [default: 16K]
+    /// Most bytes of the headers of one call [default: 16K]
     #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_MAX_HEADER_BYTES")]
     pub max_header_bytes: Option<Size>,
-    /// Close a connection that has had no call for so long; 0: never [default: 600]
+    /// Close a connection after this time without a call; 0: never [default: 600]
     #[arg(long, value_name = "SECONDS", env = "LUMPSCOPE_IDLE_TIMEOUT")]
     pub idle_timeout: Option<u64>,
-    /// Close a connection that has not ended its handshakes after so long [default: 10]
+    /// Close a connection whose handshakes take longer than this [default: 10]
     #[arg(long, value_name = "SECONDS", env = "LUMPSCOPE_HANDSHAKE_TIMEOUT")]
     pub handshake_timeout: Option<u64>,
-    /// Bytes a second below which a body that is put or got is given up, on average and after
-    /// body-timeout; 0: no limit [default: 64K]
+    /// Abandon a body that moves fewer bytes a second than this on average, after body-timeout; 0:
+    /// no limit [default: 64K]
     #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_MIN_RATE")]
     pub min_rate: Option<Size>,
     /// Bytes a client may send ahead on one call, HTTP/2 flow control [default: 2M]
@@ -85,26 +85,26 @@ pub struct ServeArgs {
     /// Largest HTTP/2 frame a client may send, 16K to 8M [default: 1M]
     #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_FRAME_SIZE")]
     pub frame_size: Option<Size>,
-    /// Longest that requests under way are waited for when the service stops or a store is taken
-    /// out [default: 10]
+    /// Longest wait for requests under way when the service stops or a store is removed [default:
+    /// 10]
     #[arg(long, value_name = "SECONDS", env = "LUMPSCOPE_DRAIN_TIMEOUT")]
     pub drain_timeout: Option<u64>,
-    /// Become this user once the devices are open and the probes attached
+    /// Switch to this user once the devices are open and the probes attached
     #[arg(long, value_name = "USER[:GROUP]", env = "LUMPSCOPE_USER")]
     pub user: Option<String>,
     /// Keep all capabilities: stores can then be added that only root can open
     #[arg(long, env = "LUMPSCOPE_KEEP_PRIVILEGES", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_name = "BOOL")]
     pub keep_privileges: Option<bool>,
-    /// Do not start when any store cannot be opened, instead of serving the others
+    /// Refuse to start when a store cannot be opened, instead of serving the others
     #[arg(long, env = "LUMPSCOPE_REQUIRE_ALL_STORES", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_name = "BOOL")]
     pub require_all_stores: Option<bool>,
-    /// Only check the configuration and the files it names, and print what would be in force
+    /// Only check the configuration and the files it names, and print the resulting settings
     #[arg(long)]
     #[serde(skip)]
     pub check_config: bool,
-    /// TOML file with the same keys
+    /// TOML file of these settings, by their keys
     #[arg(long, value_name = "FILE", env = "LUMPSCOPE_CONFIG")]
     #[serde(skip)]
     pub config: Option<PathBuf>,
@@ -115,11 +115,13 @@ pub struct ServeArgs {
     /// Load this compiled probe object instead of the built-in one
     #[arg(long, value_name = "FILE", env = "LUMPSCOPE_PROBE_OBJECT")]
     pub probe_object: Option<PathBuf>,
-    /// Hand out one of so many completed block requests as an event: attribution, explanations and
-    /// live views know of no others; all are counted anyway; 1: each; 0: none by chance [default: 1]
+    /// Hand out one in this many completed block requests as an event, for attribution,
+    /// explanations and live views; all are counted in any case; 1: each; 0: none by chance
+    /// [default: 1]
     #[arg(long, value_name = "N", env = "LUMPSCOPE_EVENT_ONE_IN")]
     pub event_one_in: Option<u32>,
-    /// Besides, each that took so long from queued to completed; 0s: no such rule [default: 0s]
+    /// Also hand out each block request that took at least this long from queued to completed; 0s:
+    /// no such rule [default: 0s]
     #[arg(long, value_name = "TIME", env = "LUMPSCOPE_EVENT_SLOWER_THAN")]
     pub event_slower_than: Option<Span>,
     /// Pin the probes' maps in this folder of a bpffs, for bpftool; they are unpinned at the end
@@ -128,19 +130,19 @@ pub struct ServeArgs {
     /// Send traces to the OpenTelemetry collector at this http://HOST:PORT, with OTLP over gRPC
     #[arg(long, value_name = "URL", env = "LUMPSCOPE_OTLP_ENDPOINT")]
     pub otlp_endpoint: Option<String>,
-    /// Where the web page leads to for a trace: a URL of Jaeger or Grafana with {trace_id} in it
+    /// Link of the web page for a trace: a URL of Jaeger or Grafana with {trace_id} in it
     #[arg(long, value_name = "URL", env = "LUMPSCOPE_TRACE_URL")]
     pub trace_url: Option<String>,
-    /// Share of requests that are traced by chance, 0 to 1; those whose client asks for it, the slow
-    /// ones and those that fail by the service's fault always are [default: 0.01]
+    /// Share of requests that are traced by chance, 0 to 1; requests whose client asks for it, slow
+    /// ones and ones that fail by the service's fault are always traced [default: 0.01]
     #[arg(long, value_name = "RATIO", env = "LUMPSCOPE_TRACE_RATIO")]
     pub trace_ratio: Option<f64>,
-    /// Trace every request that takes at least so long [default: 100ms]
+    /// Trace every request that takes at least this long [default: 100ms]
     #[arg(long, value_name = "TIME", env = "LUMPSCOPE_TRACE_SLOWER_THAN")]
     pub trace_slower_than: Option<Span>,
-    /// When another process opens a store's block device for writing: off, audit (count and tell it)
-    /// or deny, where the kernel can (`lumpscope doctor`); NAME=POLICY: for this store; repeat for
-    /// more [default: off]
+    /// Policy when another process opens a store's block device for writing: off, audit (count and
+    /// report) or deny, where the kernel can (`lumpscope doctor`); NAME=POLICY: for this store;
+    /// repeat for more [default: off]
     #[arg(
         long,
         value_name = "[NAME=]POLICY",
@@ -148,30 +150,30 @@ pub struct ServeArgs {
         value_delimiter = ';'
     )]
     pub guard: Vec<GuardRule>,
-    /// Count how often the probes run and how long, which costs each run of every BPF program of
-    /// the machine two looks at the clock
+    /// Count the runs of the probes and their time, which costs every run of every BPF program of
+    /// the machine two clock reads
     #[arg(long, env = "LUMPSCOPE_PROGRAM_STATISTICS", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_name = "BOOL")]
     pub program_statistics: Option<bool>,
-    /// How to do disk I/O [default: auto]
+    /// Backend of disk I/O [default: auto]
     #[arg(long, value_enum, env = "LUMPSCOPE_IO_BACKEND")]
     pub io_backend: Option<IoBackendArg>,
-    /// I/Os a store has in flight at its disk [default: 32]
+    /// Most I/Os that a store has in flight at its disk [default: 32]
     #[arg(long, value_name = "N", env = "LUMPSCOPE_QUEUE_DEPTH")]
     pub queue_depth: Option<usize>,
-    /// Requests a store lets wait before it answers UNAVAILABLE [default: 1024]
+    /// Most requests waiting in a store before it answers UNAVAILABLE [default: 1024]
     #[arg(long, value_name = "N", env = "LUMPSCOPE_QUEUE_LIMIT")]
     pub queue_limit: Option<usize>,
-    /// Which waiting request starts next; learned is position by the times that the disk was
-    /// observed to take [default: position]
+    /// Order of waiting requests; learned is position by the observed times of the disk [default:
+    /// position]
     #[arg(long, value_enum, env = "LUMPSCOPE_QUEUE_POLICY")]
     pub queue_policy: Option<QueuePolicyArg>,
-    /// With the policies position and learned: most younger requests that start before a waiting
+    /// For the policies position and learned: most younger requests that may start before a waiting
     /// one [default: half of queue-limit]
     #[arg(long, value_name = "N", env = "LUMPSCOPE_MAX_OVERTAKES")]
     pub max_overtakes: Option<u32>,
-    /// A store is overloaded when so many requests wait for overload-after; more than queue-limit:
-    /// never [default: three quarters of queue-limit]
+    /// A store is overloaded when this many requests wait for overload-after; more than
+    /// queue-limit: never [default: three quarters of queue-limit]
     #[arg(long, value_name = "N", env = "LUMPSCOPE_OVERLOAD_THRESHOLD")]
     pub overload_threshold: Option<usize>,
     /// See overload-threshold [default: 10]
@@ -184,7 +186,7 @@ pub struct ServeArgs {
     /// Bytes a second that each store's scrubber reads to find damage; 0: off [default: 0]
     #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_SCRUB_RATE")]
     pub scrub_rate: Option<Size>,
-    /// From the start of one pass of a scrubber to the start of the next [default: 168]
+    /// Time from the start of one pass of a scrubber to the start of the next [default: 168]
     #[arg(long, value_name = "HOURS", env = "LUMPSCOPE_SCRUB_INTERVAL")]
     pub scrub_interval: Option<u64>,
     /// Bytes a second that each store's journal garbage collection reads and writes; exceeded when
@@ -195,26 +197,25 @@ pub struct ServeArgs {
     /// quickly; 0: never [default: 1000000]
     #[arg(long, value_name = "N", env = "LUMPSCOPE_CHECKPOINT_RECORDS")]
     pub checkpoint_records: Option<u64>,
-    /// Open damaged stores without what is lost, repair them, and log what was done: use it once,
-    /// after `lumpscope inspect --salvage` has said what that will be
+    /// Open damaged stores without their lost parts, repair them, and log the losses: use it once,
+    /// after `lumpscope inspect --salvage` has listed them
     #[arg(long, env = "LUMPSCOPE_SALVAGE", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_name = "BOOL")]
     pub salvage: Option<bool>,
-    /// What "acknowledged" means when a request does not say [default: synced]
+    /// Meaning of "acknowledged" for requests that do not set it [default: synced]
     #[arg(long, value_enum, env = "LUMPSCOPE_DURABILITY")]
     pub durability: Option<DurabilityArg>,
-    /// Memory for lumps that are being put, all clients together; more of them wait
-    /// [default: 256M]
+    /// Memory for lumps that are being put, all clients together; further puts wait [default: 256M]
     #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_PUT_MEMORY")]
     pub put_memory: Option<Size>,
-    /// Memory of each store for lumps that are being read or sent, all clients together; more of
-    /// them wait [default: 256M]
+    /// Memory of each store for lumps that are being read or sent, all clients together; further
+    /// gets wait [default: 256M]
     #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_GET_MEMORY")]
     pub get_memory: Option<Size>,
     /// Largest gRPC message accepted; a body may have any number of them [default: 8M]
     #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_MAX_MESSAGE")]
     pub max_message: Option<Size>,
-    /// Give up a put whose client sends nothing for so long [default: 30]
+    /// Abandon a put whose client sends nothing for this long [default: 30]
     #[arg(long, value_name = "SECONDS", env = "LUMPSCOPE_BODY_TIMEOUT")]
     pub body_timeout: Option<u64>,
     /// Serve S3 on this address; port 0: any free one; needs s3-credentials
@@ -223,22 +224,22 @@ pub struct ServeArgs {
     /// The store that S3 serves; not needed when there is only one
     #[arg(long, value_name = "NAME", env = "LUMPSCOPE_S3_STORE")]
     pub s3_store: Option<String>,
-    /// TOML file of the access keys of S3, their secrets and what each may do
+    /// TOML file of the access keys of S3, their secrets and their rights
     #[arg(long, value_name = "FILE", env = "LUMPSCOPE_S3_CREDENTIALS")]
     pub s3_credentials: Option<PathBuf>,
     /// Largest body of one put or part of S3, 1M to 5G [default: 5G]
     #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_S3_MAX_BODY")]
     pub s3_max_body: Option<Size>,
-    /// What the ETag of an object put through S3 in one is made of [default: md5]
+    /// Source of the ETag of an object that S3 puts in one request [default: md5]
     #[arg(long, value_enum, env = "LUMPSCOPE_S3_ETAG")]
     pub s3_etag: Option<S3Etag>,
-    /// Give up multipart uploads of S3 that were begun so long ago; 0: never [default: 168]
+    /// Abandon multipart uploads of S3 begun this long ago; 0: never [default: 168]
     #[arg(long, value_name = "HOURS", env = "LUMPSCOPE_S3_UPLOAD_EXPIRY")]
     pub s3_upload_expiry: Option<u64>,
-    /// Form of the log on stderr [default: text]
+    /// Format of the log on stderr [default: text]
     #[arg(long, value_enum, env = "LUMPSCOPE_LOG_FORMAT")]
     pub log_format: Option<LogFormat>,
-    /// What is logged, as "info" or "lumpscope=debug,warn" [default: info]
+    /// Filter of the log, as "info" or "lumpscope=debug,warn" [default: info]
     #[arg(long, value_name = "FILTER", env = "LUMPSCOPE_LOG")]
     pub log: Option<String>,
 }

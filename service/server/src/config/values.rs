@@ -133,7 +133,7 @@ impl From<IoBackendArg> for IoBackendChoice {
     }
 }
 
-/// What "acknowledged" means when a request does not say.
+/// Meaning of "acknowledged" for requests that do not set it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DurabilityArg {
@@ -153,7 +153,7 @@ impl From<DurabilityArg> for Durability {
     }
 }
 
-/// Form of the log on stderr.
+/// Format of the log on stderr.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
@@ -171,7 +171,7 @@ pub enum S3Etag {
     /// Its MD5, as most clients expect; 1.7 ms of a processor for each MiB
     #[default]
     Md5,
-    /// Its CRCs and length, and "-1" behind them so that nobody takes it for an MD5; the MD5 is
+    /// Its CRCs and length, and "-1" behind them so that it cannot be taken for an MD5; the MD5 is
     /// computed only for clients that send one
     Crc,
 }
@@ -192,9 +192,10 @@ pub enum QueuePolicyArg {
     /// Deadlines at risk first, the others in the order of their place on the disk.
     #[default]
     Position,
-    /// The same, but the others in the order that takes the disk least time by what was observed.
+    /// Deadlines at risk first, the others in the order that takes the disk least time, as
+    /// observed.
     Learned,
-    /// Earliest deadline first; a request without one may wait for ever.
+    /// Earliest deadline first; a request without a deadline may wait for ever.
     Deadline,
     /// In the order of arrival.
     Fifo,
