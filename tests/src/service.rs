@@ -13,10 +13,6 @@ use lumpscope_lab::lab::{Lab, LabOptions, StoreKind};
 /// Longest time a service may take to open its stores and say that it is ready.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
-/// Says that the binary beside this test was built with it. `./dev test` sets it: to build it by
-/// itself, with fewer features of its dependencies, takes as long as all else.
-const BUILT: &str = "LUMPSCOPE_BUILT";
-
 /// Path of the `lumpscope` binary of this build; built once when it is stale.
 ///
 /// # Panics
@@ -30,24 +26,11 @@ pub fn binary() -> &'static Path {
             .and_then(Path::parent)
             .expect("tests live in TARGET/PROFILE/deps");
         let path = folder.join("lumpscope");
-        if std::env::var_os(BUILT).is_some() {
-            assert!(
-                path.is_file(),
-                "{BUILT} is set, and there is no {}",
-                path.display()
-            );
-            return path;
-        }
+        // Nothing to do within `cargo test --workspace`, which has just built it. Beside a test target, dependencies
+        // have the features that the tests build them with; by itself, the program would compile most of them again.
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args([
-            "build",
-            "--quiet",
-            "--locked",
-            "--package",
-            "lumpscope",
-            "--bin",
-            "lumpscope",
-        ]);
+        cargo.args(["build", "--quiet", "--locked", "--workspace"]);
+        cargo.args(["--bin", "lumpscope", "--test", "e2e"]);
         // The folder this test was built in: a relative CARGO_TARGET_DIR means another one here.
         cargo
             .arg("--target-dir")

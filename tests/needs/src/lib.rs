@@ -2,8 +2,10 @@
 //! (`CI=true`) the missing thing is a failure.
 
 use std::env;
+use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A requirement of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,4 +97,37 @@ pub fn skipped(reason: &str) {
     let test = thread.name().unwrap_or("a test");
     // The reason is lost when standard error is closed; nothing can be done then.
     let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {reason}");
+}
+
+/// The turn of one test at what the machine has once: loop devices, mounts, probes, kernel counters. Ends when dropped.
+#[derive(Debug)]
+pub struct Alone {
+    // Dropped in this order: the next test of this process must find the file free.
+    _machine: File,
+    _process: MutexGuard<'static, ()>,
+}
+
+/// Waits for this test's turn when every need is there; otherwise answers as [`available`] does. No two tests with a turn
+/// run at the same time, in this binary or in another, and one that fails passes its turn on.
+///
+/// # Panics
+/// With `CI=true`, when a need is missing; and when the file that stands for the machine, in the temporary folder, cannot
+/// be locked.
+#[must_use]
+pub fn alone(needs: &[Need]) -> Option<Alone> {
+    static TURN: Mutex<()> = Mutex::new(());
+    if !available(needs) {
+        return None;
+    }
+    let process = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let path = env::temp_dir().join("lumpscope-tests.lock");
+    // Reading is enough for a lock, and all that another user's file allows.
+    let machine = File::open(&path)
+        .or_else(|_| OpenOptions::new().append(true).create(true).open(&path))
+        .expect("the temporary folder can be written");
+    machine.lock().expect("a file can be locked");
+    Some(Alone {
+        _machine: machine,
+        _process: process,
+    })
 }

@@ -11,7 +11,6 @@ mod binary;
 mod client;
 mod commands;
 mod common;
-mod compare;
 mod config;
 mod deadlines;
 mod door;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use lumpscope_lab::lab::LoopDevice;
-use lumpscope_tests::needs::{Need, available};
+use lumpscope_tests::needs::{Need, alone};
 use lumpscope_tests::service::run;
 use sha2::{Digest, Sha256};
 
@@ -77,14 +77,14 @@ fn served(path: &Path) {
 
 #[test]
 fn a_disk_that_is_not_ours_is_left_alone() {
-    if !available(&[
+    let Some(_alone) = alone(&[
         Need::Root,
         Need::Tool("mkfs.ext4"),
         Need::Tool("mkfs.xfs"),
         Need::Tool("sfdisk"),
-    ]) {
+    ]) else {
         return;
-    }
+    };
     let folder = tempfile::Builder::new()
         .prefix("lumpscope-")
         .tempdir_in(env!("CARGO_TARGET_TMPDIR"))
@@ -125,9 +125,9 @@ fn a_disk_that_is_not_ours_is_left_alone() {
 
 #[test]
 fn force_takes_over_a_disk_that_is_free() {
-    if !available(&[Need::Root, Need::Tool("mkfs.ext4")]) {
+    let Some(_alone) = alone(&[Need::Root, Need::Tool("mkfs.ext4")]) else {
         return;
-    }
+    };
     let folder = tempfile::Builder::new()
         .prefix("lumpscope-")
         .tempdir_in(env!("CARGO_TARGET_TMPDIR"))

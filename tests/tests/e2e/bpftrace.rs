@@ -10,7 +10,7 @@ use std::process::Command;
 use lumpscope_lab::lab::{Lab, LabOptions, LabStore, StoreKind};
 use lumpscope_lab::tracer::Tracer;
 use lumpscope_tests::client::{Client, content};
-use lumpscope_tests::needs::{Need, available};
+use lumpscope_tests::needs::{Need, alone};
 use lumpscope_tests::service::{Service, binary, format_stores};
 use rustix::fs::{OFlags, major, minor};
 
@@ -65,9 +65,9 @@ fn every_script_says_what_it_cannot_see_and_has_an_example() {
 
 #[test]
 fn the_documented_probes_are_those_of_the_binary() {
-    if !available(&[Need::Tool("bpftrace"), Need::Root]) {
+    let Some(_alone) = alone(&[Need::Tool("bpftrace"), Need::Root]) else {
         return;
-    }
+    };
     let overview = read("README.md");
     let table = overview
         .split("| probe |")
@@ -178,9 +178,9 @@ fn finish(tracer: Tracer) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_script_prints_what_was_done() {
-    if !available(NEEDS) {
+    let Some(_alone) = alone(NEEDS) else {
         return;
-    }
+    };
     let mut bench = Bench::new().await;
     request_latency(&mut bench).await;
     again_if_skipped(async || lump_trace(&mut bench).await).await;

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use lumpscope_lab::lab::StoreKind;
 use lumpscope_tests::client::{Client, content};
-use lumpscope_tests::needs::{Need, available};
+use lumpscope_tests::needs::{Need, alone};
 use lumpscope_tests::service::{Service, binary, lab_with_stores};
 use serde_json::Value;
 
@@ -83,9 +83,9 @@ fn places(explained: &Value) -> Vec<[Value; 5]> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_is_told_live_and_from_a_recording() {
-    if !available(NEEDS) {
+    let Some(_alone) = alone(NEEDS) else {
         return;
-    }
+    };
     let lab = lab_with_stores(&[StoreKind::Ext4], 512 << 20, "300M");
     let service = Service::start(&lab, &[]);
     let client = Client::connect(&service.grpc).await;
@@ -151,9 +151,9 @@ async fn a_request_is_told_live_and_from_a_recording() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_disk_is_watched_live() {
-    if !available(NEEDS) {
+    let Some(_alone) = alone(NEEDS) else {
         return;
-    }
+    };
     let lab = lab_with_stores(&[StoreKind::Ext4], 512 << 20, "300M");
     let service = Service::start(&lab, &[]);
     let client = Client::connect(&service.grpc).await;
@@ -211,9 +211,9 @@ async fn the_disk_is_watched_live() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_are_sampled_when_asked_and_the_observer_says_what_it_costs() {
-    if !available(NEEDS) {
+    let Some(_alone) = alone(NEEDS) else {
         return;
-    }
+    };
     let lab = lab_with_stores(&[StoreKind::Ext4], 512 << 20, "300M");
     let service = Service::start(&lab, &["--event-one-in", "2"]);
     let client = Client::connect(&service.grpc).await;

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use lumpscope_lab::lab::StoreKind;
 use lumpscope_proto::v1::{BlockLine, GetRequest, get_response};
 use lumpscope_tests::client::{Client, id};
-use lumpscope_tests::needs::{Need, available};
+use lumpscope_tests::needs::{Need, alone};
 use lumpscope_tests::service::{Service, lab_with_stores};
 use lumpscope_tests::watching::{Seen, Watching};
 use rustix::fs::OFlags;
@@ -244,9 +244,9 @@ async fn told_apart(kind: StoreKind, backend: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bytes_are_tied_to_the_right_request_with_io_uring() {
-    if !available(NEEDS) {
+    let Some(_alone) = alone(NEEDS) else {
         return;
-    }
+    };
     for kind in StoreKind::ALL {
         told_apart(kind, "uring").await;
     }
@@ -254,9 +254,9 @@ async fn bytes_are_tied_to_the_right_request_with_io_uring() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bytes_are_tied_to_the_right_request_with_threads() {
-    if !available(NEEDS) {
+    let Some(_alone) = alone(NEEDS) else {
         return;
-    }
+    };
     for kind in StoreKind::ALL {
         told_apart(kind, "threads").await;
     }

@@ -9,7 +9,7 @@ use lumpscope_lab::lab::{Lab, StoreKind};
 use lumpscope_proto::v1::{BlockIo, ExplainRequest};
 use lumpscope_tests::client::{Client, content};
 use lumpscope_tests::collector::Collected;
-use lumpscope_tests::needs::{Need, available};
+use lumpscope_tests::needs::{Need, alone};
 use lumpscope_tests::service::{Service, lab_with_stores};
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -92,9 +92,9 @@ fn metric(service: &Service, name: &str) -> Option<f64> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_put_is_one_trace_down_to_its_block_requests() {
-    if !available(&[Need::Root]) {
+    let Some(_alone) = alone(&[Need::Root]) else {
         return;
-    }
+    };
     let lab = lab_with_stores(&[StoreKind::Raw], 512 << 20, "200M");
     let (collector, collected) = Collected::listen(any()).await;
     let service = serve(&lab, collector, &["--trace-slower-than", "1h"]);
@@ -226,9 +226,9 @@ fn check_tree(spans: &[Span], request: u64, blocks: &[BlockIo]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_requests_are_kept_and_a_collector_that_is_away_harms_nobody() {
-    if !available(&[Need::Root]) {
+    let Some(_alone) = alone(&[Need::Root]) else {
         return;
-    }
+    };
     let lab = lab_with_stores(&[StoreKind::Raw], 512 << 20, "200M");
     // A port that is free, and on which nobody answers for now.
     let away = std::net::TcpListener::bind(any()).and_then(|listener| listener.local_addr());

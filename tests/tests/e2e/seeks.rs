@@ -6,7 +6,7 @@ use lumpscope_lab::lab::StoreKind;
 use lumpscope_lab::tracer::Tracer;
 use lumpscope_proto::v1::BlockLine;
 use lumpscope_tests::client::{Client, content};
-use lumpscope_tests::needs::{Need, available};
+use lumpscope_tests::needs::{Need, alone};
 use lumpscope_tests::service::{Service, lab_with_stores};
 use lumpscope_tests::watching::{Seen, Watching};
 use rustix::fs::{major, minor};
@@ -148,9 +148,9 @@ async fn compared(kind: StoreKind) -> Result<usize, String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_seek_distance_is_that_of_an_independent_tracer() {
-    if !available(NEEDS) {
+    let Some(_alone) = alone(NEEDS) else {
         return;
-    }
+    };
     for kind in StoreKind::ALL {
         let mut findings = Vec::new();
         let count = loop {

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::process::Command;
 
 use lumpscope_lab::lab::StoreKind;
-use lumpscope_tests::needs::{Need, available};
+use lumpscope_tests::needs::{Need, alone, available};
 use lumpscope_tests::s3::{ACCESS, Client, SECRET, keys};
 use lumpscope_tests::service::{Service, lab_with_stores, run_ok};
 use serde_json::Value;
@@ -140,9 +140,9 @@ fn explained(service: &Service, id: u64) -> Value {
 
 #[test]
 fn a_request_of_s3_is_explained() {
-    if !available(&[Need::Root]) {
+    let Some(_alone) = alone(&[Need::Root]) else {
         return;
-    }
+    };
     let lab = lab_with_stores(&[StoreKind::Raw], 512 << 20, "300M");
     let folder = folder();
     let keys = keys(folder.path(), "");

@@ -11,7 +11,7 @@ use lumpscope_lab::lab::StoreKind;
 use lumpscope_tests::client::{Client, content};
 use lumpscope_tests::collector::Collected;
 use lumpscope_tests::grafana::{self, Asked, Query};
-use lumpscope_tests::needs::{Need, available};
+use lumpscope_tests::needs::{Need, alone};
 use lumpscope_tests::prometheus::{Prometheus, Series, Version, now};
 use lumpscope_tests::service::{Service, lab_with_stores};
 use tokio::task::JoinHandle;
@@ -322,9 +322,9 @@ async fn every_query_of_dashboards_and_rules_returns_data_from_both_prometheus()
         Need::Tool(Version::Two.program()),
         Need::Tool(Version::Three.program()),
     ];
-    if !available(&needs) {
+    let Some(_alone) = alone(&needs) else {
         return;
-    }
+    };
     let (queries, count) = grafana::queries(&dashboards().join("grafana/dashboards"));
     assert!(count >= 5 && queries.len() > 50, "{count} dashboards");
     let any = "127.0.0.1:0".parse().expect("an address");

@@ -7,7 +7,7 @@ use lumpscope_lab::lab::StoreKind;
 use lumpscope_proto::v1::admin_client::AdminClient;
 use lumpscope_proto::v1::{AddStoreRequest, RemoveStoreRequest, StoreInfo, StoreReport};
 use lumpscope_tests::client::{Client, content};
-use lumpscope_tests::needs::{Need, available};
+use lumpscope_tests::needs::{Need, alone};
 use lumpscope_tests::service::{Service, binary, lab_with_stores};
 use tonic::transport::Channel;
 
@@ -41,9 +41,9 @@ fn counted(report: &StoreReport) -> (u64, u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_is_observed_when_it_comes_and_let_go_when_it_goes() {
-    if !available(NEEDS) {
+    let Some(_alone) = alone(NEEDS) else {
         return;
-    }
+    };
     let lab = lab_with_stores(&[StoreKind::Raw, StoreKind::Ext4], 256 << 20, "128M");
     let path = |kind: &str| {
         let mut stores = lab.stores().iter();

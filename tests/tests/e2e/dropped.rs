@@ -5,7 +5,7 @@ use std::process::Command;
 
 use lumpscope_lab::lab::StoreKind;
 use lumpscope_tests::client::{Client, content};
-use lumpscope_tests::needs::{Need, available};
+use lumpscope_tests::needs::{Need, alone};
 use lumpscope_tests::service::{Service, lab_with_stores, run};
 
 /// An unprivileged user and group that need no entry in the user database.
@@ -71,9 +71,9 @@ fn nothing_is_held(pid: u32) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_are_served_and_attributed_after_the_drop() {
-    if !available(&[Need::Root, Need::Tool("mkfs.ext4"), Need::Tool("mkfs.xfs")]) {
+    let Some(_alone) = alone(&[Need::Root, Need::Tool("mkfs.ext4"), Need::Tool("mkfs.xfs")]) else {
         return;
-    }
+    };
     let lab = lab_with_stores(&StoreKind::ALL, 512 << 20, "300M");
     let service = Service::start(&lab, &["--user", STRANGER]);
     let pid = service.pid();

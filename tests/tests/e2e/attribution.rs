@@ -10,7 +10,7 @@ use lumpscope_lab::lab::StoreKind;
 use lumpscope_lab::tracer::Tracer;
 use lumpscope_proto::v1::{BlockIo, StoreReport};
 use lumpscope_tests::client::{Client, content};
-use lumpscope_tests::needs::{Need, available};
+use lumpscope_tests::needs::{Need, alone};
 use lumpscope_tests::service::{Service, lab_with_stores};
 use rustix::fs::{major, minor};
 
@@ -88,9 +88,9 @@ fn data_writes(report: &StoreReport) -> Vec<BlockIo> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_lump_is_exactly_its_block_requests() {
-    if !available(NEEDS) {
+    let Some(_alone) = alone(NEEDS) else {
         return;
-    }
+    };
     let lab = lab_with_stores(&StoreKind::ALL, 512 << 20, "300M");
     let service = Service::start(&lab, &[]);
     let mut client = Client::connect(&service.grpc)
@@ -186,9 +186,9 @@ const ATTEMPTS: usize = 5;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn eight_clients_are_told_apart_and_an_independent_tracer_agrees() {
-    if !available(NEEDS) {
+    let Some(_alone) = alone(NEEDS) else {
         return;
-    }
+    };
     for kind in StoreKind::ALL {
         let mut findings = Vec::new();
         while let Err(finding) = watched_by_two(kind).await {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use lumpscope_lab::lab::StoreKind;
 use lumpscope_proto::v1::{BlockLine, ListSlowestRequest, SlowRequest, StoreReport, TraceRequest};
 use lumpscope_tests::client::Client;
-use lumpscope_tests::needs::{Need, available, find_tool};
+use lumpscope_tests::needs::{Need, alone, find_tool};
 use lumpscope_tests::s3::key;
 use lumpscope_tests::service::{Service, lab_with_stores, run_ok};
 use lumpscope_tests::watching::Watching;
@@ -151,9 +151,9 @@ fn nothing_left(service: &Service) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_volume_lives_on_a_disk_and_its_block_requests_are_known() {
-    if !available(NEEDS) {
+    let Some(_alone) = alone(NEEDS) else {
         return;
-    }
+    };
     let lab = lab_with_stores(&[StoreKind::Raw], 1 << 30, "768M");
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let keys = keys(folder.path());

@@ -1,17 +1,100 @@
-//! `lumpscope compare` on real loop devices, and what it leaves behind when it is stopped: nothing.
-//!
-//! Needs root. Without it the tests say so and pass, unless `CI=true`: then they fail.
+//! `lumpscope compare` on real loop devices: with bpftrace as a second opinion on the block requests, on disks of the
+//! user, and stopped in the middle, when nothing of it may be left.
+
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use lumpscope_lab::lab::{Lab, LabOptions, StoreKind};
-use lumpscope_needs::{Need, available};
+use lumpscope_tests::needs::{Need, alone};
+use lumpscope_tests::service::binary;
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
-fn lumpscope() -> &'static Path {
-    Path::new(env!("CARGO_BIN_EXE_lumpscope"))
+/// How often the comparison is made again when a tracer or the probes say that they missed something.
+const ATTEMPTS: usize = 5;
+
+fn compare() -> Value {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ebpf/bpftrace/block-count.bt");
+    let output = Command::new(binary())
+        .args([
+            "compare",
+            "--scale",
+            "0.01",
+            "--clients",
+            "8",
+            "--json",
+            "--bpftrace",
+        ])
+        .arg(&script)
+        .output()
+        .expect("lumpscope starts");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).expect("one JSON document and nothing else")
+}
+
+/// Checks one store's part; `Err`: something went unseen, and both sides say so.
+fn agree(store: &Value) -> Result<(), String> {
+    let (name, disk, tracer) = (&store["kind"], &store["disk"], &store["tracer"]);
+    let number = |value: &Value| {
+        value
+            .as_u64()
+            .unwrap_or_else(|| panic!("{name}: no number: {value}"))
+    };
+    let block = &disk["block"];
+    let right = number(&block["attributed_bytes"]) + number(&block["shared_bytes"]);
+    assert!(
+        right * 100 >= number(&block["own_bytes"]) * 99,
+        "{name}: {block}"
+    );
+    assert!(
+        number(&tracer["requests"]) > 0,
+        "{name}: the tracer saw nothing"
+    );
+    let complete = disk["audit"]["complete"].as_bool().expect("a verdict");
+    let equal = tracer["equal"].as_bool().expect("a verdict");
+    if complete && equal {
+        return Ok(());
+    }
+    assert!(
+        !complete || number(&tracer["requests"]) < number(&tracer["seen_requests"]),
+        "{name}: {tracer}"
+    );
+    Err(format!("{name}: {} {tracer}", disk["audit"]["finding"]))
+}
+
+#[test]
+fn two_tracers_and_the_kernel_count_the_same() {
+    let Some(_alone) = alone(&[
+        Need::Root,
+        Need::Tool("bpftrace"),
+        Need::Tool("mkfs.ext4"),
+        Need::Tool("mkfs.xfs"),
+    ]) else {
+        return;
+    };
+    let mut findings = Vec::new();
+    let mut agreed = [false; 3];
+    for _ in 0..ATTEMPTS {
+        let comparison = compare();
+        let stores = comparison["stores"].as_array().expect("three stores");
+        assert_eq!(stores.len(), 3);
+        for (store, agreed) in stores.iter().zip(&mut agreed) {
+            match agree(store) {
+                Ok(()) => *agreed = true,
+                Err(finding) => findings.push(finding),
+            }
+        }
+        if agreed == [true; 3] {
+            return;
+        }
+    }
+    panic!("never complete on all three: {findings:#?}");
 }
 
 fn scratch() -> tempfile::TempDir {
@@ -42,7 +125,7 @@ fn assert_nothing_left(dir: &Path) {
 
 /// A comparison that has begun to run its workload on the second store.
 fn started(dir: &Path) -> (Child, BufReader<ChildStderr>) {
-    let mut child = Command::new(lumpscope())
+    let mut child = Command::new(binary())
         .args(["compare", "--scale", "0.02", "--dir"])
         .arg(dir)
         .stdout(Stdio::null())
@@ -60,11 +143,11 @@ fn started(dir: &Path) -> (Child, BufReader<ChildStderr>) {
 
 #[test]
 fn three_stores_side_by_side() {
-    if !available(&[Need::LoopDevices]) {
+    let Some(_alone) = alone(&[Need::LoopDevices]) else {
         return;
-    }
+    };
     let dir = scratch();
-    let output = Command::new(lumpscope())
+    let output = Command::new(binary())
         .args([
             "compare",
             "--scale",
@@ -80,7 +163,7 @@ fn three_stores_side_by_side() {
         .unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
-    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(result["workload"]["commands"], 90);
     for (index, kind) in ["raw", "ext4", "xfs"].into_iter().enumerate() {
         let store = &result["stores"][index];
@@ -106,9 +189,9 @@ fn three_stores_side_by_side() {
 
 #[test]
 fn ctrl_c_twice_leaves_nothing() {
-    if !available(&[Need::LoopDevices]) {
+    let Some(_alone) = alone(&[Need::LoopDevices]) else {
         return;
-    }
+    };
     let dir = scratch();
     let (mut child, mut stderr) = started(dir.path());
     let pid = Pid::from_child(&child);
@@ -126,9 +209,9 @@ fn ctrl_c_twice_leaves_nothing() {
 
 #[test]
 fn kill_9_leaves_nothing() {
-    if !available(&[Need::LoopDevices]) {
+    let Some(_alone) = alone(&[Need::LoopDevices]) else {
         return;
-    }
+    };
     let dir = scratch();
     let (mut child, _stderr) = started(dir.path());
     child.kill().unwrap();
@@ -139,15 +222,15 @@ fn kill_9_leaves_nothing() {
 fn assert_ran_on_own_disks(output: &Output) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
-    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(result["disks"], "own");
 }
 
 #[test]
 fn disks_of_the_user_are_used_once_they_are_empty_and_given_back() {
-    if !available(&[Need::LoopDevices]) {
+    let Some(_alone) = alone(&[Need::LoopDevices]) else {
         return;
-    }
+    };
     let dir = scratch();
     let options = LabOptions {
         dir: Some(dir.path().to_owned()),
@@ -164,7 +247,7 @@ fn disks_of_the_user_are_used_once_they_are_empty_and_given_back() {
     };
     let raw = &lab.store(StoreKind::Raw).unwrap().device;
     let compare = || {
-        let mut command = lab.command(lumpscope());
+        let mut command = lab.command(binary());
         command
             .args(["compare", "--scale", "0.002", "--json", "--raw"])
             .arg(raw);

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use lumpscope_lab::lab::{Lab, StoreKind, tie_to_parent};
 use lumpscope_tests::browser::{BROWSER, Scenario, processes_with};
 use lumpscope_tests::client::{Client, content};
-use lumpscope_tests::needs::{Need, available, find_tool};
+use lumpscope_tests::needs::{Need, alone, available, find_tool};
 use lumpscope_tests::service::{Service, binary, lab_with_stores, run_ok};
 use serde_json::json;
 
@@ -107,9 +107,9 @@ fn some_puts(service: &Service, store: &str, count: u128, token: Option<&str>) {
 
 #[test]
 fn the_page_shows_what_the_disks_do() {
-    if !available(NEEDS) {
+    let Some(_alone) = alone(NEEDS) else {
         return;
-    }
+    };
     let lab = lab();
     let service = Service::start(&lab, &[]);
     let url = page(&service);
@@ -129,9 +129,9 @@ fn the_page_shows_what_the_disks_do() {
 
 #[test]
 fn the_page_asks_for_a_token_and_shows_what_it_allows() {
-    if !available(NEEDS) {
+    let Some(_alone) = alone(NEEDS) else {
         return;
-    }
+    };
     let lab = lab();
     let tokens = [
         token("observe,read,write", ""),
@@ -174,9 +174,9 @@ fn serve_at(lab: &Lab, grpc: &str, metrics: &str) -> Service {
 
 #[test]
 fn the_page_outlives_the_service() {
-    if !available(NEEDS) {
+    let Some(_alone) = alone(NEEDS) else {
         return;
-    }
+    };
     let lab = lab_with_stores(&[StoreKind::Raw], 256 << 20, "128M");
     let service = serve_at(&lab, "127.0.0.1:0", "127.0.0.1:0");
     let (url, metrics) = (page(&service), service.metrics.clone());

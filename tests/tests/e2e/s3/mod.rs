@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use lumpscope_lab::lab::StoreKind;
-use lumpscope_tests::needs::{Need, available, find_tool};
+use lumpscope_tests::needs::{Need, alone, available, find_tool};
 use lumpscope_tests::s3::{ACCESS, Client, SECRET, key, keys};
 use lumpscope_tests::service::{Service, binary, lab_with_stores, run_ok};
 
@@ -84,9 +84,9 @@ fn conform(service: &Service) {
 
 #[test]
 fn boto3_finds_what_it_expects_on_a_disk() {
-    if !available(&[Need::Root, Need::Tool("s3-python")]) {
+    let Some(_alone) = alone(&[Need::Root, Need::Tool("s3-python")]) else {
         return;
-    }
+    };
     let lab = lab_with_stores(&[StoreKind::Raw], 1 << 30, "768M");
     let folder = folder();
     let keys = keys(folder.path(), "");

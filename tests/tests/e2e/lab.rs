@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use lumpscope_tests::needs::{Need, available};
+use lumpscope_tests::needs::{Need, alone};
 use lumpscope_tests::service::{Service, binary};
 use serde_json::Value;
 
@@ -63,9 +63,9 @@ fn lumps(service: &Service) -> Vec<String> {
 
 #[test]
 fn three_stores_are_served_and_loaded_and_vanish() {
-    if !available(NEEDS) {
+    let Some(_alone) = alone(NEEDS) else {
         return;
-    }
+    };
     let service = lab();
     let pid = service.pid();
     assert_eq!(devices_of(pid), 3);
@@ -95,9 +95,9 @@ fn three_stores_are_served_and_loaded_and_vanish() {
 
 #[test]
 fn a_lab_that_is_killed_leaves_nothing() {
-    if !available(NEEDS) {
+    let Some(_alone) = alone(NEEDS) else {
         return;
-    }
+    };
     let service = lab();
     let pid = service.pid();
     assert_eq!(devices_of(pid), 3);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lumpscope_lab::lab::{Lab, StoreKind};
 use lumpscope_tests::client::{Client, content, id};
-use lumpscope_tests::needs::{Need, available};
+use lumpscope_tests::needs::{Need, alone};
 use lumpscope_tests::service::{Service, lab_with_stores};
 use tonic::Code;
 
@@ -179,9 +179,9 @@ async fn one_round(round: u64, lab: &Lab, mut all: Everything) -> Everything {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_acknowledged_is_lost() {
-    if !available(&[Need::Root, Need::Tool("mkfs.ext4"), Need::Tool("mkfs.xfs")]) {
+    let Some(_alone) = alone(&[Need::Root, Need::Tool("mkfs.ext4"), Need::Tool("mkfs.xfs")]) else {
         return;
-    }
+    };
     let lab = lab_with_stores(&StoreKind::ALL, 512 << 20, "48M");
     let mut all = Everything::new();
     for store in lab.stores() {

@@ -9,7 +9,7 @@ use lumpscope_lab::report::{
     TraceParts, Unit, Verbatim,
 };
 use lumpscope_tests::browser::{BROWSER, Scenario};
-use lumpscope_tests::needs::{Need, available};
+use lumpscope_tests::needs::{Need, alone, available};
 use lumpscope_tests::service::binary;
 
 /// What would run if it were not escaped.
@@ -219,9 +219,9 @@ fn look_at(path: &Path) {
 #[test]
 fn a_comparison_writes_a_report() {
     let needs = [Need::Root, Need::Tool("mkfs.ext4"), Need::Tool("mkfs.xfs")];
-    if !available(&needs) {
+    let Some(_alone) = alone(&needs) else {
         return;
-    }
+    };
     let folder = tempfile::tempdir().expect("a folder can be made");
     let path = folder.path().join("report.html");
     let output = Command::new(binary())

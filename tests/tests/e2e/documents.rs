@@ -1,0 +1,90 @@
+//! Documents name only commands and flags that the program has.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lumpscope_tests::service::run_ok;
+use lumpscope_tidy::{files, text};
+
+/// The commands that a help text lists.
+fn listed_commands(help: &str) -> BTreeSet<String> {
+    help.lines()
+        .skip_while(|line| !line.starts_with("Commands:"))
+        .skip(1)
+        .take_while(|line| line.starts_with("  "))
+        .filter_map(|line| line.split_whitespace().next())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Help of a command line's command, which is the longest run of its words that are commands.
+fn help_of(line: &str, cache: &mut BTreeMap<String, String>) -> String {
+    let mut path = String::new();
+    let mut help = String::new();
+    for word in std::iter::once("").chain(line.split_whitespace()) {
+        if !word.is_empty() && !listed_commands(&help).contains(word) {
+            break;
+        }
+        path = format!("{path} {word}");
+        let known = cache.entry(path.trim().to_owned()).or_insert_with(|| {
+            let mut words: Vec<&str> = path.split_whitespace().collect();
+            words.push("--help");
+            run_ok(&words)
+        });
+        help.clone_from(known);
+    }
+    help
+}
+
+/// Command lines of `lumpscope` in a document, without the name: inline code and lines of blocks.
+fn command_lines(markdown: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut block = false;
+    for line in markdown.lines() {
+        if line.starts_with("```") {
+            block = !block;
+        } else if block {
+            let line = line.strip_prefix("sudo ").unwrap_or(line);
+            let line = line.split(" #").next().unwrap_or(line);
+            found.extend(line.strip_prefix("lumpscope "));
+        } else {
+            let code = line.split('`').skip(1).step_by(2);
+            let code = code.map(|code| code.strip_prefix("sudo ").unwrap_or(code));
+            found.extend(code.filter_map(|code| code.strip_prefix("lumpscope ")));
+        }
+    }
+    found.into_iter().map(str::to_owned).collect()
+}
+
+#[test]
+fn documents_name_only_commands_and_flags_that_exist() {
+    let mut cache = BTreeMap::new();
+    let known = listed_commands(&help_of("", &mut cache));
+    assert!(known.contains("serve"), "the help lists no commands");
+    let mut wrong = Vec::new();
+    let mut flags = 0;
+    for path in files(&[".md"]) {
+        for line in command_lines(&text(&path)) {
+            let command = line.split_whitespace().next().unwrap_or("");
+            if !known.contains(command) {
+                // A flag of the program, a placeholder, or a name that is no command.
+                if command.starts_with(|c: char| c.is_ascii_lowercase()) {
+                    wrong.push(format!("{}: {line}", path.display()));
+                }
+                continue;
+            }
+            let help = help_of(&line, &mut cache);
+            let words = help.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+            let words: BTreeSet<&str> = words.collect();
+            for word in line.split_whitespace().filter(|w| w.starts_with("--")) {
+                let end = word.find(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+                let flag = &word[..end.unwrap_or(word.len())];
+                flags += 1;
+                if !words.contains(flag) {
+                    wrong.push(format!("{}: no {flag} in {line}", path.display()));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "not in the help: {wrong:#?}");
+    assert!(flags > 50, "only {flags} flags found in the documents");
+}
