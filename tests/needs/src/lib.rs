@@ -63,11 +63,18 @@ fn beside_the_build() -> Option<PathBuf> {
     Some(test.ancestors().nth(3)?.join("tools/bin"))
 }
 
-/// True when every need is met. Otherwise prints the reason and returns false, so that the test can return.
+/// True when every need is met. Otherwise prints the reason and returns false, so that the test can return. `./dev quick`
+/// sets `LUMPSCOPE_QUICK`, which skips the tests that need root, whoever runs them.
 ///
 /// # Panics
 /// With `CI=true`, when a need is missing: CI must never pass by skipping.
 pub fn available(needs: &[Need]) -> bool {
+    let of_root = [Need::Root, Need::LoopDevices, Need::Fuse];
+    let quick = env::var_os("LUMPSCOPE_QUICK").is_some();
+    if quick && needs.iter().any(|need| of_root.contains(need)) {
+        skipped("./dev quick leaves out what needs root");
+        return false;
+    }
     match needs.iter().find_map(|need| need.missing()) {
         Some(reason) => {
             missing(&reason);

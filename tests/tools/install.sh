@@ -1,0 +1,218 @@
+# Installs what the tests and some commands use and no distribution has: sourced by ./dev, whose functions it uses.
+# Everything goes to TARGET/tools, once per version. What cannot be installed is skipped by its tests, and is a failure
+# in CI.
+# shellcheck shell=bash
+
+# Tools of other languages, beside the build: foreign clients of the service, and the linter of its .proto files.
+tools_dir() {
+    local target=${CARGO_TARGET_DIR:-target}
+    mkdir -p "$target/tools/bin"
+    (cd "$target/tools" && pwd)
+}
+
+# Runs a command unless it has succeeded before with the same words: install_once NAME WORDS... -- COMMAND...
+install_once() {
+    local name=$1 stamp words=
+    shift
+    while [ "$1" != -- ]; do words+="$1 "; shift; done
+    shift
+    stamp=$tools/.$name
+    [ "$(cat "$stamp" 2>/dev/null)" = "$words" ] && return
+    say "installing $name $words"
+    "$@" || return 1
+    printf '%s' "$words" >"$stamp"
+}
+
+# These versions build with the Go 1.19 of Debian 12 as well as with newer ones.
+grpcurl_version=v1.8.9
+ghz_version=v0.117.0
+buf_version=1.50.0
+
+install_go_tool() {
+    command -v go >/dev/null || apt_install golang-go || return 1
+    GOBIN=$tools/bin GOFLAGS=-buildvcs=false go install "$1"
+}
+
+install_buf() {
+    command -v npm >/dev/null || apt_install nodejs npm || return 1
+    npm install --silent --no-audit --no-fund --prefix "$tools/node" "@bufbuild/buf@$buf_version" >&2 &&
+        ln -sf ../node/node_modules/.bin/buf "$tools/bin/buf"
+}
+
+# Server and promtool of the distribution, 2.x. Only the programs: the package as a whole would start a server.
+install_prometheus_2() {
+    local folder=$tools/prometheus
+    rm -rf "$folder" && mkdir -p "$folder" || return 1
+    command -v apt-get >/dev/null || return 1
+    [ -n "$apt_updated" ] || as_root apt-get update -q >&2
+    apt_updated=yes
+    (cd "$folder" && apt-get download -q prometheus >&2 && dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb) ||
+        return 1
+    ln -sf ../prometheus/usr/bin/promtool "$tools/bin/promtool" &&
+        ln -sf ../prometheus/usr/bin/prometheus "$tools/bin/prometheus-2"
+}
+
+# Prometheus 3.15, which no distribution here has: module versions of 3.x are v0.3xx. It needs Go 1.26, which Go 1.21 and
+# newer fetch by themselves; the 1.19 of Debian 12 does not.
+prometheus_3_version=v0.315.0
+
+install_prometheus_3() {
+    local module=github.com/prometheus/prometheus folder=$tools/prometheus-3 go
+    go=$(go env GOVERSION 2>/dev/null) || return 1
+    [ "$(printf '%s\n' go1.21 "$go" | sort -V | head -n 1)" = go1.21 ] || return 1
+    rm -rf "$folder" && mkdir -p "$folder" || return 1
+    # Without its many ways to find targets: less than half to compile.
+    (cd "$folder" && go mod init scratch &&
+        go get "$module/cmd/prometheus@$prometheus_3_version" "$module/cmd/promtool@$prometheus_3_version" &&
+        GOFLAGS=-buildvcs=false go build -tags remove_all_sd -o . "$module/cmd/prometheus" "$module/cmd/promtool") \
+        >&2 || return 1
+    ln -sf ../prometheus-3/promtool "$tools/bin/promtool-3" &&
+        ln -sf ../prometheus-3/prometheus "$tools/bin/prometheus-3"
+}
+
+# JuiceFS without the object stores and metadata engines that nobody here asks for: a third to compile. Its module names
+# forks that a build of it as a dependency must name again. It is built with Go 1.25, which Go 1.21 and newer fetch.
+juicefs_version=v1.4.1
+juicefs_without=nocos,nobos,nohdfs,noibmcos,noobs,nooss,noqingstor,nosftp,noswift,noazure,nogs,noufile,nob2,nonfs
+juicefs_without+=,nodragonfly,nobadger,nocifs,nostorj,noqiniu,notos,noks3,nobunny,nopg
+
+install_juicefs() {
+    local module=github.com/juicedata/juicefs folder=$tools/juicefs go mod
+    go=$(go env GOVERSION 2>/dev/null) || return 1
+    [ "$(printf '%s\n' go1.21 "$go" | sort -V | head -n 1)" = go1.21 ] || return 1
+    rm -rf "$folder" && mkdir -p "$folder" || return 1
+    (cd "$folder" && go mod init scratch &&
+        mod=$(go mod download -json "$module@$juicefs_version" | sed -n 's/.*"GoMod": "\(.*\)".*/\1/p') &&
+        grep '^replace ' "$mod" >>go.mod && go get "$module@$juicefs_version" &&
+        GOFLAGS=-buildvcs=false go build -tags "$juicefs_without" -o . "$module") >&2 || return 1
+    ln -sf ../juicefs/juicefs "$tools/bin/juicefs"
+}
+
+install_grpc_python() {
+    python3 -c 'import ensurepip' 2>/dev/null || apt_install python3-venv || return 1
+    python3 -m venv --clear "$tools/python" &&
+        "$tools/python/bin/pip" install --quiet --disable-pip-version-check \
+            --requirement proto/examples/python/requirements.txt >&2 &&
+        printf '#!/bin/sh\nexec "%s" "$@"\n' "$tools/python/bin/python" >"$tools/bin/grpc-python" &&
+        chmod +x "$tools/bin/grpc-python"
+}
+
+install_s3_python() {
+    python3 -c 'import ensurepip' 2>/dev/null || apt_install python3-venv || return 1
+    python3 -m venv --clear "$tools/s3" &&
+        "$tools/s3/bin/pip" install --quiet --disable-pip-version-check --requirement tests/s3/requirements.txt >&2 &&
+        printf '#!/bin/sh\nexec "%s" "$@"\n' "$tools/s3/bin/python" >"$tools/bin/s3-python" &&
+        chmod +x "$tools/bin/s3-python"
+}
+
+# Node as the browser's driver wants it (20 or newer): that of the distribution, or one from npm, whose packages for one
+# platform each hold just the program.
+node_version=20.20.2
+newer_node() {
+    local program platform
+    program=$(command -v node) && [ "$("$program" --version | sed 's/^v\([0-9]*\).*/\1/')" -ge 20 ] &&
+        printf '%s\n' "$program" && return
+    case $(uname -m) in x86_64) platform=x64 ;; aarch64) platform=arm64 ;; *) return 1 ;; esac
+    npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$tools/newer-node" \
+        "node-linux-$platform@$node_version" >&2 &&
+        printf '%s\n' "$tools/newer-node/node_modules/node-linux-$platform/bin/node"
+}
+
+# What drives a browser, and a program that starts scripts which find it.
+install_browser_driver() {
+    local node
+    command -v npm >/dev/null || apt_install nodejs npm || return 1
+    node=$(newer_node) || return 1
+    mkdir -p "$tools/browser" && cp tests/browser/package.json tests/browser/package-lock.json "$tools/browser/" &&
+        npm ci --silent --no-audit --no-fund --ignore-scripts --prefix "$tools/browser" >&2 &&
+        printf '#!/bin/sh\nLUMPSCOPE_BROWSER_TOOLS="%s" exec "%s" "$@"\n' "$tools/browser" "$node" \
+            >"$tools/bin/browser-node" &&
+        chmod +x "$tools/bin/browser-node"
+}
+
+install_browser() {
+    local tools packages
+    tools=$(tools_dir)
+    packages=$(sha256sum <tests/browser/package-lock.json)
+    { command -v chromium >/dev/null || { say "installing chromium" && apt_install chromium; }; } &&
+        install_once browser-driver "$packages" -- install_browser_driver && return
+    [ "${CI:-}" = true ] && die "the browser that tests the page cannot be installed"
+    say "the tests of the page will be skipped: no browser can be installed"
+}
+
+install_prometheus() {
+    local tools failed=
+    tools=$(tools_dir)
+    install_once prometheus-2 "of this distribution" -- install_prometheus_2 || failed="prometheus 2"
+    install_once prometheus-3 "$prometheus_3_version" -- install_prometheus_3 ||
+        failed="${failed:+$failed, }prometheus 3 (it is built with Go 1.21 or newer)"
+    [ -n "$failed" ] || return 0
+    [ "${CI:-}" = true ] && die "these cannot be installed: $failed"
+    say "the tests of alerts, rules and dashboards will be skipped where they need $failed"
+}
+
+install_juicefs_or_say() {
+    local tools
+    tools=$(tools_dir)
+    install_once juicefs "$juicefs_version $juicefs_without" -- install_juicefs && return
+    [ "${CI:-}" = true ] && die "juicefs cannot be installed (it is built with Go 1.21 or newer)"
+    say "the test of juicefs will be skipped: it cannot be installed (it is built with Go 1.21 or newer)"
+}
+
+# What makes and checks the Grafana dashboards, exactly as the lock file has it.
+install_npm_folder() {
+    command -v npm >/dev/null || apt_install nodejs npm || return 1
+    local folder=$tools/grafana
+    rm -rf "$folder" && mkdir -p "$folder" && cp dashboards/grafana/package*.json "$folder" || return 1
+    npm ci --silent --no-audit --no-fund --ignore-scripts --prefix "$folder" >&2 &&
+        ln -sf ../grafana/node_modules/.bin/tsc "$tools/bin/grafana-tsc"
+}
+
+install_dashboard_tools() {
+    local tools lock
+    tools=$(tools_dir)
+    lock=$(sha256sum <dashboards/grafana/package-lock.json)
+    install_once grafana "$lock" -- install_npm_folder && return
+    [ "${CI:-}" = true ] && die "what checks the Grafana dashboards cannot be installed"
+    say "the tests of the Grafana dashboards will be skipped: npm or a package cannot be installed"
+}
+
+install_foreign_tools() {
+    local tools requirements s3
+    tools=$(tools_dir)
+    s3=$(sha256sum <tests/s3/requirements.txt)
+    requirements=$(sha256sum <proto/examples/python/requirements.txt)
+    install_once buf "$buf_version" -- install_buf &&
+        install_once grpcurl "$grpcurl_version" -- \
+            install_go_tool "github.com/fullstorydev/grpcurl/cmd/grpcurl@$grpcurl_version" &&
+        install_once ghz "$ghz_version" -- install_go_tool "github.com/bojand/ghz/cmd/ghz@$ghz_version" &&
+        install_once grpc-python "$requirements" -- install_grpc_python &&
+        install_once s3-python "$s3" -- install_s3_python && return
+    [ "${CI:-}" = true ] && die "the foreign clients cannot be installed"
+    say "the tests of some foreign clients will be skipped: they cannot be installed"
+}
+
+# What the module proxy knows as the latest. Eight minutes to compile.
+minio_version=v0.0.0-20260212201848-7aac2a2c5b7c
+
+install_minio() {
+    local module=github.com/minio/minio folder=$tools/minio-build
+    command -v go >/dev/null || apt_install golang-go || return 1
+    rm -rf "$folder" && mkdir -p "$folder" || return 1
+    (cd "$folder" && go mod init scratch && go get "$module@$minio_version" &&
+        GOFLAGS=-buildvcs=false go build -o "$tools/bin/minio" "$module") >&2 || return 1
+    rm -rf "$folder"
+}
+
+# The toolchain that compiles the eBPF programs. Only contributors and CI need it: users load the prebuilt object.
+# Where the distribution has none of it, the build script says what is missing and the caller decides.
+install_probe_toolchain() {
+    ebpf/build-probes --have-toolchain >/dev/null 2>&1 && return
+    say "installing the eBPF toolchain"
+    apt_install rustc-web cargo-web rust-web-src llvm-22-dev libpolly-22-dev libzstd-dev zlib1g-dev libxml2-dev g++ || return 1
+    if ! command -v bpf-linker >/dev/null && ! [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/bpf-linker" ]; then
+        LLVM_PREFIX=/usr/lib/llvm-22 cargo install --quiet --locked bpf-linker --version 0.13.0 \
+            --no-default-features --features llvm-22 || return 1
+    fi
+    ebpf/build-probes --have-toolchain
+}
