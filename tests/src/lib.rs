@@ -1,6 +1,6 @@
 //! What the end-to-end tests share: the real binary as a child process, a real gRPC client, a real browser, real
 //! Prometheus servers, and the rule for tests that need a privilege or a tool. Devices come from
-//! [`lumpscope_lab::lab`], which removes them even when a test panics.
+//! [`lumpscope_lab::disks`], which removes them even when a test panics.
 
 pub mod browser;
 pub mod client;

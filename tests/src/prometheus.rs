@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lumpscope_lab::lab::tie_to_parent;
+use lumpscope_lab::tie_to_parent;
 use serde_json::Value;
 use tempfile::TempDir;
 

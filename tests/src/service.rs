@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use lumpscope_lab::lab::{Lab, LabOptions, StoreKind};
+use lumpscope_lab::disks::{Lab, LabOptions, StoreKind};
 
 /// Longest time a service may take to open its stores and say that it is ready.
 const READY_WITHIN: Duration = Duration::from_secs(60);

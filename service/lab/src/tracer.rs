@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::lab::tie_to_parent;
+use crate::process::tie_to_parent;
 
 /// The shell line that becomes bpftrace. It runs in a mount namespace of its own, so that nothing
 /// stays mounted where tracefs was not; without `-B none` bpftrace keeps its lines to itself.

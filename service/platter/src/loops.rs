@@ -4,6 +4,10 @@
 //! exists without the flag that makes the kernel take it down.
 #![expect(unsafe_code, reason = "ioctls of the loop driver")]
 
+mod device;
+
+pub use device::LoopDevice;
+
 use std::ffi::c_void;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -39,6 +43,16 @@ pub enum LoopError {
     NoDriver {
         /// The missing device.
         path: PathBuf,
+    },
+    /// The image would go through the page cache.
+    #[error(
+        "files in {} cannot be used with direct I/O, so memory would be measured instead of a \
+         disk. Choose a directory on another file system with --dir",
+        dir.display()
+    )]
+    NoDirectIo {
+        /// Directory of the image.
+        dir: PathBuf,
     },
     /// A system call failed.
     #[error("cannot {what} {}: {source}", path.display())]

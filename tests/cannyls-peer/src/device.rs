@@ -13,7 +13,8 @@ use cannyls::lump::{LumpData, LumpId};
 use cannyls::nvm::NonVolatileMemory;
 use cannyls::storage::{Storage, StorageBuilder};
 use futures01::{Async, Future};
-use lumpscope_lab::engine::{Load, Measured, PeerReport, Promise, Recorder, SAMPLES};
+use lumpscope_lab::engine::PeerReport;
+use lumpscope_lab::load::{Load, Measured, Meter, Promise, SAMPLES};
 
 use crate::storage::{ENGINE, check, durability, lump_len};
 
@@ -47,7 +48,7 @@ fn rest(looks: &mut u32) {
 /// Keeps `depth` requests under way until `next` has none left; they tell their bytes.
 fn in_window(
     depth: usize,
-    recorder: &mut Recorder,
+    meter: &mut Meter,
     mut next: impl FnMut() -> Option<Answer<u64>>,
 ) -> Result<()> {
     let mut window: Vec<(Instant, Answer<u64>)> = Vec::with_capacity(depth);
@@ -67,7 +68,7 @@ fn in_window(
         let before = window.len();
         while let Some((begin, answer)) = window.get_mut(at) {
             if let Async::Ready(bytes) = answer.poll()? {
-                recorder.request(bytes, begin.elapsed());
+                meter.request(bytes, begin.elapsed());
                 drop(window.swap_remove(at));
             } else {
                 at += 1;
@@ -113,7 +114,7 @@ where
     }
     let device = start(builder.open(nvm)?)?;
     let handle = device.handle();
-    let mut puts = Recorder::new();
+    let mut puts = Meter::new();
     let mut next = 0;
     while next < load.count && (next == 0 || puts.timed() < load.time) {
         let end = load.count.min(next + load.batch());
@@ -154,7 +155,7 @@ fn put_batch(
     handle: &DeviceHandle,
     load: &Load,
     ids: std::ops::Range<u64>,
-    recorder: &mut Recorder,
+    meter: &mut Meter,
 ) -> Result<u64> {
     let mut lumps = Vec::new();
     for id in ids.clone() {
@@ -164,9 +165,9 @@ fn put_batch(
     }
     // What is left over is given back outside the timed part.
     let mut lumps = lumps.into_iter();
-    let left = load.time.saturating_sub(recorder.timed());
+    let left = load.time.saturating_sub(meter.timed());
     let (mut next, size, begin) = (ids.start, load.size, Instant::now());
-    in_window(load.depth, recorder, || {
+    in_window(load.depth, meter, || {
         if next > 0 && begin.elapsed() >= left {
             return None;
         }
@@ -176,27 +177,27 @@ fn put_batch(
         next += 1;
         Some(Box::new(put.map(move |_| size)))
     })?;
-    recorder.timed_since(begin);
+    meter.timed_since(begin);
     Ok(next)
 }
 
 fn read(handle: &DeviceHandle, load: &Load, lumps: u64) -> Result<Measured> {
     ensure!(lumps > 0, "there is nothing to get");
-    let mut recorder = Recorder::new();
+    let mut meter = Meter::new();
     let order = load.order(lumps);
     let mut turns = order.iter().cycle();
     let begin = Instant::now();
-    in_window(load.depth, &mut recorder, || {
+    in_window(load.depth, &mut meter, || {
         if begin.elapsed() >= load.time {
             return None;
         }
         let get = handle.request().get(LumpId::new((*turns.next()?).into()));
         Some(Box::new(get.map(|data| lump_len(data.as_ref()))))
     })?;
-    recorder.timed_since(begin);
+    meter.timed_since(begin);
     for &id in order.iter().take(SAMPLES) {
         let data: Option<LumpData> = wait(handle.request().get(LumpId::new(id.into())))?;
         check(load, id, data.as_ref())?;
     }
-    Ok(recorder.finish())
+    Ok(meter.finish())
 }

@@ -21,7 +21,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use cannyls::nvm::FileNvm;
 use clap::{Parser, Subcommand};
-use lumpscope_lab::engine::{Load, PeerReport, Promise, SlowLoad};
+use lumpscope_lab::engine::{PeerReport, SlowLoad};
+use lumpscope_lab::load::{Load, Promise};
 
 use memory::MemoryDisk;
 use written::Written;

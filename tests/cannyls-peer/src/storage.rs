@@ -11,7 +11,8 @@ use cannyls::block::BlockSize;
 use cannyls::lump::{LumpData, LumpId};
 use cannyls::nvm::{FileNvm, NonVolatileMemory};
 use cannyls::storage::{Storage, StorageBuilder};
-use lumpscope_lab::engine::{Load, PeerReport, Promise, Recorder, SAMPLES};
+use lumpscope_lab::engine::PeerReport;
+use lumpscope_lab::load::{Load, Meter, Promise, SAMPLES};
 
 /// Version of the crate, as its dependency is pinned.
 pub(crate) const ENGINE: &str = "cannyls 0.10.0";
@@ -59,7 +60,7 @@ fn lump<N: NonVolatileMemory>(storage: &Storage<N>, load: &Load, id: u64) -> Res
 /// Runs the load and measures it.
 pub(crate) fn run<N: NonVolatileMemory>(nvm: N, load: &Load, gets: bool) -> Result<PeerReport> {
     let mut storage = Storage::open(nvm)?;
-    let mut puts = Recorder::new();
+    let mut puts = Meter::new();
     let mut next = 0;
     while next < load.count && (next == 0 || puts.timed() < load.time) {
         let end = load.count.min(next + load.batch());
@@ -95,12 +96,8 @@ pub(crate) fn run<N: NonVolatileMemory>(nvm: N, load: &Load, gets: bool) -> Resu
     })
 }
 
-fn read<N: NonVolatileMemory>(
-    storage: &mut Storage<N>,
-    load: &Load,
-    lumps: u64,
-) -> Result<Recorder> {
-    let mut recorder = Recorder::new();
+fn read<N: NonVolatileMemory>(storage: &mut Storage<N>, load: &Load, lumps: u64) -> Result<Meter> {
+    let mut meter = Meter::new();
     let order = load.order(lumps);
     let begin = Instant::now();
     for &id in order.iter().cycle() {
@@ -109,14 +106,14 @@ fn read<N: NonVolatileMemory>(
         }
         let started = Instant::now();
         let data = storage.get(&LumpId::new(id.into()))?;
-        recorder.request(lump_len(data.as_ref()), started.elapsed());
+        meter.request(lump_len(data.as_ref()), started.elapsed());
     }
-    recorder.timed_since(begin);
+    meter.timed_since(begin);
     for &id in order.iter().take(SAMPLES) {
         let data = storage.get(&LumpId::new(id.into()))?;
         check(load, id, data.as_ref())?;
     }
-    Ok(recorder)
+    Ok(meter)
 }
 
 /// Bytes of what a get found.

@@ -10,8 +10,8 @@ use cannyls::block::BlockSize;
 use cannyls::lump::{LumpData, LumpId};
 use cannyls::nvm::FileNvm;
 use cannyls::storage::{Storage, StorageBuilder};
+use lumpscope_lab::load::runner::{ContentRule, content};
 use lumpscope_lab::run::CannylsRun;
-use lumpscope_lab::runner::{ContentRule, content};
 use lumpscope_lab::workload::{Command, CommandStream, WorkloadArgs};
 
 use crate::storage::{ENGINE, format};

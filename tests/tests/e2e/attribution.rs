@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use lumpscope_lab::lab::StoreKind;
+use lumpscope_lab::disks::StoreKind;
 use lumpscope_lab::tracer::Tracer;
 use lumpscope_proto::v1::{BlockIo, StoreReport};
 use lumpscope_tests::client::{Client, content};

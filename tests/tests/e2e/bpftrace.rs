@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use lumpscope_lab::lab::{Lab, LabOptions, LabStore, StoreKind};
+use lumpscope_lab::disks::{Lab, LabOptions, LabStore, StoreKind};
 use lumpscope_lab::tracer::Tracer;
 use lumpscope_tests::client::{Client, content};
 use lumpscope_tests::needs::{Need, alone};

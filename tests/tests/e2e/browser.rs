@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use lumpscope_lab::lab::{Lab, StoreKind, tie_to_parent};
+use lumpscope_lab::disks::{Lab, StoreKind};
+use lumpscope_lab::tie_to_parent;
 use lumpscope_tests::browser::{BROWSER, Scenario, processes_with};
 use lumpscope_tests::client::{Client, content};
 use lumpscope_tests::needs::{Need, alone, available, find_tool};

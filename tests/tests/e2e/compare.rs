@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use lumpscope_lab::lab::{Lab, LabOptions, StoreKind};
+use lumpscope_lab::disks::{Lab, LabOptions, StoreKind};
 use lumpscope_tests::needs::{Need, alone};
 use lumpscope_tests::service::binary;
 use rustix::process::{Pid, Signal, kill_process};

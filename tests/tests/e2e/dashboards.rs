@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use lumpscope_lab::lab::StoreKind;
+use lumpscope_lab::disks::StoreKind;
 use lumpscope_tests::client::{Client, content};
 use lumpscope_tests::collector::Collected;
 use lumpscope_tests::grafana::{self, Asked, Query};

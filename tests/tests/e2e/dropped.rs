@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use lumpscope_lab::lab::StoreKind;
+use lumpscope_lab::disks::StoreKind;
 use lumpscope_tests::client::{Client, content};
 use lumpscope_tests::needs::{Need, alone};
 use lumpscope_tests::service::{Service, lab_with_stores, run};

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use lumpscope_lab::lab::LoopDevice;
+use lumpscope_platter::loops::LoopDevice;
 use lumpscope_tests::needs::{Need, alone};
 use lumpscope_tests::service::run;
 use sha2::{Digest, Sha256};

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use lumpscope_lab::lab::StoreKind;
+use lumpscope_lab::disks::StoreKind;
 use lumpscope_proto::v1::{DescribeObserverRequest, ObservedStore};
 use lumpscope_tests::client::{Client, content};
 use lumpscope_tests::needs::{Need, alone};

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use lumpscope_lab::lab::StoreKind;
+use lumpscope_lab::disks::StoreKind;
 use lumpscope_proto::v1::admin_client::AdminClient;
 use lumpscope_proto::v1::{AddStoreRequest, RemoveStoreRequest, StoreInfo, StoreReport};
 use lumpscope_tests::client::{Client, content};

@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use bytes::Bytes;
-use lumpscope_lab::lab::StoreKind;
+use lumpscope_lab::disks::StoreKind;
 use lumpscope_proto::v1::{BlockLine, GetRequest, get_response};
 use lumpscope_tests::client::{Client, id};
 use lumpscope_tests::needs::{Need, alone};

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use lumpscope_lab::lab::StoreKind;
+use lumpscope_lab::disks::StoreKind;
 use lumpscope_proto::v1::{BlockLine, ListSlowestRequest, SlowRequest, StoreReport, TraceRequest};
 use lumpscope_tests::client::Client;
 use lumpscope_tests::needs::{Need, alone, find_tool};

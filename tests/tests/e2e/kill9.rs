@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use lumpscope_lab::lab::{Lab, StoreKind};
+use lumpscope_lab::disks::{Lab, StoreKind};
 use lumpscope_tests::client::{Client, content, id};
 use lumpscope_tests::needs::{Need, alone};
 use lumpscope_tests::service::{Service, lab_with_stores};

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use lumpscope_lab::lab::{Lab, LabDrive, LabOptions, StoreKind};
+use lumpscope_lab::disks::{Lab, LabDrive, LabOptions, StoreKind};
 use lumpscope_platter::disk::Request;
 use lumpscope_platter::live::{Attached, LiveOptions, Log};
 use lumpscope_tests::needs::{Need, alone};

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use lumpscope_lab::lab::StoreKind;
+use lumpscope_lab::disks::StoreKind;
 use lumpscope_lab::tracer::Tracer;
 use lumpscope_proto::v1::BlockLine;
 use lumpscope_tests::client::{Client, content};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use lumpscope_lab::lab::{Lab, StoreKind};
+use lumpscope_lab::disks::{Lab, StoreKind};
 use lumpscope_proto::v1::{BlockIo, ExplainRequest};
 use lumpscope_tests::client::{Client, content};
 use lumpscope_tests::collector::Collected;

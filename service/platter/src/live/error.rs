@@ -125,7 +125,7 @@ impl From<LoopError> for LiveError {
     fn from(error: LoopError) -> LiveError {
         match error {
             LoopError::Io { what, path, source } => LiveError::io(what, path)(source),
-            other @ LoopError::NoDriver { .. } => LiveError::Loop(other),
+            other => LiveError::Loop(other),
         }
     }
 }

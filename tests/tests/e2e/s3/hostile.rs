@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::Command;
 
-use lumpscope_lab::lab::StoreKind;
+use lumpscope_lab::disks::StoreKind;
 use lumpscope_tests::needs::{Need, alone, available};
 use lumpscope_tests::s3::{ACCESS, Client, SECRET, keys};
 use lumpscope_tests::service::{Service, lab_with_stores, run_ok};

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use lumpscope_lab::lab::StoreKind;
+use lumpscope_lab::disks::StoreKind;
 use lumpscope_tests::needs::{Need, alone, available, find_tool};
 use lumpscope_tests::s3::{ACCESS, Client, SECRET, key, keys};
 use lumpscope_tests::service::{Service, binary, lab_with_stores, run_ok};

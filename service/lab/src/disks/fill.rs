@@ -1,0 +1,55 @@
+//! Writes the raw disk of the lab once before it is used, and erases the store afterwards.
+//!
+//! The stores on file systems are written whole when they are formatted. Were the raw one not, its
+//! first write to every place would make the host allocate a piece of the sparse image, journal
+//! that, and wait for it at the next flush: the comparison would measure the host's file system,
+//! and on the raw disk only.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::{OFlags, SeekFrom};
+
+const STEP_BYTES: usize = 4 << 20;
+/// Enough for every disk.
+const ALIGNMENT: usize = 4096;
+
+/// Bytes at both ends of a device that carry every signature an engine leaves there.
+const ENDS: u64 = 2 << 20;
+
+/// Writes zeros from the beginning up to `bytes` (rounded up to 4 MiB), past the page cache.
+///
+/// `stop` is asked every 4 MiB; once it says yes, the error is of the kind `Interrupted`.
+pub(crate) fn fill(device: &Path, bytes: u64, stop: &dyn Fn() -> bool) -> io::Result<()> {
+    let direct = i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0);
+    let disk = OpenOptions::new()
+        .write(true)
+        .custom_flags(direct)
+        .open(device)?;
+    let buffer = vec![0; STEP_BYTES + ALIGNMENT];
+    let start = buffer.as_ptr().align_offset(ALIGNMENT);
+    let zeros = &buffer[start..start + STEP_BYTES];
+    let mut written = 0;
+    while written < bytes {
+        if stop() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        disk.write_all_at(zeros, written)?;
+        written += u64::try_from(STEP_BYTES).unwrap_or(u64::MAX);
+    }
+    disk.sync_all()
+}
+
+/// Erases what an engine has left on a device whose first `capacity` bytes it used: its head, and
+/// whatever lies at the end of these and at the end of the device.
+pub(crate) fn erase(device: &File, capacity: u64) -> io::Result<()> {
+    let zeros = vec![0; usize::try_from(ENDS).unwrap_or(usize::MAX)];
+    let size = rustix::fs::seek(device, SeekFrom::End(0))?;
+    for offset in [0, capacity.saturating_sub(ENDS), size.saturating_sub(ENDS)] {
+        let len = usize::try_from(ENDS.min(size - offset.min(size))).unwrap_or(usize::MAX);
+        device.write_all_at(&zeros[..len], offset)?;
+    }
+    device.sync_all()
+}

@@ -1,0 +1,170 @@
+//! Calls through gRPC, on connections as `lumpscope-client` makes them.
+//!
+//! The generated client makes the calls: the measured time begins with the first message and ends
+//! with the last byte, without the checksums that [`lumpscope_client::Client`] computes beside it.
+
+pub(crate) mod content;
+mod timed;
+
+use anyhow::Context as _;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use lumpscope_client::{Options, Retry};
+use lumpscope_proto::v1::lump_store_client::LumpStoreClient;
+use lumpscope_proto::v1::{
+    GetRequest, LumpId, PutHeader, PutRequest, PutResponse, get_response, lump_id, put_request,
+};
+use tonic::Status;
+use tonic::transport::Channel;
+
+pub(crate) use timed::{Call, Clients, Outcome, Room, Setting};
+
+/// Bytes of one message of a put.
+pub(crate) const CHUNK_BYTES: usize = 1 << 20;
+/// Longest time of one call.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Name of the store in requests.
+pub(crate) const STORE: &str = "bench";
+
+pub(crate) type Client = LumpStoreClient<Channel>;
+
+/// A connection of its own, in one try.
+pub(crate) async fn open(url: &str) -> Result<Client, lumpscope_client::Error> {
+    let options = Options {
+        retry: Retry::never(),
+        ..Options::new(url)
+    };
+    let client = lumpscope_client::Client::connect(options).await?;
+    Ok(client.lump_store())
+}
+
+/// A connection of its own; `who` is named in the error.
+pub(crate) async fn connect(who: &'static str, url: &str) -> anyhow::Result<Client> {
+    let opened = open(url).await;
+    opened.with_context(|| format!("{who} cannot be connected to"))
+}
+
+pub(crate) fn lump_id(id: u64) -> LumpId {
+    let raw = Bytes::copy_from_slice(&u128::from(id).to_be_bytes());
+    LumpId {
+        form: Some(lump_id::Form::Raw(raw)),
+    }
+}
+
+/// Header of a put.
+pub(crate) fn header(id: u64, length: usize) -> PutRequest {
+    let header = PutHeader {
+        store: STORE.to_owned(),
+        id: Some(lump_id(id)),
+        length: length as u64,
+        ..PutHeader::default()
+    };
+    PutRequest {
+        part: Some(put_request::Part::Header(header)),
+    }
+}
+
+/// A part of the body of a put.
+pub(crate) fn chunk(bytes: Bytes) -> PutRequest {
+    PutRequest {
+        part: Some(put_request::Part::Chunk(bytes)),
+    }
+}
+
+/// Puts a lump after this header; the time from the first message to the answer.
+pub(crate) async fn put_with(
+    client: &mut Client,
+    header: PutHeader,
+    body: Bytes,
+) -> Result<(Duration, PutResponse), Status> {
+    let part = Some(put_request::Part::Header(header));
+    let mut messages = vec![PutRequest { part }];
+    let mut rest = body;
+    while !rest.is_empty() {
+        messages.push(chunk(rest.split_to(rest.len().min(CHUNK_BYTES))));
+    }
+    let begin = Instant::now();
+    let reply = client.put(tokio_stream::iter(messages)).await?;
+    Ok((begin.elapsed(), reply.into_inner()))
+}
+
+/// Gets a lump: the time until the last byte, whether a header came first, and the chunks.
+pub(crate) async fn get_of(
+    client: &mut Client,
+    store: &str,
+    id: u64,
+) -> Result<(Duration, bool, Vec<Bytes>), Status> {
+    let request = GetRequest {
+        store: store.to_owned(),
+        id: Some(lump_id(id)),
+        ..GetRequest::default()
+    };
+    let (mut headed, mut chunks) = (false, Vec::with_capacity(8));
+    let begin = Instant::now();
+    let mut reply = client.get(request).await?.into_inner();
+    while let Some(message) = reply.message().await? {
+        match message.part {
+            Some(get_response::Part::Chunk(chunk)) => chunks.push(chunk),
+            Some(get_response::Part::Header(_)) => headed |= chunks.is_empty(),
+            None => {}
+        }
+    }
+    Ok((begin.elapsed(), headed, chunks))
+}
+
+/// Puts one lump into [`STORE`].
+pub(crate) async fn put(client: &mut Client, id: u64, body: Bytes) -> Result<Duration, Status> {
+    let header = PutHeader {
+        store: STORE.to_owned(),
+        id: Some(lump_id(id)),
+        length: body.len() as u64,
+        ..PutHeader::default()
+    };
+    let (latency, _) = in_time(put_with(client, header, body)).await?;
+    Ok(latency)
+}
+
+/// Gets one lump of [`STORE`].
+pub(crate) async fn get(client: &mut Client, id: u64) -> Result<(Duration, Vec<Bytes>), Status> {
+    let (latency, _, chunks) = in_time(get_of(client, STORE, id)).await?;
+    Ok((latency, chunks))
+}
+
+async fn in_time<T>(call: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
+    let late = |_| Status::deadline_exceeded(format!("no answer within {} s", PATIENCE.as_secs()));
+    tokio::time::timeout(PATIENCE, call).await.map_err(late)?
+}
+
+/// True: the pieces are exactly `body`.
+pub(crate) fn same(pieces: &[Bytes], body: &[u8]) -> bool {
+    let mut rest = body;
+    for piece in pieces {
+        let Some((front, back)) = rest.split_at_checked(piece.len()) else {
+            return false;
+        };
+        if front != piece {
+            return false;
+        }
+        rest = back;
+    }
+    rest.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_compared_to_the_last_byte() {
+        let pieces = |parts: &[&'static [u8]]| -> Vec<Bytes> {
+            parts.iter().map(|part| Bytes::from_static(part)).collect()
+        };
+        assert!(same(&pieces(&[b"ab", b"c"]), b"abc"));
+        for wrong in [&pieces(&[b"ab"]), &pieces(&[b"ab", b"cd"])] {
+            assert!(!same(wrong, b"abc"));
+        }
+        assert!(!same(&pieces(&[b"ab", b"d"]), b"abc"));
+    }
+}

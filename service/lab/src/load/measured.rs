@@ -1,0 +1,146 @@
+//! The result of one run: requests, bytes, seconds, percentiles.
+
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+/// Longest latency told apart: one hour, in nanoseconds.
+const LONGEST_NS: u64 = 3_600_000_000_000;
+/// Significant digits of a latency.
+const DIGITS: u8 = 3;
+
+/// Latencies of single requests in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Half took no longer.
+    pub p50_ns: u64,
+    /// 99 % took no longer.
+    pub p99_ns: u64,
+    /// 99.9 % took no longer.
+    pub p999_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+/// Requests of one kind, the time they took together, and each.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Requests that ended in the timed part.
+    pub requests: u64,
+    /// Payload bytes of these.
+    pub bytes: u64,
+    /// Length of the timed part in seconds.
+    pub seconds: f64,
+    /// Latencies of the requests.
+    pub latency: Latency,
+}
+
+impl Measured {
+    /// Payload bytes a second; 0 when nothing was measured.
+    #[must_use]
+    pub fn bytes_per_second(&self) -> f64 {
+        if self.seconds > 0.0 {
+            crate::human::as_float(self.bytes) / self.seconds
+        } else {
+            0.0
+        }
+    }
+}
+
+/// Collects the requests of one run.
+#[derive(Debug)]
+pub struct Meter {
+    latencies: Histogram<u64>,
+    bytes: u64,
+    timed: Duration,
+}
+
+impl Meter {
+    /// Nothing yet.
+    ///
+    /// # Panics
+    /// Never: the bounds are constants.
+    #[must_use]
+    pub fn new() -> Meter {
+        let latencies = Histogram::new_with_bounds(1, LONGEST_NS, DIGITS)
+            .expect("constant bounds with 1 < longest and at most 5 digits");
+        Meter {
+            latencies,
+            bytes: 0,
+            timed: Duration::ZERO,
+        }
+    }
+
+    /// Adds one request.
+    pub fn request(&mut self, bytes: u64, latency: Duration) {
+        let ns = u64::try_from(latency.as_nanos()).unwrap_or(LONGEST_NS);
+        self.latencies.saturating_record(ns.max(1));
+        self.bytes += bytes;
+    }
+
+    /// Adds a part of the run that is timed, from `begin` until now.
+    pub fn timed_since(&mut self, begin: Instant) {
+        self.timed += begin.elapsed();
+    }
+
+    /// Adds a part of the run that is timed, of a length that is known.
+    pub fn add_time(&mut self, time: Duration) {
+        self.timed += time;
+    }
+
+    /// Length of the timed parts.
+    #[must_use]
+    pub fn timed(&self) -> Duration {
+        self.timed
+    }
+
+    /// Requests so far.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.latencies.len()
+    }
+
+    /// The sum.
+    #[must_use]
+    pub fn finish(self) -> Measured {
+        let at = |quantile| self.latencies.value_at_quantile(quantile);
+        Measured {
+            requests: self.latencies.len(),
+            bytes: self.bytes,
+            seconds: self.timed.as_secs_f64(),
+            latency: Latency {
+                p50_ns: at(0.5),
+                p99_ns: at(0.99),
+                p999_ns: at(0.999),
+                max_ns: self.latencies.max(),
+            },
+        }
+    }
+}
+
+impl Default for Meter {
+    fn default() -> Self {
+        Meter::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_adds_up() {
+        let mut meter = Meter::new();
+        for us in 1..=1000 {
+            meter.request(4096, Duration::from_micros(us));
+        }
+        let measured = meter.finish();
+        assert_eq!((measured.requests, measured.bytes), (1000, 4_096_000));
+        let near = |ns: u64, us: u64| ns.abs_diff(us * 1000) <= us * 2;
+        assert!(near(measured.latency.p50_ns, 500), "{measured:?}");
+        assert!(near(measured.latency.p99_ns, 990), "{measured:?}");
+        assert!(near(measured.latency.max_ns, 1000), "{measured:?}");
+        assert!(measured.bytes_per_second().abs() < f64::EPSILON);
+    }
+}

@@ -1,0 +1,9 @@
+//! Processes of a measurement: they end in time, with us, and on a signal.
+
+mod child;
+mod interrupt;
+mod server;
+
+pub use child::tie_to_parent;
+pub(crate) use interrupt::Interrupt;
+pub(crate) use server::{SERVICE, Server, serve};

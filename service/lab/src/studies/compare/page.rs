@@ -1,0 +1,403 @@
+//! A comparison as a report.
+
+use super::report::{Comparison, DiskView, OperationView, StoreView};
+use super::table::{self, STAGES};
+use crate::disks::StoreKind;
+use crate::experiment::report::{
+    Axis, Bar, Bars, Cdf, Cell, Heat, HeatCell, HeatPanel, Page, Range, Ranges, Scatter,
+    ScatterPanel, Section, Setup, Spread, Table, TraceParts, Unit, Verbatim, of_trace,
+};
+use crate::human;
+
+/// How far a ratio may be from the published one and still agree with it.
+const NEAR: f64 = 0.1;
+/// Slow requests of a store that are told.
+const SLOWEST: usize = 5;
+
+/// The comparison as one HTML file.
+pub(super) fn page(comparison: &Comparison) -> Page {
+    let workload = &comparison.workload;
+    let names: Vec<&str> = comparison
+        .stores
+        .iter()
+        .map(|store| store.kind.name())
+        .collect();
+    let title = format!("{} on {}", workload.name, names.join(", "));
+    let mut page = Page::new(title, setup(comparison));
+    page.summary.push(summary(comparison));
+    findings(&mut page, comparison);
+    elapsed(page.section("Elapsed time"), comparison);
+    latency(page.section("Latency, as the client saw it"), comparison);
+    stages(page.section("Where the time went"), comparison);
+    disk(page.section("What the disks did"), comparison);
+    slowest(page.section("The slowest requests"), comparison);
+    let section = page.section("In the form of the published tables");
+    for store in &comparison.stores {
+        if let Some(client) = &store.client {
+            section.add(Verbatim {
+                caption: store.kind.name().to_owned(),
+                text: client.published.join("\n"),
+            });
+        }
+    }
+    page
+}
+
+fn setup(comparison: &Comparison) -> Setup {
+    let workload = &comparison.workload;
+    let mut setup = Setup::here();
+    setup.fact(
+        "Workload",
+        format!(
+            "{} at scale {}: {} commands, {} put, {} alive at most",
+            workload.name,
+            workload.scale,
+            human::count_of(workload.commands),
+            human::bytes(workload.bytes_put),
+            human::bytes(workload.peak_bytes)
+        ),
+    );
+    setup.fact("Requests in flight", comparison.clients.to_string());
+    let journal = match comparison.ext4_journal {
+        Some(true) => "; ext4 with its journal",
+        Some(false) => "; ext4 without a journal",
+        None => "",
+    };
+    let disks = match comparison.disks.as_str() {
+        "lab" => "made for the comparison, and gone after it",
+        "own" => "the user's",
+        emulated => emulated,
+    };
+    setup.fact("Disks", format!("{disks}{journal}"));
+    for disk in &comparison.emulated {
+        setup.fact("Lateness", disk.to_string());
+    }
+    for store in &comparison.stores {
+        let disk = &store.for_report.disk;
+        let said = if disk.is_empty() { "not known" } else { disk };
+        setup.fact(format!("Disk of {}", store.kind.name()), said);
+    }
+    setup
+}
+
+fn ratio(store: &StoreView) -> Option<f64> {
+    store.client.as_ref()?.ratio_to_raw
+}
+
+fn published(comparison: &Comparison, store: &StoreView) -> Option<f64> {
+    let ratios = comparison.workload.published_ratios?;
+    let column = StoreKind::ALL.iter().position(|kind| *kind == store.kind)?;
+    ratios.get(column).copied()
+}
+
+fn summary(comparison: &Comparison) -> String {
+    let others = comparison
+        .stores
+        .iter()
+        .filter(|store| store.kind != StoreKind::Raw);
+    let told: Vec<String> = others
+        .filter_map(|store| {
+            let ratio = format!(
+                "{} took {:.2} times as long as raw",
+                store.kind.name(),
+                ratio(store)?
+            );
+            Some(match published(comparison, store) {
+                Some(published) => {
+                    format!("{ratio} (published for a 7200 rpm disk: {published:.2})")
+                }
+                None => ratio,
+            })
+        })
+        .collect();
+    if told.is_empty() {
+        return "There is no ratio to tell: a store has no results.".to_owned();
+    }
+    format!(
+        "For the same commands {}. Each was measured once.",
+        told.join(", ")
+    )
+}
+
+fn findings(page: &mut Page, comparison: &Comparison) {
+    let findings = &mut page.findings;
+    for store in &comparison.stores {
+        let name = store.kind.name();
+        if !store.failed.is_empty() {
+            findings
+                .differs
+                .push(format!("{name} failed: {}", store.failed));
+        }
+        let both = ratio(store).zip(published(comparison, store));
+        if let Some((ratio, published)) = both.filter(|_| store.kind != StoreKind::Raw) {
+            let near = (ratio / published - 1.0).abs() <= NEAR;
+            let told = format!(
+                "{name}: {ratio:.2} times raw, published {published:.2} ({} 10 % of it)",
+                if near { "within" } else { "not within" }
+            );
+            let list = if near {
+                &mut findings.agrees
+            } else {
+                &mut findings.differs
+            };
+            list.push(told);
+        }
+        let Some(disk) = &store.disk else {
+            continue;
+        };
+        if !disk.observed {
+            let why = &disk.not_observed_because;
+            findings
+                .differs
+                .push(format!("{name}: its disk was not observed: {why}"));
+        } else if disk.audit.complete {
+            findings.agrees.push(format!(
+                "{name}: the probes saw {} block requests, the kernel counted {}",
+                human::count(disk.audit.seen_requests),
+                human::count(disk.audit.kernel_requests)
+            ));
+        } else {
+            findings
+                .differs
+                .push(format!("{name}: {}", disk.audit.finding));
+        }
+    }
+    if comparison.workload.published_ratios.is_some() {
+        findings.hypotheses.push(
+            "A ratio here and a published one have the same cause only if the disks are alike: \
+             those published are of one disk of 7200 rpm, which is not this one."
+                .to_owned(),
+        );
+    }
+}
+
+fn elapsed(section: &mut Section, comparison: &Comparison) {
+    let row = |store: &StoreView| Range {
+        name: store.kind.name().to_owned(),
+        spread: ratio(store).map(Spread::once),
+        goal: None,
+        published: published(comparison, store),
+    };
+    section.add(Ranges {
+        caption: "Elapsed time of all commands over that of the raw store. One run each: there is \
+                  no spread to show."
+            .to_owned(),
+        x: Axis::log("Ratio to raw", Unit::Ratio),
+        reference: Some((1.0, "as fast as raw".to_owned())),
+        rows: comparison.stores.iter().map(row).collect(),
+    });
+    let mut table = table::for_report(comparison);
+    table.notes.push(
+        "While a report is made the service hands out every block request, which costs some time; \
+         it is the same for all stores."
+            .to_owned(),
+    );
+    section.add(table);
+}
+
+fn latency(section: &mut Section, comparison: &Comparison) {
+    let mut kinds: Vec<&str> = Vec::new();
+    for curve in comparison
+        .stores
+        .iter()
+        .flat_map(|store| &store.for_report.curves)
+    {
+        if !kinds.contains(&curve.name.as_str()) {
+            kinds.push(&curve.name);
+        }
+    }
+    for kind in kinds {
+        let of = |store: &StoreView| {
+            let curve = store
+                .for_report
+                .curves
+                .iter()
+                .find(|curve| curve.name == kind);
+            curve.cloned().map(|mut curve| {
+                store.kind.name().clone_into(&mut curve.name);
+                curve
+            })
+        };
+        section.add(Cdf {
+            caption: format!("How long {kind} took: call to answer."),
+            x: Axis::log("Latency", Unit::Nanoseconds),
+            curves: comparison.stores.iter().filter_map(of).collect(),
+        });
+    }
+}
+
+fn stages(section: &mut Section, comparison: &Comparison) {
+    let stores = &comparison.stores;
+    section.say(
+        "Mean time of a request in each stage of the service: received, waiting for its turn, index, \
+         journal, on its way to the block layer, queued there, in the device, answered.",
+    );
+    for method in table::methods(stores) {
+        let bar = |store: &StoreView| {
+            let operation = table::operation(store.disk.as_ref()?, &method)?;
+            Some(Bar {
+                name: store.kind.name().to_owned(),
+                values: STAGES.map(|stage| mean(operation, stage)).to_vec(),
+            })
+        };
+        section.add(Bars {
+            caption: format!("Where the time of a {method} went, on average."),
+            title: format!("Time of one {method}"),
+            unit: Unit::Nanoseconds,
+            parts: STAGES.map(str::to_owned).to_vec(),
+            bars: stores.iter().filter_map(bar).collect(),
+        });
+    }
+}
+
+fn mean(operation: &OperationView, stage: &str) -> f64 {
+    human::ratio(table::stage_ns(operation, stage), operation.count).unwrap_or(0.0)
+}
+
+fn disks(comparison: &Comparison) -> impl Iterator<Item = (&'static str, &DiskView)> {
+    let stores = comparison.stores.iter();
+    stores.filter_map(|store| Some((store.kind.name(), store.disk.as_ref()?)))
+}
+
+fn disk(section: &mut Section, comparison: &Comparison) {
+    section.add(owners(comparison));
+    section.add(Heat {
+        caption:
+            "How far the head went from the end of the request before, and how long the device \
+                  then took."
+                .to_owned(),
+        x: TraceParts::seek(),
+        y: TraceParts::device(),
+        counted: "requests".to_owned(),
+        panels: disks(comparison)
+            .map(|(name, disk)| heat(name, disk))
+            .collect(),
+    });
+    let seen = || {
+        let stores = comparison.stores.iter();
+        stores.filter_map(|store| Some((store.kind.name(), store.for_report.seen.as_ref()?)))
+    };
+    section.add(Scatter {
+        caption: "Every read and write: when, and where on the disk, by who made it.".to_owned(),
+        x: TraceParts::time(),
+        y: TraceParts::place(),
+        counted: "requests".to_owned(),
+        panels: seen()
+            .map(|(name, seen)| ScatterPanel {
+                name: name.to_owned(),
+                groups: seen.groups.clone(),
+            })
+            .collect(),
+    });
+    section.add(Heat {
+        caption: "How far the head went, over time.".to_owned(),
+        x: TraceParts::time(),
+        y: TraceParts::seek(),
+        counted: "requests".to_owned(),
+        panels: seen()
+            .map(|(name, seen)| of_trace(name, &seen.trace).seeks)
+            .collect(),
+    });
+    for (name, seen) in seen().filter(|(_, seen)| !seen.missing.is_empty()) {
+        section.say(format!(
+            "{name}: of the single block requests some are missing: {}.",
+            seen.missing
+        ));
+    }
+    for store in &comparison.stores {
+        if !store.for_report.not_seen_because.is_empty() {
+            section.say(format!(
+                "{}: single block requests were not seen: {}.",
+                store.kind.name(),
+                store.for_report.not_seen_because
+            ));
+        }
+    }
+}
+
+fn owners(comparison: &Comparison) -> Bars {
+    const OWNERS: [&str; 6] = [
+        "request",
+        "store",
+        "fs-journal",
+        "fs-metadata",
+        "writeback",
+        "other",
+    ];
+    let requests = |disk: &DiskView, class: &str| {
+        let owners = disk
+            .block
+            .owners
+            .iter()
+            .filter(|owner| owner.owner == class);
+        human::as_float(owners.map(|owner| owner.requests).sum())
+    };
+    Bars {
+        caption: "Block requests by who made them.".to_owned(),
+        title: "Block requests".to_owned(),
+        unit: Unit::Count,
+        parts: OWNERS.map(str::to_owned).to_vec(),
+        bars: disks(comparison)
+            .map(|(name, disk)| Bar {
+                name: name.to_owned(),
+                values: OWNERS.map(|class| requests(disk, class)).to_vec(),
+            })
+            .collect(),
+    }
+}
+
+fn heat(name: &str, disk: &DiskView) -> HeatPanel {
+    let is_data = |operation: &str| matches!(operation, "read" | "write");
+    let data = disk.heat.iter().filter(|cell| is_data(&cell.operation));
+    let others = disk.heat.iter().filter(|cell| !is_data(&cell.operation));
+    // Cells of several owners and operations lie on each other: one cell counts them all.
+    let mut counts = std::collections::BTreeMap::new();
+    for cell in data {
+        let place = (
+            (cell.seek_from_bytes, cell.seek_to_bytes),
+            (cell.device_from_ns, cell.device_to_ns),
+        );
+        *counts.entry(place).or_insert(0) += cell.count;
+    }
+    let cells = counts.into_iter().map(|((seek, device), count)| HeatCell {
+        x: (signed(seek.0), signed(seek.1)),
+        y: (human::as_float(device.0), human::as_float(device.1)),
+        count,
+    });
+    HeatPanel {
+        name: name.to_owned(),
+        cells: cells.collect(),
+        left_out: others.map(|cell| cell.count).sum(),
+    }
+}
+
+fn signed(number: i64) -> f64 {
+    let size = human::as_float(number.unsigned_abs());
+    if number < 0 { -size } else { size }
+}
+
+fn slowest(section: &mut Section, comparison: &Comparison) {
+    let mut table = Table::new(
+        "The slowest requests of each store, and what they waited for.",
+        &["took", "why"],
+    );
+    if let Some(why) = table.columns.last_mut() {
+        why.text = true;
+    }
+    for (name, disk) in disks(comparison).filter(|(_, disk)| !disk.slowest.is_empty()) {
+        table.group(name);
+        for request in disk.slowest.iter().take(SLOWEST) {
+            table.row(
+                &request.method,
+                vec![
+                    Cell::Value(human::as_float(request.total_ns), Unit::Nanoseconds),
+                    Cell::text(&request.sentence),
+                ],
+            );
+        }
+    }
+    section.add(table);
+}
+
+#[cfg(test)]
+mod tests;

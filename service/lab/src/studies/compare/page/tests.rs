@@ -1,0 +1,80 @@
+use super::page;
+use crate::experiment::report::{Curve, Dots};
+use crate::studies::compare::report::HeatView;
+use crate::studies::compare::text::tests::comparison;
+use crate::studies::compare::watch::Seen;
+
+#[test]
+fn a_comparison_becomes_a_page() {
+    let mut comparison = comparison();
+    for store in &mut comparison.stores {
+        store.for_report.curves = vec![Curve::of("Get(1048576)", 1_000_000..1_000_100)];
+        store.for_report.seen = Some(Seen {
+            groups: vec![Dots {
+                name: "request, write".to_owned(),
+                points: vec![(0.0, 0.0), (1e9, 1e9)],
+            }],
+            missing: "the last one".to_owned(),
+            ..Seen::default()
+        });
+    }
+    let page = page(&comparison);
+    let found = |list: &[String], text: &str| list.iter().any(|line| line.contains(text));
+    assert!(found(
+        &page.findings.agrees,
+        "ext4: 1.13 times raw, published 1.13"
+    ));
+    assert!(page.summary[0].contains("xfs took 1.17 times as long"));
+    let html = page.html().unwrap();
+    for text in [
+        "Ratio to raw",
+        "How long Get(1048576) took",
+        "some are missing: the last one",
+    ] {
+        assert!(html.contains(text), "{text}");
+    }
+    // Elapsed time, a curve, heat of three stores, dots of three stores, owners.
+    assert!(html.matches("role=\"img\"").count() >= 8);
+}
+
+#[test]
+fn a_store_without_results_is_told() {
+    let mut comparison = comparison();
+    comparison.stores[1].client = None;
+    comparison.stores[1].disk = None;
+    comparison.stores[1].failed = "it <broke>".to_owned();
+    comparison.stores[2].for_report.not_seen_because = "no probes".to_owned();
+    comparison.set_ratios();
+    let page = page(&comparison);
+    assert!(
+        page.findings
+            .differs
+            .contains(&"ext4 failed: it <broke>".to_owned())
+    );
+    let html = page.html().unwrap();
+    assert!(html.contains("it &lt;broke&gt;") && html.contains("not seen: no probes"));
+}
+
+#[test]
+fn cells_of_one_place_are_one() {
+    let mut comparison = comparison();
+    let disk = comparison.stores[0].disk.as_mut().expect("it has one");
+    let cell = HeatView {
+        operation: "write".to_owned(),
+        seek_from_bytes: -2048,
+        seek_to_bytes: -1024,
+        device_from_ns: 1000,
+        device_to_ns: 2000,
+        count: 3,
+        ..HeatView::default()
+    };
+    let mut flush = cell.clone();
+    flush.operation = "flush".to_owned();
+    disk.heat = vec![cell.clone(), cell, flush];
+    let panel = super::heat("raw", disk);
+    assert_eq!(
+        (panel.cells.len(), panel.cells[0].count, panel.left_out),
+        (1, 6, 3)
+    );
+    assert!(panel.cells[0].x.0 < panel.cells[0].x.1 && panel.cells[0].x.0 < 0.0);
+}

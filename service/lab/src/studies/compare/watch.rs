@@ -1,0 +1,259 @@
+//! The block requests of a disk one by one, as the service hands them out: for the report's dots.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use lumpscope_platter::trace::{Op, Trace, Traced};
+use lumpscope_proto::v1::observe_client::ObserveClient;
+use lumpscope_proto::v1::{BlockLine, TraceRequest, TraceResponse};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tonic::Streaming;
+
+use crate::experiment::report::Dots;
+use crate::human;
+
+/// Block requests that are kept at most, some 100 MiB of them.
+const MOST: usize = 2_000_000;
+/// Replies come about every second: after so many more, what had completed before is known.
+const LAST_REPLIES: u64 = 2;
+/// Longest wait for these.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of a sector.
+const SECTOR: u64 = 512;
+/// Owner classes as the dots name them, and in which order.
+const GROUPS: [&str; 7] = [
+    "request, write",
+    "request, read",
+    "store",
+    "fs-journal",
+    "fs-metadata",
+    "writeback",
+    "other",
+];
+
+/// What was seen of a disk.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Seen {
+    /// The block requests by owner: nanoseconds since the first, first byte on the disk.
+    pub(super) groups: Vec<Dots>,
+    /// The same as a trace. What was made for a request, or by the store, is its own.
+    pub(super) trace: Trace,
+    /// What is known to be missing; empty: nothing.
+    pub(super) missing: String,
+}
+
+/// Looks on until it is asked what it saw. Dropped, it ends.
+pub(super) struct Watch {
+    reader: JoinHandle<()>,
+    lines: Arc<Mutex<Lines>>,
+    replies: watch::Receiver<u64>,
+}
+
+#[derive(Default)]
+struct Lines {
+    blocks: Vec<BlockLine>,
+    missing: String,
+}
+
+impl Watch {
+    /// Begins. What completes after this returns is seen.
+    pub(super) async fn start(server: &str, store: &str) -> Result<Watch, String> {
+        let client = ObserveClient::connect(server.to_owned()).await;
+        let mut client = client
+            .map_err(|error| error.to_string())?
+            .max_decoding_message_size(64 << 20);
+        let request = TraceRequest {
+            store: store.to_owned(),
+            ..TraceRequest::default()
+        };
+        let stream = client.trace(request).await;
+        let mut stream = stream
+            .map_err(|status| status.message().to_owned())?
+            .into_inner();
+        // It comes at once, and says that nothing is missed from here on.
+        let first = stream.message().await;
+        first.map_err(|status| status.message().to_owned())?;
+        let lines = Arc::new(Mutex::new(Lines::default()));
+        let (replied, replies) = watch::channel(0);
+        let reader = tokio::spawn(read(stream, Arc::clone(&lines), replied));
+        Ok(Watch {
+            reader,
+            lines,
+            replies,
+        })
+    }
+
+    /// Ends, when what has completed is known.
+    pub(super) async fn finish(mut self) -> Seen {
+        let enough = *self.replies.borrow() + LAST_REPLIES;
+        let last = self.replies.wait_for(|seen| *seen >= enough);
+        let in_time = matches!(tokio::time::timeout(PATIENCE, last).await, Ok(Ok(_)));
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = std::mem::take(&mut *lines);
+        if !in_time && lines.missing.is_empty() {
+            lines.missing = "the service did not hand out the last ones in time".to_owned();
+        }
+        Seen::of(lines)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.reader.abort();
+    }
+}
+
+async fn read(
+    mut stream: Streaming<TraceResponse>,
+    lines: Arc<Mutex<Lines>>,
+    replied: watch::Sender<u64>,
+) {
+    loop {
+        let reply = stream.message().await;
+        let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
+        match reply {
+            Ok(Some(reply)) => lines.add(reply),
+            Ok(None) => return,
+            Err(status) => {
+                status.message().clone_into(&mut lines.missing);
+                return;
+            }
+        }
+        drop(lines);
+        replied.send_modify(|count| *count += 1);
+    }
+}
+
+impl Lines {
+    fn add(&mut self, mut reply: TraceResponse) {
+        let room = MOST - self.blocks.len().min(MOST);
+        if reply.blocks.len() > room {
+            reply.blocks.truncate(room);
+            self.missing = format!("all after the first {}", human::count_of(MOST));
+        }
+        self.blocks.append(&mut reply.blocks);
+        if !reply.incomplete.is_empty() {
+            self.missing = reply.incomplete;
+        } else if reply.dropped > 0 {
+            self.missing = format!("{} that came too fast", human::count(reply.dropped));
+        }
+    }
+}
+
+impl Seen {
+    fn of(lines: Lines) -> Seen {
+        let requests = lines.blocks.iter().filter_map(traced).collect();
+        let trace = Trace::new(requests, 0);
+        let begin = trace.requests.first().map_or(0, |first| first.issue_ns);
+        let mut groups = GROUPS.map(|name| Dots {
+            name: name.to_owned(),
+            points: Vec::new(),
+        });
+        for block in &lines.blocks {
+            let Some(request) = traced(block) else {
+                continue;
+            };
+            if matches!(request.op, Op::Read | Op::Write) {
+                let after = human::as_float(request.issue_ns - begin);
+                let byte = human::as_float(request.sector.saturating_mul(SECTOR));
+                groups[group(block)].points.push((after, byte));
+            }
+        }
+        Seen {
+            groups: groups
+                .into_iter()
+                .filter(|one| !one.points.is_empty())
+                .collect(),
+            trace,
+            missing: lines.missing,
+        }
+    }
+}
+
+/// Its place in [`GROUPS`].
+fn group(block: &BlockLine) -> usize {
+    match (block.owner.as_str(), block.operation.as_str()) {
+        ("request", "write") => 0,
+        ("request", _) => 1,
+        (owner, _) => GROUPS
+            .iter()
+            .position(|name| *name == owner)
+            .unwrap_or(GROUPS.len() - 1),
+    }
+}
+
+/// `None`: nothing that is drawn.
+fn traced(block: &BlockLine) -> Option<Traced> {
+    let op = match block.operation.as_str() {
+        "read" => Op::Read,
+        "write" => Op::Write,
+        "flush" => Op::Flush,
+        "discard" => Op::Discard,
+        _ => return None,
+    };
+    let done_ns = u64::try_from(block.done_unix_ns).ok()?;
+    let issue_ns = done_ns.saturating_sub(block.device_ns.unwrap_or(0));
+    Some(Traced {
+        op,
+        fua: false,
+        sector: block.sector,
+        sectors: block.sectors,
+        queue_ns: issue_ns.saturating_sub(block.queue_ns.unwrap_or(0)),
+        issue_ns,
+        done_ns,
+        own: matches!(block.owner.as_str(), "request" | "store"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(owner: &str, operation: &str, done: i64, sector: u64) -> BlockLine {
+        BlockLine {
+            done_unix_ns: done,
+            operation: operation.to_owned(),
+            owner: owner.to_owned(),
+            sector,
+            sectors: 8,
+            device_ns: Some(100),
+            queue_ns: Some(10),
+            ..BlockLine::default()
+        }
+    }
+
+    #[test]
+    fn block_requests_are_grouped_by_owner() {
+        let mut lines = Lines::default();
+        lines.add(TraceResponse {
+            blocks: vec![
+                block("request", "write", 1100, 8),
+                block("fs-journal", "write", 1300, 0),
+                block("request", "read", 1200, 16),
+                block("store", "flush", 1400, 0),
+                block("a new one", "write", 1500, 24),
+                block("request", "zone reset", 1600, 24),
+            ],
+            ..TraceResponse::default()
+        });
+        let seen = Seen::of(lines);
+        let names: Vec<&str> = seen.groups.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(
+            names,
+            ["request, write", "request, read", "fs-journal", "other"]
+        );
+        assert_eq!(seen.groups[1].points, [(100.0, 8192.0)]);
+        assert_eq!((seen.trace.requests.len(), seen.missing.as_str()), (5, ""));
+    }
+
+    #[test]
+    fn what_is_missing_is_told() {
+        let mut lines = Lines::default();
+        lines.add(TraceResponse {
+            dropped: 7,
+            ..TraceResponse::default()
+        });
+        assert_eq!(Seen::of(lines).missing, "7 that came too fast");
+    }
+}

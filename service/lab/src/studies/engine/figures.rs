@@ -1,0 +1,344 @@
+//! Which figures there are, which runs they need, and their goals.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use crate::human;
+use crate::load::{Measured, Promise};
+
+/// Sizes of lumps.
+const SIZES: [u64; 4] = [4 << 10, 256 << 10, 1 << 20, 4 << 20];
+/// Requests in flight.
+const DEPTHS: [usize; 2] = [1, 8];
+/// Requests in flight where the slowest requests are looked at.
+pub(super) const TAIL_DEPTH: usize = 4;
+/// Size of a lump there and where bandwidth has a goal.
+const MIB: u64 = 1 << 20;
+
+/// Share of fio's bandwidth that 1 MiB puts and gets at depth 8 reach at least.
+const FIO_GOAL: f64 = 0.95;
+/// How many times as fast as the original puts and gets at depth 1 are at least.
+const CANNYLS_GOAL: f64 = 1.3;
+/// The same for 8 gets at a time on a slow parallel disk.
+const SLOW_GOAL: f64 = 4.0;
+/// How many times fio's 99.9th percentile of durable writes ours is at most.
+const TAIL_GOAL: f64 = 1.5;
+
+/// What runs together in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Setting {
+    /// Puts and gets of one size and depth.
+    Plain { size: u64, depth: usize },
+    /// The slowest synced puts.
+    Tail,
+    /// Gets on a slow parallel disk.
+    Slow,
+}
+
+/// One run of one engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Run {
+    Ours(Promise),
+    FioWrite,
+    FioRead,
+    FioDurable,
+    Cannyls(Promise),
+}
+
+impl Run {
+    /// Place in a round: what is compared with each other is run one after the other.
+    pub(super) fn place(self) -> u8 {
+        match self {
+            Run::FioRead => 0,
+            Run::FioWrite | Run::FioDurable => 1,
+            Run::Ours(Promise::Synced) => 2,
+            Run::Cannyls(Promise::Synced) => 3,
+            Run::Cannyls(Promise::Written) => 4,
+            Run::Ours(Promise::Written | Promise::Buffered) => 5,
+            Run::Cannyls(Promise::Buffered) => 6,
+        }
+    }
+}
+
+/// What a run measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(super) struct Outcome {
+    pub(super) put: Option<Measured>,
+    pub(super) get: Option<Measured>,
+    /// 99.9th percentile in nanoseconds of the flushes alone, where they are requests of their own.
+    pub(super) sync_p999_ns: Option<u64>,
+    /// How the puts came to their promise, where the engine says it.
+    pub(super) durability: Option<String>,
+}
+
+/// A number taken from a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Metric {
+    PutRate,
+    GetRate,
+    /// As many puts as gets.
+    MixRate,
+    PutTail,
+    /// The slower half of a durable write: no durable write of this rank was faster.
+    HalfTail,
+    /// Both halves added: no durable write of this rank was slower.
+    BothTails,
+}
+
+/// What a number is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Unit {
+    BytesPerSecond,
+    RequestsPerSecond,
+    Nanoseconds,
+}
+
+/// One line of the result.
+#[derive(Clone, Debug)]
+pub(super) struct Figure {
+    pub(super) name: String,
+    pub(super) setting: Setting,
+    pub(super) unit: Unit,
+    pub(super) ours: Run,
+    pub(super) peer: Run,
+    pub(super) goal: Option<f64>,
+    metrics: (Metric, Metric),
+}
+
+impl Figure {
+    fn new(
+        setting: Setting,
+        what: &str,
+        against: &str,
+        runs: (Run, Run),
+        metric: Metric,
+        goal: Option<f64>,
+    ) -> Figure {
+        Figure {
+            name: format!("{} {what} / {against}", setting.name()),
+            setting,
+            unit: setting.unit(),
+            ours: runs.0,
+            peer: runs.1,
+            goal,
+            metrics: (metric, metric),
+        }
+    }
+
+    /// The two numbers of a round; `None`: it was not measured.
+    pub(super) fn values(&self, outcomes: &BTreeMap<Run, Outcome>) -> (Option<f64>, Option<f64>) {
+        let value = |run, metric| {
+            let outcome = outcomes.get(run)?;
+            self.value(outcome, metric).filter(|value| *value > 0.0)
+        };
+        (
+            value(&self.ours, self.metrics.0),
+            value(&self.peer, self.metrics.1),
+        )
+    }
+
+    fn value(&self, outcome: &Outcome, metric: Metric) -> Option<f64> {
+        let rate = |measured: Option<Measured>| -> Option<f64> {
+            let measured = measured?;
+            match self.unit {
+                Unit::RequestsPerSecond if measured.seconds > 0.0 => {
+                    Some(human::as_float(measured.requests) / measured.seconds)
+                }
+                Unit::RequestsPerSecond => None,
+                Unit::BytesPerSecond | Unit::Nanoseconds => Some(measured.bytes_per_second()),
+            }
+        };
+        let put_tail = || Some(outcome.put?.latency.p999_ns);
+        match metric {
+            Metric::PutRate => rate(outcome.put),
+            Metric::GetRate => rate(outcome.get),
+            Metric::MixRate => {
+                let (put, get) = (rate(outcome.put)?, rate(outcome.get)?);
+                Some(2.0 / (put.recip() + get.recip()))
+            }
+            Metric::PutTail => Some(human::as_float(put_tail()?)),
+            Metric::HalfTail => Some(human::as_float(put_tail()?.max(outcome.sync_p999_ns?))),
+            Metric::BothTails => Some(human::as_float(put_tail()? + outcome.sync_p999_ns?)),
+        }
+    }
+
+    /// True: more is better.
+    pub(super) fn higher_is_better(&self) -> bool {
+        self.unit != Unit::Nanoseconds
+    }
+}
+
+impl Setting {
+    pub(super) fn name(self) -> String {
+        match self {
+            Setting::Plain { size, depth } => {
+                let size = if size < MIB {
+                    format!("{} KiB", size >> 10)
+                } else {
+                    format!("{} MiB", size >> 20)
+                };
+                format!("{size}, depth {depth}:")
+            }
+            Setting::Tail => format!("1 MiB, depth {TAIL_DEPTH}:"),
+            Setting::Slow => "5 ms disk, 8 gets at a time:".to_owned(),
+        }
+    }
+
+    /// Bytes of a lump.
+    pub(super) fn size(self) -> u64 {
+        match self {
+            Setting::Plain { size, .. } => size,
+            Setting::Tail => MIB,
+            Setting::Slow => SIZES[0],
+        }
+    }
+
+    fn unit(self) -> Unit {
+        match self {
+            Setting::Plain { size, .. } if size >= 256 << 10 => Unit::BytesPerSecond,
+            Setting::Plain { .. } | Setting::Slow => Unit::RequestsPerSecond,
+            Setting::Tail => Unit::Nanoseconds,
+        }
+    }
+}
+
+/// All figures whose name holds the pattern.
+pub(super) fn chosen(only: Option<&str>) -> Vec<Figure> {
+    let mut figures = all();
+    if let Some(pattern) = only {
+        figures.retain(|figure| figure.name.contains(pattern));
+    }
+    figures
+}
+
+fn all() -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for size in SIZES {
+        for depth in DEPTHS {
+            figures.extend(against_fio(size, depth));
+            figures.extend(against_cannyls(size, depth));
+        }
+    }
+    figures.extend(tail());
+    let synced = Promise::Synced;
+    figures.push(Figure::new(
+        Setting::Slow,
+        "get",
+        "cannyls",
+        (Run::Ours(synced), Run::Cannyls(synced)),
+        Metric::GetRate,
+        Some(SLOW_GOAL),
+    ));
+    figures
+}
+
+fn against_fio(size: u64, depth: usize) -> [Figure; 3] {
+    let setting = Setting::Plain { size, depth };
+    let goal = (size == MIB && depth == 8).then_some(FIO_GOAL);
+    let figure = |what, promise, peer, metric, goal| {
+        Figure::new(
+            setting,
+            what,
+            "fio",
+            (Run::Ours(promise), peer),
+            metric,
+            goal,
+        )
+    };
+    let (put, write) = (Metric::PutRate, Run::FioWrite);
+    [
+        figure("put synced", Promise::Synced, write, put, goal),
+        figure("put journaled", Promise::Written, write, put, None),
+        figure("get", Promise::Synced, Run::FioRead, Metric::GetRate, goal),
+    ]
+}
+
+fn against_cannyls(size: u64, depth: usize) -> [Figure; 6] {
+    let setting = Setting::Plain { size, depth };
+    let goal = (depth == 1).then_some(CANNYLS_GOAL);
+    let figure = |what, against, ours, peer, metric, goal| {
+        let runs = (Run::Ours(ours), Run::Cannyls(peer));
+        Figure::new(setting, what, against, runs, metric, goal)
+    };
+    let (put, mix) = (Metric::PutRate, Metric::MixRate);
+    let (synced, written) = (Promise::Synced, Promise::Written);
+    let weaker = "cannyls buffered (promises less)";
+    [
+        figure("put synced", "cannyls", synced, synced, put, goal),
+        figure("put journaled", "cannyls", written, written, put, goal),
+        figure(
+            "put journaled",
+            weaker,
+            written,
+            Promise::Buffered,
+            put,
+            None,
+        ),
+        figure("get", "cannyls", synced, synced, Metric::GetRate, goal),
+        figure("put synced + get", "cannyls", synced, synced, mix, goal),
+        figure(
+            "put journaled + get",
+            "cannyls",
+            written,
+            written,
+            mix,
+            goal,
+        ),
+    ]
+}
+
+fn tail() -> [Figure; 2] {
+    let figure = |against, peer, goal| {
+        let runs = (Run::Ours(Promise::Synced), Run::FioDurable);
+        let what = "99.9 % of synced puts";
+        let mut figure = Figure::new(Setting::Tail, what, against, runs, Metric::PutTail, goal);
+        figure.metrics.1 = peer;
+        figure
+    };
+    [
+        figure(
+            "fio write or its fdatasync",
+            Metric::HalfTail,
+            Some(TAIL_GOAL),
+        ),
+        figure("fio write + its fdatasync", Metric::BothTails, None),
+    ]
+}
+
+/// What the chosen figures need: settings in order, and the runs of each.
+pub(super) fn needed(figures: &[Figure]) -> BTreeMap<Setting, BTreeSet<Run>> {
+    let mut needed: BTreeMap<Setting, BTreeSet<Run>> = BTreeMap::new();
+    for figure in figures {
+        let runs = needed.entry(figure.setting).or_default();
+        runs.extend([figure.ours, figure.peer]);
+    }
+    needed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_every_goal_is_there() {
+        let figures = all();
+        let names: BTreeSet<&str> = figures.iter().map(|figure| figure.name.as_str()).collect();
+        assert_eq!(names.len(), figures.len());
+        let with_goal = |goal: f64| {
+            let same = |figure: &&Figure| figure.goal == Some(goal);
+            figures.iter().filter(same).count()
+        };
+        assert_eq!(with_goal(FIO_GOAL), 2);
+        assert_eq!(with_goal(CANNYLS_GOAL), SIZES.len() * 5);
+        assert_eq!((with_goal(SLOW_GOAL), with_goal(TAIL_GOAL)), (1, 1));
+        let one = chosen(Some("1 MiB, depth 8: get / fio"));
+        assert_eq!(one.len(), 1);
+        let runs = &needed(&one)[&Setting::Plain {
+            size: MIB,
+            depth: 8,
+        }];
+        assert!(runs.contains(&Run::FioRead) && runs.len() == 2, "{runs:?}");
+    }
+}

@@ -1,0 +1,232 @@
+//! The service measured through gRPC, in alternating rounds against what gRPC alone costs: a
+//! service made by tonic from the same protos that stores nothing.
+//!
+//! A figure is a ratio of two runs of the same round, because the speed of a shared machine
+//! drifts; shown are the median and the range over all rounds. Beside it: the memory of the service
+//! under many puts, and what puts leave behind that are reset in the middle.
+
+mod args;
+pub(crate) mod disk;
+mod memory;
+mod page;
+mod pair;
+mod peer;
+mod report;
+mod resets;
+
+use crate::failure::{argument, cannot_do, nothing_chosen};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+pub use args::{GrpcBenchArgs, GrpcPeerArgs, Transport, TransportArgs};
+pub(crate) use pair::service;
+pub use peer::serve as serve_peer;
+
+use crate::disks::default_dir;
+use crate::experiment::{self, Machine, Output};
+use crate::load::grpc::content;
+use crate::load::grpc::{Call, Clients, Room, Setting};
+use crate::process::Interrupt;
+use disk::{Disk, StoreFile};
+use memory::MemoryView;
+use pair::Pair;
+use report::{Report, RunPair};
+use resets::ResetsView;
+
+/// Connections of the setting that has most.
+const CONNECTIONS: usize = 4;
+/// Name of the memory figure, and of the resets, for `--only`.
+const OTHERS: [&str; 2] = ["memory", "resets"];
+
+/// Measures the service that `exe` is and prints. `default` is what `lumpscope serve` does without
+/// flags.
+///
+/// Blocks, and installs signal handlers: call it from the main thread. The exit code is 130 when a
+/// signal stopped it; a goal that is missed is a result, not a failure.
+///
+/// # Errors
+/// Everything that keeps the service from being measured. The message says what to do.
+pub fn run(args: &GrpcBenchArgs, exe: &Path, default: Transport) -> anyhow::Result<ExitCode> {
+    let output = Output::of(args.json.as_deref(), args.report.as_deref())?;
+    let interrupt = Interrupt::install()?;
+    let transport = args.transport.over(default);
+    let measured = measure(&args.clone().effective(), exe, transport, &interrupt);
+    experiment::tell(measured, (Report::text, Report::page), output, &interrupt)
+}
+
+fn measure(
+    args: &GrpcBenchArgs,
+    exe: &Path,
+    transport: Transport,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Report> {
+    let settings = chosen(args)?;
+    let machine = Machine::before();
+    content::prepare();
+    let dir = &args.dir.clone().unwrap_or_else(default_dir);
+    eprintln!("measuring the disk of {}", dir.display());
+    let disk = Disk::measure(dir, args.mib.max(memory::STORE_MIB))?;
+    eprintln!("making a store of {} MiB", args.mib);
+    let store = StoreFile::make(exe, dir, args.mib, interrupt)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(cannot_do("start the runtime"))?;
+    let bench = Bench {
+        args,
+        exe,
+        dir,
+        store: &store,
+        transport,
+        interrupt,
+    };
+    // The future runs on this thread, to which the children are tied.
+    let (runs, resets) = runtime.block_on(bench.rounds(&settings))?;
+    let memory = runtime.block_on(bench.memory())?;
+    Ok(Report {
+        machine: machine.and_after(),
+        disk,
+        store_mib: args.mib,
+        seconds_per_run: args.seconds,
+        calls_per_connection: args.calls,
+        probes: args.probes,
+        transport,
+        rounds: if settings.is_empty() { 0 } else { args.rounds },
+        figures: report::figures(&runs),
+        memory,
+        resets,
+        notes: report::notes(),
+        runs,
+    })
+}
+
+/// The settings that are asked for, after a look at all options.
+fn chosen(args: &GrpcBenchArgs) -> anyhow::Result<Vec<Setting>> {
+    let wrong = |option, allowed| Err(argument(option, allowed));
+    if !(1..=1000).contains(&args.rounds) {
+        return wrong("--rounds", "1 to 1000");
+    }
+    if !(args.seconds > 0.0 && args.seconds <= 600.0) {
+        return wrong("--seconds", "more than 0 and at most 600");
+    }
+    if !(512..=1 << 20).contains(&args.mib) {
+        return wrong("--mib", "512 to 1048576");
+    }
+    if !(1..=256).contains(&args.calls) {
+        return wrong("--calls", "1 to 256");
+    }
+    if !(1..=2000).contains(&args.clients) {
+        return wrong("--clients", "1 to 2000");
+    }
+    if !(1..=10_000).contains(&args.resets) {
+        return wrong("--resets", "1 to 10000");
+    }
+    let settings: Vec<Setting> = Setting::all()
+        .filter(|setting| wanted(args, &setting.name()))
+        .collect();
+    if settings.is_empty() && !OTHERS.iter().any(|name| wanted(args, name)) {
+        let mut known: Vec<String> = Setting::all().map(Setting::name).collect();
+        known.extend(OTHERS.map(str::to_owned));
+        return Err(nothing_chosen(args.only.as_deref(), known.join("; ")));
+    }
+    Ok(settings)
+}
+
+fn wanted(args: &GrpcBenchArgs, name: &str) -> bool {
+    args.only
+        .as_ref()
+        .is_none_or(|only| name.contains(only.as_str()))
+}
+
+/// All that the runs need.
+struct Bench<'a> {
+    args: &'a GrpcBenchArgs,
+    exe: &'a Path,
+    dir: &'a Path,
+    store: &'a StoreFile,
+    transport: Transport,
+    interrupt: &'a Interrupt,
+}
+
+impl Bench<'_> {
+    async fn rounds(
+        &self,
+        settings: &[Setting],
+    ) -> anyhow::Result<(Vec<RunPair>, Option<ResetsView>)> {
+        let with_resets = wanted(self.args, OTHERS[1]);
+        if settings.is_empty() && !with_resets {
+            return Ok((Vec::new(), None));
+        }
+        let pair = Pair::start(
+            self.exe,
+            self.store.path(),
+            self.transport,
+            self.args.probes,
+            self.interrupt,
+        )?;
+        let mut ours = Clients::connect(&pair.ours, CONNECTIONS).await?;
+        let peer = Clients::connect(&pair.peer, CONNECTIONS).await?;
+        let gets = |setting: &&Setting| setting.call == Call::Get;
+        for setting in settings.iter().filter(gets) {
+            ours.fill(*setting, self.room(*setting)).await?;
+        }
+        let mut runs = Vec::new();
+        let rounds = if settings.is_empty() {
+            0
+        } else {
+            self.args.rounds
+        };
+        for round in 1..=rounds {
+            eprintln!("round {round} of {rounds}");
+            for &setting in settings {
+                self.interrupt.check()?;
+                let (room, calls) = (self.room(setting), self.args.calls);
+                let time = Duration::from_secs_f64(self.args.seconds);
+                let run_ours = ours.run(&pair.ours, setting, room, calls, time);
+                let run_peer = peer.run(&pair.peer, setting, room, calls, time);
+                let (ours, peer) = if round % 2 == 1 {
+                    let first = run_ours.await?;
+                    (first, run_peer.await?)
+                } else {
+                    let first = run_peer.await?;
+                    (run_ours.await?, first)
+                };
+                runs.push(RunPair {
+                    round,
+                    setting,
+                    ours,
+                    peer,
+                });
+            }
+        }
+        if !with_resets {
+            return Ok((runs, None));
+        }
+        eprintln!("{} resets", self.args.resets);
+        let resets = resets::measure(&pair.ours, self.args.resets, self.interrupt).await?;
+        Ok((runs, Some(resets)))
+    }
+
+    fn room(&self, setting: Setting) -> Room {
+        Room::of(self.args.mib, setting.mib)
+    }
+
+    async fn memory(&self) -> anyhow::Result<Option<MemoryView>> {
+        if !wanted(self.args, OTHERS[0]) {
+            return Ok(None);
+        }
+        eprintln!("memory of {} clients", self.args.clients);
+        let store = StoreFile::make(self.exe, self.dir, memory::STORE_MIB, self.interrupt)?;
+        memory::measure(
+            self.exe,
+            store.path(),
+            self.transport,
+            self.args.clients,
+            Duration::from_secs_f64(self.args.seconds),
+            self.interrupt,
+        )
+        .await
+        .map(Some)
+    }
+}

@@ -1,0 +1,360 @@
+//! The result: as JSON, and as a table for people.
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{Cell, CellAlignment, Table};
+use serde::Serialize;
+
+use super::args::Transport;
+use super::disk::Disk;
+use super::memory::MemoryView;
+use super::resets::ResetsView;
+use crate::experiment::Machine;
+use crate::experiment::report::Spread;
+use crate::human;
+use crate::load::grpc::{Outcome, Setting};
+
+/// Share of the peer's throughput that the service reaches at least.
+const THROUGHPUT_GOAL: f64 = 0.85;
+/// How many times the peer's 99th percentile the service's is at most.
+const P99_GOAL: f64 = 1.5;
+
+/// How many times as fast as the peer a disk is at least that is surely not the limit.
+const DISK_AHEAD: f64 = 1.5;
+
+/// What is compared, and what is not equal about it.
+const NOTES: [&str; 6] = [
+    "Both are processes of their own with the same HTTP/2 windows, frame and message limits, the \
+     same number of worker threads, asked by one client over loopback; runs of one round follow \
+     each other, every second round in reverse. A ratio is ours to the peer's of the same round; \
+     shown are its median and its range over the rounds.",
+    "The peer is the server tonic generates from our protos, with tonic's codec. It throws away \
+     what is put and serves gets from memory: no checksum, no copy for a disk, no disk, no journal, \
+     no request ids, no metrics. All of that is in our figures, and is what the ratio is about.",
+    "Our puts are synced: data and journal record are written and flushed before the answer. Our \
+     gets read the file through direct I/O and verify the checksum.",
+    "What the disk gives alone is under the table: where that is not far above the peer's throughput, \
+     the disk is measured and not the service. A file system in memory (--dir /dev/shm) has no disk \
+     to wait for, but there every transfer is a copy by a kernel thread of the service, which takes \
+     its part of the processors; a disk moves the bytes by itself.",
+    "The client compares the length of every get, and one in 32 byte by byte. It shares the \
+     processors with whom it asks, so it weighs in every figure but the processor time, which is the \
+     server's alone.",
+    "99 % is of calls, from the first message to the answer or the last byte; with more calls \
+     under way than processors it holds the time in which other calls were served. Of \
+     fewer than 100 calls in a run it is the slowest. A run in which a server ended no call is left \
+     out.",
+];
+
+/// Ours, the peer's, and the ratio.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct FigureView {
+    pub(super) name: String,
+    pub(super) unit: Unit,
+    pub(super) ours: Option<Spread>,
+    pub(super) peer: Option<Spread>,
+    pub(super) ratio: Option<Spread>,
+    pub(super) goal: Option<f64>,
+    pub(super) met: Option<bool>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) enum Unit {
+    BytesPerSecond,
+    Nanoseconds,
+    CpuSecondsPerGib,
+}
+
+/// Ours and the peer's, of one setting in one round.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct RunPair {
+    pub(super) round: usize,
+    pub(super) setting: Setting,
+    pub(super) ours: Outcome,
+    pub(super) peer: Outcome,
+}
+
+impl RunPair {
+    /// True: both servers have answered calls.
+    fn is_whole(&self) -> bool {
+        self.ours.measured.requests > 0 && self.peer.measured.requests > 0
+    }
+}
+
+/// Everything.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Report {
+    #[serde(flatten)]
+    pub(super) machine: Machine,
+    pub(super) disk: Disk,
+    pub(super) store_mib: u64,
+    pub(super) seconds_per_run: f64,
+    pub(super) calls_per_connection: usize,
+    pub(super) probes: bool,
+    pub(super) transport: Transport,
+    pub(super) rounds: usize,
+    pub(super) figures: Vec<FigureView>,
+    pub(super) memory: Option<MemoryView>,
+    pub(super) resets: Option<ResetsView>,
+    pub(super) notes: [&'static str; 6],
+    pub(super) runs: Vec<RunPair>,
+}
+
+pub(super) fn notes() -> [&'static str; 6] {
+    NOTES
+}
+
+/// Three lines for each setting.
+pub(super) fn figures(runs: &[RunPair]) -> Vec<FigureView> {
+    let mut views = Vec::new();
+    for setting in Setting::all() {
+        let pairs: Vec<&RunPair> = runs.iter().filter(|run| run.setting == setting).collect();
+        if pairs.is_empty() {
+            continue;
+        }
+        // Where a server answered nothing in time there is nothing to compare.
+        let pairs: Vec<&RunPair> = pairs.into_iter().filter(|pair| pair.is_whole()).collect();
+        for unit in [
+            Unit::BytesPerSecond,
+            Unit::Nanoseconds,
+            Unit::CpuSecondsPerGib,
+        ] {
+            views.push(figure(setting, unit, &pairs));
+        }
+    }
+    views
+}
+
+fn figure(setting: Setting, unit: Unit, pairs: &[&RunPair]) -> FigureView {
+    let (what, goal) = match unit {
+        Unit::BytesPerSecond => ("throughput", Some(THROUGHPUT_GOAL)),
+        Unit::Nanoseconds => ("99 %", Some(P99_GOAL)),
+        Unit::CpuSecondsPerGib => ("processor time", None),
+    };
+    let value = |outcome: &Outcome| match unit {
+        Unit::BytesPerSecond => outcome.measured.bytes_per_second(),
+        Unit::Nanoseconds => human::as_float(outcome.measured.latency.p99_ns),
+        Unit::CpuSecondsPerGib => outcome.cpu_seconds_per_gib,
+    };
+    let spread = |of: &dyn Fn(&RunPair) -> f64| {
+        // A run without a single call has no figure.
+        let values = pairs.iter().map(|pair| of(pair));
+        Spread::of(values.filter(|value| value.is_finite()).collect())
+    };
+    let ratio = spread(&|pair| value(&pair.ours) / value(&pair.peer));
+    let met = ratio.zip(goal).map(|(ratio, goal)| match unit {
+        Unit::BytesPerSecond => ratio.median >= goal,
+        Unit::Nanoseconds | Unit::CpuSecondsPerGib => ratio.median <= goal,
+    });
+    FigureView {
+        name: format!("{}, {what}", setting.name()),
+        unit,
+        ours: spread(&|pair| value(&pair.ours)),
+        peer: spread(&|pair| value(&pair.peer)),
+        ratio,
+        goal,
+        met,
+    }
+}
+
+impl Report {
+    /// For people.
+    pub(super) fn text(&self) -> String {
+        let mut lines = Vec::new();
+        if !self.figures.is_empty() {
+            let mut table = Table::new();
+            table.load_preset(NOTHING);
+            table.set_header(["", "ours", "peer", "ratio", "range", "goal", ""]);
+            for column in table.column_iter_mut().skip(1) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+            for figure in &self.figures {
+                table.add_row(figure.row());
+            }
+            lines.extend(table.lines().map(|line| line.trim_end().to_owned()));
+            lines.push(String::new());
+        }
+        lines.extend(self.memory.as_ref().map(MemoryView::text));
+        lines.extend(self.resets.as_ref().map(ResetsView::text));
+        lines.push(self.circumstances());
+        lines.extend(self.doubt());
+        lines.push(String::new());
+        lines.extend(NOTES.map(|note| format!("- {note}")));
+        lines.push(String::new());
+        lines.join("\n")
+    }
+
+    /// What to think of when the disk is hardly faster than the peer.
+    pub(super) fn doubt(&self) -> Option<String> {
+        let of_bytes = |figure: &&FigureView| figure.unit == Unit::BytesPerSecond;
+        let peers = self.figures.iter().filter(of_bytes);
+        let fastest = peers
+            .filter_map(|figure| Some(figure.peer?.median))
+            .fold(0.0, f64::max);
+        let disk = self
+            .disk
+            .write_bytes_per_second
+            .min(self.disk.read_bytes_per_second);
+        (disk < fastest * DISK_AHEAD).then(|| {
+            format!(
+                "THE DISK MAY BE THE LIMIT: it gives less than {DISK_AHEAD} times what the peer \
+                 reaches without one"
+            )
+        })
+    }
+
+    fn circumstances(&self) -> String {
+        format!(
+            "{} rounds of {} s a run, {} calls under way on each connection; store of {} MiB on {} \
+             ({}), which alone writes {} and reads {} (8 x 1 MiB at a time); probes {}; {}",
+            self.rounds,
+            self.seconds_per_run,
+            self.calls_per_connection,
+            self.store_mib,
+            self.disk.dir.display(),
+            self.disk.file_system,
+            amount(self.disk.write_bytes_per_second, Unit::BytesPerSecond),
+            amount(self.disk.read_bytes_per_second, Unit::BytesPerSecond),
+            if self.probes { "on" } else { "off" },
+            self.machine,
+        )
+    }
+}
+
+fn verdict(met: bool) -> &'static str {
+    if met { "met" } else { "MISSED" }
+}
+
+impl FigureView {
+    fn row(&self) -> Vec<Cell> {
+        let dash = || "–".to_owned();
+        let shown = |spread: Option<Spread>| {
+            spread.map_or_else(dash, |spread| amount(spread.median, self.unit))
+        };
+        let sign = if self.unit == Unit::BytesPerSecond {
+            '≥'
+        } else {
+            '≤'
+        };
+        let ratio = |text: fn(Spread) -> String| self.ratio.map_or_else(dash, text);
+        [
+            self.name.clone(),
+            shown(self.ours),
+            shown(self.peer),
+            ratio(|ratio| format!("{:.2}", ratio.median)),
+            ratio(|ratio| format!("{:.2}..{:.2}", ratio.min, ratio.max)),
+            self.goal
+                .map_or_else(String::new, |goal| format!("{sign} {goal}")),
+            self.met.map_or("", verdict).to_owned(),
+        ]
+        .into_iter()
+        .map(Cell::new)
+        .collect()
+    }
+}
+
+impl MemoryView {
+    fn text(&self) -> String {
+        format!(
+            "memory: {} clients put 4 MiB each again and again for {:.1} s ({} puts, {} told to try \
+             again): resident at most {} (before {}, after {}), goal ≤ {}: {}",
+            self.clients,
+            self.seconds,
+            human::count(self.puts),
+            human::count(self.refused),
+            human::bytes(self.peak_bytes),
+            human::bytes(self.idle_bytes),
+            human::bytes(self.after_bytes),
+            human::bytes(self.goal_bytes),
+            verdict(self.met),
+        )
+    }
+}
+
+impl ResetsView {
+    fn text(&self) -> String {
+        let left = |value: Option<f64>| value.map_or("?".to_owned(), |value| format!("{value}"));
+        format!(
+            "resets: {} puts of 4 MiB reset in the middle: {} answered, {} partial lumps visible, {} \
+             bytes of buffers, {} bytes of body memory and {} bytes of disk left in use, goal 0: {}",
+            self.resets,
+            self.answered,
+            self.visible,
+            left(self.leaked_buffer_bytes),
+            left(self.leaked_body_bytes),
+            self.leaked_disk_bytes,
+            verdict(self.met),
+        )
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "for display only: positive and far below 2^64"
+)]
+fn amount(value: f64, unit: Unit) -> String {
+    match unit {
+        Unit::BytesPerSecond => format!("{}/s", human::bytes(value as u64)),
+        Unit::Nanoseconds => human::duration_ns(value as u64),
+        Unit::CpuSecondsPerGib => format!("{value:.2} s/GiB"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::Meter;
+    use std::time::Duration;
+
+    fn outcome(calls: u32, latency: Duration) -> Outcome {
+        let mut meter = Meter::new();
+        meter.add_time(Duration::from_secs(1));
+        for _ in 0..calls {
+            meter.request(1 << 20, latency);
+        }
+        Outcome {
+            measured: meter.finish(),
+            cpu_seconds_per_gib: 1.0,
+        }
+    }
+
+    #[test]
+    fn a_run_without_calls_meets_nothing() {
+        let setting = Setting::all().next().expect("there are settings");
+        let silent = RunPair {
+            round: 1,
+            setting,
+            ours: outcome(0, Duration::ZERO),
+            peer: outcome(10, Duration::from_millis(1)),
+        };
+        let views = figures(&[silent]);
+        assert_eq!(views.len(), 3);
+        assert!(
+            views
+                .iter()
+                .all(|view| view.ratio.is_none() && view.met.is_none())
+        );
+    }
+
+    #[test]
+    fn goals_are_of_the_median_of_the_ratios() {
+        let ms = Duration::from_millis;
+        let setting = Setting::all().next().expect("there are settings");
+        let pair = |ours, peer| RunPair {
+            round: 1,
+            setting,
+            ours: outcome(ours, ms(3)),
+            peer: outcome(peer, ms(1)),
+        };
+        let views = figures(&[pair(80, 100), pair(90, 100), pair(50, 50)]);
+        let [throughput, p99, cpu] = &views[..] else {
+            panic!("three figures, not {views:?}")
+        };
+        let ratio = throughput.ratio.expect("three ratios");
+        assert!((ratio.median - 0.9).abs() < 1e-9, "{ratio:?}");
+        assert_eq!(
+            (throughput.met, p99.met, cpu.met),
+            (Some(true), Some(false), None)
+        );
+    }
+}

@@ -1,0 +1,166 @@
+//! `lumpscope lab`: three stores on disks of nothing, served until somebody ends it.
+//!
+//! The service is the real one, a child process in the lab's mount namespace. Signals that ask for
+//! an end are passed on to it, each once; the disks go when it has ended. After `kill -9` the
+//! kernel takes everything down ([`crate::disks`]).
+
+use crate::failure::{Interrupted, argument, cannot_do};
+use std::ffi::OsString;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitCode, ExitStatus, Stdio};
+use std::time::Duration;
+
+use lumpscope_platter::live::LiveOptions;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::disks::fill;
+use crate::disks::{Lab, LabDrive, LabOptions, LabStore, StoreKind};
+use crate::process::Interrupt;
+use crate::studies::compare::run_format;
+
+const MIB: u64 = 1 << 20;
+/// Room on each disk beside its store: an xfs needs 300 MiB for itself, and file systems a share.
+const BESIDE_BYTES: u64 = 400 * MIB;
+/// Smallest disk of a lab: a store of 105 MiB fits.
+pub const MIN_DISK_BYTES: u64 = 512 * MIB;
+/// What the two file systems write for themselves when they are made.
+const FILE_SYSTEMS_BYTES: u64 = 2 * 160 * MIB;
+/// How often is looked whether the service has ended or a signal has come.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What lab to serve.
+#[derive(Debug, Clone)]
+pub struct LabServiceOptions {
+    /// Directory for the images; absent: that of [`crate::disks::default_dir`].
+    pub dir: Option<PathBuf>,
+    /// Size of each of the three disks in bytes, at least [`MIN_DISK_BYTES`].
+    pub disk_bytes: u64,
+    /// The ext4 has a journal.
+    pub ext4_journal: bool,
+    /// Name of a drive to emulate below the stores. The disks are then as large as the drive, and
+    /// the stores as large as on disks of `disk_bytes`.
+    pub drive: Option<String>,
+    /// Further arguments of `serve`.
+    pub serve: Vec<OsString>,
+}
+
+/// Bytes of the store on a disk of a lab.
+fn capacity(disk_bytes: u64) -> u64 {
+    disk_bytes.saturating_sub(BESIDE_BYTES) / 17 * 16 / MIB * MIB
+}
+
+/// Makes the disks, formats and serves `raw`, `ext4` and `xfs` on them, and answers with the exit code of the service
+/// (130: ended by a signal before it served).
+///
+/// Blocks and installs signal handlers: to be called from the main thread. `lumpscope_exe` is the binary that
+/// understands `format` and `serve`.
+///
+/// # Errors
+/// The disk size is too small, or the disks cannot be made, formatted, or the service not started. What was made is
+/// gone again.
+pub fn run(options: &LabServiceOptions, lumpscope_exe: &Path) -> anyhow::Result<ExitCode> {
+    let interrupt = Interrupt::install()?;
+    match serve(options, lumpscope_exe, &interrupt) {
+        Err(error) if error.is::<Interrupted>() => Ok(ExitCode::from(130)),
+        result => result,
+    }
+}
+
+fn serve(
+    options: &LabServiceOptions,
+    exe: &Path,
+    interrupt: &Interrupt,
+) -> anyhow::Result<ExitCode> {
+    if options.disk_bytes < MIN_DISK_BYTES {
+        return Err(argument("--size", "512M or more: an xfs alone takes 300M"));
+    }
+    let capacity = capacity(options.disk_bytes);
+    let lab = Lab::create(&LabOptions {
+        dir: options.dir.clone(),
+        expected_bytes: 3 * capacity + FILE_SYSTEMS_BYTES,
+        ext4_journal: options.ext4_journal,
+        drive: options.drive.as_ref().map(|name| LabDrive {
+            exe: exe.to_owned(),
+            options: LiveOptions::new(name),
+        }),
+        ..LabOptions::new(options.disk_bytes)
+    })?;
+    if let (Some(raw), None) = (lab.store(StoreKind::Raw), &options.drive) {
+        let filled = fill(&raw.device, capacity, &|| interrupt.check().is_err());
+        interrupt.check()?;
+        let what = format!("write zeros to {}", raw.device.display());
+        filled.map_err(cannot_do(what))?;
+    }
+    for store in lab.stores() {
+        format(exe, &lab, store, capacity, interrupt)?;
+    }
+    let mut command = lab.command(exe);
+    command.arg("serve");
+    for store in lab.stores() {
+        let mut name = OsString::from(format!("{}=", store.name));
+        name.push(&store.store_path);
+        command.arg("--store").arg(name);
+    }
+    // In a process group of its own: Ctrl-C reaches it once, through us.
+    let child = command
+        .args(&options.serve)
+        .stdin(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .map_err(cannot_do(format!("run {}", exe.display())))?;
+    let status = until_it_ends(child, interrupt)?;
+    for disk in lab.lateness()? {
+        eprintln!("{disk}");
+    }
+    Ok(exit_code(status))
+}
+
+fn format(
+    exe: &Path,
+    lab: &Lab,
+    store: &LabStore,
+    capacity: u64,
+    interrupt: &Interrupt,
+) -> anyhow::Result<()> {
+    let mut command = lab.command(exe);
+    command
+        .args(["format", "--capacity", &capacity.to_string()])
+        .arg(&store.store_path);
+    run_format(command, store.name, &store.store_path, interrupt)
+}
+
+/// Passes each signal on, until the service has ended.
+fn until_it_ends(mut child: Child, interrupt: &Interrupt) -> anyhow::Result<ExitStatus> {
+    loop {
+        let ended = child.try_wait();
+        if let Some(status) = ended.map_err(cannot_do("wait for the service"))? {
+            return Ok(status);
+        }
+        if interrupt.take() {
+            // It can only fail when the service has just ended.
+            let _ = kill_process(Pid::from_child(&child), Signal::TERM);
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+fn exit_code(status: ExitStatus) -> ExitCode {
+    let by_signal = || status.signal().map_or(1, |signal| 128 + signal);
+    let code = status.code().unwrap_or_else(by_signal);
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_leaves_room_for_the_file_system_below_it() {
+        for disk in [MIN_DISK_BYTES, 1 << 30, 1 << 40] {
+            let store = capacity(disk);
+            assert!(store >= 100 * MIB && store.is_multiple_of(MIB), "{store}");
+            assert!(disk - store >= 300 * MIB + store / 17, "{disk}");
+        }
+    }
+}

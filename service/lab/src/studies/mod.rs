@@ -1,0 +1,12 @@
+//! The studies: each declares its cases and goals, runs them in rounds, and fills one report.
+
+pub mod compare;
+pub mod engine;
+pub mod fidelity;
+pub mod grpc;
+pub mod lab_service;
+pub mod observe;
+pub mod orders;
+pub mod peers;
+pub mod run;
+pub mod seeds;

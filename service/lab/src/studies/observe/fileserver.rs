@@ -1,0 +1,344 @@
+//! The file server: fifty clients that make, read, append to, look at, list and remove files of
+//! 128 KiB on average, one lump a file.
+//!
+//! The model is filebench's fileserver. A file that is written anew is one put; appending is a get
+//! and a put of the longer lump, because lumps do not grow. Every gRPC call counts as one
+//! operation.
+
+use crate::failure::{call_failed, wrong_bytes};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lumpscope_proto::v1;
+use serde::Serialize;
+use tonic::Status;
+
+use super::Bench;
+use super::files::{File, Files, MEAN_FILE};
+use super::mode::Mode;
+use super::report::{Run, Unit};
+use crate::human::as_float;
+use crate::load::grpc::content;
+use crate::load::grpc::{self as client, Client, STORE, lump_id};
+use crate::process::SERVICE;
+
+/// Calls before those that are timed, as a part of a run's length.
+const WARM_UP: f64 = 0.2;
+/// Ids that one listing asks for.
+const LISTED: u32 = 100;
+/// Room that the files' blocks and their replacements take at most, as a multiple of their average.
+const ROOM: u64 = 3;
+/// How long a client waits after it was told to try again.
+const AGAIN: Duration = Duration::from_millis(5);
+
+/// Modes of the table: it knows no third.
+const MODES: [Mode; 3] = [Mode::Off, Mode::Events, Mode::OffAgain];
+
+/// MiB of a store for this many files.
+pub(super) fn store_mib(files: usize) -> u64 {
+    ((files as u64 * MEAN_FILE * ROOM) >> 20).max(512)
+}
+
+/// Makes the files that are there before the first run.
+pub(super) async fn fill(bench: &Bench<'_>, store: &Path, files: &Files) -> anyhow::Result<()> {
+    let server = Mode::Off.start(bench.exe, store, bench.transport, bench.interrupt)?;
+    let mut client = client::connect(SERVICE, &server.url).await?;
+    for _ in 0..files.to_fill() {
+        bench.interrupt.check()?;
+        if let Some(file) = files.take_absent() {
+            put(&mut client, file)
+                .await
+                .map_err(call_failed(SERVICE, "put"))?;
+            files.give(file);
+        }
+    }
+    Ok(())
+}
+
+/// One round: a run in every mode.
+pub(super) async fn round(
+    bench: &Bench<'_>,
+    store: &Path,
+    files: &Arc<Files>,
+    round: usize,
+) -> anyhow::Result<Vec<ServerRun>> {
+    let mut runs = Vec::new();
+    for mode in Mode::order(&MODES, round) {
+        bench.interrupt.check()?;
+        let server = mode.start(bench.exe, store, bench.transport, bench.interrupt)?;
+        let done = run(bench, &server.url, files).await?;
+        runs.push(ServerRun::new(mode, round, &done));
+    }
+    Ok(runs)
+}
+
+/// What one run of the file server came to.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ServerRun {
+    pub(crate) mode: Mode,
+    pub(crate) round: usize,
+    /// Mean time of an operation in milliseconds.
+    pub(crate) ms_per_op: f64,
+    /// Bytes of files moved a second.
+    pub(crate) bytes_per_second: f64,
+    /// Operations a second.
+    pub(crate) ops_per_second: f64,
+    /// The same by kind, in the order of [`Flowop::ALL`].
+    pub(crate) flowops_per_second: [f64; Flowop::ALL.len()],
+}
+
+impl ServerRun {
+    fn new(mode: Mode, round: usize, done: &Done) -> ServerRun {
+        let (ops, seconds) = (as_float(done.ops()), done.time.as_secs_f64());
+        ServerRun {
+            mode,
+            round,
+            ms_per_op: done.busy.as_secs_f64() * 1e3 / ops,
+            bytes_per_second: as_float(done.bytes) / seconds,
+            ops_per_second: ops / seconds,
+            flowops_per_second: done.flowops.map(|count| as_float(count) / seconds),
+        }
+    }
+
+    /// As figures of `lumpscope bench observe`.
+    pub(super) fn figures(&self) -> [Run; 3] {
+        [
+            (RESPONSE, Unit::MillisecondsPerOp, self.ms_per_op),
+            (BANDWIDTH, Unit::BytesPerSecond, self.bytes_per_second),
+            (RATE, Unit::PerSecond, self.ops_per_second),
+        ]
+        .map(|(figure, unit, value)| Run {
+            figure: figure.to_owned(),
+            unit,
+            mode: self.mode,
+            round: self.round,
+            value,
+        })
+    }
+}
+
+/// A kind of operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Flowop {
+    /// A put of a file that is not there.
+    Create,
+    /// A get of a file, the first half of an append.
+    AppendRead,
+    /// A put of the longer file, the second half.
+    AppendWrite,
+    /// A get.
+    Read,
+    /// A head.
+    Stat,
+    /// A list of 100 ids.
+    List,
+    /// A delete.
+    Delete,
+}
+
+impl Flowop {
+    pub(crate) const ALL: [Flowop; 7] = [
+        Flowop::Create,
+        Flowop::AppendRead,
+        Flowop::AppendWrite,
+        Flowop::Read,
+        Flowop::Stat,
+        Flowop::List,
+        Flowop::Delete,
+    ];
+}
+
+pub(super) const RESPONSE: &str = "fileserver, mean response time";
+pub(super) const BANDWIDTH: &str = "fileserver, bandwidth";
+pub(super) const RATE: &str = "fileserver, operations";
+
+/// What the clients have done in the timed part of a run.
+#[derive(Clone, Copy, Debug, Default)]
+struct Done {
+    /// Operations, in the order of [`Flowop::ALL`].
+    flowops: [u64; Flowop::ALL.len()],
+    bytes: u64,
+    /// Time spent in calls, all clients together.
+    busy: Duration,
+    time: Duration,
+}
+
+impl Done {
+    fn ops(&self) -> u64 {
+        self.flowops.iter().sum()
+    }
+}
+
+async fn run(bench: &Bench<'_>, url: &str, files: &Arc<Files>) -> anyhow::Result<Done> {
+    let mut connected = Vec::new();
+    for _ in 0..bench.args.clients {
+        connected.push(client::connect(SERVICE, url).await?);
+    }
+    let time = Duration::from_secs_f64(bench.args.fileserver_seconds);
+    let begin = Instant::now() + time.mul_f64(WARM_UP);
+    let mut tasks = tokio::task::JoinSet::new();
+    for client in connected {
+        let worker = Worker {
+            client,
+            files: Arc::clone(files),
+            begin,
+            end: begin + time,
+            done: Done::default(),
+        };
+        tasks.spawn(worker.work());
+    }
+    let mut all = Done {
+        time,
+        ..Done::default()
+    };
+    while let Some(ended) = tasks.join_next().await {
+        let done = match ended {
+            Ok(result) => result?,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        };
+        for (sum, count) in all.flowops.iter_mut().zip(done.flowops) {
+            *sum += count;
+        }
+        all.bytes += done.bytes;
+        all.busy += done.busy;
+    }
+    Ok(all)
+}
+
+/// One client.
+struct Worker {
+    client: Client,
+    files: Arc<Files>,
+    begin: Instant,
+    end: Instant,
+    done: Done,
+}
+
+impl Worker {
+    async fn work(mut self) -> anyhow::Result<Done> {
+        while Instant::now() < self.end {
+            self.make().await?;
+            self.append().await?;
+            self.read().await?;
+            self.look().await?;
+            self.remove().await?;
+        }
+        Ok(self.done)
+    }
+
+    /// Counts a call that has ended in the timed part.
+    fn count(&mut self, flowop: Flowop, from: Instant, bytes: usize) {
+        let now = Instant::now();
+        if from >= self.begin && now < self.end {
+            // The kinds are numbered as they stand in `ALL`.
+            self.done.flowops[flowop as usize] += 1;
+            self.done.bytes += bytes as u64;
+            self.done.busy += now - from;
+        }
+    }
+
+    async fn put(&mut self, flowop: Flowop, file: File) -> anyhow::Result<()> {
+        let from = Instant::now();
+        put(&mut self.client, file)
+            .await
+            .map_err(call_failed(SERVICE, "put"))?;
+        self.count(flowop, from, file.len);
+        Ok(())
+    }
+
+    async fn get(&mut self, flowop: Flowop, file: File) -> anyhow::Result<()> {
+        let from = Instant::now();
+        let (_, pieces) = client::get(&mut self.client, file.id)
+            .await
+            .map_err(call_failed(SERVICE, "get"))?;
+        self.count(flowop, from, file.len);
+        if client::same(&pieces, &content::body(file.id, file.len)) {
+            return Ok(());
+        }
+        Err(wrong_bytes(SERVICE, file.id))
+    }
+
+    async fn make(&mut self) -> anyhow::Result<()> {
+        if let Some(file) = self.files.take_absent() {
+            self.put(Flowop::Create, file).await?;
+            self.files.give(file);
+        }
+        Ok(())
+    }
+
+    async fn append(&mut self) -> anyhow::Result<()> {
+        if let Some(file) = self.files.take() {
+            self.get(Flowop::AppendRead, file).await?;
+            let longer = self.files.grown(file);
+            self.put(Flowop::AppendWrite, longer).await?;
+            self.files.give(longer);
+        }
+        Ok(())
+    }
+
+    async fn read(&mut self) -> anyhow::Result<()> {
+        if let Some(file) = self.files.take() {
+            self.get(Flowop::Read, file).await?;
+            self.files.give(file);
+        }
+        Ok(())
+    }
+
+    async fn look(&mut self) -> anyhow::Result<()> {
+        let Some(file) = self.files.take() else {
+            return Ok(());
+        };
+        let from = Instant::now();
+        let request = v1::HeadRequest {
+            store: STORE.to_owned(),
+            id: Some(lump_id(file.id)),
+            ..v1::HeadRequest::default()
+        };
+        let head = self.client.head(request).await;
+        head.map_err(call_failed(SERVICE, "head"))?;
+        self.count(Flowop::Stat, from, 0);
+        let from = Instant::now();
+        let request = v1::ListRequest {
+            store: STORE.to_owned(),
+            page_size: LISTED,
+            ..v1::ListRequest::default()
+        };
+        let listed = self.client.list(request).await;
+        listed.map_err(call_failed(SERVICE, "list"))?;
+        self.count(Flowop::List, from, 0);
+        self.files.give(file);
+        Ok(())
+    }
+
+    async fn remove(&mut self) -> anyhow::Result<()> {
+        let Some(file) = self.files.take() else {
+            return Ok(());
+        };
+        let from = Instant::now();
+        let request = v1::DeleteRequest {
+            store: STORE.to_owned(),
+            id: Some(lump_id(file.id)),
+            ..v1::DeleteRequest::default()
+        };
+        let gone = self.client.delete(request).await;
+        gone.map_err(call_failed(SERVICE, "delete"))?;
+        self.count(Flowop::Delete, from, 0);
+        self.files.give_absent(file);
+        Ok(())
+    }
+}
+
+/// Puts a file; a service that is full for the moment is asked again.
+async fn put(client: &mut Client, file: File) -> Result<(), Status> {
+    loop {
+        let body = content::body(file.id, file.len);
+        match client::put(client, file.id, body).await {
+            Err(status) if status.code() == tonic::Code::Unavailable => {
+                tokio::time::sleep(AGAIN).await;
+            }
+            other => return other.map(|_| ()),
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! What observation costs.
+//!
+//! The same work is done by a service whose probes are not loaded, by one that keeps histograms
+//! only, and by one that hands out every event; one run after the other, each round in another
+//! order. A cost is what a run lost against the run without probes of the same round. A second run
+//! without probes in each round gives the noise: a cost within its range is not told from nothing.
+
+mod args;
+mod files;
+mod fileserver;
+mod mode;
+mod objects;
+mod page;
+mod report;
+mod sectors;
+
+use crate::failure::{argument, cannot_do, nothing_chosen};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+pub use args::ObserveBenchArgs;
+pub(crate) use fileserver::{Flowop, ServerRun};
+pub(crate) use mode::Mode;
+
+use crate::disks::default_dir;
+use crate::experiment::{self, Machine, Output};
+use crate::load::grpc::content;
+use crate::process::Interrupt;
+use crate::studies::grpc::Transport;
+use crate::studies::grpc::disk::StoreFile;
+use files::Files;
+use report::{Report, Run};
+use sectors::Sectors;
+
+/// MiB of the store of lumps of 1 MiB.
+const LUMPS_MIB: u64 = 1024;
+/// What can be chosen by `--only`.
+const PARTS: [&str; 3] = ["objects", "sectors", "fileserver"];
+
+/// Measures the service that `exe` is and prints. `transport` is what `lumpscope serve` does
+/// without flags.
+///
+/// Blocks, and installs signal handlers: call it from the main thread. Needs root. The exit code is
+/// 130 when a signal stopped it; a goal that is missed is a result, not a failure.
+///
+/// # Errors
+/// Everything that keeps the cost from being measured. The message says what to do.
+pub fn run(args: &ObserveBenchArgs, exe: &Path, transport: Transport) -> anyhow::Result<ExitCode> {
+    let output = Output::of(args.json.as_deref(), args.report.as_deref())?;
+    let interrupt = Interrupt::install()?;
+    let args = args.clone().effective();
+    check(&args)?;
+    let bench = Bench {
+        args: &args,
+        exe,
+        transport,
+        interrupt: &interrupt,
+    };
+    let measured = bench.measure();
+    experiment::tell(measured, (Report::text, Report::page), output, &interrupt)
+}
+
+/// The runs of the file server alone, in alternating modes, round by round. All of them: none is
+/// left out.
+///
+/// Blocks; call it from the main thread. Needs root.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn fileserver_runs(
+    args: &ObserveBenchArgs,
+    exe: &Path,
+    transport: Transport,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Vec<ServerRun>> {
+    check(args)?;
+    content::prepare();
+    let bench = Bench {
+        args,
+        exe,
+        transport,
+        interrupt,
+    };
+    // The future runs on this thread, to which the children are tied.
+    runtime()?.block_on(bench.fileserver())
+}
+
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(cannot_do("start the runtime"))
+}
+
+fn check(args: &ObserveBenchArgs) -> anyhow::Result<()> {
+    let wrong = |option, allowed| Err(argument(option, allowed));
+    if !(1..=1000).contains(&args.rounds) {
+        return wrong("--rounds", "1 to 1000");
+    }
+    let time = |seconds: f64| seconds > 0.0 && seconds <= 600.0;
+    if !time(args.seconds) {
+        return wrong("--seconds", "more than 0 and at most 600");
+    }
+    if !time(args.fileserver_seconds) {
+        return wrong("--fileserver-seconds", "more than 0 and at most 600");
+    }
+    if !(100..=1_000_000).contains(&args.files) {
+        return wrong("--files", "100 to 1000000");
+    }
+    if !(1..=1000).contains(&args.clients) {
+        return wrong("--clients", "1 to 1000");
+    }
+    if PARTS.iter().any(|part| wanted(args, part)) {
+        return Ok(());
+    }
+    Err(nothing_chosen(args.only.as_deref(), PARTS.join("; ")))
+}
+
+fn wanted(args: &ObserveBenchArgs, part: &str) -> bool {
+    args.only
+        .as_ref()
+        .is_none_or(|only| part.contains(only.as_str()))
+}
+
+/// All that the runs need.
+struct Bench<'a> {
+    args: &'a ObserveBenchArgs,
+    exe: &'a Path,
+    transport: Transport,
+    interrupt: &'a Interrupt,
+}
+
+impl Bench<'_> {
+    fn measure(&self) -> anyhow::Result<Report> {
+        let machine = Machine::before();
+        content::prepare();
+        let runtime = runtime()?;
+        let mut runs = Vec::new();
+        // The futures run on this thread, to which the children are tied.
+        if wanted(self.args, PARTS[0]) {
+            runtime.block_on(self.objects(&mut runs))?;
+        }
+        let loop_dir = if wanted(self.args, PARTS[1]) {
+            Some(self.sectors(&mut runs)?)
+        } else {
+            None
+        };
+        if wanted(self.args, PARTS[2]) {
+            let served = runtime.block_on(self.fileserver())?;
+            runs.extend(served.iter().flat_map(ServerRun::figures));
+        }
+        let rounds = self.args.rounds;
+        Ok(Report::new(self.args, rounds, loop_dir, machine, runs))
+    }
+
+    fn store(&self, mib: u64) -> anyhow::Result<StoreFile> {
+        let dir = self.args.dir.clone().unwrap_or_else(default_dir);
+        eprintln!("making a store of {mib} MiB in {}", dir.display());
+        StoreFile::make(self.exe, &dir, mib, self.interrupt)
+    }
+
+    async fn objects(&self, runs: &mut Vec<Run>) -> anyhow::Result<()> {
+        let store = self.store(LUMPS_MIB)?;
+        objects::fill(self, store.path()).await?;
+        for round in 1..=self.args.rounds {
+            eprintln!("objects of 1 MiB, round {round} of {}", self.args.rounds);
+            objects::round(self, store.path(), round, runs).await?;
+        }
+        Ok(())
+    }
+
+    fn sectors(&self, runs: &mut Vec<Run>) -> anyhow::Result<std::path::PathBuf> {
+        let sectors = Sectors::make(self)?;
+        for round in 1..=self.args.rounds {
+            eprintln!("writes of 4 KiB, round {round} of {}", self.args.rounds);
+            sectors.round(self, round, runs)?;
+        }
+        Ok(sectors.dir)
+    }
+
+    async fn fileserver(&self) -> anyhow::Result<Vec<ServerRun>> {
+        let store = self.store(fileserver::store_mib(self.args.files))?;
+        let mut runs = Vec::new();
+        let files = Files::new(self.args.files).map(Arc::new);
+        let Some(files) = files else {
+            return Ok(runs);
+        };
+        eprintln!("making {} files", files.to_fill());
+        fileserver::fill(self, store.path(), &files).await?;
+        for round in 1..=self.args.rounds {
+            eprintln!("file server, round {round} of {}", self.args.rounds);
+            runs.extend(fileserver::round(self, store.path(), &files, round).await?);
+        }
+        Ok(runs)
+    }
+}

@@ -1,0 +1,84 @@
+//! How a service observes while it is measured.
+
+use anyhow::bail;
+use serde::Serialize;
+
+use crate::process::Interrupt;
+use crate::process::{SERVICE, Server};
+use crate::studies::grpc::Transport;
+use crate::studies::grpc::service;
+
+/// How a service observes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Mode {
+    /// No probe is loaded.
+    Off,
+    /// The same again: what differs from [`Mode::Off`] is noise.
+    OffAgain,
+    /// Probes are loaded, and hand out no event.
+    Histograms,
+    /// Probes are loaded, and hand out every event.
+    Events,
+}
+
+impl Mode {
+    pub(super) const ALL: [Mode; 4] = [Mode::Off, Mode::Histograms, Mode::OffAgain, Mode::Events];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Mode::Off => "not loaded",
+            Mode::OffAgain => "not loaded, again",
+            Mode::Histograms => "histograms only",
+            Mode::Events => "with events",
+        }
+    }
+
+    /// All of `modes`, each round beginning with another one.
+    pub(super) fn order(modes: &[Mode], round: usize) -> impl Iterator<Item = Mode> {
+        let skip = round % modes.len().max(1);
+        modes.iter().copied().cycle().skip(skip).take(modes.len())
+    }
+
+    fn probes(self) -> bool {
+        matches!(self, Mode::Histograms | Mode::Events)
+    }
+
+    /// Starts the service in this mode, and makes sure that it is.
+    pub(super) fn start(
+        self,
+        exe: &std::path::Path,
+        store: &std::path::Path,
+        transport: Transport,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Server> {
+        let mut command = service(exe, store, transport, self.probes());
+        if self == Mode::Histograms {
+            command.args(["--event-one-in", "0"]);
+        }
+        let server = Server::start(SERVICE, command, interrupt)?;
+        let observed = server.metric("lumpscope_probe_attached")?.unwrap_or(0.0) > 0.0;
+        if observed == self.probes() {
+            Ok(server)
+        } else {
+            bail!(
+                "the service's disk is not observed as asked: `lumpscope doctor` says what is \
+                 missing (root is needed)"
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Mode;
+
+    #[test]
+    fn every_round_has_each_mode_once_and_begins_elsewhere() {
+        for round in 0..8 {
+            let order: Vec<Mode> = Mode::order(&Mode::ALL, round).collect();
+            assert!(Mode::ALL.iter().all(|mode| order.contains(mode)));
+            assert_eq!(order[0], Mode::ALL[round % 4]);
+        }
+    }
+}

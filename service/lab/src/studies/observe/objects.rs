@@ -1,0 +1,58 @@
+//! Lumps of 1 MiB through gRPC.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::mode::Mode;
+use super::report::{Run, Unit};
+use super::{Bench, LUMPS_MIB};
+use crate::load::grpc::{Call, Clients, Room, Setting};
+
+/// Connections, and calls under way on each.
+const CONNECTIONS: usize = 4;
+const CALLS: usize = 4;
+
+fn setting(call: Call) -> Setting {
+    Setting {
+        call,
+        mib: 1,
+        connections: CONNECTIONS,
+    }
+}
+
+/// Puts the lumps that will be got.
+pub(super) async fn fill(bench: &Bench<'_>, store: &Path) -> anyhow::Result<()> {
+    let server = Mode::Off.start(bench.exe, store, bench.transport, bench.interrupt)?;
+    let mut clients = Clients::connect(&server, 1).await?;
+    clients
+        .fill(setting(Call::Get), Room::of(LUMPS_MIB, 1))
+        .await
+}
+
+/// One round: puts and gets in every mode.
+pub(super) async fn round(
+    bench: &Bench<'_>,
+    store: &Path,
+    round: usize,
+    runs: &mut Vec<Run>,
+) -> anyhow::Result<()> {
+    for mode in Mode::order(&Mode::ALL, round) {
+        let server = mode.start(bench.exe, store, bench.transport, bench.interrupt)?;
+        let clients = Clients::connect(&server, CONNECTIONS).await?;
+        for call in [Call::Put, Call::Get] {
+            bench.interrupt.check()?;
+            let setting = setting(call);
+            let room = Room::of(LUMPS_MIB, 1);
+            let time = Duration::from_secs_f64(bench.args.seconds);
+            let outcome = clients.run(&server, setting, room, CALLS, time).await?;
+            runs.push(Run {
+                figure: format!("{}, gRPC", setting.name()),
+                unit: Unit::BytesPerSecond,
+                mode,
+                round,
+                value: outcome.measured.bytes_per_second(),
+            });
+        }
+    }
+    Ok(())
+}

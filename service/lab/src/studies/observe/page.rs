@@ -1,0 +1,142 @@
+//! The result as a report.
+
+use super::mode::Mode;
+use super::report::{CostView, Report, Unit as Measure, Verdict};
+use crate::experiment::report::{
+    Axis, Cell, Findings, Goal, Page, Range, Ranges, Setup, Table, Unit,
+};
+
+impl Report {
+    /// As one HTML file.
+    pub(super) fn page(&self) -> Page {
+        let mut setup = Setup::of(&self.machine);
+        setup.fact(
+            "Runs",
+            format!(
+                "{} rounds; {} s a run, {} s of the file server with {} clients and {} lumps",
+                self.rounds,
+                self.seconds_per_run,
+                self.fileserver_seconds_per_run,
+                self.clients,
+                self.files
+            ),
+        );
+        if let Some(dir) = &self.loop_dir {
+            setup.disk("Loop device's image", dir);
+        }
+        let mut page = Page::new("What observation costs", setup);
+        page.findings = self.findings();
+        let section = page.section("Cost of the probes");
+        section.say(
+            "A cost is the share of the speed that a run lost against the run without probes of \
+             the same round. The rows \"not loaded, again\" are a second run without probes: they \
+             show the noise of the machine, and a cost within their range is not told from nothing.",
+        );
+        section.add(self.picture()).add(self.table());
+        page
+    }
+
+    fn findings(&self) -> Findings {
+        let told = |verdict: Verdict| -> Vec<String> {
+            let judged = self
+                .costs
+                .iter()
+                .filter(|view| view.verdict == Some(verdict));
+            judged.filter_map(CostView::told).collect()
+        };
+        let mut findings = Findings {
+            agrees: told(Verdict::Met),
+            differs: told(Verdict::Missed),
+            hypotheses: Vec::new(),
+        };
+        let noisy = told(Verdict::Noise).into_iter();
+        let noisy = noisy.map(|line| format!("Too noisy to be judged: {line}"));
+        findings.hypotheses.extend(noisy);
+        findings
+    }
+
+    fn picture(&self) -> Ranges {
+        let measured = self.costs.iter().filter(|view| view.mode != Mode::Off);
+        let row = |view: &CostView| Range {
+            name: view.name(),
+            spread: view.cost,
+            goal: view.goal.map(Goal::AtMost),
+            published: None,
+        };
+        Ranges {
+            caption: "Share of the speed that was lost, round by round.".to_owned(),
+            x: Axis::linear("Cost: share of the speed that was lost", Unit::Share),
+            reference: Some((
+                0.0,
+                "no cost; to its left it was faster with probes".to_owned(),
+            )),
+            rows: measured.map(row).collect(),
+        }
+    }
+
+    fn table(&self) -> Table {
+        let mut table = Table::new(
+            "Medians, and the ranges of all rounds.",
+            &["measured", "cost", "goal", "verdict"],
+        );
+        let mut figure = "";
+        for view in &self.costs {
+            if view.figure != figure {
+                figure = &view.figure;
+                table.group(figure);
+            }
+            let verdict = match view.verdict {
+                None => Cell::text(""),
+                Some(verdict) => {
+                    let met = match verdict {
+                        Verdict::Met => Some(true),
+                        Verdict::Missed => Some(false),
+                        Verdict::Noise => None,
+                    };
+                    Cell::Verdict(verdict.name().to_lowercase(), met)
+                }
+            };
+            let goal = view
+                .goal
+                .map(|goal| format!("≤ {}", Unit::Share.text(goal)));
+            table.row(
+                view.mode.name(),
+                vec![
+                    Cell::spread(view.value, view.measure()),
+                    Cell::spread(view.cost, Unit::Share),
+                    Cell::Text(goal.unwrap_or_default()),
+                    verdict,
+                ],
+            );
+        }
+        table.notes = self.notes.map(str::to_owned).to_vec();
+        table
+    }
+}
+
+impl CostView {
+    fn name(&self) -> String {
+        format!("{}: {}", self.figure, self.mode.name())
+    }
+
+    fn told(&self) -> Option<String> {
+        let (cost, goal) = (self.cost?, self.goal?);
+        let share = |value| Unit::Share.text(value);
+        Some(format!(
+            "{}: {} ({} .. {}), goal ≤ {}",
+            self.name(),
+            share(cost.median),
+            share(cost.min),
+            share(cost.max),
+            share(goal)
+        ))
+    }
+
+    fn measure(&self) -> Unit {
+        match self.unit {
+            Measure::BytesPerSecond => Unit::BytesPerSecond,
+            Measure::PerSecond => Unit::PerSecond,
+            Measure::MillisecondsPerOp => Unit::Milliseconds,
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! The result: as JSON, and as tables for people.
+
+use std::path::PathBuf;
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{Cell, CellAlignment, Table};
+use serde::Serialize;
+
+use super::args::ObserveBenchArgs;
+use super::fileserver::{BANDWIDTH, RATE, RESPONSE};
+use super::mode::Mode;
+use crate::experiment::Machine;
+use crate::experiment::report::Spread;
+use crate::human;
+
+/// What is compared, and how to read it.
+const NOTES: [&str; 4] = [
+    "Each run starts the service anew; a cost compares a run with the run without probes of the same \
+     round. Shown are its median and its range over the rounds. The line \"not loaded, again\" is a \
+     second run without probes: what it shows is noise, and a cost within its range is not told from \
+     nothing.",
+    "The client shares the processors with the service, and the programs run wherever a block request \
+     is made or completes: the cost is of the machine, not of the service's process.",
+    "The writes of 4 KiB are fio's, one after the other, direct, behind a small store of an idle \
+     service on a loop device: the programs run for each of them, and its requests do nothing else.",
+    "The file server is filebench's model with lumps for files: make (put), append (get and put of \
+     the longer lump), read (get), stat (head), list of 100 ids, remove; sizes are gamma-distributed. \
+     Every call counts as one operation; all gets are compared byte by byte.",
+];
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) enum Unit {
+    BytesPerSecond,
+    PerSecond,
+    MillisecondsPerOp,
+}
+
+/// One run, as it was measured.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Run {
+    pub(super) figure: String,
+    pub(super) unit: Unit,
+    pub(super) mode: Mode,
+    pub(super) round: usize,
+    pub(super) value: f64,
+}
+
+/// One figure in one mode.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct CostView {
+    pub(super) figure: String,
+    pub(super) unit: Unit,
+    pub(super) mode: Mode,
+    pub(super) value: Option<Spread>,
+    /// Share of the speed without probes that was lost, round by round; below 0: it was faster.
+    pub(super) cost: Option<Spread>,
+    pub(super) goal: Option<f64>,
+    pub(super) verdict: Option<Verdict>,
+}
+
+/// Whether a goal was met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Verdict {
+    Met,
+    Missed,
+    /// The second run without probes differs from the first by more than the goal, in the median:
+    /// nothing can be said.
+    Noise,
+}
+
+impl Verdict {
+    fn of(cost: Spread, noise: Spread, goal: f64) -> Verdict {
+        if noise.median.abs() > goal {
+            Verdict::Noise
+        } else if cost.median <= goal {
+            Verdict::Met
+        } else {
+            Verdict::Missed
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Verdict::Met => "met",
+            Verdict::Missed => "MISSED",
+            Verdict::Noise => "TOO NOISY",
+        }
+    }
+}
+
+/// Everything.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Report {
+    #[serde(flatten)]
+    pub(super) machine: Machine,
+    pub(super) loop_dir: Option<PathBuf>,
+    pub(super) rounds: usize,
+    pub(super) seconds_per_run: f64,
+    pub(super) fileserver_seconds_per_run: f64,
+    pub(super) files: usize,
+    pub(super) clients: usize,
+    pub(super) costs: Vec<CostView>,
+    pub(super) notes: [&'static str; 4],
+    pub(super) runs: Vec<Run>,
+}
+
+impl Report {
+    pub(super) fn new(
+        args: &ObserveBenchArgs,
+        rounds: usize,
+        loop_dir: Option<PathBuf>,
+        machine: Machine,
+        runs: Vec<Run>,
+    ) -> Report {
+        Report {
+            machine: machine.and_after(),
+            loop_dir,
+            rounds,
+            seconds_per_run: args.seconds,
+            fileserver_seconds_per_run: args.fileserver_seconds,
+            files: args.files,
+            clients: args.clients,
+            costs: costs(&runs),
+            notes: NOTES,
+            runs,
+        }
+    }
+
+    /// For people.
+    pub(super) fn text(&self) -> String {
+        let is_server = |view: &&CostView| view.unit_of_server().is_some();
+        let mut lines = Vec::new();
+        let plain: Vec<&CostView> = self.costs.iter().filter(|v| !is_server(v)).collect();
+        if !plain.is_empty() {
+            lines.extend(cost_table(&plain));
+            lines.push(String::new());
+        }
+        if self.costs.iter().any(|v| is_server(&v)) {
+            lines.push(format!(
+                "file server: {} clients, {} lumps",
+                self.clients, self.files
+            ));
+            lines.extend(self.server_table());
+            lines.push(String::new());
+        }
+        lines.push(self.circumstances());
+        lines.push(String::new());
+        lines.extend(NOTES.map(|note| format!("- {note}")));
+        lines.push(String::new());
+        lines.join("\n")
+    }
+
+    /// In the layout of the published table: without, with, cost.
+    fn server_table(&self) -> Vec<String> {
+        let find = |figure: &str, mode: Mode| {
+            self.costs
+                .iter()
+                .find(|view| view.figure == figure && view.mode == mode)
+        };
+        let mut table = table(&[
+            "",
+            "probes not loaded",
+            "probes with events",
+            "cost",
+            "range",
+            "noise",
+        ]);
+        for (figure, name) in [
+            (RESPONSE, "mean response time (ms/op)"),
+            (BANDWIDTH, "mean I/O bandwidth (MB/s)"),
+            (RATE, "operations a second (ops/s)"),
+        ] {
+            let value = |mode| {
+                let spread = find(figure, mode).and_then(|view| view.value.map(|v| (v, view.unit)));
+                spread.map_or_else(dash, |(spread, unit)| plain(spread.median, unit))
+            };
+            let cost = |mode| find(figure, mode).and_then(|view| view.cost);
+            table.add_row([
+                name.to_owned(),
+                value(Mode::Off),
+                value(Mode::Events),
+                cost(Mode::Events).map_or_else(dash, |cost| percent(cost.median)),
+                cost(Mode::Events).map_or_else(dash, range),
+                cost(Mode::OffAgain).map_or_else(dash, |noise| {
+                    format!("{} ({})", percent(noise.median), range(noise))
+                }),
+            ]);
+        }
+        lines_of(&table)
+    }
+
+    fn circumstances(&self) -> String {
+        let image = self.loop_dir.as_ref().map_or(String::new(), |dir| {
+            format!("; loop device on {}", dir.display())
+        });
+        format!(
+            "{} rounds; {} s a run, {} s of the file server{image}; {}",
+            self.rounds, self.seconds_per_run, self.fileserver_seconds_per_run, self.machine,
+        )
+    }
+}
+
+impl CostView {
+    fn unit_of_server(&self) -> Option<Unit> {
+        [RESPONSE, BANDWIDTH, RATE]
+            .contains(&self.figure.as_str())
+            .then_some(self.unit)
+    }
+}
+
+/// Largest share that may be lost.
+fn goal(figure: &str, mode: Mode) -> Option<f64> {
+    match mode {
+        Mode::Events if figure.ends_with("gRPC") => Some(0.01),
+        Mode::Histograms if figure.contains("4 KiB") => Some(0.03),
+        Mode::Events if figure.contains("4 KiB") => Some(0.04),
+        _ => None,
+    }
+}
+
+fn costs(runs: &[Run]) -> Vec<CostView> {
+    let mut figures: Vec<(&str, Unit)> = Vec::new();
+    for run in runs {
+        if !figures.iter().any(|(figure, _)| *figure == run.figure) {
+            figures.push((&run.figure, run.unit));
+        }
+    }
+    let modes = [Mode::Off, Mode::OffAgain, Mode::Histograms, Mode::Events];
+    let mut views = Vec::new();
+    for (figure, unit) in figures {
+        let of = |mode: Mode| {
+            let runs = runs.iter();
+            runs.filter(move |run| run.figure == figure && run.mode == mode)
+        };
+        let cost_of = |mode: Mode| {
+            let base = |round| of(Mode::Off).find(|run| run.round == round);
+            let lost =
+                of(mode).filter_map(|run| Some(share(unit, base(run.round)?.value, run.value)));
+            Spread::of(lost.filter(|lost| lost.is_finite()).collect())
+        };
+        for mode in modes {
+            let values: Vec<f64> = of(mode).map(|run| run.value).collect();
+            if values.is_empty() {
+                continue;
+            }
+            let cost = if mode == Mode::Off {
+                None
+            } else {
+                cost_of(mode)
+            };
+            let goal = goal(figure, mode);
+            let judged = cost.zip(cost_of(Mode::OffAgain)).zip(goal);
+            views.push(CostView {
+                figure: figure.to_owned(),
+                unit,
+                mode,
+                value: Spread::of(values),
+                cost,
+                goal,
+                verdict: judged.map(|((cost, noise), goal)| Verdict::of(cost, noise, goal)),
+            });
+        }
+    }
+    views
+}
+
+/// Share of the speed that was lost.
+fn share(unit: Unit, without: f64, with: f64) -> f64 {
+    match unit {
+        Unit::BytesPerSecond | Unit::PerSecond => 1.0 - with / without,
+        Unit::MillisecondsPerOp => with / without - 1.0,
+    }
+}
+
+fn cost_table(views: &[&CostView]) -> Vec<String> {
+    let mut table = table(&["", "probes", "median", "cost", "range", "goal", ""]);
+    let mut before = "";
+    for view in views {
+        let name = if view.figure == before {
+            ""
+        } else {
+            &view.figure
+        };
+        before = &view.figure;
+        table.add_row([
+            name.to_owned(),
+            view.mode.name().to_owned(),
+            view.value
+                .map_or_else(dash, |value| amount(value.median, view.unit)),
+            view.cost
+                .map_or_else(String::new, |cost| percent(cost.median)),
+            view.cost.map_or_else(String::new, range),
+            view.goal
+                .map_or_else(String::new, |goal| format!("≤ {}", percent(goal))),
+            view.verdict.map_or("", Verdict::name).to_owned(),
+        ]);
+    }
+    lines_of(&table)
+}
+
+fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(NOTHING);
+    table.set_header(header.iter().map(Cell::new));
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn lines_of(table: &Table) -> Vec<String> {
+    table
+        .lines()
+        .map(|line| line.trim_end().to_owned())
+        .collect()
+}
+
+fn dash() -> String {
+    "–".to_owned()
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+fn range(spread: Spread) -> String {
+    format!("{:.1}..{:.1} %", spread.min * 100.0, spread.max * 100.0)
+}
+
+/// A number without its unit, which the row names.
+fn plain(value: f64, unit: Unit) -> String {
+    match unit {
+        Unit::BytesPerSecond => format!("{:.2}", value / 1e6),
+        Unit::PerSecond => format!("{value:.1}"),
+        Unit::MillisecondsPerOp => format!("{value:.3}"),
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "for display only: positive and far below 2^64"
+)]
+fn amount(value: f64, unit: Unit) -> String {
+    match unit {
+        Unit::BytesPerSecond => format!("{}/s", human::bytes(value as u64)),
+        Unit::PerSecond => format!("{}/s", human::count(value as u64)),
+        Unit::MillisecondsPerOp => format!("{value:.3} ms"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(figure: &str, unit: Unit, mode: Mode, round: usize, value: f64) -> Run {
+        Run {
+            figure: figure.to_owned(),
+            unit,
+            mode,
+            round,
+            value,
+        }
+    }
+
+    #[test]
+    fn a_cost_compares_runs_of_the_same_round() {
+        let figure = "write 4 KiB at random, loop device";
+        let per_second = Unit::PerSecond;
+        let runs = [
+            run(figure, per_second, Mode::Off, 1, 100.0),
+            run(figure, per_second, Mode::Events, 1, 98.0),
+            run(figure, per_second, Mode::OffAgain, 1, 101.0),
+            run(figure, per_second, Mode::Off, 2, 200.0),
+            run(figure, per_second, Mode::Events, 2, 190.0),
+        ];
+        let views = costs(&runs);
+        let events = views
+            .iter()
+            .find(|v| v.mode == Mode::Events)
+            .expect("measured");
+        let cost = events.cost.expect("two pairs");
+        assert!((cost.median - 0.035).abs() < 1e-9 && (cost.max - 0.05).abs() < 1e-9);
+        assert_eq!(
+            (events.goal, events.verdict),
+            (Some(0.04), Some(Verdict::Met))
+        );
+        let noise = Spread::of(vec![-0.05]).expect("one");
+        assert_eq!(Verdict::of(cost, noise, 0.04), Verdict::Noise);
+        assert!((share(Unit::MillisecondsPerOp, 5.69, 6.0) - 0.0545).abs() < 1e-3);
+    }
+}

@@ -1,0 +1,118 @@
+//! Random writes of 4 KiB, one system call each, at full speed of a loop device that is watched.
+//!
+//! The service has a small store at the device's begin and is idle. fio writes behind the store:
+//! the programs run for each of its block requests as for anybody's.
+
+use crate::failure::peer_failed;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::Bench;
+use super::mode::Mode;
+use super::report::{Run, Unit};
+use crate::disks::{Lab, LabOptions, StoreKind, default_dir, free_bytes};
+use crate::human::as_float;
+use crate::load::fio::{Fio, Job, JobKind};
+
+const DISK_BYTES: u64 = 768 << 20;
+const STORE_BYTES: u64 = 64 << 20;
+/// Where fio's part begins: well behind the store and what lies behind it.
+const FROM: u64 = 256 << 20;
+/// Memory is the fastest place for an image.
+const MEMORY: &str = "/dev/shm";
+
+/// The device.
+pub(super) struct Sectors {
+    lab: Lab,
+    fio: Fio,
+    pub(super) dir: PathBuf,
+}
+
+impl Sectors {
+    /// Makes it: a loop device with a store on its begin, all of it written once.
+    pub(super) fn make(bench: &Bench<'_>) -> anyhow::Result<Sectors> {
+        let fio = Fio::find().map_err(|why| peer_failed("fio", why))?;
+        let dir = bench.args.loop_dir.clone().unwrap_or_else(|| {
+            let memory = Path::new(MEMORY);
+            let room = free_bytes(memory).is_ok_and(|free| free > 2 * DISK_BYTES);
+            if room {
+                memory.to_owned()
+            } else {
+                bench.args.dir.clone().unwrap_or_else(default_dir)
+            }
+        });
+        let options = LabOptions {
+            dir: Some(dir.clone()),
+            expected_bytes: DISK_BYTES,
+            kinds: vec![StoreKind::Raw],
+            ..LabOptions::new(DISK_BYTES)
+        };
+        let sectors = Sectors {
+            lab: Lab::create(&options)?,
+            fio,
+            dir,
+        };
+        let mut format = Command::new(bench.exe);
+        format
+            .arg("format")
+            .arg("--capacity")
+            .arg(STORE_BYTES.to_string());
+        format.arg(sectors.device());
+        bench.interrupt.run(format, Duration::from_mins(10))?;
+        sectors.fio(bench, JobKind::Write, 1 << 20, Duration::from_secs(1))?;
+        Ok(sectors)
+    }
+
+    fn device(&self) -> &Path {
+        // The lab was made with exactly one.
+        self.lab
+            .stores()
+            .first()
+            .map_or(Path::new(""), |store| &store.device)
+    }
+
+    /// Requests a second.
+    fn fio(
+        &self,
+        bench: &Bench<'_>,
+        kind: JobKind,
+        block: u64,
+        time: Duration,
+    ) -> anyhow::Result<f64> {
+        let job = Job {
+            kind,
+            block,
+            depth: 1,
+            from: FROM,
+            time,
+        };
+        let done = self
+            .fio
+            .run(self.device(), DISK_BYTES - FROM, &job, bench.interrupt)?;
+        Ok(as_float(done.transfers.requests) / done.transfers.seconds)
+    }
+
+    /// One round: writes in every mode.
+    pub(super) fn round(
+        &self,
+        bench: &Bench<'_>,
+        round: usize,
+        runs: &mut Vec<Run>,
+    ) -> anyhow::Result<()> {
+        for mode in Mode::order(&Mode::ALL, round) {
+            let server = mode.start(bench.exe, self.device(), bench.transport, bench.interrupt)?;
+            let time = Duration::from_secs_f64(bench.args.seconds);
+            let value = self.fio(bench, JobKind::RandomWrite, 4096, time)?;
+            drop(server);
+            runs.push(Run {
+                figure: "write 4 KiB at random, loop device".to_owned(),
+                unit: Unit::PerSecond,
+                mode,
+                round,
+                value,
+            });
+        }
+        Ok(())
+    }
+}

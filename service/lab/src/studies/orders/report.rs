@@ -1,0 +1,166 @@
+//! The result: as JSON, and as a table for people.
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{Cell, CellAlignment, Table};
+use lumpscope_platter::queue::Order;
+use serde::Serialize;
+
+use super::client::Run;
+use super::{Case, spread};
+use crate::experiment::Machine;
+use crate::experiment::report::Spread;
+use crate::human;
+
+/// What the numbers mean.
+pub(super) const NOTES: [&str; 4] = [
+    "The real engine, stepped on one thread in virtual time, over the emulated drive: the same \
+     figures on every machine. Clients ask for the next lump when they have one; the lumps lie all \
+     over the drive, and each is asked for at random.",
+    "Times fifo: gets a second to those of fifo with one I/O at the drive, of the same seed: \
+     median and range over the seeds. Latencies: medians over the seeds; the longest of all of \
+     them. No get has a deadline, so deadline is fifo here.",
+    "Overtaken: most younger gets that the engine started before a waiting one, to be no more than \
+     the bound. Answered: most younger ones that were answered before, which the drive's own queue \
+     adds to. A drive that orders by position knows where arm and platters are; it lets no request \
+     be passed by more than 64 later ones.",
+    "Off by: mean difference between the time that was predicted and that observed. Chance is in \
+     it: a turn of 7200 rpm takes 8.3 ms, and where the platter is, the engine cannot know.",
+];
+
+/// One way to order gets of one size at one depth.
+#[derive(Clone, Debug, Serialize)]
+pub struct Line {
+    /// Bytes of each get.
+    pub size: u64,
+    /// Gets under way.
+    pub in_flight: usize,
+    /// The engine's order.
+    pub policy: &'static str,
+    /// I/Os handed to the drive at a time.
+    pub at_disk: usize,
+    /// What the drive makes of them.
+    pub drive_order: Order,
+    /// Gets a second of virtual time, median over the seeds.
+    pub rate: f64,
+    /// The same to that of fifo with one I/O at the drive: least, median and greatest.
+    pub times_fifo: [f64; 3],
+    /// Mean latency in nanoseconds, median over the seeds.
+    pub mean_ns: f64,
+    /// 99th percentile of it, median over the seeds.
+    pub p99_ns: f64,
+    /// The longest of all.
+    pub max_ns: u64,
+    /// Most others that the engine has started before an older get that waited.
+    pub overtaken: u64,
+    /// Most others that were answered before an older one.
+    pub answered_before: u64,
+    /// Mean difference between predicted and observed time in nanoseconds, with the learned policy.
+    pub off_ns: Option<u64>,
+}
+
+/// A mean, rounded to whole nanoseconds.
+fn time(ns: f64) -> String {
+    human::duration_ns(human::whole(ns))
+}
+
+impl Line {
+    pub(super) fn of(case: &Case, runs: &[Run], base: &[Run]) -> Line {
+        let of = |value: fn(&Run) -> f64| spread(runs.iter().map(value)).median;
+        let most = |value: fn(&Run) -> u64| runs.iter().map(value).max().unwrap_or(0);
+        let ratios = runs
+            .iter()
+            .zip(base)
+            .map(|(run, base)| run.rate / base.rate);
+        let Spread { median, min, max } = spread(ratios);
+        let off: Vec<u64> = runs.iter().filter_map(|run| run.off_ns).collect();
+        Line {
+            size: case.size,
+            in_flight: case.in_flight,
+            policy: case.policy.name(),
+            at_disk: case.at_disk,
+            drive_order: case.drive_order,
+            rate: of(|run| run.rate),
+            times_fifo: [min, median, max],
+            mean_ns: of(|run| run.mean_ns),
+            p99_ns: of(|run| human::as_float(run.p99_ns)),
+            max_ns: most(|run| run.max_ns),
+            overtaken: most(|run| run.overtaken),
+            answered_before: most(|run| run.answered_before),
+            off_ns: off.iter().sum::<u64>().checked_div(off.len() as u64),
+        }
+    }
+}
+
+/// All of them.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Name of the drive.
+    pub drive: String,
+    /// Gets in each run.
+    pub requests: u64,
+    /// Seeds.
+    pub rounds: u64,
+    /// The bound.
+    pub max_overtakes: u32,
+    /// In the order they were measured.
+    pub lines: Vec<Line>,
+    pub(super) machine: Machine,
+}
+
+const HEADER: [&str; 12] = [
+    "size",
+    "in flight",
+    "engine",
+    "at drive",
+    "drive",
+    "gets/s",
+    "times fifo",
+    "mean",
+    "p99",
+    "max",
+    "overtaken, answered",
+    "off by",
+];
+
+impl Report {
+    pub(super) fn text(&self) -> String {
+        let mut table = Table::new();
+        table.load_preset(NOTHING);
+        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+        table.set_header(HEADER.map(|name| right(name.to_owned())));
+        for line in &self.lines {
+            let [min, median, max] = line.times_fifo;
+            table.add_row([
+                right(human::bytes(line.size)),
+                right(line.in_flight.to_string()),
+                right(line.policy.to_owned()),
+                right(line.at_disk.to_string()),
+                right(line.drive_order.to_string()),
+                right(format!("{:.1}", line.rate)),
+                right(format!("{median:.2} ({min:.2} to {max:.2})")),
+                right(time(line.mean_ns)),
+                right(time(line.p99_ns)),
+                right(human::duration_ns(line.max_ns)),
+                right(format!("{}, {}", line.overtaken, line.answered_before)),
+                right(line.off_ns.map_or_else(String::new, human::duration_ns)),
+            ]);
+        }
+        let Report {
+            drive,
+            requests,
+            rounds,
+            max_overtakes,
+            machine,
+            ..
+        } = self;
+        let lines: Vec<String> = table
+            .lines()
+            .map(|line| line.trim_end().to_owned())
+            .collect();
+        format!(
+            "{drive}: {requests} gets a run, {rounds} seeds, bound {max_overtakes}\n\n{}\n\n{}\n\n{machine}",
+            lines.join("\n"),
+            NOTES.join("\n"),
+        )
+    }
+}

@@ -1,0 +1,174 @@
+//! A MinIO server of our own: on loopback, with credentials that nobody else knows, in a directory
+//! that goes with it.
+
+use crate::failure::{PeerFailed, peer_failed};
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use ureq::Agent;
+
+use crate::load::runner::{S3Bucket, random_word};
+use crate::process::Interrupt;
+use crate::process::tie_to_parent;
+
+/// How long it may take to serve.
+const START_PATIENCE: Duration = Duration::from_secs(60);
+/// Pause between two looks.
+const LOOK: Duration = Duration::from_millis(50);
+/// Name of the bucket.
+const BUCKET: &str = "lumps";
+/// Who takes a port between two looks is not ours: the start is tried again.
+const STARTS: usize = 3;
+/// Name of the program.
+pub(super) const PROGRAM: &str = "minio";
+
+/// Says how to get it.
+const HOW: &str = "give its server with --minio, or put it in PATH; it can be built with Go: go mod init scratch && \
+                   go get github.com/minio/minio@latest && go build -o minio github.com/minio/minio";
+
+/// The running server; killed, and its files removed, when dropped.
+#[derive(Debug)]
+pub(super) struct Minio {
+    child: Child,
+    pub(super) bucket: S3Bucket,
+    // Removed when the child is gone.
+    _folder: TempDir,
+}
+
+/// The given program, or the one in `PATH`.
+pub(super) fn find(given: Option<&Path>) -> Result<PathBuf, String> {
+    if let Some(path) = given {
+        return match path.canonicalize() {
+            Ok(path) if path.is_file() => Ok(path),
+            _ => Err(format!("there is no program {}: {HOW}", path.display())),
+        };
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(PROGRAM))
+        .find(|file| file.is_file())
+        .ok_or_else(|| format!("it is not in PATH: {HOW}"))
+}
+
+/// First line of its version.
+pub(super) fn version(program: &Path, interrupt: &Interrupt) -> anyhow::Result<String> {
+    let mut command = Command::new(program);
+    command.arg("--version");
+    let printed = interrupt.run(command, START_PATIENCE)?;
+    Ok(printed.lines().next().unwrap_or(PROGRAM).to_owned())
+}
+
+impl Minio {
+    /// Starts it over a new directory in `dir`, and makes a bucket.
+    pub(super) fn start(
+        program: &Path,
+        dir: &Path,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Minio> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match Minio::try_start(program, dir, interrupt) {
+                Err(error) if error.is::<PeerFailed>() && tries < STARTS => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn try_start(program: &Path, dir: &Path, interrupt: &Interrupt) -> anyhow::Result<Minio> {
+        let failed = |why: String| peer_failed(PROGRAM, why);
+        let io = |error: std::io::Error| failed(error.to_string());
+        let folder = tempfile::tempdir_in(dir).map_err(io)?;
+        let data = folder.path().join("data");
+        fs::create_dir(&data).map_err(io)?;
+        let log = folder.path().join("log");
+        let address = {
+            let listener = TcpListener::bind("127.0.0.1:0").map_err(io)?;
+            listener.local_addr().map_err(io)?.to_string()
+        };
+        let (key, secret) = (random_word().map_err(io)?, random_word().map_err(io)?);
+        let mut command = Command::new(program);
+        command.args(["server", "--quiet", "--address", &address]);
+        command.arg("--certs-dir").arg(folder.path()).arg(&data);
+        command.env("MINIO_ROOT_USER", &key);
+        command.env("MINIO_ROOT_PASSWORD", &secret);
+        // No console, nobody is asked for updates, nothing in anybody's home.
+        command
+            .env("MINIO_BROWSER", "off")
+            .env("MINIO_UPDATE", "off");
+        command.env("HOME", folder.path());
+        let output = File::create(&log).map_err(io)?;
+        command.stdin(Stdio::null());
+        command.stdout(output.try_clone().map_err(io)?);
+        command.stderr(output);
+        tie_to_parent(&mut command, None);
+        let child = command
+            .spawn()
+            .map_err(|error| failed(format!("cannot be started: {error}")))?;
+        let endpoint = format!("http://{address}");
+        let bucket = S3Bucket::new(&endpoint, BUCKET, &key, &secret).map_err(failed)?;
+        let mut minio = Minio {
+            child,
+            bucket,
+            _folder: folder,
+        };
+        minio.wait_until_ready(&endpoint, &log, interrupt)?;
+        minio.bucket.create().map_err(failed)?;
+        Ok(minio)
+    }
+
+    fn wait_until_ready(
+        &mut self,
+        endpoint: &str,
+        log: &Path,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<()> {
+        let agent = Agent::config_builder()
+            .timeout_global(Some(Duration::from_secs(2)))
+            .build()
+            .new_agent();
+        let url = format!("{endpoint}/minio/health/ready");
+        let patience = Instant::now() + START_PATIENCE;
+        while agent.get(&url).call().is_err() {
+            interrupt.check()?;
+            let ended = !matches!(self.child.try_wait(), Ok(None));
+            if ended || Instant::now() > patience {
+                let said = fs::read_to_string(log).unwrap_or_default();
+                let said = said.trim().lines().last().unwrap_or("nothing").to_owned();
+                return Err(peer_failed(
+                    PROGRAM,
+                    format!("did not serve; it said: {said}"),
+                ));
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Minio {
+    fn drop(&mut self) {
+        // Both fail only when it has ended already. What it stored goes: nothing need be in order.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_there_is_said_with_the_way_to_get_it() {
+        let why = find(Some(Path::new("/no/such/minio"))).unwrap_err();
+        assert!(
+            why.contains("/no/such/minio") && why.contains("go get"),
+            "{why}"
+        );
+        assert_ne!(random_word().unwrap(), random_word().unwrap());
+    }
+}

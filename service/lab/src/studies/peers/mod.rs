@@ -1,0 +1,546 @@
+//! `lumpscope bench peers`: the same puts and gets on whatever is installed.
+//!
+//! Everything runs on disks of one lab, whose images lie on one disk of the machine: our engine,
+//! our service (through gRPC and S3), the original engine and fio on the raw one, files on the ext4 and on the xfs,
+//! MinIO on the xfs. One runs after the other; every second round goes in reverse. A ratio is that
+//! of two runs of one round.
+
+mod args;
+mod minio;
+mod report;
+
+use crate::failure::{argument, cannot, message, peer_failed};
+use anyhow::anyhow;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+pub use args::{Mix, PeersArgs};
+use serde::Serialize;
+
+use crate::disks::erase;
+use crate::disks::fill;
+use crate::disks::{Lab, LabOptions, StoreKind};
+use crate::experiment::{self, Machine, Output};
+use crate::load::fio::{Fio, Job, JobKind};
+use crate::load::runner::{self, Durability, RunOptions, Target};
+use crate::process::Interrupt;
+use crate::stats::{Kind, Percentiles};
+use crate::studies::engine::Peer;
+use crate::studies::run::engine::{EngineRun, make, on_engine};
+use crate::studies::run::{CannylsJob, RunStats, on_cannyls};
+use crate::workload::{CommandStream, Sizing, WorkloadArgs};
+use minio::Minio;
+use report::{LeftOut, OneRun, Report};
+
+/// Requests of a stream; a run ends before, when its time is over.
+const REQUESTS: u64 = 100_000;
+/// Most lumps that are put before anything is timed.
+const MOST_LUMPS: u64 = 1000;
+/// Share of the journal in our store: enough for small lumps, too.
+const JOURNAL_RATIO: f64 = 0.05;
+/// Room on each disk beside its store, in bytes: an xfs needs 300 MiB for itself.
+const BESIDE_BYTES: u64 = 400 << 20;
+
+const NOTES: [&str; 6] = [
+    "Requests a second are those of the time spent in calls: what a client does between them \
+     (making and comparing content) is not counted. Every lump that is read is compared by \
+     length and CRC32C, also where a peer has no checksums of its own; of cannyls by length only, \
+     of fio not at all.",
+    "fio is the limit of the disk: random reads and writes of the same size and depth, each write \
+     followed by fdatasync, without names, records or checksums. It tells the latencies of writes \
+     without their syncs, so none is shown for its puts.",
+    "The service and MinIO are asked through TCP on this machine by a client that shares its \
+     processors, through S3 by the same one; the engine and the original are called in a process.",
+    "The client that gets objects through S3 is as light as it can be, the same for both servers: a \
+     body is received whole into memory that is used again, its length and status are checked within \
+     the time of the call, its CRC32C after it.",
+    "Our service asks the kernel not to pace what it sends to clients on this machine (TCP_CONGESTION \
+     reno); the other servers leave that to the system. Where the system paces (sysctl \
+     net.ipv4.tcp_congestion_control = bbr), this is a part of the difference between the gets of large \
+     lumps.",
+    "The images of all disks lie in one directory, so all runs end on one disk and pay for one \
+     more layer, the loop device.",
+];
+
+/// Who is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Who {
+    /// Our engine, called in a process
+    Engine,
+    /// Our service, through gRPC
+    Service,
+    /// Our service, through S3
+    ServiceS3,
+    /// The same without MD5 (`s3-etag = "crc"`)
+    ServiceS3Crc,
+    /// The original engine
+    Cannyls,
+    /// The limit of the disk
+    Fio,
+    /// Files on ext4
+    FilesExt4,
+    /// Files on xfs
+    FilesXfs,
+    /// MinIO on xfs
+    Minio,
+}
+
+impl Who {
+    const ALL: [Who; 9] = [
+        Who::Engine,
+        Who::Service,
+        Who::ServiceS3,
+        Who::ServiceS3Crc,
+        Who::Cannyls,
+        Who::Fio,
+        Who::FilesExt4,
+        Who::FilesXfs,
+        Who::Minio,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Who::Engine => "our engine",
+            Who::Service => "our service",
+            Who::ServiceS3 => "our service, S3",
+            Who::ServiceS3Crc => "the same without MD5",
+            Who::Cannyls => "cannyls",
+            Who::Fio => "fio",
+            Who::FilesExt4 => "files on ext4",
+            Who::FilesXfs => "files on xfs",
+            Who::Minio => "MinIO on xfs",
+        }
+    }
+
+    fn durability(self) -> &'static str {
+        match self {
+            Who::Engine | Who::Service | Who::ServiceS3 | Who::ServiceS3Crc => {
+                "data and record on stable storage (synced)"
+            }
+            Who::Cannyls => {
+                "Storage::put, then Storage::journal_sync: one fdatasync for data and record, in no order"
+            }
+            Who::Fio => "the write's data on stable storage (fdatasync); there is no record",
+            Who::FilesExt4 | Who::FilesXfs => {
+                "a new file written through O_DIRECT, fsync, rename, fsync of the directory"
+            }
+            Who::Minio => {
+                "as shipped: it syncs data and its metadata file; of renames it says nothing"
+            }
+        }
+    }
+
+    /// Runs on a file system.
+    fn needs_files(self) -> bool {
+        matches!(self, Who::FilesExt4 | Who::FilesXfs | Who::Minio)
+    }
+}
+
+/// Measures and prints. `exe` is the program that understands `serve`.
+///
+/// Blocks and installs signal handlers: call it from the main thread. The exit code is 130 when a
+/// signal stopped it.
+///
+/// # Errors
+/// Everything that keeps our engine from being measured; a peer that fails is left out and named.
+pub fn run(args: &PeersArgs, exe: &Path) -> anyhow::Result<ExitCode> {
+    let output = Output::of(args.json.as_deref(), args.report.as_deref())?;
+    let interrupt = Interrupt::install()?;
+    let measured = measure(args, exe, &interrupt);
+    experiment::tell(measured, (Report::text, Report::page), output, &interrupt)
+}
+
+fn check(args: &PeersArgs) -> anyhow::Result<()> {
+    let wrong = |option, allowed| Err(argument(option, allowed));
+    if !(1..=1000).contains(&args.rounds) {
+        return wrong("--rounds", "1 to 1000");
+    }
+    if !(args.seconds > 0.0 && args.seconds <= 3600.0) {
+        return wrong("--seconds", "more than 0 and at most 3600");
+    }
+    if !(1..=256).contains(&args.depth) {
+        return wrong("--depth", "1 to 256");
+    }
+    let distinct: BTreeSet<Who> = args.only.iter().copied().collect();
+    if distinct.len() != args.only.len() {
+        return wrong("--only", "each name once");
+    }
+    if !(64..=1 << 20).contains(&args.mib) || args.mib << 20 < 8 * args.size {
+        return wrong("--mib", "64 to 1048576, and at least 8 lumps");
+    }
+    Ok(())
+}
+
+/// All that the runs need.
+struct Bench<'a> {
+    args: &'a PeersArgs,
+    exe: &'a Path,
+    interrupt: &'a Interrupt,
+    /// A device, or a disk of the lab.
+    raw: PathBuf,
+    /// Directories on the lab's file systems.
+    ext4: Option<PathBuf>,
+    xfs: Option<PathBuf>,
+    workload: WorkloadArgs,
+    stream: CommandStream,
+    /// Lumps that are put first.
+    lumps: u64,
+    fio: Result<Fio, String>,
+    cannyls: Result<Peer, String>,
+    minio: Result<PathBuf, String>,
+}
+
+fn measure(args: &PeersArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result<Report> {
+    check(args)?;
+    let machine = Machine::before();
+    let folder =
+        tempfile::tempdir().map_err(cannot("make a directory in", &std::env::temp_dir()))?;
+    let lumps = ((args.mib << 19) / args.size).clamp(1, MOST_LUMPS);
+    let workload = write_workload(args, lumps, folder.path())?;
+    let mut bench = Bench {
+        args,
+        exe,
+        interrupt,
+        raw: PathBuf::new(),
+        ext4: None,
+        xfs: None,
+        stream: workload.stream()?,
+        workload,
+        lumps,
+        fio: Fio::find(),
+        cannyls: Peer::find(args.cannyls_peer.as_deref()),
+        minio: minio::find(args.minio.as_deref()),
+    };
+    let (runs, left_out, disk) = match &args.device {
+        Some(device) => bench.on_device(device)?,
+        None => bench.on_lab()?,
+    };
+    let ran: BTreeSet<Who> = runs.iter().map(|run| run.who).collect();
+    let mut durability: Vec<(Who, String)> = ran
+        .iter()
+        .map(|who| (*who, who.durability().to_owned()))
+        .collect();
+    if let (Ok(program), Some((_, how))) = (
+        &bench.minio,
+        durability.iter_mut().find(|(who, _)| *who == Who::Minio),
+    ) {
+        *how = format!("{how} ({})", minio::version(program, interrupt)?);
+    }
+    Ok(Report {
+        command_line: std::env::args().collect(),
+        machine: machine.and_after(),
+        disk,
+        lump_bytes: args.size,
+        puts_percent: args.mix.puts_percent,
+        depth: args.depth,
+        seconds: args.seconds,
+        rounds: args.rounds,
+        store_mib: args.mib,
+        lumps,
+        base: bench.base(),
+        durability,
+        left_out,
+        runs,
+        notes: NOTES.to_vec(),
+    })
+}
+
+/// The mix as a workload: the original's program reads it from a file, too.
+fn write_workload(args: &PeersArgs, lumps: u64, folder: &Path) -> anyhow::Result<WorkloadArgs> {
+    let (size, puts) = (args.size, args.mix.puts_percent);
+    let text = format!(
+        "Command {{ {lumps}.times {{ New({size}); }}; }}\nUnordered[{REQUESTS}] {{ <{puts}%> \
+         OverWrite({size}); <{}%> Get; }}\n",
+        100 - puts
+    );
+    let path = folder.join("mix");
+    std::fs::write(&path, text).map_err(cannot("write", &path))?;
+    Ok(WorkloadArgs::new(path.to_string_lossy(), 1.0))
+}
+
+type Found = (Vec<OneRun>, Vec<LeftOut>, String);
+
+impl Bench<'_> {
+    fn capacity(&self) -> u64 {
+        self.args.mib << 20
+    }
+
+    fn on_device(&mut self, device: &Path) -> anyhow::Result<Found> {
+        // Refuses what is in use or carries anything, before a byte is written.
+        make(device, &self.sizing(), 4096, false)?;
+        let open = File::options().read(true).write(true).open(device);
+        let file = open.map_err(cannot("open", device))?;
+        self.raw = device.to_owned();
+        let rounds = self.rounds();
+        // Whatever came of the rounds: it was empty, and is again.
+        erase(&file, self.capacity()).map_err(cannot("erase", device))?;
+        let (runs, left_out) = rounds?;
+        Ok((runs, left_out, device.display().to_string()))
+    }
+
+    fn on_lab(&mut self) -> anyhow::Result<Found> {
+        let lab = Lab::create(&LabOptions {
+            dir: self.args.dir.clone(),
+            expected_bytes: 3 * self.capacity() + BESIDE_BYTES,
+            ..LabOptions::new(2 * self.capacity() + BESIDE_BYTES)
+        })?;
+        for store in lab.stores() {
+            let folder = store.store_path.parent().map(Path::to_owned);
+            match store.kind {
+                StoreKind::Raw => self.raw.clone_from(&store.store_path),
+                StoreKind::Ext4 => self.ext4 = folder,
+                StoreKind::Xfs => self.xfs = folder,
+            }
+        }
+        let stop = || self.interrupt.check().is_err();
+        let filled = fill(&self.raw, self.capacity(), &stop);
+        self.interrupt.check()?;
+        filled.map_err(cannot("write", &self.raw))?;
+        let inside = || {
+            lab.enter_current_thread()?;
+            self.rounds()
+        };
+        let done = std::thread::scope(|scope| match scope.spawn(inside).join() {
+            Ok(done) => done,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        let (runs, left_out) = done?;
+        Ok((runs, left_out, "loop devices of one directory".to_owned()))
+    }
+
+    fn rounds(&self) -> anyhow::Result<(Vec<OneRun>, Vec<LeftOut>)> {
+        let (mut runs, mut left_out) = (Vec::new(), Vec::<LeftOut>::new());
+        for round in 1..=self.args.rounds {
+            let mut order = self.wanted();
+            if round % 2 == 0 {
+                order.reverse();
+            }
+            for who in order {
+                self.interrupt.check()?;
+                if left_out.iter().any(|left| left.who == who) {
+                    continue;
+                }
+                eprintln!("round {round} of {}: {}", self.args.rounds, who.name());
+                let why = match self.missing(who) {
+                    Some(why) => why,
+                    None => match self.one(round, who) {
+                        Ok(run) => {
+                            runs.push(run);
+                            continue;
+                        }
+                        Err(error) if who == self.base() => return Err(error),
+                        Err(error) => format!("it failed: {}", message(&error)),
+                    },
+                };
+                self.interrupt.check()?;
+                left_out.push(LeftOut { who, why });
+            }
+        }
+        Ok((runs, left_out))
+    }
+
+    /// Who is run, in order.
+    fn wanted(&self) -> Vec<Who> {
+        match self.args.only.is_empty() {
+            true => Who::ALL.to_vec(),
+            false => self.args.only.clone(),
+        }
+    }
+
+    /// Whose values are compared with those of the others.
+    fn base(&self) -> Who {
+        self.args.only.first().copied().unwrap_or(Who::Engine)
+    }
+
+    /// Why a peer cannot be run.
+    fn missing(&self, who: Who) -> Option<String> {
+        if who.needs_files() && self.args.device.is_some() {
+            return Some(
+                "it needs a file system: give a directory on that disk with --dir".to_owned(),
+            );
+        }
+        match who {
+            Who::Fio => self.fio.as_ref().err().cloned(),
+            Who::Cannyls if self.args.depth > 1 => {
+                Some("its Storage takes one request at a time: only with --depth 1".to_owned())
+            }
+            Who::Cannyls => self.cannyls.as_ref().err().cloned(),
+            Who::Minio => self.minio.as_ref().err().cloned(),
+            Who::Engine
+            | Who::Service
+            | Who::ServiceS3
+            | Who::ServiceS3Crc
+            | Who::FilesExt4
+            | Who::FilesXfs => None,
+        }
+    }
+
+    fn one(&self, round: usize, who: Who) -> anyhow::Result<OneRun> {
+        let (raw, interrupt) = (self.raw.as_path(), self.interrupt);
+        let run = self.engine_run();
+        let stats = match who {
+            Who::Engine => {
+                make(raw, &run.sizing, run.block_size, true)?;
+                on_engine(&self.stream, raw, &run, interrupt)?
+            }
+            Who::Service => {
+                make(raw, &run.sizing, run.block_size, true)?;
+                crate::studies::run::service::on_service(
+                    self.exe,
+                    &self.stream,
+                    raw,
+                    &run,
+                    interrupt,
+                )?
+            }
+            Who::ServiceS3 | Who::ServiceS3Crc => {
+                let etag = if who == Who::ServiceS3 { "md5" } else { "crc" };
+                make(raw, &run.sizing, run.block_size, true)?;
+                let service = (self.exe, etag);
+                crate::studies::run::service::on_s3(service, &self.stream, raw, &run, interrupt)?
+            }
+            Who::Cannyls => self.cannyls(raw)?,
+            Who::Fio => return self.fio(round, raw),
+            Who::FilesExt4 => self.files(self.ext4.as_deref(), &run)?,
+            Who::FilesXfs => self.files(self.xfs.as_deref(), &run)?,
+            Who::Minio => self.minio(&run)?,
+        };
+        Ok(self.of_stats(round, who, &stats))
+    }
+
+    fn sizing(&self) -> Sizing {
+        Sizing {
+            capacity_bytes: self.capacity(),
+            journal_ratio: JOURNAL_RATIO,
+        }
+    }
+
+    fn time(&self) -> Duration {
+        Duration::from_secs_f64(self.args.seconds)
+    }
+
+    fn skip(&self) -> usize {
+        usize::try_from(self.lumps).unwrap_or(usize::MAX)
+    }
+
+    fn engine_run(&self) -> EngineRun {
+        EngineRun {
+            sizing: self.sizing(),
+            block_size: 4096,
+            durability: Durability::Synced,
+            options: RunOptions {
+                clients: self.args.depth,
+                skip: self.skip(),
+                time: Some(self.time()),
+                ..RunOptions::default()
+            },
+            verify: false,
+        }
+    }
+
+    fn cannyls(&self, raw: &Path) -> anyhow::Result<RunStats> {
+        let peer = self.cannyls.as_ref();
+        let peer = peer.map_err(|why| peer_failed(crate::studies::engine::PEER_PROGRAM, why))?;
+        let job = CannylsJob {
+            workload: self.workload.clone(),
+            path: raw.to_owned(),
+            capacity: self.capacity(),
+            block_size: 4096,
+            verify: false,
+            slot: Duration::from_secs(1),
+            skip: self.skip(),
+            time: Some(self.time()),
+            sync: true,
+        };
+        on_cannyls(peer, &self.stream, &job, self.interrupt)
+    }
+
+    fn fio(&self, round: usize, raw: &Path) -> anyhow::Result<OneRun> {
+        let fio = self.fio.as_ref();
+        let fio = fio.map_err(|why| peer_failed("fio", why))?;
+        let job = Job {
+            kind: JobKind::DurableMix(self.args.mix.puts_percent),
+            // O_DIRECT knows whole blocks only.
+            block: self.args.size.next_multiple_of(4096),
+            depth: self.args.depth,
+            from: 0,
+            time: self.time(),
+        };
+        let (writes, reads, _) = fio.mix(raw, self.capacity(), &job, self.interrupt)?;
+        let seconds = writes.seconds.max(reads.seconds).max(1e-9);
+        let gets = (reads.requests > 0).then_some(reads.latency);
+        let float = crate::human::as_float;
+        Ok(OneRun {
+            round,
+            who: Who::Fio,
+            puts: writes.requests,
+            gets: reads.requests,
+            per_second: float(writes.requests + reads.requests) / seconds,
+            puts_per_second: None,
+            gets_per_second: None,
+            put_p50_ns: None,
+            put_p99_ns: None,
+            get_p50_ns: gets.map(|gets| float(gets.p50_ns)),
+            get_p99_ns: gets.map(|gets| float(gets.p99_ns)),
+        })
+    }
+
+    fn files(&self, base: Option<&Path>, run: &EngineRun) -> anyhow::Result<RunStats> {
+        let base = base.ok_or_else(|| anyhow!("the lab has no file system"))?;
+        let folder = tempfile::tempdir_in(base).map_err(cannot("make a directory in", base))?;
+        self.on_target(&Target::Files(folder.path().to_owned()), run)
+    }
+
+    fn minio(&self, run: &EngineRun) -> anyhow::Result<RunStats> {
+        let program = self.minio.as_ref();
+        let program = program.map_err(|why| peer_failed(minio::PROGRAM, why))?;
+        let base = self.xfs.as_deref();
+        let base = base.ok_or_else(|| anyhow!("the lab has no file system"))?;
+        let minio = Minio::start(program, base, self.interrupt)?;
+        self.on_target(&Target::S3(minio.bucket.clone()), run)
+    }
+
+    fn on_target(&self, target: &Target, run: &EngineRun) -> anyhow::Result<RunStats> {
+        let runtime = crate::studies::run::runtime()?;
+        let finished = Arc::new(AtomicU64::new(0));
+        let work = runner::run(&self.stream, target, &run.options, finished);
+        let outcome = runtime.block_on(self.interrupt.or_stop(work))?;
+        Ok(RunStats::new(String::new(), String::new(), outcome, None))
+    }
+
+    fn of_stats(&self, round: usize, who: Who, stats: &RunStats) -> OneRun {
+        let of = |wanted: fn(&Kind) -> bool| {
+            let kinds = stats.latencies.by_kind();
+            let all = kinds.filter(|(kind, _)| wanted(kind));
+            Percentiles::of(all.flat_map(|(_, latencies)| latencies.iter().copied()))
+        };
+        let puts = of(|kind| matches!(kind, Kind::Put(_)));
+        let gets = of(|kind| matches!(kind, Kind::Get(_)));
+        let float = crate::human::as_float;
+        let depth = u64::try_from(self.args.depth).unwrap_or(u64::MAX);
+        let rate = |count: u64, ns: f64| float(count * depth) * 1e9 / ns.max(1.0);
+        let of_kind =
+            |of: &Percentiles| (of.count > 0).then(|| rate(of.count, of.mean_ns * float(of.count)));
+        let in_calls = puts.mean_ns * float(puts.count) + gets.mean_ns * float(gets.count);
+        let some = |of: &Percentiles, ns: u64| (of.count > 0).then_some(float(ns));
+        OneRun {
+            round,
+            who,
+            puts: puts.count,
+            gets: gets.count,
+            per_second: rate(puts.count + gets.count, in_calls),
+            puts_per_second: of_kind(&puts),
+            gets_per_second: of_kind(&gets),
+            put_p50_ns: some(&puts, puts.p50_ns),
+            put_p99_ns: some(&puts, puts.p99_ns),
+            get_p50_ns: some(&gets, gets.p50_ns),
+            get_p99_ns: some(&gets, gets.p99_ns),
+        }
+    }
+}

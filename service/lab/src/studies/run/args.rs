@@ -1,0 +1,124 @@
+//! Command line of `lumpscope bench run`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::disks::StoreKind;
+use crate::load::runner::Durability;
+use crate::workload::WorkloadArgs;
+
+/// Who runs the commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Runs {
+    /// Our engine, in this process.
+    Engine,
+    /// Our service, through gRPC.
+    Grpc,
+    /// Our service, through S3: each lump is an object.
+    S3,
+    /// The original engine, by a program of its own, as the original benchmark runs it.
+    Cannyls,
+}
+
+/// Run a workload on a store, time every command, and print it as the published tables do.
+#[derive(Debug, Clone, clap::Args)]
+#[command(
+    after_help = "The lab's disks are loop devices that vanish at the end; they need root. A device given with --path \
+                  is refused if anything is on it, and given back empty; a file must not be there yet, and is removed. \
+                  With --server the named store must be empty; what was put is deleted at the end."
+)]
+pub struct RunArgs {
+    #[command(flatten)]
+    #[expect(
+        missing_docs,
+        reason = "its fields are the flags, and say what they are"
+    )]
+    pub workload: WorkloadArgs,
+    /// Who runs the commands
+    #[arg(long, value_enum, default_value = "engine")]
+    pub target: Runs,
+    /// Disk of the lab to run on
+    #[arg(long, value_name = "raw|ext4|xfs", value_parser = store_kind, default_value = "raw")]
+    pub store: StoreKind,
+    /// Run on this block device, or in this file, instead of a lab's disk
+    #[arg(long, value_name = "DEVICE|FILE", conflicts_with_all = ["store", "dir"])]
+    pub path: Option<PathBuf>,
+    /// Directory for the lab's disk image [default: $TMPDIR, else /var/tmp]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Run on this drive, emulated, in real time; `lumpscope platter drives` lists them
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["path", "dir"])]
+    pub drive: Option<String>,
+    /// Run on a service that runs already: http://HOST:PORT, without TLS and token
+    #[arg(long, value_name = "URL", requires = "name", conflicts_with_all = ["store", "path", "dir", "drive", "block_size"])]
+    pub server: Option<String>,
+    /// With --server: name of its store
+    #[arg(long, value_name = "STORE", requires = "server")]
+    pub name: Option<String>,
+    /// Bytes of a block of the store: a multiple of 512
+    #[arg(long, value_name = "BYTES", default_value_t = 4096)]
+    pub block_size: u16,
+    /// What an acknowledged put or delete survives: a power cut (synced), or the death of the process
+    /// (journaled). The original engine knows neither, and runs as the original benchmark did
+    #[arg(long, value_enum, default_value = "synced")]
+    pub durability: Durability,
+    /// Requests in flight at a time; commands on one lump keep their order
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub clients: usize,
+    /// Compare every byte of every get, then close and reopen the store and compare all that lives,
+    /// and that nothing else lives
+    #[arg(long)]
+    pub verify: bool,
+    /// Length of a slot of the time series, as 1s or 100ms
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = slot)]
+    pub series: Duration,
+    /// Program that runs the original engine [default: lumpscope-cannyls-peer beside this one]
+    #[arg(long, value_name = "PROGRAM")]
+    pub cannyls_peer: Option<PathBuf>,
+    /// Write everything measured to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write a report for people to this file: HTML that needs no other file. A report that is
+    /// there is replaced, nothing else
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+}
+
+fn store_kind(text: &str) -> Result<StoreKind, String> {
+    let mut kinds = StoreKind::ALL.into_iter();
+    kinds
+        .find(|kind| kind.name() == text)
+        .ok_or_else(|| "a store is raw, ext4 or xfs".to_owned())
+}
+
+/// `1s`, `250ms`: a millisecond to an hour.
+fn slot(text: &str) -> Result<Duration, String> {
+    let wrong = || "a length of time is a number and s or ms, 1ms to 3600s".to_owned();
+    let (digits, to_ms) = match text.strip_suffix("ms") {
+        Some(digits) => (digits, 1),
+        None => (text.strip_suffix('s').ok_or_else(wrong)?, 1000),
+    };
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    let ms = number.checked_mul(to_ms).ok_or_else(wrong)?;
+    if (1..=3_600_000).contains(&ms) {
+        Ok(Duration::from_millis(ms))
+    } else {
+        Err(wrong())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_read() {
+        assert_eq!(slot("1s"), Ok(Duration::from_secs(1)));
+        assert_eq!(slot("250ms"), Ok(Duration::from_millis(250)));
+        for wrong in ["", "s", "1", "0s", "1.5s", "3601s", "99999999999999999999s"] {
+            assert!(slot(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(store_kind("xfs"), Ok(StoreKind::Xfs));
+        assert!(store_kind("zfs").is_err());
+    }
+}

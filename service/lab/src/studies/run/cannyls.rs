@@ -1,0 +1,136 @@
+//! A workload on the original engine, run by a program of its own.
+
+use crate::failure::peer_failed;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::RunStats;
+use crate::load::runner::Verified;
+use crate::process::Interrupt;
+use crate::stats::{Kind, Latencies, Timeline};
+use crate::studies::engine::{PEER_PROGRAM, Peer};
+use crate::workload::{CommandStream, WorkloadArgs};
+
+/// Longest that a workload may take: the largest of the published ones takes minutes on a slow
+/// disk.
+const LIMIT: Duration = Duration::from_secs(12 * 3600);
+
+/// What the program is told.
+#[derive(Debug, Clone)]
+pub struct CannylsJob {
+    /// The workload.
+    pub workload: WorkloadArgs,
+    /// A file that is not there yet and is made as the crate makes it, or a file or block device
+    /// that is overwritten.
+    pub path: PathBuf,
+    /// Bytes of the storage: [`Sizing::original_bytes`](crate::workload::Sizing::original_bytes)
+    /// as the original benchmark has it.
+    pub capacity: u64,
+    /// Bytes of a block: the original benchmark has 512.
+    pub block_size: u16,
+    /// Compare every byte of every get, and at the end, reopened, all that lives.
+    pub verify: bool,
+    /// Length of a slot of the timeline.
+    pub slot: Duration,
+    /// So many commands at the begin are run and not counted.
+    pub skip: usize,
+    /// No command is begun when those that count have taken so long.
+    pub time: Option<Duration>,
+    /// Sync the journal, and with it the data, within each put and delete, which the original
+    /// benchmark does not.
+    pub sync: bool,
+}
+
+/// What the program prints: one line of JSON.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CannylsRun {
+    /// Name and version of the engine.
+    pub engine: String,
+    /// What an acknowledged put survives.
+    pub durability: String,
+    /// First command that counts to end of the last, with what is not timed between them.
+    pub wall_ns: u64,
+    /// For each command that counts, in order, when it ended, after the begin of the first.
+    pub ended_ns: Vec<u64>,
+    /// For each command that counts, in order, how long the call took.
+    pub latency_ns: Vec<u64>,
+    /// Lumps and bytes that were compared after reopening; `None`: it was not asked for.
+    pub survivors: Option<(u64, u64)>,
+}
+
+/// Runs a workload with the crate's defaults: `FileNvm` with `O_DIRECT`, journal ratio 0.01, a
+/// sync of the journal every 4096 records.
+///
+/// `stream` is what the job's workload comes to. The program is started by the calling thread, and
+/// sees the mounts that this thread sees.
+///
+/// # Errors
+/// It fails, or what it says does not fit the stream.
+pub(crate) fn on_cannyls(
+    peer: &Peer,
+    stream: &CommandStream,
+    job: &CannylsJob,
+    interrupt: &Interrupt,
+) -> anyhow::Result<RunStats> {
+    let printed = interrupt.run(command(peer.path(), job), LIMIT)?;
+    let wrong = |why: String| peer_failed(PEER_PROGRAM, why);
+    let run: CannylsRun = serde_json::from_str(&printed)
+        .map_err(|error| wrong(format!("not its JSON: {error}; is it of this version?")))?;
+    let count = stream.commands.len().saturating_sub(job.skip);
+    let found = run.latency_ns.len();
+    let complete = found == count || (job.time.is_some() && found < count);
+    if !complete || run.ended_ns.len() != found {
+        return Err(wrong(format!(
+            "it ran {found} commands where the workload has {count}"
+        )));
+    }
+    let mut latencies = Latencies::default();
+    let mut timeline = Timeline::new(job.slot);
+    let times = run.latency_ns.iter().zip(&run.ended_ns);
+    for (command, (latency, ended)) in stream.commands.iter().skip(job.skip).zip(times) {
+        let latency = Duration::from_nanos(*latency);
+        latencies.record(Kind::from(command), latency);
+        timeline.record(Kind::from(command), Duration::from_nanos(*ended), latency);
+    }
+    Ok(RunStats {
+        engine: run.engine,
+        durability: run.durability,
+        latencies,
+        timeline,
+        wall: Duration::from_nanos(run.wall_ns),
+        bytes_put: stream.bytes_put(),
+        bytes_got: stream.bytes_got(),
+        verified: run
+            .survivors
+            .map(|(lumps, bytes)| Verified { lumps, bytes }),
+    })
+}
+
+fn command(program: &Path, job: &CannylsJob) -> Command {
+    let mut command = Command::new(program);
+    command.args(["workload", &job.workload.workload]);
+    command.arg("--file").arg(&job.path);
+    for (option, value) in [
+        ("--scale", job.workload.scale.to_string()),
+        ("--capacity", job.capacity.to_string()),
+        ("--block-size", job.block_size.to_string()),
+    ] {
+        command.args([option, &value]);
+    }
+    if let Some(seed) = job.workload.seed {
+        command.args(["--seed", &seed.to_string()]);
+    }
+    command.args(["--skip", &job.skip.to_string()]);
+    if let Some(time) = job.time {
+        command.args(["--milliseconds", &time.as_millis().to_string()]);
+    }
+    for (flag, wanted) in [("--verify", job.verify), ("--sync", job.sync)] {
+        if wanted {
+            command.arg(flag);
+        }
+    }
+    command
+}

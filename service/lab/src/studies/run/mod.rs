@@ -1,0 +1,248 @@
+//! `lumpscope bench run`: a workload on one store, each command timed.
+//!
+//! The parts of it serve other benches, too: a [`CommandStream`] can be run on our engine, through
+//! gRPC, or on the original engine, and gives the same [`RunStats`] each time.
+
+mod args;
+mod cannyls;
+pub(crate) mod engine;
+mod page;
+mod place;
+mod report;
+pub(crate) mod service;
+
+use crate::failure::{argument, cannot_do, peer_failed};
+use anyhow::bail;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+pub use args::{RunArgs, Runs};
+pub(crate) use cannyls::on_cannyls;
+pub use cannyls::{CannylsJob, CannylsRun};
+
+use crate::experiment::{self, Machine, Output};
+use crate::load::runner::{ContentRule, Durability, RunOptions, RunOutcome, Target, Verified};
+use crate::process::Interrupt;
+use crate::stats::{Latencies, Timeline};
+use crate::studies::engine::Peer;
+use crate::workload::{CommandStream, Sizing};
+use engine::{EngineRun, MOST_CLIENTS};
+use place::{Place, PlaceView};
+use report::{Report, Setup};
+
+/// What came of a workload, whoever ran it.
+#[derive(Debug, Clone)]
+pub struct RunStats {
+    /// Who ran it, with version.
+    pub engine: String,
+    /// What an acknowledged put survived.
+    pub durability: String,
+    /// How long each call took. Their sum is the elapsed time of the published tables.
+    pub latencies: Latencies,
+    /// What was done when.
+    pub timeline: Timeline,
+    /// First command to end of the last, with what is not timed between them: content made,
+    /// content compared.
+    pub wall: Duration,
+    /// Bytes of lumps put.
+    pub bytes_put: u64,
+    /// Bytes of lumps read.
+    pub bytes_got: u64,
+    /// What was compared at the end; `None`: it was not asked for.
+    pub verified: Option<Verified>,
+}
+
+impl RunStats {
+    pub(crate) fn new(
+        engine: String,
+        durability: String,
+        outcome: RunOutcome,
+        verified: Option<Verified>,
+    ) -> RunStats {
+        RunStats {
+            engine,
+            durability,
+            latencies: outcome.latencies,
+            timeline: outcome.timeline,
+            wall: outcome.wall,
+            bytes_put: outcome.bytes_put,
+            bytes_got: outcome.bytes_got,
+            verified,
+        }
+    }
+}
+
+/// Runs the workload and prints what it measured. `exe` is the program that understands `serve`.
+///
+/// Blocks and installs signal handlers: call it from the main thread. The exit code is 130 when a
+/// signal stopped it.
+///
+/// # Errors
+/// Everything that keeps the workload from being run to its end, a wrong answer included.
+pub fn run(args: &RunArgs, exe: &Path) -> anyhow::Result<ExitCode> {
+    let output = Output::of(args.json.as_deref(), args.report.as_deref())?;
+    let interrupt = Interrupt::install()?;
+    let measured = measure(args, exe, &interrupt);
+    experiment::tell(measured, (Report::text, Report::page), output, &interrupt)
+}
+
+fn measure(args: &RunArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result<Report> {
+    check(args)?;
+    let stream = args.workload.stream()?;
+    let sizing = match args.target {
+        Runs::S3 => Sizing::with_names(&stream),
+        Runs::Engine | Runs::Grpc | Runs::Cannyls => Sizing::of(&stream),
+    };
+    let machine = Machine::before();
+    let run = EngineRun {
+        sizing,
+        block_size: args.block_size,
+        durability: args.durability,
+        options: RunOptions {
+            clients: args.clients,
+            verify_bytes: args.verify,
+            content: if args.verify {
+                ContentRule::Published
+            } else {
+                ContentRule::Fast
+            },
+            slot: args.series,
+            ..RunOptions::default()
+        },
+        verify: args.verify,
+    };
+    let (stats, place) = match (&args.server, &args.name) {
+        (Some(server), Some(store)) => {
+            let target = Target::Service {
+                server: server.clone(),
+                store: store.clone(),
+                durability: Some(args.durability),
+            };
+            let stats = service::on_running_service(&target, &stream, &run, interrupt)?;
+            (stats, PlaceView::running(server, store))
+        }
+        _ => on_place(args, exe, &stream, &run, interrupt)?,
+    };
+    let mut notes = notes(args);
+    notes.extend(place.emulated.as_ref().map(ToString::to_string));
+    let setup = Setup {
+        machine,
+        workload: &args.workload,
+        stream: &stream,
+        place,
+        clients: args.clients,
+        notes,
+    };
+    Ok(Report::new(setup, stats))
+}
+
+fn on_place(
+    args: &RunArgs,
+    exe: &Path,
+    stream: &CommandStream,
+    run: &EngineRun,
+    interrupt: &Interrupt,
+) -> anyhow::Result<(RunStats, PlaceView)> {
+    let mut capacity = run.sizing.capacity_bytes;
+    let peer = match args.target {
+        Runs::Cannyls => {
+            capacity = Sizing::original_bytes(stream);
+            let found = Peer::find(args.cannyls_peer.as_deref());
+            Some(found.map_err(|why| peer_failed(crate::studies::engine::PEER_PROGRAM, why))?)
+        }
+        Runs::Engine | Runs::Grpc | Runs::S3 => None,
+    };
+    let place = Place::new(args, exe, &run.sizing, interrupt)?;
+    let mut view = PlaceView {
+        what: place.name(args),
+        block_size: Some(args.block_size),
+        capacity_bytes: Some(capacity),
+        emulated: None,
+    };
+    let path = place.path();
+    // The thread inside may have another working directory.
+    let workload = args.workload.absolute()?;
+    let stats = place.inside(|| match &peer {
+        Some(peer) => {
+            let job = CannylsJob {
+                workload,
+                path: path.to_owned(),
+                capacity,
+                block_size: args.block_size,
+                verify: args.verify,
+                slot: args.series,
+                skip: 0,
+                time: None,
+                sync: false,
+            };
+            on_cannyls(peer, stream, &job, interrupt)
+        }
+        None => {
+            engine::make(path, &run.sizing, run.block_size, false)?;
+            match args.target {
+                Runs::Grpc => service::on_service(exe, stream, path, run, interrupt),
+                Runs::S3 => service::on_s3((exe, "md5"), stream, path, run, interrupt),
+                Runs::Engine | Runs::Cannyls => engine::on_engine(stream, path, run, interrupt),
+            }
+        }
+    })?;
+    view.emulated = place.lateness()?;
+    Ok((stats, view))
+}
+
+fn check(args: &RunArgs) -> anyhow::Result<()> {
+    let wrong = |option, allowed| Err(argument(option, allowed));
+    if !(1..=MOST_CLIENTS).contains(&args.clients) {
+        return wrong("--clients", "1 to 1024");
+    }
+    if args.block_size == 0 || !args.block_size.is_multiple_of(512) {
+        return wrong("--block-size", "a multiple of 512, up to 65024");
+    }
+    if args.server.is_some() && args.target != Runs::Grpc {
+        bail!("--server needs --target grpc: only a service can be asked from outside");
+    }
+    if args.target == Runs::Cannyls && args.clients > 1 {
+        bail!(
+            "--target cannyls runs one command after the other, as the original benchmark does; \
+             leave --clients out"
+        );
+    }
+    Ok(())
+}
+
+fn notes(args: &RunArgs) -> Vec<String> {
+    let mut notes = vec![
+        "the published lines count each percentile by the original's rule and sum the timed calls; \
+         the table below them comes from HDR histograms"
+            .to_owned(),
+    ];
+    if args.verify && args.server.is_some() {
+        notes.push(
+            "the service was not restarted: what lives was compared while it went on".to_owned(),
+        );
+    }
+    if args.verify && args.target == Runs::Cannyls {
+        notes.push(
+            "an overwritten lump has other bytes than before, so a lost overwrite is found"
+                .to_owned(),
+        );
+    }
+    notes
+}
+
+/// How a durability is called in reports.
+pub(crate) fn promise(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Synced => "each put survives a power cut (synced)",
+        Durability::Journaled => "each put survives the death of the process (journaled)",
+    }
+}
+
+pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(cannot_do("start the runtime"))
+}

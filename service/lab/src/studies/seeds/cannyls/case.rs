@@ -1,0 +1,183 @@
+//! One workload on one disk with one engine, recorded.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lumpscope_platter::drive::{Drive, SECTOR};
+use serde::Serialize;
+
+use super::args::Engine;
+use super::published_workload::PublishedWorkload;
+use crate::blocks::{Recorded, Recorder};
+use crate::disks::{EmulatedView, LabOptions, StoreKind};
+use crate::load::runner::{ContentRule, Durability, RunOptions};
+use crate::process::Interrupt;
+use crate::studies::engine::Peer;
+use crate::studies::run::engine::{self as engine_run, EngineRun};
+use crate::studies::run::{CannylsJob, RunStats, on_cannyls};
+use crate::studies::seeds::live::{Live, scaled_sectors};
+use crate::studies::seeds::place::Place;
+use crate::studies::seeds::place::not_mounted;
+use crate::workload::Sizing;
+
+/// How often a run is done again of which the kernel did not show every request.
+const ATTEMPTS: usize = 3;
+/// The largest allocation groups and flexible block groups a store of these sizes meets fit in
+/// this: the file lies on the disk as it would on a larger one.
+const LEAST_DISK: u64 = 8 << 30;
+/// Length of a slot of the timeline, which nobody looks at here.
+const SLOT: Duration = Duration::from_secs(1);
+
+/// What is run, and on what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Case {
+    pub(super) engine: Engine,
+    pub(super) block_size: u16,
+    pub(super) kind: StoreKind,
+    pub(super) run: usize,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) struct Done {
+    pub(super) workload: String,
+    pub(super) case: Case,
+    /// Sum of the timed calls, as the published tables count, on whatever disk it was.
+    pub(super) elapsed: Duration,
+    pub(super) recorded: Recorded,
+    /// How late the disk answered, if it was an emulated one, and how many sectors it had.
+    pub(super) emulated: Option<(EmulatedView, u64)>,
+    pub(super) commands: u64,
+    pub(super) puts: u64,
+}
+
+/// What all cases share.
+#[derive(Debug)]
+pub(super) struct Bench<'a> {
+    pub(super) peer: Option<Peer>,
+    pub(super) dir: Option<PathBuf>,
+    /// The disks are the drive, emulated and scaled by a factor.
+    pub(super) live: Option<(Live<'a>, &'a Drive, f64)>,
+    pub(super) interrupt: &'a Interrupt,
+}
+
+impl Bench<'_> {
+    /// Makes the disk, runs, and takes everything away again.
+    pub(super) fn run(&self, workload: &PublishedWorkload, case: Case) -> anyhow::Result<Done> {
+        let mut attempt = 1;
+        loop {
+            self.interrupt.check()?;
+            let done = self.once(workload, case)?;
+            if done.recorded.trust().complete || attempt == ATTEMPTS {
+                return Ok(done);
+            }
+            attempt += 1;
+        }
+    }
+
+    fn once(&self, workload: &PublishedWorkload, case: Case) -> anyhow::Result<Done> {
+        let sizing = Sizing::of(&workload.stream);
+        let lab = self.lab(&sizing);
+        let drive = lab.drive.as_ref();
+        let sectors = drive.and_then(|drive| drive.options.bytes).unwrap_or(0) / SECTOR;
+        let place = Place::new(case.kind, lab)?;
+        let (stats, recorded) = match (case.engine, &self.peer) {
+            (Engine::Original, Some(peer)) => self.original(workload, case, &place, peer)?,
+            _ => self.ours(workload, case, &place, sizing)?,
+        };
+        let overall = stats.latencies.overall();
+        let is_put =
+            |c: &&crate::workload::Command| matches!(c, crate::workload::Command::Put { .. });
+        let puts = workload.stream.commands.iter().filter(is_put).count();
+        Ok(Done {
+            workload: workload.name.clone(),
+            case,
+            elapsed: overall.map_or(Duration::ZERO, |overall| overall.total),
+            recorded,
+            emulated: place.lateness()?.map(|view| (view, sectors)),
+            commands: u64::try_from(workload.stream.commands.len()).unwrap_or(u64::MAX),
+            puts: u64::try_from(puts).unwrap_or(u64::MAX),
+        })
+    }
+
+    fn lab(&self, sizing: &Sizing) -> LabOptions {
+        let lab = LabOptions {
+            dir: self.dir.clone(),
+            expected_bytes: sizing.capacity_bytes,
+            ..LabOptions::new(sizing.disk_bytes().max(LEAST_DISK))
+        };
+        match self.live {
+            Some((live, drive, scale)) => {
+                let sectors = scaled_sectors(drive, scale, lab.disk_bytes);
+                live.scaled(lab, sectors)
+            }
+            None => lab,
+        }
+    }
+
+    /// The published crate, in a child that makes its own file. On the raw disk it begins at byte
+    /// 0, not behind a minfs at byte 61440: both are multiples of 4096.
+    fn original(
+        &self,
+        workload: &PublishedWorkload,
+        case: Case,
+        place: &Place,
+        peer: &Peer,
+    ) -> anyhow::Result<(RunStats, Recorded)> {
+        recording(place, |path| {
+            let job = CannylsJob {
+                workload: workload.args.clone(),
+                path: path.to_owned(),
+                capacity: Sizing::original_bytes(&workload.stream),
+                block_size: case.block_size,
+                verify: false,
+                slot: SLOT,
+                skip: 0,
+                time: None,
+                sync: false,
+            };
+            on_cannyls(peer, &workload.stream, &job, self.interrupt)
+        })
+    }
+
+    /// Ours, in this process. The store is made before, as `lumpscope format` makes it: its file is
+    /// written with zeroes once.
+    fn ours(
+        &self,
+        workload: &PublishedWorkload,
+        case: Case,
+        place: &Place,
+        sizing: Sizing,
+    ) -> anyhow::Result<(RunStats, Recorded)> {
+        place.inside(|path| engine_run::make(path, &sizing, case.block_size, false))?;
+        let run = EngineRun {
+            sizing,
+            block_size: case.block_size,
+            // As the original: what was acknowledged may be lost with the power.
+            durability: Durability::Journaled,
+            options: RunOptions {
+                clients: 1,
+                verify_bytes: false,
+                content: ContentRule::Fast,
+                slot: SLOT,
+                ..RunOptions::default()
+            },
+            verify: false,
+        };
+        recording(place, |path| {
+            engine_run::on_engine(&workload.stream, path, &run, self.interrupt)
+        })
+    }
+}
+
+/// Records what the disk is asked for while work is done on it. Nobody else uses it.
+fn recording<T: Send>(
+    place: &Place,
+    work: impl FnOnce(&Path) -> anyhow::Result<T> + Send,
+) -> anyhow::Result<(T, Recorded)> {
+    let recorder = Recorder::start(&[place.device()])?.own_everybody();
+    let done = place.inside(work)?;
+    let recorded = recorder.finish().into_iter().next();
+    let missing = || not_mounted(place.store_path(), place.device());
+    Ok((done, recorded.ok_or_else(missing)?))
+}

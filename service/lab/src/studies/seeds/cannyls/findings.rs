@@ -1,0 +1,267 @@
+//! What the figures say beside the published ones, worked out from the figures.
+
+use super::report::{Group, RULES, Report};
+use crate::disks::StoreKind;
+use crate::experiment::report::Findings;
+use crate::studies::seeds::live;
+use crate::studies::seeds::predict::Rule;
+use crate::studies::seeds::published::CannylsRow;
+
+/// Ratios that are no further apart agree.
+const NEAR: f64 = 0.06;
+/// What the making of a store may overlap.
+const OF_MAKING: u64 = 1;
+/// File systems, and where they stand in a published row.
+const FILE_SYSTEMS: [(StoreKind, usize); 2] = [(StoreKind::Ext4, 1), (StoreKind::Xfs, 2)];
+
+pub(super) fn of(report: &Report) -> Findings {
+    let mut findings = Findings::default();
+    for group in report.groups() {
+        match group.published() {
+            Some(row) => against_published(report, group, row, &mut findings),
+            None => without_penalty(report, group, &mut findings),
+        }
+    }
+    live_runs(report, &mut findings);
+    let window = "That a drive loses a revolution for a rewritten end after each 3 MiB of a stream \
+                  is supposed: one parameter, fitted to the published table itself. That file \
+                  systems make lumps of whole sectors overlap, and blocks of 4096 do not, is \
+                  measured.";
+    findings.hypotheses.push(window.to_owned());
+    if report.runs.iter().any(|run| run.workload == "rand2") {
+        findings.hypotheses.push(
+            "What makes rand2 so much slower on the published file systems (1.32) is not known: \
+             neither its seeks nor its overlaps come near it here. The text of the table itself \
+             warns that the file systems place the file differently."
+                .to_owned(),
+        );
+    }
+    findings
+}
+
+/// The rows of the published table.
+fn against_published(report: &Report, group: Group<'_>, row: &CannylsRow, findings: &mut Findings) {
+    for (at, rule) in RULES.iter().enumerate() {
+        for (kind, column) in FILE_SYSTEMS {
+            let Some(ratio) = report.ratio(group, kind, at) else {
+                continue;
+            };
+            let line = format!(
+                "{} on {}, {}: {:.2} predicted, {:.2} published.{}",
+                group.workload,
+                kind.name(),
+                rule.name(),
+                ratio.median,
+                row.ratios[column],
+                reason(report, group, kind, *rule)
+            );
+            if (ratio.median - row.ratios[column]).abs() <= NEAR {
+                findings.agrees.push(line);
+            } else {
+                findings.differs.push(line);
+            }
+        }
+    }
+}
+
+/// Runs on the emulated drive beside what is predicted from their own records.
+fn live_runs(report: &Report, findings: &mut Findings) {
+    let Some(rule) = report.live else { return };
+    for group in report.groups() {
+        for kind in StoreKind::ALL {
+            let Group {
+                workload,
+                engine,
+                block_size,
+            } = group;
+            let name = format!(
+                "{workload}, {} engine, blocks of {block_size}, {}",
+                engine.name(),
+                kind.name()
+            );
+            let over = report.measured_over_predicted(group, kind);
+            live::compared(&name, rule, over, findings);
+        }
+    }
+}
+
+/// What the trace has to say to it.
+fn reason(report: &Report, group: Group<'_>, kind: StoreKind, rule: Rule) -> String {
+    if rule != Rule::Overlap {
+        return String::new();
+    }
+    let overlaps = |kind| {
+        report
+            .of(group, kind)
+            .next()
+            .map_or(0, |run| run.counted.overlaps)
+    };
+    let puts = report.of(group, kind).next().map_or(0, |run| run.puts);
+    format!(
+        " {} of {puts} puts begin in the end of the write before; on raw {}.",
+        overlaps(kind),
+        overlaps(StoreKind::Raw)
+    )
+}
+
+/// What has no published row: whether the file systems cost anything.
+fn without_penalty(report: &Report, group: Group<'_>, findings: &mut Findings) {
+    let overlap = RULES.iter().position(|rule| *rule == Rule::Overlap);
+    let Some(at) = overlap else { return };
+    let mut said = Vec::new();
+    let mut none = true;
+    for (kind, _) in FILE_SYSTEMS {
+        let Some(ratio) = report.ratio(group, kind, at) else {
+            continue;
+        };
+        let overlaps = report.of(group, kind).map(|run| run.counted.overlaps).max();
+        none &= overlaps <= Some(OF_MAKING) && (ratio.median - 1.0).abs() <= NEAR;
+        said.push(format!(
+            "{} {:.2} ({} overlaps)",
+            kind.name(),
+            ratio.median,
+            overlaps.unwrap_or(0)
+        ));
+    }
+    let line = format!(
+        "{}, {} engine, blocks of {}, overlap rule: {}.",
+        group.workload,
+        group.engine.name(),
+        group.block_size,
+        said.join(", ")
+    );
+    if none {
+        findings.agrees.push(format!(
+            "{line} Nothing overlaps, and a file system costs nothing."
+        ));
+    } else {
+        findings
+            .differs
+            .push(format!("{line} Not in the published table."));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::args::Engine;
+    use super::super::case::Case;
+    use super::super::report::RunView;
+    use super::*;
+    use crate::blocks::{Counted, Trust};
+    use crate::experiment::Machine;
+    use crate::studies::seeds::published::CANNYLS;
+
+    /// A run of seq1 whose time by the overlap rule is `seconds`; by the ideal cache it is 1.
+    fn run(engine: Engine, kind: StoreKind, seconds: f64, overlaps: u64) -> RunView {
+        RunView {
+            workload: "seq1".to_owned(),
+            case: Case {
+                engine,
+                block_size: 512,
+                kind,
+                run: 1,
+            },
+            measured_seconds: 1.02,
+            predicted_seconds: [1.0, seconds],
+            commands: 1000,
+            puts: 1000,
+            counted: Counted {
+                overlaps,
+                ..Counted::default()
+            },
+            trust: Trust {
+                missing: 0,
+                kernel_requests: 1000,
+                complete: true,
+            },
+            emulated: None,
+        }
+    }
+
+    fn report(runs: Vec<RunView>, live: Option<Rule>) -> Report {
+        Report {
+            machine: Machine::before(),
+            drive: "a drive".to_owned(),
+            scale: 0.05,
+            live,
+            runs_of_each: 1,
+            runs,
+            published: CANNYLS,
+            findings: Findings::default(),
+            notes: Vec::new(),
+            traces: Vec::new(),
+        }
+    }
+
+    fn runs(engine: Engine, [raw, ext4, xfs]: [(f64, u64); 3]) -> Vec<RunView> {
+        let of = |kind, (seconds, overlaps)| run(engine, kind, seconds, overlaps);
+        vec![
+            of(StoreKind::Raw, raw),
+            of(StoreKind::Ext4, ext4),
+            of(StoreKind::Xfs, xfs),
+        ]
+    }
+
+    #[test]
+    fn a_ratio_near_the_published_one_agrees_and_others_do_not() {
+        // Published: 1.65 and 1.58.
+        let times = [(1.0, 0), (1.64, 874), (1.40, 870)];
+        let findings = of(&report(runs(Engine::Original, times), None));
+        assert_eq!(findings.agrees.len(), 1, "{:?}", findings.agrees);
+        let agrees = &findings.agrees[0];
+        assert!(agrees.contains("seq1 on ext4, overlap rule: 1.64 predicted, 1.65 published"));
+        assert!(agrees.contains("874 of 1000 puts begin in the end"));
+        // Both of the ideal cache, and xfs.
+        assert_eq!(findings.differs.len(), 3, "{:?}", findings.differs);
+        assert!(
+            findings
+                .differs
+                .iter()
+                .any(|line| line.contains("xfs, ideal cache: 1.00"))
+        );
+        assert_eq!(findings.hypotheses.len(), 1);
+    }
+
+    #[test]
+    fn what_was_not_published_is_judged_by_overlaps_and_time() {
+        let ours = |times| of(&report(runs(Engine::Lumpscope, times), None));
+        let free = ours([(1.0, 0), (1.02, 1), (1.0, 0)]);
+        assert_eq!((free.agrees.len(), free.differs.len()), (1, 0));
+        assert!(free.agrees[0].contains("Nothing overlaps"));
+        let slow = ours([(1.0, 0), (1.2, 0), (1.0, 0)]);
+        assert_eq!((slow.agrees.len(), slow.differs.len()), (0, 1));
+        let overlapping = ours([(1.0, 0), (1.0, 500), (1.0, 0)]);
+        assert!(overlapping.differs[0].contains("(500 overlaps)"));
+    }
+
+    #[test]
+    fn live_runs_stand_beside_their_own_predictions() {
+        let times = [(1.0, 0), (1.02, 1), (1.5, 0)];
+        let live = of(&report(runs(Engine::Lumpscope, times), Some(Rule::Overlap)));
+        let said = |lines: &[String]| lines.iter().filter(|line| line.contains("live")).count();
+        // 1.02 s measured: near 1.0 and 1.02, far from 1.5.
+        assert_eq!(
+            (said(&live.agrees), said(&live.differs)),
+            (2, 1),
+            "{live:?}"
+        );
+        let recorded = of(&report(runs(Engine::Lumpscope, times), None));
+        assert_eq!((said(&recorded.agrees), said(&recorded.differs)), (0, 0));
+    }
+
+    #[test]
+    fn rand2_is_said_to_be_unexplained() {
+        let mut all = runs(Engine::Original, [(1.0, 0), (1.06, 10), (1.06, 10)]);
+        for run in &mut all {
+            run.workload = "rand2".to_owned();
+        }
+        let findings = of(&report(all, None));
+        assert!(findings.agrees.is_empty());
+        assert!(
+            findings
+                .hypotheses
+                .iter()
+                .any(|line| line.contains("rand2"))
+        );
+    }
+}

@@ -1,0 +1,92 @@
+//! Tables and numbers of the seeds, as text.
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{Cell, CellAlignment, Table};
+
+use crate::experiment::report::{Findings, Spread};
+
+/// A table whose first column is text and whose others are numbers.
+pub(super) fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(NOTHING);
+    table.set_header(header.iter().map(Cell::new));
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// Its lines.
+pub(super) fn lines(table: &Table) -> Vec<String> {
+    table
+        .lines()
+        .map(|line| line.trim_end().to_owned())
+        .collect()
+}
+
+/// There is nothing to show.
+pub(super) fn dash() -> String {
+    "–".to_owned()
+}
+
+/// A number with as many digits as say something.
+pub(super) fn number(value: f64) -> String {
+    match value.abs() {
+        size if size < 10.0 => format!("{value:.3}"),
+        size if size < 1000.0 => format!("{value:.2}"),
+        _ => format!("{value:.1}"),
+    }
+}
+
+/// 0.0123 as `1.2 %`.
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+/// A range of shares as `-0.3..1.2 %`.
+pub(super) fn percents(spread: Spread) -> String {
+    format!("{:.1}..{:.1} %", spread.min * 100.0, spread.max * 100.0)
+}
+
+/// Median and range with two digits: `1.62 (1.60..1.65)`; one number when they are the same.
+pub(super) fn spread(spread: Spread) -> String {
+    let Spread { median, min, max } = spread;
+    let shown = [median, min, max].map(|value| format!("{value:.2}"));
+    if shown[1] == shown[2] {
+        let [median, ..] = shown;
+        return median;
+    }
+    format!("{} ({}..{})", shown[0], shown[1], shown[2])
+}
+
+/// What agrees, what does not, what is supposed.
+pub(super) fn findings(findings: &Findings) -> Vec<String> {
+    let groups = [
+        ("AGREES", &findings.agrees),
+        ("DOES NOT AGREE", &findings.differs),
+        ("HYPOTHESIS", &findings.hypotheses),
+    ];
+    let mut lines = Vec::new();
+    for (name, said) in groups.into_iter().filter(|(_, said)| !said.is_empty()) {
+        lines.push(name.to_owned());
+        lines.extend(said.iter().map(|line| format!("- {line}")));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_as_long_as_they_say_something() {
+        assert_eq!(number(5.6789), "5.679");
+        assert_eq!(number(775.554), "775.55");
+        assert_eq!(number(37_595.505_1), "37595.5");
+        assert_eq!(percent(0.0501), "5.0 %");
+        let of = |values: &[f64]| Spread::of(values.to_vec()).expect("values");
+        assert_eq!(spread(of(&[1.6, 1.62, 1.65])), "1.62 (1.60..1.65)");
+        assert_eq!(spread(of(&[1.001, 1.002])), "1.00");
+        assert_eq!(percents(of(&[-0.003, 0.012])), "-0.3..1.2 %");
+    }
+}

@@ -1,0 +1,50 @@
+//! The generated commands are those of the original benchmark, draw for draw.
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use lumpscope_lab::commands::{CommandsArgs, write};
+use lumpscope_lab::workload::{WorkloadArgs, builtin};
+
+/// Checks one workload against what the original makes of it: number of commands, bytes needed,
+/// digest of all command lines, and the lines that are quoted, so that a failure shows where the
+/// streams part.
+fn check(name: &str) {
+    let golden = fs::read_to_string(testdata(&format!("{name}.golden.txt"))).unwrap();
+    let workload = match builtin(name) {
+        Some(builtin) => builtin.name.to_owned(),
+        None => testdata(name).display().to_string(),
+    };
+    let args = CommandsArgs {
+        workload: WorkloadArgs::new(workload, 1.0),
+        limit: None,
+        summary: false,
+        excerpt: true,
+    };
+    let mut printed = Vec::new();
+    write(&args, &args.workload.stream().unwrap(), &mut printed).unwrap();
+    let printed = String::from_utf8(printed).unwrap();
+    for (number, (ours, original)) in printed.lines().zip(golden.lines()).enumerate().skip(2) {
+        assert_eq!(ours, original, "{name}, line {}", number + 1);
+    }
+    assert_eq!(printed, golden, "{name}");
+}
+
+fn testdata(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("testdata")
+        .join(file)
+}
+
+#[test]
+fn the_four_of_the_published_comparison() {
+    for name in ["seq1", "seq2", "rand1", "rand2"] {
+        check(name);
+    }
+}
+
+#[test]
+fn the_samples_of_the_original() {
+    for number in 1..=7 {
+        check(&format!("workload{number}"));
+    }
+}

@@ -1,0 +1,98 @@
+//! What the orders of waiting gets are worth on an emulated disk: the real engine in virtual time,
+//! so that the figures do not depend on the machine.
+
+use lumpscope_lab::orders::{Line, OrdersArgs, compare};
+
+/// Gets of one size, all of `in_flight` under way.
+fn lines(drive: &str, size: u64, in_flight: usize, at_disk: &[usize], bound: u32) -> Vec<Line> {
+    let args = OrdersArgs {
+        drive: drive.to_owned(),
+        depth: vec![in_flight],
+        size: vec![size],
+        at_disk: at_disk.to_vec(),
+        requests: 1500,
+        rounds: 2,
+        max_overtakes: bound,
+        json: None,
+        report: None,
+    };
+    let lines = compare(&args, |_| Ok(())).unwrap().lines;
+    for line in &lines {
+        println!("{line:?}");
+        assert!(line.overtaken <= u64::from(bound), "{line:?}");
+        assert!(line.overtaken == 0 || line.policy != "fifo", "{line:?}");
+        // The drive lets no request be passed more than 64 times, either.
+        assert!(line.answered_before <= u64::from(bound) + 64, "{line:?}");
+        assert!(line.p99_ns > 100_000.0 && line.max_ns > 100_000, "{line:?}");
+    }
+    lines
+}
+
+fn times_fifo(lines: &[Line], policy: &str, at_disk: usize) -> f64 {
+    let wanted = |line: &&Line| line.policy == policy && line.at_disk == at_disk;
+    lines.iter().find(wanted).unwrap().times_fifo[1]
+}
+
+const DRIVE: &str = "st1000dm003";
+
+#[test]
+fn of_32_small_gets_the_order_makes_nearly_two_of_one() {
+    let lines = lines(DRIVE, 4096, 32, &[1, 8, 32], 512);
+    let position = times_fifo(&lines, "position", 1);
+    let learned = times_fifo(&lines, "learned", 1);
+    assert!(position >= 1.8, "{position}");
+    assert!(learned >= position, "{learned} {position}");
+    // The drive knows where its platters are.
+    for policy in ["fifo", "position", "learned"] {
+        assert!(times_fifo(&lines, policy, 32) > learned);
+    }
+    assert!(times_fifo(&lines, "learned", 8) > learned);
+}
+
+#[test]
+fn with_large_gets_the_transfer_remains() {
+    let lines = lines(DRIVE, 1 << 20, 32, &[1], 512);
+    let position = times_fifo(&lines, "position", 1);
+    let learned = times_fifo(&lines, "learned", 1);
+    assert!((1.3..1.8).contains(&position), "{position}");
+    assert!(learned >= position, "{learned} {position}");
+}
+
+#[test]
+fn a_few_gets_gain_less_and_one_gains_nothing() {
+    let eight = lines(DRIVE, 4096, 8, &[1], 512);
+    assert!(times_fifo(&eight, "position", 1) > 1.3);
+    assert!(times_fifo(&eight, "learned", 1) >= times_fifo(&eight, "position", 1));
+    for line in lines(DRIVE, 4096, 1, &[1], 512) {
+        assert_eq!(line.times_fifo, [1.0; 3], "{line:?}");
+    }
+}
+
+#[test]
+fn a_tight_bound_is_kept_and_costs() {
+    let tight = lines(DRIVE, 4096, 32, &[1], 24);
+    let roomy = lines(DRIVE, 4096, 32, &[1], 512);
+    for policy in ["position", "learned"] {
+        assert!(times_fifo(&tight, policy, 1) < times_fifo(&roomy, policy, 1));
+        assert!(times_fifo(&tight, policy, 1) > 1.0);
+    }
+}
+
+#[test]
+fn a_disk_without_an_arm_loses_nothing() {
+    let lines = lines("flat", 4096, 32, &[1, 8], 512);
+    for policy in ["position", "learned"] {
+        for at_disk in [1, 8] {
+            let fifo = times_fifo(&lines, "fifo", at_disk);
+            let ours = times_fifo(&lines, policy, at_disk);
+            assert!((ours / fifo - 1.0).abs() < 0.01, "{ours} {fifo}");
+        }
+    }
+}
+
+#[test]
+fn the_same_comes_out_each_time() {
+    let twice = [0, 1].map(|_| lines(DRIVE, 65536, 8, &[1, 4], 64));
+    let [first, second] = twice.map(|lines| serde_json::to_string(&lines).unwrap());
+    assert_eq!(first, second);
+}
