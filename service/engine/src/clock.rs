@@ -56,8 +56,8 @@ pub fn duration_ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// For the calling thread, until the guard is dropped, the time is `now_ns`. For simulators.
-#[must_use = "time is real again when the guard is dropped"]
+/// For the calling thread, until the value is dropped, the time is `now_ns`. For simulators.
+#[must_use = "time is real again when it is dropped"]
 pub fn virtual_time(now_ns: u64) -> VirtualTime {
     VirtualTime {
         before: VIRTUAL.replace(Some(now_ns)),

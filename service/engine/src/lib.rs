@@ -1,6 +1,6 @@
 //! The lump store as a library: lumps by 128-bit id on a raw block device or in one file.
 //!
-//! Layers: `Store` (handle, any thread) → `scheduler` (one owner thread) → `storage` (index,
+//! Layers: `Store` (handle, any thread) → `owner` (one thread) → `storage` (index,
 //! journal, allocator: plain values) → [`device`] (`O_DIRECT`; io_uring or threads), beside them
 //! [`format`](mod@format) (bytes ↔ values). The engine knows no async runtime, no network and no
 //! probes; it tells an [`IoSink`] about every disk I/O before the kernel sees it.
@@ -104,10 +104,10 @@ pub mod lump;
 pub mod measure;
 mod open;
 mod options;
+mod owner;
 mod payload;
 mod random;
 mod request;
-mod scheduler;
 mod scrub;
 mod signature;
 mod stats;
@@ -126,13 +126,13 @@ pub use options::{
     CheckpointUse, IoBackendChoice, IoBackendKind, Layout, QueuePolicy, ReplaySummary, StoreInfo,
     StoreOptions,
 };
+pub use owner::{Driver, LearnedStats, OrderStats};
 pub use payload::{LumpBuf, LumpData};
 pub use request::{
     CollectOutcome, DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EmbeddedPage,
     EngineTimes, HeadOutcome, ListOutcome, LumpRange, OnDone, Placement, PutCondition, PutGroup,
     PutOptions, PutOutcome, RangeOutcome, RequestCtx, UsageOutcome,
 };
-pub use scheduler::{Driver, LearnedStats, OrderStats};
 pub use scrub::{ScrubPass, ScrubStatus};
 pub use stats::StoreStats;
 pub use store::Store;

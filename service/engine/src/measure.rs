@@ -4,9 +4,9 @@
 use crate::format::{Geometry, Portion};
 use crate::lump::LumpId;
 use crate::options::QueuePolicy;
-use crate::scheduler::order::curve::Pair;
-use crate::scheduler::order::{Kind, Kinds, Moment, Order};
-use crate::scheduler::queue::{Place, Queue};
+use crate::owner::waiting::order::curve::Pair;
+use crate::owner::waiting::order::{Kind, Kinds, Moment, Order};
+use crate::owner::waiting::queue::{Place, Queue};
 use crate::storage::index::{Entry, Filler, Index};
 use crate::units::{BlockCount, BlockIndex, RingPosition};
 

@@ -11,15 +11,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crossbeam_channel::unbounded;
 
 use crate::buffer::BufferPool;
-use crate::clock::{duration_ns, wall_ns};
+use crate::clock::wall_ns;
 use crate::device::{self, Device, OpenMode};
 use crate::error::Error;
 use crate::format::trailer::max_payload;
 use crate::options::{IoBackendKind, StoreInfo, StoreOptions};
-use crate::scheduler::finisher::Finisher;
-use crate::scheduler::io_table::IoTable;
-use crate::scheduler::scrub::Scrub;
-use crate::scheduler::{Checkpointer, Driver, Limits, Owner, Shared};
+use crate::owner::finisher::Finisher;
+use crate::owner::io_table::IoTable;
+use crate::owner::{Checkpointer, Driver, Limits, Owner, Restored, Shared};
 use crate::stats::Counters;
 use crate::storage::io::BlockingIo;
 use crate::storage::recover::{Recovered, memory_alignment, recover};
@@ -127,9 +126,6 @@ fn prepare(
     if options.scrub_rate > 0 {
         shared.scrub.start(options.scrub_rate, false);
     }
-    let interval_ns = duration_ns(options.scrub_interval);
-    let base = info.base_offset.0;
-    let scrub = Scrub::new(recovered.scrub_mark, base, interval_ns);
     let checkpoint = Checkpointer::new(
         recovered.checkpoint,
         options.checkpoint_records,
@@ -137,7 +133,11 @@ fn prepare(
         &recovered.storage,
     );
     let owner = Owner::new(
-        (recovered.storage, scrub, checkpoint),
+        Restored {
+            storage: recovered.storage,
+            scrub_mark: recovered.scrub_mark.unwrap_or_default(),
+            checkpoint,
+        },
         table,
         finisher,
         receiver,

@@ -16,14 +16,15 @@ use crate::error::Error;
 use crate::format::record::{EmbeddedData, MAX_EMBEDDED_LEN, MAX_RECORD_LEN, PUT_LEN, Record};
 use crate::lump::LumpId;
 use crate::options::StoreInfo;
+use crate::owner::command::{Arrival, Command, Reply};
+use crate::owner::put::{DataLump, Put};
+use crate::owner::waiting::order::curve::Pair;
+use crate::owner::{OrderStats, Shared, on_engine_thread};
 use crate::payload::LumpBuf;
 use crate::request::{
-    CollectOutcome, Durability, OnDone, Placement, PutGroup, PutOptions, PutOutcome, RequestCtx,
+    CollectOutcome, Durability, OnDone, Placement, PutCondition, PutGroup, PutOptions, PutOutcome,
+    RequestCtx,
 };
-use crate::scheduler::group::Group;
-use crate::scheduler::message::{Arrival, Command, PutBody, Reply};
-use crate::scheduler::order::curve::Pair;
-use crate::scheduler::{OrderStats, Shared, on_engine_thread};
 use crate::scrub::ScrubStatus;
 use crate::stats::StoreStats;
 use crate::units::BlockSize;
@@ -92,12 +93,6 @@ impl Store {
         self.hand_over(ctx, command)
     }
 
-    /// Hands a command over when the store lets it in.
-    fn send_waiting(&self, ctx: RequestCtx, command: Command) -> Result<(), Error> {
-        self.inner.shared.admission.enter(&ctx)?;
-        self.hand_over(ctx, command)
-    }
-
     /// For a command that was let in. If the store is closing, nobody counts any more.
     fn hand_over(&self, ctx: RequestCtx, command: Command) -> Result<(), Error> {
         let commands = self.inner.commands.as_ref().ok_or(Error::Closed)?;
@@ -115,16 +110,27 @@ impl Store {
         ctx: RequestCtx,
         command: impl FnOnce(Reply<T>) -> Command,
     ) -> Result<T, Error> {
+        self.try_call(ctx, |reply| Ok(command(reply)))
+    }
+
+    /// As [`call`](Self::call), for a command that may be refused before it is sent.
+    fn try_call<T: Send + 'static>(
+        &self,
+        ctx: RequestCtx,
+        command: impl FnOnce(Reply<T>) -> Result<Command, Error>,
+    ) -> Result<T, Error> {
         let (sender, answer): (_, Receiver<Result<T, Error>>) = bounded(1);
         let reply = Reply::new(Box::new(move |result, _| {
             let _ = sender.send(result);
         }));
-        self.send_waiting(ctx, command(reply))?;
+        let command = command(reply)?;
+        self.inner.shared.admission.enter(&ctx)?;
+        self.hand_over(ctx, command)?;
         // A command that is dropped unanswered was still queued when the store closed.
         answer.recv().unwrap_or(Err(Error::Closed))
     }
 
-    /// Seals a lump on the caller's thread.
+    /// A put with its lump sealed, on the caller's thread.
     fn put_command(
         &self,
         ctx: RequestCtx,
@@ -133,24 +139,28 @@ impl Store {
         options: PutOptions,
         reply: Reply<PutOutcome>,
     ) -> Result<Command, Error> {
-        let body = match options.placement {
-            Placement::Data => {
-                let generation = self.inner.generation.fetch_add(1, Ordering::Relaxed);
-                PutBody::Data(buf.seal(id, generation)?)
-            }
-            Placement::Embedded => embedded_body(id, &buf)?,
-        };
-        Ok(Command::Put {
+        let mut put = Put {
             request: ctx.id,
-            id,
-            body,
             durability: options.durability,
             condition: options.condition,
+            data: None,
+            embedded: None,
+            deletes: Vec::new(),
+            records: Vec::new(),
             reply,
-        })
+        };
+        match options.placement {
+            Placement::Data => put.data = Some(self.seal(id, buf)?),
+            Placement::Embedded => {
+                let (record, len) = embed(id, &buf)?;
+                put.embedded = Some((id, len));
+                put.records = record;
+            }
+        }
+        Ok(Command::Put(put))
     }
 
-    /// Seals a group on the caller's thread.
+    /// A put with the lumps and records of a group, sealed on the caller's thread.
     fn group_command(
         &self,
         ctx: RequestCtx,
@@ -159,13 +169,7 @@ impl Store {
         reply: Reply<PutOutcome>,
     ) -> Result<Command, Error> {
         let (id, buf) = group.embedded;
-        let PutBody::Embedded {
-            record: mut records,
-            len,
-        } = embedded_body(id, &buf)?
-        else {
-            return Err(Error::Closed);
-        };
+        let (mut records, len) = embed(id, &buf)?;
         for &id in &group.deletes {
             records.extend_from_slice(&Record::Delete { id }.to_bytes());
         }
@@ -176,21 +180,22 @@ impl Store {
                 max: MAX_RECORD_LEN as u64,
             });
         }
-        let seal = |(id, buf): (LumpId, LumpBuf)| {
-            let generation = self.inner.generation.fetch_add(1, Ordering::Relaxed);
-            buf.seal(id, generation).map(|sealed| (id, sealed))
-        };
-        Ok(Command::Group {
+        let data = group.data.map(|(id, buf)| self.seal(id, buf));
+        Ok(Command::Put(Put {
             request: ctx.id,
-            data: group.data.map(seal).transpose()?,
-            group: Group {
-                records,
-                embedded: (id, len),
-                deletes: group.deletes,
-            },
             durability,
+            condition: PutCondition::Always,
+            data: data.transpose()?,
+            embedded: Some((id, len)),
+            deletes: group.deletes,
+            records,
             reply,
-        })
+        }))
+    }
+
+    fn seal(&self, id: LumpId, buf: LumpBuf) -> Result<DataLump, Error> {
+        let generation = self.inner.generation.fetch_add(1, Ordering::Relaxed);
+        Ok(DataLump::new(id, buf.seal(id, generation)?))
     }
 
     /// What is fixed for this store.
@@ -346,8 +351,8 @@ impl Store {
     }
 }
 
-/// The record of an embedded lump, encoded on the caller's thread.
-fn embedded_body(id: LumpId, buf: &LumpBuf) -> Result<PutBody, Error> {
+/// The encoded record of an embedded lump, and the bytes of the lump.
+fn embed(id: LumpId, buf: &LumpBuf) -> Result<(Vec<u8>, u16), Error> {
     let payload = buf.payload()?;
     let too_large = Error::LumpTooLarge {
         len: payload.len() as u64,
@@ -355,10 +360,7 @@ fn embedded_body(id: LumpId, buf: &LumpBuf) -> Result<PutBody, Error> {
     };
     let len = u16::try_from(payload.len()).map_err(|_| too_large.clone())?;
     let data = EmbeddedData::new(payload).map_err(|_| too_large)?;
-    Ok(PutBody::Embedded {
-        record: Record::Embed { id, data }.to_bytes(),
-        len,
-    })
+    Ok((Record::Embed { id, data }.to_bytes(), len))
 }
 
 fn check_count(ids: &[LumpId]) -> Result<(), Error> {

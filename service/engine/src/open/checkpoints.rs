@@ -10,8 +10,8 @@ use crate::device::sim::{Fault, FaultKind, Random, SimDisk, SimOptions, Survivor
 use crate::format::checkpoint::{Area, CHUNK_LEN, CheckpointHeader, HEADER_SPACE, ROW_LEN};
 use crate::lump::LumpId;
 use crate::options::{CheckpointUse, ReplaySummary, StoreOptions};
+use crate::owner::Driver;
 use crate::request::{Durability, LumpRange, Placement, RequestCtx};
-use crate::scheduler::Driver;
 use crate::stats::StoreStats;
 use crate::storage::Storage;
 use crate::storage::io::BlockingIo;

@@ -1,6 +1,6 @@
 //! What a store consists of, in memory: index, data region, journal.
 //!
-//! No I/O happens here except in [`recover`] and what it calls; the owner thread of the scheduler drives it.
+//! No I/O happens here except in [`recover`] and what it calls; the owner thread drives it.
 
 mod allocator;
 pub(crate) mod checkpoint;

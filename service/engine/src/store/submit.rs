@@ -3,13 +3,13 @@
 use super::{Store, check_count};
 use crate::error::Error;
 use crate::lump::LumpId;
+use crate::owner::command::{Command, Reply};
 use crate::payload::{LumpBuf, LumpData};
 use crate::request::{
     DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EmbeddedPage, HeadOutcome,
     ListOutcome, LumpRange, OnDone, Placement, PutCondition, PutGroup, PutOptions, PutOutcome,
     RangeOutcome, RequestCtx, UsageOutcome,
 };
-use crate::scheduler::message::{Command, Reply};
 
 impl Store {
     /// Stores a lump; an older one with this id is replaced atomically.

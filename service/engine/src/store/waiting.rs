@@ -1,17 +1,15 @@
 //! The verbs that wait for room and for the answer.
 
-use crossbeam_channel::bounded;
-
 use super::{Store, check_count};
 use crate::error::Error;
 use crate::lump::LumpId;
+use crate::owner::command::Command;
 use crate::payload::{LumpBuf, LumpData};
 use crate::request::{
     DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EmbeddedPage, HeadOutcome,
     ListOutcome, LumpRange, Placement, PutCondition, PutGroup, PutOptions, PutOutcome,
     RangeOutcome, RequestCtx, UsageOutcome,
 };
-use crate::scheduler::message::{Command, Reply};
 
 impl Store {
     /// Waiting form of [`Store::submit_put`].
@@ -45,13 +43,7 @@ impl Store {
         buf: LumpBuf,
         options: PutOptions,
     ) -> Result<PutOutcome, Error> {
-        let (sender, answer) = bounded(1);
-        let reply = Reply::new(Box::new(move |result, _| {
-            let _ = sender.send(result);
-        }));
-        let command = self.put_command(ctx, id, buf, options, reply)?;
-        self.send_waiting(ctx, command)?;
-        answer.recv().unwrap_or(Err(Error::Closed))
+        self.try_call(ctx, |reply| self.put_command(ctx, id, buf, options, reply))
     }
 
     /// Waiting form of [`Store::submit_put_group`].
@@ -64,13 +56,9 @@ impl Store {
         group: PutGroup,
         durability: Durability,
     ) -> Result<PutOutcome, Error> {
-        let (sender, answer) = bounded(1);
-        let reply = Reply::new(Box::new(move |result, _| {
-            let _ = sender.send(result);
-        }));
-        let command = self.group_command(ctx, group, durability, reply)?;
-        self.send_waiting(ctx, command)?;
-        answer.recv().unwrap_or(Err(Error::Closed))
+        self.try_call(ctx, |reply| {
+            self.group_command(ctx, group, durability, reply)
+        })
     }
 
     /// Waiting form of [`Store::submit_embedded`].

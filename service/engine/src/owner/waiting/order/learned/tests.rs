@@ -1,7 +1,7 @@
 //! The choice on small queues.
 
 use super::*;
-use crate::scheduler::order::curve::Pair;
+use crate::owner::waiting::order::curve::Pair;
 
 const GIB: u64 = 1 << 30;
 

@@ -6,8 +6,8 @@ use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender};
 
-use super::message::{Reply, Stage};
-use super::ranges::clip;
+use super::command::{Reply, Stage};
+use super::reads::ranges::clip;
 use super::scrub::{ScrubJob, Verified};
 use crate::buffer::AlignedBuf;
 use crate::error::{Error, LumpDamage};

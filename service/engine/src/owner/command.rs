@@ -2,18 +2,17 @@
 
 use crossbeam_channel::Sender;
 
+use super::put::Put;
 use crate::clock::monotonic_ns;
 use crate::declaration::RequestId;
 use crate::error::Error;
 use crate::lump::LumpId;
-use crate::payload::{LumpData, SealedLump};
-use crate::request::OnDone;
+use crate::payload::LumpData;
 use crate::request::{
     CollectOutcome, DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EmbeddedPage,
-    EngineTimes, HeadOutcome, ListOutcome, LumpRange, PutCondition, PutOutcome, RangeOutcome,
-    RequestCtx, UsageOutcome,
+    EngineTimes, HeadOutcome, ListOutcome, LumpRange, OnDone, RangeOutcome, RequestCtx,
+    UsageOutcome,
 };
-use crate::scheduler::group::Group;
 
 /// A request on its way to the owner thread, with what decides when it is started.
 pub(crate) struct Arrival {
@@ -36,22 +35,7 @@ impl Arrival {
 
 /// What a request asks for.
 pub(crate) enum Command {
-    Put {
-        request: RequestId,
-        id: LumpId,
-        body: PutBody,
-        durability: Durability,
-        condition: PutCondition,
-        reply: Reply<PutOutcome>,
-    },
-    /// Puts and deletes that are one change.
-    Group {
-        request: RequestId,
-        data: Option<(LumpId, SealedLump)>,
-        group: Group,
-        durability: Durability,
-        reply: Reply<PutOutcome>,
-    },
+    Put(Put),
     Get {
         request: RequestId,
         id: LumpId,
@@ -121,8 +105,7 @@ impl Command {
     pub(crate) fn refuse(self, error: Error) {
         let stage = Stage::Sched;
         match self {
-            Self::Put { reply, .. } => reply.send(Err(error), stage),
-            Self::Group { reply, .. } => reply.send(Err(error), stage),
+            Self::Put(put) => put.reply.send(Err(error), stage),
             Self::Embedded { reply, .. } => reply.send(Err(error), stage),
             Self::Get { reply, .. } => reply.send(Err(error), stage),
             Self::GetRange { reply, .. } => reply.send(Err(error), stage),
@@ -137,14 +120,6 @@ impl Command {
             Self::Close { closed } => drop(closed.send(Err(error))),
         }
     }
-}
-
-/// The bytes of a put, prepared on the caller's thread.
-pub(crate) enum PutBody {
-    /// A whole portion.
-    Data(SealedLump),
-    /// An encoded record.
-    Embedded { record: Vec<u8>, len: u16 },
 }
 
 /// Stages of a request that the engine measures.

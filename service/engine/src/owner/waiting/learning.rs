@@ -1,9 +1,9 @@
-//! Where the owner thread learns what the disk takes: from its own I/Os, and from whoever sees
-//! more. Who watches the disk itself knows what others did to the arm meanwhile; so while that one
+//! Teaches the order what the disk takes: from the engine's own I/Os, and from whoever sees more. Who watches the disk itself knows what others did to the arm meanwhile; so while that one
 //! tells ([`Store::learn`](crate::Store::learn)), the engine's own pairs are left out.
 
-use super::Owner;
+use super::Waiting;
 use super::order::curve::Pair;
+use super::order_stats::OrderShared;
 use crate::clock::monotonic_ns;
 
 /// Observations from outside taken up in one round.
@@ -16,7 +16,7 @@ const TOLD_LASTS_NS: u64 = 1_000_000_000;
 /// Pairs after which the curve is shown anew.
 const SHOWN_EVERY: u32 = 8;
 
-/// What the owner thread remembers between pairs.
+/// Kept between pairs.
 #[derive(Debug, Default)]
 pub(super) struct Learning {
     /// When an observation from outside was taken up last.
@@ -25,45 +25,45 @@ pub(super) struct Learning {
     since_shown: Option<u32>,
 }
 
-impl Owner {
+impl Waiting {
     /// A pair of the engine's own I/Os.
-    pub(super) fn learn_own(&mut self, pair: Pair) {
+    pub(in crate::owner) fn learn_own(&mut self, shared: &OrderShared, pair: Pair) {
         let told_ns = self.learning.told_ns;
         if told_ns.is_none_or(|told| monotonic_ns().saturating_sub(told) > TOLD_LASTS_NS) {
-            self.learn(pair, true);
+            self.learn(shared, pair, true);
         }
     }
 
     /// Takes up what others have observed.
-    pub(super) fn learn_told(&mut self) {
+    pub(in crate::owner) fn learn_told(&mut self, shared: &OrderShared) {
         for _ in 0..TOLD_AT_ONCE {
-            let Some(pair) = self.shared.order.told() else {
+            let Some(pair) = shared.told() else {
                 return;
             };
             self.learning.told_ns = Some(monotonic_ns());
-            self.learn(pair, false);
+            self.learn(shared, pair, false);
         }
     }
 
-    fn learn(&mut self, pair: Pair, own: bool) {
-        let Some(curve) = self.waiting.order().curve() else {
+    fn learn(&mut self, shared: &OrderShared, pair: Pair, own: bool) {
+        let Some(curve) = self.queue.order().curve() else {
             return;
         };
         let predicted = curve.predict(pair.distance, pair.len);
-        self.shared.order.note_pair(pair, predicted, own);
-        self.waiting.learn(pair);
+        shared.note_pair(pair, predicted, own);
+        self.queue.learn(pair);
         let since = &mut self.learning.since_shown;
         *since = since.map(|since| since + 1);
     }
 
     /// Shows to other threads why requests were chosen, and the curve now and then.
-    pub(super) fn publish_order(&mut self) {
-        self.shared.order.show_chosen(self.waiting.chosen());
+    pub(super) fn publish_order(&mut self, shared: &OrderShared) {
+        shared.show_chosen(self.queue.chosen());
         let shown = self.learning.since_shown;
-        if let Some(curve) = self.waiting.order().curve()
+        if let Some(curve) = self.queue.order().curve()
             && shown.is_none_or(|since| since >= SHOWN_EVERY)
         {
-            self.shared.order.show_curve(curve);
+            shared.show_curve(curve);
             self.learning.since_shown = Some(0);
         }
     }

@@ -1,4 +1,4 @@
-//! Where commands enter the owner thread, and the end of that.
+//! The command channel into the owner thread, and its shutdown.
 //!
 //! A channel alone would not do: a command sent while the receiver goes is kept by the channel until
 //! the last sender goes, and whoever waits for its answer waits for ever. So sending happens inside
@@ -8,8 +8,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use crossbeam_channel::Receiver;
 
-use super::admission::Admission;
-use super::message::Arrival;
+use super::command::Arrival;
+use super::waiting::admission::Admission;
 use crate::error::Error;
 
 /// Open while the owner thread takes commands. Read-locked by whoever sends one.
@@ -17,7 +17,7 @@ use crate::error::Error;
 pub(crate) struct Gate(RwLock<bool>);
 
 impl Gate {
-    /// Goes in to send a command, which must be done while the guard lives.
+    /// Goes in to send a command, which must be done before the lock is dropped.
     pub(crate) fn enter(&self) -> Result<RwLockReadGuard<'_, bool>, Error> {
         let closed = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if *closed {
@@ -39,19 +39,19 @@ impl Gate {
 
 /// The owner thread's end of the channel. On drop, also by a panic, the gate closes and every
 /// command that is still in the channel is refused.
-pub(super) struct Door {
+pub(super) struct Inbox {
     commands: Receiver<Arrival>,
     gate: Arc<Gate>,
     admission: Arc<Admission>,
 }
 
-impl Door {
+impl Inbox {
     pub(super) fn new(
         commands: Receiver<Arrival>,
         gate: Arc<Gate>,
         admission: Arc<Admission>,
-    ) -> Door {
-        Door {
+    ) -> Inbox {
+        Inbox {
             commands,
             gate,
             admission,
@@ -69,7 +69,7 @@ impl Door {
     }
 }
 
-impl Drop for Door {
+impl Drop for Inbox {
     fn drop(&mut self) {
         // Who waits for room waits outside the gate.
         self.admission.close();
@@ -86,13 +86,13 @@ mod tests {
 
     use crossbeam_channel::{bounded, unbounded};
 
-    use super::{Door, Gate};
+    use super::{Gate, Inbox};
     use crate::error::Error;
+    use crate::owner::command::{Arrival, Command, Reply};
+    use crate::owner::waiting::admission::{Admission, AdmissionLimits};
     use crate::request::RequestCtx;
-    use crate::scheduler::admission::{Admission, AdmissionLimits};
-    use crate::scheduler::message::{Arrival, Command, Reply};
 
-    /// Many senders against one door that closes: everything is answered, nothing waits for ever.
+    /// Many senders while the inbox closes: everything is answered, nothing waits for ever.
     #[test]
     fn whoever_came_in_is_answered() {
         for _ in 0..200 {
@@ -104,7 +104,7 @@ mod tests {
                 recovers_at: 4,
             };
             let admission = Arc::new(Admission::new(limits, Arc::default()));
-            let door = Door::new(receiver, Arc::clone(&gate), Arc::clone(&admission));
+            let inbox = Inbox::new(receiver, Arc::clone(&gate), Arc::clone(&admission));
             let senders: Vec<_> = (0..4)
                 .map(|_| {
                     let (sender, gate) = (sender.clone(), Arc::clone(&gate));
@@ -124,7 +124,7 @@ mod tests {
                     })
                 })
                 .collect();
-            drop(door);
+            drop(inbox);
             for sender in senders {
                 let answer = sender.join().expect("no panic");
                 assert!(matches!(answer, Err(Error::Closed)), "{answer:?}");

@@ -6,14 +6,13 @@
 //! it is asked to; it rests when there is little to gain. Its reads and its records have a budget,
 //! which does not hold while the ring is nearly full: no request waits for a budget.
 
-use super::Owner;
 use super::budget::Budget;
+use super::command::{Reply, Stage};
+use super::ctx::Ctx;
 use super::io_table::Tag;
-use super::message::{Reply, Stage};
 use crate::buffer::AlignedBuf;
 use crate::clock::monotonic_ns;
 use crate::error::Error;
-use crate::format::journal_header::{JournalHeader, ScrubMark};
 use crate::request::CollectOutcome;
 use crate::storage::Storage;
 use crate::storage::journal::gc::{Collector, Taken};
@@ -21,12 +20,10 @@ use crate::storage::journal::writer::Batch;
 use crate::units::RingPosition;
 
 /// State of the collection.
-pub(super) struct Collection {
+pub(super) struct Gc {
     collector: Collector,
     active: bool,
     reading: bool,
-    /// A move of the head is being written or waits for its flush.
-    moving_head: bool,
     /// A record finds no room: what the collector had passed when that began.
     pressed_since: Option<u64>,
     /// What the collector had passed where the head is moving to.
@@ -48,14 +45,13 @@ struct Asked {
     dropped: u64,
 }
 
-impl Collection {
+impl Gc {
     /// `rate`: its budget in bytes a second; 0: no limit.
     pub(super) fn new(head: RingPosition, rate: u64) -> Self {
         Self {
             collector: Collector::new(head),
             active: false,
             reading: false,
-            moving_head: false,
             pressed_since: None,
             goal_passed: 0,
             asked: Vec::new(),
@@ -98,9 +94,9 @@ impl Collection {
 
     /// To be asked when a record finds no room and the collection has just had nothing to move.
     /// True: it never will have.
-    pub(super) fn is_stuck(&self, storage: &Storage) -> bool {
-        let Storage { journal, .. } = storage;
-        let at_rest = !self.reading && !self.moving_head && !journal.has_readers();
+    pub(super) fn is_stuck(&self, ctx: &Ctx) -> bool {
+        let journal = &ctx.storage.journal;
+        let at_rest = !self.reading && !ctx.header.busy && !journal.has_readers();
         let everything_passed = self.collector.position() == journal.tail();
         at_rest
             && self.collector.head_goal() == journal.head()
@@ -133,61 +129,58 @@ impl Collection {
         let journal = &storage.journal;
         self.pressed_since.is_some() || journal.used() > journal.capacity() / 8 * 7
     }
-}
 
-impl Owner {
     /// Lets the collection put the records it keeps into an empty batch. Everything applied must
     /// be durable. `blocked`: the next change finds no room.
     ///
     /// Only then may relocated records use the last room; and a change that has waited for the
     /// collection goes before them as soon as it finds room.
-    pub(super) fn relocate(&mut self, batch: &mut Batch, blocked: bool) -> Taken {
-        let was_active = self.collection.active;
-        self.collection.decide(&self.storage);
-        if self.collection.active && !was_active {
-            self.shared.counters.gc_runs.add(1);
+    pub(super) fn relocate(&mut self, ctx: &mut Ctx, batch: &mut Batch, blocked: bool) -> Taken {
+        let was_active = self.active;
+        self.decide(&ctx.storage);
+        if self.active && !was_active {
+            ctx.shared.counters.gc_runs.add(1);
         }
-        if !self.collects() || (self.collection.pressed_since.is_some() && !blocked) {
+        if !self.collects(ctx) || (self.pressed_since.is_some() && !blocked) {
             return Taken::default();
         }
-        let Storage { index, journal, .. } = &self.storage;
+        let Storage { index, journal, .. } = &ctx.storage;
         let keep = if blocked { 0 } else { 2 * journal.gc_reserve() };
-        let taken = self.collection.collector.fill(index, journal, batch, keep);
-        self.storage.journal.passed_marks(taken.mark_bytes);
+        let taken = self.collector.fill(index, journal, batch, keep);
+        ctx.storage.journal.passed_marks(taken.mark_bytes);
         if !taken.relocations.is_empty() {
             let bytes = batch.len() as u64;
-            self.collection.budget.spend(bytes, monotonic_ns());
+            self.budget.spend(bytes, monotonic_ns());
         }
-        let counters = &self.shared.counters;
+        let counters = &ctx.shared.counters;
         counters.gc_dropped.add(taken.dropped);
         counters.gc_relocated.add(taken.relocations.len() as u64);
         taken
     }
 
     /// While closing, only what a waiting record needs is done.
-    fn collects(&self) -> bool {
-        self.collection.active && (!self.closing || self.collection.pressed_since.is_some())
+    fn collects(&self, ctx: &Ctx) -> bool {
+        self.active && (!ctx.closing || self.pressed_since.is_some())
     }
 
     /// Reads the next chunk of the ring when the last one is dealt with.
-    pub(super) fn start_collecting(&mut self) {
-        let (collects, now_ns) = (self.collects(), monotonic_ns());
-        let urgent = self.collection.is_urgent(&self.storage);
-        let collection = &mut self.collection;
-        collection.due_ns = None;
-        if !collects || collection.reading || !collection.collector.needs_chunk() {
+    pub(super) fn read_next(&mut self, ctx: &mut Ctx) {
+        let (collects, now_ns) = (self.collects(ctx), monotonic_ns());
+        let urgent = self.is_urgent(&ctx.storage);
+        self.due_ns = None;
+        if !collects || self.reading || !self.collector.needs_chunk() {
             return;
         }
-        if let (false, Some(due_ns)) = (urgent, collection.budget.wait_until(now_ns)) {
-            collection.due_ns = Some(due_ns);
+        if let (false, Some(due_ns)) = (urgent, self.budget.wait_until(now_ns)) {
+            self.due_ns = Some(due_ns);
             return;
         }
-        if let Some((start, len)) = collection.collector.next_read(&self.storage.journal) {
-            collection.reading = true;
-            collection.budget.spend(len, now_ns);
-            self.shared.counters.gc_read_bytes.add(len);
-            let offset = self.storage.geometry.ring_byte(start).0;
-            self.io.read(Tag::Collect(start), offset, len, Vec::new());
+        if let Some((start, len)) = self.collector.next_read(&ctx.storage.journal) {
+            self.reading = true;
+            self.budget.spend(len, now_ns);
+            ctx.shared.counters.gc_read_bytes.add(len);
+            let offset = ctx.storage.geometry.ring_byte(start).0;
+            ctx.io.read(Tag::Collect(start), offset, len, Vec::new());
         }
     }
 
@@ -196,83 +189,38 @@ impl Owner {
         start: RingPosition,
         buf: Option<AlignedBuf>,
         result: Result<(), Error>,
-    ) {
-        self.collection.reading = false;
-        let scanned = result.and_then(|()| {
-            let bytes = buf.as_deref().unwrap_or_default();
-            self.collection.collector.scan(start, bytes)
-        });
-        if let Err(error) = scanned {
-            self.fail(&error);
-        }
+    ) -> Result<(), Error> {
+        self.reading = false;
+        result?;
+        self.collector
+            .scan(start, buf.as_deref().unwrap_or_default())
     }
 
     /// Writes the journal's header when the head can move. To be called only when everything the
     /// collection has passed is durable.
-    pub(super) fn move_head(&mut self) {
-        let goal = self.collection.collector.head_goal();
-        if self.collection.moving_head || goal == self.storage.journal.head() {
+    pub(super) fn move_head(&mut self, ctx: &mut Ctx) {
+        let goal = self.collector.head_goal();
+        if ctx.header.busy || goal == ctx.storage.journal.head() {
             return;
         }
-        self.collection.moving_head = true;
-        self.collection.goal_passed = self.collection.collector.passed();
-        self.write_header(Tag::Header(goal), goal);
-    }
-
-    fn write_header(&mut self, tag: Tag, head: RingPosition) {
-        let geometry = &self.storage.geometry;
-        let len = usize::from(geometry.block_size().get());
-        let mut block = self.io.pool.zeroed(len);
-        let header = JournalHeader { ring_head: head }.encode();
-        let mark = self.scrub.mark();
-        let mark = (mark != ScrubMark::default()).then(|| mark.encode());
-        let fields = header.iter().chain(mark.iter().flatten());
-        for (to, from) in block.iter_mut().zip(fields) {
-            *to = *from;
-        }
-        let offset = geometry.journal_header_offset().0;
-        self.io.write(tag, offset, block, Vec::new());
-    }
-
-    /// Writes the journal's header with the head it has. False: it is being written already.
-    pub(super) fn rewrite_header(&mut self) -> bool {
-        if self.collection.moving_head {
-            return false;
-        }
-        self.collection.moving_head = true;
-        let head = self.storage.journal.head();
-        self.write_header(Tag::ScrubMark, head);
-        true
-    }
-
-    pub(super) fn header_rewritten(&mut self, result: Result<(), Error>) {
-        self.collection.moving_head = false;
-        if let Err(error) = result {
-            self.fail(&error);
-        }
-    }
-
-    pub(super) fn header_written(&mut self, head: RingPosition, result: Result<(), Error>) {
-        match result {
-            Ok(()) => self.commit.await_flush_for_header(head),
-            Err(error) => self.fail(&error),
-        }
+        self.goal_passed = self.collector.passed();
+        ctx.write_header(Tag::Header(goal), goal);
     }
 
     /// The new head is on stable storage: what lies before it is free.
-    pub(super) fn head_durable(&mut self, head: RingPosition) {
-        self.collection.moving_head = false;
-        self.storage.journal.set_head(head);
-        self.shared.counters.header_writes.add(1);
-        let passed = self.collection.goal_passed;
-        self.answer_collects(|asked| asked.until <= passed);
+    pub(super) fn head_durable(&mut self, ctx: &mut Ctx, head: RingPosition) {
+        ctx.header.busy = false;
+        ctx.storage.journal.set_head(head);
+        ctx.shared.counters.header_writes.add(1);
+        let passed = self.goal_passed;
+        self.answer(ctx, |asked| asked.until <= passed);
     }
 
     /// Goes round the journal once for somebody who waits for it.
-    pub(super) fn collect(&mut self, mut reply: Reply<CollectOutcome>) {
+    pub(super) fn collect(&mut self, ctx: &Ctx, mut reply: Reply<CollectOutcome>) {
         reply.timing.lap(Stage::Sched);
-        let Storage { journal, index, .. } = &self.storage;
-        let collector = &self.collection.collector;
+        let Storage { journal, index, .. } = &ctx.storage;
+        let collector = &self.collector;
         let (used, live) = (journal.used(), index.record_bytes());
         let needed = live + journal.mark_bytes();
         if used.saturating_sub(needed) <= journal.gc_reserve() {
@@ -284,8 +232,8 @@ impl Owner {
             return reply.send(Ok(outcome), Stage::Index);
         }
         let left = journal.distance(collector.position(), journal.tail());
-        let counters = &self.shared.counters;
-        self.collection.asked.push(Asked {
+        let counters = &ctx.shared.counters;
+        self.asked.push(Asked {
             reply,
             until: collector.passed() + left,
             used,
@@ -295,19 +243,16 @@ impl Owner {
     }
 
     /// To be called when a batch would be empty: a round that cannot go on is over.
-    pub(super) fn end_stuck_collects(&mut self) {
-        if !self.collection.asked.is_empty() && self.collection.is_stuck(&self.storage) {
-            self.answer_collects(|_| true);
+    pub(super) fn end_stuck(&mut self, ctx: &Ctx) {
+        if !self.asked.is_empty() && self.is_stuck(ctx) {
+            self.answer(ctx, |_| true);
         }
     }
 
-    fn answer_collects(&mut self, over: impl Fn(&Asked) -> bool) {
-        let counters = &self.shared.counters;
-        let (used, live) = (
-            self.storage.journal.used(),
-            self.storage.index.record_bytes(),
-        );
-        for asked in self.collection.asked.extract_if(.., |asked| over(asked)) {
+    fn answer(&mut self, ctx: &Ctx, over: impl Fn(&Asked) -> bool) {
+        let counters = &ctx.shared.counters;
+        let (used, live) = (ctx.storage.journal.used(), ctx.storage.index.record_bytes());
+        for asked in self.asked.extract_if(.., |asked| over(asked)) {
             let outcome = CollectOutcome {
                 freed_bytes: asked.used.saturating_sub(used),
                 relocated: counters.gc_relocated.get() - asked.relocated,

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::message::Reply;
-use super::order::Kind;
-use super::order::curve::Pair;
+use super::command::Reply;
 use super::pairs::{Pairs, Seen};
-use super::ranges::Piece;
+use super::put::Put;
+use super::reads::ranges::Piece;
+use super::reads::{ReadEmbedded, ReadLump};
 use super::scrub::ScrubRead;
-use super::{PendingPut, ReadEmbedded, ReadLump};
+use super::waiting::order::Kind;
+use super::waiting::order::curve::Pair;
 use crate::buffer::{AlignedBuf, BufferPool, Reservation};
 use crate::clock::monotonic_ns;
 use crate::declaration::{IoOp, IoPurpose, RequestId};
@@ -30,7 +31,7 @@ pub(crate) enum Tag {
     /// A piece of a range of a lump.
     Range(u64, Piece),
     /// The data of a put.
-    PutData(Box<PendingPut>),
+    PutData(Box<Put>),
     /// A piece of a batch that is not visible yet.
     BatchRest,
     /// The write that makes a batch visible.

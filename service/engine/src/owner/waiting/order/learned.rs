@@ -15,7 +15,7 @@
 //! before the bound, which it could only keep by going to each of them alone.
 
 use super::curve::Curve;
-use crate::scheduler::pairs::distance;
+use crate::owner::pairs::distance;
 
 /// Requests looked at on each side.
 pub(crate) const AHEAD: usize = 8;

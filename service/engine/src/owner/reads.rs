@@ -3,11 +3,15 @@
 //! A get sees the newest applied state. Its blocks, or its record in the ring, are pinned while
 //! the read is in flight, so an overwrite or delete in between cannot make it see other bytes.
 
-use super::Owner;
+mod embedded;
+pub(super) mod ranges;
+
+use std::collections::HashMap;
+
+use super::command::{Reply, Stage};
+use super::ctx::Ctx;
 use super::finisher::{Finish, FinishKind};
 use super::io_table::{HeadRead, Tag};
-use super::message::{Reply, Stage};
-use super::ranges::clip;
 use crate::buffer::AlignedBuf;
 use crate::declaration::RequestId;
 use crate::error::Error;
@@ -19,9 +23,11 @@ use crate::payload::LumpData;
 use crate::request::{
     EngineTimes, HeadOutcome, ListOutcome, LumpRange, Placement, RangeOutcome, UsageOutcome,
 };
-use crate::storage::Storage;
 use crate::storage::index::Entry;
 use crate::units::{ByteOffset, RingPosition};
+
+pub(crate) use embedded::ReadEmbedded;
+use ranges::clip;
 
 /// A get whose read is in flight.
 pub(crate) struct ReadLump {
@@ -38,20 +44,33 @@ enum ReadPlace {
     Record { position: RingPosition, at: usize },
 }
 
-impl Owner {
-    pub(super) fn get(&mut self, request: RequestId, id: LumpId, mut reply: Reply<LumpData>) {
+/// Ranges whose reads are in flight.
+#[derive(Default)]
+pub(super) struct Reads {
+    ranges: HashMap<u64, ranges::RangeRead>,
+    next_range: u64,
+}
+
+impl Reads {
+    pub(super) fn get(
+        &self,
+        ctx: &mut Ctx,
+        request: RequestId,
+        id: LumpId,
+        mut reply: Reply<LumpData>,
+    ) {
         reply.timing.lap(Stage::Sched);
-        let Some(entry) = self.storage.index.get(id) else {
+        let Some(entry) = ctx.storage.index.get(id) else {
             return reply.send(Err(Error::NotFound { id }), Stage::Index);
         };
         let (place, offset, len) = match entry.portion() {
             Some(portion) => {
-                self.storage.data.pin(portion);
-                let (offset, len) = self.storage.extent_of(portion);
-                let subject = self.subject(id, portion, entry);
+                ctx.storage.data.pin(portion);
+                let (offset, len) = ctx.storage.extent_of(portion);
+                let subject = ctx.subject(id, portion, entry);
                 (ReadPlace::Portion(portion, subject), offset, len)
             }
-            None => self.record_extent(entry),
+            None => record_extent(ctx, entry),
         };
         reply.timing.lap(Stage::Index);
         let read = ReadLump {
@@ -60,38 +79,12 @@ impl Owner {
             offset,
             reply,
         };
-        self.io.read(Tag::Get(read), offset.0, len, vec![request]);
-    }
-
-    /// What is expected of a portion that is going to be read.
-    pub(super) fn subject(&self, id: LumpId, portion: Portion, entry: Entry) -> Subject {
-        let Storage {
-            geometry, journal, ..
-        } = &self.storage;
-        let block_size = geometry.block_size();
-        Subject {
-            id,
-            blocks: portion.len(),
-            block_size,
-            provenance: journal.provenance(entry),
-            expected_len: entry.payload_len(block_size),
-        }
-    }
-
-    /// Pins the record of an embedded lump; the units of the ring that hold it.
-    fn record_extent(&mut self, entry: Entry) -> (ReadPlace, ByteOffset, u64) {
-        let journal = &mut self.storage.journal;
-        let position = entry.record();
-        journal.pin(position);
-        let start = position.0 - position.0 % journal.unit();
-        let end = (position.0 + entry.record_len()).next_multiple_of(journal.unit());
-        let at = usize::try_from(position.0 - start).unwrap_or(usize::MAX);
-        let offset = self.storage.geometry.ring_byte(RingPosition(start));
-        (ReadPlace::Record { position, at }, offset, end - start)
+        ctx.io.read(Tag::Get(read), offset.0, len, vec![request]);
     }
 
     pub(super) fn get_read(
-        &mut self,
+        &self,
+        ctx: &mut Ctx,
         read: ReadLump,
         buf: Option<AlignedBuf>,
         result: Result<(), Error>,
@@ -104,16 +97,16 @@ impl Owner {
         } = read;
         let kind = match place {
             ReadPlace::Portion(portion, subject) => {
-                self.unpin(portion);
+                ctx.unpin(portion);
                 FinishKind::Portion { portion, subject }
             }
             ReadPlace::Record { position, at } => {
-                self.storage.journal.unpin(position);
+                ctx.storage.journal.unpin(position);
                 FinishKind::Record { at }
             }
         };
         match (result, buf) {
-            (Ok(()), Some(buf)) => self.finisher.finish(Finish {
+            (Ok(()), Some(buf)) => ctx.finisher.finish(Finish {
                 id,
                 buf,
                 offset,
@@ -125,18 +118,18 @@ impl Owner {
         }
     }
 
-    pub(super) fn unpin(&mut self, portion: Portion) {
-        if self.storage.data.unpin(portion) {
-            self.retry_waiting_puts();
-        }
-    }
-
-    pub(super) fn head(&mut self, request: RequestId, id: LumpId, mut reply: Reply<HeadOutcome>) {
+    pub(super) fn head(
+        &self,
+        ctx: &mut Ctx,
+        request: RequestId,
+        id: LumpId,
+        mut reply: Reply<HeadOutcome>,
+    ) {
         reply.timing.lap(Stage::Sched);
-        let Some(entry) = self.storage.index.get(id) else {
+        let Some(entry) = ctx.storage.index.get(id) else {
             return reply.send(Err(Error::NotFound { id }), Stage::Index);
         };
-        let block_size = self.storage.geometry.block_size();
+        let block_size = ctx.storage.geometry.block_size();
         let (Some(portion), None) = (entry.portion(), entry.payload_len(block_size)) else {
             let length = entry.payload_len(block_size).unwrap_or(0);
             let outcome = HeadOutcome {
@@ -145,42 +138,43 @@ impl Owner {
             };
             return reply.send(Ok(outcome), Stage::Index);
         };
-        self.storage.data.pin(portion);
-        let (offset, len) = self.storage.extent_of(portion);
+        ctx.storage.data.pin(portion);
+        let (offset, len) = ctx.storage.extent_of(portion);
         let last_block = offset.0 + len - block_size.bytes();
         reply.timing.lap(Stage::Index);
         let tag = Tag::Head {
             lump: HeadRead {
                 portion,
-                subject: self.subject(id, portion, entry),
+                subject: ctx.subject(id, portion, entry),
             },
             reply,
         };
-        self.io
+        ctx.io
             .read(tag, last_block, block_size.bytes(), vec![request]);
     }
 
     pub(super) fn head_read(
-        &mut self,
+        &self,
+        ctx: &mut Ctx,
         lump: HeadRead,
         reply: Reply<HeadOutcome>,
         buf: Option<AlignedBuf>,
         result: Result<(), Error>,
     ) {
         let HeadRead { portion, subject } = lump;
-        self.unpin(portion);
+        ctx.unpin(portion);
         let id = subject.id;
-        let (offset, _) = self.storage.extent_of(portion);
+        let (offset, _) = ctx.storage.extent_of(portion);
         let length = result.and_then(|()| {
             let judged = subject.judge_end(buf.as_deref().unwrap_or_default());
             let mismatch = |misfit| Error::mismatch(id, portion, offset.0, &misfit);
             judged.map(|(length, _)| length).map_err(mismatch)
         });
         if matches!(length, Err(Error::ChecksumMismatch { .. })) {
-            self.shared.counters.checksum_failures.add(1);
+            ctx.shared.counters.checksum_failures.add(1);
         }
         if let Ok(length) = length {
-            self.learn_length(id, portion, length);
+            learn_length(ctx, id, portion, length);
         }
         let outcome = length.map(|length| HeadOutcome {
             length,
@@ -189,23 +183,10 @@ impl Owner {
         reply.send(outcome, Stage::Data);
     }
 
-    /// The last block of a portion has told how long its lump is.
-    pub(super) fn learn_length(&mut self, id: LumpId, portion: Portion, length: u64) {
-        let total = portion.byte_len(self.storage.geometry.block_size()).0;
-        let padding = total.checked_sub(length + 2);
-        let padding = padding.and_then(|padding| u16::try_from(padding).ok());
-        self.storage
-            .index
-            .update(id, |entry| match entry.portion() {
-                // The lump may have been replaced meanwhile.
-                Some(now) if now == portion => entry.with_padding(padding),
-                _ => entry,
-            });
-    }
-
     /// A range of an embedded lump: its record is short, and read whole.
     pub(super) fn get_range_embedded(
-        &mut self,
+        &self,
+        ctx: &mut Ctx,
         request: RequestId,
         (id, entry): (LumpId, Entry),
         (offset, len): (u64, u64),
@@ -225,19 +206,49 @@ impl Owner {
             });
             reply.send(outcome, Stage::Data);
         });
-        self.get(request, id, Reply::new(on_done));
+        self.get(ctx, request, id, Reply::new(on_done));
     }
 
-    pub(super) fn list(&self, range: LumpRange, limit: usize, mut reply: Reply<ListOutcome>) {
+    pub(super) fn list(
+        &self,
+        ctx: &Ctx,
+        range: LumpRange,
+        limit: usize,
+        mut reply: Reply<ListOutcome>,
+    ) {
         reply.timing.lap(Stage::Sched);
-        let mut entries = self.storage.index.range(range);
+        let mut entries = ctx.storage.index.range(range);
         let ids = entries.by_ref().take(limit).map(|(id, _)| id).collect();
         let next = entries.next().map(|(id, _)| id);
         reply.send(Ok(ListOutcome { ids, next }), Stage::Index);
     }
 
-    pub(super) fn usage(&self, range: LumpRange, mut reply: Reply<UsageOutcome>) {
+    pub(super) fn usage(&self, ctx: &Ctx, range: LumpRange, mut reply: Reply<UsageOutcome>) {
         reply.timing.lap(Stage::Sched);
-        reply.send(Ok(self.storage.index.usage(range)), Stage::Index);
+        reply.send(Ok(ctx.storage.index.usage(range)), Stage::Index);
     }
+}
+
+/// Pins the record of an embedded lump; the units of the ring that hold it.
+fn record_extent(ctx: &mut Ctx, entry: Entry) -> (ReadPlace, ByteOffset, u64) {
+    let journal = &mut ctx.storage.journal;
+    let position = entry.record();
+    journal.pin(position);
+    let start = position.0 - position.0 % journal.unit();
+    let end = (position.0 + entry.record_len()).next_multiple_of(journal.unit());
+    let at = usize::try_from(position.0 - start).unwrap_or(usize::MAX);
+    let offset = ctx.storage.geometry.ring_byte(RingPosition(start));
+    (ReadPlace::Record { position, at }, offset, end - start)
+}
+
+/// The last block of a portion has told how long its lump is.
+fn learn_length(ctx: &mut Ctx, id: LumpId, portion: Portion, length: u64) {
+    let total = portion.byte_len(ctx.storage.geometry.block_size()).0;
+    let padding = total.checked_sub(length + 2);
+    let padding = padding.and_then(|padding| u16::try_from(padding).ok());
+    ctx.storage.index.update(id, |entry| match entry.portion() {
+        // The lump may have been replaced meanwhile.
+        Some(now) if now == portion => entry.with_padding(padding),
+        _ => entry,
+    });
 }

@@ -12,7 +12,7 @@
 //! A read that the disk had in its cache counts as well: near ways are cheap because of it. Far
 //! away it is rare, and the curve gives little on what is rare.
 
-use super::order::curve::Pair;
+use super::waiting::order::curve::Pair;
 
 /// Longest time between two reads of a pair, in nanoseconds: behind it the drive may have parked
 /// its arm, or somebody else may have used it.

@@ -37,8 +37,7 @@ impl Driver {
             return false;
         };
         while owner.turn(Wait::No) {
-            let closed = owner.closing && owner.is_idle();
-            if !closed && !owner.more_commands {
+            if !owner.is_done() && !owner.has_more_commands() {
                 self.owner = Some(owner);
                 return true;
             }
@@ -57,7 +56,7 @@ impl Driver {
     /// Begins what [`Store::close`](crate::Store::close) does; it is done when a step says so.
     pub fn begin_close(&mut self) {
         if let Some(owner) = &mut self.owner {
-            owner.closing = true;
+            owner.begin_close();
         }
     }
 }

@@ -7,10 +7,7 @@
 
 use std::ops::Range;
 
-use super::Owner;
-use super::finisher::FinishRange;
-use super::io_table::Tag;
-use super::message::{Reply, Stage};
+use super::{Reads, learn_length};
 use crate::buffer::{AlignedBuf, Reservation};
 use crate::declaration::RequestId;
 use crate::error::Error;
@@ -18,6 +15,10 @@ use crate::format::Portion;
 use crate::format::sums::Chunks;
 use crate::format::verify::Subject;
 use crate::lump::LumpId;
+use crate::owner::command::{Reply, Stage};
+use crate::owner::ctx::Ctx;
+use crate::owner::finisher::FinishRange;
+use crate::owner::io_table::Tag;
 use crate::request::RangeOutcome;
 use crate::units::ByteOffset;
 
@@ -67,32 +68,33 @@ pub(crate) fn memory_of_range(len: u64, stored: u64) -> u64 {
     len.saturating_add(2 * chunk + 2 * CLOSE)
 }
 
-impl Owner {
-    pub(super) fn get_range(
+impl Reads {
+    pub(in crate::owner) fn get_range(
         &mut self,
+        ctx: &mut Ctx,
         request: RequestId,
         id: LumpId,
         (offset, len): (u64, u64),
         mut reply: Reply<RangeOutcome>,
     ) {
         reply.timing.lap(Stage::Sched);
-        let Some(entry) = self.storage.index.get(id) else {
+        let Some(entry) = ctx.storage.index.get(id) else {
             return reply.send(Err(Error::NotFound { id }), Stage::Index);
         };
         let Some(portion) = entry.portion() else {
-            return self.get_range_embedded(request, (id, entry), (offset, len), reply);
+            return self.get_range_embedded(ctx, request, (id, entry), (offset, len), reply);
         };
-        let payload_len = entry.payload_len(self.storage.geometry.block_size());
+        let payload_len = entry.payload_len(ctx.storage.geometry.block_size());
         if let Some(Err(error)) = payload_len.map(|length| clip(id, offset, len, length)) {
             return reply.send(Err(error), Stage::Index);
         }
-        self.storage.data.pin(portion);
-        let (start, _) = self.storage.extent_of(portion);
+        ctx.storage.data.pin(portion);
+        let (start, _) = ctx.storage.extent_of(portion);
         reply.timing.lap(Stage::Index);
         let read = RangeRead {
             request,
             portion,
-            subject: self.subject(id, portion, entry),
+            subject: ctx.subject(id, portion, entry),
             start,
             offset,
             len,
@@ -102,19 +104,19 @@ impl Owner {
             end: None,
             in_flight: 0,
             error: None,
-            reservation: self.io.reservation.take(),
+            reservation: ctx.io.reservation.take(),
             reply,
         };
         let key = self.next_range;
         self.next_range += 1;
         self.ranges.insert(key, read);
-        self.read_range(key);
+        self.read_range(ctx, key);
     }
 
     /// Starts the reads that the present knowledge asks for.
-    fn read_range(&mut self, key: u64) {
-        let block = self.storage.geometry.block_size().bytes();
-        let unit = self.storage.journal.unit();
+    fn read_range(&mut self, ctx: &mut Ctx, key: u64) {
+        let block = ctx.storage.geometry.block_size().bytes();
+        let unit = ctx.storage.journal.unit();
         let Some(read) = self.ranges.get_mut(&key) else {
             return;
         };
@@ -152,11 +154,11 @@ impl Owner {
         for (piece, bytes) in pieces {
             if piece == Piece::Body {
                 let reservation = self.ranges.get_mut(&key);
-                self.io.reservation = reservation.and_then(|read| read.reservation.take());
+                ctx.io.reservation = reservation.and_then(|read| read.reservation.take());
             }
             let len = bytes.end - bytes.start;
             let tag = Tag::Range(key, piece);
-            self.io.read(tag, start + bytes.start, len, vec![request]);
+            ctx.io.read(tag, start + bytes.start, len, vec![request]);
         }
         let nothing = self
             .ranges
@@ -164,13 +166,14 @@ impl Owner {
             .is_some_and(|read| read.in_flight == 0);
         if nothing {
             // The range is empty, and the end has been read.
-            self.finish_range(key);
+            self.finish_range(ctx, key);
         }
     }
 
     /// A piece has been read.
-    pub(super) fn range_read(
+    pub(in crate::owner) fn range_read(
         &mut self,
+        ctx: &mut Ctx,
         (key, piece): (u64, Piece),
         buf: Option<AlignedBuf>,
         result: Result<(), Error>,
@@ -191,25 +194,25 @@ impl Owner {
         }
         let knows_end = read.error.is_none() && read.payload_len.is_none();
         if !knows_end {
-            return self.finish_range(key);
+            return self.finish_range(ctx, key);
         }
-        match self.learn_end(key) {
-            Ok(true) => self.read_range(key),
-            Ok(false) => self.finish_range(key),
+        match self.learn_end(ctx, key) {
+            Ok(true) => self.read_range(ctx, key),
+            Ok(false) => self.finish_range(ctx, key),
             Err(error) => {
                 if matches!(error, Error::ChecksumMismatch { .. }) {
-                    self.shared.counters.checksum_failures.add(1);
+                    ctx.shared.counters.checksum_failures.add(1);
                 }
                 if let Some(read) = self.ranges.get_mut(&key) {
                     read.error = Some(error);
                 }
-                self.finish_range(key);
+                self.finish_range(ctx, key);
             }
         }
     }
 
     /// Takes the length of the lump from its last block. True: the body is still to be read.
-    fn learn_end(&mut self, key: u64) -> Result<bool, Error> {
+    fn learn_end(&mut self, ctx: &mut Ctx, key: u64) -> Result<bool, Error> {
         let Some(read) = self.ranges.get_mut(&key) else {
             return Ok(false);
         };
@@ -221,21 +224,21 @@ impl Owner {
         clip(subject.id, read.offset, read.len, length)?;
         read.payload_len = Some(length);
         let more = read.body.is_none();
-        self.learn_length(subject.id, portion, length);
+        learn_length(ctx, subject.id, portion, length);
         Ok(more)
     }
 
     /// Everything has been read: what remains touches the payload.
-    fn finish_range(&mut self, key: u64) {
+    fn finish_range(&mut self, ctx: &mut Ctx, key: u64) {
         let Some(read) = self.ranges.remove(&key) else {
             return;
         };
-        self.unpin(read.portion);
+        ctx.unpin(read.portion);
         if let Some(error) = read.error {
             return read.reply.send(Err(error), Stage::Data);
         }
-        let body = read.body.unwrap_or_else(|| self.io.pool.zeroed(0));
-        self.finisher.finish_range(FinishRange {
+        let body = read.body.unwrap_or_else(|| ctx.io.pool.zeroed(0));
+        ctx.finisher.finish_range(FinishRange {
             portion: read.portion,
             subject: read.subject,
             start: read.start,

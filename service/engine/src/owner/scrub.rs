@@ -17,8 +17,8 @@ use std::sync::atomic::Ordering;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use super::Owner;
 use super::budget::Budget;
+use super::ctx::Ctx;
 use super::io_table::Tag;
 use crate::buffer::AlignedBuf;
 use crate::clock::{monotonic_ns, wall_ns};
@@ -134,30 +134,26 @@ pub(crate) struct Scrub {
     fair_ns: u64,
     /// When there is something to do again.
     due_ns: Option<u64>,
-    /// What the mark on the disk says, or will say when it is written.
-    marked: ScrubMark,
-    /// The mark is to be written.
+    /// The mark in the journal header is to be written.
     mark_wanted: bool,
     verified: (Sender<Verified>, Receiver<Verified>),
 }
 
 impl Scrub {
-    /// `mark`: what the journal header says; `base`: first byte of the image.
-    pub(crate) fn new(mark: Option<ScrubMark>, base: u64, interval_ns: u64) -> Self {
-        let marked = mark.unwrap_or_default();
+    /// `mark`: of the journal header; `base`: first byte of the image.
+    pub(crate) fn new(mark: ScrubMark, base: u64, interval_ns: u64) -> Self {
         Self {
             interval_ns,
             budget: Budget::new(0),
             plan: None,
-            position: base.saturating_add(marked.position),
-            began_ns: marked.began_ns,
+            position: base.saturating_add(mark.position),
+            began_ns: mark.began_ns,
             singles: VecDeque::new(),
             large: None,
             busy: false,
             read_began_ns: 0,
             fair_ns: 0,
             due_ns: None,
-            marked,
             mark_wanted: false,
             verified: unbounded(),
         }
@@ -173,105 +169,103 @@ impl Scrub {
         self.plan.is_none() && !self.busy && !self.mark_wanted
     }
 
-    /// How far it has come, for the journal header.
-    pub(super) fn mark(&self) -> ScrubMark {
-        self.marked
-    }
-
     /// Has the mark renewed when at least `step` bytes have been passed since the last time.
-    fn note(&mut self, base: u64, step: u64) {
+    fn note(&mut self, ctx: &mut Ctx, step: u64) {
+        let base = ctx.storage.geometry.base().0;
         let mark = ScrubMark {
             position: self.position.saturating_sub(base),
             began_ns: self.began_ns,
         };
-        let moved = mark.position.abs_diff(self.marked.position);
-        if moved >= step || (step == 1 && mark != self.marked) {
-            self.marked = mark;
+        let marked = &mut ctx.header.mark;
+        let moved = mark.position.abs_diff(marked.position);
+        if moved >= step || (step == 1 && mark != *marked) {
+            *marked = mark;
             self.mark_wanted = true;
         }
     }
-}
 
-impl Owner {
-    /// Lets the scrubber do its next step, if it may.
-    pub(super) fn scrub(&mut self) {
-        while let Ok(verified) = self.scrub.verified.1.try_recv() {
-            self.scrub.busy = false;
-            self.scrub_verified(verified);
+    /// Does the next step, if it may; `requests_wait`: some wait for a slot at the disk.
+    pub(super) fn step(&mut self, ctx: &mut Ctx, requests_wait: bool) {
+        while let Ok(verified) = self.verified.1.try_recv() {
+            self.busy = false;
+            self.verdict(ctx, verified);
         }
-        self.scrub.due_ns = None;
-        self.write_mark();
-        let control = &self.shared.scrub;
-        if self.closing || !control.on.load(Ordering::Acquire) {
-            return self.rest();
+        self.due_ns = None;
+        self.write_mark(ctx);
+        let control = &ctx.shared.scrub;
+        if ctx.closing || !control.on.load(Ordering::Acquire) {
+            return self.rest(ctx);
         }
         let now_ns = monotonic_ns();
         let rate = control.rate.load(Ordering::Relaxed);
-        self.scrub.budget.set_rate(rate, now_ns);
-        if self.scrub.busy {
+        self.budget.set_rate(rate, now_ns);
+        if self.busy {
             return;
         }
-        if let Some(due_ns) = self.scrub_wait(now_ns) {
-            self.scrub.due_ns = Some(due_ns);
+        if let Some(due_ns) = self.wait_until(ctx, requests_wait, now_ns) {
+            self.due_ns = Some(due_ns);
             return;
         }
-        if self.scrub.plan.is_none() && !self.begin_pass(now_ns) {
+        if self.plan.is_none() && !self.begin_pass(ctx, now_ns) {
             return;
         }
-        self.scrub_read(now_ns);
+        self.read_next(ctx, now_ns);
     }
 
     /// Not at work: what a pass would hold in memory is given back, its place is kept.
-    fn rest(&mut self) {
-        if !self.scrub.busy && self.scrub.plan.take().is_some() {
-            self.scrub.large = None;
-            self.scrub.singles.clear();
-            self.scrub.note(self.storage.geometry.base().0, 1);
-            self.write_mark();
+    fn rest(&mut self, ctx: &mut Ctx) {
+        if !self.busy && self.plan.take().is_some() {
+            self.large = None;
+            self.singles.clear();
+            self.note(ctx, 1);
+            self.write_mark(ctx);
         }
     }
 
     /// Writes the journal header block with the present head and the new mark. The head's own
     /// moves write the same block, and the two never at the same time.
-    fn write_mark(&mut self) {
-        if !self.scrub.mark_wanted {
+    fn write_mark(&mut self, ctx: &mut Ctx) {
+        if !self.mark_wanted {
             return;
         }
-        let cannot = self.limits.read_only || self.shared.failed.get().is_some();
-        if cannot || self.rewrite_header() {
-            self.scrub.mark_wanted = false;
+        if ctx.writes_nothing() {
+            self.mark_wanted = false;
+        } else if !ctx.header.busy {
+            let head = ctx.storage.journal.head();
+            ctx.write_header(Tag::ScrubMark, head);
+            self.mark_wanted = false;
         }
     }
 
     /// Until when the budget, or the foreground, has the scrubber wait.
-    fn scrub_wait(&self, now_ns: u64) -> Option<u64> {
-        let full = self.io.data_in_flight() >= self.limits.data_ios;
-        let foreground_waits = full || !self.waiting.is_empty();
-        let fair = Some(self.scrub.fair_ns).filter(|&due| foreground_waits && due > now_ns);
-        self.scrub.budget.wait_until(now_ns).max(fair)
+    fn wait_until(&self, ctx: &Ctx, requests_wait: bool, now_ns: u64) -> Option<u64> {
+        let full = ctx.io.data_in_flight() >= ctx.limits.data_ios;
+        let foreground_waits = full || requests_wait;
+        let fair = Some(self.fair_ns).filter(|&due| foreground_waits && due > now_ns);
+        self.budget.wait_until(now_ns).max(fair)
     }
 
     /// Begins a pass, or goes on with one from before the last open. False: it is not time yet.
-    fn begin_pass(&mut self, now_ns: u64) -> bool {
-        let geometry = &self.storage.geometry;
+    fn begin_pass(&mut self, ctx: &mut Ctx, now_ns: u64) -> bool {
+        let geometry = &ctx.storage.geometry;
         let (base, end) = (geometry.base().0, geometry.end().0);
-        let position = self.scrub.position;
-        let goes_on = self.scrub.began_ns > 0 && position > base && position < end;
+        let position = self.position;
+        let goes_on = self.began_ns > 0 && position > base && position < end;
         let wall = wall_ns();
-        let next_ns = self.scrub.began_ns.saturating_add(self.scrub.interval_ns);
-        let asked = self.shared.scrub.now.swap(false, Ordering::Relaxed);
-        if !goes_on && !asked && self.scrub.began_ns > 0 && wall < next_ns {
+        let next_ns = self.began_ns.saturating_add(self.interval_ns);
+        let asked = ctx.shared.scrub.now.swap(false, Ordering::Relaxed);
+        if !goes_on && !asked && self.began_ns > 0 && wall < next_ns {
             // The wall clock may be set meanwhile: then this is only looked at again.
-            self.scrub.due_ns = Some(now_ns.saturating_add(next_ns - wall));
+            self.due_ns = Some(now_ns.saturating_add(next_ns - wall));
             return false;
         }
         let from = if goes_on { position } else { base };
         if !goes_on {
-            self.scrub.began_ns = wall;
+            self.began_ns = wall;
         }
-        self.scrub.position = from;
-        self.scrub.plan = Some(Plan::new(from, self.storage.index.len()));
-        let mut status = self.shared.scrub.locked();
+        self.position = from;
+        self.plan = Some(Plan::new(from, ctx.storage.index.len()));
+        let mut status = ctx.shared.scrub.locked();
         status.position = from;
         status.end = end;
         if !goes_on {
@@ -281,63 +275,63 @@ impl Owner {
     }
 
     /// Starts the next read, or goes through a slice of the index for it.
-    fn scrub_read(&mut self, now_ns: u64) {
-        if let Some(large) = self.scrub.large.take() {
-            return self.scrub_large(large, now_ns);
+    fn read_next(&mut self, ctx: &mut Ctx, now_ns: u64) {
+        if let Some(large) = self.large.take() {
+            return self.read_large(ctx, large, now_ns);
         }
-        if let Some(single) = self.scrub.singles.pop_front() {
-            return self.scrub_group(vec![single], now_ns);
+        if let Some(single) = self.singles.pop_front() {
+            return self.read_group(ctx, vec![single], now_ns);
         }
-        let group = self.next_group();
+        let group = self.next_group(ctx);
         if !group.is_empty() {
-            return self.scrub_group(group, now_ns);
+            return self.read_group(ctx, group, now_ns);
         }
-        let Some(plan) = self.scrub.plan.as_mut() else {
+        let Some(plan) = self.plan.as_mut() else {
             return;
         };
-        match plan.scan(&self.storage.index, &self.storage.geometry, SLICE) {
+        match plan.scan(&ctx.storage.index, &ctx.storage.geometry, SLICE) {
             // More to do at once; what the foreground wants comes between.
-            Scanned::Going => self.scrub.due_ns = Some(now_ns),
-            Scanned::PassEnds => self.end_pass(now_ns),
+            Scanned::Going => self.due_ns = Some(now_ns),
+            Scanned::PassEnds => self.end_pass(ctx, now_ns),
         }
     }
 
-    fn end_pass(&mut self, now_ns: u64) {
-        let geometry = &self.storage.geometry;
+    fn end_pass(&mut self, ctx: &mut Ctx, now_ns: u64) {
+        let geometry = &ctx.storage.geometry;
         let (base, end) = (geometry.base().0, geometry.end().0);
-        self.scrub.plan = None;
-        self.scrub.position = end;
-        self.scrub.note(base, 1);
+        self.plan = None;
+        self.position = end;
+        self.note(ctx, 1);
         let ended_ns = wall_ns();
-        let mut status = self.shared.scrub.locked();
+        let mut status = ctx.shared.scrub.locked();
         status.position = end;
         status.passes += 1;
         status.this_pass.ended_ns = ended_ns;
         status.last_pass = Some(status.this_pass);
         drop(status);
-        let counters = &self.shared.counters;
+        let counters = &ctx.shared.counters;
         counters.scrub_passes.add(1);
         counters.scrub_last_pass_ns.set(ended_ns);
         counters.scrub_position_bytes.set(end - base);
-        self.scrub.due_ns = Some(now_ns);
+        self.due_ns = Some(now_ns);
     }
 
     /// The next lumps of the plan that one read can serve.
-    fn next_group(&mut self) -> Vec<Target> {
+    fn next_group(&mut self, ctx: &Ctx) -> Vec<Target> {
         let mut group = Vec::new();
         let mut range = None;
-        let Some(plan) = self.scrub.plan.as_mut() else {
+        let Some(plan) = self.plan.as_mut() else {
             return group;
         };
         while let Some(target) = plan.pop() {
-            let Some(entry) = self.storage.index.get(target.id) else {
+            let Some(entry) = ctx.storage.index.get(target.id) else {
                 continue;
             };
             // One that has moved was written since, or read by the collection: it is in order.
-            if place(&self.storage.geometry, entry) != target.offset {
+            if place(&ctx.storage.geometry, entry) != target.offset {
                 continue;
             }
-            let end = target.offset + stored_len(entry, &self.storage.geometry);
+            let end = target.offset + stored_len(entry, &ctx.storage.geometry);
             let (first, last) = range.unwrap_or((target.offset, target.offset));
             let fits = target.offset.saturating_sub(last) <= GAP && end - first <= MOST;
             if range.is_some() && !fits {
@@ -351,12 +345,12 @@ impl Owner {
     }
 
     /// Reads whole lumps, or begins with a large one.
-    fn scrub_group(&mut self, group: Vec<Target>, now_ns: u64) {
-        let geometry = self.storage.geometry;
-        let unit = self.storage.journal.unit();
+    fn read_group(&mut self, ctx: &mut Ctx, group: Vec<Target>, now_ns: u64) {
+        let geometry = ctx.storage.geometry;
+        let unit = ctx.storage.journal.unit();
         let mut parts: Vec<Part> = Vec::with_capacity(group.len());
         for Target { offset, id } in group {
-            let Some(entry) = self.storage.index.get(id) else {
+            let Some(entry) = ctx.storage.index.get(id) else {
                 continue;
             };
             if place(&geometry, entry) != offset {
@@ -372,12 +366,12 @@ impl Owner {
                         offset,
                         len,
                         done: 0,
-                        subject: self.subject(id, portion, entry),
+                        subject: ctx.subject(id, portion, entry),
                         begun: None,
                     };
-                    return self.scrub_large(Box::new(large), now_ns);
+                    return self.read_large(ctx, Box::new(large), now_ns);
                 }
-                Some(portion) => Place::Portion(portion, self.subject(id, portion, entry)),
+                Some(portion) => Place::Portion(portion, ctx.subject(id, portion, entry)),
                 None => Place::Record(entry.record()),
             };
             parts.push(Part {
@@ -391,7 +385,7 @@ impl Owner {
         }
         let (Some(first), Some(last)) = (parts.first(), parts.last()) else {
             // All of them have gone since.
-            self.scrub.due_ns = Some(now_ns);
+            self.due_ns = Some(now_ns);
             return;
         };
         let start = first.offset - first.offset % unit;
@@ -399,101 +393,101 @@ impl Owner {
         for part in &mut parts {
             part.at = usize::try_from(part.offset - start).unwrap_or(usize::MAX);
         }
-        self.submit_scrub(Work::Group(parts), start, end - start, now_ns);
+        self.submit(ctx, Work::Group(parts), start, end - start, now_ns);
     }
 
     /// Reads the end of a large lump, then the pieces from its start.
-    fn scrub_large(&mut self, large: Box<Large>, now_ns: u64) {
-        if !self.is_current(large.id, large.record) {
+    fn read_large(&mut self, ctx: &mut Ctx, large: Box<Large>, now_ns: u64) {
+        if !is_current(ctx, large.id, large.record) {
             // Written anew, or its record has moved: it is looked at as it is now.
-            self.scrub.singles.push_back(large.target());
-            self.scrub.due_ns = Some(now_ns);
+            self.singles.push_back(large.target());
+            self.due_ns = Some(now_ns);
             return;
         }
         if large.begun.is_some() {
             let (offset, len) = (large.offset + large.done, MOST.min(large.len - large.done));
-            return self.submit_scrub(Work::Piece(large), offset, len, now_ns);
+            return self.submit(ctx, Work::Piece(large), offset, len, now_ns);
         }
-        let block = self.storage.geometry.block_size().bytes();
+        let block = ctx.storage.geometry.block_size().bytes();
         let len = END.next_multiple_of(block).min(large.len);
         let offset = large.offset + large.len - len;
-        self.submit_scrub(Work::End(large), offset, len, now_ns);
+        self.submit(ctx, Work::End(large), offset, len, now_ns);
     }
 
-    fn submit_scrub(&mut self, work: Work, offset: u64, len: u64, now_ns: u64) {
-        self.scrub.budget.spend(len, now_ns);
-        self.scrub.busy = true;
-        self.scrub.read_began_ns = now_ns;
-        self.pin_scrub(&work, true);
+    fn submit(&mut self, ctx: &mut Ctx, work: Work, offset: u64, len: u64, now_ns: u64) {
+        self.budget.spend(len, now_ns);
+        self.busy = true;
+        self.read_began_ns = now_ns;
+        pin(ctx, &work, true);
         let read = ScrubRead { work, offset, len };
         let tag = Tag::Scrub(Box::new(read));
-        self.io.read(tag, offset, len, Vec::new());
+        ctx.io.read(tag, offset, len, Vec::new());
     }
 
-    fn pin_scrub(&mut self, work: &Work, pin: bool) {
-        let mut freed = false;
-        let mut portion_pin = |owner: &mut Self, portion| {
-            if pin {
-                owner.storage.data.pin(portion);
-            } else {
-                freed |= owner.storage.data.unpin(portion);
-            }
-        };
-        match work {
-            Work::End(large) | Work::Piece(large) => portion_pin(self, large.portion),
-            Work::Group(parts) => {
-                for part in parts {
-                    match part.place {
-                        Place::Portion(portion, _) => portion_pin(self, portion),
-                        Place::Record(position) if pin => self.storage.journal.pin(position),
-                        Place::Record(position) => self.storage.journal.unpin(position),
-                    }
-                }
-            }
-        }
-        if freed {
-            self.retry_waiting_puts();
-        }
-    }
-
-    pub(super) fn scrub_ended(
+    /// A read has ended; its bytes are verified elsewhere.
+    pub(super) fn ended(
         &mut self,
+        ctx: &mut Ctx,
         read: ScrubRead,
         buf: Option<AlignedBuf>,
         result: Result<(), Error>,
     ) {
         let ScrubRead { work, offset, len } = read;
         let now_ns = monotonic_ns();
-        let took_ns = now_ns.saturating_sub(self.scrub.read_began_ns);
-        self.scrub.fair_ns = now_ns.saturating_add(took_ns.saturating_mul(FAIR_PAUSE));
-        self.pin_scrub(&work, false);
+        let took_ns = now_ns.saturating_sub(self.read_began_ns);
+        self.fair_ns = now_ns.saturating_add(took_ns.saturating_mul(FAIR_PAUSE));
+        pin(ctx, &work, false);
         let buf = match (result, buf) {
             (Ok(()), Some(buf)) => buf,
             (Ok(()), None) => {
-                self.scrub.busy = false;
+                self.busy = false;
                 return;
             }
             (Err(error), _) => {
-                self.scrub.busy = false;
-                return self.scrub_failed(work, offset, len, &error);
+                self.busy = false;
+                return self.failed(ctx, work, offset, len, &error);
             }
         };
-        self.shared.counters.scrub_bytes.add(len);
-        let mut status = self.shared.scrub.locked();
+        ctx.shared.counters.scrub_bytes.add(len);
+        let mut status = ctx.shared.scrub.locked();
         status.bytes += len;
         status.this_pass.bytes += len;
         drop(status);
         let job = ScrubJob { work, buf };
-        let (told, waker) = (
-            self.scrub.verified.0.clone(),
-            self.io.device.backend.waker(),
-        );
-        self.finisher.verify(job, move |verified| {
+        let (told, waker) = (self.verified.0.clone(), ctx.io.device.backend.waker());
+        ctx.finisher.verify(job, move |verified| {
             // The owner goes only after the finisher's threads, or has no use for it any more.
             let _ = told.send(verified);
             waker.wake();
         });
     }
+}
+
+/// Keeps the blocks and records of a read where they are while it is in flight, or no longer.
+fn pin(ctx: &mut Ctx, work: &Work, pin: bool) {
+    let pin_portion = |ctx: &mut Ctx, portion| {
+        if pin {
+            ctx.storage.data.pin(portion);
+        } else {
+            ctx.unpin(portion);
+        }
+    };
+    match work {
+        Work::End(large) | Work::Piece(large) => pin_portion(ctx, large.portion),
+        Work::Group(parts) => {
+            for part in parts {
+                match part.place {
+                    Place::Portion(portion, _) => pin_portion(ctx, portion),
+                    Place::Record(position) if pin => ctx.storage.journal.pin(position),
+                    Place::Record(position) => ctx.storage.journal.unpin(position),
+                }
+            }
+        }
+    }
+}
+
+fn is_current(ctx: &Ctx, id: LumpId, record: RingPosition) -> bool {
+    ctx.storage.index.get(id).map(Entry::record) == Some(record)
 }
 
 fn stored_len(entry: Entry, geometry: &Geometry) -> u64 {

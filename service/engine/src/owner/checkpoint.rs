@@ -10,7 +10,7 @@
 //! A checkpoint that cannot be written (no space, an I/O error, no room for so many lumps) is
 //! given up and counted; the store does without. Only a failed flush is everybody's concern.
 
-use super::Owner;
+use super::ctx::Ctx;
 use super::io_table::Tag;
 use crate::buffer::AlignedBuf;
 use crate::clock::monotonic_ns;
@@ -97,15 +97,12 @@ impl Checkpointer {
         self.records += records;
     }
 
-    /// Records behind the last checkpoint.
-    pub(super) fn lag_records(&self) -> u64 {
-        self.records
-    }
-
-    /// Bytes of the log behind the last checkpoint's begin.
-    pub(super) fn lag_bytes(&self, storage: &Storage) -> u64 {
-        let lag = storage.journal.log_end().saturating_sub(self.begun_at);
-        lag.min(storage.journal.used())
+    /// Shows the present numbers to other threads.
+    pub(super) fn publish(&self, ctx: &Ctx) {
+        let (counters, journal) = (&ctx.shared.counters, &ctx.storage.journal);
+        counters.checkpoint_lag_records.set(self.records);
+        let lag = journal.log_end().saturating_sub(self.begun_at);
+        counters.checkpoint_lag_bytes.set(lag.min(journal.used()));
     }
 
     /// When it goes on though nothing happens.
@@ -133,8 +130,10 @@ impl Checkpointer {
         tries && room && self.records >= wanted && storage.journal.is_sealed()
     }
 
-    fn begin(&mut self, storage: &Storage, chunk: AlignedBuf) {
+    /// Begins one. The index must know every record of the journal.
+    pub(super) fn begin(&mut self, ctx: &Ctx) {
         let Some(place) = self.place else { return };
+        let (storage, chunk) = (&ctx.storage, ctx.io.pool.zeroed(CHUNK_LEN));
         let journal = &storage.journal;
         let header = CheckpointHeader {
             uuid: journal.uuid(),
@@ -173,6 +172,136 @@ impl Checkpointer {
             Some(CheckpointPlace { sequence, ..place })
         });
     }
+
+    /// True: one is to begin. It may, as soon as no batch is in flight.
+    pub(super) fn wants_to_begin(&self, ctx: &Ctx) -> bool {
+        matches!(self.state, State::Rest) && self.is_due(ctx.closing, &ctx.storage)
+    }
+
+    /// Goes on with the one that is under way.
+    pub(super) fn go_on(&mut self, ctx: &mut Ctx) {
+        let State::Copying(copying) = &mut self.state else {
+            return;
+        };
+        if copying.chunk.is_none() || monotonic_ns() < copying.resume_ns {
+            return;
+        }
+        if !copying.copy_slice(&ctx.storage) {
+            return;
+        }
+        let has_room = self
+            .place
+            .is_some_and(|place| place.area.has_room(copying.header.lumps));
+        if !has_room {
+            // Lumps were added since it began.
+            return self.failed(ctx);
+        }
+        match copying.take_chunk() {
+            Some((at, chunk)) => {
+                copying.began_ns = monotonic_ns();
+                self.write(ctx, at, chunk);
+            }
+            None => self.end_copying(ctx),
+        }
+    }
+
+    fn write(&mut self, ctx: &mut Ctx, at: u64, buf: AlignedBuf) {
+        if let Some(place) = self.place {
+            let offset = place.area.slot(place.sequence) + at;
+            ctx.io.write(Tag::Checkpoint, offset, buf, Vec::new());
+        }
+    }
+
+    /// A chunk or the header is written.
+    pub(super) fn written(
+        &mut self,
+        ctx: &mut Ctx,
+        buf: Option<AlignedBuf>,
+        result: Result<(), Error>,
+    ) {
+        match (std::mem::take(&mut self.state), buf) {
+            _ if result.is_err() => self.failed(ctx),
+            (State::Copying(copying), Some(buf)) => self.chunk_written(ctx, copying, buf),
+            (State::Ending(copying), _) => {
+                self.state = State::Ending(copying);
+                ctx.io.flush_as(Tag::CheckpointFlush, Vec::new());
+            }
+            _ => {}
+        }
+    }
+
+    /// The chunks, or the header, are on stable storage.
+    /// A flush that failed may have lost anybody's bytes, so it is an error of the store.
+    pub(super) fn flushed(
+        &mut self,
+        ctx: &mut Ctx,
+        result: Result<(), Error>,
+    ) -> Result<(), Error> {
+        if result.is_err() {
+            self.failed(ctx);
+            return result;
+        }
+        ctx.shared.counters.flushes.add(1);
+        if let State::Ending(copying) = std::mem::take(&mut self.state) {
+            if copying.next.is_none() {
+                self.write_header(ctx, copying);
+            } else {
+                self.done(&copying);
+                ctx.shared.counters.checkpoints_written.add(1);
+            }
+        }
+        Ok(())
+    }
+
+    fn chunk_written(&mut self, ctx: &mut Ctx, mut copying: Box<Copying>, mut buf: AlignedBuf) {
+        let now_ns = monotonic_ns();
+        if ctx.io.len() > 0 && !ctx.closing {
+            let took_ns = now_ns.saturating_sub(copying.began_ns);
+            copying.resume_ns = now_ns + FAIR_PAUSE * took_ns;
+        }
+        buf.fill(0);
+        let ended = copying.next.is_none();
+        copying.chunk = Some(buf);
+        self.state = State::Copying(copying);
+        if ended {
+            self.end_copying(ctx);
+        }
+    }
+
+    /// Everything is copied: one flush for the chunks and for the journal up to now.
+    fn end_copying(&mut self, ctx: &mut Ctx) {
+        if let State::Copying(mut copying) = std::mem::take(&mut self.state) {
+            copying.header.log_end = ctx.storage.journal.log_end();
+            copying.chunk = None;
+            self.state = State::Ending(copying);
+            ctx.io.flush_as(Tag::CheckpointFlush, Vec::new());
+        }
+    }
+
+    fn write_header(&mut self, ctx: &mut Ctx, mut copying: Box<Copying>) {
+        let journal = &ctx.storage.journal;
+        if journal.log_offset_of(journal.head()) > copying.header.log_begin {
+            // The collection was faster.
+            return self.failed(ctx);
+        }
+        let header = copying.header.encode();
+        // The flush that comes next is the last one.
+        copying.next = Some(LumpId::MAX);
+        self.state = State::Ending(copying);
+        let mut block = ctx
+            .io
+            .pool
+            .zeroed(usize::try_from(HEADER_SPACE).unwrap_or(0));
+        if let Some(place) = block.get_mut(..header.len()) {
+            place.copy_from_slice(&header);
+        }
+        self.write(ctx, 0, block);
+    }
+
+    fn failed(&mut self, ctx: &Ctx) {
+        self.give_up();
+        ctx.shared.counters.checkpoints_failed.add(1);
+    }
 }
 
 impl Copying {
@@ -205,136 +334,5 @@ impl Copying {
         self.number += 1;
         self.rows = 0;
         Some((at, chunk))
-    }
-}
-
-impl Owner {
-    /// Begins a checkpoint if one is due, and goes on with one that is under way. To be called
-    /// when a batch may have ended and none has begun since.
-    pub(super) fn start_checkpoint(&mut self) {
-        if matches!(self.checkpoint.state, State::Rest) {
-            let quiet = !self.closing || self.is_quiet();
-            let due = self.checkpoint.is_due(self.closing, &self.storage);
-            if due && quiet && self.commit.is_between_batches() {
-                let chunk = self.io.pool.zeroed(CHUNK_LEN);
-                self.checkpoint.begin(&self.storage, chunk);
-            }
-        }
-        let State::Copying(copying) = &mut self.checkpoint.state else {
-            return;
-        };
-        if copying.chunk.is_none() || monotonic_ns() < copying.resume_ns {
-            return;
-        }
-        if !copying.copy_slice(&self.storage) {
-            return;
-        }
-        let has_room = self
-            .checkpoint
-            .place
-            .is_some_and(|place| place.area.has_room(copying.header.lumps));
-        if !has_room {
-            // Lumps were added since it began.
-            return self.checkpoint_failed();
-        }
-        match copying.take_chunk() {
-            Some((at, chunk)) => {
-                copying.began_ns = monotonic_ns();
-                self.write_checkpoint(at, chunk);
-            }
-            None => self.end_copying(),
-        }
-    }
-
-    fn write_checkpoint(&mut self, at: u64, buf: AlignedBuf) {
-        if let Some(place) = self.checkpoint.place {
-            let offset = place.area.slot(place.sequence) + at;
-            self.io.write(Tag::Checkpoint, offset, buf, Vec::new());
-        }
-    }
-
-    /// A chunk or the header is written.
-    pub(super) fn checkpoint_written(
-        &mut self,
-        buf: Option<AlignedBuf>,
-        result: Result<(), Error>,
-    ) {
-        match (std::mem::take(&mut self.checkpoint.state), buf) {
-            _ if result.is_err() => self.checkpoint_failed(),
-            (State::Copying(copying), Some(buf)) => self.chunk_written(copying, buf),
-            (State::Ending(copying), _) => {
-                self.checkpoint.state = State::Ending(copying);
-                self.io.flush_as(Tag::CheckpointFlush, Vec::new());
-            }
-            _ => {}
-        }
-    }
-
-    /// The chunks, or the header, are on stable storage.
-    pub(super) fn checkpoint_flushed(&mut self, result: Result<(), Error>) {
-        if let Err(error) = result {
-            // What a failed flush lost may be anybody's.
-            self.checkpoint_failed();
-            return self.fail(&error);
-        }
-        self.shared.counters.flushes.add(1);
-        if let State::Ending(copying) = std::mem::take(&mut self.checkpoint.state) {
-            if copying.next.is_none() {
-                self.write_checkpoint_header(copying);
-            } else {
-                self.checkpoint.done(&copying);
-                self.shared.counters.checkpoints_written.add(1);
-            }
-        }
-    }
-
-    fn chunk_written(&mut self, mut copying: Box<Copying>, mut buf: AlignedBuf) {
-        let now_ns = monotonic_ns();
-        if self.io.len() > 0 && !self.closing {
-            let took_ns = now_ns.saturating_sub(copying.began_ns);
-            copying.resume_ns = now_ns + FAIR_PAUSE * took_ns;
-        }
-        buf.fill(0);
-        let ended = copying.next.is_none();
-        copying.chunk = Some(buf);
-        self.checkpoint.state = State::Copying(copying);
-        if ended {
-            self.end_copying();
-        }
-    }
-
-    /// Everything is copied: one flush for the chunks and for the journal up to now.
-    fn end_copying(&mut self) {
-        if let State::Copying(mut copying) = std::mem::take(&mut self.checkpoint.state) {
-            copying.header.log_end = self.storage.journal.log_end();
-            copying.chunk = None;
-            self.checkpoint.state = State::Ending(copying);
-            self.io.flush_as(Tag::CheckpointFlush, Vec::new());
-        }
-    }
-
-    fn write_checkpoint_header(&mut self, mut copying: Box<Copying>) {
-        let journal = &self.storage.journal;
-        if journal.log_offset_of(journal.head()) > copying.header.log_begin {
-            // The collection was faster.
-            return self.checkpoint_failed();
-        }
-        let header = copying.header.encode();
-        // The flush that comes next is the last one.
-        copying.next = Some(LumpId::MAX);
-        self.checkpoint.state = State::Ending(copying);
-        let mut block = self
-            .io
-            .pool
-            .zeroed(usize::try_from(HEADER_SPACE).unwrap_or(0));
-        if let Some(place) = block.get_mut(..header.len()) {
-            place.copy_from_slice(&header);
-        }
-        self.write_checkpoint(0, block);
-    }
-
-    fn checkpoint_failed(&mut self) {
-        self.checkpoint.give_up();
-        self.shared.counters.checkpoints_failed.add(1);
     }
 }

@@ -1,0 +1,63 @@
+//! Changes whose records are ready for the journal, and the answers to those that are applied.
+
+use super::command::{Reply, Stage};
+use super::delete::Delete;
+use super::put::Put;
+use crate::declaration::RequestId;
+use crate::request::{
+    DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, PutOutcome,
+};
+
+/// A change whose record may go into the next batch.
+pub(super) enum Change {
+    Put(Put),
+    Delete(Delete),
+}
+
+impl Change {
+    pub(super) fn request(&self) -> RequestId {
+        match self {
+            Self::Put(put) => put.request,
+            Self::Delete(delete) => delete.request,
+        }
+    }
+
+    pub(super) fn durability(&self) -> Durability {
+        match self {
+            Self::Put(put) => put.durability,
+            Self::Delete(delete) => delete.durability,
+        }
+    }
+
+    /// Encoded.
+    pub(super) fn record(&self) -> &[u8] {
+        match self {
+            Self::Put(put) => &put.records,
+            Self::Delete(delete) => &delete.record,
+        }
+    }
+
+    /// True: it makes room.
+    pub(super) fn is_delete(&self) -> bool {
+        matches!(self, Self::Delete(_))
+    }
+}
+
+/// The answer to an applied change, to be sent when its blocks are free again.
+pub(super) enum Answer {
+    Put(Reply<PutOutcome>, PutOutcome),
+    Delete(Reply<DeleteOutcome>, DeleteOutcome),
+    DeleteRange(Reply<DeleteRangeOutcome>, DeleteRangeOutcome),
+    DeleteMany(Reply<DeleteManyOutcome>, DeleteManyOutcome),
+}
+
+impl Answer {
+    pub(super) fn send(self) {
+        match self {
+            Self::Put(reply, outcome) => reply.send(Ok(outcome), Stage::Journal),
+            Self::Delete(reply, outcome) => reply.send(Ok(outcome), Stage::Journal),
+            Self::DeleteRange(reply, outcome) => reply.send(Ok(outcome), Stage::Journal),
+            Self::DeleteMany(reply, outcome) => reply.send(Ok(outcome), Stage::Journal),
+        }
+    }
+}

@@ -1,0 +1,536 @@
+//! Group commit: makes data and records durable, many requests at a time.
+//!
+//! One batch of records and one flush are in flight at most. The phases of a batch:
+//!
+//! ```text
+//! Idle ─▶ Rest (all but the first unit) ─▶ RestFlush ─▶ First (makes it visible) ─▶ LastFlush ─▶ Idle
+//!   └──────────── batch of one unit ─────────────────────▲
+//!   └─▶ DataFlush ─▶ Idle        no record is ready, but data waits for a flush
+//! ```
+//!
+//! Every flush also serves the data writes that were complete when it began: their records are
+//! ready for the next batch. So with many puts in flight each flush is shared, and a put costs two
+//! of them in time: one for its data, one for its record. Changes are applied to the index in the
+//! order of their records, after the last flush; or after the visible write, when every change of
+//! the batch asked for no more (`Journaled`).
+
+use std::collections::VecDeque;
+
+use super::change::{Answer, Change};
+use super::command::{Reply, Stage};
+use super::ctx::Ctx;
+use super::delete::Many;
+use super::gc::Gc;
+use super::io_table::Tag;
+use super::overlay::Overlay;
+use super::put::Put;
+use super::waiting::order::Kind;
+use crate::clock::monotonic_ns;
+use crate::declaration::RequestId;
+use crate::error::Error;
+use crate::request::Durability;
+use crate::storage::Storage;
+use crate::storage::journal::gc::{Relocation, Taken};
+use crate::storage::journal::writer::{Batch, BatchWrites, NewTail, RingWrite};
+use crate::units::RingPosition;
+
+/// Bytes after which a batch takes no more records.
+const BATCH_LIMIT: usize = 1024 * 1024;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Idle,
+    DataFlush,
+    /// Pieces still being written.
+    Rest(usize),
+    RestFlush,
+    First,
+    LastFlush,
+}
+
+/// Something that is written and waits for a flush that begins after now.
+enum Unflushed {
+    Put(Box<Put>),
+    Header(RingPosition),
+    Sync(Reply<()>),
+}
+
+/// A batch between its first write and its last flush.
+struct InFlight {
+    relocations: Vec<Relocation>,
+    /// Empty once applied.
+    changes: Vec<(Change, RingPosition)>,
+    /// Puts that a change of this batch has beaten: told when that one is durable.
+    beaten: Vec<Put>,
+    durability: Durability,
+    requests: Vec<RequestId>,
+    /// Taken when written.
+    first: Option<RingWrite>,
+    new_tail: Option<NewTail>,
+    records: u64,
+}
+
+/// State of the group commit.
+#[derive(Default)]
+pub(super) struct Commit {
+    phase: Phase,
+    /// Changes for the next batch, in the order of the log.
+    pub(super) ready: VecDeque<Change>,
+    /// Written, and no flush has begun since.
+    unflushed: Vec<Unflushed>,
+    /// Served by the flush in flight.
+    flushing: Vec<Unflushed>,
+    batch: Option<InFlight>,
+    pub(super) many: Many,
+}
+
+impl Commit {
+    pub(super) fn is_idle(&self) -> bool {
+        self.phase == Phase::Idle && self.ready.is_empty() && self.unflushed.is_empty()
+    }
+
+    /// True: the index knows every record in the journal.
+    pub(super) fn is_between_batches(&self) -> bool {
+        self.batch.is_none()
+    }
+
+    /// True: everything that is applied is on stable storage.
+    pub(super) fn all_durable(&self) -> bool {
+        self.phase != Phase::LastFlush
+    }
+
+    pub(super) fn await_flush_for_put(&mut self, put: Box<Put>) {
+        self.unflushed.push(Unflushed::Put(put));
+    }
+
+    pub(super) fn await_flush_for_sync(&mut self, reply: Reply<()>) {
+        self.unflushed.push(Unflushed::Sync(reply));
+    }
+
+    pub(super) fn await_flush_for_header(&mut self, head: RingPosition) {
+        self.unflushed.push(Unflushed::Header(head));
+    }
+
+    /// Starts a batch, or else a flush, when none is in flight.
+    pub(super) fn start(&mut self, ctx: &mut Ctx, gc: &mut Gc) {
+        if self.phase != Phase::Idle {
+            return;
+        }
+        // All phases have ended, so everything the collection has passed is durable.
+        gc.move_head(ctx);
+        loop {
+            self.refuse_beaten_first(ctx);
+            let mut batch = Batch::new(&ctx.storage.journal);
+            let blocked = self.is_blocked(ctx, gc, &batch);
+            if blocked && gc.press(&ctx.storage) {
+                self.refuse_first_ready(ctx, gc);
+                continue;
+            }
+            let taken = gc.relocate(ctx, &mut batch, blocked);
+            let (changes, beaten) = self.take_ready(ctx, gc, &mut batch);
+            if !changes.is_empty() || self.ready.is_empty() {
+                gc.relax();
+            } else if !blocked {
+                // Relocated records took the room: next time the change goes first.
+                gc.press(&ctx.storage);
+            }
+            if !batch.is_empty() {
+                return self.start_batch(ctx, batch, taken, changes, beaten);
+            }
+            if !blocked || !gc.is_stuck(ctx) {
+                break;
+            }
+            self.refuse_first_ready(ctx, gc);
+        }
+        gc.end_stuck(ctx);
+        if self.unflushed.is_empty() {
+            gc.move_head(ctx);
+        } else {
+            self.start_flush(ctx, Phase::DataFlush);
+        }
+    }
+
+    /// True: the first change that is ready finds no room, not even in an empty batch.
+    fn is_blocked(&self, ctx: &Ctx, gc: &Gc, batch: &Batch) -> bool {
+        let journal = &ctx.storage.journal;
+        self.ready.front().is_some_and(|change| {
+            !batch.has_room(journal, change.record().len(), self.kept_room(ctx, gc))
+        })
+    }
+
+    /// Bytes that the next change must leave free. Where another engine has used the reserve too,
+    /// or the end of a ring of a few blocks takes what a whole round of the collection has won, a
+    /// delete may take of the last room: it makes more than it takes.
+    fn kept_room(&self, ctx: &Ctx, gc: &Gc) -> u64 {
+        let Storage { journal, index, .. } = &ctx.storage;
+        let is_delete = self.ready.front().is_some_and(Change::is_delete);
+        let in_need =
+            index.record_bytes() > journal.live_limit(0) || gc.has_gone_round(&ctx.storage);
+        if is_delete && in_need {
+            journal.last_room()
+        } else {
+            journal.gc_reserve()
+        }
+    }
+
+    /// Answers the puts at the front of the ready changes that have lost already, so that they
+    /// do not wait for room in the journal. To be called between batches.
+    fn refuse_beaten_first(&mut self, ctx: &mut Ctx) {
+        while let Some(Change::Put(put)) = self.ready.front()
+            && let Some(id) = put.absent()
+            && ctx.storage.index.get(id).is_some()
+            && let Some(Change::Put(put)) = self.ready.pop_front()
+        {
+            beat(ctx, put);
+        }
+    }
+
+    /// Moves changes that are ready into the batch, in order, while there is room. Beside them:
+    /// the puts that one of them has beaten.
+    ///
+    /// One batch is in flight at a time, so the index holds exactly what the journal says, and all
+    /// of it is durable. Index and batch together are the state that a put meets. A put that loses
+    /// leaves no record: its blocks are free again and nothing of it survives a crash.
+    fn take_ready(
+        &mut self,
+        ctx: &mut Ctx,
+        gc: &Gc,
+        batch: &mut Batch,
+    ) -> (Vec<(Change, RingPosition)>, Vec<Put>) {
+        let (mut taken, mut beaten) = (Vec::new(), Vec::new());
+        let keep = self.kept_room(ctx, gc);
+        let absent = |change: &Change| match change {
+            Change::Put(put) => put.absent(),
+            Change::Delete(_) => None,
+        };
+        let conditional = self.ready.iter().any(|change| absent(change).is_some());
+        let mut overlay = conditional.then(Overlay::default);
+        while batch.len() < BATCH_LIMIT
+            && let Some(change) = self.ready.pop_front()
+        {
+            let change = match (change, &overlay) {
+                (Change::Put(put), Some(overlay)) => match put.absent() {
+                    Some(id) if overlay.find(id) == Some(true) => {
+                        beaten.push(put);
+                        continue;
+                    }
+                    Some(id)
+                        if overlay.find(id).is_none() && ctx.storage.index.get(id).is_some() =>
+                    {
+                        beat(ctx, put);
+                        continue;
+                    }
+                    _ => Change::Put(put),
+                },
+                (change, _) => change,
+            };
+            let Some(position) = batch.append(&ctx.storage.journal, change.record(), keep) else {
+                self.ready.push_front(change);
+                break;
+            };
+            if let Some(overlay) = &mut overlay {
+                overlay.note(&change);
+            }
+            taken.push((change, position));
+        }
+        (taken, beaten)
+    }
+
+    /// The collection cannot make room for the first change that is ready.
+    fn refuse_first_ready(&mut self, ctx: &mut Ctx, gc: &mut Gc) {
+        gc.relax();
+        let Some(change) = self.ready.pop_front() else {
+            return;
+        };
+        let journal = &ctx.storage.journal;
+        if let Change::Delete(delete) = &change
+            && let Some(id) = delete.lump()
+            && ctx.storage.index.get(id).is_none()
+        {
+            // Everything applied is durable, so the delete of a lump that is not there needs no
+            // record; and no lump gets its position.
+            let position = journal.tail();
+            if let Some(answer) = self.apply(ctx, change, position, Durability::Synced) {
+                answer.send();
+            }
+            return;
+        }
+        let error = Error::JournalFull {
+            needed: change.record().len() as u64,
+            used: journal.used(),
+            capacity: journal.capacity(),
+        };
+        self.refuse(ctx, change, error, false);
+    }
+
+    /// Carries out a change whose record is in the journal at `position`. The answer, unless it
+    /// has to wait for others.
+    fn apply(
+        &mut self,
+        ctx: &mut Ctx,
+        change: Change,
+        position: RingPosition,
+        durability: Durability,
+    ) -> Option<Answer> {
+        match change {
+            Change::Put(put) => Some(put.apply(ctx, position, durability)),
+            Change::Delete(delete) => delete.apply(ctx, &mut self.many, durability),
+        }
+    }
+
+    /// Gives up a change whose record was not written, or failed to be.
+    fn refuse(&mut self, ctx: &mut Ctx, change: Change, error: Error, may_be_on_disk: bool) {
+        match change {
+            Change::Put(put) => put.refuse(ctx, error, Stage::Journal, may_be_on_disk),
+            Change::Delete(delete) => {
+                if let Some(key) = delete.refuse(ctx, &mut self.many, error) {
+                    let of_it = |change: &Change| matches!(change, Change::Delete(delete) if delete.is_of(key));
+                    self.ready.retain(|change| !of_it(change));
+                }
+            }
+        }
+    }
+
+    fn start_batch(
+        &mut self,
+        ctx: &mut Ctx,
+        batch: Batch,
+        taken: Taken,
+        changes: Vec<(Change, RingPosition)>,
+        beaten: Vec<Put>,
+    ) {
+        let BatchWrites {
+            rest,
+            first,
+            new_tail,
+            records,
+        } = batch.finish(&ctx.storage.journal, &ctx.io.pool);
+        let journaled = !changes.is_empty()
+            && taken.relocations.is_empty()
+            && changes
+                .iter()
+                .all(|(change, _)| change.durability() == Durability::Journaled);
+        let durability = if journaled {
+            Durability::Journaled
+        } else {
+            Durability::Synced
+        };
+        let mut requests: Vec<RequestId> =
+            changes.iter().map(|(change, _)| change.request()).collect();
+        // The records of one request lie side by side.
+        requests.dedup();
+        for write in rest.iter() {
+            debug_assert!(write.position.0.is_multiple_of(ctx.storage.journal.unit()));
+        }
+        self.phase = Phase::Rest(rest.len());
+        self.batch = Some(InFlight {
+            relocations: taken.relocations,
+            changes,
+            beaten,
+            durability,
+            requests: requests.clone(),
+            first: Some(first),
+            new_tail: Some(new_tail),
+            records,
+        });
+        if rest.is_empty() {
+            return self.write_first(ctx);
+        }
+        for write in rest {
+            write_ring(ctx, Tag::BatchRest, write, requests.clone());
+        }
+    }
+
+    fn write_first(&mut self, ctx: &mut Ctx) {
+        let Some(batch) = self.batch.as_mut() else {
+            return;
+        };
+        let Some(first) = batch.first.take() else {
+            return;
+        };
+        let requests = batch.requests.clone();
+        self.phase = Phase::First;
+        write_ring(ctx, Tag::BatchFirst, first, requests);
+    }
+
+    /// A piece of the batch that replay cannot reach yet is written.
+    pub(super) fn rest_written(
+        &mut self,
+        ctx: &mut Ctx,
+        result: Result<(), Error>,
+    ) -> Result<(), Error> {
+        result?;
+        let Phase::Rest(left) = self.phase else {
+            return Ok(());
+        };
+        self.phase = Phase::Rest(left - 1);
+        if left == 1 {
+            self.start_flush(ctx, Phase::RestFlush);
+        }
+        Ok(())
+    }
+
+    /// The batch is in the journal, but perhaps only in the device's cache.
+    pub(super) fn visible(
+        &mut self,
+        ctx: &mut Ctx,
+        result: Result<(), Error>,
+    ) -> Result<(), Error> {
+        result?;
+        let Some(batch) = self.batch.as_mut() else {
+            return Ok(());
+        };
+        if let Some(new_tail) = batch.new_tail.take() {
+            ctx.storage.journal.advance(new_tail);
+        }
+        let answers = match batch.durability {
+            Durability::Journaled => self.apply_batch(ctx),
+            Durability::Synced => Vec::new(),
+        };
+        self.start_flush(ctx, Phase::LastFlush);
+        answers.into_iter().for_each(Answer::send);
+        Ok(())
+    }
+
+    fn start_flush(&mut self, ctx: &mut Ctx, phase: Phase) {
+        self.phase = phase;
+        self.flushing = std::mem::take(&mut self.unflushed);
+        let mut requests = self
+            .batch
+            .as_ref()
+            .map_or_else(Vec::new, |batch| batch.requests.clone());
+        requests.extend(self.flushing.iter().filter_map(|item| match item {
+            Unflushed::Put(put) => Some(put.request),
+            Unflushed::Header(_) | Unflushed::Sync(_) => None,
+        }));
+        ctx.io.flush(requests);
+    }
+
+    /// A flush has ended. Returns the records of the batch that it was the last one of.
+    pub(super) fn flushed(
+        &mut self,
+        ctx: &mut Ctx,
+        gc: &mut Gc,
+        result: Result<(), Error>,
+    ) -> Result<u64, Error> {
+        result?;
+        ctx.shared.counters.flushes.add(1);
+        for item in std::mem::take(&mut self.flushing) {
+            match item {
+                Unflushed::Put(put) => self.ready.push_back(put.durable()),
+                Unflushed::Header(head) => gc.head_durable(ctx, head),
+                Unflushed::Sync(reply) => {
+                    ctx.unfinished.end();
+                    reply.send(Ok(()), Stage::Journal);
+                }
+            }
+        }
+        match self.phase {
+            Phase::RestFlush => self.write_first(ctx),
+            Phase::LastFlush => return Ok(self.batch_durable(ctx)),
+            _ => self.phase = Phase::Idle,
+        }
+        Ok(0)
+    }
+
+    fn batch_durable(&mut self, ctx: &mut Ctx) -> u64 {
+        let answers = self.apply_batch(ctx);
+        self.phase = Phase::Idle;
+        let (mut beaten, mut records) = (Vec::new(), 0);
+        if let Some(batch) = self.batch.take() {
+            ctx.shared.counters.commits.add(1);
+            ctx.shared.counters.commit_records.add(batch.records);
+            (beaten, records) = (batch.beaten, batch.records);
+        }
+        ctx.freed |= ctx.storage.data.all_durable();
+        note_service_times(ctx, &answers);
+        answers.into_iter().for_each(Answer::send);
+        // Who lost is told after who won: answers come in the order of the log.
+        beaten.into_iter().for_each(|put| beat(ctx, put));
+        records
+    }
+
+    /// Applies the changes of the batch, relocated records first, as they are in the log.
+    fn apply_batch(&mut self, ctx: &mut Ctx) -> Vec<Answer> {
+        let Some(batch) = self.batch.as_mut() else {
+            return Vec::new();
+        };
+        let durability = batch.durability;
+        let relocations = std::mem::take(&mut batch.relocations);
+        let changes = std::mem::take(&mut batch.changes);
+        for Relocation {
+            id,
+            from,
+            to,
+            marked,
+        } in relocations
+        {
+            ctx.storage.index.update(id, |entry| {
+                if entry.record() == from {
+                    entry.moved_to(to, marked)
+                } else {
+                    entry
+                }
+            });
+        }
+        changes
+            .into_iter()
+            .filter_map(|(change, position)| self.apply(ctx, change, position, durability))
+            .collect()
+    }
+
+    /// Answers everything that waits for the journal: it takes no records any more.
+    pub(super) fn refuse_all(&mut self, ctx: &mut Ctx, error: &Error) {
+        let (in_flight, beaten) = self
+            .batch
+            .take()
+            .map_or_else(Default::default, |batch| (batch.changes, batch.beaten));
+        for (change, _) in in_flight {
+            self.refuse(ctx, change, error.clone(), true);
+        }
+        for put in beaten {
+            put.refuse(ctx, error.clone(), Stage::Journal, false);
+        }
+        for change in std::mem::take(&mut self.ready) {
+            self.refuse(ctx, change, error.clone(), false);
+        }
+        let mut waiting = std::mem::take(&mut self.flushing);
+        waiting.append(&mut self.unflushed);
+        for item in waiting {
+            match item {
+                Unflushed::Put(put) => put.refuse(ctx, error.clone(), Stage::Journal, false),
+                Unflushed::Header(_) => {}
+                Unflushed::Sync(reply) => {
+                    ctx.unfinished.end();
+                    reply.send(Err(error.clone()), Stage::Journal);
+                }
+            }
+        }
+        self.phase = Phase::Idle;
+    }
+}
+
+fn write_ring(ctx: &mut Ctx, tag: Tag, write: RingWrite, requests: Vec<RequestId>) {
+    let offset = ctx.storage.geometry.ring_byte(write.position).0;
+    ctx.io.write(tag, offset, write.buf, requests);
+}
+
+/// Tells a put that it has lost.
+fn beat(ctx: &mut Ctx, put: Put) {
+    if let Some(id) = put.absent() {
+        put.refuse(ctx, Error::AlreadyExists { id }, Stage::Journal, false);
+    }
+}
+
+/// Learns how long puts take, from the answers of a batch.
+fn note_service_times(ctx: &mut Ctx, answers: &[Answer]) {
+    let now_ns = monotonic_ns();
+    for answer in answers {
+        if let Answer::Put(reply, _) = answer
+            && let Some(took_ns) = reply.timing.data_service_ns(now_ns)
+        {
+            ctx.pace.served(Kind::Put, took_ns);
+        }
+    }
+}

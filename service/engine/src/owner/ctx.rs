@@ -1,0 +1,275 @@
+//! What every part of the owner works with: the state of the store, its disk, and what other
+//! threads see of it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use super::finisher::Finisher;
+use super::inbox::Gate;
+use super::io_table::{IoTable, Tag};
+use super::scrub;
+use super::waiting::admission::{Admission, AdmissionLimits};
+use super::waiting::order_stats::OrderShared;
+use super::waiting::overload::Overload;
+use super::waiting::pace::Pace;
+use crate::clock::duration_ns;
+use crate::error::Error;
+use crate::format::Portion;
+use crate::format::journal_header::{JournalHeader, ScrubMark};
+use crate::format::verify::Subject;
+use crate::lump::LumpId;
+use crate::options::StoreOptions;
+use crate::stats::Counters;
+use crate::storage::Storage;
+use crate::storage::index::Entry;
+use crate::units::RingPosition;
+
+/// Shared by the handles of a store and its owner thread.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) counters: Arc<Counters>,
+    /// Counts the waiting requests and refuses early.
+    pub(crate) admission: Arc<Admission>,
+    /// Open while the owner thread takes commands.
+    pub(crate) gate: Arc<Gate>,
+    /// Set once the store takes no changes any more: the reason.
+    pub(crate) failed: OnceLock<Arc<str>>,
+    pub(crate) scrub: scrub::Control,
+    /// Choices of the order, and observations of the disk on their way to it.
+    pub(crate) order: OrderShared,
+}
+
+impl Shared {
+    pub(crate) fn new(options: &StoreOptions) -> Self {
+        let counters = Arc::<Counters>::default();
+        let limits = AdmissionLimits {
+            hard: options.queue_limit.max(1),
+            threshold: options.overload_threshold.max(1),
+            recovers_at: overload(options).recovers_at(),
+        };
+        Self {
+            admission: Arc::new(Admission::new(limits, Arc::clone(&counters))),
+            counters,
+            gate: Arc::default(),
+            failed: OnceLock::new(),
+            scrub: scrub::Control::default(),
+            order: OrderShared::new(options.queue_policy),
+        }
+    }
+}
+
+pub(super) fn overload(options: &StoreOptions) -> Overload {
+    Overload::new(
+        options.overload_threshold,
+        duration_ns(options.overload_after),
+    )
+}
+
+/// Limits of the owner thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Data I/Os in flight.
+    pub(crate) data_ios: usize,
+    /// Changes accepted and not applied.
+    pub(crate) pending: usize,
+    pub(crate) read_only: bool,
+    /// Budget of the collection in bytes a second; 0: no limit.
+    pub(crate) gc_rate: u64,
+}
+
+/// Changes that are accepted and not applied.
+#[derive(Debug, Default)]
+pub(super) struct Unfinished {
+    count: usize,
+    /// Bytes of the records of the puts among them.
+    record_bytes: u64,
+    /// Ids of these puts; one id may be put several times at once.
+    putting: BTreeMap<LumpId, u32>,
+}
+
+impl Unfinished {
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn begin(&mut self) {
+        self.count += 1;
+    }
+
+    pub(super) fn end(&mut self) {
+        self.count -= 1;
+    }
+
+    /// A put whose room in the journal is [reserved](Ctx::reserve_record).
+    pub(super) fn begin_put(&mut self, id: LumpId) {
+        self.count += 1;
+        *self.putting.entry(id).or_default() += 1;
+    }
+
+    pub(super) fn end_put(&mut self, id: LumpId, record_len: u64) {
+        self.count -= 1;
+        self.record_bytes -= record_len;
+        if let Some(count) = self.putting.get_mut(&id) {
+            *count -= 1;
+            if *count == 0 {
+                self.putting.remove(&id);
+            }
+        }
+    }
+
+    pub(super) fn puts(&self, id: LumpId) -> bool {
+        self.putting.contains_key(&id)
+    }
+
+    /// True: a lump with `start <= id < end` is being put.
+    pub(super) fn puts_any(&self, start: LumpId, end: LumpId) -> bool {
+        self.putting.range(start..end).next().is_some()
+    }
+
+    /// Gives back room that was reserved for a put which is not begun.
+    pub(super) fn unreserve(&mut self, record_len: u64) {
+        self.record_bytes -= record_len;
+    }
+}
+
+/// The journal's header block. Head and scrub mark share it, so one write is under way at most.
+#[derive(Debug, Default)]
+pub(super) struct HeaderBlock {
+    pub(super) busy: bool,
+    /// How far the scrubber has come: written with every head.
+    pub(super) mark: ScrubMark,
+}
+
+/// Handed to the parts of the owner in each of their steps.
+pub(crate) struct Ctx {
+    pub(super) storage: Storage,
+    pub(super) io: IoTable,
+    pub(super) finisher: Finisher,
+    pub(super) shared: Arc<Shared>,
+    pub(super) limits: Limits,
+    /// How long requests take lately.
+    pub(super) pace: Pace,
+    pub(super) unfinished: Unfinished,
+    pub(super) header: HeaderBlock,
+    /// No more commands are taken; what was accepted is finished.
+    pub(super) closing: bool,
+    /// Blocks have come free since the puts that wait for some were tried last.
+    pub(super) freed: bool,
+}
+
+impl Ctx {
+    pub(super) fn failure(&self) -> Option<Error> {
+        let reason = self.shared.failed.get()?;
+        Some(Error::Failed {
+            reason: Arc::clone(reason),
+        })
+    }
+
+    pub(super) fn refuses_changes(&self) -> Option<Error> {
+        if self.limits.read_only {
+            return Some(Error::ReadOnly);
+        }
+        self.failure()
+    }
+
+    /// True: nothing may be written.
+    pub(super) fn writes_nothing(&self) -> bool {
+        self.limits.read_only || self.shared.failed.get().is_some()
+    }
+
+    /// Sets room in the journal aside for the record of a put.
+    pub(super) fn reserve_record(&mut self, record_len: u64) -> Result<(), Error> {
+        let journal = &mut self.storage.journal;
+        let live = self.storage.index.record_bytes() + self.unfinished.record_bytes;
+        if live + record_len > journal.live_limit(record_len) {
+            let capacity = journal.capacity();
+            let reserve = capacity - journal.live_limit(record_len).min(capacity);
+            let used = (live + reserve).min(capacity);
+            return Err(Error::JournalFull {
+                needed: record_len,
+                used,
+                capacity,
+            });
+        }
+        journal.note_record(record_len);
+        self.unfinished.record_bytes += record_len;
+        Ok(())
+    }
+
+    /// The blocks of a lump that is no more come back when that is durable.
+    pub(super) fn release(&mut self, old: Option<Entry>) {
+        if let Some(portion) = old.and_then(Entry::portion) {
+            self.storage.data.defer(portion);
+        }
+    }
+
+    /// A read of these blocks has ended.
+    pub(super) fn unpin(&mut self, portion: Portion) {
+        self.freed |= self.storage.data.unpin(portion);
+    }
+
+    /// What the bytes of a portion must be.
+    pub(super) fn subject(&self, id: LumpId, portion: Portion, entry: Entry) -> Subject {
+        let Storage {
+            geometry, journal, ..
+        } = &self.storage;
+        let block_size = geometry.block_size();
+        Subject {
+            id,
+            blocks: portion.len(),
+            block_size,
+            provenance: journal.provenance(entry),
+            expected_len: entry.payload_len(block_size),
+        }
+    }
+
+    /// Writes the journal's header block, which must not be busy, with this head.
+    pub(super) fn write_header(&mut self, tag: Tag, head: RingPosition) {
+        self.header.busy = true;
+        let geometry = &self.storage.geometry;
+        let len = usize::from(geometry.block_size().get());
+        let mut block = self.io.pool.zeroed(len);
+        let header = JournalHeader { ring_head: head }.encode();
+        let mark = self.header.mark;
+        let mark = (mark != ScrubMark::default()).then(|| mark.encode());
+        let fields = header.iter().chain(mark.iter().flatten());
+        for (to, from) in block.iter_mut().zip(fields) {
+            *to = *from;
+        }
+        let offset = geometry.journal_header_offset().0;
+        self.io.write(tag, offset, block, Vec::new());
+    }
+
+    /// Shows the present numbers to other threads.
+    pub(super) fn publish(&self) {
+        let (counters, storage) = (&self.shared.counters, &self.storage);
+        let block_size = storage.geometry.block_size().bytes();
+        let allocator = storage.data.allocator();
+        counters.lumps.set(storage.index.len());
+        counters
+            .data_capacity_bytes
+            .set(storage.geometry.data_len().0);
+        counters
+            .data_used_bytes
+            .set(storage.data.used_blocks() * block_size);
+        counters
+            .largest_free_bytes
+            .set(allocator.largest() * block_size);
+        counters.free_extents.set(allocator.extents());
+        counters
+            .fragmentation_ppm
+            .set(allocator.fragmentation_ppm());
+        counters
+            .index_memory_bytes
+            .set(storage.index.memory_bytes());
+        counters
+            .journal_capacity_bytes
+            .set(storage.journal.capacity());
+        counters.journal_used_bytes.set(storage.journal.used());
+        counters
+            .journal_live_bytes
+            .set(storage.index.record_bytes());
+        counters.pending.set(self.unfinished.count() as u64);
+        counters.in_flight_ios.set(self.io.len() as u64);
+    }
+}

@@ -1,0 +1,287 @@
+//! Deletes: of a lump, of a range, of many lumps by one request.
+//!
+//! The records of a delete of many go into one batch if they fit. A batch becomes visible by the
+//! write of one unit, so they then happen together, for readers and for a crash. When they do not
+//! fit (the batch has a limit, the ring has an end) they go into several, each of which happens or
+//! does not.
+
+use std::collections::HashMap;
+
+use super::change::{Answer, Change};
+use super::command::{Reply, Stage};
+use super::commit::Commit;
+use super::ctx::Ctx;
+use crate::declaration::RequestId;
+use crate::error::Error;
+use crate::format::record::Record;
+use crate::lump::LumpId;
+use crate::request::{DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, LumpRange};
+use crate::storage::Storage;
+
+/// A delete whose record is ready for the journal.
+pub(super) struct Delete {
+    pub(super) request: RequestId,
+    pub(super) durability: Durability,
+    /// Encoded.
+    pub(super) record: Vec<u8>,
+    pub(super) what: What,
+}
+
+/// Lumps that a delete removes, and the reply.
+pub(super) enum What {
+    One {
+        id: LumpId,
+        reply: Reply<DeleteOutcome>,
+    },
+    Range {
+        start: LumpId,
+        end: LumpId,
+        reply: Reply<DeleteRangeOutcome>,
+    },
+    OneOfMany {
+        id: LumpId,
+        /// Key of the request in [`Many`].
+        key: u64,
+        /// Its place among the ids asked for.
+        slot: usize,
+    },
+}
+
+/// Takes up the delete of one lump.
+pub(super) fn one(
+    ctx: &mut Ctx,
+    commit: &mut Commit,
+    (request, durability): (RequestId, Durability),
+    id: LumpId,
+    mut reply: Reply<DeleteOutcome>,
+) {
+    reply.timing.lap(Stage::Sched);
+    if is_gone(ctx, commit, id) {
+        let outcome = DeleteOutcome {
+            existed: false,
+            durability,
+        };
+        return reply.send(Ok(outcome), Stage::Index);
+    }
+    reply.timing.lap(Stage::Index);
+    ctx.unfinished.begin();
+    commit.ready.push_back(Change::Delete(Delete {
+        request,
+        durability,
+        record: Record::Delete { id }.to_bytes(),
+        what: What::One { id, reply },
+    }));
+}
+
+/// True: there is no such lump, and that is durable. While an applied delete of it may not be,
+/// "it is gone" must wait for the flush.
+fn is_gone(ctx: &Ctx, commit: &Commit, id: LumpId) -> bool {
+    let known = ctx.storage.index.get(id).is_some() || ctx.unfinished.puts(id);
+    !known && commit.all_durable()
+}
+
+/// Takes up the delete of a range.
+pub(super) fn range(
+    ctx: &mut Ctx,
+    commit: &mut Commit,
+    (request, durability): (RequestId, Durability),
+    (start, end): (LumpId, LumpId),
+    mut reply: Reply<DeleteRangeOutcome>,
+) {
+    reply.timing.lap(Stage::Sched);
+    if start > end {
+        return reply.send(Err(Error::ReversedRange { start, end }), Stage::Index);
+    }
+    let range = LumpRange {
+        start,
+        end: Some(end),
+    };
+    let known =
+        ctx.storage.index.range(range).next().is_some() || ctx.unfinished.puts_any(start, end);
+    if start == end || (!known && commit.all_durable()) {
+        let outcome = DeleteRangeOutcome {
+            deleted: 0,
+            durability,
+        };
+        return reply.send(Ok(outcome), Stage::Index);
+    }
+    reply.timing.lap(Stage::Index);
+    ctx.unfinished.begin();
+    commit.ready.push_back(Change::Delete(Delete {
+        request,
+        durability,
+        record: Record::DeleteRange { start, end }.to_bytes(),
+        what: What::Range { start, end, reply },
+    }));
+}
+
+/// Takes up the delete of many lumps.
+pub(super) fn many(
+    ctx: &mut Ctx,
+    commit: &mut Commit,
+    (request, durability): (RequestId, Durability),
+    ids: &[LumpId],
+    mut reply: Reply<DeleteManyOutcome>,
+) {
+    reply.timing.lap(Stage::Sched);
+    let key = commit.many.next;
+    let mut left = 0;
+    for (slot, &id) in ids.iter().enumerate() {
+        if is_gone(ctx, commit, id) {
+            continue;
+        }
+        left += 1;
+        commit.ready.push_back(Change::Delete(Delete {
+            request,
+            durability,
+            record: Record::Delete { id }.to_bytes(),
+            what: What::OneOfMany { id, key, slot },
+        }));
+    }
+    let outcome = DeleteManyOutcome {
+        existed: vec![false; ids.len()],
+        durability,
+    };
+    if left == 0 {
+        return reply.send(Ok(outcome), Stage::Index);
+    }
+    reply.timing.lap(Stage::Index);
+    ctx.unfinished.begin();
+    commit.many.next += 1;
+    let request = ManyRequest {
+        outcome,
+        left,
+        reached: None,
+        reply,
+    };
+    commit.many.requests.insert(key, request);
+}
+
+/// A delete of many that is not applied as a whole.
+struct ManyRequest {
+    outcome: DeleteManyOutcome,
+    /// Deletes to come.
+    left: usize,
+    /// The weakest durability so far.
+    reached: Option<Durability>,
+    reply: Reply<DeleteManyOutcome>,
+}
+
+/// Deletes of many on their way.
+#[derive(Default)]
+pub(super) struct Many {
+    requests: HashMap<u64, ManyRequest>,
+    next: u64,
+}
+
+impl Many {
+    /// One delete is applied. The answer to the request, if it was the last.
+    fn one_deleted(
+        &mut self,
+        ctx: &mut Ctx,
+        (key, slot): (u64, usize),
+        existed: bool,
+        durability: Durability,
+    ) -> Option<Answer> {
+        // A request that was refused has been answered.
+        let found = self.requests.get_mut(&key)?;
+        if let Some(outcome) = found.outcome.existed.get_mut(slot) {
+            *outcome = existed;
+        }
+        if found.reached != Some(Durability::Journaled) {
+            found.reached = Some(durability);
+        }
+        found.left -= 1;
+        if found.left > 0 {
+            return None;
+        }
+        let mut done = self.requests.remove(&key)?;
+        ctx.unfinished.end();
+        done.outcome.durability = done.reached.unwrap_or(durability);
+        Some(Answer::DeleteMany(done.reply, done.outcome))
+    }
+}
+
+impl Delete {
+    /// The one lump it names.
+    pub(super) fn lump(&self) -> Option<LumpId> {
+        match self.what {
+            What::One { id, .. } | What::OneOfMany { id, .. } => Some(id),
+            What::Range { .. } => None,
+        }
+    }
+
+    /// True: it belongs to this delete of many.
+    pub(super) fn is_of(&self, request: u64) -> bool {
+        matches!(self.what, What::OneOfMany { key, .. } if key == request)
+    }
+
+    /// Carries it out: its record is in the journal. The answer, unless it has to wait for others.
+    pub(super) fn apply(
+        self,
+        ctx: &mut Ctx,
+        many: &mut Many,
+        durability: Durability,
+    ) -> Option<Answer> {
+        match self.what {
+            What::One { id, reply } => {
+                let existed = remove(ctx, id);
+                ctx.unfinished.end();
+                let outcome = DeleteOutcome {
+                    existed,
+                    durability,
+                };
+                Some(Answer::Delete(reply, outcome))
+            }
+            What::Range { start, end, reply } => {
+                let Storage { index, data, .. } = &mut ctx.storage;
+                let deleted = index.remove_range(start, end, |old| {
+                    if let Some(portion) = old.portion() {
+                        data.defer(portion);
+                    }
+                });
+                ctx.unfinished.end();
+                let outcome = DeleteRangeOutcome {
+                    deleted,
+                    durability,
+                };
+                Some(Answer::DeleteRange(reply, outcome))
+            }
+            What::OneOfMany { id, key, slot } => {
+                let existed = remove(ctx, id);
+                many.one_deleted(ctx, (key, slot), existed, durability)
+            }
+        }
+    }
+
+    /// Gives it up. One of many: the whole request is told so, once; its key is returned then,
+    /// because its deletes that still wait must not be carried out.
+    pub(super) fn refuse(self, ctx: &mut Ctx, many: &mut Many, error: Error) -> Option<u64> {
+        match self.what {
+            What::One { reply, .. } => {
+                ctx.unfinished.end();
+                reply.send(Err(error), Stage::Journal);
+                None
+            }
+            What::Range { reply, .. } => {
+                ctx.unfinished.end();
+                reply.send(Err(error), Stage::Journal);
+                None
+            }
+            What::OneOfMany { key, .. } => {
+                // Only the first refusal finds the request.
+                let request = many.requests.remove(&key)?;
+                ctx.unfinished.end();
+                request.reply.send(Err(error), Stage::Journal);
+                Some(key)
+            }
+        }
+    }
+}
+
+/// True: the lump was there.
+fn remove(ctx: &mut Ctx, id: LumpId) -> bool {
+    let old = ctx.storage.index.remove(id);
+    ctx.release(old);
+    old.is_some()
+}

@@ -1,0 +1,454 @@
+//! The owner thread: one loop that holds index, journal and allocator and never waits for the
+//! disk.
+//!
+//! The [`Owner`] receives commands and the ends of I/Os and hands each to one of its parts, which
+//! keep their state to themselves, work on the [`Ctx`] and hand out new I/Os. What concerns other
+//! parts comes back: a request to be started, blocks that came free, an error that fails the store.
+//! Nothing here touches payload bytes.
+//!
+//! | part | |
+//! |---|---|
+//! | [`waiting`] | requests that are let in and not started, and their order |
+//! | [`reads`] | gets, heads, lists |
+//! | [`put`] | puts, from arrival to answer |
+//! | [`delete`] | deletes of one lump, a range, many |
+//! | [`commit`] | makes changes durable, in groups |
+//! | [`gc`] | reclaims the journal |
+//! | [`checkpoint`] | copies the index to the disk |
+//! | [`scrub`] | reads every lump and compares it with its checksum |
+
+mod budget;
+mod change;
+mod checkpoint;
+pub(crate) mod command;
+mod commit;
+mod ctx;
+mod delete;
+pub(crate) mod finisher;
+mod gc;
+pub(crate) mod inbox;
+pub(crate) mod io_table;
+mod overlay;
+mod pairs;
+pub(crate) mod put;
+mod reads;
+pub(crate) mod scrub;
+mod stepped;
+pub(crate) mod waiting;
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender, TryRecvError};
+
+pub(crate) use checkpoint::Checkpointer;
+use command::{Arrival, Command, Stage};
+use commit::Commit;
+use ctx::{Ctx, HeaderBlock, Unfinished, overload};
+pub(crate) use ctx::{Limits, Shared};
+use finisher::Finisher;
+use gc::Gc;
+use inbox::Inbox;
+use io_table::{IoTable, Tag};
+use put::Puts;
+use reads::Reads;
+use scrub::Scrub;
+pub use stepped::Driver;
+use waiting::Waiting;
+use waiting::order::Order;
+pub use waiting::order_stats::{LearnedStats, OrderStats};
+use waiting::pace::Pace;
+
+use crate::clock::duration_ns;
+use crate::device::{Completion, Wait};
+use crate::error::Error;
+use crate::format::journal_header::ScrubMark;
+use crate::options::StoreOptions;
+use crate::storage::Storage;
+
+/// Commands taken up before the I/Os they cause are handed out.
+const COMMANDS_AT_ONCE: usize = 64;
+
+thread_local! {
+    static ENGINE_THREAD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Marks the calling thread as one that must not wait for the engine.
+pub(crate) fn mark_engine_thread() {
+    ENGINE_THREAD.set(true);
+}
+
+/// True: the calling thread belongs to an engine.
+pub(crate) fn on_engine_thread() -> bool {
+    ENGINE_THREAD.get()
+}
+
+/// A store as recovery leaves it.
+pub(crate) struct Restored {
+    pub(crate) storage: Storage,
+    pub(crate) scrub_mark: ScrubMark,
+    pub(crate) checkpoint: Checkpointer,
+}
+
+/// The parts of a store that is open, and the loop that drives them.
+pub(crate) struct Owner {
+    ctx: Ctx,
+    inbox: Inbox,
+    waiting: Waiting,
+    reads: Reads,
+    puts: Puts,
+    commit: Commit,
+    gc: Gc,
+    checkpoint: Checkpointer,
+    scrub: Scrub,
+    /// Told when everything is done.
+    closed: Vec<Sender<Result<(), Error>>>,
+    /// True: the last round left commands in the channel.
+    more_commands: bool,
+    /// Empty; keeps its memory from round to round.
+    ended: Vec<Completion>,
+}
+
+impl Owner {
+    pub(crate) fn new(
+        restored: Restored,
+        mut io: IoTable,
+        finisher: Finisher,
+        commands: Receiver<Arrival>,
+        shared: Arc<Shared>,
+        limits: Limits,
+        options: &StoreOptions,
+    ) -> Self {
+        let Restored {
+            storage,
+            scrub_mark,
+            checkpoint,
+        } = restored;
+        let (gate, admission) = (Arc::clone(&shared.gate), Arc::clone(&shared.admission));
+        let order = Order::new(options.queue_policy, options.max_overtakes);
+        if order.curve().is_some() {
+            io.make_pairs();
+        }
+        let base = storage.geometry.base().0;
+        Self {
+            inbox: Inbox::new(commands, gate, Arc::clone(&admission)),
+            waiting: Waiting::new(order, overload(options), admission),
+            reads: Reads::default(),
+            puts: Puts::default(),
+            commit: Commit::default(),
+            gc: Gc::new(storage.journal.head(), limits.gc_rate),
+            checkpoint,
+            scrub: Scrub::new(scrub_mark, base, duration_ns(options.scrub_interval)),
+            closed: Vec::new(),
+            more_commands: true,
+            ended: Vec::new(),
+            ctx: Ctx {
+                storage,
+                io,
+                finisher,
+                shared,
+                limits,
+                pace: Pace::default(),
+                unfinished: Unfinished::default(),
+                header: HeaderBlock {
+                    busy: false,
+                    mark: scrub_mark,
+                },
+                closing: false,
+                freed: false,
+            },
+        }
+    }
+
+    /// Runs until the store is closed.
+    pub(crate) fn run(mut self) {
+        mark_engine_thread();
+        while self.turn(Wait::Forever) {}
+        self.end();
+    }
+
+    /// One round: hands out I/Os, waits, deals with what has ended and with new commands. False:
+    /// the store is closed and everything is done.
+    fn turn(&mut self, wait: Wait) -> bool {
+        self.publish();
+        if self.is_done() {
+            return false;
+        }
+        let wait = match (self.waiting.shorten(wait), self.due_ns()) {
+            _ if self.more_commands => Wait::No,
+            (Wait::Forever, Some(due_ns)) => Wait::Until(due_ns),
+            (Wait::Until(time), Some(due_ns)) => Wait::Until(time.min(due_ns)),
+            (wait, _) => wait,
+        };
+        let mut ended = std::mem::take(&mut self.ended);
+        self.ctx.io.device.backend.wait(&mut ended, wait);
+        let alone = ended.len() == 1;
+        for completion in ended.drain(..) {
+            self.on_completion(completion, alone);
+        }
+        self.waiting.learn_told(&self.ctx.shared.order);
+        self.ended = ended;
+        self.more_commands = self.take_commands();
+        self.start_waiting();
+        self.write();
+        self.scrub.step(&mut self.ctx, !self.waiting.is_empty());
+        true
+    }
+
+    /// When there is something to do though nothing happens: the work in the background has a
+    /// budget to wait for.
+    fn due_ns(&self) -> Option<u64> {
+        let due = [
+            self.scrub.due_ns(),
+            self.gc.due_ns(),
+            self.checkpoint.due_ns(),
+        ];
+        due.into_iter().flatten().min()
+    }
+
+    /// Takes up commands from the channel. True: more may be waiting, and nothing would announce
+    /// them.
+    fn take_commands(&mut self) -> bool {
+        for _ in 0..COMMANDS_AT_ONCE {
+            if self.ctx.closing {
+                return false;
+            }
+            match self.inbox.commands().try_recv() {
+                Ok(Arrival {
+                    command: Command::Close { closed },
+                    ..
+                }) => {
+                    self.closed.push(closed);
+                    self.begin_close();
+                }
+                Ok(arrival) => {
+                    if let Some(arrival) = self.waiting.arrive(&mut self.ctx, arrival) {
+                        self.start(arrival);
+                    }
+                }
+                Err(TryRecvError::Empty) => return false,
+                Err(TryRecvError::Disconnected) => self.begin_close(),
+            }
+        }
+        true
+    }
+
+    /// Starts what can be started.
+    fn start_waiting(&mut self) {
+        let mut round = self.waiting.begin(&self.ctx);
+        while let Some(arrival) = self.waiting.next(&mut self.ctx, &mut round) {
+            self.start(arrival);
+        }
+        self.waiting.end(&mut self.ctx, &round);
+    }
+
+    fn start(&mut self, arrival: Arrival) {
+        if let Some(command) = self.waiting.started(&self.ctx, arrival) {
+            self.on_command(command);
+        }
+        // What was set aside for its read and is not used.
+        self.ctx.io.reservation = None;
+    }
+
+    fn on_command(&mut self, command: Command) {
+        let (ctx, reads) = (&mut self.ctx, &mut self.reads);
+        match command {
+            Command::Get { request, id, reply } => reads.get(ctx, request, id, reply),
+            Command::GetRange {
+                request,
+                id,
+                offset,
+                len,
+                reply,
+            } => reads.get_range(ctx, request, id, (offset, len), reply),
+            Command::Head { request, id, reply } => reads.head(ctx, request, id, reply),
+            Command::List {
+                range,
+                limit,
+                reply,
+            } => reads.list(ctx, range, limit, reply),
+            Command::Usage { range, reply } => reads.usage(ctx, range, reply),
+            Command::Embedded { range, from, reply } => reads.embedded(ctx, range, from, reply),
+            change => match ctx.refuses_changes() {
+                Some(error) => change.refuse(error),
+                None => self.on_change(change),
+            },
+        }
+    }
+
+    fn on_change(&mut self, command: Command) {
+        let (ctx, commit) = (&mut self.ctx, &mut self.commit);
+        match command {
+            Command::Put(put) => {
+                if let Some(bytes) = self.puts.accept(ctx, commit, put) {
+                    self.waiting.put_placed(&bytes);
+                }
+            }
+            Command::Delete {
+                request,
+                id,
+                durability,
+                reply,
+            } => delete::one(ctx, commit, (request, durability), id, reply),
+            Command::DeleteRange {
+                request,
+                start,
+                end,
+                durability,
+                reply,
+            } => delete::range(ctx, commit, (request, durability), (start, end), reply),
+            Command::DeleteMany {
+                request,
+                ids,
+                durability,
+                reply,
+            } => delete::many(ctx, commit, (request, durability), &ids, reply),
+            Command::Sync { mut reply } => {
+                reply.timing.lap(Stage::Sched);
+                ctx.unfinished.begin();
+                commit.await_flush_for_sync(reply);
+            }
+            Command::Collect { reply } => self.gc.collect(ctx, reply),
+            other => other.refuse(Error::Closed),
+        }
+    }
+
+    /// An I/O has ended; `alone`: and no other one was seen to.
+    fn on_completion(&mut self, completion: Completion, alone: bool) {
+        let ctx = &mut self.ctx;
+        if let Some(pair) = ctx.io.pair(&completion, alone) {
+            self.waiting.learn_own(&ctx.shared.order, pair);
+        }
+        if let Some((kind, took_ns)) = ctx.io.read_time(completion.token) {
+            ctx.pace.served(kind, took_ns);
+        }
+        let Some((tag, buf, result)) = ctx.io.ended(completion) else {
+            return;
+        };
+        if result.is_err() {
+            ctx.shared.counters.io_errors.add(1);
+        }
+        let mut done = Ok(());
+        match tag {
+            Tag::Get(read) => self.reads.get_read(ctx, read, buf, result),
+            Tag::Range(key, piece) => self.reads.range_read(ctx, (key, piece), buf, result),
+            Tag::Head { lump, reply } => self.reads.head_read(ctx, lump, reply, buf, result),
+            Tag::Embedded(read) => self.reads.embedded_read(ctx, *read, buf, result),
+            Tag::PutData(put) => put.written(ctx, &mut self.commit, result),
+            Tag::BatchRest => done = self.commit.rest_written(ctx, result),
+            Tag::BatchFirst => done = self.commit.visible(ctx, result),
+            Tag::Flush => match self.commit.flushed(ctx, &mut self.gc, result) {
+                Ok(records) => self.checkpoint.appended(records),
+                Err(error) => done = Err(error),
+            },
+            Tag::Header(head) => match result {
+                Ok(()) => self.commit.await_flush_for_header(head),
+                Err(error) => done = Err(error),
+            },
+            Tag::ScrubMark => {
+                ctx.header.busy = false;
+                done = result;
+            }
+            Tag::Collect(start) => done = self.gc.chunk_read(start, buf, result),
+            Tag::Checkpoint => self.checkpoint.written(ctx, buf, result),
+            Tag::CheckpointFlush => done = self.checkpoint.flushed(ctx, result),
+            Tag::Scrub(read) => self.scrub.ended(ctx, *read, buf, result),
+        }
+        if let Err(error) = done {
+            self.fail(&error);
+        }
+        if std::mem::take(&mut self.ctx.freed)
+            && let Some(bytes) = self.puts.retry(&mut self.ctx)
+        {
+            self.waiting.put_placed(&bytes);
+        }
+    }
+
+    /// Starts the writes of the store itself that can be started now.
+    fn write(&mut self) {
+        if self.ctx.writes_nothing() {
+            return;
+        }
+        // Before a batch begins: until its end the index lags behind the journal.
+        if self.checkpoint.wants_to_begin(&self.ctx)
+            && (!self.ctx.closing || self.is_quiet())
+            && self.commit.is_between_batches()
+        {
+            self.checkpoint.begin(&self.ctx);
+        }
+        self.checkpoint.go_on(&mut self.ctx);
+        self.commit.start(&mut self.ctx, &mut self.gc);
+        self.gc.read_next(&mut self.ctx);
+    }
+
+    /// Takes no changes any more: what is on the disk is uncertain. Everything that waits for the
+    /// journal is answered with the reason.
+    fn fail(&mut self, error: &Error) {
+        let reason = self
+            .ctx
+            .shared
+            .failed
+            .get_or_init(|| Arc::from(error.to_string()));
+        let error = Error::Failed {
+            reason: Arc::clone(reason),
+        };
+        self.commit.refuse_all(&mut self.ctx, &error);
+        self.gc.refuse_all(&error);
+        self.puts.refuse_all(&mut self.ctx, &error);
+    }
+
+    /// Takes no more commands; what was accepted is finished.
+    fn begin_close(&mut self) {
+        self.ctx.closing = true;
+    }
+
+    fn has_more_commands(&self) -> bool {
+        self.more_commands
+    }
+
+    /// True: the store is closed; nothing is in flight and nothing waits.
+    fn is_done(&self) -> bool {
+        let ctx = &self.ctx;
+        let writes_nothing = ctx.writes_nothing();
+        ctx.closing
+            && self.is_quiet()
+            && (writes_nothing || self.checkpoint.rests(true, &ctx.storage))
+    }
+
+    /// True: nothing is in flight and no request waits.
+    fn is_quiet(&self) -> bool {
+        self.ctx.io.len() == 0
+            && self.waiting.is_empty()
+            && self.puts.is_idle()
+            && self.scrub.is_idle()
+            && (self.ctx.shared.failed.get().is_some() || self.commit.is_idle())
+    }
+
+    /// Shows the present numbers to other threads.
+    fn publish(&mut self) {
+        self.ctx.publish();
+        self.waiting.publish(&self.ctx);
+        self.checkpoint.publish(&self.ctx);
+    }
+
+    /// Everything is flushed: ends the threads below and tells who waits.
+    fn end(self) {
+        let result = self.ctx.failure().map_or(Ok(()), Err);
+        let Self {
+            ctx,
+            inbox,
+            closed,
+            mut gc,
+            ..
+        } = self;
+        gc.refuse_all(&Error::Closed);
+        // The device first: who waits for the end may open it again at once.
+        let Ctx { io, finisher, .. } = ctx;
+        drop(io);
+        drop(finisher);
+        drop(inbox);
+        for closed in closed {
+            let _ = closed.send(result.clone());
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! A put, from its arrival to its answer. The steps stand in their order:
+//!
+//! ```text
+//! seal      caller's thread: padding, trailer and records; Command::Put
+//! accept    room in the journal is reserved for its records
+//! place     fresh blocks; data, padding and trailer are one write       embedded lumps go
+//! written   waits for a flush that begins now or later                  straight to ready
+//! durable   the record of the data joins the others: ready
+//!           (commit.rs) its records join a batch, or an older put of the id has beaten it
+//! apply     in the order of the log: index, blocks of the old lump
+//! answer    when the batch is as durable as it was asked to be
+//! ```
+//!
+//! A put goes to fresh blocks, so a failed or cut one never harms the lump it would have replaced.
+//! Its records (data, embedded, deletes) are one piece of the journal, which is never divided among
+//! batches: after a crash all of it has happened, or nothing.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::change::{Answer, Change};
+use super::command::{Reply, Stage};
+use super::commit::Commit;
+use super::ctx::Ctx;
+use super::io_table::Tag;
+use crate::buffer::AlignedBuf;
+use crate::declaration::RequestId;
+use crate::error::Error;
+use crate::format::Portion;
+use crate::format::record::{EMBED_PREFIX_LEN, PUT_LEN, Record};
+use crate::format::trailer::max_payload_in;
+use crate::lump::LumpId;
+use crate::payload::SealedLump;
+use crate::request::{Durability, PutCondition, PutOutcome};
+use crate::storage::index::Entry;
+use crate::units::{BlockCount, RingPosition};
+
+/// Lumps that are put, and others that are removed, by one change.
+pub(crate) struct Put {
+    pub(crate) request: RequestId,
+    pub(crate) durability: Durability,
+    /// About the one lump of a put without deletes.
+    pub(crate) condition: PutCondition,
+    pub(crate) data: Option<DataLump>,
+    /// A lump in the journal, and its bytes.
+    pub(crate) embedded: Option<(LumpId, u16)>,
+    /// Removed after the puts.
+    pub(crate) deletes: Vec<LumpId>,
+    /// Encoded, in the order of the log: the embedded lump, the deletes. That of the data goes
+    /// before them once its blocks are known and its bytes durable.
+    pub(crate) records: Vec<u8>,
+    pub(crate) reply: Reply<PutOutcome>,
+}
+
+/// A lump for the data region.
+pub(crate) struct DataLump {
+    id: LumpId,
+    /// Bytes of its payload.
+    len: u64,
+    blocks: BlockCount,
+    /// Value of the padding-length field.
+    padding: Option<u16>,
+    /// Until it is written.
+    buf: Option<AlignedBuf>,
+    /// From its write on.
+    portion: Option<Portion>,
+}
+
+impl DataLump {
+    pub(crate) fn new(id: LumpId, sealed: SealedLump) -> Self {
+        let SealedLump { buf, blocks, len } = sealed;
+        Self {
+            id,
+            len,
+            blocks,
+            padding: u16::try_from((buf.len() as u64).saturating_sub(len + 2)).ok(),
+            buf: Some(buf),
+            portion: None,
+        }
+    }
+}
+
+/// Puts that wait for blocks which are about to be freed.
+#[derive(Default)]
+pub(super) struct Puts {
+    waiting_for_space: VecDeque<Box<Put>>,
+}
+
+impl Puts {
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiting_for_space.is_empty()
+    }
+
+    /// Takes a put up. Returns the bytes of the device that it is written to, if it is now.
+    pub(super) fn accept(
+        &mut self,
+        ctx: &mut Ctx,
+        commit: &mut Commit,
+        mut put: Put,
+    ) -> Option<Range<u64>> {
+        put.reply.timing.lap(Stage::Sched);
+        // Saves the write. What is applied and durable was there before this put.
+        if put.data.is_some()
+            && let Some(id) = put.absent()
+            && commit.all_durable()
+            && ctx.storage.index.get(id).is_some()
+        {
+            put.reply
+                .send(Err(Error::AlreadyExists { id }), Stage::Index);
+            return None;
+        }
+        if let Err(error) = put.reserve(ctx) {
+            put.reply.send(Err(error), Stage::Index);
+            return None;
+        }
+        if put.data.is_some() {
+            return self.place(ctx, Box::new(put));
+        }
+        commit.ready.push_back(Change::Put(put));
+        None
+    }
+
+    /// Finds blocks and starts the write.
+    fn place(&mut self, ctx: &mut Ctx, mut put: Box<Put>) -> Option<Range<u64>> {
+        let data = put.data.as_mut()?;
+        let Some(portion) = ctx.storage.data.allocate(data.blocks) else {
+            if ctx.storage.data.deferred_blocks() > 0 {
+                self.waiting_for_space.push_back(put);
+                return None;
+            }
+            let allocator = ctx.storage.data.allocator();
+            let block_size = ctx.storage.geometry.block_size().bytes();
+            let error = Error::StoreFull {
+                needed: u64::from(data.blocks.0) * block_size,
+                free: allocator.free_blocks() * block_size,
+                largest: allocator.largest() * block_size,
+            };
+            put.refuse(ctx, error, Stage::Index, false);
+            return None;
+        };
+        data.portion = Some(portion);
+        let buf = data.buf.take()?;
+        put.reply.timing.lap(Stage::Index);
+        let (offset, len) = ctx.storage.extent_of(portion);
+        let request = put.request;
+        ctx.io
+            .write(Tag::PutData(put), offset.0, buf, vec![request]);
+        Some(offset.0..offset.0 + len)
+    }
+
+    /// Blocks came free. Returns as [`accept`](Self::accept), for the last put that is written.
+    pub(super) fn retry(&mut self, ctx: &mut Ctx) -> Option<Range<u64>> {
+        let mut last = None;
+        for mut put in std::mem::take(&mut self.waiting_for_space) {
+            put.reply.timing.lap(Stage::Sched);
+            last = self.place(ctx, put).or(last);
+        }
+        last
+    }
+
+    /// The store takes no changes any more.
+    pub(super) fn refuse_all(&mut self, ctx: &mut Ctx, error: &Error) {
+        for put in std::mem::take(&mut self.waiting_for_space) {
+            put.refuse(ctx, error.clone(), Stage::Sched, false);
+        }
+    }
+}
+
+impl Put {
+    /// The lump that must not be there.
+    pub(super) fn absent(&self) -> Option<LumpId> {
+        if self.condition == PutCondition::Always {
+            return None;
+        }
+        self.lumps().next()
+    }
+
+    /// Ids of the lumps that are put.
+    pub(super) fn lumps(&self) -> impl Iterator<Item = LumpId> + use<> {
+        let data = self.data.as_ref().map(|data| data.id);
+        data.into_iter().chain(self.embedded.map(|(id, _)| id))
+    }
+
+    /// Sets room in the journal aside for the records that stay.
+    fn reserve(&self, ctx: &mut Ctx) -> Result<(), Error> {
+        self.check_size(ctx)?;
+        let embedded = self.embedded.map_or(0, |(_, len)| embedded_len(len));
+        if self.embedded.is_some() {
+            ctx.reserve_record(embedded)?;
+            let data = if self.data.is_some() { PUT_LEN } else { 0 };
+            // The journal's own reserve must hold the piece as a whole.
+            let whole = data + self.records.len();
+            ctx.storage.journal.note_record(whole as u64);
+        }
+        if self.data.is_some()
+            && let Err(error) = ctx.reserve_record(PUT_LEN as u64)
+        {
+            ctx.unfinished.unreserve(embedded);
+            return Err(error);
+        }
+        self.lumps().for_each(|id| ctx.unfinished.begin_put(id));
+        Ok(())
+    }
+
+    /// Refuses a lump that would not even fit into the store if it were empty.
+    fn check_size(&self, ctx: &Ctx) -> Result<(), Error> {
+        let (geometry, journal) = (&ctx.storage.geometry, &ctx.storage.journal);
+        if let Some(data) = &self.data {
+            let data_blocks = geometry.data_blocks();
+            let max = max_payload_in(data_blocks, geometry.block_size());
+            let fits = u64::from(data.blocks.0) <= data_blocks;
+            return fits
+                .then_some(())
+                .ok_or(Error::LumpTooLarge { len: data.len, max });
+        }
+        let record_len = self.records.len() as u64;
+        let (Some((_, len)), true) = (self.embedded, self.deletes.is_empty()) else {
+            return Ok(());
+        };
+        if record_len <= journal.live_limit(record_len) {
+            return Ok(());
+        }
+        // A smaller record needs a smaller reserve too.
+        let max = (EMBED_PREFIX_LEN as u64..record_len)
+            .rev()
+            .find(|&len| len <= journal.live_limit(len))
+            .map_or(0, |len| len - EMBED_PREFIX_LEN as u64);
+        let len = u64::from(len);
+        Err(Error::LumpTooLarge { len, max })
+    }
+
+    /// The data is on the device, but perhaps only in its cache.
+    pub(super) fn written(
+        mut self: Box<Self>,
+        ctx: &mut Ctx,
+        commit: &mut Commit,
+        result: Result<(), Error>,
+    ) {
+        self.reply.timing.lap(Stage::Data);
+        match result.and_then(|()| ctx.failure().map_or(Ok(()), Err)) {
+            Ok(()) => commit.await_flush_for_put(self),
+            Err(error) => self.refuse(ctx, error, Stage::Data, false),
+        }
+    }
+
+    /// The data is on stable storage: its record may be written.
+    pub(super) fn durable(mut self) -> Change {
+        if let Some(data) = &self.data
+            && let Some(portion) = data.portion
+        {
+            let id = data.id;
+            let mut records = Record::Put { id, portion }.to_bytes();
+            records.extend_from_slice(&self.records);
+            self.records = records;
+        }
+        Change::Put(self)
+    }
+
+    /// Carries it out: its records stand in the journal at `position`.
+    pub(super) fn apply(
+        self,
+        ctx: &mut Ctx,
+        position: RingPosition,
+        durability: Durability,
+    ) -> Answer {
+        let (mut at, mut created) = (position, false);
+        if let Some(data) = &self.data
+            && let Some(portion) = data.portion
+        {
+            let entry = Entry::data(at, portion, data.padding);
+            created = insert(ctx, data.id, entry, PUT_LEN as u64);
+            at.0 += PUT_LEN as u64;
+        }
+        if let Some((id, len)) = self.embedded {
+            created = insert(ctx, id, Entry::embedded(at, len), embedded_len(len));
+        }
+        for &id in &self.deletes {
+            let old = ctx.storage.index.remove(id);
+            ctx.release(old);
+        }
+        let outcome = PutOutcome {
+            created,
+            durability,
+        };
+        Answer::Put(self.reply, outcome)
+    }
+
+    /// Gives it up after it was accepted.
+    pub(super) fn refuse(self, ctx: &mut Ctx, error: Error, stage: Stage, may_be_on_disk: bool) {
+        if let Some(data) = &self.data {
+            // Blocks that a record on the disk may name are never given to another lump.
+            if let (Some(portion), false) = (data.portion, may_be_on_disk) {
+                ctx.storage.data.free_unused(portion);
+            }
+            ctx.unfinished.end_put(data.id, PUT_LEN as u64);
+        }
+        if let Some((id, len)) = self.embedded {
+            ctx.unfinished.end_put(id, embedded_len(len));
+        }
+        self.reply.send(Err(error), stage);
+    }
+}
+
+/// Bytes of the record of an embedded lump of `len` bytes.
+fn embedded_len(len: u16) -> u64 {
+    EMBED_PREFIX_LEN as u64 + u64::from(len)
+}
+
+/// True: the lump was not there before.
+fn insert(ctx: &mut Ctx, id: LumpId, entry: Entry, record_len: u64) -> bool {
+    let old = ctx.storage.index.insert(id, entry);
+    ctx.release(old);
+    ctx.unfinished.end_put(id, record_len);
+    old.is_none()
+}

@@ -1,0 +1,129 @@
+//! Reads the embedded lumps from the ring, a large piece at a time.
+//!
+//! A record is that of a lump if and only if the index names its very position. What the
+//! collection moves while this goes on is met again at the tail; what is read is pinned.
+
+use super::Reads;
+use crate::buffer::AlignedBuf;
+use crate::error::Error;
+use crate::format::record::{Decoded, MAX_RECORD_LEN, Record};
+use crate::owner::command::{Reply, Stage};
+use crate::owner::ctx::Ctx;
+use crate::owner::io_table::Tag;
+use crate::request::{EmbeddedPage, LumpRange};
+use crate::units::RingPosition;
+
+/// Bytes read at a time; more than the longest record.
+const CHUNK: u64 = 1024 * 1024;
+
+const _: () = assert!(CHUNK > 2 * MAX_RECORD_LEN as u64);
+
+/// A piece of the ring that is being read.
+pub(crate) struct ReadEmbedded {
+    range: LumpRange,
+    /// Pinned: the first record of the piece, and its log offset.
+    position: RingPosition,
+    offset: u64,
+    /// First byte of the ring that is read.
+    start: u64,
+    /// The tail when the read began.
+    tail: RingPosition,
+    reply: Reply<EmbeddedPage>,
+}
+
+impl Reads {
+    pub(in crate::owner) fn embedded(
+        &self,
+        ctx: &mut Ctx,
+        range: LumpRange,
+        from: u64,
+        mut reply: Reply<EmbeddedPage>,
+    ) {
+        reply.timing.lap(Stage::Sched);
+        let journal = &mut ctx.storage.journal;
+        // What the head has passed is garbage, or stands at the tail.
+        let offset = from.max(journal.log_offset_of(journal.head()));
+        if offset >= journal.log_end() {
+            return reply.send(Ok(EmbeddedPage::default()), Stage::Index);
+        }
+        let position = RingPosition(offset % journal.capacity());
+        let tail = journal.tail();
+        let end = if tail > position {
+            tail.0
+        } else {
+            journal.capacity()
+        };
+        let end = end.min(position.0 + CHUNK).next_multiple_of(journal.unit());
+        let start = position.0 - position.0 % journal.unit();
+        journal.pin(position);
+        reply.timing.lap(Stage::Index);
+        let read = ReadEmbedded {
+            range,
+            position,
+            offset,
+            start,
+            tail,
+            reply,
+        };
+        let byte = ctx.storage.geometry.ring_byte(RingPosition(start)).0;
+        let tag = Tag::Embedded(Box::new(read));
+        ctx.io.read(tag, byte, end - start, Vec::new());
+    }
+
+    pub(in crate::owner) fn embedded_read(
+        &self,
+        ctx: &mut Ctx,
+        read: ReadEmbedded,
+        buf: Option<AlignedBuf>,
+        result: Result<(), Error>,
+    ) {
+        ctx.storage.journal.unpin(read.position);
+        let page =
+            result.and_then(|()| embedded_in(ctx, &read, buf.as_deref().unwrap_or_default()));
+        read.reply.send(page, Stage::Data);
+    }
+}
+
+/// The lumps whose records are in the bytes of a piece of the ring.
+fn embedded_in(ctx: &Ctx, read: &ReadEmbedded, bytes: &[u8]) -> Result<EmbeddedPage, Error> {
+    let within = |id| read.range.start <= id && read.range.end.is_none_or(|end| id < end);
+    let mut page = EmbeddedPage::default();
+    let (mut position, mut offset) = (read.position, read.offset);
+    while position != read.tail {
+        let at = usize::try_from(position.0 - read.start).unwrap_or(usize::MAX);
+        let corrupt = |why: String| Error::CorruptJournal {
+            ring_position: position.0,
+            why,
+        };
+        let (record, len) = match Record::decode(bytes.get(at..).unwrap_or_default()) {
+            Ok(Decoded::Record { record, len }) => (record, len),
+            Ok(Decoded::NeedMore { .. }) if position != read.position => break,
+            Ok(Decoded::NeedMore { .. }) => {
+                return Err(corrupt(
+                    "the record is longer than the ring allows".to_owned(),
+                ));
+            }
+            Err(error) => return Err(corrupt(error.to_string())),
+        };
+        match record {
+            Record::EndOfRecords => {
+                return Err(corrupt("the journal ends before its tail".to_owned()));
+            }
+            Record::GoToFront => {
+                offset += ctx.storage.journal.capacity() - position.0;
+                break;
+            }
+            Record::Embed { id, data } if within(id) => {
+                let entry = ctx.storage.index.get(id);
+                if entry.is_some_and(|entry| entry.record() == position) {
+                    page.lumps.push((id, data.as_slice().to_vec()));
+                }
+            }
+            _ => {}
+        }
+        position.0 += len as u64;
+        offset += len as u64;
+    }
+    page.next = (offset < ctx.storage.journal.log_end()).then_some(offset);
+    Ok(page)
+}

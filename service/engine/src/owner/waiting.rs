@@ -1,0 +1,310 @@
+//! The requests that are let in and not started, and the choice of the next one.
+//!
+//! What needs no I/O of its own is started as soon as it is seen: lists, usage, heads of known
+//! size, gets of lumps that are not there; deletes and embedded puts too, in the order of arrival,
+//! as long as not too many changes are unfinished. They never wait for the disk's slots. Gets,
+//! puts and heads that read wait for one of these in the [`Queue`], gets for memory as well. A
+//! flush takes no slot, so nothing that reads waits for one.
+
+pub(crate) mod admission;
+mod learning;
+pub(crate) mod order;
+pub(crate) mod order_stats;
+pub(crate) mod overload;
+pub(crate) mod pace;
+pub(crate) mod queue;
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use admission::Admission;
+use learning::Learning;
+use order::{Kind, Kinds, Moment, Order};
+use overload::Overload;
+use queue::{Place, Queue};
+
+use super::command::{Arrival, Command};
+use super::ctx::Ctx;
+use super::reads::ranges::memory_of_range;
+use crate::clock::monotonic_ns;
+use crate::device::Wait;
+use crate::error::Error;
+use crate::lump::LumpId;
+use crate::units::RingPosition;
+
+/// The queue before the disk, and the changes that need no slot there.
+pub(super) struct Waiting {
+    queue: Queue<Arrival>,
+    /// Changes without data I/O, in the order of arrival.
+    changes: VecDeque<Arrival>,
+    admission: Arc<Admission>,
+    overload: Overload,
+    /// True: the get that is next finds no memory.
+    memory_short: bool,
+    learning: Learning,
+}
+
+/// One look at the waiting requests: [`Waiting::begin`], [`Waiting::next`] until there is none,
+/// [`Waiting::end`].
+pub(super) struct Round {
+    now_ns: u64,
+    /// Requests started before it since open.
+    started: u64,
+    /// Kinds of requests that could still be started.
+    kinds: Kinds,
+    changes_done: bool,
+}
+
+impl Waiting {
+    pub(super) fn new(order: Order, overload: Overload, admission: Arc<Admission>) -> Self {
+        Self {
+            queue: Queue::new(order),
+            changes: VecDeque::new(),
+            admission,
+            overload,
+            memory_short: false,
+            learning: Learning::default(),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty() && self.changes.is_empty()
+    }
+
+    /// A put is written to these bytes of the device.
+    pub(super) fn put_placed(&mut self, bytes: &Range<u64>) {
+        self.queue.put_placed(bytes.start, bytes.end);
+    }
+
+    /// Shortens a wait to the time when a request must be dropped.
+    pub(super) fn shorten(&self, wait: Wait) -> Wait {
+        let Some(expiry) = self.queue.next_expiry() else {
+            return wait;
+        };
+        let due = expiry.saturating_add(1);
+        match wait {
+            Wait::No => Wait::No,
+            Wait::Forever => Wait::Until(due),
+            Wait::Until(other) => Wait::Until(due.min(other)),
+        }
+    }
+
+    /// Takes in a request; given back, it is to be started now.
+    pub(super) fn arrive(&mut self, ctx: &mut Ctx, arrival: Arrival) -> Option<Arrival> {
+        let is_change = arrival.command.is_change();
+        if is_change && ctx.refuses_changes().is_some() {
+            return Some(arrival);
+        }
+        match place(ctx, &arrival) {
+            Some((place, len)) if self.starts_at_once(ctx, place.kind, len) => {
+                self.queue.pass(place);
+                return Some(arrival);
+            }
+            Some((place, _)) => self.queue.push(place, arrival),
+            None if is_change => self.changes.push_back(arrival),
+            None => return Some(arrival),
+        }
+        None
+    }
+
+    /// True: nobody waits and there is all it needs. Memory for `len` bytes is set aside then.
+    fn starts_at_once(&mut self, ctx: &mut Ctx, kind: Kind, len: u64) -> bool {
+        self.queue.is_empty()
+            && ctx.io.data_in_flight() < ctx.limits.data_ios
+            && match kind {
+                Kind::Get => self.reserve_memory(ctx, len),
+                Kind::Head => true,
+                Kind::Put => ctx.unfinished.count() < ctx.limits.pending,
+            }
+    }
+
+    /// Drops requests that are late and want to be dropped then.
+    pub(super) fn begin(&mut self, ctx: &Ctx) -> Round {
+        let now_ns = monotonic_ns();
+        let started = ctx.shared.counters.queue_started.get();
+        while let Some((arrival, late_ns)) = self.queue.expire(now_ns) {
+            self.drop_late(ctx, arrival, late_ns);
+        }
+        Round {
+            now_ns,
+            started,
+            kinds: Kinds::ALL,
+            changes_done: false,
+        }
+    }
+
+    /// The next request to be started: changes without data I/O first, then, while there are
+    /// slots, the others in the order of the policy.
+    pub(super) fn next(&mut self, ctx: &mut Ctx, round: &mut Round) -> Option<Arrival> {
+        let changes_wait = ctx.unfinished.count() >= ctx.limits.pending;
+        if !round.changes_done
+            && !changes_wait
+            && let Some(arrival) = self.changes.pop_front()
+        {
+            return Some(arrival);
+        }
+        round.changes_done = true;
+        while !self.queue.is_empty() && ctx.io.data_in_flight() < ctx.limits.data_ios {
+            if changes_wait {
+                round.kinds = round.kinds.without(Kind::Put);
+            }
+            let moment = Moment {
+                now_ns: round.now_ns,
+                service_ns: ctx.pace.service_ns(),
+                kinds: round.kinds,
+            };
+            let (choice, arrival) = self.queue.choose(moment)?;
+            // The lump may have been replaced since it was looked up for its place.
+            let to_read = to_read(ctx, &arrival.command).map(|(_, len)| len);
+            if to_read.is_some_and(|len| !self.reserve_memory(ctx, len)) {
+                // A later get might fit, but so would the one after it, for ever.
+                round.kinds = round.kinds.without(Kind::Get);
+                continue;
+            }
+            return self.queue.take(choice);
+        }
+        None
+    }
+
+    /// Judges the load by what was started and what still waits.
+    pub(super) fn end(&mut self, ctx: &mut Ctx, round: &Round) {
+        let started = ctx.shared.counters.queue_started.get() - round.started;
+        let waiting = self.admission.waiting();
+        ctx.pace.started(round.now_ns, started, waiting);
+        let overloaded = self.overload.observe(waiting, round.now_ns);
+        self.admission.observe(overloaded, ctx.pace.interval_ns());
+    }
+
+    /// Sets memory aside for the next read.
+    fn reserve_memory(&mut self, ctx: &mut Ctx, len: u64) -> bool {
+        ctx.io.reservation = ctx.io.pool.reserve(len);
+        let short = ctx.io.reservation.is_none();
+        if short && !self.memory_short {
+            ctx.shared.counters.buffer_waits.add(1);
+        }
+        self.memory_short = short;
+        !short
+    }
+
+    /// Counts a request that starts, late or not. `None`: it wants to be dropped when late.
+    pub(super) fn started(&self, ctx: &Ctx, arrival: Arrival) -> Option<Command> {
+        let now_ns = monotonic_ns();
+        if let Some(late_ns) = arrival.ctx.late_ns(now_ns) {
+            self.drop_late(ctx, arrival, late_ns);
+            return None;
+        }
+        let counters = &ctx.shared.counters;
+        let waited = now_ns.saturating_sub(arrival.since_ns);
+        counters.queue_started.add(1);
+        counters.queue_wait_ns.add(waited);
+        if arrival.ctx.deadline.is_some_and(|time| time < now_ns) {
+            counters.deadline_missed.add(1);
+        }
+        self.admission.leave();
+        Some(arrival.command)
+    }
+
+    fn drop_late(&self, ctx: &Ctx, arrival: Arrival, late_ns: u64) {
+        ctx.shared.counters.deadline_dropped.add(1);
+        self.admission.leave();
+        arrival.command.refuse(Error::DeadlineExceeded { late_ns });
+    }
+
+    /// Shows the present numbers to other threads.
+    pub(super) fn publish(&mut self, ctx: &Ctx) {
+        ctx.shared.counters.overtakes.set(self.queue.overtakes());
+        self.publish_order(&ctx.shared.order);
+    }
+}
+
+impl Drop for Waiting {
+    /// The owner ends early, perhaps by a panic: whoever waits is told.
+    fn drop(&mut self) {
+        let changes = self.changes.drain(..);
+        let queued = std::iter::from_fn(|| self.queue.take_oldest());
+        for arrival in changes.chain(queued) {
+            arrival.command.refuse(Error::Closed);
+        }
+    }
+}
+
+/// Where a request does its data I/O, and how many bytes a get reads; `None`: it does none.
+fn place(ctx: &Ctx, arrival: &Arrival) -> Option<(Place, u64)> {
+    // What is read, and for how many bytes a get needs memory.
+    let (kind, position, (len, memory)) = match &arrival.command {
+        Command::Get { .. } | Command::GetRange { .. } => {
+            let (position, len) = to_read(ctx, &arrival.command)?;
+            (Kind::Get, position, (len, len))
+        }
+        Command::Head { id, .. } => {
+            let block_size = ctx.storage.geometry.block_size();
+            let entry = ctx.storage.index.get(*id)?;
+            if entry.payload_len(block_size).is_some() {
+                return None;
+            }
+            let (position, len) = stored_at(ctx, *id)?;
+            let block = block_size.bytes();
+            (Kind::Head, position + len - block, (block, 0))
+        }
+        Command::Put(put) if put.data.is_some() => (Kind::Put, 0, (0, 0)),
+        _ => return None,
+    };
+    let place = Place {
+        kind,
+        position,
+        len,
+        deadline: arrival.ctx.deadline,
+        expires: arrival.ctx.drop_when_late,
+    };
+    Some((place, memory))
+}
+
+/// Where a get reads first, and the most bytes that it reads at once.
+fn to_read(ctx: &Ctx, command: &Command) -> Option<(u64, u64)> {
+    match *command {
+        Command::Get { id, .. } => stored_at(ctx, id),
+        Command::GetRange { id, len, .. } => {
+            let (position, stored) = stored_at(ctx, id)?;
+            Some((position, stored.min(memory_of_range(len, stored))))
+        }
+        _ => None,
+    }
+}
+
+/// First byte in the device and length of what holds a lump: its portion, or the units of the
+/// ring with its record.
+fn stored_at(ctx: &Ctx, id: LumpId) -> Option<(u64, u64)> {
+    let entry = ctx.storage.index.get(id)?;
+    if let Some(portion) = entry.portion() {
+        let (offset, len) = ctx.storage.extent_of(portion);
+        return Some((offset.0, len));
+    }
+    let unit = ctx.storage.journal.unit();
+    let position = entry.record().0;
+    let start = position - position % unit;
+    let end = (position + entry.record_len()).next_multiple_of(unit);
+    let offset = ctx.storage.geometry.ring_byte(RingPosition(start));
+    Some((offset.0, end - start))
+}
+
+impl Command {
+    /// True: it is counted among the unfinished changes once it is started.
+    fn is_change(&self) -> bool {
+        match self {
+            Self::Put(_)
+            | Self::Delete { .. }
+            | Self::DeleteRange { .. }
+            | Self::DeleteMany { .. }
+            | Self::Sync { .. } => true,
+            Self::Get { .. }
+            | Self::GetRange { .. }
+            | Self::Head { .. }
+            | Self::List { .. }
+            | Self::Usage { .. }
+            | Self::Embedded { .. }
+            | Self::Collect { .. }
+            | Self::Close { .. } => false,
+        }
+    }
+}
