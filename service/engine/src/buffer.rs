@@ -27,8 +27,8 @@ use crate::waker::Waker;
 const MAP_FROM: usize = 1024 * 1024;
 /// Size and alignment of a huge page.
 const HUGE_PAGE: usize = 2 * 1024 * 1024;
-/// What is left of a large buffer behind its whole huge pages lies on ordinary pages if it is no
-/// more than this: a lump of 4 MiB and its trailer would else take 6 MiB.
+/// The rest of a large buffer behind its whole huge pages lies on ordinary pages if it is no more
+/// than this: a lump of 4 MiB and its trailer would else take 6 MiB.
 const MAX_TAIL: usize = 512 * 1024;
 /// Ordinary pages come in so many bytes.
 const TAIL_STEP: usize = 64 * 1024;
@@ -164,7 +164,7 @@ struct State {
     free_bytes: usize,
     /// Bytes of buffers in use for puts.
     puts: u64,
-    /// The same for gets, reservations included.
+    /// Bytes of gets, reservations included.
     gets: u64,
     /// Counted buffers that came back since the beginning.
     releases: u64,
@@ -194,7 +194,7 @@ impl fmt::Debug for State {
     }
 }
 
-/// Whose part of the budget a buffer takes.
+/// Part of the budget that a buffer is charged to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Charge {
     Put,
@@ -223,7 +223,7 @@ impl BufferPool {
         Self::with_budget(alignment, u64::MAX, u64::MAX)
     }
 
-    /// The same, with `budget` bytes for lumps, of which gets may use `gets_limit`.
+    /// A pool with `budget` bytes for lumps, of which gets may use `gets_limit`.
     ///
     /// # Panics
     /// When `alignment` is not a power of two.
@@ -331,7 +331,7 @@ impl BufferPool {
         })
     }
 
-    /// Who is woken when a read may find memory again; only the first call counts.
+    /// Waker for a read that may find memory again; only the first call counts.
     pub(crate) fn set_reader(&self, reader: Waker) {
         let _ = self.reader.set(reader);
     }

@@ -30,7 +30,7 @@ pub enum Prealloc {
     Sparse,
 }
 
-/// What to make.
+/// Options of a new store.
 #[derive(Clone, Copy)]
 pub struct CreateOptions<'a> {
     /// Bytes of the store; `None`: the whole device, or the present size of the file.
@@ -65,7 +65,7 @@ impl Default for CreateOptions<'_> {
     }
 }
 
-/// What was made.
+/// Report of the store made.
 #[derive(Clone, Debug)]
 pub struct FormatReport {
     /// The device or file.
@@ -78,7 +78,7 @@ pub struct FormatReport {
     pub uuid: uuid::Uuid,
     /// Most bytes of one lump.
     pub max_lump_bytes: u64,
-    /// What was there before and is erased (with `force`).
+    /// Signatures that were there before and are erased (with `force`).
     pub erased: Vec<Signature>,
     /// Bytes that were written.
     pub written: ByteLen,
@@ -128,7 +128,7 @@ fn make(
     Ok((plan, erased, written))
 }
 
-/// What goes where.
+/// Places of the parts of a store.
 struct Plan {
     layout: Layout,
     header: Header,

@@ -8,7 +8,7 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestId(pub u64);
 
-/// What an I/O is for.
+/// Purpose of an I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IoPurpose {
     /// Payload of a lump in the data region, or of an embedded one that is read.
@@ -45,7 +45,7 @@ pub struct IoDeclaration<'a> {
     pub token: u64,
     /// The requests it is done for; empty: for the store itself.
     pub requests: &'a [RequestId],
-    /// What it is for.
+    /// Purpose of the I/O.
     pub purpose: IoPurpose,
     /// Read, write or flush.
     pub op: IoOp,

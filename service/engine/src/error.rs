@@ -27,7 +27,7 @@ pub struct LumpDamage {
     pub id: LumpId,
     /// Its blocks in the data region; `None`: it is embedded in the journal.
     pub portion: Option<Portion>,
-    /// What does not fit.
+    /// The damage.
     pub damage: Damage,
     /// First byte in the device or file of what does not fit: a chunk, the last block, or the
     /// whole portion or record.
@@ -183,7 +183,7 @@ pub enum Error {
         what: &'static str,
         /// Byte offset from the start of the lusf image.
         offset: u64,
-        /// What was found.
+        /// Reason.
         why: String,
     },
     /// A journal record cannot be replayed.
@@ -191,7 +191,7 @@ pub enum Error {
     CorruptJournal {
         /// Byte position in the ring.
         ring_position: u64,
-        /// What was found.
+        /// Reason.
         why: String,
     },
     /// The journal has no room for what a repair must append. Nothing was written.
@@ -214,7 +214,7 @@ pub enum Error {
     NotAStore {
         /// The path.
         path: PathBuf,
-        /// What was found instead.
+        /// Description of the finding.
         why: String,
     },
     /// Another process, or a mount, holds the store.
@@ -240,7 +240,7 @@ pub enum Error {
         offset: u64,
         /// Bytes.
         len: u64,
-        /// What the system said.
+        /// Error of the system.
         #[source]
         source: Arc<io::Error>,
     },
@@ -255,11 +255,11 @@ pub enum Error {
     /// A system call other than read, write or flush failed.
     #[error("{what} {path}: {source}")]
     System {
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
         /// On which path.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         #[source]
         source: Arc<io::Error>,
     },

@@ -11,7 +11,7 @@ use crate::format::{Geometry, Portion};
 use crate::lump::LumpId;
 use crate::units::{RingPosition, SECTOR_LEN};
 
-/// What kind of damage a [`Finding`] is.
+/// Kind of damage of a [`Finding`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingKind {
@@ -58,7 +58,7 @@ impl From<Portion> for Blocks {
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What kind of damage.
+    /// Kind of damage.
     pub kind: FindingKind,
     /// The lump it concerns, if one is known.
     pub lump: Option<LumpId>,
@@ -74,7 +74,7 @@ pub struct Finding {
     pub first_sector: u64,
     /// Sectors touched.
     pub sectors: u64,
-    /// What was expected and what was found.
+    /// Expected and actual state, in words.
     pub why: String,
 }
 
@@ -112,7 +112,7 @@ impl Finding {
         }
     }
 
-    /// What does not fit in a portion, narrowed to the bytes that are meant.
+    /// Finding for a misfit of a portion, narrowed to the bytes concerned.
     pub(crate) fn of_misfit(
         geometry: &Geometry,
         id: LumpId,
@@ -144,7 +144,7 @@ impl Finding {
         }
     }
 
-    /// The same about the lump `id`.
+    /// Adds the lump `id`.
     pub(crate) fn about(self, id: LumpId) -> Self {
         Self {
             lump: Some(id),
@@ -152,7 +152,7 @@ impl Finding {
         }
     }
 
-    /// The same, narrowed to bytes `offset..offset + len`.
+    /// Narrows the finding to bytes `offset..offset + len`.
     pub(crate) fn narrowed(self, offset: u64, len: u64) -> Self {
         let Self {
             first_sector,

@@ -17,7 +17,7 @@ pub(crate) const HEAD_LEN: usize = 64 * 1024;
 
 const _: () = assert!(minfs::FILE_OFFSET + header::HEADER_LEN as u64 <= HEAD_LEN as u64);
 
-/// What the first [`HEAD_LEN`] bytes of a target say, when it is no usable store.
+/// Content of the first [`HEAD_LEN`] bytes of a target that is no usable store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum HeadError {
     /// Neither layout is there.
@@ -56,7 +56,7 @@ pub(crate) fn recognise(head: &[u8]) -> Result<(Layout, ByteOffset, Header), Hea
     Ok((layout, base, header))
 }
 
-/// What there is instead of a store, in words, for a message.
+/// Content of a target that is no store, in words, for a message.
 pub(crate) fn describe_other(path: &Path) -> String {
     describe(&blkid::signatures(path).unwrap_or_default())
 }
@@ -83,7 +83,7 @@ pub enum LayoutError {
     NotAStore {
         /// The path.
         path: PathBuf,
-        /// What was recognised; empty: nothing.
+        /// Recognised signatures; empty: none.
         found: Vec<Signature>,
     },
     /// There is a minfs without a lusf image in it.
@@ -125,7 +125,7 @@ pub enum LayoutError {
     Io {
         /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         #[source]
         source: Arc<io::Error>,
     },

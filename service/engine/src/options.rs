@@ -186,8 +186,8 @@ impl Layout {
     }
 }
 
-/// What became of the checkpoint of the index at open (FORMAT.md section 12). Without one that can
-/// be trusted the whole journal is replayed, with the same result.
+/// Use of the checkpoint of the index at open (FORMAT.md section 12). Without a trusted one the
+/// whole journal is replayed, with an equal result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CheckpointUse {
     /// There is none, or no place for one.
@@ -232,7 +232,7 @@ impl CheckpointUse {
     }
 }
 
-/// What the replay of the journal at open found.
+/// Findings of the journal's replay at open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplaySummary {
     /// Records read.
@@ -247,7 +247,7 @@ pub struct ReplaySummary {
     pub elapsed_ns: u64,
 }
 
-/// What is fixed for an open store.
+/// Properties of an open store, all fixed.
 #[derive(Clone, Debug)]
 pub struct StoreInfo {
     /// Name given at open.
@@ -278,8 +278,8 @@ pub struct StoreInfo {
     /// False: another engine, or a version before the seal, has appended last; until the first
     /// change nothing on the disk says otherwise.
     pub sealed: bool,
-    /// What the replay found.
+    /// Summary of the replay.
     pub replay: ReplaySummary,
-    /// What salvage mode found and did; `None`: the store was not opened in it.
+    /// Findings and actions of salvage mode; `None`: opened without it.
     pub salvage: Option<SalvageReport>,
 }

@@ -8,8 +8,8 @@ use crate::error::Error;
 use crate::lump::LumpId;
 use crate::payload::{LumpBuf, LumpData};
 
-/// What comes with every request beside its operands. The default: no deadline, no limit of its
-/// own, not prioritized.
+/// Context of every request beside its operands. The default: no deadline, no limit of its own, not
+/// prioritized.
 ///
 /// A deadline orders requests, as in CannyLS: it is no timeout, and a request that is late is
 /// still carried out, unless `drop_when_late` says otherwise.
@@ -30,14 +30,14 @@ pub struct RequestCtx {
 }
 
 impl RequestCtx {
-    /// The same request, to be answered before all without a deadline or with a later one:
-    /// its deadline is now. Not to be combined with `drop_when_late`, which would drop it.
+    /// Sets the deadline to now, so that the request is answered before all without a deadline or
+    /// with a later one. Not to be combined with `drop_when_late`, which would drop it.
     #[must_use]
     pub fn immediate(self) -> Self {
         self.within(Duration::ZERO)
     }
 
-    /// The same request with a deadline `time` from now.
+    /// Sets the deadline to `time` from now.
     #[must_use]
     pub fn within(self, time: Duration) -> Self {
         Self {
@@ -53,7 +53,7 @@ impl RequestCtx {
     }
 }
 
-/// What "acknowledged" means for a change.
+/// Meaning of "acknowledged" for a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// Data and journal record are on stable storage: they survive a power cut.

@@ -1,4 +1,4 @@
-//! What the scrubber of an open store says about itself.
+//! Status of the scrubber of an open store.
 //!
 //! The scrubber reads every lump in the order of the disk, in the background, and compares it
 //! with its checksum. So latent sector errors and rotted bytes are found while a copy of the lump
@@ -21,7 +21,7 @@ pub struct ScrubPass {
     pub ended_ns: u64,
 }
 
-/// What the scrubber has done and found since the store was opened.
+/// Work and findings of the scrubber since the store was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ScrubStatus {
     /// True: it is at work, or waits for its budget.
@@ -49,7 +49,7 @@ pub struct ScrubStatus {
     pub read_errors: u64,
     /// Bytes read.
     pub bytes: u64,
-    /// What is wrong; at most 256 are listed, all are counted. A lump that was overwritten or
+    /// Damage; at most 256 findings are listed, all are counted. A lump that was overwritten or
     /// deleted meanwhile is not among them.
     pub findings: Findings,
 }

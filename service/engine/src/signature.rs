@@ -1,4 +1,4 @@
-//! What is found on a device or file that may belong to somebody.
+//! Signatures on a device or file that may be in use.
 
 pub(crate) mod blkid;
 
@@ -6,7 +6,7 @@ use std::fmt;
 
 use crate::units::ByteOffset;
 
-/// What a signature belongs to.
+/// Kind of the owner of a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SignatureKind {
     /// A file system.
@@ -44,7 +44,7 @@ impl fmt::Display for SignatureKind {
 pub struct Signature {
     /// Its name, as `blkid` gives it: "ext4", "`LVM2_member`", "gpt".
     pub kind: String,
-    /// What it belongs to.
+    /// Kind of the owner.
     pub class: SignatureKind,
     /// First byte of its magic; `None` when it has no single place.
     pub offset: Option<ByteOffset>,

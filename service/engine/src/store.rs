@@ -41,7 +41,7 @@ pub struct Store {
     pub(crate) inner: Arc<Inner>,
 }
 
-/// What the handles of one store share.
+/// State shared by the handles of one store.
 pub(crate) struct Inner {
     pub(crate) info: StoreInfo,
     pub(crate) block_size: BlockSize,
@@ -198,7 +198,7 @@ impl Store {
         Ok(DataLump::new(id, buf.seal(id, generation)?))
     }
 
-    /// What is fixed for this store.
+    /// Fixed properties of this store.
     #[must_use]
     pub fn info(&self) -> &StoreInfo {
         &self.inner.info
@@ -267,7 +267,7 @@ impl Store {
         self.call(RequestCtx::default(), |reply| Command::Collect { reply })
     }
 
-    /// The same without waiting, for a stepped store.
+    /// Runs the collection without waiting, for a stepped store.
     ///
     /// # Errors
     /// [`Error::Busy`], [`Error::Closed`]; in the callback also those of [`Store::collect`].
@@ -290,7 +290,7 @@ impl Store {
         self.inner.waker.wake();
     }
 
-    /// What the scrubber is doing, and what it has found.
+    /// State and findings of the scrubber.
     #[must_use]
     pub fn scrub_status(&self) -> ScrubStatus {
         self.inner.shared.scrub.status()

@@ -1,5 +1,5 @@
-//! What the drive holds in memory: sectors that are not on the platters yet, and where a revolution
-//! will be lost when they get there.
+//! Contents of the drive's memory: sectors that are not on the platters yet, and places where
+//! writing them out will lose a revolution.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -85,7 +85,7 @@ impl Extents {
     }
 }
 
-/// What the overlap rule says of a write.
+/// Verdict of the overlap rule on a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Append {
     /// It rewrites nothing that the write before has written.

@@ -50,7 +50,7 @@ use crate::trace::Op;
 
 use pages::Pages;
 
-/// Whose time it is.
+/// Source of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Time {
     /// Nobody's: it passes when the device is waited for, or when it is told to.
@@ -65,7 +65,7 @@ pub enum Time {
 /// How a device behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceOptions {
-    /// Whose time it is.
+    /// Source of time.
     pub time: Time,
     /// The drive's queue.
     pub queueing: Queueing,
@@ -196,7 +196,7 @@ impl PlatterDevice {
         }
     }
 
-    /// What the disk has done so far.
+    /// Counts of the disk's work so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.shared.core().station.disk().counts()
@@ -291,7 +291,7 @@ impl Core {
     }
 }
 
-/// What the model is asked; `None`: not whole sectors, or too long.
+/// Request to the model; `None`: not whole sectors, or too long.
 fn request(io: &Io) -> Option<Request> {
     let len = io.len();
     if !io.offset.is_multiple_of(SECTOR) || !len.is_multiple_of(SECTOR) {

@@ -94,7 +94,7 @@ pub struct Policy {
     pub cache: CachePolicy,
     /// The overlap rule; `None`: rewritten ends cost nothing.
     pub overlap: Option<Overlap>,
-    /// What parts of physical sectors cost.
+    /// Cost of parts of physical sectors.
     pub partial: PartialSectors,
     /// False: it reads nothing that was not asked for.
     pub read_ahead: bool,
@@ -113,7 +113,7 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// The same with writes that are done when they are on the platters.
+    /// Makes writes complete only when they are on the platters.
     #[must_use]
     pub fn write_through(self) -> Policy {
         Policy {
@@ -122,7 +122,7 @@ impl Policy {
         }
     }
 
-    /// The same with the overlap rule.
+    /// Adds the overlap rule.
     #[must_use]
     pub fn with_overlap(self) -> Policy {
         Policy {
@@ -132,7 +132,7 @@ impl Policy {
     }
 }
 
-/// What a disk has done so far.
+/// Counts of a disk's work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Requests served.
@@ -217,7 +217,7 @@ impl Disk {
         self.policy
     }
 
-    /// What it has done so far.
+    /// Counts of its work so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts

@@ -37,7 +37,7 @@ pub enum Source {
 pub struct Cited {
     /// Name of the field of [`Drive`].
     pub parameter: Cow<'static, str>,
-    /// What kind of source it is.
+    /// Kind of source.
     pub source: Source,
     /// Which one, or why this guess.
     pub note: Cow<'static, str>,
@@ -50,7 +50,7 @@ pub struct Parameter {
     pub name: String,
     /// Value with its unit.
     pub value: String,
-    /// What kind of source it has.
+    /// Kind of source.
     pub source: Source,
     /// Which one, or why this guess.
     pub note: String,
@@ -62,7 +62,7 @@ pub struct Parameter {
 pub struct Drive {
     /// Short name, by which [`by_name`] finds it.
     pub name: Cow<'static, str>,
-    /// What it is, for people.
+    /// Description for people.
     pub title: Cow<'static, str>,
     /// Capacity in sectors of 512 bytes; at most 2^42.
     pub sectors: u64,
@@ -77,7 +77,7 @@ pub struct Drive {
     /// Sustained rate of the outermost zone in bytes a second, switches of head and cylinder
     /// included.
     pub outer_rate: u64,
-    /// The same of the innermost zone; not more than `outer_rate`.
+    /// Rate of the innermost zone in bytes a second; not more than `outer_rate`.
     pub inner_rate: u64,
     /// Seek to the next cylinder, for reading, settled.
     pub track_to_track_ns: u64,
@@ -85,15 +85,15 @@ pub struct Drive {
     pub average_seek_ns: u64,
     /// Seek over all cylinders for reading; `None`: follows from the two above.
     pub full_stroke_ns: Option<u64>,
-    /// What a seek of more than one cylinder takes longer before a write.
+    /// Additional time of a seek of more than one cylinder before a write, in nanoseconds.
     pub write_settle_ns: u64,
     /// From one head to another on the same cylinder.
     pub head_switch_ns: u64,
     /// How far the first sector of a track lies behind that of the track before, as time; not
     /// less than the head switch.
     pub track_skew_ns: u64,
-    /// The same from the last track of a cylinder to the first of the next; not less than
-    /// `track_to_track_ns`.
+    /// Skew from the last track of a cylinder to the first of the next, in nanoseconds; not less
+    /// than `track_to_track_ns`.
     pub cylinder_skew_ns: u64,
     /// Electronics, for each command.
     pub overhead_ns: u64,
@@ -125,8 +125,8 @@ pub fn by_name(name: &str) -> Option<Drive> {
 }
 
 impl Drive {
-    /// The same mechanics with another capacity: fewer or more cylinders of the same tracks, which
-    /// the arm crosses in the same time.
+    /// These mechanics with another capacity: fewer or more cylinders of equal tracks, which the
+    /// arm crosses in the same time.
     #[must_use]
     pub fn resized(&self, sectors: u64) -> Drive {
         Drive {

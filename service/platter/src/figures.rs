@@ -1,11 +1,12 @@
-//! What a drive's numbers come to.
+//! Figures that follow from a drive's parameters.
 
 use serde::{Deserialize, Serialize};
 
 use crate::disk::{Disk, Policy};
 use crate::drive::{Drive, DriveError};
 
-/// What one expects of a drive, by formula from its parameters; that the model serves it is tested.
+/// Expected figures of a drive, by formula from its parameters; tests check that the model matches
+/// them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Figures {
     /// Cylinders, which follow from capacity and rates.

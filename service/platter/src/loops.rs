@@ -57,11 +57,11 @@ pub enum LoopError {
     /// A system call failed.
     #[error("cannot {what} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
         /// With what.
         path: PathBuf,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
 }
@@ -151,7 +151,7 @@ pub fn forget_discard(device: &File) {
     let _refused = unsafe { rustix::ioctl::ioctl(device, Discard([0, 4096])) };
 }
 
-/// What sysfs says about a loop device, `None` when it is not configured.
+/// Attribute of a loop device in sysfs; `None`: not configured.
 #[must_use]
 pub fn attribute(device: &Path, attribute: &str) -> Option<String> {
     let name = device.file_name()?.to_str()?;

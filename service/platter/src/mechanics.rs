@@ -38,7 +38,7 @@ struct Place {
     per_track: u64,
 }
 
-/// What it takes until a sector passes under its head.
+/// Time until a sector passes under its head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Approach {
     pub(crate) seek_ns: u64,
@@ -52,7 +52,7 @@ impl Approach {
     }
 }
 
-/// What passed under the heads.
+/// Sectors that passed under the heads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pass {
     pub(crate) sectors: u64,

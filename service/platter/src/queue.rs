@@ -88,9 +88,9 @@ impl Default for Queueing {
 /// The end of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Done {
-    /// What it was submitted as.
+    /// Id given at submission.
     pub id: u64,
-    /// What it waited for, from when it was submitted.
+    /// Parts of its time since submission.
     pub served: Served,
 }
 
@@ -120,7 +120,7 @@ pub struct Station {
     queued: VecDeque<Waiting>,
     /// Served, and not done yet: by time, then as they were started.
     started: BinaryHeap<Reverse<(u64, u64)>>,
-    /// What `started` speaks of, by its number.
+    /// Results of `started`, by number.
     results: std::collections::BTreeMap<u64, Started>,
     starts: u64,
     /// Where the elevator has come to.

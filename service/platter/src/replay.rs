@@ -5,8 +5,8 @@
 //! issued the request. So a program that waits for its disk waits for the modelled one, and one that
 //! does not, does not.
 //!
-//! What this cannot know: whether the program would have issued other requests on a slower disk
-//! (larger batches, other merges), and what a timer issued keeps its place among the requests.
+//! Unknown to a replay: whether the program would have issued other requests on a slower disk
+//! (larger batches, other merges). Requests issued by a timer keep their place among the others.
 //!
 //! ```
 //! use lumpscope_platter::disk::Policy;
@@ -46,7 +46,7 @@ use crate::trace::{Op, Trace, Traced};
 /// A disk to replay on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WhatIf {
-    /// What it is called in a table.
+    /// Name in a table.
     pub name: String,
     /// The drive.
     pub drive: Drive,
@@ -81,7 +81,7 @@ pub struct Replayed {
 /// Requests of one kind, summed up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sum {
-    /// What they do.
+    /// Operation.
     pub op: Op,
     /// Whether the program under test made them, or somebody else.
     pub own: bool,
@@ -105,7 +105,7 @@ pub struct Sum {
     pub transfer_ns: u64,
     /// Something else was served, or written out.
     pub wait_ns: u64,
-    /// What they took on the device on which they were recorded.
+    /// Time on the device of the recording, in nanoseconds.
     pub recorded_ns: u64,
 }
 
@@ -148,20 +148,20 @@ impl Sum {
     }
 }
 
-/// What the model says of a trace.
+/// The model's prediction for a trace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prediction {
     /// Name of the [`WhatIf`].
     pub name: String,
     /// From the first issue to the last completion, in nanoseconds.
     pub elapsed_ns: u64,
-    /// The same as it was recorded.
+    /// Time as recorded, in nanoseconds.
     pub recorded_ns: u64,
     /// In the order of the trace.
     pub requests: Vec<Replayed>,
     /// By operation, and own and other; only those that there are.
     pub sums: Vec<Sum>,
-    /// What the disk did, its own doing included.
+    /// Counts of the disk's work, its own included.
     pub counts: Counts,
     /// Requests that the trace is known to lack: the prediction is too low by them.
     pub missing: u64,
@@ -179,7 +179,7 @@ pub enum ReplayError {
     Request {
         /// Its place in the trace, from 0.
         index: usize,
-        /// What is wrong with it.
+        /// Reason.
         source: RequestError,
     },
 }

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a block request does.
+/// Operation of a block request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Op {
@@ -22,7 +22,7 @@ pub enum Op {
 /// One block request as it was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traced {
-    /// What it does.
+    /// Operation.
     pub op: Op,
     /// A write that is durable when it completes (`REQ_FUA`).
     pub fua: bool,

@@ -33,7 +33,7 @@ pub struct Io {
     pub offset: u64,
     /// Memory to read into or to write, a multiple of the alignment long; `None` for a flush.
     pub buf: Option<AlignedBuf>,
-    /// What it is for, to be declared.
+    /// Purpose, to be declared.
     pub purpose: IoPurpose,
     /// The requests it is done for, to be declared.
     pub requests: Vec<RequestId>,
@@ -71,7 +71,7 @@ pub enum Wait {
     No,
     /// Until an I/O has ended or the waker was used.
     Forever,
-    /// The same, or until this time of [`monotonic_ns`].
+    /// Wait for a completion, or until this time of [`monotonic_ns`].
     Until(u64),
 }
 
@@ -170,7 +170,7 @@ pub(crate) struct Progress {
     pub(crate) done: usize,
 }
 
-/// What to do after a system call transferred some bytes.
+/// Next step after a system call transferred some bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Finished,

@@ -28,7 +28,7 @@ pub(crate) struct ThreadPool {
     mailbox: Mailbox,
 }
 
-/// What each thread needs.
+/// State of a thread of the pool.
 #[derive(Clone)]
 struct Worker {
     file: Arc<File>,

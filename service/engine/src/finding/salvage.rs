@@ -1,4 +1,4 @@
-//! What salvage mode makes of a damaged store (FORMAT.md section 13).
+//! Report of salvage mode about a damaged store (FORMAT.md section 13).
 //!
 //! The report of an open store is in [`StoreInfo::salvage`](crate::StoreInfo::salvage);
 //! [`inspect::salvage`](crate::inspect::salvage) makes one of a store that nobody uses.
@@ -11,11 +11,11 @@ use crate::lump::LumpId;
 
 /// Findings that a report lists; more are counted only.
 pub(crate) const SALVAGE_FINDINGS_LISTED: usize = 1000;
-/// What an error adds when salvage mode would open the store.
+/// Addition to an error when salvage mode would open the store.
 const HINT: &str = "salvage mode opens the store without what is lost (`lumpscope inspect \
                     --salvage` says what that is, `lumpscope serve --salvage` repairs it)";
 
-/// What salvage mode did about something that is wrong.
+/// Action of salvage mode on damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SalvageAction {
@@ -50,10 +50,10 @@ pub struct Winner {
 /// One thing that was wrong, and what was done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SalvageFinding {
-    /// What was wrong, and where.
+    /// The damage and its place.
     #[serde(flatten)]
     pub finding: Finding,
-    /// What was done.
+    /// The action.
     pub action: SalvageAction,
     /// With overlapping portions: the newest lump that has blocks of this one. It may have been
     /// dropped itself, because of a still newer one.
@@ -79,7 +79,7 @@ pub struct LogCut {
     pub records_behind: u64,
 }
 
-/// What salvage mode found and did. Without damage it holds nothing but counts.
+/// Findings and actions of salvage mode. Without damage it holds only counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SalvageReport {
     /// True: the store on the disk was repaired, so that it opens without salvage mode.
@@ -93,7 +93,7 @@ pub struct SalvageReport {
     pub superseded_records: u64,
     /// Set when the log does not end properly.
     pub cut: Option<LogCut>,
-    /// What is wrong, in the order of the log; the first of them.
+    /// The first findings, in the order of the log.
     pub findings: Vec<SalvageFinding>,
     /// How many there were.
     pub total: u64,

@@ -143,7 +143,7 @@ pub fn reserved_len(ring_len: u64, data_len: u64) -> u64 {
     2 * slot_len(lumps) + HEADER_SPACE
 }
 
-/// What a checkpoint says of itself.
+/// Header of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointHeader {
     /// Instance UUID of the store.

@@ -1,4 +1,4 @@
-//! What can be wrong with bytes that were read.
+//! Damage in bytes that were read.
 
 use std::fmt;
 
@@ -59,7 +59,7 @@ pub struct DecodeError {
     pub kind: DecodeErrorKind,
 }
 
-/// What was expected and what was found.
+/// Expected and actual state, in words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeErrorKind {
     /// Fewer bytes than the structure has.
@@ -73,17 +73,17 @@ pub enum DecodeErrorKind {
     /// Bytes that must have one certain value have another.
     #[error("expected {expected}, found {found}")]
     Constant {
-        /// What must stand there, in hexadecimal.
+        /// Expected bytes, in hexadecimal.
         expected: String,
-        /// What stands there, in hexadecimal.
+        /// Actual bytes, in hexadecimal.
         found: String,
     },
     /// A version that this code does not know.
     #[error("expected {expected}, found {found}")]
     Version {
-        /// What this code reads.
+        /// Values that this code reads.
         expected: &'static str,
-        /// What stands there.
+        /// Actual value.
         found: u64,
     },
     /// A number outside its range.
@@ -91,7 +91,7 @@ pub enum DecodeErrorKind {
     Range {
         /// The range, in words.
         expected: &'static str,
-        /// What stands there.
+        /// Actual value.
         found: u64,
     },
     /// A number that is larger than its bound, which depends on other fields.
@@ -99,7 +99,7 @@ pub enum DecodeErrorKind {
     TooLarge {
         /// Largest value allowed.
         max: u64,
-        /// What stands there.
+        /// Actual value.
         found: u64,
     },
     /// A checksum that does not fit the bytes.

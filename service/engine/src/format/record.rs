@@ -137,7 +137,7 @@ pub enum Record<'a> {
     },
 }
 
-/// What the first bytes of a slice are.
+/// Content of the first bytes of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decoded<'a> {
     /// A whole, intact record.

@@ -51,7 +51,7 @@ pub struct SealPlace<'a> {
     pub before: &'a [u8],
 }
 
-/// What the engine that wrote the end of the journal knew about it.
+/// Knowledge of the journal's end by the engine that wrote it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seal {
     /// Names an unbroken run of appends by this engine: random, drawn anew at creation and when

@@ -77,8 +77,8 @@ impl Chunks {
     }
 }
 
-/// What the bytes of one chunk do to a checksum that comes before them, apart from adding their own:
-/// a linear function of its 32 bits, so the images of the single bits are all of it.
+/// Effect of the bytes of one chunk on the checksum of the bytes before, apart from adding their
+/// own: a linear function of its 32 bits, so the images of the single bits define it.
 #[derive(Clone, Copy, Debug)]
 struct Shift([u32; 32]);
 

@@ -203,7 +203,7 @@ pub struct Trailer {
     pub chunk_crcs: Vec<u32>,
 }
 
-/// What stands where a trailer would.
+/// Content of the place of a trailer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TrailerState {
     /// A trailer that was written for this lump and this length.
@@ -224,7 +224,7 @@ pub enum TrailerState {
     },
 }
 
-/// What the last bytes of a portion say about its lump.
+/// The last bytes of a portion, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LumpEnd {
     /// Exact bytes of the lump, if nothing is damaged.

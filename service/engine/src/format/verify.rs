@@ -9,7 +9,7 @@ use super::trailer::{LumpEnd, Trailer, TrailerState};
 use crate::lump::LumpId;
 use crate::units::{BlockCount, BlockSize};
 
-/// Who wrote a lump, as far as the journal tells (FORMAT.md section 7.3).
+/// Writer of a lump, as far as the journal tells (FORMAT.md section 7.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provenance {
     /// This engine: the trailer must be there and fit.
@@ -93,7 +93,7 @@ pub enum Damage {
 /// Damage, and where in the portion it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misfit {
-    /// What does not fit.
+    /// The damage.
     pub damage: Damage,
     /// The bytes of the portion that are meant; all of it when they cannot be told.
     pub bytes: Range<u64>,
@@ -122,7 +122,7 @@ pub struct Subject {
     pub blocks: BlockCount,
     /// The store's block size.
     pub block_size: BlockSize,
-    /// Who wrote it.
+    /// Writer of the lump.
     pub provenance: Provenance,
     /// Bytes of the lump, if it was put since the store was opened.
     pub expected_len: Option<u64>,

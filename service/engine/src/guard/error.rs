@@ -9,7 +9,7 @@ use crate::format::geometry::SizingError;
 use crate::signature::{Signature, list_of};
 use crate::units::{BlockSize, ByteLen, ByteOffset, InvalidBlockSize};
 
-/// Who uses a device or file.
+/// User of a device or file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum User {
     /// Somebody opened the block device exclusively: a mount in another namespace, a volume
@@ -57,7 +57,7 @@ pub enum FormatError {
     Signatures {
         /// The path.
         path: PathBuf,
-        /// What was found, at least one.
+        /// Signatures found, at least one.
         found: Vec<Signature>,
     },
     /// The kernel knows partitions of the disk.
@@ -81,7 +81,7 @@ pub enum FormatError {
     Mounted {
         /// The path.
         path: PathBuf,
-        /// What is mounted: the device itself or a partition of it.
+        /// The mounted device: the device itself or a partition of it.
         device: String,
         /// Where.
         mount_point: PathBuf,
@@ -91,7 +91,7 @@ pub enum FormatError {
     InUse {
         /// The path.
         path: PathBuf,
-        /// By whom.
+        /// Its user.
         by: User,
     },
     /// It cannot be written. Never forced.
@@ -105,7 +105,7 @@ pub enum FormatError {
     Size {
         /// The path.
         path: PathBuf,
-        /// What does not fit.
+        /// The damage.
         #[source]
         source: SizingError,
     },
@@ -146,7 +146,7 @@ pub enum FormatError {
     WrongType {
         /// The path.
         path: PathBuf,
-        /// What it is.
+        /// Description of the device.
         what: &'static str,
     },
     /// The file system below has no direct I/O.
@@ -160,7 +160,7 @@ pub enum FormatError {
     NotErased {
         /// The path.
         path: PathBuf,
-        /// What is still there.
+        /// Signatures that are still there.
         found: Vec<Signature>,
     },
     /// A system call failed. Whether something was written depends on `what`; the target is no
@@ -169,11 +169,11 @@ pub enum FormatError {
     Io {
         /// The path.
         path: PathBuf,
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
         /// Where in the target.
         offset: Option<ByteOffset>,
-        /// What the system said.
+        /// Error of the system.
         #[source]
         source: Arc<io::Error>,
     },

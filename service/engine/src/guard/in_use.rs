@@ -1,4 +1,4 @@
-//! Who uses a device or file: mounts, swap, devices built on it, loop devices.
+//! Users of a device or file: mounts, swap, devices built on it, loop devices.
 //!
 //! An exclusive open catches every user the kernel knows of, but cannot name it. These look-ups
 //! name the common ones, and catch what does not claim its device (a loop device's backing).
@@ -125,7 +125,7 @@ impl Disk {
             .map(|(name, _)| name.as_str())
     }
 
-    /// What of this disk is mounted, and where. `mountinfo` is the kernel's list.
+    /// Mounted part of this disk, and its mount point. `mountinfo` is the kernel's list.
     fn find_mount(&self, mountinfo: &[u8]) -> Option<(String, PathBuf)> {
         mountinfo.split(|byte| *byte == b'\n').find_map(|line| {
             let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();

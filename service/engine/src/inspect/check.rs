@@ -14,7 +14,7 @@ const PIECE: u64 = 1024 * 1024;
 /// Bytes read at a time to find out which ones cannot be read.
 const FINE_PIECE: u64 = 4096;
 
-/// What the bytes of one lump are.
+/// Verdict on the bytes of one lump.
 enum Verdict {
     Verified,
     Unverified,

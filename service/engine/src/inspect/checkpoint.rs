@@ -64,7 +64,7 @@ pub(super) fn find(
     (slots, findings)
 }
 
-/// What is wrong with the chunks of a checkpoint. Only of the newest one: the next may be under way
+/// Damage in the chunks of a checkpoint. Only the newest one is checked: the next may be under way
 /// in the place of the one before.
 pub(super) fn check(source: &Source, slot: &Slot) -> Option<Finding> {
     let first = slot.offset + HEADER_SPACE;

@@ -15,7 +15,7 @@ use crate::layout::{self, HEAD_LEN};
 use crate::options::Layout;
 use crate::units::ByteOffset;
 
-/// What there is at the start of a target.
+/// Structures at the start of a target.
 pub(super) struct Found {
     pub(super) layout: Layout,
     /// `None`: its fields cannot be used.
@@ -125,7 +125,7 @@ fn minfs_info(inodes: &[u8], directory: &[u8]) -> MinfsInfo {
     }
 }
 
-/// What a usable header says.
+/// Describes a usable header.
 pub(super) fn describe(layout: Layout, header: &Header, geometry: &Geometry) -> ImageInfo {
     ImageInfo {
         layout: layout.name(),

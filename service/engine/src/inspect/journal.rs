@@ -18,7 +18,7 @@ pub(super) struct Walked {
     /// Bytes of all records before the tail or the damage.
     pub(super) bytes: u64,
     pub(super) counts: RecordCounts,
-    /// What ended the walk too early.
+    /// Damage that ended the walk too early.
     pub(super) finding: Option<Finding>,
 }
 

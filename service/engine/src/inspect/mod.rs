@@ -127,7 +127,7 @@ impl Inspector {
         Ok(inspector)
     }
 
-    /// What is known without reading lumps.
+    /// Results that need no reading of lumps.
     #[must_use]
     pub fn report(&self) -> &InspectReport {
         &self.report

@@ -1,4 +1,4 @@
-//! What an inspection and a check report: plain values, with stable names in JSON.
+//! Results of an inspection and a check: plain values, with stable names in JSON.
 
 use std::path::PathBuf;
 
@@ -31,7 +31,7 @@ pub struct MinfsInfo {
     pub file_size_mod_4g: Option<u32>,
 }
 
-/// What the lusf header says.
+/// Values of the lusf header.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ImageInfo {
     /// `"lusf"` (at byte 0) or `"minfs"` (at byte 61,440).
@@ -110,7 +110,7 @@ pub struct JournalInfo {
     pub seal: Option<SealInfo>,
 }
 
-/// What the engine that wrote the end of the journal knew about it.
+/// Knowledge of the journal's end by the engine that wrote it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SealInfo {
     /// The unbroken run of appends by this engine, in hexadecimal.
@@ -237,9 +237,9 @@ pub struct InspectReport {
     pub lumps: Option<LumpsInfo>,
     /// Checkpoints of the index, the newest first; at most two.
     pub checkpoints: Vec<CheckpointInfo>,
-    /// What these lumps leave free.
+    /// Space that these lumps leave free.
     pub free: Option<FreeInfo>,
-    /// What is wrong, as far as it shows without reading lumps.
+    /// Damage that shows without reading lumps.
     pub findings: Findings,
 }
 
@@ -260,7 +260,7 @@ pub struct CheckReport {
     pub read_bytes: u64,
     /// Wall time in nanoseconds.
     pub elapsed_ns: u64,
-    /// What the inspection says; its findings are among those below.
+    /// Result of the inspection; its findings are among those below.
     pub inspect: InspectReport,
     /// Everything that is wrong.
     pub findings: Findings,

@@ -17,7 +17,7 @@ const PAGE: usize = 4096;
 /// The lumps that salvage mode would serve, read and compared with their checksums.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SalvageCheck {
-    /// What salvage mode would do.
+    /// Plan of salvage mode.
     pub salvage: SalvageReport,
     /// False: the check was ended before it had read every lump.
     pub complete: bool,
@@ -42,8 +42,9 @@ pub fn examine(path: &Path) -> Result<SalvageReport, Error> {
     Ok(report)
 }
 
-/// The same, and reads every lump that would be served. `progress` is called with the lumps read
-/// and the lumps there are; when it returns false, the check ends early. Nothing is written.
+/// Examines the store and reads every lump that would be served. `progress` is called with the
+/// lumps read and the lumps there are; when it returns false, the check ends early. Nothing is
+/// written.
 ///
 /// # Errors
 /// As [`Store::open`].

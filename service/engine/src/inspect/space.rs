@@ -28,7 +28,7 @@ impl SizeClasses {
     }
 }
 
-/// What is left of `blocks` blocks between extents given in ascending order of their start.
+/// Free space among `blocks` blocks between extents given in ascending order of their start.
 /// Extents may overlap.
 pub(super) fn free_space(
     blocks: u64,

@@ -1,4 +1,4 @@
-//! What a checkpoint says, with the records behind it, is what the whole journal says.
+//! A checkpoint with the records behind it equals the whole journal.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -121,7 +121,7 @@ impl Session {
     }
 }
 
-/// What opening finds.
+/// State found by opening.
 fn found(disk: &SimDisk) -> (Storage, ReplaySummary) {
     let mut device = disk.device();
     let pool = BufferPool::new(512);
@@ -237,7 +237,7 @@ fn closed() -> (SimDisk, Area, u64) {
     (disk, area, slot)
 }
 
-/// The same disk without the other of its two checkpoints.
+/// A copy of the disk without the other of its two checkpoints.
 fn only(disk: &SimDisk, area: &Area, slot: u64) -> SimDisk {
     let disk = disk.power_cut(Survivors::All, &mut Random::new(0));
     let other = area.slot(0) + area.slot(1) - slot;

@@ -22,7 +22,7 @@ impl Budget {
         Self { rate, due_ns: 0 }
     }
 
-    /// The same debt, to be paid at another rate from now on.
+    /// Keeps the debt, to be paid at another rate from now on.
     pub(super) fn set_rate(&mut self, rate: u64, now_ns: u64) {
         if rate != self.rate {
             let debt_ns = self.due_ns.saturating_sub(now_ns);

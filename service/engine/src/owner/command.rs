@@ -1,4 +1,4 @@
-//! What callers send to the owner thread, and how the answer goes back.
+//! Messages from callers to the owner thread, and the way of the answer back.
 
 use crossbeam_channel::Sender;
 
@@ -33,7 +33,7 @@ impl Arrival {
     }
 }
 
-/// What a request asks for.
+/// Operation of a request.
 pub(crate) enum Command {
     Put(Put),
     Get {

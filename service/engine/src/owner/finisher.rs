@@ -56,7 +56,7 @@ enum Job {
     Scrub(ScrubJob, Box<dyn FnOnce(Verified) + Send>),
 }
 
-/// What the bytes are.
+/// Kind of the bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FinishKind {
     /// A whole portion.

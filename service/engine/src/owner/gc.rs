@@ -26,7 +26,7 @@ pub(super) struct Gc {
     reading: bool,
     /// A record finds no room: what the collector had passed when that began.
     pressed_since: Option<u64>,
-    /// What the collector had passed where the head is moving to.
+    /// Bytes the collector had passed at the place where the head is moving to.
     goal_passed: u64,
     asked: Vec<Asked>,
     budget: Budget,
@@ -103,8 +103,8 @@ impl Gc {
             && (everything_passed || !self.collector.needs_chunk())
     }
 
-    /// What is lost at the end of the ring and to rounding is no gain: without a waiting record
-    /// it is not worth a round.
+    /// Bytes lost at the end of the ring and to rounding are no gain: without a waiting record they
+    /// are not worth a round.
     fn decide(&mut self, storage: &Storage) {
         let journal = &storage.journal;
         let (used, capacity) = (journal.used(), journal.capacity());

@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::request::HeadOutcome;
 use crate::units::RingPosition;
 
-/// What happens when an I/O ends.
+/// Action at the end of an I/O.
 pub(crate) enum Tag {
     /// A get.
     Get(ReadLump),
@@ -215,8 +215,8 @@ impl IoTable {
         Some((kind, monotonic_ns().saturating_sub(extent.begin_ns)))
     }
 
-    /// What an I/O that has just ended tells of the disk. To be asked once, for every one of them;
-    /// `alone`: no other one was seen to end. Nothing, and no work, if nobody learns.
+    /// Pair of distance and time learnt from an I/O that has just ended. To be asked once for each
+    /// I/O; `alone`: no other one was seen to end. Nothing, and no work, if learning is off.
     pub(crate) fn pair(&mut self, completion: &Completion, alone: bool) -> Option<Pair> {
         let pairs = self.pairs.as_mut()?;
         let (_, extent) = self.in_flight.get(&completion.token)?;

@@ -7,7 +7,7 @@ use super::change::Change;
 use super::delete::What;
 use crate::lump::LumpId;
 
-/// What the changes of a batch do to the lumps they name.
+/// Effect of a batch's changes on the lumps they name.
 #[derive(Debug, Default)]
 pub(super) struct Overlay {
     /// True: there is one after the batch.
@@ -37,7 +37,7 @@ impl Overlay {
         }
     }
 
-    /// What the batch makes of a lump; `None`: it says nothing about it.
+    /// State of a lump after the batch; `None`: the batch does not name it.
     pub(super) fn find(&self, id: LumpId) -> Option<bool> {
         let named = self.lumps.get(&id).copied();
         let in_range = |&(start, end): &(LumpId, LumpId)| start <= id && id < end;

@@ -1,5 +1,5 @@
-//! What the engine's own I/Os tell of the disk: how long a read took behind another one, and how
-//! far apart the two were. Pure: no clock, no I/O.
+//! Observations from the engine's own I/Os: the time of a read behind another one, and the distance
+//! between the two. Pure: no clock, no I/O.
 //!
 //! Only pairs that can mean nothing else are told. The read before has ended, alone, and was fine;
 //! no write and no flush was at the disk since, whose place of work the disk keeps to itself; the

@@ -37,7 +37,7 @@ pub(crate) struct ReadLump {
     reply: Reply<LumpData>,
 }
 
-/// What is pinned, and how to find the lump in the bytes.
+/// The pinned place, and the way to find the lump in the bytes.
 #[derive(Clone, Copy, Debug)]
 enum ReadPlace {
     Portion(Portion, Subject),

@@ -1,10 +1,10 @@
 //! The requests that are let in and not started, and the choice of the next one.
 //!
-//! What needs no I/O of its own is started as soon as it is seen: lists, usage, heads of known
-//! size, gets of lumps that are not there; deletes and embedded puts too, in the order of arrival,
-//! as long as not too many changes are unfinished. They never wait for the disk's slots. Gets,
-//! puts and heads that read wait for one of these in the [`Queue`], gets for memory as well. A
-//! flush takes no slot, so nothing that reads waits for one.
+//! Requests without I/O of their own start as soon as they are seen: lists, usage, heads of known
+//! size, gets of absent lumps; deletes and embedded puts too, in the order of arrival, as long as
+//! not too many changes are unfinished. They never wait for the disk's slots. Gets, puts and heads
+//! that read wait for one of these in the [`Queue`], gets for memory as well. A flush takes no
+//! slot, so nothing that reads waits for one.
 
 pub(crate) mod admission;
 mod learning;

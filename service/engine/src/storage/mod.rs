@@ -1,4 +1,4 @@
-//! What a store consists of, in memory: index, data region, journal.
+//! Parts of a store in memory: index, data region, journal.
 //!
 //! No I/O happens here except in [`recover`] and what it calls; the owner thread drives it.
 

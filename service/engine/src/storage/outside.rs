@@ -41,7 +41,7 @@ impl Outside {
         self.0.retain(|&id, _| id < start || id >= end);
     }
 
-    /// What is left at the end of the journal.
+    /// Records left at the end of the journal.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (LumpId, RingPosition, Portion)> + '_ {
         self.0
             .iter()

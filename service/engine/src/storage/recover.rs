@@ -47,7 +47,7 @@ pub(crate) struct Recovered {
     pub(crate) replay: ReplaySummary,
     /// Where the next checkpoint goes; `None`: nowhere.
     pub(crate) checkpoint: Option<CheckpointPlace>,
-    /// What salvage mode found; `None`: this is another mode.
+    /// Findings of salvage mode; `None`: another mode.
     pub(crate) salvaged: Option<Salvaged>,
 }
 
@@ -133,7 +133,7 @@ pub(super) struct Replayed {
     mark_bytes: u64,
 }
 
-/// What records before those to be replayed have brought about.
+/// State brought about by the records before those to be replayed.
 pub(super) struct Before {
     pub(super) index: Index,
     pub(super) mark_bytes: u64,
@@ -176,7 +176,7 @@ impl FoundStore {
         self.finish(io, applied)
     }
 
-    /// The same, up to `stop` if that is given, where the log is taken to end.
+    /// Applies the records, up to `stop` if given, where the log is taken to end.
     pub(super) fn apply(
         &self,
         io: &mut BlockingIo<'_>,
@@ -235,7 +235,7 @@ impl FoundStore {
         })
     }
 
-    /// What there is before any record.
+    /// The state before any record.
     pub(super) fn nothing(&self) -> Before {
         Before {
             index: Index::new(&self.geometry),

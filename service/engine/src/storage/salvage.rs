@@ -22,7 +22,7 @@ use crate::units::RingPosition;
 /// Bytes behind a cut that are searched for records.
 const SEARCHED: u64 = 1024 * 1024;
 
-/// What salvage mode found, and what a repair needs.
+/// Findings of salvage mode, and the inputs of a repair.
 pub(crate) struct Salvaged {
     pub(crate) report: SalvageReport,
     /// Lumps whose records must be made void, in the order of the log.

@@ -22,7 +22,7 @@ enum Mode {
     Idle,
 }
 
-/// What is being written out; whole physical sectors.
+/// The stretch being written out; whole physical sectors.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     next: u64,

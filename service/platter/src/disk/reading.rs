@@ -136,7 +136,7 @@ impl Disk {
         self.segments.keep(start, ahead.at, most);
     }
 
-    /// What is further back has been given up.
+    /// Sectors further back have been dropped.
     fn oldest(&self, end: u64) -> u64 {
         end.saturating_sub(self.drive.read_ahead_bytes / SECTOR)
     }

@@ -1,4 +1,4 @@
-//! What a disk is asked, and what it answers.
+//! Requests to a disk, and its answers.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -8,7 +8,7 @@ use crate::trace::{Op, Traced};
 /// One command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Request {
-    /// What to do.
+    /// Operation.
     pub op: Op,
     /// A write that is done when it is on the platters, whatever the policy.
     pub fua: bool,

@@ -13,7 +13,7 @@ pub enum DriveError {
         drive: String,
         /// Name of the field.
         parameter: &'static str,
-        /// What it is.
+        /// The value.
         value: u64,
         /// Smallest value that is taken.
         least: u64,
@@ -25,7 +25,7 @@ pub enum DriveError {
     Contradiction {
         /// Name of the drive.
         drive: String,
-        /// What is wrong.
+        /// Reason.
         why: &'static str,
     },
 }

@@ -19,7 +19,7 @@ const fn guess(parameter: &'static str, note: &'static str) -> Cited {
     cite(parameter, Source::Guess, note)
 }
 
-/// What no maker tells, and what the model therefore guesses for all drives.
+/// Guesses for numbers that no maker publishes, used for all drives.
 macro_rules! sources {
     ($($cited:expr),* $(,)?) => {
         Cow::Borrowed(&[

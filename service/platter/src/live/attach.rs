@@ -27,15 +27,15 @@ const LOOK: Duration = Duration::from_millis(5);
 pub struct Listed {
     /// `/dev/loopN`.
     pub device: PathBuf,
-    /// What it is.
+    /// The value.
     pub options: LiveOptions,
     /// Its process.
     pub pid: u32,
-    /// What it says of itself; `None`: its process is gone or says nothing, see `problem`.
+    /// Status from the disk's process; `None`: its process is gone or silent, see `problem`.
     pub status: Option<Status>,
-    /// What is wrong with it and what to do, if anything.
+    /// Problem and remedy, if any.
     pub problem: Option<String>,
-    /// Who has the device: mounts, swap, processes.
+    /// Holders of the device: mounts, swap, processes.
     pub holders: Vec<String>,
 }
 
@@ -119,7 +119,7 @@ fn look_at(record: Record) -> Listed {
     }
 }
 
-/// What the disk behind `device` was asked for.
+/// Requests of the disk behind `device`.
 ///
 /// # Errors
 /// Not one of ours, or its process is gone.

@@ -9,7 +9,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::Path;
 
-/// Who holds it open says how many microseconds waking up may take.
+/// A process that holds this file open limits the microseconds of a wake-up.
 const DEVICE: &str = "/dev/cpu_dma_latency";
 /// None: idle processors look for work.
 const MICROSECONDS: i32 = 0;

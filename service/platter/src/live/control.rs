@@ -1,4 +1,4 @@
-//! What is said between an emulated disk and whoever asks it: one JSON document a line.
+//! Protocol between an emulated disk and its clients: one JSON document a line.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -26,7 +26,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 pub(super) enum Ask {
     /// How are you?
     Status,
-    /// What were you asked for?
+    /// Asks for the log of requests.
     Log,
     /// Requests and answers are so long under way; nothing: answer at once, for it to be measured.
     Way(Option<Way>),
@@ -43,14 +43,14 @@ pub(super) enum Hello {
     Failed(String),
 }
 
-/// What an emulated disk says of itself.
+/// Status of an emulated disk.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Status {
-    /// What it is, everything filled in.
+    /// Options, with all defaults filled in.
     pub options: LiveOptions,
     /// Seconds since it was made.
     pub age_seconds: u64,
-    /// What it has done.
+    /// Counts of its work.
     pub counts: Counts,
     /// How late its answers were, in real time.
     pub lateness: Lateness,
@@ -64,7 +64,7 @@ pub struct Status {
     pub runs_first: bool,
 }
 
-/// What the threads that answer questions know.
+/// State shared with the threads that answer queries.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) options: LiveOptions,

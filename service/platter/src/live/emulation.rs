@@ -23,7 +23,7 @@ const REST: Duration = Duration::from_millis(100);
 /// Buffers for reads that are kept for the next one.
 const SPARE_BUFFERS: usize = 4;
 
-/// What is said when a request is done.
+/// Answer to a completed request.
 #[derive(Debug)]
 pub(super) enum Answer {
     /// To a read: these bytes. They are fetched when the answer is the next one.
@@ -236,13 +236,13 @@ impl Emulation {
         state
     }
 
-    /// What was done, and how late the answers were.
+    /// Counts of the work, and the lateness of the answers.
     pub(super) fn counts(&self) -> (Counts, Lateness) {
         let state = self.lock();
         (state.ledger.counts.clone(), state.ledger.lateness())
     }
 
-    /// What was asked for.
+    /// Requested policy.
     pub(super) fn log(&self) -> Log {
         self.lock().ledger.log()
     }

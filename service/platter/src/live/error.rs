@@ -15,7 +15,7 @@ pub enum LiveError {
         path.display()
     )]
     NotPermitted {
-        /// What was refused.
+        /// The refused value's name.
         what: &'static str,
         /// With what.
         path: PathBuf,
@@ -34,9 +34,9 @@ pub enum LiveError {
     Option {
         /// The option.
         option: &'static str,
-        /// What was given.
+        /// The value as given.
         given: String,
-        /// What is allowed, and why.
+        /// Allowed values, and the reason.
         allowed: String,
     },
     /// The process would wait for itself.
@@ -59,7 +59,7 @@ pub enum LiveError {
          itself for ever. Allow it with CAP_IPC_LOCK or `ulimit -l unlimited`"
     )]
     NotLocked {
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
     /// The process that serves the disk failed.
@@ -74,7 +74,7 @@ pub enum LiveError {
     InUse {
         /// The device.
         device: PathBuf,
-        /// Who.
+        /// The holders.
         holders: String,
     },
     /// Not one of ours.
@@ -95,11 +95,11 @@ pub enum LiveError {
     /// A system call failed.
     #[error("cannot {what} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
         /// With what.
         path: PathBuf,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
 }

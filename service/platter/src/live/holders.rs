@@ -1,4 +1,4 @@
-//! Who has a block device: mounts, swap, other devices, processes.
+//! Holders of a block device: mounts, swap, other devices, processes.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 /// At most so many holders are named.
 const NAMED: usize = 8;
 
-/// Who has `device`, or a partition of it, in words; empty: nobody.
+/// Holders of `device`, or of a partition of it, in words; empty: none.
 pub(super) fn holders(device: &Path) -> Vec<String> {
     let devices = with_partitions(device);
     let numbers: Vec<u64> = devices

@@ -1,4 +1,4 @@
-//! What the emulated disk was asked for, when, and how well the answers kept to the model.
+//! Requests of the emulated disk, their times, and how closely the answers followed the model.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,7 +18,7 @@ const LATEST_NS: u64 = 600_000_000_000;
 /// begins with the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Logged {
-    /// What was asked for.
+    /// Requested policy.
     pub op: Op,
     /// First sector of 512 bytes; 0 for a flush.
     pub sector: u64,
@@ -51,7 +51,7 @@ impl Logged {
     }
 }
 
-/// What an emulated disk remembers of its requests.
+/// Log of an emulated disk's requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Log {
     /// In the order in which they came.
@@ -82,7 +82,7 @@ pub struct Lateness {
     pub max_ns: u64,
 }
 
-/// What an emulated disk has done since it was made.
+/// Counts of an emulated disk's work since it was made.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counts {
     /// Reads answered or under way.

@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use rustix::fs::{FallocateFlags, MemfdFlags, SeekFrom};
 use rustix::io::Errno;
 
-/// What a page of the file takes, in bytes: the granularity of the account.
+/// Bytes of a page of the file: the granularity of the account.
 const PAGE: u64 = 4096;
 
 /// The bytes of the disk.

@@ -1,4 +1,4 @@
-//! What disk to emulate.
+//! Options of an emulated disk.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ const ROUNDED_UP: u64 = 10;
 /// A bound may be four fifths of the available memory, no more.
 const LARGEST_SHARE: (u64, u64) = (4, 5);
 
-/// What disk to emulate.
+/// Options of an emulated disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LiveOptions {
     /// Name of a drive in [`crate::drive::DRIVES`].
@@ -96,8 +96,8 @@ impl LiveOptions {
         })
     }
 
-    /// The same as one of so many disks: without a bound on its memory it gets its part of what one
-    /// alone would get.
+    /// These options for one of several disks: without a bound on its memory it gets its part of a
+    /// single disk's default.
     ///
     /// # Errors
     /// As of [`LiveOptions::checked`].

@@ -17,7 +17,7 @@ const SETTINGS: [(&str, &str); 3] = [
     ("scheduler", "mq-deadline"),
 ];
 
-/// What the settings were before.
+/// The previous settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Before {
     device: PathBuf,

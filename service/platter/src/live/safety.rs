@@ -1,4 +1,4 @@
-//! What keeps an emulated disk from waiting for itself, and from making others wait.
+//! Keeps an emulated disk from waiting for itself, and from making others wait.
 //!
 //! The disk's users wait for this process; so it must never wait for them. It would, if one of its
 //! pages had to be found first: the kernel would look for memory, find pages that wait to be

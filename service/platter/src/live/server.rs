@@ -27,7 +27,7 @@ use super::{LiveError, LiveOptions, safety};
 /// When the parent is gone, its file systems get this long to write what they have.
 const LAST_WRITES: Duration = Duration::from_secs(10);
 
-/// What the process is told at its start.
+/// Assignment of the process at its start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Assignment {
     /// The disk, everything filled in.

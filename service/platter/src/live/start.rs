@@ -212,7 +212,7 @@ impl Attached {
         self.child.id()
     }
 
-    /// What the disk says of itself.
+    /// Status from the disk.
     ///
     /// # Errors
     /// Its process is gone.
@@ -220,7 +220,7 @@ impl Attached {
         self.connection.status()
     }
 
-    /// What it was asked for.
+    /// Requests of the disk.
     ///
     /// # Errors
     /// Its process is gone.

@@ -1,4 +1,4 @@
-//! What is written down about disks that outlive the command that made them.
+//! Records of disks that outlive the command that made them.
 //!
 //! The kernel decides what is ours: a loop device over a file whose name is in the record and which
 //! the device itself has kept. The record only adds what the kernel does not know.
@@ -19,14 +19,14 @@ use crate::loops;
 /// disks are.
 const DIR: &str = "/run/lumpscope/platter";
 
-/// What is known of one disk.
+/// Record of one disk.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Record {
     /// Name of its file, which the loop device has too.
     pub(super) name: String,
     /// The loop device.
     pub(super) device: PathBuf,
-    /// What it is.
+    /// The value.
     pub(super) options: LiveOptions,
     /// Its process, and when that started, in the kernel's ticks: ids are used again.
     pub(super) pid: u32,

@@ -25,7 +25,7 @@ const LARGE: usize = 512 << 10;
 const TRIES: usize = 40;
 /// No way is believed to be longer than this, whatever was measured on a busy machine.
 const LONGEST_FIXED: Duration = Duration::from_micros(100);
-/// The same for each MiB of data.
+/// Additional time for each MiB of data.
 const LONGEST_PER_MIB: Duration = Duration::from_micros(500);
 
 /// How long a request and its answer are under way, together, in real nanoseconds.

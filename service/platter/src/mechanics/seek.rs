@@ -25,7 +25,7 @@ pub(super) struct SeekCurve {
     root_squared: u64,
     /// Time at the knee.
     knee_ns: u64,
-    /// What the line adds from the knee to the full stroke.
+    /// Time that the line adds from the knee to the full stroke.
     line_ns: u64,
     /// Cylinders of the line.
     line: u64,

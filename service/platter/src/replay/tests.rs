@@ -25,7 +25,7 @@ fn live(requests: &[Request], pause_ns: u64, policy: Policy) -> Trace {
     Trace::new(traced, 0)
 }
 
-/// The same trace, from a device that answers at once.
+/// A trace from a device that answers at once.
 fn on_a_fast_device(trace: &Trace) -> Trace {
     let mut now_ns = 1_000_000_000;
     let mut before_ns = None;

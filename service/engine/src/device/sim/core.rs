@@ -54,11 +54,11 @@ pub(super) struct Core {
     pub(super) submitted: u64,
     /// I/Os that a fault has hit.
     pub(super) faults_hit: u64,
-    /// What the user of the device must not do and did.
+    /// Violations of the contract by the user of the device.
     pub(super) violations: Vec<String>,
-    /// What a read sees.
+    /// Bytes that a read returns.
     live: Pages,
-    /// What a power cut leaves for certain.
+    /// Bytes that survive a power cut for certain.
     durable: Pages,
     /// The difference between the two and what is in flight, in the order of submission.
     cached: Vec<Cached>,

@@ -1,4 +1,4 @@
-//! What can go wrong with a simulated disk.
+//! Faults of a simulated disk.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ pub struct Fault {
     pub skip: u64,
     /// I/Os that are hit, one after the other.
     pub times: u64,
-    /// What happens to them.
+    /// Kind of fault.
     pub kind: FaultKind,
 }
 
@@ -46,7 +46,7 @@ impl Fault {
     }
 }
 
-/// What happens to an I/O that is hit by a [`Fault`].
+/// Effect of a [`Fault`] on an I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// It fails with this errno. Of a write any sectors may be on the disk all the same. Of the

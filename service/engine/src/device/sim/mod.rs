@@ -1,12 +1,13 @@
 //! A disk in memory that obeys the contract of [`IoBackend`](super::IoBackend) and nothing more,
 //! in virtual time. For tests, simulators and measurements without a disk.
 //!
-//! What the contract leaves open is decided by a seed: I/Os in flight end in any order, a power cut
-//! keeps, loses or tears writes that no flush has covered (sector by sector, in any order), and a
-//! write that fails may be there all the same. What real disks do beyond the contract (bit rot,
-//! latent sector errors, lost and misdirected writes, errors and short transfers) is injected.
-//! Memory is taken only for what was written, and copies of a disk share their pages, so that a
-//! simulator can cut the power after every single I/O and look at each of the disks that result.
+//! A seed decides everything that the contract leaves open: I/Os in flight end in any order, a
+//! power cut keeps, loses or tears writes that no flush has covered (sector by sector, in any
+//! order), and a failed write may be there all the same. Faults of real disks beyond the contract
+//! (bit rot, latent sector errors, lost and misdirected writes, errors and short transfers) are
+//! injected. Memory is taken only for written bytes, and copies of a disk share their pages, so
+//! that a simulator can cut the power after every single I/O and look at each of the resulting
+//! disks.
 //!
 //! Two ways to drive it. A store with threads of its own ([`Store::open_on`]) lets virtual time
 //! pass whenever it waits. A stepped store ([`Store::open_stepped`]) gets time from whoever steps
@@ -207,8 +208,8 @@ impl SimDisk {
         self.core().unreadable.push(bytes);
     }
 
-    /// What the user of the device did and must not do, in words: I/Os that are not whole units or
-    /// end after the device, writes that overlap a write in flight.
+    /// Violations of the contract by the user of the device, in words: I/Os that are not whole
+    /// units or end after the device, writes that overlap a write in flight.
     #[must_use]
     pub fn violations(&self) -> Vec<String> {
         self.core().violations.clone()

@@ -1,4 +1,4 @@
-//! What kind of disk is simulated.
+//! Options of a simulated disk.
 
 use std::ops::Range;
 

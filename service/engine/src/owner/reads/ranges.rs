@@ -36,7 +36,7 @@ pub(crate) struct RangeRead {
     len: u64,
     /// Bytes of the lump, once they are known.
     payload_len: Option<u64>,
-    /// What was read from here on in the portion.
+    /// Offset of the bytes read in the portion.
     body_at: u64,
     body: Option<AlignedBuf>,
     /// The last block, when the body does not end with it.

@@ -1,11 +1,11 @@
-//! What the handles of a store and its scrubber share.
+//! State shared by the handles of a store and its scrubber.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::scrub::ScrubStatus;
 
-/// What a handle of the store tells the scrubber and asks it.
+/// Commands and queries of a store's handles to the scrubber.
 #[derive(Debug, Default)]
 pub(crate) struct Control {
     pub(super) on: AtomicBool,

@@ -42,7 +42,7 @@ pub(super) struct Plan {
     most: usize,
 }
 
-/// What [`Plan::scan`] came to.
+/// Result of [`Plan::scan`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scanned {
     /// There is a window, or there will be after more slices.

@@ -1,4 +1,4 @@
-//! What has come of a read: counts, findings, and how far the pass is.
+//! Results of a read: counts, findings, and the progress of the pass.
 
 use super::plan::{Target, place};
 use super::verify::{Verdict, Verified, Work};

@@ -7,7 +7,7 @@ use crate::format::sums::PayloadSums;
 use crate::format::verify::Misfit;
 use crate::lump::LumpId;
 
-/// What the bytes of a lump are.
+/// Verdict on the bytes of a lump.
 #[derive(Debug)]
 pub(crate) enum Verdict {
     Verified,
@@ -18,7 +18,7 @@ pub(crate) enum Verdict {
     Record(String),
 }
 
-/// What is to be done with bytes that were read.
+/// Task for bytes that were read.
 pub(crate) enum Work {
     /// Whole lumps.
     Group(Vec<Part>),
@@ -34,7 +34,7 @@ pub(crate) struct Job {
     pub(super) buf: AlignedBuf,
 }
 
-/// What has come of a [`Job`].
+/// Result of a [`Job`].
 pub(crate) enum Verified {
     Group(Vec<(Part, Verdict)>),
     /// More is to be read.

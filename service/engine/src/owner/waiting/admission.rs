@@ -1,4 +1,4 @@
-//! Who may wait for the owner thread: counts the waiting requests and refuses early.
+//! Admission to the owner thread: counts the waiting requests and refuses early.
 //!
 //! A request counts from here until the owner thread starts, answers or drops it, so the channel
 //! and the queue behind it together hold at most `queue_limit` requests.

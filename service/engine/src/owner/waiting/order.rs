@@ -65,14 +65,14 @@ impl Kinds {
     }
 }
 
-/// What the choice depends on beside the waiting requests.
+/// State that the choice depends on beside the waiting requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     /// Nanoseconds of the engine's clock.
     pub(crate) now_ns: u64,
     /// How long a request of each kind probably takes once it is started, in nanoseconds.
     pub(crate) service_ns: [u64; 3],
-    /// What could start.
+    /// Kinds of requests that could start.
     pub(crate) kinds: Kinds,
 }
 
@@ -107,7 +107,7 @@ pub(crate) struct Order {
     end: u64,
     /// Byte of the device where the last put ended.
     put_cursor: u64,
-    /// What the disk was observed to take; with `Learned`.
+    /// Observed times of the disk; with `Learned`.
     curve: Option<Box<Curve>>,
 }
 

@@ -26,12 +26,11 @@ pub struct OrderStats {
     pub by_deadline: u64,
     /// Because of their place on the disk.
     pub by_position: u64,
-    /// What the disk was observed to take; `None` unless the policy is
-    /// [`Learned`](QueuePolicy::Learned).
+    /// Observed times of the disk; `None` unless the policy is [`Learned`](QueuePolicy::Learned).
     pub learned: Option<LearnedStats>,
 }
 
-/// What was learnt of the disk.
+/// Learnt times of the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LearnedStats {
     /// Pairs of distance and time taken from the engine's own I/Os.
@@ -84,7 +83,7 @@ atomics!(
     transfer_ns_per_mib,
 );
 
-/// What the owner thread tells about the order, and what it is told.
+/// Statistics from the owner thread about the order, and observations for it.
 #[derive(Debug)]
 pub(crate) struct OrderShared {
     policy: QueuePolicy,

@@ -8,7 +8,7 @@ use super::order::curve::Pair;
 use super::order::learned::Spot;
 use super::order::{Choice, Kind, Kinds, Moment, Order, Reason};
 
-/// What the order of a request depends on.
+/// Properties that the order of a request depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) kind: Kind,

@@ -1,4 +1,4 @@
-//! What the index knows of one lump.
+//! Entry of one lump in the index.
 
 use crate::format::checkpoint::Row;
 use crate::format::record::{EMBED_PREFIX_LEN, PUT_LEN};
@@ -61,7 +61,7 @@ impl Entry {
         }
     }
 
-    /// What a checkpoint kept; `None`: no lump of this store can be so.
+    /// Entry from a row of a checkpoint; `None`: impossible for this store.
     pub(crate) fn of_row(row: &Row, geometry: &Geometry) -> Option<Self> {
         let entry = Self {
             place: (row.block & U40) | u64::from(row.len) << LEN_SHIFT,
@@ -83,7 +83,7 @@ impl Entry {
         RingPosition(self.journal & U40)
     }
 
-    /// The same lump after its record moved, behind a mark of foreign lumps or not.
+    /// The entry after its record moved, behind a mark of foreign lumps or not.
     pub(crate) fn moved_to(self, record: RingPosition, foreign: bool) -> Self {
         Self {
             journal: (self.journal & !U40) | (record.0 & U40),
@@ -92,7 +92,7 @@ impl Entry {
         .marked(foreign)
     }
 
-    /// The same lump with a record that a mark calls foreign, or that none does.
+    /// The entry with a record that a mark calls foreign, or that none does.
     pub(crate) fn marked(self, foreign: bool) -> Self {
         let bit = if foreign { FOREIGN_BIT } else { 0 };
         Self {
@@ -106,7 +106,7 @@ impl Entry {
         self.journal & FOREIGN_BIT != 0
     }
 
-    /// The same lump, now that the value of its padding-length field is known.
+    /// The entry with the value of its padding-length field.
     pub(crate) fn with_padding(self, padding: Option<u16>) -> Self {
         let size = padding.map_or(0, |padding| {
             SIZE_KNOWN_BIT | u64::from(padding) << PADDING_SHIFT

@@ -31,7 +31,7 @@ use crate::units::BlockSize;
 const FEW_ROWS: usize = MAX_ROWS / 4;
 /// Rows of a leaf after joining, at most, so that it is not split again at once.
 const JOINED_ROWS: usize = MAX_ROWS * 3 / 4;
-/// What a leaf costs beside its buffer: its slot in a node of the map (nodes are about two thirds
+/// Bytes of a leaf beside its buffer: its slot in a node of the map (nodes are about two thirds
 /// full), and the allocator's header of the buffer.
 const LEAF_COST: usize = (size_of::<(u128, Leaf)>() * 3).div_ceil(2) + 16;
 

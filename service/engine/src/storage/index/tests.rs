@@ -34,7 +34,7 @@ fn entry(n: u64) -> Entry {
     Entry::data(record, portion, padding)
 }
 
-/// What the index must say.
+/// The expected content of the index.
 #[derive(Default)]
 struct Model(BTreeMap<u128, Entry>);
 

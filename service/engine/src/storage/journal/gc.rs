@@ -62,7 +62,7 @@ pub(crate) struct Relocation {
     pub(crate) marked: bool,
 }
 
-/// What a batch took over from the collector.
+/// Records that a batch took over from the collector.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     pub(crate) relocations: Vec<Relocation>,
@@ -122,7 +122,7 @@ impl Collector {
         self.scanned.is_empty()
     }
 
-    /// What to read next: ring bytes `start..end`, whole units. `None`: nothing before the tail.
+    /// Next ring bytes to read, `start..end`, whole units. `None`: nothing before the tail.
     pub(crate) fn next_read(&mut self, journal: &Journal) -> Option<(RingPosition, u64)> {
         let from = self.position.0;
         if self.position == journal.tail {

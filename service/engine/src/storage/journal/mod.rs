@@ -28,7 +28,7 @@ pub(super) const FILLER: Record<'static> = Record::DeleteRange {
 #[derive(Debug)]
 pub(crate) struct Journal {
     ring_len: u64,
-    /// What the device writes without tearing, in bytes.
+    /// Bytes that the device writes without tearing.
     unit: u64,
     /// First record that replay would read. What lies before it may be overwritten.
     head: RingPosition,
@@ -38,7 +38,7 @@ pub(crate) struct Journal {
     tail_bytes: Vec<u8>,
     /// Instance UUID of the store.
     uuid: [u8; 16],
-    /// What a seal at the tail says; it stands on the disk if `sealed`.
+    /// The seal at the tail; it stands on the disk if `sealed`.
     seal: Seal,
     sealed: bool,
     /// Bytes of marks of foreign lumps between head and tail.
@@ -49,7 +49,7 @@ pub(crate) struct Journal {
     largest_record: u64,
 }
 
-/// What replay found out about the journal.
+/// Findings of the replay about the journal.
 #[derive(Debug)]
 pub(crate) struct Found {
     /// Instance UUID of the store.
@@ -101,7 +101,7 @@ fn seal_place(uuid: [u8; 16], tail: RingPosition, before: &[u8]) -> SealPlace<'_
     }
 }
 
-/// What is known of a journal whose end another engine wrote.
+/// State of a journal whose end another engine wrote.
 fn takeover(ring_len: u64, head: RingPosition, tail: RingPosition) -> Seal {
     // Log offsets are ring positions modulo the ring, and the head's must not be negative.
     let log_end = if tail < head {
@@ -186,7 +186,7 @@ impl Journal {
             .saturating_sub(self.distance(position, self.tail))
     }
 
-    /// Who wrote the lump of an index entry, as far as the journal tells.
+    /// Writer of the lump of an index entry, as far as the journal tells.
     pub(crate) fn provenance(&self, entry: Entry) -> Provenance {
         if entry.is_marked() || self.log_offset_of(entry.record()) < self.foreign_end() {
             Provenance::Foreign

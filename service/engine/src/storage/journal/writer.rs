@@ -57,7 +57,7 @@ pub(crate) struct BatchWrites {
     pub(crate) rest: Vec<RingWrite>,
     /// Makes the batch visible.
     pub(crate) first: RingWrite,
-    /// What the journal becomes when it is.
+    /// The tail of the journal once it is written.
     pub(crate) new_tail: NewTail,
     pub(crate) records: u64,
 }

@@ -1,5 +1,5 @@
-//! What the disk takes to get to a place, learnt from pairs of distance and device time. Pure: no
-//! clock, no I/O, no floating point; every history of pairs gives the same curve.
+//! Time of the disk to get to a place, learnt from pairs of distance and device time. Pure: no
+//! clock, no I/O, no floating point; every history of pairs gives one curve.
 //!
 //! Distances are signed, from the end of what the disk did before to the first byte asked for, and
 //! fall into buckets of half an octave on each side. A bucket keeps a running mean of the times and
@@ -31,7 +31,7 @@ const ENOUGH: u32 = 4;
 /// many.
 const MEMORY: u32 = 128;
 
-/// The same for the slope, which all buckets share.
+/// Memory of the slope, which all buckets share.
 const SLOPE_MEMORY: i64 = 512;
 
 /// A time counts at most as one that is off by so many mean deviations.
@@ -58,10 +58,10 @@ const PRIOR_NEXT_NS: u64 = 500_000;
 /// The prior of the shortest other way in nanoseconds: half a turn and the settling of the arm.
 const PRIOR_FIRST_NS: u64 = 5_000_000;
 
-/// What each half octave adds to the prior, in nanoseconds.
+/// Addition of each half octave to the prior, in nanoseconds.
 const PRIOR_STEP_NS: u64 = 200_000;
 
-/// What going down adds to the prior, in nanoseconds.
+/// Addition for going down to the prior, in nanoseconds.
 const PRIOR_BACK_NS: u64 = 100_000;
 
 /// Buckets that must be believed before the curve is called flat.
@@ -81,7 +81,7 @@ pub(crate) struct Pair {
     pub(crate) took_ns: u64,
 }
 
-/// What one bucket has seen.
+/// Observations of one bucket.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket {
     /// Pairs, up to [`MEMORY`].

@@ -202,7 +202,7 @@ fn what_expires_is_taken_out_in_time() {
     assert_eq!(pop(&mut queue, moment(21)), Some(1));
 }
 
-/// What happens to the queue in a property test.
+/// Step of the queue in a property test.
 #[derive(Clone, Debug)]
 enum Step {
     Push(Place),
@@ -338,7 +338,7 @@ proptest! {
         check(QueuePolicy::Position, max_overtakes, steps)?;
     }
 
-    /// Whatever it is told of the disk.
+    /// For all observations of the disk.
     #[test]
     fn nor_by_what_was_learnt(steps in steps(), max_overtakes in 0_u32..9) {
         check(QueuePolicy::Learned, max_overtakes, steps)?;

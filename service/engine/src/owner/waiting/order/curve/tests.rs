@@ -128,7 +128,7 @@ fn a_disk_without_an_arm_is_flat() {
 }
 
 proptest! {
-    /// Whatever is observed: no overflow, no value out of bounds, the same curve each time.
+    /// For all observations: no overflow, no value out of bounds, an equal curve each time.
     #[test]
     fn nothing_breaks_it(
         pairs in prop::collection::vec((any::<i64>(), any::<u64>(), any::<u64>(), 0_u32..64), 0..300),
