@@ -82,7 +82,7 @@ pub struct FormatReport {
     pub erased: Vec<Signature>,
     /// Bytes that were written.
     pub written: ByteLen,
-    /// Time it took.
+    /// Time from the call to the last flush.
     pub elapsed: Duration,
 }
 

@@ -58,7 +58,7 @@ pub enum Error {
     /// The lump can never fit into this store. Split it, or format with larger blocks.
     #[error("a lump of {len} bytes is too large: at most {max} bytes fit there; split it")]
     LumpTooLarge {
-        /// Bytes wanted.
+        /// Bytes of the lump.
         len: u64,
         /// Most bytes a lump can have there.
         max: u64,
@@ -93,9 +93,9 @@ pub enum Error {
     /// The range ends before it starts.
     #[error("the range is reversed: start {start} is greater than end {end}; swap them")]
     ReversedRange {
-        /// First id given.
+        /// First id of the range.
         start: LumpId,
-        /// End given.
+        /// Id behind the range, smaller than `start`.
         end: LumpId,
     },
     /// The buffer does not hold what was announced.
@@ -130,7 +130,7 @@ pub enum Error {
         needed: u64,
         /// Bytes in use.
         used: u64,
-        /// Bytes there are.
+        /// Size of the budget in bytes.
         budget: u64,
         /// When to try again.
         retry_after: Duration,
@@ -149,13 +149,13 @@ pub enum Error {
     /// There is a lump with this id, and the put asked for none.
     #[error("there is already a lump {id}; nothing was stored")]
     AlreadyExists {
-        /// The id.
+        /// Id of the lump that stays.
         id: LumpId,
     },
     /// More ids in one call than the owner thread may spend its time on.
     #[error("{got} ids in one call are too many: send at most {max} at once")]
     TooManyIds {
-        /// Ids given.
+        /// Ids in the call.
         got: usize,
         /// Most ids of one call.
         max: usize,
@@ -173,13 +173,13 @@ pub enum Error {
          and reopen the store"
     )]
     Failed {
-        /// The first failure.
+        /// Message of the first failure.
         reason: Arc<str>,
     },
     /// Bytes on the disk are not what the format allows.
     #[error("{what} at byte {offset} of the store is corrupt: {why}")]
     Corrupt {
-        /// The structure.
+        /// Structure of the format, for a message.
         what: &'static str,
         /// Byte offset from the start of the lusf image.
         offset: u64,
@@ -212,7 +212,7 @@ pub enum Error {
     /// The path holds no store.
     #[error("{path}: not a lump store ({why}); `lumpscope format` makes one")]
     NotAStore {
-        /// The path.
+        /// Device or file, as it was given.
         path: PathBuf,
         /// Description of the finding.
         why: String,
@@ -220,13 +220,13 @@ pub enum Error {
     /// Another process, or a mount, holds the store.
     #[error("{path} is in use by another process or mounted; close that first")]
     InUse {
-        /// The path.
+        /// Device or file, as it was given.
         path: PathBuf,
     },
     /// The device or file cannot be used for direct I/O with this store's geometry.
     #[error("{path}: {why}")]
     Unsupported {
-        /// The path.
+        /// Device or file, as it was given.
         path: PathBuf,
         /// Why it cannot be used, and what can.
         why: String,
@@ -238,7 +238,7 @@ pub enum Error {
         op: IoOp,
         /// First byte in the device or file.
         offset: u64,
-        /// Bytes.
+        /// Length of the I/O in bytes.
         len: u64,
         /// Error of the system.
         #[source]
@@ -249,7 +249,7 @@ pub enum Error {
     NoSpace {
         /// First byte in the file.
         offset: u64,
-        /// Bytes.
+        /// Length of the I/O in bytes.
         len: u64,
     },
     /// A system call other than read, write or flush failed.
@@ -257,7 +257,7 @@ pub enum Error {
     System {
         /// The attempted action.
         what: &'static str,
-        /// On which path.
+        /// Device or file of the action.
         path: PathBuf,
         /// Error of the system.
         #[source]

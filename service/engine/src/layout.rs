@@ -66,7 +66,7 @@ pub(crate) fn describe_other(path: &Path) -> String {
 pub struct Detected {
     /// How the image lies on its target.
     pub layout: Layout,
-    /// The decoded header.
+    /// Header of the image.
     pub header: Header,
     /// Where the regions lie; offsets count from the start of the device or file.
     pub geometry: Geometry,
@@ -81,7 +81,7 @@ pub enum LayoutError {
         describe(found)
     )]
     NotAStore {
-        /// The path.
+        /// Device or file, as it was given.
         path: PathBuf,
         /// Recognised signatures; empty: none.
         found: Vec<Signature>,
@@ -93,13 +93,13 @@ pub enum LayoutError {
         minfs::FILE_OFFSET
     )]
     NoImage {
-        /// The path.
+        /// Device or file, as it was given.
         path: PathBuf,
     },
     /// There is a store whose header cannot be used.
     #[error("{path}: the store at byte {base} cannot be opened: {source}")]
     Header {
-        /// The path.
+        /// Device or file, as it was given.
         path: PathBuf,
         /// First byte of the image.
         base: ByteOffset,
@@ -113,7 +113,7 @@ pub enum LayoutError {
          whole device it was made on"
     )]
     Truncated {
-        /// The path.
+        /// Device or file, as it was given.
         path: PathBuf,
         /// Bytes of the device.
         device_len: ByteLen,
@@ -123,7 +123,7 @@ pub enum LayoutError {
     /// The path cannot be read.
     #[error("{path} cannot be read: {source}")]
     Io {
-        /// The path.
+        /// Device or file, as it was given.
         path: PathBuf,
         /// Error of the system.
         #[source]

@@ -10,7 +10,7 @@ use crate::owner::waiting::queue::{Place, Queue};
 use crate::storage::index::{Entry, Filler, Index};
 use crate::units::{BlockCount, BlockIndex, RingPosition};
 
-/// An index alone.
+/// An index without a store around it, for benches.
 #[derive(Debug)]
 pub struct IndexProbe(Index);
 

@@ -36,7 +36,7 @@ pub struct StoreOptions {
     /// `overload_after`; requests that are not prioritized are then refused with `Busy` until
     /// half as many wait. At least 1; more than `queue_limit`: never.
     pub overload_threshold: usize,
-    /// See `overload_threshold`.
+    /// How long the queue must have been that long; see `overload_threshold`.
     pub overload_after: Duration,
     /// Most bytes of memory for lumps that are put or were got, whoever holds them; see
     /// [`Store::lump_buf`](crate::Store::lump_buf).

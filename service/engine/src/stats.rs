@@ -142,7 +142,7 @@ counters! {
     gc_runs,
 }
 
-/// One number.
+/// A number that any thread may read and the engine's threads change.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 

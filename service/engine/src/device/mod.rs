@@ -58,9 +58,9 @@ impl Io {
 pub struct Completion {
     /// Token of the I/O.
     pub token: u64,
-    /// Its memory, back.
+    /// The memory of the I/O, given back.
     pub buf: Option<AlignedBuf>,
-    /// How it ended.
+    /// `Err` with the errno of the failure; nothing is known of the bytes then.
     pub result: io::Result<()>,
 }
 

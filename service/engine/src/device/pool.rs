@@ -20,7 +20,7 @@ use crate::options::IoBackendKind;
 /// Most bytes of one system call; larger I/Os are done in pieces.
 const CALL_LIMIT: usize = 64 * 1024 * 1024;
 
-/// The pool.
+/// Threads that call pread, pwrite and fdatasync, one I/O at a time each.
 pub(crate) struct ThreadPool {
     /// `None` only while dropping.
     queue: Option<Sender<Io>>,

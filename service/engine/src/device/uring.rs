@@ -82,7 +82,7 @@ impl Bell {
     }
 }
 
-/// The ring.
+/// An io_uring and the I/Os that the kernel has.
 pub(crate) struct Uring {
     ring: IoUring,
     file: Arc<File>,

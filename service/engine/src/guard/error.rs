@@ -17,7 +17,7 @@ pub enum User {
     Exclusive,
     /// A device that is built on this one.
     Holder {
-        /// Its name.
+        /// Kernel name of that device, as `dm-0`.
         name: String,
     },
     /// The kernel swaps to it.
@@ -55,7 +55,7 @@ pub enum FormatError {
         list_of(found)
     )]
     Signatures {
-        /// The path.
+        /// Device or file, as it was given.
         path: PathBuf,
         /// Signatures found, at least one.
         found: Vec<Signature>,
@@ -63,7 +63,7 @@ pub enum FormatError {
     /// The kernel knows partitions of the disk.
     #[error("{path} has partitions ({}); --force overwrites them", names.join(", "))]
     Partitions {
-        /// The path.
+        /// Device or file, as it was given.
         path: PathBuf,
         /// Names of the partitions.
         names: Vec<String>,
@@ -71,7 +71,7 @@ pub enum FormatError {
     /// The regular file has content.
     #[error("{path} is a file with {len} bytes of something else; --force overwrites it")]
     FileNotEmpty {
-        /// The path.
+        /// Device or file, as it was given.
         path: PathBuf,
         /// Bytes of the file.
         len: ByteLen,
@@ -79,17 +79,17 @@ pub enum FormatError {
     /// It, or a partition of it, is mounted. Never forced.
     #[error("{path} is in use: {device} is mounted at {mount_point}; unmount it first")]
     Mounted {
-        /// The path.
+        /// Device or file, as it was given.
         path: PathBuf,
         /// The mounted device: the device itself or a partition of it.
         device: String,
-        /// Where.
+        /// Mount point.
         mount_point: PathBuf,
     },
     /// Somebody uses it. Never forced.
     #[error("{path} is in use: {by}")]
     InUse {
-        /// The path.
+        /// Device or file, as it was given.
         path: PathBuf,
         /// Its user.
         by: User,
@@ -97,13 +97,13 @@ pub enum FormatError {
     /// It cannot be written. Never forced.
     #[error("{path} is read-only")]
     ReadOnly {
-        /// The path.
+        /// Device or file, as it was given.
         path: PathBuf,
     },
     /// The regions do not fit. Never forced.
     #[error("{path}: {source}")]
     Size {
-        /// The path.
+        /// Device or file, as it was given.
         path: PathBuf,
         /// The damage.
         #[source]
@@ -112,17 +112,17 @@ pub enum FormatError {
     /// More capacity was asked for than the device has. Never forced.
     #[error("{path} has room for {available} bytes of store, {wanted} were asked for")]
     CapacityExceedsDevice {
-        /// The path.
+        /// Device or file, as it was given.
         path: PathBuf,
         /// Bytes asked for.
         wanted: ByteLen,
-        /// Bytes there are.
+        /// Bytes of the device.
         available: ByteLen,
     },
     /// A new or empty file says nothing about the size wanted.
     #[error("{path} has no size yet: say how large it shall be, e.g. --capacity 64M")]
     CapacityRequired {
-        /// The path.
+        /// Device or file, as it was given.
         path: PathBuf,
     },
     /// The block size is no block size.
@@ -134,7 +134,7 @@ pub enum FormatError {
          cannot be written: choose a multiple with --block-size"
     )]
     Alignment {
-        /// The path.
+        /// Device or file, as it was given.
         path: PathBuf,
         /// Block size asked for.
         block_size: BlockSize,
@@ -144,7 +144,7 @@ pub enum FormatError {
     /// It is no block device and no regular file.
     #[error("{path} is a {what}: a block device or a regular file is needed")]
     WrongType {
-        /// The path.
+        /// Device or file, as it was given.
         path: PathBuf,
         /// Description of the device.
         what: &'static str,
@@ -152,13 +152,13 @@ pub enum FormatError {
     /// The file system below has no direct I/O.
     #[error("{path}: the file system there does not do direct I/O (O_DIRECT): use another one")]
     NoDirectIo {
-        /// The path.
+        /// Device or file, as it was given.
         path: PathBuf,
     },
     /// Signatures came back or cannot be erased. Something was written; the target is no store.
     #[error("{path} still carries {} after it was erased", list_of(found))]
     NotErased {
-        /// The path.
+        /// Device or file, as it was given.
         path: PathBuf,
         /// Signatures that are still there.
         found: Vec<Signature>,
@@ -167,7 +167,7 @@ pub enum FormatError {
     /// store.
     #[error("{path}: {what} failed{}: {source}", offset.map(|o| format!(" at byte {o}")).unwrap_or_default())]
     Io {
-        /// The path.
+        /// Device or file, as it was given.
         path: PathBuf,
         /// The attempted action.
         what: &'static str,

@@ -29,7 +29,7 @@ impl Change {
         }
     }
 
-    /// Encoded.
+    /// Bytes of its records in the journal.
     pub(super) fn record(&self) -> &[u8] {
         match self {
             Self::Put(put) => &put.records,

@@ -23,7 +23,7 @@ pub(crate) struct Arrival {
 }
 
 impl Arrival {
-    /// Let in now.
+    /// An arrival that is let in now.
     pub(crate) fn new(ctx: RequestCtx, command: Command) -> Self {
         Self {
             ctx,
@@ -139,7 +139,7 @@ pub(crate) struct Timing {
 }
 
 impl Timing {
-    /// Starts now.
+    /// A clock that starts now.
     pub(crate) fn start() -> Self {
         Self {
             last_ns: monotonic_ns(),

@@ -1,4 +1,4 @@
-//! What every part of the owner works with: the state of the store, its disk, and what other
+//! The common ground of the owner's parts: the state of the store, its disk, and what other
 //! threads see of it.
 
 use std::collections::BTreeMap;
@@ -208,7 +208,7 @@ impl Ctx {
         self.freed |= self.storage.data.unpin(portion);
     }
 
-    /// What the bytes of a portion must be.
+    /// Expectations of a portion's bytes, for whoever verifies them.
     pub(super) fn subject(&self, id: LumpId, portion: Portion, entry: Entry) -> Subject {
         let Storage {
             geometry, journal, ..

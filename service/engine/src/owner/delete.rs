@@ -22,7 +22,7 @@ use crate::storage::Storage;
 pub(super) struct Delete {
     pub(super) request: RequestId,
     pub(super) durability: Durability,
-    /// Encoded.
+    /// Its bytes in the journal.
     pub(super) record: Vec<u8>,
     pub(super) what: What,
 }
@@ -160,7 +160,7 @@ pub(super) fn many(
 /// A delete of many that is not applied as a whole.
 struct ManyRequest {
     outcome: DeleteManyOutcome,
-    /// Deletes to come.
+    /// Deletes that are not applied yet.
     left: usize,
     /// The weakest durability so far.
     reached: Option<Durability>,

@@ -153,7 +153,7 @@ impl Job {
 }
 
 impl FinishRange {
-    /// Verifies and answers.
+    /// Verifies the bytes and answers the request.
     fn run(self, counters: &Counters) {
         let Self {
             portion,
@@ -196,7 +196,7 @@ fn note(counters: &Counters, verified: Result<bool, &Error>) {
 }
 
 impl Finish {
-    /// Verifies and answers.
+    /// Verifies the bytes and answers the request.
     fn run(self, counters: &Counters) {
         let Self {
             id,

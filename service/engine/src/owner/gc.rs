@@ -72,7 +72,7 @@ impl Gc {
         }
     }
 
-    /// Records find room.
+    /// The first change that is ready finds room, or none waits.
     pub(super) fn relax(&mut self) {
         self.pressed_since = None;
     }

@@ -49,7 +49,7 @@ const END: u64 = 4096;
 const SLICE: usize = 2048;
 /// While requests wait, a read is followed by a pause of this many times what it took.
 const FAIR_PAUSE: u64 = 19;
-/// Findings kept.
+/// Most findings kept; more are counted only.
 const FINDINGS: usize = 256;
 /// The mark in the journal header is renewed this often in a pass.
 const MARKS: u64 = 64;

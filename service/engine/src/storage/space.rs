@@ -147,7 +147,7 @@ fn free_extents(map: &[u64], blocks: u64) -> Vec<(u64, u64)> {
     extents
 }
 
-/// Sorts the portions.
+/// Builds the allocator by sorting the portions.
 fn by_sorting(blocks: u64, portions: impl Iterator<Item = Portion>) -> Result<Allocator, Overlap> {
     let packed = |portion: Portion| portion.start().0 << LEN_BITS | u64::from(portion.len().0);
     let mut portions: Vec<u64> = portions.map(packed).collect();

@@ -39,7 +39,7 @@ struct Flight {
     progress: Progress,
 }
 
-/// The device.
+/// The disk with its cache, its I/Os in flight and its faults.
 pub(super) struct Core {
     pub(super) options: SimOptions,
     pub(super) size: u64,

@@ -10,9 +10,9 @@ use super::fault::Lie;
 pub struct Latency {
     /// A read, before its bytes and the way of the head are added.
     pub read_ns: Range<u64>,
-    /// A write, likewise.
+    /// Nanoseconds of a write, drawn from this range.
     pub write_ns: Range<u64>,
-    /// A flush.
+    /// Nanoseconds of a flush, drawn from this range.
     pub flush_ns: Range<u64>,
     /// For each KiB that is transferred.
     pub per_kib_ns: u64,
@@ -51,7 +51,7 @@ impl Latency {
     }
 }
 
-/// A simulated disk.
+/// Properties of a simulated disk.
 #[derive(Clone, Debug)]
 pub struct SimOptions {
     /// Decides every random choice of the device.
@@ -62,7 +62,7 @@ pub struct SimOptions {
     /// True: a block device, whose size is fixed. False: a file, which grows when it is written
     /// beyond its end.
     pub is_block_device: bool,
-    /// Service times.
+    /// Service times of its I/Os.
     pub latency: Latency,
     /// The promise it breaks.
     pub lie: Lie,

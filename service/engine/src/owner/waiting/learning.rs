@@ -16,7 +16,7 @@ const TOLD_LASTS_NS: u64 = 1_000_000_000;
 /// Pairs after which the curve is shown anew.
 const SHOWN_EVERY: u32 = 8;
 
-/// Kept between pairs.
+/// State between pairs.
 #[derive(Debug, Default)]
 pub(super) struct Learning {
     /// When an observation from outside was taken up last.

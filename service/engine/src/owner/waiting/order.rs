@@ -83,7 +83,7 @@ pub(crate) enum Reason {
     Arrival,
     /// It had been overtaken as often as is allowed.
     Bound,
-    /// Its deadline.
+    /// Its deadline was at risk, or the earliest.
     Deadline,
     /// Its place on the disk.
     Position,

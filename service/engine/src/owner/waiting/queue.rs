@@ -72,7 +72,7 @@ impl Lanes {
         self.next_number - 1 - number
     }
 
-    /// How many wait.
+    /// Number of waiting requests.
     pub(super) fn waiting(&self, kinds: Kinds) -> u64 {
         self.of(kinds)
             .map(|(_, lane)| lane.arrivals.len() as u64)

@@ -116,7 +116,7 @@ fn takeover(ring_len: u64, head: RingPosition, tail: RingPosition) -> Seal {
     }
 }
 
-/// A random epoch.
+/// A new epoch, drawn at random.
 pub(crate) fn new_epoch() -> u64 {
     clock::random_u64()
 }
