@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::needs::{Need, find_tool};
 
-/// What every test with a browser needs.
+/// Needs of every test with a browser.
 pub const BROWSER: &[Need] = &[Need::Tool("chromium"), Need::Tool("browser-node")];
 
 /// Longest time without a word from a scenario. Its own waits are shorter.

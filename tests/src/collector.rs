@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Request, Response, Status};
 
-/// What a collector has been sent.
+/// Spans that a collector has received.
 #[derive(Debug, Clone, Default)]
 pub struct Collected(Arc<Mutex<Vec<ExportTraceServiceRequest>>>);
 
@@ -60,7 +60,7 @@ impl Collected {
         scopes.flat_map(|scope| scope.spans.clone()).collect()
     }
 
-    /// Who has sent the first of them, as it says.
+    /// Resource of the first spans.
     ///
     /// # Panics
     /// When nothing was sent yet.

@@ -13,13 +13,13 @@ pub struct Query {
     pub place: String,
     /// As it stands there.
     pub text: String,
-    /// What is asked of Prometheus: all variables have values.
+    /// The query to Prometheus: all variables have values.
     pub asked: Asked,
     /// Why it may have no data; `None`: it must have some.
     pub may_be_empty: Option<String>,
 }
 
-/// What kind of query it is.
+/// Kind of query.
 #[derive(Debug, Clone)]
 pub enum Asked {
     /// An expression over a range of time.

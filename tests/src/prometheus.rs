@@ -132,7 +132,7 @@ impl Prometheus {
         Err(self.log())
     }
 
-    /// What the server has written.
+    /// Log of the server.
     #[must_use]
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()

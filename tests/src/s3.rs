@@ -123,7 +123,7 @@ impl Client {
         request_id(&answer.ok()?)
     }
 
-    /// What is known of an object, without its bytes.
+    /// Metadata of an object, without its bytes.
     pub fn head(&self, key: &str) -> Answer {
         let action = self.bucket.head_object(Some(&self.credentials), key);
         read(self.agent.head(action.sign(PATIENCE).as_str()).call())
@@ -282,7 +282,7 @@ pub struct Listed {
     pub key: String,
     /// Its bytes.
     pub size: u64,
-    /// What stands for its content.
+    /// Entity tag.
     pub etag: String,
 }
 

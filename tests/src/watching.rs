@@ -12,12 +12,12 @@ use crate::client::Client;
 /// After this time without a block request all of them are in.
 const QUIET: Duration = Duration::from_secs(3);
 
-/// What was handed out.
+/// Items handed out.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// Block requests as they completed.
     pub lines: Vec<BlockLine>,
-    /// What the service said last of what may be missing; empty: nothing.
+    /// The last gaps reported by the service; empty: none.
     pub incomplete: String,
     /// It said so at any time.
     pub was_incomplete: bool,

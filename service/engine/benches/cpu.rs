@@ -1,4 +1,4 @@
-//! What a request costs without a disk: `cargo bench -p lumpscope-engine`.
+//! Cost of a request without a disk: `cargo bench -p lumpscope-engine`.
 //!
 //! The disk and the threads are measured by `lumpscope bench engine`; this is for changes of the
 //! code between them. Nothing is asserted.
@@ -84,7 +84,7 @@ fn index(c: &mut Criterion) {
     });
 }
 
-/// What the owner thread does for each get that waits, beside the disk.
+/// Work of the owner thread for each waiting get, beside the disk.
 fn orders(c: &mut Criterion) {
     const WAITING: u64 = 1000;
     let place = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24;

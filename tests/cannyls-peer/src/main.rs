@@ -65,7 +65,7 @@ struct FileArgs {
     /// Requests in flight; 1 uses the storage directly, more a device
     #[arg(long, default_value_t = 1)]
     depth: usize,
-    /// What an acknowledged put survives
+    /// Failure that an acknowledged put survives
     #[arg(long, value_enum)]
     promise: Promise,
     /// Longest timed part of each operation, in milliseconds

@@ -16,11 +16,11 @@ use lumpscope_lab::workload::{Command, CommandStream, WorkloadArgs};
 
 use crate::storage::{ENGINE, format};
 
-/// What a put survives with the crate's defaults.
+/// Durability of a put with the crate's defaults.
 const DURABILITY: &str =
     "data written, record in memory for up to 4096 records (the crate's default)";
 
-/// What it survives with `--sync`.
+/// Durability with `--sync`.
 const SYNCED: &str =
     "Storage::put, then Storage::journal_sync: one fdatasync for data and record, in no order";
 

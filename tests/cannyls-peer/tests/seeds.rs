@@ -69,7 +69,7 @@ fn formula(text: &str, writes: i64) -> (i64, i64) {
     }
 }
 
-/// What a row of the tables says of a run.
+/// Value of a run for a row of the tables.
 fn counted(row: &str, trial: &Value) -> i64 {
     let counts = &trial["counted"];
     number(match row {

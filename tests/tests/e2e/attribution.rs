@@ -1,5 +1,5 @@
-//! What the disk did belongs to the request that asked for it: checked by looking for the bytes on the disk, by an independent
-//! tracer, and by the kernel's own disk statistics.
+//! The work of the disk belongs to the request that caused it: checked by looking for the bytes on
+//! the disk, by an independent tracer, and by the kernel's own disk statistics.
 
 use std::collections::BTreeMap;
 use std::fs::File;

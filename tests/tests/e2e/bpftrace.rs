@@ -93,7 +93,7 @@ fn the_documented_probes_are_those_of_the_binary() {
     assert_eq!(listed, documented);
 }
 
-/// What a script printed: `@name[key]: number`.
+/// Numbers printed by a script: `@name[key]: number`.
 fn numbers(text: &str) -> BTreeMap<String, u64> {
     let number = |line: &str| {
         let (name, value) = line.strip_prefix('@')?.split_once(": ")?;

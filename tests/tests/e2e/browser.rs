@@ -224,7 +224,7 @@ fn the_page_says_what_is_not_observed() {
     assert!(service.stop(), "the service ends well");
 }
 
-/// What the compiler of TypeScript finds in a folder of scripts.
+/// Type errors in a folder of scripts.
 fn type_errors(folder: &str, types: &[&str]) -> String {
     let node = find_tool("browser-node").expect("it was found before");
     let modules = node

@@ -94,7 +94,7 @@ fn excused(version: Version, query: &Query) -> bool {
     })
 }
 
-/// What is wrong with a query; `None`: nothing.
+/// Problem of a query; `None`: none.
 fn wrong(server: &Prometheus, query: &Query) -> Option<String> {
     let found = match &query.asked {
         Asked::Expression(expr) => server
@@ -293,8 +293,8 @@ fn check_native(server: &Prometheus) {
     }
 }
 
-/// What began where the one before ended has no seek distance: two counters of the kernel side that must say the same,
-/// but for requests of which the device time is not known.
+/// A request that began where the previous one ended has no seek distance: two counters of the
+/// kernel side that must agree, but for requests of unknown device time.
 fn check_no_seeks(server: &Prometheus) {
     until_right(STORES.to_vec(), |store| {
         let of = |metric: &str, labels: &str| {

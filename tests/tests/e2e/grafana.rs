@@ -43,7 +43,8 @@ fn the_dashboards_are_what_their_source_makes_and_ask_for_what_exists() {
     assert!(said.contains("fit the types of Grafana"), "{said}");
 }
 
-/// What the check says of a copy of all it reads, with changes: (file, text, other text). It must find something.
+/// Findings of the check for a changed copy of its input: (file, text, other text). It must find
+/// something.
 fn with(changes: &[(&str, &str, &str)]) -> String {
     let copy = tempfile::tempdir().expect("there is room");
     let root = folder();

@@ -59,7 +59,7 @@ fn one_round(service: &Service, work: &Path) {
     eprintln!("{said}");
 }
 
-/// What JuiceFS asked for was counted as what it is, and answered.
+/// JuiceFS's requests were counted under their methods, and answered.
 fn counted(metrics: &str) {
     for method in [
         "s3_create_bucket",

@@ -21,7 +21,7 @@ const IDS: u64 = 6;
 /// One version of a lump: what its bytes are made from.
 type Version = (u64, usize);
 
-/// What one client knows of its lumps.
+/// Expected state of one client's lumps.
 #[derive(Debug, Default, Clone)]
 struct Knowledge {
     /// Acknowledged state of each id that was ever touched; `None`: deleted.

@@ -24,7 +24,7 @@ fn lab() -> Service {
     Service::spawn(command)
 }
 
-/// What `lumpscope load` says of a short run, and its exit code.
+/// Output of a short run of `lumpscope load`, and its exit code.
 fn load(server: &str, more: &[&str]) -> (Value, Option<i32>) {
     let output = Command::new(binary())
         .args(["load", "--json", "--lumps", "12", "--server", server])

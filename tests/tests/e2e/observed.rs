@@ -71,7 +71,7 @@ async fn puts(client: &mut Client, ids: std::ops::Range<u128>) -> u64 {
     last
 }
 
-/// What of the block requests of an explained request does not depend on the clock that is shown.
+/// Parts of an explained request's block requests that do not depend on the displayed clock.
 fn places(explained: &Value) -> Vec<[Value; 5]> {
     let blocks = explained["blocks"]
         .as_array()

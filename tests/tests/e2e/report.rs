@@ -12,7 +12,7 @@ use lumpscope_tests::browser::{BROWSER, Scenario};
 use lumpscope_tests::needs::{Need, alone, available};
 use lumpscope_tests::service::binary;
 
-/// What would run if it were not escaped.
+/// Markup that would run if it were not escaped.
 const HOSTILE: &str = "/dev/<script>hacked=1</script><img src=x onerror='hacked=1'>\"&";
 
 /// Numbers that look like chance and are the same in every run.

@@ -37,7 +37,7 @@ struct Sent {
     seek: Option<i64>,
 }
 
-/// What bpftrace has written down, in the order of time, with the distances that follow from it.
+/// Requests recorded by bpftrace, in the order of time, with the distances that follow from them.
 fn independent(text: &str) -> Vec<Sent> {
     let mut all: Vec<Sent> = text
         .lines()
@@ -64,7 +64,7 @@ fn independent(text: &str) -> Vec<Sent> {
     all
 }
 
-/// What the probes say.
+/// Requests seen by the probes.
 fn ours(lines: &[BlockLine]) -> Vec<Sent> {
     let data = |line: &&BlockLine| matches!(line.operation.as_str(), "read" | "write");
     let mut all: Vec<Sent> = lines

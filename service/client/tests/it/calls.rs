@@ -1,4 +1,4 @@
-//! What a call does when the service is busy, silent, gone, or wrong.
+//! Calls against a service that is busy, silent, gone, or wrong.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,5 @@
-//! What CannyLS 0.10.0 loses or breaks, one failure a test: each shows that the original still has
-//! it, so the test is known to bite, and that it cannot happen here.
+//! Defects of CannyLS 0.10.0, one a test: each shows that the original still loses or breaks
+//! something, so the test is known to bite, and that it cannot happen here.
 //!
 //! Two more have tests of their own: deletes on a full store (`journal_ring.rs`), and a store
 //! that goes on after a failed flush (`faults.rs`).

@@ -78,7 +78,7 @@ struct Lump {
     own: bool,
 }
 
-/// What must be in the store, and the choices of a history.
+/// Expected content of the store, and the choices of a history.
 struct World {
     kind: Kind,
     image: Vec<u8>,

@@ -100,7 +100,7 @@ fn progress_ends_at_the_whole_size() {
     assert_eq!(last.get(), (9 * MIB, 9 * MIB));
 }
 
-/// Whatever point of the work an interruption hits, nothing opens, not even the store before.
+/// An interruption at any point of the work leaves nothing that opens, not even the previous store.
 #[test]
 fn while_a_store_is_made_nothing_opens() {
     let directory = disk_dir();

@@ -215,7 +215,7 @@ fn images_of_another_engine_are_understood() {
     }
 }
 
-/// What is found after one bit of a filled store was flipped.
+/// Findings after one bit of a filled store was flipped.
 fn flipped(offset: impl Fn(&Path) -> u64, mask: u8) -> (CheckReport, u64) {
     let dir = disk_dir();
     let path = filled(&dir);

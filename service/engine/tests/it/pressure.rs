@@ -39,7 +39,7 @@ fn any_ctx(random: &mut Random) -> RequestCtx {
     }
 }
 
-/// What the answers of one thread add up to.
+/// Sums of the answers of one thread.
 #[derive(Debug, Default)]
 struct Tally {
     done: u64,

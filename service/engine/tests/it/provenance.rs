@@ -1,5 +1,5 @@
-//! Whose lump is it? Lumps of this engine must carry their trailer, those of another are served as
-//! they are, and that stays so however often records are relocated and the store is reopened.
+//! Provenance of lumps: lumps of this engine must carry their trailer, those of another are served
+//! as they are, and that stays so however often records are relocated and the store is reopened.
 
 use crate::support::peer::{self, Peer};
 use crate::support::sim::{Random, SimDisk};

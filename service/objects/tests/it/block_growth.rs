@@ -212,7 +212,7 @@ async fn fill(objects: &Objects, store: &Store, key: impl Fn(u64) -> String) -> 
 
 type KeyOf = fn(u64) -> String;
 
-/// What `docs/objects.md` says of the size of the journal; and that a full one is survived.
+/// The size of the journal is as `docs/objects.md` states, and a full one is survived.
 #[test]
 fn a_full_journal_has_room_for_deletes() {
     const RING: u64 = 512 * 1024;

@@ -31,7 +31,7 @@ fn lumps(store: &Store) -> BTreeMap<u128, Vec<u8>> {
     ids.into_iter().map(get).collect()
 }
 
-/// What is listed, what is known of each, and its bytes.
+/// Listed objects, their metadata, and their bytes.
 fn all(objects: &Objects) -> Vec<(ListEntry, ObjectInfo, Vec<u8>)> {
     let query = ListQuery {
         max: 1000,

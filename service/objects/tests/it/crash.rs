@@ -14,7 +14,7 @@ use lumpscope_objects::{
 /// Version and bytes of an object; `None`: there is none.
 type Value = Option<(u64, usize)>;
 
-/// What a key may hold after a crash: the last is what it holds without one.
+/// Allowed values of a key after a crash: the last is the value without one.
 type Model = BTreeMap<String, Vec<Value>>;
 
 const HISTORIES: u64 = 6;

@@ -52,7 +52,7 @@ async fn four_parts(objects: &Objects) -> (String, Vec<(u16, ETag)>) {
     (upload, tags)
 }
 
-/// What cannot be completed leaves the upload as it was.
+/// An upload that cannot be completed stays as it was.
 async fn refused(objects: &Objects, upload: &str, tags: &[(u16, ETag)]) {
     let complete = async |parts: &[(u16, ETag)], commit| {
         let name = ("bucket", "key", upload);

@@ -1,4 +1,4 @@
-//! What holds for any requests on any drive.
+//! Properties that hold for any requests on any drive.
 
 use lumpscope_platter::disk::{Disk, PartialSectors, Policy, Request, Served};
 use lumpscope_platter::drive::{DRIVES, Drive};

@@ -22,7 +22,7 @@ const PIECE: u64 = 4 << 20;
 const PART: usize = 5 << 20;
 const PIECES_OF_PARTS: u64 = 3;
 
-/// What may be under each key: what was acknowledged last (`None`: nothing), and what came after it.
+/// Allowed values of each key: the last acknowledged one (`None`: no object), and the later ones.
 type Known = BTreeMap<String, Vec<Option<Vec<u8>>>>;
 
 /// The low bits of a number.
@@ -118,7 +118,7 @@ fn deletes(client: &Client, known: &mut Known, turn: usize) -> bool {
 
 const LOADS: [fn(&Client, &mut Known, usize) -> bool; 4] = [puts, uploads, copies, deletes];
 
-/// What is there is what was acknowledged, or what came after it; the list says the same.
+/// Every value is an acknowledged one or a later one; the list agrees.
 fn check(client: &Client, known: &mut Known) {
     let mut there = Vec::new();
     for (key, versions) in known.iter_mut() {

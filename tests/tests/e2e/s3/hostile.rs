@@ -128,7 +128,7 @@ fn what_has_begun_ends_when_the_service_does_and_nothing_else_begins() {
     assert!(service.stop());
 }
 
-/// What `lumpscope explain` says of a request.
+/// Output of `lumpscope explain` for a request.
 fn explained(service: &Service, id: u64) -> Value {
     let output = Command::new(lumpscope_tests::service::binary())
         .args(["explain", "--json", &id.to_string()])

@@ -76,7 +76,7 @@ fn python(script: &str, arguments: &[&str], environment: &[(&str, &Path)]) {
     eprintln!("{}", good(&output));
 }
 
-/// What boto3 expects.
+/// Expectations of boto3.
 fn conform(service: &Service) {
     let url = format!("http://{}", service.s3);
     python("conformance.py", &[&url, ACCESS, SECRET, LISTED], &[]);
@@ -211,7 +211,7 @@ fn rules_hold_and_change_while_the_service_runs() {
     assert!(service.stop());
 }
 
-/// What a file of access keys must not be.
+/// Refused files of access keys.
 #[test]
 fn a_file_of_keys_that_others_can_read_is_refused() {
     use std::os::unix::fs::PermissionsExt as _;

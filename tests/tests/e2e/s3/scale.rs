@@ -1,5 +1,5 @@
-//! What must not depend on how many or how large: lists of many keys, objects larger than the memory that is allowed,
-//! a store that is full, keys of all kinds through a client written in Rust.
+//! Independence of number and size: lists of many keys, objects larger than the allowed memory, a
+//! full store, keys of all kinds through a client written in Rust.
 
 use lumpscope_tests::s3::{ACCESS, Client, SECRET, keys};
 use lumpscope_tests::service::{Service, run_ok};
@@ -13,7 +13,8 @@ const LISTED_LONG: usize = 100_000;
 const CONNECTIONS: usize = 32;
 /// The object that is larger than the memory for bodies.
 const LARGE: usize = 256 << 20;
-/// What the service may have in memory at its peak, with 32 MiB for bodies that come and as much for those that go.
+/// Most memory of the service at its peak, with 32 MiB for incoming bodies and as much for outgoing
+/// ones.
 const RESIDENT: u64 = 200 << 20;
 
 #[track_caller]

@@ -17,7 +17,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 pub(crate) type Replies<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// What the service does with one call.
+/// Reaction of the service to one call.
 pub(crate) enum Act {
     /// Answers with what fits the call.
     Serve,

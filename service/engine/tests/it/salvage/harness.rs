@@ -1,4 +1,4 @@
-//! What holds for every damaged image.
+//! Checks that hold for every damaged image.
 
 use std::collections::BTreeMap;
 

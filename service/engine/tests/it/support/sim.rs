@@ -58,7 +58,7 @@ impl SimDisk {
         }
     }
 
-    /// What a recording disk remembers.
+    /// Events recorded by the disk.
     pub fn events(&self) -> Vec<Event> {
         let events = self.events.as_ref().map(|events| events.lock().unwrap());
         events.map_or_else(Vec::new, |events| events.clone())
@@ -79,7 +79,7 @@ impl SimDisk {
         })
     }
 
-    /// What a read would see.
+    /// Bytes that a read would return.
     pub fn bytes(&self) -> Vec<u8> {
         let disk = self.disk();
         disk.bytes(0..disk.size())

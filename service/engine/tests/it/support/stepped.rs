@@ -18,7 +18,7 @@ pub struct Stepped {
     pub disk: SimDisk,
     pub store: Store,
     pub driver: Driver,
-    /// What each lump holds.
+    /// Expected content of each lump.
     pub model: BTreeMap<u128, Vec<u8>>,
 }
 
@@ -66,7 +66,7 @@ impl Stepped {
         }
     }
 
-    /// What can be done now is done.
+    /// Does everything that can be done now.
     pub fn step(&mut self) {
         assert!(self.driver.step(self.disk.now_ns()), "the store is open");
     }

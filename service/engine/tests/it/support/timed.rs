@@ -96,7 +96,7 @@ impl Timed {
         self.store.stats()
     }
 
-    /// The same of the order.
+    /// Statistics of the order.
     pub fn stats_of_order(&mut self) -> OrderStats {
         self.step();
         self.store.order()

@@ -1,4 +1,4 @@
-//! Whose turn it is: a program that a test starts has, for a moment, the open files of all other
+//! Turns of tests: a program that a test starts has, for a moment, the open files of all other
 //! tests, and so holds their devices and locks. Tests that start programs run alone; tests that
 //! have real files open run beside each other, and everything in memory runs at any time.
 

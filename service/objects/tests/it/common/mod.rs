@@ -141,7 +141,7 @@ pub(crate) async fn put_with(
     Ok(writer.commit(ctx(), commit).await?.info)
 }
 
-/// What is in the bucket, up to 10,000 keys.
+/// Entries of the bucket, up to 10,000 keys.
 pub(crate) fn list(objects: &Objects) -> Vec<ListEntry> {
     let query = ListQuery {
         max: 10_000,

@@ -37,7 +37,7 @@ thread_local! {
     static PLACE: Cell<Place> = const { Cell::new(Place { event: 0, choice: None }) };
 }
 
-/// What went wrong, and where.
+/// A failure and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub seed: u64,
@@ -53,7 +53,7 @@ pub enum Only {
     Cut(Place),
 }
 
-/// What histories have gone through: a check that was never reached proves nothing.
+/// Events that histories have gone through: a check that was never reached proves nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
     pub histories: u64,
@@ -82,7 +82,7 @@ pub struct Coverage {
     pub digest: u64,
 }
 
-/// What histories on failing disks have gone through.
+/// Events that histories on failing disks have gone through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultCoverage {
     pub errors: u64,

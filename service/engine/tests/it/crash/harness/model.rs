@@ -1,4 +1,4 @@
-//! What a store may hold, now and after a crash.
+//! Allowed contents of a store, now and after a crash.
 //!
 //! Answers come in the order of the log: this is checked by the outcomes (`created`, `existed`,
 //! number deleted), which must be those of the changes carried out one after the other in the
@@ -38,12 +38,12 @@ impl Change {
     }
 }
 
-/// What happened to the machine.
+/// Kind of crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
-    /// What was not flushed may be lost.
+    /// Unflushed writes may be lost.
     PowerCut,
-    /// What was written is there.
+    /// Completed writes stay.
     ProcessDeath,
 }
 
@@ -55,7 +55,7 @@ struct Reading {
     seen: Vec<Option<Value>>,
 }
 
-/// What is known of a store while it runs.
+/// Expected state of a store while it runs.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     /// After all changes that survive a power cut.
@@ -186,7 +186,7 @@ impl Model {
         self.check_readable(found, &BTreeSet::new(), crash)
     }
 
-    /// The same when some lumps are there and cannot be read.
+    /// Checks the store when some lumps cannot be read.
     pub fn check_readable(
         &self,
         found: &State,

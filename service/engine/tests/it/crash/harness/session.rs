@@ -21,7 +21,7 @@ const PATIENCE_NS: u64 = 100_000_000_000;
 /// Pieces in which it is given.
 const PATIENCE_STEP_NS: u64 = 500_000_000;
 
-/// What a request was about.
+/// Subject of a request.
 #[derive(Clone, Copy, Debug)]
 enum Asked {
     Change,
@@ -65,7 +65,7 @@ pub struct Session {
     /// Requests so far.
     pub requests: u64,
     answers: Arc<Mutex<Vec<(u64, Outcome)>>>,
-    /// What [`read_all`](Session::read_all) found damaged.
+    /// Lumps that [`read_all`](Session::read_all) found damaged.
     pub damaged: BTreeSet<u64>,
     /// Every version an id has ever had, for disks that lie.
     versions: BTreeMap<u64, Vec<Value>>,
