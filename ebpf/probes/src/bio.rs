@@ -7,7 +7,7 @@ use aya_ebpf::{
 use lumpscope_ebpf_common::flag;
 
 use crate::maps::Layer;
-use crate::raw::{decode, key, read, watched};
+use crate::read::{decode, key, read, watched};
 use crate::settings::{
     BDEV_DISK, BIO_BYTES, BIO_DISK, BIO_FLAGS, BIO_NEXT, BIO_SECTOR, BIO_STATUS,
 };

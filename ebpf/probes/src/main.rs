@@ -18,8 +18,10 @@ mod bio;
 mod classic;
 mod maps;
 mod raw;
+mod read;
 mod settings;
 mod submission;
+mod task;
 mod track;
 
 /// The kernel lets only GPL-compatible programs call the tracing helpers.

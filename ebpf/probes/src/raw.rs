@@ -1,30 +1,23 @@
 //! BTF and raw tracepoints: the arguments are pointers into the kernel.
 
 use aya_ebpf::{
-    helpers::bpf_probe_read_kernel,
     macros::{btf_tracepoint, raw_tracepoint},
     programs::{BtfTracePointContext, RawTracePointContext},
 };
-use lumpscope_ebpf_common::{flag, kernel_dev, op};
+use lumpscope_ebpf_common::{flag, op};
 
 use crate::bio::{self, read_bio};
-use crate::maps::{Key, Layer, slot_of};
+use crate::maps::Layer;
+use crate::read::{decode, key, read, watched};
 use crate::settings::{
-    DISK_MAJOR, DONE_ERRNO, IO_USER_DATA, QUEUE_DISK, RQ_BIO, RQ_BORN, RQ_DISK, RQ_FLAGS, RQ_LEN,
-    RQ_QUEUE, RQ_SECTOR,
+    DONE_ERRNO, IO_USER_DATA, QUEUE_DISK, RQ_BIO, RQ_BORN, RQ_DISK, RQ_FLAGS, RQ_LEN, RQ_QUEUE,
+    RQ_SECTOR,
 };
 use crate::submission;
 use crate::track::{self, After, Keys, Request};
 
 /// The first bytes of a request.
 type Head = [u64; 7];
-
-const REQ_OP_MASK: u32 = 0xff;
-/// Those of SCSI before 5.16, and those of all drivers.
-const REQ_OP_OF_DRIVERS: u32 = 32;
-const REQ_META: u32 = 1 << 12;
-const REQ_FUA: u32 = 1 << 17;
-const REQ_PREFLUSH: u32 = 1 << 18;
 
 #[btf_tracepoint(function = "block_io_start")]
 pub fn start_btf(ctx: BtfTracePointContext) -> i32 {
@@ -181,11 +174,6 @@ unsafe fn done(rq: u64, status: u32, bytes: u32) -> i32 {
     0
 }
 
-#[inline(always)]
-pub fn key(rq: u64) -> Key {
-    Key { id: rq, sector: 0 }
-}
-
 /// Reads a request of a watched disk; `None`: another disk's, or a driver's own command.
 #[inline(always)]
 unsafe fn read_request(rq: u64) -> Option<Request> {
@@ -229,44 +217,4 @@ unsafe fn member<T>(head: &Head, rq: u64, offset: u32) -> Option<T> {
             .cast::<T>()
             .read_volatile(),
     )
-}
-
-/// Device number and slot of a disk that is watched by this.
-#[inline(always)]
-pub unsafe fn watched(disk: u64, layer: Layer) -> Option<(u32, u32)> {
-    let numbers: u64 = read(disk, DISK_MAJOR.load())?;
-    let dev = kernel_dev(numbers as u32, (numbers >> 32) as u32);
-    Some((dev, slot_of(dev, layer)?))
-}
-
-/// What `cmd_flags` or `bi_opf` say; `None`: a driver's own command.
-#[inline(always)]
-pub fn decode(request_flags: u32) -> Option<(u8, u8)> {
-    let code = request_flags & REQ_OP_MASK;
-    if code >= REQ_OP_OF_DRIVERS {
-        return None;
-    }
-    let mut flags = 0;
-    if request_flags & REQ_META != 0 {
-        flags |= flag::META;
-    }
-    if request_flags & REQ_FUA != 0 {
-        flags |= flag::FUA;
-    }
-    if request_flags & REQ_PREFLUSH != 0 {
-        flags |= flag::PREFLUSH;
-    }
-    let op = match code {
-        0 => op::READ,
-        1 => op::WRITE,
-        2 => op::FLUSH,
-        3 | 5 => op::DISCARD,
-        _ => op::OTHER,
-    };
-    Some((op, flags))
-}
-
-#[inline(always)]
-pub unsafe fn read<T>(base: u64, offset: u32) -> Option<T> {
-    bpf_probe_read_kernel((base + offset as u64) as *const T).ok()
 }

@@ -1,9 +1,9 @@
-//! In whose name a thread is in the kernel: the second way to know whose a block request is.
+//! The I/O that a thread is in the kernel for: the second way to find the owner of a block request.
 
 use lumpscope_ebpf_common::{SUBMISSIONS as ENTRIES, submission};
 
 use crate::maps::SUBMISSIONS;
-use crate::track::task;
+use crate::task::task;
 
 /// The I/O of the thread that runs now, if it said so: index of its store, and its token.
 #[inline(always)]

@@ -1,12 +1,6 @@
 //! What the three programs do, whatever the flavour.
 
-use aya_ebpf::{
-    bindings::bpf_pidns_info,
-    helpers::{
-        bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_get_ns_current_pid_tgid,
-        bpf_get_prandom_u32, bpf_ktime_get_ns,
-    },
-};
+use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_prandom_u32, bpf_ktime_get_ns};
 use lumpscope_ebpf_common::{
     BlockEvent, InFlight, NO_SEEK, class, control, flag, flag2, histogram, op, stats,
 };
@@ -14,8 +8,9 @@ use lumpscope_ebpf_common::{
 use crate::maps::{
     CONTROL, EVENTS, HISTOGRAM, IN_FLIGHT, Key, LAST, add, count, counters, in_flight,
 };
-use crate::settings::{HAS_START, KEEP, NS_DEV, NS_INO, OWN_TGID, SKIP_DONE};
+use crate::settings::{HAS_START, KEEP, SKIP_DONE};
 use crate::submission;
+use crate::task::task;
 
 /// `BPF_RB_NO_WAKEUP`: the reader polls; a wake-up costs more than all the rest.
 const NO_WAKEUP: u64 = 1;
@@ -491,32 +486,6 @@ unsafe fn seek(request: &Request) -> i64 {
     (*last).end = request.sector.wrapping_add(request.sectors as u64);
     (*last).valid = 1;
     seek
-}
-
-/// The thread that runs now.
-pub struct Task {
-    pub tgid: u32,
-    pub tid: u32,
-    /// It is the service's.
-    pub own: bool,
-}
-
-#[inline(always)]
-pub unsafe fn task() -> Task {
-    let both = bpf_get_current_pid_tgid();
-    let (mut tgid, mut tid) = ((both >> 32) as u32, both as u32);
-    let mut in_namespace = true;
-    if NS_INO.load() != 0 {
-        let mut ids = bpf_pidns_info { pid: 0, tgid: 0 };
-        let size = core::mem::size_of::<bpf_pidns_info>() as u32;
-        let failed = bpf_get_ns_current_pid_tgid(NS_DEV.load(), NS_INO.load(), &mut ids, size);
-        in_namespace = failed == 0;
-        if in_namespace {
-            (tgid, tid) = (ids.tgid, ids.pid);
-        }
-    }
-    let own = in_namespace && tgid != 0 && tgid == OWN_TGID.load();
-    Task { tgid, tid, own }
 }
 
 /// Who makes this request, and what class that suggests.

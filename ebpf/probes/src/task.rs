@@ -1,0 +1,34 @@
+//! The thread that runs now, and whether it is the service's.
+
+use aya_ebpf::{
+    bindings::bpf_pidns_info,
+    helpers::{bpf_get_current_pid_tgid, bpf_get_ns_current_pid_tgid},
+};
+
+use crate::settings::{NS_DEV, NS_INO, OWN_TGID};
+
+/// A thread, in the service's pid namespace if it is in it.
+pub struct Task {
+    pub tgid: u32,
+    pub tid: u32,
+    /// It is the service's.
+    pub own: bool,
+}
+
+#[inline(always)]
+pub unsafe fn task() -> Task {
+    let both = bpf_get_current_pid_tgid();
+    let (mut tgid, mut tid) = ((both >> 32) as u32, both as u32);
+    let mut in_namespace = true;
+    if NS_INO.load() != 0 {
+        let mut ids = bpf_pidns_info { pid: 0, tgid: 0 };
+        let size = core::mem::size_of::<bpf_pidns_info>() as u32;
+        let failed = bpf_get_ns_current_pid_tgid(NS_DEV.load(), NS_INO.load(), &mut ids, size);
+        in_namespace = failed == 0;
+        if in_namespace {
+            (tgid, tid) = (ids.tgid, ids.pid);
+        }
+    }
+    let own = in_namespace && tgid != 0 && tgid == OWN_TGID.load();
+    Task { tgid, tid, own }
+}
