@@ -24,9 +24,11 @@ pub enum LumpOp {
     Delete,
 }
 
-/// Stages as the service knows them; `data` is what the observer splits into submit, queue and
-/// device.
-pub const STAGES: [&CStr; 6] = [c"recv", c"sched", c"index", c"data", c"journal", c"reply"];
+/// Stages as the service knows them. `submit` is all data I/O: only the observer can take queue and
+/// device out of it.
+pub const STAGES: [&CStr; 6] = [c"recv", c"sched", c"index", c"submit", c"journal", c"reply"];
+/// What `submit` was called before 0.2: scripts still get this name too, until 0.3.
+pub const OLD_SUBMIT: &CStr = c"data";
 
 /// A request has entered its store. `begin_ns`: when it arrived, `CLOCK_MONOTONIC`.
 #[inline(never)]

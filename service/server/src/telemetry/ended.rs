@@ -78,6 +78,7 @@ fn tell_tracers(ended: &Ended<'_>) {
     for (stage, ns) in usdt::STAGES.into_iter().zip(stages) {
         usdt::request_stage(what.request, stage, ns);
     }
+    usdt::request_stage(what.request, usdt::OLD_SUBMIT, what.data_ns);
     let store = ended.store.map_or(c"", |named| named.c_name.as_c_str());
     let ns = what.end_ns.saturating_sub(what.begin_ns);
     let method = ended.method.c;
