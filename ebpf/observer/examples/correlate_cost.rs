@@ -1,4 +1,4 @@
-//! What the correlator costs: nanoseconds per block request, without kernel or disk.
+//! Measures the correlator: nanoseconds per block request, without kernel or disk.
 //!
 //! `cargo run --release -p lumpscope-observer --example correlate_cost`
 //!

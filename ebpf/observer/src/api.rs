@@ -1,4 +1,4 @@
-//! What the service tells the observer, and what it learns about each store.
+//! Types of the interface between service and observer.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ pub const STAGES: [&str; 8] = [
     "recv", "sched", "index", "submit", "queue", "device", "journal", "reply",
 ];
 
-/// What to observe, and with which probes.
+/// Stores to observe, and probes to observe them with.
 #[derive(Debug, Clone, Default)]
 pub struct ObserverOptions {
     /// The stores; their position here is the `store` of every later call.
@@ -29,11 +29,11 @@ pub struct WatchedStore {
     pub name: String,
     /// Block device or file that holds it.
     pub path: PathBuf,
-    /// Who may open its device for writing.
+    /// Policy for foreign opens of its device for writing.
     pub guard: GuardPolicy,
 }
 
-/// What is done when another process opens a store's block device for writing.
+/// Reaction when another process opens a store's block device for writing.
 ///
 /// In the order of strictness.
 #[derive(
@@ -65,11 +65,11 @@ pub enum ObjectSource {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Flavour {
-    /// BTF tracepoints: a guard for each program.
+    /// BTF tracepoints: the kernel checks each program for recursion by itself.
     TpBtf,
-    /// Raw tracepoints: a guard for each program.
+    /// Raw tracepoints: the kernel checks each program for recursion by itself.
     RawTp,
-    /// Classic tracepoints: one guard for all programs of a CPU; needs tracefs.
+    /// Classic tracepoints: one recursion check for all programs of a CPU; needs tracefs.
     Classic,
 }
 
@@ -116,7 +116,7 @@ pub struct StoreObservation {
     pub mode: String,
 }
 
-/// What an I/O is for.
+/// Purpose of an I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
@@ -192,7 +192,7 @@ pub struct TraceContext {
     pub parent_span_id: u64,
 }
 
-/// Which completed block requests the kernel side hands out as events. Histograms and counters do
+/// Selects the completed block requests that become events. Histograms and counters do
 /// not depend on it: they count every request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventPolicy {
@@ -213,7 +213,7 @@ impl Default for EventPolicy {
     }
 }
 
-/// Which block requests a live watch wants. Everything that is absent or 0 asks for all.
+/// Selects the block requests of a live watch. Everything that is absent or 0 asks for all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BlockFilter {
     /// Of the disk below this store.
@@ -233,13 +233,13 @@ pub struct BlockFilter {
 /// One finding of `doctor`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What was looked at.
+    /// The thing checked.
     pub topic: String,
     /// How bad it is.
     pub level: Level,
-    /// What was found.
+    /// The result.
     pub found: String,
-    /// What does not work because of it; empty when all is well.
+    /// The feature that does not work because of it; empty when all is well.
     pub consequence: String,
     /// How to get it; empty when all is well.
     pub remedy: String,

@@ -54,11 +54,11 @@ pub(crate) struct WatchedDisk {
     pub(crate) slot: u32,
     stat: DiskStat,
     counters: Counters,
-    /// What the cells of the histogram held when watching began; empty: nothing.
+    /// The histogram's cells when watching began; empty: all 0.
     cells: Vec<u64>,
     misses: u64,
     late: Late,
-    /// What was in motion when watching began: the counts may differ by as much.
+    /// Requests and bytes under way when watching began: the counts may differ by as much.
     slack: DiskStat,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct WatchedDisk {
 #[derive(Debug, Clone, Copy)]
 struct Reading {
     stat: Option<DiskStat>,
-    /// What was in motion meanwhile; nothing on an idle disk.
+    /// Requests and bytes under way meanwhile; 0 on an idle disk.
     slack: DiskStat,
 }
 
@@ -160,7 +160,7 @@ impl WatchedDisk {
         events
     }
 
-    /// What was seen since watching began, found late included.
+    /// The probes' counts since watching began, found late included.
     fn since(&self, probes: &Probes) -> Counters {
         self.beyond(&probes.counters(self.slot))
     }

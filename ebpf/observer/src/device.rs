@@ -20,7 +20,7 @@ pub(crate) enum DeviceError {
     Path {
         /// The store's path.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// Neither a block device nor a file.
@@ -51,7 +51,7 @@ pub(crate) enum DeviceError {
         major: u32,
         /// Minor number.
         minor: u32,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The file system does not tell where the file is.
@@ -59,12 +59,12 @@ pub(crate) enum DeviceError {
     Fiemap {
         /// The store's path.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
-/// What of a disk is watched.
+/// Layer at which a disk is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Layer {
     /// The block requests that are made for it.
@@ -80,7 +80,7 @@ pub(crate) struct Target {
     pub(crate) disk: String,
     /// Major and minor number of the whole disk.
     pub(crate) devno: (u32, u32),
-    /// What of it can be watched.
+    /// Layer at which it can be watched.
     pub(crate) layer: Layer,
     /// First sector of the partition; 0 without one.
     pub(crate) start_sector: u64,

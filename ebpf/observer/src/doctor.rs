@@ -1,4 +1,4 @@
-//! What of kernel and privileges is there for observing, what is missing, and how to get it.
+//! Checks kernel and privileges for everything that observation needs, and says how to get it.
 
 use std::fs;
 use std::path::Path;
@@ -195,7 +195,7 @@ fn trial() -> Finding {
     }
 }
 
-/// What is attached works; what is not takes no other with it.
+/// A program that cannot be attached leaves the others working.
 fn attached(found: String, programs: &[ProgramReport], bios: Result<(), String>) -> Finding {
     let mut absent: Vec<String> = programs
         .iter()

@@ -1,11 +1,11 @@
-//! A block request as user space speaks of it.
+//! A completed block request, in user space's terms.
 
 use lumpscope_ebpf_common::{BlockEvent, NO_SEEK, class, flag, flag2, op};
 use serde::{Deserialize, Serialize};
 
 use crate::name::ThreadName;
 
-/// What block requests do, as reports name it.
+/// Names of the operations in reports.
 pub const OPERATIONS: [&str; 5] = op::NAMES;
 
 /// One completed block request.
@@ -13,9 +13,9 @@ pub const OPERATIONS: [&str; 5] = op::NAMES;
 pub struct Event {
     /// Whole disk: see [`lumpscope_ebpf_common::kernel_dev`].
     pub dev: u32,
-    /// What it did.
+    /// Its operation.
     pub op: BlockOp,
-    /// Whose it seems to be, from its flags and the task that started it.
+    /// Class of its likely owner, from its flags and the task that started it.
     pub class: Class,
     /// When it was made; absent: its start was not seen.
     pub queue_ns: Option<u64>,
@@ -61,7 +61,7 @@ pub struct Submission {
     pub token: u64,
 }
 
-/// What a block request did.
+/// Operation of a block request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BlockOp {
@@ -77,7 +77,7 @@ pub enum BlockOp {
     Other,
 }
 
-/// Whose a block request seems to be.
+/// Class of a block request's likely owner, as the kernel side sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {

@@ -1,4 +1,4 @@
-//! What this kernel offers, and what the probes have to be told about it.
+//! Finds out what this kernel offers, and the constants that the probes need on it.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ pub(crate) enum PlanError {
     Arguments {
         /// Tracepoint.
         tracepoint: &'static str,
-        /// What the kernel has.
+        /// Arguments that the kernel's has.
         found: usize,
     },
     /// The records differ where the probes take them to be alike.
@@ -185,8 +185,8 @@ impl Flavour {
 
 /// Flavours to try, best first.
 ///
-/// Up to 6.18 the raw flavours lose least: each program has a guard of its own. From 7.0 on the
-/// kernel preempts them, and the classic flavour loses least.
+/// Up to 6.18 the raw flavours lose least: the kernel checks each program for recursion by itself.
+/// From 7.0 on it preempts them, and the classic flavour loses least.
 pub(crate) fn ladder(release: Release, forced: Option<Flavour>) -> Vec<Flavour> {
     match forced {
         Some(flavour) => vec![flavour],

@@ -15,7 +15,7 @@ use crate::probes::{Counters, Probes};
 /// The kernel traces that a request is sent shortly before it counts it as in flight.
 const MARGIN_NS: u64 = 10_000_000;
 
-/// What was found of one disk.
+/// Late completions of one disk.
 #[derive(Debug, Clone)]
 pub(crate) struct Late {
     /// Counted as the kernel side counts; all else is 0.

@@ -1,4 +1,4 @@
-//! Live watching: what the observer learns, handed to whoever wants it, without ever waiting.
+//! Live watching: bounded queues that the observer fills without ever waiting.
 //!
 //! Each watch has a bounded queue of its own. What does not fit is dropped and counted; a slow
 //! reader costs the observer no more than a fast one.

@@ -49,7 +49,7 @@ impl From<[u8; BYTES]> for ThreadName {
 }
 
 impl From<&str> for ThreadName {
-    /// What goes beyond 16 bytes is left out: the kernel has no longer names.
+    /// Cut at 16 bytes: the kernel has no longer names.
     fn from(text: &str) -> ThreadName {
         let text = &text[..text.floor_char_boundary(BYTES)];
         let mut comm = [0; BYTES];

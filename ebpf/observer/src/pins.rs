@@ -24,11 +24,11 @@ pub(crate) enum PinError {
     /// The folder cannot be used.
     #[error("cannot {what} {}: {source}", dir.display())]
     Folder {
-        /// What failed.
+        /// The operation that failed.
         what: &'static str,
         /// The folder.
         dir: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: std::io::Error,
     },
     /// No bpffs.

@@ -45,15 +45,15 @@ pub(crate) enum ProbeError {
     Object {
         /// Its path.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: std::io::Error,
     },
-    /// What the kernel offers does not fit.
+    /// The kernel offers something else than the probes need.
     #[error("{}: {error}", flavour.name())]
     Plan {
         /// Flavour tried.
         flavour: Flavour,
-        /// What does not fit.
+        /// The mismatch.
         error: PlanError,
     },
     /// The kernel refused the object's maps.
@@ -61,7 +61,7 @@ pub(crate) enum ProbeError {
     Load {
         /// Flavour tried.
         flavour: Flavour,
-        /// What the loader said.
+        /// The loader's error.
         error: Box<EbpfError>,
     },
     /// The kernel refused a program.
@@ -71,7 +71,7 @@ pub(crate) enum ProbeError {
         flavour: Flavour,
         /// Program.
         program: &'static str,
-        /// What the loader said.
+        /// The loader's error.
         error: Box<ProgramError>,
     },
     /// The object lacks something, or a map is not what it should be.
@@ -85,7 +85,7 @@ pub(crate) enum ProbeError {
     Map {
         /// Which.
         name: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         error: std::io::Error,
     },
     /// Every flavour failed.
@@ -104,12 +104,12 @@ pub(crate) struct Probes {
     /// Those that make no requests.
     bio_devices: HashMap<MapData, u32, u32>,
     in_flight: HashMap<MapData, [u64; 2], [u64; InFlight::WORDS]>,
-    /// What each disk was sent last.
+    /// The last request sent to each disk.
     last: Array<MapData, [u64; 2]>,
     slots: u32,
-    /// What is attached, and what could not be.
+    /// The programs that are attached, and those that could not be.
     hooks: Vec<Hook>,
-    /// What a disk that makes no requests needs besides; empty once it is attached.
+    /// Further programs for disks that make no requests; empty once they are attached.
     bio_hooks: Result<Vec<Hook>, String>,
     /// Of the kernel's BPF statistics: they are on as long as it is open.
     statistics: Option<OwnedFd>,
@@ -277,7 +277,7 @@ impl Probes {
         self.submissions.take()
     }
 
-    /// What is attached, what is not, and what it costs.
+    /// Each program: whether it is attached, and its cost.
     pub(crate) fn programs(&self) -> Vec<ProgramReport> {
         self.hooks.iter().map(|hook| self.program(hook)).collect()
     }
@@ -299,7 +299,7 @@ impl Probes {
         }
     }
 
-    /// What the kernel says of a program.
+    /// The kernel's counts of a program.
     fn info(&self, name: &str) -> Option<String> {
         let fd = program_fd(self.ebpf.program(name)?)?;
         std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).ok()
@@ -435,7 +435,7 @@ impl Probes {
         self.control.set(control::ONE_IN, policy.one_in.into());
     }
 
-    /// Which events are handed out.
+    /// The event policy in force.
     pub(crate) fn events(&self) -> EventPolicy {
         EventPolicy {
             one_in: u32::try_from(self.control.get(control::ONE_IN)).unwrap_or(u32::MAX),
@@ -505,7 +505,7 @@ fn statistics() -> Option<OwnedFd> {
     }
 }
 
-/// What cannot be pinned is no reason to see nothing.
+/// A map that cannot be pinned must not stop observation.
 fn said(pins: Result<Pins, PinError>) -> Option<Pins> {
     pins.inspect_err(|error| tracing::warn!(%error, "the probes' maps are not pinned"))
         .ok()

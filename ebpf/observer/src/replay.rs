@@ -13,7 +13,7 @@ use thiserror::Error;
 use crate::api::BlockFilter;
 use crate::correlate::{Correlator, Input, KINDS};
 use crate::live::Watch;
-use crate::report::{BlockLine, Explained, StoreReport};
+use crate::report::{BlockLine, SlowRequest, StoreReport};
 
 /// No line is longer, in bytes: the place of a file of a million extents fits.
 pub const MAX_LINE: usize = 64 << 20;
@@ -30,7 +30,7 @@ pub enum ReplayError {
     Read {
         /// Number of the line, from 1.
         line: u64,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A line is too long.
@@ -55,7 +55,7 @@ pub enum ReplayError {
     Malformed {
         /// Number of the line, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The defect.
         source: serde_json::Error,
     },
     /// The last line has no end.
@@ -109,7 +109,7 @@ impl Replay {
     /// order of the recording. Empty lines are skipped.
     ///
     /// # Errors
-    /// What is wrong with which line. All lines before it were taken, and can be asked for.
+    /// The line and its defect. All lines before it were taken, and can be asked for.
     pub fn read(
         &mut self,
         mut from: impl BufRead,
@@ -220,14 +220,14 @@ impl Replay {
     /// A request of the recording, explained; `None`: it is not, or no longer, kept. The same
     /// requests are kept as while it was recorded.
     #[must_use]
-    pub fn explain(&self, request: u64) -> Option<Explained> {
+    pub fn explain(&self, request: u64) -> Option<SlowRequest> {
         self.correlator.explain(request)
     }
 
     /// The slowest requests of the last quarter of an hour of the recording, slowest first, at
     /// most `limit`; `store`: of this one only.
     #[must_use]
-    pub fn slowest(&self, store: Option<&str>, limit: usize) -> Vec<Explained> {
+    pub fn slowest(&self, store: Option<&str>, limit: usize) -> Vec<SlowRequest> {
         let index = match store {
             None => None,
             Some(name) => match self.index_of(name) {

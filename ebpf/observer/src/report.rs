@@ -1,6 +1,6 @@
-//! What the observer hands out: plain structs with the names of `lumpscope/v1/observe.proto`.
+//! Reports: plain structs with the names of `lumpscope/v1/observe.proto`.
 //!
-//! The server copies them field by field; nothing here knows gRPC.
+//! The observer does not link gRPC, so the server copies them field by field.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,7 @@ pub struct StoreReport {
     /// Non-empty cells of the histogram seek distance x device time.
     pub heat: Vec<HeatCell>,
     /// The slowest requests, slowest first, at most 5.
-    pub slowest: Vec<Explained>,
+    pub slowest: Vec<SlowRequest>,
 }
 
 /// Totals of one method on one store.
@@ -101,7 +101,7 @@ pub struct BlockReport {
     pub shared_bytes: u64,
     /// Of these: not tied to anything.
     pub unattributed_bytes: u64,
-    /// Who moved the head away before whom.
+    /// Head moves, by owner class and class of the one before.
     pub moves: Vec<HeadMove>,
     /// Time that requests of the stores on this disk lost to others, by the class of the others.
     pub lost: Vec<LostTime>,
@@ -195,7 +195,7 @@ pub struct HeatCell {
 
 /// One request that has ended, explained.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Explained {
+pub struct SlowRequest {
     /// Id of the request.
     pub request_id: u64,
     /// Name of its store.
@@ -218,16 +218,16 @@ pub struct Explained {
     pub stages: Vec<StageTime>,
     /// Block requests attributed to it.
     pub block_requests: u32,
-    /// What happened, in one sentence.
+    /// Its story, in one sentence.
     pub sentence: String,
-    /// What happened when, in words, in the order of time.
+    /// Timeline in words, in the order of time.
     pub steps: Vec<Step>,
     /// Time in which the disk served others while block requests of this one waited, by the class
     /// of the others.
     pub lost: Vec<LostTime>,
     /// Its block requests in the order in which the disk was sent them, at most 64.
     pub blocks: Vec<BlockIo>,
-    /// What may be missing, in words; empty: nothing was lost as far as is known.
+    /// Possible gaps, in words; empty: nothing was lost as far as is known.
     pub incomplete: String,
 }
 
@@ -240,7 +240,7 @@ pub struct Step {
     pub took_ns: u64,
     /// One of [`crate::STAGES`].
     pub stage: String,
-    /// What happened.
+    /// The event, in words.
     pub text: String,
 }
 
@@ -309,7 +309,7 @@ pub struct BlockLine {
     pub sectors: u32,
     /// Signed seek distance in bytes; absent: unknown or none.
     pub seek_bytes: Option<i64>,
-    /// Who was there before: an owner class, or `request N`; empty: unknown.
+    /// Owner of the request the disk was sent before: an owner class, or `request N`; empty: unknown.
     pub previous_owner: String,
     /// Queued to issued; absent: not seen.
     pub queue_ns: Option<u64>,
@@ -341,10 +341,10 @@ pub struct ProgramReport {
     pub recursion_misses: u64,
 }
 
-/// What the guard of one store does and has done.
+/// State and counts of one store's guard.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuardReport {
-    /// What was asked for.
+    /// The policy asked for.
     pub policy: GuardPolicy,
     /// True: it was proved, by trying, that it does what the policy says.
     pub effective: bool,

@@ -14,7 +14,7 @@ pub(crate) struct SharedMap {
     len: usize,
 }
 
-/// What user space does with an array map.
+/// Access of user space to an array map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,

@@ -1,4 +1,4 @@
-//! Which slot of the kernel side's tables belongs to which disk.
+//! Slots of disks in the kernel side's tables.
 
 use std::collections::VecDeque;
 

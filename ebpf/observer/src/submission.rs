@@ -1,4 +1,5 @@
-//! Which thread is in the kernel for which I/O: the second way to know whose a block request is.
+//! The I/O that each thread is in the kernel for: the second way to find the owner of a block
+//! request.
 //!
 //! A thread writes the I/O into its entry of a table that it shares with the kernel side, and takes
 //! it out when its system call has returned. The entry is the thread id modulo the table's size. A

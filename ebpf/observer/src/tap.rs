@@ -37,13 +37,13 @@ pub enum TapError {
     Disk {
         /// As given.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         why: String,
     },
     /// The probes cannot be attached.
     #[error("the probes cannot be attached: {why}; `lumpscope doctor` says how to get them")]
     Probes {
-        /// What the kernel refused.
+        /// The call that the kernel refused.
         why: String,
     },
     /// More disks than a tap has room for.
@@ -60,9 +60,9 @@ pub enum TapError {
 /// One completed block request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TappedRequest {
-    /// What it did.
+    /// Its operation.
     pub op: BlockOp,
-    /// Whose it seems to be. [`Class::Own`] is this process.
+    /// Class of its likely owner. [`Class::Own`] is this process.
     pub class: Class,
     /// A write for which forced unit access was asked. The block layer takes a flush instead when
     /// the disk cannot do it (`queue/fua` is 0).
@@ -89,7 +89,7 @@ pub struct TappedRequest {
     pub done_ns: u64,
 }
 
-/// What a disk was asked for while it was tapped.
+/// The requests to a disk while it was tapped.
 #[derive(Debug, Clone)]
 pub struct TappedDisk {
     /// Name in /sys/block.
@@ -98,7 +98,7 @@ pub struct TappedDisk {
     pub requests: Vec<TappedRequest>,
     /// Requests that fell out because a tap keeps [`MAX_TAPPED`].
     pub dropped: u64,
-    /// What was seen against what the kernel counted.
+    /// Counts of the probes against those of the kernel.
     pub audit: AuditReport,
 }
 

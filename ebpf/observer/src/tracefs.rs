@@ -17,7 +17,7 @@ pub(crate) enum TracefsError {
     Unreadable {
         /// The format file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: std::io::Error,
     },
     /// The format has no such field.

@@ -1,4 +1,4 @@
-//! One block request comes in: whose is it?
+//! Finds the owner of a block request.
 
 use crate::event::{BlockOp, Class, Event};
 
@@ -63,7 +63,7 @@ impl Correlator {
         }
     }
 
-    /// What each request has of the block request.
+    /// Each request's share of the block request.
     fn shares(&self, found: &Match, shared: bool) -> Vec<Share> {
         let mut shares = Vec::new();
         for part in &found.parts {

@@ -1,4 +1,4 @@
-//! What one disk did: owners, seeks, and what it was sent recently.
+//! Totals of one disk: owners, seeks, and the requests it was sent recently.
 
 use hdrhistogram::Histogram;
 
@@ -16,7 +16,7 @@ use super::totals::histogram;
 /// Seek distances beyond this many bytes are counted as this many.
 const MAX_SEEK_BYTES: u64 = 1 << 50;
 
-/// What one disk did.
+/// Totals of one disk.
 #[derive(Debug)]
 pub(super) struct Disk {
     /// Its name, e.g. `loop3`; empty: unknown.

@@ -1,4 +1,4 @@
-//! What a block request was found to be made of.
+//! The declared I/Os that a block request was made of.
 
 /// The I/Os that a block request was made for, with the bytes of each.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What the correlator is told.
+//! The correlator's inputs.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ pub(crate) const KINDS: [&str; 9] = [
     "added", "removed", "placed", "audited", "declared", "finished", "ended", "event", "drained",
 ];
 
-/// What the observer learns.
+/// One input of the correlator, and one line of a recording.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Input {
@@ -77,7 +77,7 @@ pub struct Declared {
     pub token: u64,
     /// Ids of the requests it is done for; empty: for the store itself.
     pub requests: Vec<u64>,
-    /// What it is for.
+    /// Its purpose.
     pub purpose: Purpose,
     /// Kind.
     pub op: Op,

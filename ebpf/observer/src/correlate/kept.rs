@@ -1,8 +1,8 @@
-//! Explained requests, kept for a while so that one can ask after the fact.
+//! Explained requests, kept for a while for questions after the fact.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::report::Explained;
+use crate::report::SlowRequest;
 
 use super::Ended;
 
@@ -21,7 +21,7 @@ const MAX_TRACED: usize = 1024;
 /// ...with so many block requests in all.
 const MAX_TRACED_BLOCKS: usize = 16_384;
 
-/// What is said of a request whose block requests were not all known in time.
+/// Note on a request whose block requests were not all known in time.
 const FOUND_LATER: &str = "the completion of block requests of it was found only later: they are \
                            not in here";
 
@@ -42,11 +42,11 @@ pub(super) struct Kept {
 struct One {
     store: usize,
     end_ns: u64,
-    explained: Explained,
+    explained: SlowRequest,
 }
 
 impl One {
-    /// What it counts for: one for itself, one for each of its block requests.
+    /// Its weight: one for itself, one for each of its block requests.
     fn weight(&self) -> usize {
         1 + self.explained.blocks.len()
     }
@@ -64,7 +64,7 @@ impl Kept {
     }
 
     /// Keeps a request as long as it deserves it.
-    pub(super) fn add(&mut self, ended: &Ended, explained: Explained) {
+    pub(super) fn add(&mut self, ended: &Ended, explained: SlowRequest) {
         let one = One {
             store: ended.store,
             end_ns: ended.end_ns,
@@ -116,7 +116,7 @@ impl Kept {
     }
 
     /// A request and the index of its store.
-    pub(super) fn find(&self, request: u64) -> Option<(usize, &Explained)> {
+    pub(super) fn find(&self, request: u64) -> Option<(usize, &SlowRequest)> {
         let slow = self.slow.values().rev().flatten();
         let mut all = self.traced.iter().rev().chain(slow);
         let one = all.find(|one| one.explained.request_id == request)?;
@@ -150,7 +150,7 @@ impl Kept {
         store: Option<usize>,
         since_ns: u64,
         limit: usize,
-    ) -> Vec<(usize, &Explained)> {
+    ) -> Vec<(usize, &SlowRequest)> {
         let spans = self.slow.range((since_ns / SPAN_NS, 0)..);
         let of_store = spans.filter(|((_, s), _)| store.is_none_or(|store| store == *s));
         let mut found: Vec<&One> = of_store.flat_map(|(_, all)| all).collect();
@@ -212,12 +212,12 @@ mod tests {
         }
     }
 
-    fn explained(ended: &Ended, blocks: usize) -> Explained {
-        Explained {
+    fn explained(ended: &Ended, blocks: usize) -> SlowRequest {
+        SlowRequest {
             request_id: ended.request,
             total_ns: ended.total_ns(),
             blocks: vec![BlockIo::default(); blocks],
-            ..Explained::default()
+            ..SlowRequest::default()
         }
     }
 

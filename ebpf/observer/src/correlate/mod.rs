@@ -6,7 +6,7 @@
 //! from begin to end contains it. What the join does not find is said to be unattributed; the
 //! kernel side's guess then only gives the class.
 //!
-//! What a block request did to others, and others to it, is found out when everything that
+//! The effects of a block request on others, and of others on it, are found out when everything that
 //! completed up to then has been told ([`Input::Drained`]): completions arrive in any order.
 //!
 //! Memory is bounded: declared I/Os, open requests and kept block requests have limits, and what
@@ -36,7 +36,7 @@ use crate::api::BlockFilter;
 use crate::event::Event;
 use crate::extents::Placement;
 use crate::live::Watch;
-use crate::report::{AuditReport, BlockLine, Explained, StoreReport};
+use crate::report::{AuditReport, BlockLine, SlowRequest, StoreReport};
 
 pub(crate) use input::KINDS;
 pub use input::{Declared, Ended, Input};
@@ -50,7 +50,7 @@ use settle::Unsettled;
 use taps::Taps;
 use totals::StoreTotals;
 
-/// What fell out of the correlator's bounds, and what it had to do twice.
+/// Counts of drops at the correlator's bounds, and of repeated work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Declared I/Os dropped because too many were open, or none ended them.
@@ -137,7 +137,7 @@ impl Correlator {
         std::mem::take(&mut self.stale)
     }
 
-    /// What fell out of the bounds.
+    /// Counts of drops at the bounds.
     #[must_use]
     pub fn limits(&self) -> Limits {
         let mut limits = self.limits;
@@ -171,7 +171,7 @@ impl Correlator {
 
     /// A request that has ended, explained; `None`: it is not, or no longer, kept.
     #[must_use]
-    pub fn explain(&self, request: u64) -> Option<Explained> {
+    pub fn explain(&self, request: u64) -> Option<SlowRequest> {
         let (store, explained) = self.kept.find(request).or_else(|| {
             let mut stores = self.stores.iter();
             stores.find_map(|(index, s)| Some((*index, s.find_slow(request)?)))
@@ -188,7 +188,7 @@ impl Correlator {
     /// The kept requests that ended at or after this time (`CLOCK_MONOTONIC` in nanoseconds),
     /// slowest first, at most `limit`; `store`: of the store of this index only.
     #[must_use]
-    pub fn slowest(&self, store: Option<usize>, since_ns: u64, limit: usize) -> Vec<Explained> {
+    pub fn slowest(&self, store: Option<usize>, since_ns: u64, limit: usize) -> Vec<SlowRequest> {
         let found = self.kept.slowest(store, since_ns, limit);
         let doubted = found
             .into_iter()
@@ -196,7 +196,7 @@ impl Correlator {
         doubted.collect()
     }
 
-    /// What the last audit of a store's disk said; `None`: there was none.
+    /// The last audit of a store's disk; `None`: there was none.
     pub(crate) fn audit_of(&self, store: usize) -> Option<&AuditReport> {
         self.disk_of(store)?.audit.as_deref()
     }
@@ -212,7 +212,7 @@ impl Correlator {
         Some(&self.disk_of(store)?.name)
     }
 
-    /// What is needed to go on elsewhere from here: the stores, where they lie, and the I/Os
+    /// Inputs from which another correlator can go on: the stores, their places, and the I/Os
     /// under way.
     #[must_use]
     pub fn standing(&self) -> Vec<Input> {
@@ -239,7 +239,7 @@ impl Correlator {
     }
 
     /// Adds what the last audit doubts to what a request's explanation says of itself.
-    fn with_doubt(&self, store: usize, mut explained: Explained) -> Explained {
+    fn with_doubt(&self, store: usize, mut explained: SlowRequest) -> SlowRequest {
         let audit = self.disk_of(store).and_then(|disk| disk.audit.as_deref());
         let Some(audit) = audit else {
             return explained;
@@ -270,7 +270,7 @@ impl Correlator {
     }
 
     /// Watches the requests that have a trace, as they are explained.
-    pub fn watch_traced(&mut self, capacity: usize) -> Watch<Explained> {
+    pub fn watch_traced(&mut self, capacity: usize) -> Watch<SlowRequest> {
         self.taps.watch_traced(capacity)
     }
 

@@ -1,4 +1,4 @@
-//! Who moved the head away before whom.
+//! Head moves: whose block request came before whose, and how far the head had to travel.
 //!
 //! A block request's seek distance is measured when it is sent, from the end of the data request
 //! that was sent before it. Whose that one was is known when it has completed, which may be
@@ -20,7 +20,7 @@ const MAX_PENDING: usize = 4096;
 /// Column of the unknown.
 const UNKNOWN: usize = CLASSES;
 
-/// Who moved the head away before whom, on one disk.
+/// Head moves of one disk, by owner class and class of the one before.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
     /// By class of the block request that had to travel, then by class of the one before.

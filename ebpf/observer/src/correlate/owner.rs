@@ -1,4 +1,4 @@
-//! Whose a block request is.
+//! Owners of block requests.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub const OWNERS: [&str; CLASSES] = [
     "other",
 ];
 
-/// Who a block request was made for. Small, and cheap to clone: it is kept with each of them.
+/// Owner of a block request. Small and cheap to clone: each block request keeps one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Owner {
     /// Exactly this request.
@@ -73,7 +73,7 @@ impl Owner {
         }
     }
 
-    /// What the kernel side saw, for a block request that nobody declared.
+    /// The kernel side's guess, for a block request that nobody declared.
     pub(super) fn guess(event: &Event) -> Owner {
         match event.class {
             Class::Own => Owner::Store,

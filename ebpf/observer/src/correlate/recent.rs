@@ -1,4 +1,4 @@
-//! What a disk was sent lately: by the time it was sent, and by the time it completed. Both are
+//! The latest block requests of a disk: by the time of sending, and by that of completion. Both are
 //! searched from their ends: a disk may do 100,000 block requests a second, and what is asked for
 //! is most often among the last.
 
@@ -12,7 +12,7 @@ use super::owner::Owner;
 /// them lies less than a tenth of a second back, unless the disk is slow and they are few.
 pub(super) const MAX_RECENT: usize = 16_384;
 
-/// What a disk was sent lately.
+/// The latest block requests of a disk.
 #[derive(Debug, Default)]
 pub(super) struct Recent {
     /// Reads and writes, by the time they were sent.
@@ -76,7 +76,7 @@ impl Recent {
         (last.end == from).then_some(&last.owner)
     }
 
-    /// What completed in (from, to], the last first.
+    /// Block requests that completed in (from, to], the last first.
     pub(super) fn completed(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Done> {
         let first = position(&self.done, |d| d.done_ns <= from_ns);
         let end = position(&self.done, |d| d.done_ns <= to_ns);

@@ -24,7 +24,7 @@ const ABANDONED_NS: u64 = 120_000_000_000;
 /// ...looked for this often.
 const SWEEP_NS: u64 = 1_000_000_000;
 
-/// What one request has of a block request.
+/// A request's share of a block request.
 #[derive(Debug, Clone)]
 pub(super) struct Share {
     pub(super) request: u64,
@@ -39,7 +39,7 @@ pub(super) struct Share {
 pub(super) struct Block {
     pub(super) event: Arc<Event>,
     pub(super) share: Share,
-    /// Whose the data request was that the disk was sent before; `None`: unknown so far.
+    /// Owner of the data request that the disk was sent before; `None`: unknown so far.
     pub(super) previous: Option<Owner>,
     /// Block requests of others that were sent before it and completed while it waited.
     pub(super) ahead: u32,
@@ -63,7 +63,7 @@ pub(super) struct Open {
     pub(super) begin_ns: u64,
 }
 
-/// What is not known of a request.
+/// Gaps in the knowledge of a request.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Gaps {
     /// It was not remembered: too many were open.

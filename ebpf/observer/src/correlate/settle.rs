@@ -1,5 +1,5 @@
-//! What a block request did to others and others to it, once everything that completed before it
-//! has been told.
+//! Settles a block request once everything that completed before it is known: who moved the head,
+//! and what it cost whom.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ const MAX_UNSETTLED: usize = 1 << 18;
 pub(super) struct Unsettled {
     pub(super) event: Event,
     pub(super) owner: Owner,
-    /// What each request has of it.
+    /// Each request's share of it.
     pub(super) shares: Vec<Share>,
     /// The stores it was made for; none are known when nobody watches.
     pub(super) stores: Vec<usize>,

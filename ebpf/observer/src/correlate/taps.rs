@@ -3,7 +3,7 @@
 use crate::api::BlockFilter;
 use crate::event::{BlockOp, Event};
 use crate::live::{self, Feed, Watch};
-use crate::report::{BlockLine, Explained};
+use crate::report::{BlockLine, SlowRequest};
 
 use super::owner::{OWNERS, Owner};
 use super::settle::Unsettled;
@@ -12,7 +12,7 @@ use super::settle::Unsettled;
 #[derive(Debug, Default)]
 pub(super) struct Taps {
     blocks: Vec<(BlockFilter, Feed<BlockLine>)>,
-    traced: Vec<Feed<Explained>>,
+    traced: Vec<Feed<SlowRequest>>,
 }
 
 /// The disk that a block request went to.
@@ -34,7 +34,7 @@ impl Taps {
         watch
     }
 
-    pub(super) fn watch_traced(&mut self, capacity: usize) -> Watch<Explained> {
+    pub(super) fn watch_traced(&mut self, capacity: usize) -> Watch<SlowRequest> {
         let (watch, feed) = live::watch(capacity);
         self.traced.push(feed);
         watch
@@ -67,7 +67,7 @@ impl Taps {
         }
     }
 
-    pub(super) fn traced(&mut self, explained: &Explained) {
+    pub(super) fn traced(&mut self, explained: &SlowRequest) {
         for feed in &self.traced {
             feed.put(explained.clone());
         }

@@ -1,18 +1,18 @@
-//! What one store's requests added up to.
+//! Totals of one store's requests.
 
 use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 
 use crate::api::STAGES;
-use crate::report::{Explained, LatencyBucket, OperationReport, StageTime};
+use crate::report::{LatencyBucket, OperationReport, SlowRequest, StageTime};
 
 use super::Ended;
 use super::requests::Open;
 
 /// Slowest requests kept.
 const SLOWEST: usize = 5;
-/// What methods are called for which there is no room.
+/// Name of all methods beyond the limit.
 const OTHER_METHODS: &str = "other";
 /// Methods told apart; the requests of more count as `other`.
 const MAX_METHODS: usize = 64;
@@ -23,14 +23,14 @@ const BUCKETS: usize = 33;
 /// Longer requests count as this long: one hour.
 const MAX_REQUEST_NS: u64 = 3_600_000_000_000;
 
-/// What one store's requests added up to.
+/// Totals of one store's requests.
 #[derive(Debug, Default)]
 pub(super) struct StoreTotals {
     /// Its name; empty: unknown.
     pub(super) name: String,
     methods: BTreeMap<String, MethodTotals>,
     /// Slowest first.
-    slowest: Vec<Explained>,
+    slowest: Vec<SlowRequest>,
 }
 
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl StoreTotals {
         self.slowest.len() < SLOWEST || self.slowest.last().is_some_and(|s| s.total_ns < total_ns)
     }
 
-    pub(super) fn add_slow(&mut self, slow: Explained) {
+    pub(super) fn add_slow(&mut self, slow: SlowRequest) {
         let at = self
             .slowest
             .partition_point(|s| s.total_ns >= slow.total_ns);
@@ -95,11 +95,11 @@ impl StoreTotals {
         self.slowest.truncate(SLOWEST);
     }
 
-    pub(super) fn slowest(&self) -> Vec<Explained> {
+    pub(super) fn slowest(&self) -> Vec<SlowRequest> {
         self.slowest.clone()
     }
 
-    pub(super) fn find_slow(&self, request: u64) -> Option<&Explained> {
+    pub(super) fn find_slow(&self, request: u64) -> Option<&SlowRequest> {
         let mut all = self.slowest.iter();
         all.find(|slow| slow.request_id == request)
     }

@@ -1,4 +1,4 @@
-//! Which devices lead to a store's bytes: the whole disk and its partitions, from sysfs.
+//! Devices that lead to a store's bytes: the whole disk and its partitions, from sysfs.
 
 use std::fs;
 use std::io;

@@ -44,7 +44,7 @@ struct Guarded {
     path: PathBuf,
     /// The store's own device; `None`: it has none.
     dev: Option<u32>,
-    /// What leads to its bytes, and is guarded; empty: nothing is.
+    /// Guarded devices that lead to its bytes; empty: none.
     armed: Vec<Armed>,
     /// Counted on devices that are gone.
     gone: OpenCounts,
@@ -275,7 +275,7 @@ impl Guard {
         }
     }
 
-    /// What the guard of a store does and has done; `None`: none was asked for.
+    /// State and counts of a store's guard; `None`: none was asked for.
     pub(crate) fn report(&mut self, index: usize) -> Option<GuardReport> {
         self.take_opens();
         let program = self.program.as_ref();

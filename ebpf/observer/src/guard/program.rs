@@ -27,7 +27,7 @@ pub(crate) enum GuardError {
     Object {
         /// Its path.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: std::io::Error,
     },
     /// The kernel does not publish its types.

@@ -34,7 +34,7 @@ const NODE: &str = "guard-test";
 /// For one system call.
 const STACK_BYTES: usize = 64 << 10;
 
-/// What came of an open for writing by another process.
+/// Outcome of an open for writing by another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The guard did what the policy says.
@@ -137,7 +137,7 @@ fn unused_major(proc_devices: &str) -> Option<u32> {
     UNUSED_MAJORS.into_iter().find(|major| !taken(*major))
 }
 
-/// What the child does.
+/// Body of the child.
 struct Attempt<'a> {
     folder: c_int,
     path: &'a CString,

@@ -1,4 +1,4 @@
-//! What is told of foreign opens: the last few in the report, one line a second in the log.
+//! Reports foreign opens: the last few in the report, one line a second in the log.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::report::GuardedOpen;
 /// Opens that are kept of each store; older ones are only counted.
 const KEPT: usize = 16;
 
-/// What is told of the opens of one store's devices.
+/// Opens of one store's devices, for report and log.
 #[derive(Debug)]
 pub(super) struct Telling {
     pub(super) store: String,

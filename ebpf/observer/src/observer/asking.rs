@@ -1,4 +1,4 @@
-//! What can be asked of the observer beside a store's report.
+//! Questions to the observer other than a store's report.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::api::{BlockFilter, EventPolicy};
 use crate::clock::monotonic_ns;
 use crate::live::Watch;
 use crate::probes::Probes;
-use crate::report::{BlockLine, Explained, GuardReport, ProgramReport};
+use crate::report::{BlockLine, GuardReport, ProgramReport, SlowRequest};
 
 use super::{Core, Observer};
 
@@ -17,7 +17,7 @@ impl Observer {
     /// requests of the last minutes are kept, and all traced ones for a short while. Call
     /// [`Observer::settle`] before.
     #[must_use]
-    pub fn explain(&self, request: u64) -> Option<Explained> {
+    pub fn explain(&self, request: u64) -> Option<SlowRequest> {
         let mut core = self.inner.lock_core();
         let store = core.correlator.explain(request)?.store;
         self.audit_now(&mut core, &store);
@@ -35,7 +35,7 @@ impl Observer {
 
     /// The slowest requests that ended within this time, slowest first; `store`: of this one only.
     #[must_use]
-    pub fn slowest(&self, store: Option<&str>, within: Duration, limit: usize) -> Vec<Explained> {
+    pub fn slowest(&self, store: Option<&str>, within: Duration, limit: usize) -> Vec<SlowRequest> {
         let index = match store {
             None => None,
             Some(name) => match self.inner.find(name) {
@@ -63,7 +63,7 @@ impl Observer {
     /// Watches the requests that were given a [`crate::TraceContext`], once their block requests
     /// are known.
     #[must_use]
-    pub fn watch_traced(&self, capacity: usize) -> Watch<Explained> {
+    pub fn watch_traced(&self, capacity: usize) -> Watch<SlowRequest> {
         self.inner.lock_core().correlator.watch_traced(capacity)
     }
 
@@ -102,7 +102,7 @@ impl Observer {
         core.probes.as_ref().map_or_else(Vec::new, Probes::programs)
     }
 
-    /// What the guard of a store does and has done; `None`: no such store.
+    /// State and counts of a store's guard; `None`: no such store.
     #[must_use]
     pub fn guard(&self, store: &str) -> Option<GuardReport> {
         let (index, _) = self.inner.find(store)?;

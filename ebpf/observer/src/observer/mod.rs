@@ -25,7 +25,7 @@ mod watching;
 
 /// How often the ring is drained.
 const PERIOD: Duration = Duration::from_millis(10);
-/// What callers can queue while nobody takes it; more is dropped and counted.
+/// Inputs that callers can queue between two drains; more are dropped and counted.
 const MAX_QUEUED: usize = 1 << 20;
 /// Watches the disks below the stores. Cheap to clone; every clone is the same observer. When the
 /// last is dropped the probes are detached.
@@ -228,7 +228,7 @@ impl Observer {
         report
     }
 
-    /// What of kernel and privileges is there for observing, and what is missing.
+    /// Checks kernel and privileges for everything that observation needs.
     #[must_use]
     pub fn doctor() -> Vec<Finding> {
         crate::doctor::findings()
@@ -287,7 +287,7 @@ impl Inner {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What fell out of user space's own bounds makes a report incomplete too.
+    /// Drops at user space's own bounds make a report incomplete too.
     fn add_limits(&self, core: &Core, audit: &mut AuditReport) {
         let limits = core.correlator.limits();
         let dropped = self.dropped.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What the correlator learns, written down for those who replay it elsewhere.
+//! The correlator's inputs, written down so that they can be replayed elsewhere.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -11,11 +11,11 @@ use crate::live::{self, Feed, Watch};
 
 use super::Core;
 
-/// How often the audits are told to those who record or watch traces: each may wait some
-/// milliseconds for a moment in which the disk is idle.
+/// Time between two audits while inputs are recorded or traces watched: each audit may wait some
+/// milliseconds for the disk to be idle.
 const AUDIT_NS: u64 = 5_000_000_000;
 
-/// Those who want to know what the correlator learns.
+/// A file and live watches that get a copy of every input.
 #[derive(Debug, Default)]
 pub(super) struct Recording {
     file: Option<BufWriter<File>>,
@@ -31,7 +31,7 @@ impl Recording {
         }
     }
 
-    /// True: somebody wants to know.
+    /// True: there is a file or a watch.
     pub(super) fn is_wanted(&self) -> bool {
         self.file.is_some() || !self.feeds.is_empty()
     }
@@ -85,7 +85,7 @@ impl Core {
         }
     }
 
-    /// The same for one disk.
+    /// As [`Core::audit_all`], for one disk.
     pub(super) fn audit_one(&mut self, dev: u32) {
         self.find_late(dev);
         if let Some(report) = self.audit(dev, ATTEMPTS) {
@@ -94,7 +94,7 @@ impl Core {
         }
     }
 
-    /// Keeps what is recorded and watched honest.
+    /// Audits every few seconds while inputs are recorded or traces watched.
     pub(super) fn audit_now_and_then(&mut self, now_ns: u64) {
         let wanted = self.recording.is_wanted() || self.correlator.traced_are_watched();
         if wanted && now_ns.saturating_sub(self.audited_ns) >= AUDIT_NS {

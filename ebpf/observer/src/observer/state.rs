@@ -40,7 +40,7 @@ pub(super) struct Store {
     pub(super) target: Option<Target>,
 }
 
-/// What the thread works on.
+/// State of the observer's thread.
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) loading: Loading,
@@ -125,7 +125,7 @@ impl Core {
         self.correlator.apply(input);
     }
 
-    /// The same of what there may be 100,000 of a second.
+    /// As [`Core::learn`], without a copy: there may be 100,000 events a second.
     fn learn_event(&mut self, event: Event) {
         if self.recording.is_wanted() {
             self.recording.tell(&Input::Event(event));
@@ -186,7 +186,7 @@ impl Core {
         self.look_for_late(|disk| disk.dev == dev, true);
     }
 
-    /// The same, only when the kernel has counted more than was seen.
+    /// As [`Core::find_late`], only when the kernel has counted more than was seen.
     pub(super) fn find_missing(&mut self, store: &Store) {
         let Some(dev) = store.target.as_ref().map(|target| target.placement.dev) else {
             return;
@@ -230,7 +230,7 @@ impl Core {
         Some((audit, disk.heat(probes)))
     }
 
-    /// The same without the cells.
+    /// The audit alone.
     pub(super) fn audit(&self, dev: u32, attempts: u32) -> Option<AuditReport> {
         let Some(probes) = &self.probes else {
             let kept = self.kept.iter().find(|(kept, ..)| *kept == dev)?;

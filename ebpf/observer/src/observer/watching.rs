@@ -1,4 +1,4 @@
-//! Which disks are watched: probes are attached, disks armed and let go.
+//! Attaches the probes, and starts and stops watching disks.
 
 use lumpscope_ebpf_common::MAX_DEVICES;
 
@@ -11,7 +11,7 @@ use crate::slots::Slots;
 
 use super::{Core, Store};
 
-/// How the probes are loaded.
+/// Where the probes come from, and how they are attached.
 #[derive(Debug, Clone)]
 pub(super) struct Loading {
     object: ObjectSource,
@@ -46,7 +46,7 @@ impl Core {
         .collect()
     }
 
-    /// The same for one store more.
+    /// As [`Core::watch`], for one more store.
     pub(super) fn watch_more(&mut self, index: usize, watched: &WatchedStore) -> Store {
         let resolved = resolve(watched);
         self.guard.arm(index, watched);

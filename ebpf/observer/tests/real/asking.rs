@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lumpscope_observer::{
-    BlockFilter, BlockLine, Explained, Op, Purpose, Replay, RequestSummary, StoreReport,
+    BlockFilter, BlockLine, Op, Purpose, Replay, RequestSummary, SlowRequest, StoreReport,
     TraceContext, Tuning,
 };
 
@@ -19,10 +19,10 @@ const TRACE: TraceContext = TraceContext {
 /// What was found out about the same three requests in every way there is.
 struct Found {
     report: StoreReport,
-    explained: Vec<Explained>,
-    slowest: Vec<Explained>,
+    explained: Vec<SlowRequest>,
+    slowest: Vec<SlowRequest>,
     lines: Vec<BlockLine>,
-    traced: Vec<Explained>,
+    traced: Vec<SlowRequest>,
     recorded: String,
     lost: u64,
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lumpscope_observer::{Explained, Observer};
+use lumpscope_observer::{Observer, SlowRequest};
 use lumpscope_proto::v1;
 use tokio::task::JoinError;
 
@@ -69,7 +69,7 @@ impl Asking {
         let within = Duration::from_secs(within_seconds.into());
         let slowest = self.ask(move |observer| {
             let of = |name: &String| observer.slowest(Some(name), within, limit);
-            let mut all: Vec<Explained> = stores.iter().flat_map(of).collect();
+            let mut all: Vec<SlowRequest> = stores.iter().flat_map(of).collect();
             all.sort_by_key(|slow| std::cmp::Reverse(slow.total_ns));
             all.truncate(limit);
             all

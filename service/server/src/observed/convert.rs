@@ -179,7 +179,7 @@ fn heat_cell(h: obs::HeatCell) -> v1::HeatCell {
 }
 
 /// An explained request.
-pub fn slow(s: obs::Explained, clock: WallClock) -> v1::SlowRequest {
+pub fn slow(s: obs::SlowRequest, clock: WallClock) -> v1::SlowRequest {
     let step = |s: obs::Step| v1::Step {
         from_ns: s.from_ns,
         took_ns: s.took_ns,

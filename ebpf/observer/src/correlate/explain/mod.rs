@@ -5,7 +5,7 @@ mod story;
 mod words;
 
 use crate::event::BlockOp;
-use crate::report::{BlockIo, Explained};
+use crate::report::{BlockIo, SlowRequest};
 
 use super::Ended;
 use super::disk::Disk;
@@ -15,7 +15,7 @@ use super::requests::{Block, Open};
 use super::totals::stage_times;
 use story::Story;
 
-/// What is known of a request that has ended.
+/// Everything known of a request that has ended.
 pub(super) struct Known<'a> {
     pub(super) ended: &'a Ended,
     pub(super) open: &'a Open,
@@ -32,7 +32,7 @@ pub(super) struct Known<'a> {
 }
 
 impl Known<'_> {
-    /// Who the data request was made for that the disk was sent before.
+    /// Owner of the data request that the disk was sent before.
     fn previous<'b>(&'b self, block: &'b Block) -> Option<&'b Owner> {
         let later = || self.disk?.recent.previous(&block.event);
         block.previous.as_ref().or_else(later)
@@ -46,12 +46,12 @@ impl Known<'_> {
 }
 
 /// Explains a request.
-pub(super) fn explain(known: &Known<'_>) -> Explained {
+pub(super) fn explain(known: &Known<'_>) -> SlowRequest {
     let (ended, open) = (known.ended, known.open);
     let mut blocks = open.blocks.clone();
     blocks.sort_by_key(|block| block.event.issue_ns.unwrap_or(block.event.last_ns()));
     let blocks = blocks.as_slice();
-    Explained {
+    SlowRequest {
         request_id: ended.request,
         store: known.store.to_owned(),
         device: known.disk.map(|disk| disk.name.clone()).unwrap_or_default(),
@@ -93,7 +93,7 @@ fn block_io(known: &Known<'_>, block: &Block) -> BlockIo {
     }
 }
 
-/// What may be missing, as far as the correlator knows.
+/// Possible gaps, in words, as far as the correlator knows them.
 fn incomplete(known: &Known<'_>) -> String {
     let open = known.open;
     let mut gaps = Vec::new();

@@ -1,4 +1,4 @@
-//! What happened to a request, in one sentence. What is not known is said to be unknown.
+//! A request's story in one sentence. Unknowns are called unknown.
 
 use lumpscope_units::human::{short_bytes, short_ns};
 

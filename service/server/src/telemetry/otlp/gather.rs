@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lumpscope_observer::{Explained, Observer, Watch};
+use lumpscope_observer::{Observer, SlowRequest, Watch};
 use opentelemetry_sdk::trace::RandomIdGenerator;
 use tokio::sync::watch;
 
@@ -19,7 +19,7 @@ const SETTLE_WITHIN: Duration = Duration::from_secs(1);
 /// Gathers until it is told to stop, and then what is still there.
 pub(super) async fn run(
     shared: Arc<Shared>,
-    watched: Watch<Explained>,
+    watched: Watch<SlowRequest>,
     observer: Observer,
     mut stopped: watch::Receiver<bool>,
 ) {
@@ -51,7 +51,7 @@ pub(super) async fn run(
 
 impl Shared {
     /// Makes the spans of a request, all or none.
-    pub(super) fn enqueue(&self, explained: &Explained) {
+    pub(super) fn enqueue(&self, explained: &SlowRequest) {
         let Some(trace) = explained.trace else { return };
         let about = self.about(explained.request_id);
         let room = QUEUE - lock(&self.queue).len().min(QUEUE);

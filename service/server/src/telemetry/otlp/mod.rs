@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lumpscope_observer::{Explained, Observer, RequestSummary, TraceContext};
+use lumpscope_observer::{Observer, RequestSummary, SlowRequest, TraceContext};
 use opentelemetry_sdk::trace::{IdGenerator as _, RandomIdGenerator, SpanData};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -85,7 +85,7 @@ struct Tasks {
 struct Shared {
     chosen: Mutex<VecDeque<About>>,
     /// Explained by the service alone: requests that named no store.
-    alone: Mutex<Vec<Explained>>,
+    alone: Mutex<Vec<SlowRequest>>,
     queue: Mutex<VecDeque<SpanData>>,
     counts: Counts,
 }
@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     /// A request with one stage and `blocks` block requests.
-    fn explained(blocks: usize) -> Explained {
+    fn explained(blocks: usize) -> SlowRequest {
         let block = BlockIo {
             operation: "read".to_owned(),
             purpose: "data".to_owned(),
@@ -302,7 +302,7 @@ mod tests {
             done_at_ns: Some(20),
             ..BlockIo::default()
         };
-        Explained {
+        SlowRequest {
             request_id: 5,
             total_ns: 100,
             begin_ns: 1000,
@@ -316,7 +316,7 @@ mod tests {
                 total_ns: 7,
             }],
             blocks: vec![block; blocks],
-            ..Explained::default()
+            ..SlowRequest::default()
         }
     }
 

@@ -17,7 +17,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use lumpscope_observer::{BlockIo, Explained, RequestSummary, StageTime, TraceContext};
+use lumpscope_observer::{BlockIo, RequestSummary, SlowRequest, StageTime, TraceContext};
 use lumpscope_proto::code_name;
 use opentelemetry::trace::{
     SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState,
@@ -95,14 +95,14 @@ struct Stage {
 }
 
 /// How many spans [`of`] makes.
-pub(super) fn count(explained: &Explained) -> usize {
+pub(super) fn count(explained: &SlowRequest) -> usize {
     let blocks = explained.blocks.iter().filter(|b| place_of(b).is_some());
     1 + stages(explained).len() + blocks.count()
 }
 
 /// The spans of a request, its own first.
 pub(super) fn of(
-    explained: &Explained,
+    explained: &SlowRequest,
     trace: TraceContext,
     about: &About,
     clock: Clock,
@@ -136,12 +136,12 @@ pub(super) fn of(
 }
 
 /// A request of which the observer knows nothing.
-pub(super) fn without_observer(what: &RequestSummary) -> Explained {
+pub(super) fn without_observer(what: &RequestSummary) -> SlowRequest {
     let stage = |stage: &str, total_ns| StageTime {
         stage: stage.to_owned(),
         total_ns,
     };
-    Explained {
+    SlowRequest {
         request_id: what.request,
         method: what.method.to_owned(),
         bytes: what.bytes,
@@ -150,7 +150,7 @@ pub(super) fn without_observer(what: &RequestSummary) -> Explained {
         total_ns: what.end_ns.saturating_sub(what.begin_ns),
         trace: what.trace,
         stages: vec![stage("recv", what.recv_ns), stage("reply", what.reply_ns)],
-        ..Explained::default()
+        ..SlowRequest::default()
     }
 }
 
@@ -161,7 +161,7 @@ fn is_data(block: &BlockIo) -> bool {
 
 /// The stages that took time, in their order. Data I/O is one: submit, queue and device pass in
 /// turns.
-fn stages(explained: &Explained) -> Vec<Stage> {
+fn stages(explained: &SlowRequest) -> Vec<Stage> {
     let of = |name: &str| {
         let found = explained.stages.iter().find(|stage| stage.stage == name);
         found.map_or(0, |stage| stage.total_ns)
@@ -220,7 +220,7 @@ fn number(key: &'static str, value: u64) -> KeyValue {
 }
 
 struct Maker<'a> {
-    explained: &'a Explained,
+    explained: &'a SlowRequest,
     trace: TraceContext,
     about: &'a About,
     clock: Clock,
