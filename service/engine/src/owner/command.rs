@@ -4,7 +4,6 @@ use crossbeam_channel::Sender;
 
 use super::put::Put;
 use crate::clock::monotonic_ns;
-use crate::declaration::RequestId;
 use crate::error::Error;
 use crate::lump::LumpId;
 use crate::payload::LumpData;
@@ -37,12 +36,10 @@ impl Arrival {
 pub(crate) enum Command {
     Put(Put),
     Get {
-        request: RequestId,
         id: LumpId,
         reply: Reply<LumpData>,
     },
     GetRange {
-        request: RequestId,
         id: LumpId,
         /// First byte wanted.
         offset: u64,
@@ -51,25 +48,21 @@ pub(crate) enum Command {
         reply: Reply<RangeOutcome>,
     },
     Head {
-        request: RequestId,
         id: LumpId,
         reply: Reply<HeadOutcome>,
     },
     Delete {
-        request: RequestId,
         id: LumpId,
         durability: Durability,
         reply: Reply<DeleteOutcome>,
     },
     DeleteRange {
-        request: RequestId,
         start: LumpId,
         end: LumpId,
         durability: Durability,
         reply: Reply<DeleteRangeOutcome>,
     },
     DeleteMany {
-        request: RequestId,
         ids: Vec<LumpId>,
         durability: Durability,
         reply: Reply<DeleteManyOutcome>,

@@ -60,6 +60,7 @@ pub use waiting::order_stats::{LearnedStats, OrderStats};
 use waiting::pace::Pace;
 
 use crate::clock::duration_ns;
+use crate::declaration::RequestId;
 use crate::device::{Completion, Wait};
 use crate::error::Error;
 use crate::format::journal_header::ScrubMark;
@@ -243,25 +244,24 @@ impl Owner {
     }
 
     fn start(&mut self, arrival: Arrival) {
-        if let Some(command) = self.waiting.started(&self.ctx, arrival) {
-            self.on_command(command);
+        if let Some((request, command)) = self.waiting.started(&self.ctx, arrival) {
+            self.on_command(request, command);
         }
         // What was set aside for its read and is not used.
         self.ctx.io.reservation = None;
     }
 
-    fn on_command(&mut self, command: Command) {
+    fn on_command(&mut self, request: RequestId, command: Command) {
         let (ctx, reads) = (&mut self.ctx, &mut self.reads);
         match command {
-            Command::Get { request, id, reply } => reads.get(ctx, request, id, reply),
+            Command::Get { id, reply } => reads.get(ctx, request, id, reply),
             Command::GetRange {
-                request,
                 id,
                 offset,
                 len,
                 reply,
             } => reads.get_range(ctx, request, id, (offset, len), reply),
-            Command::Head { request, id, reply } => reads.head(ctx, request, id, reply),
+            Command::Head { id, reply } => reads.head(ctx, request, id, reply),
             Command::List {
                 range,
                 limit,
@@ -271,12 +271,12 @@ impl Owner {
             Command::Embedded { range, from, reply } => reads.embedded(ctx, range, from, reply),
             change => match ctx.refuses_changes() {
                 Some(error) => change.refuse(error),
-                None => self.on_change(change),
+                None => self.on_change(request, change),
             },
         }
     }
 
-    fn on_change(&mut self, command: Command) {
+    fn on_change(&mut self, request: RequestId, command: Command) {
         let (ctx, commit) = (&mut self.ctx, &mut self.commit);
         match command {
             Command::Put(put) => {
@@ -285,20 +285,17 @@ impl Owner {
                 }
             }
             Command::Delete {
-                request,
                 id,
                 durability,
                 reply,
             } => delete::one(ctx, commit, (request, durability), id, reply),
             Command::DeleteRange {
-                request,
                 start,
                 end,
                 durability,
                 reply,
             } => delete::range(ctx, commit, (request, durability), (start, end), reply),
             Command::DeleteMany {
-                request,
                 ids,
                 durability,
                 reply,

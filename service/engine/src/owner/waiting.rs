@@ -28,6 +28,7 @@ use super::command::{Arrival, Command};
 use super::ctx::Ctx;
 use super::reads::ranges::memory_of_range;
 use crate::clock::monotonic_ns;
+use crate::declaration::RequestId;
 use crate::device::Wait;
 use crate::error::Error;
 use crate::lump::LumpId;
@@ -188,7 +189,7 @@ impl Waiting {
     }
 
     /// Counts a request that starts, late or not. `None`: it wants to be dropped when late.
-    pub(super) fn started(&self, ctx: &Ctx, arrival: Arrival) -> Option<Command> {
+    pub(super) fn started(&self, ctx: &Ctx, arrival: Arrival) -> Option<(RequestId, Command)> {
         let now_ns = monotonic_ns();
         if let Some(late_ns) = arrival.ctx.late_ns(now_ns) {
             self.drop_late(ctx, arrival, late_ns);
@@ -202,7 +203,7 @@ impl Waiting {
             counters.deadline_missed.add(1);
         }
         self.admission.leave();
-        Some(arrival.command)
+        Some((arrival.ctx.id, arrival.command))
     }
 
     fn drop_late(&self, ctx: &Ctx, arrival: Arrival, late_ns: u64) {

@@ -113,7 +113,6 @@ impl Store {
         on_done: OnDone<LumpData>,
     ) -> Result<(), Error> {
         let command = Command::Get {
-            request: ctx.id,
             id,
             reply: Reply::new(on_done),
         };
@@ -149,7 +148,6 @@ impl Store {
         on_done: OnDone<RangeOutcome>,
     ) -> Result<(), Error> {
         let command = Command::GetRange {
-            request: ctx.id,
             id,
             offset,
             len,
@@ -170,7 +168,6 @@ impl Store {
         on_done: OnDone<HeadOutcome>,
     ) -> Result<(), Error> {
         let command = Command::Head {
-            request: ctx.id,
             id,
             reply: Reply::new(on_done),
         };
@@ -189,7 +186,6 @@ impl Store {
         on_done: OnDone<DeleteOutcome>,
     ) -> Result<(), Error> {
         let command = Command::Delete {
-            request: ctx.id,
             id,
             durability,
             reply: Reply::new(on_done),
@@ -217,7 +213,6 @@ impl Store {
     ) -> Result<(), Error> {
         check_count(&ids)?;
         let command = Command::DeleteMany {
-            request: ctx.id,
             ids,
             durability,
             reply: Reply::new(on_done),
@@ -244,7 +239,6 @@ impl Store {
         }
         .check()?;
         let command = Command::DeleteRange {
-            request: ctx.id,
             start,
             end,
             durability,

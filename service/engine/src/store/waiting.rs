@@ -79,11 +79,7 @@ impl Store {
     /// # Errors
     /// As there.
     pub fn get(&self, ctx: RequestCtx, id: LumpId) -> Result<LumpData, Error> {
-        self.call(ctx, |reply| Command::Get {
-            request: ctx.id,
-            id,
-            reply,
-        })
+        self.call(ctx, |reply| Command::Get { id, reply })
     }
 
     /// Waiting form of [`Store::submit_get_range`].
@@ -98,7 +94,6 @@ impl Store {
         len: u64,
     ) -> Result<RangeOutcome, Error> {
         self.call(ctx, |reply| Command::GetRange {
-            request: ctx.id,
             id,
             offset,
             len,
@@ -111,11 +106,7 @@ impl Store {
     /// # Errors
     /// As there.
     pub fn head(&self, ctx: RequestCtx, id: LumpId) -> Result<HeadOutcome, Error> {
-        self.call(ctx, |reply| Command::Head {
-            request: ctx.id,
-            id,
-            reply,
-        })
+        self.call(ctx, |reply| Command::Head { id, reply })
     }
 
     /// Waiting form of [`Store::submit_delete`].
@@ -129,7 +120,6 @@ impl Store {
         durability: Durability,
     ) -> Result<DeleteOutcome, Error> {
         self.call(ctx, |reply| Command::Delete {
-            request: ctx.id,
             id,
             durability,
             reply,
@@ -148,7 +138,6 @@ impl Store {
     ) -> Result<DeleteManyOutcome, Error> {
         check_count(&ids)?;
         self.call(ctx, |reply| Command::DeleteMany {
-            request: ctx.id,
             ids,
             durability,
             reply,
@@ -171,9 +160,7 @@ impl Store {
             end: Some(end),
         }
         .check()?;
-        let request = ctx.id;
         self.call(ctx, |reply| Command::DeleteRange {
-            request,
             start,
             end,
             durability,
