@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 /// At least this, less than that, and how many.
-pub(crate) type Bucket = (u64, u64, u64);
+pub type Bucket = (u64, u64, u64);
 
 /// What came in between, by bucket, ascending; buckets in which nothing did are left out.
-pub(crate) fn difference(
+pub fn difference(
     was: impl Iterator<Item = Bucket>,
     is: impl Iterator<Item = Bucket>,
 ) -> Vec<Bucket> {
@@ -23,7 +23,7 @@ pub(crate) fn difference(
 
 /// The value below which `part / whole` of all lie, as if those in a bucket were spread evenly;
 /// `None`: there are none.
-pub(crate) fn quantile(buckets: &[Bucket], part: u64, whole: u64) -> Option<u64> {
+pub fn quantile(buckets: &[Bucket], part: u64, whole: u64) -> Option<u64> {
     let all: u64 = buckets.iter().map(|b| b.2).sum();
     let wanted = all.saturating_mul(part).div_ceil(whole).max(1);
     let mut seen = 0;

@@ -1,5 +1,5 @@
-//! Looks at everything the configuration names, without opening it for service: the same may be in
-//! use by a service that runs.
+//! `serve --check-config`: looks at everything the configuration names, without opening it for
+//! service, because a running service may be using it.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use lumpscope_engine::layout::detect_path;
 
-use crate::config::{DoorConfig, ServeArgs, ServeConfig, check_s3, check_stores};
+use crate::config::{DoorConfig, ServeArgs, ServeConfig};
 use crate::door::Door;
 use crate::error::ServerError;
 use crate::{privileges, stores};
@@ -15,23 +15,18 @@ use crate::{privileges, stores};
 /// Machine number of ELF files with BPF programs, `EM_BPF`.
 const ELF_MACHINE_BPF: u16 = 247;
 
-impl ServeArgs {
-    /// As [`ServeArgs::resolve`], and looks at everything that is named.
-    ///
-    /// # Errors
-    /// Everything that keeps it from being served, each in one line.
-    pub fn check(self) -> Result<ServeConfig, Vec<String>> {
-        let one_line = |error: ServerError| error.to_string().replace('\n', " ");
-        let put_together = self.put_together();
-        let (config, mut wrong) = put_together.map_err(|wrong| vec![one_line(wrong)])?;
-        check_stores(&config.stores, &mut wrong);
-        check_s3(&config, &mut wrong);
-        let mut found: Vec<String> = wrong.into_iter().map(one_line).collect();
-        found.extend(problems(&config));
-        match found.is_empty() {
-            true => Ok(config),
-            false => Err(found),
-        }
+/// As [`ServeArgs::resolve`], and looks at everything that is named.
+///
+/// # Errors
+/// Everything that keeps it from being served, each in one line.
+pub fn check(args: ServeArgs) -> Result<ServeConfig, Vec<String>> {
+    let one_line = |error: ServerError| error.to_string().replace('\n', " ");
+    let (config, wrong) = args.examined().map_err(|wrong| vec![one_line(wrong)])?;
+    let mut found: Vec<String> = wrong.into_iter().map(one_line).collect();
+    found.extend(problems(&config));
+    match found.is_empty() {
+        true => Ok(config),
+        false => Err(found),
     }
 }
 
@@ -71,7 +66,7 @@ fn door(config: &DoorConfig) -> [Result<(), ServerError>; 3] {
 }
 
 /// The configuration with TLS alone, with tokens alone, and with the keys of S3 alone.
-pub(crate) fn kinds(config: &DoorConfig) -> [DoorConfig; 3] {
+pub fn kinds(config: &DoorConfig) -> [DoorConfig; 3] {
     let mut tls = config.clone();
     let (tokens_file, s3_file) = (tls.tokens.take(), tls.s3_credentials.take());
     let mut none = tls.clone();
@@ -87,7 +82,7 @@ pub(crate) fn kinds(config: &DoorConfig) -> [DoorConfig; 3] {
 ///
 /// # Errors
 /// A file that cannot be read or used.
-pub(crate) fn certificate_not_after(config: &DoorConfig) -> Result<Option<i64>, ServerError> {
+pub fn certificate_not_after(config: &DoorConfig) -> Result<Option<i64>, ServerError> {
     let door = Door::new(config)?;
     Ok(door.reloader.in_force().certificate_not_after)
 }

@@ -21,7 +21,6 @@ use lumpscope_units::{Size, Span};
 
 pub use args::ServeArgs;
 pub use page::{PageConfig, Rhythm};
-pub(crate) use resolve::{check_s3, check_stores};
 pub use values::{
     DurabilityArg, GuardRule, IoBackendArg, LogFormat, QueuePolicyArg, S3Etag, StoreSpec, UnixMode,
 };

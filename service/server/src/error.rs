@@ -1,4 +1,4 @@
-//! Everything that keeps the service from starting or a command from being done.
+//! Everything that keeps the service from starting or from ending in order.
 //!
 //! Each message is one line: what was wrong, where, and what to do.
 
@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Why a command failed.
+/// Why the service did not start or did not end in order.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// The configuration file cannot be read.
@@ -109,7 +109,7 @@ pub enum ServerError {
         /// Name of the store.
         name: String,
         /// What the catalogue says.
-        source: lumpscope_objects::ObjectError,
+        source: Box<lumpscope_objects::ObjectError>,
     },
     /// A store cannot be opened.
     #[error("cannot open store {name:?} at {}: {source}{}", path.display(), lacking_rights(source))]
@@ -120,7 +120,7 @@ pub enum ServerError {
         path: PathBuf,
         /// What the engine said.
         #[source]
-        source: lumpscope_engine::Error,
+        source: Box<lumpscope_engine::Error>,
     },
     /// A store could not be closed in order.
     #[error("store {name:?} did not close in order: {source}; check its device")]
@@ -159,9 +159,6 @@ pub enum ServerError {
         /// What the system said.
         source: io::Error,
     },
-    /// The service cannot be reached, refused, or did not answer.
-    #[error("{0}")]
-    Client(#[from] lumpscope_client::Error),
     /// A file cannot be read or written.
     #[error("cannot {what} {}: {source}", path.display())]
     File {
@@ -175,35 +172,9 @@ pub enum ServerError {
     /// An argument of a command makes no sense.
     #[error("{0}")]
     Argument(String),
-    /// The service was told twice to stop.
-    #[error(
-        "ended at once, as asked: requests under way were cut off; what was acknowledged is safe"
-    )]
-    CutOff,
     /// Privileges could not be given up.
     #[error(transparent)]
     Privileges(#[from] crate::privileges::PrivilegeError),
-    /// A signal asked to stop.
-    #[error("interrupted")]
-    Interrupted,
-    /// A folder cannot be uploaded or downloaded.
-    #[error("{0}")]
-    Directory(#[from] crate::cli::DirectoryError),
-    /// The store could not be made.
-    #[error("{0}")]
-    Format(#[from] lumpscope_engine::guard::FormatError),
-    /// A measurement or a comparison failed.
-    #[error("{}", lumpscope_lab::message(.0))]
-    Lab(anyhow::Error),
-    /// A disk could not be emulated.
-    #[error("{0}")]
-    Live(#[from] lumpscope_platter::live::LiveError),
-}
-
-impl From<anyhow::Error> for ServerError {
-    fn from(error: anyhow::Error) -> ServerError {
-        ServerError::Lab(error)
-    }
 }
 
 /// What to do when it was the system that refused.

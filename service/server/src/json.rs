@@ -4,13 +4,13 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// A message as JSON, keys sorted.
-pub(crate) fn to_json(message: &impl Serialize) -> Value {
+pub fn to_json(message: &impl Serialize) -> Value {
     // Only maps with non-string keys fail, and no message has one.
     serde_json::to_value(message).unwrap_or_default()
 }
 
 /// As [`to_json`], with one more key.
-pub(crate) fn to_json_with(key: &str, value: impl Into<Value>, message: &impl Serialize) -> Value {
+pub fn to_json_with(key: &str, value: impl Into<Value>, message: &impl Serialize) -> Value {
     let mut shown = to_json(message);
     shown[key] = value.into();
     shown

@@ -1,4 +1,5 @@
-//! The Lumpscope service and its command line.
+//! The Lumpscope service: stores over gRPC, S3 and HTTP, and the page. The command line is
+//! `service/cli`.
 //!
 //! ```text
 //! client ── gRPC ──▶ grpc/ ──▶ engine (one owner thread a store) ──▶ disk
@@ -10,15 +11,14 @@
 //! The engine does the work on threads of its own; the runtime here only moves messages. Nothing
 //! in this crate blocks a thread of the runtime on a disk.
 
-mod buckets;
-mod check;
-pub mod cli;
+pub mod buckets;
+pub mod check;
 pub mod config;
 pub mod door;
 pub mod error;
 pub mod grpc;
 pub mod http;
-mod json;
+pub mod json;
 mod listen;
 pub mod observed;
 pub mod privileges;

@@ -124,12 +124,13 @@ fn every_bpftrace_script_has_an_example() {
     }
 }
 
-/// Names of the packages that a package needs at run time.
+/// Names of the packages that a package needs at run time, without its default features.
 fn dependencies(package: &str) -> BTreeSet<String> {
     let output = Command::new(env!("CARGO"))
         .args([
             "tree",
             "--locked",
+            "--no-default-features",
             "--package",
             package,
             "--edges",
@@ -170,17 +171,29 @@ fn dependencies_point_down_the_data_path() {
         ),
         (
             "lumpscope-objects",
-            &["tonic", "http", "aya", "lumpscope-observer", "lumpscope"],
+            &[
+                "tonic",
+                "http",
+                "aya",
+                "lumpscope-observer",
+                "lumpscope-server",
+            ],
         ),
         (
             "lumpscope-observer",
-            &["tonic", "lumpscope-engine", "lumpscope"],
+            &["tonic", "lumpscope-engine", "lumpscope-server"],
         ),
         (
             "lumpscope-platter",
-            &["tokio", "tonic", "aya", "lumpscope-observer", "lumpscope"],
+            &[
+                "tokio",
+                "tonic",
+                "aya",
+                "lumpscope-observer",
+                "lumpscope-server",
+            ],
         ),
-        ("lumpscope-lab", &["lumpscope"]),
+        ("lumpscope-lab", &["lumpscope-server"]),
         ("lumpscope-ebpf-common", &["aya", "libc"]),
     ];
     for (package, forbidden) in rules {
@@ -191,6 +204,30 @@ fn dependencies_point_down_the_data_path() {
                 !needs.contains(*name),
                 "{package} must not depend on {name}"
             );
+        }
+    }
+}
+
+/// Libraries that users run. Nothing that measures them belongs to them.
+const PRODUCT: [&str; 8] = [
+    "lumpscope-units",
+    "lumpscope-proto",
+    "lumpscope-engine",
+    "lumpscope-objects",
+    "lumpscope-client",
+    "lumpscope-observer",
+    "lumpscope-server",
+    // The program without its feature `lab`.
+    "lumpscope",
+];
+
+#[test]
+fn the_product_does_not_need_its_laboratory() {
+    for package in PRODUCT {
+        let needs = dependencies(package);
+        assert!(needs.contains(package), "{package} is not in its own tree");
+        for name in ["lumpscope-lab", "lumpscope-platter"] {
+            assert!(!needs.contains(name), "{package} must not depend on {name}");
         }
     }
 }

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use http::{HeaderMap, HeaderValue};
-use lumpscope::config::ServeArgs;
-use lumpscope::door;
-use lumpscope::door::{Access, Credentials};
+use lumpscope_server::config::ServeArgs;
+use lumpscope_server::door;
+use lumpscope_server::door::{Access, Credentials};
 
 /// The configuration: what is refused is refused in one line, what is taken can be taken again.
 pub(crate) fn config(data: &[u8]) {

@@ -1,8 +1,8 @@
 //! What strangers send beside their requests: the time they give, the trace, the login.
 
 use http::{HeaderMap, HeaderValue};
-use lumpscope::door;
-use lumpscope::request::{TraceParent, timeout_of};
+use lumpscope_server::door;
+use lumpscope_server::request::{TraceParent, timeout_of};
 
 /// A file of tokens with one entry, the SHA-256 of "test".
 const TOKENS: &[u8] = b"[[token]]\nname = \"test\"\nscopes = [\"read\"]\nsha256 = \

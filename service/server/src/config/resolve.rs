@@ -32,18 +32,7 @@ impl ServeArgs {
     /// # Errors
     /// A file that cannot be read or parsed, and the first value that does not make sense.
     pub fn resolve(self) -> Result<ServeConfig, ServerError> {
-        self.resolve_all().map_err(first)
-    }
-
-    /// The same, with everything that is wrong.
-    ///
-    /// # Errors
-    /// A file that cannot be read or parsed, or every value that does not make sense.
-    pub fn resolve_all(self) -> Result<ServeConfig, Vec<ServerError>> {
-        let (config, mut problems) = self.put_together().map_err(|error| vec![error])?;
-        check_stores(&config.stores, &mut problems);
-        check_s3(&config, &mut problems);
-        none_of(problems, config)
+        none_of(self.examined()?)
     }
 
     /// As [`ServeArgs::resolve`], but there need not be any store.
@@ -51,15 +40,25 @@ impl ServeArgs {
     /// # Errors
     /// As [`ServeArgs::resolve`].
     pub fn resolve_settings(self) -> Result<ServeConfig, ServerError> {
-        let (config, problems) = self.put_together()?;
-        none_of(problems, config).map_err(first)
+        none_of(self.put_together()?)
+    }
+
+    /// As [`ServeArgs::resolve`], with every problem and defaults in the place of whatever is wrong.
+    ///
+    /// # Errors
+    /// A file that cannot be read or parsed.
+    pub(crate) fn examined(self) -> Result<(ServeConfig, Problems), ServerError> {
+        let (config, mut problems) = self.put_together()?;
+        check_stores(&config.stores, &mut problems);
+        check_s3(&config, &mut problems);
+        Ok((config, problems))
     }
 
     /// A configuration that has defaults in the place of whatever is wrong.
     ///
     /// # Errors
     /// A file that cannot be read or parsed.
-    pub(crate) fn put_together(self) -> Result<(ServeConfig, Problems), ServerError> {
+    fn put_together(self) -> Result<(ServeConfig, Problems), ServerError> {
         let args = match &self.config {
             Some(path) => {
                 let file = read_file(path)?;
@@ -334,19 +333,11 @@ fn read_file(path: &Path) -> Result<ServeArgs, ServerError> {
     })
 }
 
-fn first(problems: Problems) -> ServerError {
-    let mut problems = problems.into_iter();
-    problems.next().expect("a refusal has a reason")
+fn none_of((config, problems): (ServeConfig, Problems)) -> Result<ServeConfig, ServerError> {
+    problems.into_iter().next().map_or(Ok(config), Err)
 }
 
-fn none_of(problems: Problems, config: ServeConfig) -> Result<ServeConfig, Problems> {
-    if problems.is_empty() {
-        return Ok(config);
-    }
-    Err(problems)
-}
-
-pub(crate) fn check_stores(stores: &[StoreSpec], problems: &mut Problems) {
+fn check_stores(stores: &[StoreSpec], problems: &mut Problems) {
     if stores.is_empty() {
         problems.push(ServerError::NoStores);
     }
@@ -360,7 +351,7 @@ pub(crate) fn check_stores(stores: &[StoreSpec], problems: &mut Problems) {
 }
 
 /// S3 has one store.
-pub(crate) fn check_s3(config: &ServeConfig, problems: &mut Problems) {
+fn check_s3(config: &ServeConfig, problems: &mut Problems) {
     if config.s3.listen.is_some() && config.s3_store().is_none() {
         let given = config.s3.store.clone().unwrap_or_default();
         let want = "the name of one of the stores";

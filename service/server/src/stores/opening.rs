@@ -77,7 +77,7 @@ impl Opener {
         let store = Store::open(&spec.path, options).map_err(|source| ServerError::OpenStore {
             name: spec.name.clone(),
             path: spec.path.clone(),
-            source,
+            source: source.into(),
         })?;
         let known = store.info();
         info!(
@@ -122,7 +122,7 @@ impl Opener {
         let opened = Objects::open(store.clone(), options);
         let (objects, found) = opened.map_err(|source| ServerError::OpenObjects {
             name: spec.name.clone(),
-            source,
+            source: source.into(),
         })?;
         info!(
             store = spec.name,

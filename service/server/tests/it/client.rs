@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use crate::common::{Running, body, config, folder, store_file};
 use bytes::Bytes;
-use lumpscope::config::TlsFiles;
-use lumpscope::serve::Service;
 use lumpscope_client::{Body, Client, Code, Error, LumpId, Options, PutOptions, Retry, v1};
+use lumpscope_server::config::TlsFiles;
+use lumpscope_server::serve::Service;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tokio_stream::StreamExt as _;
 

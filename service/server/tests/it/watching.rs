@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::common::*;
-use lumpscope::telemetry::names;
 use lumpscope_proto::REQUEST_ID_KEY;
 use lumpscope_proto::v1;
+use lumpscope_server::telemetry::names;
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::MetricFamily;
 use prost::Message as _;
 use tonic_health::pb::HealthCheckRequest;

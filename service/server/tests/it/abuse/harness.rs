@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use lumpscope::config::ServeConfig;
 use lumpscope_proto::v1;
+use lumpscope_server::config::ServeConfig;
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::common::{self, Running};

@@ -1,21 +1,20 @@
 //! A real service in this process, on real files, with a real gRPC client.
 
-pub(crate) mod process;
 pub(crate) mod web;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
-use lumpscope::config::{ServeArgs, ServeConfig, StoreSpec};
-use lumpscope::error::ServerError;
-use lumpscope::serve::Service;
 use lumpscope_engine::create::{CreateOptions, Prealloc, format};
 use lumpscope_proto::REQUEST_ID_KEY;
 use lumpscope_proto::v1;
 use lumpscope_proto::v1::admin_client::AdminClient;
 use lumpscope_proto::v1::lump_store_client::LumpStoreClient;
 use lumpscope_proto::v1::observe_client::ObserveClient;
+use lumpscope_server::config::{ServeArgs, ServeConfig, StoreSpec};
+use lumpscope_server::error::ServerError;
+use lumpscope_server::serve::Service;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tonic::transport::Channel;

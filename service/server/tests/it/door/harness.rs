@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lumpscope::config::{ServeConfig, TlsFiles};
-use lumpscope::door::Reloader;
-use lumpscope::error::ServerError;
-use lumpscope::serve::Service;
 use lumpscope_proto::v1::lump_store_client::LumpStoreClient;
+use lumpscope_server::config::{ServeConfig, TlsFiles};
+use lumpscope_server::door::Reloader;
+use lumpscope_server::error::ServerError;
+use lumpscope_server::serve::Service;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::oneshot;
@@ -237,4 +237,24 @@ pub(crate) async fn raw_tls(
     connector
         .connect("localhost".try_into().unwrap(), stream)
         .await
+}
+
+/// Drives a connection until it ends.
+pub(crate) type Served = Box<dyn Future<Output = Result<(), h2::Error>> + Send + Unpin>;
+
+/// Asks for health on a connection of HTTP/2: the status of the answer, and the connection.
+pub(crate) async fn hello(stream: tokio::net::TcpStream) -> (JoinHandle<u16>, Served) {
+    let (mut send, connection) = h2::client::handshake(stream).await.unwrap();
+    let asked = tokio::spawn(async move {
+        let request = http::Request::post("http://x/grpc.health.v1.Health/Check")
+            .header("content-type", "application/grpc")
+            .header("te", "trailers")
+            .body(())
+            .unwrap();
+        let (reply, mut body) = send.send_request(request, false).unwrap();
+        let empty = bytes::Bytes::from_static(&[0; 5]);
+        body.send_data(empty, true).unwrap();
+        reply.await.unwrap().status().as_u16()
+    });
+    (asked, Box::new(connection))
 }

@@ -2,18 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use lumpscope::config::ServeConfig;
 use lumpscope_proto::v1;
 use lumpscope_proto::v1::lump_store_client::LumpStoreClient;
-use rustix::process::Signal;
+use lumpscope_server::config::ServeConfig;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Request;
 
-use super::harness::{Authority, LONG, SHORT, Serving, place, until_closed};
-use crate::common::process::Process;
+use super::harness::{Authority, LONG, SHORT, Serving, hello, place, until_closed};
 use crate::common::{body, chunk, first, get, header, put};
 
 fn quick(config: &mut ServeConfig) {
@@ -45,25 +43,6 @@ async fn more_connections_wait_until_one_ends() {
     connection.abort();
     drop(client);
     service.stop().await;
-}
-
-type Served = Box<dyn Future<Output = Result<(), h2::Error>> + Send + Unpin>;
-
-/// Asks for health on a connection of HTTP/2: the status of the answer, and the connection.
-async fn hello(stream: TcpStream) -> (tokio::task::JoinHandle<u16>, Served) {
-    let (mut send, connection) = h2::client::handshake(stream).await.unwrap();
-    let asked = tokio::spawn(async move {
-        let request = http::Request::post("http://x/grpc.health.v1.Health/Check")
-            .header("content-type", "application/grpc")
-            .header("te", "trailers")
-            .body(())
-            .unwrap();
-        let (reply, mut body) = send.send_request(request, false).unwrap();
-        let empty = bytes::Bytes::from_static(&[0; 5]);
-        body.send_data(empty, true).unwrap();
-        reply.await.unwrap().status().as_u16()
-    });
-    (asked, Box::new(connection))
 }
 
 #[tokio::test]
@@ -178,41 +157,4 @@ async fn headers_have_a_size() {
     assert_eq!(status, 431);
     drop(client);
     service.stop().await;
-}
-
-#[tokio::test]
-async fn it_survives_that_no_file_can_be_opened() {
-    let (folder, config) = place();
-    let stores = [("s", &*config.stores[0].path)];
-    let mut service = Process::start(folder.path(), &stores, &[]);
-    service.limit_files(Some(service.files()));
-    let address = service.grpc.strip_prefix("http://").unwrap().to_owned();
-    // The kernel takes them; the service cannot take all.
-    let mut asked = Vec::new();
-    let mut connections = tokio::task::JoinSet::new();
-    for _ in 0..16 {
-        let waits = TcpStream::connect(&address).await.unwrap();
-        let (status, connection) = hello(waits).await;
-        asked.push(status);
-        connections.spawn(connection);
-    }
-    let begun = Instant::now();
-    while !service.log().contains("cannot accept connections") {
-        assert!(begun.elapsed() < LONG, "{}", service.log());
-        tokio::time::sleep(SHORT / 10).await;
-    }
-    assert!(!asked.iter().all(tokio::task::JoinHandle::is_finished));
-    service.limit_files(None);
-    for status in asked {
-        let status = tokio::time::timeout(LONG, status).await.unwrap();
-        assert_eq!(status.unwrap(), 200);
-    }
-    drop(connections);
-    let (_, text) = crate::common::http_get(service.metrics, "/metrics").await;
-    assert!(
-        text.contains("lumpscope_accept_errors_total{entrance=\"tcp\"}"),
-        "{text}"
-    );
-    service.signal(Signal::TERM);
-    assert!(service.ended(LONG).success(), "{}", service.log());
 }

@@ -1,12 +1,12 @@
 //! Tokens: each right for each method, stores, and what needs none.
 
-use lumpscope::door::Right;
-use lumpscope::request::methods::METHODS;
 use lumpscope_proto::REQUEST_ID_KEY;
 use lumpscope_proto::v1;
 use lumpscope_proto::v1::admin_client::AdminClient;
 use lumpscope_proto::v1::lump_store_client::LumpStoreClient;
 use lumpscope_proto::v1::observe_client::ObserveClient;
+use lumpscope_server::door::Right;
+use lumpscope_server::request::methods::METHODS;
 use tonic::client::{Grpc, GrpcService};
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::{Code, Request, Status};

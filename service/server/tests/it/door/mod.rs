@@ -8,6 +8,5 @@ mod metrics;
 mod observing;
 mod page;
 mod reload;
-mod secrets;
 mod tls;
 mod unix;

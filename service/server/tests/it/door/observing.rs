@@ -15,7 +15,7 @@ fn of_store(store: &str) -> v1::TraceRequest {
 }
 
 /// One token is for both stores, the other for one of them.
-fn two_stores(folder: &std::path::Path) -> lumpscope::config::ServeConfig {
+fn two_stores(folder: &std::path::Path) -> lumpscope_server::config::ServeConfig {
     let theirs = common::store_file(folder, "theirs", 32 << 20, 4096, 0.05);
     let mine = common::store_file(folder, "mine", 32 << 20, 4096, 0.05);
     let mut config = common::config(&[("theirs", &theirs), ("mine", &mine)]);

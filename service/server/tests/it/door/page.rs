@@ -1,6 +1,6 @@
 //! The page's data goes through the same door as gRPC.
 
-use lumpscope::config::Rhythm;
+use lumpscope_server::config::Rhythm;
 use serde_json::Value;
 
 use super::harness::{Serving, lumps, token, tokens};

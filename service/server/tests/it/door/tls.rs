@@ -3,10 +3,10 @@
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 
-use lumpscope::config::ServeArgs;
-use lumpscope::door::Door;
 use lumpscope_proto::v1;
 use lumpscope_proto::v1::lump_store_client::LumpStoreClient;
+use lumpscope_server::config::ServeArgs;
+use lumpscope_server::door::Door;
 use tonic::Code;
 
 use super::harness::{Authority, Serving, place, raw_tls, secret, tokens};

@@ -2,9 +2,9 @@
 
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 
-use lumpscope::door::Door;
-use lumpscope::serve::Service;
 use lumpscope_proto::v1::lump_store_client::LumpStoreClient;
+use lumpscope_server::door::Door;
+use lumpscope_server::serve::Service;
 use tonic::Code;
 
 use super::harness::{Authority, Serving, place, token, tokens};

@@ -1,7 +1,7 @@
 //! Who may ask, and what is answered.
 
-use lumpscope::config::Rhythm;
 use lumpscope_proto::v1;
+use lumpscope_server::config::Rhythm;
 use serde_json::Value;
 
 use super::{ask, number, service};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 use std::path::Path;
 
-use lumpscope::config::Rhythm;
+use lumpscope_server::config::Rhythm;
 
 use super::{ask, service};
 use crate::common::folder;

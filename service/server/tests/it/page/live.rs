@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lumpscope::config::Rhythm;
 use lumpscope_proto::v1;
+use lumpscope_server::config::Rhythm;
 use serde_json::Value;
 
 use super::{FAST, MIB, every, metrics, number, service, service_with, sums};

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::common::web::{self, Reply};
 use crate::common::*;
-use lumpscope::config::Rhythm;
+use lumpscope_server::config::Rhythm;
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
@@ -25,7 +25,7 @@ async fn service_with(
     dir: &Path,
     names: &[&str],
     rhythm: Rhythm,
-    change: impl FnOnce(&mut lumpscope::config::ServeConfig),
+    change: impl FnOnce(&mut lumpscope_server::config::ServeConfig),
 ) -> Running {
     let path = |name: &&str| store_file(dir, name, 16 * MIB, 4096, 0.05);
     let paths: Vec<_> = names.iter().map(path).collect();

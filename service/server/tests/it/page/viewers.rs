@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lumpscope::config::Rhythm;
-use lumpscope::observed::MAX_VIEWERS;
+use lumpscope_server::config::Rhythm;
+use lumpscope_server::observed::MAX_VIEWERS;
 
 use super::{FAST, ask, every, metrics, number, service, service_with, sums};
 use crate::common::web::Events;

@@ -1,0 +1,301 @@
+//! `lumpscope admin`: running a service from outside.
+
+mod observer;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, anyhow};
+use clap::{Args, Subcommand};
+use lumpscope_client::{Client, v1};
+use lumpscope_proto::hex;
+use lumpscope_server::json::to_json;
+use lumpscope_units::Size;
+use serde_json::{Value, json};
+
+use super::client::ClientArgs;
+use super::output::{right, table};
+
+/// `lumpscope admin`.
+#[derive(Subcommand)]
+pub(super) enum AdminCommand {
+    /// Say what the scrubber is doing and has found
+    Scrub(StoreArgs),
+    /// Have the scrubber begin a pass at once, or go on with the one it has begun
+    ScrubStart(ScrubStartArgs),
+    /// Have the scrubber rest; it keeps its place
+    ScrubStop(StoreArgs),
+    /// Let the garbage collection of the journal go round once
+    Gc(StoreArgs),
+    /// Take no new requests on data, and wait until those under way have finished
+    Drain(DrainArgs),
+    /// Take requests again
+    Resume(ResumeArgs),
+    /// Open a store that is there already and serve it, until the service restarts
+    AddStore(AddStoreArgs),
+    /// Take a store out: let its requests finish, flush it and let its device go
+    RemoveStore(RemoveStoreArgs),
+    /// Have certificates and tokens read again
+    Reload(NothingArgs),
+    /// Say what the service is: version, settings, privileges it still holds
+    Service(NothingArgs),
+    /// Say what the observer is made of, what it costs, and how each store is observed and guarded
+    Observer(NothingArgs),
+    /// Say, or change, which block requests are handed out one by one; all are counted anyway
+    Events(observer::EventsArgs),
+}
+
+#[derive(Args)]
+pub(super) struct NothingArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+}
+
+#[derive(Args)]
+pub(super) struct StoreArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Name of the store
+    store: String,
+}
+
+#[derive(Args)]
+pub(super) struct ScrubStartArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Name of the store
+    store: String,
+    /// Bytes it reads a second; 0: as many as the disk has left
+    #[arg(long, value_name = "SIZE", default_value = "0")]
+    rate: Size,
+}
+
+#[derive(Args)]
+pub(super) struct DrainArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Name of the store; all when absent
+    store: Option<String>,
+    /// Longest that requests under way are waited for, at most 600; 0: as at the service's end
+    #[arg(long, value_name = "SECONDS", default_value_t = 0,
+          value_parser = clap::value_parser!(u32).range(..=600))]
+    wait: u32,
+}
+
+#[derive(Args)]
+pub(super) struct ResumeArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Name of the store; all when absent
+    store: Option<String>,
+}
+
+#[derive(Args)]
+pub(super) struct AddStoreArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Name: 1 to 64 letters, digits, '-', '_' or '.'
+    store: String,
+    /// Path of the device or file, as the service sees it
+    path: PathBuf,
+    /// Repair a damaged store while it is opened
+    #[arg(long)]
+    salvage: bool,
+}
+
+#[derive(Args)]
+pub(super) struct RemoveStoreArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Name of the store
+    store: String,
+    /// Longest that requests under way are waited for, at most 600; 0: as at the service's end
+    #[arg(long, value_name = "SECONDS", default_value_t = 0,
+          value_parser = clap::value_parser!(u32).range(..=600))]
+    wait: u32,
+}
+
+/// Carries out one of them.
+pub(super) async fn run(command: AdminCommand) -> Result<ExitCode> {
+    let args = match &command {
+        AdminCommand::Scrub(args) | AdminCommand::ScrubStop(args) | AdminCommand::Gc(args) => {
+            &args.client
+        }
+        AdminCommand::ScrubStart(args) => &args.client,
+        AdminCommand::Drain(args) => &args.client,
+        AdminCommand::Resume(args) => &args.client,
+        AdminCommand::AddStore(args) => &args.client,
+        AdminCommand::RemoveStore(args) => &args.client,
+        AdminCommand::Reload(args) | AdminCommand::Service(args) | AdminCommand::Observer(args) => {
+            &args.client
+        }
+        AdminCommand::Events(args) => &args.client,
+    }
+    .clone();
+    let client = args.connect().await?;
+    let (json, text) = answer(&client, command).await?;
+    args.say(|| json, || text);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The answer as JSON and as text.
+async fn answer(client: &Client, command: AdminCommand) -> Result<(Value, String)> {
+    Ok(match command {
+        AdminCommand::Scrub(args) => {
+            let reply = client
+                .get_scrub(v1::GetScrubRequest { store: args.store })
+                .await?;
+            (to_json(&reply), scrub_text(&reply))
+        }
+        AdminCommand::ScrubStart(args) => {
+            let request = v1::StartScrubRequest {
+                store: args.store,
+                bytes_per_second: args.rate.0,
+            };
+            done(client.start_scrub(request).await?.request_id, "started")
+        }
+        AdminCommand::ScrubStop(args) => {
+            let request = v1::StopScrubRequest { store: args.store };
+            done(client.stop_scrub(request).await?.request_id, "stopped")
+        }
+        AdminCommand::Gc(args) => {
+            let request = v1::CollectJournalRequest { store: args.store };
+            collected(&client.collect_journal(request).await?)
+        }
+        AdminCommand::Drain(args) => {
+            let request = v1::DrainRequest {
+                store: args.store.unwrap_or_default(),
+                timeout_ms: args.wait * 1000,
+            };
+            drained(&client.drain(request).await?)
+        }
+        AdminCommand::Resume(args) => {
+            let store = args.store.unwrap_or_default();
+            let reply = client.resume(v1::ResumeRequest { store }).await?;
+            done(reply.request_id, "takes requests again")
+        }
+        AdminCommand::AddStore(args) => added(client, args).await?,
+        AdminCommand::RemoveStore(args) => {
+            let request = v1::RemoveStoreRequest {
+                store: args.store,
+                drain_timeout_ms: args.wait * 1000,
+            };
+            done(client.remove_store(request).await?.request_id, "removed")
+        }
+        AdminCommand::Reload(_) => reloaded(&client.reload(v1::ReloadRequest {}).await?),
+        AdminCommand::Service(_) => {
+            let request = v1::DescribeServiceRequest {};
+            let reply = client.describe_service(request).await?;
+            (to_json(&reply), service_text(&reply))
+        }
+        AdminCommand::Observer(_) => observer::observer(client).await?,
+        AdminCommand::Events(args) => observer::events(client, args).await?,
+    })
+}
+
+fn done(request_id: u64, text: &str) -> (Value, String) {
+    (json!({"request_id": request_id}), text.to_owned())
+}
+
+fn collected(reply: &v1::CollectJournalResponse) -> (Value, String) {
+    let text = format!(
+        "freed {} bytes: {} records dropped, {} moved; {} bytes in use, {} of them live",
+        reply.freed_bytes,
+        reply.dropped_records,
+        reply.relocated_records,
+        reply.used_bytes,
+        reply.live_bytes
+    );
+    (to_json(reply), text)
+}
+
+fn drained(reply: &v1::DrainResponse) -> (Value, String) {
+    let text = match reply.under_way {
+        0 => "drained: what was acknowledged is on stable storage".to_owned(),
+        left => format!("draining: {left} requests are still under way"),
+    };
+    (to_json(reply), text)
+}
+
+async fn added(client: &Client, args: AddStoreArgs) -> Result<(Value, String)> {
+    let path = args
+        .path
+        .into_os_string()
+        .into_string()
+        .map_err(|path| anyhow!("{path:?} cannot be sent: give the store a path in UTF-8"))?;
+    let request = v1::AddStoreRequest {
+        name: args.store,
+        path,
+        salvage: args.salvage,
+    };
+    let mut reply = client.add_store(request).await?;
+    let store = reply.store.get_or_insert_default();
+    let text = format!("added {}: {}", store.name, store.state().word());
+    Ok((to_json(&reply), text))
+}
+
+fn reloaded(reply: &v1::ReloadResponse) -> (Value, String) {
+    let tls = match reply.certificate_not_after {
+        0 => "no TLS".to_owned(),
+        end => format!("certificate valid until {end} (seconds since 1970)"),
+    };
+    (to_json(reply), format!("{} tokens, {tls}", reply.tokens))
+}
+
+fn scrub_text(reply: &v1::GetScrubResponse) -> String {
+    let mut table = table(&["scrubber", if reply.running { "at work" } else { "rests" }]);
+    for (what, value) in [
+        ("bytes a second, 0: what is left", reply.bytes_per_second),
+        ("position, bytes", reply.position_bytes),
+        ("end, bytes", reply.end_bytes),
+        ("passes", reply.passes),
+        ("lumps that fit their checksum", reply.verified_lumps),
+        ("lumps without a checksum", reply.unverified_lumps),
+        ("damaged lumps", reply.corrupt_lumps),
+        ("reads that failed", reply.read_errors),
+        ("findings", reply.findings),
+    ] {
+        table.add_row([what.to_owned(), value.to_string()]);
+    }
+    right(&mut table, 1);
+    let mut text = table.to_string();
+    for finding in &reply.listed {
+        text.push_str(&format!("\n{} {}", hex(&finding.id), finding.message));
+    }
+    text
+}
+
+fn settings(reply: &v1::DescribeServiceResponse) -> Vec<(&String, &String)> {
+    let mut settings: Vec<_> = reply.settings.iter().collect();
+    settings.sort();
+    settings
+}
+
+fn service_text(reply: &v1::DescribeServiceResponse) -> String {
+    let held = reply.privileges.clone().unwrap_or_default();
+    let capabilities = if held.capabilities.is_empty() {
+        "none".to_owned()
+    } else {
+        held.capabilities.join(" ")
+    };
+    let mut facts = table(&["version", &reply.version]);
+    for (what, value) in [
+        ("process", reply.pid.to_string()),
+        ("seconds since it started", reply.uptime_seconds.to_string()),
+        ("user, group", format!("{}, {}", held.uid, held.gid)),
+        ("capabilities", capabilities),
+        (
+            "can gain privileges",
+            if held.no_new_privileges { "no" } else { "yes" }.to_owned(),
+        ),
+        ("connections", reply.connections.to_string()),
+        ("requests under way", reply.under_way.to_string()),
+    ] {
+        facts.add_row([what.to_owned(), value]);
+    }
+    let mut list = table(&["setting", "value"]);
+    for (key, value) in settings(reply) {
+        list.add_row([key, value]);
+    }
+    format!("{facts}\n\n{list}")
+}

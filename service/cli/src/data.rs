@@ -1,0 +1,195 @@
+//! The client commands on single lumps of a running service.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use lumpscope_client::{LumpId, PutOptions, v1};
+use lumpscope_server::json::to_json_with;
+use serde_json::json;
+
+use super::client::ClientArgs;
+use crate::error::Interrupted;
+
+pub(super) mod range;
+pub(super) mod stores;
+pub(super) mod transfer;
+
+/// How lumps are put.
+#[derive(Args)]
+pub(super) struct DurabilityArg {
+    /// Answer when written, before the flush: it survives the death of the service, not a power cut
+    #[arg(long)]
+    journaled: bool,
+}
+
+impl DurabilityArg {
+    pub(super) fn wire(&self) -> v1::Durability {
+        if self.journaled {
+            v1::Durability::Journaled
+        } else {
+            v1::Durability::Unspecified
+        }
+    }
+}
+
+/// `lumpscope put`.
+#[derive(Args)]
+pub(super) struct PutArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Name of the store
+    store: String,
+    /// Id: 1 to 32 hexadecimal digits
+    id: LumpId,
+    /// File with the bytes; standard input when absent or "-"
+    file: Option<PathBuf>,
+    /// Put the bytes into the journal record itself; at most 65,535 bytes
+    #[arg(long)]
+    embedded: bool,
+    #[command(flatten)]
+    durability: DurabilityArg,
+    /// Refuse when there is a lump of this id already
+    #[arg(long)]
+    if_absent: bool,
+}
+
+/// `lumpscope get`.
+#[derive(Args)]
+pub(super) struct GetArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Name of the store
+    store: String,
+    /// Id: 1 to 32 hexadecimal digits
+    id: LumpId,
+    /// File to write, which appears when all has come; standard output when absent or "-"
+    #[arg(required_if_eq("json", "true"))]
+    file: Option<PathBuf>,
+    /// First byte wanted
+    #[arg(long, default_value_t = 0)]
+    offset: u64,
+    /// Number of bytes wanted; to the end when absent
+    #[arg(long)]
+    length: Option<u64>,
+}
+
+/// `lumpscope head`.
+#[derive(Args)]
+pub(super) struct HeadArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Name of the store
+    store: String,
+    /// Id: 1 to 32 hexadecimal digits
+    id: LumpId,
+}
+
+/// `lumpscope delete`.
+#[derive(Args)]
+pub(super) struct DeleteArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Name of the store
+    store: String,
+    /// Ids: 1 to 32 hexadecimal digits each; several are removed by one request
+    #[arg(required = true)]
+    ids: Vec<LumpId>,
+}
+
+pub(super) async fn put(args: PutArgs) -> Result<ExitCode> {
+    let file = args.file;
+    // A pipe may have nobody who writes to it.
+    let (body, bar) = tokio::task::spawn_blocking(move || transfer::body(file.as_deref()))
+        .await
+        .map_err(|_| Interrupted)??;
+    let length = body.length();
+    let options = PutOptions {
+        durability: args.durability.wire(),
+        placement: if args.embedded {
+            v1::Placement::Embedded
+        } else {
+            v1::Placement::Data
+        },
+        if_absent: args.if_absent,
+        queue: None,
+    };
+    let client = args.client.connect().await?;
+    let reply = client.put(&args.store, args.id, body, &options).await?;
+    bar.finish_and_clear();
+    args.client.say(
+        || {
+            let mut json = to_json_with("id", args.id.to_string(), &reply);
+            json["length"] = length.into();
+            json
+        },
+        || {
+            let verb = if reply.created { "created" } else { "replaced" };
+            let (id, request) = (args.id, reply.request_id);
+            format!("{verb} {id} ({length} bytes, request {request})")
+        },
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) async fn get(args: GetArgs) -> Result<ExitCode> {
+    let client = args.client.connect().await?;
+    let range = (args.offset > 0 || args.length.is_some()).then_some(v1::ByteRange {
+        offset: args.offset,
+        length: args.length,
+    });
+    let mut target = transfer::Target::new(args.file.as_deref());
+    let done = client
+        .get_into(&args.store, args.id, range, &mut target)
+        .await;
+    let header = target.finish(done)?;
+    if args.client.json {
+        let json = to_json_with("id", args.id.to_string(), &header);
+        super::output::print(&json.to_string());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) async fn head(args: HeadArgs) -> Result<ExitCode> {
+    let client = args.client.connect().await?;
+    let found = client.head(&args.store, args.id).await?;
+    args.client.say(
+        || to_json_with("id", args.id.to_string(), &found),
+        || {
+            let place = match found.placement() {
+                v1::Placement::Embedded => "embedded in the journal",
+                _ => "data region",
+            };
+            format!("{} bytes, {place}", found.length)
+        },
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) async fn delete(args: DeleteArgs) -> Result<ExitCode> {
+    let client = args.client.connect().await?;
+    let mut existed = Vec::with_capacity(args.ids.len());
+    if let [id] = args.ids[..] {
+        let reply = client
+            .delete(&args.store, id, v1::Durability::Unspecified)
+            .await?;
+        existed.push(reply.existed);
+    } else {
+        for ids in args.ids.chunks(lumpscope_client::MANY) {
+            existed.extend(client.delete_many(&args.store, ids).await?);
+        }
+    }
+    for (id, existed) in args.ids.iter().zip(existed) {
+        args.client.say(
+            || json!({"id": id.to_string(), "existed": existed}),
+            || match (existed, args.ids.len()) {
+                (true, 1) => "deleted".to_owned(),
+                (false, 1) => "there was no such lump".to_owned(),
+                (true, _) => format!("{id} deleted"),
+                (false, _) => format!("{id} there was no such lump"),
+            },
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,126 @@
+//! The client commands on ranges of ids.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use lumpscope_client::{LumpId, v1};
+use lumpscope_server::json::to_json;
+use serde_json::json;
+use tokio_stream::StreamExt as _;
+
+use crate::client::ClientArgs;
+use crate::output::{right, table};
+
+/// `lumpscope delete-range`.
+#[derive(Args)]
+pub(crate) struct DeleteRangeArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Name of the store
+    store: String,
+    /// First id that goes
+    start: LumpId,
+    /// First id that stays
+    end: LumpId,
+}
+
+/// `lumpscope list`.
+#[derive(Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Name of the store
+    store: String,
+    /// First id wanted
+    #[arg(long)]
+    start: Option<LumpId>,
+    /// First id not wanted
+    #[arg(long)]
+    end: Option<LumpId>,
+    /// Stop after so many
+    #[arg(long)]
+    limit: Option<usize>,
+}
+
+/// `lumpscope usage`.
+#[derive(Args)]
+pub(crate) struct UsageArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Name of the store
+    store: String,
+    /// First id counted
+    #[arg(long)]
+    start: Option<LumpId>,
+    /// First id not counted
+    #[arg(long)]
+    end: Option<LumpId>,
+}
+
+pub(crate) async fn delete_range(args: DeleteRangeArgs) -> Result<ExitCode> {
+    let client = args.client.connect().await?;
+    let request = v1::DeleteRangeRequest {
+        store: args.store,
+        start: Some(args.start.into()),
+        end: Some(args.end.into()),
+        ..Default::default()
+    };
+    let done = client.delete_range(request).await?;
+    args.client.say(
+        || json!({"deleted": done.deleted, "request_id": done.request_id}),
+        || format!("deleted {} lumps", done.deleted),
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) async fn list(args: ListArgs) -> Result<ExitCode> {
+    let client = args.client.connect().await?;
+    let ids = client.list(&args.store, args.start, args.end);
+    let mut ids = ids.take(args.limit.unwrap_or(usize::MAX));
+    let mut out = std::io::BufWriter::new(std::io::stdout());
+    while let Some(id) = ids.next().await {
+        let id = id?;
+        let written = if args.client.json {
+            writeln!(out, "{}", json!({"id": id.to_string()}))
+        } else {
+            writeln!(out, "{id}")
+        };
+        // A closed pipe is no error: its reader has seen enough.
+        if written.is_err() {
+            break;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) async fn usage(args: UsageArgs) -> Result<ExitCode> {
+    let client = args.client.connect().await?;
+    let request = v1::UsageRequest {
+        store: args.store,
+        start: args.start.map(Into::into),
+        end: args.end.map(Into::into),
+        ..Default::default()
+    };
+    let u = client.usage(request).await?;
+    args.client.say(
+        || to_json(&u),
+        || {
+            let mut table = table(&["", "bytes"]);
+            for (what, bytes) in [
+                ("lumps in the range", u.stored_bytes),
+                ("data region, used", u.data_used_bytes),
+                ("data region", u.data_capacity_bytes),
+                ("journal, used", u.journal_used_bytes),
+                ("journal", u.journal_capacity_bytes),
+                ("largest lump that fits now", u.largest_free_bytes),
+            ] {
+                table.add_row([what.to_owned(), bytes.to_string()]);
+            }
+            right(&mut table, 1);
+            format!("{} lumps in the range\n{table}", u.lumps)
+        },
+    );
+    Ok(ExitCode::SUCCESS)
+}

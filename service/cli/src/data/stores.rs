@@ -1,0 +1,150 @@
+//! The client commands on whole stores.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use lumpscope_client::v1;
+use lumpscope_server::json::to_json;
+use serde_json::json;
+
+use crate::client::ClientArgs;
+use crate::output::{print, right, table};
+
+/// `lumpscope stores`.
+#[derive(Args)]
+pub(crate) struct StoresArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+}
+
+/// `lumpscope stat` and `lumpscope sync`.
+#[derive(Args)]
+pub(crate) struct StoreArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Name of the store
+    store: String,
+}
+
+/// `lumpscope health`.
+#[derive(Args)]
+pub(crate) struct HealthArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Ask for this store; absent: whether any store serves
+    store: Option<String>,
+}
+
+fn state_text(store: &v1::StoreInfo) -> String {
+    let state = store.state().word();
+    if store.failed.is_empty() {
+        state.to_owned()
+    } else {
+        format!("{state}: {}", store.failed)
+    }
+}
+
+fn observed_text(store: &v1::StoreInfo) -> String {
+    if store.observed {
+        "yes".to_owned()
+    } else {
+        format!("no: {}", store.not_observed_because)
+    }
+}
+
+pub(crate) async fn stores(args: StoresArgs) -> Result<ExitCode> {
+    let stores = args.client.connect().await?.stores().await?;
+    if args.client.json {
+        for store in &stores {
+            print(&to_json(store).to_string());
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = table(&[
+        "name",
+        "layout",
+        "block",
+        "largest lump",
+        "device",
+        "observed",
+        "state",
+        "path",
+    ]);
+    for store in stores {
+        let (observed, state) = (observed_text(&store), state_text(&store));
+        table.add_row([
+            store.name,
+            store.layout,
+            store.block_size.to_string(),
+            store.max_lump_bytes.to_string(),
+            store.device,
+            observed,
+            state,
+            store.path,
+        ]);
+    }
+    print(&table.to_string());
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) async fn health(args: HealthArgs) -> Result<ExitCode> {
+    let serves = args
+        .client
+        .connect()
+        .await?
+        .serves(args.store.as_deref())
+        .await?;
+    let word = if serves { "serving" } else { "not serving" };
+    let json = || json!({ "store": args.store, "serving": serves });
+    args.client.say(json, || word.to_owned());
+    Ok(match serves {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+pub(crate) async fn stat(args: StoreArgs) -> Result<ExitCode> {
+    let client = args.client.connect().await?;
+    let request = v1::DescribeStoreRequest { store: args.store };
+    let reply = client.describe_store(request).await?;
+    args.client.say(
+        || to_json(&reply),
+        || {
+            let info = reply.info.clone().unwrap_or_default();
+            let mut facts = table(&["store", &info.name]);
+            for (what, value) in [
+                ("state", state_text(&info)),
+                ("path", info.path.clone()),
+                ("layout", info.layout.clone()),
+                ("block size, bytes", info.block_size.to_string()),
+                ("largest lump, bytes", info.max_lump_bytes.to_string()),
+                ("uuid", info.uuid.clone()),
+                ("device", info.device.clone()),
+                ("observed", observed_text(&info)),
+                ("disk I/O", reply.io_backend.clone()),
+                ("lumps", reply.lumps.to_string()),
+            ] {
+                facts.add_row([what.to_owned(), value]);
+            }
+            let mut list = table(&["number", "value"]);
+            for (name, value) in std::collections::BTreeMap::from_iter(&reply.numbers) {
+                list.add_row([name.clone(), value.to_string()]);
+            }
+            right(&mut list, 1);
+            format!("{facts}\n\n{list}")
+        },
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) async fn sync(args: StoreArgs) -> Result<ExitCode> {
+    let client = args.client.connect().await?;
+    let request = v1::SyncRequest { store: args.store };
+    let reply = client.sync(request).await?;
+    args.client.say(
+        || json!({"request_id": reply.request_id}),
+        || "everything that was acknowledged is on stable storage".to_owned(),
+    );
+    Ok(ExitCode::SUCCESS)
+}

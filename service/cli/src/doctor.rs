@@ -1,0 +1,262 @@
+//! `lumpscope doctor`: what this machine has, what it lacks, what will not work because of it,
+//! and how to get it. It changes nothing.
+
+mod files;
+mod held;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Parser};
+use lumpscope_observer::{Finding, Level, Observer};
+use lumpscope_server::config::ServeArgs;
+
+use super::output::{print, table};
+
+/// `lumpscope doctor`.
+#[derive(Args)]
+pub(super) struct DoctorArgs {
+    /// Print JSON instead of a table
+    #[arg(long)]
+    json: bool,
+    /// Show the settings that `serve` would use with this configuration file
+    #[arg(long, value_name = "FILE", env = "LUMPSCOPE_CONFIG")]
+    config: Option<PathBuf>,
+    /// Show what the service with this process id may still do
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
+}
+
+/// Looks at everything. The exit code is 1 when something does not work at all.
+pub(super) fn run(args: &DoctorArgs) -> ExitCode {
+    let findings = all(args);
+    if args.json {
+        let json = serde_json::to_string_pretty(&findings);
+        print(&json.unwrap_or_else(|error| format!("{{\"error\": \"{error}\"}}")));
+    } else {
+        print(&report(&findings));
+    }
+    if findings.iter().any(|f| f.level == Level::Missing) {
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
+
+fn all(args: &DoctorArgs) -> Vec<Finding> {
+    let mut findings = Observer::doctor();
+    findings.extend([
+        io_uring(),
+        huge_pages(),
+        root(),
+        loop_devices(),
+        #[cfg(feature = "lab")]
+        emulated_disks(),
+        tools("ext4", "mkfs.ext4", "e2fsprogs"),
+        tools("xfs", "mkfs.xfs", "xfsprogs"),
+    ]);
+    findings.extend(args.pid.map(held::findings).unwrap_or_default());
+    findings.extend(settings(args));
+    findings
+}
+
+/// What `serve` would tell the engine.
+fn settings(args: &DoctorArgs) -> Vec<Finding> {
+    let resolved = from_environment().and_then(|serve| {
+        let serve = ServeArgs {
+            config: args.config.clone(),
+            ..serve
+        };
+        serve.resolve_settings().map_err(|error| error.to_string())
+    });
+    match resolved {
+        Ok(config) => {
+            let settings = config.settings().into_iter();
+            let mut found: Vec<Finding> = settings.map(|(key, value)| good(key, value)).collect();
+            found.extend(files::findings(&config));
+            found
+        }
+        Err(why) => vec![lacking(
+            "configuration",
+            Level::Missing,
+            why,
+            "`lumpscope serve` does not start with it",
+            "correct it",
+        )],
+    }
+}
+
+/// What the environment says to `serve`.
+fn from_environment() -> Result<ServeArgs, String> {
+    #[derive(Parser)]
+    struct Environment {
+        #[command(flatten)]
+        serve: ServeArgs,
+    }
+    match Environment::try_parse_from(["serve"]) {
+        Ok(environment) => Ok(environment.serve),
+        Err(error) => Err(error
+            .to_string()
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .to_owned()),
+    }
+}
+
+fn report(findings: &[Finding]) -> String {
+    let mut table = table(&["", "topic", "found"]);
+    let mut advice = String::new();
+    for f in findings {
+        let word = match f.level {
+            Level::Good => "good",
+            Level::Degraded => "degraded",
+            Level::Missing => "MISSING",
+        };
+        table.add_row([word, &f.topic, &f.found]);
+        if f.level != Level::Good {
+            advice.push_str(&format!(
+                "\n{}: {}\n  -> {}\n",
+                f.topic, f.consequence, f.remedy
+            ));
+        }
+    }
+    format!("{table}\n{advice}")
+}
+
+fn good(topic: &str, found: impl Into<String>) -> Finding {
+    Finding {
+        topic: topic.to_owned(),
+        level: Level::Good,
+        found: found.into(),
+        consequence: String::new(),
+        remedy: String::new(),
+    }
+}
+
+fn lacking(
+    topic: &str,
+    level: Level,
+    found: impl Into<String>,
+    consequence: &str,
+    remedy: &str,
+) -> Finding {
+    Finding {
+        topic: topic.to_owned(),
+        level,
+        found: found.into(),
+        consequence: consequence.to_owned(),
+        remedy: remedy.to_owned(),
+    }
+}
+
+fn io_uring() -> Finding {
+    match io_uring::IoUring::new(8) {
+        Ok(_) => good("io_uring", "works"),
+        Err(error) => lacking(
+            "io_uring",
+            Level::Degraded,
+            format!("cannot be set up: {error}"),
+            "stores do their I/O with a pool of threads, which takes more CPU",
+            "on the host: sysctl kernel.io_uring_disabled=0; in a container: a seccomp profile \
+             that allows io_uring_setup",
+        ),
+    }
+}
+
+fn huge_pages() -> Finding {
+    let topic = "huge pages";
+    let mode = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    let chosen = mode.as_deref().ok().and_then(|text| {
+        let (_, rest) = text.split_once('[')?;
+        Some(rest.split_once(']')?.0.to_owned())
+    });
+    match chosen.as_deref() {
+        Some(mode @ ("always" | "madvise")) => good(topic, format!("transparent: {mode}")),
+        other => lacking(
+            topic,
+            Level::Degraded,
+            format!("transparent: {}", other.unwrap_or("unknown")),
+            "a large lump is read and written with more and smaller block requests",
+            "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+        ),
+    }
+}
+
+fn root() -> Finding {
+    let topic = "privileges";
+    if rustix::process::geteuid().is_root() {
+        return good(topic, "root");
+    }
+    let user = rustix::process::geteuid().as_raw();
+    lacking(
+        topic,
+        Level::Degraded,
+        format!("user {user}"),
+        "files can be served; raw devices need access rights, and `lumpscope compare` cannot make \
+         loop devices or mount file systems",
+        "run as root, or give the user rights on the device (group disk) and CAP_SYS_ADMIN for \
+         compare",
+    )
+}
+
+fn loop_devices() -> Finding {
+    let topic = "loop devices";
+    let opened = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/loop-control");
+    match opened {
+        Ok(_) => good(topic, "can be made"),
+        Err(error) => lacking(
+            topic,
+            Level::Degraded,
+            format!("/dev/loop-control: {error}"),
+            "`lumpscope compare` cannot make its own disks",
+            "run as root, load the module (modprobe loop), or give compare real devices \
+             (--raw, --ext4, --xfs)",
+        ),
+    }
+}
+
+#[cfg(feature = "lab")]
+fn emulated_disks() -> Finding {
+    let topic = "emulated disks";
+    match lumpscope_platter::live::possible() {
+        Ok(()) => good(
+            topic,
+            "FUSE is there, memory has no limit and can be locked",
+        ),
+        Err(error) => lacking(
+            topic,
+            Level::Degraded,
+            error.to_string(),
+            "`lumpscope platter attach` cannot emulate a disk, nor can compare and lab with --drive",
+            "run as root, load the module (modprobe fuse); in a container: --device /dev/fuse, \
+             CAP_IPC_LOCK and no memory limit",
+        ),
+    }
+}
+
+fn tools(file_system: &str, program: &str, package: &str) -> Finding {
+    let topic = format!("{file_system} tools");
+    match find(program) {
+        Some(path) => good(&topic, path.display().to_string()),
+        None => lacking(
+            &topic,
+            Level::Degraded,
+            format!("{program} is not installed"),
+            &format!("`lumpscope compare` cannot make its {file_system} store"),
+            &format!("install the package {package}"),
+        ),
+    }
+}
+
+/// A program on the path, or in the folders for administrators, which users often lack.
+fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let admin = ["/usr/sbin", "/sbin", "/usr/local/sbin"].map(PathBuf::from);
+    std::env::split_paths(&path)
+        .chain(admin)
+        .map(|folder| folder.join(program))
+        .find(|file| Path::is_file(file))
+}

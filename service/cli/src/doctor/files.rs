@@ -1,0 +1,116 @@
+//! The files that a configuration names: can they be read and used, and for how long?
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use lumpscope_observer::{Finding, Level};
+use lumpscope_server::check::{certificate_not_after, kinds};
+use lumpscope_server::config::{DoorConfig, ServeConfig};
+
+use super::{good, lacking};
+
+/// A certificate that ends within this time is warned of.
+const SOON_DAYS: i64 = 14;
+const DAY_SECONDS: i64 = 24 * 3600;
+
+/// Findings about the files of `config`.
+pub(super) fn findings(config: &ServeConfig) -> Vec<Finding> {
+    let door = &config.door;
+    let [only_tls, only_tokens, only_s3] = kinds(door);
+    let mut found = Vec::new();
+    if let Some(tls) = &door.tls {
+        found.push(certificate(&only_tls, &tls.cert));
+        found.push(private("private key", &tls.key));
+    }
+    if let Some(tokens) = &door.tokens {
+        found.push(usable("token file", &only_tokens, tokens));
+        found.push(private("token file", tokens));
+    }
+    if let Some(keys) = &door.s3_credentials {
+        found.push(usable("S3 credentials", &only_s3, keys));
+        found.push(private("S3 credentials", keys));
+    }
+    found
+}
+
+fn certificate(door: &DoorConfig, cert: &Path) -> Finding {
+    let topic = "certificate";
+    let end = match certificate_not_after(door) {
+        Ok(end) => end.unwrap_or(i64::MAX),
+        Err(error) => {
+            return lacking(
+                topic,
+                Level::Missing,
+                error.to_string(),
+                "`lumpscope serve` does not start with it",
+                "correct the file, or run this as the user that serves",
+            );
+        }
+    };
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let left = end.saturating_sub(i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
+    let days = left / DAY_SECONDS;
+    let found = format!("{}: fits its key, good for {days} days", cert.display());
+    let renew = "replace certificate and key; the service sees it by itself, or on SIGHUP";
+    match left {
+        ..0 => lacking(
+            topic,
+            Level::Missing,
+            format!("{}: it expired {} days ago", cert.display(), -days),
+            "clients refuse to connect",
+            renew,
+        ),
+        _ if days < SOON_DAYS => lacking(
+            topic,
+            Level::Degraded,
+            found,
+            "clients will refuse to connect",
+            renew,
+        ),
+        _ => good(topic, found),
+    }
+}
+
+fn usable(topic: &str, door: &DoorConfig, path: &Path) -> Finding {
+    match certificate_not_after(door) {
+        Ok(_) => good(topic, format!("{}: in order", path.display())),
+        Err(error) => lacking(
+            topic,
+            Level::Missing,
+            error.to_string(),
+            "`lumpscope serve` does not start with it",
+            "correct the file, or run this as the user that serves",
+        ),
+    }
+}
+
+/// Nobody but its owner and group may read a secret, and nobody but its owner write it.
+fn private(what: &str, path: &Path) -> Finding {
+    let topic = format!("{what} permissions");
+    match std::fs::metadata(path) {
+        Ok(meta) => {
+            let mode = meta.permissions().mode() & 0o777;
+            let found = format!("{}: {mode:o}", path.display());
+            match mode & 0o027 {
+                0 => good(&topic, found),
+                _ => lacking(
+                    &topic,
+                    Level::Missing,
+                    found,
+                    "others on this machine can use it",
+                    &format!("chmod o-rwx,g-w {}", path.display()),
+                ),
+            }
+        }
+        Err(error) => lacking(
+            &topic,
+            Level::Missing,
+            format!("{}: {error}", path.display()),
+            "`lumpscope serve` does not start with it",
+            "correct the path",
+        ),
+    }
+}

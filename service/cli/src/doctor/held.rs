@@ -1,0 +1,94 @@
+//! What a service that runs may still do.
+
+use lumpscope_observer::{Finding, Level};
+use lumpscope_server::privileges::{self, CapSet, ThreadStatus};
+
+use super::{good, lacking};
+
+/// Findings about the process `pid`.
+pub(super) fn findings(pid: u32) -> Vec<Finding> {
+    let threads = match privileges::threads_of(pid) {
+        Ok(threads) => threads,
+        Err(error) => {
+            return vec![lacking(
+                "service",
+                Level::Missing,
+                format!("process {pid}: {error}"),
+                "nothing is known of what it may do",
+                "give the process id of a service that runs on this machine; where /proc hides \
+                 other users' processes, run as root",
+            )];
+        }
+    };
+    vec![who(pid, &threads), capabilities(&threads), gain(&threads)]
+}
+
+fn who(pid: u32, threads: &[ThreadStatus]) -> Finding {
+    let held = privileges::of(threads);
+    let workers = threads.iter().filter(|thread| thread.kernel_worker).count();
+    let own = threads.len() - workers;
+    let found = format!(
+        "process {pid}: user {}, group {}, {own} threads and {workers} of the kernel's",
+        held.uid, held.gid
+    );
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    if name.trim() != env!("CARGO_PKG_NAME") {
+        let found = format!("{found}; its name is {:?}", name.trim());
+        return lacking(
+            "service",
+            Level::Degraded,
+            found,
+            "this may be another program",
+            "give the process id of `lumpscope serve`",
+        );
+    }
+    if held.uid == 0 {
+        return lacking(
+            "service",
+            Level::Degraded,
+            found,
+            "it can read and write all files of root, also without capabilities",
+            "start it with --user USER, or by systemd with User=",
+        );
+    }
+    good("service", found)
+}
+
+fn capabilities(threads: &[ThreadStatus]) -> Finding {
+    let topic = "privileges held";
+    let held = privileges::union_of(threads);
+    let needed = privileges::needed_here(held);
+    if held.without(needed).is_empty() {
+        let why = match held.is_empty() {
+            true => "",
+            false => ", which this kernel asks for to read the probes' maps",
+        };
+        return good(topic, format!("{held}{why}"));
+    }
+    lacking(
+        topic,
+        Level::Degraded,
+        held.to_string(),
+        &format!("not needed to serve: {}", held.without(needed)),
+        "start it without --keep-privileges",
+    )
+}
+
+fn gain(threads: &[ThreadStatus]) -> Finding {
+    let topic = "privileges to gain";
+    if privileges::of(threads).no_new_privs {
+        return good(topic, "none (no_new_privs)");
+    }
+    let own = threads.iter().filter(|thread| !thread.kernel_worker);
+    let bounding = own.fold(CapSet::NONE, |all, thread| all.union(thread.bounding));
+    lacking(
+        topic,
+        Level::Degraded,
+        format!(
+            "no_new_privs is not set; the bounding set has {}",
+            bounding.names().len()
+        ),
+        "a program that it starts may gain privileges from its file",
+        "start it without --keep-privileges, or by systemd with NoNewPrivileges=yes",
+    )
+}

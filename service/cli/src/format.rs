@@ -1,0 +1,103 @@
+//! `lumpscope format`: the only command that makes a store, and the only one that can destroy
+//! what was on a device.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, anyhow};
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use lumpscope_engine::create::{self, CreateOptions, Prealloc};
+use lumpscope_units::Size;
+
+use super::output::print;
+
+/// `lumpscope format`.
+#[derive(Args)]
+pub(super) struct FormatArgs {
+    /// Block device, or file that is made or replaced
+    path: PathBuf,
+    /// Bytes the store may use, as 64M or 1G; the whole device when absent
+    #[arg(long, value_name = "SIZE")]
+    capacity: Option<Size>,
+    /// Block size of the store in bytes: a multiple of 512 up to 65024
+    #[arg(long, value_name = "BYTES", default_value = "4096")]
+    block_size: Size,
+    /// Share of the store for the journal
+    #[arg(long, value_name = "RATIO", default_value_t = 0.01)]
+    journal_ratio: f64,
+    /// How a file gets its space
+    #[arg(long, value_enum, default_value_t)]
+    prealloc: PreallocArg,
+    /// Leave no room behind the store on a block device for checkpoints of the index (at most
+    /// 0.4 % of it): the whole journal is replayed at every start
+    #[arg(long)]
+    no_checkpoint: bool,
+    /// Format even if something is there already: its contents are lost
+    #[arg(long)]
+    force: bool,
+}
+
+/// How a file gets its space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum PreallocArg {
+    /// Write zeros: slow once, and no put ever waits for the file system to allocate
+    #[default]
+    Zero,
+    /// Reserve without writing: quick, but the first write to each place costs a metadata write
+    Fallocate,
+    /// Reserve nothing: the file system may run out of space later
+    Sparse,
+}
+
+pub(super) fn run(args: &FormatArgs) -> Result<ExitCode> {
+    let block_size = u16::try_from(args.block_size.0).map_err(|_| {
+        anyhow!(
+            "--block-size {} is too large: at most 65024",
+            args.block_size
+        )
+    })?;
+    let bar = ProgressBar::no_length().with_style(
+        ProgressStyle::with_template("{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}")
+            .expect("the template is a constant"),
+    );
+    let progress = |done: u64, total: u64| {
+        bar.set_length(total);
+        bar.set_position(done);
+    };
+    let options = CreateOptions {
+        capacity: args.capacity.map(|size| size.0),
+        block_size,
+        journal_ratio: args.journal_ratio,
+        prealloc: match args.prealloc {
+            PreallocArg::Zero => Prealloc::Zero,
+            PreallocArg::Fallocate => Prealloc::Fallocate,
+            PreallocArg::Sparse => Prealloc::Sparse,
+        },
+        checkpoint_area: !args.no_checkpoint,
+        force: args.force,
+        progress: Some(&progress),
+    };
+    let made = create::format(&args.path, &options);
+    bar.finish_and_clear();
+    print(&summary(&made?));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn summary(report: &create::FormatReport) -> String {
+    let mut text = String::new();
+    for erased in &report.erased {
+        text.push_str(&format!("erased: {erased}\n"));
+    }
+    text.push_str(&format!(
+        "{}: {} store {}, {} bytes in blocks of {}, journal {} bytes, largest lump {} bytes",
+        report.path.display(),
+        report.layout.name(),
+        report.uuid,
+        report.geometry.data_len().0,
+        report.geometry.block_size().bytes(),
+        report.geometry.journal_len().0,
+        report.max_lump_bytes,
+    ));
+    text
+}

@@ -1,0 +1,360 @@
+//! Reports for people.
+
+use std::fmt::Write as _;
+
+use lumpscope_engine::inspect::{CheckReport, InspectReport, LumpInfo, RecordInfo, SizeClass};
+use lumpscope_engine::salvage::SalvageCheck;
+use lumpscope_engine::{Findings, SalvageReport};
+use lumpscope_units::human::bytes_at_least as bytes;
+
+use crate::output::{right, table};
+
+/// Findings shown; `--json` has more of them.
+const FINDINGS_SHOWN: usize = 50;
+
+fn percent(part: u64, whole: u64) -> u64 {
+    let percent = u128::from(part) * 100 / u128::from(whole.max(1));
+    u64::try_from(percent).unwrap_or(u64::MAX)
+}
+
+/// Adds a line `name  text`.
+fn line(out: &mut String, name: &str, text: impl std::fmt::Display) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "{name:<12} {text}");
+}
+
+/// The whole inspection.
+pub(super) fn summary(report: &InspectReport) -> String {
+    let mut out = String::new();
+    target(&mut out, report);
+    journal(&mut out, report);
+    space(&mut out, report);
+    findings(&mut out, &report.findings);
+    out
+}
+
+/// What salvage mode would do.
+pub(super) fn salvage(report: &SalvageReport) -> String {
+    let mut out = String::new();
+    if report.is_clean() {
+        line(
+            &mut out,
+            "salvage",
+            "nothing is wrong: the store opens as it is",
+        );
+    } else {
+        line(&mut out, "salvage", "the store opens in salvage mode only");
+    }
+    let superseded = report.superseded_records;
+    line(
+        &mut out,
+        "lumps",
+        format_args!(
+            "{} served, {} dropped; {superseded} puts superseded",
+            report.lumps, report.dropped_lumps
+        ),
+    );
+    if let Some(cut) = &report.cut {
+        line(
+            &mut out,
+            "log",
+            format_args!(
+                "cut at ring position {}: {} records in {} bytes kept",
+                cut.ring_position, cut.records_kept, cut.bytes_kept
+            ),
+        );
+        line(
+            &mut out,
+            "behind",
+            format_args!(
+                "{} bytes; {} intact records in the first {} of them, lost or of older rounds",
+                cut.bytes_behind, cut.records_behind, cut.bytes_searched
+            ),
+        );
+    }
+    for found in report.findings.iter().take(FINDINGS_SHOWN) {
+        line(&mut out, found.action.name(), &found.finding);
+    }
+    let shown = FINDINGS_SHOWN.min(report.findings.len()) as u64;
+    if report.total > shown {
+        line(
+            &mut out,
+            "",
+            format_args!("and {} more", report.total - shown),
+        );
+    }
+    if !report.is_clean() {
+        line(
+            &mut out,
+            "repair",
+            "`lumpscope serve --salvage` makes this final; copy the device first if you can",
+        );
+    }
+    out
+}
+
+/// The same, and what the lumps are that it would serve.
+pub(super) fn salvage_checked(check: &SalvageCheck) -> String {
+    let mut out = salvage(&check.salvage);
+    line(
+        &mut out,
+        "checked",
+        format_args!(
+            "{} lumps verified, {} without a checksum, {} damaged",
+            check.verified_lumps, check.unverified_lumps, check.damaged_lumps
+        ),
+    );
+    for why in check.damage.iter().take(FINDINGS_SHOWN) {
+        line(&mut out, "damaged", why);
+    }
+    out
+}
+
+fn target(out: &mut String, report: &InspectReport) {
+    let target = &report.target;
+    line(
+        out,
+        "target",
+        format_args!(
+            "{} ({}, {} bytes, I/O in units of {}{})",
+            target.path.display(),
+            target.kind,
+            target.size_bytes,
+            target.unit_bytes,
+            if target.direct_io {
+                ""
+            } else {
+                ", through the page cache"
+            },
+        ),
+    );
+    if let Some(minfs) = &report.minfs {
+        let name = minfs.file_name.as_deref().unwrap_or("?");
+        line(out, "minfs", format_args!("file {name:?}"));
+    }
+    let Some(image) = &report.image else {
+        return line(out, "image", "its header cannot be used");
+    };
+    line(
+        out,
+        "image",
+        format_args!(
+            "lusf {}, {}, blocks of {} bytes, from byte {} to {}",
+            image.version, image.uuid, image.block_size, image.base_offset, image.end_offset
+        ),
+    );
+    line(
+        out,
+        "regions",
+        format_args!(
+            "journal {}, data {} from byte {}; largest lump {}",
+            bytes(image.journal_region_bytes),
+            bytes(image.data_region_bytes),
+            image.data_offset,
+            bytes(image.max_lump_bytes)
+        ),
+    );
+}
+
+fn journal(out: &mut String, report: &InspectReport) {
+    let Some(journal) = &report.journal else {
+        return line(out, "journal", "not readable");
+    };
+    let tail = journal
+        .tail
+        .map_or_else(|| "not reached".to_owned(), |tail| tail.to_string());
+    line(
+        out,
+        "journal",
+        format_args!(
+            "ring of {}, head {}, tail {tail}, {} used ({} %): {} live, {} garbage",
+            bytes(journal.ring_bytes),
+            journal.head,
+            bytes(journal.used_bytes),
+            percent(journal.used_bytes, journal.ring_bytes),
+            bytes(journal.live_bytes),
+            bytes(journal.garbage_bytes),
+        ),
+    );
+    match &journal.seal {
+        Some(seal) => line(
+            out,
+            "seal",
+            format_args!(
+                "epoch {}, log end {}, foreign before {}",
+                seal.epoch, seal.log_end, seal.foreign_end
+            ),
+        ),
+        None => line(
+            out,
+            "seal",
+            "none: another engine wrote the end of the journal",
+        ),
+    }
+    for checkpoint in &report.checkpoints {
+        line(
+            out,
+            "checkpoint",
+            format_args!(
+                "number {} at byte {}, {} lumps, log {} to {}{}",
+                checkpoint.sequence,
+                checkpoint.offset,
+                checkpoint.lumps,
+                checkpoint.log_begin,
+                checkpoint.log_end,
+                if checkpoint.of_this_epoch {
+                    ""
+                } else {
+                    ", of another epoch"
+                },
+            ),
+        );
+    }
+    let records = &journal.records;
+    line(
+        out,
+        "records",
+        format_args!(
+            "{}: {} put, {} embed, {} delete, {} delete range, {} without effect",
+            records.total(),
+            records.put,
+            records.embed,
+            records.delete,
+            records.delete_range,
+            records.no_op
+        ),
+    );
+}
+
+fn space(out: &mut String, report: &InspectReport) {
+    if let Some(lumps) = &report.lumps {
+        line(
+            out,
+            "lumps",
+            format_args!(
+                "{} ({} in the data region, {} embedded), {} on disk",
+                lumps.count,
+                lumps.in_data,
+                lumps.embedded,
+                bytes(lumps.stored_bytes)
+            ),
+        );
+        classes(out, "lumps", &lumps.sizes);
+        for lump in &lumps.largest {
+            line(out, "  large", self::lump(lump));
+        }
+    }
+    if let Some(free) = &report.free {
+        line(
+            out,
+            "free",
+            format_args!(
+                "{} in {} extents, the largest {}; fragmentation {:.4}",
+                bytes(free.bytes),
+                free.extents,
+                bytes(free.largest_bytes),
+                free.fragmentation
+            ),
+        );
+        classes(out, "extents", &free.sizes);
+    }
+}
+
+fn classes(out: &mut String, what: &str, sizes: &[SizeClass]) {
+    if sizes.is_empty() {
+        return;
+    }
+    let mut table = table(&["  size up to", what, "bytes"]);
+    for class in sizes {
+        table.add_row([
+            format!("  {}", bytes(class.up_to_bytes)),
+            class.count.to_string(),
+            bytes(class.bytes),
+        ]);
+    }
+    right(&mut table, 1);
+    right(&mut table, 2);
+    let _ = writeln!(out, "{table}");
+}
+
+fn findings(out: &mut String, findings: &Findings) {
+    if findings.total == 0 {
+        return line(out, "findings", "none");
+    }
+    line(out, "findings", findings.total);
+    for finding in findings.list.iter().take(FINDINGS_SHOWN) {
+        let _ = writeln!(out, "  {finding}");
+    }
+    let hidden = findings.total.saturating_sub(FINDINGS_SHOWN as u64);
+    if hidden > 0 {
+        let _ = writeln!(out, "  and {hidden} more: --json lists the first 1000");
+    }
+}
+
+/// The result of a check.
+pub(super) fn checked(report: &CheckReport) -> String {
+    let mut out = String::new();
+    target(&mut out, &report.inspect);
+    journal(&mut out, &report.inspect);
+    line(
+        &mut out,
+        "lumps",
+        format_args!(
+            "{} verified, {} without checksum, {} damaged; {} read in {} ms",
+            report.verified_lumps,
+            report.unverified_lumps,
+            report.damaged_lumps,
+            bytes(report.read_bytes),
+            report.elapsed_ns / 1_000_000
+        ),
+    );
+    findings(&mut out, &report.findings);
+    line(
+        &mut out,
+        "result",
+        if report.clean {
+            "clean"
+        } else {
+            "PROBLEMS FOUND"
+        },
+    );
+    out
+}
+
+/// A lump as a line.
+pub(super) fn lump(lump: &LumpInfo) -> String {
+    let place = match lump.portion {
+        Some(portion) => format!(
+            "blocks {}..{}",
+            portion.first,
+            portion.first + portion.count
+        ),
+        None => format!("ring {}", lump.ring_position),
+    };
+    format!(
+        "{} {:<8} {:>12} bytes at byte {}, {place}",
+        lump.id, lump.placement, lump.stored_bytes, lump.offset
+    )
+}
+
+/// A journal record as a line.
+pub(super) fn record(record: &RecordInfo) -> String {
+    let mut out = format!("{:>12} {:<14}", record.ring_position, record.record);
+    if let Some(id) = record.lump {
+        let _ = write!(out, " {id}");
+    }
+    if let Some(end) = record.end {
+        let _ = write!(out, "..{end}");
+    }
+    if let Some(portion) = record.portion {
+        let end = portion.first + portion.count;
+        let _ = write!(out, " blocks {}..{end}", portion.first);
+    }
+    if let Some(len) = record.data_bytes {
+        let _ = write!(out, " {len} bytes");
+    }
+    if record.live {
+        out.push_str(" live");
+    }
+    out
+}

@@ -1,0 +1,61 @@
+//! `lumpscope bench`.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Subcommand;
+use lumpscope_lab::{commands, engine, grpc, observe, orders, peers, run as workload, seeds};
+use lumpscope_server::config;
+use lumpscope_units::Size;
+
+#[derive(Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Measure the engine against fio and the original engine, in alternating rounds on one file
+    Engine(Box<engine::EngineBenchArgs>),
+    /// Measure the service through gRPC against one that stores nothing, its memory, and resets
+    Grpc(Box<grpc::GrpcBenchArgs>),
+    /// Measure what observation costs: probes not loaded, histograms only, with all events
+    Observe(Box<observe::ObserveBenchArgs>),
+    /// Print the commands that a workload comes to, without running them
+    Commands(commands::CommandsArgs),
+    /// Run one workload on one store, time every command, and print it as the published tables do
+    Run(Box<workload::RunArgs>),
+    /// Repeat the published tables that this project began with, and say what explains them
+    #[command(subcommand)]
+    Seeds(seeds::SeedsCommand),
+    /// Compare the orders in which waiting gets are started, on an emulated disk in virtual time
+    Orders(Box<orders::OrdersArgs>),
+    /// Run the same mix of puts and gets on whatever is installed: the original, fio, files, MinIO
+    Peers(Box<peers::PeersArgs>),
+    /// What `bench grpc` measures against
+    #[command(hide = true)]
+    GrpcPeer(grpc::GrpcPeerArgs),
+}
+
+pub(super) fn run(command: BenchCommand, exe: &Path) -> Result<ExitCode> {
+    Ok(match command {
+        BenchCommand::Engine(args) => engine::run(&args)?,
+        BenchCommand::Grpc(args) => grpc::run(&args, exe, default_transport())?,
+        BenchCommand::Observe(args) => observe::run(&args, exe, default_transport())?,
+        BenchCommand::Commands(args) => commands::run(&args)?,
+        BenchCommand::Run(args) => workload::run(&args, exe)?,
+        BenchCommand::Seeds(command) => seeds::run(&command, exe, default_transport())?,
+        BenchCommand::Orders(args) => orders::run(&args)?,
+        BenchCommand::Peers(args) => peers::run(&args, exe)?,
+        BenchCommand::GrpcPeer(args) => grpc::serve_peer(&args, default_transport())?,
+    })
+}
+
+/// The settings of HTTP/2 and gRPC that `serve` has without flags, which a peer must have too.
+fn default_transport() -> grpc::Transport {
+    let bytes = |size: Size| u32::try_from(size.0).unwrap_or(u32::MAX);
+    grpc::Transport {
+        stream_window: bytes(config::DEFAULT_STREAM_WINDOW),
+        connection_window: bytes(config::DEFAULT_CONNECTION_WINDOW),
+        frame_size: bytes(config::DEFAULT_FRAME_SIZE),
+        max_streams: config::DEFAULT_MAX_STREAMS,
+        max_header_bytes: bytes(config::DEFAULT_MAX_HEADER),
+        max_message: usize::try_from(config::DEFAULT_MAX_MESSAGE.0).unwrap_or(usize::MAX),
+    }
+}

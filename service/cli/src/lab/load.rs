@@ -1,0 +1,216 @@
+//! `lumpscope load`: clients that put, get, overwrite and delete, and compare what they get.
+
+mod one;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow, bail};
+use bytes::Bytes;
+use clap::Args;
+use lumpscope_client::LumpId;
+use lumpscope_units::Size;
+use serde_json::json;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use self::one::Worker;
+use crate::client::ClientArgs;
+use crate::error::Interrupted;
+use crate::observe::live::ending;
+
+/// Ids begin here unless told otherwise: "lumpload" in ASCII, then zeros.
+const FIRST_ID: &str = "6c756d706c6f61640000000000000000";
+/// Largest lump that is put.
+const MAX_SIZE: u64 = 64 << 20;
+/// Most requests a second.
+const MAX_RATE: f64 = 1e6;
+/// Most clients of one store.
+const MAX_CLIENTS: u32 = 1024;
+/// Most lumps of one store.
+const MAX_LUMPS: u32 = 10_000_000;
+
+/// `lumpscope load`.
+#[derive(Args)]
+#[command(
+    after_help = "The lumps are this command's own: ids from --first-id on, at most --lumps in each \
+                  store. Two of these commands at a time need two values of --first-id. Exit code 1: \
+                  a request failed, or bytes came back that had not been put."
+)]
+pub(crate) struct LoadArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Store to use; repeat for more [default: all that the service has]
+    #[arg(long = "store", value_name = "NAME")]
+    stores: Vec<String>,
+    /// Connections to each store, with one request at a time
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_CLIENTS)))]
+    clients: u32,
+    /// Size of each lump, as 64K or 4M
+    #[arg(long, value_name = "SIZE", default_value = "1M")]
+    size: Size,
+    /// Requests a second, all stores together [default: as many as there can be]
+    #[arg(long, value_name = "N")]
+    rate: Option<f64>,
+    /// Lumps in each store at a time
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_LUMPS)))]
+    lumps: u32,
+    /// Share of gets among the requests, 0 to 1; one in twenty of the others deletes
+    #[arg(long, value_name = "SHARE", default_value_t = 0.5)]
+    gets: f64,
+    /// End after so many seconds [default: at Ctrl-C]
+    #[arg(long, value_name = "SECONDS")]
+    seconds: Option<u64>,
+    /// First id, in hexadecimal
+    #[arg(long, value_name = "ID", default_value = FIRST_ID)]
+    first_id: LumpId,
+    /// Leave the lumps in the stores at the end
+    #[arg(long)]
+    keep: bool,
+}
+
+impl LoadArgs {
+    fn check(&self) -> Result<usize> {
+        if self.size.0 == 0 || self.size.0 > MAX_SIZE {
+            bail!("--size {} must be 1 to 64M", self.size);
+        }
+        if !(0.0..=1.0).contains(&self.gets) {
+            bail!("--gets {} must be 0 to 1", self.gets);
+        }
+        if let Some(rate) = self.rate
+            && !(rate > 0.0 && rate <= MAX_RATE)
+        {
+            bail!("--rate {rate} must be above 0, at most {MAX_RATE}");
+        }
+        if self.lumps < self.clients {
+            bail!(
+                "--lumps {} must be at least --clients {}: each client has lumps of its own",
+                self.lumps,
+                self.clients
+            );
+        }
+        let last = self.first_id.0.checked_add(u128::from(self.lumps));
+        if last.is_none() {
+            bail!("--first-id {} leaves no room", self.first_id);
+        }
+        usize::try_from(self.size.0).map_err(|_| anyhow!("--size {} is too large", self.size))
+    }
+}
+
+/// What all clients have done.
+#[derive(Debug, Default)]
+struct Done {
+    puts: AtomicU64,
+    gets: AtomicU64,
+    deletes: AtomicU64,
+    bytes: AtomicU64,
+    failed: AtomicU64,
+    wrong: AtomicU64,
+}
+
+impl Done {
+    fn count(counter: &AtomicU64, by: u64) {
+        counter.fetch_add(by, Ordering::Relaxed);
+    }
+}
+
+pub(super) async fn run(args: LoadArgs) -> Result<ExitCode> {
+    let size = args.check()?;
+    let over = ending()?;
+    let client = args.client.connect().await?;
+    let known = client.stores().await?.into_iter().map(|store| store.name);
+    let stores: Vec<String> = match args.stores.is_empty() {
+        true => known.collect(),
+        false => args.stores.clone(),
+    };
+    if stores.is_empty() {
+        bail!("the service has no store: give it one with `lumpscope admin add-store`");
+    }
+    if let Some(seconds) = args.seconds {
+        let over = over.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            over.cancel();
+        });
+    }
+    let begun = Instant::now();
+    let done = Arc::new(Done::default());
+    let result = drive(&args, &stores, size, &done, &over).await;
+    say(&args, &done, begun.elapsed());
+    result?;
+    let bad = done.failed.load(Ordering::Relaxed) + done.wrong.load(Ordering::Relaxed);
+    Ok(match bad {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    })
+}
+
+/// All clients, until they have ended.
+async fn drive(
+    args: &LoadArgs,
+    stores: &[String],
+    size: usize,
+    done: &Arc<Done>,
+    over: &CancellationToken,
+) -> Result<()> {
+    let content = one::content(size);
+    let mut workers = JoinSet::new();
+    let all = f64::from(args.clients) * f64::from(u32::try_from(stores.len()).unwrap_or(u32::MAX));
+    for store in stores {
+        for number in 0..args.clients {
+            let worker = Worker {
+                client: args.client.connect().await?,
+                store: store.clone(),
+                ids: ids(args, number),
+                size,
+                content: Bytes::clone(&content),
+                gets: args.gets,
+                every: args.rate.map(|rate| Duration::from_secs_f64(all / rate)),
+                keep: args.keep,
+                done: Arc::clone(done),
+                over: over.clone(),
+            };
+            workers.spawn(worker.run());
+        }
+    }
+    let mut result = Ok(());
+    while let Some(ended) = workers.join_next().await {
+        let ended = ended.unwrap_or(Err(Interrupted.into()));
+        if result.is_ok() && ended.is_err() {
+            // One of them cannot go on: neither can the others.
+            over.cancel();
+            result = ended;
+        }
+    }
+    result
+}
+
+/// The ids of one client: its share of all, none of them another's.
+fn ids(args: &LoadArgs, number: u32) -> Vec<LumpId> {
+    (number..args.lumps)
+        .step_by(usize::try_from(args.clients).unwrap_or(usize::MAX))
+        .map(|n| LumpId(args.first_id.0 + u128::from(n)))
+        .collect()
+}
+
+fn say(args: &LoadArgs, done: &Done, took: Duration) {
+    let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let (puts, gets, deletes) = (of(&done.puts), of(&done.gets), of(&done.deletes));
+    let (bytes, failed, wrong) = (of(&done.bytes), of(&done.failed), of(&done.wrong));
+    let seconds = took.as_secs_f64();
+    args.client.say(
+        || {
+            json!({"puts": puts, "gets": gets, "deletes": deletes, "bytes": bytes,
+                "failed": failed, "wrong": wrong, "seconds": seconds})
+        },
+        || {
+            format!(
+                "{puts} puts, {gets} gets, {deletes} deletes, {} moved in {seconds:.1} s; {failed} \
+                 requests failed, {wrong} gets brought other bytes than were put",
+                lumpscope_units::human::bytes(bytes)
+            )
+        },
+    );
+}

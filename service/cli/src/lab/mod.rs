@@ -1,0 +1,45 @@
+//! The laboratory's commands: emulated disks, generated load, comparisons and benchmarks. Compiled
+//! with the feature `lab`, which is on by default; the service needs none of it.
+
+mod bench;
+mod load;
+mod platter;
+mod service;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+#[derive(Subcommand)]
+pub(crate) enum LabCommand {
+    /// Run one workload against a raw, an ext4 and an xfs store and compare them
+    Compare(Box<lumpscope_lab::compare::CompareArgs>),
+    /// Serve three stores on disks of loop devices, raw, ext4 and xfs, that vanish at the end
+    Lab(service::LabArgs),
+    /// Put, get and delete lumps until Ctrl-C, so that there is something to see
+    Load(load::LoadArgs),
+    /// A disk of spinning platters, as a model and under the kernel
+    #[command(subcommand)]
+    Platter(platter::PlatterCommand),
+    /// Measure speed
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
+}
+
+pub(crate) fn run(command: LabCommand) -> Result<ExitCode> {
+    let exe =
+        std::env::current_exe().map_err(crate::error::system("find this program's own file"))?;
+    match command {
+        LabCommand::Compare(args) => in_one_line(lumpscope_lab::compare::run(&args, exe)),
+        LabCommand::Lab(args) => in_one_line(service::run(args, &exe)),
+        LabCommand::Load(args) => crate::block_on_live(load::run(args)),
+        LabCommand::Platter(command) => platter::run(command, &exe),
+        LabCommand::Bench(command) => in_one_line(bench::run(command, &exe)),
+    }
+}
+
+/// The errors of the laboratory are chains of causes.
+fn in_one_line(result: Result<ExitCode>) -> Result<ExitCode> {
+    result.map_err(|error| anyhow::Error::msg(lumpscope_lab::message(&error)))
+}

@@ -1,0 +1,152 @@
+//! `lumpscope platter attach`, `detach`, `status`, `log`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use lumpscope_platter::disk::Policy;
+use lumpscope_platter::live::{self, LiveOptions};
+use lumpscope_units::Size;
+
+use super::shown;
+use crate::error::system;
+use crate::output::print;
+
+/// Which disk to emulate.
+#[derive(Args)]
+#[command(
+    after_help = "Needs root, /dev/fuse and loop devices. What is written lives in memory, sparsely, \
+                  up to --memory; beyond it writes fail with ENOSPC. Example:\n  \
+                  lumpscope platter attach --drive st1000dm003\n  \
+                  mkfs.xfs /dev/loopN && mount /dev/loopN /mnt"
+)]
+pub(crate) struct AttachArgs {
+    /// Drive to emulate; `lumpscope platter drives` lists them
+    #[arg(long, value_name = "NAME")]
+    drive: String,
+    /// Size of the disk: the first sectors of the drive [default: the whole drive]
+    #[arg(long, value_name = "SIZE")]
+    size: Option<Size>,
+    /// Let the arm cross a smaller disk in the time that it needs for the whole drive
+    #[arg(long, requires = "size")]
+    whole_stroke: bool,
+    /// Let the disk's time run so many times as fast, 1 to 5
+    #[arg(long, value_name = "FACTOR", default_value_t = 1)]
+    scale: u32,
+    /// Turn the drive's write cache off
+    #[arg(long)]
+    write_through: bool,
+    /// Let a write over the end of the one before cost a revolution (a hypothesis)
+    #[arg(long)]
+    overlap: bool,
+    /// Most memory that the disk's data may take [default: half of what is available now]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Size>,
+}
+
+/// Which disk to give up.
+#[derive(Args)]
+pub(crate) struct DetachArgs {
+    /// Device, /dev/loopN
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    device: Option<PathBuf>,
+    /// All that `attach` has made
+    #[arg(long)]
+    all: bool,
+    /// Take it away under its users, as a pulled plug does: they get errors, also those that hang
+    #[arg(long)]
+    force: bool,
+}
+
+/// How to list.
+#[derive(Args)]
+pub(crate) struct StatusArgs {
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// Whose log.
+#[derive(Args)]
+pub(crate) struct LogArgs {
+    /// Device, /dev/loopN
+    device: PathBuf,
+}
+
+/// What a parent tells.
+#[derive(Args)]
+pub(crate) struct ServeDiskArgs {
+    task: String,
+}
+
+pub(super) fn attach(args: &AttachArgs, exe: &Path) -> Result<ExitCode> {
+    let mut policy = Policy::default();
+    if args.write_through {
+        policy = policy.write_through();
+    }
+    if args.overlap {
+        policy = policy.with_overlap();
+    }
+    let options = LiveOptions {
+        bytes: args.size.map(|size| size.0),
+        whole_stroke: args.whole_stroke,
+        scale: args.scale,
+        policy,
+        memory_bytes: args.memory.map(|size| size.0),
+        ..LiveOptions::new(&args.drive)
+    };
+    let device = live::attach(exe, &options)?;
+    print(&device.display().to_string());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// With `--all`, one that cannot be given up does not keep the others.
+pub(super) fn detach(args: &DetachArgs) -> Result<ExitCode> {
+    if let Some(device) = &args.device {
+        live::detach(device, args.force)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut code = ExitCode::SUCCESS;
+    for listed in live::list()? {
+        if let Err(error) = live::detach(&listed.device, args.force) {
+            eprintln!("lumpscope: {error}");
+            code = ExitCode::FAILURE;
+        }
+    }
+    Ok(code)
+}
+
+pub(super) fn status(args: &StatusArgs) -> Result<ExitCode> {
+    let listed = live::list()?;
+    if args.json {
+        print(&json(&listed)?);
+    } else {
+        print(&shown::status(&listed));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) fn log(args: &LogArgs) -> Result<ExitCode> {
+    let trace = live::log_of(&args.device)?.trace();
+    if trace.missing > 0 {
+        eprintln!(
+            "lumpscope: the {} oldest requests are forgotten",
+            trace.missing
+        );
+    }
+    print(&json(&trace)?);
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) fn serve_disk(args: &ServeDiskArgs) -> Result<ExitCode> {
+    // What goes wrong is told to the parent, which says it.
+    Ok(match live::serve(&args.task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    })
+}
+
+fn json(value: &impl serde::Serialize) -> Result<String> {
+    serde_json::to_string_pretty(value).map_err(|error| system("write JSON")(error.into()))
+}

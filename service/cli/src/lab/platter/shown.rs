@@ -1,0 +1,64 @@
+//! Emulated disks as a table.
+
+use lumpscope_platter::live::{Listed, Status};
+use lumpscope_units::human;
+
+use crate::output::{right, table};
+
+/// One line a disk, and below what is wrong and who uses them.
+pub(super) fn status(listed: &[Listed]) -> String {
+    if listed.is_empty() {
+        return "no emulated disk".to_owned();
+    }
+    let mut table = table(&[
+        "device",
+        "drive",
+        "size",
+        "scale",
+        "age",
+        "reads",
+        "writes",
+        "flushes",
+        "late: mean",
+        "p99",
+        "max",
+        "memory",
+        "of",
+    ]);
+    for column in 2..13 {
+        right(&mut table, column);
+    }
+    let mut notes = String::new();
+    for disk in listed {
+        let device = disk.device.display().to_string();
+        let size = human::bytes(disk.options.bytes.unwrap_or(0));
+        let mut row = vec![device.clone(), disk.options.drive.clone(), size];
+        row.push(format!("{}x", disk.options.scale));
+        row.extend(disk.status.as_ref().map(cells).unwrap_or_default());
+        table.add_row(row);
+        for note in disk.problem.iter().chain(&disk.holders) {
+            notes.push_str(&format!("{device}: {note}\n"));
+        }
+        if disk
+            .status
+            .as_ref()
+            .is_some_and(|status| !status.runs_first)
+        {
+            notes.push_str(&format!(
+                "{device}: its threads have no real-time priority (CAP_SYS_NICE), so a busy \
+                 machine makes it late\n"
+            ));
+        }
+    }
+    format!("{table}\n{notes}")
+}
+
+fn cells(status: &Status) -> Vec<String> {
+    let counts = &status.counts;
+    let mut cells = vec![format!("{} s", status.age_seconds)];
+    cells.extend([counts.reads, counts.writes, counts.flushes].map(|n| n.to_string()));
+    let late = &status.lateness;
+    cells.extend([late.mean_ns, late.p99_ns, late.max_ns].map(human::duration_ns));
+    cells.extend([status.memory_used, status.memory_bound].map(human::bytes));
+    cells
+}

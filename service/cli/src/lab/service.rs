@@ -1,0 +1,47 @@
+//! `lumpscope lab`: something to look at on a machine without a spare disk.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use lumpscope_lab::lab_service::{self, LabServiceOptions};
+use lumpscope_units::Size;
+
+/// `lumpscope lab`.
+#[derive(Args)]
+#[command(
+    after_help = "Needs root, mkfs.ext4 and mkfs.xfs. The stores are named raw, ext4 and xfs; all \
+                  that was put into them is gone at the end, also after kill -9. Example:\n  \
+                  lumpscope lab -- --otlp-endpoint http://127.0.0.1:4317"
+)]
+pub(crate) struct LabArgs {
+    /// Directory for the three disk images [default: $TMPDIR, else /var/tmp]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Size of each disk, 512M or more; what is not needed by a file system is written once
+    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    size: Size,
+    /// Emulate this drive below the stores; the disks are then as large as the drive, and --size
+    /// only says how large the stores are
+    #[arg(long, value_name = "NAME", conflicts_with = "dir")]
+    drive: Option<String>,
+    /// Give the ext4 its journal (the original benchmark ran without)
+    #[arg(long)]
+    ext4_journal: bool,
+    /// Further arguments of `lumpscope serve`
+    #[arg(last = true, value_name = "ARGS OF serve")]
+    serve: Vec<OsString>,
+}
+
+pub(super) fn run(args: LabArgs, exe: &Path) -> Result<ExitCode> {
+    let options = LabServiceOptions {
+        dir: args.dir,
+        disk_bytes: args.size.0,
+        ext4_journal: args.ext4_journal,
+        drive: args.drive,
+        serve: args.serve,
+    };
+    lab_service::run(&options, exe)
+}

@@ -1,0 +1,180 @@
+//! `lumpscope`: the service, its client and its tools in one binary.
+
+mod admin;
+mod client;
+mod data;
+mod directory;
+mod doctor;
+mod error;
+mod format;
+mod inspect;
+#[cfg(feature = "lab")]
+mod lab;
+mod notify;
+mod observe;
+mod output;
+mod progress;
+mod serve;
+mod token;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use lumpscope_server::config::ServeArgs;
+
+use crate::error::{Interrupted, system};
+
+/// Unfinished tasks get this long to be dropped when the command ends.
+const LAST_TASKS: Duration = Duration::from_millis(500);
+
+/// Lump store on raw disks that shows what the disk did for every request.
+#[derive(Parser)]
+#[command(
+    name = "lumpscope",
+    version,
+    about,
+    max_term_width = 100,
+    after_help = "Exit codes: 0 done; 1 failed or refused; 2 the arguments make no sense; 3 there is \
+                  no such lump, store or request; 130 interrupted, but 0 where Ctrl-C is the way to \
+                  end"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Make a store on a device or file; what is there already is refused
+    Format(format::FormatArgs),
+    /// Serve stores over gRPC
+    Serve(Box<ServeArgs>),
+    /// Store a lump from a file or from standard input
+    Put(data::PutArgs),
+    /// Write a lump to a file or to standard output
+    Get(data::GetArgs),
+    /// Say how large a lump is and where it lives
+    Head(data::HeadArgs),
+    /// Remove lumps
+    Delete(data::DeleteArgs),
+    /// Remove all lumps from one id up to, not including, another
+    DeleteRange(data::range::DeleteRangeArgs),
+    /// List ids in ascending order
+    List(data::range::ListArgs),
+    /// Say how much space is used
+    Usage(data::range::UsageArgs),
+    /// List the stores of a service
+    Stores(data::stores::StoresArgs),
+    /// Say what a store is, how it is, and its numbers
+    Stat(data::stores::StoreArgs),
+    /// Ask whether a service takes requests, without a token: ends with 0 when it does, 1 when not
+    Health(data::stores::HealthArgs),
+    /// Return when everything a store has acknowledged is on stable storage
+    Sync(data::stores::StoreArgs),
+    /// Store a folder with all that is in it
+    Upload(directory::UploadArgs),
+    /// Make a folder from what `upload` has stored
+    Download(directory::DownloadArgs),
+    /// Run a service: scrubber, garbage collection, drain, stores, reload
+    #[command(subcommand)]
+    Admin(admin::AdminCommand),
+    /// Say what a store that nobody uses holds, without writing to it
+    Inspect(inspect::InspectArgs),
+    /// Read every lump of a store that nobody uses and say what is wrong, without writing to it
+    Check(inspect::CheckArgs),
+    /// Make a token and the entry for the service's file of tokens
+    Token(token::TokenArgs),
+    /// Tell what happened to a request, or to the slowest: its stages, its block requests, and
+    /// who moved the head
+    Explain(observe::explain::ExplainArgs),
+    /// Show block requests as they complete, one a line, until Ctrl-C
+    Trace(observe::trace::TraceArgs),
+    /// Show rates, latency, seeks and interference of each store, until Ctrl-C
+    Top(observe::top::TopArgs),
+    /// Write what the observer learns to a file that can be replayed anywhere, until Ctrl-C
+    Record(observe::record::RecordArgs),
+    /// Say what this machine has and lacks for serving and observing
+    Doctor(doctor::DoctorArgs),
+    #[cfg(feature = "lab")]
+    #[command(flatten)]
+    Lab(lab::LabCommand),
+}
+
+/// Runs one command and prints its error as one line. `inspect` and `check` have exit codes of
+/// their own, which their help explains.
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli.command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("lumpscope: {error}");
+            error::exit_code(&error)
+        }
+    }
+}
+
+fn run(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Format(args) => format::run(&args),
+        Command::Serve(args) => serve::run(*args),
+        Command::Put(args) => block_on(data::put(args)),
+        Command::Get(args) => block_on(data::get(args)),
+        Command::Head(args) => block_on(data::head(args)),
+        Command::Delete(args) => block_on(data::delete(args)),
+        Command::DeleteRange(args) => block_on(data::range::delete_range(args)),
+        Command::List(args) => block_on(data::range::list(args)),
+        Command::Usage(args) => block_on(data::range::usage(args)),
+        Command::Stores(args) => block_on(data::stores::stores(args)),
+        Command::Stat(args) => block_on(data::stores::stat(args)),
+        Command::Health(args) => block_on(data::stores::health(args)),
+        Command::Sync(args) => block_on(data::stores::sync(args)),
+        Command::Upload(args) => block_on(directory::upload(args)),
+        Command::Download(args) => block_on(directory::download(args)),
+        Command::Admin(command) => block_on(admin::run(command)),
+        Command::Inspect(args) => Ok(inspect::inspect(&args)),
+        Command::Check(args) => Ok(inspect::check(&args)),
+        Command::Token(args) => token::run(&args),
+        Command::Explain(args) => block_on(observe::explain::run(args)),
+        Command::Trace(args) => block_on_live(observe::trace::run(args)),
+        Command::Top(args) => block_on_live(observe::top::run(args)),
+        Command::Record(args) => block_on_live(observe::record::run(args)),
+        Command::Doctor(args) => Ok(doctor::run(&args)),
+        #[cfg(feature = "lab")]
+        Command::Lab(command) => lab::run(command),
+    }
+}
+
+fn block_on(work: impl Future<Output = Result<ExitCode>> + Send + 'static) -> Result<ExitCode> {
+    block_on_live(async {
+        let mut work = tokio::spawn(work);
+        tokio::select! {
+            result = &mut work => joined(result),
+            _ = tokio::signal::ctrl_c() => Err(Interrupted.into()),
+        }
+    })
+}
+
+/// For work that handles Ctrl-C itself, to end in order.
+fn block_on_live(
+    work: impl Future<Output = Result<ExitCode>> + Send + 'static,
+) -> Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(system("start the runtime"))?;
+    let work = runtime.spawn(work);
+    let result = joined(runtime.block_on(work));
+    // What was begun is dropped, and takes its temporary files with it; a pipe that nobody reads
+    // or writes is not waited for.
+    runtime.shutdown_timeout(LAST_TASKS);
+    result
+}
+
+fn joined(result: Result<Result<ExitCode>, tokio::task::JoinError>) -> Result<ExitCode> {
+    result.unwrap_or_else(|failed| match failed.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        Err(_) => Err(Interrupted.into()),
+    })
+}

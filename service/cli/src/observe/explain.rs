@@ -1,0 +1,310 @@
+//! `lumpscope explain`: one request, or the slowest, told from its begin to its end.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use lumpscope_client::v1;
+use lumpscope_server::json::to_json;
+use lumpscope_server::observed::convert::{self, WallClock};
+use lumpscope_units::{Span, clock::date, human};
+
+use super::replay;
+use super::units::{NONE, distance, moment};
+use crate::client::ClientArgs;
+use crate::output::{print, right, table};
+
+/// `lumpscope explain`.
+#[derive(Args)]
+pub(crate) struct ExplainArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Id of the request, as its reply carried it
+    #[arg(required_unless_present = "slowest", conflicts_with = "slowest")]
+    request_id: Option<u64>,
+    /// The slowest requests in place of one, at most so many [default: 5]
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "5",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    slowest: Option<u32>,
+    /// Of these only those to this store
+    #[arg(long, value_name = "STORE", requires = "slowest")]
+    store: Option<String>,
+    /// Of these only those that ended within this time, as 5m [default: as long as they are kept]
+    #[arg(long, value_name = "TIME", requires = "slowest")]
+    within: Option<Span>,
+    /// Ask this recording in place of a service
+    #[arg(long, value_name = "FILE", conflicts_with = "within")]
+    replay: Option<PathBuf>,
+}
+
+pub(crate) async fn run(args: ExplainArgs) -> Result<ExitCode> {
+    let requests = match &args.replay {
+        None => asked(&args).await?,
+        Some(file) => match recorded(&args, file).await? {
+            Some(requests) => requests,
+            None => return Ok(ExitCode::from(3)),
+        },
+    };
+    if args.client.json {
+        for request in &requests {
+            print(&to_json(request).to_string());
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    if requests.is_empty() {
+        print("no request is kept that fits");
+    }
+    let told: Vec<String> = requests.iter().map(text).collect();
+    print(&told.join("\n\n"));
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn asked(args: &ExplainArgs) -> Result<Vec<v1::SlowRequest>> {
+    let client = args.client.connect().await?;
+    if let Some(request_id) = args.request_id {
+        let reply = client.explain(v1::ExplainRequest { request_id }).await?;
+        return Ok(reply.request.into_iter().collect());
+    }
+    let within = args.within.unwrap_or_default().nanoseconds();
+    let request = v1::ListSlowestRequest {
+        store: args.store.clone().unwrap_or_default(),
+        // Rounded up: 0 would be "as long as they are kept".
+        within_seconds: u32::try_from(within.div_ceil(1_000_000_000)).unwrap_or(u32::MAX),
+        limit: args.slowest.unwrap_or_default(),
+    };
+    Ok(client.list_slowest(request).await?.requests)
+}
+
+/// From a recording; `None`: there is no such request in it, which was said.
+async fn recorded(args: &ExplainArgs, file: &Path) -> Result<Option<Vec<v1::SlowRequest>>> {
+    let replay = replay::read(file, |_| {}).await?;
+    replay::known(&replay, args.store.as_deref())?;
+    let clock = WallClock::of_a_recording();
+    let found = match args.request_id {
+        None => {
+            let limit = args.slowest.unwrap_or_default();
+            let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+            replay.slowest(args.store.as_deref(), limit)
+        }
+        Some(id) => match replay.explain(id) {
+            Some(explained) => vec![explained],
+            None => {
+                eprintln!(
+                    "lumpscope: nothing is known of request {id} in {}",
+                    file.display()
+                );
+                return Ok(None);
+            }
+        },
+    };
+    let told = found.into_iter();
+    Ok(Some(told.map(|slow| convert::slow(slow, clock)).collect()))
+}
+
+/// The request in words.
+fn text(r: &v1::SlowRequest) -> String {
+    let mut text = format!("{}\n{}", r.sentence, about(r));
+    if !r.steps.is_empty() {
+        let _ = write!(text, "\n\n{}", steps(r));
+    }
+    if !r.blocks.is_empty() {
+        let _ = write!(text, "\n\n{}", blocks(r));
+    }
+    if let Some(lost) = lost(r) {
+        let _ = write!(text, "\n\n{lost}");
+    }
+    if !r.incomplete.is_empty() {
+        let _ = write!(text, "\n\nincomplete: {}", r.incomplete);
+    }
+    text
+}
+
+/// Which request it was.
+fn about(r: &v1::SlowRequest) -> String {
+    let mut parts = vec![format!("request {}", r.request_id)];
+    if !r.store.is_empty() {
+        let disk = match r.device.as_str() {
+            "" => String::new(),
+            device => format!(" on {device}"),
+        };
+        parts.push(format!("store {}{disk}", r.store));
+    }
+    if r.begin_unix_ns > 0 {
+        parts.push(format!("accepted {}", date(r.begin_unix_ns)));
+    }
+    if !r.trace_id.is_empty() {
+        parts.push(format!("trace {}", r.trace_id));
+    }
+    parts.join(", ")
+}
+
+fn steps(r: &v1::SlowRequest) -> String {
+    let mut table = table(&["at", "took", "stage", "what happened"]);
+    for step in &r.steps {
+        table.add_row([
+            moment(Some(step.from_ns)),
+            human::duration_ns(step.took_ns),
+            step.stage.clone(),
+            step.text.clone(),
+        ]);
+    }
+    right(&mut table, 0);
+    right(&mut table, 1);
+    table.to_string()
+}
+
+fn blocks(r: &v1::SlowRequest) -> String {
+    let mut table = table(&[
+        "queued",
+        "operation",
+        "for",
+        "sector",
+        "size",
+        "seek",
+        "there before",
+        "queue",
+        "device",
+        "",
+    ]);
+    for block in &r.blocks {
+        table.add_row(row(block));
+    }
+    for column in [0, 3, 4, 5, 7, 8] {
+        right(&mut table, column);
+    }
+    let listed = r.blocks.len();
+    match usize::try_from(r.block_requests) {
+        Ok(all) if all > listed => {
+            format!("{table}\n{listed} of its {all} block requests are listed")
+        }
+        _ => table.to_string(),
+    }
+}
+
+fn row(b: &v1::BlockIo) -> [String; 10] {
+    let placed = b.sectors > 0;
+    let known = |text: String| if placed { text } else { NONE.to_owned() };
+    let size = u64::from(b.sectors) * 512;
+    let mut notes = Vec::new();
+    if b.shared {
+        notes.push(format!("shared, {} of it ours", human::bytes(b.own_bytes)));
+    }
+    if b.failed {
+        notes.push("FAILED".to_owned());
+    }
+    let seen = |at: Option<i64>, ns: u64| match at {
+        None => NONE.to_owned(),
+        Some(_) => human::duration_ns(ns),
+    };
+    let before = match b.previous_owner.as_str() {
+        "" => NONE,
+        owner => owner,
+    };
+    [
+        moment(b.queued_at_ns),
+        b.operation.clone(),
+        b.purpose.clone(),
+        known(b.sector.to_string()),
+        known(human::bytes(size)),
+        distance(b.seek_bytes),
+        before.to_owned(),
+        seen(b.issued_at_ns, b.queue_ns),
+        seen(b.issued_at_ns.and(b.done_at_ns), b.device_ns),
+        notes.join(", "),
+    ]
+}
+
+fn lost(r: &v1::SlowRequest) -> Option<String> {
+    let all: u64 = r.lost.iter().map(|lost| lost.ns).sum();
+    let part = |lost: &v1::LostTime| format!("{} {}", lost.owner, human::duration_ns(lost.ns));
+    let parts: Vec<String> = r.lost.iter().map(part).collect();
+    (all > 0).then(|| {
+        format!(
+            "lost to others: {} ({})",
+            human::duration_ns(all),
+            parts.join(", ")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn explained() -> v1::SlowRequest {
+        v1::SlowRequest {
+            request_id: 7,
+            store: "fast".into(),
+            device: "loop3".into(),
+            method: "put".into(),
+            sentence: "put of 1 MiB took 9.1 ms".into(),
+            begin_unix_ns: 1_795_271_750_123_456_789,
+            block_requests: 3,
+            steps: vec![v1::Step {
+                from_ns: 120_000,
+                took_ns: 8_000_000,
+                stage: "device".into(),
+                text: "1 write at the device".into(),
+            }],
+            blocks: vec![
+                v1::BlockIo {
+                    operation: "write".into(),
+                    purpose: "data".into(),
+                    sector: 4096,
+                    sectors: 2048,
+                    seek_bytes: Some(-(41 << 30)),
+                    previous_owner: "fs-journal".into(),
+                    queue_ns: 3_000,
+                    device_ns: 7_900_000,
+                    queued_at_ns: Some(118_000),
+                    issued_at_ns: Some(121_000),
+                    done_at_ns: Some(8_021_000),
+                    ..Default::default()
+                },
+                v1::BlockIo {
+                    operation: "flush".into(),
+                    purpose: "flush".into(),
+                    shared: true,
+                    failed: true,
+                    ..Default::default()
+                },
+            ],
+            lost: vec![v1::LostTime {
+                owner: "fs-journal".into(),
+                ns: 5_900_000,
+            }],
+            incomplete: "2 events were lost".into(),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn a_request_is_told_from_its_head_to_what_is_missing() {
+        let told = text(&explained());
+        let lines: Vec<String> = told
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect();
+        for wanted in [
+            "put of 1 MiB took 9.1 ms",
+            "request 7, store fast on loop3, accepted at 2026-11-21 14:35:50.123456 UTC",
+            "+120 µs 8.00 ms device 1 write at the device",
+            "+118 µs write data 4096 1.00 MiB -41.0 GiB fs-journal 3.00 µs 7.90 ms",
+            "- flush flush - - - - - - shared, 0 B of it ours, FAILED",
+            "2 of its 3 block requests are listed",
+            "lost to others: 5.90 ms (fs-journal 5.90 ms)",
+            "incomplete: 2 events were lost",
+        ] {
+            assert!(
+                lines.iter().any(|line| line == wanted),
+                "{wanted} in {lines:#?}"
+            );
+        }
+        let json = to_json(&explained());
+        assert_eq!(json["blocks"][0]["seek_bytes"], -(41_i64 << 30));
+        assert!(json["blocks"][1]["queued_at_ns"].is_null());
+        assert_eq!(json["lost_ns"]["fs-journal"], 5_900_000);
+    }
+}

@@ -1,0 +1,61 @@
+//! What commands share that go on until somebody ends them.
+
+use std::io::Write as _;
+
+use anyhow::Result;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::error::system;
+
+/// Is cancelled when the user wants the command to end: by Ctrl-C or SIGTERM.
+pub(crate) fn ending() -> Result<CancellationToken> {
+    let listen = |kind| signal(kind).map_err(system("listen for signals"));
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    let mut terminate = listen(SignalKind::terminate())?;
+    let asked = CancellationToken::new();
+    let tell = asked.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        tell.cancel();
+    });
+    Ok(asked)
+}
+
+/// Writes to stdout at once; false: nobody reads it any more.
+pub(super) fn put_out(text: &str) -> bool {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .is_ok()
+}
+
+/// Says on stderr what is missing, whenever that changes.
+#[derive(Debug, Default)]
+pub(super) struct Doubts {
+    said: String,
+    dropped: u64,
+}
+
+impl Doubts {
+    /// `incomplete`: in words, empty when nothing is missing; `dropped`: so far.
+    pub(super) fn tell(&mut self, incomplete: &str, dropped: u64) {
+        if incomplete != self.said {
+            match incomplete {
+                "" => eprintln!("lumpscope: complete again"),
+                _ => eprintln!("lumpscope: incomplete: {incomplete}"),
+            }
+            incomplete.clone_into(&mut self.said);
+        }
+        if dropped > self.dropped {
+            let more = dropped - self.dropped;
+            eprintln!(
+                "lumpscope: {more} block requests were left out: they were not taken in time"
+            );
+            self.dropped = dropped;
+        }
+    }
+}

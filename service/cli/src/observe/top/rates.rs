@@ -1,0 +1,241 @@
+//! What happened between two reports of one store.
+
+use std::collections::BTreeMap;
+
+use lumpscope_client::v1;
+use lumpscope_server::buckets::{self, Bucket, quantile};
+use lumpscope_units::human::{as_float, ratio};
+use serde::Serialize;
+
+/// One store over one interval.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(super) struct StoreView {
+    pub(super) store: String,
+    pub(super) device: String,
+    pub(super) methods: Vec<MethodView>,
+    /// Of the disk below, whoever asked for them.
+    pub(super) block_requests_per_second: f64,
+    pub(super) block_bytes_per_second: f64,
+    /// Share of the reads and writes; `None`: there were none.
+    pub(super) sequential_share: Option<f64>,
+    /// Median of |seek distance|, estimated within its bucket.
+    pub(super) seek_median_bytes: Option<u64>,
+    pub(super) travel_bytes_per_second: f64,
+    /// By the class of the others; a second can hold more than a second, of several requests.
+    pub(super) lost_ns_per_second: BTreeMap<String, f64>,
+    /// Share of our bytes that are tied to requests, or to the store's own work.
+    pub(super) attributed_share: Option<f64>,
+    pub(super) lost_events: u64,
+    /// What may be missing, in words; empty: nothing.
+    pub(super) incomplete: String,
+}
+
+/// One method over one interval.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(super) struct MethodView {
+    pub(super) method: String,
+    pub(super) per_second: f64,
+    pub(super) errors_per_second: f64,
+    pub(super) bytes_per_second: f64,
+    /// `None`: none ended.
+    pub(super) mean_ns: Option<u64>,
+    /// Estimated within its bucket; `None`: none ended, or the service does not say.
+    pub(super) p99_ns: Option<u64>,
+}
+
+/// `seconds`: between the two reports, more than 0.
+pub(super) fn between(
+    before: &v1::StoreReport,
+    after: &v1::StoreReport,
+    seconds: f64,
+) -> StoreView {
+    let empty = v1::BlockReport::default();
+    let (was, is) = (
+        before.block.as_ref().unwrap_or(&empty),
+        after.block.as_ref().unwrap_or(&empty),
+    );
+    let rate = |was: u64, is: u64| as_float(is.saturating_sub(was)) / seconds;
+    let sum = |b: &v1::BlockReport, of: fn(&v1::OwnerTotal) -> u64| b.owners.iter().map(of).sum();
+    let travel = |b: &v1::BlockReport| b.moves.iter().map(|m| m.travel_bytes).sum();
+    let share = |part: fn(&v1::BlockReport) -> u64, whole: fn(&v1::BlockReport) -> u64| {
+        let more = |of: fn(&v1::BlockReport) -> u64| of(is).saturating_sub(of(was));
+        ratio(more(part), more(whole))
+    };
+    let seeks = difference(&was.seeks, &is.seeks);
+    StoreView {
+        store: after.store.clone(),
+        device: after.device.clone(),
+        methods: methods(before, after, seconds),
+        block_requests_per_second: rate(sum(was, |o| o.requests), sum(is, |o| o.requests)),
+        block_bytes_per_second: rate(sum(was, |o| o.bytes), sum(is, |o| o.bytes)),
+        sequential_share: share(|b| b.sequential, |b| b.data_requests),
+        seek_median_bytes: quantile(&seeks, 1, 2),
+        travel_bytes_per_second: rate(travel(was), travel(is)),
+        lost_ns_per_second: lost(was, is, seconds),
+        attributed_share: share(tied, ours),
+        lost_events: events(after).saturating_sub(events(before)),
+        incomplete: incomplete(before, after),
+    }
+}
+
+/// Bytes of ours that are tied to requests, or to the store's own work.
+fn tied(block: &v1::BlockReport) -> u64 {
+    block.attributed_bytes + block.shared_bytes
+}
+
+/// Bytes of ours.
+fn ours(block: &v1::BlockReport) -> u64 {
+    tied(block) + block.unattributed_bytes
+}
+
+fn events(report: &v1::StoreReport) -> u64 {
+    report.audit.as_ref().map_or(0, |audit| audit.lost_events)
+}
+
+fn methods(before: &v1::StoreReport, after: &v1::StoreReport, seconds: f64) -> Vec<MethodView> {
+    let none = v1::OperationReport::default();
+    let view = |is: &v1::OperationReport| {
+        let was = before.operations.iter().find(|o| o.method == is.method);
+        let was = was.unwrap_or(&none);
+        let more = |of: fn(&v1::OperationReport) -> u64| of(is).saturating_sub(of(was));
+        let rate = |of: fn(&v1::OperationReport) -> u64| as_float(more(of)) / seconds;
+        let count = more(|o| o.count);
+        let latency = difference(&was.latency, &is.latency);
+        MethodView {
+            method: is.method.clone(),
+            per_second: rate(|o| o.count),
+            errors_per_second: rate(|o| o.errors),
+            bytes_per_second: rate(|o| o.bytes),
+            mean_ns: more(|o| o.total_ns).checked_div(count),
+            p99_ns: quantile(&latency, 99, 100),
+        }
+    };
+    let all = after.operations.iter().map(view);
+    all.filter(|method| method.per_second > 0.0).collect()
+}
+
+fn lost(was: &v1::BlockReport, is: &v1::BlockReport, seconds: f64) -> BTreeMap<String, f64> {
+    let before: BTreeMap<&str, u64> = was.lost.iter().map(|l| (&*l.owner, l.ns)).collect();
+    let rate = |l: &v1::LostTime| {
+        let more =
+            l.ns.saturating_sub(before.get(&*l.owner).copied().unwrap_or(0));
+        (l.owner.clone(), as_float(more) / seconds)
+    };
+    let all = is.lost.iter().map(rate);
+    all.filter(|(_, ns)| *ns > 0.0).collect()
+}
+
+/// What came in between, by bucket.
+fn difference(was: &[v1::Bucket], is: &[v1::Bucket]) -> Vec<Bucket> {
+    let edges = |b: &v1::Bucket| (b.from, b.to, b.count);
+    buckets::difference(was.iter().map(edges), is.iter().map(edges))
+}
+
+/// What may be missing, since the service started: a count that was wrong once stays wrong.
+fn incomplete(before: &v1::StoreReport, after: &v1::StoreReport) -> String {
+    if !after.observed {
+        return format!("not observed: {}", after.not_observed_because);
+    }
+    let mut told = Vec::new();
+    if let Some(audit) = after.audit.as_ref().filter(|audit| !audit.complete) {
+        told.push(audit.finding.clone());
+    }
+    let left_out = |r: &v1::StoreReport| r.audit.as_ref().map_or(0, |audit| audit.not_sampled);
+    let skipped = left_out(after).saturating_sub(left_out(before));
+    if skipped > 0 {
+        told.push(format!(
+            "{skipped} block requests are in the counts only, as the event policy says"
+        ));
+    }
+    told.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bucket(from: u64, to: u64, count: u64) -> v1::Bucket {
+        v1::Bucket { from, to, count }
+    }
+
+    fn report(puts: u64, seeks: Vec<v1::Bucket>, latency: Vec<v1::Bucket>) -> v1::StoreReport {
+        v1::StoreReport {
+            store: "fast".into(),
+            observed: true,
+            operations: vec![v1::OperationReport {
+                method: "put".into(),
+                count: puts,
+                total_ns: puts * 1_000_000,
+                bytes: puts << 20,
+                latency,
+                ..Default::default()
+            }],
+            block: Some(v1::BlockReport {
+                data_requests: puts * 4,
+                sequential: puts,
+                attributed_bytes: puts * 900,
+                unattributed_bytes: puts * 100,
+                seeks,
+                lost: vec![v1::LostTime {
+                    owner: "fs-journal".into(),
+                    ns: puts * 1000,
+                }],
+                ..Default::default()
+            }),
+            audit: Some(v1::AuditReport {
+                complete: true,
+                lost_events: puts / 100,
+                ..Default::default()
+            }),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn only_what_lies_between_counts() {
+        let before = report(
+            100,
+            vec![bucket(0, 1, 90), bucket(1024, 2048, 10)],
+            vec![bucket(1000, 1100, 100)],
+        );
+        let after = report(
+            300,
+            vec![bucket(0, 1, 95), bucket(1024, 2048, 205)],
+            vec![bucket(1000, 1100, 290), bucket(9000, 9500, 10)],
+        );
+        let view = between(&before, &after, 2.0);
+        let put = &view.methods[0];
+        assert!((put.per_second - 100.0).abs() < 1e-9);
+        assert_eq!((put.mean_ns, put.p99_ns), (Some(1_000_000), Some(9399)));
+        assert_eq!(view.seek_median_bytes, Some(1024 + 1023 * 95 / 195));
+        assert_eq!(view.sequential_share, Some(0.25));
+        assert_eq!(view.attributed_share, Some(0.9));
+        assert!((view.lost_ns_per_second["fs-journal"] - 100_000.0).abs() < 1e-6);
+        assert_eq!((view.lost_events, view.incomplete.as_str()), (2, ""));
+    }
+
+    #[test]
+    fn a_quiet_store_shows_nothing_and_says_what_is_missing() {
+        let mut after = report(100, Vec::new(), Vec::new());
+        let quiet = between(&after.clone(), &after, 1.0);
+        assert!(quiet.methods.is_empty() && quiet.lost_ns_per_second.is_empty());
+        assert_eq!(
+            (quiet.seek_median_bytes, quiet.attributed_share),
+            (None, None)
+        );
+        let before = after.clone();
+        let audit = after.audit.as_mut().unwrap();
+        audit.complete = false;
+        audit.finding = "3 events were lost".into();
+        audit.not_sampled = 7;
+        let told = between(&before, &after, 1.0).incomplete;
+        assert!(
+            told.starts_with("3 events were lost; 7 block requests"),
+            "{told}"
+        );
+        after.observed = false;
+        after.not_observed_because = "no privileges".into();
+        let told = between(&before, &after, 1.0).incomplete;
+        assert_eq!(told, "not observed: no privileges");
+    }
+}

@@ -1,0 +1,155 @@
+//! The table of one interval, as text.
+
+use std::fmt::Write as _;
+
+use lumpscope_units::human;
+
+use super::rates::{MethodView, StoreView};
+use crate::observe::units::{NONE, time};
+use crate::output::{right, table};
+
+/// Puts the cursor at the top, and behind the text nothing.
+pub(super) fn redraw(text: &str, width: Option<usize>) -> String {
+    let mut out = String::from("\x1b[H");
+    for line in text.lines() {
+        let shown: String = match width {
+            Some(width) => line.chars().take(width).collect(),
+            None => line.to_owned(),
+        };
+        out.push_str(&shown);
+        out.push_str("\x1b[K\n");
+    }
+    out.push_str("\x1b[J");
+    out
+}
+
+/// All stores over one interval.
+pub(super) fn text(head: &str, stores: &[StoreView]) -> String {
+    let mut text = head.to_owned();
+    for store in stores {
+        let _ = write!(text, "\n\n{}", one(store));
+    }
+    if stores.is_empty() {
+        text.push_str("\n\nno store");
+    }
+    text
+}
+
+fn one(s: &StoreView) -> String {
+    let disk = match s.device.as_str() {
+        "" => "an unknown disk",
+        device => device,
+    };
+    let mut text = format!("{} on {disk}\n", s.store);
+    let _ = writeln!(
+        text,
+        "  disk: {} requests/s, {}/s, sequential {}, median seek {}, travel {}/s",
+        number(s.block_requests_per_second),
+        bytes(s.block_bytes_per_second),
+        share(s.sequential_share),
+        s.seek_median_bytes
+            .map_or_else(|| NONE.to_owned(), human::bytes),
+        bytes(s.travel_bytes_per_second),
+    );
+    let _ = writeln!(
+        text,
+        "  attributed {}, events lost {}, time lost to others a second: {}",
+        share(s.attributed_share),
+        human::count(s.lost_events),
+        lost(s),
+    );
+    if !s.incomplete.is_empty() {
+        let _ = writeln!(text, "  INCOMPLETE: {}", s.incomplete);
+    }
+    text.push_str(&methods(&s.methods));
+    text
+}
+
+fn methods(methods: &[MethodView]) -> String {
+    if methods.is_empty() {
+        return "  no request ended".to_owned();
+    }
+    let mut table = table(&[" method", "rate/s", "errors/s", "bytes/s", "mean", "99 %"]);
+    for m in methods {
+        table.add_row([
+            format!(" {}", m.method),
+            number(m.per_second),
+            number(m.errors_per_second),
+            bytes(m.bytes_per_second),
+            time(m.mean_ns),
+            time(m.p99_ns),
+        ]);
+    }
+    for column in 1..6 {
+        right(&mut table, column);
+    }
+    let lines = table.to_string();
+    let lines: Vec<&str> = lines.lines().map(str::trim_end).collect();
+    lines.join("\n")
+}
+
+fn lost(s: &StoreView) -> String {
+    let part =
+        |(owner, ns): (&String, &f64)| format!("{owner} {}", human::duration_ns(human::whole(*ns)));
+    let parts: Vec<String> = s.lost_ns_per_second.iter().map(part).collect();
+    if parts.is_empty() {
+        "none".to_owned()
+    } else {
+        parts.join(", ")
+    }
+}
+
+fn share(ratio: Option<f64>) -> String {
+    ratio.map_or_else(|| NONE.to_owned(), human::percent)
+}
+
+fn bytes(bytes: f64) -> String {
+    human::bytes(human::whole(bytes))
+}
+
+fn number(number: f64) -> String {
+    if number == 0.0 || number >= 100.0 {
+        human::count(human::whole(number))
+    } else {
+        format!("{number:.1}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_is_a_few_lines_and_one_of_them_says_what_is_missing() {
+        let view = StoreView {
+            store: "fast".into(),
+            device: "loop3".into(),
+            methods: vec![MethodView {
+                method: "put".into(),
+                per_second: 1234.0,
+                bytes_per_second: 1_048_576.0,
+                mean_ns: Some(1_500_000),
+                p99_ns: None,
+                ..Default::default()
+            }],
+            sequential_share: Some(0.25),
+            lost_ns_per_second: [("fs-journal".to_owned(), 2_000_000.0)].into(),
+            incomplete: "3 events were lost".into(),
+            ..Default::default()
+        };
+        let shown = text("now", &[view]);
+        for line in [
+            "fast on loop3",
+            "  disk: 0 requests/s, 0 B/s, sequential 25.0 %, median seek -, travel 0 B/s",
+            "  attributed -, events lost 0, time lost to others a second: fs-journal 2.00 ms",
+            "  INCOMPLETE: 3 events were lost",
+        ] {
+            assert!(shown.lines().any(|l| l == line), "{line} in {shown}");
+        }
+        let words = |l: &str| l.split_whitespace().collect::<Vec<_>>().join(" ");
+        let wanted = "put 1,234 0 1.00 MiB 1.50 ms -";
+        assert!(shown.lines().any(|l| words(l) == wanted), "{shown}");
+        let drawn = redraw("abc\ndef", Some(2));
+        assert_eq!(drawn, "\x1b[Hab\x1b[K\nde\x1b[K\n\x1b[J");
+    }
+}

@@ -1,0 +1,298 @@
+//! `lumpscope trace`: one line for each block request, as it completes.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use lumpscope_client::v1;
+use lumpscope_server::json::to_json;
+use lumpscope_units::{Size, Span, clock::time_of_day, human};
+
+use super::live::{Doubts, ending, put_out};
+use super::replay;
+use super::units::{NONE, distance, time};
+use crate::client::ClientArgs;
+
+/// `lumpscope trace`.
+#[derive(Args)]
+pub(crate) struct TraceArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    #[command(flatten)]
+    filter: FilterArgs,
+    /// End after so many block requests
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// Show what is in this recording, in place of what a service sees
+    #[arg(long, value_name = "FILE")]
+    replay: Option<PathBuf>,
+}
+
+/// Which block requests.
+#[derive(Args)]
+struct FilterArgs {
+    /// Only those of the disk below this store
+    #[arg(long, value_name = "STORE")]
+    store: Option<String>,
+    /// Only those of this owner class
+    #[arg(long, value_name = "CLASS",
+          value_parser = ["request", "store", "fs-journal", "fs-metadata", "writeback", "other"])]
+    owner: Option<String>,
+    /// Only those of this operation
+    #[arg(long, value_name = "OPERATION",
+          value_parser = ["read", "write", "flush", "discard", "other"])]
+    op: Option<String>,
+    /// Only those made for this request
+    #[arg(long, value_name = "ID")]
+    request: Option<u64>,
+    /// Only those that took so long from queued to completed, as 5ms
+    #[arg(long, value_name = "TIME")]
+    min_latency: Option<Span>,
+    /// Only those for which the head travelled so far, as 1G
+    #[arg(long, value_name = "SIZE")]
+    min_distance: Option<Size>,
+}
+
+impl FilterArgs {
+    fn request(&self) -> v1::TraceRequest {
+        v1::TraceRequest {
+            store: self.store.clone().unwrap_or_default(),
+            owner: self.owner.clone().unwrap_or_default(),
+            operation: self.op.clone().unwrap_or_default(),
+            for_request_id: self.request.unwrap_or_default(),
+            min_latency_ns: self.min_latency.unwrap_or_default().nanoseconds(),
+            min_distance_bytes: self.min_distance.map_or(0, |size| size.0),
+        }
+    }
+}
+
+pub(crate) async fn run(args: TraceArgs) -> Result<ExitCode> {
+    if let Some(file) = &args.replay {
+        return recorded(&args, file).await;
+    }
+    let ending = ending()?;
+    let client = args.client.connect().await?;
+    let mut live = client.trace(args.filter.request()).await?;
+    let mut screen = Screen::new(args.client.json, args.count);
+    loop {
+        let reply = tokio::select! {
+            reply = live.next() => reply?,
+            () = ending.cancelled() => break,
+        };
+        let Some(reply) = reply else {
+            eprintln!("lumpscope: the service hands out no more");
+            break;
+        };
+        if !screen.show(&reply) {
+            break;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// From a recording.
+async fn recorded(args: &TraceArgs, file: &Path) -> Result<ExitCode> {
+    let wanted = args.filter.request();
+    let mut screen = Screen::new(args.client.json, args.count);
+    let mut more = true;
+    let read = replay::read(file, move |block| {
+        if more && fits(&block, &wanted) {
+            more = screen.show(&v1::TraceResponse {
+                blocks: vec![block],
+                ..Default::default()
+            });
+        }
+    });
+    replay::known(&read.await?, args.filter.store.as_deref())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a block request is one of those that are wanted: what a service decides by itself.
+fn fits(block: &v1::BlockLine, wanted: &v1::TraceRequest) -> bool {
+    let word = |wanted: &str, is: &str| wanted.is_empty() || wanted == is;
+    let (queue, device) = (block.queue_ns.unwrap_or(0), block.device_ns.unwrap_or(0));
+    let travelled = block.seek_bytes.map_or(0, i64::unsigned_abs);
+    (wanted.store.is_empty() || block.stores.contains(&wanted.store))
+        && word(&wanted.owner, &block.owner)
+        && word(&wanted.operation, &block.operation)
+        && (wanted.for_request_id == 0 || block.request_ids.contains(&wanted.for_request_id))
+        && queue.saturating_add(device) >= wanted.min_latency_ns
+        && travelled >= wanted.min_distance_bytes
+}
+
+/// Where the lines go.
+struct Screen {
+    json: bool,
+    left: u64,
+    doubts: Doubts,
+    begun: bool,
+}
+
+impl Screen {
+    fn new(json: bool, count: Option<u64>) -> Self {
+        Self {
+            json,
+            left: count.unwrap_or(u64::MAX),
+            doubts: Doubts::default(),
+            begun: false,
+        }
+    }
+
+    /// False: that was all.
+    fn show(&mut self, reply: &v1::TraceResponse) -> bool {
+        self.doubts.tell(&reply.incomplete, reply.dropped);
+        let mut text = String::new();
+        if !self.json && !self.begun {
+            text = head() + "\n";
+        }
+        self.begun = true;
+        let room = usize::try_from(self.left).unwrap_or(usize::MAX);
+        for block in reply.blocks.iter().take(room) {
+            let line = match self.json {
+                true => to_json(block).to_string(),
+                false => line(block),
+            };
+            text.push_str(line.trim_end());
+            text.push('\n');
+            self.left -= 1;
+        }
+        (text.is_empty() || put_out(&text)) && self.left > 0
+    }
+}
+
+fn columns(cells: [&str; 11]) -> String {
+    let [
+        at,
+        device,
+        op,
+        sector,
+        size,
+        seek,
+        queue,
+        took,
+        owner,
+        process,
+        before,
+    ] = cells;
+    format!(
+        "{at:<15} {device:<8} {op:<7} {sector:>12} {size:>9} {seek:>11} {queue:>8} {took:>8}  \
+         {owner:<18} {process:<16} {before}"
+    )
+}
+
+fn head() -> String {
+    columns([
+        "done, UTC",
+        "disk",
+        "op",
+        "sector",
+        "size",
+        "seek",
+        "queue",
+        "device",
+        "for",
+        "process",
+        "there before",
+    ])
+    .trim_end()
+    .to_owned()
+}
+
+fn line(b: &v1::BlockLine) -> String {
+    let (sector, size) = match b.sectors {
+        0 => (NONE.to_owned(), NONE.to_owned()),
+        n => (b.sector.to_string(), human::bytes(u64::from(n) * 512)),
+    };
+    let ids: Vec<String> = b.request_ids.iter().map(u64::to_string).collect();
+    let owner = match ids.is_empty() {
+        true => b.owner.clone(),
+        false => format!("{} {}", b.owner, ids.join(",")),
+    };
+    let or_none = |text: &str| match text {
+        "" => NONE.to_owned(),
+        text => text.to_owned(),
+    };
+    let mut before = or_none(&b.previous_owner);
+    if b.failed {
+        before.push_str("  FAILED");
+    }
+    columns([
+        &time_of_day(b.done_unix_ns),
+        &b.device,
+        &b.operation,
+        &sector,
+        &size,
+        &distance(b.seek_bytes),
+        &time(b.queue_ns),
+        &time(b.device_ns),
+        &owner,
+        &or_none(&b.process),
+        &before,
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_is_filtered_as_a_service_filters() {
+        let block = v1::BlockLine {
+            stores: vec!["fast".into()],
+            owner: "request".into(),
+            request_ids: vec![7],
+            seek_bytes: Some(-4096),
+            queue_ns: Some(10),
+            device_ns: Some(90),
+            ..Default::default()
+        };
+        let wanted = v1::TraceRequest {
+            store: "fast".into(),
+            owner: "request".into(),
+            for_request_id: 7,
+            min_latency_ns: 100,
+            min_distance_bytes: 4096,
+            ..Default::default()
+        };
+        assert!(fits(&block, &wanted));
+        let other = |change: fn(&mut v1::TraceRequest)| {
+            let mut other = wanted.clone();
+            change(&mut other);
+            fits(&block, &other)
+        };
+        assert!(!other(|w| w.store = "cold".into()));
+        assert!(!other(|w| w.owner = "other".into()));
+        assert!(!other(|w| w.operation = "read".into()));
+        assert!(!other(|w| w.for_request_id = 8));
+        assert!(!other(|w| w.min_latency_ns = 101));
+        assert!(!other(|w| w.min_distance_bytes = 4097));
+    }
+
+    #[test]
+    fn a_block_request_is_one_line_under_its_head() {
+        let block = v1::BlockLine {
+            done_unix_ns: 1_795_271_750_123_456_789,
+            device: "loop3".into(),
+            operation: "write".into(),
+            owner: "request".into(),
+            request_ids: vec![17, 18],
+            process: "lumpscope".into(),
+            sector: 975_512,
+            sectors: 2048,
+            seek_bytes: Some(312 << 20),
+            previous_owner: "fs-journal".into(),
+            queue_ns: Some(2_500),
+            device_ns: None,
+            ..Default::default()
+        };
+        let shown = line(&block);
+        let words: Vec<&str> = shown.split_whitespace().collect();
+        let wanted = "14:35:50.123456 loop3 write 975512 1.00 MiB +312 MiB 2.50 µs - request 17,18 \
+                      lumpscope fs-journal";
+        assert_eq!(words.join(" "), wanted);
+        let at = |text: &str, word: &str| text.split(word).next().unwrap().chars().count();
+        assert_eq!(at(&head(), "for"), at(&shown, "request 17"));
+        assert_eq!(to_json(&block)["device_ns"], serde_json::Value::Null);
+    }
+}

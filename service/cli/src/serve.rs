@@ -1,0 +1,185 @@
+//! `lumpscope serve`: signals in, ready line out.
+//!
+//! SIGTERM and SIGINT stop the service in order. A second one ends the wait for requests under way,
+//! a third one the closing of the stores too. SIGHUP reads certificates and
+//! tokens again.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use lumpscope_observer::Observer;
+use lumpscope_server::config::{ServeArgs, ServeConfig};
+use lumpscope_server::door::Reloader;
+use lumpscope_server::error::ServerError;
+use lumpscope_server::privileges;
+use lumpscope_server::serve::Service;
+use lumpscope_server::telemetry::logs;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
+use tracing::{info, warn};
+
+use super::notify;
+use super::output::print;
+use crate::error::{CutOff, system};
+
+/// Tasks of connections that were cut off get this long to notice.
+const LAST_TASKS: Duration = Duration::from_secs(1);
+
+pub(super) fn run(args: ServeArgs) -> Result<ExitCode> {
+    if args.check_config {
+        return Ok(check(args));
+    }
+    let config = args.resolve()?;
+    logs::start(config.log_format, &config.log)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("lumpscope-rpc")
+        .build()
+        .map_err(system("start the runtime"))?;
+    let result = runtime.block_on(serve(config));
+    match &result {
+        // What is still under way may take any time: it is what was not to be waited for.
+        Err(error) if error.is::<CutOff>() => runtime.shutdown_background(),
+        _ => runtime.shutdown_timeout(LAST_TASKS),
+    }
+    result.map(|()| ExitCode::SUCCESS)
+}
+
+/// Prints what would be in force as a file for `--config`, or everything that is wrong.
+fn check(args: ServeArgs) -> ExitCode {
+    match lumpscope_server::check::check(args) {
+        Ok(config) => {
+            print(&config.to_toml());
+            ExitCode::SUCCESS
+        }
+        Err(problems) => {
+            for problem in problems {
+                eprintln!("lumpscope: {problem}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve(config: ServeConfig) -> Result<()> {
+    // Before the ready line: whoever reads it may send a signal at once.
+    let mut stop = Stop {
+        terminate: listen(SignalKind::terminate())?,
+        interrupt: listen(SignalKind::interrupt())?,
+    };
+    let hangup = listen(SignalKind::hangup())?;
+    let service = tokio::select! {
+        service = Service::start_after(config, give_up) => service?,
+        () = stop.asked() => return Ok(()),
+    };
+    let mut stdout = std::io::stdout();
+    // Nobody has to read it: a closed standard output is no reason to stop.
+    let _ = writeln!(
+        stdout,
+        "lumpscope ready grpc={} metrics={}{}",
+        service.grpc,
+        service.metrics,
+        service
+            .s3
+            .map_or_else(String::new, |s3| format!(" s3={s3}"))
+    )
+    .and_then(|()| stdout.flush());
+    let status = format!("serving {}", service.stores().names());
+    notify::ready(&status);
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(reload(hangup, service.reloader(), status));
+    if let Some(pings) = notify::watchdog(service.stores()) {
+        tasks.spawn(pings);
+    }
+    let (ask, asked) = oneshot::channel::<()>();
+    let (hurry, hurried) = oneshot::channel::<()>();
+    let told = async |told: oneshot::Receiver<()>| {
+        // The sender is kept until it is used.
+        let _ = told.await;
+    };
+    let ending = service.run_until_or(told(asked), told(hurried));
+    tokio::pin!(ending);
+    tokio::select! {
+        ended = &mut ending => return Ok(ended?),
+        () = stop.asked() => {}
+    }
+    notify::stopping();
+    let _ = ask.send(());
+    tokio::select! {
+        ended = &mut ending => return Ok(ended?),
+        () = stop.asked() => {}
+    }
+    let _ = hurry.send(());
+    tokio::select! {
+        ended = ending => Ok(ended?),
+        () = stop.asked() => Err(CutOff.into()),
+    }
+}
+
+/// The stores are open and the probes attached: nothing more needs rights.
+fn give_up(config: &ServeConfig, observer: &Observer) -> Result<(), ServerError> {
+    if config.keep_privileges {
+        let held = privileges::held().capabilities;
+        warn!(held = held.join(" "), "all privileges are kept");
+        return Ok(());
+    }
+    // What the guard is told goes through maps too.
+    let observing = config.stores.iter().any(|spec| {
+        let status = observer.store_status(&spec.name);
+        let guard = observer.guard(&spec.name);
+        status.is_some_and(|status| status.observed) || guard.is_some_and(|guard| guard.effective)
+    });
+    privileges::give_up(config.user.as_deref(), observing)?;
+    warn_of_unreadable(config);
+    Ok(())
+}
+
+/// Files that are read again later must be readable then too.
+fn warn_of_unreadable(config: &ServeConfig) {
+    let door = &config.door;
+    let tls = door.tls.iter();
+    let of_tls = tls.flat_map(|tls| [Some(&tls.cert), Some(&tls.key), tls.client_ca.as_ref()]);
+    for path in of_tls
+        .chain([door.tokens.as_ref(), door.s3_credentials.as_ref()])
+        .flatten()
+    {
+        if let Err(error) = std::fs::File::open(path) {
+            let path = path.display();
+            warn!(%path, %error, "cannot be read without privileges: changes of it will not be seen");
+        }
+    }
+}
+
+async fn reload(mut hangup: Signal, reloader: Arc<Reloader>, status: String) {
+    while hangup.recv().await.is_some() {
+        info!(signal = "SIGHUP", "asked to reload");
+        notify::reloading();
+        let reloader = Arc::clone(&reloader);
+        // What is wrong is in the log; what was in force stays.
+        let _ = tokio::task::spawn_blocking(move || reloader.reload()).await;
+        notify::ready(&status);
+    }
+}
+
+fn listen(kind: SignalKind) -> Result<Signal> {
+    signal(kind).map_err(system("listen for signals"))
+}
+
+/// The signals that ask to stop.
+struct Stop {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Stop {
+    async fn asked(&mut self) {
+        let name = tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        };
+        info!(signal = name, "asked to stop");
+    }
+}

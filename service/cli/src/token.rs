@@ -1,0 +1,99 @@
+//! `lumpscope token`: makes a token and what the service needs to know of it.
+
+use std::process::ExitCode;
+
+use anyhow::{Result, anyhow};
+use clap::{Args, ValueEnum};
+use rustls::crypto::ring;
+use sha2::{Digest as _, Sha256};
+
+/// Random bytes of a token.
+const BYTES: usize = 32;
+
+/// Flags of `lumpscope token`.
+#[derive(Args)]
+pub(super) struct TokenArgs {
+    /// Name of the token in the service's log
+    #[arg(long, value_name = "NAME", default_value = "me")]
+    name: String,
+    /// What it may do; repeat or separate by commas
+    #[arg(
+        long = "scope",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "read"
+    )]
+    scopes: Vec<Scope>,
+    /// A store it may use; repeat for more [default: all]
+    #[arg(long = "store", value_name = "NAME")]
+    stores: Vec<String>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Scope {
+    /// Read lumps and lists
+    Read,
+    /// Change lumps
+    Write,
+    /// Run the service
+    Admin,
+    /// Look at numbers, reports and findings
+    Observe,
+}
+
+impl Scope {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Admin => "admin",
+            Self::Observe => "observe",
+        }
+    }
+}
+
+pub(super) fn run(args: &TokenArgs) -> Result<ExitCode> {
+    let token = random()?;
+    println!(
+        "# The token. Give it to the client and keep it nowhere else; it cannot be shown again."
+    );
+    println!("{token}\n");
+    println!("# For the service's file of tokens (--tokens FILE):");
+    print!("{}", table(args, &token));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The entry of the file; it tells nothing of the token.
+fn table(args: &TokenArgs, token: &str) -> String {
+    let quote = |text: &str| toml::Value::from(text).to_string();
+    let list = |words: Vec<&str>| {
+        let quoted: Vec<String> = words.into_iter().map(quote).collect();
+        format!("[{}]", quoted.join(", "))
+    };
+    let mut text = format!(
+        "[[token]]\nname = {}\nsha256 = \"{}\"\nscopes = {}\n",
+        quote(&args.name),
+        hex(&Sha256::digest(token)),
+        list(args.scopes.iter().map(|scope| scope.word()).collect()),
+    );
+    if !args.stores.is_empty() {
+        let stores = list(args.stores.iter().map(String::as_str).collect());
+        text.push_str(&format!("stores = {stores}\n"));
+    }
+    text
+}
+
+/// 256 bits from the kernel. The prefix makes a token that got lost easy to find by those who
+/// search for such things.
+fn random() -> Result<String> {
+    let mut bytes = [0; BYTES];
+    let source = ring::default_provider().secure_random;
+    source
+        .fill(&mut bytes)
+        .map_err(|_| anyhow!("cannot get random bytes from the kernel: other error"))?;
+    Ok(format!("lumpscope_{}", hex(&bytes)))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,237 @@
+//! A store that fails is taken out, and the others go on.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::common::*;
+use crate::process::Process;
+use lumpscope_engine::create::{CreateOptions, format};
+use lumpscope_engine::{Store, StoreOptions};
+use lumpscope_proto::v1;
+use lumpscope_proto::v1::admin_client::AdminClient;
+use lumpscope_server::serve::Service;
+use tonic::Code;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+
+const MIB: u64 = 1 << 20;
+/// Everything that must happen at some time happens within this.
+const EVENTUALLY: Duration = Duration::from_secs(60);
+
+fn adding(name: &str, path: &Path) -> v1::AddStoreRequest {
+    v1::AddStoreRequest {
+        name: name.to_owned(),
+        path: path.to_str().unwrap().to_owned(),
+        salvage: false,
+    }
+}
+
+/// Health once it is no longer `other`: a failure is noticed at the next look.
+async fn health_after(grpc: &str, name: &str, other: ServingStatus) -> ServingStatus {
+    let begun = Instant::now();
+    loop {
+        let now = health(grpc, name).await;
+        if now != other || begun.elapsed() > EVENTUALLY {
+            return now;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+async fn health(grpc: &str, name: &str) -> ServingStatus {
+    let mut health = HealthClient::new(channel(grpc).await);
+    let request = HealthCheckRequest {
+        service: name.to_owned(),
+    };
+    health.check(request).await.unwrap().into_inner().status()
+}
+
+async fn info(client: &mut Client, store: &str) -> v1::StoreInfo {
+    let reply = client.list_stores(v1::ListStoresRequest {}).await.unwrap();
+    let mut stores = reply.into_inner().stores.into_iter();
+    stores.find(|info| info.name == store).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_does_not_open_does_not_keep_the_others_from_being_served() {
+    let dir = folder();
+    let good = store_file(dir.path(), "good", 16 * MIB, 4096, 0.05);
+    let bad = dir.path().join("lumpscope-bad.lusf");
+    std::fs::write(&bad, vec![7; 1 << 20]).unwrap();
+    let mut service = Running::start(&[("bad", &bad), ("good", &good)]).await;
+    let client = &mut service.client;
+    put(client, "good", 1, &body(1, 1000)).await.unwrap();
+    let words = ["\"bad\"", "lumpscope format", "AddStore"];
+    let refusal = put(client, "bad", 1, &body(1, 1000)).await;
+    refused(refusal, Code::FailedPrecondition, &words);
+    refused(
+        get(client, "bad", 1).await,
+        Code::FailedPrecondition,
+        &words,
+    );
+    let told = info(client, "bad").await;
+    assert_eq!(told.state(), v1::StoreState::Unavailable);
+    assert!(told.failed.contains("lumpscope format"), "{told:?}");
+    assert_eq!(told.path, bad.to_str().unwrap());
+    assert_eq!(
+        health(&service.grpc, "store/bad").await,
+        ServingStatus::NotServing
+    );
+    assert_eq!(
+        health(&service.grpc, "store/good").await,
+        ServingStatus::Serving
+    );
+    assert_eq!(health(&service.grpc, "").await, ServingStatus::Serving);
+    let (status, text) = service.http_get("/healthz").await;
+    assert!(status == 503 && text.contains("store bad"), "{text}");
+    assert_eq!(service.http_get("/readyz").await.0, 200);
+    let (_, text) = service.http_get("/metrics").await;
+    assert!(text.contains("lumpscope_store_failed{store=\"bad\"} 1.0"));
+    assert!(text.contains("lumpscope_store_failed{store=\"good\"} 0.0"));
+
+    let mut admin = service.admin().await;
+    let ask = v1::DescribeStoreRequest {
+        store: "bad".into(),
+    };
+    let told = admin.describe_store(ask).await.unwrap().into_inner();
+    assert!((told.numbers["failed"] - 1.0).abs() < 1e-9);
+    assert_eq!(told.info.unwrap().state(), v1::StoreState::Unavailable);
+    let sync = v1::SyncRequest {
+        store: "bad".into(),
+    };
+    refused(admin.sync(sync).await, Code::FailedPrecondition, &words);
+    // Still not a store; and its name is kept for its path.
+    let again = admin.add_store(adding("bad", &bad)).await;
+    refused(again, Code::FailedPrecondition, &["lumpscope format"]);
+    let other = admin.add_store(adding("bad", &dir.path().join("x"))).await;
+    refused(other, Code::InvalidArgument, &[bad.to_str().unwrap()]);
+    let options = CreateOptions {
+        capacity: Some(16 * MIB),
+        force: true,
+        ..CreateOptions::default()
+    };
+    std::fs::remove_file(&bad).unwrap();
+    format(&bad, &options).unwrap();
+    let added = admin.add_store(adding("bad", &bad)).await.unwrap();
+    let added = added.into_inner().store.unwrap();
+    assert_eq!(added.state(), v1::StoreState::Serving);
+    put(&mut service.client, "bad", 1, &body(1, 1000))
+        .await
+        .unwrap();
+    assert_eq!(service.http_get("/healthz").await.0, 200);
+    drop(admin);
+    service.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_does_not_open_can_be_taken_out() {
+    let dir = folder();
+    let good = store_file(dir.path(), "good", 16 * MIB, 4096, 0.05);
+    let nowhere = dir.path().join("nowhere");
+    let service = Running::start(&[("bad", &nowhere), ("good", &good)]).await;
+    let mut admin = service.admin().await;
+    let request = v1::RemoveStoreRequest {
+        store: "bad".into(),
+        drain_timeout_ms: 0,
+    };
+    admin.remove_store(request.clone()).await.unwrap();
+    let gone = admin.remove_store(request).await;
+    refused(gone, Code::NotFound, &["\"bad\""]);
+    assert_eq!(service.http_get("/healthz").await.0, 200);
+    let (_, text) = service.http_get("/metrics").await;
+    assert!(!text.contains("\"bad\""), "{text}");
+    drop(admin);
+    service.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_without_any_store_that_opens_does_not_start() {
+    let dir = folder();
+    let good = store_file(dir.path(), "good", 16 * MIB, 4096, 0.05);
+    let (one, two) = (dir.path().join("one"), dir.path().join("two"));
+    let start = |config| async { Service::start(config).await.err().unwrap().to_string() };
+    let said = start(config(&[("a", &one), ("b", &two)])).await;
+    assert!(said.contains("\"a\"") && said.contains("one"), "{said}");
+    let mut all = config(&[("good", &good), ("b", &two)]);
+    all.require_all_stores = true;
+    let said = start(all).await;
+    assert!(said.contains("\"b\""), "{said}");
+    // The one that did open was closed.
+    let alone = Store::open(&good, StoreOptions::new("alone")).unwrap();
+    alone.close().unwrap();
+}
+
+/// The kernel refuses writes beyond a file-size limit: a disk that fails, without privileges.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_fails_in_service_is_taken_out_and_added_again() {
+    let dir = folder();
+    // The limit is inside the journal of the first, and behind everything of the second.
+    let bad = store_file(dir.path(), "bad", 16 * MIB, 4096, 0.5);
+    let good = store_file(dir.path(), "good", 2 * MIB, 4096, 0.3);
+    let stores = [("bad", bad.as_path()), ("good", good.as_path())];
+    let threads = ["--io-backend", "threads"];
+    let service = Process::limited(dir.path(), &stores, &threads, 3 * MIB);
+    let mut client = connect(&service.grpc).await;
+    let embedded = |store: &str, id| v1::PutHeader {
+        placement: v1::Placement::Embedded.into(),
+        ..header(store, id, 40_000)
+    };
+    let mut stored = 0;
+    let failure = loop {
+        let id = stored + 1;
+        match put_as(&mut client, embedded("bad", id), &body(id, 40_000)).await {
+            Ok(_) => stored += 1,
+            Err(status) => break status,
+        }
+        assert!(stored < 100, "the limit does not hold");
+    };
+    assert!(stored > 5, "{failure:?}");
+    let words = ["takes no changes"];
+    let late = put_as(&mut client, embedded("bad", 999), &body(1, 40_000)).await;
+    refused(late, Code::FailedPrecondition, &words);
+    assert!(get(&mut client, "bad", 1).await.unwrap() == body(1, 40_000));
+    let told = info(&mut client, "bad").await;
+    assert_eq!(told.state(), v1::StoreState::ReadOnly);
+    assert!(told.failed.contains("File too large"), "{told:?}");
+    put_as(&mut client, embedded("good", 1), &body(1, 40_000))
+        .await
+        .unwrap();
+    let (status, text) = http_get(service.metrics, "/healthz").await;
+    assert!(status == 503 && text.contains("store bad"), "{text}");
+    assert_eq!(http_get(service.metrics, "/readyz").await.0, 200);
+    let (_, text) = http_get(service.metrics, "/metrics").await;
+    assert!(text.contains("lumpscope_store_failed{store=\"bad\"} 1.0"));
+    assert_eq!(
+        health_after(&service.grpc, "store/bad", ServingStatus::Serving).await,
+        ServingStatus::NotServing
+    );
+    assert_eq!(
+        health(&service.grpc, "store/good").await,
+        ServingStatus::Serving
+    );
+
+    let mut admin = AdminClient::new(channel(&service.grpc).await);
+    let early = admin.add_store(adding("bad", &bad)).await;
+    refused(early, Code::FailedPrecondition, &["take it out first"]);
+    service.lift_limit();
+    let request = v1::RemoveStoreRequest {
+        store: "bad".into(),
+        drain_timeout_ms: 0,
+    };
+    admin.remove_store(request).await.unwrap();
+    let added = admin.add_store(adding("bad", &bad)).await.unwrap();
+    let added = added.into_inner().store.unwrap();
+    assert_eq!(added.state(), v1::StoreState::Serving, "{added:?}");
+    for id in 1..=stored {
+        assert!(get(&mut client, "bad", id).await.unwrap() == body(id, 40_000));
+    }
+    put_as(&mut client, embedded("bad", 999), &body(1, 40_000))
+        .await
+        .unwrap();
+    assert_eq!(http_get(service.metrics, "/healthz").await.0, 200);
+    assert_eq!(
+        health(&service.grpc, "store/bad").await,
+        ServingStatus::Serving
+    );
+}

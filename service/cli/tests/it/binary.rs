@@ -1,0 +1,460 @@
+//! The program as people run it: arguments, the ready line, signals, files and pipes.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use crate::common::{body, folder};
+use crate::process::PROGRAM;
+
+/// `lumpscope serve` as a child; killed when dropped.
+struct Serving {
+    child: Child,
+    url: String,
+}
+
+impl Serving {
+    fn start(arguments: &[&str]) -> Self {
+        Self::spawn(Command::new(PROGRAM).arg("serve").args(arguments))
+    }
+
+    fn spawn(command: &mut Command) -> Self {
+        let mut child = command
+            .args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [_, "ready", grpc, metrics] = words[..] else {
+            panic!("not the ready line: {line:?}")
+        };
+        assert!(metrics.starts_with("metrics=127.0.0.1:"), "{line}");
+        let url = format!("http://{}", grpc.strip_prefix("grpc=").unwrap());
+        Self { child, url }
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        run_with(&[&["--server", &self.url], arguments].concat(), b"")
+    }
+
+    fn terminate(mut self) -> std::process::ExitStatus {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Client arguments begin with `--server URL`, which belongs behind the command's name.
+fn run_with(arguments: &[&str], input: &[u8]) -> Output {
+    let arranged = match arguments {
+        ["--server", url, command, rest @ ..] => [&[*command, "--server", url], rest].concat(),
+        all => all.to_vec(),
+    };
+    let mut child = Command::new(PROGRAM)
+        .args(arranged)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The program may refuse its arguments without reading anything.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    child.wait_with_output().unwrap()
+}
+
+fn run(arguments: &[&str]) -> Output {
+    run_with(arguments, b"")
+}
+
+#[track_caller]
+fn good(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// One line on stderr that has all the words, and exit code 1.
+#[track_caller]
+fn bad(output: &Output, words: &[&str]) {
+    bad_with(1, output, words);
+}
+
+/// The same with another exit code.
+#[track_caller]
+fn bad_with(code: i32, output: &Output, words: &[&str]) {
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    for word in words {
+        assert!(text.contains(word), "{word:?} in {text:?}");
+    }
+    assert_eq!(text.lines().count(), 1, "{text:?}");
+}
+
+fn format(path: &Path) {
+    let path = path.to_str().unwrap();
+    good(&run(&[
+        "format",
+        path,
+        "--capacity",
+        "16M",
+        "--prealloc",
+        "fallocate",
+    ]));
+}
+
+#[test]
+fn a_lump_goes_in_and_out_and_survives_a_restart() {
+    let dir = folder();
+    let store = dir.path().join("lumpscope-cli.lusf");
+    format(&store);
+    let spec = format!("disk={}", store.display());
+    let file = dir.path().join("in");
+    let bytes = body(1, 3_000_000);
+    std::fs::write(&file, &bytes).unwrap();
+
+    let service = Serving::start(&["--store", &spec, "--no-probes"]);
+    let said = good(&service.run(&["put", "disk", "abc", file.to_str().unwrap()]));
+    assert!(
+        said.starts_with("created 00000000000000000000000000000abc"),
+        "{said}"
+    );
+    let url = service.url.clone();
+    let piped = ["--server", &url, "put", "disk", "abd", "-", "--embedded"];
+    good(&run_with(&piped, b"through a pipe"));
+    assert_eq!(
+        service.run(&["get", "disk", "abd"]).stdout,
+        b"through a pipe"
+    );
+    let part = ["get", "disk", "abd", "--offset", "8", "--length", "3"];
+    assert_eq!(service.run(&part).stdout, b"a p");
+    assert!(good(&service.run(&["head", "disk", "abd"])).contains("14 bytes, embedded"));
+    let list = good(&service.run(&["list", "disk"]));
+    assert_eq!(list.lines().count(), 2, "{list}");
+    assert!(good(&service.run(&["usage", "disk"])).starts_with("2 lumps"));
+    assert!(good(&service.run(&["stores"])).contains("disk"));
+    bad_with(
+        3,
+        &service.run(&["get", "disk", "1"]),
+        &["no lump", "NOT_FOUND", "request"],
+    );
+    bad_with(
+        3,
+        &service.run(&["get", "tape", "1"]),
+        &["no store", "has disk"],
+    );
+    assert_eq!(service.run(&["get", "disk", "xyz"]).status.code(), Some(2));
+    assert!(service.terminate().success());
+
+    let service = Serving::start(&["--store", &spec, "--no-probes"]);
+    let out = dir.path().join("out");
+    good(&service.run(&["get", "disk", "abc", out.to_str().unwrap()]));
+    assert!(std::fs::read(&out).unwrap() == bytes);
+    assert_eq!(good(&service.run(&["delete", "disk", "abc"])), "deleted\n");
+    assert!(good(&service.run(&["delete", "disk", "abc"])).contains("no such lump"));
+    let said = good(&service.run(&["delete-range", "disk", "0", "ffff"]));
+    assert_eq!(said, "deleted 1 lumps\n");
+    assert!(service.terminate().success());
+}
+
+#[test]
+fn what_serve_refuses() {
+    let dir = folder();
+    let store = dir.path().join("lumpscope-refuse.lusf");
+    format(&store);
+    let spec = format!("a={}", store.display());
+    let linked = dir.path().join("lumpscope-link");
+    std::os::unix::fs::symlink(&store, &linked).unwrap();
+    let twice = format!("b={}", linked.display());
+    let plain = dir.path().join("lumpscope-plain");
+    std::fs::write(&plain, vec![1; 1 << 20]).unwrap();
+    let plain = format!("p={}", plain.display());
+    let serve = |arguments: &[&str]| {
+        let ports = ["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"];
+        let quiet = ["--no-probes", "--log", "off"];
+        run(&[&["serve"], &ports[..], &quiet, arguments].concat())
+    };
+    bad(&serve(&[]), &["no store", "--store"]);
+    bad(
+        &serve(&["--store", &spec, "--store", &twice]),
+        &["\"a\"", "\"b\"", "same"],
+    );
+    bad(&serve(&["--store", &spec, "--store", &spec]), &["own name"]);
+    bad(&serve(&["--store", &plain]), &["\"p\"", "lumpscope format"]);
+    bad(
+        &serve(&["--store", "n=/nowhere/at/all"]),
+        &["\"n\"", "/nowhere/at/all"],
+    );
+    let remote = ["--store", &spec, "--listen", "0.0.0.0:0"];
+    let output = run(&[&["serve"], &remote[..]].concat());
+    bad(&output, &["--allow-remote", "--tls-cert", "--tokens"]);
+    let config = dir.path().join("config.toml");
+    std::fs::write(&config, "store = []\nfoo = 1\n").unwrap();
+    let config = config.to_str().unwrap();
+    bad(
+        &serve(&["--config", config]),
+        &["config.toml, line 2", "foo"],
+    );
+    bad(
+        &run(&["format", store.to_str().unwrap()]),
+        &["store", "--force"],
+    );
+    let nobody = ["--server", "http://127.0.0.1:1", "stores"];
+    bad(
+        &run_with(&nobody, b""),
+        &["cannot reach", "lumpscope serve"],
+    );
+    assert_eq!(run(&["serve", "--what"]).status.code(), Some(2));
+    assert!(good(&run(&["--version"])).starts_with("lumpscope 0."));
+}
+
+/// The kernel refuses writes beyond a file-size limit: a disk that fails, without privileges.
+#[test]
+fn a_store_that_fails_says_so_and_the_others_go_on() {
+    let dir = folder();
+    let (one, two) = (
+        dir.path().join("lumpscope-1.lusf"),
+        dir.path().join("lumpscope-2.lusf"),
+    );
+    let path = one.to_str().unwrap();
+    let sizes = [
+        "--capacity",
+        "16M",
+        "--journal-ratio",
+        "0.5",
+        "--prealloc",
+        "fallocate",
+    ];
+    good(&run(&[&["format", path], &sizes[..]].concat()));
+    format(&two);
+    // 2 MiB in units of 512 bytes: inside the journal of the first store, whose data region is
+    // behind it, and inside the data region of the second, behind its journal.
+    let script = "trap '' XFSZ; ulimit -f 4096; exec \"$0\" serve \"$@\"";
+    let (first, second) = (
+        format!("f={}", one.display()),
+        format!("g={}", two.display()),
+    );
+    let service = Serving::spawn(
+        Command::new("/bin/sh")
+            .args([
+                "-c",
+                script,
+                PROGRAM,
+                "--no-probes",
+                "--io-backend",
+                "threads",
+            ])
+            .args(["--store", &first, "--store", &second]),
+    );
+    let url = service.url.clone();
+    let bytes = body(1, 40_000);
+    let put = |store: &str, id: &str, how: &[&str]| {
+        let arguments = [&["--server", &url, "put", store, id, "-"], how].concat();
+        run_with(&arguments, &bytes)
+    };
+    // Its data region cannot be written, its journal can: the put fails, the store goes on.
+    bad(&put("f", "1", &[]), &["INTERNAL"]);
+    let mut stored = 0;
+    let failed = loop {
+        stored += 1;
+        let output = put("f", &format!("{stored:x}"), &["--embedded"]);
+        if !output.status.success() {
+            break output;
+        }
+        assert!(stored < 90, "the limit does not hold");
+    };
+    assert!(stored > 5, "{failed:?}");
+    let words = ["takes no changes", "FAILED_PRECONDITION"];
+    bad(&put("f", "ffff", &["--embedded"]), &words);
+    bad(&service.run(&["delete", "f", "1"]), &words);
+    assert!(service.run(&["get", "f", "1"]).stdout == bytes);
+    assert!(good(&service.run(&["stores"])).contains("failed: "));
+    good(&put("g", "1", &["--embedded"]));
+    assert!(service.terminate().code().is_some());
+}
+
+#[test]
+fn doctor_speaks_to_people_and_machines() {
+    let table = run(&["doctor"]);
+    let text = String::from_utf8_lossy(&table.stdout).into_owned();
+    for topic in [
+        "io_uring",
+        "huge pages",
+        "loop devices",
+        "xfs tools",
+        "scrub-rate",
+    ] {
+        assert!(text.contains(topic), "{topic} in {text}");
+    }
+    let json = run(&["doctor", "--json"]);
+    assert_eq!(json.status.code(), table.status.code());
+    let findings: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert!(findings.as_array().unwrap().len() >= 6);
+}
+
+#[test]
+fn inspect_and_check_say_what_is_there_and_exit_with_what_they_found() {
+    let folder = folder();
+    let path = folder.path().join("a.lusf");
+    format(&path);
+    let name = path.to_str().unwrap();
+    let serving = Serving::start(&["--store", &format!("a={name}"), "--no-probes"]);
+    for (id, len) in [("1", 10), ("2", 200_000)] {
+        let put = ["--server", &serving.url, "put", "a", id, "-"];
+        good(&run_with(&put, &body(1, len)));
+    }
+    let in_use = run(&["check", name]);
+    assert_eq!(in_use.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&in_use.stderr).contains("in use"));
+    assert!(serving.terminate().success());
+
+    let json = |arguments: &[&str]| -> serde_json::Value {
+        serde_json::from_slice(&run(arguments).stdout).unwrap()
+    };
+    let report = json(&["inspect", "--json", name]);
+    assert_eq!(report["lumps"]["count"], 2);
+    assert_eq!(report["journal"]["records"]["put"], 2);
+    assert_eq!(report["image"]["layout"], "lusf");
+    assert!(report["journal"]["seal"]["epoch"].is_string());
+    assert!(good(&run(&["inspect", name])).contains("findings     none"));
+    let lines = good(&run(&["inspect", name, "--lumps", "--from", "2", "--json"]));
+    let lump: serde_json::Value = serde_json::from_str(lines.trim()).unwrap();
+    assert_eq!(lump["id"], "00000000000000000000000000000002");
+    assert_eq!(
+        good(&run(&["inspect", name, "--records", "--limit", "1"]))
+            .lines()
+            .count(),
+        1
+    );
+    let clean = run(&["check", name]);
+    assert!(good(&clean).contains("2 verified"), "{clean:?}");
+
+    let offset = lump["offset"].as_u64().unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"rotten", offset + 100_000).unwrap();
+    let report = run(&["check", "--json", name]);
+    assert_eq!(report.status.code(), Some(1));
+    let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    let finding = &report["findings"]["list"][0];
+    assert_eq!(finding["kind"], "checksum");
+    assert_eq!(finding["lump"], lump["id"]);
+    assert!(finding["portion"]["count"].as_u64() > Some(40));
+    let (first, sectors) = (&finding["first_sector"], &finding["sectors"]);
+    let bad = (offset + 100_000) / 512;
+    let first = first.as_u64().unwrap();
+    assert!(
+        (first..first + sectors.as_u64().unwrap()).contains(&bad),
+        "{finding}"
+    );
+    // Damage is known to the chunk.
+    assert!(sectors.as_u64() <= Some(128), "{finding}");
+
+    let nothing = folder.path().join("nothing");
+    std::fs::write(&nothing, vec![0; 100_000]).unwrap();
+    for command in ["inspect", "check"] {
+        let refused = run(&[command, nothing.to_str().unwrap()]);
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("not a lump store"));
+    }
+}
+
+/// Damages the record of the second lump; answers its position in the ring.
+fn rot_second_record(path: &Path) -> u64 {
+    let name = path.to_str().unwrap();
+    let records = good(&run(&["inspect", name, "--records", "--json"]));
+    let records: Vec<serde_json::Value> = records
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let second = &records[1];
+    assert_eq!(second["record"], "put");
+    let at = second["ring_position"].as_u64().unwrap();
+    let report = run(&["inspect", "--json", name]);
+    let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    let block = report["image"]["block_size"].as_u64().unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"rot", 2 * block + at + 9).unwrap();
+    at
+}
+
+#[test]
+fn a_damaged_store_is_salvaged_once_and_opens_ever_after() {
+    let folder = folder();
+    let path = folder.path().join("a.lusf");
+    format(&path);
+    let name = path.to_str().unwrap();
+    let store = format!("a={name}");
+    let serve = |more: &[&str], log: &Path| {
+        let mut command = Command::new(PROGRAM);
+        command.args(["serve", "--no-probes", "--store", &store]);
+        let log = std::fs::File::create(log).unwrap();
+        Serving::spawn(command.args(more).stderr(log))
+    };
+    let log = folder.path().join("log");
+    let serving = serve(&[], &log);
+    for id in ["1", "2", "3"] {
+        let put = ["--server", &serving.url, "put", "a", id, "-"];
+        good(&run_with(&put, &body(1, 5000)));
+    }
+    assert!(serving.terminate().success());
+    assert!(good(&run(&["inspect", "--salvage", name])).contains("nothing is wrong"));
+
+    let at = rot_second_record(&path);
+    let position = format!("ring position {at}");
+    bad(
+        &run(&["serve", "--no-probes", "--store", &store]),
+        &[&position, "--salvage"],
+    );
+    let before = std::fs::read(&path).unwrap();
+    let json = |arguments: &[&str]| -> serde_json::Value {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let found = json(&["inspect", "--salvage", "--json", name]);
+    assert_eq!(found["lumps"], 1);
+    assert_eq!(found["cut"]["ring_position"], at);
+    assert_eq!(found["cut"]["records_behind"], 1);
+    assert_eq!(found["findings"][0]["action"], "log_cut");
+    assert_eq!(found["repaired"], false);
+    let checked = json(&["check", "--salvage", "--json", name]);
+    assert_eq!(checked["salvage"], found);
+    // Who wrote it is not known any more, but its checksum fits.
+    assert_eq!(checked["verified_lumps"], 1);
+    let text = run(&["check", "--salvage", name]);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    for part in [
+        "1 lumps verified",
+        "cut at ring position",
+        "serve --salvage",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert!(
+        before == std::fs::read(&path).unwrap(),
+        "a look has written"
+    );
+
+    let serving = serve(&["--salvage"], &log);
+    assert!(serving.terminate().success());
+    let logged = std::fs::read_to_string(&log).unwrap();
+    for part in ["salvage", &position, "repaired=true"] {
+        assert!(logged.contains(part), "{logged}");
+    }
+    let serving = serve(&[], &log);
+    let got = serving.run(&["get", "a", "1"]);
+    assert_eq!(got.stdout, body(1, 5000));
+    assert!(!serving.run(&["get", "a", "2"]).status.success());
+    assert!(serving.terminate().success());
+    let clean = run(&["inspect", "--salvage", name]);
+    assert!(good(&clean).contains("nothing is wrong"));
+}

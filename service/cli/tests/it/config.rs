@@ -1,0 +1,440 @@
+//! The settings: one list, complete, documented, and checked before anything is served.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::common::*;
+use crate::process::PROGRAM;
+use clap::{CommandFactory as _, Parser};
+use lumpscope_server::config::document::{self, NOT_KEYS};
+use lumpscope_server::config::{ServeArgs, ServeConfig};
+
+#[derive(Parser)]
+struct Flags {
+    #[command(flatten)]
+    serve: ServeArgs,
+}
+
+fn resolve(flags: &[&str]) -> ServeConfig {
+    let all = [&["serve", "--store", "a=/x"], flags].concat();
+    Flags::try_parse_from(all).unwrap().serve.resolve().unwrap()
+}
+
+/// Nothing but a store, not even from the environment.
+fn plain() -> BTreeMap<&'static str, String> {
+    let args = ServeArgs {
+        store: vec!["a=/x".parse().unwrap()],
+        ..ServeArgs::default()
+    };
+    settings(&args.resolve().unwrap())
+}
+
+fn settings(config: &ServeConfig) -> BTreeMap<&'static str, String> {
+    config.settings().into_iter().collect()
+}
+
+/// Keys, in the order of the flags.
+fn keys() -> Vec<String> {
+    let command = Flags::command();
+    let all = command.get_arguments().filter_map(|arg| arg.get_long());
+    all.filter(|key| !NOT_KEYS.contains(key) && *key != "help")
+        .map(str::to_owned)
+        .collect()
+}
+
+/// A value that each key accepts and that is not its default.
+fn other_value(key: &str) -> &'static str {
+    match key {
+        "store" => "b=/y",
+        "listen" | "metrics-listen" => "127.0.0.1:7",
+        "unix-mode" => "660",
+        "tls-cert" | "tls-key" | "tls-client-ca" | "tokens" | "unix-socket" | "probe-object" => {
+            "/etc/some/file"
+        }
+        "user" => "root",
+        "guard" => "a=deny",
+        "io-backend" => "threads",
+        "queue-policy" => "fifo",
+        "durability" => "journaled",
+        "log-format" => "json",
+        "log" => "debug",
+        "allow-remote" | "keep-privileges" | "require-all-stores" | "no-probes" | "salvage"
+        | "program-statistics" => "true",
+        "event-slower-than" => "5ms",
+        "buffer-budget" | "put-memory" | "get-memory" => "512M",
+        "max-message" | "stream-window" | "connection-window" | "frame-size" => "3M",
+        "max-header-bytes" | "min-rate" | "scrub-rate" | "gc-rate" => "7K",
+        "s3-listen" => "127.0.0.1:77",
+        "s3-etag" => "crc",
+        "s3-max-body" => "3M",
+        "otlp-endpoint" => "http://127.0.0.1:4317",
+        "trace-url" => "http://127.0.0.1:16686/trace/{trace_id}",
+        "trace-ratio" => "0.5",
+        "trace-slower-than" => "7ms",
+        _ => "77",
+    }
+}
+
+#[test]
+fn every_flag_is_a_setting_a_key_and_a_variable() {
+    let plain = plain();
+    let keys = keys();
+    assert!(keys.len() > 40, "{keys:?}");
+    let known: Vec<&str> = plain.keys().copied().collect();
+    let mut wanted: Vec<&str> = keys.iter().map(String::as_str).collect();
+    wanted.sort_unstable();
+    assert_eq!(known, wanted, "settings() and the flags");
+    for key in &keys {
+        let value = other_value(key);
+        let tls = ["--tls-cert=/c", "--tls-key=/k"];
+        let flag = format!("--{key}={value}");
+        let more = if key == "tls-client-ca" {
+            &tls[..]
+        } else {
+            &[]
+        };
+        let pair = match key.as_str() {
+            "tls-cert" => "--tls-key=/k",
+            "tls-key" => "--tls-cert=/c",
+            "s3-listen" => "--s3-credentials=/k",
+            _ => "--log=info",
+        };
+        let by_flag = match key.as_str() {
+            "store" => Flags::try_parse_from(["serve", &flag])
+                .unwrap()
+                .serve
+                .resolve()
+                .unwrap(),
+            "log" => resolve(&[&flag]),
+            _ => resolve(&[&[flag.as_str(), pair], more].concat()),
+        };
+        let said = &settings(&by_flag)[key.as_str()];
+        assert_eq!(said, value, "--{key}");
+        assert_ne!(said, &plain[key.as_str()], "{key}");
+
+        // The file that says what is in force brings the same into force.
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), by_flag.to_toml()).unwrap();
+        let args = ServeArgs {
+            config: Some(file.path().to_owned()),
+            ..ServeArgs::default()
+        };
+        assert_eq!(
+            args.resolve().unwrap().settings(),
+            by_flag.settings(),
+            "{key}"
+        );
+    }
+    for setting in document::settings() {
+        let variable = format!("LUMPSCOPE_{}", setting.key.replace('-', "_").to_uppercase());
+        if setting.key != "check-config" {
+            assert_eq!(setting.variable, variable);
+        }
+        assert!(
+            !setting.meaning.is_empty() && !setting.value.is_empty(),
+            "{setting:?}"
+        );
+    }
+}
+
+#[test]
+fn the_defaults_are_those_that_the_help_tells() {
+    let plain = plain();
+    for setting in document::settings() {
+        let Some(real) = plain.get(setting.key.as_str()) else {
+            continue;
+        };
+        match setting.key.as_str() {
+            "store" => {}
+            "max-overtakes" => assert_eq!(
+                (setting.default.as_str(), real.as_str()),
+                ("half of queue-limit", "512")
+            ),
+            "overload-threshold" => {
+                assert_eq!(
+                    (setting.default.as_str(), real.as_str()),
+                    ("three quarters of queue-limit", "768")
+                );
+            }
+            _ => assert_eq!(&setting.default, real, "{}", setting.key),
+        }
+    }
+}
+
+#[test]
+fn config_md_is_the_list_of_the_code() {
+    let document = include_str!("../../../server/CONFIG.md");
+    let table: String = document
+        .lines()
+        .filter(|line| line.starts_with('|'))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let want = document::markdown();
+    assert!(table == want, "CONFIG.md should have this table:\n{want}");
+}
+
+#[test]
+fn the_example_shows_every_key_with_its_default() {
+    let text = include_str!("../../../server/lumpscope.example.toml");
+    let parse = |text: &str| {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        let args = ServeArgs {
+            config: Some(file.path().to_owned()),
+            ..ServeArgs::default()
+        };
+        args.resolve().unwrap()
+    };
+    let as_it_is = settings(&parse(text));
+    // With everything switched on that is commented out.
+    let is_key =
+        |line: &str| line.starts_with('#') && line.contains(" = ") && !line.starts_with("# ");
+    let all: String = text
+        .lines()
+        .map(|line| if is_key(line) { &line[1..] } else { line })
+        .fold(String::new(), |all, line| all + line + "\n");
+    let with_all = settings(&parse(&all));
+    for key in keys() {
+        let shown = all
+            .lines()
+            .any(|line| line.starts_with(&format!("{key} = ")));
+        assert!(shown, "{key} is not in the example");
+        let (plain, shown) = (&as_it_is[key.as_str()], &with_all[key.as_str()]);
+        // What has no default is shown with an example.
+        let example = plain.is_empty() || key == "unix-mode";
+        assert!(
+            example || plain == shown,
+            "{key}: {plain:?} is in force, {shown:?} is shown"
+        );
+    }
+}
+
+fn check(arguments: &[&str]) -> Output {
+    let all = [&["serve", "--check-config"], arguments].concat();
+    Command::new(PROGRAM).args(all).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+#[test]
+fn a_good_configuration_is_printed_as_a_file_that_can_be_used() {
+    let dir = folder();
+    let path = store_file(dir.path(), "checked", 16 << 20, 4096, 0.05);
+    let spec = format!("a={}", path.display());
+    let first = check(&["--store", &spec, "--queue-depth", "7", "--user", "root"]);
+    assert!(first.status.success(), "{}", said(&first));
+    let file = dir.path().join("printed.toml");
+    std::fs::write(&file, &first.stdout).unwrap();
+    let second = check(&["--config", file.to_str().unwrap()]);
+    assert!(second.status.success(), "{}", said(&second));
+    assert_eq!(first.stdout, second.stdout);
+    let text = String::from_utf8(first.stdout).unwrap();
+    for line in ["queue-depth = 7", "user = \"root\"", "# tokens is not set"] {
+        assert!(text.lines().any(|l| l == line), "{line} in {text}");
+    }
+    assert!(
+        text.lines()
+            .all(|line| line.contains(" = ") || line.starts_with("# ")),
+        "{text}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_that_runs_is_not_disturbed() {
+    let dir = folder();
+    let path = store_file(dir.path(), "running", 16 << 20, 4096, 0.05);
+    let mut service = Running::start(&[("a", &path)]).await;
+    let spec = format!("a={}", path.display());
+    let output = check(&["--store", &spec]);
+    assert!(output.status.success(), "{}", said(&output));
+    put(&mut service.client, "a", 1, &body(1, 10_000))
+        .await
+        .unwrap();
+    service.stop().await;
+}
+
+#[test]
+fn every_problem_is_told_in_a_line_of_its_own() {
+    let dir = folder();
+    let good = store_file(dir.path(), "good", 16 << 20, 4096, 0.05);
+    let plain = dir.path().join("plain");
+    std::fs::write(&plain, vec![7; 100_000]).unwrap();
+    let spec = |name: &str, path: &Path| format!("{name}={}", path.display());
+    let output = check(&[
+        "--store",
+        &spec("good", &good),
+        "--store",
+        &spec("again", &good),
+        "--store",
+        &spec("plain", &plain),
+        "--store",
+        "gone=/nowhere/at/all",
+        "--store",
+        "gone=/nowhere/else",
+        "--queue-depth",
+        "0",
+        "--min-rate",
+        "1K",
+        "--frame-size",
+        "1K",
+        "--listen",
+        "0.0.0.0:1",
+        "--tls-cert",
+        "/nowhere/cert",
+        "--tokens",
+        "/nowhere/tokens",
+        "--user",
+        "no-such-user",
+        "--log",
+        "what=is=this",
+        "--unix-socket",
+        "/nowhere/socket",
+        "--probe-object",
+        plain.to_str().unwrap(),
+    ]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stdout.is_empty(), "{}", said(&output));
+    let text = String::from_utf8(output.stderr).unwrap();
+    for words in [
+        ["queue-depth", "1 to 4096"],
+        ["frame-size", "16K"],
+        ["listen", "0.0.0.0:1"],
+        ["TLS", "tls-key"],
+        ["\"gone\"", "own name"],
+        ["\"plain\"", "lumpscope format"],
+        ["store \"gone\"", "/nowhere/at/all"],
+        ["\"again\"", "same"],
+        ["/nowhere/tokens", "read"],
+        ["no-such-user", "no user"],
+        ["what=is=this", "no filter"],
+        ["/nowhere", "look at"],
+        ["probe-object", "no compiled BPF object"],
+    ] {
+        let found = text
+            .lines()
+            .any(|line| words.iter().all(|word| line.contains(word)));
+        assert!(found, "{words:?} in {text}");
+    }
+    assert!(
+        text.lines().all(|line| line.starts_with("lumpscope: ")),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_file_that_cannot_be_parsed_is_one_problem() {
+    let dir = folder();
+    let config = dir.path().join("wrong.toml");
+    std::fs::write(&config, "store = [\"a=/x\"]\nquue = 1\n").unwrap();
+    let output = check(&["--config", config.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        said(&output).contains("wrong.toml, line 2"),
+        "{}",
+        said(&output)
+    );
+}
+
+/// A certificate and its key, as files.
+fn certificate(folder: &Path, name: &str, last_year: i32) -> (PathBuf, PathBuf) {
+    let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    params.not_after = rcgen::date_time_ymd(last_year, 1, 1);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let files = (
+        folder.join(format!("{name}.crt")),
+        folder.join(format!("{name}.key")),
+    );
+    std::fs::write(&files.0, params.self_signed(&key).unwrap().pem()).unwrap();
+    std::fs::write(&files.1, key.serialize_pem()).unwrap();
+    std::fs::set_permissions(&files.1, PermissionsExt::from_mode(0o600)).unwrap();
+    files
+}
+
+/// Level and words of what doctor finds with this configuration.
+fn doctor(config: &Path, topic: &str) -> (String, String) {
+    let output = Command::new(PROGRAM)
+        .args(["doctor", "--json", "--config"])
+        .arg(config)
+        .output()
+        .unwrap();
+    let findings: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let list = findings.as_array().unwrap();
+    let found = list.iter().find(|finding| finding["topic"] == topic);
+    let found = found.unwrap_or_else(|| panic!("{topic} is not in {findings}"));
+    let text = |key: &str| found[key].as_str().unwrap().to_owned();
+    (text("level"), text("found"))
+}
+
+#[test]
+fn certificates_keys_and_tokens_are_looked_into() {
+    let dir = folder();
+    let store = store_file(dir.path(), "tls", 16 << 20, 4096, 0.05);
+    let (cert, key) = certificate(dir.path(), "good", 2090);
+    let (old, old_key) = certificate(dir.path(), "old", 2020);
+    let tokens = dir.path().join("tokens.toml");
+    std::fs::write(&tokens, "what = 1\n").unwrap();
+    std::fs::set_permissions(&tokens, PermissionsExt::from_mode(0o600)).unwrap();
+    let config = dir.path().join("tls.toml");
+    let write = |cert: &Path, key: &Path, more: &str| {
+        let text = format!(
+            "store = [{:?}]\ntls-cert = {cert:?}\ntls-key = {key:?}\n{more}",
+            format!("a={}", store.display())
+        );
+        std::fs::write(&config, text).unwrap();
+        said(&check(&["--config", config.to_str().unwrap()]))
+    };
+    let text = write(&cert, &key, "");
+    assert!(text.contains("tls-key = "), "{text}");
+    let secret = std::fs::read_to_string(&key).unwrap();
+    assert!(secret.lines().all(|line| !text.contains(line)), "{text}");
+    let (level, words) = doctor(&config, "certificate");
+    assert!(level == "good" && words.contains("days"), "{level} {words}");
+    assert_eq!(doctor(&config, "private key permissions").0, "good");
+
+    // Both the certificate and the tokens are wrong: both are told.
+    let text = write(&cert, &old_key, &format!("tokens = {tokens:?}\n"));
+    assert!(
+        text.contains("good.crt") && text.contains("tokens.toml"),
+        "{text}"
+    );
+    assert_eq!(doctor(&config, "token file").0, "missing");
+    write(&old, &old_key, "");
+    let (level, words) = doctor(&config, "certificate");
+    assert!(
+        level == "missing" && words.contains("expired"),
+        "{level} {words}"
+    );
+    std::fs::set_permissions(&old_key, PermissionsExt::from_mode(0o644)).unwrap();
+    assert_eq!(doctor(&config, "private key permissions").0, "missing");
+}
+
+#[test]
+fn a_trace_url_leads_somewhere_and_says_where_the_id_belongs() {
+    let with = |url: &str| ServeArgs {
+        store: vec!["a=/x".parse().unwrap()],
+        trace_url: Some(url.to_owned()),
+        ..ServeArgs::default()
+    };
+    for bad in [
+        "http://127.0.0.1:16686/trace/",
+        "127.0.0.1/{trace_id}",
+        "javascript:alert({trace_id})",
+        "ftp://host/{trace_id}",
+        "http:///{trace_id}",
+        "http://a host/{trace_id}",
+    ] {
+        let why = with(bad).resolve().unwrap_err().to_string();
+        assert!(
+            why.contains("trace-url") && why.contains("{trace_id}"),
+            "{bad}: {why}"
+        );
+    }
+    let good = "https://grafana.example/explore?id={trace_id}";
+    let config = with(good).resolve().unwrap();
+    assert_eq!(config.page.trace_url.as_deref(), Some(good));
+    assert_eq!(with("").resolve().unwrap().page.trace_url, None);
+}

@@ -1,0 +1,21 @@
+//! The program as people run it: one binary, a module per subject.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod admin_failed;
+mod binary;
+mod commands;
+#[allow(dead_code, reason = "the service's own tests use the rest")]
+#[path = "../../../server/tests/it/common/mod.rs"]
+mod common;
+mod config;
+#[allow(dead_code, reason = "the service's own tests use the rest")]
+#[path = "../../../server/tests/it/door/harness.rs"]
+mod door;
+mod folders;
+mod limits;
+mod observing;
+mod privileges;
+mod process;
+mod secrets;
+mod shutdown;

@@ -1,0 +1,431 @@
+//! What the service may still do once it serves, and how the service manager is told.
+
+#![expect(
+    unsafe_code,
+    reason = "one thread of a test becomes another user, by a plain system call"
+)]
+
+use std::io::{BufRead as _, BufReader};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::common::*;
+use crate::process::PROGRAM;
+use lumpscope_needs::{Need, available, missing};
+use lumpscope_proto::v1::AddStoreRequest;
+use lumpscope_proto::v1::admin_client::AdminClient;
+use lumpscope_server::privileges::{self, CapSet, ThreadStatus};
+use rustix::process::Signal;
+
+const UNIT: &str = include_str!("../../../server/systemd/lumpscope.service");
+const EVENTUALLY: Duration = Duration::from_secs(60);
+const NOBODY: u32 = 65_534;
+/// Exposure of the unit in tenths, as systemd-analyze counts it from 0 to 100.
+const EXPOSURE: u32 = 25;
+
+/// `lumpscope serve` as a child; killed when dropped.
+struct Serving {
+    child: Child,
+    url: String,
+}
+
+impl Serving {
+    fn start(command: &mut Command, store: &Path, more: &[&str]) -> Self {
+        let mut child = serve(command, store, more)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let stdout = child.stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        let address = line
+            .split_whitespace()
+            .find_map(|word| word.strip_prefix("grpc="));
+        let Some(address) = address else {
+            let _ = child.kill();
+            panic!("not the ready line: {line:?}, {:?}", child.wait());
+        };
+        let url = format!("http://{address}");
+        Self { child, url }
+    }
+
+    fn threads(&self) -> Vec<ThreadStatus> {
+        let mut threads = privileges::threads_of(self.child.id()).unwrap();
+        threads.retain(|thread| !thread.kernel_worker);
+        assert!(threads.len() > 3, "{threads:?}");
+        threads
+    }
+
+    async fn put_and_get(&self, id: u128) {
+        let mut client = connect(&self.url).await;
+        let bytes = body(id, 300_000);
+        put(&mut client, "a", id, &bytes).await.unwrap();
+        assert!(get(&mut client, "a", id).await.unwrap() == bytes);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    fn stop(mut self) -> ExitStatus {
+        self.signal(Signal::TERM);
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn serve<'a>(command: &'a mut Command, store: &Path, more: &[&str]) -> &'a mut Command {
+    command
+        .args([
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--metrics-listen",
+            "127.0.0.1:0",
+        ])
+        .args(["--store", &format!("a={}", store.display())])
+        .args(more)
+        .env_remove("NOTIFY_SOCKET")
+}
+
+/// Output of a service that must not start.
+fn refused(more: &[&str], store: &Path) -> String {
+    let output = serve(&mut Command::new(PROGRAM), store, more)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn doctor(pid: u32) -> serde_json::Value {
+    let output = Command::new(PROGRAM)
+        .args(["doctor", "--json", "--pid", &pid.to_string()])
+        .output()
+        .unwrap();
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn finding<'a>(findings: &'a serde_json::Value, topic: &str) -> &'a serde_json::Value {
+    let list = findings.as_array().unwrap();
+    let found = list.iter().find(|finding| finding["topic"] == topic);
+    found.unwrap_or_else(|| panic!("{topic} is not in {findings}"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_thread_has_given_up_everything_and_is_another_user() {
+    if !available(&[Need::Root]) {
+        return;
+    }
+    let dir = folder();
+    let store = store_file(dir.path(), "nobody", 16 << 20, 4096, 0.05);
+    let late = store_file(dir.path(), "late", 16 << 20, 4096, 0.05);
+    let socket = dir.path().join("s.sock");
+    // More threads, of every kind that there is.
+    for backend in ["uring", "threads"] {
+        let how = [
+            "--no-probes",
+            "--user",
+            "65534:65534",
+            "--io-backend",
+            backend,
+            "--unix-socket",
+            socket.to_str().unwrap(),
+        ];
+        let service = Serving::start(&mut Command::new(PROGRAM), &store, &how);
+        let owner = std::fs::symlink_metadata(&socket).unwrap();
+        assert_eq!((owner.uid(), owner.gid()), (NOBODY, NOBODY));
+        for when in ["at the start", "after requests"] {
+            for thread in service.threads() {
+                let sets = [
+                    thread.permitted,
+                    thread.effective,
+                    thread.inheritable,
+                    thread.ambient,
+                ];
+                assert_eq!(sets, [CapSet::NONE; 4], "{when}: {thread:?}");
+                assert_eq!(thread.bounding, CapSet::NONE, "{when}: {thread:?}");
+                assert!(thread.no_new_privs, "{when}: {thread:?}");
+                assert_eq!((thread.uids, thread.gids), ([NOBODY; 4], [NOBODY; 4]));
+                assert!(!thread.groups.contains(&0), "{when}: {thread:?}");
+            }
+            service.put_and_get(u128::from(backend == "uring")).await;
+        }
+        add_is_refused(&service, &late).await;
+        let findings = doctor(service.child.id());
+        assert_eq!(finding(&findings, "privileges held")["found"], "none");
+        assert_eq!(finding(&findings, "privileges held")["level"], "good");
+        assert!(service.stop().success());
+    }
+}
+
+/// A store that only root may open cannot be added any more, and the answer says what to do.
+async fn add_is_refused(service: &Serving, path: &Path) {
+    let mut admin = AdminClient::connect(service.url.clone()).await.unwrap();
+    let request = AddStoreRequest {
+        name: "late".to_owned(),
+        path: path.display().to_string(),
+        salvage: false,
+    };
+    let status = admin.add_store(request).await.unwrap_err();
+    assert_eq!(status.code(), tonic::Code::FailedPrecondition, "{status:?}");
+    for words in ["Permission denied", "group disk", "--keep-privileges"] {
+        assert!(status.message().contains(words), "{words} in {status:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_user_capabilities_go_and_root_stays_unless_told_otherwise() {
+    if !available(&[Need::Root]) {
+        return;
+    }
+    let dir = folder();
+    let store = store_file(dir.path(), "keep", 16 << 20, 4096, 0.05);
+    let service = Serving::start(&mut Command::new(PROGRAM), &store, &["--no-probes"]);
+    for thread in service.threads() {
+        assert_eq!(
+            (thread.permitted, thread.uids),
+            (CapSet::NONE, [0; 4]),
+            "{thread:?}"
+        );
+        assert!(thread.no_new_privs, "{thread:?}");
+    }
+    service.put_and_get(1).await;
+    assert!(service.stop().success());
+
+    let keep = ["--no-probes", "--keep-privileges"];
+    let service = Serving::start(&mut Command::new(PROGRAM), &store, &keep);
+    let own = privileges::own_threads().unwrap().swap_remove(0);
+    for thread in service.threads() {
+        assert_eq!(thread.permitted, own.permitted, "{thread:?}");
+    }
+    let findings = doctor(service.child.id());
+    let held = finding(&findings, "privileges held");
+    assert_eq!(held["level"], "degraded");
+    assert!(
+        held["found"].as_str().unwrap().contains("CAP_SYS_ADMIN"),
+        "{held}"
+    );
+    assert!(service.stop().success());
+}
+
+#[test]
+fn a_user_that_cannot_be_become_keeps_it_from_starting() {
+    let dir = folder();
+    let store = store_file(dir.path(), "strange", 16 << 20, 4096, 0.05);
+    let text = refused(
+        &["--no-probes", "--log", "off", "--user", "no-such-user"],
+        &store,
+    );
+    assert!(
+        text.contains("no-such-user") && text.lines().count() == 1,
+        "{text}"
+    );
+    if !available(&[Need::Root, Need::Tool("setpriv")]) {
+        return;
+    }
+    // Without the rights to change users, though as root.
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set", "-setuid,-setgid", PROGRAM]);
+    let more = ["--no-probes", "--log", "off", "--user", "65534:65534"];
+    let output = serve(&mut command, &store, &more).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("start as root"), "{text}");
+}
+
+/// What was given up stays given up in what the kernel does for the service: a worker of io_uring
+/// that was started before has its old capabilities in /proc, but uses those of whoever asks.
+#[test]
+fn workers_of_io_uring_have_the_rights_of_those_who_ask_them() {
+    if !available(&[Need::Root]) {
+        return;
+    }
+    let Ok(mut ring) = io_uring::IoUring::new(4) else {
+        missing("this kernel, or its settings, allow no io_uring");
+        return;
+    };
+    let dir = folder();
+    std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let secret = dir.path().join("secret");
+    std::fs::write(&secret, "x").unwrap();
+    std::fs::set_permissions(&secret, PermissionsExt::from_mode(0o600)).unwrap();
+    let file = std::fs::File::open(dir.path()).unwrap();
+    let outcomes = std::thread::spawn(move || {
+        let name = std::ffi::CString::new(secret.file_name().unwrap().as_bytes()).unwrap();
+        let mut open = || {
+            use io_uring::{opcode, squeue::Flags, types::Fd};
+            let entry = opcode::OpenAt::new(Fd(file.as_raw_fd()), name.as_ptr())
+                .build()
+                .flags(Flags::ASYNC);
+            // SAFETY: the name outlives the request, which is waited for.
+            unsafe { ring.submission().push(&entry) }.unwrap();
+            ring.submit_and_wait(1).unwrap();
+            ring.completion().next().unwrap().result()
+        };
+        let as_root = open();
+        // SAFETY: numbers; the plain call changes this thread alone, which ends with the test.
+        let changed = unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) };
+        assert_eq!(changed, 0);
+        let workers: Vec<_> = privileges::own_threads().unwrap();
+        let worker = workers.into_iter().find(|thread| thread.kernel_worker);
+        (as_root, worker, open())
+    })
+    .join()
+    .unwrap();
+    let (as_root, worker, as_nobody) = outcomes;
+    assert!(as_root >= 0, "{as_root}");
+    assert!(
+        !worker.expect("a worker").effective.is_empty(),
+        "it would prove nothing"
+    );
+    assert_eq!(as_nobody, -libc::EACCES);
+}
+
+/// Value of a key of the unit; repeated ones are joined.
+fn of_unit(key: &str) -> String {
+    let lines = UNIT
+        .lines()
+        .filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    lines.collect::<Vec<_>>().join(" ")
+}
+
+fn receive(socket: &UnixDatagram, wanted: &str) {
+    let begin = Instant::now();
+    let mut buffer = [0; 4096];
+    while begin.elapsed() < EVENTUALLY {
+        let len = socket.recv(&mut buffer).expect("a message in time");
+        let text = String::from_utf8_lossy(&buffer[..len]).into_owned();
+        if text.lines().any(|line| line == wanted) {
+            return;
+        }
+    }
+    panic!("{wanted} was not told");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_serves_with_the_capabilities_of_its_unit_and_tells_the_manager() {
+    if !available(&[Need::Root, Need::Tool("setpriv")]) {
+        return;
+    }
+    let dir = folder();
+    let store = store_file(dir.path(), "unit", 16 << 20, 4096, 0.05);
+    let path = dir.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(EVENTUALLY)).unwrap();
+    assert_eq!(
+        of_unit("CapabilityBoundingSet"),
+        of_unit("AmbientCapabilities")
+    );
+    let bounding = of_unit("CapabilityBoundingSet")
+        .split_whitespace()
+        .fold("-all".to_owned(), |all, name| {
+            all + ",+" + &name.to_lowercase()[4..]
+        });
+    // As systemd does: the program itself becomes the main process. The watchdog's time is counted
+    // for a process id, which is only known in the shell that is replaced.
+    let script = "WATCHDOG_PID=$$ exec \"$@\"";
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", script, "sh", "env"])
+        .arg(format!("NOTIFY_SOCKET={}", path.display()))
+        .args(["WATCHDOG_USEC=1000000", "setpriv", "--no-new-privs"])
+        .args(["--bounding-set", &bounding, PROGRAM]);
+    let service = Serving::start(&mut command, &store, &[]);
+    receive(&socket, "READY=1");
+    for thread in service.threads() {
+        assert_eq!(thread.permitted, CapSet::NONE, "{thread:?}");
+    }
+    service.put_and_get(1).await;
+    receive(&socket, "WATCHDOG=1");
+    service.signal(Signal::HUP);
+    receive(&socket, "RELOADING=1");
+    receive(&socket, "READY=1");
+    service.put_and_get(2).await;
+    receive(&socket, "WATCHDOG=1");
+    service.signal(Signal::TERM);
+    receive(&socket, "STOPPING=1");
+    assert!(service.stop().success());
+}
+
+#[test]
+fn a_second_signal_ends_it_without_waiting_for_requests() {
+    let dir = folder();
+    let store = store_file(dir.path(), "twice", 16 << 20, 4096, 0.05);
+    let how = ["--no-probes", "--drain-timeout", "600"];
+    let mut service = Serving::start(&mut Command::new(PROGRAM), &store, &how);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let mut client = runtime.block_on(connect(&service.url));
+    // A put that never ends keeps the service from ending.
+    let (sender, messages) = tokio::sync::mpsc::channel(1);
+    let put = runtime.spawn(async move {
+        let stream = tokio_stream::wrappers::ReceiverStream::new(messages);
+        client.put(stream).await
+    });
+    runtime
+        .block_on(sender.send(first(header("a", 1, 1 << 20))))
+        .unwrap();
+    runtime.block_on(sender.send(chunk(vec![1; 4096]))).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    service.signal(Signal::TERM);
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(
+        service.child.try_wait().unwrap().is_none(),
+        "it did not wait for the put"
+    );
+    service.signal(Signal::TERM);
+    let begin = Instant::now();
+    while service.child.try_wait().unwrap().is_none() {
+        assert!(begin.elapsed() < EVENTUALLY, "it still waits");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(service.child.wait().unwrap().success());
+    assert!(runtime.block_on(put).unwrap().is_err());
+}
+
+#[test]
+fn the_unit_is_sound_and_exposes_little() {
+    if !available(&[Need::Tool("systemd-analyze")]) {
+        return;
+    }
+    let dir = folder();
+    let unit = dir.path().join("lumpscope.service");
+    // The program that is checked for is the one that was built.
+    std::fs::write(&unit, UNIT.replace("/usr/bin/lumpscope", PROGRAM)).unwrap();
+    let analyze = |arguments: &[&str]| {
+        let output = Command::new("systemd-analyze")
+            .args(arguments)
+            .arg(&unit)
+            .output()
+            .unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (
+            output.status.success(),
+            String::from_utf8_lossy(&text).into_owned(),
+        )
+    };
+    let (good, text) = analyze(&["verify", "--man=no"]);
+    assert!(good && text.is_empty(), "{text}");
+    let threshold = format!("--threshold={EXPOSURE}");
+    let (good, text) = analyze(&["security", "--offline=true", "--no-pager", &threshold]);
+    assert!(good, "{text}");
+    // The threshold means something.
+    let (good, text) = analyze(&["security", "--offline=true", "--no-pager", "--threshold=1"]);
+    assert!(!good, "{text}");
+    let seconds = |key| of_unit(key).parse::<u64>().unwrap();
+    let drain = lumpscope_server::config::DEFAULT_DRAIN_TIMEOUT_SECONDS;
+    assert!(seconds("TimeoutStopSec") >= 2 * drain);
+    assert_eq!(of_unit("Type"), "notify");
+}

@@ -1,0 +1,132 @@
+//! `lumpscope serve` as a process of its own, ended by its own process id.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Resource, Rlimit, Signal};
+
+/// The program under test.
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_lumpscope");
+
+/// A service; killed when dropped.
+pub(crate) struct Process {
+    child: Child,
+    pub(crate) grpc: String,
+    pub(crate) metrics: std::net::SocketAddr,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts it with these stores and arguments, without probes; its log goes to a file.
+    pub(crate) fn start(folder: &Path, stores: &[(&str, &Path)], more: &[&str]) -> Self {
+        Self::spawn(Command::new(PROGRAM).arg("serve"), folder, stores, more)
+    }
+
+    /// The same, and no file can grow beyond `bytes`: writes behind fail, as on a bad disk.
+    pub(crate) fn limited(
+        folder: &Path,
+        stores: &[(&str, &Path)],
+        more: &[&str],
+        bytes: u64,
+    ) -> Self {
+        let blocks = bytes / 512;
+        let script = format!("trap '' XFSZ; ulimit -S -f {blocks}; exec \"$0\" serve \"$@\"");
+        let mut command = Command::new("/bin/sh");
+        Self::spawn(command.args(["-c", &script, PROGRAM]), folder, stores, more)
+    }
+
+    fn spawn(
+        command: &mut Command,
+        folder: &Path,
+        stores: &[(&str, &Path)],
+        more: &[&str],
+    ) -> Self {
+        let log = folder.join("log");
+        for (name, path) in stores {
+            command.args(["--store", &format!("{name}={}", path.display())]);
+        }
+        let mut child = command
+            .args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"])
+            .arg("--no-probes")
+            .args(more)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(std::fs::File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let said = |key| {
+            let mut words = line.split_whitespace();
+            let found = words.find_map(|word| word.strip_prefix(key));
+            found.unwrap_or_else(|| {
+                panic!("not ready: {line:?}; {:?}", std::fs::read_to_string(&log))
+            })
+        };
+        Self {
+            grpc: format!("http://{}", said("grpc=")),
+            metrics: said("metrics=").parse().unwrap(),
+            child,
+            log,
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        rustix::process::kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Lets files grow without bounds again: the disk is well.
+    pub(crate) fn lift_limit(&self) {
+        let none = Rlimit {
+            current: None,
+            maximum: None,
+        };
+        let pid = Pid::from_child(&self.child);
+        rustix::process::prlimit(Some(pid), Resource::Fsize, none).unwrap();
+    }
+
+    /// From now on it can have only so many files open; `None`: as many as before.
+    pub(crate) fn limit_files(&self, most: Option<u64>) {
+        let pid = Some(Pid::from_child(&self.child));
+        let now = rustix::process::getrlimit(Resource::Nofile);
+        let limit = Rlimit {
+            current: most.or(now.current),
+            maximum: now.maximum,
+        };
+        rustix::process::prlimit(pid, Resource::Nofile, limit).unwrap();
+    }
+
+    /// Files it has open.
+    pub(crate) fn files(&self) -> u64 {
+        let folder = format!("/proc/{}/fd", self.child.id());
+        std::fs::read_dir(folder).unwrap().count() as u64
+    }
+
+    /// Waits for its end, which must come within `longest`.
+    pub(crate) fn ended(&mut self, longest: Duration) -> ExitStatus {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(begun.elapsed() < longest, "it does not end: {}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// What it has logged.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
