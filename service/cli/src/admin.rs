@@ -19,29 +19,30 @@ use super::output::{right, table};
 /// `lumpscope admin`.
 #[derive(Subcommand)]
 pub(super) enum AdminCommand {
-    /// Say what the scrubber is doing and has found
+    /// Show the state and the findings of the scrubber
     Scrub(StoreArgs),
-    /// Have the scrubber begin a pass at once, or go on with the one it has begun
+    /// Start a pass of the scrubber, or resume the one it has begun
     ScrubStart(ScrubStartArgs),
-    /// Have the scrubber rest; it keeps its place
+    /// Pause the scrubber; it keeps its place
     ScrubStop(StoreArgs),
-    /// Let the garbage collection of the journal go round once
+    /// Run the garbage collection of the journal once around the ring
     Gc(StoreArgs),
-    /// Take no new requests on data, and wait until those under way have finished
+    /// Refuse new requests on data, and wait for those under way
     Drain(DrainArgs),
     /// Take requests again
     Resume(ResumeArgs),
-    /// Open a store that is there already and serve it, until the service restarts
+    /// Open an existing store and serve it, until the service restarts
     AddStore(AddStoreArgs),
-    /// Take a store out: let its requests finish, flush it and let its device go
+    /// Remove a store: finish its requests, flush it and release its device
     RemoveStore(RemoveStoreArgs),
-    /// Have certificates and tokens read again
+    /// Read certificates and tokens again
     Reload(NothingArgs),
-    /// Say what the service is: version, settings, privileges it still holds
+    /// Show the service: version, settings, privileges it still holds
     Service(NothingArgs),
-    /// Say what the observer is made of, what it costs, and how each store is observed and guarded
+    /// Show the observer: its programs and their cost, and the observation and guard of each store
     Observer(NothingArgs),
-    /// Say, or change, which block requests are handed out one by one; all are counted anyway
+    /// Show or change the event policy: the block requests handed out one by one; all are counted
+    /// in any case
     Events(observer::EventsArgs),
 }
 
@@ -76,7 +77,7 @@ pub(super) struct DrainArgs {
     client: ClientArgs,
     /// Name of the store; all when absent
     store: Option<String>,
-    /// Longest that requests under way are waited for, at most 600; 0: as at the service's end
+    /// Longest wait for requests under way, at most 600; 0: as at the service's end
     #[arg(long, value_name = "SECONDS", default_value_t = 0,
           value_parser = clap::value_parser!(u32).range(..=600))]
     wait: u32,
@@ -109,7 +110,7 @@ pub(super) struct RemoveStoreArgs {
     client: ClientArgs,
     /// Name of the store
     store: String,
-    /// Longest that requests under way are waited for, at most 600; 0: as at the service's end
+    /// Longest wait for requests under way, at most 600; 0: as at the service's end
     #[arg(long, value_name = "SECONDS", default_value_t = 0,
           value_parser = clap::value_parser!(u32).range(..=600))]
     wait: u32,

@@ -1,4 +1,4 @@
-//! What all commands share that talk to a service: where it is, who we are, and the form of the answer.
+//! Options shared by all client commands: address, identity, and the form of the answer.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(super) struct ClientArgs {
         help_heading = "Connection"
     )]
     server: String,
-    /// Certificates that sign the service's, PEM; needed for https://
+    /// CA certificates of the service, PEM; needed for https://
     #[arg(
         long,
         value_name = "FILE",
@@ -30,7 +30,7 @@ pub(super) struct ClientArgs {
         help_heading = "Connection"
     )]
     ca: Option<PathBuf>,
-    /// Our certificate, PEM, for a service that asks for one; needs --key
+    /// Client certificate, PEM, for a service that asks for one; needs --key
     #[arg(
         long,
         value_name = "FILE",
@@ -39,7 +39,7 @@ pub(super) struct ClientArgs {
         help_heading = "Connection"
     )]
     cert: Option<PathBuf>,
-    /// Private key of our certificate, PEM; needs --cert
+    /// Private key of the client certificate, PEM; needs --cert
     #[arg(
         long,
         value_name = "FILE",
@@ -48,7 +48,7 @@ pub(super) struct ClientArgs {
         help_heading = "Connection"
     )]
     key: Option<PathBuf>,
-    /// Name that the service's certificate bears, when it is not the host of the URL
+    /// Name in the service's certificate, when it differs from the host of the URL
     #[arg(
         long,
         value_name = "NAME",
@@ -67,7 +67,7 @@ pub(super) struct ClientArgs {
     /// Send the token to another machine even without TLS
     #[arg(long, help_heading = "Connection")]
     token_in_clear: bool,
-    /// Longest that a request may take with all its repetitions; 0: no limit
+    /// Time limit of a request with all its repetitions; 0: no limit
     #[arg(
         long,
         value_name = "SECONDS",
@@ -76,7 +76,7 @@ pub(super) struct ClientArgs {
         help_heading = "Connection"
     )]
     timeout: u64,
-    /// How often a request is repeated that the service is too busy for or whose connection breaks
+    /// Most repetitions of a request that finds the service too busy or whose connection breaks
     #[arg(
         long,
         value_name = "N",
@@ -85,7 +85,7 @@ pub(super) struct ClientArgs {
         help_heading = "Connection"
     )]
     retries: usize,
-    /// Print JSON, one object a line, in place of text for people
+    /// Print JSON, one object a line, instead of text
     #[arg(long)]
     pub(super) json: bool,
 }

@@ -50,7 +50,7 @@ pub(super) struct PutArgs {
     embedded: bool,
     #[command(flatten)]
     durability: DurabilityArg,
-    /// Refuse when there is a lump of this id already
+    /// Refuse when a lump of this id exists
     #[arg(long)]
     if_absent: bool,
 }
@@ -64,7 +64,7 @@ pub(super) struct GetArgs {
     store: String,
     /// Id: 1 to 32 hexadecimal digits
     id: LumpId,
-    /// File to write, which appears when all has come; standard output when absent or "-"
+    /// File to write, which appears when complete; standard output when absent or "-"
     #[arg(required_if_eq("json", "true"))]
     file: Option<PathBuf>,
     /// First byte wanted

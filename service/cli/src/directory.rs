@@ -25,11 +25,11 @@ pub(super) enum DirectoryError {
     /// A file of the folder cannot be read, or one cannot be written.
     #[error("cannot {what} {}: {source}", path.display())]
     File {
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// Something that is neither a file nor a folder.
@@ -62,7 +62,7 @@ pub(super) enum DirectoryError {
     Manifest {
         /// Its id.
         id: LumpId,
-        /// What is wrong with it.
+        /// Reason.
         source: ManifestError,
     },
     /// A part is not what the manifest says.
@@ -94,7 +94,7 @@ pub(super) enum DirectoryError {
     InTheWay {
         /// Where.
         path: PathBuf,
-        /// What should be there.
+        /// Expected kind of file.
         want: &'static str,
     },
 }
@@ -108,8 +108,8 @@ pub(super) struct UploadArgs {
     store: String,
     /// Folder
     folder: PathBuf,
-    /// Id of the lump that will describe the folder; it is stored last, and an upload that was
-    /// interrupted goes on when it is repeated
+    /// Id of the lump that will describe the folder; it is stored last. Repeat an interrupted
+    /// upload to resume it
     #[arg(long, value_name = "ID")]
     manifest: LumpId,
     /// Parts under way at a time
@@ -134,17 +134,17 @@ pub(super) struct DownloadArgs {
     store: String,
     /// Id of the manifest
     manifest: LumpId,
-    /// Folder to write to; made when it is missing
+    /// Folder to write to; created when missing
     folder: PathBuf,
     /// Parts under way at a time
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = jobs::parser())]
     jobs: u64,
-    /// Replace files that are there already
+    /// Replace existing files
     #[arg(long)]
     force: bool,
 }
 
-/// What was moved.
+/// Counts of moved files and bytes.
 struct Moved {
     files: usize,
     directories: usize,

@@ -22,7 +22,7 @@ pub(super) struct DoctorArgs {
     /// Show the settings that `serve` would use with this configuration file
     #[arg(long, value_name = "FILE", env = "LUMPSCOPE_CONFIG")]
     config: Option<PathBuf>,
-    /// Show what the service with this process id may still do
+    /// Show the privileges that the service with this process id still holds
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
 }
@@ -59,7 +59,7 @@ fn all(args: &DoctorArgs) -> Vec<Finding> {
     findings
 }
 
-/// What `serve` would tell the engine.
+/// Checks the settings that `serve` would give to the engine.
 fn settings(args: &DoctorArgs) -> Vec<Finding> {
     let resolved = from_environment().and_then(|serve| {
         let serve = ServeArgs {
@@ -85,7 +85,7 @@ fn settings(args: &DoctorArgs) -> Vec<Finding> {
     }
 }
 
-/// What the environment says to `serve`.
+/// Settings of `serve` from the environment.
 fn from_environment() -> Result<ServeArgs, String> {
     #[derive(Parser)]
     struct Environment {

@@ -26,19 +26,19 @@ pub(super) struct FormatArgs {
     /// Share of the store for the journal
     #[arg(long, value_name = "RATIO", default_value_t = 0.01)]
     journal_ratio: f64,
-    /// How a file gets its space
+    /// Allocation of a file's space
     #[arg(long, value_enum, default_value_t)]
     prealloc: PreallocArg,
     /// Leave no room behind the store on a block device for checkpoints of the index (at most
     /// 0.4 % of it): the whole journal is replayed at every start
     #[arg(long)]
     no_checkpoint: bool,
-    /// Format even if something is there already: its contents are lost
+    /// Format even if the target holds something: its contents are lost
     #[arg(long)]
     force: bool,
 }
 
-/// How a file gets its space.
+/// Allocation of a file's space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum PreallocArg {
     /// Write zeros: slow once, and no put ever waits for the file system to allocate

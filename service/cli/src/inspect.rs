@@ -41,7 +41,7 @@ pub(super) struct InspectArgs {
     /// List the journal's records, one a line, instead of the summary
     #[arg(long, conflicts_with = "lumps")]
     records: bool,
-    /// Say what salvage mode would do with a damaged store instead; nothing is written
+    /// Show instead what salvage mode would do with a damaged store; nothing is written
     #[arg(long, conflicts_with_all = ["lumps", "records"])]
     salvage: bool,
     /// Print JSON: one object, or one object a line for a list
@@ -58,7 +58,8 @@ pub(super) struct InspectArgs {
 pub(super) struct CheckArgs {
     /// Block device or file with a store that is not being served
     path: PathBuf,
-    /// Read the lumps that salvage mode would serve, and say what it would do; nothing is written
+    /// Verify the lumps that salvage mode would serve, and show what it would do; nothing is
+    /// written
     #[arg(long)]
     salvage: bool,
     /// Print JSON

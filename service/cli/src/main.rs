@@ -29,7 +29,7 @@ use crate::error::{Interrupted, system};
 /// Unfinished tasks get this long to be dropped when the command ends.
 const LAST_TASKS: Duration = Duration::from_millis(500);
 
-/// Lump store on raw disks that shows what the disk did for every request.
+/// Lump store on raw disks that shows the work of the disk for every request.
 #[derive(Parser)]
 #[command(
     name = "lumpscope",
@@ -47,15 +47,15 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Make a store on a device or file; what is there already is refused
+    /// Make a store on a device or file; refuse if it holds anything
     Format(format::FormatArgs),
-    /// Serve stores over gRPC
+    /// Serve stores over gRPC and S3
     Serve(Box<ServeArgs>),
     /// Store a lump from a file or from standard input
     Put(data::PutArgs),
     /// Write a lump to a file or to standard output
     Get(data::GetArgs),
-    /// Say how large a lump is and where it lives
+    /// Show the size and the place of a lump
     Head(data::HeadArgs),
     /// Remove lumps
     Delete(data::DeleteArgs),
@@ -63,39 +63,38 @@ enum Command {
     DeleteRange(data::range::DeleteRangeArgs),
     /// List ids in ascending order
     List(data::range::ListArgs),
-    /// Say how much space is used
+    /// Show the space used
     Usage(data::range::UsageArgs),
     /// List the stores of a service
     Stores(data::stores::StoresArgs),
-    /// Say what a store is, how it is, and its numbers
+    /// Show the properties, the condition and the numbers of a store
     Stat(data::stores::StoreArgs),
-    /// Ask whether a service takes requests, without a token: ends with 0 when it does, 1 when not
+    /// Check, without a token, that a service takes requests: exit code 0 if it does, 1 if not
     Health(data::stores::HealthArgs),
-    /// Return when everything a store has acknowledged is on stable storage
+    /// Wait until everything that a store has acknowledged is on stable storage
     Sync(data::stores::StoreArgs),
-    /// Store a folder with all that is in it
+    /// Store a folder with its contents
     Upload(directory::UploadArgs),
-    /// Make a folder from what `upload` has stored
+    /// Restore a folder stored by `upload`
     Download(directory::DownloadArgs),
-    /// Run a service: scrubber, garbage collection, drain, stores, reload
+    /// Administer a service: scrubber, garbage collection, drain, stores, reload
     #[command(subcommand)]
     Admin(admin::AdminCommand),
-    /// Say what a store that nobody uses holds, without writing to it
+    /// Show the contents of a store that is not in use; never writes
     Inspect(inspect::InspectArgs),
-    /// Read every lump of a store that nobody uses and say what is wrong, without writing to it
+    /// Verify every lump of a store that is not in use; never writes
     Check(inspect::CheckArgs),
-    /// Make a token and the entry for the service's file of tokens
+    /// Make a token, and its entry for the service's token file
     Token(token::TokenArgs),
-    /// Tell what happened to a request, or to the slowest: its stages, its block requests, and
-    /// who moved the head
+    /// Explain a request, or the slowest ones: stages, block requests, and who moved the head
     Explain(observe::explain::ExplainArgs),
     /// Show block requests as they complete, one a line, until Ctrl-C
     Trace(observe::trace::TraceArgs),
     /// Show rates, latency, seeks and interference of each store, until Ctrl-C
     Top(observe::top::TopArgs),
-    /// Write what the observer learns to a file that can be replayed anywhere, until Ctrl-C
+    /// Record the observer's input to a file that can be replayed anywhere, until Ctrl-C
     Record(observe::record::RecordArgs),
-    /// Say what this machine has and lacks for serving and observing
+    /// Check this machine for serving and observing
     Doctor(doctor::DoctorArgs),
     #[cfg(feature = "lab")]
     #[command(flatten)]

@@ -16,7 +16,7 @@ pub(super) struct TokenArgs {
     /// Name of the token in the service's log
     #[arg(long, value_name = "NAME", default_value = "me")]
     name: String,
-    /// What it may do; repeat or separate by commas
+    /// Rights of the token; repeat or separate by commas
     #[arg(
         long = "scope",
         value_enum,
@@ -37,7 +37,7 @@ enum Scope {
     Write,
     /// Run the service
     Admin,
-    /// Look at numbers, reports and findings
+    /// Read numbers, reports and findings
     Observe,
 }
 

@@ -15,10 +15,11 @@ use crate::output::{right, table};
 pub(crate) struct EventsArgs {
     #[command(flatten)]
     pub(super) client: ClientArgs,
-    /// Hand out one of so many completed block requests; 1: each; 0: none by chance
+    /// Hand out one in this many completed block requests; 1: each; 0: none by chance
     #[arg(long, value_name = "N")]
     one_in: Option<u32>,
-    /// Besides, each that took so long from queued to completed, as 5ms; 0: no such rule
+    /// Also each block request that took at least this long from queued to completed, as 5ms; 0: no
+    /// such rule
     #[arg(long, value_name = "TIME")]
     slower_than: Option<Span>,
 }

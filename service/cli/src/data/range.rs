@@ -20,9 +20,9 @@ pub(crate) struct DeleteRangeArgs {
     client: ClientArgs,
     /// Name of the store
     store: String,
-    /// First id that goes
+    /// First id to remove
     start: LumpId,
-    /// First id that stays
+    /// First id to keep
     end: LumpId,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct ListArgs {
     /// First id not wanted
     #[arg(long)]
     end: Option<LumpId>,
-    /// Stop after so many
+    /// Most ids to list
     #[arg(long)]
     limit: Option<usize>,
 }

@@ -32,7 +32,7 @@ pub(crate) struct StoreArgs {
 pub(crate) struct HealthArgs {
     #[command(flatten)]
     client: ClientArgs,
-    /// Ask for this store; absent: whether any store serves
+    /// Check this store; absent: check that any store serves
     store: Option<String>,
 }
 

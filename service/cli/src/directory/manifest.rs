@@ -30,7 +30,7 @@ pub(crate) enum ManifestError {
     /// It is something else, or newer than this program.
     #[error("it is {format:?} version {version}; this program knows {FORMAT:?} version {VERSION}")]
     Version {
-        /// What it says it is.
+        /// Declared format.
         format: String,
         /// Its version.
         version: u32,
@@ -52,7 +52,7 @@ pub(crate) enum ManifestError {
     Parts {
         /// The file.
         path: String,
-        /// What is wrong.
+        /// Reason.
         why: &'static str,
     },
 }

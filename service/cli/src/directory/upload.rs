@@ -18,7 +18,7 @@ use crate::progress;
 /// Permission bits that are kept.
 const MODE: u32 = 0o777;
 
-/// What is in a folder.
+/// Contents of a folder.
 struct Tree {
     directories: Vec<manifest::Directory>,
     files: Vec<Found>,

@@ -1,4 +1,4 @@
-//! What a service that runs may still do.
+//! Privileges of a running service.
 
 use lumpscope_observer::{Finding, Level};
 use lumpscope_server::privileges::{self, CapSet, ThreadStatus};

@@ -33,7 +33,7 @@ pub(super) fn summary(report: &InspectReport) -> String {
     out
 }
 
-/// What salvage mode would do.
+/// Text of the plan of salvage mode.
 pub(super) fn salvage(report: &SalvageReport) -> String {
     let mut out = String::new();
     if report.is_clean() {
@@ -93,7 +93,7 @@ pub(super) fn salvage(report: &SalvageReport) -> String {
     out
 }
 
-/// The same, and what the lumps are that it would serve.
+/// Text of the plan, with the verdicts on the lumps it would serve.
 pub(super) fn salvage_checked(check: &SalvageCheck) -> String {
     let mut out = salvage(&check.salvage);
     line(

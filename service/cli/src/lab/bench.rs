@@ -15,20 +15,20 @@ pub(crate) enum BenchCommand {
     Engine(Box<engine::EngineBenchArgs>),
     /// Measure the service through gRPC against one that stores nothing, its memory, and resets
     Grpc(Box<grpc::GrpcBenchArgs>),
-    /// Measure what observation costs: probes not loaded, histograms only, with all events
+    /// Measure the cost of observation: probes not loaded, histograms only, all events
     Observe(Box<observe::ObserveBenchArgs>),
-    /// Print the commands that a workload comes to, without running them
+    /// Print the commands of a workload without running them
     Commands(commands::CommandsArgs),
-    /// Run one workload on one store, time every command, and print it as the published tables do
+    /// Run one workload on one store, time every command, and print a table like the published ones
     Run(Box<workload::RunArgs>),
-    /// Repeat the published tables that this project began with, and say what explains them
+    /// Repeat the published tables that this project began with, and explain them
     #[command(subcommand)]
     Seeds(seeds::SeedsCommand),
     /// Compare the orders in which waiting gets are started, on an emulated disk in virtual time
     Orders(Box<orders::OrdersArgs>),
-    /// Run the same mix of puts and gets on whatever is installed: the original, fio, files, MinIO
+    /// Run one mix of puts and gets on everything installed: the original, fio, files, MinIO
     Peers(Box<peers::PeersArgs>),
-    /// What `bench grpc` measures against
+    /// Service that stores nothing, which `bench grpc` measures against
     #[command(hide = true)]
     GrpcPeer(grpc::GrpcPeerArgs),
 }

@@ -51,7 +51,7 @@ pub(crate) struct LoadArgs {
     /// Size of each lump, as 64K or 4M
     #[arg(long, value_name = "SIZE", default_value = "1M")]
     size: Size,
-    /// Requests a second, all stores together [default: as many as there can be]
+    /// Requests a second, all stores together [default: as many as possible]
     #[arg(long, value_name = "N")]
     rate: Option<f64>,
     /// Lumps in each store at a time
@@ -60,7 +60,7 @@ pub(crate) struct LoadArgs {
     /// Share of gets among the requests, 0 to 1; one in twenty of the others deletes
     #[arg(long, value_name = "SHARE", default_value_t = 0.5)]
     gets: f64,
-    /// End after so many seconds [default: at Ctrl-C]
+    /// End after this many seconds [default: at Ctrl-C]
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<u64>,
     /// First id, in hexadecimal
@@ -99,7 +99,7 @@ impl LoadArgs {
     }
 }
 
-/// What all clients have done.
+/// Totals of all clients.
 #[derive(Debug, Default)]
 struct Done {
     puts: AtomicU64,

@@ -15,9 +15,9 @@ use clap::Subcommand;
 pub(crate) enum LabCommand {
     /// Run one workload against a raw, an ext4 and an xfs store and compare them
     Compare(Box<lumpscope_lab::compare::CompareArgs>),
-    /// Serve three stores on disks of loop devices, raw, ext4 and xfs, that vanish at the end
+    /// Serve three stores (raw, ext4, xfs) on loop devices that vanish at the end
     Lab(service::LabArgs),
-    /// Put, get and delete lumps until Ctrl-C, so that there is something to see
+    /// Put, get and delete lumps until Ctrl-C, to give a service some load
     Load(load::LoadArgs),
     /// A disk of spinning platters, as a model and under the kernel
     #[command(subcommand)]

@@ -20,7 +20,7 @@ pub(crate) struct LabArgs {
     /// Directory for the three disk images [default: $TMPDIR, else /var/tmp]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Size of each disk, 512M or more; what is not needed by a file system is written once
+    /// Size of each disk, 512M or more; the part that a file system does not need is written once
     #[arg(long, value_name = "SIZE", default_value = "1G")]
     size: Size,
     /// Emulate this drive below the stores; the disks are then as large as the drive, and --size

@@ -21,20 +21,20 @@ use crate::output::{print, right, table};
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
     client: ClientArgs,
-    /// Id of the request, as its reply carried it
+    /// Id of the request, from its reply
     #[arg(required_unless_present = "slowest", conflicts_with = "slowest")]
     request_id: Option<u64>,
-    /// The slowest requests in place of one, at most so many [default: 5]
+    /// The slowest requests, at most this many, instead of one request [default: 5]
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "5",
           value_parser = clap::value_parser!(u32).range(1..))]
     slowest: Option<u32>,
-    /// Of these only those to this store
+    /// Only slowest requests to this store
     #[arg(long, value_name = "STORE", requires = "slowest")]
     store: Option<String>,
-    /// Of these only those that ended within this time, as 5m [default: as long as they are kept]
+    /// Only slowest requests that ended within this time, as 5m [default: as long as they are kept]
     #[arg(long, value_name = "TIME", requires = "slowest")]
     within: Option<Span>,
-    /// Ask this recording in place of a service
+    /// Use this recording instead of a service
     #[arg(long, value_name = "FILE", conflicts_with = "within")]
     replay: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! What commands share that go on until somebody ends them.
+//! Shared parts of commands that run until they are ended.
 
 use std::io::Write as _;
 

@@ -24,10 +24,10 @@ pub(crate) struct RecordArgs {
     client: ClientArgs,
     /// File to be made; only its owner can read it
     file: PathBuf,
-    /// End after so many seconds, not with Ctrl-C
+    /// End after this many seconds instead of at Ctrl-C
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: Option<u64>,
-    /// Replace the file when there is one
+    /// Replace an existing file
     #[arg(long)]
     force: bool,
 }

@@ -21,10 +21,10 @@ pub(crate) struct TraceArgs {
     client: ClientArgs,
     #[command(flatten)]
     filter: FilterArgs,
-    /// End after so many block requests
+    /// End after this many block requests
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Show what is in this recording, in place of what a service sees
+    /// Show this recording instead of a service
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
 }
@@ -32,24 +32,24 @@ pub(crate) struct TraceArgs {
 /// Which block requests.
 #[derive(Args)]
 struct FilterArgs {
-    /// Only those of the disk below this store
+    /// Only block requests of the disk below this store
     #[arg(long, value_name = "STORE")]
     store: Option<String>,
-    /// Only those of this owner class
+    /// Only block requests of this owner class
     #[arg(long, value_name = "CLASS",
           value_parser = ["request", "store", "fs-journal", "fs-metadata", "writeback", "other"])]
     owner: Option<String>,
-    /// Only those of this operation
+    /// Only block requests of this operation
     #[arg(long, value_name = "OPERATION",
           value_parser = ["read", "write", "flush", "discard", "other"])]
     op: Option<String>,
-    /// Only those made for this request
+    /// Only block requests made for this request
     #[arg(long, value_name = "ID")]
     request: Option<u64>,
-    /// Only those that took so long from queued to completed, as 5ms
+    /// Only block requests that took at least this long from queued to completed, as 5ms
     #[arg(long, value_name = "TIME")]
     min_latency: Option<Span>,
-    /// Only those for which the head travelled so far, as 1G
+    /// Only block requests for which the head travelled at least this far, as 1G
     #[arg(long, value_name = "SIZE")]
     min_distance: Option<Size>,
 }

@@ -45,7 +45,7 @@ pub(super) struct Worker {
     pub(super) over: CancellationToken,
 }
 
-/// What one lump is known to be.
+/// Known state of one lump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Absent,

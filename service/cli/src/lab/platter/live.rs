@@ -31,7 +31,7 @@ pub(crate) struct AttachArgs {
     /// Let the arm cross a smaller disk in the time that it needs for the whole drive
     #[arg(long, requires = "size")]
     whole_stroke: bool,
-    /// Let the disk's time run so many times as fast, 1 to 5
+    /// Run the disk's time this many times as fast, 1 to 5
     #[arg(long, value_name = "FACTOR", default_value_t = 1)]
     scale: u32,
     /// Turn the drive's write cache off
@@ -67,14 +67,14 @@ pub(crate) struct StatusArgs {
     json: bool,
 }
 
-/// Whose log.
+/// The disk whose log is printed.
 #[derive(Args)]
 pub(crate) struct LogArgs {
     /// Device, /dev/loopN
     device: PathBuf,
 }
 
-/// What a parent tells.
+/// Arguments from the parent process.
 #[derive(Args)]
 pub(crate) struct ServeDiskArgs {
     task: String,

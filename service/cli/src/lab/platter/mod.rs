@@ -12,22 +12,22 @@ use anyhow::Result;
 use clap::Subcommand;
 use lumpscope_platter::drive::{self, DRIVES, Drive};
 
-/// What can be done with it.
+/// Commands on modelled disks.
 #[derive(Subcommand)]
 pub(crate) enum PlatterCommand {
-    /// List the drives that are modelled, or one with the source of every number
+    /// List the modelled drives, or one of them with the source of every number
     Drives(drives::DrivesArgs),
-    /// Say how long the block requests of a recording would have taken on other disks
+    /// Predict the times of a recording's block requests on other disks
     Replay(replay::ReplayArgs),
     /// Make an emulated disk that stays until `detach`, and print its device
     Attach(live::AttachArgs),
-    /// Give an emulated disk up; what is on it is gone
+    /// Remove an emulated disk and its contents
     Detach(live::DetachArgs),
-    /// List emulated disks: what they have done, how late they answer, who uses them
+    /// List emulated disks: their work, their delays, their users
     Status(live::StatusArgs),
-    /// Print what an emulated disk was asked for, as a trace in JSON
+    /// Print the requests of an emulated disk, as a trace in JSON
     Log(live::LogArgs),
-    /// Measure how well emulated disks of this machine keep to their model
+    /// Measure how closely emulated disks of this machine follow their model
     Check(lumpscope_lab::fidelity::FidelityArgs),
     /// Be an emulated disk
     #[command(hide = true)]

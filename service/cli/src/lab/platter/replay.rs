@@ -23,7 +23,7 @@ use crate::output;
 /// `lumpscope platter replay`.
 #[derive(Args)]
 pub(crate) struct ReplayArgs {
-    /// What `lumpscope record` has written
+    /// File written by `lumpscope record`
     file: PathBuf,
     /// Disk of the recording; needed when there are several
     #[arg(long, value_name = "NAME")]
@@ -32,7 +32,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long = "drive", value_name = "DRIVE", default_value = "st1000dm003",
           value_parser = named_drive)]
     drives: Vec<Drive>,
-    /// In which order the drive serves what is outstanding: fifo, elevator or position; may be
+    /// Order in which the drive serves outstanding requests: fifo, elevator or position; may be
     /// given several times
     #[arg(long = "order", value_name = "ORDER", default_value = "fifo")]
     orders: Vec<Order>,

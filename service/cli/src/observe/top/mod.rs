@@ -33,10 +33,10 @@ pub(crate) struct TopArgs {
     /// Length of an interval, at least 100ms
     #[arg(long, value_name = "TIME", default_value = "1s")]
     interval: Span,
-    /// End after so many intervals
+    /// End after this many intervals
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Show the whole of this recording as one interval, in place of what a service does
+    /// Show the whole of this recording as one interval, instead of a service
     #[arg(long, value_name = "FILE", conflicts_with_all = ["count", "interval"])]
     replay: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! What happened between two reports of one store.
+//! Changes between two reports of one store.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub(super) struct StoreView {
     /// Share of our bytes that are tied to requests, or to the store's own work.
     pub(super) attributed_share: Option<f64>,
     pub(super) lost_events: u64,
-    /// What may be missing, in words; empty: nothing.
+    /// Possible gaps, in words; empty: none.
     pub(super) incomplete: String,
 }
 
@@ -125,13 +125,13 @@ fn lost(was: &v1::BlockReport, is: &v1::BlockReport, seconds: f64) -> BTreeMap<S
     all.filter(|(_, ns)| *ns > 0.0).collect()
 }
 
-/// What came in between, by bucket.
+/// Counts added between two reports, by bucket.
 fn difference(was: &[v1::Bucket], is: &[v1::Bucket]) -> Vec<Bucket> {
     let edges = |b: &v1::Bucket| (b.from, b.to, b.count);
     buckets::difference(was.iter().map(edges), is.iter().map(edges))
 }
 
-/// What may be missing, since the service started: a count that was wrong once stays wrong.
+/// Possible gaps since the service started: a count that was wrong once stays wrong.
 fn incomplete(before: &v1::StoreReport, after: &v1::StoreReport) -> String {
     if !after.observed {
         return format!("not observed: {}", after.not_observed_because);
