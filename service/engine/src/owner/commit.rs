@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use super::change::{Answer, Change};
 use super::command::{Reply, Stage};
 use super::ctx::Ctx;
-use super::delete::Many;
+use super::delete::{Many, ManyRequest};
 use super::gc::Gc;
 use super::io_table::Tag;
 use super::overlay::Overlay;
@@ -76,13 +76,14 @@ struct InFlight {
 pub(super) struct Commit {
     phase: Phase,
     /// Changes for the next batch, in the order of the log.
-    pub(super) ready: VecDeque<Change>,
+    ready: VecDeque<Change>,
     /// Written, and no flush has begun since.
     unflushed: Vec<Unflushed>,
     /// Served by the flush in flight.
     flushing: Vec<Unflushed>,
     batch: Option<InFlight>,
-    pub(super) many: Many,
+    /// Deletes of many that are not applied as a whole.
+    many: Many,
 }
 
 impl Commit {
@@ -98,6 +99,21 @@ impl Commit {
     /// True: everything that is applied is on stable storage.
     pub(super) fn all_durable(&self) -> bool {
         self.phase != Phase::LastFlush
+    }
+
+    /// The change goes into the log behind all that were added before.
+    pub(super) fn add(&mut self, change: Change) {
+        self.ready.push_back(change);
+    }
+
+    /// The key of the next [`begin_many`](Self::begin_many).
+    pub(super) fn next_many(&self) -> u64 {
+        self.many.next()
+    }
+
+    /// A delete of many whose deletes were added under the key.
+    pub(super) fn begin_many(&mut self, request: ManyRequest) {
+        self.many.begin(request);
     }
 
     pub(super) fn await_flush_for_put(&mut self, put: Box<Put>) {
@@ -418,7 +434,7 @@ impl Commit {
         ctx.shared.counters.flushes.add(1);
         for item in std::mem::take(&mut self.flushing) {
             match item {
-                Unflushed::Put(put) => self.ready.push_back(put.durable()),
+                Unflushed::Put(put) => self.add(put.durable()),
                 Unflushed::Header(head) => gc.head_durable(ctx, head),
                 Unflushed::Sync(reply) => {
                     ctx.unfinished.end();

@@ -65,7 +65,7 @@ pub(super) fn one(
     }
     reply.timing.lap(Stage::Index);
     ctx.unfinished.begin();
-    commit.ready.push_back(Change::Delete(Delete {
+    commit.add(Change::Delete(Delete {
         request,
         durability,
         record: Record::Delete { id }.to_bytes(),
@@ -107,7 +107,7 @@ pub(super) fn range(
     }
     reply.timing.lap(Stage::Index);
     ctx.unfinished.begin();
-    commit.ready.push_back(Change::Delete(Delete {
+    commit.add(Change::Delete(Delete {
         request,
         durability,
         record: Record::DeleteRange { start, end }.to_bytes(),
@@ -124,14 +124,14 @@ pub(super) fn many(
     mut reply: Reply<DeleteManyOutcome>,
 ) {
     reply.timing.lap(Stage::Sched);
-    let key = commit.many.next;
+    let key = commit.next_many();
     let mut left = 0;
     for (slot, &id) in ids.iter().enumerate() {
         if is_gone(ctx, commit, id) {
             continue;
         }
         left += 1;
-        commit.ready.push_back(Change::Delete(Delete {
+        commit.add(Change::Delete(Delete {
             request,
             durability,
             record: Record::Delete { id }.to_bytes(),
@@ -147,18 +147,16 @@ pub(super) fn many(
     }
     reply.timing.lap(Stage::Index);
     ctx.unfinished.begin();
-    commit.many.next += 1;
-    let request = ManyRequest {
+    commit.begin_many(ManyRequest {
         outcome,
         left,
         reached: None,
         reply,
-    };
-    commit.many.requests.insert(key, request);
+    });
 }
 
 /// A delete of many that is not applied as a whole.
-struct ManyRequest {
+pub(super) struct ManyRequest {
     outcome: DeleteManyOutcome,
     /// Deletes that are not applied yet.
     left: usize,
@@ -175,6 +173,15 @@ pub(super) struct Many {
 }
 
 impl Many {
+    pub(super) fn next(&self) -> u64 {
+        self.next
+    }
+
+    pub(super) fn begin(&mut self, request: ManyRequest) {
+        self.requests.insert(self.next, request);
+        self.next += 1;
+    }
+
     /// One delete is applied. The answer to the request, if it was the last.
     fn one_deleted(
         &mut self,

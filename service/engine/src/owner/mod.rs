@@ -2,8 +2,10 @@
 //! disk.
 //!
 //! The [`Owner`] receives commands and the ends of I/Os and hands each to one of its parts, which
-//! keep their state to themselves, work on the [`Ctx`] and hand out new I/Os. What concerns other
-//! parts comes back: a request to be started, blocks that came free, an error that fails the store.
+//! keep their state to themselves, work on the [`Ctx`] and hand out new I/Os. Puts and deletes hand
+//! their changes to the commit, and the commit drives the collection. Whatever else concerns another
+//! part comes back to the loop: a request to be started, blocks that came free, an error that fails
+//! the store.
 //! Nothing here touches payload bytes.
 //!
 //! | part | |

@@ -116,7 +116,7 @@ impl Puts {
         if put.data.is_some() {
             return self.place(ctx, Box::new(put));
         }
-        commit.ready.push_back(Change::Put(put));
+        commit.add(Change::Put(put));
         None
     }
 

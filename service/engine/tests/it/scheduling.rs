@@ -4,7 +4,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::support::timed::{FLUSH_NS, Pending, READ_NS, Timed};
+use crate::support::stepped::Answer;
+use crate::support::timed::{FLUSH_NS, READ_NS, Timed};
 use crate::support::{content, ctx};
 use lumpscope_engine::clock::virtual_time;
 use lumpscope_engine::{
@@ -21,7 +22,7 @@ fn options(policy: QueuePolicy) -> StoreOptions {
     options
 }
 
-fn get(store: &Timed, ctx: RequestCtx, id: u128) -> Pending<LumpData> {
+fn get(store: &Timed, ctx: RequestCtx, id: u128) -> Answer<LumpData> {
     store
         .send(|store, done| store.submit_get(ctx, LumpId(id), done))
         .unwrap()
@@ -297,7 +298,7 @@ fn what_is_late_and_wants_to_be_dropped_never_touches_the_disk() {
     assert!(store.get(1).is_some());
 }
 
-fn busy<T>(result: Result<Pending<T>, Error>) -> (usize, Duration) {
+fn busy<T>(result: Result<Answer<T>, Error>) -> (usize, Duration) {
     match result {
         Err(Error::Busy { limit, retry_after }) => (limit, retry_after),
         Err(error) => panic!("{error}"),
@@ -315,7 +316,7 @@ fn overload_is_refused_early_and_ends_by_itself() {
     for id in 0..4 {
         store.put(id, &content(id, 1, 700));
     }
-    let mut waiting: Vec<Pending<LumpData>> = Vec::new();
+    let mut waiting: Vec<Answer<LumpData>> = Vec::new();
     let ask = |store: &Timed, ctx: RequestCtx| {
         store.send(|store, done| store.submit_get(ctx, LumpId(1), done))
     };

@@ -1,17 +1,16 @@
 //! A store without threads on a disk in virtual time.
 
-use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use lumpscope_engine::clock::virtual_time;
-use lumpscope_engine::device::sim::{Latency, SimDisk, SimOptions, blank_image};
-use lumpscope_engine::units::BlockSize;
+use lumpscope_engine::device::sim::{Latency, SimDisk};
 use lumpscope_engine::{
-    Driver, Durability, EngineTimes, Error, LumpBuf, LumpId, OnDone, OrderStats, Placement,
-    PutCondition, PutOptions, PutOutcome, Store, StoreOptions, StoreStats,
+    Driver, Durability, Error, LumpBuf, LumpId, OnDone, OrderStats, Placement, PutCondition,
+    PutOptions, PutOutcome, Store, StoreOptions, StoreStats,
 };
 
 use super::ctx;
+use super::stepped::{Answer, answer, disk, steady};
 
 /// Reads and writes take a millisecond, a flush a second.
 pub const READ_NS: u64 = 1_000_000;
@@ -23,25 +22,13 @@ pub struct Timed {
     pub disk: SimDisk,
 }
 
-/// The answer to a request that may not have come yet.
-pub type Pending<T> = Receiver<Result<T, Error>>;
-
 impl Timed {
     pub fn new(options: StoreOptions) -> Self {
-        let image = blank_image(BlockSize::MIN, 64, 2000, [7; 16]);
         let latency = Latency {
-            read_ns: READ_NS..READ_NS + 1,
-            write_ns: READ_NS..READ_NS + 1,
             flush_ns: FLUSH_NS..FLUSH_NS + 1,
-            per_kib_ns: 0,
-            stroke_ns: 0,
-            one_at_a_time: false,
+            ..steady(READ_NS, READ_NS)
         };
-        let sim = SimOptions {
-            latency,
-            ..SimOptions::default()
-        };
-        Self::on(SimDisk::new(&image, sim), options)
+        Self::on(disk(64, 2000, latency), options)
     }
 
     pub fn on(disk: SimDisk, options: StoreOptions) -> Self {
@@ -57,10 +44,9 @@ impl Timed {
     pub fn send<T: Send + 'static>(
         &self,
         submit: impl FnOnce(&Store, OnDone<T>) -> Result<(), Error>,
-    ) -> Result<Pending<T>, Error> {
+    ) -> Result<Answer<T>, Error> {
         let _time = virtual_time(self.disk.now_ns());
-        let (told, answer) = channel();
-        let on_done = Box::new(move |result, _: EngineTimes| drop(told.send(result)));
+        let (on_done, answer) = answer();
         submit(&self.store, on_done)?;
         Ok(answer)
     }
@@ -115,7 +101,7 @@ impl Timed {
         answer.try_recv().unwrap().unwrap();
     }
 
-    pub fn begin_put(&self, id: u128, bytes: &[u8], options: PutOptions) -> Pending<PutOutcome> {
+    pub fn begin_put(&self, id: u128, bytes: &[u8], options: PutOptions) -> Answer<PutOutcome> {
         let buf = self.buf(bytes);
         self.send(|store, done| store.submit_put_with(ctx(), LumpId(id), buf, options, done))
             .unwrap()
