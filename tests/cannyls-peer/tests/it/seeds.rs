@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use lumpscope_tests::needs::{Need, available};
+use lumpscope_tests::needs::{Need, alone};
 use lumpscope_tests::service::binary;
 use serde_json::Value;
 
@@ -84,9 +84,9 @@ fn counted(row: &str, trial: &Value) -> i64 {
 
 #[test]
 fn the_kernel_makes_the_requests_that_the_document_says() {
-    if !available(NEEDS) {
+    let Some(_alone) = alone(NEEDS) else {
         return;
-    }
+    };
     let count = WRITES.to_string();
     let (text, report, page) = seeds(&["diskbenchi", "--count", &count, "--runs", "1"]);
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/xfs-offset.md");
@@ -125,9 +125,9 @@ fn the_kernel_makes_the_requests_that_the_document_says() {
 
 #[test]
 fn lumps_of_whole_sectors_overlap_on_file_systems_only() {
-    if !available(NEEDS) {
+    let Some(_alone) = alone(NEEDS) else {
         return;
-    }
+    };
     let (text, report, page) = seeds(&[
         "cannyls",
         "--scale",
@@ -200,9 +200,9 @@ fn the_published_program_writes_and_says_nothing_else() {
 
 #[test]
 fn the_file_server_s_table_has_ours_beside_the_published_one() {
-    if !available(&[Need::Root]) {
+    let Some(_alone) = alone(&[Need::Root]) else {
         return;
-    }
+    };
     let (text, report, page) = seeds(&[
         "fileserver",
         "--rounds",

@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use lumpscope_tests::needs::{Need, available, find_tool};
+use lumpscope_tests::needs::{Need, alone, find_tool};
 use lumpscope_tests::service::{binary, run_ok};
 use serde_json::Value;
 
@@ -74,9 +74,9 @@ fn verified(folder: &Path, args: &[&str]) {
 
 #[test]
 fn every_engine_runs_a_workload_and_every_byte_is_right() {
-    if !available(&[Need::Root, Need::Tool("mkfs.ext4"), Need::Tool("mkfs.xfs")]) {
+    let Some(_alone) = alone(&[Need::Root, Need::Tool("mkfs.ext4"), Need::Tool("mkfs.xfs")]) else {
         return;
-    }
+    };
     let folder = tempfile::tempdir().expect("a directory can be made");
     for args in [
         &[
@@ -212,9 +212,9 @@ fn commands_end_quietly_with_their_reader() {
 
 #[test]
 fn peers_are_run_in_turn_and_what_is_missing_is_said() {
-    if !available(&[Need::Root, Need::Tool("mkfs.xfs"), Need::Tool("fio")]) {
+    let Some(_alone) = alone(&[Need::Root, Need::Tool("mkfs.xfs"), Need::Tool("fio")]) else {
         return;
-    }
+    };
     let folder = tempfile::tempdir().expect("a directory can be made");
     let json = folder.path().join("result.json").display().to_string();
     let minio = find_tool("minio").map(|path| path.display().to_string());
