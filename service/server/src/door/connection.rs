@@ -127,7 +127,7 @@ impl Connection {
         self.inner.closed.load(Ordering::SeqCst)
     }
 
-    /// Counts a call as under way until the guard is dropped.
+    /// Counts a call as under way until the [`Call`] is dropped.
     #[must_use]
     pub fn call(&self) -> Call {
         self.inner.calls.fetch_add(1, Ordering::SeqCst);

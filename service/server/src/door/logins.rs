@@ -4,7 +4,7 @@
 //! [[token]]
 //! name = "backup"                 # for logs
 //! sha256 = "9f86d081..."          # of the token; `lumpscope token` makes both
-//! scopes = ["read"]               # read, write, admin, observe
+//! scopes = ["read"]               # rights: read, write, admin, observe
 //! stores = ["disk1"]              # optional; left out: all stores
 //!
 //! [[certificate]]

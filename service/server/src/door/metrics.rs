@@ -48,7 +48,7 @@ impl DoorMetrics {
         self.place(entrance).load(Ordering::Relaxed)
     }
 
-    /// Counts a connection as open until the guard is dropped.
+    /// Counts a connection as open until the [`Open`] is dropped.
     pub(super) fn opened(&self, entrance: &'static str) -> Open {
         let labels = vec![("entrance", entrance.to_owned())];
         self.accepted.get_or_create(&labels).inc();

@@ -36,7 +36,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// Listens on `path` with the permissions `mode`; the socket belongs to the user and group `owner`,
+/// Listens on `path` with the permissions `mode`; the socket belongs to the user and group `ids`,
 /// `None`: to who we are. What a dead service has left there is replaced.
 ///
 /// # Errors
@@ -44,14 +44,14 @@ impl Drop for SocketFile {
 pub(crate) fn listen(
     path: &Path,
     mode: u32,
-    owner: Option<(u32, u32)>,
+    ids: Option<(u32, u32)>,
 ) -> Result<(UnixListener, SocketFile), ServerError> {
     check_place(path)?;
     let failed = |source| ServerError::UnixSocket {
         path: path.to_owned(),
         why: format!("{source}"),
     };
-    let (listener, meta) = make(path, mode, owner).map_err(failed)?;
+    let (listener, meta) = make(path, mode, ids).map_err(failed)?;
     let file = SocketFile {
         path: path.to_owned(),
         device: meta.dev(),
@@ -95,7 +95,7 @@ fn check_place(path: &Path) -> Result<(), ServerError> {
 fn make(
     path: &Path,
     mode: u32,
-    owner: Option<(u32, u32)>,
+    ids: Option<(u32, u32)>,
 ) -> io::Result<(StdListener, fs::Metadata)> {
     let parent = path
         .parent()
@@ -109,7 +109,7 @@ fn make(
         _ => {}
     }
     fs::DirBuilder::new().mode(0o700).create(&private)?;
-    let made = bind_inside(&private, path, mode, owner);
+    let made = bind_inside(&private, path, mode, ids);
     fs::remove_dir_all(&private)?;
     made
 }
@@ -118,13 +118,13 @@ fn bind_inside(
     private: &Path,
     path: &Path,
     mode: u32,
-    owner: Option<(u32, u32)>,
+    ids: Option<(u32, u32)>,
 ) -> io::Result<(StdListener, fs::Metadata)> {
     let inside = private.join("s");
     let listener = StdListener::bind(&inside)?;
     listener.set_nonblocking(true)?;
     fs::set_permissions(&inside, Permissions::from_mode(mode))?;
-    if let Some((user, group)) = owner {
+    if let Some((user, group)) = ids {
         chown(&inside, Some(user), Some(group))?;
     }
     let meta = fs::symlink_metadata(&inside)?;

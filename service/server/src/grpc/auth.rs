@@ -60,9 +60,9 @@ impl<S> Auth<S> {
         if !caller.has(method.right) {
             let metrics = &self.door.metrics;
             metrics.login_failed(connection, "scope", caller.name());
-            return Err(Refusal::ScopeMissing {
+            return Err(Refusal::RightMissing {
                 caller: caller.name().to_owned(),
-                scope: method.right.name(),
+                right: method.right.name(),
                 method: method.path,
             });
         }

@@ -6,9 +6,9 @@ use lumpscope_proto::v1;
 use crate::refusal::Refusal;
 
 /// Ids a page holds when the client does not say.
-pub const DEFAULT_PAGE: u32 = 1_000;
+pub const DEFAULT_IDS: u32 = 1_000;
 /// Most ids a page holds.
-pub const MAX_PAGE: u32 = 10_000;
+pub const MAX_IDS: u32 = 10_000;
 
 /// A lump id that must be there.
 ///
@@ -96,13 +96,13 @@ pub fn after_token(range: LumpRange, token: &[u8]) -> Result<LumpRange, Refusal>
 /// [`Refusal::PageSize`].
 pub fn page_size(got: u32) -> Result<usize, Refusal> {
     let size = match got {
-        0 => DEFAULT_PAGE,
-        1..=MAX_PAGE => got,
+        0 => DEFAULT_IDS,
+        1..=MAX_IDS => got,
         _ => {
             return Err(Refusal::PageSize {
                 got,
-                max: MAX_PAGE,
-                default: DEFAULT_PAGE,
+                max: MAX_IDS,
+                default: DEFAULT_IDS,
             });
         }
     };

@@ -3,7 +3,7 @@
 //!
 //! | path | answers 200 | for |
 //! |---|---|---|
-//! | `/metrics` | always, but only to who has the scope observe when tokens are configured | Prometheus |
+//! | `/metrics` | always, but only to who has the right observe when tokens are configured | Prometheus |
 //! | `/livez` | while the process answers | who restarts what hangs |
 //! | `/readyz` | while any store takes every request, as gRPC health of the whole service | who sends clients here |
 //! | `/healthz` | while every store takes every request | who wakes people up |

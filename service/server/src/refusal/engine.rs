@@ -1,4 +1,4 @@
-//! What clients are told of the engine's errors.
+//! Code, reason and advice for every error of the engine.
 
 use std::time::Duration;
 
@@ -10,133 +10,90 @@ use super::table::RETRY_AFTER_RESTART;
 /// Bytes of a sector in messages, whatever the device uses.
 const SECTOR: u64 = 512;
 
-/// Code and reason of an engine error.
-pub(super) fn engine_kind(error: &Error) -> (Code, &'static str) {
-    match error {
-        Error::NotFound { .. } => (Code::NotFound, "UNKNOWN_LUMP"),
-        Error::LumpTooLarge { .. } => (Code::OutOfRange, "LUMP_TOO_LARGE"),
-        Error::RangeOutside { .. } => (Code::OutOfRange, "RANGE_OUTSIDE"),
-        Error::StoreFull { .. } => (Code::ResourceExhausted, "STORE_FULL"),
-        Error::JournalFull { .. } => (Code::ResourceExhausted, "JOURNAL_FULL"),
-        Error::NoSpace { .. } => (Code::ResourceExhausted, "NO_SPACE"),
-        Error::ReversedRange { .. } => (Code::InvalidArgument, "RANGE_REVERSED"),
-        Error::LengthMismatch { .. } => (Code::InvalidArgument, "LENGTH_DIFFERS"),
-        Error::TooManyIds { .. } => (Code::InvalidArgument, "TOO_MANY_IDS"),
-        Error::DeadlineExceeded { .. } => (Code::DeadlineExceeded, "DEADLINE_EXCEEDED"),
-        Error::AlreadyExists { .. } => (Code::AlreadyExists, "LUMP_EXISTS"),
-        Error::Busy { .. } => (Code::Unavailable, "STORE_BUSY"),
-        Error::BuffersExhausted { .. } => (Code::Unavailable, "BUFFERS_EXHAUSTED"),
-        Error::Closed => (Code::Unavailable, "STORE_CLOSED"),
-        Error::ReadOnly => (Code::FailedPrecondition, "STORE_READ_ONLY"),
-        Error::Failed { .. } => (Code::FailedPrecondition, "STORE_FAILED"),
-        Error::NotAStore { .. } => (Code::FailedPrecondition, "NOT_A_STORE"),
-        Error::InUse { .. } => (Code::FailedPrecondition, "DEVICE_IN_USE"),
-        Error::NoRoomForRepair { .. } => (Code::FailedPrecondition, "NO_ROOM_FOR_REPAIR"),
-        Error::Unsupported { .. } => (Code::FailedPrecondition, "DEVICE_UNSUPPORTED"),
-        Error::Corrupt { .. } => (Code::DataLoss, "STORE_CORRUPT"),
-        Error::CorruptJournal { .. } => (Code::DataLoss, "JOURNAL_CORRUPT"),
-        Error::ChecksumMismatch { .. } => (Code::DataLoss, "LUMP_CORRUPT"),
-        Error::Io { .. } => (Code::Internal, "IO_ERROR"),
-        Error::System { .. } => (Code::Internal, "SYSTEM_ERROR"),
-    }
+/// An engine error as clients see it.
+pub(super) struct Told {
+    pub(super) code: Code,
+    /// In capitals, for programs.
+    pub(super) reason: &'static str,
+    /// Time after which trying again can help; `None`: not without a change.
+    pub(super) retry: Option<Duration>,
+    /// The lump it is about.
+    pub(super) lump: Option<LumpId>,
+    /// Follows the engine's message: facts that the engine does not know.
+    pub(super) note: String,
 }
 
-/// When the engine expects that trying again helps.
-pub(super) fn engine_retry(error: &Error) -> Option<Duration> {
-    match error {
-        Error::Busy { retry_after, .. } | Error::BuffersExhausted { retry_after, .. } => {
-            Some(*retry_after)
+impl Told {
+    fn new(code: Code, reason: &'static str) -> Self {
+        Self {
+            code,
+            reason,
+            retry: None,
+            lump: None,
+            note: String::new(),
         }
-        Error::Closed => Some(RETRY_AFTER_RESTART),
-        Error::NotFound { .. }
-        | Error::LumpTooLarge { .. }
-        | Error::RangeOutside { .. }
-        | Error::StoreFull { .. }
-        | Error::JournalFull { .. }
-        | Error::NoSpace { .. }
-        | Error::ReversedRange { .. }
-        | Error::LengthMismatch { .. }
-        | Error::DeadlineExceeded { .. }
-        | Error::AlreadyExists { .. }
-        | Error::TooManyIds { .. }
-        | Error::ReadOnly
-        | Error::Failed { .. }
-        | Error::NotAStore { .. }
-        | Error::InUse { .. }
-        | Error::NoRoomForRepair { .. }
-        | Error::Unsupported { .. }
-        | Error::Corrupt { .. }
-        | Error::CorruptJournal { .. }
-        | Error::ChecksumMismatch { .. }
-        | Error::Io { .. }
-        | Error::System { .. } => None,
     }
-}
 
-/// The lump an engine error is about.
-pub(super) fn lump_of(error: &Error) -> Option<LumpId> {
-    match error {
-        Error::NotFound { id } | Error::RangeOutside { id, .. } | Error::AlreadyExists { id } => {
-            Some(*id)
+    fn of(self, id: LumpId) -> Self {
+        Self {
+            lump: Some(id),
+            ..self
         }
-        Error::ChecksumMismatch(damage) => Some(damage.id),
-        Error::LumpTooLarge { .. }
-        | Error::StoreFull { .. }
-        | Error::JournalFull { .. }
-        | Error::NoSpace { .. }
-        | Error::ReversedRange { .. }
-        | Error::LengthMismatch { .. }
-        | Error::Busy { .. }
-        | Error::BuffersExhausted { .. }
-        | Error::DeadlineExceeded { .. }
-        | Error::TooManyIds { .. }
-        | Error::Closed
-        | Error::ReadOnly
-        | Error::Failed { .. }
-        | Error::NotAStore { .. }
-        | Error::InUse { .. }
-        | Error::NoRoomForRepair { .. }
-        | Error::Unsupported { .. }
-        | Error::Corrupt { .. }
-        | Error::CorruptJournal { .. }
-        | Error::Io { .. }
-        | Error::System { .. } => None,
+    }
+
+    fn after(self, retry: Duration) -> Self {
+        Self {
+            retry: Some(retry),
+            ..self
+        }
+    }
+
+    fn note(self, note: String) -> Self {
+        Self { note, ..self }
     }
 }
 
-/// What the engine cannot know: how the bytes are counted below the file system.
-pub(super) fn addendum(error: &Error) -> String {
+/// The one match over the engine's errors.
+pub(super) fn told(error: &Error) -> Told {
     match error {
-        Error::ChecksumMismatch(damage) => format!(
-            " (512-byte sectors {} to {})",
-            damage.offset / SECTOR,
-            (damage.offset + damage.len)
-                .div_ceil(SECTOR)
-                .saturating_sub(1)
-        ),
-        Error::Closed => ": the service is shutting down; try again when it is back".to_owned(),
-        Error::NotFound { .. }
-        | Error::LumpTooLarge { .. }
-        | Error::RangeOutside { .. }
-        | Error::StoreFull { .. }
-        | Error::JournalFull { .. }
-        | Error::NoSpace { .. }
-        | Error::ReversedRange { .. }
-        | Error::LengthMismatch { .. }
-        | Error::Busy { .. }
-        | Error::BuffersExhausted { .. }
-        | Error::DeadlineExceeded { .. }
-        | Error::AlreadyExists { .. }
-        | Error::TooManyIds { .. }
-        | Error::ReadOnly
-        | Error::Failed { .. }
-        | Error::NotAStore { .. }
-        | Error::InUse { .. }
-        | Error::NoRoomForRepair { .. }
-        | Error::Unsupported { .. }
-        | Error::Corrupt { .. }
-        | Error::CorruptJournal { .. }
-        | Error::Io { .. }
-        | Error::System { .. } => String::new(),
+        Error::NotFound { id } => Told::new(Code::NotFound, "UNKNOWN_LUMP").of(*id),
+        Error::LumpTooLarge { .. } => Told::new(Code::OutOfRange, "LUMP_TOO_LARGE"),
+        Error::RangeOutside { id, .. } => Told::new(Code::OutOfRange, "RANGE_OUTSIDE").of(*id),
+        Error::StoreFull { .. } => Told::new(Code::ResourceExhausted, "STORE_FULL"),
+        Error::JournalFull { .. } => Told::new(Code::ResourceExhausted, "JOURNAL_FULL"),
+        Error::NoSpace { .. } => Told::new(Code::ResourceExhausted, "NO_SPACE"),
+        Error::ReversedRange { .. } => Told::new(Code::InvalidArgument, "RANGE_REVERSED"),
+        Error::LengthMismatch { .. } => Told::new(Code::InvalidArgument, "LENGTH_DIFFERS"),
+        Error::TooManyIds { .. } => Told::new(Code::InvalidArgument, "TOO_MANY_IDS"),
+        Error::DeadlineExceeded { .. } => Told::new(Code::DeadlineExceeded, "DEADLINE_EXCEEDED"),
+        Error::AlreadyExists { id } => Told::new(Code::AlreadyExists, "LUMP_EXISTS").of(*id),
+        Error::Busy { retry_after, .. } => {
+            Told::new(Code::Unavailable, "STORE_BUSY").after(*retry_after)
+        }
+        Error::BuffersExhausted { retry_after, .. } => {
+            Told::new(Code::Unavailable, "BUFFERS_EXHAUSTED").after(*retry_after)
+        }
+        Error::Closed => Told::new(Code::Unavailable, "STORE_CLOSED")
+            .after(RETRY_AFTER_RESTART)
+            .note(": the service is shutting down; try again when it is back".to_owned()),
+        Error::ReadOnly => Told::new(Code::FailedPrecondition, "STORE_READ_ONLY"),
+        Error::Failed { .. } => Told::new(Code::FailedPrecondition, "STORE_FAILED"),
+        Error::NotAStore { .. } => Told::new(Code::FailedPrecondition, "NOT_A_STORE"),
+        Error::InUse { .. } => Told::new(Code::FailedPrecondition, "DEVICE_IN_USE"),
+        Error::NoRoomForRepair { .. } => Told::new(Code::FailedPrecondition, "NO_ROOM_FOR_REPAIR"),
+        Error::Unsupported { .. } => Told::new(Code::FailedPrecondition, "DEVICE_UNSUPPORTED"),
+        Error::Corrupt { .. } => Told::new(Code::DataLoss, "STORE_CORRUPT"),
+        Error::CorruptJournal { .. } => Told::new(Code::DataLoss, "JOURNAL_CORRUPT"),
+        Error::ChecksumMismatch(damage) => Told::new(Code::DataLoss, "LUMP_CORRUPT")
+            .of(damage.id)
+            .note(format!(
+                " (512-byte sectors {} to {})",
+                damage.offset / SECTOR,
+                (damage.offset + damage.len)
+                    .div_ceil(SECTOR)
+                    .saturating_sub(1)
+            )),
+        Error::Io { .. } => Told::new(Code::Internal, "IO_ERROR"),
+        Error::System { .. } => Told::new(Code::Internal, "SYSTEM_ERROR"),
     }
 }

@@ -1,7 +1,7 @@
 //! Why a request is refused: the one table from everything that can go wrong to codes and messages.
 //!
-//! No wildcards: a new error of the engine does not compile until its code and its advice to the
-//! client stand here. The codes are those of gRPC; S3 has its own words for them.
+//! A new error of the engine does not compile until its code and its advice to the client stand
+//! here. The codes are those of gRPC; S3 has its own words for them.
 
 mod engine;
 mod table;
@@ -13,7 +13,7 @@ use lumpscope_engine::Error;
 
 pub use self::wire::WireError;
 
-use self::engine::addendum;
+use self::engine::told;
 use crate::door::Denied;
 use crate::error::ServerError;
 
@@ -84,16 +84,16 @@ pub enum Refusal {
     /// A caller who is not known.
     #[error("{0}")]
     Denied(#[from] Denied),
-    /// A caller who is known and lacks a scope.
+    /// A caller who is known and lacks a right.
     #[error(
-        "{caller:?} may not call {method}: it lacks the scope {scope:?}; add it in the file of \
+        "{caller:?} may not call {method}: it lacks the scope {right:?}; add it in the file of \
          tokens, or use another token"
     )]
-    ScopeMissing {
+    RightMissing {
         /// Name of the token or certificate.
         caller: String,
-        /// The scope.
-        scope: &'static str,
+        /// The right, as the file of tokens names it under `scopes`.
+        right: &'static str,
         /// The method.
         method: &'static str,
     },
@@ -317,7 +317,7 @@ pub enum Refusal {
     #[error("the service is shutting down: try again when it is back")]
     ShuttingDown,
     /// What the engine said.
-    #[error("store {store:?}: {error}{}", addendum(error))]
+    #[error("store {store:?}: {error}{}", told(error).note)]
     Engine {
         /// Name of the store.
         store: String,

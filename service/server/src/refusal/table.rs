@@ -6,15 +6,17 @@ use std::time::Duration;
 use tonic::Code;
 
 use super::Refusal;
-use super::engine::{engine_kind, engine_retry, lump_of};
+use super::engine::told;
 use super::wire::WireError;
 
 /// When to try again while the service goes down or comes up.
 pub(super) const RETRY_AFTER_RESTART: Duration = Duration::from_secs(1);
 
+/// Code, and the reason in capitals that programs can rely on.
+type Kind = (Code, &'static str);
+
 impl Refusal {
-    /// Code, and the reason in capitals that programs can rely on.
-    fn kind(&self) -> (Code, &'static str) {
+    fn kind(&self) -> Kind {
         match self {
             Self::IdMissing { .. } => (Code::InvalidArgument, "ID_MISSING"),
             Self::IdLength { .. } | Self::IdText { .. } => (Code::InvalidArgument, "ID_INVALID"),
@@ -33,7 +35,7 @@ impl Refusal {
             Self::TooManyWatches { .. } => (Code::ResourceExhausted, "TOO_MANY_WATCHES"),
             Self::NotReloaded(_) => (Code::FailedPrecondition, "NOT_RELOADED"),
             Self::Denied(_) => (Code::Unauthenticated, "DENIED"),
-            Self::ScopeMissing { .. } => (Code::PermissionDenied, "SCOPE_MISSING"),
+            Self::RightMissing { .. } => (Code::PermissionDenied, "SCOPE_MISSING"),
             Self::StoreForbidden { .. } => (Code::PermissionDenied, "STORE_FORBIDDEN"),
             Self::ServiceForbidden { .. } => (Code::PermissionDenied, "SERVICE_FORBIDDEN"),
             Self::UnknownStore { .. } => (Code::NotFound, "UNKNOWN_STORE"),
@@ -55,7 +57,10 @@ impl Refusal {
             Self::WaitTooLong { .. } => (Code::InvalidArgument, "WAIT_TOO_LONG"),
             Self::CutOffOthers { .. } => (Code::DeadlineExceeded, "CUT_OFF_OTHERS"),
             Self::Wire { error } => wire_kind(error),
-            Self::Engine { error, .. } => engine_kind(error),
+            Self::Engine { error, .. } => {
+                let told = told(error);
+                (told.code, told.reason)
+            }
         }
     }
 
@@ -71,10 +76,25 @@ impl Refusal {
         self.kind().1
     }
 
-    /// What the reason is about.
+    /// The store, lump or field that the reason is about, by name.
     #[must_use]
     pub fn metadata(&self) -> HashMap<String, String> {
         let mut about = HashMap::new();
+        if let Some(store) = self.store() {
+            about.insert("store".to_owned(), store.to_owned());
+        }
+        if let Some(field) = self.field() {
+            about.insert("field".to_owned(), field.to_owned());
+        }
+        if let Self::Engine { error, .. } = self
+            && let Some(id) = told(error).lump
+        {
+            about.insert("lump".to_owned(), id.to_string());
+        }
+        about
+    }
+
+    fn store(&self) -> Option<&str> {
         match self {
             Self::UnknownStore { name, .. }
             | Self::StoreDraining { name }
@@ -82,51 +102,23 @@ impl Refusal {
             | Self::StoreNotOpen { name, .. }
             | Self::StoreExists { name }
             | Self::CutOffOthers { name, .. }
-            | Self::StoreForbidden { store: name, .. } => {
-                about.insert("store".to_owned(), name.clone());
-            }
-            Self::Engine { store, error } => {
-                about.insert("store".to_owned(), store.clone());
-                if let Some(id) = lump_of(error) {
-                    about.insert("lump".to_owned(), id.to_string());
-                }
-            }
+            | Self::StoreForbidden { store: name, .. }
+            | Self::Engine { store: name, .. } => Some(name),
+            _ => None,
+        }
+    }
+
+    fn field(&self) -> Option<&'static str> {
+        match self {
             Self::IdMissing { field }
             | Self::IdLength { field, .. }
             | Self::IdText { field, .. }
             | Self::EnumValue { field, .. }
             | Self::UnknownWord { field, .. }
             | Self::FieldMissing { field }
-            | Self::WaitTooLong { field, .. } => {
-                about.insert("field".to_owned(), (*field).to_owned());
-            }
-            Self::HeaderMissing
-            | Self::SecondHeader
-            | Self::EmptyMessage
-            | Self::StreamShort { .. }
-            | Self::StreamLong { .. }
-            | Self::StreamStalled { .. }
-            | Self::Silent { .. }
-            | Self::StreamSlow { .. }
-            | Self::ChecksumDiffers { .. }
-            | Self::LengthDiffers { .. }
-            | Self::TooLongForOne { .. }
-            | Self::TimeOver
-            | Self::Wire { .. }
-            | Self::PageSize { .. }
-            | Self::PageToken
-            | Self::StoreUnusable { .. }
-            | Self::NotNow { .. }
-            | Self::NotReloaded(_)
-            | Self::Denied(_)
-            | Self::ScopeMissing { .. }
-            | Self::ServiceForbidden { .. }
-            | Self::UnknownRequest { .. }
-            | Self::TooManyWatches { .. }
-            | Self::CutOff
-            | Self::ShuttingDown => {}
+            | Self::WaitTooLong { field, .. } => Some(field),
+            _ => None,
         }
-        about
     }
 
     /// When trying again can help; `None`: not without a change.
@@ -134,49 +126,13 @@ impl Refusal {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::ShuttingDown | Self::StoreDraining { .. } => Some(RETRY_AFTER_RESTART),
-            Self::Engine { error, .. } => engine_retry(error),
-            Self::IdMissing { .. }
-            | Self::IdLength { .. }
-            | Self::IdText { .. }
-            | Self::UnknownStore { .. }
-            | Self::HeaderMissing
-            | Self::SecondHeader
-            | Self::EmptyMessage
-            | Self::StreamShort { .. }
-            | Self::StreamLong { .. }
-            | Self::StreamStalled { .. }
-            | Self::Silent { .. }
-            | Self::StreamSlow { .. }
-            | Self::ChecksumDiffers { .. }
-            | Self::LengthDiffers { .. }
-            | Self::TooLongForOne { .. }
-            | Self::TimeOver
-            | Self::Wire { .. }
-            | Self::PageSize { .. }
-            | Self::PageToken
-            | Self::EnumValue { .. }
-            | Self::StoreLeaving { .. }
-            | Self::StoreNotOpen { .. }
-            | Self::StoreExists { .. }
-            | Self::StoreUnusable { .. }
-            | Self::NotNow { .. }
-            | Self::NotReloaded(_)
-            | Self::Denied(_)
-            | Self::ScopeMissing { .. }
-            | Self::StoreForbidden { .. }
-            | Self::ServiceForbidden { .. }
-            | Self::WaitTooLong { .. }
-            | Self::UnknownRequest { .. }
-            | Self::UnknownWord { .. }
-            | Self::FieldMissing { .. }
-            | Self::TooManyWatches { .. }
-            | Self::CutOffOthers { .. }
-            | Self::CutOff => None,
+            Self::Engine { error, .. } => told(error).retry,
+            _ => None,
         }
     }
 }
 
-fn wire_kind(error: &WireError) -> (Code, &'static str) {
+fn wire_kind(error: &WireError) -> Kind {
     match error {
         WireError::Compressed => (Code::Unimplemented, "COMPRESSED"),
         WireError::TooLarge { .. } => (Code::OutOfRange, "MESSAGE_TOO_LARGE"),

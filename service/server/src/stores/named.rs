@@ -86,7 +86,7 @@ impl NamedStore {
         self.objects.as_ref()
     }
 
-    /// Lets a request on data in. It counts as under way until the guard is dropped.
+    /// Lets a request on data in. It counts as under way until the [`UnderWay`] is dropped.
     ///
     /// # Errors
     /// [`Refusal::ShuttingDown`], [`Refusal::StoreDraining`], [`Refusal::StoreLeaving`].
@@ -94,7 +94,7 @@ impl NamedStore {
         // Counted before the look at the mode: who changes the mode first and counts then sees
         // every request that was let in.
         self.under_way.fetch_add(1, Ordering::SeqCst);
-        let guard = UnderWay {
+        let entered = UnderWay {
             named: Arc::clone(self),
         };
         let name = || self.name.clone();
@@ -102,7 +102,7 @@ impl NamedStore {
             return Err(Refusal::ShuttingDown);
         }
         match self.mode() {
-            Mode::Serving => Ok(guard),
+            Mode::Serving => Ok(entered),
             Mode::Draining => Err(Refusal::StoreDraining { name: name() }),
             Mode::Leaving => Err(Refusal::StoreLeaving { name: name() }),
         }

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 /// What every answer with data says: nobody keeps it, and it is what it says it is.
-pub(super) const GUARDS: [(HeaderName, HeaderValue); 2] = [
+pub(super) const BROWSER_RULES: [(HeaderName, HeaderValue); 2] = [
     (CACHE_CONTROL, HeaderValue::from_static("no-store")),
     (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
 ];
@@ -16,7 +16,7 @@ pub(super) const GUARDS: [(HeaderName, HeaderValue); 2] = [
 pub(super) fn said(status: StatusCode, value: &Value) -> Response {
     let kind = [(CONTENT_TYPE, HeaderValue::from_static("application/json"))];
     let body = Body::from(value.to_string());
-    (status, GUARDS, kind, body).into_response()
+    (status, BROWSER_RULES, kind, body).into_response()
 }
 
 /// `{"error": why}`, with a status.

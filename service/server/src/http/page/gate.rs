@@ -1,6 +1,6 @@
 //! Who may read the page's data.
 //!
-//! The same door as gRPC's, with the scope observe. Browsers bring two dangers of their own: a page
+//! The same door as gRPC's, with the right observe. Browsers bring two dangers of their own: a page
 //! of another site that asks in the name of whoever looks at it, and a name of another site that
 //! suddenly means this machine (DNS rebinding). Against the first, requests that the browser says
 //! come from elsewhere are refused; against the second, without TLS and without a login only names

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::answer::GUARDS;
+use super::answer::BROWSER_RULES;
 use super::hello::{self, Service, Store};
 use super::pulse::Viewer;
 use super::ring::Frame;
@@ -55,7 +55,7 @@ pub(super) fn answer(live: Live) -> Response {
         (NO_BUFFER, HeaderValue::from_static("no")),
     ];
     let body = Body::from_stream(ReceiverStream::new(pieces));
-    (GUARDS, kind, body).into_response()
+    (BROWSER_RULES, kind, body).into_response()
 }
 
 impl Live {
