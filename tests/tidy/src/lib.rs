@@ -2,6 +2,8 @@
 //! Built in seconds, because this crate depends on none of the others.
 
 #[cfg(test)]
+mod cycles;
+#[cfg(test)]
 mod rules;
 
 use std::path::{Path, PathBuf};
