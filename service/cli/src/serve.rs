@@ -72,7 +72,7 @@ async fn serve(config: ServeConfig) -> Result<()> {
     };
     let hangup = listen(SignalKind::hangup())?;
     let service = tokio::select! {
-        service = Service::start_after(config, give_up) => service?,
+        service = Service::start_with(config, Some(lumpscope_s3::serve), give_up) => service?,
         () = stop.asked() => return Ok(()),
     };
     let mut stdout = std::io::stdout();

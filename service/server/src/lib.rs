@@ -1,5 +1,5 @@
-//! The Lumpscope service: stores over gRPC, S3 and HTTP, and the page. The command line is
-//! `service/cli`.
+//! The Lumpscope service: stores over gRPC and HTTP, and the page. S3 is `service/s3`, the command
+//! line is `service/cli`.
 //!
 //! ```text
 //! client ── gRPC ──▶ grpc/ ──▶ engine (one owner thread a store) ──▶ disk
@@ -24,7 +24,6 @@ pub mod observed;
 pub mod privileges;
 pub mod refusal;
 pub mod request;
-pub mod s3;
 pub mod scrub;
 pub mod serve;
 mod stopping;

@@ -1,6 +1,7 @@
 //! The gRPC server: which services it has, and the bounds of its transport.
 
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,9 +64,9 @@ impl Sockets {
         };
         let door = &config.door;
         // Bound as who we are, and then of the user that we are going to be.
-        let owner = config.user.as_deref().map(privileges::ids_of).transpose()?;
+        let ids = config.user.as_deref().map(privileges::ids_of).transpose()?;
         let unix = door.unix_socket.as_deref();
-        let unix = unix.map(|path| door::listen_unix(path, door.unix_mode, owner));
+        let unix = unix.map(|path| door::listen_unix(path, door.unix_mode, ids));
         Ok(Self {
             grpc: local(&tcp)?,
             metrics: local(&http)?,
@@ -95,6 +96,27 @@ fn local(listener: &TcpListener) -> Result<SocketAddr, ServerError> {
     })
 }
 
+/// Serves S3 until `stopped`. The endpoint is a crate on top of this one, which the binary hands in.
+pub type ServeS3 = fn(S3Parts) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The parts of the service that the S3 endpoint stands on.
+pub struct S3Parts {
+    /// Bound to `s3-listen`.
+    pub listener: TcpListener,
+    /// Limits and counts of its connections.
+    pub entrance: Arc<Entrance>,
+    /// The settings of the service.
+    pub config: ServeConfig,
+    /// Name of the store that it serves.
+    pub store: String,
+    /// Stores, memory and logins.
+    pub sources: Sources,
+    /// Gives its requests their ids.
+    pub requests: Arc<Requests>,
+    /// True: take no more requests, end.
+    pub stopped: watch::Receiver<bool>,
+}
+
 /// What is being served.
 pub(crate) struct Serving {
     /// Keeps the health service up to date.
@@ -109,6 +131,7 @@ pub(crate) struct Serving {
 pub(crate) async fn serve(
     sockets: Sockets,
     config: &ServeConfig,
+    serve_s3: Option<ServeS3>,
     sources: Sources,
     stopped: watch::Receiver<bool>,
 ) -> Serving {
@@ -147,13 +170,18 @@ pub(crate) async fn serve(
             door::accept(Listener::Unix(listener), entrance_unix, told_unix, serve).await;
         }
     };
-    let s3 = s3(
-        sockets.s3,
-        entrance("s3", Protocol::Http, most),
-        config.clone(),
-        (sources.clone(), requests),
-        stopped.clone(),
-    );
+    let s3 = match (sockets.s3, serve_s3, config.s3_store()) {
+        (Some(listener), Some(serve), Some(store)) => serve(S3Parts {
+            listener,
+            entrance: entrance("s3", Protocol::Http, most),
+            config: config.clone(),
+            store: store.to_owned(),
+            sources: sources.clone(),
+            requests,
+            stopped: stopped.clone(),
+        }),
+        _ => Box::pin(std::future::ready(())),
+    };
     let entrance = entrance("metrics", Protocol::Http, METRICS_CONNECTIONS.min(most));
     let headers = usize::try_from(config.door.max_header_bytes).unwrap_or(usize::MAX);
     let limits = door::HttpLimits {
@@ -174,20 +202,6 @@ pub(crate) async fn serve(
             tokio::join!(tcp, unix, s3);
         }),
         metrics: tokio::spawn(http),
-    }
-}
-
-/// S3, where it is served.
-async fn s3(
-    listener: Option<TcpListener>,
-    entrance: Arc<Entrance>,
-    config: ServeConfig,
-    (sources, requests): (Sources, Arc<Requests>),
-    stopped: watch::Receiver<bool>,
-) {
-    if let (Some(listener), Some(store)) = (listener, config.s3_store()) {
-        let shared = (&sources, requests);
-        crate::s3::serve(listener, entrance, &config, store, shared, stopped).await;
     }
 }
 

@@ -14,6 +14,7 @@ use crate::door::{Door, Reloader};
 use crate::error::ServerError;
 use crate::grpc::Health;
 use crate::listen::{self, Sockets};
+pub use crate::listen::{S3Parts, ServeS3};
 use crate::request::Memory;
 use crate::stopping;
 use crate::stores::Stores;
@@ -47,19 +48,25 @@ impl Service {
     /// # Errors
     /// An address that cannot be listened on, a store that cannot be opened.
     pub async fn start(config: ServeConfig) -> Result<Self, ServerError> {
-        Self::start_after(config, |_, _| Ok(())).await
+        Self::start_with(config, None, |_, _| Ok(())).await
     }
 
-    /// The same, and does something between: after the stores were opened and the probes attached,
-    /// before anything is served. An error of it is this one's error, and everything is closed.
-    /// It may block.
+    /// Starts everything, with S3 served by `s3`. Calls `opened` after the stores were opened and
+    /// the probes attached, before anything is served: it may block, and its error closes
+    /// everything and is returned.
     ///
     /// # Errors
-    /// As [`Service::start`], and that of `opened`.
-    pub async fn start_after(
+    /// As [`Service::start`], that of `opened`, and `s3-listen` without `s3`.
+    pub async fn start_with(
         config: ServeConfig,
+        s3: Option<ServeS3>,
         opened: impl FnOnce(&ServeConfig, &Observer) -> Result<(), ServerError> + Send + 'static,
     ) -> Result<Self, ServerError> {
+        if config.s3.listen.is_some() && s3.is_none() {
+            let why = "s3-listen is set, and this program was built without S3";
+            return Err(ServerError::Argument(why.to_owned()));
+        }
+        let serve_s3 = s3;
         let door = Door::new(&config.door)?;
         let sockets = Sockets::bind(&config).await?;
         let (grpc, metrics, s3) = (sockets.grpc, sockets.metrics, sockets.s3_address);
@@ -76,7 +83,7 @@ impl Service {
         };
         let requests = Arc::clone(&sources.requests);
         let (stop, stopped) = watch::channel(false);
-        let serving = listen::serve(sockets, &config, sources, stopped).await;
+        let serving = listen::serve(sockets, &config, serve_s3, sources, stopped).await;
         let health = serving.health;
         let reload_task = tokio::spawn(Arc::clone(&door.reloader).watch());
         let health_task = tokio::spawn(health.clone().watch());

@@ -10,7 +10,7 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::access::Asked;
 use super::endpoint::{Endpoint, etag, given, signed, timestamp};
-use crate::door::Access;
+use lumpscope_server::door::Access;
 
 /// Most entries of a page, and how many there are when nothing is said.
 pub(super) const MAX_KEYS: i32 = 1000;

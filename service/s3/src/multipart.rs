@@ -14,8 +14,8 @@ use super::checks;
 use super::endpoint::{Endpoint, etag, given, signed, timestamp};
 use super::list::{Encoding, MAX_KEYS, page_size};
 use super::put::{Incoming, Sink};
-use crate::config::S3Etag;
-use crate::door::Access;
+use lumpscope_server::config::S3Etag;
+use lumpscope_server::door::Access;
 
 impl Sink for PartWriter {
     async fn write(

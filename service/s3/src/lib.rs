@@ -24,6 +24,7 @@ mod endpoint;
 mod error;
 mod get;
 mod list;
+mod memory;
 mod multipart;
 mod operations;
 mod put;
@@ -31,25 +32,23 @@ mod serve;
 mod service;
 mod unserved;
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lumpscope_objects::Ctx;
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::service::S3ServiceBuilder;
-use tokio::net::TcpListener;
-use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::config::ServeConfig;
-use crate::door::{Entrance, HttpLimits};
-use crate::request::{Readers, Requests};
-use crate::stores::Stores;
-use crate::telemetry::Sources;
 use access::Keys;
 use body::Patience;
 use empty::WithoutEmpty;
 use endpoint::Endpoint;
+use lumpscope_server::door::HttpLimits;
+use lumpscope_server::request::Readers;
+use lumpscope_server::serve::S3Parts;
+use lumpscope_server::stores::Stores;
 use serve::Serving;
 
 /// Most bytes of a request that is XML: 10,000 parts with checksums have less.
@@ -64,18 +63,26 @@ const BUFFER_BYTES: usize = 128 << 10;
 /// Most bytes of what a form for browsers may have before it is refused: there are none.
 const MAX_FORM: usize = 8 << 10;
 
-/// Serves S3 until `stopped` says so; `store`: what is served.
-pub(crate) async fn serve(
-    listener: TcpListener,
-    entrance: Arc<Entrance>,
-    config: &ServeConfig,
-    store: &str,
-    (sources, requests): (&Sources, Arc<Requests>),
-    stopped: watch::Receiver<bool>,
-) {
+/// Serves S3 on a listener of the service until the service stops; handed to
+/// [`Service::start_with`](lumpscope_server::serve::Service::start_with).
+#[must_use]
+pub fn serve(parts: S3Parts) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    Box::pin(run(parts))
+}
+
+async fn run(parts: S3Parts) {
+    let S3Parts {
+        listener,
+        entrance,
+        config,
+        store,
+        sources,
+        requests,
+        stopped,
+    } = parts;
     let endpoint = Endpoint {
         stores: sources.stores.clone(),
-        store: store.to_owned(),
+        store: store.clone(),
         put_memory: sources.put_memory.clone(),
         max_body: config.s3.max_body,
         etag: config.s3.etag,
@@ -108,7 +115,7 @@ pub(crate) async fn serve(
     let (stores, age) = (sources.stores.clone(), config.s3.upload_expiry);
     tokio::select! {
         () = serve::serve(listener, entrance, limits, serving, stopped) => {}
-        () = expire(stores, store, age) => {}
+        () = expire(stores, &store, age) => {}
     }
 }
 

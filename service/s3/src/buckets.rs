@@ -13,7 +13,7 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 use super::access::Asked;
 use super::endpoint::{Endpoint, Inside, given, no_version, timestamp};
 use super::put;
-use crate::door::Access;
+use lumpscope_server::door::Access;
 
 /// Keys that one request may delete, as in S3; and how many at a time: they share flushes.
 pub(super) const DELETES: (usize, usize) = (1000, 32);

@@ -13,9 +13,9 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Result};
 use super::body::Flow;
 use super::empty::Signed;
 use super::operations::{self, Needs};
-use super::{MAX_XML, XML_GROWS, endpoint, unserved};
-use crate::door::{Access, Grants, Reloader};
-use crate::request::{Memory, Reservation, Scope};
+use super::{MAX_XML, XML_GROWS, memory, unserved};
+use lumpscope_server::door::{Access, Grants, Reloader};
+use lumpscope_server::request::{Memory, Reservation, Scope};
 
 /// What an operation knows of its request beside the input: put in by [`Keys`] and the connection.
 #[derive(Clone)]
@@ -77,7 +77,7 @@ impl Keys {
             return Err(S3Error::with_message(code, why));
         }
         let bytes = announced.unwrap_or(most).saturating_mul(XML_GROWS);
-        endpoint::reserve(&self.memory, bytes, self.wait).await
+        memory::reserve(&self.memory, bytes, self.wait).await
     }
 }
 

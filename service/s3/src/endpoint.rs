@@ -10,9 +10,10 @@ use s3s::{S3Error, S3ErrorCode, S3Result};
 use super::access::Asked;
 use super::body::MAX_HELD;
 use super::error;
-use crate::config::S3Etag;
-use crate::request::{Memory, Reservation};
-use crate::stores::{NamedStore, Stores};
+use super::memory::reserve;
+use lumpscope_server::config::S3Etag;
+use lumpscope_server::request::{Memory, Reservation};
+use lumpscope_server::stores::{NamedStore, Stores};
 
 /// Pieces of an object that a writer keeps in memory: one is filled, one is on its way.
 const PIECES: u64 = 2;
@@ -84,20 +85,6 @@ impl Endpoint {
         let held = if chunked { len.min(MAX_HELD) } else { 0 };
         let wanted = memory.saturating_mul(pieces).saturating_add(held);
         reserve(&self.put_memory, wanted, self.memory_wait).await
-    }
-}
-
-/// Waits for memory for a body, at most so long.
-///
-/// # Errors
-/// `SlowDown`.
-pub(super) async fn reserve(memory: &Memory, bytes: u64, wait: Duration) -> S3Result<Reservation> {
-    match tokio::time::timeout(wait, memory.reserve(bytes)).await {
-        Ok(reserved) => reserved.map_err(|refusal| error::refused(&refusal)),
-        Err(_) => Err(error::slow_down(
-            "there is no memory for the body: others are under way".to_owned(),
-            wait,
-        )),
     }
 }
 

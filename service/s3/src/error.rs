@@ -10,7 +10,7 @@ use s3s::{S3Error, S3ErrorCode};
 use tonic::Code;
 
 use super::body::Fault;
-use crate::refusal::Refusal;
+use lumpscope_server::refusal::Refusal;
 
 /// What a refusal of the service is called.
 pub(super) fn refused(refusal: &Refusal) -> S3Error {

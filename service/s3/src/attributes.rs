@@ -19,13 +19,13 @@ macro_rules! put_info {
     ($input:expr, $size:expr) => {
         lumpscope_objects::PutInfo {
             content_type: $input.content_type.take(),
-            metadata: $crate::s3::attributes::metadata($input.metadata.take()),
-            attributes: $crate::s3::attributes::of([
+            metadata: $crate::attributes::metadata($input.metadata.take()),
+            attributes: $crate::attributes::of([
                 $input.cache_control.take(),
                 $input.content_disposition.take(),
                 $input.content_encoding.take(),
                 $input.content_language.take(),
-                $crate::s3::attributes::date($input.expires.as_ref()),
+                $crate::attributes::date($input.expires.as_ref()),
             ]),
             size: $size,
         }

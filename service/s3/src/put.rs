@@ -16,8 +16,8 @@ use super::body::Flow;
 use super::checks::{Checked, Checks};
 use super::endpoint::{Endpoint, etag, signed};
 use super::error;
-use crate::config::S3Etag;
-use crate::request::Scope;
+use lumpscope_server::config::S3Etag;
+use lumpscope_server::request::Scope;
 
 /// Bytes of a body without what frames its chunks.
 const DECODED: &str = "x-amz-decoded-content-length";

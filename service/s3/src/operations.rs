@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use crate::request::methods::Name;
+use lumpscope_server::request::methods::Name;
 
 /// What an operation needs of the rights of its key, as far as the path tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,8 +101,8 @@ pub(super) mod tests {
     use super::*;
 
     /// The cells of a table of docs/s3.md, of its lines behind the head.
-    pub(in crate::s3) fn documented(table: &str) -> Vec<Vec<&'static str>> {
-        let page = include_str!("../../../../docs/s3.md");
+    pub(crate) fn documented(table: &str) -> Vec<Vec<&'static str>> {
+        let page = include_str!("../../../docs/s3.md");
         let begin = format!("<!-- {table} -->");
         let lines = page.lines().skip_while(|line| *line != begin).skip(3);
         let lines = lines.take_while(|line| line.starts_with('|'));

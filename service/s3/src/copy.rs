@@ -18,7 +18,7 @@ use super::endpoint::{Endpoint, Inside, etag, timestamp};
 use super::get::Conditions;
 use super::put::Sink;
 use super::{attributes, checks, multipart, put};
-use crate::door::Access;
+use lumpscope_server::door::Access;
 
 /// What a copy wants of its source, taken out of its input.
 macro_rules! source_conditions {

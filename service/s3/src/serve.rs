@@ -18,9 +18,9 @@ use tracing::Instrument as _;
 
 use super::body::{Flow, Patience, Patient, Traced};
 use super::{error, operations};
-use crate::door::{self, Admitted, Connection, Entrance, HttpLimits, Leave, Listener};
-use crate::refusal::Refusal;
-use crate::request::{Readers, Requests, Scope, unless_cut_off};
+use lumpscope_server::door::{self, Admitted, Connection, Entrance, HttpLimits, Leave, Listener};
+use lumpscope_server::refusal::Refusal;
+use lumpscope_server::request::{Readers, Requests, Scope, unless_cut_off};
 
 /// What frames a chunk, at most, for each byte of it: chunks of one byte are the worst.
 const FRAMING: u64 = 2;

@@ -18,7 +18,7 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 use super::access::Asked;
 use super::endpoint::{Endpoint, etag, names, no_version, signed, timestamp};
 use super::{attributes, checks};
-use crate::request::{CHUNK, Scope};
+use lumpscope_server::request::{CHUNK, Scope};
 
 /// When a read is made.
 #[derive(Default)]

@@ -7,7 +7,7 @@ use s3s::crypto::{Checksum as _, Crc32, Crc32c, Crc64Nvme, Md5, Sha1, Sha256};
 use s3s::dto::Checksum;
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
-use crate::config::S3Etag;
+use lumpscope_server::config::S3Etag;
 
 /// Kinds of checksums: their headers, and the attributes under which they are kept.
 const KINDS: [&str; 5] = [

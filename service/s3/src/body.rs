@@ -13,7 +13,7 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::Code;
 
-use crate::request::{Reading, Scope, is_slow};
+use lumpscope_server::request::{Reading, Scope, is_slow};
 
 /// Most bytes of a request that wait for being taken: a signed chunk is kept until its signature
 /// has been checked, so this is the largest chunk.
