@@ -1,4 +1,4 @@
-//! Who asks, and whether they may: signatures are checked by s3s, rights here.
+//! Callers and their rights: s3s checks signatures, this module rights.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::{MAX_XML, XML_GROWS, memory, unserved};
 use lumpscope_server::door::{Access, Grants, Reloader};
 use lumpscope_server::request::{Memory, Reservation, Scope};
 
-/// What an operation knows of its request beside the input: put in by [`Keys`] and the connection.
+/// Properties of a request beside its input: set by [`Keys`] and the connection.
 #[derive(Clone)]
 pub(super) struct Asked {
     pub(super) scope: Arc<Scope>,

@@ -14,7 +14,7 @@ const NAMES: [&str; 5] = [
 /// How a body came, which is nothing about the object.
 const CHUNKED: &str = "aws-chunked";
 
-/// What an input says of the object it makes, taken out of it; `$size`: its bytes, if known.
+/// Metadata of the new object, taken out of an input; `$size`: its bytes, if known.
 macro_rules! put_info {
     ($input:expr, $size:expr) => {
         lumpscope_objects::PutInfo {
@@ -77,7 +77,7 @@ pub(super) fn date(given: Option<&Timestamp>) -> Option<String> {
     String::from_utf8(text).ok()
 }
 
-/// The same back.
+/// Parses a timestamp.
 pub(super) fn timestamp(text: Option<String>) -> Option<Timestamp> {
     Timestamp::parse(TimestampFormat::HttpDate, &text?).ok()
 }

@@ -39,12 +39,12 @@ pub(super) enum Fault {
     Gone,
 }
 
-/// What is known of a body while it comes; shared by who reads it and who waits for the result.
+/// State of a body while it comes; shared by its reader and the task that waits for the result.
 #[derive(Debug, Default)]
 pub(super) struct Flow {
     held: AtomicU64,
     waited_ns: AtomicU64,
-    /// What receiving had taken when that was last said, and the wait until then.
+    /// Time of receiving at the last report, and the wait until then.
     received: Mutex<(Duration, u64)>,
     fault: OnceLock<Fault>,
 }
@@ -61,7 +61,7 @@ impl Flow {
         *self.told() = (time, waited);
     }
 
-    /// What receiving has taken in all, in nanoseconds.
+    /// Time of receiving in all, in nanoseconds.
     pub(super) fn received_ns(&self) -> u64 {
         let (time, before) = *self.told();
         let since = self
@@ -82,7 +82,7 @@ impl Flow {
     }
 }
 
-/// What a client may take of the service with one body.
+/// Limits of a client for one body.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     /// Longest time without a byte.

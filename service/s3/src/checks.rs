@@ -37,18 +37,18 @@ pub(super) struct Checks {
     wanted: Vec<&'static str>,
 }
 
-/// What a body has come to.
+/// Checksums of a received body.
 pub(super) struct Checked {
     pub(super) etag: ETag,
     pub(super) crc32c: Option<u32>,
     /// Those that were asked for, for the reply.
     pub(super) checksum: Checksum,
-    /// The same to be kept, but for CRC32C.
+    /// Checksums to be kept, except CRC32C.
     pub(super) attributes: Pairs,
 }
 
 impl Checks {
-    /// What the headers of a request announce, and what its `ETag` is to be made of.
+    /// Announced checksums from the headers of a request, and the source of its `ETag`.
     ///
     /// # Errors
     /// `InvalidDigest`, `InvalidRequest`.

@@ -36,7 +36,7 @@ fn parts(given: Option<CompletedMultipartUpload>) -> S3Result<Vec<(u16, ETag)>> 
     given.iter().map(part).collect()
 }
 
-/// What stands for an object of these parts.
+/// Entity tag of an object of these parts.
 fn of_parts(parts: &[(u16, ETag)]) -> ETag {
     let mut md5 = Md5::new();
     for (_, tag) in parts {

@@ -20,7 +20,7 @@ use super::put::Sink;
 use super::{attributes, checks, multipart, put};
 use lumpscope_server::door::Access;
 
-/// What a copy wants of its source, taken out of its input.
+/// Conditions on the source of a copy, taken out of its input.
 macro_rules! source_conditions {
     ($input:expr) => {
         Conditions {
@@ -32,7 +32,7 @@ macro_rules! source_conditions {
     };
 }
 
-/// What is copied.
+/// Source of a copy.
 struct Source {
     reader: Reader,
     info: ObjectInfo,
@@ -40,7 +40,7 @@ struct Source {
     key: String,
 }
 
-/// What a copy has come to.
+/// Result of a copy.
 struct Copied {
     md5: [u8; 16],
     crc32c: Option<u32>,
@@ -216,7 +216,7 @@ fn range(text: &str, size: u64) -> S3Result<std::ops::Range<u64>> {
     }
 }
 
-/// What a copy wants of the key it goes to; s3s does not read it.
+/// Conditions on the destination of a copy; s3s does not read them.
 fn destination(headers: &HeaderMap) -> S3Result<Condition> {
     let read = |name: HeaderName| {
         let given = headers.get(&name).filter(|value| !value.is_empty());

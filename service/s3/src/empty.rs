@@ -19,7 +19,7 @@ const READ: [&str; 7] = [
     "partNumber",
     "response-expires",
 ];
-/// What the parameters of a presigned URL begin with: behind the check they have done their work.
+/// Prefix of the parameters of a presigned URL, which are dropped after the check.
 const PRESIGNED: &str = "X-Amz-";
 
 /// The access key whose signature was checked already.

@@ -1,4 +1,4 @@
-//! What all operations share: the store, its objects, and the memory for bodies.
+//! State shared by all operations: the store, its objects, and the memory for bodies.
 
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -27,7 +27,7 @@ pub(super) struct Endpoint {
     pub(super) put_memory: Memory,
     /// Most bytes of the body of one put or part.
     pub(super) max_body: u64,
-    /// What an `ETag` is made of.
+    /// Source of an `ETag`.
     pub(super) etag: S3Etag,
     /// Longest wait for memory.
     pub(super) memory_wait: Duration,
@@ -58,7 +58,7 @@ impl Endpoint {
         Ok(Inside { named, objects })
     }
 
-    /// What an error of the objects is called.
+    /// S3 error for an error of the objects.
     pub(super) fn failed(&self, failure: ObjectError) -> S3Error {
         error::object(&self.store, failure)
     }

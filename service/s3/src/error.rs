@@ -1,4 +1,4 @@
-//! What went wrong, in the words of S3.
+//! Errors in the words of S3.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tonic::Code;
 use super::body::Fault;
 use lumpscope_server::refusal::Refusal;
 
-/// What a refusal of the service is called.
+/// S3 error for a refusal of the service.
 pub(super) fn refused(refusal: &Refusal) -> S3Error {
     if let Refusal::Engine { error, .. } = refusal
         && matches!(error, Error::StoreFull { .. } | Error::JournalFull { .. })
@@ -62,7 +62,7 @@ pub(super) fn slow_down(message: String, time: Duration) -> S3Error {
     error
 }
 
-/// What an error of the objects is called; `store`: where.
+/// S3 error for an error of the objects; `store`: its place.
 pub(super) fn object(store: &str, error: ObjectError) -> S3Error {
     let code = match &error {
         ObjectError::NoSuchBucket { .. } => S3ErrorCode::NoSuchBucket,
@@ -102,7 +102,7 @@ const fn too_large(what: Limited) -> S3ErrorCode {
     }
 }
 
-/// What is wrong with a body that was given up.
+/// S3 error for a body that was abandoned.
 pub(super) fn fault(fault: Fault) -> S3Error {
     let code = match fault {
         Fault::Silent(_) | Fault::Slow(_) => S3ErrorCode::RequestTimeout,
@@ -112,7 +112,7 @@ pub(super) fn fault(fault: Fault) -> S3Error {
     S3Error::with_message(code, fault.to_string())
 }
 
-/// What is wrong with a body that s3s could not decode. Its errors have no public type.
+/// S3 error for a body that s3s could not decode. Its errors have no public type.
 pub(super) fn broken(error: &s3s::StdError) -> S3Error {
     let text = error.to_string();
     let code = if text.contains("SignatureMismatch") {

@@ -102,7 +102,7 @@ fn wants_checksums(mode: Option<&ChecksumMode>) -> bool {
     mode.is_some_and(|mode| mode.as_str() == ChecksumMode::ENABLED)
 }
 
-/// What the headers of a reply say of an object.
+/// Metadata of an object for the headers of a reply.
 struct Told {
     info: ObjectInfo,
     /// The bytes that are meant; `None`: all of them.

@@ -119,7 +119,7 @@ async fn run(parts: S3Parts) {
     }
 }
 
-/// What speaks the protocol.
+/// Builds the protocol service.
 fn builder(endpoint: &Endpoint, keys: &Keys) -> S3ServiceBuilder {
     let mut builder = S3ServiceBuilder::new(endpoint.clone());
     builder.set_auth(keys.clone());

@@ -14,7 +14,7 @@ use lumpscope_server::door::Access;
 
 /// Most entries of a page, and how many there are when nothing is said.
 pub(super) const MAX_KEYS: i32 = 1000;
-/// What stays as it is in keys that are encoded; the rest becomes %XX.
+/// Characters kept in encoded keys; the rest becomes %XX.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
@@ -95,7 +95,7 @@ fn of_marker(marker: String, delimiter: Option<&str>) -> ListAfter {
     }
 }
 
-/// What was listed, written as asked.
+/// A list in the requested form.
 struct Listed {
     contents: Vec<Object>,
     prefixes: Vec<CommonPrefix>,

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use lumpscope_server::request::methods::Name;
 
-/// What an operation needs of the rights of its key, as far as the path tells.
+/// Right that an operation needs of its key, as far as the path tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Needs {
     /// A login.
@@ -83,7 +83,7 @@ operations! {
     "ListParts" "s3_list_parts" Write,
 }
 
-/// What stands for a request that was refused before its operation was known.
+/// Name for a request that was refused before its operation was known.
 pub(super) const UNKNOWN: Name = Name {
     text: "s3_unknown",
     c: c"s3_unknown",

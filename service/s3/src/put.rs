@@ -22,7 +22,7 @@ use lumpscope_server::request::Scope;
 /// Bytes of a body without what frames its chunks.
 const DECODED: &str = "x-amz-decoded-content-length";
 
-/// What bytes of a body are written to.
+/// Receiver of the bytes of a body.
 pub(super) trait Sink: Send {
     /// Appends bytes.
     fn write(

@@ -22,12 +22,12 @@ use lumpscope_server::door::{self, Admitted, Connection, Entrance, HttpLimits, L
 use lumpscope_server::refusal::Refusal;
 use lumpscope_server::request::{Readers, Requests, Scope, unless_cut_off};
 
-/// What frames a chunk, at most, for each byte of it: chunks of one byte are the worst.
+/// Most bytes of framing for each byte of a chunk: chunks of one byte are the worst.
 const FRAMING: u64 = 2;
 /// The id of a request, in its reply.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 
-/// What the requests on all connections share.
+/// State shared by the requests on all connections.
 #[derive(Clone)]
 pub(super) struct Serving {
     pub(super) s3: S3Service,

@@ -1,6 +1,6 @@
-//! What a client may ask for beside an operation, and is not there. To leave it out silently would
-//! be worse than to refuse: an object that is not encrypted, not locked, or written over the one
-//! that bytes were to be appended to.
+//! Options of requests that are not offered. Ignoring them silently would be worse than refusing:
+//! an object would not be encrypted, not locked, or written over the one that bytes were to be
+//! appended to.
 
 use http::{HeaderMap, HeaderValue};
 use s3s::{S3Error, S3ErrorCode, S3Result};

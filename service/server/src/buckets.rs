@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// At least this, less than that, and how many.
 pub type Bucket = (u64, u64, u64);
 
-/// What came in between, by bucket, ascending; buckets in which nothing did are left out.
+/// Counts added between two states, by bucket, ascending; buckets without any are left out.
 pub fn difference(
     was: impl Iterator<Item = Bucket>,
     is: impl Iterator<Item = Bucket>,

@@ -1,4 +1,4 @@
-//! What `lumpscope serve` is told: flags, environment and one TOML file, all with the same keys.
+//! Settings of `lumpscope serve`: flags, environment and one TOML file, all with the same keys.
 //!
 //! A flag wins over its environment variable, which wins over the file, which wins over the
 //! default. The keys of the file are the long names of the flags; a key that is not known is an
@@ -78,7 +78,7 @@ pub const DEFAULT_TRACE_RATIO: f64 = 0.01;
 /// Every request that takes at least so long is traced.
 pub const DEFAULT_TRACE_SLOWER_THAN: Span = Span(Duration::from_millis(100));
 
-/// What `serve` does, complete and checked.
+/// Configuration of `serve`, complete and checked.
 #[derive(Clone, Debug)]
 pub struct ServeConfig {
     /// The stores, at least one, with distinct names.
@@ -99,11 +99,11 @@ pub struct ServeConfig {
     pub pin_maps: Option<PathBuf>,
     /// Collector of traces; `None`: none are made.
     pub otlp_endpoint: Option<String>,
-    /// What the web page is told.
+    /// Settings of the web page.
     pub page: PageConfig,
     /// Which requests are traced.
     pub sampling: Sampling,
-    /// Who else may open the stores' devices for writing.
+    /// Policies for other processes that open the stores' devices for writing.
     pub guard: Vec<GuardRule>,
     /// True: the kernel counts how often the probes run and how long.
     pub program_statistics: bool,
@@ -162,7 +162,7 @@ pub struct ServeConfig {
 }
 
 impl ServeConfig {
-    /// What the observer is told of a store.
+    /// Watch options of a store, for the observer.
     #[must_use]
     pub fn watched(&self, spec: &StoreSpec) -> WatchedStore {
         WatchedStore {
@@ -186,8 +186,8 @@ impl ServeConfig {
         }
     }
 
-    /// What is done when another process opens this store's device for writing: the last rule that
-    /// names it holds, else the last one for all.
+    /// Policy when another process opens this store's device for writing: the last rule that names
+    /// the store wins, else the last one for all.
     fn guard_of(&self, store: &str) -> GuardPolicy {
         let last = |wanted: Option<&str>| {
             let mut rules = self.guard.iter().rev();
@@ -217,7 +217,7 @@ pub struct S3Config {
     pub store: Option<String>,
     /// Bytes of the body of one put or part.
     pub max_body: u64,
-    /// What the `ETag` of an object put in one is made of.
+    /// Source of the `ETag` of an object put in one request.
     pub etag: S3Etag,
     /// Age at which a multipart upload is given up; zero: never.
     pub upload_expiry: Duration,
@@ -274,7 +274,7 @@ pub struct TlsFiles {
     pub cert: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// Who signs clients; `None`: clients need no certificate.
+    /// CA certificates for clients; `None`: clients need no certificate.
     pub client_ca: Option<PathBuf>,
 }
 

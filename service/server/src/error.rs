@@ -14,7 +14,7 @@ pub enum ServerError {
     ConfigRead {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The configuration file cannot be understood.
@@ -24,7 +24,7 @@ pub enum ServerError {
         path: PathBuf,
         /// Line, counted from 1.
         line: usize,
-        /// What is wrong there.
+        /// Reason.
         why: String,
     },
     /// A value that makes no sense.
@@ -32,9 +32,9 @@ pub enum ServerError {
     BadValue {
         /// The key.
         key: &'static str,
-        /// What was given.
+        /// The value as given.
         value: String,
-        /// What is accepted.
+        /// Accepted values.
         want: &'static str,
     },
     /// There is nothing to serve.
@@ -82,7 +82,7 @@ pub enum ServerError {
     DoorFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and what to do.
+        /// Reason and remedy.
         why: String,
     },
     /// The UNIX socket cannot be listened on.
@@ -90,7 +90,7 @@ pub enum ServerError {
     UnixSocket {
         /// Where it should be.
         path: PathBuf,
-        /// What is wrong, and what to do.
+        /// Reason and remedy.
         why: String,
     },
     /// The address cannot be listened on.
@@ -100,7 +100,7 @@ pub enum ServerError {
         key: &'static str,
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The names of objects could not be read from a store.
@@ -108,7 +108,7 @@ pub enum ServerError {
     OpenObjects {
         /// Name of the store.
         name: String,
-        /// What the catalogue says.
+        /// Error of the catalogue.
         source: Box<lumpscope_objects::ObjectError>,
     },
     /// A store cannot be opened.
@@ -118,7 +118,7 @@ pub enum ServerError {
         name: String,
         /// Its path.
         path: PathBuf,
-        /// What the engine said.
+        /// Error of the engine.
         #[source]
         source: Box<lumpscope_engine::Error>,
     },
@@ -127,7 +127,7 @@ pub enum ServerError {
     CloseStore {
         /// Its name.
         name: String,
-        /// What the engine said.
+        /// Error of the engine.
         #[source]
         source: lumpscope_engine::Error,
     },
@@ -145,7 +145,7 @@ pub enum ServerError {
     LogFilter {
         /// The filter.
         filter: String,
-        /// What is wrong.
+        /// Reason.
         why: String,
     },
     /// gRPC ended without being told to.
@@ -154,9 +154,9 @@ pub enum ServerError {
     /// The runtime or a signal handler cannot be made.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// A file cannot be read or written.
@@ -166,7 +166,7 @@ pub enum ServerError {
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// An argument of a command makes no sense.
@@ -177,7 +177,7 @@ pub enum ServerError {
     Privileges(#[from] crate::privileges::PrivilegeError),
 }
 
-/// What to do when it was the system that refused.
+/// Remedy when the system refused.
 fn lacking_rights(error: &lumpscope_engine::Error) -> &'static str {
     match error {
         lumpscope_engine::Error::System { source, .. }

@@ -117,13 +117,13 @@ pub struct S3Parts {
     pub stopped: watch::Receiver<bool>,
 }
 
-/// What is being served.
+/// Tasks of the running endpoints.
 pub(crate) struct Serving {
     /// Keeps the health service up to date.
     pub(crate) health: Health,
     /// Ends when all connections of gRPC and S3 have ended after a stop.
     pub(crate) grpc: JoinHandle<()>,
-    /// The same of the metrics endpoint.
+    /// Task of the metrics endpoint.
     pub(crate) metrics: JoinHandle<()>,
 }
 

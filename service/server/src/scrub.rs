@@ -11,7 +11,7 @@ use crate::stores::Stores;
 /// Time between two looks.
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// What was said of one store.
+/// Findings reported so far for one store.
 #[derive(Default)]
 struct Told {
     findings: u64,

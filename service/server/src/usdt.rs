@@ -11,7 +11,7 @@ use std::ffi::CStr;
 
 use lumpscope_engine::{IoDeclaration, IoOp, IoPurpose, LumpId};
 
-/// What a request does to one lump.
+/// Operation of a request on one lump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LumpOp {
     /// Stores it.

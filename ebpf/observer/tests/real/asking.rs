@@ -1,4 +1,4 @@
-//! What can be asked after the fact and watched live, on a real disk.
+//! Queries after the fact and live watches, on a real disk.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const TRACE: TraceContext = TraceContext {
     parent_span_id: 1,
 };
 
-/// What was found out about the same three requests in every way there is.
+/// Results about the three requests, by every way there is.
 struct Found {
     report: StoreReport,
     explained: Vec<SlowRequest>,

@@ -1,4 +1,4 @@
-//! What cannot be observed is said, with the reason; everything else goes on.
+//! Unobservable stores are reported with the reason; everything else goes on.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

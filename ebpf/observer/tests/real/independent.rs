@@ -62,7 +62,7 @@ fn bpftrace_counts_the_same() {
 /// How often the whole is done again when bpftrace was not shown everything.
 const ATTEMPTS: usize = 5;
 
-/// What was counted of the same run.
+/// Counts of one run.
 struct Both {
     /// By us; complete.
     report: StoreReport,

@@ -1,4 +1,4 @@
-//! What a busy machine and full tables take away, forced: it is counted exactly.
+//! Losses of a busy machine and of full tables, forced: they are counted exactly.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What tests on real devices need: loop devices, mounts, aligned buffers, declared I/O.
+//! Support for tests on real devices: loop devices, mounts, aligned buffers, declared I/O.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

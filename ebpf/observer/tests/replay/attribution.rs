@@ -1,4 +1,4 @@
-//! Whose a block request is.
+//! Owners of block requests.
 
 use lumpscope_observer::{BlockOp, Class, Correlator, Event, Extent, Input, Op, Placement};
 

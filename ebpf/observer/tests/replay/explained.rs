@@ -1,4 +1,4 @@
-//! What is said of a request after the fact.
+//! Explanations of requests after the fact.
 
 use lumpscope_observer::{BlockOp, Class, Correlator, Ended, Input, Op};
 

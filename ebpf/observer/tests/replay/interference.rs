@@ -1,4 +1,4 @@
-//! Who moved the head, and what requests lost to others.
+//! Head moves, and time lost to others.
 
 use lumpscope_observer::{BlockOp, Class, Event, HeadMove, Input, LostTime, Op};
 

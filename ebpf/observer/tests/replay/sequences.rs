@@ -1,4 +1,4 @@
-//! What the block layer makes of an I/O: splits, merges, flushes before and after, several stores
+//! Effects of the block layer on an I/O: splits, merges, flushes before and after, several stores
 //! on one disk, and a disk below a disk.
 
 use lumpscope_observer::{

@@ -89,7 +89,7 @@ fn bad(output: &Output, words: &[&str]) {
     bad_with(1, output, words);
 }
 
-/// The same with another exit code.
+/// Fails with another exit code.
 #[track_caller]
 fn bad_with(code: i32, output: &Output, words: &[&str]) {
     let text = String::from_utf8_lossy(&output.stderr);

@@ -1,5 +1,5 @@
-//! What can be asked of the observer, through gRPC and through the commands. Without probes: what the
-//! disk did is not known here, and every answer has to say so.
+//! Queries to the observer, through gRPC and through the commands. Without probes the work of the
+//! disk is unknown, and every answer has to say so.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::PermissionsExt as _;

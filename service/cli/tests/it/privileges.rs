@@ -1,4 +1,4 @@
-//! What the service may still do once it serves, and how the service manager is told.
+//! Privileges of a serving service, and notifications to the service manager.
 
 #![expect(
     unsafe_code,
@@ -246,8 +246,9 @@ fn a_user_that_cannot_be_become_keeps_it_from_starting() {
     assert!(text.contains("start as root"), "{text}");
 }
 
-/// What was given up stays given up in what the kernel does for the service: a worker of io_uring
-/// that was started before has its old capabilities in /proc, but uses those of whoever asks.
+/// Dropped privileges stay dropped for work that the kernel does for the service: a worker of
+/// io_uring that was started before has its old capabilities in /proc, but uses those of the thread
+/// that asks.
 #[test]
 fn workers_of_io_uring_have_the_rights_of_those_who_ask_them() {
     if !available(&[Need::Root]) {

@@ -24,7 +24,8 @@ impl Process {
         Self::spawn(Command::new(PROGRAM).arg("serve"), folder, stores, more)
     }
 
-    /// The same, and no file can grow beyond `bytes`: writes behind fail, as on a bad disk.
+    /// Starts the service with a limit of `bytes` for each file: writes beyond fail, as on a bad
+    /// disk.
     pub(crate) fn limited(
         folder: &Path,
         stores: &[(&str, &Path)],
@@ -118,7 +119,7 @@ impl Process {
         }
     }
 
-    /// What it has logged.
+    /// Log so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
     }

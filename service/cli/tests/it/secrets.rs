@@ -1,4 +1,4 @@
-//! What is secret stays out of the log, however much is logged.
+//! Secrets stay out of the log at every level.
 
 use std::process::Command;
 

@@ -174,7 +174,7 @@ fn what_panics_in_the_original_is_an_error_here() {
     assert!(error.to_string().contains("no command at all"), "{error}");
 }
 
-/// What describes the language to people is of this language.
+/// The description of the language for people is correct.
 #[test]
 fn the_description_is_right() {
     let text = include_str!("../../workloads/README.md");

@@ -1,5 +1,5 @@
-//! What the orders of waiting gets are worth on an emulated disk: the real engine in virtual time,
-//! so that the figures do not depend on the machine.
+//! Gain of the orders of waiting gets on an emulated disk: the real engine in virtual time, so that
+//! the figures do not depend on the machine.
 
 use lumpscope_lab::orders::{Line, OrdersArgs, compare};
 

@@ -1,4 +1,4 @@
-//! What strangers send beside their requests: the time they give, the trace, the login.
+//! Values that strangers send beside their requests: the deadline, the trace, the login.
 
 use http::{HeaderMap, HeaderValue};
 use lumpscope_server::door;

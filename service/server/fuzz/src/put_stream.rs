@@ -54,7 +54,8 @@ fn read(pieces: impl Iterator<Item = Bytes>) -> (Vec<Read>, Result<(), WireError
     (all, end)
 }
 
-/// The same by tonic's way: whole messages, decoded by prost. Stops where a message cannot be read.
+/// Reads the stream by tonic's way: whole messages, decoded by prost. Stops where a message cannot
+/// be read.
 fn read_by_prost(mut bytes: &[u8]) -> Vec<Read> {
     let mut all = Vec::new();
     while let Some((prefix, rest)) = bytes.split_at_checked(5) {

@@ -16,11 +16,11 @@ pub struct Setting {
     pub key: String,
     /// Environment variable; empty: none.
     pub variable: String,
-    /// What its value is: choices, or a word and its unit.
+    /// Form of the value: choices, or a word and its unit.
     pub value: String,
     /// In force when nothing is said; empty: it is not set then.
     pub default: String,
-    /// What it means.
+    /// Meaning, as in the help.
     pub meaning: String,
 }
 

@@ -73,7 +73,7 @@ impl ServeArgs {
         Ok((config, problems))
     }
 
-    /// What these do not say, the file says.
+    /// Fills unset keys from the file.
     fn over(self, file: Self) -> Self {
         Self {
             store: said(self.store, file.store),
@@ -387,7 +387,7 @@ fn endpoint(given: Option<String>, problems: &mut Problems) -> Option<String> {
     good.then_some(given)
 }
 
-/// What the web page is told.
+/// Settings of the web page.
 fn page(trace_url: Option<String>, problems: &mut Problems) -> PageConfig {
     PageConfig {
         trace_url: trace_place(trace_url, problems),

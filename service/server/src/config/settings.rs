@@ -1,4 +1,4 @@
-//! What is in force, as keys and values of the file.
+//! Settings in force, as keys and values of the file.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ impl ServeConfig {
             .collect()
     }
 
-    /// The same as a file for `--config`: one `key = value` a line. Keys that are not set are
+    /// The settings as a file for `--config`: one `key = value` a line. Keys that are not set are
     /// comments.
     #[must_use]
     pub fn to_toml(&self) -> String {

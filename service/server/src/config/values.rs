@@ -55,13 +55,13 @@ impl<'de> Deserialize<'de> for StoreSpec {
     }
 }
 
-/// What is done when another process opens a store's device for writing: `POLICY` for all stores,
+/// Policy when another process opens a store's device for writing: `POLICY` for all stores,
 /// `NAME=POLICY` for one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuardRule {
     /// The store; `None`: every one that no other rule names.
     pub store: Option<String>,
-    /// What is done.
+    /// The policy.
     pub policy: GuardPolicy,
 }
 
@@ -164,7 +164,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// What the `ETag` of an object that was put in one is made of.
+/// Source of the `ETag` of an object that was put in one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum S3Etag {

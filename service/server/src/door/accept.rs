@@ -27,7 +27,7 @@ use super::told;
 
 /// After an accept that failed for want of something (file descriptors, memory).
 const PAUSE: Duration = Duration::from_millis(200);
-/// What a client that was told to leave has to do so when it has no call under way.
+/// Time for a client that was told to leave, once it has no call under way.
 const GOODBYE: Duration = Duration::from_secs(1);
 /// A TCP connection that is silent for so long is asked whether it is still there.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
@@ -52,7 +52,7 @@ pub enum Listener {
 pub struct Entrance {
     /// Its name in metrics and logs.
     pub name: &'static str,
-    /// What is spoken behind it.
+    /// Protocol behind it.
     pub protocol: Protocol,
     /// Connections open at a time; more wait in the backlog.
     pub max_connections: usize,
@@ -64,7 +64,7 @@ pub struct Entrance {
     pub write_timeout: Duration,
     /// Where the certificate in force is.
     pub reloader: Arc<Reloader>,
-    /// What is counted.
+    /// Counters of the door.
     pub metrics: Arc<DoorMetrics>,
 }
 

@@ -1,9 +1,9 @@
-//! Who asks, and what they may do.
+//! Callers and their rights.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What a caller may do.
+/// A right of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Right {
     /// Read lumps and lists.
@@ -32,7 +32,7 @@ impl Right {
     }
 }
 
-/// Whoever sent a request. Cheap to clone; it is in the extensions of every request, and in its
+/// The caller of a request. Cheap to clone; it is in the extensions of every request, and in its
 /// `Scope`.
 #[derive(Clone, Debug)]
 pub struct Caller {

@@ -53,7 +53,7 @@ struct Inner {
     quiet_since: Mutex<Instant>,
 }
 
-/// Who waits for the socket.
+/// Tasks that wait for the socket.
 #[derive(Debug, Default)]
 struct Wakers {
     reader: Option<Waker>,

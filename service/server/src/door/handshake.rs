@@ -1,4 +1,4 @@
-//! What a connection must say before it is served: TLS where it is asked for, then the preface of
+//! Handshakes of a connection before it is served: TLS where configured, then the preface of
 //! HTTP/2.
 
 use std::io;
@@ -12,10 +12,10 @@ use tokio_util::either::Either;
 use super::io::{Socket, Stream};
 use super::tls;
 
-/// What every HTTP/2 connection begins with (RFC 9113, section 3.4).
+/// Beginning of every HTTP/2 connection (RFC 9113, section 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// What is spoken on a connection, below which TLS may lie.
+/// Protocol of a connection, above TLS where configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// gRPC: HTTP/2 from the first byte.

@@ -15,7 +15,7 @@ use tracing::debug;
 use super::accept::Leave;
 use super::io::Admitted;
 
-/// What a client may take of the endpoint.
+/// Limits of a client of the endpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct HttpLimits {
     /// Longest that the headers of a request may take, counted from the end of the one before.

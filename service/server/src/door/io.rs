@@ -53,7 +53,7 @@ impl Socket {
         Ok(())
     }
 
-    /// What a write has come to; while it waits, somebody watches.
+    /// Result of a write; starts a watch while it waits.
     fn written<T>(
         &mut self,
         context: &mut Context<'_>,

@@ -37,7 +37,7 @@ const ACCESS: std::ops::RangeInclusive<usize> = 3..=128;
 /// Most bytes of a prefix: a key has no more.
 const MAX_PREFIX: usize = 1024;
 
-/// What a rule allows.
+/// Access that a rule allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Access {
@@ -64,7 +64,7 @@ impl std::fmt::Debug for Key {
     }
 }
 
-/// What one access key may do.
+/// Rights of one access key.
 #[derive(Debug)]
 pub struct Grants {
     name: String,
@@ -114,7 +114,7 @@ impl Credentials {
         Self::of_file(path, &read_secret(path)?)
     }
 
-    /// What a file with these bytes says; `path` is for messages.
+    /// Credentials from the bytes of a file; `path` is for messages.
     ///
     /// # Errors
     /// It has a mistake.
@@ -129,7 +129,7 @@ impl Credentials {
         self.keys.get(access).map(|key| &**key.secret)
     }
 
-    /// What an access key may do.
+    /// Rights of an access key.
     #[must_use]
     pub fn grants(&self, access: &str) -> Option<Arc<Grants>> {
         self.keys.get(access).map(|key| Arc::clone(&key.grants))

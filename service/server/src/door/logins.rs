@@ -71,7 +71,7 @@ pub(super) enum Logins {
     Listed(List),
 }
 
-/// What is in the file.
+/// Content of the file.
 #[derive(Debug, Default)]
 pub(super) struct List {
     tokens: Vec<([u8; 32], Caller)>,
@@ -116,7 +116,7 @@ impl Logins {
         Self::of_file(path, &read(path, Some(TOO_OPEN))?)
     }
 
-    /// What a file with these bytes says; `path` is for messages.
+    /// Credentials from the bytes of a file; `path` is for messages.
     ///
     /// # Errors
     /// It has a mistake.
@@ -133,7 +133,7 @@ impl Logins {
         }
     }
 
-    /// Who sent this.
+    /// Caller of this request.
     pub(super) fn caller(
         &self,
         connection: Option<&Connection>,

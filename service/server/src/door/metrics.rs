@@ -1,4 +1,4 @@
-//! What the door counts, and what of it is logged how often.
+//! Counters of the door, and limits of its log lines.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -46,12 +46,12 @@ pub(crate) use unix::{SocketFile, listen as listen_unix};
 use crate::config::DoorConfig;
 use crate::error::ServerError;
 
-/// What all entrances share. Cheap to clone.
+/// State shared by all entrances. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Door {
     /// The certificate and the logins in force.
     pub reloader: Arc<Reloader>,
-    /// What is counted.
+    /// Counters of the door.
     pub metrics: Arc<DoorMetrics>,
 }
 
@@ -66,7 +66,7 @@ impl Door {
         Ok(Self { reloader, metrics })
     }
 
-    /// Who sent a request with these headers on this connection.
+    /// Caller of a request with these headers on this connection.
     ///
     /// # Errors
     /// Why the caller is not known; it has been counted and logged.
@@ -89,7 +89,7 @@ pub async fn told(mut stopped: watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stop| *stop).await;
 }
 
-/// Who sent `headers` if the file of tokens had these bytes. For the fuzz targets.
+/// Caller of `headers` if the file of tokens had these bytes. For the fuzz targets.
 ///
 /// # Errors
 /// The file has a mistake; inside, why the caller is not known.

@@ -23,7 +23,7 @@ use crate::error::ServerError;
 /// A certificate that ends within this time is warned of: a week.
 const SOON_SECONDS: i64 = 7 * 24 * 3600;
 
-/// What is in force after a reload.
+/// Values in force after a reload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reloaded {
     /// Tokens that are accepted.
@@ -119,7 +119,7 @@ impl Reloader {
         Ok(summary)
     }
 
-    /// What is in force.
+    /// Values in force.
     #[must_use]
     pub fn in_force(&self) -> Reloaded {
         self.state.load().summary()
@@ -160,13 +160,13 @@ impl Reloader {
         }
     }
 
-    /// Who may ask over S3.
+    /// Credentials of S3.
     #[must_use]
     pub fn s3(&self) -> Arc<Credentials> {
         Arc::clone(&self.state.load().s3)
     }
 
-    /// What TLS is served with; `None`: it is not configured.
+    /// TLS configuration; `None`: not configured.
     pub(super) fn tls(&self, protocol: Protocol) -> Option<Arc<ServerConfig>> {
         let state = self.state.load();
         let tls = state.tls.as_ref()?;
@@ -176,7 +176,7 @@ impl Reloader {
         }))
     }
 
-    /// Who sent a request with these headers.
+    /// Caller of a request with these headers.
     pub(crate) fn caller(
         &self,
         connection: Option<&Connection>,

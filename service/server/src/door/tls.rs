@@ -21,7 +21,7 @@ const MAX_FILE: u64 = 4 << 20;
 /// Permissions that a secret must not have: its group may read it, nobody else.
 const TOO_OPEN_KEY: u32 = 0o027;
 
-/// What is served with, for each protocol, and until when it is good.
+/// TLS configuration for each protocol, and the end of its validity.
 #[derive(Debug)]
 pub(super) struct Tls {
     pub(super) grpc: Arc<ServerConfig>,
@@ -154,7 +154,7 @@ fn not_after(path: &Path, certificate: &CertificateDer<'_>) -> Result<i64, Serve
     Ok(parsed.validity().not_after.timestamp())
 }
 
-/// What is wrong with a file of the door.
+/// Error in a file of the door.
 pub(crate) fn bad(path: &Path, why: impl std::fmt::Display) -> ServerError {
     ServerError::DoorFile {
         path: path.to_owned(),

@@ -19,7 +19,7 @@ use crate::door::{Call, Caller, Connection, Door};
 use crate::refusal::Refusal;
 use crate::request::{Requests, methods};
 
-/// Whoever asks for this needs no login: load balancers and supervisors.
+/// Prefix of methods that need no login: for load balancers and supervisors.
 const OPEN: &str = "/grpc.health.v1.Health/";
 
 /// All services, behind the door.
@@ -41,7 +41,7 @@ impl<S> Auth<S> {
         }
     }
 
-    /// Who asks; `None`: nobody known, for what is open to everybody.
+    /// The caller; `None`: unknown, for methods that are open to all.
     fn admit(
         &self,
         connection: Option<&Connection>,

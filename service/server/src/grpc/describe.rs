@@ -1,4 +1,4 @@
-//! What is told of a store: what is fixed, and its condition.
+//! Description of a store: its properties and its condition.
 
 use lumpscope_observer::Observer;
 use lumpscope_proto::v1;

@@ -26,7 +26,7 @@ use crate::request::Scope;
 
 /// Most bytes of the request of a Get.
 const MAX_GET: usize = 16 << 10;
-/// The same of a GetMany: 16,384 ids in the longest form.
+/// Most bytes of a GetMany request: 16,384 ids in the longest form.
 const MAX_GET_MANY: usize = 1 << 20;
 
 /// A service whose bodies are not copied on their way.

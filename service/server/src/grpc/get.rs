@@ -42,7 +42,7 @@ pub(super) async fn get(
     }
 }
 
-/// What was read: its header, and the bytes in the engine's buffer.
+/// A lump as read: its header, and the bytes in the engine's buffer.
 pub(super) struct Fetched {
     pub(super) header: v1::GetHeader,
     pub(super) data: LumpData,

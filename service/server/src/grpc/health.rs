@@ -30,7 +30,7 @@ pub struct Health {
     told: Arc<Mutex<Told>>,
 }
 
-/// What was said last.
+/// Last status sent.
 #[derive(Default)]
 struct Told {
     serves: BTreeMap<String, bool>,

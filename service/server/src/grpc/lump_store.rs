@@ -66,7 +66,7 @@ fn engine(named: &NamedStore) -> impl FnOnce(Error) -> Refusal {
     move |error| Refusal::Engine { store, error }
 }
 
-/// What the generated service would send for a call that [`Direct`](super::Direct) serves before it.
+/// Reply type of the generated service for a call that [`Direct`](super::Direct) serves before it.
 type Never<T> = tokio_stream::Empty<Result<T, Status>>;
 
 /// For the calls that never get here.

@@ -37,7 +37,7 @@ const REPLIES: usize = 64;
 /// Lumps of a GetMany that are read and wait for those before them to be sent.
 const READ_AHEAD: usize = 1;
 
-/// What one lump, or the stream, comes to.
+/// Result for one lump, or for the stream.
 type Outcome<T> = Result<T, Status>;
 
 /// Serves a PutMany: its replies, each as a frame. The stream is read by a task that ends with what
@@ -63,7 +63,7 @@ pub(super) fn put_many(
     }
 }
 
-/// What a task makes; the task ends with it.
+/// Output of a task; the task ends with it.
 struct Driven<T> {
     items: mpsc::Receiver<T>,
     _task: AbortOnDropHandle<()>,

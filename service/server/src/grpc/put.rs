@@ -200,7 +200,7 @@ impl Incoming {
         }
     }
 
-    /// What comes next; `None`: the stream has ended in order. May be dropped and called again.
+    /// The next event; `None`: the stream has ended in order. May be dropped and called again.
     ///
     /// # Errors
     /// Bytes that cannot be read, silence, a client that went away.

@@ -5,7 +5,7 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 
 use crate::refusal::Refusal;
 
-/// Who gives the reasons of errors, for `google.rpc.ErrorInfo`.
+/// Domain of the reasons of errors, for `google.rpc.ErrorInfo`.
 const DOMAIN: &str = "lumpscope";
 
 impl From<Refusal> for Status {

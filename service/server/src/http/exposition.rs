@@ -58,7 +58,7 @@ pub(super) fn failed() -> Response {
     (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
 }
 
-/// What a media range is worth, 0 to 1; 1 when it does not say, 0 when it says nonsense.
+/// Weight of a media range, 0 to 1; 1 without one, 0 when it is invalid.
 fn worth(parameters: &[&str]) -> f64 {
     let mut found = parameters.iter().filter_map(|p| value_of(p, "q"));
     found.next().map_or(1.0, |q| {

@@ -1,4 +1,4 @@
-//! What is asked of the observer, by gRPC and by the page.
+//! Queries to the observer, from gRPC and from the page.
 
 use std::time::Duration;
 

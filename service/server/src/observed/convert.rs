@@ -7,7 +7,7 @@ use lumpscope_engine::clock::monotonic_ns;
 use lumpscope_observer as obs;
 use lumpscope_proto::v1;
 
-/// What the monotonic clock must be moved by to show the time since 1970.
+/// Offset from the monotonic clock to the time since 1970.
 #[derive(Clone, Copy, Debug)]
 pub struct WallClock {
     offset_ns: i64,

@@ -10,7 +10,7 @@ pub(crate) use asking::{Asking, DEFAULT_SLOWEST};
 pub(crate) use watches::Watching;
 pub use watches::{Kind, MAX_VIEWERS, MAX_WATCHES, Watches};
 
-/// What the event policy leaves out, in words; `None`: nothing.
+/// Events that the event policy leaves out, in words; `None`: none.
 pub(crate) fn left_out(policy: EventPolicy) -> Option<String> {
     let slow = match policy.slower_than_ns {
         0 => String::new(),

@@ -10,7 +10,7 @@ pub const MAX_WATCHES: usize = 16;
 /// Pages that are open at a time; more are refused. Each costs little more than its socket, but
 /// shares the connections of the metrics endpoint with who scrapes it.
 pub const MAX_VIEWERS: usize = 64;
-/// What is watched.
+/// Kind of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Block requests.
@@ -75,7 +75,7 @@ impl Watches {
         self.of(kind).open.load(Ordering::Relaxed)
     }
 
-    /// What was left out of them because their clients were too slow.
+    /// Items left out of these watches because their clients were too slow.
     #[must_use]
     pub fn dropped(&self, kind: Kind) -> u64 {
         self.of(kind).dropped.load(Ordering::Relaxed)

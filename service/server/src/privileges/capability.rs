@@ -63,19 +63,19 @@ impl CapSet {
     /// BPF maps and programs.
     pub const BPF: Self = Self(1 << 39);
 
-    /// What is in either.
+    /// Capabilities in either set.
     #[must_use]
     pub fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// What is in both.
+    /// Capabilities in both sets.
     #[must_use]
     pub fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// What is here and not in `other`.
+    /// Capabilities here and not in `other`.
     #[must_use]
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)

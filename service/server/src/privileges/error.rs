@@ -11,7 +11,7 @@ pub enum PrivilegeError {
         "user = {given:?}: there is no user {name:?}; write USER or USER:GROUP as in /etc/passwd"
     )]
     NoUser {
-        /// What was given.
+        /// The value as given.
         given: String,
         /// The part of it that is not known.
         name: String,
@@ -22,7 +22,7 @@ pub enum PrivilegeError {
          that is no known user needs a group)"
     )]
     NoGroup {
-        /// What was given.
+        /// The value as given.
         given: String,
         /// The part of it that is not known.
         name: String,
@@ -30,9 +30,9 @@ pub enum PrivilegeError {
     /// The user database cannot be read.
     #[error("cannot look up {name:?} in the user database: {source}")]
     Database {
-        /// Who was looked for.
+        /// The name that was looked up.
         name: String,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// This user may not become another one.
@@ -40,9 +40,9 @@ pub enum PrivilegeError {
         "user = {given:?} cannot be changed to by user {uid}: start as root, or leave the setting out"
     )]
     NotAllowed {
-        /// What was given.
+        /// The value as given.
         given: String,
-        /// Who we are.
+        /// The own user id.
         uid: u32,
     },
     /// /proc does not say what the threads may do.
@@ -70,7 +70,7 @@ pub enum PrivilegeError {
         thread: String,
         /// The system call.
         call: &'static str,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 }

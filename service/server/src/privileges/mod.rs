@@ -1,4 +1,4 @@
-//! What this process may still do, and giving up what it no longer needs.
+//! Privileges of this process, and dropping the unneeded ones.
 //!
 //! [`give_up`] is called when the stores are open and the probes attached, before anything is
 //! served. It ends well only when /proc shows that no thread has kept more than [`plan`] says.
@@ -18,7 +18,7 @@ pub use capability::CapSet;
 pub use error::PrivilegeError;
 pub use status::{ThreadStatus, own_threads, threads_of};
 
-/// What a process may do, all its threads together.
+/// Privileges of a process, of all its threads together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     /// Effective user id.
@@ -31,8 +31,8 @@ pub struct Held {
     pub no_new_privs: bool,
 }
 
-/// What this process may still do. Reads /proc; blocks for less than a millisecond. When /proc
-/// cannot be read, that is what `capabilities` says: nothing is claimed to be given up.
+/// Privileges of this process. Reads /proc; blocks for less than a millisecond. When /proc cannot
+/// be read, `capabilities` says so: nothing is claimed to be dropped.
 #[must_use]
 pub fn held() -> Held {
     match own_threads() {
@@ -46,7 +46,7 @@ pub fn held() -> Held {
     }
 }
 
-/// What these threads may do together.
+/// Privileges of these threads together.
 #[must_use]
 pub fn of(threads: &[ThreadStatus]) -> Held {
     let own = || threads.iter().filter(|thread| !thread.kernel_worker);
@@ -127,13 +127,13 @@ fn change_to(
     Ok(Some(wanted))
 }
 
-/// What any of these threads has or may make effective.
+/// Capabilities that any of these threads has or may make effective.
 #[must_use]
 pub fn union_of(threads: &[ThreadStatus]) -> CapSet {
     union(threads, |thread| thread.permitted.union(thread.effective))
 }
 
-/// What of `held` a service needs on this kernel while it observes.
+/// Capabilities of `held` that a service needs on this kernel while it observes.
 #[must_use]
 pub fn needed_here(held: CapSet) -> CapSet {
     plan::needed(true, held)

@@ -1,4 +1,4 @@
-//! What the service cannot do without once its stores are open.
+//! Capabilities that the service needs once its stores are open.
 //!
 //! | what it does then | what that needs |
 //! |---|---|
@@ -17,7 +17,7 @@
 
 use super::capability::CapSet;
 
-/// What must be kept, given what there is. `observing`: probes are attached.
+/// Capabilities to keep, of those held. `observing`: probes are attached.
 pub(super) fn needed(observing: bool, permitted: CapSet) -> CapSet {
     let switch = std::fs::read_to_string("/proc/sys/kernel/unprivileged_bpf_disabled");
     let uname = rustix::system::uname();

@@ -1,4 +1,4 @@
-//! What the threads of a process may do, as /proc says.
+//! Privileges of the threads of a process, from /proc.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ const IO_WORKER: u64 = 0x10;
 /// Longest that /proc is read again because threads come and go meanwhile.
 const ATTEMPTS: usize = 100;
 
-/// What one thread may do.
+/// Privileges of one thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadStatus {
     /// Its id.
@@ -25,11 +25,11 @@ pub struct ThreadStatus {
     pub groups: Vec<u32>,
     /// Passed on to programs that it starts.
     pub inheritable: CapSet,
-    /// What it may make effective.
+    /// Capabilities it may make effective.
     pub permitted: CapSet,
-    /// What is in force.
+    /// Values in force.
     pub effective: CapSet,
-    /// What it can ever gain.
+    /// Capabilities it can ever gain.
     pub bounding: CapSet,
     /// Kept by programs that it starts.
     pub ambient: CapSet,

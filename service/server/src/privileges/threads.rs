@@ -28,7 +28,7 @@ const SIGNAL_OFFSET: i32 = 11;
 /// `_LINUX_CAPABILITY_VERSION_3`: sets of 64 bits.
 const CAPABILITY_VERSION: u32 = 0x2008_0522;
 
-/// Who to become.
+/// User and groups to switch to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) uid: u32,
@@ -37,7 +37,7 @@ pub(super) struct Identity {
     pub(super) groups: Vec<u32>,
 }
 
-/// What every thread shall be.
+/// Target state of every thread.
 #[derive(Clone, Debug)]
 pub(super) struct Order {
     /// All others are given up.
@@ -46,7 +46,7 @@ pub(super) struct Order {
     pub(super) identity: Option<Identity>,
 }
 
-/// What the handler does; null: nothing.
+/// Order to the signal handler; null: none.
 static ORDER: AtomicPtr<Order> = AtomicPtr::new(ptr::null_mut());
 /// Times the handler has run to its end.
 static HANDLED: AtomicUsize = AtomicUsize::new(0);

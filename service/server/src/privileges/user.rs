@@ -23,7 +23,7 @@ struct User {
     gid: u32,
 }
 
-/// Who `USER[:GROUP]` is, with the supplementary groups that the database gives the user.
+/// Ids of `USER[:GROUP]`, with the supplementary groups that the database gives the user.
 pub(super) fn find(given: &str) -> Result<Identity, PrivilegeError> {
     let (user, group) = match given.split_once(':') {
         Some((user, group)) => (user, Some(group)),

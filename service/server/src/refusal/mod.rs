@@ -39,15 +39,15 @@ pub enum Refusal {
     IdText {
         /// Which field.
         field: &'static str,
-        /// What came.
+        /// Received part.
         got: String,
     },
     /// No such store.
     #[error("there is no store {name:?}: this service has {known}")]
     UnknownStore {
-        /// What was asked for.
+        /// The name as requested.
         name: String,
-        /// What there is.
+        /// Existing names.
         known: String,
     },
     /// A request that nothing is known of, or nothing that this caller may know.
@@ -64,9 +64,9 @@ pub enum Refusal {
     UnknownWord {
         /// Which field.
         field: &'static str,
-        /// What came.
+        /// Received part.
         got: String,
-        /// What there is.
+        /// Existing names.
         known: String,
     },
     /// A message without what it is about.
@@ -105,7 +105,7 @@ pub enum Refusal {
     StoreForbidden {
         /// Name of the token or certificate.
         caller: String,
-        /// What was asked for.
+        /// The name as requested.
         store: String,
     },
     /// A caller who may use some stores, for what concerns all.
@@ -162,7 +162,7 @@ pub enum Refusal {
         /// How long nothing came.
         silence: Duration,
     },
-    /// The same, before anything was announced.
+    /// The client fell silent before it announced a body.
     #[error("nothing came for {} s: the request was given up; call again", silence.as_secs())]
     Silent {
         /// How long nothing came.
@@ -190,7 +190,7 @@ pub enum Refusal {
          damaged on its way, and nothing was stored; put again"
     )]
     ChecksumDiffers {
-        /// What the header says.
+        /// Checksum in the header.
         announced: u32,
         /// That of the bytes that came.
         got: u32,
@@ -219,13 +219,13 @@ pub enum Refusal {
     /// Bytes that cannot be read.
     #[error("{error}{}", wire_addendum(error))]
     Wire {
-        /// What is wrong with them.
+        /// Reason.
         error: WireError,
     },
     /// A page size out of bounds.
     #[error("page_size is {got}: ask for 1 to {max} ids, or 0 for {default}")]
     PageSize {
-        /// What came.
+        /// Received part.
         got: u32,
         /// Largest page.
         max: u32,
@@ -243,7 +243,7 @@ pub enum Refusal {
     EnumValue {
         /// Which field.
         field: &'static str,
-        /// What came.
+        /// Received part.
         got: i32,
     },
     /// The store takes no new requests for now.
@@ -277,7 +277,7 @@ pub enum Refusal {
     /// A name or path that no store can be opened with.
     #[error("{why}")]
     StoreUnusable {
-        /// What is wrong with it, and what to do.
+        /// Reason and remedy.
         why: String,
     },
     /// Something that cannot be done in the state things are in.
@@ -291,7 +291,7 @@ pub enum Refusal {
     WaitTooLong {
         /// Which field.
         field: &'static str,
-        /// What came.
+        /// Received part.
         got: u32,
         /// Longest.
         max: u32,
@@ -316,7 +316,7 @@ pub enum Refusal {
     /// The service is going down.
     #[error("the service is shutting down: try again when it is back")]
     ShuttingDown,
-    /// What the engine said.
+    /// Error of the engine.
     #[error("store {store:?}: {error}{}", told(error).note)]
     Engine {
         /// Name of the store.
@@ -332,7 +332,7 @@ impl From<WireError> for Refusal {
     }
 }
 
-/// What the decoder cannot know: how to send less at once.
+/// Addition that the decoder cannot know: a way to send less at once.
 fn wire_addendum(error: &WireError) -> String {
     match error {
         WireError::TooLarge { max, .. } => format!(

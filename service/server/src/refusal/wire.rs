@@ -1,4 +1,4 @@
-//! What can be wrong with the bytes of a call.
+//! Errors in the bytes of a call.
 
 /// Bytes that are no gRPC message, or no message of this call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

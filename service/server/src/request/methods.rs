@@ -11,9 +11,9 @@ pub struct Method {
     pub path: &'static str,
     /// Short name.
     pub name: &'static str,
-    /// The same for those who read C strings.
+    /// The name as a C string, for static probes.
     pub c_name: &'static CStr,
-    /// What a caller must be allowed to do.
+    /// Right that a caller needs.
     pub right: Right,
 }
 
@@ -78,7 +78,7 @@ methods! {
     }
 }
 
-/// What stands for the name of a method that does not exist.
+/// Name for methods that do not exist.
 pub const UNKNOWN: &str = "unknown";
 
 /// The method behind a path; `None`: not one of ours.
@@ -87,7 +87,7 @@ pub fn find(path: &str) -> Option<&'static Method> {
     METHODS.iter().find(|method| method.path == path)
 }
 
-/// What stands for a method that does not exist.
+/// Name for methods that do not exist, as a C string.
 const NO_METHOD: &CStr = c"unknown";
 
 /// Short names of a method.
@@ -95,14 +95,14 @@ const NO_METHOD: &CStr = c"unknown";
 pub struct Name {
     /// For metrics and reports.
     pub text: &'static str,
-    /// The same for those who read C strings.
+    /// The name as a C string, for static probes.
     pub c: &'static CStr,
     /// As gRPC has it, `package.Service/Method`; empty: it does not exist.
     pub full: &'static str,
 }
 
 impl Name {
-    /// Of what does not exist.
+    /// A method that does not exist.
     pub const UNKNOWN: Self = Self {
         text: UNKNOWN,
         c: NO_METHOD,

@@ -66,9 +66,9 @@ impl Shared {
 }
 
 impl Readers {
-    /// Who is slower than `min_rate` bytes a second after `patience`, or takes nothing for so long
-    /// and for the time that the bytes on their way may take, is cut off. Must be called within a
-    /// runtime; the looks end with the last clone.
+    /// Cuts off readers that take less than `min_rate` bytes a second after `patience`, or nothing
+    /// for that long plus the time that the bytes on their way may take. Must be called within a
+    /// runtime; the checks end with the last clone.
     #[must_use]
     pub fn new(patience: Duration, min_rate: u64) -> Self {
         let shared = Arc::new(Shared {

@@ -45,7 +45,7 @@ pub struct Ended<'a> {
     pub store: Option<&'a NamedStore>,
     /// The status of its reply.
     pub code: Code,
-    /// What the client was told; empty: nothing but the code.
+    /// Message to the client; empty: only the code.
     pub message: &'a str,
     /// Its place in the client's trace.
     pub parent: Option<&'a TraceParent>,
@@ -108,7 +108,7 @@ pub struct Scope {
     trace: Option<TraceParent>,
     span: Span,
     requests: Arc<Requests>,
-    /// Who asks; set before anything else sees the scope.
+    /// Caller; set before anything else sees the scope.
     caller: OnceLock<Caller>,
     /// The engine's times of calls that the objects made; unset: there were none.
     times: OnceLock<Arc<Times>>,
@@ -125,9 +125,9 @@ struct State {
     bytes: u64,
     /// When the engine got the last of what this request asked of it.
     handed_ns: Option<u64>,
-    /// What the engine had used before that.
+    /// Engine times used before that.
     before: EngineTimes,
-    /// What the engine has used in all.
+    /// Engine times used in all.
     engine: EngineTimes,
     /// How long receiving the body took, where the engine works while it comes.
     received_ns: Option<u64>,
@@ -425,12 +425,12 @@ fn add(sum: &mut EngineTimes, times: EngineTimes) {
     sum.journal_ns += times.journal_ns;
 }
 
-/// What the engine used in all.
+/// Sum of the engine times, in nanoseconds.
 fn used_ns(times: &EngineTimes) -> u64 {
     times.sched_ns + times.index_ns + times.data_ns + times.journal_ns
 }
 
-/// The same times, in so much time: what the engine did at once, while bytes came or went, shares
+/// These times scaled to the given time: engine work in parallel, while bytes came or went, shares
 /// the time that is no wait for the client.
 fn shared(times: EngineTimes, room_ns: u64) -> EngineTimes {
     let used = used_ns(&times);

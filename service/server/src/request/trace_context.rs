@@ -18,7 +18,7 @@ pub struct TraceParent {
 }
 
 impl TraceParent {
-    /// What a call says; `None`: nothing, or not as the standard wants it.
+    /// Trace context of a call; `None`: absent, or not as in the standard.
     #[must_use]
     pub fn of(headers: &HeaderMap) -> Option<Self> {
         let mut given = headers.get_all("traceparent").iter();
@@ -53,7 +53,7 @@ impl TraceParent {
         self.flags & 1 == 1
     }
 
-    /// What others have added for themselves.
+    /// Entries of other systems.
     #[must_use]
     pub fn state(&self) -> &TraceState {
         &self.state

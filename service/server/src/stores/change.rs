@@ -173,7 +173,7 @@ impl Stores {
         }
     }
 
-    /// The same device or file is served once.
+    /// Ensures that a device or file is served once.
     fn check_path(&self, spec: &StoreSpec) -> Result<(), Refusal> {
         let Some(wanted) = identity(&spec.path) else {
             return Ok(());

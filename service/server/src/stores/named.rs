@@ -20,13 +20,13 @@ pub struct NamedStore {
     pub index: usize,
     /// Its name.
     pub name: String,
-    /// The same for those who read C strings.
+    /// The name as a C string, for static probes.
     pub c_name: CString,
     /// Where it was opened.
     pub path: PathBuf,
     /// The engine's handle.
     pub store: Store,
-    /// What S3 serves; `None`: it does not serve this store.
+    /// Objects for S3; `None`: S3 does not serve this store.
     objects: Option<Objects>,
     mode: AtomicU8,
     under_way: AtomicU64,
@@ -37,7 +37,7 @@ pub struct NamedStore {
     service: Arc<ServiceGate>,
 }
 
-/// What holds for all stores of a service.
+/// Gate of all stores of a service.
 #[derive(Debug, Default)]
 pub(super) struct ServiceGate {
     /// True: the service ends, and nobody is let in.

@@ -18,7 +18,7 @@ use crate::error::ServerError;
 /// Findings of a salvage that are logged; all are counted.
 const SALVAGE_LOGGED: usize = 100;
 
-/// What is needed to open a store.
+/// Inputs for opening a store.
 pub(super) struct Opener {
     pub(super) config: ServeConfig,
     pub(super) observer: Observer,
@@ -175,7 +175,7 @@ fn log_salvage(store: &str, report: &SalvageReport) {
     );
 }
 
-/// What a path leads to: the same device or file has the same identity under every name.
+/// Target of a path: a device or file has one identity under every name.
 #[derive(PartialEq, Eq)]
 pub(super) enum Identity {
     Device(u64),

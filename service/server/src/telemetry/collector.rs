@@ -1,7 +1,7 @@
 //! Reads every number at the moment of the scrape and writes it under its name.
 //!
-//! What engine and observer count stays theirs: nothing is copied into counters of this service,
-//! so nothing can drift apart.
+//! Counts of engine and observer stay theirs: nothing is copied into counters of this service, so
+//! nothing can drift apart.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub struct Sources {
     pub stores: Stores,
     /// The observer.
     pub observer: Observer,
-    /// What the service counts itself.
+    /// The service's own counters.
     pub requests: Arc<RequestMetrics>,
     /// How connections are let in.
     pub door: Door,
@@ -39,7 +39,7 @@ pub struct Sources {
     pub put_memory: Memory,
     /// Exports requests as spans.
     pub tracing: Tracing,
-    /// Who watches live.
+    /// Live watchers.
     pub watches: Arc<Watches>,
 }
 

@@ -15,7 +15,7 @@ use super::native::Native;
 
 /// Upper bounds of device time: 2^13 ns (8 microseconds) to 2^34 ns (17 seconds).
 const DEVICE_BITS: std::ops::RangeInclusive<u32> = 13..=34;
-/// The same, coarser, for the two-dimensional histogram.
+/// Coarser step, for the two-dimensional histogram.
 const DEVICE_COARSE_STEP: usize = 3;
 /// Upper bounds of |seek distance|: 4 KiB to 32 TiB in steps of 8, after 0.
 const SEEK_BITS: std::ops::RangeInclusive<u32> = 12..=45;
@@ -37,7 +37,7 @@ pub(super) type HeatHistograms = BTreeMap<(String, String), Buckets>;
 pub(super) struct Buckets {
     /// Classic buckets: upper bound and count, the last bound infinite.
     pub(super) bounds: Vec<(f64, u64)>,
-    /// The same counts in native buckets.
+    /// The counts in native buckets.
     pub(super) native: Native,
     pub(super) sum: f64,
     pub(super) count: u64,

@@ -1,4 +1,4 @@
-//! What the service counts itself: requests, their durations and codes.
+//! The service's own counts: requests, their durations and codes.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -17,7 +17,7 @@ use crate::request::methods;
 /// Values of the labels of one series, with the labels' names.
 type Labels = Vec<(&'static str, String)>;
 
-/// What leads from a bucket to a trace.
+/// Link from a bucket to a trace.
 type Exemplar = [(&'static str, String); 1];
 
 /// Classic buckets of durations: 100 microseconds to 52 seconds, each twice the one before.

@@ -1,4 +1,4 @@
-//! What the service says about itself: metrics and logs.
+//! Metrics, logs and traces of the service.
 
 mod collector;
 mod ended;

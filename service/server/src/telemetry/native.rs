@@ -6,7 +6,7 @@ use prometheus_client::encoding::{NativeHistogram, NativeHistogramBuckets};
 
 /// Each bucket ends at twice the end of the one before; bucket 0 ends at 1.
 const SCHEMA: i32 = 0;
-/// What is nearer to 0 is zero: 2^-128, as the specification recommends.
+/// Values nearer to 0 count as zero: 2^-128, as the specification recommends.
 const ZERO_THRESHOLD: f64 = 2.938_735_877_055_719e-39;
 
 /// Counts by native bucket. Bounded: cells end at the 129 powers of two from 2^-64 to 2^64.

@@ -1,5 +1,4 @@
-//! What the observer knows, as metrics: the disks, who moved their heads, what the probes cost, and
-//! whether all of it can be trusted.
+//! The observer's numbers as metrics: the disks, head moves, the cost of the probes, and the audit.
 
 use std::fmt;
 
@@ -62,7 +61,7 @@ fn watches(out: &mut Out<'_, '_>, watches: &Watches) -> fmt::Result {
     out.counter(&names::WATCHES_DROPPED, Kind::ALL.map(dropped))
 }
 
-/// Who moved the head, and what it cost the others.
+/// Head moves, and their cost for others.
 fn heads(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {
     let moves = || {
         stores.iter().flat_map(|s| {

@@ -1,4 +1,4 @@
-//! What the kernel says about this process, under the names that all Prometheus clients use.
+//! The kernel's numbers about this process, under the names that all Prometheus clients use.
 //!
 //! Read from `/proc/self` at the scrape. What cannot be read is absent, never 0: a process that
 //! has become another user may not be allowed to look at itself.

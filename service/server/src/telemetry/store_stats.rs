@@ -109,7 +109,7 @@ const TABLE: &[(&str, &Metric, Scale)] = &[
 /// Prefix of the metrics of one store.
 pub const PREFIX: &str = "lumpscope_store_";
 
-/// What a store of this name shows under each of its metrics, in the metric's unit.
+/// Values of a store's metrics, each in the metric's unit.
 pub fn numbers(named: &NamedStore) -> impl Iterator<Item = (&'static Metric, f64)> {
     let stats = named.store.stats();
     let engine = TABLE.iter().filter_map(move |(field, metric, scale)| {

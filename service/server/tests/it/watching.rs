@@ -1,4 +1,4 @@
-//! What the service says about itself: metrics, health, reflection, reports, request ids.
+//! Self-description of the service: metrics, health, reflection, reports, request ids.
 
 use std::collections::BTreeMap;
 

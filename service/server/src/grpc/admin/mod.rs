@@ -23,7 +23,7 @@ use crate::stores::{NamedStore, Stores};
 use crate::telemetry::Sources;
 use crate::telemetry::metrics::RequestMetrics;
 
-/// What running the service needs.
+/// State for running the service.
 pub struct Admin {
     stores: Stores,
     observer: Observer,

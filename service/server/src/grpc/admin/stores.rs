@@ -1,7 +1,7 @@
 //! Stores that are added, taken out, drained and resumed.
 //!
-//! What was begun is done to its end, even if the client goes away: a store half taken out would
-//! be of no use to anybody.
+//! A begun operation is completed even if the client goes away: a store half taken out would be
+//! useless.
 
 use std::sync::Arc;
 use std::time::Duration;

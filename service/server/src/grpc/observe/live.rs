@@ -1,4 +1,4 @@
-//! What is handed out as it happens: bounded in number and in memory, and nobody waits for it.
+//! Live streams: bounded in number and in memory, and nothing waits for them.
 //!
 //! Each call has a queue of the observer's for itself. This side empties it every few milliseconds
 //! and sends; a client that does not take what is sent holds up its own call only, its queue runs
@@ -32,13 +32,13 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 /// Replies as they come.
 pub(super) type BoxStream<M> = Pin<Box<dyn Stream<Item = Result<M, Status>> + Send>>;
 
-/// What goes into replies.
+/// Contents of a reply.
 pub(super) struct Batch<'a, T> {
     /// Oldest first.
     pub(super) things: VecDeque<T>,
     /// Left out so far.
     pub(super) dropped: u64,
-    /// What may be missing, in words.
+    /// Possible gaps, in words.
     pub(super) doubts: &'a str,
     /// There must be a reply, even when nothing has come.
     pub(super) heartbeat: bool,

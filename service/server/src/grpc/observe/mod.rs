@@ -207,7 +207,7 @@ impl Observe for ObserveService {
     }
 }
 
-/// What is asked for, in the observer's words.
+/// The filter of a request, as the observer's type.
 fn filter(asked: v1::TraceRequest) -> Result<obs::BlockFilter, Refusal> {
     known("owner", &asked.owner, &obs::OWNERS)?;
     known("operation", &asked.operation, &obs::OPERATIONS)?;

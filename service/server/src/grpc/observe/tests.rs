@@ -1,4 +1,4 @@
-//! Who sees what of what is watched, and in how large replies.
+//! Visibility of watched requests by caller, and sizes of replies.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! What clients are told.
+//! Errors as clients see them.
 
 use std::path::PathBuf;
 use std::sync::Arc;

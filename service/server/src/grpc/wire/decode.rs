@@ -32,7 +32,7 @@ pub struct Limits {
     pub header: u64,
 }
 
-/// What comes in a stream.
+/// Event of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A header, encoded.
@@ -46,7 +46,7 @@ pub enum Event {
     },
 }
 
-/// What is expected next.
+/// Expected next part.
 #[derive(Debug)]
 enum State {
     /// The gRPC prefix of a message, or the end of the stream.

@@ -36,7 +36,7 @@ pub(in crate::grpc) fn chunk_frames(chunk: Bytes) -> [Bytes; 2] {
     [chunk_head(None, GET_CHUNK, chunk.len()), chunk]
 }
 
-/// The same for GetMany.
+/// Frames of a GetMany.
 pub(in crate::grpc) fn get_many_frames(index: u64, chunk: Bytes) -> [Bytes; 2] {
     [chunk_head(Some(index), MANY_CHUNK, chunk.len()), chunk]
 }

@@ -22,7 +22,7 @@ pub(super) struct Dot(i64, u64, u32, usize, usize, Option<i64>, Option<u64>, u64
 pub(super) struct Dots {
     store: String,
     watch: Watch<BlockLine>,
-    /// What the watch had dropped when the last frame was made.
+    /// Dots that the watch had dropped when the last frame was made.
     dropped: u64,
     sample: Sample,
 }

@@ -21,14 +21,13 @@ struct File {
     /// Its content type.
     kind: &'static str,
     plain: &'static [u8],
-    /// The same, packed; `None`: that would be no smaller.
+    /// The file packed; `None`: no smaller.
     gzip: Option<&'static [u8]>,
 }
 
 static FILES: &[File] = include!(concat!(env!("OUT_DIR"), "/page.rs"));
 
-/// What the page may do: run and load what this service serves, and nothing else. Nobody may put it
-/// into a frame.
+/// Content policy of the page: run and load only files of this service. No other page may frame it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
                       img-src 'self' data:; connect-src 'self'; base-uri 'none'; \
                       form-action 'none'; frame-ancestors 'none'";

@@ -1,4 +1,4 @@
-//! What happened at one store between two looks, as the page draws it.
+//! Changes at one store between two looks, as the page draws them.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::observed::left_out;
 pub(super) struct StoreFrame {
     observed: bool,
     why_not: String,
-    /// What may be missing, in words; empty: nothing.
+    /// Possible gaps, in words; empty: none.
     doubts: String,
     /// By method; only those of which some ended.
     requests: BTreeMap<String, Requests>,
@@ -52,7 +52,7 @@ struct Requests {
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Cell(i64, i64, u64, u64, usize, usize, u64);
 
-/// Whose request came after whose: owner, moved by, requests, seeks, bytes travelled.
+/// Head move: owner, moved by, requests, seeks, bytes travelled.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Move(String, String, u64, u64, u64);
 
@@ -77,7 +77,7 @@ struct Total {
 }
 
 impl StoreFrame {
-    /// What happened between two reports of one store.
+    /// Changes between two reports of one store.
     pub(super) fn between(
         was: &StoreReport,
         is: &StoreReport,
@@ -103,7 +103,7 @@ impl StoreFrame {
     }
 }
 
-/// What may be missing, since the service started: a count that was wrong once stays wrong.
+/// Possible gaps since the service started: a count that was wrong once stays wrong.
 fn doubts(is: &StoreReport, policy: EventPolicy) -> String {
     if !is.observed {
         return format!("not observed: {}", is.not_observed_because);

@@ -1,4 +1,4 @@
-//! Who may read the page's data.
+//! Access to the page's data.
 //!
 //! The same door as gRPC's, with the right observe. Browsers bring two dangers of their own: a page
 //! of another site that asks in the name of whoever looks at it, and a name of another site that

@@ -1,4 +1,4 @@
-//! What a viewer is told first: the service, its words, and the stores.
+//! First message to a viewer: the service, its words, and the stores.
 
 use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::config::PageConfig;
 use crate::observed::Asking;
 
-/// What is the same for all viewers.
+/// Values shared by all viewers.
 pub(super) struct Service {
     started_unix_ms: u64,
     config: PageConfig,

@@ -52,7 +52,7 @@ const MOST_SLOWEST: usize = 500;
 /// How far back the slow ones are looked for when nothing is said, in seconds.
 const DEFAULT_WITHIN: u32 = 300;
 
-/// What all of `/api` works with. Cheap to clone.
+/// State of all of `/api`. Cheap to clone.
 #[derive(Clone)]
 struct Api {
     door: Door,
@@ -98,7 +98,7 @@ struct Since {
     since: Option<u64>,
 }
 
-/// What happens, from now on until the viewer or the service goes.
+/// Live frames, from now on until the viewer or the service goes.
 async fn live(
     State(api): State<Api>,
     Extension(caller): Extension<Caller>,

@@ -184,7 +184,7 @@ impl Beating {
     }
 }
 
-/// What is known of the stores between two frames.
+/// Last state of the stores between two frames.
 struct Looks {
     asking: Asking,
     stores: Arc<Vec<Store>>,
@@ -247,7 +247,7 @@ impl Looks {
         }
     }
 
-    /// What has happened since the last frame.
+    /// Changes since the last frame.
     fn frame(&mut self, seq: u64) -> Frame {
         let began = Instant::now();
         self.begin();

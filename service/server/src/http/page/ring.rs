@@ -11,7 +11,7 @@ use super::hello::Store;
 /// more than about 8 stores under load: 300 frames of a store are at most about 10 MB.
 pub(super) const MOST_BYTES: usize = 64 << 20;
 
-/// What happened in one interval, as it is sent.
+/// Changes of one interval, as sent.
 #[derive(Debug)]
 pub(super) struct Frame {
     pub(super) seq: u64,

@@ -67,7 +67,7 @@ impl Shared {
         lock(&self.queue).extend(made);
     }
 
-    /// What the service knows of a request that was chosen, and those chosen long before it.
+    /// The service's facts about a chosen request; drops requests chosen long before it.
     pub(super) fn about(&self, request: u64) -> About {
         let mut chosen = lock(&self.chosen);
         let place = chosen.iter().position(|about| about.request == request);

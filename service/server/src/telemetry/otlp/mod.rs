@@ -48,7 +48,7 @@ pub struct Tracing {
     running: Option<Arc<Running>>,
 }
 
-/// What has been exported, and what has not.
+/// Counts of exported and dropped spans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Numbers {
     /// Spans that the collector has taken.
@@ -203,7 +203,7 @@ impl Tracing {
         }
     }
 
-    /// What has been exported so far; `None`: nothing ever is.
+    /// Counts so far; `None`: nothing is exported.
     #[must_use]
     pub fn numbers(&self) -> Option<Numbers> {
         let counts = &self.running.as_ref()?.shared.counts;
@@ -282,7 +282,7 @@ fn new_span_id(ids: &RandomIdGenerator) -> u64 {
     }
 }
 
-/// What a panic elsewhere left is still in order: each change here is one step.
+/// State after a panic elsewhere is still in order: each change here is one step.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -42,8 +42,7 @@ pub(super) fn exporter(endpoint: &str) -> Result<SpanExporter, ServerError> {
     Ok(exporter)
 }
 
-/// Who says all this: the attributes that the environment (`OTEL_RESOURCE_ATTRIBUTES`) gives are
-/// kept.
+/// Resource of the spans: the attributes of the environment (`OTEL_RESOURCE_ATTRIBUTES`) are kept.
 fn resource() -> Resource {
     Resource::builder()
         .with_service_name("lumpscope")

@@ -32,7 +32,7 @@ use tonic::Code;
 use super::new_span_id;
 use super::sampling::is_fault;
 
-/// What the service alone knows of a request.
+/// Facts about a request that only the service knows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct About {
     /// Id of the request.
@@ -41,7 +41,7 @@ pub struct About {
     pub method: &'static str,
     /// The code it ended with; `None`: forgotten.
     pub code: Option<Code>,
-    /// What the client said in `tracestate`; passed on.
+    /// The client's `tracestate`; passed on.
     pub state: TraceState,
 }
 

@@ -16,7 +16,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const SILENCE: Duration = Duration::from_secs(1);
 /// Bytes the process may grow by, with everything the tests themselves hold.
 const GROWTH: u64 = 700 << 20;
-/// What must be zero when nobody asks for anything.
+/// Metrics that must be zero at rest.
 const AT_REST: [&str; 6] = [
     "lumpscope_requests_in_progress",
     "lumpscope_body_memory_bytes",

@@ -1,4 +1,4 @@
-//! What strangers and broken clients do to a service, over real sockets. After each abuse the
+//! Abuse of a service by strangers and broken clients, over real sockets. After each abuse the
 //! service answers, holds nothing, has not grown, and its store has exactly the lumps that it
 //! acknowledged.
 

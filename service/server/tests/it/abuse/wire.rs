@@ -209,7 +209,7 @@ pub(crate) async fn call(client: &SendRequest<Bytes>, path: &str, body: Bytes) -
     call_until(client, path, body, end_of).await
 }
 
-/// The same for what goes on until its client leaves.
+/// Makes a call that goes on until its client leaves, and leaves.
 pub(crate) async fn call_and_leave(client: &SendRequest<Bytes>, path: &str, body: Bytes) -> Ended {
     call_until(client, path, body, until_it_begins).await
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
-/// What a service answered.
+/// Answer of a service.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,

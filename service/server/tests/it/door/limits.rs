@@ -1,4 +1,4 @@
-//! What one client can take: connections, time, headers.
+//! Limits of one client: connections, time, headers.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Who may use some stores only learns nothing of the others from the observer.
+//! A caller restricted to some stores learns nothing of the others from the observer.
 
 use lumpscope_proto::v1;
 use lumpscope_proto::v1::observe_client::ObserveClient;

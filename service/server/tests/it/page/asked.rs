@@ -1,4 +1,4 @@
-//! Who may ask, and what is answered.
+//! Callers of the page's data, and their answers.
 
 use lumpscope_proto::v1;
 use lumpscope_server::config::Rhythm;

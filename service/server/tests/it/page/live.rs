@@ -1,4 +1,4 @@
-//! What viewers are told, live.
+//! Live messages to viewers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -53,7 +53,7 @@ async fn ask(service: &Running, path: &str) -> Reply {
     web::get(service.metrics, path, "").await
 }
 
-/// What the metrics say.
+/// Text of the metrics.
 async fn metrics(service: &Running) -> String {
     String::from_utf8(ask(service, "/metrics").await.body).unwrap()
 }

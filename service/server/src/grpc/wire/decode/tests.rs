@@ -13,7 +13,7 @@ const LIMITS: Limits = Limits {
     header: 1 << 10,
 };
 
-/// What a stream says: headers and chunks put together, one entry a message.
+/// Decoded stream: headers and chunks put together, one entry a message.
 type Said = Vec<Option<Part>>;
 
 /// Reads `stream` in the pieces that `cuts` make of it.
