@@ -11,13 +11,13 @@
 //! The digest is over the lines of all commands, each with its line feed, however many are
 //! printed: two streams with one digest are the same.
 
-use crate::failure::cannot_do;
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
 use sha2::{Digest as _, Sha256};
 
+use crate::failure::cannot_do;
 use crate::human;
 use crate::stats::Kind;
 use crate::workload::{Command, CommandStream, WorkloadArgs};

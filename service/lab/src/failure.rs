@@ -2,6 +2,7 @@
 //! program, and what to do about it. Only the two that callers tell apart have a type.
 
 use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use anyhow::{Context as _, Error, anyhow};
@@ -66,6 +67,27 @@ where
 /// A value of an option that makes no sense.
 pub(crate) fn argument(option: &str, allowed: &str) -> Error {
     anyhow!("{option} must be {allowed}")
+}
+
+/// Refuses a number outside its range.
+pub(crate) fn within<T: PartialOrd + Display>(
+    option: &str,
+    value: T,
+    range: RangeInclusive<T>,
+) -> anyhow::Result<()> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    let (least, most) = range.into_inner();
+    Err(argument(option, &format!("{least} to {most}")))
+}
+
+/// Refuses a number that is 0, negative, too large, or none.
+pub(crate) fn above_0(option: &str, value: f64, most: f64) -> anyhow::Result<()> {
+    if value > 0.0 && value <= most {
+        return Ok(());
+    }
+    Err(argument(option, &format!("more than 0 and at most {most}")))
 }
 
 /// `--only` fits nothing.

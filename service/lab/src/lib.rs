@@ -42,7 +42,7 @@ mod studies;
 pub mod tracer;
 pub mod workload;
 
-pub use experiment::report;
+pub use experiment::{OutputArgs, report};
 pub use failure::message;
 pub use process::tie_to_parent;
 pub use studies::{

@@ -2,7 +2,6 @@
 //!
 //! It shares no code with the probes of the service. What it cannot see stands in the script's head.
 
-use anyhow::{Context as _, anyhow};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
@@ -12,6 +11,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
+use anyhow::{Context as _, anyhow};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::process::tie_to_parent;

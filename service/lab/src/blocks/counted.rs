@@ -1,4 +1,4 @@
-//! What is in a trace.
+//! Counts of a trace: requests and sectors by kind.
 
 use std::collections::BTreeMap;
 

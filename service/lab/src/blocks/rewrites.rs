@@ -1,4 +1,4 @@
-//! What was written before, and so is rewritten.
+//! Rewrites: sectors that were written before.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! How far the head had to go between one request and the next.
+//! Head travel between one request and the next.
 
 use lumpscope_platter::trace::{Op, Traced};
 use serde::Serialize;

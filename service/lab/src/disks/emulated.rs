@@ -1,4 +1,4 @@
-//! How well the emulated disks of a lab kept to their time.
+//! Lateness of a lab's emulated disks.
 
 use std::fmt;
 
@@ -34,7 +34,7 @@ pub struct EmulatedView {
 }
 
 impl EmulatedView {
-    /// What a disk says of itself, under a name for people.
+    /// The status of a disk, under a name for people.
     #[must_use]
     pub fn new(name: impl Into<String>, status: &Status) -> EmulatedView {
         let counts = &status.counts;

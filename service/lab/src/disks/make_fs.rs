@@ -1,14 +1,15 @@
 //! Makes the file systems, as the published comparison had them.
 
-use crate::failure::cannot_do;
-use anyhow::{anyhow, bail};
 use std::env;
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use anyhow::{anyhow, bail};
+
 use super::StoreKind;
+use crate::failure::cannot_do;
 use crate::process::tie_to_parent;
 
 /// Makes a file system on the whole device. Everything is written now: work that is left to the

@@ -29,16 +29,17 @@ mod make_fs;
 mod namespace;
 mod space;
 
-use crate::failure::cannot;
-use anyhow::anyhow;
-use rustix::io::Errno;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
+use anyhow::anyhow;
 use lumpscope_platter::live::{Attached, LiveOptions, Log, Status};
 use lumpscope_platter::loops::{LoopDevice, LoopError};
+use rustix::io::Errno;
+
+use crate::failure::cannot;
 
 pub use emulated::EmulatedView;
 pub(crate) use fill::{erase, fill};
@@ -75,7 +76,7 @@ fn explained(error: LoopError) -> anyhow::Error {
     }
 }
 
-/// What kind of store a lab disk is for.
+/// Kind of store that a lab disk is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StoreKind {
@@ -112,7 +113,7 @@ pub struct LabDrive {
     pub options: LiveOptions,
 }
 
-/// What lab to make.
+/// Options of a lab.
 #[derive(Debug, Clone)]
 pub struct LabOptions {
     /// Directory for the images; absent: [`default_dir`].
@@ -155,7 +156,7 @@ pub struct LabStore {
     pub kind: StoreKind,
     /// `raw`, `ext4` or `xfs`.
     pub name: &'static str,
-    /// What to format and serve: the device itself, or a file (not there yet) on its file system.
+    /// Path to format and serve: the device itself, or a file (not there yet) on its file system.
     pub store_path: PathBuf,
     /// The loop device, `/dev/loopN`.
     pub device: PathBuf,
@@ -172,7 +173,7 @@ pub struct Lab {
     devices: Vec<Device>,
 }
 
-/// What is below a store.
+/// The device below a store.
 #[derive(Debug)]
 enum Device {
     Image(LoopDevice),
@@ -241,7 +242,7 @@ impl Lab {
         Ok(lab)
     }
 
-    /// What each emulated disk says of itself, in the order of the stores; nothing for images.
+    /// Status of each emulated disk, in the order of the stores; nothing for images.
     ///
     /// # Errors
     /// A disk's process is gone.

@@ -4,8 +4,6 @@
 //! kernel takes the namespace down and with it every mount in it.
 #![expect(unsafe_code, reason = "unshare")]
 
-use super::refused;
-use crate::failure::{cannot, message};
 use std::ffi::CStr;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,6 +17,8 @@ use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
 use super::StoreKind;
+use super::refused;
+use crate::failure::{cannot, message};
 
 /// Directories that are empty on most machines: a tmpfs on one of them, inside our namespace,
 /// hides nothing from anybody.

@@ -1,8 +1,9 @@
 //! The directory for the images.
 
+use std::path::{Path, PathBuf};
+
 use super::refused;
 use crate::failure::no_room;
-use std::path::{Path, PathBuf};
 
 /// `$TMPDIR`, else `/var/tmp` (not `/tmp`, which is often in memory).
 #[must_use]

@@ -1,14 +1,20 @@
 //! The frame of an experiment: the machine it ran on, its tables and its report, the way it ends.
 
+mod figure;
 pub mod report;
+mod rounds;
+pub(crate) mod text;
 
-use crate::failure::{Interrupted, cannot};
+pub(crate) use figure::{Figure, Measure, verdict};
+pub(crate) use rounds::{alternate, rotate};
+
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde::Serialize;
 
+use crate::failure::{Interrupted, cannot};
 use crate::process::Interrupt;
 use report::Page;
 
@@ -77,46 +83,44 @@ fn write_json(path: &Path, report: &impl Serialize) -> anyhow::Result<()> {
     std::fs::write(path, json + "\n").map_err(cannot("write", path))
 }
 
-/// Where a result goes beside standard output.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Output<'a> {
-    json: Option<&'a Path>,
-    report: Option<&'a Path>,
+/// Files that a result goes to, beside standard output.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct OutputArgs {
+    /// Write everything measured to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write a report for people to this file: HTML that needs no other file. A report that is
+    /// there is replaced, nothing else
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
 }
 
-impl<'a> Output<'a> {
-    /// To be made before anything is measured: what cannot be written later is refused now.
-    pub(crate) fn of(
-        json: Option<&'a Path>,
-        report: Option<&'a Path>,
-    ) -> anyhow::Result<Output<'a>> {
-        report.map(report::check).transpose()?;
-        Ok(Output { json, report })
-    }
-}
-
-/// Prints a result, and writes it for programs, and for people as a page. The exit code is 130 when
-/// a signal stopped the measurement; a goal that is missed is a result, not a failure.
-pub(crate) fn tell<R: Serialize>(
-    measured: anyhow::Result<R>,
+/// Runs a study, prints its result as text, and writes it for programs and as a page. A file that
+/// could not be written later is refused before anything is measured.
+///
+/// Installs signal handlers. The exit code is 130 when a signal stopped the measurement; a goal that
+/// is missed is a result, not a failure.
+pub(crate) fn run<R: Serialize>(
+    output: &OutputArgs,
     (text, page): (impl FnOnce(&R) -> String, impl FnOnce(&R) -> Page),
-    output: Output<'_>,
-    interrupt: &Interrupt,
+    measure: impl FnOnce(&Interrupt) -> anyhow::Result<R>,
 ) -> anyhow::Result<ExitCode> {
-    match measured {
+    output.report.as_deref().map(report::check).transpose()?;
+    let interrupt = Interrupt::install()?;
+    match measure(&interrupt) {
         Ok(report) => {
             println!("{}", text(&report));
-            if let Some(path) = output.json {
+            if let Some(path) = &output.json {
                 write_json(path, &report)?;
             }
-            if let Some(path) = output.report {
+            if let Some(path) = &output.report {
                 page(&report).write(path)?;
             }
             Ok(ExitCode::SUCCESS)
         }
         // Ctrl-C reaches the children as well: whatever failed, this is why.
         Err(_) if interrupt.check().is_err() => {
-            eprintln!("lumpscope: {}", Interrupted);
+            eprintln!("lumpscope: {Interrupted}");
             Ok(ExitCode::from(INTERRUPTED))
         }
         Err(error) => Err(error),

@@ -1,20 +1,20 @@
 //! fio: what the disk gives without an engine.
 
-use crate::failure::peer_failed;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use serde::Deserialize;
-use std::collections::BTreeMap;
 
 use super::measured::{Latency, Measured};
+use crate::failure::peer_failed;
 use crate::process::Interrupt;
 
 /// Name of the program.
 const PROGRAM: &str = "fio";
 
-/// What fio does in one run.
+/// One run of fio.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Job {
     pub(crate) kind: JobKind,
@@ -43,7 +43,7 @@ pub(crate) enum JobKind {
     RandomWrite,
 }
 
-/// What a durable write was made of.
+/// Latencies of a durable write: transfer and sync.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct FioResult {
     /// Writes or reads.

@@ -1,4 +1,4 @@
-//! What an engine is asked to do in one run; the same for all of them.
+//! The load of one run on an engine, alike for every engine.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const BATCH_LUMPS: u64 = 4096;
 /// Lumps of a run that are read once more and compared byte by byte, outside the timed part.
 pub const SAMPLES: usize = 16;
 
-/// What an acknowledged put survives.
+/// Failures that an acknowledged put survives.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
 )]
@@ -51,7 +51,7 @@ pub struct Load {
     pub distinct: u64,
     /// The timed part of either operation ends after this time at the latest.
     pub time: Duration,
-    /// What an acknowledged put survives.
+    /// Failures that an acknowledged put survives.
     pub promise: Promise,
     /// Determines payloads and order.
     pub seed: u64,

@@ -1,6 +1,5 @@
 //! A server as a child process: started, ready, asked for its metrics, ended in order.
 
-use crate::failure::cannot_do;
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Read, Write as _};
@@ -15,6 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Interrupt, tie_to_parent};
+use crate::failure::cannot_do;
 
 /// How long a start may take.
 const START_PATIENCE: Duration = Duration::from_secs(60);

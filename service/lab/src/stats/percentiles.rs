@@ -1,4 +1,4 @@
-//! How latencies are spread, from HDR histograms.
+//! Percentiles of latencies, from HDR histograms.
 
 use std::time::Duration;
 

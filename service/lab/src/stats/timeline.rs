@@ -1,4 +1,4 @@
-//! What was done when: throughput over the time of a run.
+//! Throughput over the time of a run, in slots.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::Kind;
 /// Longest series: slots behind it count into the last one.
 const MOST_SLOTS: usize = 1 << 20;
 
-/// What ended within one slot of time.
+/// Requests that ended within one slot of time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Slot {
     /// Puts, into the data region or the journal.

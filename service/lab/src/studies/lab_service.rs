@@ -4,7 +4,6 @@
 //! an end are passed on to it, each once; the disks go when it has ended. After `kill -9` the
 //! kernel takes everything down ([`crate::disks`]).
 
-use crate::failure::{Interrupted, argument, cannot_do};
 use std::ffi::OsString;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -16,6 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::disks::fill;
 use crate::disks::{Lab, LabDrive, LabOptions, LabStore, StoreKind};
+use crate::failure::{Interrupted, argument, cannot_do};
 use crate::process::Interrupt;
 use crate::studies::compare::run_format;
 

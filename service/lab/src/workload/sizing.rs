@@ -1,4 +1,4 @@
-//! How large a store a workload needs.
+//! The size of a store that a workload needs.
 
 use super::{Command, CommandStream};
 use crate::human;

@@ -1,7 +1,8 @@
-//! Which workload: a name or a file, its scale and its seed, as commands take them.
+//! Selecting a workload on the command line: name or file, scale, seed.
+
+use std::path::PathBuf;
 
 use anyhow::{anyhow, bail};
-use std::path::PathBuf;
 
 use super::{CommandStream, Workload, builtin};
 

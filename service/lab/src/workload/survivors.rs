@@ -1,4 +1,4 @@
-//! What is alive when all commands have been run.
+//! Lumps that are alive when all commands have run.
 
 use std::collections::BTreeMap;
 

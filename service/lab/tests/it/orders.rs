@@ -1,6 +1,7 @@
 //! Gain of the orders of waiting gets on an emulated disk: the real engine in virtual time, so that
 //! the figures do not depend on the machine.
 
+use lumpscope_lab::OutputArgs;
 use lumpscope_lab::orders::{Line, OrdersArgs, compare};
 
 /// Gets of one size, all of `in_flight` under way.
@@ -13,8 +14,7 @@ fn lines(drive: &str, size: u64, in_flight: usize, at_disk: &[usize], bound: u32
         requests: 1500,
         rounds: 2,
         max_overtakes: bound,
-        json: None,
-        report: None,
+        output: OutputArgs::default(),
     };
     let lines = compare(&args, |_| Ok(())).unwrap().lines;
     for line in &lines {

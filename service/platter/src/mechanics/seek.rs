@@ -1,4 +1,4 @@
-//! How long the arm takes.
+//! Seek times of the arm.
 //!
 //! With x the distance as a share of all cylinders, a seek takes
 //!

@@ -14,7 +14,7 @@ const CURVE_TAIL: usize = 100;
 /// An axis.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Axis {
-    /// What it is; the unit is added.
+    /// Name of the axis; the unit is added.
     pub title: String,
     /// Unit of the values.
     pub unit: Unit,
@@ -37,7 +37,7 @@ pub enum Scale {
 /// How values are distributed: the share of them that is no larger, by value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cdf {
-    /// What it shows; complete enough to be read alone.
+    /// Caption; complete enough to be read alone.
     pub caption: String,
     /// The values; [`Scale::Log`] for latencies.
     pub x: Axis,
@@ -59,13 +59,13 @@ pub struct Curve {
 /// How often two things came together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Heat {
-    /// What it shows; complete enough to be read alone.
+    /// Caption; complete enough to be read alone.
     pub caption: String,
     /// To the right.
     pub x: Axis,
     /// Upwards.
     pub y: Axis,
-    /// What is counted: "requests".
+    /// Name of the counted things: "requests".
     pub counted: String,
     /// One picture each, all with the same axes and shades.
     pub panels: Vec<HeatPanel>,
@@ -96,13 +96,13 @@ pub struct HeatCell {
 /// Single things by two of their properties.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Scatter {
-    /// What it shows; complete enough to be read alone.
+    /// Caption; complete enough to be read alone.
     pub caption: String,
     /// To the right.
     pub x: Axis,
     /// Upwards.
     pub y: Axis,
-    /// What a dot is: "requests".
+    /// Name of the dots: "requests".
     pub counted: String,
     /// One picture each, all with the same axes.
     pub panels: Vec<ScatterPanel>,
@@ -126,12 +126,12 @@ pub struct Dots {
     pub points: Vec<(f64, f64)>,
 }
 
-/// What wholes are made of: one bar a whole, its parts side by side in the bar.
+/// One bar a whole, its parts side by side in the bar.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bars {
-    /// What it shows; complete enough to be read alone.
+    /// Caption; complete enough to be read alone.
     pub caption: String,
-    /// What is measured; the unit is added.
+    /// Name of the axis; the unit is added.
     pub title: String,
     /// Unit of the values.
     pub unit: Unit,
@@ -150,10 +150,10 @@ pub struct Bar {
     pub values: Vec<f64>,
 }
 
-/// What changed over time, or over whatever is to the right.
+/// Lines over time, or over whatever is on the x axis.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Lines {
-    /// What it shows; complete enough to be read alone.
+    /// Caption; complete enough to be read alone.
     pub caption: String,
     /// To the right.
     pub x: Axis,
@@ -175,7 +175,7 @@ pub struct Line {
 /// Medians with their ranges, one below the other.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ranges {
-    /// What it shows; complete enough to be read alone.
+    /// Caption; complete enough to be read alone.
     pub caption: String,
     /// The values; [`Scale::Log`] for ratios, so that half and double are equally far from 1.
     pub x: Axis,
@@ -190,15 +190,15 @@ pub struct Ranges {
 pub struct Range {
     /// What it is of.
     pub name: String,
-    /// What was measured; absent: nothing was.
+    /// The measured spread; absent: nothing was measured.
     pub spread: Option<Spread>,
-    /// What it should be.
+    /// The goal.
     pub goal: Option<Goal>,
-    /// What somebody else has published.
+    /// The published value.
     pub published: Option<f64>,
 }
 
-/// What a value should be.
+/// Goal of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the names say it")]

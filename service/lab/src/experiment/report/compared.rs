@@ -1,15 +1,16 @@
 //! Ours beside a peer's: the table and the picture that most benches need.
 
 use super::chart::{Axis, Goal, Range, Ranges};
-use super::data::{Cell, Findings, Table};
+use super::data::{Cell, Findings, Page, Table};
+use super::setup::Setup;
 use super::unit::{Spread, Unit};
 
 /// A figure of ours beside that of a peer, measured in pairs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compared {
-    /// What was measured.
+    /// The measured quantity.
     pub name: String,
-    /// What both numbers are.
+    /// Unit of both numbers.
     pub unit: Unit,
     /// Ours, of all rounds.
     pub ours: Option<Spread>,
@@ -17,13 +18,32 @@ pub struct Compared {
     pub peer: Option<Spread>,
     /// Ours over the peer's, pair by pair.
     pub ratio: Option<Spread>,
-    /// What the median ratio should be.
+    /// Goal of the median ratio.
     pub goal: Option<Goal>,
     /// Whether it is; absent: it cannot be judged.
     pub met: Option<bool>,
 }
 
 impl Compared {
+    /// A page of these ratios: how many goals were met, which, a picture and a table.
+    #[must_use]
+    pub fn page(
+        title: impl Into<String>,
+        setup: Setup,
+        all: &[Compared],
+        caption: impl Into<String>,
+        notes: &[&str],
+    ) -> Page {
+        let mut page = Page::new(title, setup);
+        page.summary.push(Compared::summary(all));
+        page.findings = Compared::findings(all);
+        let mut table = Compared::table(all, "peer", "Medians, and the ranges of all rounds.");
+        table.notes = notes.iter().map(|&note| note.to_owned()).collect();
+        let section = page.section("Ratios");
+        section.add(Compared::picture(all, caption)).add(table);
+        page
+    }
+
     /// How many goals were met, in a sentence.
     #[must_use]
     pub fn summary(all: &[Compared]) -> String {

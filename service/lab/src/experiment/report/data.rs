@@ -9,7 +9,7 @@ use super::unit::{Spread, Unit};
 /// A whole report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Page {
-    /// What was measured, in a few words.
+    /// Title: the measurement in a few words.
     pub title: String,
     /// The answer, before everything else: a few sentences, one an entry. May be empty.
     pub summary: Vec<String>,
@@ -25,11 +25,11 @@ pub struct Page {
 /// are kept apart so that nobody takes one for another.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Findings {
-    /// What was measured and agrees.
+    /// Measured, and agrees.
     pub agrees: Vec<String>,
-    /// What was measured and does not agree.
+    /// Measured, and does not agree.
     pub differs: Vec<String>,
-    /// What would explain it, and is not shown by any measurement here.
+    /// Possible explanations that no measurement here shows.
     pub hypotheses: Vec<String>,
 }
 
@@ -63,7 +63,7 @@ pub enum Part {
 /// A table. Its first column names the rows.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Table {
-    /// What it shows; complete enough to be read alone.
+    /// Caption; complete enough to be read alone.
     pub caption: String,
     /// Title of the column that names the rows; may be empty.
     pub corner: String,
@@ -71,7 +71,7 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// Rows, in this order.
     pub rows: Vec<Row>,
-    /// What a reader must know to judge it; paragraphs under the table.
+    /// Notes needed to judge it; paragraphs under the table.
     pub notes: Vec<String>,
 }
 

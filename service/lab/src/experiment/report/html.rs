@@ -9,7 +9,7 @@ use super::setup::Setup;
 use super::unit::Spread;
 use super::write::MARK;
 
-/// What the page looks like; colours of charts are added.
+/// Style of the page; colours of charts are added.
 const STYLE: &str = include_str!("style.css");
 
 /// Rows of a table that is kept on one sheet of paper.

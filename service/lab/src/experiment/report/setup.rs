@@ -1,4 +1,4 @@
-//! Where, when and how something was measured.
+//! The setup of a measurement: place, time, machine.
 
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
@@ -100,7 +100,7 @@ fn processors() -> String {
     }
 }
 
-/// What the kernel says about the disk that a file, folder or block device is on.
+/// Facts of the kernel about the disk that a file, folder or block device is on.
 #[must_use]
 pub fn disk(path: &Path) -> String {
     let shown = path.display();

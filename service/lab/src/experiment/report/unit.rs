@@ -1,10 +1,10 @@
-//! What a number is, and how it is written.
+//! Units of numbers, and their text.
 
 use serde::{Deserialize, Serialize};
 
 use crate::human;
 
-/// What a number is.
+/// Unit of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {

@@ -1,14 +1,14 @@
 //! A report on its way to a file.
 
-use crate::failure::cannot;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use super::data::Page;
+use crate::failure::cannot;
 
-/// What every report begins with. A file that begins so may be replaced by another report.
+/// Beginning of every report. A file that begins so may be replaced by another report.
 pub const MARK: &str = "<!DOCTYPE html><!-- A report of lumpscope. It needs no other file. -->";
 
 /// Permissions of the file before the umask.

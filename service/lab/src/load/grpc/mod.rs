@@ -6,18 +6,21 @@
 pub(crate) mod content;
 mod timed;
 
-use anyhow::Context as _;
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use bytes::Bytes;
 use lumpscope_client::{Options, Retry};
 use lumpscope_proto::v1::lump_store_client::LumpStoreClient;
 use lumpscope_proto::v1::{
     GetRequest, LumpId, PutHeader, PutRequest, PutResponse, get_response, lump_id, put_request,
 };
+use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
 use tonic::Status;
 use tonic::transport::Channel;
 
+use crate::failure::cannot_do;
 pub(crate) use timed::{Call, Clients, Outcome, Room, Setting};
 
 /// Bytes of one message of a put.
@@ -135,6 +138,28 @@ pub(crate) async fn get(client: &mut Client, id: u64) -> Result<(Duration, Vec<B
 async fn in_time<T>(call: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
     let late = |_| Status::deadline_exceeded(format!("no answer within {} s", PATIENCE.as_secs()));
     tokio::time::timeout(PATIENCE, call).await.map_err(late)?
+}
+
+/// Waits for all workers. The first failure ends the wait, and with it the other workers.
+pub(crate) async fn finish<T: 'static>(
+    mut workers: JoinSet<anyhow::Result<T>>,
+) -> anyhow::Result<Vec<T>> {
+    let mut done = Vec::new();
+    while let Some(ended) = workers.join_next().await {
+        match ended {
+            Ok(result) => done.push(result?),
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+    }
+    Ok(done)
+}
+
+/// A runtime for calls, with a thread for each processor.
+pub(crate) fn runtime() -> anyhow::Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(cannot_do("start the runtime"))
 }
 
 /// True: the pieces are exactly `body`.

@@ -1,6 +1,5 @@
 //! One run: a number of connections, each with a number of calls under way, for a time.
 
-use crate::failure::{call_failed, wrong_bytes};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -9,6 +8,7 @@ use serde::Serialize;
 
 use super::content::{self, LARGE_BIT, size_of};
 use super::{Client, same};
+use crate::failure::{call_failed, wrong_bytes};
 use crate::load::{Measured, Meter};
 use crate::process::Server;
 
@@ -17,7 +17,7 @@ const WARM_UP: f64 = 0.25;
 /// One of so many gets is compared byte by byte; the others by their length.
 const COMPARED: u64 = 32;
 
-/// What is called.
+/// The kind of call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Call {
@@ -25,7 +25,7 @@ pub(crate) enum Call {
     Get,
 }
 
-/// What a run does.
+/// The task of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Setting {
     pub(crate) call: Call,
@@ -96,7 +96,7 @@ impl Room {
     }
 }
 
-/// What a run measured.
+/// Result of a run.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Outcome {
     pub(crate) measured: Measured,
@@ -168,11 +168,7 @@ impl Clients {
         let cpu = server.cpu_seconds()? - cpu;
         let mut meter = Meter::new();
         meter.add_time(time);
-        while let Some(ended) = tasks.join_next().await {
-            let latencies = match ended {
-                Ok(result) => result?,
-                Err(error) => std::panic::resume_unwind(error.into_panic()),
-            };
+        for latencies in super::finish(tasks).await? {
             for latency in latencies {
                 meter.request(setting.mib << 20, latency);
             }

@@ -19,7 +19,7 @@ use rustix::fs::OFlags;
 use super::Refusal;
 use super::door::{Answer, Failure};
 
-/// What `O_DIRECT` wants on every disk.
+/// Alignment that suits `O_DIRECT` on every disk, in bytes.
 const ALIGNMENT: usize = 4096;
 
 /// One client of the directory.

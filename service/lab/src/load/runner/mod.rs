@@ -41,7 +41,7 @@ pub(crate) use s3::random_word;
 use service::ServiceDoor;
 pub use verify::{Verified, delete_all, insist_on_empty, verify_survivors};
 
-/// What an acknowledged change survives.
+/// Failures that an acknowledged change survives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
@@ -68,7 +68,7 @@ pub enum Target {
     Engine {
         /// The store.
         store: lumpscope_engine::Store,
-        /// What an acknowledged change survives.
+        /// Failures that an acknowledged change survives.
         durability: Durability,
     },
     /// A directory in which every lump is a file, written with `O_DIRECT` and synced.
@@ -110,12 +110,12 @@ impl Default for RunOptions {
     }
 }
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Debug, Clone)]
 pub struct RunOutcome {
     /// How long each call took.
     pub latencies: Latencies,
-    /// What was done when.
+    /// Throughput over time.
     pub timeline: Timeline,
     /// First call to end of the last, by the clock on the wall; includes making and checking
     /// content.
@@ -158,7 +158,7 @@ pub enum RunError {
     Wrong {
         /// Command.
         command: String,
-        /// What is wrong with it.
+        /// The difference.
         what: Mismatch,
     },
     /// A client task ended by a panic.
@@ -166,13 +166,13 @@ pub enum RunError {
     Task(#[from] tokio::task::JoinError),
 }
 
-/// What a store said instead of doing as it was told.
+/// Refusal of a store.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
     /// The service, or the connection to it.
     #[error("{} ({:?})", .0.message(), .0.code())]
     Service(Box<tonic::Status>),
-    /// What is neither of them: a file system, an S3 server.
+    /// Neither of them: a file system, an S3 server.
     #[error("{0}")]
     Peer(String),
     /// The engine.

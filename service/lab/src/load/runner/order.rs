@@ -1,4 +1,4 @@
-//! Which commands must wait for which.
+//! Dependencies between commands: those on one lump keep their order.
 
 use crate::workload::Command;
 
@@ -16,7 +16,7 @@ pub(super) struct Schedule {
     highest_id: usize,
 }
 
-/// What happened to one lump so far.
+/// History of one lump so far.
 #[derive(Default, Clone)]
 struct Lump {
     version: u64,

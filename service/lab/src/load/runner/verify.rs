@@ -1,4 +1,4 @@
-//! What a store must hold when all commands have been run: every lump that lives, and no other.
+//! Verification after a run: the store holds every lump that should live, and no other.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use super::perform::{check_bytes, check_length};
 use super::{Mismatch, RunError, Target, connect};
 use crate::workload::{Command, CommandStream};
 
-/// What was found to be as it must.
+/// Lumps that were verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Verified {
     /// Lumps that live.

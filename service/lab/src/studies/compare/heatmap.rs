@@ -208,7 +208,7 @@ fn paint(shade: usize, width: usize, colour: bool) -> String {
     }
 }
 
-/// What the shades mean, in one line.
+/// Legend of the shades, in one line.
 pub(super) fn legend(scale: &Scale, colour: bool) -> String {
     let mut line = "Requests:".to_owned();
     let limits = scale.shade_limits;

@@ -19,8 +19,6 @@ mod table;
 mod text;
 mod watch;
 
-use crate::failure::{Interrupted, cannot_do};
-use anyhow::{anyhow, bail};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -28,9 +26,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use anyhow::{anyhow, bail};
 use lumpscope_proto::v1::ReportRequest;
 use lumpscope_proto::v1::observe_client::ObserveClient;
 use tonic::Status;
+
+use crate::failure::{Interrupted, cannot_do};
 
 pub use args::CompareArgs;
 
@@ -47,7 +48,7 @@ use report::{ClientView, Comparison, DiskView, ForReport, StoreView, WorkloadVie
 use second_opinion::SecondOpinion;
 use watch::Watch;
 
-/// What a shell reports for a program ended by Ctrl-C.
+/// Exit code of shells for a program ended by Ctrl-C.
 const INTERRUPTED: u8 = 130;
 
 /// Everything a store's run needs.

@@ -1,19 +1,18 @@
-//! Where the three stores are: disks of a lab, or the user's own.
+//! Places for the three stores: disks of a lab, or the user's own.
 
-use crate::failure::{argument, cannot};
-use anyhow::bail;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::fs::OFlags;
-
+use anyhow::bail;
 use lumpscope_platter::live::LiveOptions;
+use rustix::fs::OFlags;
 
 use super::args::CompareArgs;
 use super::plan::Plan;
 use crate::disks::{EmulatedView, Lab, LabDrive, LabOptions, StoreKind, free_bytes};
+use crate::failure::{argument, cannot};
 use crate::process::tie_to_parent;
 
 /// `f_type` of ext2, ext3 and ext4, and of xfs: linux/magic.h.

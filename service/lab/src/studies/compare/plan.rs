@@ -1,4 +1,4 @@
-//! What to run, and how much room it needs.
+//! The workload and the room it needs.
 
 use super::args::CompareArgs;
 use crate::failure::argument;

@@ -1,4 +1,4 @@
-//! What is going on, on standard error.
+//! Progress on standard error.
 
 use std::convert::Infallible;
 use std::io::IsTerminal;

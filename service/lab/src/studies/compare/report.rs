@@ -23,7 +23,7 @@ pub struct Comparison {
     pub version: String,
     /// Release of the kernel.
     pub kernel: String,
-    /// What was run.
+    /// The workload.
     pub workload: WorkloadView,
     /// Requests in flight at a time.
     pub clients: usize,
@@ -38,7 +38,7 @@ pub struct Comparison {
     pub stores: Vec<StoreView>,
 }
 
-/// What was run.
+/// The workload.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WorkloadView {
     /// Name or file.
@@ -65,7 +65,7 @@ pub struct StoreView {
     pub path: PathBuf,
     /// Why it has no results; empty when it has.
     pub failed: String,
-    /// What the client saw.
+    /// The client's view.
     pub client: Option<ClientView>,
     /// What service and disk did.
     pub disk: Option<DiskView>,
@@ -104,7 +104,7 @@ pub struct TracerView {
     pub equal: bool,
 }
 
-/// What the client saw.
+/// The client's view.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ClientView {
     /// Time the commands took: the sum of the calls with one client, the clock's with several.

@@ -1,11 +1,12 @@
 //! bpftrace beside the probes: both count the block requests of one disk while the workload runs.
 
-use crate::failure::cannot_do;
-use anyhow::{anyhow, bail};
 use std::time::Duration;
+
+use anyhow::{anyhow, bail};
 
 use super::report::{DiskView, TracerView};
 use super::{Context, fetch_report, no_report};
+use crate::failure::cannot_do;
 use crate::tracer::Tracer;
 
 /// A pause in which what the disk still does comes to an end.

@@ -71,7 +71,7 @@ fn disks(comparison: &Comparison) -> impl Iterator<Item = (&StoreView, &DiskView
         .filter_map(|store| Some((store, store.disk.as_ref()?)))
 }
 
-/// What a reader must know to judge the table.
+/// Notes needed to judge the table.
 fn notes(out: &mut String, comparison: &Comparison) -> std::fmt::Result {
     let mut any = false;
     for store in comparison

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::experiment::OutputArgs;
+
 /// Measure the engine against fio and the original engine, in alternating rounds on one file.
 #[derive(Clone, Debug, clap::Args)]
 pub struct EngineBenchArgs {
@@ -35,13 +37,12 @@ pub struct EngineBenchArgs {
     /// Program that runs the original engine [default: lumpscope-cannyls-peer beside this one]
     #[arg(long, value_name = "PROGRAM")]
     pub cannyls_peer: Option<PathBuf>,
-    /// Write everything measured to this file
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Write a report for people to this file: HTML that needs no other file. A report that is
-    /// there is replaced, nothing else
-    #[arg(long, value_name = "FILE")]
-    pub report: Option<PathBuf>,
+    #[command(flatten)]
+    #[expect(
+        missing_docs,
+        reason = "its fields are the flags, and say what they are"
+    )]
+    pub output: OutputArgs,
 }
 
 impl EngineBenchArgs {

@@ -1,9 +1,10 @@
-//! Which figures there are, which runs they need, and their goals.
+//! The figures, the runs they need, and their goals.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use crate::experiment::{Measure, report};
 use crate::human;
 use crate::load::{Measured, Promise};
 
@@ -25,7 +26,7 @@ const SLOW_GOAL: f64 = 4.0;
 /// How many times fio's 99.9th percentile of durable writes ours is at most.
 const TAIL_GOAL: f64 = 1.5;
 
-/// What runs together in a round.
+/// Runs that belong together in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Setting {
     /// Puts and gets of one size and depth.
@@ -61,7 +62,7 @@ impl Run {
     }
 }
 
-/// What a run measured.
+/// Result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Outcome {
     pub(super) put: Option<Measured>,
@@ -86,13 +87,27 @@ enum Metric {
     BothTails,
 }
 
-/// What a number is.
+/// Unit of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Unit {
     BytesPerSecond,
     RequestsPerSecond,
     Nanoseconds,
+}
+
+impl Measure for Unit {
+    fn unit(self) -> report::Unit {
+        match self {
+            Unit::BytesPerSecond => report::Unit::BytesPerSecond,
+            Unit::RequestsPerSecond => report::Unit::PerSecond,
+            Unit::Nanoseconds => report::Unit::Nanoseconds,
+        }
+    }
+
+    fn higher_is_better(self) -> bool {
+        self != Unit::Nanoseconds
+    }
 }
 
 /// One line of the result.
@@ -162,11 +177,6 @@ impl Figure {
             Metric::HalfTail => Some(human::as_float(put_tail()?.max(outcome.sync_p999_ns?))),
             Metric::BothTails => Some(human::as_float(put_tail()? + outcome.sync_p999_ns?)),
         }
-    }
-
-    /// True: more is better.
-    pub(super) fn higher_is_better(&self) -> bool {
-        self.unit != Unit::Nanoseconds
     }
 }
 

@@ -15,17 +15,19 @@ mod report;
 mod slow;
 mod target;
 
-use crate::failure::{PeerFailed, argument, message, nothing_chosen};
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+
+use crate::failure::{PeerFailed, above_0, argument, message, nothing_chosen};
 
 pub use args::EngineBenchArgs;
 pub use peer::{PEER_PROGRAM, PeerReport};
 pub use slow::SlowLoad;
 
-use crate::experiment::{self, Machine, Output};
-
+use crate::experiment::{self, Machine};
 use crate::load::fio::{Fio, Job, JobKind};
 use crate::load::{Load, Promise};
 use crate::process::Interrupt;
@@ -50,10 +52,9 @@ const MIN_MIB: u64 = 64;
 /// # Errors
 /// Everything that keeps our engine from being measured. The message says what to do.
 pub fn run(args: &EngineBenchArgs) -> anyhow::Result<ExitCode> {
-    let output = Output::of(args.json.as_deref(), args.report.as_deref())?;
-    let interrupt = Interrupt::install()?;
-    let measured = measure(args.clone().effective(), &interrupt);
-    experiment::tell(measured, (Report::text, Report::page), output, &interrupt)
+    experiment::run(&args.output, (Report::text, Report::page), |interrupt| {
+        measure(args.clone().effective(), interrupt)
+    })
 }
 
 /// All that the runs need.
@@ -123,18 +124,14 @@ fn check(args: &EngineBenchArgs, figures: &[Figure]) -> anyhow::Result<()> {
     if args.rounds == 0 {
         return wrong("--rounds", "at least 1");
     }
-    if !(args.seconds > 0.0 && args.seconds <= 60.0) {
-        return wrong("--seconds", "more than 0 and at most 60");
-    }
+    above_0("--seconds", args.seconds, 60.0)?;
     if args.mib < MIN_MIB || args.mib > 1 << 30 {
         return wrong("--mib", "64 to 2^30");
     }
     if args.count == 0 {
         return wrong("--count", "at least 1");
     }
-    if !(args.minutes > 0.0 && args.minutes <= 100_000.0) {
-        return wrong("--minutes", "more than 0 and at most 100000");
-    }
+    above_0("--minutes", args.minutes, 100_000.0)?;
     if figures.is_empty() {
         let known: BTreeSet<String> = figures::chosen(None)
             .iter()
@@ -183,11 +180,8 @@ impl Bench {
             for (&setting, runs) in &needed {
                 let mut order: Vec<Run> = runs.iter().copied().collect();
                 order.sort_by_key(|run| run.place());
-                if number % 2 == 0 {
-                    order.reverse();
-                }
                 let mut outcomes = BTreeMap::new();
-                for run in order {
+                for run in experiment::alternate(order, number) {
                     if let Some(outcome) = self.outcome(setting, run)? {
                         outcomes.insert(run, outcome);
                     }
@@ -203,7 +197,12 @@ impl Bench {
     fn outcome(&mut self, setting: Setting, run: Run) -> anyhow::Result<Option<Outcome>> {
         self.interrupt.check()?;
         let outcome = match run {
-            Run::Ours(promise) => return self.ours(setting, promise).map(Some),
+            Run::Ours(promise) => {
+                let ours = self.ours(setting, promise);
+                return ours
+                    .context("the engine failed while it was measured")
+                    .map(Some);
+            }
             Run::FioWrite => self.fio(setting, JobKind::Write),
             Run::FioRead => self.fio(setting, JobKind::Read),
             Run::FioDurable => self.fio(setting, JobKind::DurableWrite),

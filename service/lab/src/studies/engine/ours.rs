@@ -1,11 +1,11 @@
 //! Our engine under a load, without a network.
 
-use crate::failure::wrong_bytes;
 use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use lumpscope_engine::{Durability, Error, LumpBuf, LumpId, Placement, RequestCtx, Store};
 
+use crate::failure::wrong_bytes;
 use crate::load::{Load, Measured, Meter, Promise, SAMPLES};
 use crate::process::Interrupt;
 

@@ -1,8 +1,7 @@
 //! The result as a report.
 
-use super::figures::Unit as Measure;
-use super::report::{FigureView, Report};
-use crate::experiment::report::{Compared, Goal, Page, Setup, Unit};
+use super::report::{self, Report};
+use crate::experiment::report::{Compared, Page, Setup};
 use crate::human;
 
 impl Report {
@@ -27,46 +26,18 @@ impl Report {
                 self.rounds, self.rounds_asked, self.seconds_per_run
             ),
         );
-        let rows: Vec<Compared> = self.figures.iter().map(FigureView::compared).collect();
-        let mut page = Page::new("The engine beside fio and the original", setup);
-        page.summary.push(Compared::summary(&rows));
-        page.findings = Compared::findings(&rows);
+        let mut page = Compared::page(
+            "The engine beside fio and the original",
+            setup,
+            &report::Compared::compared(&self.figures),
+            "Ours to the peer's, round by round.",
+            &self.notes,
+        );
         page.findings.differs.extend(
             self.failures
                 .iter()
                 .map(|why| format!("Failed, left out: {why}")),
         );
-        let section = page.section("Ratios");
-        section.add(Compared::picture(
-            &rows,
-            "Ours to the peer's, round by round.",
-        ));
-        let mut table = Compared::table(&rows, "peer", "Medians, and the ranges of all rounds.");
-        table.notes = self.notes.map(str::to_owned).to_vec();
-        section.add(table);
         page
-    }
-}
-
-impl FigureView {
-    fn compared(&self) -> Compared {
-        let goal = if self.higher_is_better {
-            Goal::AtLeast
-        } else {
-            Goal::AtMost
-        };
-        Compared {
-            name: self.name.clone(),
-            unit: match self.unit {
-                Measure::BytesPerSecond => Unit::BytesPerSecond,
-                Measure::RequestsPerSecond => Unit::PerSecond,
-                Measure::Nanoseconds => Unit::Nanoseconds,
-            },
-            ours: self.ours,
-            peer: self.peer,
-            ratio: self.ratio,
-            goal: self.goal.map(goal),
-            met: self.met,
-        }
     }
 }

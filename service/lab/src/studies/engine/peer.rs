@@ -1,6 +1,5 @@
 //! The original engine, run by a program of its own.
 
-use crate::failure::peer_failed;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -8,13 +7,14 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::slow::SlowLoad;
+use crate::failure::peer_failed;
 use crate::load::{Load, Measured, limit};
 use crate::process::Interrupt;
 
 /// Name of the program.
 pub const PEER_PROGRAM: &str = "lumpscope-cannyls-peer";
 
-/// What the program prints: one line of JSON.
+/// Output of the program: one line of JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PeerReport {
     /// Name and version of the engine.

@@ -2,17 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use comfy_table::presets::NOTHING;
-use comfy_table::{Cell, CellAlignment, Table};
 use serde::Serialize;
-
-use crate::experiment::report::Spread;
 
 use super::figures::{Figure, Outcome, Run, Setting, Unit};
 use crate::experiment::Machine;
 use crate::human;
 
-/// What is compared, and what is not equal about it.
+/// A line of the result.
+pub(super) type Compared = crate::experiment::Figure<Unit>;
+
+/// The comparison, and where it is unequal.
 const NOTES: [&str; 8] = [
     "All engines use the same file or device, written once before; runs of one round follow each \
      other, every second round in reverse. A ratio is ours to the peer's of the same round; shown \
@@ -46,20 +45,6 @@ pub(super) struct PeerView {
     pub(super) missing: Option<String>,
 }
 
-/// One line.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct FigureView {
-    pub(super) name: String,
-    pub(super) unit: Unit,
-    pub(super) higher_is_better: bool,
-    pub(super) ours: Option<Spread>,
-    pub(super) peer: Option<Spread>,
-    /// Ours to the peer's, round by round.
-    pub(super) ratio: Option<Spread>,
-    pub(super) goal: Option<f64>,
-    pub(super) met: Option<bool>,
-}
-
 /// One run, as it was measured.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct RunView {
@@ -84,7 +69,7 @@ pub(super) struct Report {
     pub(super) cannyls: PeerView,
     /// Runs of peers that failed, and why.
     pub(super) failures: Vec<String>,
-    pub(super) figures: Vec<FigureView>,
+    pub(super) figures: Vec<Compared>,
     pub(super) notes: [&'static str; 8],
     pub(super) runs: Vec<RunView>,
 }
@@ -97,34 +82,14 @@ pub(super) fn notes() -> [&'static str; 8] {
 }
 
 /// One line for each figure.
-pub(super) fn views(figures: &[Figure], rounds: &[Round]) -> Vec<FigureView> {
+pub(super) fn views(figures: &[Figure], rounds: &[Round]) -> Vec<Compared> {
     let view = |figure: &Figure| {
         let values: Vec<_> = rounds
             .iter()
             .filter_map(|round| round.get(&figure.setting))
             .map(|outcomes| figure.values(outcomes))
             .collect();
-        let ratios = values
-            .iter()
-            .filter_map(|(ours, peer)| Some((*ours)? / (*peer)?));
-        let ratio = Spread::of(ratios.collect());
-        let met = ratio.zip(figure.goal).map(|(ratio, goal)| {
-            if figure.higher_is_better() {
-                ratio.median >= goal
-            } else {
-                ratio.median <= goal
-            }
-        });
-        FigureView {
-            name: figure.name.clone(),
-            unit: figure.unit,
-            higher_is_better: figure.higher_is_better(),
-            ours: Spread::of(values.iter().filter_map(|(ours, _)| *ours).collect()),
-            peer: Spread::of(values.iter().filter_map(|(_, peer)| *peer).collect()),
-            ratio,
-            goal: figure.goal,
-            met,
-        }
+        Compared::of(figure.name.clone(), figure.unit, figure.goal, &values)
     };
     figures.iter().map(view).collect()
 }
@@ -160,19 +125,7 @@ impl Run {
 impl Report {
     /// For people.
     pub(super) fn text(&self) -> String {
-        let mut table = Table::new();
-        table.load_preset(NOTHING);
-        table.set_header(["", "ours", "peer", "ratio", "range", "goal", ""]);
-        for column in table.column_iter_mut().skip(1) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        for figure in &self.figures {
-            table.add_row(row(figure));
-        }
-        let mut lines: Vec<String> = table
-            .lines()
-            .map(|line| line.trim_end().to_owned())
-            .collect();
+        let mut lines = Compared::lines(&self.figures);
         lines.push(String::new());
         lines.push(self.circumstances());
         for (name, peer) in [("fio", &self.fio), ("cannyls", &self.cannyls)] {
@@ -200,53 +153,5 @@ impl Report {
             self.io_backend.as_deref().unwrap_or("no backend"),
             self.machine,
         )
-    }
-}
-
-fn row(figure: &FigureView) -> Vec<Cell> {
-    let dash = || "–".to_owned();
-    let amount = |spread: Option<Spread>| {
-        spread.map_or_else(dash, |spread| amount(spread.median, figure.unit))
-    };
-    let sign = if figure.higher_is_better {
-        '≥'
-    } else {
-        '≤'
-    };
-    let verdict = match figure.met {
-        Some(true) => "met",
-        Some(false) => "MISSED",
-        None => "",
-    };
-    [
-        figure.name.clone(),
-        amount(figure.ours),
-        amount(figure.peer),
-        figure
-            .ratio
-            .map_or_else(dash, |ratio| format!("{:.2}", ratio.median)),
-        figure
-            .ratio
-            .map_or_else(dash, |ratio| format!("{:.2}..{:.2}", ratio.min, ratio.max)),
-        figure
-            .goal
-            .map_or_else(String::new, |goal| format!("{sign} {goal}")),
-        verdict.to_owned(),
-    ]
-    .into_iter()
-    .map(Cell::new)
-    .collect()
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "for display only: positive and far below 2^64"
-)]
-fn amount(value: f64, unit: Unit) -> String {
-    match unit {
-        Unit::BytesPerSecond => format!("{}/s", human::bytes(value as u64)),
-        Unit::RequestsPerSecond => format!("{} /s", human::count(value as u64)),
-        Unit::Nanoseconds => human::duration_ns(value as u64),
     }
 }

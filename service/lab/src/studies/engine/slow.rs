@@ -1,7 +1,6 @@
 //! A disk in memory that takes a fixed time for each I/O and does any number at once: what a disk
 //! with deep queues is to an engine, where none is at hand.
 
-use crate::failure::cannot;
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -17,6 +16,7 @@ use lumpscope_engine::device::{
 use lumpscope_engine::{IoBackendKind, IoOp, Store, StoreOptions};
 
 use super::ours;
+use crate::failure::cannot;
 use crate::load::{Load, Measured, Promise};
 use crate::process::Interrupt;
 

@@ -1,19 +1,18 @@
 //! The file or device that all engines use in turn.
 
-use crate::failure::{argument, cannot, no_room};
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileExt as _, FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{OFlags, SeekFrom};
-use rustix::io::Errno;
-
 use lumpscope_engine::buffer::BufferPool;
 use lumpscope_engine::create::{CreateOptions, Prealloc, format};
 use lumpscope_engine::{Store, StoreOptions};
+use rustix::fs::{OFlags, SeekFrom};
+use rustix::io::Errno;
 
 use crate::disks::{erase, free_bytes};
+use crate::failure::{argument, cannot, no_room};
 use crate::process::Interrupt;
 
 /// Bytes written at a time.

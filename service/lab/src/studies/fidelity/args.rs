@@ -1,10 +1,10 @@
 //! Command line of `lumpscope platter check`.
 
-use crate::failure::argument;
 use anyhow::bail;
-use std::path::PathBuf;
 
 use super::pattern::{PATTERNS, Pattern};
+use crate::experiment::OutputArgs;
+use crate::failure::argument;
 
 /// Measure how well emulated disks of this machine keep to their model.
 #[derive(Clone, Debug, clap::Args)]
@@ -26,17 +26,16 @@ pub struct FidelityArgs {
     /// At most so many requests of each pattern, 2 or more; few say little [default: all]
     #[arg(long, value_name = "N")]
     pub requests: Option<usize>,
-    /// Write everything measured to this file
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Write a report for people to this file: HTML that needs no other file. A report that is
-    /// there is replaced, nothing else
-    #[arg(long, value_name = "FILE")]
-    pub report: Option<PathBuf>,
+    #[command(flatten)]
+    #[expect(
+        missing_docs,
+        reason = "its fields are the flags, and say what they are"
+    )]
+    pub output: OutputArgs,
 }
 
 impl FidelityArgs {
-    /// What is to be run.
+    /// The patterns to run.
     pub(super) fn patterns(&self) -> anyhow::Result<Vec<Pattern>> {
         let argument = |option, allowed| Err(argument(option, allowed));
         if !(1..=100).contains(&self.rounds) {

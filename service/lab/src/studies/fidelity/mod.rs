@@ -21,7 +21,7 @@ use lumpscope_platter::live::LiveOptions;
 
 pub use args::FidelityArgs;
 
-use crate::experiment::{self, Machine, Output};
+use crate::experiment::{self, Machine};
 use crate::process::Interrupt;
 use report::Report;
 use trial::Trial;
@@ -35,10 +35,9 @@ use trial::Trial;
 /// No root, no FUSE, no loop driver, no probes, an option that makes no sense, or an I/O that
 /// fails. The message says what to do; whatever was made is gone.
 pub fn run(args: &FidelityArgs, exe: &Path) -> anyhow::Result<ExitCode> {
-    let output = Output::of(args.json.as_deref(), args.report.as_deref())?;
-    let interrupt = Interrupt::install()?;
-    let measured = measure(args, exe, &interrupt);
-    experiment::tell(measured, (Report::text, Report::page), output, &interrupt)
+    experiment::run(&args.output, (Report::text, Report::page), |interrupt| {
+        measure(args, exe, interrupt)
+    })
 }
 
 fn measure(args: &FidelityArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result<Report> {

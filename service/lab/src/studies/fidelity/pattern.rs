@@ -1,4 +1,4 @@
-//! What is asked of the disk.
+//! Request patterns.
 
 use lumpscope_platter::disk::{Policy, Request};
 use lumpscope_platter::drive::SECTOR;
@@ -17,7 +17,7 @@ pub(super) const MEMORY: u64 = 512 << 20;
 pub(super) struct Pattern {
     /// How it is called, on the command line as well.
     pub(super) name: &'static str,
-    /// What it is, in words.
+    /// Description in words.
     pub(super) title: &'static str,
     writes: bool,
     /// Each write is followed by a flush.

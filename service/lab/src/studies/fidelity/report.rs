@@ -1,13 +1,11 @@
 //! The result: for programs, and as a table for people.
 
-use comfy_table::presets::NOTHING;
-use comfy_table::{Cell, CellAlignment, Table};
 use serde::Serialize;
 
 use super::pattern::Pattern;
 use super::trial::Trial;
-use crate::experiment::Machine;
 use crate::experiment::report::{Findings, Spread};
+use crate::experiment::{Machine, text};
 use crate::human;
 
 /// A live disk is to be no further from its model, as a share.
@@ -15,7 +13,7 @@ pub(super) const LIVE_GOAL: f64 = 0.05;
 /// A replay is to be no further from the live disk, as a share.
 pub(super) const REPLAY_GOAL: f64 = 0.03;
 
-/// What the numbers mean.
+/// How to read the numbers.
 pub(super) const NOTES: [&str; 4] = [
     "A program that waits for each request ran on a live disk at its own speed, through the \
      kernel. Model: the same requests, one right after the other, in virtual time. Replay: what \
@@ -164,9 +162,7 @@ impl Report {
     }
 
     pub(super) fn text(&self) -> String {
-        let mut table = Table::new();
-        table.load_preset(NOTHING);
-        table.set_header([
+        let mut table = text::table(&[
             "pattern",
             "requests",
             "model s",
@@ -178,9 +174,6 @@ impl Report {
             "max",
             "all seen",
         ]);
-        for column in table.column_iter_mut().skip(1) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
         for row in &self.rows {
             let live = row.live_seconds.map_or_else(String::new, |live| {
                 format!("{:.3} ({:.3}..{:.3})", live.median, live.min, live.max)
@@ -195,13 +188,13 @@ impl Report {
             ];
             cells.extend(row.late_ns.map(human::duration_ns));
             cells.push(if row.all_seen { "yes" } else { "NO" }.to_owned());
-            table.add_row(cells.into_iter().map(Cell::new));
+            table.add_row(cells);
         }
         let mut lines = vec![format!(
             "{}, at its own speed, {} rounds",
             self.drive, self.rounds
         )];
-        lines.extend(table.lines().map(|line| line.trim_end().to_owned()));
+        lines.extend(text::lines(&table));
         lines.push(String::new());
         for (name, said) in [
             ("WITHIN THE GOALS (5 % and 3 %)", &self.findings.agrees),

@@ -1,12 +1,11 @@
 //! One pattern on one disk: live, by the model, and replayed.
 
-use crate::failure::cannot;
-use anyhow::{Context as _, anyhow};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context as _, anyhow};
 use lumpscope_engine::buffer::{AlignedBuf, BufferPool};
 use lumpscope_platter::disk::{Disk, Request};
 use lumpscope_platter::drive::SECTOR;
@@ -18,6 +17,7 @@ use serde::Serialize;
 
 use super::pattern::Pattern;
 use crate::blocks::{Recorder, Trust};
+use crate::failure::cannot;
 
 /// Memory of the program is aligned to this: whatever the device asks for divides it.
 const ALIGNMENT: usize = 4096;

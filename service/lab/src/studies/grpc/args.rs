@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::experiment::OutputArgs;
+
 /// Measure the service against a tonic service that stores nothing, through gRPC, in alternating
 /// rounds; then its memory under many puts, and what resets in the middle of puts leave behind.
 #[derive(Clone, Debug, clap::Args)]
@@ -38,13 +40,12 @@ pub struct GrpcBenchArgs {
     /// A short run: 2 rounds of 0.2 s
     #[arg(long)]
     pub quick: bool,
-    /// Write everything measured to this file
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Write a report for people to this file: HTML that needs no other file. A report that is
-    /// there is replaced, nothing else
-    #[arg(long, value_name = "FILE")]
-    pub report: Option<PathBuf>,
+    #[command(flatten)]
+    #[expect(
+        missing_docs,
+        reason = "its fields are the flags, and say what they are"
+    )]
+    pub output: OutputArgs,
     #[command(flatten)]
     #[expect(
         missing_docs,
@@ -85,7 +86,7 @@ pub struct Transport {
 }
 
 impl TransportArgs {
-    /// What was given, else what `lumpscope serve` does by itself.
+    /// The given settings, else the defaults of `lumpscope serve`.
     #[must_use]
     pub(crate) fn over(self, default: Transport) -> Transport {
         Transport {

@@ -1,7 +1,5 @@
 //! The file of the store, and what the disk below it gives to somebody who does nothing else.
 
-use crate::failure::cannot_do;
-use anyhow::{anyhow, bail};
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
@@ -10,11 +8,13 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::{anyhow, bail};
 use lumpscope_engine::buffer::BufferPool;
 use rustix::fs::OFlags;
 use serde::Serialize;
 
 use crate::disks::free_bytes;
+use crate::failure::cannot_do;
 use crate::process::Interrupt;
 
 /// Transfers under way at a time.

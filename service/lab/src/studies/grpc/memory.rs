@@ -1,6 +1,5 @@
-//! How much memory the service takes while many clients put large lumps at once.
+//! Memory of the service while many clients put large lumps at once.
 
-use crate::failure::call_failed;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -8,6 +7,7 @@ use serde::Serialize;
 
 use super::args::Transport;
 use super::service;
+use crate::failure::call_failed;
 use crate::load::grpc::content::LARGE_BIT;
 use crate::load::grpc::{self as client, content};
 use crate::process::Interrupt;
@@ -24,7 +24,7 @@ pub(super) const STORE_MIB: u64 = 1024;
 /// Ids that are used.
 const IDS: u64 = 96;
 
-/// What was seen.
+/// The observation.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct MemoryView {
     pub(super) clients: usize,
@@ -80,11 +80,7 @@ pub(super) async fn measure(
         });
     }
     let (mut puts, mut refused) = (0, 0);
-    while let Some(ended) = tasks.join_next().await {
-        let counted = match ended {
-            Ok(result) => result?,
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
-        };
+    for counted in client::finish(tasks).await? {
         puts += counted.0;
         refused += counted.1;
     }

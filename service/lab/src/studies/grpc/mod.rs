@@ -14,19 +14,19 @@ mod peer;
 mod report;
 mod resets;
 
-use crate::failure::{argument, cannot_do, nothing_chosen};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
+
+use crate::failure::{above_0, nothing_chosen, within};
 
 pub use args::{GrpcBenchArgs, GrpcPeerArgs, Transport, TransportArgs};
 pub(crate) use pair::service;
 pub use peer::serve as serve_peer;
 
 use crate::disks::default_dir;
-use crate::experiment::{self, Machine, Output};
-use crate::load::grpc::content;
-use crate::load::grpc::{Call, Clients, Room, Setting};
+use crate::experiment::{self, Machine};
+use crate::load::grpc::{Call, Clients, Room, Setting, content, runtime};
 use crate::process::Interrupt;
 use disk::{Disk, StoreFile};
 use memory::MemoryView;
@@ -48,11 +48,10 @@ const OTHERS: [&str; 2] = ["memory", "resets"];
 /// # Errors
 /// Everything that keeps the service from being measured. The message says what to do.
 pub fn run(args: &GrpcBenchArgs, exe: &Path, default: Transport) -> anyhow::Result<ExitCode> {
-    let output = Output::of(args.json.as_deref(), args.report.as_deref())?;
-    let interrupt = Interrupt::install()?;
     let transport = args.transport.over(default);
-    let measured = measure(&args.clone().effective(), exe, transport, &interrupt);
-    experiment::tell(measured, (Report::text, Report::page), output, &interrupt)
+    experiment::run(&args.output, (Report::text, Report::page), |interrupt| {
+        measure(&args.clone().effective(), exe, transport, interrupt)
+    })
 }
 
 fn measure(
@@ -69,10 +68,7 @@ fn measure(
     let disk = Disk::measure(dir, args.mib.max(memory::STORE_MIB))?;
     eprintln!("making a store of {} MiB", args.mib);
     let store = StoreFile::make(exe, dir, args.mib, interrupt)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(cannot_do("start the runtime"))?;
+    let runtime = runtime()?;
     let bench = Bench {
         args,
         exe,
@@ -103,25 +99,12 @@ fn measure(
 
 /// The settings that are asked for, after a look at all options.
 fn chosen(args: &GrpcBenchArgs) -> anyhow::Result<Vec<Setting>> {
-    let wrong = |option, allowed| Err(argument(option, allowed));
-    if !(1..=1000).contains(&args.rounds) {
-        return wrong("--rounds", "1 to 1000");
-    }
-    if !(args.seconds > 0.0 && args.seconds <= 600.0) {
-        return wrong("--seconds", "more than 0 and at most 600");
-    }
-    if !(512..=1 << 20).contains(&args.mib) {
-        return wrong("--mib", "512 to 1048576");
-    }
-    if !(1..=256).contains(&args.calls) {
-        return wrong("--calls", "1 to 256");
-    }
-    if !(1..=2000).contains(&args.clients) {
-        return wrong("--clients", "1 to 2000");
-    }
-    if !(1..=10_000).contains(&args.resets) {
-        return wrong("--resets", "1 to 10000");
-    }
+    within("--rounds", args.rounds, 1..=1000)?;
+    above_0("--seconds", args.seconds, 600.0)?;
+    within("--mib", args.mib, 512..=1 << 20)?;
+    within("--calls", args.calls, 1..=256)?;
+    within("--clients", args.clients, 1..=2000)?;
+    within("--resets", args.resets, 1..=10_000)?;
     let settings: Vec<Setting> = Setting::all()
         .filter(|setting| wanted(args, &setting.name()))
         .collect();

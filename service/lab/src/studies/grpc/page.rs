@@ -1,28 +1,20 @@
 //! The result as a report.
 
-use super::report::{FigureView, Report, Unit as Measure};
-use crate::experiment::report::{Cell, Compared, Goal, Page, Setup, Table, Unit};
+use super::report::{self, Report};
+use crate::experiment::report::{Cell, Compared, Page, Setup, Table, Unit};
 use crate::human;
 
 impl Report {
     /// As one HTML file.
     pub(super) fn page(&self) -> Page {
-        let rows: Vec<Compared> = self.figures.iter().map(FigureView::compared).collect();
-        let mut page = Page::new(
+        let mut page = Compared::page(
             "The service through gRPC, beside one that stores nothing",
             self.setup(),
-        );
-        page.summary.push(Compared::summary(&rows));
-        page.findings = Compared::findings(&rows);
-        page.findings.hypotheses.extend(self.doubt());
-        let section = page.section("Ratios");
-        section.add(Compared::picture(
-            &rows,
+            &report::Compared::compared(&self.figures),
             "Ours to the peer's, round by round.",
-        ));
-        let mut table = Compared::table(&rows, "peer", "Medians, and the ranges of all rounds.");
-        table.notes = self.notes.map(str::to_owned).to_vec();
-        section.add(table);
+            &self.notes,
+        );
+        page.findings.hypotheses.extend(self.doubt());
         if self.memory.is_some() || self.resets.is_some() {
             let section = page.section("Memory, and what resets leave behind");
             section.add(self.promises());
@@ -57,7 +49,7 @@ impl Report {
         setup
     }
 
-    /// What is promised beside speed.
+    /// Promises beside speed.
     fn promises(&self) -> Table {
         let mut table = Table::new(
             "What is promised beside speed.",
@@ -93,24 +85,5 @@ impl Report {
             );
         }
         table
-    }
-}
-
-impl FigureView {
-    fn compared(&self) -> Compared {
-        let (unit, goal): (Unit, fn(f64) -> Goal) = match self.unit {
-            Measure::BytesPerSecond => (Unit::BytesPerSecond, Goal::AtLeast),
-            Measure::Nanoseconds => (Unit::Nanoseconds, Goal::AtMost),
-            Measure::CpuSecondsPerGib => (Unit::SecondsPerGib, Goal::AtMost),
-        };
-        Compared {
-            name: self.name.clone(),
-            unit,
-            ours: self.ours,
-            peer: self.peer,
-            ratio: self.ratio,
-            goal: self.goal.map(goal),
-            met: self.met,
-        }
     }
 }

@@ -2,14 +2,13 @@
 //! tonic's own codec and the same settings of HTTP/2. It throws away what is put, and serves gets
 //! from memory.
 
-use crate::failure::cannot_do;
-use anyhow::Context as _;
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use bytes::Bytes;
 use lumpscope_proto::v1::lump_store_server::{LumpStore, LumpStoreServer};
 use lumpscope_proto::v1::{self, get_response, lump_id, put_request};
@@ -19,6 +18,7 @@ use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::args::{GrpcPeerArgs, Transport};
+use crate::failure::cannot_do;
 use crate::load::grpc::content::{self, size_of};
 
 /// Bytes of a chunk of a get, as the service sends them.

@@ -1,15 +1,12 @@
 //! The result: as JSON, and as a table for people.
 
-use comfy_table::presets::NOTHING;
-use comfy_table::{Cell, CellAlignment, Table};
 use serde::Serialize;
 
 use super::args::Transport;
 use super::disk::Disk;
 use super::memory::MemoryView;
 use super::resets::ResetsView;
-use crate::experiment::Machine;
-use crate::experiment::report::Spread;
+use crate::experiment::{Machine, Measure, report, verdict};
 use crate::human;
 use crate::load::grpc::{Outcome, Setting};
 
@@ -21,7 +18,7 @@ const P99_GOAL: f64 = 1.5;
 /// How many times as fast as the peer a disk is at least that is surely not the limit.
 const DISK_AHEAD: f64 = 1.5;
 
-/// What is compared, and what is not equal about it.
+/// The comparison, and where it is unequal.
 const NOTES: [&str; 6] = [
     "Both are processes of their own with the same HTTP/2 windows, frame and message limits, the \
      same number of worker threads, asked by one client over loopback; runs of one round follow \
@@ -45,24 +42,29 @@ const NOTES: [&str; 6] = [
      out.",
 ];
 
-/// Ours, the peer's, and the ratio.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct FigureView {
-    pub(super) name: String,
-    pub(super) unit: Unit,
-    pub(super) ours: Option<Spread>,
-    pub(super) peer: Option<Spread>,
-    pub(super) ratio: Option<Spread>,
-    pub(super) goal: Option<f64>,
-    pub(super) met: Option<bool>,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) enum Unit {
     BytesPerSecond,
     Nanoseconds,
     CpuSecondsPerGib,
 }
+
+impl Measure for Unit {
+    fn unit(self) -> report::Unit {
+        match self {
+            Unit::BytesPerSecond => report::Unit::BytesPerSecond,
+            Unit::Nanoseconds => report::Unit::Nanoseconds,
+            Unit::CpuSecondsPerGib => report::Unit::SecondsPerGib,
+        }
+    }
+
+    fn higher_is_better(self) -> bool {
+        self == Unit::BytesPerSecond
+    }
+}
+
+/// A line of the result.
+pub(super) type Compared = crate::experiment::Figure<Unit>;
 
 /// Ours and the peer's, of one setting in one round.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -92,7 +94,7 @@ pub(super) struct Report {
     pub(super) probes: bool,
     pub(super) transport: Transport,
     pub(super) rounds: usize,
-    pub(super) figures: Vec<FigureView>,
+    pub(super) figures: Vec<Compared>,
     pub(super) memory: Option<MemoryView>,
     pub(super) resets: Option<ResetsView>,
     pub(super) notes: [&'static str; 6],
@@ -104,7 +106,7 @@ pub(super) fn notes() -> [&'static str; 6] {
 }
 
 /// Three lines for each setting.
-pub(super) fn figures(runs: &[RunPair]) -> Vec<FigureView> {
+pub(super) fn figures(runs: &[RunPair]) -> Vec<Compared> {
     let mut views = Vec::new();
     for setting in Setting::all() {
         let pairs: Vec<&RunPair> = runs.iter().filter(|run| run.setting == setting).collect();
@@ -124,36 +126,23 @@ pub(super) fn figures(runs: &[RunPair]) -> Vec<FigureView> {
     views
 }
 
-fn figure(setting: Setting, unit: Unit, pairs: &[&RunPair]) -> FigureView {
+fn figure(setting: Setting, unit: Unit, pairs: &[&RunPair]) -> Compared {
     let (what, goal) = match unit {
         Unit::BytesPerSecond => ("throughput", Some(THROUGHPUT_GOAL)),
         Unit::Nanoseconds => ("99 %", Some(P99_GOAL)),
         Unit::CpuSecondsPerGib => ("processor time", None),
     };
-    let value = |outcome: &Outcome| match unit {
-        Unit::BytesPerSecond => outcome.measured.bytes_per_second(),
-        Unit::Nanoseconds => human::as_float(outcome.measured.latency.p99_ns),
-        Unit::CpuSecondsPerGib => outcome.cpu_seconds_per_gib,
+    let value = |outcome: &Outcome| {
+        Some(match unit {
+            Unit::BytesPerSecond => outcome.measured.bytes_per_second(),
+            Unit::Nanoseconds => human::as_float(outcome.measured.latency.p99_ns),
+            Unit::CpuSecondsPerGib => outcome.cpu_seconds_per_gib,
+        })
     };
-    let spread = |of: &dyn Fn(&RunPair) -> f64| {
-        // A run without a single call has no figure.
-        let values = pairs.iter().map(|pair| of(pair));
-        Spread::of(values.filter(|value| value.is_finite()).collect())
-    };
-    let ratio = spread(&|pair| value(&pair.ours) / value(&pair.peer));
-    let met = ratio.zip(goal).map(|(ratio, goal)| match unit {
-        Unit::BytesPerSecond => ratio.median >= goal,
-        Unit::Nanoseconds | Unit::CpuSecondsPerGib => ratio.median <= goal,
-    });
-    FigureView {
-        name: format!("{}, {what}", setting.name()),
-        unit,
-        ours: spread(&|pair| value(&pair.ours)),
-        peer: spread(&|pair| value(&pair.peer)),
-        ratio,
-        goal,
-        met,
-    }
+    let values = pairs.iter();
+    let values = values.map(|pair| (value(&pair.ours), value(&pair.peer)));
+    let name = format!("{}, {what}", setting.name());
+    Compared::of(name, unit, goal, &values.collect::<Vec<_>>())
 }
 
 impl Report {
@@ -161,16 +150,7 @@ impl Report {
     pub(super) fn text(&self) -> String {
         let mut lines = Vec::new();
         if !self.figures.is_empty() {
-            let mut table = Table::new();
-            table.load_preset(NOTHING);
-            table.set_header(["", "ours", "peer", "ratio", "range", "goal", ""]);
-            for column in table.column_iter_mut().skip(1) {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-            for figure in &self.figures {
-                table.add_row(figure.row());
-            }
-            lines.extend(table.lines().map(|line| line.trim_end().to_owned()));
+            lines.extend(Compared::lines(&self.figures));
             lines.push(String::new());
         }
         lines.extend(self.memory.as_ref().map(MemoryView::text));
@@ -185,7 +165,7 @@ impl Report {
 
     /// What to think of when the disk is hardly faster than the peer.
     pub(super) fn doubt(&self) -> Option<String> {
-        let of_bytes = |figure: &&FigureView| figure.unit == Unit::BytesPerSecond;
+        let of_bytes = |figure: &&Compared| figure.unit == Unit::BytesPerSecond;
         let peers = self.figures.iter().filter(of_bytes);
         let fastest = peers
             .filter_map(|figure| Some(figure.peer?.median))
@@ -212,43 +192,11 @@ impl Report {
             self.store_mib,
             self.disk.dir.display(),
             self.disk.file_system,
-            amount(self.disk.write_bytes_per_second, Unit::BytesPerSecond),
-            amount(self.disk.read_bytes_per_second, Unit::BytesPerSecond),
+            report::Unit::BytesPerSecond.text(self.disk.write_bytes_per_second),
+            report::Unit::BytesPerSecond.text(self.disk.read_bytes_per_second),
             if self.probes { "on" } else { "off" },
             self.machine,
         )
-    }
-}
-
-fn verdict(met: bool) -> &'static str {
-    if met { "met" } else { "MISSED" }
-}
-
-impl FigureView {
-    fn row(&self) -> Vec<Cell> {
-        let dash = || "–".to_owned();
-        let shown = |spread: Option<Spread>| {
-            spread.map_or_else(dash, |spread| amount(spread.median, self.unit))
-        };
-        let sign = if self.unit == Unit::BytesPerSecond {
-            '≥'
-        } else {
-            '≤'
-        };
-        let ratio = |text: fn(Spread) -> String| self.ratio.map_or_else(dash, text);
-        [
-            self.name.clone(),
-            shown(self.ours),
-            shown(self.peer),
-            ratio(|ratio| format!("{:.2}", ratio.median)),
-            ratio(|ratio| format!("{:.2}..{:.2}", ratio.min, ratio.max)),
-            self.goal
-                .map_or_else(String::new, |goal| format!("{sign} {goal}")),
-            self.met.map_or("", verdict).to_owned(),
-        ]
-        .into_iter()
-        .map(Cell::new)
-        .collect()
     }
 }
 
@@ -284,19 +232,6 @@ impl ResetsView {
             self.leaked_disk_bytes,
             verdict(self.met),
         )
-    }
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "for display only: positive and far below 2^64"
-)]
-fn amount(value: f64, unit: Unit) -> String {
-    match unit {
-        Unit::BytesPerSecond => format!("{}/s", human::bytes(value as u64)),
-        Unit::Nanoseconds => human::duration_ns(value as u64),
-        Unit::CpuSecondsPerGib => format!("{value:.2} s/GiB"),
     }
 }
 

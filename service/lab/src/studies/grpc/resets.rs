@@ -1,6 +1,5 @@
 //! Puts that are reset in the middle: nothing of them may become visible, and nothing stay in use.
 
-use crate::failure::call_failed;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -8,6 +7,7 @@ use lumpscope_proto::v1::{ListRequest, PutRequest};
 use serde::Serialize;
 use tokio_stream::StreamExt as _;
 
+use crate::failure::call_failed;
 use crate::load::grpc::{self as client, CHUNK_BYTES, Client, STORE, content};
 use crate::process::Interrupt;
 use crate::process::{SERVICE, Server};
@@ -22,7 +22,7 @@ const AT_ONCE: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What was seen.
+/// The observation.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct ResetsView {
     pub(super) resets: usize,

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::experiment::OutputArgs;
+
 /// Measure what observation costs: the same work with the probes not loaded, with histograms only,
 /// and with all events, in alternating runs; and with the probes not loaded once more, which shows
 /// what the machine's own noise is.
@@ -35,13 +37,12 @@ pub struct ObserveBenchArgs {
     /// A short run: 2 rounds of 0.2 s, 500 files
     #[arg(long)]
     pub quick: bool,
-    /// Write everything measured to this file
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Write a report for people to this file: HTML that needs no other file. A report that is
-    /// there is replaced, nothing else
-    #[arg(long, value_name = "FILE")]
-    pub report: Option<PathBuf>,
+    #[command(flatten)]
+    #[expect(
+        missing_docs,
+        reason = "its fields are the flags, and say what they are"
+    )]
+    pub output: OutputArgs,
 }
 
 impl ObserveBenchArgs {

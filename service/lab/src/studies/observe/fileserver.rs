@@ -5,7 +5,6 @@
 //! and a put of the longer lump, because lumps do not grow. Every gRPC call counts as one
 //! operation.
 
-use crate::failure::{call_failed, wrong_bytes};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,6 +17,8 @@ use super::Bench;
 use super::files::{File, Files, MEAN_FILE};
 use super::mode::Mode;
 use super::report::{Run, Unit};
+use crate::experiment::rotate;
+use crate::failure::{call_failed, wrong_bytes};
 use crate::human::as_float;
 use crate::load::grpc::content;
 use crate::load::grpc::{self as client, Client, STORE, lump_id};
@@ -64,7 +65,7 @@ pub(super) async fn round(
     round: usize,
 ) -> anyhow::Result<Vec<ServerRun>> {
     let mut runs = Vec::new();
-    for mode in Mode::order(&MODES, round) {
+    for &mode in rotate(&MODES, round) {
         bench.interrupt.check()?;
         let server = mode.start(bench.exe, store, bench.transport, bench.interrupt)?;
         let done = run(bench, &server.url, files).await?;
@@ -73,7 +74,7 @@ pub(super) async fn round(
     Ok(runs)
 }
 
-/// What one run of the file server came to.
+/// Result of one run of the file server.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ServerRun {
     pub(crate) mode: Mode,
@@ -154,7 +155,7 @@ pub(super) const RESPONSE: &str = "fileserver, mean response time";
 pub(super) const BANDWIDTH: &str = "fileserver, bandwidth";
 pub(super) const RATE: &str = "fileserver, operations";
 
-/// What the clients have done in the timed part of a run.
+/// Work of the clients in the timed part of a run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Done {
     /// Operations, in the order of [`Flowop::ALL`].
@@ -193,11 +194,7 @@ async fn run(bench: &Bench<'_>, url: &str, files: &Arc<Files>) -> anyhow::Result
         time,
         ..Done::default()
     };
-    while let Some(ended) = tasks.join_next().await {
-        let done = match ended {
-            Ok(result) => result?,
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
-        };
+    for done in client::finish(tasks).await? {
         for (sum, count) in all.flowops.iter_mut().zip(done.flowops) {
             *sum += count;
         }

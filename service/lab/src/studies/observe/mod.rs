@@ -1,4 +1,4 @@
-//! What observation costs.
+//! The cost of observation.
 //!
 //! The same work is done by a service whose probes are not loaded, by one that keeps histograms
 //! only, and by one that hands out every event; one run after the other, each round in another
@@ -14,18 +14,19 @@ mod page;
 mod report;
 mod sectors;
 
-use crate::failure::{argument, cannot_do, nothing_chosen};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+
+use crate::failure::{above_0, nothing_chosen, within};
 
 pub use args::ObserveBenchArgs;
 pub(crate) use fileserver::{Flowop, ServerRun};
 pub(crate) use mode::Mode;
 
 use crate::disks::default_dir;
-use crate::experiment::{self, Machine, Output};
-use crate::load::grpc::content;
+use crate::experiment::{self, Machine};
+use crate::load::grpc::{content, runtime};
 use crate::process::Interrupt;
 use crate::studies::grpc::Transport;
 use crate::studies::grpc::disk::StoreFile;
@@ -35,7 +36,7 @@ use sectors::Sectors;
 
 /// MiB of the store of lumps of 1 MiB.
 const LUMPS_MIB: u64 = 1024;
-/// What can be chosen by `--only`.
+/// Names for `--only`.
 const PARTS: [&str; 3] = ["objects", "sectors", "fileserver"];
 
 /// Measures the service that `exe` is and prints. `transport` is what `lumpscope serve` does
@@ -47,18 +48,17 @@ const PARTS: [&str; 3] = ["objects", "sectors", "fileserver"];
 /// # Errors
 /// Everything that keeps the cost from being measured. The message says what to do.
 pub fn run(args: &ObserveBenchArgs, exe: &Path, transport: Transport) -> anyhow::Result<ExitCode> {
-    let output = Output::of(args.json.as_deref(), args.report.as_deref())?;
-    let interrupt = Interrupt::install()?;
     let args = args.clone().effective();
     check(&args)?;
-    let bench = Bench {
-        args: &args,
-        exe,
-        transport,
-        interrupt: &interrupt,
-    };
-    let measured = bench.measure();
-    experiment::tell(measured, (Report::text, Report::page), output, &interrupt)
+    experiment::run(&args.output, (Report::text, Report::page), |interrupt| {
+        let bench = Bench {
+            args: &args,
+            exe,
+            transport,
+            interrupt,
+        };
+        bench.measure()
+    })
 }
 
 /// The runs of the file server alone, in alternating modes, round by round. All of them: none is
@@ -86,31 +86,12 @@ pub(crate) fn fileserver_runs(
     runtime()?.block_on(bench.fileserver())
 }
 
-fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(cannot_do("start the runtime"))
-}
-
 fn check(args: &ObserveBenchArgs) -> anyhow::Result<()> {
-    let wrong = |option, allowed| Err(argument(option, allowed));
-    if !(1..=1000).contains(&args.rounds) {
-        return wrong("--rounds", "1 to 1000");
-    }
-    let time = |seconds: f64| seconds > 0.0 && seconds <= 600.0;
-    if !time(args.seconds) {
-        return wrong("--seconds", "more than 0 and at most 600");
-    }
-    if !time(args.fileserver_seconds) {
-        return wrong("--fileserver-seconds", "more than 0 and at most 600");
-    }
-    if !(100..=1_000_000).contains(&args.files) {
-        return wrong("--files", "100 to 1000000");
-    }
-    if !(1..=1000).contains(&args.clients) {
-        return wrong("--clients", "1 to 1000");
-    }
+    within("--rounds", args.rounds, 1..=1000)?;
+    above_0("--seconds", args.seconds, 600.0)?;
+    above_0("--fileserver-seconds", args.fileserver_seconds, 600.0)?;
+    within("--files", args.files, 100..=1_000_000)?;
+    within("--clients", args.clients, 1..=1000)?;
     if PARTS.iter().any(|part| wanted(args, part)) {
         return Ok(());
     }

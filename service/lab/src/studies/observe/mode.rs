@@ -1,4 +1,4 @@
-//! How a service observes while it is measured.
+//! Modes of observation that are compared.
 
 use anyhow::bail;
 use serde::Serialize;
@@ -34,12 +34,6 @@ impl Mode {
         }
     }
 
-    /// All of `modes`, each round beginning with another one.
-    pub(super) fn order(modes: &[Mode], round: usize) -> impl Iterator<Item = Mode> {
-        let skip = round % modes.len().max(1);
-        modes.iter().copied().cycle().skip(skip).take(modes.len())
-    }
-
     fn probes(self) -> bool {
         matches!(self, Mode::Histograms | Mode::Events)
     }
@@ -65,20 +59,6 @@ impl Mode {
                 "the service's disk is not observed as asked: `lumpscope doctor` says what is \
                  missing (root is needed)"
             )
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Mode;
-
-    #[test]
-    fn every_round_has_each_mode_once_and_begins_elsewhere() {
-        for round in 0..8 {
-            let order: Vec<Mode> = Mode::order(&Mode::ALL, round).collect();
-            assert!(Mode::ALL.iter().all(|mode| order.contains(mode)));
-            assert_eq!(order[0], Mode::ALL[round % 4]);
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::mode::Mode;
 use super::report::{Run, Unit};
 use super::{Bench, LUMPS_MIB};
+use crate::experiment::rotate;
 use crate::load::grpc::{Call, Clients, Room, Setting};
 
 /// Connections, and calls under way on each.
@@ -36,7 +37,7 @@ pub(super) async fn round(
     round: usize,
     runs: &mut Vec<Run>,
 ) -> anyhow::Result<()> {
-    for mode in Mode::order(&Mode::ALL, round) {
+    for &mode in rotate(&Mode::ALL, round) {
         let server = mode.start(bench.exe, store, bench.transport, bench.interrupt)?;
         let clients = Clients::connect(&server, CONNECTIONS).await?;
         for call in [Call::Put, Call::Get] {

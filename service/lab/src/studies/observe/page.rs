@@ -132,7 +132,7 @@ impl CostView {
         ))
     }
 
-    fn measure(&self) -> Unit {
+    pub(super) fn measure(&self) -> Unit {
         match self.unit {
             Measure::BytesPerSecond => Unit::BytesPerSecond,
             Measure::PerSecond => Unit::PerSecond,

@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use comfy_table::presets::NOTHING;
-use comfy_table::{Cell, CellAlignment, Table};
 use serde::Serialize;
 
 use super::args::ObserveBenchArgs;
@@ -11,9 +9,9 @@ use super::fileserver::{BANDWIDTH, RATE, RESPONSE};
 use super::mode::Mode;
 use crate::experiment::Machine;
 use crate::experiment::report::Spread;
-use crate::human;
+use crate::experiment::text::{dash, lines, percent, percents, table};
 
-/// What is compared, and how to read it.
+/// The comparison, and how to read it.
 const NOTES: [&str; 4] = [
     "Each run starts the service anew; a cost compares a run with the run without probes of the same \
      round. Shown are its median and its range over the rounds. The line \"not loaded, again\" is a \
@@ -28,7 +26,7 @@ const NOTES: [&str; 4] = [
      Every call counts as one operation; all gets are compared byte by byte.",
 ];
 
-/// What a value is.
+/// Unit of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) enum Unit {
     BytesPerSecond,
@@ -182,13 +180,13 @@ impl Report {
                 value(Mode::Off),
                 value(Mode::Events),
                 cost(Mode::Events).map_or_else(dash, |cost| percent(cost.median)),
-                cost(Mode::Events).map_or_else(dash, range),
+                cost(Mode::Events).map_or_else(dash, percents),
                 cost(Mode::OffAgain).map_or_else(dash, |noise| {
-                    format!("{} ({})", percent(noise.median), range(noise))
+                    format!("{} ({})", percent(noise.median), percents(noise))
                 }),
             ]);
         }
-        lines_of(&table)
+        lines(&table)
     }
 
     fn circumstances(&self) -> String {
@@ -288,45 +286,16 @@ fn cost_table(views: &[&CostView]) -> Vec<String> {
             name.to_owned(),
             view.mode.name().to_owned(),
             view.value
-                .map_or_else(dash, |value| amount(value.median, view.unit)),
+                .map_or_else(dash, |value| view.measure().text(value.median)),
             view.cost
                 .map_or_else(String::new, |cost| percent(cost.median)),
-            view.cost.map_or_else(String::new, range),
+            view.cost.map_or_else(String::new, percents),
             view.goal
                 .map_or_else(String::new, |goal| format!("≤ {}", percent(goal))),
             view.verdict.map_or("", Verdict::name).to_owned(),
         ]);
     }
-    lines_of(&table)
-}
-
-fn table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(NOTHING);
-    table.set_header(header.iter().map(Cell::new));
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
-}
-
-fn lines_of(table: &Table) -> Vec<String> {
-    table
-        .lines()
-        .map(|line| line.trim_end().to_owned())
-        .collect()
-}
-
-fn dash() -> String {
-    "–".to_owned()
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
-}
-
-fn range(spread: Spread) -> String {
-    format!("{:.1}..{:.1} %", spread.min * 100.0, spread.max * 100.0)
+    lines(&table)
 }
 
 /// A number without its unit, which the row names.
@@ -335,19 +304,6 @@ fn plain(value: f64, unit: Unit) -> String {
         Unit::BytesPerSecond => format!("{:.2}", value / 1e6),
         Unit::PerSecond => format!("{value:.1}"),
         Unit::MillisecondsPerOp => format!("{value:.3}"),
-    }
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "for display only: positive and far below 2^64"
-)]
-fn amount(value: f64, unit: Unit) -> String {
-    match unit {
-        Unit::BytesPerSecond => format!("{}/s", human::bytes(value as u64)),
-        Unit::PerSecond => format!("{}/s", human::count(value as u64)),
-        Unit::MillisecondsPerOp => format!("{value:.3} ms"),
     }
 }
 

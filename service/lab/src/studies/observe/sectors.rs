@@ -3,7 +3,6 @@
 //! The service has a small store at the device's begin and is idle. fio writes behind the store:
 //! the programs run for each of its block requests as for anybody's.
 
-use crate::failure::peer_failed;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -12,6 +11,8 @@ use super::Bench;
 use super::mode::Mode;
 use super::report::{Run, Unit};
 use crate::disks::{Lab, LabOptions, StoreKind, default_dir, free_bytes};
+use crate::experiment::rotate;
+use crate::failure::peer_failed;
 use crate::human::as_float;
 use crate::load::fio::{Fio, Job, JobKind};
 
@@ -100,7 +101,7 @@ impl Sectors {
         round: usize,
         runs: &mut Vec<Run>,
     ) -> anyhow::Result<()> {
-        for mode in Mode::order(&Mode::ALL, round) {
+        for &mode in rotate(&Mode::ALL, round) {
             let server = mode.start(bench.exe, self.device(), bench.transport, bench.interrupt)?;
             let time = Duration::from_secs_f64(bench.args.seconds);
             let value = self.fio(bench, JobKind::RandomWrite, 4096, time)?;

@@ -1,10 +1,10 @@
 //! Clients that each have one get under way and ask for the next when it is answered, in virtual
 //! time: the real engine, its real owner loop, and no thread.
 
-use anyhow::{Context as _, bail};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use anyhow::{Context as _, bail};
 use hdrhistogram::Histogram;
 use lumpscope_engine::clock::virtual_time;
 use lumpscope_engine::{
@@ -26,7 +26,7 @@ const FLAT_BYTES: u64 = 1 << 40;
 /// Digits of a latency that are kept.
 const DIGITS: u8 = 3;
 
-/// What one run has shown.
+/// Result of one run.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Run {
     /// Gets a second of virtual time.

@@ -55,7 +55,7 @@ impl Flat {
     }
 }
 
-/// What serves the requests.
+/// The mechanism that serves requests.
 enum Mechanism {
     Platter(Box<Station>),
     Flat(Flat),

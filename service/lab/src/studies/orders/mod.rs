@@ -14,20 +14,20 @@ mod image;
 mod page;
 mod report;
 
-use crate::failure::argument;
-use anyhow::anyhow;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::anyhow;
 use lumpscope_engine::QueuePolicy;
 use lumpscope_platter::drive::{self, Drive};
 use lumpscope_platter::queue::Order;
+
+use crate::experiment::OutputArgs;
+use crate::failure::argument;
 
 pub use report::{Line, Report};
 
 use crate::experiment::report::Spread;
 use crate::experiment::{self, Machine};
-use crate::process::Interrupt;
 
 /// Name of the disk without an arm.
 const FLAT: &str = "flat";
@@ -74,12 +74,12 @@ pub struct OrdersArgs {
     /// Most younger gets that start before a waiting one
     #[arg(long, default_value_t = 512, value_name = "N")]
     pub max_overtakes: u32,
-    /// Write everything measured to this file
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Write a report for people to this file: HTML that needs no other file
-    #[arg(long, value_name = "FILE")]
-    pub report: Option<PathBuf>,
+    #[command(flatten)]
+    #[expect(
+        missing_docs,
+        reason = "its fields are the flags, and say what they are"
+    )]
+    pub output: OutputArgs,
 }
 
 /// One way to order the gets.
@@ -89,7 +89,7 @@ pub struct Case {
     pub policy: QueuePolicy,
     /// I/Os handed to the drive at a time.
     pub at_disk: usize,
-    /// What the drive makes of them.
+    /// The drive's own order.
     pub drive_order: Order,
     /// Gets under way.
     pub in_flight: usize,
@@ -106,13 +106,12 @@ pub struct Case {
 /// # Errors
 /// Whatever keeps the orders from being compared.
 pub fn run(args: &OrdersArgs) -> anyhow::Result<ExitCode> {
-    let interrupt = Interrupt::install()?;
-    let output = experiment::Output::of(args.json.as_deref(), args.report.as_deref())?;
-    let report = compare(args, |line| {
-        eprintln!("{line}");
-        interrupt.check()
-    });
-    experiment::tell(report, (Report::text, Report::page), output, &interrupt)
+    experiment::run(&args.output, (Report::text, Report::page), |interrupt| {
+        compare(args, |line| {
+            eprintln!("{line}");
+            interrupt.check()
+        })
+    })
 }
 
 /// The drive of this name; `None`: the disk without an arm.

@@ -1,17 +1,15 @@
 //! The result: as JSON, and as a table for people.
 
-use comfy_table::presets::NOTHING;
-use comfy_table::{Cell, CellAlignment, Table};
 use lumpscope_platter::queue::Order;
 use serde::Serialize;
 
 use super::client::Run;
 use super::{Case, spread};
-use crate::experiment::Machine;
 use crate::experiment::report::Spread;
+use crate::experiment::{Machine, text};
 use crate::human;
 
-/// What the numbers mean.
+/// How to read the numbers.
 pub(super) const NOTES: [&str; 4] = [
     "The real engine, stepped on one thread in virtual time, over the emulated drive: the same \
      figures on every machine. Clients ask for the next lump when they have one; the lumps lie all \
@@ -38,7 +36,7 @@ pub struct Line {
     pub policy: &'static str,
     /// I/Os handed to the drive at a time.
     pub at_disk: usize,
-    /// What the drive makes of them.
+    /// The drive's own order.
     pub drive_order: Order,
     /// Gets a second of virtual time, median over the seeds.
     pub rate: f64,
@@ -124,25 +122,22 @@ const HEADER: [&str; 12] = [
 
 impl Report {
     pub(super) fn text(&self) -> String {
-        let mut table = Table::new();
-        table.load_preset(NOTHING);
-        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
-        table.set_header(HEADER.map(|name| right(name.to_owned())));
+        let mut table = text::table(&HEADER);
         for line in &self.lines {
             let [min, median, max] = line.times_fifo;
             table.add_row([
-                right(human::bytes(line.size)),
-                right(line.in_flight.to_string()),
-                right(line.policy.to_owned()),
-                right(line.at_disk.to_string()),
-                right(line.drive_order.to_string()),
-                right(format!("{:.1}", line.rate)),
-                right(format!("{median:.2} ({min:.2} to {max:.2})")),
-                right(time(line.mean_ns)),
-                right(time(line.p99_ns)),
-                right(human::duration_ns(line.max_ns)),
-                right(format!("{}, {}", line.overtaken, line.answered_before)),
-                right(line.off_ns.map_or_else(String::new, human::duration_ns)),
+                human::bytes(line.size),
+                line.in_flight.to_string(),
+                line.policy.to_owned(),
+                line.at_disk.to_string(),
+                line.drive_order.to_string(),
+                format!("{:.1}", line.rate),
+                format!("{median:.2} ({min:.2} to {max:.2})"),
+                time(line.mean_ns),
+                time(line.p99_ns),
+                human::duration_ns(line.max_ns),
+                format!("{}, {}", line.overtaken, line.answered_before),
+                line.off_ns.map_or_else(String::new, human::duration_ns),
             ]);
         }
         let Report {
@@ -153,10 +148,7 @@ impl Report {
             machine,
             ..
         } = self;
-        let lines: Vec<String> = table
-            .lines()
-            .map(|line| line.trim_end().to_owned())
-            .collect();
+        let lines = text::lines(&table);
         format!(
             "{drive}: {requests} gets a run, {rounds} seeds, bound {max_overtakes}\n\n{}\n\n{}\n\n{machine}",
             lines.join("\n"),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::Who;
+use crate::experiment::OutputArgs;
 
 /// Run the same mix of puts and gets on whatever is installed, in alternating rounds on one disk.
 #[derive(Debug, Clone, clap::Args)]
@@ -45,13 +46,12 @@ pub struct PeersArgs {
     /// MinIO's server [default: minio in PATH]
     #[arg(long, value_name = "PROGRAM")]
     pub minio: Option<PathBuf>,
-    /// Write everything measured to this file
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Write a report for people to this file: HTML that needs no other file. A report that is
-    /// there is replaced, nothing else
-    #[arg(long, value_name = "FILE")]
-    pub report: Option<PathBuf>,
+    #[command(flatten)]
+    #[expect(
+        missing_docs,
+        reason = "its fields are the flags, and say what they are"
+    )]
+    pub output: OutputArgs,
 }
 
 /// Shares of the requests.

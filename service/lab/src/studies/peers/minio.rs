@@ -1,7 +1,6 @@
 //! A MinIO server of our own: on loopback, with credentials that nobody else knows, in a directory
 //! that goes with it.
 
-use crate::failure::{PeerFailed, peer_failed};
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -11,6 +10,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use ureq::Agent;
 
+use crate::failure::{PeerFailed, peer_failed};
 use crate::load::runner::{S3Bucket, random_word};
 use crate::process::Interrupt;
 use crate::process::tie_to_parent;

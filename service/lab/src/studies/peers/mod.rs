@@ -9,8 +9,6 @@ mod args;
 mod minio;
 mod report;
 
-use crate::failure::{argument, cannot, message, peer_failed};
-use anyhow::anyhow;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -19,13 +17,17 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use anyhow::anyhow;
+
+use crate::failure::{above_0, argument, cannot, message, peer_failed, within};
+
 pub use args::{Mix, PeersArgs};
 use serde::Serialize;
 
 use crate::disks::erase;
 use crate::disks::fill;
 use crate::disks::{Lab, LabOptions, StoreKind};
-use crate::experiment::{self, Machine, Output};
+use crate::experiment::{self, Machine};
 use crate::load::fio::{Fio, Job, JobKind};
 use crate::load::runner::{self, Durability, RunOptions, Target};
 use crate::process::Interrupt;
@@ -150,23 +152,16 @@ impl Who {
 /// # Errors
 /// Everything that keeps our engine from being measured; a peer that fails is left out and named.
 pub fn run(args: &PeersArgs, exe: &Path) -> anyhow::Result<ExitCode> {
-    let output = Output::of(args.json.as_deref(), args.report.as_deref())?;
-    let interrupt = Interrupt::install()?;
-    let measured = measure(args, exe, &interrupt);
-    experiment::tell(measured, (Report::text, Report::page), output, &interrupt)
+    experiment::run(&args.output, (Report::text, Report::page), |interrupt| {
+        measure(args, exe, interrupt)
+    })
 }
 
 fn check(args: &PeersArgs) -> anyhow::Result<()> {
     let wrong = |option, allowed| Err(argument(option, allowed));
-    if !(1..=1000).contains(&args.rounds) {
-        return wrong("--rounds", "1 to 1000");
-    }
-    if !(args.seconds > 0.0 && args.seconds <= 3600.0) {
-        return wrong("--seconds", "more than 0 and at most 3600");
-    }
-    if !(1..=256).contains(&args.depth) {
-        return wrong("--depth", "1 to 256");
-    }
+    within("--rounds", args.rounds, 1..=1000)?;
+    above_0("--seconds", args.seconds, 3600.0)?;
+    within("--depth", args.depth, 1..=256)?;
     let distinct: BTreeSet<Who> = args.only.iter().copied().collect();
     if distinct.len() != args.only.len() {
         return wrong("--only", "each name once");
@@ -317,11 +312,7 @@ impl Bench<'_> {
     fn rounds(&self) -> anyhow::Result<(Vec<OneRun>, Vec<LeftOut>)> {
         let (mut runs, mut left_out) = (Vec::new(), Vec::<LeftOut>::new());
         for round in 1..=self.args.rounds {
-            let mut order = self.wanted();
-            if round % 2 == 0 {
-                order.reverse();
-            }
-            for who in order {
+            for who in experiment::alternate(self.wanted(), round) {
                 self.interrupt.check()?;
                 if left_out.iter().any(|left| left.who == who) {
                     continue;

@@ -1,12 +1,10 @@
-//! What came of the rounds.
+//! The result of the rounds.
 
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, Table};
 use serde::Serialize;
 
 use super::Who;
-use crate::experiment::Machine;
 use crate::experiment::report::{Compared, Page, Setup, Spread, Unit};
+use crate::experiment::{Machine, text};
 use crate::human;
 
 /// One run of one peer.
@@ -57,7 +55,7 @@ pub(super) struct Report {
     pub(super) notes: Vec<&'static str>,
 }
 
-/// What is taken from a run.
+/// A value of a run.
 type Value = fn(&OneRun) -> Option<f64>;
 
 const COLUMNS: [(&str, Value, Unit); 7] = [
@@ -103,19 +101,15 @@ impl Report {
         rows: impl Iterator<Item = Who>,
         cell: impl Fn(Who, Value, Unit) -> Option<String>,
     ) -> Vec<String> {
-        let mut table = Table::new();
-        table.load_preset(NOTHING);
-        table.set_header([name].into_iter().chain(COLUMNS.map(|(column, ..)| column)));
-        for column in table.column_iter_mut().skip(1) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
+        let columns = COLUMNS.map(|(column, ..)| column);
+        let header: Vec<&str> = [name].into_iter().chain(columns).collect();
+        let mut table = text::table(&header);
         for who in rows {
             let cells = COLUMNS.map(|(_, value, unit)| cell(who, value, unit));
             let cells = cells.map(|text| text.unwrap_or_else(|| "–".to_owned()));
             table.add_row(std::iter::once(who.name().to_owned()).chain(cells));
         }
-        let lines = table.lines();
-        lines.map(|line| line.trim_end().to_owned()).collect()
+        text::lines(&table)
     }
 
     /// For people.
@@ -171,17 +165,13 @@ impl Report {
         for one in &self.left_out {
             setup.fact(one.who.name(), format!("left out: {}", one.why));
         }
-        let mut page = Page::new(format!("{} beside its peers", self.base.name()), setup);
-        let section = page.section("Ratios");
-        let rows = self.compared();
-        section.add(Compared::picture(
-            &rows,
+        Compared::page(
+            format!("{} beside its peers", self.base.name()),
+            setup,
+            &self.compared(),
             format!("Those of {} to each peer's.", self.base.name()),
-        ));
-        let mut table = Compared::table(&rows, "peer", "Medians, and the ranges of all rounds.");
-        table.notes = self.notes.iter().map(|&note| note.to_owned()).collect();
-        section.add(table);
-        page
+            &self.notes,
+        )
     }
 
     fn compared(&self) -> Vec<Compared> {

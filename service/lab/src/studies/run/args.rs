@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::disks::StoreKind;
+use crate::experiment::OutputArgs;
 use crate::load::runner::Durability;
 use crate::workload::WorkloadArgs;
 
@@ -75,13 +76,12 @@ pub struct RunArgs {
     /// Program that runs the original engine [default: lumpscope-cannyls-peer beside this one]
     #[arg(long, value_name = "PROGRAM")]
     pub cannyls_peer: Option<PathBuf>,
-    /// Write everything measured to this file
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Write a report for people to this file: HTML that needs no other file. A report that is
-    /// there is replaced, nothing else
-    #[arg(long, value_name = "FILE")]
-    pub report: Option<PathBuf>,
+    #[command(flatten)]
+    #[expect(
+        missing_docs,
+        reason = "its fields are the flags, and say what they are"
+    )]
+    pub output: OutputArgs,
 }
 
 fn store_kind(text: &str) -> Result<StoreKind, String> {

@@ -1,6 +1,5 @@
 //! A workload on the original engine, run by a program of its own.
 
-use crate::failure::peer_failed;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -8,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::RunStats;
+use crate::failure::peer_failed;
 use crate::load::runner::Verified;
 use crate::process::Interrupt;
 use crate::stats::{Kind, Latencies, Timeline};
@@ -44,12 +44,12 @@ pub struct CannylsJob {
     pub sync: bool,
 }
 
-/// What the program prints: one line of JSON.
+/// Output of the program: one line of JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CannylsRun {
     /// Name and version of the engine.
     pub engine: String,
-    /// What an acknowledged put survives.
+    /// Failures that an acknowledged put survives.
     pub durability: String,
     /// First command that counts to end of the last, with what is not timed between them.
     pub wall_ns: u64,

@@ -1,10 +1,10 @@
 //! A workload on our engine, in this process.
 
-use anyhow::Context as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use anyhow::Context as _;
 use lumpscope_engine::create::{CreateOptions, format};
 use lumpscope_engine::{Store, StoreOptions};
 

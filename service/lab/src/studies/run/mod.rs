@@ -11,17 +11,19 @@ mod place;
 mod report;
 pub(crate) mod service;
 
-use crate::failure::{argument, cannot_do, peer_failed};
-use anyhow::bail;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
+
+use anyhow::bail;
+
+use crate::failure::{argument, cannot_do, peer_failed, within};
 
 pub use args::{RunArgs, Runs};
 pub(crate) use cannyls::on_cannyls;
 pub use cannyls::{CannylsJob, CannylsRun};
 
-use crate::experiment::{self, Machine, Output};
+use crate::experiment::{self, Machine};
 use crate::load::runner::{ContentRule, Durability, RunOptions, RunOutcome, Target, Verified};
 use crate::process::Interrupt;
 use crate::stats::{Latencies, Timeline};
@@ -40,7 +42,7 @@ pub struct RunStats {
     pub durability: String,
     /// How long each call took. Their sum is the elapsed time of the published tables.
     pub latencies: Latencies,
-    /// What was done when.
+    /// Throughput over time.
     pub timeline: Timeline,
     /// First command to end of the last, with what is not timed between them: content made,
     /// content compared.
@@ -81,10 +83,9 @@ impl RunStats {
 /// # Errors
 /// Everything that keeps the workload from being run to its end, a wrong answer included.
 pub fn run(args: &RunArgs, exe: &Path) -> anyhow::Result<ExitCode> {
-    let output = Output::of(args.json.as_deref(), args.report.as_deref())?;
-    let interrupt = Interrupt::install()?;
-    let measured = measure(args, exe, &interrupt);
-    experiment::tell(measured, (Report::text, Report::page), output, &interrupt)
+    experiment::run(&args.output, (Report::text, Report::page), |interrupt| {
+        measure(args, exe, interrupt)
+    })
 }
 
 fn measure(args: &RunArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result<Report> {
@@ -193,9 +194,7 @@ fn on_place(
 
 fn check(args: &RunArgs) -> anyhow::Result<()> {
     let wrong = |option, allowed| Err(argument(option, allowed));
-    if !(1..=MOST_CLIENTS).contains(&args.clients) {
-        return wrong("--clients", "1 to 1024");
-    }
+    within("--clients", args.clients, 1..=MOST_CLIENTS)?;
     if args.block_size == 0 || !args.block_size.is_multiple_of(512) {
         return wrong("--block-size", "a multiple of 512, up to 65024");
     }

@@ -1,11 +1,10 @@
-//! Where a workload runs: a disk of the lab, or a device or file of the user's.
+//! The place of a workload's store: a disk of the lab, or a device or file of the user's.
 
-use crate::failure::{cannot, message, no_room};
-use anyhow::{anyhow, bail};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
+use anyhow::{anyhow, bail};
 use lumpscope_platter::live::LiveOptions;
 use serde::Serialize;
 
@@ -13,6 +12,7 @@ use super::args::RunArgs;
 use crate::disks::erase;
 use crate::disks::fill;
 use crate::disks::{EmulatedView, Lab, LabDrive, LabOptions, StoreKind, free_bytes};
+use crate::failure::{cannot, message, no_room};
 use crate::process::Interrupt;
 use crate::workload::Sizing;
 

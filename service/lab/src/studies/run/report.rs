@@ -1,14 +1,13 @@
-//! What came of a run, for people and for programs.
+//! The result of a run, for people and for programs.
 
 use std::fmt::Write as _;
 
-use comfy_table::presets::NOTHING;
-use comfy_table::{Cell, CellAlignment, Table};
+use comfy_table::Table;
 use serde::Serialize;
 
 use super::RunStats;
 use super::place::PlaceView;
-use crate::experiment::Machine;
+use crate::experiment::{Machine, text};
 use crate::human;
 use crate::load::runner::Verified;
 use crate::stats::{Percentiles, Slot};
@@ -166,7 +165,7 @@ impl Report {
         let header = [
             "", "count", "p50", "p90", "p95", "p99", "p99.9", "p99.99", "max", "mean",
         ];
-        let mut table = right_aligned(&header);
+        let mut table = text::table(&header);
         let overall = ("all".to_owned(), &self.overall);
         let kinds = self
             .kinds
@@ -187,7 +186,7 @@ impl Report {
                 ]
                 .map(human::duration_ns),
             );
-            table.add_row(row.into_iter().map(Cell::new));
+            table.add_row(row);
         }
         table
     }
@@ -202,7 +201,7 @@ impl Report {
             "got",
             "longest",
         ];
-        let mut table = right_aligned(&header);
+        let mut table = text::table(&header);
         let slots = &self.series.slots;
         let together = slots.len().div_ceil(MOST_LINES).max(1);
         for (line, part) in slots.chunks(together).enumerate() {
@@ -237,19 +236,9 @@ fn sum_of(slots: &[Slot]) -> Slot {
     sum
 }
 
-fn right_aligned(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(NOTHING);
-    table.set_header(header.to_vec());
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
-}
-
 fn push_table(text: &mut String, table: &Table) {
-    for line in table.lines() {
-        text.push_str(line.trim_end());
+    for line in text::lines(table) {
+        text.push_str(&line);
         text.push('\n');
     }
 }

@@ -1,6 +1,5 @@
 //! A workload on our service, through gRPC or S3.
 
-use crate::failure::{cannot, peer_failed};
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -11,6 +10,7 @@ use std::sync::atomic::AtomicU64;
 
 use super::RunStats;
 use super::engine::EngineRun;
+use crate::failure::{cannot, peer_failed};
 use crate::load::grpc::STORE;
 use crate::load::runner::{self, Durability, RunError, S3Bucket, Target, random_word};
 use crate::process::Interrupt;

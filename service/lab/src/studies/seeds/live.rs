@@ -8,7 +8,7 @@ use lumpscope_platter::live::LiveOptions;
 use super::predict::Rule;
 use crate::disks::{EmulatedView, LabDrive, LabOptions};
 use crate::experiment::report::{Findings, Spread};
-use crate::studies::seeds::text;
+use crate::experiment::text;
 
 /// Predicted and measured times that are no further apart agree.
 const NEAR: f64 = 0.05;

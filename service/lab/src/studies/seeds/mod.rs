@@ -18,7 +18,6 @@ mod pictures;
 mod place;
 mod predict;
 mod published;
-mod text;
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,13 +1,14 @@
 //! A disk of a lab, fresh from mkfs, and work done on it.
 
-use crate::failure::cannot;
-use anyhow::anyhow;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::thread;
 
+use anyhow::anyhow;
+
 use crate::disks::{EmulatedView, Lab, LabOptions, LabStore, StoreKind};
+use crate::failure::cannot;
 
 /// One disk, empty or with a new file system; gone when dropped.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
-//! How long the disk of the published tables would have taken for what was recorded.
+//! Replay of recorded requests on the disk of the published tables.
 
-use anyhow::{Context as _, anyhow};
 use std::borrow::Cow;
 
+use anyhow::{Context as _, anyhow};
 use lumpscope_platter::disk::{CachePolicy, PartialSectors, Policy};
 use lumpscope_platter::drive::{self, Drive};
 use lumpscope_platter::replay::{self, WhatIf};
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::human;
 
-/// What is supposed about the firmware of the disk.
+/// Assumption about the disk's firmware.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Rule {

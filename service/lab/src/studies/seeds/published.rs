@@ -62,7 +62,7 @@ pub(super) static CANNYLS: [CannylsRow; 4] = [
 /// cost in percent as printed there.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct OverheadRow {
-    /// What was measured.
+    /// The measured quantity.
     pub(super) name: &'static str,
     /// Without.
     pub(super) without: f64,

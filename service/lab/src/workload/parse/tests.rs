@@ -1,4 +1,4 @@
-//! What the language has, and what its errors say.
+//! Syntax of the language, and its error messages.
 
 use super::*;
 

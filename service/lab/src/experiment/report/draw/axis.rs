@@ -1,4 +1,4 @@
-//! Where a value lies along an axis, and which values are written at it.
+//! Axes: position of a value, and labelled ticks.
 //!
 //! Plotters is given places on a line of equal steps, whatever the scale: so ticks and their words
 //! are the same for all charts.

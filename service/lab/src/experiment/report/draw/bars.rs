@@ -1,4 +1,4 @@
-//! What wholes are made of.
+//! Stacked bars: the parts of a whole.
 
 use plotters::element::Rectangle;
 use plotters::style::Color as _;

@@ -1,4 +1,4 @@
-//! How values are distributed.
+//! Distributions, as cumulative curves.
 
 use plotters::element::PathElement;
 

@@ -1,4 +1,4 @@
-//! How often two things came together.
+//! Heatmaps: how often two values came together.
 
 use plotters::element::Rectangle;
 use plotters::style::Color as _;

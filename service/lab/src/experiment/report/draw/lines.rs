@@ -1,4 +1,4 @@
-//! What changed over time.
+//! Lines over time.
 
 use plotters::element::{Circle, PathElement};
 use plotters::style::Color as _;

@@ -59,7 +59,7 @@ const ABOVE: u32 = 44;
 pub(super) struct Drawn {
     /// Pictures, one beside the other.
     pub(super) pictures: Vec<Picture>,
-    /// What colours, dashes and shapes mean.
+    /// Legend: colours, dashes and shapes.
     pub(super) legend: Vec<(Svg, String)>,
     /// What stands before the legend, where it is not plain.
     pub(super) legend_title: String,
@@ -79,7 +79,7 @@ pub(super) struct Picture {
     pub(super) svg: Svg,
 }
 
-/// What is inside an `svg` element.
+/// The content of an `svg` element.
 #[derive(Debug)]
 pub(super) struct Svg {
     pub(super) size: (u32, u32),
@@ -91,7 +91,7 @@ pub(super) struct Svg {
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
-/// What plotters says when it cannot draw.
+/// Message of plotters when it cannot draw.
 fn said(error: impl std::fmt::Display) -> String {
     error.to_string()
 }

@@ -72,7 +72,7 @@ impl Drop for Body {
     }
 }
 
-/// What the head of an answer says, and how many bytes of it there are.
+/// Head of an answer, and its length in bytes.
 struct Head {
     bytes: usize,
     body: usize,

@@ -1,10 +1,11 @@
 //! Command line of `lumpscope bench seeds cannyls`.
 
-use crate::failure::argument;
 use std::path::PathBuf;
 
 use serde::Serialize;
 
+use crate::experiment::OutputArgs;
+use crate::failure::argument;
 use crate::studies::seeds::DRIVE;
 use crate::studies::seeds::predict::Rule;
 
@@ -52,13 +53,12 @@ pub struct CannylsArgs {
     /// Directory for the images of the disks [default: $TMPDIR, else /var/tmp]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Write everything measured to this file
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Write a report for people to this file: HTML that needs no other file. A report that is
-    /// there is replaced, nothing else
-    #[arg(long, value_name = "FILE")]
-    pub report: Option<PathBuf>,
+    #[command(flatten)]
+    #[expect(
+        missing_docs,
+        reason = "its fields are the flags, and say what they are"
+    )]
+    pub output: OutputArgs,
 }
 
 /// Which engines.

@@ -28,7 +28,7 @@ const LEAST_DISK: u64 = 8 << 30;
 /// Length of a slot of the timeline, which nobody looks at here.
 const SLOT: Duration = Duration::from_secs(1);
 
-/// What is run, and on what.
+/// A run: engine, workload, disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Case {
     pub(super) engine: Engine,
@@ -37,7 +37,7 @@ pub(super) struct Case {
     pub(super) run: usize,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug)]
 pub(super) struct Done {
     pub(super) workload: String,
@@ -51,7 +51,7 @@ pub(super) struct Done {
     pub(super) puts: u64,
 }
 
-/// What all cases share.
+/// Shared by all cases.
 #[derive(Debug)]
 pub(super) struct Bench<'a> {
     pub(super) peer: Option<Peer>,

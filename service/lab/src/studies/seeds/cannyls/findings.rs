@@ -1,4 +1,4 @@
-//! What the figures say beside the published ones, worked out from the figures.
+//! Findings: the measured figures beside the published ones.
 
 use super::report::{Group, RULES, Report};
 use crate::disks::StoreKind;

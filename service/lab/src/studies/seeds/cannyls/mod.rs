@@ -8,16 +8,17 @@ mod page;
 mod published_workload;
 mod report;
 
-use crate::failure::peer_failed;
 use std::path::Path;
 use std::process::ExitCode;
+
+use crate::failure::peer_failed;
 
 pub use args::{CannylsArgs, Engines};
 
 use super::live::Live;
 use super::predict;
 use crate::disks::StoreKind;
-use crate::experiment::{self, Machine, Output};
+use crate::experiment::{self, Machine};
 use crate::process::Interrupt;
 use crate::studies::engine::{PEER_PROGRAM, Peer};
 use args::Engine;
@@ -28,10 +29,9 @@ use report::{Predictor, Report, RunView};
 /// Runs, prints, and writes what is asked for.
 pub(super) fn run(args: &CannylsArgs, exe: &Path) -> anyhow::Result<ExitCode> {
     args.check()?;
-    let output = Output::of(args.json.as_deref(), args.report.as_deref())?;
-    let interrupt = Interrupt::install()?;
-    let measured = measure(args, exe, &interrupt);
-    experiment::tell(measured, (Report::text, Report::page), output, &interrupt)
+    experiment::run(&args.output, (Report::text, Report::page), |interrupt| {
+        measure(args, exe, interrupt)
+    })
 }
 
 fn measure(args: &CannylsArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result<Report> {
@@ -97,7 +97,7 @@ fn cases(args: &CannylsArgs, engines: &[Engine]) -> Vec<Case> {
     for run in 1..=args.runs {
         for engine in engines {
             for block_size in &args.block_size {
-                let kinds = StoreKind::ALL.iter().cycle().skip(run % 3).take(3);
+                let kinds = experiment::rotate(&StoreKind::ALL, run);
                 cases.extend(kinds.map(|kind| Case {
                     engine: *engine,
                     block_size: *block_size,

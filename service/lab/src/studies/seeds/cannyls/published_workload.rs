@@ -1,10 +1,10 @@
 //! The workloads as they were run for the published table.
 
-use crate::failure::cannot;
 use std::io::Write as _;
 
 use tempfile::NamedTempFile;
 
+use crate::failure::cannot;
 use crate::workload::{CommandStream, WorkloadArgs, builtin};
 
 /// What stands in the listing of `rand2`.

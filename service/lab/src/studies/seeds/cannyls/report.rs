@@ -11,12 +11,12 @@ use crate::blocks::{Counted, Trust};
 use crate::disks::{EmulatedView, StoreKind};
 use crate::experiment::Machine;
 use crate::experiment::report::{Findings, Spread};
+use crate::experiment::text;
 use crate::human;
 use crate::studies::seeds::diskbenchi::range;
 use crate::studies::seeds::live;
 use crate::studies::seeds::predict::{self, Rule};
 use crate::studies::seeds::published::{CANNYLS, CannylsRow};
-use crate::studies::seeds::text;
 
 /// Where requests and times come from: replayed, or live.
 const RECORDED: [&str; 2] = [
@@ -382,7 +382,7 @@ impl Report {
     }
 }
 
-/// What a column shows of a run.
+/// Value of a run in a column.
 pub(super) type Reason = fn(&RunView) -> i128;
 /// The columns of the table of reasons.
 pub(super) const REASONS: [(&str, Reason); 9] = [

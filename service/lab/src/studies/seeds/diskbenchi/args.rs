@@ -1,10 +1,11 @@
 //! Command line of `lumpscope bench seeds diskbenchi`.
 
-use crate::failure::argument;
 use std::path::PathBuf;
 
 use super::program::{MAX_BLOCK, POOL_BYTES, Program, STEP};
 use crate::disks::StoreKind;
+use crate::experiment::OutputArgs;
+use crate::failure::argument;
 use crate::studies::seeds::DRIVE;
 use crate::studies::seeds::file_system_of;
 use crate::studies::seeds::predict::Rule;
@@ -52,13 +53,12 @@ pub struct DiskbenchiArgs {
     #[arg(long, value_enum, value_name = "RULE", num_args = 0..=1, require_equals = true,
           default_missing_value = "ideal", conflicts_with = "of")]
     pub(in crate::studies::seeds) live: Option<Rule>,
-    /// Write everything measured to this file
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Write a report for people to this file: HTML that needs no other file. A report that is
-    /// there is replaced, nothing else
-    #[arg(long, value_name = "FILE")]
-    pub report: Option<PathBuf>,
+    #[command(flatten)]
+    #[expect(
+        missing_docs,
+        reason = "its fields are the flags, and say what they are"
+    )]
+    pub output: OutputArgs,
 }
 
 impl DiskbenchiArgs {

@@ -1,4 +1,4 @@
-//! What the figures say beside the published ones, worked out from the figures.
+//! Findings: the measured figures beside the published ones.
 
 use super::args::ODD_OFFSET;
 use super::report::{Report, TrialView, most_published, place};

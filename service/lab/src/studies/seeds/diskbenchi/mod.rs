@@ -18,7 +18,7 @@ pub use program::{POOL_BYTES, Program};
 
 use super::live::Live;
 use super::predict;
-use crate::experiment::{self, Machine, Output};
+use crate::experiment::{self, Machine};
 use crate::process::Interrupt;
 use program::cannot_write;
 use report::Report;
@@ -35,10 +35,9 @@ pub(super) fn run(args: &DiskbenchiArgs, exe: &Path) -> anyhow::Result<ExitCode>
         program.run(file).map_err(cannot_write(file))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let output = Output::of(args.json.as_deref(), args.report.as_deref())?;
-    let interrupt = Interrupt::install()?;
-    let measured = measure(args, exe, &interrupt);
-    experiment::tell(measured, (Report::text, Report::page), output, &interrupt)
+    experiment::run(&args.output, (Report::text, Report::page), |interrupt| {
+        measure(args, exe, interrupt)
+    })
 }
 
 fn measure(args: &DiskbenchiArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result<Report> {
@@ -50,9 +49,7 @@ fn measure(args: &DiskbenchiArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::
         places.extend(args.offsets().into_iter().map(|offset| (kind, offset)));
     }
     for run in 1..=args.runs {
-        // Each run begins with another place: what the machine does meanwhile hits all alike.
-        let count = places.len().max(1);
-        for (kind, offset) in places.iter().cycle().skip(run % count).take(count) {
+        for (kind, offset) in experiment::rotate(&places, run) {
             eprintln!(
                 "{} from byte {offset}, run {run} of {}",
                 kind.name(),

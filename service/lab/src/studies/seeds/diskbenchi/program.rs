@@ -21,7 +21,7 @@ pub(super) const STEP: u64 = 4096;
 /// Largest block: what one system call writes at most is a little more.
 pub(super) const MAX_BLOCK: u64 = 1 << 30;
 
-/// What to write.
+/// The writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Program {
     /// Bytes of one write: a multiple of 4096, up to 1 GiB.

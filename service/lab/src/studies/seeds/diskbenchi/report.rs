@@ -11,10 +11,10 @@ use crate::blocks::{Counted, Trust};
 use crate::disks::{EmulatedView, StoreKind};
 use crate::experiment::Machine;
 use crate::experiment::report::{Findings, Spread};
+use crate::experiment::text;
 use crate::studies::seeds::live;
 use crate::studies::seeds::predict::{self, Rule};
 use crate::studies::seeds::published::DISKBENCHI;
-use crate::studies::seeds::text;
 
 /// Where requests and times come from: replayed, or live.
 const RECORDED: [&str; 2] = [
@@ -299,7 +299,7 @@ impl Report {
     }
 }
 
-/// What a row shows of a run.
+/// Value of a run in a row.
 type Of = fn(&TrialView) -> i128;
 /// The rows of the table of requests.
 pub(super) const ROWS: [(&str, Of); 11] = [

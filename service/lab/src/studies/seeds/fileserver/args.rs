@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::experiment::OutputArgs;
 use crate::studies::observe::ObserveBenchArgs;
 
 /// Measure what observing costs a file server: probes not loaded, with all events, and not loaded
@@ -23,13 +24,12 @@ pub struct FileserverArgs {
     /// Directory for the store's file [default: $TMPDIR, else /var/tmp]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Write everything measured to this file
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Write a report for people to this file: HTML that needs no other file. A report that is
-    /// there is replaced, nothing else
-    #[arg(long, value_name = "FILE")]
-    pub report: Option<PathBuf>,
+    #[command(flatten)]
+    #[expect(
+        missing_docs,
+        reason = "its fields are the flags, and say what they are"
+    )]
+    pub output: OutputArgs,
 }
 
 impl FileserverArgs {
@@ -45,8 +45,7 @@ impl FileserverArgs {
             clients: self.clients,
             only: Some("fileserver".to_owned()),
             quick: false,
-            json: None,
-            report: None,
+            output: OutputArgs::default(),
         }
     }
 }

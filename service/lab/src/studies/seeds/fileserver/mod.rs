@@ -10,10 +10,9 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use super::published::{OVERHEAD_FLOWOPS, OVERHEAD_SUMMARY, OverheadRow};
-use super::text;
 use crate::experiment::report::Spread;
-use crate::experiment::{self, Machine, Output};
-use crate::process::Interrupt;
+use crate::experiment::text;
+use crate::experiment::{self, Machine};
 use crate::studies::grpc::Transport;
 use crate::studies::observe::{self, Flowop, Mode, ServerRun};
 
@@ -38,12 +37,11 @@ pub(super) fn run(
     exe: &Path,
     transport: Transport,
 ) -> anyhow::Result<ExitCode> {
-    let output = Output::of(args.json.as_deref(), args.report.as_deref())?;
-    let interrupt = Interrupt::install()?;
-    let machine = Machine::before();
-    let runs = observe::fileserver_runs(&args.observe(), exe, transport, &interrupt);
-    let measured = runs.map(|runs| Report::new(args, machine, runs));
-    experiment::tell(measured, (Report::text, Report::page), output, &interrupt)
+    experiment::run(&args.output, (Report::text, Report::page), |interrupt| {
+        let machine = Machine::before();
+        let runs = observe::fileserver_runs(&args.observe(), exe, transport, interrupt)?;
+        Ok(Report::new(args, machine, runs))
+    })
 }
 
 /// A line of the table.

@@ -1,12 +1,12 @@
-//! Tables and numbers of the seeds, as text.
+//! Tables and numbers for a terminal.
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{Cell, CellAlignment, Table};
 
-use crate::experiment::report::{Findings, Spread};
+use super::report::{Findings, Spread};
 
 /// A table whose first column is text and whose others are numbers.
-pub(super) fn table(header: &[&str]) -> Table {
+pub(crate) fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_preset(NOTHING);
     table.set_header(header.iter().map(Cell::new));
@@ -17,20 +17,20 @@ pub(super) fn table(header: &[&str]) -> Table {
 }
 
 /// Its lines.
-pub(super) fn lines(table: &Table) -> Vec<String> {
+pub(crate) fn lines(table: &Table) -> Vec<String> {
     table
         .lines()
         .map(|line| line.trim_end().to_owned())
         .collect()
 }
 
-/// There is nothing to show.
-pub(super) fn dash() -> String {
+/// In place of a number that was not measured.
+pub(crate) fn dash() -> String {
     "–".to_owned()
 }
 
-/// A number with as many digits as say something.
-pub(super) fn number(value: f64) -> String {
+/// Four digits or so: `5.679`, `775.55`, `37595.5`.
+pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         size if size < 10.0 => format!("{value:.3}"),
         size if size < 1000.0 => format!("{value:.2}"),
@@ -39,17 +39,17 @@ pub(super) fn number(value: f64) -> String {
 }
 
 /// 0.0123 as `1.2 %`.
-pub(super) fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
 /// A range of shares as `-0.3..1.2 %`.
-pub(super) fn percents(spread: Spread) -> String {
+pub(crate) fn percents(spread: Spread) -> String {
     format!("{:.1}..{:.1} %", spread.min * 100.0, spread.max * 100.0)
 }
 
 /// Median and range with two digits: `1.62 (1.60..1.65)`; one number when they are the same.
-pub(super) fn spread(spread: Spread) -> String {
+pub(crate) fn spread(spread: Spread) -> String {
     let Spread { median, min, max } = spread;
     let shown = [median, min, max].map(|value| format!("{value:.2}"));
     if shown[1] == shown[2] {
@@ -60,7 +60,7 @@ pub(super) fn spread(spread: Spread) -> String {
 }
 
 /// What agrees, what does not, what is supposed.
-pub(super) fn findings(findings: &Findings) -> Vec<String> {
+pub(crate) fn findings(findings: &Findings) -> Vec<String> {
     let groups = [
         ("AGREES", &findings.agrees),
         ("DOES NOT AGREE", &findings.differs),
