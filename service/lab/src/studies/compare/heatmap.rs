@@ -9,7 +9,8 @@
 
 use std::collections::BTreeMap;
 
-use super::report::HeatView;
+use lumpscope_proto::v1::HeatCell;
+
 use crate::human;
 
 /// Characters a cell is wide.
@@ -39,7 +40,7 @@ pub(super) struct Scale {
 type Counts = BTreeMap<(u32, i64), u64>;
 
 /// The lines of the picture, at most 100 characters wide.
-pub(super) fn render(heat: &[HeatView], scale: &Scale, colour: bool) -> Vec<String> {
+pub(super) fn render(heat: &[HeatCell], scale: &Scale, colour: bool) -> Vec<String> {
     let counts = scale.sum_up(heat);
     let mut lines = Vec::new();
     for row in (0..scale.rows).rev() {
@@ -63,15 +64,15 @@ pub(super) fn render(heat: &[HeatView], scale: &Scale, colour: bool) -> Vec<Stri
 }
 
 /// Reads and writes; nothing else has a distance.
-fn data(heat: &[HeatView]) -> impl Iterator<Item = &HeatView> {
+fn data(heat: &[HeatCell]) -> impl Iterator<Item = &HeatCell> {
     heat.iter()
         .filter(|cell| cell.count > 0 && matches!(cell.operation.as_str(), "read" | "write"))
 }
 
 impl Scale {
     /// For all these pictures together; `None` when there is nothing to show.
-    pub(super) fn new<'a>(pictures: impl Iterator<Item = &'a [HeatView]>) -> Option<Scale> {
-        let pictures: Vec<&[HeatView]> = pictures.collect();
+    pub(super) fn new<'a>(pictures: impl Iterator<Item = &'a [HeatCell]>) -> Option<Scale> {
+        let pictures: Vec<&[HeatCell]> = pictures.collect();
         let cells = || pictures.iter().flat_map(|heat| data(heat));
         let low_row = cells().map(row_exponent).min()?;
         let high_row = cells().map(row_exponent).max()?;
@@ -98,7 +99,7 @@ impl Scale {
         Some(scale)
     }
 
-    fn sum_up(&self, heat: &[HeatView]) -> Counts {
+    fn sum_up(&self, heat: &[HeatCell]) -> Counts {
         let mut counts = Counts::new();
         for cell in data(heat) {
             let row = (row_exponent(cell) - self.low_row) / self.row_step;
@@ -146,13 +147,13 @@ impl Scale {
 }
 
 /// Power of two of the device time.
-fn row_exponent(cell: &HeatView) -> u32 {
+fn row_exponent(cell: &HeatCell) -> u32 {
     let middle = cell.device_from_ns / 2 + cell.device_to_ns / 2;
     middle.max(1).ilog2()
 }
 
 /// Power of two of the distance, at least `LEAST_EXPONENT`, with its sign; 0 for "no seek".
-fn signed_exponent(cell: &HeatView) -> i64 {
+fn signed_exponent(cell: &HeatCell) -> i64 {
     if cell.seek_from_bytes <= 0 && cell.seek_to_bytes > 0 {
         return 0;
     }
@@ -231,8 +232,8 @@ pub(super) fn legend(scale: &Scale, colour: bool) -> String {
 mod tests {
     use super::*;
 
-    fn heat(seek: (i64, i64), device_ns: u64, count: u64) -> HeatView {
-        HeatView {
+    fn heat(seek: (i64, i64), device_ns: u64, count: u64) -> HeatCell {
+        HeatCell {
             owner: "request".to_owned(),
             operation: "write".to_owned(),
             seek_from_bytes: seek.0,
@@ -243,7 +244,7 @@ mod tests {
         }
     }
 
-    fn picture(heat: &[HeatView], colour: bool) -> Vec<String> {
+    fn picture(heat: &[HeatCell], colour: bool) -> Vec<String> {
         let scale = Scale::new([heat].into_iter()).unwrap();
         render(heat, &scale, colour)
     }

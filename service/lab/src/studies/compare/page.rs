@@ -1,6 +1,8 @@
 //! A comparison as a report.
 
-use super::report::{Comparison, DiskView, OperationView, StoreView};
+use lumpscope_proto::v1::OperationReport;
+
+use super::report::{Comparison, DiskView, StoreView};
 use super::table::{self, STAGES};
 use crate::disks::StoreKind;
 use crate::experiment::report::{
@@ -250,7 +252,7 @@ fn stages(section: &mut Section, comparison: &Comparison) {
     }
 }
 
-fn mean(operation: &OperationView, stage: &str) -> f64 {
+fn mean(operation: &OperationReport, stage: &str) -> f64 {
     human::ratio(table::stage_ns(operation, stage), operation.count).unwrap_or(0.0)
 }
 

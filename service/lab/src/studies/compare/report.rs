@@ -139,7 +139,7 @@ pub struct LatencyView {
 }
 
 /// What service and disk did: the service's own report.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
+#[derive(Debug, Clone, PartialEq, Serialize, Default)]
 pub struct DiskView {
     /// Disk below the store, e.g. `loop3`; empty: unknown.
     pub device: String,
@@ -148,122 +148,28 @@ pub struct DiskView {
     /// Why not.
     pub not_observed_because: String,
     /// One entry a method.
-    pub operations: Vec<OperationView>,
+    pub operations: Vec<v1::OperationReport>,
     /// Block requests.
-    pub block: BlockView,
+    pub block: v1::BlockReport,
     /// Can the numbers be trusted?
-    pub audit: AuditView,
+    pub audit: v1::AuditReport,
     /// Seek distance x device time.
-    pub heat: Vec<HeatView>,
+    pub heat: Vec<v1::HeatCell>,
     /// Slowest first.
     pub slowest: Vec<SlowView>,
 }
 
-/// One method, as the service saw it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
-#[expect(missing_docs, reason = "as in observe.proto")]
-pub struct OperationView {
-    pub method: String,
-    pub count: u64,
-    pub errors: u64,
-    pub bytes: u64,
-    pub total_ns: u64,
-    pub p50_ns: u64,
-    pub p90_ns: u64,
-    pub p95_ns: u64,
-    pub p99_ns: u64,
-    pub stages: Vec<StageView>,
-    pub block_requests: u64,
-}
-
-/// Time in one stage.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
-#[expect(missing_docs, reason = "as in observe.proto")]
-pub struct StageView {
-    pub stage: String,
-    pub total_ns: u64,
-}
-
-/// Block requests of the disk.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
-#[expect(missing_docs, reason = "as in observe.proto")]
-pub struct BlockView {
-    pub owners: Vec<OwnerView>,
-    pub data_requests: u64,
-    pub sequential: u64,
-    pub seek_median_bytes: u64,
-    pub seek_p99_bytes: u64,
-    pub own_bytes: u64,
-    pub attributed_bytes: u64,
-    pub shared_bytes: u64,
-    pub unattributed_bytes: u64,
-}
-
-/// Block requests of one owner class and operation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
-#[expect(missing_docs, reason = "as in observe.proto")]
-pub struct OwnerView {
-    pub owner: String,
-    pub operation: String,
-    pub requests: u64,
-    pub bytes: u64,
-}
-
-/// Losses, and the comparison with the kernel's own counters.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
-#[expect(missing_docs, reason = "as in observe.proto")]
-pub struct AuditView {
-    pub seen_requests: u64,
-    pub kernel_requests: u64,
-    pub seen_bytes: u64,
-    pub kernel_bytes: u64,
-    pub lost_events: u64,
-    pub unmatched: u64,
-    pub recursion_misses: u64,
-    pub complete: bool,
-    pub finding: String,
-}
-
-/// One cell of the histogram.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
-#[expect(missing_docs, reason = "as in observe.proto")]
-pub struct HeatView {
-    pub owner: String,
-    pub operation: String,
-    pub seek_from_bytes: i64,
-    pub seek_to_bytes: i64,
-    pub device_from_ns: u64,
-    pub device_to_ns: u64,
-    pub count: u64,
-}
-
 /// One slow request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
+#[derive(Debug, Clone, PartialEq, Serialize, Default)]
 #[expect(missing_docs, reason = "as in observe.proto")]
 pub struct SlowView {
     pub request_id: u64,
     pub method: String,
     pub total_ns: u64,
-    pub stages: Vec<StageView>,
+    pub stages: Vec<v1::StageTime>,
     pub block_requests: u32,
     pub sentence: String,
-    pub blocks: Vec<BlockIoView>,
-}
-
-/// One block request of a slow request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
-#[expect(missing_docs, reason = "as in observe.proto")]
-pub struct BlockIoView {
-    pub operation: String,
-    pub purpose: String,
-    pub sector: u64,
-    pub sectors: u32,
-    pub own_bytes: u64,
-    pub shared: bool,
-    pub seek_bytes: Option<i64>,
-    pub previous_owner: String,
-    pub queue_ns: u64,
-    pub device_ns: u64,
+    pub blocks: Vec<v1::BlockIo>,
 }
 
 impl Comparison {
@@ -340,134 +246,25 @@ impl From<v1::StoreReport> for DiskView {
             device: report.device,
             observed: report.observed,
             not_observed_because: report.not_observed_because,
-            operations: report
-                .operations
-                .into_iter()
-                .map(OperationView::from)
-                .collect(),
-            block: report.block.map(BlockView::from).unwrap_or_default(),
-            audit: report.audit.map(AuditView::from).unwrap_or_default(),
-            heat: report.heat.into_iter().map(HeatView::from).collect(),
+            operations: report.operations,
+            block: report.block.unwrap_or_default(),
+            audit: report.audit.unwrap_or_default(),
+            heat: report.heat,
             slowest: report.slowest.into_iter().map(SlowView::from).collect(),
-        }
-    }
-}
-
-impl From<v1::OperationReport> for OperationView {
-    fn from(report: v1::OperationReport) -> OperationView {
-        let v1::OperationReport {
-            method,
-            count,
-            errors,
-            bytes,
-            total_ns,
-            ..
-        } = report;
-        let v1::OperationReport {
-            p50_ns,
-            p90_ns,
-            p95_ns,
-            p99_ns,
-            block_requests,
-            ..
-        } = report;
-        let stages = report.stages.into_iter().map(StageView::from).collect();
-        OperationView {
-            method,
-            count,
-            errors,
-            bytes,
-            total_ns,
-            p50_ns,
-            p90_ns,
-            p95_ns,
-            p99_ns,
-            stages,
-            block_requests,
-        }
-    }
-}
-
-impl From<v1::StageTime> for StageView {
-    fn from(v1::StageTime { stage, total_ns }: v1::StageTime) -> StageView {
-        StageView { stage, total_ns }
-    }
-}
-
-impl From<v1::BlockReport> for BlockView {
-    fn from(report: v1::BlockReport) -> BlockView {
-        let owner = |total: v1::OwnerTotal| OwnerView {
-            owner: total.owner,
-            operation: total.operation,
-            requests: total.requests,
-            bytes: total.bytes,
-        };
-        BlockView {
-            owners: report.owners.into_iter().map(owner).collect(),
-            data_requests: report.data_requests,
-            sequential: report.sequential,
-            seek_median_bytes: report.seek_median_bytes,
-            seek_p99_bytes: report.seek_p99_bytes,
-            own_bytes: report.own_bytes,
-            attributed_bytes: report.attributed_bytes,
-            shared_bytes: report.shared_bytes,
-            unattributed_bytes: report.unattributed_bytes,
-        }
-    }
-}
-
-impl From<v1::AuditReport> for AuditView {
-    fn from(report: v1::AuditReport) -> AuditView {
-        AuditView {
-            seen_requests: report.seen_requests,
-            kernel_requests: report.kernel_requests,
-            seen_bytes: report.seen_bytes,
-            kernel_bytes: report.kernel_bytes,
-            lost_events: report.lost_events,
-            unmatched: report.unmatched,
-            recursion_misses: report.recursion_misses,
-            complete: report.complete,
-            finding: report.finding,
-        }
-    }
-}
-
-impl From<v1::HeatCell> for HeatView {
-    fn from(cell: v1::HeatCell) -> HeatView {
-        HeatView {
-            owner: cell.owner,
-            operation: cell.operation,
-            seek_from_bytes: cell.seek_from_bytes,
-            seek_to_bytes: cell.seek_to_bytes,
-            device_from_ns: cell.device_from_ns,
-            device_to_ns: cell.device_to_ns,
-            count: cell.count,
         }
     }
 }
 
 impl From<v1::SlowRequest> for SlowView {
     fn from(request: v1::SlowRequest) -> SlowView {
-        let block = |io: v1::BlockIo| BlockIoView {
-            operation: io.operation,
-            purpose: io.purpose,
-            sector: io.sector,
-            sectors: io.sectors,
-            own_bytes: io.own_bytes,
-            shared: io.shared,
-            seek_bytes: io.seek_bytes,
-            previous_owner: io.previous_owner,
-            queue_ns: io.queue_ns,
-            device_ns: io.device_ns,
-        };
         SlowView {
             request_id: request.request_id,
             method: request.method,
             total_ns: request.total_ns,
-            stages: request.stages.into_iter().map(StageView::from).collect(),
+            stages: request.stages,
             block_requests: request.block_requests,
             sentence: request.sentence,
-            blocks: request.blocks.into_iter().map(block).collect(),
+            blocks: request.blocks,
         }
     }
 }

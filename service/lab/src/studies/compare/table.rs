@@ -1,8 +1,9 @@
 //! The side-by-side table.
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
+use lumpscope_proto::v1::OperationReport;
 
-use super::report::{ClientView, Comparison, DiskView, LatencyView, OperationView, StoreView};
+use super::report::{ClientView, Comparison, DiskView, LatencyView, StoreView};
 use crate::disks::StoreKind;
 use crate::experiment::report;
 use crate::human;
@@ -192,14 +193,14 @@ pub(super) fn methods(stores: &[StoreView]) -> Vec<String> {
     methods
 }
 
-pub(super) fn operation<'a>(disk: &'a DiskView, method: &str) -> Option<&'a OperationView> {
+pub(super) fn operation<'a>(disk: &'a DiskView, method: &str) -> Option<&'a OperationReport> {
     disk.operations
         .iter()
         .find(|operation| operation.method == method && operation.count > 0)
 }
 
 /// Time of one stage over all requests of a method; stages that never occurred are 0.
-pub(super) fn stage_ns(operation: &OperationView, stage: &str) -> u64 {
+pub(super) fn stage_ns(operation: &OperationReport, stage: &str) -> u64 {
     let times = operation.stages.iter().filter(|time| time.stage == stage);
     times.map(|time| time.total_ns).sum()
 }

@@ -1,6 +1,7 @@
+use lumpscope_proto::v1::HeatCell;
+
 use super::page;
 use crate::experiment::report::{Curve, Dots};
-use crate::studies::compare::report::HeatView;
 use crate::studies::compare::text::tests::comparison;
 use crate::studies::compare::watch::Seen;
 
@@ -59,14 +60,14 @@ fn a_store_without_results_is_told() {
 fn cells_of_one_place_are_one() {
     let mut comparison = comparison();
     let disk = comparison.stores[0].disk.as_mut().expect("it has one");
-    let cell = HeatView {
+    let cell = HeatCell {
         operation: "write".to_owned(),
         seek_from_bytes: -2048,
         seek_to_bytes: -1024,
         device_from_ns: 1000,
         device_to_ns: 2000,
         count: 3,
-        ..HeatView::default()
+        ..HeatCell::default()
     };
     let mut flush = cell.clone();
     flush.operation = "flush".to_owned();

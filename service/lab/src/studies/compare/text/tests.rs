@@ -1,5 +1,9 @@
 //! The text of a fixed comparison: its important cells, its width, and what is missing is said.
 
+use lumpscope_proto::v1::{
+    AuditReport, BlockReport, HeatCell, OperationReport, OwnerTotal, StageTime,
+};
+
 use super::super::report::*;
 use super::*;
 use crate::disks::StoreKind;
@@ -17,17 +21,17 @@ fn latency(kind: &str, base_us: u64) -> LatencyView {
 }
 
 fn disk() -> DiskView {
-    let stage = |stage: &str, total_ns| StageView {
+    let stage = |stage: &str, total_ns| StageTime {
         stage: stage.to_owned(),
         total_ns,
     };
-    let owner = |owner: &str, requests, bytes| OwnerView {
+    let owner = |owner: &str, requests, bytes| OwnerTotal {
         owner: owner.to_owned(),
         operation: "write".to_owned(),
         requests,
         bytes,
     };
-    let heat = HeatView {
+    let heat = HeatCell {
         owner: "request".to_owned(),
         operation: "write".to_owned(),
         seek_from_bytes: 1 << 20,
@@ -39,15 +43,15 @@ fn disk() -> DiskView {
     DiskView {
         device: "loop7".to_owned(),
         observed: true,
-        operations: vec![OperationView {
+        operations: vec![OperationReport {
             method: "put".to_owned(),
             count: 40,
             total_ns: 40_000_000,
             stages: vec![stage("recv", 10_000_000), stage("device", 30_000_000)],
             block_requests: 100,
-            ..OperationView::default()
+            ..OperationReport::default()
         }],
-        block: BlockView {
+        block: BlockReport {
             owners: vec![
                 owner("request", 100, 1 << 20),
                 owner("fs-metadata", 3, 12_288),
@@ -60,12 +64,13 @@ fn disk() -> DiskView {
             attributed_bytes: 900,
             shared_bytes: 95,
             unattributed_bytes: 5,
+            ..BlockReport::default()
         },
-        audit: AuditView {
+        audit: AuditReport {
             seen_requests: 103,
             kernel_requests: 103,
             complete: true,
-            ..AuditView::default()
+            ..AuditReport::default()
         },
         heat: vec![heat],
         slowest: vec![SlowView {
