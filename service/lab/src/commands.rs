@@ -31,7 +31,7 @@ const MOST_STEPS: usize = 60;
 /// Bytes gathered before they are written.
 const BUFFER: usize = 1 << 16;
 
-/// Print the commands that a workload comes to, without running them.
+/// Print the commands of a workload without running them.
 #[derive(Debug, Clone, clap::Args)]
 #[command(
     after_help = "Each line is KIND ID SIZE, or delete_range FIRST END, with ids as 32 hexadecimal digits. The first \

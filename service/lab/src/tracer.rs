@@ -33,7 +33,7 @@ fn cannot<E: std::fmt::Display>(what: &'static str) -> impl FnOnce(E) -> anyhow:
     }
 }
 
-/// What was counted, by operation.
+/// Counts by operation.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Counted(BTreeMap<String, (u64, u64)>);
 

@@ -38,8 +38,8 @@ pub struct SizeClass {
     pub writes: Tally,
 }
 
-/// What is in a trace. "Own" is what the program under test made; the rest is the file system's, or
-/// somebody else's.
+/// Counts of a trace. "Own" requests come from the program under test; the rest from the file
+/// system, or from others.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Counted {
     /// Reads of the program.

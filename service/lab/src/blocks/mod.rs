@@ -26,21 +26,21 @@ pub struct Recorder {
     own: Own,
 }
 
-/// Who counts as the program, beside this process.
+/// Processes that count as the program, beside this one.
 #[derive(Debug, Clone, Default)]
 struct Own {
     children: BTreeSet<u32>,
     everybody: bool,
 }
 
-/// What a disk was asked for.
+/// Requests of a disk.
 #[derive(Debug, Clone)]
 pub struct Recorded {
     /// Name in /sys/block.
     pub disk: String,
     /// Its requests, sorted by issue; `missing` is exact.
     pub trace: Trace,
-    /// What the probes saw against what the kernel counted.
+    /// Counts of the probes against the kernel's.
     pub audit: AuditReport,
     /// Requests whose time of completion is not known: in the trace they end when they begin.
     pub without_end: u64,
@@ -70,13 +70,13 @@ impl Recorder {
         })
     }
 
-    /// What this child process makes counts as the program's own, as what this process makes does.
+    /// Counts the requests of this child process as the program's own, like those of this process.
     pub fn own_process(&mut self, pid: u32) {
         self.own.children.insert(pid);
     }
 
-    /// Whatever a process makes, and not the kernel, counts as the program's own: for a disk that
-    /// nobody else uses.
+    /// Counts the requests of all processes, but not of the kernel, as the program's own: for a
+    /// disk that no other program uses.
     #[must_use]
     pub fn own_everybody(mut self) -> Recorder {
         self.own.everybody = true;

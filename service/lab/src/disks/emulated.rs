@@ -19,7 +19,7 @@ pub struct EmulatedView {
     pub name: String,
     /// Requests that it has answered.
     pub requests: u64,
-    /// What they took by the model on average, in real nanoseconds.
+    /// Mean time by the model, in real nanoseconds.
     pub mean_ns: u64,
     /// How much later the answers came on average, in real nanoseconds.
     pub late_mean_ns: u64,

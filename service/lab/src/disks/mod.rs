@@ -108,8 +108,8 @@ impl StoreKind {
 pub struct LabDrive {
     /// The `lumpscope` program, a process of which becomes each disk.
     pub exe: PathBuf,
-    /// What disks. Without a size they are as large as the drive; without a bound on their memory
-    /// they share half of what is available.
+    /// Options of the disks. Without a size they are as large as the drive; without a bound on
+    /// their memory they share half of the available memory.
     pub options: LiveOptions,
 }
 
@@ -267,7 +267,7 @@ impl Lab {
         Ok(said.iter().map(view).collect())
     }
 
-    /// What an emulated disk was asked for; `None`: it is an image, or there is none of this kind.
+    /// Requests of an emulated disk; `None`: an image, or no disk of this kind.
     ///
     /// # Errors
     /// The disk's process is gone.

@@ -53,7 +53,7 @@ impl Machine {
         format!("{} before and {} after", load(before), load(after))
     }
 
-    /// The same after it.
+    /// Adds the state of the machine after it.
     pub(crate) fn and_after(mut self) -> Machine {
         self.load_average.1 = load_average();
         self
@@ -89,8 +89,8 @@ pub struct OutputArgs {
     /// Write everything measured to this file
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write a report for people to this file: HTML that needs no other file. A report that is
-    /// there is replaced, nothing else
+    /// Write a report to this file, as self-contained HTML. Replaces an older report, and no other
+    /// file
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
 }

@@ -59,7 +59,7 @@ pub(crate) fn spread(spread: Spread) -> String {
     format!("{} ({}..{})", shown[0], shown[1], shown[2])
 }
 
-/// What agrees, what does not, what is supposed.
+/// Agreement, disagreement and hypotheses.
 pub(crate) fn findings(findings: &Findings) -> Vec<String> {
     let groups = [
         ("AGREES", &findings.agrees),

@@ -12,8 +12,8 @@ mod timeline;
 pub use percentiles::Percentiles;
 pub use timeline::{Slot, Timeline};
 
-/// What is counted together: kind of command and size of its lump in bytes. The order is the order
-/// of the published tables.
+/// Group of counts: kind of command and size of its lump in bytes. The order is the order of the
+/// published tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// Put into the data region.

@@ -24,12 +24,12 @@ const MIB: u64 = 1 << 20;
 const BESIDE_BYTES: u64 = 400 * MIB;
 /// Smallest disk of a lab: a store of 105 MiB fits.
 pub const MIN_DISK_BYTES: u64 = 512 * MIB;
-/// What the two file systems write for themselves when they are made.
+/// Bytes that the two file systems write for themselves when they are made.
 const FILE_SYSTEMS_BYTES: u64 = 2 * 160 * MIB;
 /// How often is looked whether the service has ended or a signal has come.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What lab to serve.
+/// Options of the lab to serve.
 #[derive(Debug, Clone)]
 pub struct LabServiceOptions {
     /// Directory for the images; absent: that of [`crate::disks::default_dir`].

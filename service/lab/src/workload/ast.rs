@@ -14,14 +14,14 @@ pub struct Workload {
 pub enum Section {
     /// Shares of `count` statements, one share after the other.
     Ordered {
-        /// What 100 % is.
+        /// Count of 100 %.
         count: u64,
         /// The shares.
         choices: Vec<Choice>,
     },
     /// Shares of `count` statements, shuffled. A group in braces stays together.
     Unordered {
-        /// What 100 % is.
+        /// Count of 100 %.
         count: u64,
         /// The shares.
         choices: Vec<Choice>,
@@ -35,7 +35,7 @@ pub enum Section {
 pub struct Choice {
     /// Share of the section's count, in percent. Shares need not add up to 100.
     pub percent: u8,
-    /// What is done each time.
+    /// Statements to repeat.
     pub body: Vec<Statement>,
 }
 
@@ -73,7 +73,7 @@ pub enum Statement {
 }
 
 impl Workload {
-    /// The same workload with its repetition counts multiplied by `factor`, each at least 1.
+    /// The workload with its repetition counts multiplied by `factor`, each at least 1.
     ///
     /// Only the outermost counts are scaled: those of `Ordered`/`Unordered` sections, and of
     /// `times` that stand directly in a `Command` section. Scaling a nested count as well would

@@ -72,9 +72,9 @@ impl std::fmt::Display for Command {
 pub struct CommandStream {
     /// In the order in which a single client runs them.
     pub commands: Vec<Command>,
-    /// What the original reports under this name: its sum of live bytes grows with an overwrite
-    /// without shrinking by what is replaced, and its peak is taken when a lump is created.
-    /// For comparing streams; not for sizing a store.
+    /// Sum of live bytes as the original reports it: it grows with an overwrite without shrinking
+    /// by the replaced lump, and its peak is taken when a lump is created. For comparing streams;
+    /// not for sizing a store.
     pub least_required_bytes: u64,
     /// Highest sum of the sizes of live lumps in bytes; while a lump is being overwritten, old and
     /// new count both.

@@ -39,7 +39,7 @@ pub use survivors::Survivor;
 pub struct Builtin {
     /// Name on the command line.
     pub name: &'static str,
-    /// What it does, in a few words.
+    /// Description, in a few words.
     pub summary: &'static str,
     /// Its text.
     pub text: &'static str,

@@ -10,7 +10,7 @@ use winnow::{ModalResult, Parser};
 
 use super::ast::{AgeBand, Choice, Section, Statement, Workload};
 
-/// What is wrong with a workload's text, and where.
+/// Error in a workload's text, with its place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {message}")]
 pub struct ParseError {
@@ -18,7 +18,7 @@ pub struct ParseError {
     pub line: usize,
     /// Column in characters, counted from 1.
     pub column: usize,
-    /// What was expected and what stands there.
+    /// Expected and actual text.
     pub message: String,
 }
 

@@ -24,7 +24,7 @@ impl Sizing {
         Sizing::for_records(stream, 64)
     }
 
-    /// The same for a store whose lumps are objects with names: each has a record in the catalogue,
+    /// Sizing for a store whose lumps are objects with names: each has a record in the catalogue,
     /// which is a part of the journal.
     #[must_use]
     pub fn with_names(stream: &CommandStream) -> Sizing {

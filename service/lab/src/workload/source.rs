@@ -34,7 +34,7 @@ impl WorkloadArgs {
         }
     }
 
-    /// The same with a path that another working directory does not change.
+    /// The source with a path that does not depend on the working directory.
     ///
     /// # Errors
     /// This process has no working directory.

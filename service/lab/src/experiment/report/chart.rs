@@ -30,7 +30,7 @@ pub enum Scale {
     Linear,
     /// Equal ratios are equally far apart. Values of 0 and less are shown at the smallest other.
     Log,
-    /// The same to both sides of 0. What is smaller than this, in either direction, is 0.
+    /// Logarithmic to both sides of 0. Values smaller than this, in either direction, count as 0.
     SignedLog(f64),
 }
 
@@ -48,7 +48,7 @@ pub struct Cdf {
 /// Values of one kind, sorted and thinned.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
-    /// What they are of.
+    /// Name of the series.
     pub name: String,
     /// Value, and how many values there are up to this one from the entry before. Ascending.
     pub steps: Vec<(f64, u64)>,
@@ -74,11 +74,11 @@ pub struct Heat {
 /// One picture.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HeatPanel {
-    /// What it is of.
+    /// Name.
     pub name: String,
     /// Cells; those that overlap are drawn over each other.
     pub cells: Vec<HeatCell>,
-    /// What could not be shown, such as flushes, which have no distance.
+    /// Items that could not be shown, such as flushes, which have no distance.
     pub left_out: u64,
 }
 
@@ -111,7 +111,7 @@ pub struct Scatter {
 /// One picture.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ScatterPanel {
-    /// What it is of.
+    /// Name.
     pub name: String,
     /// One colour and shape each; groups of one name look the same in all panels.
     pub groups: Vec<Dots>,
@@ -120,7 +120,7 @@ pub struct ScatterPanel {
 /// Things of one kind.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Dots {
-    /// What they are.
+    /// Name.
     pub name: String,
     /// x and y, in any order. As many as there are: the drawing leaves out what would lie on others.
     pub points: Vec<(f64, f64)>,
@@ -144,7 +144,7 @@ pub struct Bars {
 /// One bar.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Bar {
-    /// What it is of.
+    /// Name.
     pub name: String,
     /// One value a part, 0 or more; missing ones are 0.
     pub values: Vec<f64>,
@@ -166,7 +166,7 @@ pub struct Lines {
 /// One line.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Line {
-    /// What it is of.
+    /// Name.
     pub name: String,
     /// x and y, by ascending x. A y that is no number breaks the line.
     pub points: Vec<(f64, f64)>,
@@ -188,7 +188,7 @@ pub struct Ranges {
 /// A median with its range.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Range {
-    /// What it is of.
+    /// Name.
     pub name: String,
     /// The measured spread; absent: nothing was measured.
     pub spread: Option<Spread>,

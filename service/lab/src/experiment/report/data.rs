@@ -15,14 +15,14 @@ pub struct Page {
     pub summary: Vec<String>,
     /// Where, when and how it was measured.
     pub setup: Setup,
-    /// What the figures say, as far as that can be said.
+    /// Conclusions from the figures.
     pub findings: Findings,
     /// The figures.
     pub sections: Vec<Section>,
 }
 
-/// What agrees with what was expected, what does not, and what is not known but supposed. The three
-/// are kept apart so that nobody takes one for another.
+/// Agreement with expectations, disagreement, and hypotheses. The three are kept apart so that none
+/// is taken for another.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Findings {
     /// Measured, and agrees.
@@ -38,7 +38,7 @@ pub struct Findings {
 pub struct Section {
     /// Heading.
     pub title: String,
-    /// What the figures show and how to read them; paragraphs.
+    /// Explanation of the figures and how to read them; paragraphs.
     pub text: Vec<String>,
     /// The figures, in this order.
     pub parts: Vec<Part>,
@@ -113,7 +113,7 @@ pub enum Cell {
 /// Text as a program printed it, with its line breaks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verbatim {
-    /// What it is.
+    /// Caption.
     pub caption: String,
     /// The text.
     pub text: String,

@@ -19,7 +19,7 @@
 //! | [`Compared`] | ours beside a peer: table, picture and findings of it |
 //! | [`Verbatim`] | text as a program printed it |
 //!
-//! The same page gives the same bytes: nothing is taken from a clock, a map's order or the system.
+//! Equal pages give equal bytes: nothing is taken from a clock, a map's order or the system.
 
 mod chart;
 mod compared;

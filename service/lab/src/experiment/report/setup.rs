@@ -27,9 +27,9 @@ pub struct Setup {
 /// A fact.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fact {
-    /// What it is about.
+    /// Subject.
     pub name: String,
-    /// What it is.
+    /// Caption.
     pub value: String,
 }
 
@@ -64,7 +64,7 @@ impl Setup {
         setup
     }
 
-    /// The same, and how busy others kept the machine while something was measured.
+    /// Setup with the machine, and how busy others kept it during the measurement.
     #[must_use]
     pub(crate) fn of(machine: &Machine) -> Setup {
         let mut setup = Setup::here();

@@ -59,7 +59,7 @@ impl Unit {
         }
     }
 
-    /// The same in as few characters as an axis has room for.
+    /// The value in as few characters as an axis has room for.
     #[must_use]
     pub(super) fn tick(self, value: f64) -> String {
         if value < 0.0 {

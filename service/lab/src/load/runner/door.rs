@@ -92,7 +92,7 @@ impl Door {
         }
     }
 
-    /// For what knows no ranges: a list, then a delete of each.
+    /// Deletes a range on a target without ranges: a list, then a delete of each.
     async fn delete_one_by_one(&mut self, start: u64, end: u64) -> Result<Answer<u64>, Failure> {
         let begin = Instant::now();
         let range = u128::from(start)..u128::from(end);

@@ -27,7 +27,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// What a callback tells: the result, and when it was called.
+/// Result of a callback, and the time of its call.
 type Told<T> = (Result<T, Error>, Instant);
 
 /// Hands a request over and waits for its callback. The latency ends with the call of the

@@ -5,8 +5,8 @@
 //! next command as soon as they are free; commands on the same lump keep their order, so a get
 //! never overtakes its put.
 //!
-//! What is timed is the call alone: content is made before, and checked after it. On an engine a
-//! call ends with its callback; waking who waits for it is not counted.
+//! Only the call is timed: content is made before, and checked after it. On an engine a call ends
+//! with its callback; waking the waiting thread is not counted.
 
 mod content;
 mod door;
@@ -192,9 +192,9 @@ pub enum Mismatch {
     },
     /// CRC32C of the lump.
     Checksum {
-        /// Of what was put.
+        /// Checksum of the bytes put.
         expected: u32,
-        /// Of what was read.
+        /// Checksum of the bytes read.
         found: u32,
     },
     /// First byte that differs.

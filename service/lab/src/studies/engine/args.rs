@@ -25,7 +25,7 @@ pub struct EngineBenchArgs {
     /// Most puts in one run
     #[arg(long, default_value_t = u64::MAX, value_name = "N", hide_default_value = true)]
     pub count: u64,
-    /// No further round is begun after so many minutes
+    /// Begin no further round after this many minutes
     #[arg(long, default_value_t = 10.0, value_name = "MINUTES")]
     pub minutes: f64,
     /// A short run: 3 rounds of 0.1 s on 512 MiB

@@ -21,7 +21,7 @@ const MIB: u64 = 1 << 20;
 const FIO_GOAL: f64 = 0.95;
 /// How many times as fast as the original puts and gets at depth 1 are at least.
 const CANNYLS_GOAL: f64 = 1.3;
-/// The same for 8 gets at a time on a slow parallel disk.
+/// Goal for 8 gets at a time on a slow parallel disk.
 const SLOW_GOAL: f64 = 4.0;
 /// How many times fio's 99.9th percentile of durable writes ours is at most.
 const TAIL_GOAL: f64 = 1.5;
@@ -317,7 +317,7 @@ fn tail() -> [Figure; 2] {
     ]
 }
 
-/// What the chosen figures need: settings in order, and the runs of each.
+/// Runs that the chosen figures need: settings in order, and the runs of each.
 pub(super) fn needed(figures: &[Figure]) -> BTreeMap<Setting, BTreeSet<Run>> {
     let mut needed: BTreeMap<Setting, BTreeSet<Run>> = BTreeMap::new();
     for figure in figures {

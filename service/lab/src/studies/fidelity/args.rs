@@ -6,7 +6,7 @@ use super::pattern::{PATTERNS, Pattern};
 use crate::experiment::OutputArgs;
 use crate::failure::argument;
 
-/// Measure how well emulated disks of this machine keep to their model.
+/// Measure how closely emulated disks of this machine follow their model.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     after_help = "Needs root, /dev/fuse, loop devices and probes. Goals, on a machine that has nothing else to do: a \
@@ -23,7 +23,7 @@ pub struct FidelityArgs {
     /// Only these patterns of requests [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAME,..")]
     pub only: Vec<String>,
-    /// At most so many requests of each pattern, 2 or more; few say little [default: all]
+    /// At most this many requests of each pattern, 2 or more; few say little [default: all]
     #[arg(long, value_name = "N")]
     pub requests: Option<usize>,
     #[command(flatten)]

@@ -151,8 +151,7 @@ impl Pattern {
         }
     }
 
-    /// What is asked, in order, of a disk of so many bytes; no more than `most`. The same each
-    /// time.
+    /// Requests for a disk of this size, in order; no more than `most`. Equal each time.
     pub(super) fn requests(&self, bytes: u64, most: Option<usize>) -> Vec<Request> {
         let count = self.count.min(most.unwrap_or(usize::MAX));
         let places = (bytes / self.length).max(1);

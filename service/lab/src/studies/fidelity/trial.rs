@@ -22,7 +22,7 @@ use crate::failure::cannot;
 /// Memory of the program is aligned to this: whatever the device asks for divides it.
 const ALIGNMENT: usize = 4096;
 
-/// What came of one run. Times are nanoseconds from the end of the first request to the end of the
+/// Result of one run. Times are nanoseconds from the end of the first request to the end of the
 /// last.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Trial {

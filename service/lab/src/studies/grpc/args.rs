@@ -68,7 +68,7 @@ pub struct TransportArgs {
     pub frame_size: Option<u32>,
 }
 
-/// What the service and its peer are told about HTTP/2 and gRPC.
+/// Settings of HTTP/2 and gRPC for the service and its peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Transport {
     /// Bytes a client may send ahead on one call.
@@ -79,7 +79,7 @@ pub struct Transport {
     pub frame_size: u32,
     /// Calls under way on one connection.
     pub max_streams: u32,
-    /// Bytes of the headers of one call.
+    /// Most bytes of the headers of one call.
     pub max_header_bytes: u32,
     /// Largest gRPC message, in bytes.
     pub max_message: usize,

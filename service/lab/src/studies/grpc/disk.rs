@@ -62,7 +62,7 @@ fn unnamed(dir: &Path) -> anyhow::Result<(File, PathBuf)> {
     Ok((file, PathBuf::from(format!("/proc/{pid}/fd/{fd}"))))
 }
 
-/// What the disk gives: 8 transfers of 1 MiB at a time, direct, at random places of a file that has
+/// Speed of the disk: 8 transfers of 1 MiB at a time, direct, at random places of a file that has
 /// been written before.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Disk {

@@ -1,6 +1,5 @@
-//! What the service is measured against: the server that tonic generates from the same protos, with
-//! tonic's own codec and the same settings of HTTP/2. It throws away what is put, and serves gets
-//! from memory.
+//! The peer of the service: the server that tonic generates from the protos of the service, with
+//! tonic's own codec and equal settings of HTTP/2. It discards puts, and serves gets from memory.
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};

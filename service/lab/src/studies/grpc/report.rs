@@ -163,7 +163,7 @@ impl Report {
         lines.join("\n")
     }
 
-    /// What to think of when the disk is hardly faster than the peer.
+    /// Remark for a disk that is hardly faster than the peer.
     pub(super) fn doubt(&self) -> Option<String> {
         let of_bytes = |figure: &&Compared| figure.unit == Unit::BytesPerSecond;
         let peers = self.figures.iter().filter(of_bytes);

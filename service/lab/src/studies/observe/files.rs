@@ -83,7 +83,7 @@ impl Files {
         (count > 0).then(|| state.there.swap_remove(fastrand::usize(..count)))
     }
 
-    /// The same file after a random length was appended.
+    /// The file after a random length was appended.
     pub(super) fn grown(&self, file: File) -> File {
         let mut state = self.state();
         let state = &mut *state;

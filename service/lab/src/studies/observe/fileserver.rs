@@ -85,7 +85,7 @@ pub(crate) struct ServerRun {
     pub(crate) bytes_per_second: f64,
     /// Operations a second.
     pub(crate) ops_per_second: f64,
-    /// The same by kind, in the order of [`Flowop::ALL`].
+    /// Operations a second by kind, in the order of [`Flowop::ALL`].
     pub(crate) flowops_per_second: [f64; Flowop::ALL.len()],
 }
 

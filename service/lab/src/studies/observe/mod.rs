@@ -1,9 +1,9 @@
 //! The cost of observation.
 //!
-//! The same work is done by a service whose probes are not loaded, by one that keeps histograms
+//! One workload is done by a service whose probes are not loaded, by one that keeps histograms
 //! only, and by one that hands out every event; one run after the other, each round in another
-//! order. A cost is what a run lost against the run without probes of the same round. A second run
-//! without probes in each round gives the noise: a cost within its range is not told from nothing.
+//! order. A cost is the loss of a run against the run without probes of its round. A second run
+//! without probes in each round gives the noise: a cost within its range cannot be told from zero.
 
 mod args;
 mod files;

@@ -14,7 +14,7 @@ use crate::studies::grpc::service;
 pub(crate) enum Mode {
     /// No probe is loaded.
     Off,
-    /// The same again: what differs from [`Mode::Off`] is noise.
+    /// Off again: its difference from [`Mode::Off`] is noise.
     OffAgain,
     /// Probes are loaded, and hand out no event.
     Histograms,

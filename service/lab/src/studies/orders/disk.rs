@@ -23,10 +23,10 @@ const ALIGNMENT: u32 = 4096;
 /// Alignment of memory in bytes.
 const MEMORY_ALIGNMENT: usize = 512;
 
-/// What a disk without an arm takes for each request, in nanoseconds.
+/// Time of each request on a disk without an arm, in nanoseconds.
 const FLAT_NS: u64 = 80_000;
 
-/// What it transfers in a nanosecond, in bytes.
+/// Transfer rate, in bytes per nanosecond.
 const FLAT_BYTES_PER_NS: u64 = 2;
 
 /// How many requests it serves at a time.

@@ -40,7 +40,7 @@ pub struct Line {
     pub drive_order: Order,
     /// Gets a second of virtual time, median over the seeds.
     pub rate: f64,
-    /// The same to that of fifo with one I/O at the drive: least, median and greatest.
+    /// Ratio to fifo with one I/O at the drive: least, median and greatest.
     pub times_fifo: [f64; 3],
     /// Mean latency in nanoseconds, median over the seeds.
     pub mean_ns: f64,

@@ -21,7 +21,7 @@ const START_PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(50);
 /// Name of the bucket.
 const BUCKET: &str = "lumps";
-/// Who takes a port between two looks is not ours: the start is tried again.
+/// Starts tried: another process can take the port between two looks.
 const STARTS: usize = 3;
 /// Name of the program.
 pub(super) const PROGRAM: &str = "minio";

@@ -69,7 +69,7 @@ const NOTES: [&str; 6] = [
      more layer, the loop device.",
 ];
 
-/// Who is run.
+/// Peer to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Who {
@@ -79,7 +79,7 @@ pub enum Who {
     Service,
     /// Our service, through S3
     ServiceS3,
-    /// The same without MD5 (`s3-etag = "crc"`)
+    /// The service through S3 without MD5 (`s3-etag = "crc"`)
     ServiceS3Crc,
     /// The original engine
     Cannyls,
@@ -336,7 +336,7 @@ impl Bench<'_> {
         Ok((runs, left_out))
     }
 
-    /// Who is run, in order.
+    /// Peers to run, in order.
     fn wanted(&self) -> Vec<Who> {
         match self.args.only.is_empty() {
             true => Who::ALL.to_vec(),
@@ -344,7 +344,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Whose values are compared with those of the others.
+    /// Peer whose values are compared with those of the others.
     fn base(&self) -> Who {
         self.args.only.first().copied().unwrap_or(Who::Engine)
     }

@@ -46,7 +46,7 @@ pub(super) struct Report {
     pub(super) rounds: usize,
     pub(super) store_mib: u64,
     pub(super) lumps: u64,
-    /// Whose values are compared with those of the others.
+    /// Peer whose values are compared with those of the others.
     pub(super) base: Who,
     /// How each comes to its durability.
     pub(super) durability: Vec<(Who, String)>,

@@ -8,7 +8,7 @@ use crate::experiment::OutputArgs;
 use crate::load::runner::Durability;
 use crate::workload::WorkloadArgs;
 
-/// Who runs the commands.
+/// Program that runs the commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Runs {
     /// Our engine, in this process.
@@ -35,7 +35,7 @@ pub struct RunArgs {
         reason = "its fields are the flags, and say what they are"
     )]
     pub workload: WorkloadArgs,
-    /// Who runs the commands
+    /// Program that runs the commands
     #[arg(long, value_enum, default_value = "engine")]
     pub target: Runs,
     /// Disk of the lab to run on
@@ -59,8 +59,9 @@ pub struct RunArgs {
     /// Bytes of a block of the store: a multiple of 512
     #[arg(long, value_name = "BYTES", default_value_t = 4096)]
     pub block_size: u16,
-    /// What an acknowledged put or delete survives: a power cut (synced), or the death of the process
-    /// (journaled). The original engine knows neither, and runs as the original benchmark did
+    /// Failure that an acknowledged put or delete survives: a power cut (synced), or the death of
+    /// the process (journaled). The original engine knows neither, and runs as the original
+    /// benchmark did
     #[arg(long, value_enum, default_value = "synced")]
     pub durability: Durability,
     /// Requests in flight at a time; commands on one lump keep their order

@@ -18,7 +18,7 @@ use crate::workload::{CommandStream, WorkloadArgs};
 /// disk.
 const LIMIT: Duration = Duration::from_secs(12 * 3600);
 
-/// What the program is told.
+/// Job of the program.
 #[derive(Debug, Clone)]
 pub struct CannylsJob {
     /// The workload.

@@ -33,12 +33,12 @@ use engine::{EngineRun, MOST_CLIENTS};
 use place::{Place, PlaceView};
 use report::{Report, Setup};
 
-/// What came of a workload, whoever ran it.
+/// Result of a workload, from any target.
 #[derive(Debug, Clone)]
 pub struct RunStats {
-    /// Who ran it, with version.
+    /// Program that ran it, with version.
     pub engine: String,
-    /// What an acknowledged put survived.
+    /// Failure that an acknowledged put survived.
     pub durability: String,
     /// How long each call took. Their sum is the elapsed time of the published tables.
     pub latencies: Latencies,
@@ -51,7 +51,7 @@ pub struct RunStats {
     pub bytes_put: u64,
     /// Bytes of lumps read.
     pub bytes_got: u64,
-    /// What was compared at the end; `None`: it was not asked for.
+    /// Comparison at the end; `None`: not requested.
     pub verified: Option<Verified>,
 }
 

@@ -16,7 +16,7 @@ use crate::failure::{cannot, message, no_room};
 use crate::process::Interrupt;
 use crate::workload::Sizing;
 
-/// What the two file systems write for themselves when they are made, in bytes.
+/// Bytes that the two file systems write for themselves when they are made.
 const FILE_SYSTEM_BYTES: u64 = 160 << 20;
 
 /// A place for one store. Gone, or empty again, when dropped.
@@ -41,7 +41,7 @@ enum Held {
 /// The place, for the report.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct PlaceView {
-    /// What it is.
+    /// Caption.
     pub(crate) what: String,
     /// Bytes of a block of the store; `None`: it was there before.
     pub(crate) block_size: Option<u16>,

@@ -65,7 +65,7 @@ pub(super) struct SeriesView {
     pub(super) slots: Vec<Slot>,
 }
 
-/// What a report needs besides the results.
+/// Context that a report needs besides the results.
 pub(crate) struct Setup<'a> {
     pub(crate) machine: Machine,
     pub(crate) workload: &'a WorkloadArgs,

@@ -49,7 +49,7 @@ pub(crate) fn on_service(
     through(("gRPC", start), stream, run, interrupt)
 }
 
-/// The same through S3: every lump is an object of one bucket. `etag`: as in `s3-etag`.
+/// Runs on the service through S3: every lump is an object of one bucket. `etag`: as in `s3-etag`.
 pub(crate) fn on_s3(
     (exe, etag): (&Path, &str),
     stream: &CommandStream,

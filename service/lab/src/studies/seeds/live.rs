@@ -20,18 +20,18 @@ pub(super) struct Live<'a> {
     pub(super) exe: &'a Path,
     /// Name of the drive.
     pub(super) drive: &'a str,
-    /// What is supposed of it.
+    /// Supposed rule of the firmware.
     pub(super) rule: Rule,
 }
 
 impl Live<'_> {
-    /// The same lab with emulated disks that are the first sectors of the drive.
+    /// The lab with emulated disks that are the first sectors of the drive.
     pub(super) fn first_sectors(self, lab: LabOptions) -> LabOptions {
         let bytes = lab.disk_bytes;
         self.lab(lab, bytes, false)
     }
 
-    /// The same lab with emulated disks that are a small version of the drive.
+    /// The lab with emulated disks that are a small version of the drive.
     pub(super) fn scaled(self, lab: LabOptions, sectors: u64) -> LabOptions {
         self.lab(lab, sectors * SECTOR, true)
     }

@@ -35,7 +35,7 @@ pub enum SeedsCommand {
     Cannyls(Box<cannyls::CannylsArgs>),
     /// Direct writes to a new file from its begin and from byte 3584, beside the published times
     Diskbenchi(Box<diskbenchi::DiskbenchiArgs>),
-    /// What the probes cost a file server, beside the published cost
+    /// Cost of the probes for a file server, beside the published cost
     Fileserver(Box<fileserver::FileserverArgs>),
 }
 

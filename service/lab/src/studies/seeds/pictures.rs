@@ -6,7 +6,7 @@ use crate::experiment::report::{Heat, Page, Scatter, TraceParts, of_trace};
 
 /// How much of a trace a picture shows: more would lie on itself.
 const FIRST_NS: u64 = 5_000_000_000;
-/// The same as a number of requests.
+/// Most requests.
 const MOST_REQUESTS: usize = 20_000;
 const COUNTED: &str = "requests";
 

@@ -77,7 +77,7 @@ impl Place {
     }
 }
 
-/// What should lie on a disk of the lab lies on a disk of this machine's own.
+/// Error: a path that should lie on a disk of the lab lies on a disk of this machine.
 pub(super) fn not_mounted(path: &Path, device: &Path) -> anyhow::Error {
     anyhow!(
         "{} is not on {}: its file system is not mounted, and nothing was written",

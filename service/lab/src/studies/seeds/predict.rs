@@ -17,8 +17,8 @@ use crate::human;
 pub(super) enum Rule {
     /// Mechanics and a write cache that merges whatever it can.
     Ideal,
-    /// The same, and a rewritten end costs a revolution after each 3 MiB of a stream: a hypothesis
-    /// with one fitted parameter.
+    /// An ideal cache, but a rewritten end costs a revolution after each 3 MiB of a stream: a
+    /// hypothesis with one fitted parameter.
     Overlap,
     /// No write cache, and a part of a physical sector costs a revolution.
     WriteThrough,
@@ -35,7 +35,7 @@ impl Rule {
         }
     }
 
-    /// What it says of the drive.
+    /// Policy of the drive under this rule.
     pub(super) fn policy(self) -> Policy {
         let ideal = Policy {
             cache: CachePolicy::WriteBack,
@@ -79,9 +79,8 @@ pub(super) fn seconds(trace: &Trace, drive: &Drive, rule: Rule) -> anyhow::Resul
     Ok(human::as_float(predicted.elapsed_ns) / 1e9)
 }
 
-/// The same events in the same order, none of them long after the one before. How long the fast
-/// disk took is of no meaning for a replay, only what had ended when something was issued, and how
-/// soon after.
+/// The events in their order, none of them long after the one before. The times of the fast disk do
+/// not matter for a replay, only which requests had ended when one was issued, and how soon after.
 fn without_long_pauses(trace: &Trace) -> Trace {
     let events = |request: &Traced| [request.issue_ns, request.done_ns.max(request.issue_ns)];
     let mut times: Vec<u64> = trace.requests.iter().flat_map(events).collect();

@@ -61,9 +61,9 @@ pub(super) struct Drawn {
     pub(super) pictures: Vec<Picture>,
     /// Legend: colours, dashes and shapes.
     pub(super) legend: Vec<(Svg, String)>,
-    /// What stands before the legend, where it is not plain.
+    /// Title before the legend, where it is not plain.
     pub(super) legend_title: String,
-    /// What was left out and by which rule, and the like.
+    /// Notes on omissions, with the rule.
     pub(super) notes: Vec<String>,
     /// The most telling numbers of the chart.
     pub(super) table: Option<Table>,
@@ -72,9 +72,9 @@ pub(super) struct Drawn {
 /// One picture of a chart.
 #[derive(Debug)]
 pub(super) struct Picture {
-    /// What it is of; empty: what the chart is of.
+    /// Name of the panel; empty: that of the chart.
     pub(super) name: String,
-    /// What is to be seen, for who does not see it.
+    /// Description for readers who do not see it.
     pub(super) description: String,
     pub(super) svg: Svg,
 }
@@ -114,7 +114,7 @@ fn canvas(
     })
 }
 
-/// The same picture in fewer bytes: without the element around it, and without what is so anyway.
+/// The picture in fewer bytes: without the element around it, and without default attributes.
 /// Quotes in text are escaped by plotters, so that no text is changed.
 fn smaller(text: &str) -> String {
     let begin = text.find('>').map_or(0, |at| at + 1);
@@ -308,7 +308,7 @@ fn whole(units: f64) -> i32 {
     units.round() as i32
 }
 
-/// The same for a size.
+/// Whole units of a size.
 fn whole_units(units: f64) -> u32 {
     u32::try_from(whole(units)).unwrap_or(0)
 }

@@ -9,7 +9,7 @@ use crate::studies::seeds::published::CannylsRow;
 
 /// Ratios that are no further apart agree.
 const NEAR: f64 = 0.06;
-/// What the making of a store may overlap.
+/// Percentage that the making of a store may overlap.
 const OF_MAKING: u64 = 1;
 /// File systems, and where they stand in a published row.
 const FILE_SYSTEMS: [(StoreKind, usize); 2] = [(StoreKind::Ext4, 1), (StoreKind::Xfs, 2)];
@@ -85,7 +85,7 @@ fn live_runs(report: &Report, findings: &mut Findings) {
     }
 }
 
-/// What the trace has to say to it.
+/// Explanation by the trace.
 fn reason(report: &Report, group: Group<'_>, kind: StoreKind, rule: Rule) -> String {
     if rule != Rule::Overlap {
         return String::new();
@@ -104,7 +104,7 @@ fn reason(report: &Report, group: Group<'_>, kind: StoreKind, rule: Rule) -> Str
     )
 }
 
-/// What has no published row: whether the file systems cost anything.
+/// Cases without a published row: whether the file systems cost anything.
 fn without_penalty(report: &Report, group: Group<'_>, findings: &mut Findings) {
     let overlap = RULES.iter().position(|rule| *rule == Rule::Overlap);
     let Some(at) = overlap else { return };

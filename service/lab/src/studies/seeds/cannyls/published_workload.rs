@@ -7,9 +7,9 @@ use tempfile::NamedTempFile;
 use crate::failure::cannot;
 use crate::workload::{CommandStream, WorkloadArgs, builtin};
 
-/// What stands in the listing of `rand2`.
+/// Loop in the listing of `rand2`.
 const LISTED: &str = "20000.times";
-/// What its table was made with: it counts 15,000 puts and 10,000 gets.
+/// Loop that its table was made with: it counts 15,000 puts and 10,000 gets.
 const RUN: &str = "10000.times";
 
 /// A workload, ready to be run.

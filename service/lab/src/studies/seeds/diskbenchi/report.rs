@@ -39,7 +39,7 @@ const NOTES: [&str; 2] = [
      was written before.",
 ];
 
-/// What one run made of a disk.
+/// Result of one run on a disk.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct TrialView {
     pub(super) kind: StoreKind,
@@ -53,11 +53,11 @@ pub(super) struct TrialView {
     pub(super) trust: Trust,
     /// How late the emulated drive answered; absent: it was the fast disk.
     pub(super) emulated: Option<EmulatedView>,
-    /// What of it belongs to the first half of the writes.
+    /// Part that belongs to the first half of the writes.
     pub(super) of_half: Half,
 }
 
-/// What the first half of the writes made.
+/// Requests of the first half of the writes.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Half {
     /// Sectors written.
@@ -246,7 +246,7 @@ impl Report {
         text::lines(&table)
     }
 
-    /// What was measured on a file system; nothing when it was not live.
+    /// Measured row of a file system; empty when it was not live.
     fn measured_row(&self, kind: StoreKind) -> Option<Vec<String>> {
         let rule = self.live?;
         let (even, odd) = (self.measured((kind, 0)), self.measured((kind, ODD_OFFSET)));

@@ -33,7 +33,7 @@ pub struct FileserverArgs {
 }
 
 impl FileserverArgs {
-    /// The same for the bench that knows how.
+    /// Arguments for the bench of observation.
     pub(super) fn observe(&self) -> ObserveBenchArgs {
         ObserveBenchArgs {
             dir: self.dir.clone(),

@@ -54,7 +54,7 @@ struct Row {
     with: Option<Spread>,
     /// Share of the speed that was lost, round by round.
     cost: Option<Spread>,
-    /// The same of a second run without probes.
+    /// Noise from a second run without probes.
     noise: Option<Spread>,
     /// Why there is nothing of ours.
     no_counterpart: Option<&'static str>,
@@ -171,7 +171,7 @@ fn flowop(published: OverheadRow, runs: &[ServerRun]) -> Row {
     }
 }
 
-/// What a store of lumps does in the place of an operation of a file system, or why nothing.
+/// Counterpart of a file system's operation in a store of lumps, or the reason for its absence.
 fn counterpart(flowop: &str) -> Result<Flowop, &'static str> {
     match flowop {
         "deletefile" => Ok(Flowop::Delete),
