@@ -1,4 +1,4 @@
-//! What the end-to-end tests share: the real binary as a child process, a real gRPC client, a real browser, real
+//! Shared parts of the end-to-end tests: the real binary as a child process, a real gRPC client, a real browser, real
 //! Prometheus servers, and the rule for tests that need a privilege or a tool. Devices come from
 //! [`lumpscope_lab::disks`], which removes them even when a test panics.
 

@@ -193,8 +193,8 @@ impl Replay {
         stores.map(|(_, name)| name.to_owned()).collect()
     }
 
-    /// What the correlator knows of a store; `None`: no such store at the end. The histogram is
-    /// not in a recording: `heat` is empty. The audit is the last that was recorded.
+    /// Report of a store; `None`: no such store at the end. The histogram is not in a recording:
+    /// `heat` is empty. The audit is the last one recorded.
     #[must_use]
     pub fn report(&self, store: &str) -> Option<StoreReport> {
         let index = self.index_of(store)?;

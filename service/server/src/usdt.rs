@@ -27,7 +27,7 @@ pub enum LumpOp {
 /// Stages as the service knows them. `submit` is all data I/O: only the observer can take queue and
 /// device out of it.
 pub const STAGES: [&CStr; 6] = [c"recv", c"sched", c"index", c"submit", c"journal", c"reply"];
-/// What `submit` was called before 0.2: scripts still get this name too, until 0.3.
+/// Name of `submit` before 0.2: scripts still get it, too, until 0.3.
 pub const OLD_SUBMIT: &CStr = c"data";
 
 /// A request has entered its store. `begin_ns`: when it arrived, `CLOCK_MONOTONIC`.

@@ -1,13 +1,13 @@
 //! Does the guard do what it says? Only trying it tells: on kernels whose list of security modules
 //! lacks `bpf`, the program loads and attaches without an error, and is never called.
 //!
-//! What is tried is a device number that no driver has, on a node in a file system of memory that
-//! is mounted nowhere. The guard is asked before the driver: so the open ends with EPERM when the
-//! guard denies it, with ENXIO when nobody does, and no disk and no udev ever hears of it. Only
-//! where such a node cannot be had (no CAP_SYS_ADMIN or CAP_MKNOD, a container that allows its own
-//! devices only) the store's device itself is opened, nothing is written, and it is closed at once.
+//! The trial opens a device number that no driver has, on a node in a file system of memory that is
+//! mounted nowhere. The guard runs before the driver: so the open ends with EPERM when the guard
+//! denies it, with ENXIO otherwise, and no disk and no udev notices. Only where such a node is not
+//! available (no CAP_SYS_ADMIN or CAP_MKNOD, a container that allows its own devices only) the
+//! store's device itself is opened, nothing is written, and it is closed at once.
 //!
-//! Who tries must be another process. A fork of a process with many threads would copy its memory
+//! The trial needs another process. A fork of a process with many threads would copy its memory
 //! behind the back of direct I/O that is under way, and kernels before 6.3 then read into the wrong
 //! copy: so the child shares the memory, as posix_spawn's does, and does one system call.
 

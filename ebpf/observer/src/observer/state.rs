@@ -28,8 +28,8 @@ const KEPT_BATCH: usize = 4096;
 const LATE_NS: u64 = 500_000_000;
 /// Kernel-side entries without an end are forgotten after this time; looked for this often.
 const FORGET_NS: u64 = 60_000_000_000;
-/// What was sent to the disk and never completed, as far as was seen, is kept longer: once the
-/// disk is idle it is known to have completed.
+/// Requests sent to the disk without a completion seen are kept longer: once the disk is idle they
+/// are known to have completed.
 const FORGET_SENT_NS: u64 = 600_000_000_000;
 
 #[derive(Debug, Clone)]

@@ -1,5 +1,5 @@
-//! What the changes in a batch make of the lumps they name: together with the index the state that
-//! a put which must not replace meets. Whether it may is decided when its record joins the batch.
+//! Effect of the changes of a batch on the lumps they name: together with the index, the state that
+//! decides a put which must not replace. The decision is made when its record joins the batch.
 
 use std::collections::BTreeMap;
 

@@ -1,10 +1,9 @@
 //! Access to the page's data.
 //!
-//! The same door as gRPC's, with the right observe. Browsers bring two dangers of their own: a page
-//! of another site that asks in the name of whoever looks at it, and a name of another site that
-//! suddenly means this machine (DNS rebinding). Against the first, requests that the browser says
-//! come from elsewhere are refused; against the second, without TLS and without a login only names
-//! are answered to that nobody else can own.
+//! The rules are those of gRPC, with the right observe. Browsers bring two additional dangers: a
+//! page of another site that sends requests in the name of the viewer, and DNS rebinding. Against
+//! the first, requests that the browser marks as coming from elsewhere are refused; against the
+//! second, without TLS and without a login only host names are answered that no other site can own.
 
 use std::net::IpAddr;
 
