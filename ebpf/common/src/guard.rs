@@ -1,8 +1,8 @@
-//! What guard and loader agree on.
+//! Layout shared by the guard and its loader.
 
 use core::mem::{offset_of, size_of};
 
-/// What is done with a foreign open for writing: a value of the map `GUARDED`.
+/// Action on a foreign open for writing: a value of the map `GUARDED`.
 pub mod policy {
     /// It is counted and allowed.
     pub const AUDIT: u32 = 1;
@@ -10,12 +10,12 @@ pub mod policy {
     pub const DENY: u32 = 2;
 }
 
-/// Devices that can be guarded at once: whole disks and partitions. Beyond them nothing is.
+/// Most devices guarded at once, whole disks and partitions. Further ones are not guarded.
 pub const MAX_GUARDED: u32 = 1024;
 /// Bytes of the ring of foreign opens: a power of two and whole pages, about 1,300 of them.
 pub const OPENS_RING_BYTES: u32 = 64 << 10;
 
-/// How often a guarded device was opened for writing by others: a value of the map `COUNTS`.
+/// Opens of a guarded device for writing by other processes: a value of the map `COUNTS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct OpenCounts {

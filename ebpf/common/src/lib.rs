@@ -1,5 +1,5 @@
-//! Layout of what the probes hand to user space: the same source is compiled for the kernel
-//! side (`ebpf/probes`) and for the observer.
+//! Data layout between the probes and user space, compiled both for the kernel side (`ebpf/probes`)
+//! and for the observer.
 //!
 //! Everything is `repr(C)`, fixed in size and without implicit padding; the assertions below
 //! keep it so. Sectors are always 512 bytes. Times are `CLOCK_MONOTONIC` in nanoseconds.
@@ -14,19 +14,19 @@ pub mod stats;
 pub use event::{BlockEvent, NO_SEEK};
 pub use in_flight::InFlight;
 
-/// How many disks can be watched at once.
+/// Most disks watched at once.
 pub const MAX_DEVICES: u32 = 64;
 
-/// Requests in flight on all watched disks that the kernel side can remember.
+/// Most requests in flight on all watched disks that the kernel side can remember.
 pub const MAX_IN_FLIGHT: u32 = 16_384;
 
-/// Of the table of requests in flight: one of so many entries may stay when its request has
-/// completed. The kernel uses the memory of few requests again and again, and what stays is found
-/// there for less than half of what a new entry and its removal cost.
+/// Of the table of requests in flight, one in this many entries may stay when its request has
+/// completed. The kernel uses the memory of few requests again and again, and finding a kept entry
+/// costs less than half of a new entry and its removal.
 pub const KEPT_ONE_IN: u32 = 4;
 
-/// Entries of the table that says which thread is in the kernel for which I/O. A thread's entry
-/// is its thread id modulo this number.
+/// Entries of the table of submissions: which thread is in the kernel for which I/O. A thread's
+/// entry is its thread id modulo this number.
 pub const SUBMISSIONS: u32 = 4096;
 
 /// Size of the event ring in bytes, unless the loader overrides it.
@@ -47,7 +47,7 @@ pub const fn split_dev(dev: u32) -> (u32, u32) {
     (dev >> 20, dev & 0xf_ffff)
 }
 
-/// What a block request does.
+/// Operation of a block request.
 pub mod op {
     /// From the disk.
     pub const READ: u8 = 0;
@@ -65,7 +65,7 @@ pub mod op {
     pub const NAMES: [&str; 5] = ["read", "write", "flush", "discard", "other"];
 }
 
-/// Whose a block request seems to be, from its flags and the task that started it.
+/// Owner class of a block request, judged by its flags and the task that started it.
 pub mod class {
     /// The service's own process, without the metadata flag.
     pub const OWN: u8 = 0;
@@ -79,8 +79,8 @@ pub mod class {
     pub const OTHER: u8 = 4;
     /// Number of classes.
     pub const COUNT: u32 = 5;
-    /// Names, by number. The kernel side does not know request ids: what it calls `request`
-    /// includes what the service does for itself.
+    /// Names, by number. The kernel side does not know request ids: its `request` includes the
+    /// service's own work.
     pub const NAMES: [&str; 5] = ["request", "fs-journal", "fs-metadata", "writeback", "other"];
 }
 
@@ -106,9 +106,9 @@ pub mod flag {
 
 /// Bits of [`BlockEvent::flags2`].
 pub mod flag2 {
-    /// It has completed, but no program was shown the completion: when it did is unknown.
+    /// It has completed, but no program was shown the completion: its time is unknown.
     pub const DONE_UNKNOWN: u8 = 1;
-    /// The thread that made it had said for which I/O: see [`crate::submission`].
+    /// The thread that made it had announced its I/O: see [`crate::submission`].
     pub const SUBMITTED: u8 = 1 << 1;
     /// Only of [`crate::InFlight`]: the entry stays when its request has completed, for the next in
     /// the same memory. Such entries are counted: see [`crate::control::KEPT`].
@@ -162,9 +162,9 @@ pub mod submission {
 
 /// Words of the one entry of the map `CONTROL`, which both sides change while the probes run.
 pub mod control {
-    /// Events: one of so many; 0: none by chance.
+    /// Events: one in this many; 0: none by chance.
     pub const ONE_IN: usize = 0;
-    /// Events: besides, what took at least so many nanoseconds; 0: no such rule.
+    /// Events: also those that took at least this many nanoseconds; 0: no such rule.
     pub const SLOWER_THAN_NS: usize = 1;
     /// Entries of the table of requests in flight that stay when their request has completed.
     pub const KEPT: usize = 2;
