@@ -19,3 +19,17 @@ pub(super) fn time(ns: Option<u64>) -> String {
 pub(super) fn moment(ns: Option<i64>) -> String {
     ns.map_or_else(|| NONE.to_owned(), human::signed_ns)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_figures_are_dashes() {
+        assert_eq!(distance(Some(-(3 << 30))), "-3.00 GiB");
+        assert_eq!(
+            (distance(None), time(None), moment(None)),
+            ("-".into(), "-".into(), "-".into())
+        );
+    }
+}
