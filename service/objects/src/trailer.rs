@@ -54,7 +54,7 @@ pub fn encode(id: LumpId, info: &ObjectInfo, room: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The body in the trailer of the block with this id, from all bytes behind the block's.
+/// The metadata in the trailer of the block with this id, from all bytes behind the block's.
 ///
 /// # Errors
 /// The bytes do not belong to this block.

@@ -15,7 +15,11 @@ use lumpscope_server::refusal::Refusal;
 /// S3 error for a refusal of the service.
 pub(super) fn refused(refusal: &Refusal) -> S3Error {
     if let Refusal::Engine { error, .. } = refusal
-        && matches!(error, Error::StoreFull { .. } | Error::JournalFull { .. })
+        // Too large: its journal or data region would not hold the lump if it were empty.
+        && matches!(
+            error,
+            Error::StoreFull { .. } | Error::JournalFull { .. } | Error::LumpTooLarge { .. }
+        )
     {
         let code = S3ErrorCode::Custom("InsufficientStorage".into());
         let mut error = S3Error::with_message(code, refusal.to_string());

@@ -105,7 +105,7 @@ pub enum FormatError {
     Size {
         /// Device or file, as it was given.
         path: PathBuf,
-        /// The damage.
+        /// The region that does not fit.
         #[source]
         source: SizingError,
     },
@@ -116,7 +116,7 @@ pub enum FormatError {
         path: PathBuf,
         /// Bytes asked for.
         wanted: ByteLen,
-        /// Bytes of the device.
+        /// Bytes available to the store.
         available: ByteLen,
     },
     /// A new or empty file says nothing about the size wanted.
@@ -146,7 +146,7 @@ pub enum FormatError {
     WrongType {
         /// Device or file, as it was given.
         path: PathBuf,
-        /// Description of the device.
+        /// Kind of file found.
         what: &'static str,
     },
     /// The file system below has no direct I/O.

@@ -70,14 +70,14 @@ pub(super) fn overload(options: &StoreOptions) -> Overload {
 pub(crate) struct Limits {
     /// Data I/Os in flight.
     pub(crate) data_ios: usize,
-    /// Changes accepted and not applied.
+    /// Changes and syncs accepted and not finished.
     pub(crate) pending: usize,
     pub(crate) read_only: bool,
     /// Budget of the collection in bytes a second; 0: no limit.
     pub(crate) gc_rate: u64,
 }
 
-/// Changes that are accepted and not applied.
+/// Changes and syncs that are accepted and not finished.
 #[derive(Debug, Default)]
 pub(super) struct Unfinished {
     count: usize,

@@ -1,5 +1,6 @@
-//! Teaches the order what the disk takes: from the engine's own I/Os, and from whoever sees more. Who watches the disk itself knows what others did to the arm meanwhile; so while that one
-//! tells ([`Store::learn`](crate::Store::learn)), the engine's own pairs are left out.
+//! Teaches the order how long the disk takes, from the engine's own I/Os or from an observer of the
+//! disk. An observer also knows how others moved the arm, so while it reports
+//! ([`Store::learn`](crate::Store::learn)), the engine's own pairs are left out.
 
 use super::Waiting;
 use super::order::curve::Pair;
