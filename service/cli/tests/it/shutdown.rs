@@ -42,12 +42,15 @@ async fn until_not_serving(watch: &mut Watch) {
 }
 
 /// True: the service took no more of this client, by the call's own status or because its connection had just been
-/// ended in order, whichever came first.
+/// ended in order, whichever came first. The reset that answers bytes sent to a closed connection can overtake GOAWAY.
 fn turned_away(status: &Status) -> bool {
     let mut cause = std::error::Error::source(status);
     while let Some(error) = cause {
         if let Some(error) = error.downcast_ref::<h2::Error>() {
             return error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR);
+        }
+        if let Some(error) = error.downcast_ref::<std::io::Error>() {
+            return error.kind() == std::io::ErrorKind::ConnectionReset;
         }
         cause = error.source();
     }
