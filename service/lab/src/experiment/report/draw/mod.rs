@@ -39,8 +39,8 @@ const NARROW: (u32, u32) = (880, 640);
 const TEXT: f64 = 24.0;
 /// Plotters divides sizes by this before it writes them.
 const TEXT_FACTOR: f64 = 1.24;
-/// Width of a character of the page's font, in sizes, taken large.
-const CHARACTER: f64 = 0.56;
+/// Width of a character of the page's font, in sizes, taken large: "10 ms" in DejaVu Sans takes 3.09 for its five.
+const CHARACTER: f64 = 0.64;
 /// Room left of a chart for the numbers of its axis, and below.
 const LEFT: u32 = 130;
 const BELOW: u32 = 92;

@@ -32,6 +32,20 @@ fn long_names_are_cut() {
 }
 
 #[test]
+fn words_take_no_more_than_is_reckoned() {
+    // Widths in DejaVu Sans, the font of machines that have no other, in sizes.
+    let measured = [
+        ("10 ms", 3.085),
+        ("20 %", 2.54),
+        ("512 MiB", 4.053),
+        ("\u{2212}8 GiB", 3.531),
+    ];
+    for (word, sizes) in measured {
+        assert!(width_of(word) >= sizes * TEXT, "{word}");
+    }
+}
+
+#[test]
 fn words_at_the_edge_of_a_chart_are_moved_inside() {
     let takes = width_of("200 ms");
     let half = whole(takes / 2.0);
