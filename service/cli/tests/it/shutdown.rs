@@ -42,19 +42,17 @@ async fn until_not_serving(watch: &mut Watch) {
 }
 
 /// True: the service took no more of this client, by the call's own status or because its connection had just been
-/// ended in order, whichever came first. The reset that answers bytes sent to a closed connection can overtake GOAWAY.
+/// ended, whichever came first: by GOAWAY, closed, or reset for bytes that came after that.
 fn turned_away(status: &Status) -> bool {
-    let mut cause = std::error::Error::source(status);
+    let (mut cause, mut ended) = (std::error::Error::source(status), false);
     while let Some(error) = cause {
         if let Some(error) = error.downcast_ref::<h2::Error>() {
             return error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR);
         }
-        if let Some(error) = error.downcast_ref::<std::io::Error>() {
-            return error.kind() == std::io::ErrorKind::ConnectionReset;
-        }
+        ended |= error.is::<tonic::transport::Error>();
         cause = error.source();
     }
-    status.code() == Code::Unavailable
+    ended || status.code() == Code::Unavailable
 }
 
 /// A put on a connection of its own, of which half has arrived.
