@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::format::copies::{CheckedCopy, FoundCopy, ProvenHeader};
 use crate::format::{DecodeError, Geometry, Header, header, minfs};
 use crate::options::Layout;
 use crate::signature::{Signature, SignatureKind, blkid, list_of};
@@ -14,6 +15,10 @@ use crate::units::{ByteLen, ByteOffset};
 /// Bytes at the start of a target that show what it is: they hold the lusf header of either
 /// layout, and are a multiple of every logical block size there is.
 pub(crate) const HEAD_LEN: usize = 64 * 1024;
+
+/// Bits of a header that may differ from its copy when not even its magic is there: more are
+/// taken for the bytes of somebody else.
+const MOST_ROTTED_BITS: u32 = 8;
 
 const _: () = assert!(minfs::FILE_OFFSET + header::HEADER_LEN as u64 <= HEAD_LEN as u64);
 
@@ -40,20 +45,33 @@ pub(crate) enum HeadError {
 }
 
 /// Finds the header in the first [`HEAD_LEN`] bytes of a target (fewer when it is shorter).
-pub(crate) fn recognise(head: &[u8]) -> Result<(Layout, ByteOffset, Header), HeadError> {
+pub(crate) fn recognise(head: &[u8]) -> Result<(Layout, ByteOffset, ProvenHeader), HeadError> {
+    let is_image = |base| has_magic(head, base) || has_copy(head, base);
     let (layout, base) = if minfs::Superblock::decode(head).is_ok() {
-        if !has_magic(head, minfs::FILE_OFFSET) {
+        if !is_image(minfs::FILE_OFFSET) {
             return Err(HeadError::NoImage);
         }
         (Layout::Minfs, ByteOffset(minfs::FILE_OFFSET))
-    } else if has_magic(head, 0) {
+    } else if is_image(0) {
         (Layout::Lusf, ByteOffset(0))
     } else {
         return Err(HeadError::NoStore);
     };
-    let header =
-        Header::decode(at(head, base.0)).map_err(|source| HeadError::Header { base, source })?;
+    let header = ProvenHeader::decode(at(head, base.0))
+        .map_err(|source| HeadError::Header { base, source })?;
     Ok((layout, base, header))
+}
+
+/// True: a header with a damaged magic is here, as its checked copy tells.
+fn has_copy(head: &[u8], base: u64) -> bool {
+    let differs = |copy: &CheckedCopy| {
+        let bytes = at(head, base).iter().zip(copy.header.encode());
+        bytes
+            .map(|(stands, by_copy)| (stands ^ by_copy).count_ones())
+            .sum::<u32>()
+    };
+    let copy = FoundCopy::of_block(at(head, base)).intact();
+    copy.is_some_and(|copy| differs(&copy) <= MOST_ROTTED_BITS)
 }
 
 /// Content of a target that is no store, in words, for a message.
@@ -163,6 +181,7 @@ pub fn detect(file: &File, path: &Path) -> Result<Detected, LayoutError> {
             HeadError::Header { base, source } => LayoutError::Header { path, base, source },
         }
     })?;
+    let header = header.header;
     let geometry = Geometry::new(base, &header);
     check_device_len(file, path, &geometry)?;
     Ok(Detected {

@@ -98,14 +98,10 @@ fn prepare(
     let mut io = BlockingIo::new(&mut device, &pool, &mut next_token);
     let mut recovered = recover(&mut io, options.salvage)?;
     if !options.read_only {
-        io.flush()?;
-        if let Some(salvaged) = &mut recovered.salvaged {
-            let storage = &mut recovered.storage;
-            repair(&mut io, &storage.geometry, &mut storage.journal, salvaged)?;
-        }
+        make_good(&mut io, &mut recovered)?;
     }
     let info = store_info(&device, &recovered, &options);
-    let block_size = recovered.header.block_size;
+    let block_size = recovered.storage.header.block_size;
     let shared = Arc::new(Shared::new(&options));
     let finisher = finisher(&shared.counters).map_err(|source| thread_error(&info.path, source))?;
     let depth = match info.backend {
@@ -136,6 +132,7 @@ fn prepare(
         Restored {
             storage: recovered.storage,
             scrub_mark: recovered.scrub_mark.unwrap_or_default(),
+            copied: recovered.copied,
             checkpoint,
         },
         table,
@@ -161,6 +158,22 @@ fn prepare(
     Ok((store, owner))
 }
 
+/// Makes what was found the state that a power cut leaves, and damage good.
+fn make_good(io: &mut BlockingIo<'_>, recovered: &mut Recovered) -> Result<(), Error> {
+    io.flush()?;
+    let mut damaged = !recovered.mended.is_empty();
+    let storage = &mut recovered.storage;
+    if let Some(salvaged) = &mut recovered.salvaged {
+        repair(io, &storage.geometry, &mut storage.journal, salvaged)?;
+        damaged |= salvaged.report.repaired;
+    }
+    if damaged {
+        storage.mend(io, recovered.scrub_mark.unwrap_or_default())?;
+        recovered.copied = Some(storage.journal.log_end());
+    }
+    Ok(())
+}
+
 fn store_info(device: &Device, recovered: &Recovered, options: &StoreOptions) -> StoreInfo {
     let geometry = &recovered.storage.geometry;
     let block_size = geometry.block_size();
@@ -170,7 +183,7 @@ fn store_info(device: &Device, recovered: &Recovered, options: &StoreOptions) ->
         layout: recovered.layout,
         block_size: block_size.get(),
         max_lump_bytes: max_payload(block_size),
-        uuid: uuid::Uuid::from_bytes(recovered.header.uuid),
+        uuid: uuid::Uuid::from_bytes(recovered.storage.header.uuid),
         base_offset: geometry.base(),
         data_capacity: geometry.data_len().0,
         journal_capacity: geometry.ring_len().0,
@@ -179,6 +192,7 @@ fn store_info(device: &Device, recovered: &Recovered, options: &StoreOptions) ->
         logical_block_size: device.alignment,
         sealed: recovered.seal.is_some(),
         replay: recovered.replay,
+        mended: recovered.mended.clone(),
         salvage: recovered
             .salvaged
             .as_ref()

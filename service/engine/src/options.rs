@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::declaration::IoSink;
+use crate::finding::Finding;
 use crate::finding::salvage::SalvageReport;
 use crate::units::ByteOffset;
 
@@ -280,6 +281,9 @@ pub struct StoreInfo {
     pub sealed: bool,
     /// Summary of the replay.
     pub replay: ReplaySummary,
+    /// Damage of header, ring head, journal or seal that opening has got over by copies and
+    /// checksums; unless opened read-only, the disk is mended.
+    pub mended: Vec<Finding>,
     /// Findings and actions of salvage mode; `None`: opened without it.
     pub salvage: Option<SalvageReport>,
 }

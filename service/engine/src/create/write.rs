@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use super::target::Target;
 use super::{CreateOptions, Plan, Prealloc};
 use crate::format::checkpoint::{CheckpointHeader, HEADER_SPACE};
+use crate::format::copies::CheckedCopy;
 use crate::format::journal_header::JournalHeader;
 use crate::format::seal::SealPlace;
 use crate::format::{Record, Seal, minfs};
@@ -46,7 +47,7 @@ pub(super) fn make(
     if target.has_partitions() {
         drop_partitions(target)?;
     }
-    write_journal(&mut writer, plan)?;
+    let copy = write_journal(&mut writer, plan)?;
     writer.sync()?;
     reserve_checkpoints(&mut writer, plan)?;
     if target.is_block_device() {
@@ -56,7 +57,9 @@ pub(super) fn make(
         )?;
         writer.sync()?;
     }
-    writer.write(plan.geometry.base(), &block_of(plan, &plan.header.encode()))?;
+    let mut header = block_of(plan, &plan.header.encode());
+    copy.put_into(&mut header);
+    writer.write(plan.geometry.base(), &header)?;
     writer.sync()?;
     if target.is_created() {
         sync_directory(target)?;
@@ -145,12 +148,12 @@ fn drop_partitions(target: &Target) -> Result<(), FormatError> {
     })
 }
 
-/// An empty journal: the ring's head at 0, and there the end of records with its seal.
-fn write_journal(writer: &mut Writer<'_>, plan: &Plan) -> Result<(), FormatError> {
+/// An empty journal: the ring's head at 0, and there the end of records with its seal. Returns the
+/// checked copy of both headers.
+fn write_journal(writer: &mut Writer<'_>, plan: &Plan) -> Result<CheckedCopy, FormatError> {
     let head = JournalHeader {
         ring_head: RingPosition(0),
     };
-    let mut blocks = block_of(plan, &head.encode());
     let seal = Seal {
         epoch: new_epoch(),
         log_end: 0,
@@ -163,8 +166,17 @@ fn write_journal(writer: &mut Writer<'_>, plan: &Plan) -> Result<(), FormatError
     };
     let mut end = Record::EndOfRecords.to_bytes();
     end.extend_from_slice(&seal.encode(place));
+    let copy = CheckedCopy {
+        header: plan.header,
+        ring_head: head.ring_head,
+        log_head: 0,
+        seal,
+    };
+    let mut blocks = block_of(plan, &head.encode());
+    copy.put_into(&mut blocks);
     blocks.extend(block_of(plan, &end));
-    writer.write(plan.geometry.journal_header_offset(), &blocks)
+    writer.write(plan.geometry.journal_header_offset(), &blocks)?;
+    Ok(copy)
 }
 
 /// Marks the area behind the image as one for checkpoints: nothing is ever written there without.

@@ -7,6 +7,8 @@ use std::fmt;
 pub enum Structure {
     /// The header region (FORMAT.md section 3).
     Header,
+    /// A checked copy of header and ring head (FORMAT.md section 4.1).
+    HeaderCopy,
     /// The journal header block (FORMAT.md section 4).
     JournalHeader,
     /// A record of the journal's ring (FORMAT.md section 5).
@@ -31,6 +33,7 @@ impl fmt::Display for Structure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Header => "lusf header",
+            Self::HeaderCopy => "checked copy of the header",
             Self::JournalHeader => "journal header",
             Self::Record => "journal record",
             Self::Seal => "seal of the journal",

@@ -6,6 +6,7 @@
 //! little-endian.
 
 pub mod checkpoint;
+pub mod copies;
 pub mod error;
 pub mod geometry;
 pub mod header;

@@ -4,6 +4,7 @@ use super::report::{ImageInfo, MinfsInfo};
 use super::source::Source;
 use crate::error::Error;
 use crate::finding::{Finding, FindingKind};
+use crate::format::copies::{FoundCopy, ProvenHeader};
 use crate::format::header::{HEADER_LEN, MAGIC};
 use crate::format::minfs::{
     DIRECTORY_OFFSET, DirEntry, FILE_INODE, FILE_OFFSET, INODE_LEN, INODES_OFFSET, Inode,
@@ -13,6 +14,7 @@ use crate::format::trailer::max_payload;
 use crate::format::{Geometry, Header};
 use crate::layout::{self, HEAD_LEN};
 use crate::options::Layout;
+use crate::storage::headers::header_finding;
 use crate::units::ByteOffset;
 
 /// Structures at the start of a target.
@@ -20,6 +22,8 @@ pub(super) struct Found {
     pub(super) layout: Layout,
     /// `None`: its fields cannot be used.
     pub(super) header: Option<Header>,
+    /// The checked copy beside the header.
+    pub(super) copy: FoundCopy,
     pub(super) geometry: Option<Geometry>,
     pub(super) minfs: Option<MinfsInfo>,
     pub(super) findings: Vec<Finding>,
@@ -61,7 +65,10 @@ pub(super) fn find(source: &Source) -> Result<Found, Error> {
             error.to_string(),
         ));
     }
-    let header = decode_header(at(base), base, &mut findings);
+    let (header, copy) = match decode_header(at(base), base, &mut findings) {
+        Some(proven) => (Some(proven.header), proven.copy),
+        None => (None, FoundCopy::Absent),
+    };
     let geometry = header.map(|header| Geometry::new(ByteOffset(base), &header));
     if let Some(geometry) = geometry {
         check_size(source, &geometry, &mut findings);
@@ -69,6 +76,7 @@ pub(super) fn find(source: &Source) -> Result<Found, Error> {
     Ok(Found {
         layout,
         header,
+        copy,
         geometry,
         minfs: in_minfs.then(|| minfs_info(at(INODES_OFFSET), at(DIRECTORY_OFFSET))),
         findings,
@@ -82,16 +90,22 @@ fn with_magic(bytes: &[u8]) -> Option<[u8; HEADER_LEN]> {
     Some(header)
 }
 
-/// True: the magic is there, or all that follows it is in order.
+/// True: the magic is there, or all that follows it is in order, or the checked copy is.
 fn resembles_header(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
         || with_magic(bytes).is_some_and(|header| Header::decode(&header).is_ok())
+        || FoundCopy::of_block(bytes).intact().is_some()
 }
 
 /// The header; when only its magic is damaged, what it says all the same.
-fn decode_header(bytes: &[u8], base: u64, findings: &mut Vec<Finding>) -> Option<Header> {
-    let error = match Header::decode(bytes) {
-        Ok(header) => return Some(header),
+fn decode_header(bytes: &[u8], base: u64, findings: &mut Vec<Finding>) -> Option<ProvenHeader> {
+    let error = match ProvenHeader::decode(bytes) {
+        Ok(proven) => {
+            if proven.damaged {
+                findings.push(header_finding(ByteOffset(base)));
+            }
+            return Some(proven);
+        }
         Err(error) => error,
     };
     let why = format!("{error}; the store does not open until it is repaired");
@@ -101,7 +115,12 @@ fn decode_header(bytes: &[u8], base: u64, findings: &mut Vec<Finding>) -> Option
         HEADER_LEN as u64,
         why,
     ));
-    with_magic(bytes).and_then(|header| Header::decode(&header).ok())
+    let header = Header::decode(&with_magic(bytes)?).ok()?;
+    Some(ProvenHeader {
+        header,
+        copy: FoundCopy::of_block(bytes),
+        damaged: true,
+    })
 }
 
 fn check_size(source: &Source, geometry: &Geometry, findings: &mut Vec<Finding>) {

@@ -22,12 +22,14 @@ use std::path::Path;
 
 use crate::error::Error;
 use crate::finding::{Blocks, Finding, FindingKind, Findings};
+use crate::format::copies::{CheckedCopy, FoundCopy};
 use crate::format::journal_header::{JOURNAL_HEADER_LEN, JournalHeader};
 use crate::format::mark::Marks;
 use crate::format::record::{END_OF_RECORDS_LEN, PUT_LEN};
 use crate::format::{Geometry, Header, Portion, Record};
 use crate::lump::LumpId;
 use crate::request::{LumpRange, Placement};
+use crate::storage::headers::{choose_head, damaged_copies, head_finding, leads_to, seal_finding};
 use crate::storage::index::{Entry, Index};
 use crate::storage::journal::{self as journal_state, FoundEnd, Journal as Ring};
 use crate::storage::outside::Outside;
@@ -97,6 +99,7 @@ impl Inspector {
         let Found {
             layout,
             header,
+            copy,
             geometry,
             minfs,
             findings,
@@ -122,7 +125,7 @@ impl Inspector {
             report,
         };
         if let Some((geometry, header)) = geometry.zip(header) {
-            inspector.replay(geometry, header);
+            inspector.replay(geometry, header, copy);
         }
         Ok(inspector)
     }
@@ -168,9 +171,9 @@ impl Inspector {
     }
 
     /// Reads the journal, builds the index and describes both.
-    fn replay(&mut self, geometry: Geometry, header: Header) {
+    fn replay(&mut self, geometry: Geometry, header: Header, first: FoundCopy) {
         let mut index = Index::new(&geometry);
-        let Some(head) = self.read_head(&geometry) else {
+        let Some((head, copy)) = self.read_head(&geometry, &header, first) else {
             return;
         };
         let Self { source, report, .. } = self;
@@ -203,7 +206,7 @@ impl Inspector {
             records: counts,
             seal: None,
         };
-        let ring = tail.and_then(|tail| self.read_end(&geometry, header.uuid, head, tail));
+        let ring = tail.and_then(|tail| self.read_end(&geometry, header.uuid, (head, copy), tail));
         let journal = JournalInfo {
             seal: ring
                 .as_ref()
@@ -240,19 +243,22 @@ impl Inspector {
 
     /// The journal with what its seal says; `None`: the end cannot be read any more.
     fn read_end(
-        &self,
+        &mut self,
         geometry: &Geometry,
         uuid: [u8; 16],
-        head: RingPosition,
+        (head, copy): (RingPosition, Option<CheckedCopy>),
         tail: RingPosition,
     ) -> Option<Ring> {
-        let sector = RingPosition(tail.0 - tail.0 % SECTOR_LEN);
-        let offset = geometry.ring_byte(sector).0;
-        let bytes = self.source.read(offset, SECTOR_LEN).ok()?;
-        let at = usize::try_from(tail.0 - sector.0).ok()?;
-        let behind = bytes.get(at + END_OF_RECORDS_LEN..).unwrap_or_default();
-        let store = (uuid, geometry.ring_len().0);
-        let end = FoundEnd::new(store, tail, bytes.get(..at)?.to_vec(), behind);
+        let mut end = self.found_end(geometry, uuid, tail)?;
+        if end.seal.is_none() {
+            let used = ring_used(geometry, head, tail);
+            end.seal = copy.and_then(|copy| copy.seal_at(used));
+            end.mended = end.seal.is_some();
+        }
+        if end.mended {
+            let finding = seal_finding(geometry, tail);
+            self.report.findings.add(finding, FINDINGS_LISTED);
+        }
         let found = journal_state::Found {
             uuid,
             head,
@@ -263,19 +269,72 @@ impl Inspector {
         Some(Ring::new(geometry, SECTOR_LEN, found))
     }
 
-    fn read_head(&mut self, geometry: &Geometry) -> Option<RingPosition> {
+    fn found_end(
+        &self,
+        geometry: &Geometry,
+        uuid: [u8; 16],
+        tail: RingPosition,
+    ) -> Option<FoundEnd> {
+        let sector = RingPosition(tail.0 - tail.0 % SECTOR_LEN);
+        let offset = geometry.ring_byte(sector).0;
+        let bytes = self.source.read(offset, SECTOR_LEN).ok()?;
+        let at = usize::try_from(tail.0 - sector.0).ok()?;
+        let behind = bytes.get(at + END_OF_RECORDS_LEN..).unwrap_or_default();
+        let store = (uuid, geometry.ring_len().0);
+        Some(FoundEnd::new(
+            store,
+            tail,
+            bytes.get(..at)?.to_vec(),
+            behind,
+        ))
+    }
+
+    /// The ring head, and the copy that says the same.
+    fn read_head(
+        &mut self,
+        geometry: &Geometry,
+        header: &Header,
+        first: FoundCopy,
+    ) -> Option<(RingPosition, Option<CheckedCopy>)> {
         let offset = geometry.journal_header_offset().0;
         let len = JOURNAL_HEADER_LEN as u64;
-        let (kind, why) = match self.source.read(offset, len) {
-            Ok(bytes) => match JournalHeader::decode(&bytes, geometry.ring_len()) {
-                Ok(header) => return Some(header.ring_head),
-                Err(error) => (FindingKind::JournalHeader, error.to_string()),
-            },
-            Err(error) => (FindingKind::Read, error.to_string()),
+        let block = self.source.read(offset, SECTOR_LEN);
+        let bytes = block.as_deref().unwrap_or_default();
+        let copies = [first, FoundCopy::of_block(bytes)];
+        for finding in damaged_copies(geometry, copies) {
+            self.report.findings.add(finding, FINDINGS_LISTED);
+        }
+        let stands = match &block {
+            Err(error) => Err((FindingKind::Read, error.to_string())),
+            Ok(bytes) => JournalHeader::decode(bytes, geometry.ring_len())
+                .map(|header| header.ring_head)
+                .map_err(|error| (FindingKind::JournalHeader, error.to_string())),
         };
-        let finding = Finding::new(kind, offset, len, why);
-        self.report.findings.add(finding, FINDINGS_LISTED);
-        None
+        let here = stands.as_ref().ok().copied();
+        let leads = |copy: &CheckedCopy| self.leads(geometry, header.uuid, copy);
+        if let Some((head, copy)) = choose_head(geometry, header, copies, here, leads) {
+            if here != Some(head) {
+                let finding = head_finding(geometry, here, head);
+                self.report.findings.add(finding, FINDINGS_LISTED);
+            }
+            return Some((head, copy));
+        }
+        match stands {
+            Ok(head) => Some((head, None)),
+            Err((kind, why)) => {
+                let finding = Finding::new(kind, offset, len, why);
+                self.report.findings.add(finding, FINDINGS_LISTED);
+                None
+            }
+        }
+    }
+
+    /// True: the records from the head of the copy lead to the end that it tells of.
+    fn leads(&self, geometry: &Geometry, uuid: [u8; 16], copy: &CheckedCopy) -> bool {
+        let head = copy.ring_head;
+        let tail = walk(&self.source, geometry, head, |_| true).tail;
+        let end = tail.and_then(|tail| self.found_end(geometry, uuid, tail));
+        end.is_some_and(|end| leads_to(copy, ring_used(geometry, head, end.tail), end.seal))
     }
 
     /// Free space, and the lumps that share blocks or lie after the end of the target.
@@ -317,6 +376,14 @@ impl Inspector {
             geometry.block_size().bytes(),
             extents,
         )
+    }
+}
+
+/// Bytes between head and tail.
+fn ring_used(geometry: &Geometry, head: RingPosition, tail: RingPosition) -> u64 {
+    match tail.0.checked_sub(head.0) {
+        Some(used) => used,
+        None => geometry.ring_len().0 - head.0 + tail.0,
     }
 }
 

@@ -113,9 +113,14 @@ impl Checkpointer {
         }
     }
 
+    /// True: nothing is under way.
+    pub(super) fn is_at_rest(&self) -> bool {
+        matches!(self.state, State::Rest)
+    }
+
     /// True: nothing is under way and nothing is to begin before the store is closed.
     pub(super) fn rests(&self, closing: bool, storage: &Storage) -> bool {
-        matches!(self.state, State::Rest) && !(closing && self.is_due(true, storage))
+        self.is_at_rest() && !(closing && self.is_due(true, storage))
     }
 
     fn is_due(&self, closing: bool, storage: &Storage) -> bool {

@@ -15,7 +15,7 @@ use super::waiting::pace::Pace;
 use crate::clock::duration_ns;
 use crate::error::Error;
 use crate::format::Portion;
-use crate::format::journal_header::{JournalHeader, ScrubMark};
+use crate::format::journal_header::ScrubMark;
 use crate::format::verify::Subject;
 use crate::lump::LumpId;
 use crate::options::StoreOptions;
@@ -132,12 +132,15 @@ impl Unfinished {
     }
 }
 
-/// The journal's header block. Head and scrub mark share it, so one write is under way at most.
+/// The header blocks. Head, scrub mark and the checked copies share them, so one write is under way
+/// at most.
 #[derive(Debug, Default)]
 pub(super) struct HeaderBlock {
     pub(super) busy: bool,
     /// How far the scrubber has come: written with every head.
     pub(super) mark: ScrubMark,
+    /// Log offset of the journal's end in the checked copies; `None`: there are none.
+    pub(super) copied: Option<u64>,
 }
 
 /// Handed to the parts of the owner in each of their steps.
@@ -223,21 +226,26 @@ impl Ctx {
         }
     }
 
-    /// Writes the journal's header block, which must not be busy, with this head.
+    /// Writes both header blocks, which must not be busy, with this head.
     pub(super) fn write_header(&mut self, tag: Tag, head: RingPosition) {
         self.header.busy = true;
-        let geometry = &self.storage.geometry;
-        let len = usize::from(geometry.block_size().get());
-        let mut block = self.io.pool.zeroed(len);
-        let header = JournalHeader { ring_head: head }.encode();
-        let mark = self.header.mark;
-        let mark = (mark != ScrubMark::default()).then(|| mark.encode());
-        let fields = header.iter().chain(mark.iter().flatten());
-        for (to, from) in block.iter_mut().zip(fields) {
-            *to = *from;
-        }
-        let offset = geometry.journal_header_offset().0;
-        self.io.write(tag, offset, block, Vec::new());
+        let bytes = self.storage.header_blocks(head, self.header.mark);
+        let mut blocks = self.io.pool.get(bytes.len());
+        blocks.copy_from_slice(&bytes);
+        self.header.copied = Some(self.storage.journal.log_end());
+        let offset = self.storage.geometry.base().0;
+        self.io.write(tag, offset, blocks, Vec::new());
+    }
+
+    /// True: the journal has an end of its own that the copies in the headers do not tell of, and
+    /// they are missing, or the store is closed.
+    pub(super) fn copies_are_old(&self) -> bool {
+        let journal = &self.storage.journal;
+        let old = match self.header.copied {
+            None => true,
+            Some(log_end) => self.closing && log_end != journal.log_end(),
+        };
+        old && journal.is_sealed()
     }
 
     /// Shows the present numbers to other threads.

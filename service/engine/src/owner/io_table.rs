@@ -50,6 +50,8 @@ pub(crate) enum Tag {
     Checkpoint,
     /// A flush of a checkpoint.
     CheckpointFlush,
+    /// A flush of the checked copies, at close.
+    CopiesFlush,
     /// Lumps, for the scrubber.
     Scrub(Box<ScrubRead>),
 }
@@ -87,7 +89,7 @@ impl Tag {
             Self::BatchRest | Self::BatchFirst | Self::Collect(_) | Self::Embedded(_) => {
                 IoPurpose::Journal
             }
-            Self::Flush | Self::CheckpointFlush => IoPurpose::Flush,
+            Self::Flush | Self::CheckpointFlush | Self::CopiesFlush => IoPurpose::Flush,
             Self::Checkpoint => IoPurpose::Checkpoint,
             Self::Header(_) | Self::ScrubMark => IoPurpose::JournalHeader,
             Self::Scrub(_) => IoPurpose::Scrub,

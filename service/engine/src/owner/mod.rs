@@ -90,6 +90,8 @@ pub(crate) fn on_engine_thread() -> bool {
 pub(crate) struct Restored {
     pub(crate) storage: Storage,
     pub(crate) scrub_mark: ScrubMark,
+    /// Log offset of the journal's end in the checked copies; `None`: there are none.
+    pub(crate) copied: Option<u64>,
     pub(crate) checkpoint: Checkpointer,
 }
 
@@ -125,6 +127,7 @@ impl Owner {
         let Restored {
             storage,
             scrub_mark,
+            copied,
             checkpoint,
         } = restored;
         let (gate, admission) = (Arc::clone(&shared.gate), Arc::clone(&shared.admission));
@@ -156,6 +159,7 @@ impl Owner {
                 header: HeaderBlock {
                     busy: false,
                     mark: scrub_mark,
+                    copied,
                 },
                 closing: false,
                 freed: false,
@@ -347,7 +351,11 @@ impl Owner {
             Tag::ScrubMark => {
                 ctx.header.busy = false;
                 done = result;
+                if ctx.closing && done.is_ok() {
+                    ctx.io.flush_as(Tag::CopiesFlush, Vec::new());
+                }
             }
+            Tag::CopiesFlush => done = result,
             Tag::Collect(start) => done = self.gc.chunk_read(start, buf, result),
             Tag::Checkpoint => self.checkpoint.written(ctx, buf, result),
             Tag::CheckpointFlush => done = self.checkpoint.flushed(ctx, result),
@@ -368,6 +376,7 @@ impl Owner {
         if self.ctx.writes_nothing() {
             return;
         }
+        self.write_copies();
         // Before a batch begins: until its end the index lags behind the journal.
         if self.checkpoint.wants_to_begin(&self.ctx)
             && (!self.ctx.closing || self.is_quiet())
@@ -378,6 +387,16 @@ impl Owner {
         self.checkpoint.go_on(&mut self.ctx);
         self.commit.start(&mut self.ctx, &mut self.gc);
         self.gc.read_next(&mut self.ctx);
+    }
+
+    /// Writes the checked copies of header and ring head when they are missing, and at close.
+    fn write_copies(&mut self) {
+        let at_rest = self.commit.is_between_batches() && !self.ctx.header.busy;
+        let is_time = !self.ctx.closing || (self.is_quiet() && self.checkpoint.is_at_rest());
+        if self.ctx.copies_are_old() && at_rest && is_time {
+            let head = self.ctx.storage.journal.head();
+            self.ctx.write_header(Tag::ScrubMark, head);
+        }
     }
 
     /// Takes no changes any more: what is on the disk is uncertain. Everything that waits for the
@@ -411,7 +430,8 @@ impl Owner {
         let writes_nothing = ctx.writes_nothing();
         ctx.closing
             && self.is_quiet()
-            && (writes_nothing || self.checkpoint.rests(true, &ctx.storage))
+            && (writes_nothing
+                || (self.checkpoint.rests(true, &ctx.storage) && !ctx.copies_are_old()))
     }
 
     /// True: nothing is in flight and no request waits.

@@ -290,6 +290,7 @@ impl RingReader {
             tail,
             tail_bytes,
             seal: None,
+            mended: false,
         })
     }
 }

@@ -5,6 +5,7 @@
 mod allocator;
 pub(crate) mod checkpoint;
 pub(crate) mod data_region;
+pub(crate) mod headers;
 pub(crate) mod index;
 pub(crate) mod io;
 pub(crate) mod journal;
@@ -17,12 +18,13 @@ use data_region::DataRegion;
 use index::Index;
 use journal::Journal;
 
-use crate::format::{Geometry, Portion};
+use crate::format::{Geometry, Header, Portion};
 use crate::units::ByteOffset;
 
 /// The state of an open store.
 #[derive(Debug)]
 pub(crate) struct Storage {
+    pub(crate) header: Header,
     pub(crate) geometry: Geometry,
     pub(crate) index: Index,
     pub(crate) data: DataRegion,

@@ -11,6 +11,7 @@
 use super::Storage;
 use super::checkpoint::{self, CheckpointPlace};
 use super::data_region::DataRegion;
+use super::headers::{self, FoundHead};
 use super::index::{Batched, Entry, Index};
 use super::io::{BlockingIo, RingReader};
 use super::journal::{Found, FoundEnd, Journal};
@@ -20,26 +21,19 @@ use super::space::used_blocks;
 use crate::clock::monotonic_ns;
 use crate::device::Device;
 use crate::error::Error;
+use crate::finding::Finding;
 use crate::finding::salvage::with_hint;
-use crate::format::header::Header;
-use crate::format::journal_header::{JournalHeader, ScrubMark};
+use crate::format::journal_header::ScrubMark;
 use crate::format::mark::{Mark, Marks};
 use crate::format::record::{Decoded, Record};
-use crate::format::{Geometry, Seal, minfs};
-use crate::layout::{self, HeadError};
+use crate::format::{Geometry, Seal};
 use crate::options::{CheckpointUse, Layout, ReplaySummary};
-use crate::units::{BlockSize, ByteOffset, RingPosition};
-
-/// Bytes in which the header of either layout lies.
-const PEEK: u64 = layout::HEAD_LEN as u64;
-/// Bytes read of them at each place where a header can be.
-const HEADER_PEEK: u64 = 512;
+use crate::units::{BlockSize, RingPosition};
 
 /// A store as found on the disk.
 pub(crate) struct Recovered {
     pub(crate) storage: Storage,
     pub(crate) layout: Layout,
-    pub(crate) header: Header,
     /// The seal at the journal's end; `None`: another engine wrote there last.
     pub(crate) seal: Option<Seal>,
     /// How far the scrubber had come.
@@ -49,20 +43,25 @@ pub(crate) struct Recovered {
     pub(crate) checkpoint: Option<CheckpointPlace>,
     /// Findings of salvage mode; `None`: another mode.
     pub(crate) salvaged: Option<Salvaged>,
+    /// Damage that was got over: what is on the disk is to be written anew.
+    pub(crate) mended: Vec<Finding>,
+    /// Log offset of the journal's end in the checked copies; `None`: they are missing.
+    pub(crate) copied: Option<u64>,
 }
 
 /// Reads the store on a device; `salvage`: also one that is damaged (FORMAT.md section 13).
 pub(crate) fn recover(io: &mut BlockingIo<'_>, salvage: bool) -> Result<Recovered, Error> {
     let started_ns = monotonic_ns();
-    let (layout, base, header) = find_image(io)?;
-    let geometry = Geometry::new(base, &header);
-    check_device(io.device(), &geometry)?;
-    let (head, scrub_mark) = read_head(io, &geometry)?;
-    let store = FoundStore {
+    let mut headers = headers::find(io)?;
+    let (geometry, header) = (headers.geometry, headers.header);
+    let mut store = FoundStore {
         geometry,
         uuid: header.uuid,
-        head,
+        head: RingPosition(0),
     };
+    let FoundHead { head, copy, copied } =
+        headers.ring_head(|copy| headers::leads(io, &store, copy))?;
+    store.head = head;
     let (place, found) = checkpoint::find(io, &store, !salvage);
     let (replayed, checkpoint_use, salvaged) = match found {
         Ok(replayed) => (replayed, CheckpointUse::Used, None),
@@ -76,11 +75,13 @@ pub(crate) fn recover(io: &mut BlockingIo<'_>, salvage: bool) -> Result<Recovere
         index,
         records,
         bytes,
-        end,
+        mut end,
         data,
         largest_record,
         mark_bytes,
     } = replayed;
+    let mut mended = headers.findings;
+    mended.extend(headers::seal_by_copy(&store, copy, &mut end));
     let seal = end.seal;
     let found = Found {
         uuid: header.uuid,
@@ -98,6 +99,7 @@ pub(crate) fn recover(io: &mut BlockingIo<'_>, salvage: bool) -> Result<Recovere
         elapsed_ns: monotonic_ns().saturating_sub(started_ns),
     };
     let storage = Storage {
+        header,
         geometry,
         index,
         data,
@@ -105,13 +107,14 @@ pub(crate) fn recover(io: &mut BlockingIo<'_>, salvage: bool) -> Result<Recovere
     };
     Ok(Recovered {
         storage,
-        layout,
-        header,
+        layout: headers.layout,
         seal,
-        scrub_mark,
+        scrub_mark: headers.scrub_mark,
         replay: summary,
         checkpoint: place,
         salvaged,
+        mended,
+        copied,
     })
 }
 
@@ -147,7 +150,7 @@ pub(super) struct Applied {
     /// Those of them that put a lump.
     pub(super) puts: u64,
     pub(super) bytes: u64,
-    end: FoundEnd,
+    pub(super) end: FoundEnd,
     mark_bytes: u64,
 }
 
@@ -247,93 +250,6 @@ impl FoundStore {
     fn replay_all(&self, io: &mut BlockingIo<'_>) -> Result<Replayed, Error> {
         self.replay(io, self.head, self.nothing())
     }
-}
-
-/// Finds the header: at byte 0, or in the file of a minfs.
-fn find_image(io: &mut BlockingIo<'_>) -> Result<(Layout, ByteOffset, Header), Error> {
-    let unit = io.unit();
-    let size = io.device().size.next_multiple_of(unit).max(unit);
-    // Only what matters is read: whatever lies around it may be unreadable.
-    let mut head = vec![0; usize::try_from(PEEK.min(size)).unwrap_or(0)];
-    for start in [0, minfs::FILE_OFFSET] {
-        let len = HEADER_PEEK
-            .next_multiple_of(unit)
-            .min(size.saturating_sub(start));
-        if start > 0 && (len == 0 || minfs::Superblock::decode(&head).is_err()) {
-            continue;
-        }
-        let bytes = io.read(start, len)?;
-        let at = usize::try_from(start).unwrap_or(usize::MAX);
-        if let Some(place) = head.get_mut(at..at + bytes.len()) {
-            place.copy_from_slice(&bytes);
-        }
-    }
-    layout::recognise(&head).map_err(|error| match error {
-        HeadError::Header { base, source } => {
-            let why = source.to_string();
-            Error::Corrupt {
-                what: "the header",
-                offset: base.0,
-                why,
-            }
-        }
-        HeadError::NoImage => Error::NotAStore {
-            path: io.device().path.clone(),
-            why: error.to_string(),
-        },
-        HeadError::NoStore => {
-            let why = layout::describe_other(&io.device().path);
-            Error::NotAStore {
-                path: io.device().path.clone(),
-                why,
-            }
-        }
-    })
-}
-
-/// Refuses a store that the device cannot hold or address.
-fn check_device(device: &Device, geometry: &Geometry) -> Result<(), Error> {
-    let unit = u64::from(device.alignment);
-    let block_size = geometry.block_size();
-    let base = geometry.base();
-    if !block_size.bytes().is_multiple_of(unit) || !base.0.is_multiple_of(unit) {
-        let why = format!(
-            "direct I/O needs multiples of {unit} bytes here, but the store begins at byte {base} \
-             and its blocks have {block_size}; copy the store to a device with smaller sectors"
-        );
-        return Err(Error::Unsupported {
-            path: device.path.clone(),
-            why,
-        });
-    }
-    if device.is_block_device && geometry.end().0 > device.size {
-        let why = format!(
-            "the header says the store ends at byte {}, but the device has only {}",
-            geometry.end(),
-            device.size
-        );
-        return Err(Error::Corrupt {
-            what: "the header",
-            offset: geometry.base().0,
-            why,
-        });
-    }
-    Ok(())
-}
-
-fn read_head(
-    io: &mut BlockingIo<'_>,
-    geometry: &Geometry,
-) -> Result<(RingPosition, Option<ScrubMark>), Error> {
-    let offset = geometry.journal_header_offset().0;
-    let block = io.read(offset, geometry.block_size().bytes())?;
-    let header =
-        JournalHeader::decode(&block, geometry.ring_len()).map_err(|error| Error::Corrupt {
-            what: "the journal header",
-            offset,
-            why: error.to_string(),
-        })?;
-    Ok((header.ring_head, ScrubMark::decode(&block)))
 }
 
 struct Replay {

@@ -5,6 +5,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use lumpscope_engine::create::{CreateOptions, Prealloc, format};
+use lumpscope_engine::format::copies;
 use lumpscope_engine::format::journal_header::JournalHeader;
 use lumpscope_engine::format::record::{Decoded, Record};
 use lumpscope_engine::guard::{FormatError, User};
@@ -327,6 +328,11 @@ fn a_header_that_cannot_be_used_is_explained() {
     format(&path, &sparse(MIB)).expect("formatted");
     let file = File::options().write(true).open(&path).expect("opened");
     file.write_all_at(&[0, 2], 6).expect("written");
+    // Rot, as the checked copy tells. Who writes another header leaves none.
+    assert_eq!(detect_path(&path).expect("a copy").header.minor, 1);
+    let no_copy = [0; copies::COPY_LEN];
+    file.write_all_at(&no_copy, copies::COPY_OFFSET as u64)
+        .expect("written");
     let error = detect_path(&path).expect_err("the major version of another engine");
     assert!(
         error

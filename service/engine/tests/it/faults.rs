@@ -129,6 +129,10 @@ fn a_failed_read_is_reported_and_nothing_else_happens() {
 #[test]
 fn a_header_that_cannot_move_is_a_failure() {
     let disk = SimDisk::new(SHAPE.image());
+    // With the checked copies of its headers.
+    let store = disk.open().unwrap();
+    put(&store, 0, b"");
+    store.close().unwrap();
     let store = disk.open().unwrap();
     disk.fail(Some(Fault {
         op: IoOp::Write,

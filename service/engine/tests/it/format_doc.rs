@@ -1,7 +1,7 @@
 //! FORMAT.md and the constants of the code say the same.
 
 use lumpscope_engine::format::{
-    checkpoint, header, journal_header, mark, minfs, portion, record, seal, sums, trailer,
+    checkpoint, copies, header, journal_header, mark, minfs, portion, record, seal, sums, trailer,
 };
 use lumpscope_engine::units::BlockSize;
 
@@ -44,6 +44,7 @@ fn every_structure_is_drawn_as_it_is_coded() {
     assert_fields("fields: header", header::FIELDS);
     assert_fields("fields: journal header", journal_header::FIELDS);
     assert_fields("fields: scrub mark", journal_header::SCRUB_MARK_FIELDS);
+    assert_fields("fields: checked copy", copies::FIELDS);
     assert_fields("fields: seal", seal::FIELDS);
     assert_fields("fields: checkpoint header", checkpoint::HEADER_FIELDS);
     assert_fields("fields: checkpoint chunk", checkpoint::CHUNK_FIELDS);

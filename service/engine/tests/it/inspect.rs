@@ -10,6 +10,7 @@ use crate::support::{
 };
 use lumpscope_engine::create::format;
 use lumpscope_engine::format::Portion;
+use lumpscope_engine::format::copies::{COPY_LEN, COPY_OFFSET};
 use lumpscope_engine::format::record::Record;
 use lumpscope_engine::inspect::{CheckReport, InspectReport, Inspector, RecordInfo};
 use lumpscope_engine::units::{BlockCount, BlockIndex};
@@ -237,18 +238,39 @@ fn a_flipped_bit_in_the_header_is_found() {
     let (report, _) = flipped(|_| 1, 0x01);
     assert_eq!(only(&report).kind, FindingKind::Header);
     assert_eq!(report.verified_lumps, 5);
-    // Header size, versions, block size, the sizes' high bytes: nothing can be read.
+    // Header size, versions, block size, the sizes' high bytes: the checked copy says what they
+    // are.
     for offset in [4, 6, 8, 11, 28, 36] {
         let (report, _) = flipped(|_| offset, 0x80);
+        assert_eq!(only(&report).kind, FindingKind::Header, "byte {offset}");
+        assert_eq!((only(&report).first_sector, only(&report).sectors), (0, 1));
+        assert_eq!(report.verified_lumps, 5, "byte {offset}");
+        let report = without_copies(offset, 0x80);
         assert_eq!(only(&report).kind, FindingKind::Header, "byte {offset}");
         assert_eq!((only(&report).first_sector, only(&report).sectors), (0, 1));
         assert!(report.inspect.image.is_none(), "byte {offset}");
     }
 }
 
+/// The check of a store that has no checked copies of its headers, with a flipped bit.
+fn without_copies(offset: u64, bit: u8) -> CheckReport {
+    let dir = disk_dir();
+    let path = filled(&dir);
+    let mut image = std::fs::read(&path).unwrap();
+    for block in [0, BLOCK as usize] {
+        image[block + COPY_OFFSET..][..COPY_LEN].fill(0);
+    }
+    image[offset as usize] ^= bit;
+    std::fs::write(&path, image).unwrap();
+    check(&path)
+}
+
 #[test]
 fn a_flipped_bit_in_the_journal_is_found_with_its_record() {
     let (report, _) = flipped(|_| BLOCK, 0x80);
+    assert_eq!(only(&report).kind, FindingKind::JournalHeader);
+    assert_eq!(report.verified_lumps, 5);
+    let report = without_copies(BLOCK, 0x80);
     assert_eq!(only(&report).kind, FindingKind::JournalHeader);
     assert!(report.inspect.lumps.is_none());
     // Every byte of the first record, a put of 28 bytes: checksum, tag, id, length, start.

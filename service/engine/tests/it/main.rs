@@ -32,6 +32,7 @@ mod pressure;
 mod provenance;
 mod ranges;
 mod reopen;
+mod rot;
 mod salvage;
 mod samples;
 mod scale_doc;

@@ -92,6 +92,9 @@ impl Opener {
             replay_ms = known.replay.elapsed_ns / 1_000_000,
             "opened"
         );
+        for found in known.mended.iter().take(SALVAGE_LOGGED) {
+            warn!(store = %spec.name, "damage that opening got over: {found}");
+        }
         if let Some(report) = &known.salvage {
             log_salvage(&spec.name, report);
         }

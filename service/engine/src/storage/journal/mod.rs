@@ -71,6 +71,8 @@ pub(crate) struct FoundEnd {
     pub(crate) tail_bytes: Vec<u8>,
     /// The seal behind it, if it fits.
     pub(crate) seal: Option<Seal>,
+    /// True: what stands there is not quite this seal.
+    pub(crate) mended: bool,
 }
 
 impl FoundEnd {
@@ -81,10 +83,14 @@ impl FoundEnd {
         tail_bytes: Vec<u8>,
         behind: &[u8],
     ) -> Self {
-        let seal = Seal::decode(behind, seal_place(uuid, tail, &tail_bytes));
+        let place = seal_place(uuid, tail, &tail_bytes);
+        let is_here = |seal: &Seal| seal.log_end.checked_rem(ring_len) == Some(tail.0);
+        let sound = Seal::decode(behind, place).filter(is_here);
+        let seal = sound.or_else(|| Seal::decode_mended(behind, place).filter(is_here));
         Self {
             tail,
-            seal: seal.filter(|seal| seal.log_end.checked_rem(ring_len) == Some(tail.0)),
+            mended: sound.is_none() && seal.is_some(),
+            seal,
             tail_bytes,
         }
     }
@@ -220,6 +226,16 @@ impl Journal {
         };
         let bytes = seal.encode(seal_place(self.uuid, tail, before));
         (seal, bytes)
+    }
+
+    /// The end of the journal with its seal, from the start of its unit; `None`: it has no seal.
+    pub(crate) fn sealed_unit(&self) -> Option<(RingPosition, Vec<u8>)> {
+        let start = RingPosition(self.tail.0 - self.tail_bytes.len() as u64);
+        let mut bytes = self.tail_bytes.clone();
+        let seal = self.seal.encode(seal_place(self.uuid, self.tail, &bytes));
+        bytes.extend_from_slice(&Record::EndOfRecords.to_bytes());
+        bytes.extend_from_slice(&seal);
+        self.sealed.then_some((start, bytes))
     }
 
     pub(crate) fn head(&self) -> RingPosition {

@@ -70,11 +70,12 @@ fn failing_disks_cost_answers_and_never_bytes() {
         ("lost writes", faults.lost),
         ("misdirected writes", faults.misdirected),
         ("failed stores", faults.failed_stores),
-        ("stores that cannot be opened", faults.unopenable),
     ];
     for (what, count) in reached {
         assert!(count >= 10, "only {count} {what}: {faults:#?}");
     }
+    // Few: most damage of a journal is made good.
+    assert!(faults.unopenable >= 1, "{faults:#?}");
     assert!(
         faults.hits > 500 && faults.typed_errors > 500,
         "{faults:#?}"

@@ -1,0 +1,372 @@
+//! Finds the header and the ring head of a store, by their checked copies when one has rotted
+//! (FORMAT.md section 4.1), and writes them anew.
+
+use super::Storage;
+use super::io::BlockingIo;
+use super::journal::FoundEnd;
+use super::recover::FoundStore;
+use crate::device::Device;
+use crate::error::Error;
+use crate::finding::{Finding, FindingKind};
+use crate::format::copies::{CheckedCopy, FoundCopy, ProvenHeader};
+use crate::format::header::HEADER_LEN;
+use crate::format::journal_header::{JOURNAL_HEADER_LEN, JournalHeader, ScrubMark};
+use crate::format::{Geometry, Header, Seal, minfs};
+use crate::layout::{self, HeadError};
+use crate::options::Layout;
+use crate::units::{ByteOffset, RingPosition};
+
+/// Bytes in which the header of either layout lies.
+const PEEK: u64 = layout::HEAD_LEN as u64;
+/// Bytes read of them at each place where a header can be.
+const HEADER_PEEK: u64 = 512;
+
+/// Header and ring head as they stand on the disk.
+pub(super) struct FoundHeaders {
+    pub(super) layout: Layout,
+    pub(super) header: Header,
+    pub(super) geometry: Geometry,
+    pub(super) scrub_mark: Option<ScrubMark>,
+    /// The ring head as it stands; an error: it cannot be used, or not be read.
+    head: Result<RingPosition, Error>,
+    /// The copies in the header block and in the journal header block.
+    copies: [FoundCopy; 2],
+    /// Damage found so far.
+    pub(super) findings: Vec<Finding>,
+}
+
+/// A ring head that is to be believed.
+pub(super) struct FoundHead {
+    pub(super) head: RingPosition,
+    /// The copy that says the same: it may tell of the journal's end, too.
+    pub(super) copy: Option<CheckedCopy>,
+    /// Log offset of the end of the journal that both copies tell of; `None`: they are to be
+    /// written anew.
+    pub(super) copied: Option<u64>,
+}
+
+/// Reads both blocks.
+pub(super) fn find(io: &mut BlockingIo<'_>) -> Result<FoundHeaders, Error> {
+    let (layout, base, proven) = find_image(io)?;
+    let ProvenHeader {
+        header,
+        copy,
+        damaged,
+    } = proven;
+    let geometry = Geometry::new(base, &header);
+    check_device(io.device(), &geometry)?;
+    let offset = geometry.journal_header_offset().0;
+    let block = io.read(offset, geometry.block_size().bytes());
+    let bytes = block.as_deref().unwrap_or_default();
+    let (scrub_mark, second) = (ScrubMark::decode(bytes), FoundCopy::of_block(bytes));
+    let head = match &block {
+        Err(error) => Err(error.clone()),
+        Ok(block) => JournalHeader::decode(block, geometry.ring_len())
+            .map(|header| header.ring_head)
+            .map_err(|error| Error::Corrupt {
+                what: "the journal header",
+                offset,
+                why: error.to_string(),
+            }),
+    };
+    let copies = [copy, second];
+    let mut findings = damaged_copies(&geometry, copies);
+    if damaged {
+        findings.push(header_finding(base));
+    }
+    Ok(FoundHeaders {
+        layout,
+        header,
+        geometry,
+        scrub_mark,
+        head,
+        copies,
+        findings,
+    })
+}
+
+impl FoundHeaders {
+    /// The ring head. `leads`: whether the records from there lead to the end that a copy tells of.
+    pub(super) fn ring_head(
+        &mut self,
+        leads: impl FnOnce(&CheckedCopy) -> bool,
+    ) -> Result<FoundHead, Error> {
+        let stands = self.head.as_ref().ok().copied();
+        let (head, copy) = choose_head(&self.geometry, &self.header, self.copies, stands, leads)
+            .ok_or(())
+            .or_else(|()| self.head.clone().map(|head| (head, None)))?;
+        if stands != Some(head) {
+            self.findings
+                .push(head_finding(&self.geometry, stands, head));
+        }
+        let sound =
+            self.findings.is_empty() && self.copies.iter().all(|copy| copy.intact().is_some());
+        Ok(FoundHead {
+            head,
+            copy,
+            copied: copy.filter(|_| sound).map(|copy| copy.seal.log_end),
+        })
+    }
+}
+
+/// The ring head by the copies, and the copy that says so; `None`: it is as it stands, if at all.
+///
+/// The copy beside the head stands for it: who writes the head without it leaves zeros there. The
+/// other one counts only if the records from its head lead to the end that it names; then nothing
+/// that another engine may have done to the head since matters.
+pub(crate) fn choose_head(
+    geometry: &Geometry,
+    header: &Header,
+    copies: [FoundCopy; 2],
+    stands: Option<RingPosition>,
+    leads: impl FnOnce(&CheckedCopy) -> bool,
+) -> Option<(RingPosition, Option<CheckedCopy>)> {
+    let in_ring = |copy: &CheckedCopy| {
+        let minor = header.minor;
+        let same = Header {
+            minor,
+            ..copy.header
+        } == *header;
+        same && copy.ring_head.0 < geometry.ring_len().0
+    };
+    let [first, second] = copies.map(|copy| copy.intact().filter(in_ring));
+    if let Some(copy) = second {
+        return Some((copy.ring_head, Some(copy)));
+    }
+    let first = first.filter(|copy| stands == Some(copy.ring_head) || leads(copy))?;
+    Some((first.ring_head, Some(first)))
+}
+
+/// True: the records between the head of a copy and an end of the journal with this seal are those
+/// that the copy knows, and more.
+pub(crate) fn leads_to(copy: &CheckedCopy, used: u64, seal: Option<Seal>) -> bool {
+    seal.is_some_and(|seal| {
+        seal.epoch == copy.seal.epoch && seal.log_end.checked_sub(used) == Some(copy.log_head)
+    })
+}
+
+pub(crate) fn damaged_copies(geometry: &Geometry, copies: [FoundCopy; 2]) -> Vec<Finding> {
+    use crate::format::copies::{COPY_LEN, COPY_OFFSET};
+    let blocks = [
+        (FindingKind::Header, geometry.base().0),
+        (
+            FindingKind::JournalHeader,
+            geometry.journal_header_offset().0,
+        ),
+    ];
+    let damaged = blocks.into_iter().zip(copies);
+    damaged
+        .filter(|(_, copy)| *copy == FoundCopy::Damaged)
+        .map(|((kind, block), _)| {
+            let why = "the checked copy of header and ring head is damaged; opening the store \
+                       writes it anew";
+            Finding::new(kind, block + COPY_OFFSET as u64, COPY_LEN as u64, why)
+        })
+        .collect()
+}
+
+pub(crate) fn header_finding(base: ByteOffset) -> Finding {
+    let why = "the header is not what its checked copy says; the copy counts, and opening the \
+               store writes the header anew";
+    Finding::new(FindingKind::Header, base.0, HEADER_LEN as u64, why)
+}
+
+pub(crate) fn head_finding(
+    geometry: &Geometry,
+    stands: Option<RingPosition>,
+    head: RingPosition,
+) -> Finding {
+    let stands = stands.map_or("no place of the ring".to_owned(), |head| head.0.to_string());
+    let why = format!(
+        "the ring head is {stands}, and by its checked copy {}; the copy counts, and opening the \
+         store writes the head anew",
+        head.0
+    );
+    let offset = geometry.journal_header_offset().0;
+    Finding::new(
+        FindingKind::JournalHeader,
+        offset,
+        JOURNAL_HEADER_LEN as u64,
+        why,
+    )
+}
+
+pub(crate) fn seal_finding(geometry: &Geometry, tail: RingPosition) -> Finding {
+    let len = crate::format::seal::SEALED_END_LEN as u64;
+    let why = "the seal of the journal is damaged; what it said is known all the same, and opening \
+               the store writes it anew";
+    Finding::of_record(FindingKind::Record, geometry, tail, len, why)
+}
+
+/// Finds the header: at byte 0, or in the file of a minfs.
+fn find_image(io: &mut BlockingIo<'_>) -> Result<(Layout, ByteOffset, ProvenHeader), Error> {
+    let unit = io.unit();
+    let size = io.device().size.next_multiple_of(unit).max(unit);
+    // Only what matters is read: whatever lies around it may be unreadable.
+    let mut head = vec![0; usize::try_from(PEEK.min(size)).unwrap_or(0)];
+    for start in [0, minfs::FILE_OFFSET] {
+        let len = HEADER_PEEK
+            .next_multiple_of(unit)
+            .min(size.saturating_sub(start));
+        if start > 0 && (len == 0 || minfs::Superblock::decode(&head).is_err()) {
+            continue;
+        }
+        let bytes = io.read(start, len)?;
+        let at = usize::try_from(start).unwrap_or(usize::MAX);
+        if let Some(place) = head.get_mut(at..at + bytes.len()) {
+            place.copy_from_slice(&bytes);
+        }
+    }
+    layout::recognise(&head).map_err(|error| match error {
+        HeadError::Header { base, source } => {
+            let why = source.to_string();
+            Error::Corrupt {
+                what: "the header",
+                offset: base.0,
+                why,
+            }
+        }
+        HeadError::NoImage => Error::NotAStore {
+            path: io.device().path.clone(),
+            why: error.to_string(),
+        },
+        HeadError::NoStore => {
+            let why = layout::describe_other(&io.device().path);
+            Error::NotAStore {
+                path: io.device().path.clone(),
+                why,
+            }
+        }
+    })
+}
+
+/// Refuses a store that the device cannot hold or address.
+fn check_device(device: &Device, geometry: &Geometry) -> Result<(), Error> {
+    let unit = u64::from(device.alignment);
+    let block_size = geometry.block_size();
+    let base = geometry.base();
+    if !block_size.bytes().is_multiple_of(unit) || !base.0.is_multiple_of(unit) {
+        let why = format!(
+            "direct I/O needs multiples of {unit} bytes here, but the store begins at byte {base} \
+             and its blocks have {block_size}; copy the store to a device with smaller sectors"
+        );
+        return Err(Error::Unsupported {
+            path: device.path.clone(),
+            why,
+        });
+    }
+    if device.is_block_device && geometry.end().0 > device.size {
+        let why = format!(
+            "the header says the store ends at byte {}, but the device has only {}",
+            geometry.end(),
+            device.size
+        );
+        return Err(Error::Corrupt {
+            what: "the header",
+            offset: geometry.base().0,
+            why,
+        });
+    }
+    Ok(())
+}
+
+/// True: the records from the head of the copy lead to the end that it tells of.
+pub(super) fn leads(io: &mut BlockingIo<'_>, store: &FoundStore, copy: &CheckedCopy) -> bool {
+    let trial = FoundStore {
+        head: copy.ring_head,
+        ..*store
+    };
+    let applied = trial.apply(io, trial.head, trial.nothing(), None);
+    applied.is_ok_and(|applied| {
+        let end = &applied.end;
+        leads_to(copy, used(store, copy.ring_head, end), end.seal)
+    })
+}
+
+/// Bytes between a head and an end of the journal.
+pub(super) fn used(store: &FoundStore, head: RingPosition, end: &FoundEnd) -> u64 {
+    let (ring_len, head) = (store.geometry.ring_len().0, head.0);
+    match end.tail.0.checked_sub(head) {
+        Some(used) => used,
+        None => ring_len - head + end.tail.0,
+    }
+}
+
+/// Takes the seal of an end without one from a copy that tells of this end; returns the finding if
+/// what stands there is damaged.
+pub(super) fn seal_by_copy(
+    store: &FoundStore,
+    copy: Option<CheckedCopy>,
+    end: &mut FoundEnd,
+) -> Option<Finding> {
+    if end.seal.is_none() {
+        let used = used(store, store.head, end);
+        end.seal = copy.and_then(|copy| copy.seal_at(used));
+        end.mended = end.seal.is_some();
+    }
+    end.mended.then(|| seal_finding(&store.geometry, end.tail))
+}
+
+impl Storage {
+    /// The bytes of header block and journal header block, both with a copy.
+    pub(crate) fn header_blocks(&self, head: RingPosition, mark: ScrubMark) -> Vec<u8> {
+        let block = usize::from(self.geometry.block_size().get());
+        let mut blocks = vec![0; 2 * block];
+        let (first, second) = blocks.split_at_mut(block);
+        let copy = self.checked_copy(head);
+        for place in [&mut *first, &mut *second] {
+            copy.put_into(place);
+        }
+        let mark = (mark != ScrubMark::default()).then(|| mark.encode());
+        let ring_head = JournalHeader { ring_head: head }.encode();
+        let fields = ring_head.iter().chain(mark.iter().flatten());
+        second
+            .iter_mut()
+            .zip(fields)
+            .for_each(|(to, from)| *to = *from);
+        let header = self.header.encode();
+        first
+            .iter_mut()
+            .zip(header)
+            .for_each(|(to, from)| *to = from);
+        blocks
+    }
+
+    fn checked_copy(&self, head: RingPosition) -> CheckedCopy {
+        let journal = &self.journal;
+        let epoch = if journal.is_sealed() {
+            journal.epoch()
+        } else {
+            0
+        };
+        CheckedCopy {
+            header: self.header,
+            ring_head: head,
+            log_head: journal.log_offset_of(head),
+            seal: Seal {
+                epoch,
+                log_end: journal.log_end(),
+                foreign_end: journal.foreign_end(),
+            },
+        }
+    }
+
+    /// Writes both header blocks anew, and the end of the journal with its seal.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::NoSpace`].
+    pub(crate) fn mend(&self, io: &mut BlockingIo<'_>, mark: ScrubMark) -> Result<(), Error> {
+        let head = self.journal.head();
+        let blocks = self.header_blocks(head, mark);
+        let mut buf = io.pool().get(blocks.len());
+        buf.copy_from_slice(&blocks);
+        io.write(self.geometry.base().0, buf)?;
+        if let Some((position, bytes)) = self.journal.sealed_unit() {
+            let unit = usize::try_from(self.journal.unit()).unwrap_or(0);
+            let mut buf = io.pool().zeroed(bytes.len().next_multiple_of(unit.max(1)));
+            buf[..bytes.len()].copy_from_slice(&bytes);
+            io.write(self.geometry.ring_byte(position).0, buf)?;
+        }
+        io.flush()
+    }
+}
