@@ -10,12 +10,18 @@ use s3s::auth::{S3Auth, SecretKey};
 use s3s::path::S3Path;
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Result};
 
+use super::again::{Malformed, Signed};
 use super::body::Flow;
-use super::empty::Signed;
 use super::operations::{self, Needs};
-use super::{MAX_XML, XML_GROWS, memory, unserved};
+use super::{MAX_XML, XML_GROWS, error, memory, parameters, unserved};
 use lumpscope_server::door::{Access, Grants, Reloader};
 use lumpscope_server::request::{Memory, Reservation, Scope};
+
+/// Headers that name the owner of a bucket, of the source of a copy too.
+const OWNERS: [&str; 2] = [
+    "x-amz-expected-bucket-owner",
+    "x-amz-source-expected-bucket-owner",
+];
 
 /// Properties of a request beside its input: set by [`Keys`] and the connection.
 #[derive(Clone)]
@@ -63,18 +69,21 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Waits for memory for a body of XML, which s3s reads whole.
+    /// Waits for memory for a body of XML, which is read whole; `known`: its bytes, if no header
+    /// tells.
     ///
     /// # Errors
     /// `MaxMessageLengthExceeded`, `SlowDown`.
-    async fn room(&self, headers: &HeaderMap) -> S3Result<Reservation> {
+    pub(super) async fn room(
+        &self,
+        headers: &HeaderMap,
+        known: Option<u64>,
+    ) -> S3Result<Reservation> {
         let announced = headers.get(CONTENT_LENGTH);
         let announced = announced.and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-        let most = MAX_XML as u64;
+        let (announced, most) = (announced.or(known), MAX_XML as u64);
         if announced.is_some_and(|bytes| bytes > most) {
-            let why = format!("a body of XML may have {most} bytes");
-            let code = S3ErrorCode::MaxMessageLengthExceeded;
-            return Err(S3Error::with_message(code, why));
+            return Err(error::long_xml());
         }
         let bytes = announced.unwrap_or(most).saturating_mul(XML_GROWS);
         memory::reserve(&self.memory, bytes, self.wait).await
@@ -94,7 +103,8 @@ impl S3Auth for Keys {
 impl S3Access for Keys {
     async fn check(&self, cx: &mut S3AccessContext<'_>) -> S3Result<()> {
         let Some(operation) = operations::find(cx.s3_op().name()) else {
-            return Err(S3Error::new(S3ErrorCode::NotImplemented));
+            let why = format!("{} is not offered by this service", cx.s3_op().name());
+            return Err(S3Error::with_message(S3ErrorCode::NotImplemented, why));
         };
         let scope = cx.extensions_mut().get::<Arc<Scope>>().cloned();
         let scope = scope.ok_or_else(|| S3Error::new(S3ErrorCode::InternalError))?;
@@ -108,20 +118,18 @@ impl S3Access for Keys {
             let why = "this service asks for a signature";
             return Err(S3Error::with_message(S3ErrorCode::AccessDenied, why));
         };
-        if is_version_2(cx) {
-            let why = "signatures of version 2 are not accepted: sign with version 4";
-            return Err(S3Error::with_message(S3ErrorCode::AccessDenied, why));
-        }
         // Withdrawn since the signature was checked.
         let grants = self.reloader.s3().grants(&access_key);
         let grants = grants.ok_or_else(|| S3Error::new(S3ErrorCode::InvalidAccessKeyId))?;
         if !allowed(operation.needs, &grants, cx.s3_path()) {
             return Err(denied());
         }
+        parameters::check(operation, cx.uri().query().unwrap_or_default())?;
         unserved::check(cx.headers())?;
-        if operation.xml {
-            let room = self.room(cx.headers()).await?;
-            cx.extensions_mut().insert(Arc::new(room));
+        owned(cx.headers(), &grants)?;
+        if let Some(Malformed(why)) = cx.extensions_mut().get().filter(|_| operation.xml) {
+            let code = S3ErrorCode::MalformedXML;
+            return Err(S3Error::with_message(code, why.clone()));
         }
         if let Some(flow) = cx.extensions_mut().get::<Arc<Flow>>() {
             flow.received(scope.age());
@@ -131,12 +139,16 @@ impl S3Access for Keys {
     }
 }
 
-/// True: signed with SHA-1, without the body.
-fn is_version_2(cx: &S3AccessContext<'_>) -> bool {
-    let header = cx.headers().get(http::header::AUTHORIZATION);
-    let by_header = header.is_some_and(|value| value.as_bytes().starts_with(b"AWS "));
-    let query = cx.uri().query().unwrap_or_default();
-    by_header || query.contains("AWSAccessKeyId=")
+/// Refuses whoever takes a bucket for that of somebody else: it is of who may see it, as lists say.
+fn owned(headers: &HeaderMap, grants: &Grants) -> S3Result<()> {
+    for name in OWNERS {
+        let mut given = headers.get_all(name).iter();
+        if given.any(|owner| owner.as_bytes() != grants.name().as_bytes()) {
+            let why = format!("{name} is not the owner of the bucket: {}", grants.name());
+            return Err(S3Error::with_message(S3ErrorCode::AccessDenied, why));
+        }
+    }
+    Ok(())
 }
 
 fn allowed(needs: Needs, grants: &Grants, path: &S3Path) -> bool {

@@ -1,7 +1,7 @@
 //! Buckets, and deleting what is in them.
 
 use futures_util::stream::{self, StreamExt as _};
-use lumpscope_objects::{Condition, ObjectError};
+use lumpscope_objects::{Condition, ListAfter, ObjectError};
 use s3s::dto::{
     Bucket, CreateBucketInput, CreateBucketOutput, DeleteBucketInput, DeleteBucketOutput,
     DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput, DeleteObjectsOutput, DeletedObject,
@@ -12,13 +12,15 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::access::Asked;
 use super::endpoint::{Endpoint, Inside, given, no_version, timestamp};
-use super::put;
+use super::signed::REGION;
+use super::{list, put};
 use lumpscope_server::door::Access;
 
 /// Keys that one request may delete, as in S3; and how many at a time: they share flushes.
 pub(super) const DELETES: (usize, usize) = (1000, 32);
-/// The only region there is.
-const REGION: &str = "us-east-1";
+
+/// Buckets of a page, and how many there are when nothing is said.
+const MAX_BUCKETS: i32 = 10_000;
 
 impl Endpoint {
     pub(super) fn list_buckets(
@@ -29,23 +31,40 @@ impl Endpoint {
         let inside = self.enter(&asked)?;
         let prefix = given(request.input.prefix);
         let begins = prefix.clone().unwrap_or_default();
-        let buckets = inside.objects.buckets().into_iter();
-        let buckets = buckets
-            .filter(|bucket| asked.grants.know(&bucket.name) && bucket.name.starts_with(&begins))
-            .map(|bucket| Bucket {
-                creation_date: Some(timestamp(bucket.created_ms)),
-                name: Some(bucket.name),
-                ..Bucket::default()
-            });
+        let most = request.input.max_buckets.unwrap_or(MAX_BUCKETS);
+        let most = usize::try_from(most).ok().filter(|most| *most > 0);
+        let most = most.ok_or_else(|| {
+            let why = format!("max-buckets is 1 to {MAX_BUCKETS}");
+            S3Error::with_message(S3ErrorCode::InvalidArgument, why)
+        })?;
+        let token = given(request.input.continuation_token);
+        let after = match token.as_deref().map(list::of_token).transpose()? {
+            Some(ListAfter::Key(name) | ListAfter::Prefix(name)) => name,
+            None => String::new(),
+        };
+        let mut buckets = inside.objects.buckets();
+        buckets.retain(|bucket| {
+            let known = asked.grants.know(&bucket.name) && bucket.name.starts_with(&begins);
+            known && bucket.name > after
+        });
+        let more = buckets.len() > most;
+        buckets.truncate(most);
+        let last = buckets.last().filter(|_| more);
+        let next = last.map(|bucket| list::token(&ListAfter::Key(bucket.name.clone())));
+        let buckets = buckets.into_iter().map(|bucket| Bucket {
+            creation_date: Some(timestamp(bucket.created_ms)),
+            name: Some(bucket.name),
+            ..Bucket::default()
+        });
         let owner = Owner {
             display_name: Some(asked.grants.name().to_owned()),
             id: Some(asked.grants.name().to_owned()),
         };
         Ok(S3Response::new(ListBucketsOutput {
             buckets: Some(buckets.collect()),
+            continuation_token: next,
             owner: Some(owner),
             prefix,
-            ..ListBucketsOutput::default()
         }))
     }
 

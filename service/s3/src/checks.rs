@@ -10,15 +10,17 @@ use s3s::{S3Error, S3ErrorCode, S3Result};
 use lumpscope_server::config::S3Etag;
 
 /// Kinds of checksums: their headers, and the attributes under which they are kept.
-const KINDS: [&str; 5] = [
+pub(super) const KINDS: [&str; 5] = [
     "x-amz-checksum-crc32",
     "x-amz-checksum-crc32c",
     "x-amz-checksum-crc64nvme",
     "x-amz-checksum-sha1",
     "x-amz-checksum-sha256",
 ];
+/// How all their names begin.
+pub(super) const CHECKSUM: &str = "x-amz-checksum-";
 /// Says which checksums come behind the body.
-const TRAILER: &str = "x-amz-trailer";
+pub(super) const TRAILER: &str = "x-amz-trailer";
 /// Says which one the client would like to have, in letters of any size.
 const ALGORITHM: &str = "x-amz-sdk-checksum-algorithm";
 
@@ -54,8 +56,8 @@ impl Checks {
     /// `InvalidDigest`, `InvalidRequest`.
     pub(super) fn of(headers: &HeaderMap, etag: S3Etag) -> S3Result<Self> {
         let text = |name: &str| {
-            let value = headers.get(name).and_then(|value| value.to_str().ok());
-            value.map(|value| value.trim().to_owned())
+            let value = headers.get(name)?.as_bytes();
+            Some(String::from_utf8_lossy(value).trim().to_owned())
         };
         let content_md5 = text("content-md5");
         if let Some(md5) = &content_md5
@@ -71,7 +73,7 @@ impl Checks {
         let named = |kind: &str| trailers.split(',').any(|name| name.trim() == kind);
         let behind: Vec<_> = KINDS.into_iter().filter(|kind| named(kind)).collect();
         let algorithm = text(ALGORITHM).unwrap_or_default().to_ascii_lowercase();
-        let asked = |kind: &str| kind.strip_prefix("x-amz-checksum-") == Some(algorithm.as_str());
+        let asked = |kind: &str| kind.strip_prefix(CHECKSUM) == Some(algorithm.as_str());
         let wanted: Vec<_> = KINDS
             .into_iter()
             .filter(|kind| {
@@ -178,7 +180,8 @@ pub(super) fn kept(crc32c: Option<u32>, attributes: &Pairs) -> Checksum {
     }
 }
 
-fn of_kind<'a>(checksum: &'a Checksum, kind: &str) -> Option<&'a String> {
+/// The checksum of a kind.
+pub(super) fn of_kind<'a>(checksum: &'a Checksum, kind: &str) -> Option<&'a String> {
     match KINDS.into_iter().position(|known| known == kind)? {
         0 => checksum.checksum_crc32.as_ref(),
         1 => checksum.checksum_crc32c.as_ref(),
@@ -186,6 +189,13 @@ fn of_kind<'a>(checksum: &'a Checksum, kind: &str) -> Option<&'a String> {
         3 => checksum.checksum_sha1.as_ref(),
         _ => checksum.checksum_sha256.as_ref(),
     }
+}
+
+/// True: there is one.
+pub(super) fn any(checksum: &Checksum) -> bool {
+    KINDS
+        .into_iter()
+        .any(|kind| of_kind(checksum, kind).is_some())
 }
 
 /// The `ETag` of what has no MD5: CRC64/NVME, CRC32C and the low half of the length, big-endian.
@@ -207,15 +217,15 @@ pub(super) fn crc32c(checksum: &Checksum) -> Option<u32> {
     checksum.checksum_crc32c.as_deref().and_then(crc32c_of)
 }
 
-fn crc32c_of(text: &str) -> Option<u32> {
+pub(super) fn crc32c_of(text: &str) -> Option<u32> {
     Some(u32::from_be_bytes(decoded(text)?.try_into().ok()?))
 }
 
-fn decoded(text: &str) -> Option<Vec<u8>> {
+pub(super) fn decoded(text: &str) -> Option<Vec<u8>> {
     base64_simd::STANDARD.decode_to_vec(text).ok()
 }
 
-fn encoded(bytes: &[u8]) -> String {
+pub(super) fn encoded(bytes: &[u8]) -> String {
     base64_simd::STANDARD.encode_to_string(bytes)
 }
 

@@ -1,25 +1,45 @@
 //! Making an object of the parts of an upload.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
-use lumpscope_objects::{CommitInfo, ETag, MAX_PART_NUMBER, PartInfo};
+use lumpscope_objects::{
+    CommitInfo, Ctx, ETag, MAX_PART_NUMBER, ObjectError, ObjectInfo, PartInfo,
+};
 use s3s::crypto::{Checksum as _, Md5};
 use s3s::dto::{
-    CompleteMultipartUploadInput, CompleteMultipartUploadOutput, CompletedMultipartUpload,
-    CompletedPart,
+    Checksum, ChecksumType, CompleteMultipartUploadInput, CompleteMultipartUploadOutput,
+    CompletedMultipartUpload, CompletedPart,
 };
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::access::Asked;
+use super::checks::{self, KINDS, of_kind};
 use super::endpoint::{Endpoint, Inside, etag, signed};
-use super::{multipart, put};
+use super::{multipart, put, whole};
+
+/// The attribute of an object that names the upload it was made of.
+const UPLOAD: &str = "lumpscope-upload";
+
+/// A part as the client has it.
+struct Meant {
+    number: u16,
+    etag: ETag,
+    sums: Checksum,
+}
+
+/// An upload: bucket, key and id.
+type Place<'a> = (&'a str, &'a str, &'a str);
 
 /// The number and the `ETag` of a part, as the client has them.
-fn part(given: &CompletedPart) -> S3Result<(u16, ETag)> {
+fn part(given: &CompletedPart) -> S3Result<Meant> {
     let number = multipart::number(given.part_number.unwrap_or(0))?;
     let parsed = given.e_tag.as_ref().map(|tag| tag.value().parse());
     match parsed {
-        Some(Ok(tag)) => Ok((number, tag)),
+        Some(Ok(etag)) => Ok(Meant {
+            number,
+            etag,
+            sums: whole::announced(given),
+        }),
         _ => Err(S3Error::with_message(
             S3ErrorCode::InvalidPart,
             format!("part {number} has no ETag, or not one of this service"),
@@ -27,7 +47,7 @@ fn part(given: &CompletedPart) -> S3Result<(u16, ETag)> {
     }
 }
 
-fn parts(given: Option<CompletedMultipartUpload>) -> S3Result<Vec<(u16, ETag)>> {
+fn parts(given: Option<CompletedMultipartUpload>) -> S3Result<Vec<Meant>> {
     let given = given.and_then(|upload| upload.parts).unwrap_or_default();
     if given.is_empty() || given.len() > usize::from(MAX_PART_NUMBER) {
         let why = format!("an upload has 1 to {MAX_PART_NUMBER} parts");
@@ -37,10 +57,10 @@ fn parts(given: Option<CompletedMultipartUpload>) -> S3Result<Vec<(u16, ETag)>> 
 }
 
 /// Entity tag of an object of these parts.
-fn of_parts(parts: &[(u16, ETag)]) -> ETag {
+fn of_parts(parts: &[Meant]) -> ETag {
     let mut md5 = Md5::new();
-    for (_, tag) in parts {
-        md5.update(&tag.md5);
+    for part in parts {
+        md5.update(&part.etag.md5);
     }
     ETag {
         md5: md5.finalize(),
@@ -48,25 +68,126 @@ fn of_parts(parts: &[(u16, ETag)]) -> ETag {
     }
 }
 
-impl Endpoint {
-    /// Refuses parts that are not as long together as the client thinks.
-    fn check_size(
-        &self,
-        inside: &Inside,
-        (bucket, key, upload): (&str, &str, &str),
-        (parts, announced): (&[(u16, ETag)], i64),
-    ) -> S3Result<()> {
-        let all = usize::from(MAX_PART_NUMBER);
-        let page = inside.objects.parts(bucket, key, upload, (0, all));
-        let page = page.map_err(|failure| self.failed(failure))?;
-        let parts: HashSet<(u16, ETag)> = parts.iter().copied().collect();
-        let meant = |info: &&PartInfo| parts.contains(&(info.number, info.etag));
-        let size: u64 = page.parts.iter().filter(meant).map(|info| info.size).sum();
-        if signed(size) == announced {
-            return Ok(());
+/// Refuses parts whose checksums are not those that the client has. Whether they are there at all
+/// is for the catalogue to say.
+fn check_parts(meant: &[Meant], there: &[Option<(u64, Checksum)>]) -> S3Result<()> {
+    for (part, found) in meant.iter().zip(there) {
+        let Some((_, found)) = found else { continue };
+        for kind in KINDS {
+            let given = of_kind(&part.sums, kind);
+            if given.is_some() && given != of_kind(found, kind) {
+                let why = format!("{kind} of part {} is not the one given", part.number);
+                return Err(S3Error::with_message(S3ErrorCode::InvalidPart, why));
+            }
         }
-        let why = format!("the parts have {size} bytes, x-amz-mp-object-size is {announced}");
-        Err(S3Error::with_message(S3ErrorCode::InvalidRequest, why))
+    }
+    Ok(())
+}
+
+/// Refuses a checksum of the whole that is not that of the parts.
+fn check_whole(announced: &Checksum, parts: &[Option<(u64, Checksum)>]) -> S3Result<()> {
+    for kind in KINDS {
+        let Some(given) = of_kind(announced, kind) else {
+            continue;
+        };
+        let sums = of_each(kind, parts);
+        let composite = whole::composite(kind, &sums);
+        let known = match given.contains('-') {
+            true => composite,
+            false => whole::full(kind, &sums).or(composite),
+        };
+        let Some(known) = known else {
+            let why = format!("{kind} of the whole cannot be checked: parts came without theirs");
+            return Err(S3Error::with_message(S3ErrorCode::NotImplemented, why));
+        };
+        if known != *given && known.split('-').next() != Some(given) {
+            let why = format!("{kind} of the parts is {known}, not the one given");
+            return Err(S3Error::with_message(S3ErrorCode::BadDigest, why));
+        }
+    }
+    Ok(())
+}
+
+fn of_each<'a>(kind: &str, parts: &'a [Option<(u64, Checksum)>]) -> Vec<(u64, Option<&'a String>)> {
+    let each = parts.iter().map(|part| match part {
+        Some((size, sums)) => (*size, of_kind(sums, kind)),
+        None => (0, None),
+    });
+    each.collect()
+}
+
+/// What is kept of the checksums of the whole.
+fn kept(parts: &[Option<(u64, Checksum)>], upload: &str) -> CommitInfo {
+    let full = |kind: &str| whole::full(kind, &of_each(kind, parts));
+    let others = [KINDS[0], KINDS[2]];
+    let others = others
+        .into_iter()
+        .filter_map(|kind| Some((kind.to_owned(), full(kind)?)));
+    CommitInfo {
+        crc32c: full(KINDS[1]).as_deref().and_then(checks::crc32c_of),
+        attributes: others
+            .chain([(UPLOAD.to_owned(), upload.to_owned())])
+            .collect(),
+        ..CommitInfo::default()
+    }
+}
+
+fn reply(
+    (bucket, key, _): Place<'_>,
+    info: &ObjectInfo,
+) -> S3Response<CompleteMultipartUploadOutput> {
+    let sums = checks::kept(info.crc32c, &info.attributes);
+    let full = ChecksumType::from_static(ChecksumType::FULL_OBJECT);
+    S3Response::new(CompleteMultipartUploadOutput {
+        e_tag: Some(etag(info.etag)),
+        location: Some(format!("/{bucket}/{key}")),
+        bucket: Some(bucket.to_owned()),
+        key: Some(key.to_owned()),
+        checksum_type: checks::any(&sums).then_some(full),
+        checksum_crc32: sums.checksum_crc32,
+        checksum_crc32c: sums.checksum_crc32c,
+        checksum_crc64nvme: sums.checksum_crc64nvme,
+        ..CompleteMultipartUploadOutput::default()
+    })
+}
+
+impl Endpoint {
+    /// Sizes and checksums of the parts that are meant; `None`: it is not there so.
+    fn there(
+        inside: &Inside,
+        (bucket, key, upload): Place<'_>,
+        meant: &[Meant],
+    ) -> Result<Vec<Option<(u64, Checksum)>>, ObjectError> {
+        let all = usize::from(MAX_PART_NUMBER);
+        let page = inside.objects.parts(bucket, key, upload, (0, all))?;
+        let parts = page.parts.into_iter();
+        let parts: HashMap<u16, PartInfo> = parts.map(|info| (info.number, info)).collect();
+        let find = |part: &Meant| {
+            let info = parts.get(&part.number);
+            let info = info.filter(|info| info.etag == part.etag)?;
+            Some((info.size, checks::kept(info.crc32c, &info.attributes)))
+        };
+        Ok(meant.iter().map(find).collect())
+    }
+
+    /// The object that this upload was made into before, as when the answer was lost.
+    ///
+    /// # Errors
+    /// `failure`: there is none.
+    async fn again(
+        &self,
+        (ctx, inside): (Ctx<'_>, &Inside),
+        place: Place<'_>,
+        (whole, failure): (ETag, ObjectError),
+    ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
+        if let ObjectError::NoSuchUpload { .. } = failure
+            && let Ok(info) = inside.objects.head(ctx, place.0, place.1).await
+            && info.etag == whole
+            && (info.attributes.iter()).any(|(name, id)| name == UPLOAD && id == place.2)
+        {
+            return Ok(reply(place, &info));
+        }
+        Err(self.failed(failure))
     }
 
     pub(super) async fn complete(
@@ -76,26 +197,44 @@ impl Endpoint {
         let asked = Asked::of(&request)?;
         let input = request.input;
         let condition = put::condition(input.if_match.as_ref(), input.if_none_match.as_ref())?;
-        let parts = parts(input.multipart_upload)?;
+        let meant = parts(input.multipart_upload)?;
+        let whole = of_parts(&meant);
         let inside = self.enter(&asked)?;
-        let place = (&*input.bucket, &*input.key, &*input.upload_id);
-        if let Some(announced) = input.mpu_object_size {
-            self.check_size(&inside, place, (&parts, announced))?;
+        let (ctx, place) = (
+            asked.scope.context(),
+            (&*input.bucket, &*input.key, &*input.upload_id),
+        );
+        let there = match Self::there(&inside, place, &meant) {
+            Ok(there) => there,
+            Err(failure) => return self.again((ctx, &inside), place, (whole, failure)).await,
+        };
+        let size: u64 = there.iter().flatten().map(|(size, _)| size).sum();
+        if let Some(announced) = input.mpu_object_size.filter(|it| *it != signed(size)) {
+            let why = format!("the parts have {size} bytes, x-amz-mp-object-size is {announced}");
+            return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, why));
+        }
+        check_parts(&meant, &there)?;
+        if there.iter().all(Option::is_some) {
+            let announced = Checksum {
+                checksum_crc32: input.checksum_crc32,
+                checksum_crc32c: input.checksum_crc32c,
+                checksum_crc64nvme: input.checksum_crc64nvme,
+                checksum_sha1: input.checksum_sha1,
+                checksum_sha256: input.checksum_sha256,
+                ..Checksum::default()
+            };
+            check_whole(&announced, &there)?;
         }
         let commit = CommitInfo {
-            etag: of_parts(&parts),
+            etag: whole,
             condition,
-            ..CommitInfo::default()
+            ..kept(&there, place.2)
         };
-        let ctx = asked.scope.context();
-        let completed = inside.objects.complete(ctx, place, &parts, commit).await;
-        let committed = completed.map_err(|failure| self.failed(failure))?;
-        Ok(S3Response::new(CompleteMultipartUploadOutput {
-            e_tag: Some(etag(committed.info.etag)),
-            location: Some(format!("/{}/{}", input.bucket, input.key)),
-            bucket: Some(input.bucket),
-            key: Some(input.key),
-            ..CompleteMultipartUploadOutput::default()
-        }))
+        let numbers: Vec<(u16, ETag)> = meant.iter().map(|it| (it.number, it.etag)).collect();
+        let completed = inside.objects.complete(ctx, place, &numbers, commit).await;
+        match completed {
+            Ok(committed) => Ok(reply(place, &committed.info)),
+            Err(failure) => self.again((ctx, &inside), place, (whole, failure)).await,
+        }
     }
 }

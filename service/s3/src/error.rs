@@ -9,6 +9,7 @@ use lumpscope_objects::{Limited, ObjectError};
 use s3s::{S3Error, S3ErrorCode};
 use tonic::Code;
 
+use super::MAX_XML;
 use super::body::Fault;
 use lumpscope_server::refusal::Refusal;
 
@@ -54,6 +55,12 @@ pub(super) fn long_headers(got: usize, most: u32) -> S3Error {
     error
 }
 
+/// A body of XML is too long.
+pub(super) fn long_xml() -> S3Error {
+    let why = format!("a body of XML may have {MAX_XML} bytes");
+    S3Error::with_message(S3ErrorCode::MaxMessageLengthExceeded, why)
+}
+
 /// Come back later.
 pub(super) fn slow_down(message: String, time: Duration) -> S3Error {
     let mut error = S3Error::with_message(S3ErrorCode::SlowDown, message);
@@ -94,7 +101,13 @@ pub(super) fn object(store: &str, error: ObjectError) -> S3Error {
             return refused(&Refusal::Engine { store, error });
         }
     };
-    S3Error::with_message(code, error.to_string())
+    // It may tell a key, and XML cannot have every character.
+    let told = error.to_string();
+    let told = told.chars().map(|char| match char.is_control() {
+        true => char.escape_default().to_string(),
+        false => char.to_string(),
+    });
+    S3Error::with_message(code, told.collect::<String>())
 }
 
 const fn too_large(what: Limited) -> S3ErrorCode {

@@ -170,6 +170,8 @@ macro_rules! output {
             true => checks::kept(info.crc32c, &info.attributes),
             false => s3s::dto::Checksum::default(),
         };
+        let full = ChecksumType::from_static(ChecksumType::FULL_OBJECT);
+        let checksum_type = checks::any(&found).then_some(full);
         let [cache_control, content_disposition, content_encoding, content_language, expires] =
             attributes::back(&info.attributes);
         $output {
@@ -180,7 +182,7 @@ macro_rules! output {
             checksum_crc64nvme: found.checksum_crc64nvme,
             checksum_sha1: found.checksum_sha1,
             checksum_sha256: found.checksum_sha256,
-            checksum_type: sums.then(|| ChecksumType::from_static(ChecksumType::FULL_OBJECT)),
+            checksum_type,
             content_disposition,
             content_encoding,
             content_language,

@@ -1,8 +1,9 @@
 //! S3 over the objects of one store, through the same door as gRPC.
 //!
 //! ```text
-//! serve.rs ─▶ body.rs ─▶ s3s: route, signature ─▶ access.rs ─▶ operations ─▶ lumpscope-objects
-//!  id, times   patience                            rights       put, get, list, buckets, ...
+//! serve.rs ─▶ body.rs ─▶ signed.rs ─▶ s3s: signature ─▶ again.rs ─▶ access.rs ─▶ operations ─▶ objects
+//!  id, times   patience   what is      route             XML, empty   rights,      put, get,
+//!                         signed                         parameters   parameters   list, ...
 //! ```
 //!
 //! [s3s](https://docs.rs/s3s) speaks the protocol: paths, XML, signatures of version 4 (in headers,
@@ -13,13 +14,13 @@
 //! none waits for `body-timeout`, then is told to come back (`SlowDown`).
 
 mod access;
+mod again;
 mod attributes;
 mod body;
 mod buckets;
 mod checks;
 mod complete;
 mod copy;
-mod empty;
 mod endpoint;
 mod error;
 mod get;
@@ -27,10 +28,14 @@ mod list;
 mod memory;
 mod multipart;
 mod operations;
+mod parameters;
 mod put;
 mod serve;
 mod service;
+mod signed;
 mod unserved;
+mod whole;
+mod xml;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -42,8 +47,8 @@ use s3s::service::S3ServiceBuilder;
 use tracing::{info, warn};
 
 use access::Keys;
+use again::Again;
 use body::Patience;
-use empty::WithoutEmpty;
 use endpoint::Endpoint;
 use lumpscope_server::door::HttpLimits;
 use lumpscope_server::request::Readers;
@@ -93,9 +98,9 @@ async fn run(parts: S3Parts) {
         memory: sources.put_memory.clone(),
         wait: config.body_timeout,
     };
-    let again = builder(&endpoint, &keys).build();
+    let s3 = builder(&endpoint, &keys).build();
     let mut builder = builder(&endpoint, &keys);
-    builder.set_route(WithoutEmpty(again));
+    builder.set_route(Again { s3, keys });
     let max_header_bytes = config.door.max_header_bytes;
     let serving = Serving {
         s3: builder.build(),

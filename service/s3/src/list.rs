@@ -10,6 +10,7 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::access::Asked;
 use super::endpoint::{Endpoint, etag, given, signed, timestamp};
+use super::xml;
 use lumpscope_server::door::Access;
 
 /// Most entries of a page, and how many there are when nothing is said.
@@ -40,6 +41,12 @@ impl Encoding {
         }
     }
 
+    /// This, or one that can hold these texts: XML cannot have every character.
+    pub(super) fn fit<'a>(self, mut texts: impl Iterator<Item = &'a str>) -> Self {
+        let cannot = |char: char| char == '\r' || !xml::is_char(char);
+        Self(self.0 || texts.any(|text| text.contains(cannot)))
+    }
+
     pub(super) fn text(self, text: String) -> String {
         match self.0 {
             true => utf8_percent_encode(&text, PLAIN).to_string(),
@@ -65,7 +72,7 @@ pub(super) fn page_size(given: Option<i32>) -> S3Result<usize> {
 }
 
 /// Where the next page begins, as text that means nothing to the client.
-fn token(after: &ListAfter) -> String {
+pub(super) fn token(after: &ListAfter) -> String {
     let text = match after {
         ListAfter::Key(key) => format!("k{key}"),
         ListAfter::Prefix(prefix) => format!("p{prefix}"),
@@ -73,7 +80,7 @@ fn token(after: &ListAfter) -> String {
     base64_simd::URL_SAFE_NO_PAD.encode_to_string(text.as_bytes())
 }
 
-fn of_token(token: &str) -> S3Result<ListAfter> {
+pub(super) fn of_token(token: &str) -> S3Result<ListAfter> {
     let wrong = || {
         let why = "the continuation token is not one of this service";
         S3Error::with_message(S3ErrorCode::InvalidArgument, why)
@@ -93,6 +100,14 @@ fn of_marker(marker: String, delimiter: Option<&str>) -> ListAfter {
         Some(delimiter) if marker.ends_with(delimiter) => ListAfter::Prefix(marker),
         _ => ListAfter::Key(marker),
     }
+}
+
+/// What of a page and of its question is going to be in a list.
+fn texts<'a>(page: &'a ListPage, query: &'a ListQuery) -> impl Iterator<Item = &'a str> {
+    let keys = page.entries.iter().map(|entry| entry.key.as_str());
+    let prefixes = page.prefixes.iter().map(String::as_str);
+    let asked = [Some(query.prefix.as_str()), query.delimiter.as_deref()];
+    keys.chain(prefixes).chain(asked.into_iter().flatten())
 }
 
 /// A list in the requested form.
@@ -157,6 +172,7 @@ impl Endpoint {
             max,
         };
         let page = self.page(&asked, &input.bucket, &query).await?;
+        let encoding = encoding.fit(texts(&page, &query).chain(start.as_deref()));
         let next = page.next.as_ref().map(token);
         let owner = input.fetch_owner.unwrap_or(false).then(|| owner(&asked));
         let listed = Listed::of(page, encoding, owner.as_ref());
@@ -194,6 +210,7 @@ impl Endpoint {
             max,
         };
         let page = self.page(&asked, &input.bucket, &query).await?;
+        let encoding = encoding.fit(texts(&page, &query).chain(marker.as_deref()));
         let next = page.next.clone();
         let next_marker = next
             .as_ref()

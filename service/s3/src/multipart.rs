@@ -185,6 +185,9 @@ impl Endpoint {
             .objects
             .uploads(&input.bucket, &prefix, (after.as_ref(), max));
         let page = page.map_err(|failure| self.failed(failure))?;
+        let keys = page.uploads.iter().map(|info| info.key.as_str());
+        let asked = after.as_ref().map(|after| after.key.as_str());
+        let encoding = encoding.fit(keys.chain(asked).chain([prefix.as_str()]));
         let uploads = page.uploads.into_iter().map(|info| MultipartUpload {
             initiated: Some(timestamp(info.created_ms)),
             key: Some(encoding.text(info.key)),

@@ -30,6 +30,8 @@ pub(super) struct Operation {
     pub(super) needs: Needs,
     /// True: its body is XML, and in memory before it begins.
     pub(super) xml: bool,
+    /// Its parameters.
+    pub(super) takes: &'static [&'static str],
 }
 
 const fn c_name(ended: &'static str) -> &'static CStr {
@@ -45,7 +47,7 @@ const fn is_xml(word: &str) -> bool {
 }
 
 macro_rules! operations {
-    ($($protocol:literal $name:literal $needs:ident $($xml:ident)?,)*) => {
+    ($($protocol:literal $name:literal $needs:ident $($xml:ident)? [$($takes:literal),*],)*) => {
         /// All of them.
         pub(super) const OPERATIONS: &[Operation] = &[$(Operation {
             protocol: $protocol,
@@ -56,31 +58,32 @@ macro_rules! operations {
             },
             needs: Needs::$needs,
             xml: false $(|| is_xml(stringify!($xml)))?,
+            takes: &[$($takes),*],
         },)*];
     };
 }
 
 operations! {
-    "ListBuckets" "s3_list_buckets" Login,
-    "CreateBucket" "s3_create_bucket" WholeBucket xml,
-    "DeleteBucket" "s3_delete_bucket" WholeBucket,
-    "HeadBucket" "s3_head_bucket" Bucket,
-    "GetBucketLocation" "s3_get_bucket_location" Bucket,
-    "ListObjects" "s3_list_objects" Bucket,
-    "ListObjectsV2" "s3_list_objects_v2" Bucket,
-    "ListMultipartUploads" "s3_list_uploads" Bucket,
-    "DeleteObjects" "s3_delete_objects" Bucket xml,
-    "PutObject" "s3_put_object" Write,
-    "CopyObject" "s3_copy_object" Write,
-    "GetObject" "s3_get_object" Read,
-    "HeadObject" "s3_head_object" Read,
-    "DeleteObject" "s3_delete_object" Write,
-    "CreateMultipartUpload" "s3_create_upload" Write,
-    "UploadPart" "s3_upload_part" Write,
-    "UploadPartCopy" "s3_upload_part_copy" Write,
-    "CompleteMultipartUpload" "s3_complete_upload" Write xml,
-    "AbortMultipartUpload" "s3_abort_upload" Write,
-    "ListParts" "s3_list_parts" Write,
+    "ListBuckets" "s3_list_buckets" Login ["bucket-region", "continuation-token", "max-buckets", "prefix"],
+    "CreateBucket" "s3_create_bucket" WholeBucket xml [],
+    "DeleteBucket" "s3_delete_bucket" WholeBucket [],
+    "HeadBucket" "s3_head_bucket" Bucket [],
+    "GetBucketLocation" "s3_get_bucket_location" Bucket ["location"],
+    "ListObjects" "s3_list_objects" Bucket ["delimiter", "encoding-type", "marker", "max-keys", "prefix"],
+    "ListObjectsV2" "s3_list_objects_v2" Bucket ["continuation-token", "delimiter", "encoding-type", "fetch-owner", "list-type", "max-keys", "prefix", "start-after"],
+    "ListMultipartUploads" "s3_list_uploads" Bucket ["delimiter", "encoding-type", "key-marker", "max-uploads", "prefix", "upload-id-marker", "uploads"],
+    "DeleteObjects" "s3_delete_objects" Bucket xml ["delete"],
+    "PutObject" "s3_put_object" Write [],
+    "CopyObject" "s3_copy_object" Write [],
+    "GetObject" "s3_get_object" Read ["partNumber", "response-cache-control", "response-content-disposition", "response-content-encoding", "response-content-language", "response-content-type", "response-expires", "versionId"],
+    "HeadObject" "s3_head_object" Read ["partNumber", "response-cache-control", "response-content-disposition", "response-content-encoding", "response-content-language", "response-content-type", "response-expires", "versionId"],
+    "DeleteObject" "s3_delete_object" Write ["versionId"],
+    "CreateMultipartUpload" "s3_create_upload" Write ["uploads"],
+    "UploadPart" "s3_upload_part" Write ["partNumber", "uploadId"],
+    "UploadPartCopy" "s3_upload_part_copy" Write ["partNumber", "uploadId"],
+    "CompleteMultipartUpload" "s3_complete_upload" Write xml ["uploadId"],
+    "AbortMultipartUpload" "s3_abort_upload" Write ["uploadId"],
+    "ListParts" "s3_list_parts" Write ["max-parts", "part-number-marker", "uploadId"],
 }
 
 /// Name for a request that was refused before its operation was known.
@@ -119,6 +122,9 @@ pub(super) mod tests {
         assert_eq!(told.len(), OPERATIONS.len());
         for (told, operation) in told.iter().zip(OPERATIONS) {
             assert_eq!(told[..2], [operation.protocol, operation.name.text]);
+            let takes = operation.takes.join(", ");
+            assert_eq!(told[3], takes, "{}", operation.protocol);
+            assert!(operation.takes.is_sorted());
             let begins = match operation.needs {
                 Needs::Login | Needs::Bucket => continue,
                 Needs::WholeBucket => "write, whole bucket",

@@ -9,7 +9,7 @@ use http::header::{CONNECTION, EXPECT};
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use s3s::service::S3Service;
-use s3s::{HttpError, S3Error};
+use s3s::{HttpError, S3Error, S3ErrorCode};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tonic::codegen::Service;
@@ -17,7 +17,7 @@ use tonic::transport::server::Connected as _;
 use tracing::Instrument as _;
 
 use super::body::{Flow, Patience, Patient, Traced};
-use super::{error, operations};
+use super::{error, operations, signed};
 use lumpscope_server::door::{self, Admitted, Connection, Entrance, HttpLimits, Leave, Listener};
 use lumpscope_server::refusal::Refusal;
 use lumpscope_server::request::{Readers, Requests, Scope, unless_cut_off};
@@ -111,8 +111,9 @@ impl On {
         let (body, flow) = Patient::new(body, patience);
         parts.extensions.insert(Arc::clone(&scope));
         parts.extensions.insert(Arc::clone(&flow));
-        let request = Request::from_parts(parts, s3s::Body::http_body_unsync(body));
-        if let Some(error) = self.too_long(&request) {
+        let mut request = Request::from_parts(parts, s3s::Body::http_body_unsync(body));
+        let refused = self.too_long(&request);
+        if let Some(error) = refused.or_else(|| signed::check(&mut request).err()) {
             let response = xml(error, &scope)?;
             return Ok(self.traced(&scope, &flow, response, is_head));
         }
@@ -180,6 +181,16 @@ impl On {
 /// An error as a reply, with the id of its request.
 fn xml(mut error: S3Error, scope: &Scope) -> Result<Response<s3s::Body>, HttpError> {
     error.set_request_id(scope.id().to_string());
+    let malformed = *error.code() == S3ErrorCode::AuthorizationHeaderMalformed;
     let reply = error.to_http_response();
-    reply.map_err(|error| HttpError::new(Box::new(error)))
+    let reply = reply.map_err(|error| HttpError::new(Box::new(error)))?;
+    match reply.body().bytes().filter(|_| malformed) {
+        None => Ok(reply),
+        // Clients take the region from here and ask again.
+        Some(told) => Ok(reply.map(|_| {
+            let region = format!("<Region>{}</Region></Error>", signed::REGION);
+            let told = String::from_utf8_lossy(&told).replace("</Error>", &region);
+            s3s::Body::from(told)
+        })),
+    }
 }

@@ -2,20 +2,20 @@
 //! an object would not be encrypted, not locked, or written over the one that bytes were to be
 //! appended to.
 
-use http::{HeaderMap, HeaderValue};
+use http::HeaderMap;
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
-/// Headers that are refused, unless they have one of these values, or none.
-pub(super) const UNSERVED: [(&str, &[&str]); 18] = [
+use super::checks::{CHECKSUM, KINDS, TRAILER};
+
+/// Headers that are refused, unless they have one of these values, or none; `...`: all that begin
+/// so, whatever their value.
+pub(super) const UNSERVED: [(&str, &[&str]); 17] = [
     (
         "x-amz-acl",
         &["private", "bucket-owner-read", "bucket-owner-full-control"],
     ),
     ("x-amz-bucket-object-lock-enabled", &["false"]),
-    (
-        "x-amz-copy-source-server-side-encryption-customer-algorithm",
-        &[],
-    ),
+    ("x-amz-copy-source-server-side-encryption...", &[]),
     ("x-amz-grant-full-control", &[]),
     ("x-amz-grant-read", &[]),
     ("x-amz-grant-read-acp", &[]),
@@ -26,32 +26,66 @@ pub(super) const UNSERVED: [(&str, &[&str]); 18] = [
     ("x-amz-object-lock-legal-hold", &["OFF"]),
     ("x-amz-object-lock-mode", &[]),
     ("x-amz-object-lock-retain-until-date", &[]),
-    ("x-amz-server-side-encryption", &[]),
-    ("x-amz-server-side-encryption-customer-algorithm", &[]),
+    ("x-amz-server-side-encryption...", &[]),
     ("x-amz-tagging", &[]),
     ("x-amz-website-redirect-location", &[]),
     ("x-amz-write-offset-bytes", &[]),
 ];
+
+/// Ends the beginning of names.
+const BEGINS: &str = "...";
+/// Headers of checksums that hold none.
+const ABOUT: [&str; 3] = [
+    "x-amz-checksum-algorithm",
+    "x-amz-checksum-mode",
+    "x-amz-checksum-type",
+];
+/// Headers that name kinds of checksums.
+const NAMING: [&str; 2] = ["x-amz-checksum-algorithm", "x-amz-sdk-checksum-algorithm"];
 
 /// Refuses what is not there.
 ///
 /// # Errors
 /// `NotImplemented`, with the name of the header.
 pub(super) fn check(headers: &HeaderMap) -> S3Result<()> {
-    let refused = |name: &str, good: &[&str]| {
-        let mut values = headers.get_all(name).iter().map(HeaderValue::as_bytes);
-        values.any(|value| !value.is_empty() && good.iter().all(|good| good.as_bytes() != value))
-    };
-    let found = UNSERVED
-        .into_iter()
-        .find(|(name, good)| refused(name, good));
-    match found {
-        None => Ok(()),
-        Some((name, _)) => Err(S3Error::with_message(
-            S3ErrorCode::NotImplemented,
-            format!("{name} asks for what this service does not do"),
-        )),
+    for (name, value) in headers {
+        let (name, value) = (name.as_str(), value.as_bytes());
+        if !is_served(name, value) || !is_known_checksum(name, value) {
+            return Err(S3Error::with_message(
+                S3ErrorCode::NotImplemented,
+                format!("{name} asks for what this service does not do"),
+            ));
+        }
     }
+    Ok(())
+}
+
+fn is_served(name: &str, value: &[u8]) -> bool {
+    let mut all = UNSERVED.iter();
+    all.all(|(unserved, good)| match unserved.strip_suffix(BEGINS) {
+        Some(begin) => !name.starts_with(begin),
+        None => {
+            let taken = value.is_empty() || good.iter().any(|good| good.as_bytes() == value);
+            name != *unserved || taken
+        }
+    })
+}
+
+/// False: a checksum that nobody would compare.
+fn is_known_checksum(name: &str, value: &[u8]) -> bool {
+    let value = String::from_utf8_lossy(value).to_ascii_lowercase();
+    let kind = |kind: &str| KINDS.contains(&kind);
+    let mut named = value
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty());
+    if NAMING.contains(&name) {
+        return named.all(|name| kind(&format!("{CHECKSUM}{name}")));
+    }
+    if name == TRAILER {
+        return named.all(kind);
+    }
+    !name.starts_with(CHECKSUM) || ABOUT.contains(&name) || kind(name)
 }
 
 #[cfg(test)]
@@ -75,7 +109,41 @@ mod tests {
             headers.insert(name, value.parse().unwrap());
             check(&headers)
         };
-        for (name, good) in UNSERVED {
+        for encryption in [
+            "x-amz-server-side-encryption",
+            "x-amz-server-side-encryption-customer-key",
+            "x-amz-server-side-encryption-aws-kms-key-id",
+            "x-amz-copy-source-server-side-encryption-customer-key-md5",
+        ] {
+            assert!(of(encryption, "").is_err() && of(encryption, "AES256").is_err());
+        }
+        for (name, value) in [
+            ("x-amz-checksum-sha512", "x"),
+            ("x-amz-checksum-md5", "x"),
+            ("x-amz-checksum-xxhash64", "x"),
+            ("x-amz-trailer", "x-amz-checksum-sha512"),
+            (
+                "x-amz-trailer",
+                "x-amz-checksum-crc32, x-amz-checksum-xxhash3",
+            ),
+            ("x-amz-sdk-checksum-algorithm", "SHA512"),
+            ("x-amz-checksum-algorithm", "XXHASH64"),
+        ] {
+            let refused = of(name, value).unwrap_err();
+            assert!(refused.message().unwrap().contains(name), "{refused}");
+        }
+        for (name, value) in [
+            ("x-amz-checksum-crc32", "x"),
+            ("x-amz-checksum-mode", "ENABLED"),
+            ("x-amz-checksum-type", "FULL_OBJECT"),
+            ("x-amz-trailer", "x-amz-checksum-crc64nvme"),
+            ("x-amz-sdk-checksum-algorithm", "CRC32C"),
+            ("x-amz-checksum-algorithm", "sha256"),
+        ] {
+            assert!(of(name, value).is_ok(), "{name}");
+        }
+        let whole = UNSERVED.into_iter();
+        for (name, good) in whole.filter(|(name, _)| !name.ends_with(BEGINS)) {
             assert_eq!(name, name.to_ascii_lowercase());
             let refused = of(name, "x").unwrap_err();
             assert!(refused.message().unwrap().contains(name), "{refused}");

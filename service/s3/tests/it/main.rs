@@ -1,0 +1,9 @@
+//! S3 over a real service on a real socket: one binary, a module per subject.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+mod documents;
+mod parameters;
+mod signatures;
+mod uploads;

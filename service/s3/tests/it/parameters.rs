@@ -1,0 +1,289 @@
+//! A request does what it names, and nothing else: parameters and headers that this service does
+//! not know, against a small model of what may happen.
+
+use std::collections::BTreeMap;
+
+use s3s::crypto::Checksum as _;
+
+use crate::common::{ACCESS, Ask, Client, Running, Sign};
+
+#[test]
+fn an_unknown_subresource_never_runs_the_plain_operation() {
+    let (_running, mut client) = Running::with_bucket();
+    client.good(Ask::new("PUT", "/bbb/k").body("old"));
+    client.good(Ask::new("PUT", "/empty"));
+    for (method, path, name) in [
+        ("PUT", "/bbb/k", "encryption"),
+        ("PUT", "/bbb/k", "renameObject"),
+        ("PUT", "/bbb/k", "annotation"),
+        ("PUT", "/bbb/k", "partNumber"),
+        ("DELETE", "/bbb/k", "annotation"),
+        ("DELETE", "/bbb/k", "uploads"),
+        ("DELETE", "/empty", "metadataConfiguration"),
+        ("DELETE", "/empty", "anything"),
+        ("PUT", "/other", "anything"),
+        ("PUT", "/other", "policy"),
+        ("POST", "/bbb/k", "restore"),
+        ("GET", "/bbb/k", "anything"),
+        ("GET", "/bbb", "anything"),
+    ] {
+        let ask = Ask::new(method, path).query(name, "").body("new");
+        let said = client.refused(ask, 501, "NotImplemented");
+        assert!(
+            !said.is_empty() && said != "Unknown operation",
+            "{method} {path} {name}: {said}"
+        );
+    }
+    let said = client.refused(
+        Ask::new("PUT", "/bbb/k").query("renameObject", ""),
+        501,
+        "NotImplemented",
+    );
+    assert!(
+        said.contains("PutObject") && said.contains("renameObject"),
+        "{said}"
+    );
+    // The operation that a client means is the one that runs.
+    client.good(
+        Ask::new("PUT", "/bbb/k")
+            .query("x-id", "PutObject")
+            .body("new"),
+    );
+    let other = Ask::new("PUT", "/bbb/k").query("x-id", "RenameObject");
+    client.refused(other, 501, "NotImplemented");
+    let twice = Ask::new("GET", "/bbb")
+        .query("prefix", "a")
+        .query("prefix", "bbb");
+    client.refused(twice, 400, "InvalidArgument");
+    assert_eq!(client.object("/bbb/k").unwrap(), b"new");
+    client.good(Ask::new("HEAD", "/empty"));
+    assert_eq!(client.ask(Ask::new("HEAD", "/other")).status, 404);
+}
+
+#[test]
+fn a_bucket_of_somebody_else_is_not_touched() {
+    let (_running, mut client) = Running::with_bucket();
+    for (name, source) in [
+        ("x-amz-expected-bucket-owner", false),
+        ("x-amz-source-expected-bucket-owner", true),
+    ] {
+        client.good(Ask::new("PUT", "/bbb/from").body("1"));
+        let mut ask = Ask::new("PUT", "/bbb/k").body("1");
+        if source {
+            ask = ask.body("").header("x-amz-copy-source", "bbb/from");
+        }
+        let said = client.refused(
+            ask.clone().header(name, "111122223333"),
+            403,
+            "AccessDenied",
+        );
+        assert!(said.contains(name), "{said}");
+        assert_eq!(client.object("/bbb/k"), None);
+        client.good(ask.header(name, ACCESS));
+        client.good(Ask::new("DELETE", "/bbb/k"));
+    }
+}
+
+#[test]
+fn nothing_is_stored_plain_that_was_to_be_encrypted() {
+    let (_running, mut client) = Running::with_bucket();
+    for name in [
+        "x-amz-server-side-encryption",
+        "x-amz-server-side-encryption-customer-key",
+        "x-amz-server-side-encryption-aws-kms-key-id",
+        "x-amz-server-side-encryption-context",
+        "x-amz-server-side-encryption-bucket-key-enabled",
+    ] {
+        for ask in [
+            Ask::new("PUT", "/bbb/k").body("x").header(name, "x"),
+            Ask::new("PUT", "/bbb/k").body("x").query(name, "x"),
+            Ask::new("PUT", "/bbb/k")
+                .body("x")
+                .query(name, "x")
+                .sign(Sign::Url(60)),
+            Ask::new("POST", "/bbb/k")
+                .query("uploads", "")
+                .header(name, "x"),
+        ] {
+            client.refused(ask, 501, "NotImplemented");
+        }
+    }
+    assert_eq!(client.object("/bbb/k"), None);
+}
+
+/// Buckets, and the entity tags of what is in them.
+type Model = BTreeMap<&'static str, BTreeMap<&'static str, String>>;
+
+fn tag(body: &str) -> String {
+    let md5 = s3s::crypto::Md5::checksum(body.as_bytes());
+    md5.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+const METHODS: [&str; 7] = ["GET", "HEAD", "PUT", "POST", "DELETE", "PATCH", "OPTIONS"];
+const BUCKETS: [&str; 2] = ["bbb", "bucket"];
+const KEYS: [&str; 4] = ["", "k", "k/", "x"];
+/// Subresources and parameters that this service has, that others have, and that nobody has.
+const NAMES: &str = "accelerate acl analytics annotation append attributes cors delete encryption \
+    intelligent-tiering inventory legal-hold lifecycle list-type location logging max-keys \
+    metadataConfiguration metadataTable metrics notification object-lock ownershipControls \
+    partNumber policy policyStatus position prefix publicAccessBlock renameObject replication \
+    requestPayment restore retention select select-type session tagging torrent update uploadId \
+    uploads versionId versioning versions website x-id xyz x-amz-copy-source \
+    x-amz-rename-source delimiter events events2 Acl ACL a%63l";
+const HEADERS: &str = "x-amz-copy-source x-amz-rename-source x-amz-tagging x-amz-acl \
+    x-amz-write-offset-bytes x-amz-metadata-directive x-amz-request-route x-amz-request-token \
+    x-amz-object-lock-mode x-amz-mfa x-amz-bypass-governance-retention range if-match content-type \
+    x-amz-expected-bucket-owner x-amz-if-match-size x-amz-delete-marker x-amz-website \
+    x-http-method-override x-method-override x-amz-checksum-crc32 content-encoding";
+/// Content of the object that copies are made of.
+const SOURCE: &str = "source";
+const VALUES: [&str; 9] = ["", "", "", "", "1", "2", "null", "bbb/x", "PutObject"];
+
+fn ask(rng: &mut fastrand::Rng) -> (Ask, Named) {
+    let names: Vec<&str> = NAMES.split_whitespace().collect();
+    let headers: Vec<&str> = HEADERS.split_whitespace().collect();
+    let (method, bucket) = (rng.choice(METHODS).unwrap(), rng.choice(BUCKETS).unwrap());
+    let key = rng.choice(KEYS).unwrap();
+    let mut path = format!("/{bucket}");
+    if !key.is_empty() {
+        path = format!("{path}/{key}");
+    }
+    let body = rng.choice(["", "new", "<Delete/>", "<Tagging/>"]).unwrap();
+    let mut ask = Ask::new(method, &path).body(body);
+    let (mut query, mut given) = (Vec::new(), Vec::new());
+    for _ in 0..rng.usize(..3) {
+        let (name, value) = (*rng.choice(&names).unwrap(), rng.choice(VALUES).unwrap());
+        ask = ask.query(name, value);
+        query.push((name, value));
+    }
+    for _ in 0..rng.usize(..3).saturating_sub(1) {
+        let (name, value) = (*rng.choice(&headers).unwrap(), rng.choice(VALUES).unwrap());
+        if !given.contains(&name) {
+            ask = ask.header(name, value);
+            given.push(name);
+        }
+    }
+    let signs = [Sign::Header, Sign::Header, Sign::Url(60)];
+    let named = Named {
+        method,
+        bucket,
+        key,
+        body,
+        query,
+        headers: given,
+    };
+    (ask.sign(rng.choice(signs).unwrap()), named)
+}
+
+#[derive(Debug)]
+struct Named {
+    method: &'static str,
+    bucket: &'static str,
+    key: &'static str,
+    body: &'static str,
+    query: Vec<(&'static str, &'static str)>,
+    headers: Vec<&'static str>,
+}
+
+impl Named {
+    /// True: nothing is said that would not be the plain operation.
+    fn is_plain(&self) -> bool {
+        let own = match (self.method, self.key) {
+            ("PUT", key) if !key.is_empty() => "PutObject",
+            _ => "",
+        };
+        let mut query = self.query.iter();
+        query.all(|(name, value)| match *name {
+            "x-id" => !own.is_empty() && *value == own,
+            "versionId" => self.method == "DELETE" && !self.key.is_empty(),
+            "x-amz-copy-source" | "x-amz-rename-source" => true,
+            _ => false,
+        })
+    }
+
+    fn copies(&self) -> bool {
+        let source = "x-amz-copy-source";
+        self.headers.contains(&source) || self.query.iter().any(|(name, _)| *name == source)
+    }
+
+    /// What a request that succeeded may have changed, as its method, path and words say.
+    fn apply(&self, model: &mut Model) {
+        if !self.is_plain() {
+            return;
+        }
+        match (self.method, self.key) {
+            ("PUT", "") => {
+                model.entry(self.bucket).or_default();
+            }
+            ("DELETE", "") => {
+                model.remove(self.bucket);
+            }
+            ("PUT", key) => {
+                let body = if self.copies() { SOURCE } else { self.body };
+                model.entry(self.bucket).or_default().insert(key, tag(body));
+            }
+            ("DELETE", key) => {
+                model.entry(self.bucket).or_default().remove(key);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The buckets, and the entity tags of what is in them.
+fn seen(client: &mut Client) -> Model {
+    let mut model = Model::new();
+    for bucket in BUCKETS {
+        let list = client.ask(Ask::new("GET", &format!("/{bucket}")));
+        if list.status == 404 {
+            continue;
+        }
+        let text = list.text();
+        let found = text.split("<Contents>").skip(1).map(|entry| {
+            let of = |name: &str| {
+                let (_, rest) = entry.split_once(&format!("<{name}>")).unwrap();
+                rest.split('<').next().unwrap()
+            };
+            let key = KEYS.into_iter().find(|key| *key == of("Key")).unwrap();
+            (key, of("ETag").trim_matches('"').to_owned())
+        });
+        model.insert(bucket, found.collect());
+    }
+    model
+}
+
+/// `LUMPSCOPE_S3_REQUESTS` of them, for a soak.
+#[test]
+fn a_request_never_damages_what_it_does_not_name() {
+    let (_running, mut client) = Running::with_bucket();
+    let requests = std::env::var("LUMPSCOPE_S3_REQUESTS").ok();
+    let requests = requests.map_or(2000, |text| text.parse::<u32>().unwrap());
+    let seed = fastrand::u64(..);
+    eprintln!("seed {seed}");
+    let mut rng = fastrand::Rng::with_seed(seed);
+    client.good(Ask::new("PUT", "/bucket"));
+    let mut model = seen(&mut client);
+    let mut changes = 0;
+    for _ in 0..requests {
+        // What a copy may take is always there.
+        if model["bbb"].get("x") != Some(&tag(SOURCE)) {
+            client.good(Ask::new("PUT", "/bbb/x").body(SOURCE));
+            model.entry("bbb").or_default().insert("x", tag(SOURCE));
+        }
+        let (ask, named) = ask(&mut rng);
+        let reply = client.ask(ask);
+        if reply.status >= 300 || matches!(named.method, "GET" | "HEAD") {
+            assert_eq!(seen(&mut client), model, "{named:?}: {reply:?}");
+            continue;
+        }
+        let mut after = model.clone();
+        named.apply(&mut after);
+        model = seen(&mut client);
+        assert_eq!(model, after, "{named:?}: {reply:?}");
+        changes += 1;
+    }
+    assert!(
+        changes * 50 > requests,
+        "{changes} of {requests} changed anything"
+    );
+}

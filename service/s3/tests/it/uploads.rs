@@ -1,0 +1,148 @@
+//! Uploads in parts: their checksums, and an answer that was lost.
+
+use s3s::crypto::{Checksum as _, Crc32, Crc32c, Crc64Nvme, Sha1};
+
+use crate::common::{Ask, Client, Pairs, Reply, Running};
+
+const PART: usize = 5 << 20;
+
+fn text(bytes: impl AsRef<[u8]>) -> String {
+    base64_simd::STANDARD.encode_to_string(bytes)
+}
+
+/// The checksum of a kind.
+fn sum(kind: &str, bytes: &[u8]) -> String {
+    match kind {
+        "CRC32" => text(Crc32::checksum(bytes)),
+        "CRC32C" => text(Crc32c::checksum(bytes)),
+        "CRC64NVME" => text(Crc64Nvme::checksum(bytes)),
+        "SHA1" => text(Sha1::checksum(bytes)),
+        _ => text(crate::common::sha256(bytes)),
+    }
+}
+
+struct Upload {
+    id: String,
+    tags: Vec<String>,
+}
+
+/// Begins an upload of `/bbb/k` and sends its parts, with checksums of a kind.
+fn begin(client: &mut Client, kind: &str, parts: &[&[u8]]) -> Upload {
+    let created = Ask::new("POST", "/bbb/k").query("uploads", "");
+    let created = client.good(created.header("x-amz-checksum-algorithm", kind));
+    let id = created.element("UploadId").unwrap();
+    let mut tags = Vec::new();
+    for (part, bytes) in (1..).zip(parts) {
+        let ask = Ask::new("PUT", "/bbb/k").query("uploadId", &id);
+        let ask = ask.query("partNumber", &part.to_string()).body(*bytes);
+        let name = format!("x-amz-checksum-{}", kind.to_ascii_lowercase());
+        let reply = client.good(ask.header(&name, &sum(kind, bytes)));
+        tags.push(reply.header("etag").unwrap().to_owned());
+    }
+    Upload { id, tags }
+}
+
+/// Completes it; `sums`: what is said of each part.
+fn complete(upload: &Upload, kind: &str, sums: &[String], headers: &Pairs) -> Ask {
+    let mut document = "<CompleteMultipartUpload>".to_owned();
+    for (number, tag) in (1..).zip(&upload.tags) {
+        let sum = sums.get(number - 1);
+        let sum = sum.map(|sum| format!("<Checksum{kind}>{sum}</Checksum{kind}>"));
+        document += &format!(
+            "<Part><PartNumber>{number}</PartNumber><ETag>{tag}</ETag>{}</Part>",
+            sum.unwrap_or_default()
+        );
+    }
+    let ask = Ask::new("POST", "/bbb/k").query("uploadId", &upload.id);
+    let ask = ask.body(document + "</CompleteMultipartUpload>");
+    let with = |ask: Ask, (name, value): &(String, String)| ask.header(name, value);
+    headers.iter().fold(ask, with)
+}
+
+fn told(reply: &Reply, name: &str) -> Option<String> {
+    reply.header(name).map(str::to_owned)
+}
+
+#[test]
+fn checksums_of_parts_and_of_the_whole_are_compared() {
+    let (_running, mut client) = Running::with_bucket();
+    let (one, two) = (vec![1; PART], b"two".to_vec());
+    let whole = [&one[..], &two].concat();
+    for kind in ["CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256"] {
+        let name = format!("x-amz-checksum-{}", kind.to_ascii_lowercase());
+        let upload = begin(&mut client, kind, &[&one, &two]);
+        let sums = [sum(kind, &one), sum(kind, &two)];
+        let wrong = [sums[0].clone(), sum(kind, b"other")];
+        let ask = complete(&upload, kind, &wrong, &Pairs::new());
+        let said = client.refused(ask, 400, "InvalidPart");
+        assert!(said.contains("part 2"), "{said}");
+        let digests: Vec<u8> = sums
+            .iter()
+            .flat_map(|sum| base64_simd::STANDARD.decode_to_vec(sum).unwrap())
+            .collect();
+        let composite = format!("{}-2", sum(kind, &digests));
+        let full = (!kind.starts_with("SHA")).then(|| sum(kind, &whole));
+        for bad in [
+            sum(kind, b"other"),
+            format!("{}-2", sum(kind, b"other")),
+            composite.replace("-2", "-3"),
+        ] {
+            let ask = complete(&upload, kind, &sums, &vec![(name.clone(), bad)]);
+            client.refused(ask, 400, "BadDigest");
+        }
+        assert_eq!(client.object("/bbb/k"), None);
+        let good = full.clone().unwrap_or(composite);
+        client.good(complete(&upload, kind, &sums, &vec![(name.clone(), good)]));
+        let head = Ask::new("HEAD", "/bbb/k").header("x-amz-checksum-mode", "ENABLED");
+        let head = client.good(head);
+        assert_eq!(told(&head, &name), full, "{kind}");
+        // Always known.
+        let crc32c = told(&head, "x-amz-checksum-crc32c").unwrap();
+        assert_eq!(crc32c, sum("CRC32C", &whole));
+        assert_eq!(told(&head, "x-amz-checksum-type").unwrap(), "FULL_OBJECT");
+        assert!(client.object("/bbb/k").unwrap() == whole);
+        client.good(Ask::new("DELETE", "/bbb/k"));
+    }
+}
+
+#[test]
+fn a_checksum_that_cannot_be_compared_is_refused() {
+    let (_running, mut client) = Running::with_bucket();
+    let upload = begin(&mut client, "SHA256", &[b"x"]);
+    let given = vec![("x-amz-checksum-sha1".to_owned(), sum("SHA1", b"x"))];
+    let ask = complete(&upload, "SHA256", &[], &given);
+    client.refused(ask, 501, "NotImplemented");
+    let other = complete(&upload, "SHA1", &[sum("SHA1", b"x")], &Pairs::new());
+    client.refused(other, 400, "InvalidPart");
+    for name in ["sha512", "md5", "xxhash64"] {
+        let put = Ask::new("PUT", "/bbb/k").header(&format!("x-amz-checksum-{name}"), "x");
+        client.refused(put, 501, "NotImplemented");
+    }
+    assert_eq!(client.object("/bbb/k"), None);
+}
+
+#[test]
+fn an_upload_that_is_completed_again_is_answered_as_before() {
+    let (_running, mut client) = Running::with_bucket();
+    let upload = begin(&mut client, "CRC32", &[b"x"]);
+    let ask = complete(&upload, "CRC32", &[], &Pairs::new());
+    let first = client.good(ask.clone());
+    let second = client.good(ask.clone());
+    assert_eq!(first.body, second.body);
+    let once = vec![("if-none-match".to_owned(), "*".to_owned())];
+    client.good(complete(&upload, "CRC32", &[], &once));
+    // Other parts, or another object by now.
+    let mut other = Upload {
+        id: upload.id.clone(),
+        tags: vec![format!("\"{}\"", "0".repeat(32))],
+    };
+    let none = complete(&other, "CRC32", &[], &Pairs::new());
+    client.refused(none, 404, "NoSuchUpload");
+    other.tags = upload.tags;
+    other.id.replace_range(31.., "x");
+    let none = complete(&other, "CRC32", &[], &Pairs::new());
+    client.refused(none, 404, "NoSuchUpload");
+    client.good(Ask::new("PUT", "/bbb/k").body("new"));
+    client.refused(ask, 404, "NoSuchUpload");
+    assert_eq!(client.object("/bbb/k").unwrap(), b"new");
+}
