@@ -152,6 +152,7 @@ mod tests {
                 ns: 5_900_000,
             }],
             incomplete: "2 events were lost".into(),
+            lost_in_all_ns: Some(5_900_000),
         }
     }
 

@@ -115,6 +115,11 @@ pub mod flag2 {
     pub const KEPT: u8 = 1 << 2;
     /// Only of [`crate::InFlight`]: no request is in flight, the entry waits for one.
     pub const FREE: u8 = 1 << 3;
+    /// The thread that made it is the kernel's own: not a process's.
+    pub const KERNEL_THREAD: u8 = 1 << 4;
+    /// It had grown when the driver was given it: others, perhaps of another process, were merged
+    /// into it after it was made.
+    pub const MERGED: u8 = 1 << 5;
     /// What an event has none of.
     pub const OF_ENTRY: u8 = KEPT | FREE;
 }

@@ -20,7 +20,8 @@ pub const DONE_WITHOUT_START: usize = IN_FLIGHT_FULL + 1;
 pub const ISSUE_WITHOUT_START: usize = DONE_WITHOUT_START + 1;
 /// Requests sent to the disk again because the driver was busy.
 pub const REISSUES: usize = ISSUE_WITHOUT_START + 1;
-/// Second completions of data requests that the block layer wrapped in flushes.
+/// Last completions of what the block layer had wrapped in flushes: of writes whose data was seen to
+/// complete before, and of whatever began before the disk was watched.
 pub const SEQUENCE_ENDS: usize = REISSUES + 1;
 /// Requests that ended with an error.
 pub const ERRORS: usize = SEQUENCE_ENDS + 1;
@@ -31,8 +32,18 @@ pub const PARTIAL: usize = ERRORS + 1;
 pub const FOUND_LATE: usize = PARTIAL + 1;
 /// Events that the event policy did not ask for.
 pub const NOT_SAMPLED: usize = FOUND_LATE + 1;
+/// Completed writes that asked for a flush before them: the kernel counts them at the end of the
+/// sequence, see [`SEQUENCE_ENDS`].
+pub const WRAPPED: usize = NOT_SAMPLED + 1;
+/// Completed writes that asked for FUA alone: a disk that cannot do that gets a flush after them, and
+/// the kernel counts them then.
+pub const WRAPPED_BY_FUA: usize = WRAPPED + 1;
+/// Completed requests without an event, not sampled or lost, by operation: `UNTOLD_REQUESTS + op`.
+pub const UNTOLD_REQUESTS: usize = WRAPPED_BY_FUA + 1;
+/// Their bytes by operation: `UNTOLD_BYTES + op`.
+pub const UNTOLD_BYTES: usize = UNTOLD_REQUESTS + OPS;
 /// Number of counters.
-pub const COUNT: usize = NOT_SAMPLED + 1;
+pub const COUNT: usize = UNTOLD_BYTES + OPS;
 
 const OPS: usize = op::COUNT as usize;
 
@@ -60,4 +71,16 @@ pub const NAMES: [&str; COUNT] = [
     "partial",
     "found_late",
     "not_sampled",
+    "wrapped",
+    "wrapped_by_fua",
+    "untold_requests_read",
+    "untold_requests_write",
+    "untold_requests_flush",
+    "untold_requests_discard",
+    "untold_requests_other",
+    "untold_bytes_read",
+    "untold_bytes_write",
+    "untold_bytes_flush",
+    "untold_bytes_discard",
+    "untold_bytes_other",
 ];

@@ -38,6 +38,18 @@ pub struct Event {
     pub seek: Option<i64>,
     /// Started by the service's process.
     pub own: bool,
+    /// Started by a kernel thread: for whom is not known.
+    #[serde(default)]
+    pub kernel_thread: bool,
+    /// It grew after it was made: what others asked for, perhaps another process, was merged into it.
+    #[serde(default)]
+    pub merged: bool,
+    /// It asked for a flush before it.
+    #[serde(default)]
+    pub preflush: bool,
+    /// It asked for FUA: on a disk that cannot do that the block layer sends a flush after it.
+    #[serde(default)]
+    pub fua: bool,
     /// An empty request that asked for a flush; it was not sent to the disk itself.
     pub flush_parent: bool,
     /// It failed.
@@ -59,6 +71,18 @@ pub struct Submission {
     pub store: usize,
     /// Its token: see [`crate::Declared::token`].
     pub token: u64,
+}
+
+/// Whether a block request may be the service's, by the thread that made it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Maker {
+    /// A thread of the service made it.
+    Own,
+    /// Another process did.
+    Foreign,
+    /// A kernel thread, which works for anybody (a throttled cgroup's I/O is made by one), or its
+    /// making was not seen.
+    Unknown,
 }
 
 /// Operation of a block request.
@@ -114,6 +138,19 @@ impl BlockOp {
 }
 
 impl Event {
+    /// Whose thread made it.
+    pub(crate) fn maker(&self) -> Maker {
+        // Recordings of old do not tell kernel threads, but for those that write back.
+        let kernel = self.kernel_thread || self.class == Class::Writeback;
+        if self.own {
+            Maker::Own
+        } else if kernel || self.tgid == 0 || self.queue_ns.is_none() {
+            Maker::Unknown
+        } else {
+            Maker::Foreign
+        }
+    }
+
     /// When it is known to have existed first.
     #[must_use]
     pub fn first_ns(&self) -> u64 {
@@ -196,6 +233,10 @@ impl From<&BlockEvent> for Event {
             bytes: raw.bytes_done,
             seek: (raw.seek != NO_SEEK).then_some(raw.seek),
             own: has(flag::OWN),
+            kernel_thread: raw.flags2 & flag2::KERNEL_THREAD != 0,
+            merged: raw.flags2 & flag2::MERGED != 0,
+            preflush: has(flag::PREFLUSH),
+            fua: has(flag::FUA),
             flush_parent: has(flag::FLUSH_PARENT),
             failed: raw.error != 0,
             tgid: raw.tgid,

@@ -216,7 +216,15 @@ pub(crate) fn plan(flavour: Flavour, hidden: &[String]) -> Result<Plan, PlanErro
         }
         Err(why) => submit.missing(why),
     });
+    plan.globals.push(("TASK_FLAGS", task_flags()));
     Ok(plan)
+}
+
+/// Where a thread's flags are, which tell kernel threads; 0: the kernel does not publish its types.
+fn task_flags() -> u32 {
+    let bytes = std::fs::read(VMLINUX).unwrap_or_default();
+    let offset = Btf::parse(&bytes).and_then(|btf| btf.member_offset("task_struct", "flags"));
+    offset.unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -69,11 +69,14 @@ impl Late {
             let requests = (1 + u64::from(entry.older)).min(left);
             left -= requests;
             count(&mut self.counters, entry, requests);
-            if wanted(policy, entry, now_ns) {
+            let told = wanted(policy, entry, now_ns);
+            if told {
                 events.push(Event::from(&event_of(entry, now_ns)));
             } else {
                 self.counters[stats::NOT_SAMPLED] += 1;
             }
+            let untold = requests.saturating_sub(told.into());
+            count_untold(&mut self.counters, entry, untold);
         }
         events
     }
@@ -93,6 +96,15 @@ fn count(counters: &mut Counters, entry: &InFlight, requests: u64) {
     } else {
         counters[stats::SEEN_REQUESTS + op] += requests;
         counters[stats::SEEN_BYTES + op] += requests * bytes(entry);
+    }
+}
+
+/// One event stands for one request.
+fn count_untold(counters: &mut Counters, entry: &InFlight, requests: u64) {
+    if entry.flags & flag::FLUSH_PARENT == 0 {
+        let op = usize::from(entry.op.min(op::OTHER));
+        counters[stats::UNTOLD_REQUESTS + op] += requests;
+        counters[stats::UNTOLD_BYTES + op] += requests * bytes(entry);
     }
 }
 

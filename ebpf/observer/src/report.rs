@@ -123,9 +123,11 @@ pub struct HeadMove {
 }
 
 /// Totals of one owner class and operation.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnerTotal {
-    /// `request`, `store`, `fs-journal`, `fs-metadata`, `writeback`, `other`.
+    /// `request`, `store`, `fs-journal`, `fs-metadata`, `writeback`, `other`; `unknown`: completed
+    /// without an event, because it was not sampled or did not fit into the ring. While there are
+    /// such, the others are at least what is said; the sum is exact.
     pub owner: String,
     /// `read`, `write`, `flush`, `discard`, `other`.
     pub operation: String,
@@ -168,6 +170,12 @@ pub struct AuditReport {
     pub conflicts: u64,
     /// Own block requests whose submission was not seen, as those that kernel workers make.
     pub submission_unknown: u64,
+    /// Block requests of which the owner is not certain: they were given to declared I/Os by place and
+    /// time, which also suited another I/O or somebody else.
+    pub ambiguous: u64,
+    /// Completed block requests of which no event was handed out, by operation: their owner is
+    /// `unknown`.
+    pub untold: Vec<OwnerTotal>,
     /// True: nothing was lost and the kernel's statistics agree.
     pub complete: bool,
     /// In words, what is incomplete and why.
@@ -225,6 +233,9 @@ pub struct SlowRequest {
     /// Time in which the disk served others while block requests of this one waited, by the class
     /// of the others.
     pub lost: Vec<LostTime>,
+    /// Such time in all, in nanoseconds: a moment lost to two classes counts once.
+    #[serde(default)]
+    pub lost_in_all_ns: u64,
     /// Its block requests in the order in which the disk was sent them, at most 64.
     pub blocks: Vec<BlockIo>,
     /// Possible gaps, in words; empty: nothing was lost as far as is known.
@@ -284,6 +295,9 @@ pub struct BlockIo {
     pub done_at_ns: Option<i64>,
     /// It failed.
     pub failed: bool,
+    /// That it was made for this request is not certain: place and time suit another as well.
+    #[serde(default)]
+    pub uncertain: bool,
 }
 
 /// One completed block request of a watched disk, whoever made it, for live watching.

@@ -16,6 +16,11 @@ pub static NS_INO: Global<u64> = Global::new(0);
 #[unsafe(no_mangle)]
 pub static KEEP: Global<u32> = Global::new(0);
 
+/// `task_struct.flags`, from BTF with every flavour; 0: not known, kernel threads are then known by
+/// their names only.
+#[unsafe(no_mangle)]
+pub static TASK_FLAGS: Global<u32> = Global::new(0);
+
 /// For tests: `done` overlooks about one completion in so many; 0: none.
 #[unsafe(no_mangle)]
 pub static SKIP_DONE: Global<u32> = Global::new(0);

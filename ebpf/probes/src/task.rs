@@ -2,10 +2,13 @@
 
 use aya_ebpf::{
     bindings::bpf_pidns_info,
-    helpers::{bpf_get_current_pid_tgid, bpf_get_ns_current_pid_tgid},
+    helpers::{bpf_get_current_pid_tgid, bpf_get_current_task, bpf_get_ns_current_pid_tgid},
 };
 
-use crate::settings::{NS_DEV, NS_INO, OWN_TGID};
+use crate::read::read;
+use crate::settings::{NS_DEV, NS_INO, OWN_TGID, TASK_FLAGS};
+
+const PF_KTHREAD: u32 = 0x0020_0000;
 
 /// A thread, in the service's pid namespace if it is in it.
 pub struct Task {
@@ -31,4 +34,14 @@ pub unsafe fn task() -> Task {
     }
     let own = in_namespace && tgid != 0 && tgid == OWN_TGID.load();
     Task { tgid, tid, own }
+}
+
+/// Whether the thread that runs now is the kernel's own; `None`: this kernel does not say.
+#[inline(always)]
+pub unsafe fn is_kernel_thread() -> Option<bool> {
+    if TASK_FLAGS.load() == 0 {
+        return None;
+    }
+    let flags: u32 = read(bpf_get_current_task(), TASK_FLAGS.load())?;
+    Some(flags & PF_KTHREAD != 0)
 }

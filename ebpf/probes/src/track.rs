@@ -10,11 +10,16 @@ use crate::maps::{
 };
 use crate::settings::{HAS_START, KEEP, SKIP_DONE};
 use crate::submission;
-use crate::task::task;
+use crate::task::{is_kernel_thread, task};
 
 /// `BPF_RB_NO_WAKEUP`: the reader polls; a wake-up costs more than all the rest.
 const NO_WAKEUP: u64 = 1;
 const BPF_ANY: u64 = 0;
+
+/// Set for direct I/O and the like, never for what is written back.
+const REQ_IDLE: u32 = 1 << 15;
+/// A request that was made so long ago and was never sent was merged into another.
+const MERGED_AWAY_NS: u64 = 1_000_000_000;
 
 /// A request as one of the hooks describes it.
 #[derive(Clone, Copy)]
@@ -73,6 +78,7 @@ pub unsafe fn start(key: &Key, request: &Request, keys: Keys) {
         let completes = (*old).completes();
         if keys == Keys::Reused {
             entry.older = (*old).older + completes as u32;
+            doubt_maker(&mut entry, &*old);
         } else if completes {
             found_late(&mut *old, entry.queue_ns);
         }
@@ -125,6 +131,7 @@ pub unsafe fn bio_queued(key: &Key, request: &Request, keys: Keys) {
     if let Some(old) = old {
         if keys == Keys::Reused {
             entry.older = (*old).older + (*old).completes() as u32;
+            doubt_maker(&mut entry, &*old);
         } else if (*old).completes() {
             found_late(&mut *old, entry.queue_ns);
         }
@@ -181,6 +188,10 @@ pub unsafe fn issue(key: &Key, request: &Request, keys: Keys) {
             return;
         }
         if same || ((*entry).op == request.op && (*entry).issue_ns == 0) {
+            let grown = (*entry).sectors != request.sectors || (*entry).sector != request.sector;
+            if grown && (*entry).queue_ns != 0 && request.op <= op::WRITE {
+                (*entry).flags2 |= flag2::MERGED;
+            }
             (*entry).issue_ns = now;
             (*entry).sector = request.sector;
             (*entry).sectors = request.sectors;
@@ -229,7 +240,6 @@ pub unsafe fn done(key: &Key, bytes: u32, error: i32, error_flag: u8, after: Aft
     let slot = (*entry).slot;
     if bytes == 0 && error == 0 && (*entry).sectors != 0 {
         // The second completion of a write that was wrapped in flushes: the first was not shown.
-        count(slot, stats::SEQUENCE_ENDS, 1);
         found_late(&mut *entry, now);
         leave(key, &mut *entry, after);
         return true;
@@ -352,6 +362,11 @@ unsafe fn finish(entry: &InFlight, now: u64, error: i32) {
         add(counters.add(stats::SEEN_REQUESTS + op as usize), 1);
         add(counters.add(stats::SEEN_BYTES + op as usize), bytes);
         if !late {
+            if entry.flags & flag::PREFLUSH != 0 {
+                add(counters.add(stats::WRAPPED), 1);
+            } else if entry.flags & flag::FUA != 0 {
+                add(counters.add(stats::WRAPPED_BY_FUA), 1);
+            }
             let device_ns = if entry.issue_ns == 0 {
                 0
             } else {
@@ -368,11 +383,13 @@ unsafe fn finish(entry: &InFlight, now: u64, error: i32) {
     }
     if !wanted(entry, now) {
         add(counters.add(stats::NOT_SAMPLED), 1);
+        untold(counters, entry, op);
         return;
     }
     add(counters.add(stats::EVENTS), 1);
     let Some(mut event) = EVENTS.reserve::<BlockEvent>(0) else {
         add(counters.add(stats::RING_LOST), 1);
+        untold(counters, entry, op);
         return;
     };
     event.write(BlockEvent {
@@ -398,6 +415,16 @@ unsafe fn finish(entry: &InFlight, now: u64, error: i32) {
         comm: entry.comm,
     });
     event.submit(NO_WAKEUP);
+}
+
+/// Counts a request that user space is not told of.
+#[inline(always)]
+unsafe fn untold(counters: *mut u64, entry: &InFlight, op: u8) {
+    if entry.flags & flag::FLUSH_PARENT == 0 {
+        let bytes = entry.bytes_done as u64;
+        add(counters.add(stats::UNTOLD_REQUESTS + op as usize), 1);
+        add(counters.add(stats::UNTOLD_BYTES + op as usize), bytes);
+    }
 }
 
 /// Whether the event policy asks for the event of a request that ends now.
@@ -503,13 +530,71 @@ unsafe fn owner(entry: &mut InFlight) {
             entry.flags2 |= flag2::SUBMITTED;
         }
     }
+    let kernel = !task.own && is_kernel_thread().unwrap_or_else(|| is_named_as_kernel(entry));
+    if kernel {
+        entry.flags2 |= flag2::KERNEL_THREAD;
+    }
     entry.class = classify(entry, task.own);
 }
 
+/// With a key that several requests share, their completions do not tell them apart: who made
+/// which is known as far as all were made alike.
+#[inline(always)]
+unsafe fn doubt_maker(entry: &mut InFlight, old: &InFlight) {
+    let merged_away = !old.completes() && entry.queue_ns - old.queue_ns > MERGED_AWAY_NS;
+    if merged_away || old.is_free() {
+        return;
+    }
+    let other = old.tgid != entry.tgid;
+    if other || old.token != entry.token || old.store != entry.store {
+        (entry.store, entry.token) = (0, 0);
+        entry.flags2 &= !flag2::SUBMITTED;
+    }
+    if other {
+        (entry.tgid, entry.tid) = (0, 0);
+        entry.comm = [0; 16];
+        entry.flags &= !flag::OWN;
+        entry.flags2 &= !flag2::KERNEL_THREAD;
+        entry.class = classify(entry, false);
+    }
+}
+
+/// Where the kernel does not say of a thread whether it is its own.
+#[inline(always)]
+fn is_named_as_kernel(entry: &InFlight) -> bool {
+    is_jbd2(entry) || is_kworker(entry) || is_xfsaild(entry) || is_ext4lazyinit(entry)
+}
+
+#[inline(always)]
+fn is_jbd2(entry: &InFlight) -> bool {
+    let c = &entry.comm;
+    c[0] == b'j' && c[1] == b'b' && c[2] == b'd' && c[3] == b'2' && c[4] == b'/'
+}
+
+#[inline(always)]
+fn is_kworker(entry: &InFlight) -> bool {
+    let c = &entry.comm;
+    c[0] == b'k' && c[1] == b'w' && c[2] == b'o' && c[6] == b'r' && c[7] == b'/'
+}
+
+#[inline(always)]
+fn is_xfsaild(entry: &InFlight) -> bool {
+    let c = &entry.comm;
+    c[0] == b'x' && c[1] == b'f' && c[2] == b's' && c[3] == b'a' && c[7] == b'/'
+}
+
+/// It writes empty inode tables without saying that they are metadata.
+#[inline(always)]
+fn is_ext4lazyinit(entry: &InFlight) -> bool {
+    let c = &entry.comm;
+    c[0] == b'e' && c[1] == b'x' && c[2] == b't' && c[3] == b'4' && c[4] == b'l' && c[12] == 0
+}
+
+/// The flags of the request decide; the name only tells kernel threads from each other.
 #[inline(always)]
 fn classify(entry: &InFlight, own: bool) -> u8 {
-    let comm = &entry.comm;
-    if comm[0] == b'j' && comm[1] == b'b' && comm[2] == b'd' && comm[3] == b'2' {
+    let kernel = entry.flags2 & flag2::KERNEL_THREAD != 0;
+    if kernel && is_jbd2(entry) {
         return class::FS_JOURNAL;
     }
     if entry.flags & flag::META != 0 {
@@ -521,17 +606,15 @@ fn classify(entry: &InFlight, own: bool) -> u8 {
             class::FS_METADATA
         };
     }
-    let xfsaild = comm[0] == b'x' && comm[1] == b'f' && comm[2] == b's' && comm[3] == b'a';
-    // ext4lazyinit writes empty inode tables without saying that they are metadata.
-    let ext4 = comm[0] == b'e' && comm[1] == b'x' && comm[2] == b't' && comm[3] == b'4';
-    if xfsaild || ext4 {
-        return class::FS_METADATA;
-    }
     if own {
         return class::OWN;
     }
-    let kworker = comm[0] == b'k' && comm[1] == b'w' && comm[2] == b'o' && comm[3] == b'r';
-    if kworker && entry.op == op::WRITE {
+    if kernel && (is_xfsaild(entry) || is_ext4lazyinit(entry)) {
+        return class::FS_METADATA;
+    }
+    // A loop device's worker writes directly, too; that is no writing back.
+    let direct = entry.request_flags & REQ_IDLE != 0;
+    if kernel && entry.op == op::WRITE && !direct && is_kworker(entry) {
         class::WRITEBACK
     } else {
         class::OTHER

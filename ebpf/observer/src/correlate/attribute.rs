@@ -14,8 +14,14 @@ const MAX_WAITING: usize = 4096;
 impl Correlator {
     /// A block request has completed. `may_wait`: false for one that has been looked up before.
     pub(crate) fn event(&mut self, event: &Event, may_wait: bool) {
-        if event.flush_parent || !self.disks.contains_key(&event.dev) {
+        if !self.disks.contains_key(&event.dev) {
             return;
+        }
+        if event.flush_parent {
+            return self.flushes.asked(event, &Match::default());
+        }
+        if event.op == BlockOp::Flush {
+            return self.flushes.completed(event);
         }
         let found = self.joiner.find(event);
         let data = event.op.is_data();
@@ -27,15 +33,30 @@ impl Correlator {
                 return;
             }
         }
-        let (owner, sharers) = (self.owner_of(event, &found), self.joiner.owners_in(&found));
-        let disk = self.disks.entry(event.dev).or_default();
-        disk.add(event, &owner, &found, sharers);
-        if data || event.op == BlockOp::Flush {
-            disk.checks.add(event, self.joiner.names_of(&found));
+        if event.preflush || event.fua {
+            self.flushes.asked(event, &found);
         }
-        let shares = self.shares(&found, owner.requests().len() > 1);
+        self.attribute(event, &found);
+    }
+
+    /// It is known for which declared I/Os a block request was made.
+    pub(super) fn attribute(&mut self, event: &Event, found: &Match) {
+        self.limits.ambiguous += u64::from(found.is_ambiguous());
+        for io in found.doubted.iter().filter_map(|io| self.joiner.io(*io)) {
+            for request in &io.requests {
+                self.requests.doubt(*request);
+            }
+        }
+        let (owner, sharers) = (self.owner_of(event, found), self.joiner.owners_in(found));
+        let disk = self.disks.entry(event.dev).or_default();
+        disk.add(event, &owner, found, sharers);
+        if event.op.is_data() || event.op == BlockOp::Flush {
+            disk.checks.add(event, self.joiner.names_of(found));
+        }
+        disk.checks.ambiguous += u64::from(found.is_ambiguous());
+        let shares = self.shares(found, owner.requests().len() > 1);
         let stores = if self.taps.want_blocks() {
-            self.joiner.stores_of(&found)
+            self.joiner.stores_of(found)
         } else {
             Vec::new()
         };
@@ -79,6 +100,7 @@ impl Correlator {
                     purpose: io.purpose,
                     own_bytes: part.bytes / heads + rest,
                     shared,
+                    uncertain: part.uncertain,
                 });
             }
         }

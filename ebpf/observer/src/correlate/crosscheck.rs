@@ -2,8 +2,8 @@
 //!
 //! By place: the declared I/Os whose sectors it covers. By submission: the I/O that the thread or
 //! the io_uring entry was at when the block request was made. The place decides, because it also
-//! holds for merged requests and for what kernel workers make; where the submission names another
-//! I/O, that is counted as a conflict.
+//! holds for merged requests and for what kernel workers make; among several I/Os of one place the
+//! submission does. Where it names another I/O, that is counted as a conflict.
 
 use crate::event::{Class, Event, Submission};
 use crate::report::AuditReport;
@@ -14,6 +14,8 @@ pub(super) struct CrossCheck {
     agreements: u64,
     conflicts: u64,
     unknown: u64,
+    /// Block requests of which the owner is not certain.
+    pub(super) ambiguous: u64,
     /// The first conflict, in words.
     example: Option<String>,
 }
@@ -45,6 +47,13 @@ impl CrossCheck {
         audit.agreements = self.agreements;
         audit.conflicts = self.conflicts;
         audit.submission_unknown = self.unknown;
+        audit.ambiguous = self.ambiguous;
+        if self.ambiguous > 0 {
+            audit.finding += &format!(
+                "; of {} block requests the owner is not certain",
+                self.ambiguous
+            );
+        }
         if let Some(example) = &self.example {
             let many = self.conflicts;
             audit.finding += &format!("; place and submission disagree {many} times: {example}");

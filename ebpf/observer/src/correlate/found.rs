@@ -6,6 +6,8 @@ pub(super) struct Match {
     pub(super) parts: Vec<Part>,
     /// Bytes that no declared I/O asked for.
     pub(super) rest: u64,
+    /// Declared I/Os that it may have been made for, but was not given to.
+    pub(super) doubted: Vec<u64>,
 }
 
 /// One of them.
@@ -15,14 +17,28 @@ pub(super) struct Part {
     pub(super) io: u64,
     /// Bytes of the block request that it asked for; 0 for a flush.
     pub(super) bytes: u64,
+    /// That it is this one's follows from place and time alone, which also suit another.
+    pub(super) uncertain: bool,
 }
 
 impl Match {
-    pub(super) fn add(&mut self, io: u64, bytes: u64) {
+    pub(super) fn add(&mut self, io: u64, bytes: u64, uncertain: bool) {
         match self.parts.iter_mut().find(|part| part.io == io) {
-            Some(part) => part.bytes += bytes,
-            None => self.parts.push(Part { io, bytes }),
+            Some(part) => {
+                part.bytes += bytes;
+                part.uncertain |= uncertain;
+            }
+            None => self.parts.push(Part {
+                io,
+                bytes,
+                uncertain,
+            }),
         }
+    }
+
+    /// True: whose it is, is not certain.
+    pub(super) fn is_ambiguous(&self) -> bool {
+        !self.doubted.is_empty() || self.parts.iter().any(|part| part.uncertain)
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use crate::api::{Op, Purpose};
-use crate::event::{BlockOp, Event, Submission};
+use crate::api::Op;
+use crate::event::{BlockOp, Event, Maker, Submission};
 use crate::extents::Placement;
 
 use super::Declared;
-use super::found::{Match, Part, take_range};
+use super::found::{Match, take_range};
 
 /// Declared I/Os kept at once; beyond that the oldest are dropped.
 const MAX_IOS: usize = 65_536;
@@ -40,6 +40,8 @@ pub(super) struct Io {
     covered: u64,
     /// A flush of the disk served it.
     flushed: bool,
+    /// Some of its block requests may be another's, or another's its own.
+    guessed: bool,
     /// First sectors of its pieces.
     starts: Vec<u64>,
 }
@@ -64,7 +66,7 @@ pub(super) struct Joiner {
     /// No piece ever declared was longer, in sectors.
     longest: u64,
     by_token: HashMap<(usize, u64), u64>,
-    /// Serial numbers of flushes, and of journal writes, which may flush too.
+    /// Serial numbers of flushes.
     flushing: BTreeSet<u64>,
     /// I/Os that have ended: when, and their serial numbers, about in this order.
     ended: VecDeque<(u64, u64)>,
@@ -72,7 +74,6 @@ pub(super) struct Joiner {
     lacking: VecDeque<(u64, u64)>,
     swept_ns: u64,
     pub(super) dropped: u64,
-    pub(super) ambiguous: u64,
 }
 
 impl Joiner {
@@ -89,7 +90,7 @@ impl Joiner {
         let serial = self.next;
         self.next += 1;
         self.by_token.insert((io.store, io.token), serial);
-        if io.op == Op::Flush || matches!(io.purpose, Purpose::Journal | Purpose::Header) {
+        if io.op == Op::Flush {
             self.flushing.insert(serial);
         }
         let mut io = Io {
@@ -98,6 +99,7 @@ impl Joiner {
             end_ns: None,
             covered: 0,
             flushed: false,
+            guessed: false,
             starts: Vec::new(),
         };
         self.add_pieces(serial, &mut io, placement);
@@ -141,12 +143,11 @@ impl Joiner {
         self.ios = ios;
     }
 
-    /// The declared I/Os that a block request was made for.
+    /// The declared I/Os that a block request was made for; flushes: see [`super::flushes`].
     pub(super) fn find(&mut self, event: &Event) -> Match {
         match event.op {
             BlockOp::Read | BlockOp::Write => self.find_data(event),
-            BlockOp::Flush => self.find_flush(event),
-            BlockOp::Discard | BlockOp::Other => Match::default(),
+            _ => Match::default(),
         }
     }
 
@@ -229,10 +230,68 @@ impl Joiner {
         }
     }
 
+    /// Its place names the declared I/Os; who made it, which of them, and whether any.
     fn find_data(&mut self, event: &Event) -> Match {
         let (from, to) = (event.sector, event.end_sector());
+        let mut candidates = self.candidates(event);
+        let mut found = Match::default();
+        match event.maker() {
+            Maker::Own => {}
+            Maker::Foreign => {
+                // What was merged into it may be ours.
+                let lacking = candidates.iter().map(|(serial, ..)| *serial);
+                let lacking = lacking.filter(|_| event.merged);
+                let lacking = lacking.filter(|serial| self.ios[serial].lacks());
+                found.doubted = lacking.collect();
+                found.rest = (to - from) * 512;
+                return found;
+            }
+            // An I/O that has all its bytes asked for no more.
+            Maker::Unknown => candidates.retain(|(serial, ..)| self.ios[serial].lacks()),
+        }
+        let submission = event.submission.filter(|_| event.own);
+        let named = |serial: &u64| submission.is_some_and(|s| self.ios[serial].is(s));
+        let conflict = submission.is_some() && !candidates.iter().any(|(io, ..)| named(io));
+        // When several asked for the same sectors: first the one that the submission names, then
+        // one that still lacks bytes, then the one declared last before the block request was made.
+        candidates.sort_by_key(|(serial, ..)| {
+            let io = &self.ios[serial];
+            (!named(serial), !io.lacks(), std::cmp::Reverse(io.begin_ns))
+        });
+        let named = candidates.first().map(|(io, ..)| *io).filter(named);
+        let mut free = vec![(from, to)];
+        for at in 0..candidates.len() {
+            let (serial, start, end) = candidates[at];
+            let bytes = take_range(&mut free, start, end) * 512;
+            if bytes == 0 {
+                continue;
+            }
+            let io = &self.ios[&serial];
+            let too_many = io.covered + bytes > io.len;
+            let contested = || {
+                let others = candidates.iter().filter(|(other, ..)| *other != serial);
+                let overlap = others.filter(|(_, low, high)| *low < end && start < *high);
+                let mut ios = overlap.map(|(other, ..)| &self.ios[other]);
+                ios.any(|other| other.lacks() || other.guessed)
+            };
+            let unknown = conflict || event.maker() == Maker::Unknown;
+            let uncertain = named != Some(serial) && (unknown || too_many || contested());
+            found.add(serial, bytes, uncertain);
+            if let Some(io) = self.ios.get_mut(&serial) {
+                io.covered += bytes;
+                io.guessed |= uncertain;
+            }
+        }
+        found.rest = free.iter().map(|(start, end)| (end - start) * 512).sum();
+        found
+    }
+
+    /// The I/Os that asked for sectors of a block request and were under way when it was: serial
+    /// number, first sector, and the one after the last.
+    fn candidates(&self, event: &Event) -> Vec<(u64, u64, u64)> {
+        let (from, to) = (event.sector, event.end_sector());
         let low = (event.dev, from.saturating_sub(self.longest), 0);
-        let mut candidates: Vec<(u64, u64, u64)> = Vec::new();
+        let mut candidates = Vec::new();
         for (&(_, sector, serial), &sectors) in self.pieces.range(low..(event.dev, to, 0)) {
             let (start, end) = (sector.max(from), sector.saturating_add(sectors).min(to));
             if start >= end {
@@ -245,78 +304,48 @@ impl Joiner {
                 candidates.push((serial, start, end));
             }
         }
-        // Most often nobody has asked, or one for all of it: then there is nothing to divide.
-        if candidates.len() < 2 {
-            return self.give_all(candidates.first().copied(), to - from);
-        }
-        // When several asked for the same sectors: first the one that still lacks bytes, then
-        // the one declared last before the block request was made.
-        candidates.sort_by_key(|(serial, ..)| {
-            let io = &self.ios[serial];
-            (io.covered >= io.len, std::cmp::Reverse(io.begin_ns))
-        });
-        let mut free = vec![(from, to)];
+        candidates
+    }
+
+    /// The declared flushes of a disk that lasted over a time.
+    pub(super) fn flushes_over(&self, dev: u32, from_ns: u64, to_ns: u64) -> Vec<u64> {
+        let waits = |io: &Io| io.dev == dev && io.lasts_over(from_ns, to_ns);
+        let known = self
+            .flushing
+            .iter()
+            .filter(|s| self.ios.get(s).is_some_and(waits));
+        known.copied().collect()
+    }
+
+    /// True: one of the declared flushes had not ended at a time.
+    pub(super) fn any_open(&self, flushes: &[u64], at_ns: u64) -> bool {
+        let open = |io: &Io| io.end_ns.is_none_or(|end| end > at_ns);
+        flushes.iter().any(|s| self.ios.get(s).is_some_and(open))
+    }
+
+    /// Whether an I/O is the one that a submission names.
+    pub(super) fn is_named(&self, serial: u64, submission: Submission) -> bool {
+        self.ios.get(&serial).is_some_and(|io| io.is(submission))
+    }
+
+    /// True: a flush is known to have been made for this I/O.
+    pub(super) fn was_flushed(&self, serial: u64) -> bool {
+        self.ios
+            .get(&serial)
+            .is_some_and(|io| io.flushed && !io.guessed)
+    }
+
+    /// These I/Os were served by a flush of the disk.
+    pub(super) fn flushed(&mut self, flushes: &[u64], uncertain: bool) -> Match {
         let mut found = Match::default();
-        for (serial, start, end) in candidates {
-            let sectors = take_range(&mut free, start, end);
-            let lacks = self.ios.get(&serial).is_some_and(|io| io.covered < io.len);
-            if sectors < end - start && lacks {
-                self.ambiguous += 1;
-            }
-            if sectors > 0 {
-                found.add(serial, sectors * 512);
-                if let Some(io) = self.ios.get_mut(&serial) {
-                    io.covered += sectors * 512;
-                }
-            }
-        }
-        found.rest = free.iter().map(|(start, end)| (end - start) * 512).sum();
-        found
-    }
-
-    /// The one declared I/O that asked for a part of so many sectors, if any, gets that part.
-    fn give_all(&mut self, only: Option<(u64, u64, u64)>, sectors: u64) -> Match {
-        let mut found = Match {
-            parts: Vec::new(),
-            rest: sectors * 512,
-        };
-        if let Some((serial, start, end)) = only {
-            let bytes = (end - start) * 512;
-            found.add(serial, bytes);
-            found.rest -= bytes;
-            if let Some(io) = self.ios.get_mut(&serial) {
-                io.covered += bytes;
-            }
-        }
-        found
-    }
-
-    /// A flush serves everybody who asked for one before it was sent and waited until it ended.
-    fn find_flush(&mut self, event: &Event) -> Match {
-        let last = event.last_ns();
-        let issued = event.issue_ns.unwrap_or(last);
-        let waiting = |wanted: fn(&Io) -> bool| -> Vec<Part> {
-            let ios = self
-                .flushing
-                .iter()
-                .filter_map(|s| Some((*s, self.ios.get(s)?)));
-            ios.filter(|(_, io)| io.dev == event.dev && wanted(io) && io.lasts_over(issued, last))
-                .map(|(serial, _)| Part {
-                    io: serial,
-                    bytes: 0,
-                })
-                .collect()
-        };
-        let mut parts = waiting(|io| io.op == Op::Flush);
-        if parts.is_empty() {
-            parts = waiting(|io| io.op != Op::Flush);
-        }
-        for part in &parts {
-            if let Some(io) = self.ios.get_mut(&part.io) {
+        for serial in flushes {
+            found.add(*serial, 0, uncertain);
+            if let Some(io) = self.ios.get_mut(serial) {
+                io.guessed = uncertain && (io.guessed || !io.flushed);
                 io.flushed = true;
             }
         }
-        Match { parts, rest: 0 }
+        found
     }
 
     fn add_pieces(&mut self, serial: u64, io: &mut Io, placement: &Placement) {
@@ -361,6 +390,11 @@ fn block_op(op: Op) -> BlockOp {
 }
 
 impl Io {
+    /// True: the submission names it.
+    fn is(&self, submission: Submission) -> bool {
+        (self.store, self.token) == (submission.store, submission.token)
+    }
+
     /// True: block requests of it are not known.
     fn lacks(&self) -> bool {
         match self.op {

@@ -16,6 +16,7 @@ use crate::report::LostTime;
 
 use super::owner::{CLASSES, OWNERS};
 use super::recent::Recent;
+use super::stages;
 
 /// Block requests of others looked at for one block request; beyond that what is lost is a lower
 /// bound, and the request says so.
@@ -105,6 +106,12 @@ impl Lost {
             }
             joined
         });
+    }
+
+    /// Nanoseconds in all: a moment lost to two classes counts once.
+    pub(super) fn in_all(&self) -> u64 {
+        let all = self.intervals.iter().map(|one| (one.from, one.to));
+        stages::union(all.collect())
     }
 
     /// Nanoseconds by class.

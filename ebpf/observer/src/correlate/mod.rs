@@ -16,6 +16,7 @@ mod attribute;
 mod crosscheck;
 mod disk;
 mod explain;
+mod flushes;
 mod found;
 mod input;
 mod join;
@@ -43,6 +44,7 @@ pub use input::{Declared, Ended, Input};
 pub use owner::OWNERS;
 
 use disk::Disk;
+use flushes::Flushes;
 use join::Joiner;
 use kept::Kept;
 use requests::Requests;
@@ -60,7 +62,7 @@ pub struct Limits {
     /// Own block requests outside every declared I/O, looked up again after the files' places
     /// were read anew.
     pub looked_up_again: u64,
-    /// Block requests whose sectors several declared I/Os asked for at the same time.
+    /// Block requests of which the owner is not certain.
     pub ambiguous: u64,
     /// Explained requests that could not be kept as long as they should be.
     pub kept_dropped: u64,
@@ -71,6 +73,7 @@ pub struct Limits {
 pub struct Correlator {
     placements: BTreeMap<usize, Placement>,
     joiner: Joiner,
+    flushes: Flushes,
     disks: BTreeMap<u32, Disk>,
     requests: Requests,
     stores: BTreeMap<usize, StoreTotals>,
@@ -92,6 +95,7 @@ impl Correlator {
         Correlator {
             placements: BTreeMap::new(),
             joiner: Joiner::default(),
+            flushes: Flushes::default(),
             disks: BTreeMap::new(),
             requests: Requests::default(),
             stores: (0..stores).map(|s| (s, StoreTotals::default())).collect(),
@@ -142,7 +146,6 @@ impl Correlator {
     pub fn limits(&self) -> Limits {
         let mut limits = self.limits;
         limits.declared_dropped += self.joiner.dropped;
-        limits.ambiguous += self.joiner.ambiguous;
         limits.requests_dropped += self.requests.dropped;
         limits.kept_dropped += self.kept.dropped;
         limits
@@ -158,6 +161,7 @@ impl Correlator {
         report.slowest = totals.slowest();
         if let Some(disk) = self.disk_of(store) {
             report.block = disk.report();
+            report.block.owners.extend(report.audit.untold.clone());
             disk.checks.tell(&mut report.audit);
         }
     }

@@ -32,6 +32,8 @@ pub(super) struct Share {
     pub(super) own_bytes: u64,
     /// Others have something of it too.
     pub(super) shared: bool,
+    /// It may be another's altogether.
+    pub(super) uncertain: bool,
 }
 
 /// One block request, as seen by one request.
@@ -52,6 +54,8 @@ pub(super) struct Open {
     pub(super) blocks: Vec<Block>,
     /// How many there were.
     pub(super) count: u32,
+    /// Those of them that may be another's.
+    pub(super) uncertain: u32,
     /// When a block request of its data was at the disk.
     pub(super) device: Vec<(u64, u64)>,
     /// When one was made but not yet at the disk.
@@ -70,6 +74,8 @@ pub(super) struct Gaps {
     pub(super) not_remembered: bool,
     /// More intervals than are kept.
     pub(super) too_many_intervals: bool,
+    /// Block requests of others that its own may have been merged into.
+    pub(super) perhaps_merged: u32,
 }
 
 /// All of them.
@@ -100,20 +106,23 @@ impl Requests {
         );
     }
 
-    /// A block request was made for it. `recent`: what its disk was sent lately. False: the
+    /// A block request was made for it. `recent`: what its disk was sent
+    /// lately, and whether all of that is known by now. False: the
     /// request is not open; perhaps it was counted already.
     pub(super) fn add(
         &mut self,
         event: &Arc<Event>,
         share: Share,
         previous: Option<&Owner>,
-        recent: &Recent,
+        (recent, all_known): (&Recent, bool),
     ) -> bool {
         let Some(open) = self.open.get_mut(&share.request) else {
             return false;
         };
         open.count = open.count.saturating_add(1);
+        open.uncertain = open.uncertain.saturating_add(u32::from(share.uncertain));
         let ahead = open.lost.add(event, share.request, recent);
+        open.lost.at_least |= !all_known;
         if share.purpose == Purpose::Data {
             open.add_times(event);
         }
@@ -126,6 +135,13 @@ impl Requests {
             });
         }
         true
+    }
+
+    /// A block request of somebody else may have something of it.
+    pub(super) fn doubt(&mut self, request: u64) {
+        if let Some(open) = self.open.get_mut(&request) {
+            open.gaps.perhaps_merged = open.gaps.perhaps_merged.saturating_add(1);
+        }
     }
 
     /// It has ended; it is counted when its block requests are known.

@@ -40,6 +40,9 @@ impl Correlator {
         for event in std::mem::take(&mut self.waiting) {
             self.event(&event, false);
         }
+        for told in self.flushes.take(until_ns, &mut self.joiner) {
+            self.attribute(&told.event, &told.found);
+        }
         for _ in 0..self.unsettled.len() {
             match self.unsettled.pop_front() {
                 Some(one) if one.event.last_ns() <= until_ns => self.settle(one),
@@ -79,9 +82,11 @@ impl Correlator {
             return;
         }
         let event = Arc::new(one.event);
+        let (from, to) = (event.first_ns(), event.last_ns());
+        let all_known = !self.flushes.any_waits(event.dev, from, to);
         for share in one.shares {
             let (request, requests) = (share.request, &mut self.requests);
-            let open = requests.add(&event, share, previous, &disk.recent);
+            let open = requests.add(&event, share, previous, (&disk.recent, all_known));
             if !open && event.done_unknown {
                 self.kept.add_gap(request);
             }

@@ -24,7 +24,7 @@ pub(super) fn split(ended: &Ended, open: &Open) -> [u64; 8] {
 }
 
 /// Length of the union of intervals.
-fn union(mut intervals: Vec<(u64, u64)>) -> u64 {
+pub(super) fn union(mut intervals: Vec<(u64, u64)>) -> u64 {
     intervals.sort_unstable();
     let (mut total, mut reached) = (0, 0);
     for (from, to) in intervals {

@@ -105,8 +105,8 @@ fn two_readers_of_the_same_sectors_get_one_block_request_each() {
     );
     assert_eq!(
         it.limits().ambiguous,
-        1,
-        "only for the first were there two to choose from"
+        2,
+        "the second is known only as far as the first is"
     );
 }
 

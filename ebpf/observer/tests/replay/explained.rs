@@ -17,6 +17,10 @@ fn told() -> Correlator {
     write.seek = Some(8 - 9008);
     let mut flush = event(BlockOp::Flush, 0, 0, 0, 205, 240);
     flush.queue_ns = None;
+    let asked = lumpscope_observer::Event {
+        flush_parent: true,
+        ..event(BlockOp::Flush, 0, 0, 202, 0, 241)
+    };
     apply(
         &mut it,
         vec![
@@ -26,6 +30,7 @@ fn told() -> Correlator {
             finished(1, 195),
             declared(2, &[7, 8], Op::Flush, 0, 0, 200),
             Input::Event(flush),
+            Input::Event(asked),
             finished(2, 245),
             Input::Ended(Ended {
                 request: 7,

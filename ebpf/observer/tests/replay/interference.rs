@@ -41,7 +41,10 @@ fn time_is_lost_to_others_that_completed_before_and_counts_once() {
         ],
     );
     let expected = [lost("fs-journal", 20 + 10), lost("other", 25)];
-    assert_eq!(it.explain(1).expect("kept").lost, expected);
+    let told = it.explain(1).expect("kept");
+    assert_eq!(told.lost, expected);
+    // From 135 to 140 both were at the device.
+    assert_eq!(told.lost_in_all_ns, 20 + 30);
     assert_eq!(filled(&it).block.lost, expected);
 }
 

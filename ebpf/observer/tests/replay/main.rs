@@ -6,6 +6,7 @@
 mod attribution;
 mod crosscheck;
 mod explained;
+mod foreign;
 mod interference;
 mod live;
 mod properties;

@@ -119,11 +119,6 @@ fn a_merge_across_a_gap_gives_the_gap_to_nobody() {
 #[test]
 fn a_write_wrapped_in_flushes_has_all_of_them_and_nothing_twice() {
     let mut it = raw_store();
-    let parent = Event {
-        flush_parent: true,
-        issue_ns: None,
-        ..event(BlockOp::Write, 0, 0, 20, 0, 80)
-    };
     let flush = |issue, done| Event {
         queue_ns: None,
         ..event(BlockOp::Flush, 0, 0, 0, issue, done)
@@ -143,9 +138,12 @@ fn a_write_wrapped_in_flushes_has_all_of_them_and_nothing_twice() {
         vec![
             Input::Declared(journal),
             Input::Event(flush(22, 40)),
-            Input::Event(event(BlockOp::Write, 0, 8, 20, 41, 60)),
+            Input::Event(Event {
+                preflush: true,
+                fua: true,
+                ..event(BlockOp::Write, 0, 8, 20, 41, 60)
+            }),
             Input::Event(flush(61, 80)),
-            Input::Event(parent),
             finished(1, 90),
             ended(1, 5, 95),
             ended(2, 5, 95),

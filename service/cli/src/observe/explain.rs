@@ -191,6 +191,9 @@ fn row(b: &v1::BlockIo) -> [String; 10] {
     if b.shared {
         notes.push(format!("shared, {} of it ours", human::bytes(b.own_bytes)));
     }
+    if b.uncertain {
+        notes.push("perhaps not ours".to_owned());
+    }
     if b.failed {
         notes.push("FAILED".to_owned());
     }
@@ -217,16 +220,19 @@ fn row(b: &v1::BlockIo) -> [String; 10] {
 }
 
 fn lost(r: &v1::SlowRequest) -> Option<String> {
-    let all: u64 = r.lost.iter().map(|lost| lost.ns).sum();
     let part = |lost: &v1::LostTime| format!("{} {}", lost.owner, human::duration_ns(lost.ns));
     let parts: Vec<String> = r.lost.iter().map(part).collect();
-    (all > 0).then(|| {
-        format!(
+    // A moment may be lost to several: the classes do not add up.
+    match (r.lost_in_all_ns, parts.as_slice()) {
+        (_, []) => None,
+        // A service of an earlier version.
+        (None, _) => Some(format!("lost to others: {}", parts.join(", "))),
+        (Some(all), _) => Some(format!(
             "lost to others: {} ({})",
             human::duration_ns(all),
             parts.join(", ")
-        )
-    })
+        )),
+    }
 }
 
 #[cfg(test)]
@@ -271,6 +277,7 @@ mod tests {
                     ..Default::default()
                 },
             ],
+            lost_in_all_ns: Some(5_900_000),
             lost: vec![v1::LostTime {
                 owner: "fs-journal".into(),
                 ns: 5_900_000,

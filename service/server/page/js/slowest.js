@@ -151,7 +151,7 @@ function farthest(r) {
 
 /** @param {Explained} r */
 function lost(r) {
-  return Object.values(r.lost_ns).reduce((sum, ns) => sum + ns, 0);
+  return r.lost_in_all_ns ?? 0;
 }
 
 /** @param {number|string} a @param {number|string} b */

@@ -124,6 +124,7 @@
  * @property {number} block_requests
  * @property {Block[]} blocks
  * @property {Record<string, number>} lost_ns
+ * @property {number} [lost_in_all_ns]
  * @property {string} incomplete
  */
 export {};

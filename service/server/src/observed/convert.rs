@@ -163,6 +163,7 @@ fn audit(a: obs::AuditReport) -> v1::AuditReport {
         agreements: a.agreements,
         conflicts: a.conflicts,
         submission_unknown: a.submission_unknown,
+        ambiguous: a.ambiguous,
     }
 }
 
@@ -204,6 +205,7 @@ pub fn slow(s: obs::SlowRequest, clock: WallClock) -> v1::SlowRequest {
         steps: s.steps.into_iter().map(step).collect(),
         lost: s.lost.into_iter().map(lost).collect(),
         incomplete: s.incomplete,
+        lost_in_all_ns: Some(s.lost_in_all_ns),
     }
 }
 
@@ -223,6 +225,7 @@ fn block_io(b: obs::BlockIo) -> v1::BlockIo {
         issued_at_ns: b.issued_at_ns,
         done_at_ns: b.done_at_ns,
         failed: b.failed,
+        uncertain: b.uncertain,
     }
 }
 

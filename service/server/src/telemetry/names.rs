@@ -239,7 +239,7 @@ metrics! {
     PROBE_ATTACHED = "probe_attached" Gauge ["store", "device", "mode"]
         "1: every block request of the disk below the store is observed.";
     BLOCK_REQUESTS = "block_requests" Counter ["store", "owner", "operation"]
-        "Block requests of the disk below the store. Owners: request, store, fs-journal, fs-metadata, writeback, other.";
+        "Block requests of the disk below the store. Owners: request, store, fs-journal, fs-metadata, writeback, other; unknown: completed without an event (not sampled, or lost), so that the others are lower bounds and the sum is exact.";
     BLOCK_BYTES = "block_bytes" Counter ["store", "owner", "operation"]
         "Bytes of these block requests.";
     BLOCK_DATA_REQUESTS = "block_data_requests" Counter ["store"]
@@ -286,6 +286,8 @@ metrics! {
         "Block requests whose submission and place name different I/Os.";
     AUDIT_UNKNOWN = "audit_submission_unknown_requests" Counter ["store"]
         "Block requests of this service whose submission was not seen, such as those of kernel workers.";
+    AUDIT_AMBIGUOUS = "audit_ambiguous_requests" Counter ["store"]
+        "Block requests of which the owner is not certain: place and time suit another I/O, or somebody else, as well.";
     SUBMISSIONS_UNCHECKED = "submissions_unchecked_ios" Counter []
         "I/Os that a thread could not announce to the probes because another thread had its place: they are attributed by their sectors alone.";
     GUARD_POLICY = "guard_policy" Gauge ["store", "policy"]

@@ -189,7 +189,7 @@ fn audit(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {
         u64::from(s.report.audit.complete)
     })?;
     out.counter_of(&names::LOST_EVENTS, stores, |s| s.report.audit.lost_events)?;
-    let more: [(&Metric, Count); 7] = [
+    let more: [(&Metric, Count); 8] = [
         (&names::AUDIT_FOUND_LATE, |a| a.found_late),
         (&names::AUDIT_IN_FLIGHT_FULL, |a| a.in_flight_full),
         (&names::AUDIT_REISSUES, |a| a.reissues),
@@ -197,6 +197,7 @@ fn audit(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {
         (&names::AUDIT_AGREEMENTS, |a| a.agreements),
         (&names::AUDIT_CONFLICTS, |a| a.conflicts),
         (&names::AUDIT_UNKNOWN, |a| a.submission_unknown),
+        (&names::AUDIT_AMBIGUOUS, |a| a.ambiguous),
     ];
     for (metric, of) in more {
         out.counter_of(metric, stores, |s| of(&s.report.audit))?;

@@ -66,6 +66,7 @@ pub(super) fn explain(known: &Known<'_>) -> SlowRequest {
         sentence: Story { known, blocks }.sentence(),
         steps: steps::steps(known, blocks),
         lost: lost::report(known.lost),
+        lost_in_all_ns: open.lost.in_all(),
         blocks: blocks.iter().map(|block| block_io(known, block)).collect(),
         incomplete: incomplete(known),
     }
@@ -90,6 +91,7 @@ fn block_io(known: &Known<'_>, block: &Block) -> BlockIo {
         issued_at_ns: event.issue_ns.map(|ns| known.after_begin(ns)),
         done_at_ns: event.completed_ns().map(|ns| known.after_begin(ns)),
         failed: event.failed,
+        uncertain: share.uncertain,
     }
 }
 
@@ -125,6 +127,18 @@ fn incomplete(known: &Known<'_>) -> String {
         gaps.push(format!(
             "when {unseen} of its block requests completed was not seen: their time at the \
              device is not known and counts as submit"
+        ));
+    }
+    if open.uncertain > 0 {
+        gaps.push(format!(
+            "whether {} of its block requests were made for it is not certain",
+            open.uncertain
+        ));
+    }
+    if open.gaps.perhaps_merged > 0 {
+        gaps.push(format!(
+            "{} block requests of others may have some of its own merged into them",
+            open.gaps.perhaps_merged
         ));
     }
     if open.lost.at_least {

@@ -116,6 +116,9 @@ fn times(block: &Block) -> String {
         (Some(_), None) => "when it completed was not seen".to_owned(),
         (None, _) => "when it was sent was not seen".to_owned(),
     });
+    if block.share.uncertain {
+        parts.push("perhaps not its own".to_owned());
+    }
     if event.failed {
         parts.push("failed".to_owned());
     }

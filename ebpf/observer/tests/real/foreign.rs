@@ -1,0 +1,158 @@
+//! Other processes on the store's own sectors, their flushes, and their names.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use lumpscope_observer::{Flavour, Op, Purpose, StoreReport, Tuning};
+
+use crate::support::{
+    LoopDevice, Watched, forced, mount_tracefs, owned, ready, sh, until_complete,
+};
+
+const MIB: u64 = 1 << 20;
+/// Few enough that all are kept and can be explained.
+const REQUESTS: u64 = 40;
+
+/// Another process that does something again and again, until it is dropped.
+struct Stranger(Child);
+
+impl Stranger {
+    fn repeats(command: &str) -> Stranger {
+        let text = format!("for i in $(seq 20000); do {command} || exit 1; done");
+        let mut sh = Command::new("sh");
+        sh.args(["-c", &text]).stderr(Stdio::null());
+        Stranger(sh.spawn().expect("a shell"))
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Every get reads what dd reads all the time.
+fn read_beside_dd(flavour: Flavour) -> StoreReport {
+    let device = LoopDevice::new(64 * MIB);
+    let it = Watched::new(&device.path, forced(flavour));
+    let path = device.path.to_str().expect("UTF-8");
+    let dd = format!("dd if={path} of=/dev/null bs=64k count=400 iflag=direct");
+    let stranger = Stranger::repeats(&dd);
+    for request in 1..=REQUESTS {
+        let at = request % 8 * MIB;
+        it.request(request, "get", MIB, || {
+            for _ in 0..4 {
+                it.io(&[request], Purpose::Data, Op::Read, at, 1 << 20);
+            }
+        });
+    }
+    drop(stranger);
+    let report = it.report();
+    for request in 1..=REQUESTS {
+        let told = it.observer.explain(request).expect("kept");
+        let bytes: u64 = told.blocks.iter().map(|b| b.own_bytes).sum();
+        assert_eq!(bytes, 4 * MIB, "{told:#?}");
+        assert!(told.blocks.iter().all(|b| !b.uncertain), "{told:#?}");
+    }
+    report
+}
+
+#[test]
+fn dd_on_the_same_sectors_gives_nothing_to_the_gets() {
+    let Some(_one) = ready() else {
+        return;
+    };
+    for flavour in [Flavour::TpBtf, Flavour::RawTp] {
+        let report = until_complete(|| read_beside_dd(flavour));
+        assert_eq!(report.block.own_bytes, REQUESTS * 4 * MIB);
+        assert_eq!(report.audit.ambiguous, 0, "{:?}", report.audit);
+        assert!(owned(&report, "other", "read").0 > 0, "{:?}", report.block);
+    }
+}
+
+/// Every request flushes once, beside a process that does nothing else.
+fn flush_beside_others(path: &Path, strangers: &Path) -> (StoreReport, Vec<usize>) {
+    let it = Watched::new(path, Tuning::default());
+    let at = strangers.to_str().expect("UTF-8");
+    let options = "bs=512 seek=1000 count=1 conv=notrunc,fsync";
+    let _stranger = Stranger::repeats(&format!("dd if=/dev/zero of={at} {options}"));
+    for request in 1..=REQUESTS {
+        it.request(request, "put", 4096, || {
+            it.write(request, request * 8192, 4096);
+            it.io(&[request], Purpose::Flush, Op::Flush, 0, 0);
+        });
+    }
+    let report = it.report();
+    let certain = (1..=REQUESTS).map(|request| {
+        let told = it.observer.explain(request).expect("kept");
+        let flushes = told.blocks.iter().filter(|b| b.operation == "flush");
+        let (doubted, certain): (Vec<_>, Vec<_>) = flushes.partition(|b| b.uncertain);
+        assert_eq!(doubted.is_empty(), !told.incomplete.contains("not certain"));
+        certain.len()
+    });
+    let certain = certain.collect();
+    (report, certain)
+}
+
+#[test]
+fn a_put_on_a_disk_that_others_flush_has_the_flush_it_asked_for() {
+    let Some(_one) = ready() else {
+        return;
+    };
+    let device = LoopDevice::new(64 * MIB);
+    let (report, flushes) = flush_beside_others(&device.path, &device.path);
+    assert!(flushes.iter().all(|n| *n == 1), "{flushes:?}");
+    assert_eq!(report.audit.ambiguous, 0, "{:?}", report.audit);
+    assert!(owned(&report, "other", "flush").0 > 0, "{:?}", report.block);
+}
+
+#[test]
+fn a_put_on_a_file_system_that_others_flush_has_at_most_the_flush_it_asked_for() {
+    let Some(_one) = ready() else {
+        return;
+    };
+    let mkfs: [(&str, &[&str]); 2] = [("mkfs.ext4", &["-q"]), ("mkfs.xfs", &["-q"])];
+    for (mkfs, args) in mkfs {
+        let mounted = LoopDevice::mounted(512 * MIB, mkfs, args);
+        let file = mounted.zeroed("store", 8 << 20);
+        let other = mounted.zeroed("other", 1 << 20);
+        let (report, flushes) = flush_beside_others(&file, &other);
+        assert!(flushes.iter().all(|n| *n <= 1), "{mkfs}: {flushes:?}");
+        let shown = format!("of {} block requests the owner", report.audit.ambiguous);
+        let said = report.audit.finding.contains(&shown);
+        assert_eq!(said, report.audit.ambiguous > 0, "{:?}", report.audit);
+    }
+}
+
+fn named(dir: &Path, name: &str) -> PathBuf {
+    let to = dir.join(name);
+    std::fs::copy(sh("which", &["dd"]), &to).expect("a copy of dd");
+    to
+}
+
+#[test]
+fn a_program_with_the_name_of_a_kernel_thread_is_another_process() {
+    let Some(_one) = ready() else {
+        return;
+    };
+    mount_tracefs();
+    let dir = tempfile::tempdir().expect("a folder");
+    for flavour in [Flavour::TpBtf, Flavour::RawTp, Flavour::Classic] {
+        let report = until_complete(|| {
+            let device = LoopDevice::new(64 * MIB);
+            let it = Watched::new(&device.path, forced(flavour));
+            let of = format!("of={}", device.path.display());
+            for name in ["ext4magic", "xfsadump", "jbd2evil", "kworker_bk"] {
+                let program = named(dir.path(), name);
+                let args = ["if=/dev/zero", &of, "bs=4k", "count=8", "oflag=direct"];
+                sh(program.to_str().expect("UTF-8"), &args);
+            }
+            it.report()
+        });
+        assert_eq!(owned(&report, "other", "write").0, 32, "{:?}", report.block);
+        for owner in ["fs-journal", "fs-metadata", "writeback"] {
+            assert_eq!(owned(&report, owner, "write").0, 0, "{owner}: {flavour:?}");
+        }
+    }
+}

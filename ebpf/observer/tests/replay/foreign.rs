@@ -1,0 +1,262 @@
+//! Block requests of others on a store's own sectors, and their flushes.
+
+use lumpscope_observer::{BlockIo, BlockOp, Class, Correlator, Event, Input, Op, Submission};
+
+use crate::support::{declared, ended, event, filled, finished, owned, raw_store};
+
+fn by(process: &str, of: Event) -> Event {
+    Event {
+        class: Class::Other,
+        own: false,
+        tgid: 77,
+        comm: process.into(),
+        ..of
+    }
+}
+
+fn by_kernel(thread: &str, of: Event) -> Event {
+    Event {
+        kernel_thread: true,
+        ..by(thread, of)
+    }
+}
+
+fn submitted(token: u64, of: Event) -> Event {
+    Event {
+        submission: Some(Submission { store: 0, token }),
+        ..of
+    }
+}
+
+fn read(queue: u64) -> Event {
+    event(BlockOp::Read, 0, 8, queue, queue + 5, queue + 10)
+}
+
+/// A flush of the disk: nobody's context.
+fn flush(issue: u64, done: u64) -> Event {
+    Event {
+        class: Class::Own,
+        own: false,
+        tgid: 0,
+        queue_ns: None,
+        comm: "".into(),
+        ..event(BlockOp::Flush, 0, 0, 0, issue, done)
+    }
+}
+
+/// The empty request of somebody who asks for one.
+fn asks(queue: u64, done: u64) -> Event {
+    Event {
+        flush_parent: true,
+        preflush: true,
+        issue_ns: None,
+        ..event(BlockOp::Flush, 0, 0, queue, 0, done)
+    }
+}
+
+fn ends(it: &mut Correlator, ids: std::ops::RangeInclusive<u64>, end: u64) {
+    for id in ids.clone() {
+        it.apply(finished(id, end));
+    }
+    for id in ids {
+        it.apply(ended(id, 5, end + 1));
+    }
+    it.apply(Input::Drained { until_ns: end + 2 });
+}
+
+fn blocks(it: &Correlator, request: u64) -> Vec<BlockIo> {
+    it.explain(request).expect("kept").blocks
+}
+
+#[test]
+fn a_stranger_s_read_of_the_same_sectors_is_the_stranger_s() {
+    let mut it = raw_store();
+    it.apply(declared(1, &[1], Op::Read, 0, 4096, 10));
+    for queue in [20, 21, 23] {
+        it.apply(Input::Event(by("dd", read(queue))));
+    }
+    it.apply(Input::Event(submitted(1, read(22))));
+    ends(&mut it, 1..=1, 90);
+    let report = filled(&it);
+    assert_eq!(owned(&report, "other", "read"), (3, 3 * 4096));
+    assert_eq!(owned(&report, "request", "read"), (1, 4096));
+    assert_eq!((report.block.own_bytes, report.audit.ambiguous), (4096, 0));
+    let told = it.explain(1).expect("kept");
+    assert_eq!((told.block_requests, told.incomplete.as_str()), (1, ""));
+    assert_eq!(told.blocks[0].queued_at_ns, Some(22 - 5));
+}
+
+#[test]
+fn a_kernel_thread_may_work_for_us_which_is_said_and_counted() {
+    let mut it = raw_store();
+    it.apply(declared(1, &[1], Op::Read, 0, 4096, 10));
+    it.apply(Input::Event(by_kernel("kworker/0:1", read(20))));
+    // All has been read by now.
+    it.apply(Input::Event(by_kernel("kworker/0:1", read(30))));
+    ends(&mut it, 1..=1, 90);
+    let report = filled(&it);
+    assert_eq!(
+        (owned(&report, "request", "read").0, report.audit.ambiguous),
+        (1, 1)
+    );
+    let said = "of 1 block requests the owner is not certain";
+    assert!(
+        report.audit.finding.contains(said),
+        "{}",
+        report.audit.finding
+    );
+    let told = it.explain(1).expect("kept");
+    assert_eq!((told.blocks.len(), told.blocks[0].uncertain), (1, true));
+    let said = "whether 1 of its block requests were made for it is not certain";
+    assert_eq!(told.incomplete, said);
+    let step = |text: &str| told.steps.iter().any(|step| step.text.ends_with(text));
+    assert!(step("perhaps not its own"), "{:#?}", told.steps);
+}
+
+#[test]
+fn ours_may_be_merged_into_a_stranger_s_which_is_said_and_counted() {
+    let mut it = raw_store();
+    it.apply(declared(1, &[1], Op::Read, 4096, 4096, 10));
+    let both = Event {
+        merged: true,
+        ..event(BlockOp::Read, 0, 16, 20, 30, 40)
+    };
+    it.apply(Input::Event(by("dd", both)));
+    ends(&mut it, 1..=1, 90);
+    let report = filled(&it);
+    assert_eq!((report.block.own_bytes, report.audit.ambiguous), (0, 1));
+    let told = it.explain(1).expect("kept");
+    assert!(told.blocks.is_empty());
+    let said = "1 block requests of others may have some of its own merged into them";
+    assert_eq!(told.incomplete, said);
+}
+
+#[test]
+fn concurrent_gets_of_one_lump_are_told_apart_by_submission() {
+    let mut it = raw_store();
+    for id in 1..=16 {
+        it.apply(declared(id, &[id], Op::Read, 0, 4096, 10 + id));
+    }
+    for id in (1..=16).map(|n| n * 7 % 17) {
+        it.apply(Input::Event(submitted(id, read(100 + id))));
+    }
+    ends(&mut it, 1..=16, 900);
+    for id in 1..=16 {
+        let queued: Vec<_> = blocks(&it, id).iter().map(|b| b.queued_at_ns).collect();
+        assert_eq!(queued, [Some(100 + i64::try_from(id).expect("small") - 5)]);
+        assert_eq!(it.explain(id).expect("kept").incomplete, "");
+    }
+    let audit = filled(&it).audit;
+    assert_eq!(
+        (audit.agreements, audit.conflicts, audit.ambiguous),
+        (16, 0, 0)
+    );
+}
+
+#[test]
+fn without_submission_equal_places_are_ambiguous() {
+    let mut it = raw_store();
+    for id in 1..=3 {
+        it.apply(declared(id, &[id], Op::Read, 0, 4096, 10 + id));
+    }
+    for id in 1..=3 {
+        it.apply(Input::Event(read(100 + id)));
+    }
+    ends(&mut it, 1..=3, 900);
+    assert_eq!(filled(&it).audit.ambiguous, 3);
+    assert_eq!(it.limits().ambiguous, 3);
+    for id in 1..=3 {
+        let of = blocks(&it, id);
+        assert_eq!((of.len(), of[0].uncertain), (1, true));
+    }
+}
+
+#[test]
+fn a_stranger_s_flushes_are_not_the_request_s() {
+    for forced_by_thread in [false, true] {
+        let mut it = raw_store();
+        it.apply(declared(1, &[1], Op::Flush, 0, 0, 100));
+        let mut told = Vec::new();
+        for at in (110..200).step_by(10) {
+            told.push(flush(at + 1, at + 5));
+            told.push(by("fio", asks(at, at + 6)));
+        }
+        let own = asks(201, 207);
+        told.push(flush(202, 206));
+        told.push(if forced_by_thread {
+            submitted(1, own)
+        } else {
+            own
+        });
+        told.push(flush(211, 215));
+        told.push(by("fio", asks(209, 216)));
+        for one in told {
+            it.apply(Input::Event(one));
+        }
+        ends(&mut it, 1..=1, 300);
+        let of = blocks(&it, 1);
+        assert_eq!(
+            (of.len(), of[0].issued_at_ns, of[0].uncertain),
+            (1, Some(202 - 5), false)
+        );
+        let report = filled(&it);
+        assert_eq!(owned(&report, "other", "flush"), (10, 0));
+        assert_eq!(
+            (owned(&report, "request", "flush"), report.audit.ambiguous),
+            ((1, 0), 0)
+        );
+    }
+}
+
+#[test]
+fn a_flush_that_a_stranger_asked_for_too_is_the_request_s() {
+    let mut it = raw_store();
+    it.apply(declared(1, &[1], Op::Flush, 0, 0, 100));
+    // Asked after the block layer had gathered the askers of the first: served by the second.
+    for one in [
+        flush(112, 120),
+        by("fio", asks(105, 121)),
+        flush(122, 130),
+        asks(111, 131),
+        by("fio", asks(111, 132)),
+    ] {
+        it.apply(Input::Event(one));
+    }
+    ends(&mut it, 1..=1, 300);
+    let of = blocks(&it, 1);
+    assert_eq!(
+        (of.len(), of[0].issued_at_ns, of[0].uncertain),
+        (1, Some(122 - 5), false)
+    );
+    assert_eq!(owned(&filled(&it), "other", "flush"), (1, 0));
+}
+
+#[test]
+fn what_a_journal_s_thread_asks_for_may_be_the_request_s() {
+    let mut it = raw_store();
+    it.apply(declared(1, &[1], Op::Flush, 0, 0, 100));
+    let commit = Event {
+        preflush: true,
+        fua: true,
+        ..event(BlockOp::Write, 9000, 8, 110, 125, 130)
+    };
+    let commit = Event {
+        class: Class::FsJournal,
+        ..by_kernel("jbd2/sda1-8", commit)
+    };
+    for one in [flush(112, 120), commit, flush(132, 140)] {
+        it.apply(Input::Event(one));
+    }
+    ends(&mut it, 1..=1, 300);
+    let of = blocks(&it, 1);
+    assert_eq!(
+        of.iter().map(|b| b.uncertain).collect::<Vec<_>>(),
+        [true, true]
+    );
+    let report = filled(&it);
+    assert_eq!(
+        (owned(&report, "request", "flush").0, report.audit.ambiguous),
+        (2, 2)
+    );
+    assert_eq!(owned(&report, "fs-journal", "write"), (1, 4096));
+}
