@@ -120,8 +120,13 @@ pub mod flag2 {
     /// It had grown when the driver was given it: others, perhaps of another process, were merged
     /// into it after it was made.
     pub const MERGED: u8 = 1 << 5;
+    /// Only of [`crate::InFlight`]: its data has completed, the flushes that wrap it have not as far as
+    /// was seen.
+    pub const SEQUENCE: u8 = 1 << 6;
+    /// Only of [`crate::InFlight`]: the block layer wraps it in flushes; it completes twice.
+    pub const WRAPPED: u8 = 1 << 7;
     /// What an event has none of.
-    pub const OF_ENTRY: u8 = KEPT | FREE;
+    pub const OF_ENTRY: u8 = KEPT | FREE | SEQUENCE | WRAPPED;
 }
 
 /// An entry of the table of submissions: two words, the token and before it this.

@@ -32,14 +32,11 @@ pub const PARTIAL: usize = ERRORS + 1;
 pub const FOUND_LATE: usize = PARTIAL + 1;
 /// Events that the event policy did not ask for.
 pub const NOT_SAMPLED: usize = FOUND_LATE + 1;
-/// Completed writes that asked for a flush before them: the kernel counts them at the end of the
+/// Writes wrapped in flushes whose data has completed: the kernel counts them at the end of the
 /// sequence, see [`SEQUENCE_ENDS`].
 pub const WRAPPED: usize = NOT_SAMPLED + 1;
-/// Completed writes that asked for FUA alone: a disk that cannot do that gets a flush after them, and
-/// the kernel counts them then.
-pub const WRAPPED_BY_FUA: usize = WRAPPED + 1;
 /// Completed requests without an event, not sampled or lost, by operation: `UNTOLD_REQUESTS + op`.
-pub const UNTOLD_REQUESTS: usize = WRAPPED_BY_FUA + 1;
+pub const UNTOLD_REQUESTS: usize = WRAPPED + 1;
 /// Their bytes by operation: `UNTOLD_BYTES + op`.
 pub const UNTOLD_BYTES: usize = UNTOLD_REQUESTS + OPS;
 /// Number of counters.
@@ -72,7 +69,6 @@ pub const NAMES: [&str; COUNT] = [
     "found_late",
     "not_sampled",
     "wrapped",
-    "wrapped_by_fua",
     "untold_requests_read",
     "untold_requests_write",
     "untold_requests_flush",

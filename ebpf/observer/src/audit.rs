@@ -29,7 +29,7 @@ use crate::slots::Slot;
 pub(crate) const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(1);
 /// After this time nothing is in flight any more that was when watching began.
-const GRACE: Duration = Duration::from_millis(50);
+const GRACE_NS: u64 = 5_000_000_000;
 /// No request is larger, for the bounds of a comparison on a busy disk.
 const LARGEST_REQUEST: u64 = 4 << 20;
 const SECTOR_BYTES: u64 = 512;
@@ -66,8 +66,9 @@ pub(crate) struct WatchedDisk {
     late: Late,
     /// Requests and bytes under way when watching began: the counts may differ by as much.
     slack: DiskStat,
-    /// The disk can do FUA itself.
-    fua: bool,
+    armed_ns: u64,
+    /// Requests whose start was not seen because it was before watching began.
+    started_before: AtomicU64,
     /// Sequences that were under way when watching began and have ended, as far as is known.
     begun_before: AtomicU64,
 }
@@ -79,6 +80,8 @@ struct Sequences {
     begun_before: u64,
     /// The data of at most so many is counted, and the sequence is not.
     under_way: u64,
+    /// Requests of all kinds whose start was before watching began: no loss.
+    started_before: u64,
 }
 
 /// The kernel's counts around a reading of the probes'.
@@ -119,14 +122,6 @@ impl WatchedDisk {
             probes.unwatch(dev, layer)?;
             thread::sleep(PAUSE);
         }
-        if reading.slack != DiskStat::default() {
-            // The start of what is in flight now was not seen; that is no loss.
-            thread::sleep(GRACE);
-            let later = probes.counters(slot);
-            for unmatched in [stats::DONE_WITHOUT_START, stats::ISSUE_WITHOUT_START] {
-                counters[unmatched] = later[unmatched];
-            }
-        }
         Ok(WatchedDisk {
             name: name.clone(),
             dev,
@@ -138,8 +133,8 @@ impl WatchedDisk {
             misses: probes.recursion_misses(),
             late: Late::default(),
             slack: reading.slack,
-            fua: fs::read_to_string(format!("/sys/block/{name}/queue/fua"))
-                .is_ok_and(|text| text.trim() == "1"),
+            armed_ns: monotonic_ns(),
+            started_before: AtomicU64::new(0),
             begun_before: AtomicU64::new(0),
         })
     }
@@ -149,20 +144,28 @@ impl WatchedDisk {
         if self.layer == Layer::Bios {
             return Sequences::default();
         }
-        let by_fua = if self.fua {
-            0
-        } else {
-            since[stats::WRAPPED_BY_FUA]
-        };
-        let begun = since[stats::WRAPPED] + by_fua;
+        let begun = since[stats::WRAPPED];
         let ended = since[stats::SEQUENCE_ENDS];
+        let started_before = self.started_before(since);
         let more = ended.saturating_sub(begun);
         let known = self.begun_before.fetch_max(more, Ordering::Relaxed);
         let begun_before = known.max(more);
         Sequences {
             begun_before,
-            under_way: (begun + begun_before).saturating_sub(ended),
+            // Of those that began before, the data of some is counted.
+            under_way: (begun + begun_before).saturating_sub(ended) + started_before,
+            started_before,
         }
+    }
+
+    /// How many requests had been made before watching began, and were seen to end since.
+    fn started_before(&self, since: &Counters) -> u64 {
+        let early = monotonic_ns().saturating_sub(self.armed_ns) < GRACE_NS;
+        if early && since[stats::IN_FLIGHT_FULL] == 0 {
+            let now = unmatched_in(since);
+            self.started_before.fetch_max(now, Ordering::Relaxed);
+        }
+        self.started_before.load(Ordering::Relaxed)
     }
 
     /// The cells of its histogram, since watching began.
@@ -266,6 +269,11 @@ fn requests_in(seen: &Counters) -> u64 {
     sent + seen[stats::FLUSH_PARENTS]
 }
 
+/// Requests whose start was not seen.
+fn unmatched_in(seen: &Counters) -> u64 {
+    seen[stats::DONE_WITHOUT_START] + seen[stats::ISSUE_WITHOUT_START]
+}
+
 /// Completed requests without an event.
 fn untold_in(seen: &Counters) -> Vec<OwnerTotal> {
     let all = op::NAMES
@@ -295,7 +303,7 @@ fn judge(
         seen_bytes: seen[stats::SEEN_BYTES..][..OPS].iter().sum(),
         kernel_bytes: counted.bytes,
         lost_events: seen[stats::RING_LOST],
-        unmatched: seen[stats::DONE_WITHOUT_START] + seen[stats::ISSUE_WITHOUT_START],
+        unmatched: unmatched_in(seen).saturating_sub(sequences.started_before),
         recursion_misses: misses,
         found_late: seen[stats::FOUND_LATE],
         in_flight_full: seen[stats::IN_FLIGHT_FULL],
@@ -577,8 +585,8 @@ mod tests {
     #[test]
     fn the_kernel_counts_a_sequence_of_flushes_when_it_has_ended() {
         let two_under_way = Sequences {
-            begun_before: 0,
             under_way: 2,
+            ..Sequences::default()
         };
         for (kernel, complete) in [(4, false), (5, true), (7, true), (8, false)] {
             assert_eq!(judged(kernel, two_under_way).complete, complete, "{kernel}");
@@ -586,7 +594,7 @@ mod tests {
         // At rest, a disk that was busy when watching began.
         let three_before = Sequences {
             begun_before: 3,
-            under_way: 0,
+            ..Sequences::default()
         };
         for (kernel, complete) in [(9, false), (10, true), (11, false)] {
             let report = judged(kernel, three_before);

@@ -15,6 +15,9 @@ use crate::probes::{Counters, Probes};
 /// The kernel traces that a request is sent shortly before it counts it as in flight.
 const MARGIN_NS: u64 = 10_000_000;
 
+/// The kernel does not count the flushes that wrap a write as in flight; none takes so long.
+const SEQUENCE_NS: u64 = 1_000_000_000;
+
 /// Late completions of one disk.
 #[derive(Debug, Clone)]
 pub(crate) struct Late {
@@ -58,6 +61,10 @@ impl Late {
             return Vec::new();
         };
         let limit = usize::try_from(missing).unwrap_or(usize::MAX);
+        let ended = probes.take_in_flight(usize::MAX, |entry| {
+            entry.slot == slot && sequence_has_ended(entry, idle_ns)
+        });
+        self.counters[stats::SEQUENCE_ENDS] += u64::try_from(ended.len()).unwrap_or(0);
         let found = probes.take_in_flight(limit, |entry| {
             entry.slot == slot && has_completed(entry, idle_ns)
         });
@@ -86,6 +93,12 @@ impl Late {
 fn has_completed(entry: &InFlight, idle_ns: u64) -> bool {
     let sent = entry.queue_ns.max(entry.issue_ns);
     entry.completes() && sent.saturating_add(MARGIN_NS) < idle_ns
+}
+
+/// Whether the last completion of a write wrapped in flushes was not shown.
+fn sequence_has_ended(entry: &InFlight, idle_ns: u64) -> bool {
+    let began = entry.queue_ns.saturating_add(SEQUENCE_NS);
+    entry.flags2 & flag2::SEQUENCE != 0 && began < idle_ns
 }
 
 fn count(counters: &mut Counters, entry: &InFlight, requests: u64) {
@@ -168,6 +181,18 @@ mod tests {
             ..sent(1000)
         };
         assert!(!has_completed(&merged, u64::MAX));
+    }
+
+    #[test]
+    fn a_sequence_of_flushes_has_a_second_to_end() {
+        let wrapped = InFlight {
+            issue_ns: 0,
+            flags2: flag2::SEQUENCE,
+            ..sent(1000)
+        };
+        assert!(sequence_has_ended(&wrapped, 1000 + SEQUENCE_NS));
+        assert!(!sequence_has_ended(&wrapped, 999 + SEQUENCE_NS));
+        assert!(!has_completed(&wrapped, u64::MAX));
     }
 
     #[test]

@@ -79,12 +79,24 @@ pub unsafe fn start(key: &Key, request: &Request, keys: Keys) {
         if keys == Keys::Reused {
             entry.older = (*old).older + completes as u32;
             doubt_maker(&mut entry, &*old);
-        } else if completes {
-            found_late(&mut *old, entry.queue_ns);
+        } else {
+            sequence_ended(&mut *old);
+            if completes {
+                found_late(&mut *old, entry.queue_ns);
+            }
         }
     }
     if !remember(key, &mut entry, keys, old) {
         count(request.slot, stats::IN_FLIGHT_FULL, 1);
+    }
+}
+
+/// The memory of a request is used again, so whatever wrapped it has ended.
+#[inline(always)]
+unsafe fn sequence_ended(old: &mut InFlight) {
+    if old.flags2 & flag2::SEQUENCE != 0 {
+        old.flags2 &= !flag2::SEQUENCE;
+        count(old.slot, stats::SEQUENCE_ENDS, 1);
     }
 }
 
@@ -103,10 +115,11 @@ pub unsafe fn adopt(bio: &Key, key: &Key, request: &Request) -> bool {
         return false;
     }
     let old = IN_FLIGHT.get_ptr_mut(*key);
-    if let Some(old) = old
-        && (*old).completes()
-    {
-        found_late(&mut *old, entry.queue_ns);
+    if let Some(old) = old {
+        sequence_ended(&mut *old);
+        if (*old).completes() {
+            found_late(&mut *old, entry.queue_ns);
+        }
     }
     if !remember(key, &mut entry, Keys::Exact, old) {
         count(request.slot, stats::IN_FLIGHT_FULL, 1);
@@ -192,6 +205,11 @@ pub unsafe fn issue(key: &Key, request: &Request, keys: Keys) {
             if grown && (*entry).queue_ns != 0 && request.op <= op::WRITE {
                 (*entry).flags2 |= flag2::MERGED;
             }
+            // What the block layer does by flushes it no longer asks of the driver.
+            let ordered = (*entry).flags & (flag::FUA | flag::PREFLUSH);
+            if ordered & !request.flags != 0 && request.sectors != 0 {
+                (*entry).flags2 |= flag2::WRAPPED;
+            }
             (*entry).issue_ns = now;
             (*entry).sector = request.sector;
             (*entry).sectors = request.sectors;
@@ -238,6 +256,11 @@ pub unsafe fn done(key: &Key, bytes: u32, error: i32, error_flag: u8, after: Aft
         return false;
     };
     let slot = (*entry).slot;
+    if (*entry).flags2 & flag2::SEQUENCE != 0 {
+        sequence_ended(&mut *entry);
+        leave(key, &mut *entry, after);
+        return true;
+    }
     if bytes == 0 && error == 0 && (*entry).sectors != 0 {
         // The second completion of a write that was wrapped in flushes: the first was not shown.
         found_late(&mut *entry, now);
@@ -259,6 +282,12 @@ pub unsafe fn done(key: &Key, bytes: u32, error: i32, error_flag: u8, after: Aft
         // Another request of this place is still in flight, as far as was seen.
         (*entry).older -= 1;
         (*entry).bytes_done = 0;
+        return true;
+    }
+    if (*entry).flags2 & flag2::WRAPPED != 0 && after == After::Keep && error == 0 {
+        (*entry).issue_ns = 0;
+        (*entry).flags = 0;
+        (*entry).flags2 = (*entry).flags2 & flag2::KEPT | flag2::SEQUENCE;
         return true;
     }
     leave(key, &mut *entry, after);
@@ -362,10 +391,8 @@ unsafe fn finish(entry: &InFlight, now: u64, error: i32) {
         add(counters.add(stats::SEEN_REQUESTS + op as usize), 1);
         add(counters.add(stats::SEEN_BYTES + op as usize), bytes);
         if !late {
-            if entry.flags & flag::PREFLUSH != 0 {
+            if entry.flags2 & flag2::WRAPPED != 0 {
                 add(counters.add(stats::WRAPPED), 1);
-            } else if entry.flags & flag::FUA != 0 {
-                add(counters.add(stats::WRAPPED_BY_FUA), 1);
             }
             let device_ns = if entry.issue_ns == 0 {
                 0

@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use lumpscope_observer::{Flavour, Op, Purpose, StoreReport, Tuning};
 
 use crate::support::{
-    LoopDevice, Watched, forced, mount_tracefs, owned, ready, sh, until_complete,
+    LoopDevice, STORE, Watched, forced, mount_tracefs, owned, ready, sh, until_complete,
 };
 
 const MIB: u64 = 1 << 20;
@@ -154,5 +155,43 @@ fn a_program_with_the_name_of_a_kernel_thread_is_another_process() {
         for owner in ["fs-journal", "fs-metadata", "writeback"] {
             assert_eq!(owned(&report, owner, "write").0, 0, "{owner}: {flavour:?}");
         }
+    }
+}
+
+#[test]
+fn a_start_on_a_busy_file_system_leaves_no_doubt_at_rest() {
+    let Some(_one) = ready() else {
+        return;
+    };
+    for (mkfs, args) in [("mkfs.ext4", ["-q"]), ("mkfs.xfs", ["-q"])] {
+        let mounted = LoopDevice::mounted(512 * MIB, mkfs, &args);
+        let file = mounted.zeroed("store", 8 << 20);
+        let at = mounted.at.join("other");
+        let dd = format!(
+            "dd if=/dev/zero of={} bs=4k count=4 oflag=append",
+            at.display()
+        );
+        let mut doubts = Vec::new();
+        let mut flapped = 0;
+        for _ in 0..5 {
+            let command = format!("{dd} conv=notrunc,fsync");
+            let strangers: Vec<Stranger> = (0..4).map(|_| Stranger::repeats(&command)).collect();
+            let it = Watched::new(&file, Tuning::default());
+            for round in 0..20 {
+                it.write(1, round * 8192, 4096);
+                it.io(&[1], Purpose::Flush, Op::Flush, 0, 0);
+                let audit = it.observer.glance(STORE).expect("the store").audit;
+                flapped += u32::from(!audit.complete);
+            }
+            drop(strangers);
+            sh("sync", &["-f", at.to_str().expect("UTF-8")]);
+            // An end of a sequence that no program was shown is found after a second.
+            std::thread::sleep(Duration::from_millis(1500));
+            it.report();
+            let audit = it.report().audit;
+            doubts.extend((!audit.complete).then_some(audit.finding));
+        }
+        assert!(doubts.is_empty(), "{mkfs}: {doubts:#?}");
+        assert_eq!(flapped, 0, "{mkfs}");
     }
 }
