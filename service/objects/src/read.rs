@@ -160,6 +160,23 @@ impl Reader {
         &self.info
     }
 
+    /// Bytes of each part that it was uploaded in; none: it was put whole. To be called before
+    /// [`Reader::next`].
+    #[must_use]
+    pub fn parts(&self) -> Vec<u64> {
+        let count = usize::from(self.info.etag.parts);
+        let mut sizes = match &self.source {
+            Source::Pieces(pieces) if count > 0 => {
+                let segments = pieces.segments.as_slice().iter();
+                segments.map(|segment| segment.size).collect()
+            }
+            _ => Vec::new(),
+        };
+        // Only the last may be empty, and has no data then.
+        sizes.resize(count, 0);
+        sizes
+    }
+
     /// Reads only these bytes of it; an end behind the object's is its end. To be called before
     /// [`Reader::next`].
     ///

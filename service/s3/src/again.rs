@@ -3,6 +3,7 @@
 //!
 //! - Parameters without a value count as absent: s3s reads some of them as numbers and refuses the
 //!   empty ones. They are part of what was signed.
+//! - Ranges and dates that cannot be read count as absent, and an `ETag` needs no quotes.
 //! - XML is read as a parser of XML reads it ([`xml`](super::xml)), and its checksums are compared,
 //!   which s3s does not do.
 
@@ -10,12 +11,16 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use http::header::{AUTHORIZATION, CONTENT_LENGTH};
+use http::header::{
+    AUTHORIZATION, CONTENT_LENGTH, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE,
+    RANGE,
+};
 use http::uri::PathAndQuery;
-use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Uri};
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use http_body::Body as _;
 use lumpscope_server::config::S3Etag;
 use percent_encoding::percent_decode_str;
+use s3s::dto::{Range, Timestamp, TimestampFormat};
 use s3s::route::S3Route;
 use s3s::service::S3Service;
 use s3s::{Body, S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
@@ -56,6 +61,35 @@ pub(super) struct Again {
 fn is_empty(parameter: &str) -> bool {
     let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
     value.is_empty() && READ.contains(&name)
+}
+
+/// Headers of a read that s3s would refuse, as it should be told: `None`: not at all.
+fn odd(headers: &HeaderMap) -> Vec<(HeaderName, Option<HeaderValue>)> {
+    let is_date = |text: &str| Timestamp::parse(TimestampFormat::HttpDate, text).is_ok();
+    let mut odd = Vec::new();
+    for name in [
+        RANGE,
+        IF_MODIFIED_SINCE,
+        IF_UNMODIFIED_SINCE,
+        IF_MATCH,
+        IF_NONE_MATCH,
+    ] {
+        let Some(value) = headers.get(&name) else {
+            continue;
+        };
+        let text = value.to_str().unwrap_or_default();
+        let good = match name {
+            RANGE => Range::parse(text).is_ok(),
+            IF_MATCH | IF_NONE_MATCH => text == "*" || text.contains('"'),
+            _ => is_date(text),
+        };
+        let tag = name == IF_MATCH || name == IF_NONE_MATCH;
+        let quoted = tag.then(|| HeaderValue::from_str(&format!("\"{text}\"")).ok());
+        if !good {
+            odd.push((name, quoted.flatten()));
+        }
+    }
+    odd
 }
 
 /// The query without what is empty, and without the signature.
@@ -134,17 +168,30 @@ impl Again {
 
 #[async_trait::async_trait]
 impl S3Route for Again {
-    fn is_match(&self, method: &Method, uri: &Uri, _: &HeaderMap, _: &mut Extensions) -> bool {
+    fn is_match(
+        &self,
+        method: &Method,
+        uri: &Uri,
+        headers: &HeaderMap,
+        _: &mut Extensions,
+    ) -> bool {
         // Reads have no body that could be lost on the way.
         let reads = method == Method::GET || method == Method::HEAD;
         let query = uri.query().unwrap_or_default();
-        (reads && query.split('&').any(is_empty)) || is_xml(method, uri.path())
+        let reads_oddly = || query.split('&').any(is_empty) || !odd(headers).is_empty();
+        (reads && reads_oddly()) || is_xml(method, uri.path())
     }
 
     async fn call(&self, mut request: S3Request<Body>) -> S3Result<S3Response<Body>> {
         let body = match is_xml(&request.method, request.uri.path()) {
             true => self.document(&mut request).await?,
-            false => Body::empty(),
+            false => {
+                for (name, value) in odd(&request.headers) {
+                    request.headers.remove(&name);
+                    request.headers.extend(value.map(|value| (name, value)));
+                }
+                Body::empty()
+            }
         };
         let signed = request.credentials.map(|known| Signed(known.access_key));
         let mut again = Request::new(body);

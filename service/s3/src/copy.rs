@@ -14,7 +14,7 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::access::Asked;
 use super::attributes::put_info;
-use super::endpoint::{Endpoint, Inside, etag, timestamp};
+use super::endpoint::{Endpoint, Inside, etag, no_version, timestamp};
 use super::get::Conditions;
 use super::put::Sink;
 use super::{attributes, checks, multipart, put};
@@ -57,12 +57,13 @@ impl Endpoint {
         let CopySource::Bucket {
             bucket,
             key,
-            version_id: None,
+            version_id,
         } = source
         else {
-            let why = "a copy has a source BUCKET/KEY, without a version";
+            let why = "a copy has a source BUCKET/KEY";
             return Err(S3Error::with_message(S3ErrorCode::NotImplemented, why));
         };
+        no_version(version_id.as_deref().map(str::to_owned))?;
         asked.check(Access::Read, bucket, key)?;
         let read = inside.objects.read(asked.scope.context(), bucket, key);
         let reader = read.await.map_err(|failure| self.failed(failure))?;
@@ -116,10 +117,18 @@ impl Endpoint {
         let conditions = source_conditions!(input);
         let source = self.source((&asked, &inside), &input.copy_source, &conditions);
         let mut from = source.await?;
-        let replaces = input
+        let replaces = match input
             .metadata_directive
             .as_ref()
-            .is_some_and(|directive| directive.as_str() == MetadataDirective::REPLACE);
+            .map(MetadataDirective::as_str)
+        {
+            None | Some("" | MetadataDirective::COPY) => false,
+            Some(MetadataDirective::REPLACE) => true,
+            Some(_) => {
+                let why = "x-amz-metadata-directive is COPY or REPLACE";
+                return Err(S3Error::with_message(S3ErrorCode::InvalidArgument, why));
+            }
+        };
         if !replaces && (&from.bucket, &from.key) == (&input.bucket, &input.key) {
             let why = "an object is copied onto itself only with metadata that replaces the old";
             return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, why));

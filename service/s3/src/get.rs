@@ -10,13 +10,16 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use lumpscope_objects::{ObjectError, ObjectInfo, Pairs, Reader};
 use s3s::dto::{
-    ChecksumMode, ChecksumType, ETagCondition, GetObjectInput, GetObjectOutput, HeadObjectInput,
-    HeadObjectOutput, Metadata, Range, StreamingBlob, Timestamp,
+    ChecksumMode, ChecksumType, ETagCondition, GetObjectAttributesInput, GetObjectAttributesOutput,
+    GetObjectAttributesParts, GetObjectInput, GetObjectOutput, HeadObjectInput, HeadObjectOutput,
+    Metadata, ObjectAttributes, ObjectPart, Range, StorageClass, StreamingBlob, Timestamp,
+    TimestampFormat,
 };
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::access::Asked;
 use super::endpoint::{Endpoint, etag, names, no_version, signed, timestamp};
+use super::list::page_size;
 use super::{attributes, checks};
 use lumpscope_server::request::{CHUNK, Scope};
 
@@ -78,20 +81,37 @@ fn chosen(range: Option<&Range>, size: u64) -> S3Result<Option<std::ops::Range<u
     })
 }
 
-/// An object may be asked for by the number of one part: the first is all of what came in one.
+/// The bytes of a part, whose number is given: what came whole is one part.
 ///
 /// # Errors
-/// `NotImplemented`.
-fn one_part(part: Option<i32>, info: &ObjectInfo) -> S3Result<()> {
-    match part {
-        None => Ok(()),
-        Some(1) if info.etag.parts <= 1 => Ok(()),
-        Some(_) => Err(S3Error::with_message(
-            S3ErrorCode::NotImplemented,
-            "parts of an object cannot be read by their numbers: use a range",
-        )),
-    }
+/// `InvalidPart`.
+fn one_part(part: i32, size: u64, parts: &[u64]) -> S3Result<std::ops::Range<u64>> {
+    let all = if parts.is_empty() { &[size] } else { parts };
+    let before = usize::try_from(part)
+        .ok()
+        .and_then(|part| part.checked_sub(1));
+    let found = before.and_then(|before| Some((before, all.get(before)?)));
+    let Some((before, bytes)) = found else {
+        let why = format!("the object has the parts 1 to {}", all.len());
+        return Err(S3Error::with_message(S3ErrorCode::InvalidPart, why));
+    };
+    let start = all[..before].iter().sum::<u64>();
+    Ok(start..start + bytes)
 }
+
+/// False: the range is of another version, and all is sent.
+fn is_of(headers: &http::HeaderMap, info: &ObjectInfo) -> bool {
+    let Some(value) = headers.get(http::header::IF_RANGE) else {
+        return true;
+    };
+    let text = value.to_str().unwrap_or_default();
+    let modified = timestamp(info.modified_ms / 1000 * 1000);
+    let date = Timestamp::parse(TimestampFormat::HttpDate, text);
+    text.trim_matches('"') == info.etag.to_string() || date.is_ok_and(|date| date == modified)
+}
+
+/// The media type of what was given none.
+const UNKNOWN_TYPE: &str = "binary/octet-stream";
 
 fn user(metadata: &Pairs) -> Option<Metadata> {
     let map: Metadata = metadata.iter().cloned().collect();
@@ -109,6 +129,8 @@ struct Told {
     range: Option<std::ops::Range<u64>>,
     /// True: its checksums are told.
     sums: bool,
+    /// How many parts it has, if one was asked for.
+    parts: Option<i32>,
 }
 
 /// The input of a read, as far as it says which object and which bytes of it are meant.
@@ -139,16 +161,27 @@ impl Wanted {
     /// Judges the object that was found.
     ///
     /// # Errors
-    /// `PreconditionFailed`, `NotModified`, `InvalidRange`, `NotImplemented`.
-    fn of(self, info: ObjectInfo) -> S3Result<Told> {
+    /// `PreconditionFailed`, `NotModified`, `InvalidRange`, `InvalidRequest`, `InvalidPart`.
+    fn of(self, info: ObjectInfo, parts: &[u64]) -> S3Result<Told> {
         self.conditions.check(&info)?;
-        one_part(self.part, &info)?;
-        let range = chosen(self.range.as_ref(), info.size)?;
+        let range = match (self.part, &self.range) {
+            (Some(_), Some(_)) => {
+                let why = "an object is read by a range or by the number of a part";
+                return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, why));
+            }
+            (Some(part), None) => {
+                let range = one_part(part, info.size, parts)?;
+                Some(range).filter(|range| !range.is_empty())
+            }
+            (None, range) => chosen(range.as_ref(), info.size)?,
+        };
+        let count = self.part.filter(|_| !parts.is_empty());
         Ok(Told {
-            info,
             // Those of the whole say nothing of a part.
-            sums: self.sums && range.is_none(),
+            sums: self.sums && range.as_ref().is_none_or(|range| *range == (0..info.size)),
+            info,
             range,
+            parts: count.and_then(|_| i32::try_from(parts.len()).ok()),
         })
     }
 }
@@ -165,7 +198,12 @@ macro_rules! output {
     ($output:ident, $told:expr, { $($more:tt)* }) => {{
         let told: Told = $told;
         let len = told.bytes();
-        let Told { info, range, sums } = told;
+        let Told {
+            info,
+            range,
+            sums,
+            parts,
+        } = told;
         let found = match sums {
             true => checks::kept(info.crc32c, &info.attributes),
             false => s3s::dto::Checksum::default(),
@@ -189,11 +227,12 @@ macro_rules! output {
             content_length: Some(signed(len)),
             content_range: range
                 .map(|range| format!("bytes {}-{}/{}", range.start, range.end - 1, info.size)),
-            content_type: info.content_type,
+            content_type: info.content_type.or_else(|| Some(UNKNOWN_TYPE.to_owned())),
             e_tag: Some(etag(info.etag)),
             expires: attributes::timestamp(expires),
             last_modified: Some(timestamp(info.modified_ms)),
             metadata: user(&info.metadata),
+            parts_count: parts,
             $($more)*
             ..$output::default()
         }
@@ -206,14 +245,20 @@ impl Endpoint {
         request: S3Request<GetObjectInput>,
     ) -> S3Result<S3Response<GetObjectOutput>> {
         let asked = Asked::of(&request)?;
-        let input = request.input;
+        let mut input = request.input;
         no_version(input.version_id)?;
         let inside = self.enter(&asked)?;
-        let wanted = |size| chosen(input.range.as_ref(), size).ok().flatten();
+        let whole = request.headers.contains_key(http::header::IF_RANGE);
+        let range = input.range.filter(|_| !whole);
+        let wanted = |size| chosen(range.as_ref(), size).ok().flatten();
         let (ctx, bucket, key) = (asked.scope.context(), &input.bucket, &input.key);
         let read = inside.objects.read_part(ctx, bucket, key, wanted).await;
         let mut reader = read.map_err(|failure| self.failed(failure))?;
-        let told = wanted!(input).of(reader.info().clone())?;
+        input.range = input
+            .range
+            .filter(|_| is_of(&request.headers, reader.info()));
+        let parts = reader.parts();
+        let told = wanted!(input).of(reader.info().clone(), &parts)?;
         if let Some(range) = &told.range {
             let selected = reader.select(range.clone());
             selected.map_err(|failure| self.failed(failure))?;
@@ -231,20 +276,121 @@ impl Endpoint {
         request: S3Request<HeadObjectInput>,
     ) -> S3Result<S3Response<HeadObjectOutput>> {
         let asked = Asked::of(&request)?;
+        let mut input = request.input;
+        no_version(input.version_id.take())?;
+        let inside = self.enter(&asked)?;
+        let (ctx, bucket, key) = (asked.scope.context(), &input.bucket, &input.key);
+        let found = match input.part_number {
+            None => {
+                let info = inside.objects.head(ctx, bucket, key).await;
+                info.map(|info| (info, Vec::new()))
+            }
+            Some(_) => {
+                let reader = inside.objects.read(ctx, bucket, key).await;
+                reader.map(|reader| (reader.info().clone(), reader.parts()))
+            }
+        };
+        let (info, parts) = found.map_err(|failure| self.failed(failure))?;
+        input.range = input.range.filter(|_| is_of(&request.headers, &info));
+        let headers = overridden(&mut input)?;
+        let told = wanted!(input).of(info, &parts)?;
+        let output = output!(HeadObjectOutput, told, {});
+        Ok(S3Response::with_headers(output, headers))
+    }
+
+    pub(super) async fn object_attributes(
+        &self,
+        request: S3Request<GetObjectAttributesInput>,
+    ) -> S3Result<S3Response<GetObjectAttributesOutput>> {
+        let asked = Asked::of(&request)?;
         let input = request.input;
         no_version(input.version_id)?;
         let inside = self.enter(&asked)?;
         let ctx = asked.scope.context();
-        let info = inside.objects.head(ctx, &input.bucket, &input.key).await;
-        let info = info.map_err(|failure| self.failed(failure))?;
-        let told = wanted!(input).of(info)?;
-        let partial = told.range.is_some();
-        let output = output!(HeadObjectOutput, told, {});
-        Ok(match partial {
-            true => S3Response::with_status(output, http::StatusCode::PARTIAL_CONTENT),
-            false => S3Response::new(output),
-        })
+        let reader = inside.objects.read(ctx, &input.bucket, &input.key).await;
+        let reader = reader.map_err(|failure| self.failed(failure))?;
+        let (info, parts) = (reader.info(), reader.parts());
+        // One header has all names, or several have some.
+        let wants = |name: &str| {
+            let mut all = input.object_attributes.iter();
+            all.any(|names| names.as_str().split(',').any(|one| one.trim() == name))
+        };
+        let sums = checks::kept(info.crc32c, &info.attributes);
+        let mut checksum = sums;
+        checksum.checksum_type = Some(ChecksumType::from_static(ChecksumType::FULL_OBJECT));
+        let (after, max) = (
+            input.part_number_marker.unwrap_or(0),
+            page_size(input.max_parts)?,
+        );
+        let has_parts = !parts.is_empty() && wants(ObjectAttributes::OBJECT_PARTS);
+        Ok(S3Response::new(GetObjectAttributesOutput {
+            checksum: Some(checksum)
+                .filter(|sums| wants(ObjectAttributes::CHECKSUM) && checks::any(sums)),
+            e_tag: wants(ObjectAttributes::ETAG).then(|| etag(info.etag)),
+            last_modified: Some(timestamp(info.modified_ms)),
+            object_parts: has_parts.then(|| listed(&parts, after, max)),
+            object_size: wants(ObjectAttributes::OBJECT_SIZE).then(|| signed(info.size)),
+            storage_class: wants(ObjectAttributes::STORAGE_CLASS)
+                .then(|| StorageClass::from_static(StorageClass::STANDARD)),
+            ..GetObjectAttributesOutput::default()
+        }))
     }
+}
+
+/// A page of the parts of an object: those with numbers above `after`.
+fn listed(parts: &[u64], after: i32, max: usize) -> GetObjectAttributesParts {
+    let numbered = (1..).zip(parts).filter(|(number, _)| *number > after);
+    let numbered = numbered.take(max).map(|(number, &size)| ObjectPart {
+        part_number: Some(number),
+        size: Some(signed(size)),
+        ..ObjectPart::default()
+    });
+    let page: Vec<ObjectPart> = numbered.collect();
+    let last = page.last().and_then(|part| part.part_number);
+    let count = i32::try_from(parts.len()).unwrap_or(i32::MAX);
+    let more = last.is_some_and(|last| last < count);
+    GetObjectAttributesParts {
+        is_truncated: Some(more),
+        max_parts: i32::try_from(max).ok(),
+        next_part_number_marker: last,
+        part_number_marker: Some(after),
+        parts: Some(page),
+        total_parts_count: Some(count),
+    }
+}
+
+/// The headers of a reply that its request gives; s3s reads them of GetObject only.
+fn overridden(input: &mut HeadObjectInput) -> S3Result<http::HeaderMap> {
+    use http::header as names;
+    let mut headers = http::HeaderMap::new();
+    for (name, value) in [
+        (names::CACHE_CONTROL, input.response_cache_control.take()),
+        (
+            names::CONTENT_DISPOSITION,
+            input.response_content_disposition.take(),
+        ),
+        (
+            names::CONTENT_ENCODING,
+            input.response_content_encoding.take(),
+        ),
+        (
+            names::CONTENT_LANGUAGE,
+            input.response_content_language.take(),
+        ),
+        (names::CONTENT_TYPE, input.response_content_type.take()),
+        (
+            names::EXPIRES,
+            attributes::date(input.response_expires.as_ref()),
+        ),
+    ] {
+        let Some(value) = value else { continue };
+        let parsed = value.parse().map_err(|_| {
+            let why = format!("response-{name} is no header");
+            S3Error::with_message(S3ErrorCode::InvalidArgument, why)
+        });
+        headers.insert(name, parsed?);
+    }
+    Ok(headers)
 }
 
 type Next = (Reader, Option<Result<Bytes, ObjectError>>);

@@ -29,6 +29,7 @@ mod memory;
 mod multipart;
 mod operations;
 mod parameters;
+mod probes;
 mod put;
 mod serve;
 mod service;

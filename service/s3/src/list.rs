@@ -95,7 +95,7 @@ pub(super) fn of_token(token: &str) -> S3Result<ListAfter> {
 }
 
 /// The marker of version 1 is a key or a common prefix: what ends with the delimiter is one.
-fn of_marker(marker: String, delimiter: Option<&str>) -> ListAfter {
+pub(super) fn of_marker(marker: String, delimiter: Option<&str>) -> ListAfter {
     match delimiter {
         Some(delimiter) if marker.ends_with(delimiter) => ListAfter::Prefix(marker),
         _ => ListAfter::Key(marker),
@@ -103,7 +103,7 @@ fn of_marker(marker: String, delimiter: Option<&str>) -> ListAfter {
 }
 
 /// What of a page and of its question is going to be in a list.
-fn texts<'a>(page: &'a ListPage, query: &'a ListQuery) -> impl Iterator<Item = &'a str> {
+pub(super) fn texts<'a>(page: &'a ListPage, query: &'a ListQuery) -> impl Iterator<Item = &'a str> {
     let keys = page.entries.iter().map(|entry| entry.key.as_str());
     let prefixes = page.prefixes.iter().map(String::as_str);
     let asked = [Some(query.prefix.as_str()), query.delimiter.as_deref()];
@@ -111,13 +111,13 @@ fn texts<'a>(page: &'a ListPage, query: &'a ListQuery) -> impl Iterator<Item = &
 }
 
 /// A list in the requested form.
-struct Listed {
-    contents: Vec<Object>,
-    prefixes: Vec<CommonPrefix>,
+pub(super) struct Listed {
+    pub(super) contents: Vec<Object>,
+    pub(super) prefixes: Vec<CommonPrefix>,
 }
 
 impl Listed {
-    fn of(page: ListPage, encoding: Encoding, owner: Option<&Owner>) -> Self {
+    pub(super) fn of(page: ListPage, encoding: Encoding, owner: Option<&Owner>) -> Self {
         let contents = page.entries.into_iter().map(|entry| Object {
             e_tag: entry.etag.map(etag),
             key: Some(encoding.text(entry.key)),
@@ -144,7 +144,12 @@ impl Listed {
 }
 
 impl Endpoint {
-    async fn page(&self, asked: &Asked, bucket: &str, query: &ListQuery) -> S3Result<ListPage> {
+    pub(super) async fn page(
+        &self,
+        asked: &Asked,
+        bucket: &str,
+        query: &ListQuery,
+    ) -> S3Result<ListPage> {
         asked.check(Access::Read, bucket, &query.prefix)?;
         let inside = self.enter(asked)?;
         let page = inside.objects.list(bucket, query).await;
@@ -233,7 +238,7 @@ impl Endpoint {
 }
 
 /// Objects are of whoever may see them.
-fn owner(asked: &Asked) -> Owner {
+pub(super) fn owner(asked: &Asked) -> Owner {
     let name = asked.grants.name().to_owned();
     Owner {
         display_name: Some(name.clone()),

@@ -84,6 +84,21 @@ operations! {
     "CompleteMultipartUpload" "s3_complete_upload" Write xml ["uploadId"],
     "AbortMultipartUpload" "s3_abort_upload" Write ["uploadId"],
     "ListParts" "s3_list_parts" Write ["max-parts", "part-number-marker", "uploadId"],
+    "GetObjectAttributes" "s3_get_attributes" Read ["attributes", "versionId"],
+    "ListObjectVersions" "s3_list_versions" Bucket ["delimiter", "encoding-type", "key-marker", "max-keys", "prefix", "version-id-marker", "versions"],
+    "GetBucketAcl" "s3_get_setting" Bucket ["acl"],
+    "GetBucketCors" "s3_get_setting" Bucket ["cors"],
+    "GetBucketEncryption" "s3_get_setting" Bucket ["encryption"],
+    "GetBucketLifecycleConfiguration" "s3_get_setting" Bucket ["lifecycle"],
+    "GetBucketLogging" "s3_get_setting" Bucket ["logging"],
+    "GetBucketPolicy" "s3_get_setting" Bucket ["policy"],
+    "GetBucketReplication" "s3_get_setting" Bucket ["replication"],
+    "GetBucketTagging" "s3_get_setting" Bucket ["tagging"],
+    "GetBucketVersioning" "s3_get_setting" Bucket ["versioning"],
+    "GetBucketWebsite" "s3_get_setting" Bucket ["website"],
+    "GetObjectLockConfiguration" "s3_get_setting" Bucket ["object-lock"],
+    "GetObjectAcl" "s3_get_setting" Read ["acl", "versionId"],
+    "GetObjectTagging" "s3_get_setting" Read ["tagging", "versionId"],
 }
 
 /// Name for a request that was refused before its operation was known.

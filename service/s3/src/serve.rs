@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::{CONNECTION, EXPECT};
+use http::header::{CONNECTION, CONTENT_RANGE, EXPECT};
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use s3s::service::S3Service;
@@ -26,6 +26,9 @@ use lumpscope_server::request::{Readers, Requests, Scope, unless_cut_off};
 const FRAMING: u64 = 2;
 /// The id of a request, in its reply.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
+
+/// The region of a bucket, or of all of them.
+const REGION: HeaderName = HeaderName::from_static("x-amz-bucket-region");
 
 /// State shared by the requests on all connections.
 #[derive(Clone)]
@@ -154,6 +157,10 @@ impl On {
     ) -> Response<Traced> {
         scope.set_method(operations::UNKNOWN);
         scope.received(flow.received_ns());
+        // s3s answers every HEAD of an object with 200.
+        if is_head && response.headers().contains_key(CONTENT_RANGE) && response.status() == 200 {
+            *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+        }
         let status = response.status();
         let code = error::code(status);
         let headers = response.headers_mut();
@@ -183,7 +190,12 @@ fn xml(mut error: S3Error, scope: &Scope) -> Result<Response<s3s::Body>, HttpErr
     error.set_request_id(scope.id().to_string());
     let malformed = *error.code() == S3ErrorCode::AuthorizationHeaderMalformed;
     let reply = error.to_http_response();
-    let reply = reply.map_err(|error| HttpError::new(Box::new(error)))?;
+    let mut reply = reply.map_err(|error| HttpError::new(Box::new(error)))?;
+    if malformed {
+        // A HEAD has no body to tell it in.
+        let region = HeaderValue::from_static(signed::REGION);
+        reply.headers_mut().insert(REGION, region);
+    }
     match reply.body().bytes().filter(|_| malformed) {
         None => Ok(reply),
         // Clients take the region from here and ask again.

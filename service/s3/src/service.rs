@@ -5,12 +5,21 @@ use s3s::dto::{
     CompleteMultipartUploadOutput, CopyObjectInput, CopyObjectOutput, CreateBucketInput,
     CreateBucketOutput, CreateMultipartUploadInput, CreateMultipartUploadOutput, DeleteBucketInput,
     DeleteBucketOutput, DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput,
-    DeleteObjectsOutput, GetBucketLocationInput, GetBucketLocationOutput, GetObjectInput,
-    GetObjectOutput, HeadBucketInput, HeadBucketOutput, HeadObjectInput, HeadObjectOutput,
+    DeleteObjectsOutput, GetBucketAclInput, GetBucketAclOutput, GetBucketCorsInput,
+    GetBucketCorsOutput, GetBucketEncryptionInput, GetBucketEncryptionOutput,
+    GetBucketLifecycleConfigurationInput, GetBucketLifecycleConfigurationOutput,
+    GetBucketLocationInput, GetBucketLocationOutput, GetBucketLoggingInput, GetBucketLoggingOutput,
+    GetBucketPolicyInput, GetBucketPolicyOutput, GetBucketReplicationInput,
+    GetBucketReplicationOutput, GetBucketTaggingInput, GetBucketTaggingOutput,
+    GetBucketVersioningInput, GetBucketVersioningOutput, GetBucketWebsiteInput,
+    GetBucketWebsiteOutput, GetObjectAclInput, GetObjectAclOutput, GetObjectAttributesInput,
+    GetObjectAttributesOutput, GetObjectInput, GetObjectLockConfigurationInput,
+    GetObjectLockConfigurationOutput, GetObjectOutput, GetObjectTaggingInput,
+    GetObjectTaggingOutput, HeadBucketInput, HeadBucketOutput, HeadObjectInput, HeadObjectOutput,
     ListBucketsInput, ListBucketsOutput, ListMultipartUploadsInput, ListMultipartUploadsOutput,
-    ListObjectsInput, ListObjectsOutput, ListObjectsV2Input, ListObjectsV2Output, ListPartsInput,
-    ListPartsOutput, PutObjectInput, PutObjectOutput, UploadPartCopyInput, UploadPartCopyOutput,
-    UploadPartInput, UploadPartOutput,
+    ListObjectVersionsInput, ListObjectVersionsOutput, ListObjectsInput, ListObjectsOutput,
+    ListObjectsV2Input, ListObjectsV2Output, ListPartsInput, ListPartsOutput, PutObjectInput,
+    PutObjectOutput, UploadPartCopyInput, UploadPartCopyOutput, UploadPartInput, UploadPartOutput,
 };
 use s3s::{S3, S3Request, S3Response, S3Result};
 
@@ -65,4 +74,22 @@ operations! {
     list_parts(ListPartsInput) -> ListPartsOutput = parts;
     list_multipart_uploads(ListMultipartUploadsInput) -> ListMultipartUploadsOutput = uploads;
     delete_objects(DeleteObjectsInput) -> DeleteObjectsOutput = delete_many.await;
+    get_object_attributes(GetObjectAttributesInput) -> GetObjectAttributesOutput =
+        object_attributes.await;
+    list_object_versions(ListObjectVersionsInput) -> ListObjectVersionsOutput = versions.await;
+    get_bucket_acl(GetBucketAclInput) -> GetBucketAclOutput = bucket_acl;
+    get_bucket_cors(GetBucketCorsInput) -> GetBucketCorsOutput = cors;
+    get_bucket_encryption(GetBucketEncryptionInput) -> GetBucketEncryptionOutput = encryption;
+    get_bucket_lifecycle_configuration(GetBucketLifecycleConfigurationInput) ->
+        GetBucketLifecycleConfigurationOutput = lifecycle;
+    get_bucket_logging(GetBucketLoggingInput) -> GetBucketLoggingOutput = logging;
+    get_bucket_policy(GetBucketPolicyInput) -> GetBucketPolicyOutput = policy;
+    get_bucket_replication(GetBucketReplicationInput) -> GetBucketReplicationOutput = replication;
+    get_bucket_tagging(GetBucketTaggingInput) -> GetBucketTaggingOutput = bucket_tags;
+    get_bucket_versioning(GetBucketVersioningInput) -> GetBucketVersioningOutput = versioning;
+    get_bucket_website(GetBucketWebsiteInput) -> GetBucketWebsiteOutput = website;
+    get_object_acl(GetObjectAclInput) -> GetObjectAclOutput = acl.await;
+    get_object_lock_configuration(GetObjectLockConfigurationInput) ->
+        GetObjectLockConfigurationOutput = locks;
+    get_object_tagging(GetObjectTaggingInput) -> GetObjectTaggingOutput = tags.await;
 }

@@ -5,5 +5,7 @@
 mod common;
 mod documents;
 mod parameters;
+mod probes;
+mod reads;
 mod signatures;
 mod uploads;

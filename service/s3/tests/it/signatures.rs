@@ -126,6 +126,8 @@ fn a_region_that_cannot_be_is_answered_with_the_one_there_is() {
                 (400, "AuthorizationHeaderMalformed")
             );
             assert_eq!(reply.element("Region").unwrap(), "us-east-1");
+            let head = client.ask(Ask::new("HEAD", "/bbb").region(region).sign(sign));
+            assert_eq!(head.header("x-amz-bucket-region"), Some("us-east-1"));
         }
     }
 }

@@ -1,0 +1,162 @@
+//! Reading objects: by the number of a part, and as clients ask who are not exact.
+
+use crate::common::{Ask, Client, Running};
+
+const PART: usize = 5 << 20;
+
+/// Makes `/bbb/parts` of three parts.
+fn parts(client: &mut Client) -> Vec<u8> {
+    let bodies = [vec![1; PART], vec![2; PART], b"end".to_vec()];
+    let created = client.good(Ask::new("POST", "/bbb/parts").query("uploads", ""));
+    let id = created.element("UploadId").unwrap();
+    let mut document = "<CompleteMultipartUpload>".to_owned();
+    for (number, body) in (1..).zip(&bodies) {
+        let ask = Ask::new("PUT", "/bbb/parts").query("uploadId", &id);
+        let ask = ask.query("partNumber", &format!("{number}"));
+        let sent = client.good(ask.body(body.clone()));
+        let tag = sent.header("etag").unwrap();
+        document += &format!("<Part><PartNumber>{number}</PartNumber><ETag>{tag}</ETag></Part>");
+    }
+    let ask = Ask::new("POST", "/bbb/parts").query("uploadId", &id);
+    client.good(ask.body(document + "</CompleteMultipartUpload>"));
+    bodies.concat()
+}
+
+#[test]
+fn an_object_is_read_by_the_numbers_of_its_parts() {
+    let (_running, mut client) = Running::with_bucket();
+    let whole = parts(&mut client);
+    for (number, range) in [
+        (1, 0..PART),
+        (2, PART..2 * PART),
+        (3, 2 * PART..2 * PART + 3),
+    ] {
+        let content = format!("bytes {}-{}/{}", range.start, range.end - 1, whole.len());
+        for method in ["GET", "HEAD"] {
+            let ask = Ask::new(method, "/bbb/parts").query("partNumber", &format!("{number}"));
+            let reply = client.good(ask);
+            assert_eq!(reply.status, 206);
+            assert_eq!(reply.header("content-range"), Some(&*content));
+            assert_eq!(reply.header("x-amz-mp-parts-count"), Some("3"));
+            if method == "GET" {
+                assert!(reply.body == whole[range.clone()]);
+            }
+        }
+    }
+    for number in ["0", "4", "-1", "10001"] {
+        let ask = Ask::new("GET", "/bbb/parts").query("partNumber", number);
+        client.refused(ask, 400, "InvalidPart");
+    }
+    let both = Ask::new("GET", "/bbb/parts").query("partNumber", "1");
+    client.refused(both.header("range", "bytes=0-1"), 400, "InvalidRequest");
+    // What was put whole is its only part.
+    for body in ["one", ""] {
+        client.good(Ask::new("PUT", "/bbb/k").body(body));
+        let reply = client.good(Ask::new("GET", "/bbb/k").query("partNumber", "1"));
+        assert_eq!(reply.body, body.as_bytes());
+        assert_eq!(reply.header("x-amz-mp-parts-count"), None);
+        let ask = Ask::new("GET", "/bbb/k").query("partNumber", "2");
+        client.refused(ask, 400, "InvalidPart");
+    }
+}
+
+#[test]
+fn attributes_of_an_object_are_told() {
+    let (_running, mut client) = Running::with_bucket();
+    let whole = parts(&mut client);
+    let ask = Ask::new("GET", "/bbb/parts").query("attributes", "");
+    let all = "ETag,Checksum,ObjectParts,StorageClass,ObjectSize";
+    let told = client.good(ask.clone().header("x-amz-object-attributes", all));
+    assert_eq!(told.element("ObjectSize").unwrap(), whole.len().to_string());
+    assert_eq!(told.element("PartsCount").unwrap(), "3");
+    assert!(told.element("ETag").unwrap().contains("-3"));
+    let crc = base64_simd::STANDARD.encode_to_string({
+        use s3s::crypto::Checksum as _;
+        s3s::crypto::Crc32c::checksum(&whole)
+    });
+    assert_eq!(told.element("ChecksumCRC32C").unwrap(), crc);
+    let page = ask.clone().header("x-amz-object-attributes", "ObjectParts");
+    let page = page
+        .header("x-amz-max-parts", "1")
+        .header("x-amz-part-number-marker", "1");
+    let page = client.good(page);
+    assert_eq!(page.element("PartNumber").unwrap(), "2");
+    assert_eq!(page.element("IsTruncated").unwrap(), "true");
+    assert_eq!(page.element("ObjectSize"), None);
+    let none = Ask::new("GET", "/bbb/none").query("attributes", "");
+    let none = none.header("x-amz-object-attributes", "ETag");
+    client.refused(none, 404, "NoSuchKey");
+}
+
+#[test]
+fn what_is_not_exact_is_read_as_s3_reads_it() {
+    let (_running, mut client) = Running::with_bucket();
+    let put = client.good(Ask::new("PUT", "/bbb/k").body("0123456789"));
+    let tag = put.header("etag").unwrap().trim_matches('"').to_owned();
+    let get = Ask::new("GET", "/bbb/k");
+    for range in [
+        "bytes=x",
+        "bytes=5-2",
+        "lines=0-1",
+        "bytes=0-1,3-4",
+        "bytes",
+        "0-1",
+    ] {
+        let reply = client.good(get.clone().header("range", range));
+        assert_eq!((reply.status, reply.body.len()), (200, 10), "{range}");
+    }
+    client.refused(
+        get.clone().header("range", "bytes=10-"),
+        416,
+        "InvalidRange",
+    );
+    let date = "Wed, 21 Oct 2015 07:28:00 GMT";
+    for (of, status) in [
+        (&*tag, 206),
+        (&*format!("\"{tag}\""), 206),
+        ("\"other\"", 200),
+        (date, 200),
+    ] {
+        let part = get
+            .clone()
+            .header("range", "bytes=2-3")
+            .header("if-range", of);
+        let reply = client.good(part);
+        assert_eq!(reply.status, status, "{of}");
+    }
+    assert_eq!(
+        client.ask(get.clone().header("if-none-match", &tag)).status,
+        304
+    );
+    client.good(get.clone().header("if-match", &tag));
+    client.refused(
+        get.clone().header("if-match", "other"),
+        412,
+        "PreconditionFailed",
+    );
+    for odd in ["0", "yesterday"] {
+        client.good(get.clone().header("if-modified-since", odd));
+        client.good(get.clone().header("if-unmodified-since", odd));
+    }
+    let plain = client.good(get);
+    assert_eq!(plain.header("content-type"), Some("binary/octet-stream"));
+    let head = Ask::new("HEAD", "/bbb/k").query("response-content-type", "a/b");
+    assert_eq!(client.good(head).header("content-type"), Some("a/b"));
+    let head = client.good(Ask::new("HEAD", "/bbb/k").header("range", "bytes=2-3"));
+    assert_eq!(
+        (head.status, head.header("content-length")),
+        (206, Some("2"))
+    );
+}
+
+#[test]
+fn a_copy_names_its_source_and_its_directive() {
+    let (_running, mut client) = Running::with_bucket();
+    client.good(Ask::new("PUT", "/bbb/k").body("x"));
+    let copy = |source: &str| Ask::new("PUT", "/bbb/copy").header("x-amz-copy-source", source);
+    client.good(copy("bbb/k?versionId=null"));
+    client.refused(copy("bbb/k?versionId=abc"), 404, "NoSuchVersion");
+    let odd = copy("bbb/k").header("x-amz-metadata-directive", "COPIED");
+    client.refused(odd, 400, "InvalidArgument");
+    client.good(copy("bbb/k").header("x-amz-metadata-directive", "COPY"));
+}
