@@ -61,17 +61,14 @@ fn all(args: &DoctorArgs) -> Vec<Finding> {
 
 /// Checks the settings that `serve` would give to the engine.
 fn settings(args: &DoctorArgs) -> Vec<Finding> {
-    let resolved = from_environment().and_then(|serve| {
-        let serve = ServeArgs {
-            config: args.config.clone(),
-            ..serve
-        };
+    let resolved = from_environment().and_then(|mut serve| {
+        serve.config.clone_from(&args.config);
         serve.resolve_settings().map_err(|error| error.to_string())
     });
     match resolved {
         Ok(config) => {
             let settings = config.settings().into_iter();
-            let mut found: Vec<Finding> = settings.map(|(key, value)| good(key, value)).collect();
+            let mut found: Vec<Finding> = settings.map(|(key, value)| good(&key, value)).collect();
             found.extend(files::findings(&config));
             found
         }

@@ -139,13 +139,7 @@ fn give_up(config: &ServeConfig, observer: &Observer) -> Result<(), ServerError>
 
 /// Files that are read again later must be readable then too.
 fn warn_of_unreadable(config: &ServeConfig) {
-    let door = &config.door;
-    let tls = door.tls.iter();
-    let of_tls = tls.flat_map(|tls| [Some(&tls.cert), Some(&tls.key), tls.client_ca.as_ref()]);
-    for path in of_tls
-        .chain([door.tokens.as_ref(), door.s3_credentials.as_ref()])
-        .flatten()
-    {
+    for path in config.reloaded() {
         if let Err(error) = std::fs::File::open(path) {
             let path = path.display();
             warn!(%path, %error, "cannot be read without privileges: changes of it will not be seen");

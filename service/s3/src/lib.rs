@@ -90,8 +90,8 @@ async fn run(parts: S3Parts) {
         stores: sources.stores.clone(),
         store: store.clone(),
         put_memory: sources.put_memory.clone(),
-        max_body: config.s3.max_body,
-        etag: config.s3.etag,
+        max_body: config.s3_max_body.0,
+        etag: config.s3_etag,
         memory_wait: config.body_timeout,
     };
     let keys = Keys {
@@ -102,23 +102,23 @@ async fn run(parts: S3Parts) {
     let s3 = builder(&endpoint, &keys).build();
     let mut builder = builder(&endpoint, &keys);
     builder.set_route(Again { s3, keys });
-    let max_header_bytes = config.door.max_header_bytes;
+    let max_header_bytes = config.max_header_bytes.as_u32();
     let serving = Serving {
         s3: builder.build(),
         requests,
-        readers: Readers::new(config.body_timeout, config.door.min_rate),
+        readers: Readers::new(config.body_timeout, config.min_rate.0),
         patience: Patience {
             silence: config.body_timeout,
-            min_rate: config.door.min_rate,
-            max: config.s3.max_body,
+            min_rate: config.min_rate.0,
+            max: config.s3_max_body.0,
         },
         max_header_bytes,
     };
     let limits = HttpLimits {
-        header_timeout: config.door.handshake_timeout,
-        buffer_bytes: BUFFER_BYTES.max(usize::try_from(max_header_bytes).unwrap_or(usize::MAX)),
+        header_timeout: config.handshake_timeout,
+        buffer_bytes: BUFFER_BYTES.max(config.max_header_bytes.as_usize()),
     };
-    let (stores, age) = (sources.stores.clone(), config.s3.upload_expiry);
+    let (stores, age) = (sources.stores.clone(), config.s3_upload_expiry);
     tokio::select! {
         () = serve::serve(listener, entrance, limits, serving, stopped) => {}
         () = expire(stores, &store, age) => {}

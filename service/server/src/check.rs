@@ -7,7 +7,7 @@ use std::path::Path;
 
 use lumpscope_engine::layout::detect_path;
 
-use crate::config::{DoorConfig, ServeArgs, ServeConfig};
+use crate::config::{ServeArgs, ServeConfig};
 use crate::door::Door;
 use crate::error::ServerError;
 use crate::{privileges, stores};
@@ -21,8 +21,8 @@ const ELF_MACHINE_BPF: u16 = 247;
 /// Everything that keeps it from being served, each in one line.
 pub fn check(args: ServeArgs) -> Result<ServeConfig, Vec<String>> {
     let one_line = |error: ServerError| error.to_string().replace('\n', " ");
-    let (config, wrong) = args.examined().map_err(|wrong| vec![one_line(wrong)])?;
-    let mut found: Vec<String> = wrong.into_iter().map(one_line).collect();
+    let mut config = args.read().map_err(|wrong| vec![one_line(wrong)])?;
+    let mut found: Vec<String> = config.check().into_iter().map(one_line).collect();
     found.extend(problems(&config));
     match found.is_empty() {
         true => Ok(config),
@@ -47,13 +47,9 @@ fn problems(config: &ServeConfig) -> Vec<String> {
                 .map_err(ServerError::from)
         }),
         config.probe_object.as_deref().map_or(Ok(()), probe_object),
-        config
-            .door
-            .unix_socket
-            .as_deref()
-            .map_or(Ok(()), socket_folder),
+        config.unix_socket.as_deref().map_or(Ok(()), socket_folder),
     ];
-    let wrong = others.into_iter().chain(door(&config.door));
+    let wrong = others.into_iter().chain(door(config));
     found.extend(wrong.filter_map(|result| Some(result.err()?.to_string())));
     // One line each, whatever the system's words are.
     found.iter().map(|line| line.replace('\n', " ")).collect()
@@ -61,16 +57,16 @@ fn problems(config: &ServeConfig) -> Vec<String> {
 
 /// Certificates and key, then the tokens, then the keys of S3: each kind is told of, though the door
 /// reads them at once.
-fn door(config: &DoorConfig) -> [Result<(), ServerError>; 3] {
+fn door(config: &ServeConfig) -> [Result<(), ServerError>; 3] {
     kinds(config).map(|kind| certificate_not_after(&kind).map(|_| ()))
 }
 
 /// The configuration with TLS alone, with tokens alone, and with the keys of S3 alone.
-pub fn kinds(config: &DoorConfig) -> [DoorConfig; 3] {
+pub fn kinds(config: &ServeConfig) -> [ServeConfig; 3] {
     let mut tls = config.clone();
     let (tokens_file, s3_file) = (tls.tokens.take(), tls.s3_credentials.take());
     let mut none = tls.clone();
-    none.tls = None;
+    (none.tls_cert, none.tls_key, none.tls_client_ca) = (None, None, None);
     let (mut tokens, mut s3) = (none.clone(), none);
     tokens.tokens = tokens_file;
     s3.s3_credentials = s3_file;
@@ -82,7 +78,7 @@ pub fn kinds(config: &DoorConfig) -> [DoorConfig; 3] {
 ///
 /// # Errors
 /// A file that cannot be read or used.
-pub fn certificate_not_after(config: &DoorConfig) -> Result<Option<i64>, ServerError> {
+pub fn certificate_not_after(config: &ServeConfig) -> Result<Option<i64>, ServerError> {
     let door = Door::new(config)?;
     Ok(door.reloader.in_force().certificate_not_after)
 }

@@ -3,165 +3,152 @@
 //! A flag wins over its environment variable, which wins over the file, which wins over the
 //! default. The keys of the file are the long names of the flags; a key that is not known is an
 //! error, because a misspelt one would otherwise be ignored in silence.
+//!
+//! [`ServeConfig`] is all of it: serde reads the file into it, clap lays the flags and variables that
+//! are given over it, and serde writes it out again.
 
 mod args;
 pub mod document;
 mod page;
-mod resolve;
 mod settings;
+mod validate;
 mod values;
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lumpscope_engine::{Durability, IoBackendChoice, QueuePolicy};
+use clap::{Arg, Args as _, Command};
 use lumpscope_observer::{EventPolicy, GuardPolicy, WatchedStore};
-use lumpscope_units::{Size, Span};
+use lumpscope_units::Size;
+use toml::Value;
 
 pub use args::ServeArgs;
 pub use page::{PageConfig, Rhythm};
+pub use settings::ServeConfig;
 pub use values::{
     DurabilityArg, GuardRule, IoBackendArg, LogFormat, QueuePolicyArg, S3Etag, StoreSpec, UnixMode,
 };
 
-/// Where gRPC is served unless told otherwise.
-pub const DEFAULT_LISTEN: &str = "127.0.0.1:50051";
-/// Where metrics are served unless told otherwise.
-pub const DEFAULT_METRICS_LISTEN: &str = "127.0.0.1:9464";
-/// Bytes of lumps in memory, put and get each.
-pub const DEFAULT_BODY_MEMORY: Size = Size(256 << 20);
-/// Largest gRPC message accepted.
-pub const DEFAULT_MAX_MESSAGE: Size = Size(8 << 20);
-/// I/Os one store has in flight at its disk.
-pub const DEFAULT_QUEUE_DEPTH: usize = 32;
-/// Requests one store lets wait before it answers UNAVAILABLE.
-pub const DEFAULT_QUEUE_LIMIT: usize = 1024;
-/// Seconds that a store's queue must be long before the store counts as overloaded.
-pub const DEFAULT_OVERLOAD_AFTER_SECONDS: u64 = 10;
-/// Bytes of lumps a store holds in memory: twice what is let in by default.
-pub const DEFAULT_BUFFER_BUDGET: Size = Size(1 << 30);
-/// Hours from the start of one pass of a scrubber to the next.
-pub const DEFAULT_SCRUB_INTERVAL_HOURS: u64 = 7 * 24;
-/// Journal records after which a store writes a checkpoint of its index.
-pub const DEFAULT_CHECKPOINT_RECORDS: u64 = 1_000_000;
-/// Seconds without a byte after which a put's stream is given up.
-pub const DEFAULT_BODY_TIMEOUT_SECONDS: u64 = 30;
-/// Seconds between two looks at the files of certificates and tokens.
-pub const DEFAULT_RELOAD_INTERVAL_SECONDS: u64 = 10;
-/// Connections open at a time.
-pub const DEFAULT_MAX_CONNECTIONS: usize = 2048;
-/// Calls under way on one connection.
-pub const DEFAULT_MAX_STREAMS: u32 = 256;
-/// Most bytes of the headers of one call.
-pub const DEFAULT_MAX_HEADER: Size = Size(16 << 10);
-/// Seconds without a call after which a connection is closed.
-pub const DEFAULT_IDLE_TIMEOUT_SECONDS: u64 = 600;
-/// Seconds a connection has for its handshakes.
-pub const DEFAULT_HANDSHAKE_TIMEOUT_SECONDS: u64 = 10;
-/// Slowest body, in bytes a second.
-pub const DEFAULT_MIN_RATE: Size = Size(64 << 10);
-/// Bytes a client may send ahead on one call.
-pub const DEFAULT_STREAM_WINDOW: Size = Size(2 << 20);
-/// Bytes a client may send ahead on one connection.
-pub const DEFAULT_CONNECTION_WINDOW: Size = Size(4 << 20);
-/// Largest HTTP/2 frame a client may send: bodies are MiB, and small frames halve their throughput.
-pub const DEFAULT_FRAME_SIZE: Size = Size(1 << 20);
-/// Largest body of one put or part of S3: what S3 itself allows.
-pub const DEFAULT_S3_MAX_BODY: Size = Size(5 << 30);
-/// Hours after which a multipart upload that was not completed is given up.
-pub const DEFAULT_S3_UPLOAD_EXPIRY_HOURS: u64 = 7 * 24;
-/// Seconds that requests under way are waited for at the end.
-pub const DEFAULT_DRAIN_TIMEOUT_SECONDS: u64 = 10;
-/// Share of requests that are traced by chance.
-pub const DEFAULT_TRACE_RATIO: f64 = 0.01;
-/// Every request that takes at least so long is traced.
-pub const DEFAULT_TRACE_SLOWER_THAN: Span = Span(Duration::from_millis(100));
+/// Bytes of lumps in memory, put and get each, where buffer-budget has room for them.
+const BODY_MEMORY: u64 = 256 << 20;
 
-/// Configuration of `serve`, complete and checked.
-#[derive(Clone, Debug)]
-pub struct ServeConfig {
-    /// The stores, at least one, with distinct names.
-    pub stores: Vec<StoreSpec>,
-    /// Address for gRPC.
-    pub listen: SocketAddr,
-    /// Address for metrics.
-    pub metrics_listen: SocketAddr,
-    /// True: other machines may reach these addresses without TLS and a login.
-    pub allow_remote: bool,
-    /// False: no probe is loaded.
-    pub probes: bool,
-    /// Compiled probe object; `None`: the built-in one.
-    pub probe_object: Option<PathBuf>,
-    /// Which completed block requests are handed out as events, from the start on.
-    pub events: EventPolicy,
-    /// Where the probes' maps are pinned.
-    pub pin_maps: Option<PathBuf>,
-    /// Collector of traces; `None`: none are made.
-    pub otlp_endpoint: Option<String>,
-    /// Settings of the web page.
-    pub page: PageConfig,
-    /// Which requests are traced.
-    pub sampling: Sampling,
-    /// Policies for other processes that open the stores' devices for writing.
-    pub guard: Vec<GuardRule>,
-    /// True: the kernel counts how often the probes run and how long.
-    pub program_statistics: bool,
-    /// Backend of disk I/O.
-    pub io_backend: IoBackendChoice,
-    /// I/Os a store has in flight.
-    pub queue_depth: usize,
-    /// Requests a store lets wait.
-    pub queue_limit: usize,
-    /// Which waiting request starts next.
-    pub queue_policy: QueuePolicy,
-    /// Younger requests that may start before a waiting one.
-    pub max_overtakes: u32,
-    /// Requests that make a store overloaded when they wait for `overload_after`.
-    pub overload_threshold: usize,
-    /// See `overload_threshold`.
-    pub overload_after: Duration,
-    /// Bytes of lumps in memory, each store.
-    pub buffer_budget: u64,
-    /// Bytes a second of each store's scrubber; 0: off.
-    pub scrub_rate: u64,
-    /// From one pass of a scrubber to the next.
-    pub scrub_interval: Duration,
-    /// Bytes a second of each journal's garbage collection; 0: no limit.
-    pub gc_rate: u64,
-    /// Journal records after which a checkpoint is written; 0: never.
-    pub checkpoint_records: u64,
-    /// True: damaged stores are repaired when they are opened.
-    pub salvage: bool,
-    /// Durability when a request does not say.
-    pub durability: Durability,
-    /// Bytes of lumps that are being put.
-    pub put_memory: u64,
-    /// Bytes of lumps that are being read or sent, each store.
-    pub get_memory: u64,
-    /// Largest gRPC message, in bytes.
-    pub max_message: usize,
-    /// Longest silence inside a put's stream.
-    pub body_timeout: Duration,
-    /// How connections are let in.
-    pub door: DoorConfig,
-    /// How S3 is served.
-    pub s3: S3Config,
-    /// Longest that requests under way are waited for at the end.
-    pub drain_timeout: Duration,
-    /// `USER[:GROUP]` to become; `None`: stay who we are.
-    pub user: Option<String>,
-    /// True: all capabilities are kept.
-    pub keep_privileges: bool,
-    /// True: every store must open.
-    pub require_all_stores: bool,
-    /// Form of the log.
-    pub log_format: LogFormat,
-    /// Filter of the log.
-    pub log: String,
+/// A value as a flag takes it; a list is separated by `;`.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(list) => list.iter().map(plain).collect::<Vec<_>>().join(";"),
+        other => other.to_string(),
+    }
 }
 
 impl ServeConfig {
+    /// Every key and the value in force, in the order of the documentation. A list is separated by
+    /// `;`; a key that is not set has an empty value. Never a secret: secrets are in files of which
+    /// only the path is here.
+    #[must_use]
+    pub fn settings(&self) -> Vec<(String, String)> {
+        let entries = self.entries().into_iter();
+        entries
+            .map(|(key, value)| (key, value.as_ref().map(plain).unwrap_or_default()))
+            .collect()
+    }
+
+    /// The settings as a file for `--config`: one `key = value` a line. Keys that are not set are
+    /// comments.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        let line = |(key, value)| match value {
+            Some(value) => format!("{key} = {value}\n"),
+            None => format!("# {key} is not set\n"),
+        };
+        self.entries().into_iter().map(line).collect()
+    }
+
+    fn entries(&self) -> Vec<(String, Option<Value>)> {
+        let mut table = self.table();
+        let command = Self::augment_args(Command::new("serve"));
+        let keys = command.get_arguments().filter_map(Arg::get_long);
+        keys.map(|key| (key.to_owned(), table.remove(key)))
+            .collect()
+    }
+
+    fn table(&self) -> toml::Table {
+        toml::Table::try_from(self).expect("a setting is a number, a text or a list of texts")
+    }
+
+    /// Bytes of lumps that are being put.
+    #[must_use]
+    pub fn put_memory(&self) -> Size {
+        let room = Size(BODY_MEMORY.min(self.buffer_budget.0 / 2));
+        self.put_memory.unwrap_or(room)
+    }
+
+    /// Bytes of lumps that are being read or sent, each store.
+    #[must_use]
+    pub fn get_memory(&self) -> Size {
+        let rest = self.buffer_budget.0.saturating_sub(self.put_memory().0);
+        self.get_memory.unwrap_or(Size(BODY_MEMORY.min(rest)))
+    }
+
+    /// Younger requests that may start before a waiting one.
+    #[must_use]
+    pub fn max_overtakes(&self) -> u32 {
+        let half = u32::try_from(self.queue_limit / 2).unwrap_or(u32::MAX);
+        self.max_overtakes.unwrap_or(half)
+    }
+
+    /// Requests that make a store overloaded when they wait for `overload_after`.
+    #[must_use]
+    pub fn overload_threshold(&self) -> usize {
+        let most = (self.queue_limit / 4).saturating_mul(3).max(1);
+        self.overload_threshold.unwrap_or(most)
+    }
+
+    /// The files of TLS; `None`: no TLS.
+    #[must_use]
+    pub fn tls(&self) -> Option<TlsFiles> {
+        Some(TlsFiles {
+            cert: self.tls_cert.clone()?,
+            key: self.tls_key.clone()?,
+            client_ca: self.tls_client_ca.clone(),
+        })
+    }
+
+    /// The files that are read again while they are in use.
+    pub fn reloaded(&self) -> impl Iterator<Item = &PathBuf> {
+        let tls = [&self.tls_cert, &self.tls_key, &self.tls_client_ca];
+        tls.into_iter()
+            .chain([&self.tokens, &self.s3_credentials])
+            .flatten()
+    }
+
+    /// Completed block requests that are handed out as events, from the start on.
+    #[must_use]
+    pub fn events(&self) -> EventPolicy {
+        EventPolicy {
+            one_in: self.event_one_in,
+            slower_than_ns: self.event_slower_than.nanoseconds(),
+        }
+    }
+
+    /// Settings of the web page.
+    #[must_use]
+    pub fn page(&self) -> PageConfig {
+        PageConfig {
+            trace_url: self.trace_url.clone(),
+            rhythm: self.rhythm,
+        }
+    }
+
+    /// Requests that are traced.
+    #[must_use]
+    pub fn sampling(&self) -> Sampling {
+        Sampling {
+            ratio: self.trace_ratio,
+            slower_than: self.trace_slower_than.0,
+        }
+    }
+
     /// Watch options of a store, for the observer.
     #[must_use]
     pub fn watched(&self, spec: &StoreSpec) -> WatchedStore {
@@ -175,8 +162,8 @@ impl ServeConfig {
     /// The store that S3 serves; `None`: S3 is off, or it is not clear which one.
     #[must_use]
     pub fn s3_store(&self) -> Option<&str> {
-        self.s3.listen?;
-        match (&self.s3.store, self.stores.as_slice()) {
+        self.s3_listen?;
+        match (&self.s3_store, self.stores.as_slice()) {
             (Some(name), stores) => {
                 let found = stores.iter().find(|spec| spec.name == *name)?;
                 Some(&found.name)
@@ -208,65 +195,6 @@ pub struct Sampling {
     pub slower_than: Duration,
 }
 
-/// How S3 is served.
-#[derive(Clone, Debug)]
-pub struct S3Config {
-    /// Address; `None`: it is not served.
-    pub listen: Option<SocketAddr>,
-    /// The store; `None`: the only one there is.
-    pub store: Option<String>,
-    /// Bytes of the body of one put or part.
-    pub max_body: u64,
-    /// Source of the `ETag` of an object put in one request.
-    pub etag: S3Etag,
-    /// Age at which a multipart upload is given up; zero: never.
-    pub upload_expiry: Duration,
-}
-
-/// How connections are let in, and how much of the service each may take.
-#[derive(Clone, Debug)]
-pub struct DoorConfig {
-    /// Where gRPC is served beside TCP.
-    pub unix_socket: Option<PathBuf>,
-    /// Permissions of that socket.
-    pub unix_mode: u32,
-    /// `None`: no TLS.
-    pub tls: Option<TlsFiles>,
-    /// File of the tokens; `None`: none is asked for.
-    pub tokens: Option<PathBuf>,
-    /// File of the access keys of S3; `None`: there are none.
-    pub s3_credentials: Option<PathBuf>,
-    /// Time between two looks at these files; zero: never.
-    pub reload_interval: Duration,
-    /// Connections open at a time.
-    pub max_connections: usize,
-    /// Calls under way on one connection.
-    pub max_streams: u32,
-    /// Most bytes of the headers of one call.
-    pub max_header_bytes: u32,
-    /// Time without a call after which a connection is closed; zero: never.
-    pub idle_timeout: Duration,
-    /// Time a connection has for its handshakes.
-    pub handshake_timeout: Duration,
-    /// Slowest body in bytes a second, on average; 0: no limit.
-    pub min_rate: u64,
-    /// Bytes a client may send ahead on one call.
-    pub stream_window: u32,
-    /// Bytes a client may send ahead on one connection.
-    pub connection_window: u32,
-    /// Largest HTTP/2 frame a client may send.
-    pub frame_size: u32,
-}
-
-impl DoorConfig {
-    /// True: strangers can neither read nor ask. TLS, and tokens or certificates of clients.
-    #[must_use]
-    pub fn is_safe(&self) -> bool {
-        let known = |tls: &TlsFiles| self.tokens.is_some() || tls.client_ca.is_some();
-        self.tls.as_ref().is_some_and(known)
-    }
-}
-
 /// The files of TLS, all PEM.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
@@ -280,17 +208,19 @@ pub struct TlsFiles {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    use clap::FromArgMatches as _;
+    use lumpscope_engine::{Durability, QueuePolicy};
+
     use super::*;
     use crate::error::ServerError;
 
     fn from_file(text: &str) -> Result<ServeConfig, ServerError> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
-        ServeArgs {
-            config: Some(file.path().to_owned()),
-            ..ServeArgs::default()
-        }
-        .resolve()
+        ServeConfig::of_file(file.path())?.checked()
     }
 
     #[test]
@@ -301,9 +231,9 @@ mod tests {
         )
         .unwrap();
         assert_eq!(config.stores[1].path, PathBuf::from("/x=y"));
-        assert_eq!((config.listen.port(), config.probes), (1, false));
-        assert_eq!((config.put_memory, config.queue_depth), (64 << 20, 7));
-        assert_eq!(config.durability, Durability::Journaled);
+        assert_eq!((config.listen.port(), config.no_probes), (1, true));
+        assert_eq!((config.put_memory().0, config.queue_depth), (64 << 20, 7));
+        assert_eq!(Durability::from(config.durability), Durability::Journaled);
     }
 
     #[test]
@@ -313,20 +243,23 @@ mod tests {
              gc-rate = 1048576\nscrub-interval = 2\noverload-after = 3\n",
         )
         .unwrap();
-        assert_eq!(config.queue_policy, QueuePolicy::Fifo);
-        assert_eq!((config.max_overtakes, config.overload_threshold), (50, 75));
-        assert_eq!((config.scrub_rate, config.gc_rate), (5 << 20, 1 << 20));
+        assert_eq!(QueuePolicy::from(config.queue_policy), QueuePolicy::Fifo);
+        assert_eq!(
+            (config.max_overtakes(), config.overload_threshold()),
+            (50, 75)
+        );
+        assert_eq!((config.scrub_rate.0, config.gc_rate.0), (5 << 20, 1 << 20));
         assert_eq!(config.scrub_interval, Duration::from_secs(7200));
         let settings = config.settings();
-        assert!(settings.contains(&("scrub-rate", "5M".to_owned())));
-        assert!(settings.contains(&("overload-after", "3".to_owned())));
+        assert!(settings.contains(&("scrub-rate".to_owned(), "5M".to_owned())));
+        assert!(settings.contains(&("overload-after".to_owned(), "3".to_owned())));
     }
 
     #[test]
     fn a_store_has_room_for_what_is_let_in() {
         let memory = |text: &str| {
             let config = from_file(&format!("store = [\"a=/x\"]\n{text}")).unwrap();
-            (config.put_memory >> 20, config.get_memory >> 20)
+            (config.put_memory().0 >> 20, config.get_memory().0 >> 20)
         };
         assert_eq!(memory(""), (256, 256));
         assert_eq!(memory("buffer-budget = \"256M\""), (128, 128));
@@ -335,6 +268,29 @@ mod tests {
             memory("buffer-budget = \"400M\"\nput-memory = \"300M\""),
             (300, 100)
         );
+    }
+
+    #[test]
+    fn every_value_that_a_flag_can_have_is_shown() {
+        let config = ServeConfig {
+            stores: vec!["a=/x".parse().unwrap()],
+            tokens: Some(OsStr::from_bytes(b"/k\xff").into()),
+            checkpoint_records: u64::MAX,
+            overload_threshold: Some(usize::MAX),
+            idle_timeout: Duration::MAX,
+            ..ServeConfig::default()
+        };
+        let settings = config.checked().unwrap().settings();
+        let most = i64::MAX.to_string();
+        for (key, value) in [
+            ("tokens", "/k\u{fffd}"),
+            ("checkpoint-records", &most),
+            ("overload-threshold", &most),
+            ("idle-timeout", &most),
+        ] {
+            let shown = settings.iter().find(|(known, _)| known == key).unwrap();
+            assert_eq!(shown.1, value, "{key}");
+        }
     }
 
     #[test]
@@ -355,12 +311,11 @@ mod tests {
     fn flags_win_over_the_file() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "store = [\"a=/x\"]\nqueue-depth = 7\n").unwrap();
-        let config = ServeArgs {
-            config: Some(file.path().to_owned()),
-            queue_depth: Some(9),
-            ..ServeArgs::default()
-        };
-        assert_eq!(config.resolve().unwrap().queue_depth, 9);
+        let path = file.path().to_str().unwrap();
+        let command = ServeArgs::augment_args(Command::new("serve"));
+        let flags = command.get_matches_from(["serve", "--config", path, "--queue-depth", "9"]);
+        let args = ServeArgs::from_arg_matches(&flags).unwrap();
+        assert_eq!(args.resolve().unwrap().queue_depth, 9);
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub enum ServerError {
         /// The value as given.
         value: String,
         /// Accepted values.
-        want: &'static str,
+        want: String,
     },
     /// There is nothing to serve.
     #[error("no store is given: add --store NAME=PATH, or `store = [\"NAME=PATH\"]` to the file")]

@@ -58,15 +58,14 @@ impl Sockets {
     pub(crate) async fn bind(config: &ServeConfig) -> Result<Self, ServerError> {
         let tcp = bind("listen", config.listen).await?;
         let http = bind("metrics-listen", config.metrics_listen).await?;
-        let s3 = match config.s3.listen {
+        let s3 = match config.s3_listen {
             Some(address) => Some(bind("s3-listen", address).await?),
             None => None,
         };
-        let door = &config.door;
         // Bound as who we are, and then of the user that we are going to be.
         let ids = config.user.as_deref().map(privileges::ids_of).transpose()?;
-        let unix = door.unix_socket.as_deref();
-        let unix = unix.map(|path| door::listen_unix(path, door.unix_mode, ids));
+        let unix = config.unix_socket.as_deref();
+        let unix = unix.map(|path| door::listen_unix(path, config.unix_mode.0, ids));
         Ok(Self {
             grpc: local(&tcp)?,
             metrics: local(&http)?,
@@ -140,14 +139,14 @@ pub(crate) async fn serve(
             name,
             protocol,
             max_connections,
-            handshake_timeout: config.door.handshake_timeout,
-            idle_timeout: config.door.idle_timeout,
+            handshake_timeout: config.handshake_timeout,
+            idle_timeout: config.idle_timeout,
             write_timeout: config.body_timeout,
             reloader: Arc::clone(&sources.door.reloader),
             metrics: Arc::clone(&sources.door.metrics),
         })
     };
-    let most = config.door.max_connections;
+    let most = config.max_connections;
     let requests = Arc::new(Requests::new(Arc::new(Reporter {
         observer: sources.observer.clone(),
         metrics: Arc::clone(&sources.requests),
@@ -183,17 +182,16 @@ pub(crate) async fn serve(
         _ => Box::pin(std::future::ready(())),
     };
     let entrance = entrance("metrics", Protocol::Http, METRICS_CONNECTIONS.min(most));
-    let headers = usize::try_from(config.door.max_header_bytes).unwrap_or(usize::MAX);
     let limits = door::HttpLimits {
-        header_timeout: config.door.handshake_timeout,
-        buffer_bytes: headers.max(LEAST_BUFFER),
+        header_timeout: config.handshake_timeout,
+        buffer_bytes: config.max_header_bytes.as_usize().max(LEAST_BUFFER),
     };
     let http = crate::http::serve(
         sockets.http,
         entrance,
         limits,
         sources,
-        config.page.clone(),
+        config.page(),
         stopped,
     );
     Serving {
@@ -221,7 +219,7 @@ async fn services(
     );
     let lumps = Direct::new(
         lumps.clone(),
-        LumpStoreServer::new(lumps).max_decoding_message_size(config.max_message),
+        LumpStoreServer::new(lumps).max_decoding_message_size(config.max_message.as_usize()),
     );
     let observe = ObserveServer::new(ObserveService::new(
         stores.clone(),
@@ -254,13 +252,12 @@ async fn services(
 
 /// The bounds of HTTP/2.
 fn transport(config: &ServeConfig) -> Server {
-    let door = &config.door;
     Server::builder()
-        .max_frame_size(door.frame_size)
-        .initial_stream_window_size(door.stream_window)
-        .initial_connection_window_size(door.connection_window)
-        .max_concurrent_streams(door.max_streams)
-        .http2_max_header_list_size(door.max_header_bytes)
+        .max_frame_size(config.frame_size.as_u32())
+        .initial_stream_window_size(config.stream_window.as_u32())
+        .initial_connection_window_size(config.connection_window.as_u32())
+        .max_concurrent_streams(config.max_streams)
+        .http2_max_header_list_size(config.max_header_bytes.as_u32())
         .http2_max_pending_accept_reset_streams(Some(MAX_PENDING_RESETS))
         .http2_max_local_error_reset_streams(Some(MAX_ERROR_RESETS))
         .http2_keepalive_interval(Some(KEEPALIVE.0))

@@ -62,23 +62,27 @@ impl Service {
         s3: Option<ServeS3>,
         opened: impl FnOnce(&ServeConfig, &Observer) -> Result<(), ServerError> + Send + 'static,
     ) -> Result<Self, ServerError> {
-        if config.s3.listen.is_some() && s3.is_none() {
+        if config.s3_listen.is_some() && s3.is_none() {
             let why = "s3-listen is set, and this program was built without S3";
             return Err(ServerError::Argument(why.to_owned()));
         }
         let serve_s3 = s3;
-        let door = Door::new(&config.door)?;
+        let door = Door::new(&config)?;
         let sockets = Sockets::bind(&config).await?;
         let (grpc, metrics, s3) = (sockets.grpc, sockets.metrics, sockets.s3_address);
         let (observer, stores) = open(config.clone(), opened).await?;
-        let tracing = Tracing::start(config.otlp_endpoint.as_deref(), config.sampling, &observer)?;
+        let tracing = Tracing::start(
+            config.otlp_endpoint.as_deref(),
+            config.sampling(),
+            &observer,
+        )?;
         let sources = Sources {
             tracing: tracing.clone(),
             stores: stores.clone(),
             observer: observer.clone(),
             requests: Arc::new(RequestMetrics::default()),
             door: door.clone(),
-            put_memory: Memory::new(config.put_memory),
+            put_memory: Memory::new(config.put_memory().0),
             watches: Arc::default(),
         };
         let requests = Arc::clone(&sources.requests);
@@ -181,7 +185,7 @@ async fn open(
             .probe_object
             .clone()
             .map_or(ObjectSource::Prebuilt, ObjectSource::Path),
-        enabled: config.probes,
+        enabled: !config.no_probes,
         tuning: Tuning {
             pin_maps: config.pin_maps.clone(),
             program_statistics: config.program_statistics,
@@ -219,8 +223,8 @@ async fn open(
 
 /// Before anything is done that could be observed. Where nothing can, the log says so anyway.
 fn set_events(config: &ServeConfig, observer: &Observer) {
-    let policy = config.events;
-    if config.probes
+    let policy = config.events();
+    if !config.no_probes
         && policy != observer.events()
         && let Err(why) = observer.set_events(policy)
     {

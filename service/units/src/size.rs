@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A number of bytes. Suffixes K, M, G and T are powers of 1024; `KiB` and `B` are understood too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,6 +28,20 @@ pub fn size_within(
         }
         let (min, max) = (Size(min), Size(max));
         Err(format!("{text:?} is not from {min} to {max} bytes"))
+    }
+}
+
+impl Size {
+    /// Bytes in 32 bits; `u32::MAX` from 4 GiB on.
+    #[must_use]
+    pub fn as_u32(self) -> u32 {
+        u32::try_from(self.0).unwrap_or(u32::MAX)
+    }
+
+    /// Bytes as the machine counts memory.
+    #[must_use]
+    pub fn as_usize(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
     }
 }
 
@@ -66,6 +80,12 @@ impl fmt::Display for Size {
             }
         }
         write!(f, "{}", self.0)
+    }
+}
+
+impl Serialize for Size {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
     }
 }
 

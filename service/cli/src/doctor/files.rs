@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use lumpscope_observer::{Finding, Level};
 use lumpscope_server::check::{certificate_not_after, kinds};
-use lumpscope_server::config::{DoorConfig, ServeConfig};
+use lumpscope_server::config::ServeConfig;
 
 use super::{good, lacking};
 
@@ -16,25 +16,24 @@ const DAY_SECONDS: i64 = 24 * 3600;
 
 /// Findings about the files of `config`.
 pub(super) fn findings(config: &ServeConfig) -> Vec<Finding> {
-    let door = &config.door;
-    let [only_tls, only_tokens, only_s3] = kinds(door);
+    let [only_tls, only_tokens, only_s3] = kinds(config);
     let mut found = Vec::new();
-    if let Some(tls) = &door.tls {
+    if let Some(tls) = config.tls() {
         found.push(certificate(&only_tls, &tls.cert));
         found.push(private("private key", &tls.key));
     }
-    if let Some(tokens) = &door.tokens {
+    if let Some(tokens) = &config.tokens {
         found.push(usable("token file", &only_tokens, tokens));
         found.push(private("token file", tokens));
     }
-    if let Some(keys) = &door.s3_credentials {
+    if let Some(keys) = &config.s3_credentials {
         found.push(usable("S3 credentials", &only_s3, keys));
         found.push(private("S3 credentials", keys));
     }
     found
 }
 
-fn certificate(door: &DoorConfig, cert: &Path) -> Finding {
+fn certificate(door: &ServeConfig, cert: &Path) -> Finding {
     let topic = "certificate";
     let end = match certificate_not_after(door) {
         Ok(end) => end.unwrap_or(i64::MAX),
@@ -74,7 +73,7 @@ fn certificate(door: &DoorConfig, cert: &Path) -> Finding {
     }
 }
 
-fn usable(topic: &str, door: &DoorConfig, path: &Path) -> Finding {
+fn usable(topic: &str, door: &ServeConfig, path: &Path) -> Finding {
     match certificate_not_after(door) {
         Ok(_) => good(topic, format!("{}: in order", path.display())),
         Err(error) => lacking(

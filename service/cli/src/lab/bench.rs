@@ -6,8 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Subcommand;
 use lumpscope_lab::{commands, engine, grpc, observe, orders, peers, run as workload, seeds};
-use lumpscope_server::config;
-use lumpscope_units::Size;
+use lumpscope_server::config::ServeConfig;
 
 #[derive(Subcommand)]
 pub(crate) enum BenchCommand {
@@ -49,13 +48,13 @@ pub(super) fn run(command: BenchCommand, exe: &Path) -> Result<ExitCode> {
 
 /// The settings of HTTP/2 and gRPC that `serve` has without flags, which a peer must have too.
 fn default_transport() -> grpc::Transport {
-    let bytes = |size: Size| u32::try_from(size.0).unwrap_or(u32::MAX);
+    let config = ServeConfig::default();
     grpc::Transport {
-        stream_window: bytes(config::DEFAULT_STREAM_WINDOW),
-        connection_window: bytes(config::DEFAULT_CONNECTION_WINDOW),
-        frame_size: bytes(config::DEFAULT_FRAME_SIZE),
-        max_streams: config::DEFAULT_MAX_STREAMS,
-        max_header_bytes: bytes(config::DEFAULT_MAX_HEADER),
-        max_message: usize::try_from(config::DEFAULT_MAX_MESSAGE.0).unwrap_or(usize::MAX),
+        stream_window: config.stream_window.as_u32(),
+        connection_window: config.connection_window.as_u32(),
+        frame_size: config.frame_size.as_u32(),
+        max_streams: config.max_streams,
+        max_header_bytes: config.max_header_bytes.as_u32(),
+        max_message: config.max_message.as_usize(),
     }
 }

@@ -23,15 +23,15 @@ fn resolve(flags: &[&str]) -> ServeConfig {
 }
 
 /// Nothing but a store, not even from the environment.
-fn plain() -> BTreeMap<&'static str, String> {
-    let args = ServeArgs {
-        store: vec!["a=/x".parse().unwrap()],
-        ..ServeArgs::default()
+fn plain() -> BTreeMap<String, String> {
+    let config = ServeConfig {
+        stores: vec!["a=/x".parse().unwrap()],
+        ..ServeConfig::default()
     };
-    settings(&args.resolve().unwrap())
+    settings(&config.checked().unwrap())
 }
 
-fn settings(config: &ServeConfig) -> BTreeMap<&'static str, String> {
+fn settings(config: &ServeConfig) -> BTreeMap<String, String> {
     config.settings().into_iter().collect()
 }
 
@@ -82,7 +82,7 @@ fn every_flag_is_a_setting_a_key_and_a_variable() {
     let plain = plain();
     let keys = keys();
     assert!(keys.len() > 40, "{keys:?}");
-    let known: Vec<&str> = plain.keys().copied().collect();
+    let known: Vec<&str> = plain.keys().map(String::as_str).collect();
     let mut wanted: Vec<&str> = keys.iter().map(String::as_str).collect();
     wanted.sort_unstable();
     assert_eq!(known, wanted, "settings() and the flags");
@@ -117,12 +117,9 @@ fn every_flag_is_a_setting_a_key_and_a_variable() {
         // The file that says what is in force brings the same into force.
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), by_flag.to_toml()).unwrap();
-        let args = ServeArgs {
-            config: Some(file.path().to_owned()),
-            ..ServeArgs::default()
-        };
+        let read = ServeConfig::of_file(file.path()).unwrap();
         assert_eq!(
-            args.resolve().unwrap().settings(),
+            read.checked().unwrap().settings(),
             by_flag.settings(),
             "{key}"
         );
@@ -181,11 +178,8 @@ fn the_example_shows_every_key_with_its_default() {
     let parse = |text: &str| {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
-        let args = ServeArgs {
-            config: Some(file.path().to_owned()),
-            ..ServeArgs::default()
-        };
-        args.resolve().unwrap()
+        let read = ServeConfig::of_file(file.path()).unwrap();
+        read.checked().unwrap()
     };
     let as_it_is = settings(&parse(text));
     // With everything switched on that is commented out.
@@ -414,10 +408,13 @@ fn certificates_keys_and_tokens_are_looked_into() {
 
 #[test]
 fn a_trace_url_leads_somewhere_and_says_where_the_id_belongs() {
-    let with = |url: &str| ServeArgs {
-        store: vec!["a=/x".parse().unwrap()],
-        trace_url: Some(url.to_owned()),
-        ..ServeArgs::default()
+    let with = |url: &str| {
+        ServeConfig {
+            stores: vec!["a=/x".parse().unwrap()],
+            trace_url: Some(url.to_owned()),
+            ..ServeConfig::default()
+        }
+        .checked()
     };
     for bad in [
         "http://127.0.0.1:16686/trace/",
@@ -427,14 +424,14 @@ fn a_trace_url_leads_somewhere_and_says_where_the_id_belongs() {
         "http:///{trace_id}",
         "http://a host/{trace_id}",
     ] {
-        let why = with(bad).resolve().unwrap_err().to_string();
+        let why = with(bad).unwrap_err().to_string();
         assert!(
             why.contains("trace-url") && why.contains("{trace_id}"),
             "{bad}: {why}"
         );
     }
     let good = "https://grafana.example/explore?id={trace_id}";
-    let config = with(good).resolve().unwrap();
-    assert_eq!(config.page.trace_url.as_deref(), Some(good));
-    assert_eq!(with("").resolve().unwrap().page.trace_url, None);
+    let config = with(good).unwrap();
+    assert_eq!(config.trace_url.as_deref(), Some(good));
+    assert_eq!(with("").unwrap().trace_url, None);
 }

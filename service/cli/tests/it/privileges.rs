@@ -426,7 +426,7 @@ fn the_unit_is_sound_and_exposes_little() {
     let (good, text) = analyze(&["security", "--offline=true", "--no-pager", "--threshold=1"]);
     assert!(!good, "{text}");
     let seconds = |key| of_unit(key).parse::<u64>().unwrap();
-    let drain = lumpscope_server::config::DEFAULT_DRAIN_TIMEOUT_SECONDS;
-    assert!(seconds("TimeoutStopSec") >= 2 * drain);
+    let drain = lumpscope_server::config::ServeConfig::default().drain_timeout;
+    assert!(seconds("TimeoutStopSec") >= 2 * drain.as_secs());
     assert_eq!(of_unit("Type"), "notify");
 }

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, SystemTime};
 
 use lumpscope_engine::create::{CreateOptions, Prealloc, format};
-use lumpscope_server::config::{ServeArgs, StoreSpec};
+use lumpscope_server::config::{ServeConfig, StoreSpec};
 use lumpscope_server::serve::Service;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use s3s::crypto::{Checksum as _, Sha1, Sha256};
@@ -56,20 +56,20 @@ impl Running {
         file.write_all(format!("[[key]]\n{who}\n{rule}\n").as_bytes())
             .unwrap();
         let any = "127.0.0.1:0".parse().unwrap();
-        let config = ServeArgs {
-            store: vec![StoreSpec {
+        let config = ServeConfig {
+            stores: vec![StoreSpec {
                 name: "s".to_owned(),
                 path,
             }],
-            listen: Some(any),
-            metrics_listen: Some(any),
+            listen: any,
+            metrics_listen: any,
             s3_listen: Some(any),
             s3_credentials: Some(keys),
-            no_probes: Some(true),
-            ..ServeArgs::default()
+            no_probes: true,
+            ..ServeConfig::default()
         };
         let runtime = Runtime::new().unwrap();
-        let config = config.resolve().unwrap();
+        let config = config.checked().unwrap();
         let started = Service::start_with(config, Some(lumpscope_s3::serve), |_, _| Ok(()));
         let service = runtime.block_on(started).unwrap();
         Self {

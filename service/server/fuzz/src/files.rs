@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use http::{HeaderMap, HeaderValue};
-use lumpscope_server::config::ServeArgs;
+use lumpscope_server::config::ServeConfig;
 use lumpscope_server::door;
 use lumpscope_server::door::{Access, Credentials};
 
@@ -12,10 +12,10 @@ pub(crate) fn config(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
     };
-    let Ok(args) = toml::from_str::<ServeArgs>(text) else {
+    let Ok(args) = toml::from_str::<ServeConfig>(text) else {
         return;
     };
-    match (args.clone().resolve(), args.resolve()) {
+    match (args.clone().checked(), args.checked()) {
         (Ok(config), Ok(again)) => assert_eq!(format!("{config:?}"), format!("{again:?}")),
         (Err(error), Err(_)) => {
             let message = error.to_string();

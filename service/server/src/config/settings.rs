@@ -1,215 +1,325 @@
-//! Settings in force, as keys and values of the file.
+//! Every setting, once: its flag, key, environment variable, help, type and default.
 
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use lumpscope_engine::{Durability, IoBackendChoice};
+use clap::{ArgAction, Args};
 use lumpscope_units::{Size, Span};
-use toml::Value;
+use serde::{Deserialize, Serialize};
 
-use super::{LogFormat, ServeConfig};
+use super::Rhythm;
+use super::values::{
+    DurabilityArg, GuardRule, IoBackendArg, LogFormat, QueuePolicyArg, S3Etag, StoreSpec, UnixMode,
+    Whole, shown,
+};
 
-/// A key and its value; `None`: it is not set and has no default.
-type Entry = (&'static str, Option<Value>);
+/// Configuration of `serve`. Each field is a flag, a key of the file and, as LUMPSCOPE_NAME, an
+/// environment variable.
+#[derive(Args, Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct ServeConfig {
+    /// A store to serve; repeat for more (in the environment separated by ';')
+    #[arg(
+        long = "store",
+        value_name = "NAME=PATH",
+        env = "LUMPSCOPE_STORE",
+        value_delimiter = ';'
+    )]
+    #[serde(rename = "store")]
+    pub stores: Vec<StoreSpec>,
+    /// Address for gRPC; port 0: any free one
+    #[arg(long, value_name = "ADDR:PORT", env = "LUMPSCOPE_LISTEN")]
+    pub listen: SocketAddr,
+    /// Address for the web page, /metrics, /livez, /readyz and /healthz; port 0: any free one
+    #[arg(long, value_name = "ADDR:PORT", env = "LUMPSCOPE_METRICS_LISTEN")]
+    pub metrics_listen: SocketAddr,
+    /// Allow addresses that other machines can reach without TLS and a login
+    #[arg(long, value_name = "BOOL", env = "LUMPSCOPE_ALLOW_REMOTE", action = ArgAction::Set)]
+    pub allow_remote: bool,
+    /// Serve gRPC on this UNIX socket, too; any process that can open it has full access, without a
+    /// token
+    #[arg(long, value_name = "PATH", env = "LUMPSCOPE_UNIX_SOCKET")]
+    #[serde(serialize_with = "shown")]
+    pub unix_socket: Option<PathBuf>,
+    /// Permissions of the UNIX socket, octal
+    #[arg(long, value_name = "MODE", env = "LUMPSCOPE_UNIX_MODE")]
+    pub unix_mode: UnixMode,
+    /// Certificate chain of the service, PEM; needs tls-key
+    #[arg(long, value_name = "FILE", env = "LUMPSCOPE_TLS_CERT")]
+    #[serde(serialize_with = "shown")]
+    pub tls_cert: Option<PathBuf>,
+    /// Private key of the service, PEM; needs tls-cert
+    #[arg(long, value_name = "FILE", env = "LUMPSCOPE_TLS_KEY")]
+    #[serde(serialize_with = "shown")]
+    pub tls_key: Option<PathBuf>,
+    /// CA certificates for clients, PEM: clients must then have a certificate signed by one of them
+    #[arg(long, value_name = "FILE", env = "LUMPSCOPE_TLS_CLIENT_CA")]
+    #[serde(serialize_with = "shown")]
+    pub tls_client_ca: Option<PathBuf>,
+    /// TOML file of the accepted tokens and their rights; every request over TCP then needs a token
+    #[arg(long, value_name = "FILE", env = "LUMPSCOPE_TOKENS")]
+    #[serde(serialize_with = "shown")]
+    pub tokens: Option<PathBuf>,
+    /// Interval between checks for changed certificates and tokens; 0: only on SIGHUP
+    #[arg(long, value_name = "SECONDS", env = "LUMPSCOPE_RELOAD_INTERVAL", value_parser = Whole::<1>::parse)]
+    #[serde(with = "Whole::<1>")]
+    pub reload_interval: Duration,
+    /// Most connections open at a time; further ones wait to be accepted
+    #[arg(long, value_name = "N", env = "LUMPSCOPE_MAX_CONNECTIONS")]
+    pub max_connections: usize,
+    /// Most calls under way at a time on one connection
+    #[arg(long, value_name = "N", env = "LUMPSCOPE_MAX_STREAMS")]
+    pub max_streams: u32,
+    /// Most bytes of the headers of one call
+    #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_MAX_HEADER_BYTES")]
+    pub max_header_bytes: Size,
+    /// Close a connection after this time without a call; 0: never
+    #[arg(long, value_name = "SECONDS", env = "LUMPSCOPE_IDLE_TIMEOUT", value_parser = Whole::<1>::parse)]
+    #[serde(with = "Whole::<1>")]
+    pub idle_timeout: Duration,
+    /// Close a connection whose handshakes take longer than this
+    #[arg(long, value_name = "SECONDS", env = "LUMPSCOPE_HANDSHAKE_TIMEOUT", value_parser = Whole::<1>::parse)]
+    #[serde(with = "Whole::<1>")]
+    pub handshake_timeout: Duration,
+    /// Abandon a body that moves fewer bytes a second than this on average, after body-timeout; 0:
+    /// no limit
+    #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_MIN_RATE")]
+    pub min_rate: Size,
+    /// Bytes a client may send ahead on one call, HTTP/2 flow control
+    #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_STREAM_WINDOW")]
+    pub stream_window: Size,
+    /// Bytes a client may send ahead on one connection, HTTP/2 flow control
+    #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_CONNECTION_WINDOW")]
+    pub connection_window: Size,
+    /// Largest HTTP/2 frame a client may send, 16K to 8M
+    #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_FRAME_SIZE")]
+    pub frame_size: Size,
+    /// Longest wait for requests under way when the service stops or a store is removed
+    #[arg(long, value_name = "SECONDS", env = "LUMPSCOPE_DRAIN_TIMEOUT", value_parser = Whole::<1>::parse)]
+    #[serde(with = "Whole::<1>")]
+    pub drain_timeout: Duration,
+    /// Switch to this user once the devices are open and the probes attached
+    #[arg(long, value_name = "USER[:GROUP]", env = "LUMPSCOPE_USER")]
+    pub user: Option<String>,
+    /// Keep all capabilities: stores can then be added that only root can open
+    #[arg(long, value_name = "BOOL", env = "LUMPSCOPE_KEEP_PRIVILEGES", action = ArgAction::Set)]
+    pub keep_privileges: bool,
+    /// Refuse to start when a store cannot be opened, instead of serving the others
+    #[arg(long, value_name = "BOOL", env = "LUMPSCOPE_REQUIRE_ALL_STORES", action = ArgAction::Set)]
+    pub require_all_stores: bool,
+    /// Do not observe the disks
+    #[arg(long, value_name = "BOOL", env = "LUMPSCOPE_NO_PROBES", action = ArgAction::Set)]
+    pub no_probes: bool,
+    /// Load this compiled probe object instead of the built-in one
+    #[arg(long, value_name = "FILE", env = "LUMPSCOPE_PROBE_OBJECT")]
+    #[serde(serialize_with = "shown")]
+    pub probe_object: Option<PathBuf>,
+    /// Hand out one in this many completed block requests as an event, for attribution,
+    /// explanations and live views; all are counted in any case; 1: each; 0: none by chance
+    #[arg(long, value_name = "N", env = "LUMPSCOPE_EVENT_ONE_IN")]
+    pub event_one_in: u32,
+    /// Also hand out each block request that took at least this long from queued to completed; 0s:
+    /// no such rule
+    #[arg(long, value_name = "TIME", env = "LUMPSCOPE_EVENT_SLOWER_THAN")]
+    pub event_slower_than: Span,
+    /// Pin the probes' maps in this folder of a bpffs, for bpftool; they are unpinned at the end
+    #[arg(long, value_name = "DIR", env = "LUMPSCOPE_PIN_MAPS")]
+    #[serde(serialize_with = "shown")]
+    pub pin_maps: Option<PathBuf>,
+    /// Send traces to the OpenTelemetry collector at this http://HOST:PORT, with OTLP over gRPC
+    #[arg(long, value_name = "URL", env = "LUMPSCOPE_OTLP_ENDPOINT")]
+    pub otlp_endpoint: Option<String>,
+    /// Link of the web page for a trace: a URL of Jaeger or Grafana with {trace_id} in it
+    #[arg(long, value_name = "URL", env = "LUMPSCOPE_TRACE_URL")]
+    pub trace_url: Option<String>,
+    /// Share of requests that are traced by chance, 0 to 1; requests whose client asks for it, slow
+    /// ones and ones that fail by the service's fault are always traced
+    #[arg(long, value_name = "RATIO", env = "LUMPSCOPE_TRACE_RATIO")]
+    pub trace_ratio: f64,
+    /// Trace every request that takes at least this long
+    #[arg(long, value_name = "TIME", env = "LUMPSCOPE_TRACE_SLOWER_THAN")]
+    pub trace_slower_than: Span,
+    /// Policy when another process opens a store's block device for writing: off, audit (count and
+    /// report) or deny, where the kernel can (`lumpscope doctor`); NAME=POLICY: for this store;
+    /// repeat for more
+    #[arg(
+        long,
+        value_name = "[NAME=]POLICY",
+        env = "LUMPSCOPE_GUARD",
+        value_delimiter = ';'
+    )]
+    pub guard: Vec<GuardRule>,
+    /// Count the runs of the probes and their time, which costs every run of every BPF program of
+    /// the machine two clock reads
+    #[arg(long, value_name = "BOOL", env = "LUMPSCOPE_PROGRAM_STATISTICS", action = ArgAction::Set)]
+    pub program_statistics: bool,
+    /// Backend of disk I/O
+    #[arg(long, value_enum, env = "LUMPSCOPE_IO_BACKEND")]
+    pub io_backend: IoBackendArg,
+    /// Most I/Os that a store has in flight at its disk
+    #[arg(long, value_name = "N", env = "LUMPSCOPE_QUEUE_DEPTH")]
+    pub queue_depth: usize,
+    /// Most requests waiting in a store before it answers UNAVAILABLE
+    #[arg(long, value_name = "N", env = "LUMPSCOPE_QUEUE_LIMIT")]
+    pub queue_limit: usize,
+    /// Order of waiting requests; learned is position by the observed times of the disk
+    #[arg(long, value_enum, env = "LUMPSCOPE_QUEUE_POLICY")]
+    pub queue_policy: QueuePolicyArg,
+    /// For the policies position and learned: most younger requests that may start before a waiting
+    /// one [default: half of queue-limit]
+    #[arg(long, value_name = "N", env = "LUMPSCOPE_MAX_OVERTAKES")]
+    pub max_overtakes: Option<u32>,
+    /// A store is overloaded when this many requests wait for overload-after; more than
+    /// queue-limit: never [default: three quarters of queue-limit]
+    #[arg(long, value_name = "N", env = "LUMPSCOPE_OVERLOAD_THRESHOLD")]
+    pub overload_threshold: Option<usize>,
+    /// See overload-threshold
+    #[arg(long, value_name = "SECONDS", env = "LUMPSCOPE_OVERLOAD_AFTER", value_parser = Whole::<1>::parse)]
+    #[serde(with = "Whole::<1>")]
+    pub overload_after: Duration,
+    /// Memory of each store for lumps that are put or read: at least put-memory and get-memory
+    /// together
+    #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_BUFFER_BUDGET")]
+    pub buffer_budget: Size,
+    /// Bytes a second that each store's scrubber reads to find damage; 0: off
+    #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_SCRUB_RATE")]
+    pub scrub_rate: Size,
+    /// Time from the start of one pass of a scrubber to the start of the next
+    #[arg(long, value_name = "HOURS", env = "LUMPSCOPE_SCRUB_INTERVAL", value_parser = Whole::<3600>::parse)]
+    #[serde(with = "Whole::<3600>")]
+    pub scrub_interval: Duration,
+    /// Bytes a second that each store's journal garbage collection reads and writes; exceeded when
+    /// the journal is nearly full; 0: no limit
+    #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_GC_RATE")]
+    pub gc_rate: Size,
+    /// Journal records after which a store writes a checkpoint of its index, so that it opens
+    /// quickly; 0: never
+    #[arg(long, value_name = "N", env = "LUMPSCOPE_CHECKPOINT_RECORDS")]
+    pub checkpoint_records: u64,
+    /// Open damaged stores without their lost parts, repair them, and log the losses: use it once,
+    /// after `lumpscope inspect --salvage` has listed them
+    #[arg(long, value_name = "BOOL", env = "LUMPSCOPE_SALVAGE", action = ArgAction::Set)]
+    pub salvage: bool,
+    /// Meaning of "acknowledged" for requests that do not set it
+    #[arg(long, value_enum, env = "LUMPSCOPE_DURABILITY")]
+    pub durability: DurabilityArg,
+    /// Memory for lumps that are being put, all clients together; further puts wait [default: 256M]
+    #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_PUT_MEMORY")]
+    pub put_memory: Option<Size>,
+    /// Memory of each store for lumps that are being read or sent, all clients together; further
+    /// gets wait [default: 256M]
+    #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_GET_MEMORY")]
+    pub get_memory: Option<Size>,
+    /// Largest gRPC message accepted; a body may have any number of them
+    #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_MAX_MESSAGE")]
+    pub max_message: Size,
+    /// Abandon a put whose client sends nothing for this long
+    #[arg(long, value_name = "SECONDS", env = "LUMPSCOPE_BODY_TIMEOUT", value_parser = Whole::<1>::parse)]
+    #[serde(with = "Whole::<1>")]
+    pub body_timeout: Duration,
+    /// Serve S3 on this address; port 0: any free one; needs s3-credentials
+    #[arg(long, value_name = "ADDR:PORT", env = "LUMPSCOPE_S3_LISTEN")]
+    pub s3_listen: Option<SocketAddr>,
+    /// The store that S3 serves; not needed when there is only one
+    #[arg(long, value_name = "NAME", env = "LUMPSCOPE_S3_STORE")]
+    pub s3_store: Option<String>,
+    /// TOML file of the access keys of S3, their secrets and their rights
+    #[arg(long, value_name = "FILE", env = "LUMPSCOPE_S3_CREDENTIALS")]
+    #[serde(serialize_with = "shown")]
+    pub s3_credentials: Option<PathBuf>,
+    /// Largest body of one put or part of S3, 1M to 5G
+    #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_S3_MAX_BODY")]
+    pub s3_max_body: Size,
+    /// Source of the ETag of an object that S3 puts in one request
+    #[arg(long, value_enum, env = "LUMPSCOPE_S3_ETAG")]
+    pub s3_etag: S3Etag,
+    /// Abandon multipart uploads of S3 begun this long ago; 0: never
+    #[arg(long, value_name = "HOURS", env = "LUMPSCOPE_S3_UPLOAD_EXPIRY", value_parser = Whole::<3600>::parse)]
+    #[serde(with = "Whole::<3600>")]
+    pub s3_upload_expiry: Duration,
+    /// Format of the log on stderr
+    #[arg(long, value_enum, env = "LUMPSCOPE_LOG_FORMAT")]
+    pub log_format: LogFormat,
+    /// Filter of the log, as "info" or "lumpscope=debug,warn"
+    #[arg(long, value_name = "FILTER", env = "LUMPSCOPE_LOG")]
+    pub log: String,
+    /// How often the page makes frames. Not a setting: only tests change it.
+    #[arg(skip)]
+    #[serde(skip)]
+    pub rhythm: Rhythm,
+}
 
-impl ServeConfig {
-    /// Every key and what is in force for it, in the order of the documentation. A list is
-    /// separated by `;`; a key that is not set has an empty value. Never a secret: secrets are in
-    /// files of which only the path is here.
-    #[must_use]
-    pub fn settings(&self) -> Vec<(&'static str, String)> {
-        let plain = |value: Value| match value {
-            Value::String(text) => text,
-            Value::Array(list) => {
-                let texts: Vec<&str> = list.iter().filter_map(Value::as_str).collect();
-                texts.join(";")
-            }
-            other => other.to_string(),
-        };
-        let entries = self.entries().into_iter();
-        entries
-            .map(|(key, value)| (key, value.map(plain).unwrap_or_default()))
-            .collect()
-    }
-
-    /// The settings as a file for `--config`: one `key = value` a line. Keys that are not set are
-    /// comments.
-    #[must_use]
-    pub fn to_toml(&self) -> String {
-        let line = |(key, value): Entry| match value {
-            Some(value) => format!("{key} = {value}\n"),
-            None => format!("# {key} is not set\n"),
-        };
-        self.entries().into_iter().map(line).collect()
-    }
-
-    fn entries(&self) -> Vec<Entry> {
-        [
-            self.door_entries(),
-            self.service_entries(),
-            self.engine_entries(),
-            self.s3_entries(),
-        ]
-        .concat()
-    }
-
-    fn door_entries(&self) -> Vec<Entry> {
-        let door = &self.door;
-        let tls = door.tls.as_ref();
-        let stores = self.stores.iter().map(ToString::to_string);
-        vec![
-            (
-                "store",
-                Some(Value::Array(stores.map(Value::String).collect())),
-            ),
-            ("listen", text(self.listen)),
-            ("metrics-listen", text(self.metrics_listen)),
-            ("allow-remote", flag(self.allow_remote)),
-            ("unix-socket", door.unix_socket.as_deref().and_then(path)),
-            ("unix-mode", text(format_args!("{:o}", door.unix_mode))),
-            ("tls-cert", tls.and_then(|tls| path(&tls.cert))),
-            ("tls-key", tls.and_then(|tls| path(&tls.key))),
-            (
-                "tls-client-ca",
-                tls.and_then(|tls| path(tls.client_ca.as_deref()?)),
-            ),
-            ("tokens", door.tokens.as_deref().and_then(path)),
-            ("reload-interval", seconds(door.reload_interval)),
-            ("max-connections", number(door.max_connections)),
-            ("max-streams", whole(door.max_streams.into())),
-            ("max-header-bytes", size(door.max_header_bytes)),
-            ("idle-timeout", seconds(door.idle_timeout)),
-            ("handshake-timeout", seconds(door.handshake_timeout)),
-            ("min-rate", size(door.min_rate)),
-            ("stream-window", size(door.stream_window)),
-            ("connection-window", size(door.connection_window)),
-            ("frame-size", size(door.frame_size)),
-        ]
-    }
-
-    fn guard_rules(&self) -> Value {
-        let rules = self.guard.iter().map(ToString::to_string);
-        let mut rules: Vec<Value> = rules.map(Value::String).collect();
-        if rules.is_empty() {
-            rules.push(Value::String("off".to_owned()));
+/// The values in force when neither flag, variable nor file says otherwise.
+impl Default for ServeConfig {
+    fn default() -> Self {
+        let (seconds, hours) = (Duration::from_secs, Duration::from_hours);
+        Self {
+            stores: Vec::new(),
+            listen: SocketAddr::from(([127, 0, 0, 1], 50051)),
+            metrics_listen: SocketAddr::from(([127, 0, 0, 1], 9464)),
+            allow_remote: false,
+            unix_socket: None,
+            unix_mode: UnixMode(0o600),
+            tls_cert: None,
+            tls_key: None,
+            tls_client_ca: None,
+            tokens: None,
+            reload_interval: seconds(10),
+            max_connections: 2048,
+            max_streams: 256,
+            max_header_bytes: Size(16 << 10),
+            idle_timeout: seconds(600),
+            handshake_timeout: seconds(10),
+            min_rate: Size(64 << 10),
+            stream_window: Size(2 << 20),
+            connection_window: Size(4 << 20),
+            // Bodies are MiB, and small frames halve their throughput.
+            frame_size: Size(1 << 20),
+            drain_timeout: seconds(10),
+            user: None,
+            keep_privileges: false,
+            require_all_stores: false,
+            no_probes: false,
+            probe_object: None,
+            event_one_in: 1,
+            event_slower_than: Span::default(),
+            pin_maps: None,
+            otlp_endpoint: None,
+            trace_url: None,
+            trace_ratio: 0.01,
+            trace_slower_than: Span(Duration::from_millis(100)),
+            guard: vec![GuardRule::default()],
+            program_statistics: false,
+            io_backend: IoBackendArg::default(),
+            queue_depth: 32,
+            queue_limit: 1024,
+            queue_policy: QueuePolicyArg::default(),
+            max_overtakes: None,
+            overload_threshold: None,
+            overload_after: seconds(10),
+            // Twice what put-memory and get-memory let in.
+            buffer_budget: Size(1 << 30),
+            scrub_rate: Size(0),
+            scrub_interval: hours(7 * 24),
+            gc_rate: Size(0),
+            checkpoint_records: 1_000_000,
+            salvage: false,
+            durability: DurabilityArg::default(),
+            put_memory: None,
+            get_memory: None,
+            max_message: Size(8 << 20),
+            body_timeout: seconds(30),
+            s3_listen: None,
+            s3_store: None,
+            s3_credentials: None,
+            // The limit of S3 itself.
+            s3_max_body: Size(5 << 30),
+            s3_etag: S3Etag::default(),
+            s3_upload_expiry: hours(7 * 24),
+            log_format: LogFormat::default(),
+            log: "info".to_owned(),
+            rhythm: Rhythm::default(),
         }
-        Value::Array(rules)
     }
-
-    fn service_entries(&self) -> Vec<Entry> {
-        vec![
-            ("drain-timeout", seconds(self.drain_timeout)),
-            ("user", self.user.clone().map(Value::String)),
-            ("keep-privileges", flag(self.keep_privileges)),
-            ("require-all-stores", flag(self.require_all_stores)),
-            ("no-probes", flag(!self.probes)),
-            ("probe-object", self.probe_object.as_deref().and_then(path)),
-            ("event-one-in", whole(self.events.one_in.into())),
-            (
-                "event-slower-than",
-                text(Span(Duration::from_nanos(self.events.slower_than_ns))),
-            ),
-            ("pin-maps", self.pin_maps.as_deref().and_then(path)),
-            (
-                "otlp-endpoint",
-                self.otlp_endpoint.clone().map(Value::String),
-            ),
-            ("trace-url", self.page.trace_url.clone().map(Value::String)),
-            ("trace-ratio", Some(Value::Float(self.sampling.ratio))),
-            ("trace-slower-than", text(Span(self.sampling.slower_than))),
-            ("program-statistics", flag(self.program_statistics)),
-            ("put-memory", size(self.put_memory)),
-            ("get-memory", size(self.get_memory)),
-            ("max-message", size(self.max_message as u64)),
-            ("body-timeout", seconds(self.body_timeout)),
-            (
-                "log-format",
-                text(match self.log_format {
-                    LogFormat::Text => "text",
-                    LogFormat::Json => "json",
-                }),
-            ),
-            ("log", text(&self.log)),
-        ]
-    }
-
-    fn s3_entries(&self) -> Vec<Entry> {
-        let credentials = self.door.s3_credentials.as_deref();
-        vec![
-            ("s3-listen", self.s3.listen.and_then(text)),
-            ("s3-store", self.s3.store.clone().map(Value::String)),
-            ("s3-credentials", credentials.and_then(path)),
-            ("s3-max-body", size(self.s3.max_body)),
-            ("s3-etag", text(self.s3.etag)),
-            (
-                "s3-upload-expiry",
-                whole(self.s3.upload_expiry.as_secs() / 3600),
-            ),
-        ]
-    }
-
-    fn engine_entries(&self) -> Vec<Entry> {
-        vec![
-            ("guard", Some(self.guard_rules())),
-            (
-                "io-backend",
-                text(match self.io_backend {
-                    IoBackendChoice::Auto => "auto",
-                    IoBackendChoice::Threads => "threads",
-                    IoBackendChoice::Uring => "uring",
-                }),
-            ),
-            ("queue-depth", number(self.queue_depth)),
-            ("queue-limit", number(self.queue_limit)),
-            ("queue-policy", text(self.queue_policy.name())),
-            ("max-overtakes", whole(self.max_overtakes.into())),
-            ("overload-threshold", number(self.overload_threshold)),
-            ("overload-after", seconds(self.overload_after)),
-            ("buffer-budget", size(self.buffer_budget)),
-            ("scrub-rate", size(self.scrub_rate)),
-            (
-                "scrub-interval",
-                whole(self.scrub_interval.as_secs() / 3600),
-            ),
-            ("gc-rate", size(self.gc_rate)),
-            ("checkpoint-records", whole(self.checkpoint_records)),
-            ("salvage", flag(self.salvage)),
-            (
-                "durability",
-                text(match self.durability {
-                    Durability::Synced => "synced",
-                    Durability::Journaled => "journaled",
-                }),
-            ),
-        ]
-    }
-}
-
-fn text(value: impl std::fmt::Display) -> Option<Value> {
-    Some(Value::String(value.to_string()))
-}
-
-fn flag(value: bool) -> Option<Value> {
-    Some(Value::Boolean(value))
-}
-
-/// Numbers of a TOML file have 63 bits; no setting needs more.
-fn whole(value: u64) -> Option<Value> {
-    Some(Value::Integer(i64::try_from(value).unwrap_or(i64::MAX)))
-}
-
-fn number(value: usize) -> Option<Value> {
-    whole(value as u64)
-}
-
-fn seconds(value: Duration) -> Option<Value> {
-    whole(value.as_secs())
-}
-
-fn size(bytes: impl Into<u64>) -> Option<Value> {
-    text(Size(bytes.into()))
-}
-
-/// A path that is no UTF-8 cannot stand in the file; it comes from a flag.
-fn path(value: &std::path::Path) -> Option<Value> {
-    text(value.display())
 }

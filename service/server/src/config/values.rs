@@ -3,11 +3,12 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use lumpscope_engine::{Durability, IoBackendChoice, QueuePolicy};
 use lumpscope_observer::GuardPolicy;
-use serde::{Deserialize, Deserializer, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A store to serve: `NAME=PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,17 +48,9 @@ impl fmt::Display for StoreSpec {
     }
 }
 
-impl<'de> Deserialize<'de> for StoreSpec {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(de::Error::custom)
-    }
-}
-
 /// Policy when another process opens a store's device for writing: `POLICY` for all stores,
 /// `NAME=POLICY` for one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GuardRule {
     /// The store; `None`: every one that no other rule names.
     pub store: Option<String>,
@@ -102,16 +95,8 @@ impl fmt::Display for GuardRule {
     }
 }
 
-impl<'de> Deserialize<'de> for GuardRule {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(de::Error::custom)
-    }
-}
-
 /// How a store does its disk I/O.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IoBackendArg {
     /// io_uring where it works, else threads.
@@ -134,7 +119,7 @@ impl From<IoBackendArg> for IoBackendChoice {
 }
 
 /// Meaning of "acknowledged" for requests that do not set it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DurabilityArg {
     /// On stable storage: survives a power cut.
@@ -154,7 +139,7 @@ impl From<DurabilityArg> for Durability {
 }
 
 /// Format of the log on stderr.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
     /// Lines for people.
@@ -165,7 +150,7 @@ pub enum LogFormat {
 }
 
 /// Source of the `ETag` of an object that was put in one request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum S3Etag {
     /// Its MD5, as most clients expect; 1.7 ms of a processor for each MiB
@@ -176,17 +161,8 @@ pub enum S3Etag {
     Crc,
 }
 
-impl fmt::Display for S3Etag {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Md5 => "md5",
-            Self::Crc => "crc",
-        })
-    }
-}
-
 /// Which waiting request starts next.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum QueuePolicyArg {
     /// Deadlines at risk first, the others in the order of their place on the disk.
@@ -216,12 +192,6 @@ impl From<QueuePolicyArg> for QueuePolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnixMode(pub u32);
 
-impl Default for UnixMode {
-    fn default() -> Self {
-        Self(0o600)
-    }
-}
-
 impl FromStr for UnixMode {
     type Err = String;
 
@@ -234,10 +204,57 @@ impl FromStr for UnixMode {
     }
 }
 
-impl<'de> Deserialize<'de> for UnixMode {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(de::Error::custom)
+impl fmt::Display for UnixMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:o}", self.0)
     }
+}
+
+/// These stand in a file as on the command line.
+macro_rules! as_text {
+    ($($type:ty),*) => {$(
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                String::deserialize(from)?.parse().map_err(de::Error::custom)
+            }
+        }
+
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.collect_str(self)
+            }
+        }
+    )*};
+}
+
+as_text!(StoreSpec, GuardRule, UnixMode);
+
+/// A time that is written as a whole number of units of so many seconds.
+pub(super) struct Whole<const SECONDS: u64>;
+
+impl<const SECONDS: u64> Whole<SECONDS> {
+    fn time(units: u64) -> Duration {
+        Duration::from_secs(units.saturating_mul(SECONDS))
+    }
+
+    pub(super) fn parse(text: &str) -> Result<Duration, std::num::ParseIntError> {
+        text.parse().map(Self::time)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        u64::deserialize(from).map(Self::time)
+    }
+
+    /// Numbers of a TOML file have 63 bits.
+    pub(super) fn serialize<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        let units = time.as_secs() / SECONDS;
+        to.serialize_i64(i64::try_from(units).unwrap_or(i64::MAX))
+    }
+}
+
+/// Writes a path for people: one that is no UTF-8 cannot stand in a file, and comes from a flag.
+#[expect(clippy::ref_option, reason = "serde hands the field in")]
+pub(super) fn shown<S: Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
+    let text = path.as_ref().map(|path| path.to_string_lossy());
+    text.serialize(to)
 }

@@ -28,7 +28,7 @@ use subtle::ConstantTimeEq as _;
 use super::caller::{Caller, Right};
 use super::connection::Connection;
 use super::tls::{bad, read};
-use crate::config::DoorConfig;
+use crate::config::ServeConfig;
 use crate::error::ServerError;
 
 /// Permissions that the file must not have: others could let themselves in.
@@ -109,7 +109,7 @@ impl Logins {
     ///
     /// # Errors
     /// A file that cannot be read, that everybody may write, or that has a mistake.
-    pub(super) fn load(config: &DoorConfig) -> Result<Self, ServerError> {
+    pub(super) fn load(config: &ServeConfig) -> Result<Self, ServerError> {
         let Some(path) = &config.tokens else {
             return Ok(Self::Open(Caller::anybody("anybody")));
         };

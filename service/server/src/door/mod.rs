@@ -43,7 +43,7 @@ pub use handshake::Protocol;
 pub use io::Admitted;
 pub(crate) use unix::{SocketFile, listen as listen_unix};
 
-use crate::config::DoorConfig;
+use crate::config::ServeConfig;
 use crate::error::ServerError;
 
 /// State shared by all entrances. Cheap to clone.
@@ -60,7 +60,7 @@ impl Door {
     ///
     /// # Errors
     /// A file that cannot be read or used.
-    pub fn new(config: &DoorConfig) -> Result<Self, ServerError> {
+    pub fn new(config: &ServeConfig) -> Result<Self, ServerError> {
         let metrics = Arc::new(DoorMetrics::default());
         let reloader = Arc::new(Reloader::new(config, Arc::clone(&metrics))?);
         Ok(Self { reloader, metrics })

@@ -17,7 +17,7 @@ use super::keys::Credentials;
 use super::logins::{Denied, Logins};
 use super::metrics::DoorMetrics;
 use super::tls::{self, Tls};
-use crate::config::DoorConfig;
+use crate::config::ServeConfig;
 use crate::error::ServerError;
 
 /// A certificate that ends within this time is warned of: a week.
@@ -40,7 +40,7 @@ pub struct Reloaded {
 /// and requests that begin later use the new ones. Connections that are open keep their session.
 #[derive(Debug)]
 pub struct Reloader {
-    config: DoorConfig,
+    config: ServeConfig,
     state: ArcSwap<State>,
     /// Digest of the files as they were just before they were last read, whatever came of it.
     seen: Mutex<[u8; 32]>,
@@ -55,8 +55,8 @@ struct State {
 }
 
 impl State {
-    fn load(config: &DoorConfig) -> Result<Self, ServerError> {
-        let tls = config.tls.as_ref().map(Tls::load).transpose()?;
+    fn load(config: &ServeConfig) -> Result<Self, ServerError> {
+        let tls = config.tls().as_ref().map(Tls::load).transpose()?;
         let logins = Logins::load(config)?;
         let s3 = config.s3_credentials.as_deref().map(Credentials::load);
         let s3 = s3.transpose()?.unwrap_or_default();
@@ -81,7 +81,7 @@ impl Reloader {
     ///
     /// # Errors
     /// A file that cannot be read or used; the message names it.
-    pub fn new(config: &DoorConfig, metrics: Arc<DoorMetrics>) -> Result<Self, ServerError> {
+    pub fn new(config: &ServeConfig, metrics: Arc<DoorMetrics>) -> Result<Self, ServerError> {
         let seen = config.digest();
         let state = State::load(config)?;
         warn_of_age(&state);
@@ -127,7 +127,7 @@ impl Reloader {
 
     /// True: there is a list of who is let in, or TLS, so that a client knows whom it talks to.
     pub(crate) fn has_login_or_tls(&self) -> bool {
-        self.config.tokens.is_some() || self.config.tls.is_some()
+        self.config.tokens.is_some() || self.config.tls_cert.is_some()
     }
 
     /// Looks at the files every `reload-interval` and reloads them when they have changed. Returns
@@ -135,7 +135,7 @@ impl Reloader {
     pub async fn watch(self: Arc<Self>) {
         let interval = self.config.reload_interval;
         let config = &self.config;
-        let none = config.tls.is_none() && config.tokens.is_none();
+        let none = config.tls_cert.is_none() && config.tokens.is_none();
         if interval.is_zero() || (none && config.s3_credentials.is_none()) {
             return;
         }
@@ -189,16 +189,12 @@ impl Reloader {
     }
 }
 
-impl DoorConfig {
+impl ServeConfig {
     /// A digest of content and permissions of the files; a file that cannot be read counts by its
     /// error.
     fn digest(&self) -> [u8; 32] {
-        let tls = self.tls.iter().flat_map(|tls| {
-            let client_ca = tls.client_ca.iter();
-            [&tls.cert, &tls.key].into_iter().chain(client_ca)
-        });
         let mut hasher = Sha256::new();
-        for path in tls.chain(&self.tokens).chain(&self.s3_credentials) {
+        for path in self.reloaded() {
             let bytes = tls::read(path, None);
             let mode = std::fs::metadata(path).map_or(0, |meta| meta.permissions().mode());
             hasher.update(mode.to_le_bytes());

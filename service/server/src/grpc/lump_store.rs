@@ -43,12 +43,12 @@ impl LumpStoreService {
         Self {
             stores,
             observer,
-            durability: config.durability,
+            durability: config.durability.into(),
             body_timeout: config.body_timeout,
-            max_message: config.max_message,
-            min_rate: config.door.min_rate,
+            max_message: config.max_message.as_usize(),
+            min_rate: config.min_rate.0,
             put_memory,
-            readers: Readers::new(config.body_timeout, config.door.min_rate),
+            readers: Readers::new(config.body_timeout, config.min_rate.0),
         }
     }
 

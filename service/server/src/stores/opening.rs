@@ -62,18 +62,18 @@ impl Opener {
         options.io_sink = Some(Arc::new(DiskSink::new(self.observer.clone(), index)));
         options.queue_depth = config.queue_depth;
         options.queue_limit = config.queue_limit;
-        options.queue_policy = config.queue_policy;
-        options.max_overtakes = config.max_overtakes;
-        options.overload_threshold = config.overload_threshold;
+        options.queue_policy = config.queue_policy.into();
+        options.max_overtakes = config.max_overtakes();
+        options.overload_threshold = config.overload_threshold();
         options.overload_after = config.overload_after;
-        options.buffer_budget = config.buffer_budget;
-        options.get_budget = config.get_memory;
-        options.scrub_rate = config.scrub_rate;
+        options.buffer_budget = config.buffer_budget.0;
+        options.get_budget = config.get_memory().0;
+        options.scrub_rate = config.scrub_rate.0;
         options.scrub_interval = config.scrub_interval;
-        options.gc_rate = config.gc_rate;
+        options.gc_rate = config.gc_rate.0;
         options.checkpoint_records = config.checkpoint_records;
         options.salvage = config.salvage || salvage;
-        options.io_backend = config.io_backend;
+        options.io_backend = config.io_backend.into();
         let store = Store::open(&spec.path, options).map_err(|source| ServerError::OpenStore {
             name: spec.name.clone(),
             path: spec.path.clone(),
@@ -118,7 +118,7 @@ impl Opener {
             return Ok(None);
         }
         let options = ObjectOptions {
-            durability: config.durability,
+            durability: config.durability.into(),
             memory_wait: config.body_timeout,
             ..ObjectOptions::default()
         };

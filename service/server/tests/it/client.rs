@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use crate::common::{Running, body, config, folder, store_file};
 use bytes::Bytes;
 use lumpscope_client::{Body, Client, Code, Error, LumpId, Options, PutOptions, Retry, v1};
-use lumpscope_server::config::TlsFiles;
 use lumpscope_server::serve::Service;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tokio_stream::StreamExt as _;
@@ -150,7 +149,7 @@ async fn a_unix_socket_is_as_good_as_tcp() {
     let path = store_file(dir.path(), STORE, 16 << 20, 512, 0.1);
     let socket = dir.path().join("socket");
     let mut config = config(&[(STORE, &path)]);
-    config.door.unix_socket = Some(socket.clone());
+    config.unix_socket = Some(socket.clone());
     let running = Running::with(config).await;
     let server = format!("unix:{}", socket.display());
     let client = Client::connect(Options::new(server)).await.unwrap();
@@ -189,11 +188,9 @@ async fn both_sides_of_tls_know_each_other() {
     let issuer = Issuer::new(params, key);
     let (cert, key) = signed(dir.path(), "service", &issuer);
     let mut config = config(&[(STORE, &path)]);
-    config.door.tls = Some(TlsFiles {
-        cert,
-        key,
-        client_ca: Some(ca.clone()),
-    });
+    config.tls_cert = Some(cert);
+    config.tls_key = Some(key);
+    config.tls_client_ca = Some(ca.clone());
     let service = Service::start(config).await.unwrap();
     let server = format!("https://localhost:{}", service.grpc.port());
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();

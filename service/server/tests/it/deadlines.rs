@@ -8,6 +8,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use lumpscope_proto::v1;
 use lumpscope_proto::v1::lump_store_client::LumpStoreClient;
+use lumpscope_units::Size;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request};
 
@@ -89,7 +90,7 @@ async fn a_request_whose_time_passes_in_the_queue_is_dropped_and_counted() {
     let mut config = config(&[("s", &path)]);
     // One I/O at a time, in the order of arrival: who comes later waits.
     config.queue_depth = 1;
-    config.queue_policy = lumpscope_engine::QueuePolicy::Fifo;
+    config.queue_policy = lumpscope_server::config::QueuePolicyArg::Fifo;
     let service = Running::with(config).await;
     let lump = body(7, 4 << 20);
     put(&mut service.client.clone(), "s", 7, &lump)
@@ -160,7 +161,7 @@ async fn a_put_that_waits_for_memory_waits_no_longer_than_its_client() {
     let dir = folder();
     let path = store_file(dir.path(), "memory", 64 * MIB, 4096, 0.05);
     let mut config = config(&[("s", &path)]);
-    config.put_memory = 4 * MIB;
+    config.put_memory = Some(Size(4 * MIB));
     let mut service = Running::with(config).await;
     // Takes all of the memory and sends nothing.
     let (holder, receiver) = tokio::sync::mpsc::channel(4);
@@ -193,7 +194,7 @@ async fn a_body_that_drips_is_given_up() {
     let path = store_file(dir.path(), "drips", 16 * MIB, 4096, 0.05);
     let mut config = config(&[("s", &path)]);
     config.body_timeout = Duration::from_secs(1);
-    config.door.min_rate = 1 << 20;
+    config.min_rate = Size(1 << 20);
     let mut service = Running::with(config).await;
     let (sender, receiver) = tokio::sync::mpsc::channel(1);
     let drip = tokio::spawn(async move {
@@ -224,7 +225,7 @@ async fn a_client_that_never_reads_gives_its_memory_back() {
     let path = store_file(dir.path(), "deaf", 64 * MIB, 4096, 0.05);
     let mut config = config(&[("s", &path)]);
     config.body_timeout = Duration::from_secs(1);
-    config.door.min_rate = 1 << 30;
+    config.min_rate = Size(1 << 30);
     let mut service = Running::with(config).await;
     put(&mut service.client, "s", 1, &body(1, 8 << 20))
         .await

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use crate::common::*;
 use bytes::Bytes;
 use lumpscope_proto::v1;
+use lumpscope_units::Size;
 use tonic::Code;
 
 const MIB: u64 = 1 << 20;
@@ -348,8 +349,8 @@ async fn bodies_larger_than_the_memory_for_them_take_turns() {
     let dir = folder();
     let path = store_file(dir.path(), "memory", 64 * MIB, 4096, 0.05);
     let mut config = config(&[("s", &path)]);
-    config.put_memory = MIB;
-    config.get_memory = MIB;
+    config.put_memory = Some(Size(MIB));
+    config.get_memory = Some(Size(MIB));
     let service = Running::with(config).await;
     let mut work = tokio::task::JoinSet::new();
     for id in 0..8_u128 {

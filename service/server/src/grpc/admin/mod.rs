@@ -39,17 +39,13 @@ impl Admin {
     /// For the service with this configuration.
     #[must_use]
     pub fn new(config: &ServeConfig, sources: &Sources, health: Health) -> Self {
-        let settings = config.settings();
-        let settings = settings
-            .into_iter()
-            .map(|(key, value)| (key.to_owned(), value));
         Self {
             stores: sources.stores.clone(),
             observer: sources.observer.clone(),
             requests: Arc::clone(&sources.requests),
             health,
             door: sources.door.clone(),
-            settings: settings.collect(),
+            settings: config.settings().into_iter().collect(),
             drain_timeout: config.drain_timeout,
             started: Instant::now(),
         }

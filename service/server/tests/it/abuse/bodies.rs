@@ -1,6 +1,7 @@
 //! Bodies that do not come, come wrong, or are not read.
 
 use bytes::Bytes;
+use lumpscope_units::Size;
 use tonic::Code;
 
 use super::harness::{Abused, PATIENCE, random};
@@ -110,7 +111,7 @@ async fn trailers_in_place_of_the_rest() {
 }
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn gets_that_are_not_read() {
-    let mut abused = Abused::with(|config| config.get_memory = 16 * MIB).await;
+    let mut abused = Abused::with(|config| config.get_memory = Some(Size(16 * MIB))).await;
     let lump = body(5, 4 << 20);
     put(&mut abused.service.client, "s", 1 << 90, &lump)
         .await

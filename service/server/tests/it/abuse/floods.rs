@@ -12,7 +12,7 @@ const REFUSED_STREAM: [u8; 4] = 7_u32.to_be_bytes();
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousands_of_streams() {
-    let mut abused = Abused::with(|config| config.door.max_streams = MAX_STREAMS).await;
+    let mut abused = Abused::with(|config| config.max_streams = MAX_STREAMS).await;
     let headers = literal_headers(PUT, &[]);
     for _ in 0..3 {
         let mut socket = wire::raw(abused.address()).await;

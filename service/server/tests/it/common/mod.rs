@@ -12,7 +12,7 @@ use lumpscope_proto::v1;
 use lumpscope_proto::v1::admin_client::AdminClient;
 use lumpscope_proto::v1::lump_store_client::LumpStoreClient;
 use lumpscope_proto::v1::observe_client::ObserveClient;
-use lumpscope_server::config::{ServeArgs, ServeConfig, StoreSpec};
+use lumpscope_server::config::{ServeConfig, StoreSpec, TlsFiles};
 use lumpscope_server::error::ServerError;
 use lumpscope_server::serve::Service;
 use tokio::sync::oneshot;
@@ -53,21 +53,28 @@ pub(crate) fn store_file(
 /// A configuration on free ports, without probes.
 pub(crate) fn config(stores: &[(&str, &Path)]) -> ServeConfig {
     let any = "127.0.0.1:0".parse().unwrap();
-    ServeArgs {
-        store: stores
+    ServeConfig {
+        stores: stores
             .iter()
             .map(|(name, path)| StoreSpec {
                 name: (*name).to_owned(),
                 path: path.to_path_buf(),
             })
             .collect(),
-        listen: Some(any),
-        metrics_listen: Some(any),
-        no_probes: Some(true),
-        ..ServeArgs::default()
+        listen: any,
+        metrics_listen: any,
+        no_probes: true,
+        ..ServeConfig::default()
     }
-    .resolve()
+    .checked()
     .unwrap()
+}
+
+/// Serves TLS with these files.
+pub(crate) fn use_tls(config: &mut ServeConfig, files: TlsFiles) {
+    config.tls_cert = Some(files.cert);
+    config.tls_key = Some(files.key);
+    config.tls_client_ca = files.client_ca;
 }
 
 /// A service that runs until [`Running::stop`].

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use lumpscope_proto::v1;
 use lumpscope_proto::v1::lump_store_client::LumpStoreClient;
 use lumpscope_server::config::ServeConfig;
+use lumpscope_units::Size;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -15,14 +16,14 @@ use super::harness::{Authority, LONG, SHORT, Serving, hello, place, until_closed
 use crate::common::{body, chunk, first, get, header, put};
 
 fn quick(config: &mut ServeConfig) {
-    config.door.handshake_timeout = SHORT;
-    config.door.idle_timeout = SHORT;
+    config.handshake_timeout = SHORT;
+    config.idle_timeout = SHORT;
 }
 
 #[tokio::test]
 async fn more_connections_wait_until_one_ends() {
     let (_folder, mut config) = place();
-    config.door.max_connections = 2;
+    config.max_connections = 2;
     let service = Serving::start(config).await;
     let one = service.plain().await;
     let two = service.plain().await;
@@ -90,12 +91,12 @@ async fn slow_handshakes_end() {
     let (folder, mut config) = place();
     quick(&mut config);
     // What idles is none of this test's business.
-    config.door.idle_timeout = Duration::ZERO;
+    config.idle_timeout = Duration::ZERO;
     let plain = Serving::start(config.clone()).await;
     let again = Serving::start({
         let (other, mut config) = place();
-        config.door.handshake_timeout = SHORT;
-        config.door.tls = Some(Authority::new().files(folder.path()));
+        config.handshake_timeout = SHORT;
+        crate::common::use_tls(&mut config, Authority::new().files(folder.path()));
         // The store's file outlives the folder that is forgotten here.
         let _ = other.keep();
         config
@@ -139,7 +140,7 @@ async fn slow_handshakes_end() {
 #[tokio::test]
 async fn headers_have_a_size() {
     let (_folder, mut config) = place();
-    config.door.max_header_bytes = 4096;
+    config.max_header_bytes = Size(4096);
     let service = Serving::start(config).await;
     let mut client = LumpStoreClient::new(service.plain().await);
     for bytes in [100, 3000, 20_000, 200_000] {

@@ -84,7 +84,7 @@ async fn each_scope_opens_exactly_its_methods() {
             token(name, secret, &format!("scopes = [{name:?}]"))
         })
         .collect();
-    config.door.tokens = Some(tokens(folder.path(), &entries));
+    config.tokens = Some(tokens(folder.path(), &entries));
     let service = Serving::start(config).await;
     let channel = service.plain().await;
     for method in METHODS {
@@ -117,7 +117,7 @@ async fn each_scope_opens_exactly_its_methods() {
 async fn health_is_open_and_reflection_is_for_who_is_known() {
     let (folder, mut config) = place();
     let reader = token("reader", "abc", "scopes = [\"read\"]");
-    config.door.tokens = Some(tokens(folder.path(), &[reader]));
+    config.tokens = Some(tokens(folder.path(), &[reader]));
     let service = Serving::start(config).await;
     let channel = service.plain().await;
     call(channel.clone(), "/grpc.health.v1.Health/Check")
@@ -142,7 +142,7 @@ async fn health_is_open_and_reflection_is_for_who_is_known() {
 async fn only_one_well_formed_token_counts() {
     let (folder, mut config) = place();
     let reader = token("reader", "abc", "scopes = [\"read\"]");
-    config.door.tokens = Some(tokens(folder.path(), &[reader]));
+    config.tokens = Some(tokens(folder.path(), &[reader]));
     let service = Serving::start(config).await;
     let mut client = LumpStoreClient::new(service.plain().await);
     for (values, code) in [
@@ -174,7 +174,7 @@ async fn a_token_may_be_for_some_stores_only() {
         token("all", "a", all),
         token("some", "s", &format!("{all}\nstores = [\"one\"]")),
     ];
-    config.door.tokens = Some(tokens(folder.path(), &entries));
+    config.tokens = Some(tokens(folder.path(), &entries));
     let service = Serving::start(config).await;
     let channel = service.plain().await;
     let mut client = lumps(channel.clone(), "a");

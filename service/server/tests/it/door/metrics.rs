@@ -12,7 +12,7 @@ async fn metrics_are_for_who_may_observe_all() {
         token("reader", "r", "scopes = [\"read\", \"admin\"]"),
         token("some", "s", "scopes = [\"observe\"]\nstores = [\"s\"]"),
     ];
-    config.door.tokens = Some(tokens(folder.path(), &entries));
+    config.tokens = Some(tokens(folder.path(), &entries));
     let service = Serving::start(config).await;
     let ask = async |path: &str, headers: &str| {
         let stream = TcpStream::connect(service.metrics).await.unwrap();
@@ -51,7 +51,7 @@ async fn metrics_are_for_who_may_observe_all() {
 async fn metrics_come_by_tls_when_grpc_does() {
     let (folder, mut config) = place();
     let ours = Authority::new();
-    config.door.tls = Some(ours.files(folder.path()));
+    crate::common::use_tls(&mut config, ours.files(folder.path()));
     let service = Serving::start(config).await;
     let stream = raw_tls(service.metrics, &ours, b"http/1.1").await.unwrap();
     let (status, text) = http_get(stream, "/metrics", "").await;

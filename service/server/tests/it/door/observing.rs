@@ -20,7 +20,7 @@ fn two_stores(folder: &std::path::Path) -> lumpscope_server::config::ServeConfig
     let mine = common::store_file(folder, "mine", 32 << 20, 4096, 0.05);
     let mut config = common::config(&[("theirs", &theirs), ("mine", &mine)]);
     let all = "scopes = [\"read\", \"write\", \"observe\", \"admin\"]";
-    config.door.tokens = Some(tokens(
+    config.tokens = Some(tokens(
         folder,
         &[
             token("all", "a", all),

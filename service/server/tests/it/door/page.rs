@@ -20,8 +20,8 @@ async fn serving(folder: &std::path::Path) -> Serving {
         token("one", "one", "scopes = [\"observe\"]\nstores = [\"a\"]"),
         token("blind", "blind", "scopes = [\"read\"]"),
     ];
-    config.door.tokens = Some(tokens(folder, &entries));
-    config.page.rhythm = Rhythm {
+    config.tokens = Some(tokens(folder, &entries));
+    config.rhythm = Rhythm {
         frame: std::time::Duration::from_millis(20),
         ..Rhythm::default()
     };

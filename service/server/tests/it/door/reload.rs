@@ -57,9 +57,9 @@ async fn new_files_count_while_a_put_is_under_way() {
     let (folder, mut config) = place();
     let (old, new) = (Authority::new(), Authority::new());
     let files = old.files(folder.path());
-    config.door.tls = Some(files.clone());
-    config.door.tokens = Some(tokens(folder.path(), &[token("old", "o", ALL)]));
-    config.door.reload_interval = SHORT;
+    crate::common::use_tls(&mut config, files.clone());
+    config.tokens = Some(tokens(folder.path(), &[token("old", "o", ALL)]));
+    config.reload_interval = SHORT;
     let service = Serving::start(config).await;
     let channel = service.tls(&old, None).await.unwrap();
     let bytes = body(9, 4 << 20);
@@ -99,9 +99,9 @@ async fn bad_files_leave_the_old_ones_in_force() {
     let (folder, mut config) = place();
     let ours = Authority::new();
     let files = ours.files(folder.path());
-    config.door.tls = Some(files.clone());
-    config.door.tokens = Some(tokens(folder.path(), &[token("t", "t", ALL)]));
-    config.door.reload_interval = std::time::Duration::ZERO;
+    crate::common::use_tls(&mut config, files.clone());
+    config.tokens = Some(tokens(folder.path(), &[token("t", "t", ALL)]));
+    config.reload_interval = std::time::Duration::ZERO;
     let service = Serving::start(config).await;
     let channel = service.tls(&ours, None).await.unwrap();
     let mut admin = AdminClient::new(with_token(channel.clone(), "t"));
@@ -151,10 +151,10 @@ async fn bad_files_leave_the_old_ones_in_force() {
 async fn a_mistake_is_counted_once() {
     let (folder, mut config) = place();
     let path = folder.path().join("tokens.toml");
-    config.door.tokens = Some(tokens(folder.path(), &[token("t", "t", ALL)]));
-    config.door.reload_interval = std::time::Duration::from_millis(50);
+    config.tokens = Some(tokens(folder.path(), &[token("t", "t", ALL)]));
+    config.reload_interval = std::time::Duration::from_millis(50);
     let socket = folder.path().join("sock");
-    config.door.unix_socket = Some(socket.clone());
+    config.unix_socket = Some(socket.clone());
     let service = Serving::start(config).await;
     std::fs::write(&path, "nonsense").unwrap();
     let channel = service.plain().await;

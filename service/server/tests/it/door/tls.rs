@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use lumpscope_proto::v1;
 use lumpscope_proto::v1::lump_store_client::LumpStoreClient;
-use lumpscope_server::config::ServeArgs;
+use lumpscope_server::config::ServeConfig;
 use lumpscope_server::door::Door;
 use tonic::Code;
 
@@ -16,7 +16,7 @@ use crate::common::{body, get, header, put, put_as, refused};
 async fn tls_is_spoken_and_nothing_else() {
     let (folder, mut config) = place();
     let (ours, other) = (Authority::new(), Authority::new());
-    config.door.tls = Some(ours.files(folder.path()));
+    crate::common::use_tls(&mut config, ours.files(folder.path()));
     let service = Serving::start(config).await;
     let mut client = LumpStoreClient::new(service.tls(&ours, None).await.unwrap());
     let bytes = body(7, 3 << 20);
@@ -44,7 +44,7 @@ async fn a_client_must_show_a_certificate_that_is_signed() {
     let ca = folder.path().join("clients.pem");
     std::fs::write(&ca, &theirs.pem).unwrap();
     files.client_ca = Some(ca);
-    config.door.tls = Some(files);
+    crate::common::use_tls(&mut config, files);
     let service = Serving::start(config).await;
     for shown in [None, Some(other.sign("somebody"))] {
         // TLS 1.3 lets a client believe that it is connected until it reads.
@@ -73,10 +73,10 @@ async fn certificates_have_the_scopes_of_their_names() {
     let ca = folder.path().join("clients.pem");
     std::fs::write(&ca, &ours.pem).unwrap();
     files.client_ca = Some(ca);
-    config.door.tls = Some(files);
+    crate::common::use_tls(&mut config, files);
     let entry =
         |name: &str, scopes: &str| format!("[[certificate]]\nname = {name:?}\nscopes = {scopes}\n");
-    config.door.tokens = Some(tokens(
+    config.tokens = Some(tokens(
         folder.path(),
         &[
             entry("spiffe://here/writer", "[\"read\", \"write\"]"),
@@ -109,9 +109,9 @@ fn files_that_cannot_be_used_are_named() {
     let (folder, mut config) = place();
     let ours = Authority::new();
     let files = ours.files(folder.path());
-    config.door.tls = Some(files.clone());
+    crate::common::use_tls(&mut config, files.clone());
     let check = |file: &std::path::Path, words: &[&str]| {
-        let message = Door::new(&config.door).unwrap_err().to_string();
+        let message = Door::new(&config).unwrap_err().to_string();
         for word in words.iter().chain([&file.to_str().unwrap()]) {
             assert!(message.contains(word), "{word:?} in {message:?}");
         }
@@ -120,12 +120,12 @@ fn files_that_cannot_be_used_are_named() {
             "{message:?}"
         );
     };
-    Door::new(&config.door).unwrap();
+    Door::new(&config).unwrap();
     let key = std::fs::read_to_string(&files.key).unwrap();
     std::fs::set_permissions(&files.key, Permissions::from_mode(0o644)).unwrap();
     check(&files.key, &["644", "chmod"]);
     std::fs::set_permissions(&files.key, Permissions::from_mode(0o640)).unwrap();
-    Door::new(&config.door).unwrap();
+    Door::new(&config).unwrap();
     secret(&files.key, &ours.sign("localhost").key);
     check(&files.key, &["is it the key of"]);
     secret(&files.key, "nothing\n");
@@ -147,15 +147,15 @@ fn files_that_cannot_be_used_are_named() {
 fn other_machines_are_let_in_only_with_tls_and_a_login() {
     let args = |listen: &str, metrics: &str, tls: bool, ca: bool, tokens: bool| {
         let file = |given: bool| given.then(|| "/x".into());
-        ServeArgs {
-            store: vec!["s=/x".parse().unwrap()],
-            listen: Some(listen.parse().unwrap()),
-            metrics_listen: Some(metrics.parse().unwrap()),
+        ServeConfig {
+            stores: vec!["s=/x".parse().unwrap()],
+            listen: listen.parse().unwrap(),
+            metrics_listen: metrics.parse().unwrap(),
             tls_cert: file(tls),
             tls_key: file(tls),
             tls_client_ca: file(ca),
             tokens: file(tokens),
-            ..ServeArgs::default()
+            ..ServeConfig::default()
         }
     };
     let (here, far) = ("127.0.0.1:0", "0.0.0.0:0");
@@ -166,19 +166,19 @@ fn other_machines_are_let_in_only_with_tls_and_a_login() {
             (true, false, false),
         ] {
             let asked = args(listen, metrics, tls, ca, tokens);
-            let message = asked.clone().resolve().unwrap_err().to_string();
+            let message = asked.clone().checked().unwrap_err().to_string();
             assert!(
                 message.starts_with(key) && message.contains("--allow-remote"),
                 "{message}"
             );
-            let allowed = ServeArgs {
-                allow_remote: Some(true),
+            let allowed = ServeConfig {
+                allow_remote: true,
                 ..asked
             };
-            allowed.resolve().unwrap();
+            allowed.checked().unwrap();
         }
-        args(listen, metrics, true, false, true).resolve().unwrap();
-        args(listen, metrics, true, true, false).resolve().unwrap();
+        args(listen, metrics, true, false, true).checked().unwrap();
+        args(listen, metrics, true, true, false).checked().unwrap();
     }
-    args(here, here, false, false, false).resolve().unwrap();
+    args(here, here, false, false, false).checked().unwrap();
 }

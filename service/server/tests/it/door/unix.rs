@@ -3,6 +3,7 @@
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 
 use lumpscope_proto::v1::lump_store_client::LumpStoreClient;
+use lumpscope_server::config::UnixMode;
 use lumpscope_server::door::Door;
 use lumpscope_server::serve::Service;
 use tonic::Code;
@@ -15,11 +16,11 @@ async fn its_permissions_are_the_login() {
     let (folder, mut config) = place();
     let socket = folder.path().join("lumpscope.sock");
     // TLS and tokens are for TCP.
-    config.door.tls = Some(Authority::new().files(folder.path()));
+    common::use_tls(&mut config, Authority::new().files(folder.path()));
     let reader = token("reader", "r", "scopes = [\"read\"]");
-    config.door.tokens = Some(tokens(folder.path(), &[reader]));
-    config.door.unix_socket = Some(socket.clone());
-    config.door.unix_mode = 0o620;
+    config.tokens = Some(tokens(folder.path(), &[reader]));
+    config.unix_socket = Some(socket.clone());
+    config.unix_mode = UnixMode(0o620);
     let service = Serving::start(config.clone()).await;
     let meta = std::fs::symlink_metadata(&socket).unwrap();
     assert!(meta.file_type().is_socket());
@@ -31,21 +32,21 @@ async fn its_permissions_are_the_login() {
     assert_eq!(get(&mut client, "s", 5).await.unwrap(), bytes);
     // Somebody else with the same configuration does not take it away from a service that lives.
     let mut second = config.clone();
-    second.door.tls = None;
+    (second.tls_cert, second.tls_key) = (None, None);
     let error = Service::start(second).await.err().unwrap().to_string();
     assert!(error.contains("another process is listening"), "{error}");
     get(&mut client, "s", 5).await.unwrap();
     drop(client);
     service.stop().await;
     assert!(!socket.exists());
-    Door::new(&config.door).unwrap();
+    Door::new(&config).unwrap();
 }
 
 #[tokio::test]
 async fn what_a_killed_service_left_is_replaced() {
     let (folder, mut config) = place();
     let socket = folder.path().join("lumpscope.sock");
-    config.door.unix_socket = Some(socket.clone());
+    config.unix_socket = Some(socket.clone());
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
     assert!(socket.exists());
     let service = Serving::start(config).await;

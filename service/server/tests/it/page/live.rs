@@ -16,7 +16,7 @@ async fn hello_tells_the_words_and_the_stores() {
     let dir = folder();
     let trace_url = "http://127.0.0.1:16686/trace/{trace_id}";
     let service = service_with(dir.path(), &["a", "b"], every(FAST), |config| {
-        config.page.trace_url = Some(trace_url.to_owned());
+        config.trace_url = Some(trace_url.to_owned());
     })
     .await;
     let mut events = Events::open(service.metrics, "", "").await;

@@ -35,7 +35,7 @@ async fn service_with(
         .map(|(name, path)| (*name, path.as_path()))
         .collect();
     let mut config = config(&stores);
-    config.page.rhythm = rhythm;
+    config.rhythm = rhythm;
     change(&mut config);
     Running::with(config).await
 }

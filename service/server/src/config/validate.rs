@@ -1,0 +1,235 @@
+//! Checks of a configuration: values that follow from others are filled in, and each problem is
+//! named with its key and remedy.
+
+use std::time::Duration;
+
+use lumpscope_units::Size;
+
+use super::ServeConfig;
+use crate::error::ServerError;
+
+/// Longest that can be configured for requests under way at the end.
+const MAX_DRAIN: Duration = Duration::from_mins(10);
+/// In a URL of traces: the place of the id.
+const TRACE_ID: &str = "{trace_id}";
+
+/// Everything that is wrong, in the order in which it was found.
+#[derive(Default)]
+pub(crate) struct Problems(Vec<ServerError>);
+
+/// The first problem, if there is any.
+pub(super) fn first(problems: Vec<ServerError>) -> Result<(), ServerError> {
+    problems.into_iter().next().map_or(Ok(()), Err)
+}
+
+impl Problems {
+    /// Notes a value that is not as it must be.
+    fn unless(&mut self, good: bool, key: &'static str, value: impl ToString, want: impl ToString) {
+        if !good {
+            self.0.push(ServerError::BadValue {
+                key,
+                value: value.to_string(),
+                want: want.to_string(),
+            });
+        }
+    }
+}
+
+impl ServeConfig {
+    /// This configuration, checked, with everything filled in that follows from other values.
+    ///
+    /// # Errors
+    /// The first value that does not make sense.
+    pub fn checked(mut self) -> Result<Self, ServerError> {
+        first(self.check())?;
+        Ok(self)
+    }
+
+    /// Every problem.
+    pub(crate) fn check(&mut self) -> Vec<ServerError> {
+        let mut problems = Problems(self.check_values());
+        self.check_stores(&mut problems);
+        problems.0
+    }
+
+    /// Every problem but those of the stores.
+    pub(super) fn check_values(&mut self) -> Vec<ServerError> {
+        let mut problems = Problems::default();
+        self.fill();
+        self.check_addresses(&mut problems);
+        self.check_urls(&mut problems);
+        self.check_numbers(&mut problems);
+        self.check_sizes(&mut problems);
+        problems.0
+    }
+
+    /// Settles everything that follows from other values.
+    fn fill(&mut self) {
+        self.put_memory = Some(self.put_memory());
+        self.get_memory = Some(self.get_memory());
+        self.max_overtakes = Some(self.max_overtakes());
+        // Numbers of a TOML file have 63 bits.
+        self.overload_threshold = Some(self.overload_threshold().min(usize::MAX >> 1));
+        self.checkpoint_records = self.checkpoint_records.min(u64::MAX >> 1);
+        // A variable that is set to nothing sets nothing.
+        for text in [
+            &mut self.s3_store,
+            &mut self.otlp_endpoint,
+            &mut self.trace_url,
+        ] {
+            text.take_if(|text| text.is_empty());
+        }
+    }
+
+    fn check_stores(&self, problems: &mut Problems) {
+        if self.stores.is_empty() {
+            problems.0.push(ServerError::NoStores);
+        }
+        for (i, store) in self.stores.iter().enumerate() {
+            if self.stores[..i]
+                .iter()
+                .any(|other| other.name == store.name)
+            {
+                let name = store.name.clone();
+                problems.0.push(ServerError::DuplicateName { name });
+            }
+        }
+        let good = self.s3_listen.is_none() || self.s3_store().is_some();
+        let given = self.s3_store.clone().unwrap_or_default();
+        problems.unless(good, "s3-store", given, "the name of one of the stores");
+    }
+
+    /// Other machines get in only when strangers are kept out.
+    fn check_addresses(&self, problems: &mut Problems) {
+        let missing = match (&self.tls_cert, &self.tls_key, &self.tls_client_ca) {
+            (Some(_), Some(_), _) | (None, None, None) => None,
+            (None, ..) => Some("tls-cert"),
+            (Some(_), None, _) => Some("tls-key"),
+        };
+        if let Some(missing) = missing {
+            problems.0.push(ServerError::TlsIncomplete { missing });
+        }
+        let tls = self.tls();
+        let known = |ca: bool| self.tokens.is_some() || ca;
+        let safe = tls
+            .as_ref()
+            .is_some_and(|tls| known(tls.client_ca.is_some()));
+        // Every request of S3 is signed, so TLS alone keeps strangers out.
+        for (key, address, safe) in [
+            ("s3-listen", self.s3_listen, tls.is_some()),
+            ("listen", Some(self.listen), safe),
+            ("metrics-listen", Some(self.metrics_listen), safe),
+        ] {
+            let remote = address.filter(|address| !address.ip().is_loopback());
+            if let Some(address) = remote.filter(|_| !safe && !self.allow_remote) {
+                problems.0.push(ServerError::RemoteRefused { key, address });
+            }
+        }
+        let good = self.s3_listen.is_none() || self.s3_credentials.is_some();
+        let want = "the file of access keys, which s3-listen needs";
+        problems.unless(good, "s3-credentials", "", want);
+    }
+
+    fn check_urls(&self, problems: &mut Problems) {
+        let parsed = |url: &str| {
+            let url = url.parse::<http::Uri>().ok()?;
+            let host = url.host().is_some_and(|host| !host.is_empty());
+            host.then_some(url)
+        };
+        if let Some(given) = &self.otlp_endpoint {
+            let good = parsed(given).is_some_and(|url| {
+                url.scheme_str() == Some("http") && matches!(url.path(), "" | "/")
+            });
+            let want = "http://HOST:PORT; a collector that wants TLS is reached through one beside \
+                        this service";
+            problems.unless(good, "otlp-endpoint", given, want);
+        }
+        if let Some(given) = &self.trace_url {
+            let url = given.replace(TRACE_ID, "0af7651916cd43dd8448eb211c80319c");
+            let web = |url: http::Uri| matches!(url.scheme_str(), Some("http" | "https"));
+            let good = given.contains(TRACE_ID) && parsed(&url).is_some_and(web);
+            let want = "http:// or https:// with {trace_id} where the id of the trace belongs";
+            problems.unless(good, "trace-url", given, want);
+        }
+    }
+
+    fn check_numbers(&self, problems: &mut Problems) {
+        let good = (0.0..=1.0).contains(&self.trace_ratio);
+        problems.unless(
+            good,
+            "trace-ratio",
+            self.trace_ratio,
+            "a number from 0 to 1",
+        );
+        for (key, value, most) in [
+            ("queue-depth", self.queue_depth, 4096),
+            ("queue-limit", self.queue_limit, 1 << 20),
+            ("max-connections", self.max_connections, 1 << 20),
+            ("max-streams", self.max_streams as usize, 1 << 16),
+        ] {
+            problems.unless(
+                (1..=most).contains(&value),
+                key,
+                value,
+                format!("1 to {most}"),
+            );
+        }
+        for (key, zero, want) in [
+            (
+                "overload-threshold",
+                self.overload_threshold() == 0,
+                "at least 1",
+            ),
+            (
+                "scrub-interval",
+                self.scrub_interval.is_zero(),
+                "at least 1 hour",
+            ),
+            (
+                "body-timeout",
+                self.body_timeout.is_zero(),
+                "at least 1 second",
+            ),
+            (
+                "handshake-timeout",
+                self.handshake_timeout.is_zero(),
+                "at least 1 second",
+            ),
+        ] {
+            problems.unless(!zero, key, 0, want);
+        }
+        let drain = self.drain_timeout;
+        let (good, want) = (drain <= MAX_DRAIN, "0 to 600 seconds");
+        problems.unless(good, "drain-timeout", drain.as_secs(), want);
+    }
+
+    fn check_sizes(&self, problems: &mut Problems) {
+        let (put, get, budget) = (self.put_memory(), self.get_memory(), self.buffer_budget);
+        for (key, size, least, most) in [
+            ("max-header-bytes", self.max_header_bytes, 1 << 10, 1 << 20),
+            ("stream-window", self.stream_window, 64 << 10, 1 << 30),
+            (
+                "connection-window",
+                self.connection_window,
+                64 << 10,
+                1 << 30,
+            ),
+            ("frame-size", self.frame_size, 16 << 10, 8 << 20),
+            ("max-message", self.max_message, 4 << 10, 1 << 30),
+            ("s3-max-body", self.s3_max_body, 1 << 20, 5 << 30),
+            // A lump of the largest size must fit.
+            ("buffer-budget", budget, 256 << 20, 1 << 40),
+            ("put-memory", put, 1 << 20, 1 << 40),
+            ("get-memory", get, 1 << 20, 1 << 40),
+        ] {
+            let want = format!("a size from {} to {}", Size(least), Size(most));
+            problems.unless((least..=most).contains(&size.0), key, size, want);
+        }
+        // A store must have room for what the service lets in: puts get three quarters of its buffers.
+        let want = "at most three quarters of buffer-budget, which must hold what is let in";
+        problems.unless(put.0 <= budget.0 - budget.0 / 4, "put-memory", put, want);
+        let want = "at most what put-memory leaves of buffer-budget";
+        let good = get.0 <= budget.0.saturating_sub(put.0);
+        problems.unless(good, "get-memory", get, want);
+    }
+}
