@@ -10,7 +10,6 @@ use s3s::auth::{S3Auth, SecretKey};
 use s3s::path::S3Path;
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Result};
 
-use super::again::{Malformed, Signed};
 use super::body::Flow;
 use super::operations::{self, Needs};
 use super::{MAX_XML, XML_GROWS, error, memory, parameters, unserved};
@@ -29,6 +28,14 @@ pub(super) struct Asked {
     pub(super) scope: Arc<Scope>,
     pub(super) grants: Arc<Grants>,
 }
+
+/// The access key whose signature was checked already.
+#[derive(Clone)]
+pub(super) struct Signed(pub(super) String);
+
+/// Why a body is no XML. Only an operation whose body is XML minds.
+#[derive(Clone)]
+pub(super) struct Malformed(pub(super) String);
 
 impl Asked {
     /// Of a request that has passed [`Keys`].

@@ -25,7 +25,7 @@ use s3s::route::S3Route;
 use s3s::service::S3Service;
 use s3s::{Body, S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
-use super::access::Keys;
+use super::access::{Keys, Malformed, Signed};
 use super::body::Flow;
 use super::checks::Checks;
 use super::{MAX_XML, error, xml};
@@ -43,14 +43,6 @@ const READ: [&str; 8] = [
 ];
 /// Prefix of the parameters of a presigned URL, which are dropped after the check.
 const PRESIGNED: &str = "X-Amz-";
-
-/// The access key whose signature was checked already.
-#[derive(Clone)]
-pub(super) struct Signed(pub(super) String);
-
-/// Why a body is no XML. Only an operation whose body is XML minds.
-#[derive(Clone)]
-pub(super) struct Malformed(pub(super) String);
 
 /// Asks again, in other words.
 pub(super) struct Again {

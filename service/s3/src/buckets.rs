@@ -20,7 +20,7 @@ use lumpscope_server::door::Access;
 pub(super) const DELETES: (usize, usize) = (1000, 32);
 
 /// Buckets of a page, and how many there are when nothing is said.
-const MAX_BUCKETS: i32 = 10_000;
+pub(super) const MAX_BUCKETS: i32 = 10_000;
 
 impl Endpoint {
     pub(super) fn list_buckets(

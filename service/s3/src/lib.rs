@@ -188,5 +188,7 @@ mod tests {
         let (most, at_once) = buckets::DELETES;
         is(3, format!("{}, {at_once} at a time", grouped(most as u64)));
         is(4, grouped(u64::from(list::MAX_KEYS.unsigned_abs())));
+        is(5, grouped(u64::from(buckets::MAX_BUCKETS.unsigned_abs())));
+        is(6, format!("{} seconds", grouped(signed::LONGEST)));
     }
 }

@@ -1,10 +1,13 @@
 //! Uploads in parts.
 
-use lumpscope_objects::{Ctx, PartCommit, PartInfo, PartWriter, UploadAfter};
+use lumpscope_objects::{
+    Ctx, MAX_LIST, ObjectError, Objects, PartCommit, PartInfo, PartWriter, UploadAfter, UploadPage,
+};
 use s3s::dto::{
-    AbortMultipartUploadInput, AbortMultipartUploadOutput, CreateMultipartUploadInput,
-    CreateMultipartUploadOutput, ListMultipartUploadsInput, ListMultipartUploadsOutput,
-    ListPartsInput, ListPartsOutput, MultipartUpload, Part, UploadPartInput, UploadPartOutput,
+    AbortMultipartUploadInput, AbortMultipartUploadOutput, CommonPrefix,
+    CreateMultipartUploadInput, CreateMultipartUploadOutput, ListMultipartUploadsInput,
+    ListMultipartUploadsOutput, ListPartsInput, ListPartsOutput, MultipartUpload, Part,
+    UploadPartInput, UploadPartOutput,
 };
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
@@ -18,11 +21,7 @@ use lumpscope_server::config::S3Etag;
 use lumpscope_server::door::Access;
 
 impl Sink for PartWriter {
-    async fn write(
-        &mut self,
-        ctx: Ctx<'_>,
-        bytes: &[u8],
-    ) -> Result<(), lumpscope_objects::ObjectError> {
+    async fn write(&mut self, ctx: Ctx<'_>, bytes: &[u8]) -> Result<(), ObjectError> {
         Self::write(self, ctx, bytes).await
     }
 }
@@ -41,6 +40,46 @@ pub(super) fn number(given: i32) -> S3Result<u16> {
 /// The `ETag` of a part.
 pub(super) fn part_etag(info: &PartInfo) -> s3s::dto::ETag {
     etag(info.etag)
+}
+
+/// A page of uploads, and the beginnings, up to the delimiter behind the prefix, of keys that have
+/// it: each is told once, and counts as one entry.
+fn grouped(
+    objects: &Objects,
+    bucket: &str,
+    (prefix, delimiter): (&str, &str),
+    (after, max): (Option<&UploadAfter>, usize),
+) -> Result<(UploadPage, Vec<String>), ObjectError> {
+    let (mut page, mut groups) = (UploadPage::default(), Vec::<String>::new());
+    let (mut from, mut last) = (after.cloned(), None);
+    loop {
+        let found = objects.uploads(bucket, prefix, (from.as_ref(), MAX_LIST))?;
+        for info in found.uploads {
+            let end = info.key[prefix.len()..].find(delimiter);
+            let end = end.map(|at| prefix.len() + at + delimiter.len());
+            let group = end.map(|end| info.key[..end].to_owned());
+            let told = groups.last().or(after.map(|after| &after.key));
+            if group.is_some() && group.as_ref() == told {
+                continue;
+            }
+            if page.uploads.len() + groups.len() == max {
+                page.next = last;
+                return Ok((page, groups));
+            }
+            last = Some(UploadAfter {
+                key: group.clone().unwrap_or_else(|| info.key.clone()),
+                id: group.is_none().then(|| info.id.clone()),
+            });
+            match group {
+                Some(group) => groups.push(group),
+                None => page.uploads.push(info),
+            }
+        }
+        from = found.next;
+        if from.is_none() {
+            return Ok((page, groups));
+        }
+    }
 }
 
 impl Endpoint {
@@ -170,10 +209,6 @@ impl Endpoint {
         let input = request.input;
         let prefix = input.prefix.clone().unwrap_or_default();
         asked.check(Access::Write, &input.bucket, &prefix)?;
-        if given(input.delimiter).is_some() {
-            let why = "uploads are not grouped: leave the delimiter out";
-            return Err(S3Error::with_message(S3ErrorCode::NotImplemented, why));
-        }
         let inside = self.enter(&asked)?;
         let encoding = Encoding::of(input.encoding_type.as_ref())?;
         let max = page_size(input.max_uploads)?;
@@ -181,22 +216,36 @@ impl Endpoint {
             key,
             id: given(input.upload_id_marker),
         });
-        let page = inside
-            .objects
-            .uploads(&input.bucket, &prefix, (after.as_ref(), max));
-        let page = page.map_err(|failure| self.failed(failure))?;
-        let keys = page.uploads.iter().map(|info| info.key.as_str());
-        let asked = after.as_ref().map(|after| after.key.as_str());
-        let encoding = encoding.fit(keys.chain(asked).chain([prefix.as_str()]));
+        let delimiter = given(input.delimiter);
+        let (bucket, objects) = (&input.bucket, &inside.objects);
+        let page = match &delimiter {
+            None => {
+                let page = objects.uploads(bucket, &prefix, (after.as_ref(), max));
+                page.map(|page| (page, Vec::new()))
+            }
+            Some(delimiter) => {
+                let of = (prefix.as_str(), delimiter.as_str());
+                grouped(objects, bucket, of, (after.as_ref(), max))
+            }
+        };
+        let (page, groups) = page.map_err(|failure| self.failed(failure))?;
+        let keys = page.uploads.iter().map(|info| &info.key).chain(&groups);
+        let asked = after.iter().map(|after| &after.key).chain(&delimiter);
+        let encoding = encoding.fit(keys.chain(asked).chain([&prefix]).map(String::as_str));
         let uploads = page.uploads.into_iter().map(|info| MultipartUpload {
             initiated: Some(timestamp(info.created_ms)),
             key: Some(encoding.text(info.key)),
             upload_id: Some(info.id),
             ..MultipartUpload::default()
         });
+        let groups = groups.into_iter().map(|group| CommonPrefix {
+            prefix: Some(encoding.text(group)),
+        });
         let next = page.next;
         Ok(S3Response::new(ListMultipartUploadsOutput {
             bucket: Some(input.bucket),
+            common_prefixes: Some(groups.collect()),
+            delimiter: delimiter.map(|text| encoding.text(text)),
             encoding_type: encoding.name(),
             is_truncated: Some(next.is_some()),
             key_marker: after.map(|after| encoding.text(after.key)),

@@ -8,7 +8,7 @@ use s3s::{Body, S3Error, S3ErrorCode, S3Result};
 use super::parameters::pairs;
 
 /// Seconds that a presigned URL is good for at most: seven days.
-const LONGEST: u64 = 604_800;
+pub(super) const LONGEST: u64 = 604_800;
 /// The only region there is.
 pub(super) const REGION: &str = "us-east-1";
 /// Parameters of a presigned URL.

@@ -146,3 +146,50 @@ fn an_upload_that_is_completed_again_is_answered_as_before() {
     client.refused(ask, 404, "NoSuchUpload");
     assert_eq!(client.object("/bbb/k").unwrap(), b"new");
 }
+
+#[test]
+fn uploads_are_grouped_by_a_delimiter() {
+    let (_running, mut client) = Running::with_bucket();
+    for key in ["a", "b/1", "b/2", "b/2", "c", "d/1"] {
+        client.good(Ask::new("POST", &format!("/bbb/{key}")).query("uploads", ""));
+    }
+    let ask = |max: &str| {
+        let ask = Ask::new("GET", "/bbb").query("uploads", "");
+        ask.query("delimiter", "/").query("max-uploads", max)
+    };
+    let all = |reply: &Reply, begin: &str, name: &str| -> Vec<String> {
+        let text = reply.text();
+        let found = text.split(begin).skip(1);
+        let found = found.filter_map(|rest| rest.split_once(&format!("<{name}>")));
+        found
+            .map(|(_, rest)| rest.split('<').next().unwrap().to_owned())
+            .collect()
+    };
+    for max in ["1", "2", "3", "1000"] {
+        let (mut keys, mut groups) = (Vec::new(), Vec::new());
+        let (mut marker, mut id) = (String::new(), String::new());
+        loop {
+            let page = ask(max)
+                .query("key-marker", &marker)
+                .query("upload-id-marker", &id);
+            let page = client.good(page);
+            keys.extend(all(&page, "<Upload>", "Key"));
+            groups.extend(all(&page, "<CommonPrefixes>", "Prefix"));
+            if page.element("IsTruncated").unwrap() == "false" {
+                break;
+            }
+            marker = page.element("NextKeyMarker").unwrap();
+            id = page.element("NextUploadIdMarker").unwrap_or_default();
+        }
+        assert_eq!(
+            (keys, groups),
+            (
+                vec!["a".to_owned(), "c".to_owned()],
+                vec!["b/".to_owned(), "d/".to_owned()]
+            ),
+            "{max}"
+        );
+    }
+    let within = client.good(ask("9").query("prefix", "b/"));
+    assert_eq!(all(&within, "<Upload>", "Key"), ["b/1", "b/2", "b/2"]);
+}
