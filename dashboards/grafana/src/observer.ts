@@ -119,13 +119,14 @@ const missing: Row = {
     lines({
       title: 'Two ways of attribution',
       description:
-        'Block requests a second whose submission (thread or io_uring) and place on the disk name one I/O (agree) or different ones (conflict: should be 0), and those whose submission was not seen, such as those of kernel workers; these are attributed by their place alone.',
+        'Block requests a second whose submission (thread or io_uring) and place on the disk name one I/O (agree) or different ones (conflict: should be 0), and those whose submission was not seen, such as those of kernel workers; these are attributed by their place alone. Ambiguous: place and time suit another I/O, or somebody else, as well.',
       unit: units.CountsPerSecond,
       w: 8,
       queries: [
         { expr: byStore('audit_attribution_agreements_total'), legend: '{{store}} agree' },
         { expr: byStore('audit_attribution_conflicts_total'), legend: '{{store}} conflict' },
         { expr: byStore('audit_submission_unknown_requests_total'), legend: '{{store}} submission not seen' },
+        { expr: byStore('audit_ambiguous_requests_total'), legend: '{{store}} ambiguous' },
       ],
     }),
     lines({
