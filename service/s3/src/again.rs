@@ -55,7 +55,7 @@ fn is_empty(parameter: &str) -> bool {
     value.is_empty() && READ.contains(&name)
 }
 
-/// Headers of a read that s3s would refuse, as it should be told: `None`: not at all.
+/// Headers of a read, or a delete, that s3s would refuse, as it should be told: `None`: not at all.
 fn odd(headers: &HeaderMap) -> Vec<(HeaderName, Option<HeaderValue>)> {
     let is_date = |text: &str| Timestamp::parse(TimestampFormat::HttpDate, text).is_ok();
     let mut odd = Vec::new();
@@ -167,8 +167,8 @@ impl S3Route for Again {
         headers: &HeaderMap,
         _: &mut Extensions,
     ) -> bool {
-        // Reads have no body that could be lost on the way.
-        let reads = method == Method::GET || method == Method::HEAD;
+        // These have no body that could be lost on the way.
+        let reads = [Method::GET, Method::HEAD, Method::DELETE].contains(method);
         let query = uri.query().unwrap_or_default();
         let reads_oddly = || query.split('&').any(is_empty) || !odd(headers).is_empty();
         (reads && reads_oddly()) || is_xml(method, uri.path())

@@ -15,6 +15,7 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 use super::access::Asked;
 use super::checks::{self, KINDS, of_kind};
 use super::endpoint::{Endpoint, Inside, etag, signed};
+use super::list::readable;
 use super::{multipart, put, whole};
 
 /// The attribute of an object that names the upload it was made of.
@@ -140,9 +141,9 @@ fn reply(
     let full = ChecksumType::from_static(ChecksumType::FULL_OBJECT);
     S3Response::new(CompleteMultipartUploadOutput {
         e_tag: Some(etag(info.etag)),
-        location: Some(format!("/{bucket}/{key}")),
+        location: Some(format!("/{bucket}/{}", readable(key.to_owned()))),
         bucket: Some(bucket.to_owned()),
-        key: Some(key.to_owned()),
+        key: Some(readable(key.to_owned())),
         checksum_type: checks::any(&sums).then_some(full),
         checksum_crc32: sums.checksum_crc32,
         checksum_crc32c: sums.checksum_crc32c,

@@ -59,6 +59,11 @@ impl Encoding {
     }
 }
 
+/// A key in a reply that has no encoding: as it is, or encoded where XML cannot hold it.
+pub(super) fn readable(key: String) -> String {
+    Encoding(false).fit(std::iter::once(key.as_str())).text(key)
+}
+
 /// Entries of a page.
 ///
 /// # Errors

@@ -15,7 +15,7 @@ use super::access::Asked;
 use super::attributes::put_info;
 use super::checks;
 use super::endpoint::{Endpoint, etag, given, signed, timestamp};
-use super::list::{Encoding, MAX_KEYS, page_size};
+use super::list::{Encoding, MAX_KEYS, page_size, readable};
 use super::put::{Incoming, Sink};
 use lumpscope_server::config::S3Etag;
 use lumpscope_server::door::Access;
@@ -98,7 +98,7 @@ impl Endpoint {
         let upload = created.await.map_err(|failure| self.failed(failure))?;
         Ok(S3Response::new(CreateMultipartUploadOutput {
             bucket: Some(input.bucket),
-            key: Some(input.key),
+            key: Some(readable(input.key)),
             upload_id: Some(upload),
             ..CreateMultipartUploadOutput::default()
         }))
@@ -195,7 +195,7 @@ impl Endpoint {
             part_number_marker: Some(after.into()),
             parts: Some(parts.collect()),
             bucket: Some(input.bucket),
-            key: Some(input.key),
+            key: Some(readable(input.key)),
             upload_id: Some(input.upload_id),
             ..ListPartsOutput::default()
         }))

@@ -138,6 +138,13 @@ fn what_is_not_exact_is_read_as_s3_reads_it() {
         client.good(get.clone().header("if-modified-since", odd));
         client.good(get.clone().header("if-unmodified-since", odd));
     }
+    let delete = Ask::new("DELETE", "/bbb/k");
+    for wrong in ["other", "0123456789abcdef0123456789abcdef"] {
+        let ask = delete.clone().header("if-match", wrong);
+        client.refused(ask, 412, "PreconditionFailed");
+    }
+    client.good(delete.header("if-match", &tag));
+    client.good(Ask::new("PUT", "/bbb/k").body("0123456789"));
     let plain = client.good(get);
     assert_eq!(plain.header("content-type"), Some("binary/octet-stream"));
     let head = Ask::new("HEAD", "/bbb/k").query("response-content-type", "a/b");

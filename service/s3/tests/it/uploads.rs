@@ -148,6 +148,25 @@ fn an_upload_that_is_completed_again_is_answered_as_before() {
 }
 
 #[test]
+fn replies_can_be_read_whatever_the_key_is() {
+    let (_running, mut client) = Running::with_bucket();
+    let path = "/bbb/a\u{1}";
+    let created = client.good(Ask::new("POST", path).query("uploads", ""));
+    assert_eq!(created.element("Key").unwrap(), "a%01");
+    let id = created.element("UploadId").unwrap();
+    let part = Ask::new("PUT", path).query("uploadId", &id);
+    let sent = client.good(part.query("partNumber", "1").body("x"));
+    let listed = client.good(Ask::new("GET", path).query("uploadId", &id));
+    assert_eq!(listed.element("Key").unwrap(), "a%01");
+    let tag = sent.header("etag").unwrap();
+    let part = format!("<Part><PartNumber>1</PartNumber><ETag>{tag}</ETag></Part>");
+    let document = format!("<CompleteMultipartUpload>{part}</CompleteMultipartUpload>");
+    let done = Ask::new("POST", path).query("uploadId", &id).body(document);
+    assert_eq!(client.good(done).element("Key").unwrap(), "a%01");
+    assert_eq!(client.object(path).unwrap(), b"x");
+}
+
+#[test]
 fn uploads_are_grouped_by_a_delimiter() {
     let (_running, mut client) = Running::with_bucket();
     for key in ["a", "b/1", "b/2", "b/2", "c", "d/1"] {
