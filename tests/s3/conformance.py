@@ -7,6 +7,7 @@ Ends with 0, or with the first expectation that does not hold.
 
 import concurrent.futures
 import hashlib
+import io
 import sys
 import time
 import urllib.error
@@ -309,8 +310,30 @@ def multipart():
         S3.delete_object(Bucket=BUCKET, Key=key)
 
 
+def defaults():
+    """What clients do unless they are told otherwise."""
+    elsewhere = boto3.client("s3", endpoint_url=ENDPOINT, region_name="RegionOne", aws_access_key_id=ACCESS,
+                             aws_secret_access_key=SECRET, config=Config(s3={"addressing_style": "path"}))
+    at, data = {"Bucket": BUCKET, "Key": "moved"}, b"d" * (11 * MIB)
+    for algorithm in ("CRC32", "SHA1", "SHA256"):
+        elsewhere.upload_fileobj(io.BytesIO(data), BUCKET, "moved", ExtraArgs={"ChecksumAlgorithm": algorithm})
+        whole = elsewhere.get_object(**at, ChecksumMode="ENABLED")
+        assert whole["Body"].read() == data and whole["ChecksumType"] == "FULL_OBJECT", whole
+        assert ("ChecksumCRC32" in whole) == (algorithm == "CRC32"), whole
+    part = S3.get_object(**at, PartNumber=2)
+    assert part["PartsCount"] == 2 and part["Body"].read() == data[8 * MIB:], part
+    told = S3.get_object_attributes(**at, ObjectAttributes=["ObjectParts", "ObjectSize"])
+    assert told["ObjectSize"] == len(data) and told["ObjectParts"]["TotalPartsCount"] == 2, told
+    assert [v["VersionId"] for v in S3.list_object_versions(Bucket=BUCKET)["Versions"]] == ["null"]
+    assert "Status" not in S3.get_bucket_versioning(Bucket=BUCKET) and not S3.get_object_tagging(**at)["TagSet"]
+    refused("NoSuchLifecycleConfiguration", S3.get_bucket_lifecycle_configuration, Bucket=BUCKET)
+    old = refused("AccessDenied", client(signature_version="s3").list_buckets)
+    assert "signature_version=s3v4" in old["Error"]["Message"], old
+    S3.delete_object(**at)
+
+
 CHECKS = [buckets, odd_keys, objects, conditions, checksums, signatures, unsigned_payload, overwrites, listing, copies,
-          multipart]
+          multipart, defaults]
 
 if __name__ == "__main__":
     for check in CHECKS:
