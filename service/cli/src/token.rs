@@ -76,10 +76,12 @@ fn table(args: &TokenArgs, token: &str) -> String {
         hex(&Sha256::digest(token)),
         list(args.scopes.iter().map(|scope| scope.word()).collect()),
     );
-    if !args.stores.is_empty() {
-        let stores = list(args.stores.iter().map(String::as_str).collect());
-        text.push_str(&format!("stores = {stores}\n"));
-    }
+    let stores = if args.stores.is_empty() {
+        vec!["*"]
+    } else {
+        args.stores.iter().map(String::as_str).collect()
+    };
+    text.push_str(&format!("stores = {}\n", list(stores)));
     text
 }
 

@@ -256,6 +256,26 @@ mod tests {
     }
 
     #[test]
+    fn no_time_is_longer_than_clocks_count() {
+        let most = i64::MAX;
+        let config = from_file(&format!(
+            "store = [\"a=/x\"]\nidle-timeout = {most}\nhandshake-timeout = {most}\n\
+             body-timeout = {most}\nscrub-interval = {most}\ndrain-timeout = {most}\n"
+        ))
+        .unwrap();
+        let now = std::time::Instant::now();
+        for time in [
+            config.idle_timeout,
+            config.handshake_timeout,
+            config.body_timeout,
+            config.scrub_interval,
+            config.drain_timeout,
+        ] {
+            assert!(now.checked_add(time * 3).is_some(), "{time:?}");
+        }
+    }
+
+    #[test]
     fn a_store_has_room_for_what_is_let_in() {
         let memory = |text: &str| {
             let config = from_file(&format!("store = [\"a=/x\"]\n{text}")).unwrap();

@@ -21,8 +21,9 @@ use crate::config::ServeConfig;
 use crate::door::{self, Admitted, Entrance, Leave, Listener, Protocol, SocketFile};
 use crate::error::ServerError;
 use crate::grpc::{
-    Admin, AdminService, Auth, Direct, Health, LumpStoreService, ObserveService, Traced,
+    Admin, AdminService, Auth, Direct, Health, Intake, LumpStoreService, ObserveService, Traced,
 };
+use crate::log_rate::LogRate;
 use crate::privileges;
 use crate::request::Requests;
 use crate::telemetry::{Reporter, Sources};
@@ -36,6 +37,8 @@ const MAX_PENDING_RESETS: usize = 20;
 const MAX_ERROR_RESETS: usize = 1024;
 /// Smallest buffer for headers that hyper takes.
 const LEAST_BUFFER: usize = 8 << 10;
+/// Most bytes of a question to reflection: it holds one name.
+const MAX_REFLECTION: usize = 4 << 10;
 /// Connections open at a time at the metrics endpoint.
 const METRICS_CONNECTIONS: usize = 128;
 
@@ -151,6 +154,7 @@ pub(crate) async fn serve(
         observer: sources.observer.clone(),
         metrics: Arc::clone(&sources.requests),
         tracing: sources.tracing.clone(),
+        failures: LogRate::default(),
     })));
     let (health, service) = services(config, &sources, &requests, &stopped).await;
     let server = transport(config);
@@ -192,6 +196,7 @@ pub(crate) async fn serve(
         limits,
         sources,
         config.page(),
+        config.allow_remote,
         stopped,
     );
     Serving {
@@ -236,17 +241,21 @@ async fn services(
             .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
+    let intake = Intake::new(config.body_timeout);
     let built_in = "the descriptors are part of this program";
-    let routes = Routes::new(Traced::new(lumps, Arc::clone(requests)))
-        .add_service(Traced::new(observe, Arc::clone(requests)))
-        .add_service(Traced::new(admin, Arc::clone(requests)))
+    let reflection = describe().build_v1().expect(built_in);
+    let older = describe().build_v1alpha().expect(built_in);
+    let routes = Routes::new(Traced::new(lumps, Arc::clone(requests), intake.clone()))
+        .add_service(Traced::new(observe, Arc::clone(requests), intake.clone()))
+        .add_service(Traced::new(admin, Arc::clone(requests), intake.clone()))
         .add_service(health_server)
-        .add_service(describe().build_v1().expect(built_in))
-        .add_service(describe().build_v1alpha().expect(built_in))
+        .add_service(reflection.max_decoding_message_size(MAX_REFLECTION))
+        .add_service(older.max_decoding_message_size(MAX_REFLECTION))
         .prepare();
+    let door = sources.door.clone();
     (
         health,
-        Auth::new(routes, sources.door.clone(), Arc::clone(requests)),
+        Auth::new(routes, door, Arc::clone(requests), intake),
     )
 }
 

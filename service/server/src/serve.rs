@@ -82,7 +82,7 @@ impl Service {
             observer: observer.clone(),
             requests: Arc::new(RequestMetrics::default()),
             door: door.clone(),
-            put_memory: Memory::new(config.put_memory().0),
+            put_memory: Memory::with_reserve(config.put_memory().0),
             watches: Arc::default(),
         };
         let requests = Arc::clone(&sources.requests);

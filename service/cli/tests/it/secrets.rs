@@ -47,8 +47,9 @@ async fn a_log_of_everything_holds_no_secret() {
         &key,
         "--tokens",
         &list,
+        // The transport is quiet unless it is named.
         "--log",
-        "trace",
+        "trace,h2=trace,hyper=trace,rustls=trace,tokio_rustls=trace,tonic=trace",
     ];
     let mut service = Process::start(folder.path(), &stores, &more);
     let tls = ClientTlsConfig::new()

@@ -122,7 +122,8 @@ impl Target {
             .read(true)
             .write(true)
             .create_new(true)
-            .mode(0o644)
+            // Lumps are nobody else's to read, and the lock nobody else's to take.
+            .mode(0o600)
             .custom_flags(flags(OFlags::DIRECT))
             .open(path);
         let file = created.map_err(|source| match errno(&source) {

@@ -229,12 +229,15 @@ macro_rules! as_text {
 
 as_text!(StoreSpec, GuardRule, UnixMode);
 
+/// Longest time of a setting, a century: more is never, and some clocks cannot count it.
+const MAX_SECONDS: u64 = 100 * 365 * 24 * 3600;
+
 /// A time that is written as a whole number of units of so many seconds.
 pub(super) struct Whole<const SECONDS: u64>;
 
 impl<const SECONDS: u64> Whole<SECONDS> {
     fn time(units: u64) -> Duration {
-        Duration::from_secs(units.saturating_mul(SECONDS))
+        Duration::from_secs(units.saturating_mul(SECONDS).min(MAX_SECONDS))
     }
 
     pub(super) fn parse(text: &str) -> Result<Duration, std::num::ParseIntError> {

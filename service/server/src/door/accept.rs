@@ -19,6 +19,7 @@ use tokio_util::either::Either;
 use tracing::{debug, error, warn};
 
 use super::connection::{Connection, Peer};
+use super::crowd::{Crowd, Inside};
 use super::handshake::{self, Protocol};
 use super::io::{Admitted, Raw, Socket};
 use super::metrics::DoorMetrics;
@@ -29,6 +30,11 @@ use super::told;
 const PAUSE: Duration = Duration::from_millis(200);
 /// Time for a client that was told to leave, once it has no call under way.
 const GOODBYE: Duration = Duration::from_secs(1);
+/// From one look for a connection that makes room to the next.
+const LOOK: Duration = Duration::from_millis(250);
+/// A connection on which nobody logs in has so many times `handshake-timeout` until it is told to
+/// leave.
+const BEFORE_LOGIN: u32 = 3;
 /// A TCP connection that is silent for so long is asked whether it is still there.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
 /// From one such question to the next.
@@ -83,27 +89,49 @@ pub async fn accept<F, Served>(
     Served: Future<Output = ()> + Send + 'static,
 {
     let permits = Arc::new(Semaphore::new(entrance.max_connections));
+    let crowd = Crowd::new(entrance.max_connections);
     let mut tasks = JoinSet::new();
+    let mut waiting = None;
     loop {
         let next = async {
-            // The permit first: who finds none waits in the kernel's backlog, at no cost here.
-            let permit = Arc::clone(&permits).acquire_owned().await;
-            (permit, listener.accept().await)
+            if waiting.is_none() {
+                waiting = Some(listener.accept().await);
+            }
+            // One waits here, and who comes later in the kernel's backlog, at no cost here.
+            permit(&permits, &crowd).await
         };
-        let (permit, accepted) = tokio::select! {
+        let permit = tokio::select! {
             () = told(stopped.clone()) => break,
             Some(ended) = tasks.join_next() => {
                 report(ended);
                 continue;
             }
-            next = next => next,
+            permit = next => permit,
         };
-        // The semaphore is never closed.
-        let Ok(permit) = permit else { break };
+        // The semaphore is never closed, and the permit is waited for last.
+        let (Some(permit), Some(accepted)) = (permit, waiting.take()) else {
+            break;
+        };
         match accepted {
-            Ok(raw) => {
+            Ok((raw, peer)) => {
+                let connection = Connection::new(peer);
+                let Some(inside) = crowd.enter(&connection) else {
+                    let refused = handshake::Refused::Address;
+                    entrance
+                        .metrics
+                        .refused(entrance.name, &connection, &refused);
+                    continue;
+                };
                 let (entrance, stopped) = (Arc::clone(&entrance), stopped.clone());
-                tasks.spawn(connection(raw, permit, entrance, stopped, serve.clone()));
+                let place = (inside, permit);
+                tasks.spawn(attend(
+                    raw,
+                    connection,
+                    place,
+                    entrance,
+                    stopped,
+                    serve.clone(),
+                ));
             }
             Err(error) if is_of_one_connection(&error) => {
                 debug!(entrance = entrance.name, %error, "a connection was gone before it was accepted");
@@ -123,6 +151,19 @@ pub async fn accept<F, Served>(
     drop(listener);
     while let Some(ended) = tasks.join_next().await {
         report(ended);
+    }
+}
+
+/// Waits for a place, and makes one when there is somebody to displace.
+async fn permit(permits: &Arc<Semaphore>, crowd: &Crowd) -> Option<OwnedSemaphorePermit> {
+    let mut permit = pin!(Arc::clone(permits).acquire_owned());
+    loop {
+        if permits.available_permits() == 0 {
+            crowd.make_room();
+        }
+        if let Ok(permit) = tokio::time::timeout(LOOK, &mut permit).await {
+            return permit.ok();
+        }
     }
 }
 
@@ -205,9 +246,10 @@ impl Drop for Watched {
 }
 
 /// One connection from its first byte to its last.
-async fn connection<F, Served>(
-    (raw, peer): (Raw, Peer),
-    _permit: OwnedSemaphorePermit,
+async fn attend<F, Served>(
+    raw: Raw,
+    connection: Connection,
+    _place: (Inside, OwnedSemaphorePermit),
     entrance: Arc<Entrance>,
     stopped: watch::Receiver<bool>,
     serve: F,
@@ -215,11 +257,11 @@ async fn connection<F, Served>(
     F: Fn(Admitted, Leave) -> Served,
     Served: Future<Output = ()>,
 {
-    let watched = Watched(Connection::new(peer));
+    let watched = Watched(connection);
     let connection = &watched.0;
     let _open = entrance.metrics.opened(entrance.name);
     let socket = Socket::new(raw, connection.clone(), entrance.write_timeout);
-    let tls = match peer {
+    let tls = match connection.peer() {
         Peer::Tcp(_) => entrance.reloader.tls(entrance.protocol),
         Peer::Unix { .. } => None,
     };
@@ -247,7 +289,7 @@ async fn connection<F, Served>(
     let overdue = async {
         tokio::select! {
             () = told(stopped) => {}
-            () = idle(connection, entrance.idle_timeout) => {}
+            () = idle(connection, &entrance) => {}
             _ = ended => {}
         }
         drop(goodbye);
@@ -263,8 +305,19 @@ async fn connection<F, Served>(
     served.await;
 }
 
-/// Completes when the connection has had no call for `limit`.
-async fn idle(connection: &Connection, limit: Duration) {
+/// Completes when the connection has had no call for `idle-timeout`, or for a shorter time while
+/// nobody has logged in. HTTP/1 ends sooner by itself.
+async fn idle(connection: &Connection, entrance: &Entrance) {
+    let mut limit = entrance.idle_timeout;
+    if entrance.protocol == Protocol::Grpc && !connection.has_logged_in() {
+        let before = entrance.handshake_timeout * BEFORE_LOGIN;
+        if limit.is_zero() || before < limit {
+            connection.quiet_for(before).await;
+            if !connection.has_logged_in() {
+                limit = before;
+            }
+        }
+    }
     if limit.is_zero() {
         return std::future::pending().await;
     }

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use tokio_util::sync::CancellationToken;
+
 /// A right of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Right {
@@ -45,6 +47,7 @@ struct Inner {
     rights: Vec<Right>,
     /// `None`: all stores.
     stores: Option<BTreeSet<String>>,
+    withdrawn: CancellationToken,
 }
 
 impl Caller {
@@ -56,6 +59,7 @@ impl Caller {
                 name,
                 rights,
                 stores,
+                withdrawn: CancellationToken::new(),
             }),
         }
     }
@@ -64,6 +68,31 @@ impl Caller {
     #[must_use]
     pub fn anybody(name: &str) -> Self {
         Self::new(name.to_owned(), Right::ALL.to_vec(), None)
+    }
+
+    /// Cancelled when the login is not in force any more, or not as it was.
+    #[must_use]
+    pub fn withdrawn(&self) -> &CancellationToken {
+        &self.inner.withdrawn
+    }
+
+    /// True: both may do the same, by the same name.
+    pub(super) fn equals(&self, other: &Self) -> bool {
+        let of = |caller: &Self| {
+            let Inner {
+                name,
+                rights,
+                stores,
+                ..
+            } = &*caller.inner;
+            (name.clone(), rights.clone(), stores.clone())
+        };
+        of(self) == of(other)
+    }
+
+    /// True: both are one login.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
     }
 
     /// Name of the token or certificate, for logs. Never a secret.

@@ -7,8 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tracing::debug;
+
+/// Calls without a login under way on one connection.
+const VISITS: usize = 16;
 
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +54,8 @@ struct Inner {
     closed: AtomicBool,
     wakers: Mutex<Wakers>,
     calls: AtomicUsize,
+    visits: Arc<Semaphore>,
+    logged_in: AtomicBool,
     quiet_since: Mutex<Instant>,
 }
 
@@ -78,6 +84,8 @@ impl Connection {
                 closed: AtomicBool::new(false),
                 wakers: Mutex::default(),
                 calls: AtomicUsize::new(0),
+                visits: Arc::new(Semaphore::new(VISITS)),
+                logged_in: AtomicBool::new(false),
                 quiet_since: Mutex::new(Instant::now()),
             }),
         }
@@ -134,6 +142,38 @@ impl Connection {
         Call(self.clone())
     }
 
+    /// A caller on it is known: it is no stranger's any more.
+    pub fn log_in(&self) {
+        self.inner.logged_in.store(true, Ordering::SeqCst);
+    }
+
+    /// True: a caller on it is known.
+    #[must_use]
+    pub fn has_logged_in(&self) -> bool {
+        self.is_unix() || self.inner.logged_in.load(Ordering::SeqCst)
+    }
+
+    /// True: it may be closed to make room for another.
+    pub(super) fn is_displaceable(&self) -> bool {
+        !self.has_logged_in() && self.calls() == 0 && !self.is_closed()
+    }
+
+    /// True: both are handles of one connection.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    /// When a call was under way last, or when it was accepted.
+    pub(super) fn quiet_since(&self) -> Instant {
+        *self.quiet()
+    }
+
+    /// Lets a caller who has not logged in make one more call; `None`: there are enough.
+    #[must_use]
+    pub fn visit(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.inner.visits).try_acquire_owned().ok()
+    }
+
     /// Calls under way.
     #[must_use]
     pub fn calls(&self) -> usize {
@@ -143,7 +183,7 @@ impl Connection {
     /// Completes when no call has been under way for `limit`.
     pub(super) async fn quiet_for(&self, limit: Duration) {
         loop {
-            let since = *self.quiet_since();
+            let since = self.quiet_since();
             let due = if self.calls() > 0 {
                 Instant::now() + limit
             } else {
@@ -185,7 +225,7 @@ impl Connection {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn quiet_since(&self) -> MutexGuard<'_, Instant> {
+    fn quiet(&self) -> MutexGuard<'_, Instant> {
         self.inner
             .quiet_since
             .lock()
@@ -200,7 +240,7 @@ pub struct Call(Connection);
 impl Drop for Call {
     fn drop(&mut self) {
         // Before the count falls: whoever sees no call under way must see since when.
-        *self.0.quiet_since() = Instant::now();
+        *self.0.quiet() = Instant::now();
         self.0.inner.calls.fetch_sub(1, Ordering::SeqCst);
     }
 }

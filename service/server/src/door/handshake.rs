@@ -39,6 +39,9 @@ pub(crate) enum Refused {
     /// It ended before it had begun.
     #[error("it ended within its handshakes: {0}")]
     Gone(io::Error),
+    /// Its address has too many connections.
+    #[error("its address has too many connections open")]
+    Address,
     /// It took too long.
     #[error("its handshakes took longer than handshake-timeout")]
     TooSlow,
@@ -52,6 +55,7 @@ impl Refused {
             Self::Certificate(_) => "certificate",
             Self::Preface => "preface",
             Self::Gone(_) => "gone",
+            Self::Address => "address",
             Self::TooSlow => "timeout",
         }
     }

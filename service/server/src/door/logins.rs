@@ -5,12 +5,17 @@
 //! name = "backup"                 # for logs
 //! sha256 = "9f86d081..."          # of the token; `lumpscope token` makes both
 //! scopes = ["read"]               # rights: read, write, admin, observe
-//! stores = ["disk1"]              # optional; left out: all stores
+//! stores = ["disk1"]              # left out, or "*": all stores
 //!
 //! [[certificate]]
 //! name = "spiffe://cluster/writer" # DNS or URI name in the client's certificate
 //! scopes = ["read", "write"]
+//!
+//! [end]                           # nothing is missing behind it
 //! ```
+//!
+//! A file that is cut off in the middle must give nobody more than was meant: a last entry without
+//! `stores` counts for all stores only where the file was read at start, or ends with `[end]`.
 //!
 //! Only hashes are in the file, so whoever can read it cannot log in with what is there. A token
 //! that is sent decides alone; without one the client's certificate decides, by the first entry
@@ -24,6 +29,7 @@ use http::header::AUTHORIZATION;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
+use toml::Spanned;
 
 use super::caller::{Caller, Right};
 use super::connection::Connection;
@@ -32,9 +38,15 @@ use crate::config::ServeConfig;
 use crate::error::ServerError;
 
 /// Permissions that the file must not have: others could let themselves in.
-const TOO_OPEN: u32 = 0o002;
+const TOO_OPEN: u32 = 0o022;
 /// Entries in the file, tokens and certificates each. Every request is compared with all tokens.
 const MAX_ENTRIES: usize = 1024;
+
+/// Advice where the end of the file may be missing.
+const MAY_BE_CUT: &str = "its last entry names no stores, so its end may be missing: write \
+    `stores = [\"*\"]` for all stores, or `[end]` at the end of the file";
+/// Stands for all stores.
+const EVERY_STORE: &str = "*";
 
 /// Why a caller is not known. Never holds what was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -76,6 +88,8 @@ pub(super) enum Logins {
 pub(super) struct List {
     tokens: Vec<([u8; 32], Caller)>,
     certificates: Vec<(String, Caller)>,
+    /// The last entry names no stores, and nothing says that it was its end.
+    may_be_cut: bool,
 }
 
 #[derive(Deserialize)]
@@ -85,12 +99,17 @@ struct FileForm {
     token: Vec<TokenForm>,
     #[serde(default)]
     certificate: Vec<CertificateForm>,
+    end: Option<EndForm>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct EndForm {}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct TokenForm {
-    name: String,
+    name: Spanned<String>,
     sha256: String,
     scopes: Vec<String>,
     stores: Option<Vec<String>>,
@@ -99,7 +118,7 @@ struct TokenForm {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CertificateForm {
-    name: String,
+    name: Spanned<String>,
     scopes: Vec<String>,
     stores: Option<Vec<String>>,
 }
@@ -123,6 +142,33 @@ impl Logins {
     pub(super) fn of_file(path: &Path, bytes: &[u8]) -> Result<Self, ServerError> {
         let text = str::from_utf8(bytes).map_err(|_| bad(path, "it is not UTF-8"))?;
         parse(path, text).map(Self::Listed)
+    }
+
+    /// Refuses a list of which the end may be missing: whoever writes the file may be at it.
+    ///
+    /// # Errors
+    /// [`ServerError::DoorFile`].
+    pub(super) fn check_end(&self, path: &Path) -> Result<(), ServerError> {
+        if matches!(self, Self::Listed(list) if list.may_be_cut) {
+            return Err(bad(path, MAY_BE_CUT));
+        }
+        Ok(())
+    }
+
+    /// Keeps the callers of `before` whose entries have not changed.
+    pub(super) fn keep(&mut self, before: &Self) {
+        if let (Self::Listed(now), Self::Listed(before)) = (self, before) {
+            keep(&mut now.tokens, &before.tokens);
+            keep(&mut now.certificates, &before.certificates);
+        }
+    }
+
+    /// Withdraws the callers that are not among those of `now`.
+    pub(super) fn withdraw_unless_in(&self, now: &Self) {
+        if let (Self::Listed(before), Self::Listed(now)) = (self, now) {
+            withdraw(&before.tokens, &now.tokens);
+            withdraw(&before.certificates, &now.certificates);
+        }
     }
 
     /// Tokens that are accepted.
@@ -177,6 +223,23 @@ impl List {
     }
 }
 
+fn keep<K: PartialEq>(now: &mut [(K, Caller)], before: &[(K, Caller)]) {
+    for (key, caller) in now {
+        let same = |(k, c): &&(K, Caller)| k == key && c.equals(caller);
+        if let Some((_, kept)) = before.iter().find(same) {
+            *caller = kept.clone();
+        }
+    }
+}
+
+fn withdraw<K>(before: &[(K, Caller)], now: &[(K, Caller)]) {
+    for (_, caller) in before {
+        if !now.iter().any(|(_, kept)| kept.is(caller)) {
+            caller.withdrawn().cancel();
+        }
+    }
+}
+
 /// The token in `Bearer TOKEN` (RFC 6750; the scheme in any case).
 fn bearer(value: &[u8]) -> Result<&[u8], Denied> {
     let (scheme, token) = value.split_at_checked(7).ok_or(Denied::Malformed)?;
@@ -200,9 +263,12 @@ fn parse(path: &Path, text: &str) -> Result<List, ServerError> {
         let why = format!("it has more than {MAX_ENTRIES} entries of one kind");
         return Err(bad(path, why));
     }
-    let mut list = List::default();
+    let mut list = List {
+        may_be_cut: form.may_be_cut(),
+        ..List::default()
+    };
     for token in form.token {
-        let entry = Entry::new(path, "token", &token.name, &list.tokens)?;
+        let entry = Entry::new(path, "token", token.name.get_ref(), &list.tokens)?;
         let digest = digest(&token.sha256).ok_or_else(|| {
             entry.bad(
                 "sha256 is not the 64 hexadecimal digits of a hash; `lumpscope token` makes it",
@@ -215,11 +281,24 @@ fn parse(path: &Path, text: &str) -> Result<List, ServerError> {
         list.tokens.push((digest, caller));
     }
     for certificate in form.certificate {
-        let entry = Entry::new(path, "certificate", &certificate.name, &list.certificates)?;
+        let name = certificate.name.into_inner();
+        let entry = Entry::new(path, "certificate", &name, &list.certificates)?;
         let caller = entry.caller(&certificate.scopes, certificate.stores)?;
-        list.certificates.push((certificate.name, caller));
+        list.certificates.push((name, caller));
     }
     Ok(list)
+}
+
+impl FileForm {
+    fn may_be_cut(&self) -> bool {
+        let tokens = self.token.iter().map(|entry| (&entry.name, &entry.stores));
+        let others = self.certificate.iter();
+        let others = others.map(|entry| (&entry.name, &entry.stores));
+        let last = tokens
+            .chain(others)
+            .max_by_key(|(name, _)| name.span().start);
+        self.end.is_none() && last.is_some_and(|(_, stores)| stores.is_none())
+    }
 }
 
 /// An entry that is being read, for messages.
@@ -267,10 +346,16 @@ impl<'a> Entry<'a> {
         if rights.is_empty() {
             return Err(self.bad("scopes is empty: it may do nothing; leave the entry out"));
         }
+        if stores.as_ref().is_some_and(|all| all.len() > MAX_ENTRIES) {
+            return Err(self.bad(format!("stores has more than {MAX_ENTRIES} names")));
+        }
         if stores.as_ref().is_some_and(Vec::is_empty) {
             return Err(self.bad("stores is empty: leave it out for all stores"));
         }
-        let stores = stores.map(BTreeSet::from_iter);
+        let all = |stores: &Vec<String>| stores.len() == 1 && stores[0] == EVERY_STORE;
+        let stores = stores
+            .filter(|stores| !all(stores))
+            .map(BTreeSet::from_iter);
         Ok(Caller::new(self.name.to_owned(), rights, stores))
     }
 }
@@ -353,6 +438,53 @@ mod tests {
             assert!(!message.contains("hunter2"), "{message:?}");
             assert!(message.starts_with("tokens.toml"), "{message:?}");
         }
+    }
+
+    #[test]
+    fn a_file_that_is_cut_gives_no_more_than_was_meant() {
+        let whole = format!(
+            "[[token]]\nname = \"a\"\nsha256 = \"{HASH}\"\nscopes = [\"read\"]\n\
+             [[certificate]]\nname = \"b\"\nscopes = [\"read\"]\nstores = [\"s\"]\n"
+        );
+        let path = Path::new("tokens.toml");
+        let check = |text: &str| Logins::Listed(list(text).unwrap()).check_end(path);
+        for cut in 0..whole.len() {
+            let Ok(list) = list(&whole[..cut]) else {
+                continue;
+            };
+            let wide = list.by_certificate(&["b".to_owned()]);
+            if wide.is_some_and(|caller| !caller.is_restricted()) {
+                let message = check(&whole[..cut]).unwrap_err().to_string();
+                assert!(message.contains("[end]"), "{message}");
+            }
+        }
+        check(&whole).unwrap();
+        let wide = whole.replace("\"s\"", "\"*\"");
+        let caller = list(&wide).unwrap().by_certificate(&["b".to_owned()]);
+        assert!(!caller.unwrap().is_restricted());
+        let (open, _) = whole.split_once("stores").unwrap();
+        check(open).unwrap_err();
+        check(&format!("{open}[end]\n")).unwrap();
+        check("").unwrap();
+    }
+
+    #[test]
+    fn only_entries_that_have_changed_are_withdrawn() {
+        let text = format!(
+            "[[token]]\nname = \"a\"\nsha256 = \"{HASH}\"\nscopes = [\"read\"]\n\
+             [[certificate]]\nname = \"b\"\nscopes = [\"read\"]\n"
+        );
+        let before = Logins::Listed(list(&text).unwrap());
+        let mut now =
+            Logins::Listed(list(&text.replace("[\"read\"]\n[[c", "[\"write\"]\n[[c")).unwrap());
+        let (Logins::Listed(old), names) = (&before, ["b".to_owned()]) else {
+            panic!("it is a list");
+        };
+        let (token, certificate) = (old.by_token(b"test").unwrap(), old.by_certificate(&names));
+        now.keep(&before);
+        before.withdraw_unless_in(&now);
+        assert!(token.withdrawn().is_cancelled());
+        assert!(!certificate.unwrap().withdrawn().is_cancelled());
     }
 
     #[test]

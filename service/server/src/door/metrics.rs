@@ -1,8 +1,7 @@
-//! Counters of the door, and limits of its log lines.
+//! Counters of the door.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -10,14 +9,10 @@ use tracing::{debug, warn};
 
 use super::connection::Connection;
 use super::handshake::Refused;
+use crate::log_rate::LogRate;
 
 /// Values of the labels of one series, with the labels' names.
 type Labels = Vec<(&'static str, String)>;
-
-/// Lines of one kind that are logged in a row.
-const BURST: u32 = 10;
-/// Time after which so many may be logged again.
-const PERIOD: Duration = Duration::from_secs(10);
 
 /// Names of the ways in, in the order of their gauges.
 pub const ENTRANCES: [&str; 4] = ["tcp", "unix", "metrics", "s3"];
@@ -31,9 +26,9 @@ pub struct DoorMetrics {
     pub(crate) login_failures: Family<Labels, Counter>,
     pub(crate) reloads: Family<Labels, Counter>,
     open: [Arc<AtomicUsize>; ENTRANCES.len()],
-    accept_log: Rate,
-    refused_log: Rate,
-    login_log: Rate,
+    accept_log: LogRate,
+    refused_log: LogRate,
+    login_log: LogRate,
 }
 
 impl DoorMetrics {
@@ -126,52 +121,5 @@ pub(super) struct Open(Arc<AtomicUsize>);
 impl Drop for Open {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Lets [`BURST`] lines through in every [`PERIOD`], and counts the others: whoever knocks a
-/// thousand times a second must not fill the log.
-#[derive(Debug, Default)]
-struct Rate(Mutex<Window>);
-
-#[derive(Debug, Default)]
-struct Window {
-    begun: Option<Instant>,
-    logged: u32,
-    kept: u64,
-}
-
-impl Rate {
-    /// `Some`: log it, and say that so many before were not logged.
-    fn allows(&self) -> Option<u64> {
-        self.allows_at(Instant::now())
-    }
-
-    fn allows_at(&self, now: Instant) -> Option<u64> {
-        let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if window.begun.is_none_or(|begun| now - begun >= PERIOD) {
-            window.begun = Some(now);
-            window.logged = 0;
-        }
-        if window.logged == BURST {
-            window.kept += 1;
-            return None;
-        }
-        window.logged += 1;
-        Some(std::mem::take(&mut window.kept))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_log_is_bounded_and_says_what_it_left_out() {
-        let (rate, now) = (Rate::default(), Instant::now());
-        let logged = |_: &u32| rate.allows_at(now).is_some();
-        assert_eq!((0..1000).filter(logged).count(), 10);
-        assert_eq!(rate.allows_at(now + PERIOD), Some(990));
-        assert_eq!(rate.allows_at(now + PERIOD), Some(0));
     }
 }

@@ -14,6 +14,7 @@
 mod accept;
 mod caller;
 mod connection;
+mod crowd;
 mod handshake;
 mod http1;
 mod io;
@@ -75,11 +76,13 @@ impl Door {
         connection: Option<&Connection>,
         headers: &HeaderMap,
     ) -> Result<Caller, Denied> {
-        self.reloader
-            .caller(connection, headers)
-            .inspect_err(|denied| {
-                self.metrics.login_failed(connection, denied.reason(), "");
-            })
+        let caller = self.reloader.caller(connection, headers);
+        match (&caller, connection) {
+            (Ok(_), Some(connection)) => connection.log_in(),
+            (Ok(_), None) => {}
+            (Err(denied), _) => self.metrics.login_failed(connection, denied.reason(), ""),
+        }
+        caller
     }
 }
 

@@ -1,6 +1,7 @@
 //! The certificate and the logins in force, and how new ones take their place.
 
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -50,7 +51,7 @@ pub struct Reloader {
 #[derive(Debug)]
 struct State {
     tls: Option<Tls>,
-    logins: Arc<Logins>,
+    logins: Logins,
     s3: Arc<Credentials>,
 }
 
@@ -62,7 +63,7 @@ impl State {
         let s3 = s3.transpose()?.unwrap_or_default();
         Ok(Self {
             tls,
-            logins: Arc::new(logins),
+            logins,
             s3: Arc::new(s3),
         })
     }
@@ -85,6 +86,11 @@ impl Reloader {
         let seen = config.digest();
         let state = State::load(config)?;
         warn_of_age(&state);
+        if let Some(path) = &config.tokens
+            && let Err(error) = state.logins.check_end(path)
+        {
+            warn!(%error, "accepted at start; a reload refuses it");
+        }
         Ok(Self {
             config: config.clone(),
             state: ArcSwap::from_pointee(state),
@@ -102,14 +108,22 @@ impl Reloader {
         // One at a time. The digest first: what changes after it is found at the next look.
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         *seen = self.config.digest();
-        let loaded = State::load(&self.config);
+        let loaded = State::load(&self.config).and_then(|state| {
+            let path = self.config.tokens.as_deref().unwrap_or(Path::new(""));
+            state.logins.check_end(path).map(|()| state)
+        });
         self.metrics.reloaded(loaded.is_ok());
-        let state = loaded.inspect_err(|error| {
+        let mut state = loaded.inspect_err(|error| {
             error!(%error, "certificates and tokens not reloaded: the old ones stay in force");
         })?;
         let summary = state.summary();
         warn_of_age(&state);
-        self.state.store(Arc::new(state));
+        let before = self.state.load_full();
+        state.logins.keep(&before.logins);
+        let state = Arc::new(state);
+        self.state.store(Arc::clone(&state));
+        // Calls that begin from now on find the new list; those without an end of their own end.
+        before.logins.withdraw_unless_in(&state.logins);
         info!(
             tokens = summary.tokens,
             certificate_not_after = summary.certificate_not_after,

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -82,8 +82,17 @@ pub(super) fn read(path: &Path, too_open: Option<u32>) -> Result<Vec<u8>, Server
         path: path.to_owned(),
         source,
     };
-    let file = File::open(path).map_err(failed)?;
+    // A pipe is not waited for: only a file is read.
+    let mut options = File::options();
+    let file = options
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)
+        .map_err(failed)?;
     let meta = file.metadata().map_err(failed)?;
+    if !meta.is_file() {
+        return Err(bad(path, "it is no regular file"));
+    }
     let mode = meta.permissions().mode() & 0o777;
     if too_open.is_some_and(|bits| mode & bits != 0) {
         return Err(bad(

@@ -11,16 +11,24 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use lumpscope_proto::REQUEST_ID_KEY;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::Status;
 use tonic::body::Body;
+use tonic::codegen::http::header::{AUTHORIZATION, CONTENT_TYPE, ORIGIN};
 use tonic::codegen::{Service, http};
 
-use crate::door::{Call, Caller, Connection, Door};
+use super::intake::Intake;
+use crate::door::{Call, Caller, Connection, Denied, Door};
 use crate::refusal::Refusal;
 use crate::request::{Requests, methods};
 
 /// Prefix of methods that need no login: for load balancers and supervisors.
 const OPEN: &str = "/grpc.health.v1.Health/";
+/// Most bytes of a message to these methods: it holds one name.
+const MAX_OPEN: usize = 4 << 10;
+/// Calls without a login under way on all connections.
+const VISITS: usize = 1024;
 
 /// All services, behind the door.
 #[derive(Clone)]
@@ -28,34 +36,40 @@ pub struct Auth<S> {
     inner: S,
     door: Door,
     requests: Arc<Requests>,
+    intake: Intake,
+    visits: Arc<Semaphore>,
 }
 
 impl<S> Auth<S> {
-    /// Puts `inner` behind the door.
+    /// Puts `inner` behind the door. `intake` bounds the messages to methods that are open to all.
     #[must_use]
-    pub fn new(inner: S, door: Door, requests: Arc<Requests>) -> Self {
+    pub fn new(inner: S, door: Door, requests: Arc<Requests>, intake: Intake) -> Self {
         Self {
             inner,
             door,
             requests,
+            intake,
+            visits: Arc::new(Semaphore::new(VISITS)),
         }
     }
 
-    /// The caller; `None`: unknown, for methods that are open to all.
+    /// Who calls, if that is enough for the method.
     fn admit(
         &self,
         connection: Option<&Connection>,
         request: &http::Request<Body>,
-    ) -> Result<Option<Caller>, Refusal> {
+    ) -> Result<Admitted, Refusal> {
         let path = request.uri().path();
         if path.starts_with(OPEN) {
             let caller = self.door.reloader.caller(connection, request.headers());
-            return Ok(caller.ok());
+            return caller
+                .map(Admitted::Known)
+                .or_else(|_| self.visit(connection));
         }
         let caller = self.door.caller(connection, request.headers())?;
         // Others (reflection, what does not exist) are for everybody who is known.
         let Some(method) = methods::find(path) else {
-            return Ok(Some(caller));
+            return Ok(Admitted::Known(caller));
         };
         if !caller.has(method.right) {
             let metrics = &self.door.metrics;
@@ -66,7 +80,21 @@ impl<S> Auth<S> {
                 method: method.path,
             });
         }
-        Ok(Some(caller))
+        Ok(Admitted::Known(caller))
+    }
+
+    /// Strangers share a number of calls, and each connection of theirs has a few of it.
+    fn visit(&self, connection: Option<&Connection>) -> Result<Admitted, Refusal> {
+        let each = match connection {
+            Some(connection) => Some(connection.visit().ok_or(Refusal::Crowded)?),
+            None => None,
+        };
+        let all = Arc::clone(&self.visits).try_acquire_owned();
+        let all = all.map_err(|_| Refusal::Crowded)?;
+        Ok(Admitted::Stranger {
+            _all: all,
+            _each: each,
+        })
     }
 
     /// A refusal has an id and is counted as every request is.
@@ -79,6 +107,41 @@ impl<S> Auth<S> {
         response.headers_mut().insert(REQUEST_ID_KEY, id);
         response
     }
+}
+
+/// Refuses what is no call of gRPC, or comes from the page of a web site. A browser lets any page
+/// send requests in the name of its user, but with none of these headers unless it is asked first.
+fn is_grpc(request: &http::Request<Body>) -> Result<(), http::StatusCode> {
+    if request.method() != http::Method::POST {
+        return Err(http::StatusCode::METHOD_NOT_ALLOWED);
+    }
+    let headers = request.headers();
+    let kind = headers.get(CONTENT_TYPE).map(http::HeaderValue::as_bytes);
+    let rest = kind.and_then(|kind| kind.strip_prefix(b"application/grpc"));
+    if !matches!(rest.map(<[u8]>::first), Some(None | Some(b'+' | b';'))) {
+        return Err(http::StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    }
+    if headers.contains_key(ORIGIN) && !headers.contains_key(AUTHORIZATION) {
+        return Err(http::StatusCode::FORBIDDEN);
+    }
+    Ok(())
+}
+
+/// True: the reply goes on until its client leaves. Others are admitted once: a long put outlives
+/// the withdrawal of its token.
+fn is_endless(path: &str) -> bool {
+    methods::find(path).is_none_or(|method| matches!(method.name, "trace" | "record"))
+}
+
+/// A caller that may make a call.
+enum Admitted {
+    /// One with a login, or where none is asked for.
+    Known(Caller),
+    /// One without, for methods that are open to all.
+    Stranger {
+        _all: OwnedSemaphorePermit,
+        _each: Option<OwnedSemaphorePermit>,
+    },
 }
 
 type Reply = Pin<Box<dyn Future<Output = Result<http::Response<Body>, Infallible>> + Send>>;
@@ -97,24 +160,48 @@ where
     }
 
     fn call(&mut self, mut request: http::Request<Body>) -> Reply {
+        if let Err(status) = is_grpc(&request) {
+            let mut response = http::Response::new(Body::empty());
+            *response.status_mut() = status;
+            return Box::pin(std::future::ready(Ok(response)));
+        }
         let connection = Connection::of(request.extensions()).cloned();
-        let caller = match self.admit(connection.as_ref(), &request) {
-            Ok(caller) => caller,
+        let admitted = match self.admit(connection.as_ref(), &request) {
+            Ok(admitted) => admitted,
             Err(refusal) => {
                 let response = self.refuse(&request, refusal);
                 return Box::pin(std::future::ready(Ok(response)));
             }
         };
         // What strangers ask for does not keep their connection from being idle.
-        let known = connection.filter(|_| caller.is_some());
-        let call = known.map(|connection| connection.call());
-        if let Some(caller) = caller {
-            request.extensions_mut().insert(caller);
+        let (mut call, mut withdrawn) = (None, None);
+        if let Admitted::Known(caller) = &admitted {
+            if is_endless(request.uri().path()) {
+                withdrawn = Some(Box::pin(caller.withdrawn().clone().cancelled_owned()));
+            }
+            call = connection.map(|connection| connection.call());
+            request.extensions_mut().insert(caller.clone());
+        }
+        let mut memory = None;
+        if request.uri().path().starts_with(OPEN) {
+            request = request.map(|body| {
+                let (body, held) = self.intake.bound(body, MAX_OPEN);
+                memory = Some(held);
+                body
+            });
         }
         let reply = self.inner.call(request);
         Box::pin(async move {
             let response = reply.await?;
-            Ok(response.map(|body| Body::new(Held { body, _call: call })))
+            drop(memory);
+            Ok(response.map(|body| {
+                Body::new(Held {
+                    body,
+                    withdrawn,
+                    _call: call,
+                    _admitted: admitted,
+                })
+            }))
         })
     }
 }
@@ -122,7 +209,10 @@ where
 /// The body of a reply, with the call that is under way until it is gone.
 struct Held {
     body: Body,
+    /// Ends when the caller is known no more; `None`: that does not matter, or has been said.
+    withdrawn: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     _call: Option<Call>,
+    _admitted: Admitted,
 }
 
 impl http_body::Body for Held {
@@ -133,6 +223,17 @@ impl http_body::Body for Held {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let gone = |told: &mut Pin<Box<WaitForCancellationFutureOwned>>| {
+            told.as_mut().poll(context).is_ready()
+        };
+        if self.withdrawn.as_mut().is_some_and(gone) {
+            self.withdrawn = None;
+            self.body = Body::empty();
+            let mut trailers = http::HeaderMap::new();
+            // A status made of plain text always fits into headers.
+            let _ = Status::from(Refusal::from(Denied::Unknown)).add_header(&mut trailers);
+            return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
+        }
         Pin::new(&mut self.body).poll_frame(context)
     }
 

@@ -4,6 +4,9 @@
 //! or could not be opened does not. The service as a whole serves while any store does, because
 //! then there is somebody to talk to; who needs one store asks for that store. A store that is
 //! taken out is first said not to serve, to those who watch it, and then no longer known.
+//!
+//! Anybody may ask for the whole service. Which stores there are is for those who may use them:
+//! for others none exists.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,15 +15,21 @@ use std::time::Duration;
 use lumpscope_proto::v1::lump_store_server::LumpStoreServer;
 use tokio::sync::Mutex;
 use tonic::server::NamedService;
+use tonic::{Request, Response, Status};
 use tonic_health::ServingStatus;
 use tonic_health::pb::health_server::{Health as HealthApi, HealthServer};
-use tonic_health::server::HealthReporter;
+use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
+use tonic_health::server::{HealthReporter, HealthService};
 
 use super::LumpStoreService;
+use crate::door::Caller;
 use crate::stores::Stores;
 
 /// How often the stores are looked at.
 const PERIOD: Duration = Duration::from_millis(250);
+
+/// Prefix of the services that stand for a store.
+const STORE: &str = "store/";
 
 /// Keeps the health service up to date.
 #[derive(Clone)]
@@ -41,7 +50,9 @@ impl Health {
     /// The reporter and the service to be served.
     #[must_use]
     pub fn new(stores: Stores) -> (Self, HealthServer<impl HealthApi>) {
-        let (reporter, server) = tonic_health::server::health_reporter();
+        let reporter = HealthReporter::new();
+        let all = HealthService::from_health_reporter(reporter.clone());
+        let server = HealthServer::new(Discreet(all));
         let health = Self {
             reporter,
             stores,
@@ -111,7 +122,43 @@ impl Health {
 }
 
 fn service(store: &str) -> String {
-    format!("store/{store}")
+    format!("{STORE}{store}")
+}
+
+/// Health of which each caller sees its own stores.
+struct Discreet(HealthService);
+
+impl Discreet {
+    fn seen(request: Request<HealthCheckRequest>) -> Request<HealthCheckRequest> {
+        let caller = request.extensions().get::<Caller>().cloned();
+        request.map(|mut asked| {
+            let may_use = |store| caller.is_some_and(|caller| caller.may_use(store));
+            if !asked.service.strip_prefix(STORE).is_none_or(may_use) {
+                // No store has this name.
+                asked.service = STORE.to_owned();
+            }
+            asked
+        })
+    }
+}
+
+#[tonic::async_trait]
+impl HealthApi for Discreet {
+    type WatchStream = <HealthService as HealthApi>::WatchStream;
+
+    async fn check(
+        &self,
+        request: Request<HealthCheckRequest>,
+    ) -> Result<Response<HealthCheckResponse>, Status> {
+        self.0.check(Self::seen(request)).await
+    }
+
+    async fn watch(
+        &self,
+        request: Request<HealthCheckRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        self.0.watch(Self::seen(request)).await
+    }
 }
 
 /// The names that stand for all stores together.

@@ -18,9 +18,7 @@ use super::lump_store::LumpStoreService;
 use super::source::{Lost, Source};
 use super::wire::{Decoder, Event, Limits, WireError};
 use crate::refusal::Refusal;
-use crate::request::Reservation;
-use crate::request::Scope;
-use crate::request::is_slow;
+use crate::request::{Memory, Reservation, Scope, is_slow};
 use crate::stores::NamedStore;
 use crate::usdt::LumpOp;
 
@@ -28,6 +26,8 @@ use crate::usdt::LumpOp;
 const MAX_HEADER: u64 = 16 << 10;
 /// Longest time between two looks for memory when a store has none for what the service let in.
 const MEMORY_RETRY: Duration = Duration::from_millis(100);
+/// Longest that a body may take in all while others wait for memory, in seconds.
+const HELD_SECONDS: u64 = 60;
 
 /// Serves one put.
 ///
@@ -176,6 +176,7 @@ pub(super) struct Incoming {
     input: Bytes,
     patience: Duration,
     min_rate: u64,
+    memory: Memory,
     /// The body that comes in: announced, come, and since when.
     announced: u64,
     got: u64,
@@ -194,6 +195,7 @@ impl Incoming {
             input: Bytes::new(),
             patience: service.body_timeout,
             min_rate: service.min_rate,
+            memory: service.put_memory.clone(),
             announced: 0,
             got: 0,
             began: Instant::now(),
@@ -262,12 +264,17 @@ impl Incoming {
         self.got += bytes;
         let elapsed = self.began.elapsed();
         let late = self.missing() > 0 && elapsed > self.patience;
-        if late && is_slow(self.got, elapsed, self.min_rate) {
+        let min_rate = if self.memory.is_wanted() {
+            self.min_rate.max(self.announced / HELD_SECONDS)
+        } else {
+            self.min_rate
+        };
+        if late && is_slow(self.got, elapsed, min_rate) {
             return Err(Refusal::StreamSlow {
                 announced: self.announced,
                 got: self.got,
                 elapsed,
-                min_rate: self.min_rate,
+                min_rate,
             });
         }
         Ok(())

@@ -4,7 +4,8 @@
 //! (a method that does not exist, a message that does not parse) has an id and is counted.
 
 use std::convert::Infallible;
-use std::pin::Pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -18,22 +19,29 @@ use tonic::server::NamedService;
 use tonic::{Code, Status};
 use tracing::Instrument as _;
 
+use super::intake::Intake;
 use crate::door::Caller;
 use crate::refusal::Refusal;
-use crate::request::{Deadline, Requests, Scope, methods, unless_cut_off};
+use crate::request::methods::{self, Method};
+use crate::request::{Requests, Scope, check_timeout, unless_cut_off};
 
 /// A service whose calls have ids.
 #[derive(Clone)]
 pub struct Traced<S> {
     inner: S,
     requests: Arc<Requests>,
+    intake: Intake,
 }
 
 impl<S> Traced<S> {
-    /// Wraps `inner`.
+    /// Wraps `inner`, whose messages are bounded by `intake`.
     #[must_use]
-    pub fn new(inner: S, requests: Arc<Requests>) -> Self {
-        Self { inner, requests }
+    pub fn new(inner: S, requests: Arc<Requests>, intake: Intake) -> Self {
+        Self {
+            inner,
+            requests,
+            intake,
+        }
     }
 }
 
@@ -57,22 +65,40 @@ where
     }
 
     fn call(&mut self, mut request: http::Request<Body>) -> Reply {
-        let method = methods::name_of(request.uri().path());
+        let path = request.uri().path();
+        let max = methods::find(path).map_or(Some(0), Method::max_message);
+        let method = methods::name_of(path);
         let scope = self.requests.begin(Some(method), request.headers());
         if let Some(caller) = request.extensions().get::<Caller>() {
             scope.set_caller(caller.clone());
         }
+        let refused = check_timeout(request.headers()).and_then(|()| in_time(&scope));
         request.extensions_mut().insert(Arc::clone(&scope));
         let whole = Arc::clone(&scope);
-        let request = request.map(|body| Body::new(WholeBody { body, scope: whole }));
-        let reply = in_time(scope.deadline(), self.inner.call(request));
+        let mut held = None;
+        let request = request.map(|body| {
+            let body = Body::new(WholeBody { body, scope: whole });
+            let Some(max) = max else { return body };
+            let (body, memory) = self.intake.bound(body, max);
+            held = Some(memory);
+            body
+        });
+        // What is over already never asks for its message.
+        let reply = refused.map(|()| self.inner.call(request));
         let span = scope.span().clone();
         let reply = async move {
+            let reply = async {
+                match reply {
+                    Ok(reply) => until_late(&scope, reply).await,
+                    Err(refusal) => Err(refusal),
+                }
+            };
             let mut response = match unless_cut_off(&scope, reply).await {
                 Some(Ok(response)) => response?,
-                Some(Err(late)) => late.into_http(),
+                Some(Err(refusal)) => Status::from(refusal).into_http(),
                 None => Status::from(Refusal::CutOff).into_http(),
             };
+            drop(held);
             let id = http::HeaderValue::from(scope.id());
             response.headers_mut().insert(REQUEST_ID_KEY, id);
             if response.body().is_end_stream() {
@@ -92,15 +118,28 @@ where
     }
 }
 
-/// Waits for a reply as long as the client does. tonic does the same, and says CANCELLED then, which
-/// a client cannot tell from its own change of mind; this here is asked first.
-async fn in_time<F: Future>(deadline: Option<Deadline>, reply: F) -> Result<F::Output, Status> {
-    match deadline {
-        None => Ok(reply.await),
-        Some(deadline) => tokio::time::timeout_at(deadline.instant, reply)
-            .await
-            .map_err(|_| Refusal::TimeOver.into()),
+fn in_time(scope: &Scope) -> Result<(), Refusal> {
+    if scope.deadline().is_some_and(|deadline| deadline.is_over()) {
+        return Err(Refusal::TimeOver);
     }
+    Ok(())
+}
+
+/// Waits for a reply as long as the client does. tonic does the same, and says CANCELLED then, which
+/// a client cannot tell from its own change of mind. This here is asked first, and asks the clock:
+/// of two timers, the later one may be seen to go off alone.
+async fn until_late<F: Future>(scope: &Scope, reply: F) -> Result<F::Output, Refusal> {
+    let Some(deadline) = scope.deadline() else {
+        return Ok(reply.await);
+    };
+    let mut reply = pin!(tokio::time::timeout_at(deadline.instant, reply));
+    poll_fn(|context| match reply.as_mut().poll(context) {
+        Poll::Ready(reply) => Poll::Ready(reply.map_err(|_| Refusal::TimeOver)),
+        Poll::Pending => {
+            in_time(scope).map_or_else(|late| Poll::Ready(Err(late)), |()| Poll::Pending)
+        }
+    })
+    .await
 }
 
 /// Ends a request with the status in the head or the trailers of its reply.

@@ -10,9 +10,10 @@ use super::lump_store::LumpStoreService;
 use super::put::Wanted;
 use crate::refusal::Refusal;
 use crate::request::Scope;
+use crate::request::methods::MAX_SMALL;
 
 /// Most bytes of a body in one message.
-pub const SMALL: u64 = 1 << 20;
+pub const SMALL: u64 = MAX_SMALL as u64;
 
 /// Serves PutSmall.
 ///

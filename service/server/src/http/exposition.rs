@@ -5,7 +5,9 @@
 
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 
+use crate::observed::Unanswered;
 use crate::telemetry::{Form, Metrics};
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -39,23 +41,33 @@ pub(super) fn preferred(headers: &HeaderMap) -> Form {
     }
 }
 
-/// The metrics in this form. Asks the observer, which may be busy: no work for a thread of the
-/// runtime.
-pub(super) fn answer(form: Form, metrics: &Metrics) -> Response {
-    let (kind, written) = match form {
-        Form::Text => (OPENMETRICS, metrics.text()),
-        Form::Protobuf => (PROTOBUF, metrics.protobuf()),
-    };
-    let Ok(body) = written else {
-        return failed();
-    };
-    ([(header::CONTENT_TYPE, kind)], body).into_response()
+/// The metrics in this form; `None`: they could not be written. Asks the observer, which may be
+/// busy: no work for a thread of the runtime.
+pub(super) fn write(form: Form, metrics: &Metrics) -> Option<Bytes> {
+    match form {
+        Form::Text => metrics.text().ok().map(Bytes::from),
+        Form::Protobuf => metrics.protobuf().ok().map(Bytes::from),
+    }
 }
 
-/// The answer when the metrics could not be written.
-pub(super) fn failed() -> Response {
-    let text = "the metrics could not be written\n";
-    (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
+/// The answer with these metrics.
+pub(super) fn answer(form: Form, written: Result<Option<Bytes>, Unanswered>) -> Response {
+    let kind = match form {
+        Form::Text => OPENMETRICS,
+        Form::Protobuf => PROTOBUF,
+    };
+    match written {
+        Ok(Some(body)) => ([(header::CONTENT_TYPE, kind)], body).into_response(),
+        Err(Unanswered::Busy) => {
+            let retry = [(header::RETRY_AFTER, "1")];
+            let text = "too many scrapes wait: try again later\n";
+            (StatusCode::SERVICE_UNAVAILABLE, retry, text).into_response()
+        }
+        Ok(None) | Err(Unanswered::Lost(_)) => {
+            let text = "the metrics could not be written\n";
+            (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
+        }
+    }
 }
 
 /// Weight of a media range, 0 to 1; 1 without one, 0 when it is invalid.

@@ -8,6 +8,9 @@
 //! | `/readyz` | while any store takes every request, as gRPC health of the whole service | who sends clients here |
 //! | `/healthz` | while every store takes every request | who wakes people up |
 //!
+//! Without a login and TLS all but `/livez` answer only to names that no web site can own, unless
+//! `allow-remote` opens the service to everybody.
+//!
 //! Else they answer 503 with a line for each store that does not serve. A restart helps no store
 //! that drains or has failed: restart on `/livez` only.
 
@@ -20,34 +23,51 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use bytes::Bytes;
 use tokio::sync::watch;
 
 use crate::config::PageConfig;
 use crate::door::{Connection, Door, Right};
+use crate::observed::Shared;
 use crate::stores::Stores;
-use crate::telemetry::{Metrics, Sources};
+use crate::telemetry::{Form, Metrics, Sources};
 
 pub(crate) use serve::serve;
 
 #[derive(Clone)]
-struct Shared {
+struct Served {
     metrics: Arc<Metrics>,
+    /// One at a time, for all who have asked meanwhile.
+    scrapes: Arc<Shared<Form, Option<Bytes>>>,
     stores: Stores,
     door: Door,
 }
 
-/// The routes. The page's streams end when `stopped` says so.
-fn router(sources: Sources, page: PageConfig, stopped: watch::Receiver<bool>) -> Router {
+/// The routes. The page's streams end when `stopped` says so. `any_name`: numbers are for everybody
+/// on the network, by whatever name it finds the service.
+fn router(
+    sources: Sources,
+    page: PageConfig,
+    any_name: bool,
+    stopped: watch::Receiver<bool>,
+) -> Router {
     let page = page::router(&sources, page, stopped);
     let (stores, door) = (sources.stores.clone(), sources.door.clone());
-    Router::new()
+    let mut numbers = Router::new()
         .route("/metrics", get(metrics))
-        .route("/livez", get(async || "ok\n"))
         .route("/readyz", get(readyz))
-        .route("/healthz", get(healthz))
-        .with_state(Shared {
+        .route("/healthz", get(healthz));
+    if !any_name {
+        let asked = middleware::from_fn_with_state(door.clone(), asked_from_here);
+        numbers = numbers.layer(asked);
+    }
+    numbers
+        .route("/livez", get(async || "ok\n"))
+        .with_state(Served {
+            scrapes: Arc::default(),
             metrics: Arc::new(Metrics::new(sources)),
             stores,
             door,
@@ -55,15 +75,23 @@ fn router(sources: Sources, page: PageConfig, stopped: watch::Receiver<bool>) ->
         .merge(page)
 }
 
+/// Keeps out the pages of other sites, as from the data of our own page.
+async fn asked_from_here(State(door): State<Door>, request: Request, next: Next) -> Response {
+    match page::gate::check(&door, request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(why) => (StatusCode::FORBIDDEN, format!("{why}\n")).into_response(),
+    }
+}
+
 /// All metrics, in the form that the request prefers, for who may see all of them.
-async fn metrics(State(shared): State<Shared>, request: Request) -> Response {
+async fn metrics(State(shared): State<Served>, request: Request) -> Response {
     if let Some(refused) = refused(&shared.door, &request) {
         return refused;
     }
     let form = exposition::preferred(request.headers());
-    let answer = move || exposition::answer(form, &shared.metrics);
-    let answered = tokio::task::spawn_blocking(answer).await;
-    answered.unwrap_or_else(|_| exposition::failed())
+    let metrics = Arc::clone(&shared.metrics);
+    let answer = move || exposition::write(form, &metrics);
+    exposition::answer(form, shared.scrapes.ask(form, answer).await)
 }
 
 /// The answer to who has no login, or one that does not cover every store's numbers.
@@ -91,13 +119,13 @@ fn refused(door: &Door, request: &Request) -> Option<Response> {
 }
 
 /// 200 while every store takes every request, else 503 with what does not.
-async fn healthz(State(shared): State<Shared>) -> Response {
+async fn healthz(State(shared): State<Served>) -> Response {
     let not_serving = not_serving(&shared.stores);
     answer(not_serving.is_empty(), not_serving)
 }
 
 /// 200 while any store takes every request.
-async fn readyz(State(shared): State<Shared>) -> Response {
+async fn readyz(State(shared): State<Served>) -> Response {
     let any = shared.stores.all().iter().any(|named| named.serves());
     answer(any, not_serving(&shared.stores))
 }

@@ -23,9 +23,10 @@ pub(crate) async fn serve(
     limits: HttpLimits,
     sources: Sources,
     page: PageConfig,
+    any_name: bool,
     stopped: watch::Receiver<bool>,
 ) {
-    let app = router(sources, page, stopped.clone());
+    let app = router(sources, page, any_name, stopped.clone());
     let serve = move |admitted, leave| one(app.clone(), limits, admitted, leave);
     door::accept(Listener::Tcp(listener), entrance, stopped, serve).await;
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use lumpscope_observer::{Observer, SlowRequest};
 use lumpscope_proto::v1;
-use tokio::task::JoinError;
 
 use super::convert::{self, WallClock};
+use super::turns::{Turns, Unanswered};
 use crate::stores::Stores;
 
 /// Longest an answer waits for what has ended before it was asked for.
@@ -19,25 +19,33 @@ pub(crate) const DEFAULT_SLOWEST: usize = 20;
 pub(crate) struct Asking {
     pub(crate) stores: Stores,
     pub(crate) observer: Observer,
+    pub(crate) turns: Turns,
 }
 
 impl Asking {
     /// Asks once the observer has taken in all that has ended.
     ///
     /// # Errors
-    /// The question panicked, or the runtime ends.
+    /// [`Unanswered`].
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Observer) -> T + Send + 'static,
-    ) -> Result<T, JoinError> {
+    ) -> Result<T, Unanswered> {
+        self.turns.ask(self.question(question)).await
+    }
+
+    /// A question that is asked once the observer has taken in all that has ended.
+    pub(crate) fn question<T>(
+        &self,
+        question: impl FnOnce(&Observer) -> T + Send + 'static,
+    ) -> impl FnOnce() -> T + Send + 'static {
         let observer = self.observer.clone();
-        let asked = tokio::task::spawn_blocking(move || {
+        move || {
             if !observer.settle(SETTLE) {
                 tracing::warn!("the observer did not settle in time: the answer may lag");
             }
             question(&observer)
-        });
-        asked.await
+        }
     }
 
     /// A request that has ended; `None`: it is not known, or of a store that the caller may not
@@ -49,7 +57,7 @@ impl Asking {
         &self,
         id: u64,
         may_use: impl Fn(&str) -> bool,
-    ) -> Result<Option<v1::SlowRequest>, JoinError> {
+    ) -> Result<Option<v1::SlowRequest>, Unanswered> {
         let known = self.ask(move |observer| observer.explain(id)).await?;
         let known = known.filter(|explained| may_use(&explained.store));
         Ok(known.map(|known| convert::slow(known, WallClock::now())))
@@ -64,7 +72,7 @@ impl Asking {
         stores: Vec<String>,
         within_seconds: u32,
         limit: usize,
-    ) -> Result<Vec<v1::SlowRequest>, JoinError> {
+    ) -> Result<Vec<v1::SlowRequest>, Unanswered> {
         // In nanoseconds, the longest still fits into 64 bits.
         let within = Duration::from_secs(within_seconds.into());
         let slowest = self.ask(move |observer| {
@@ -86,7 +94,7 @@ impl Asking {
     pub(crate) async fn describe(
         &self,
         stores: Vec<String>,
-    ) -> Result<v1::DescribeObserverResponse, JoinError> {
+    ) -> Result<v1::DescribeObserverResponse, Unanswered> {
         self.ask(move |observer| {
             let store = |name: String| {
                 let status = observer.store_status(&name)?;

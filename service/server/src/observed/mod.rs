@@ -2,11 +2,13 @@
 
 mod asking;
 pub mod convert;
+mod turns;
 mod watches;
 
 use lumpscope_observer::EventPolicy;
 
 pub(crate) use asking::{Asking, DEFAULT_SLOWEST};
+pub(crate) use turns::{Shared, Unanswered};
 pub(crate) use watches::Watching;
 pub use watches::{Kind, MAX_VIEWERS, MAX_WATCHES, Watches};
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use super::turns::Turns;
 use crate::refusal::Refusal;
 
 /// Calls of Trace and Record under way at a time; more are refused. A queue takes up to about 20 MB.
@@ -44,6 +45,8 @@ pub struct Watches {
     trace: Counts,
     record: Counts,
     page: Counts,
+    /// Places for questions, of gRPC and of the page together.
+    pub(crate) turns: Turns,
 }
 
 #[derive(Debug, Default)]

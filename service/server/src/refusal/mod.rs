@@ -213,6 +213,35 @@ pub enum Refusal {
         /// The method that takes more.
         instead: &'static str,
     },
+    /// A message longer than its method takes.
+    #[error("the message has {len} bytes: this method takes at most {max}")]
+    MessageTooLarge {
+        /// Bytes it announces.
+        len: u64,
+        /// Most bytes.
+        max: u64,
+    },
+    /// The one message of a call did not come whole in time.
+    #[error("the message did not come whole within {} s: call again", waited.as_secs())]
+    MessageSlow {
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// No memory for a message came free in time.
+    #[error("no memory for the message came free within {} s: call again later", waited.as_secs())]
+    NoMemory {
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// Too many questions wait for the observer.
+    #[error("too many callers wait for answers of the observer: ask again later")]
+    ObserverBusy,
+    /// Callers who have not logged in have too many calls under way.
+    #[error("too many calls without a login are under way: log in, or call again later")]
+    Crowded,
+    /// A `grpc-timeout` of another form.
+    #[error("grpc-timeout cannot be read: send 1 to 8 digits and one of H, M, S, m, u, n, once")]
+    TimeoutInvalid,
     /// The time of the call is over.
     #[error("the time of the call is over; allow more time or send less at once")]
     TimeOver,

@@ -12,6 +12,9 @@ use super::wire::WireError;
 /// When to try again while the service goes down or comes up.
 pub(super) const RETRY_AFTER_RESTART: Duration = Duration::from_secs(1);
 
+/// When to try again where others hold what is asked for.
+const RETRY_WHEN_FREE: Duration = Duration::from_secs(1);
+
 /// Code, and the reason in capitals that programs can rely on.
 type Kind = (Code, &'static str);
 
@@ -44,6 +47,12 @@ impl Refusal {
                 (Code::DeadlineExceeded, "CLIENT_SILENT")
             }
             Self::StreamSlow { .. } => (Code::DeadlineExceeded, "CLIENT_SLOW"),
+            Self::MessageTooLarge { .. } => (Code::OutOfRange, "MESSAGE_TOO_LARGE"),
+            Self::MessageSlow { .. } => (Code::DeadlineExceeded, "CLIENT_SLOW"),
+            Self::NoMemory { .. } => (Code::ResourceExhausted, "NO_MEMORY"),
+            Self::ObserverBusy => (Code::ResourceExhausted, "OBSERVER_BUSY"),
+            Self::Crowded => (Code::ResourceExhausted, "CROWDED"),
+            Self::TimeoutInvalid => (Code::InvalidArgument, "TIMEOUT_INVALID"),
             Self::TimeOver => (Code::DeadlineExceeded, "DEADLINE_EXCEEDED"),
             Self::ChecksumDiffers { .. } => (Code::Aborted, "CHECKSUM_DIFFERS"),
             Self::StoreDraining { .. } => (Code::Unavailable, "STORE_DRAINING"),
@@ -126,6 +135,7 @@ impl Refusal {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::ShuttingDown | Self::StoreDraining { .. } => Some(RETRY_AFTER_RESTART),
+            Self::NoMemory { .. } | Self::Crowded | Self::ObserverBusy => Some(RETRY_WHEN_FREE),
             Self::Engine { error, .. } => told(error).retry,
             _ => None,
         }

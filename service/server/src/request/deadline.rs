@@ -7,6 +7,8 @@ use lumpscope_engine::clock::monotonic_ns;
 use lumpscope_units::nanoseconds;
 use tokio::time::Instant;
 
+use crate::refusal::Refusal;
+
 /// Most digits of a timeout.
 const MAX_DIGITS: usize = 8;
 
@@ -20,6 +22,12 @@ pub struct Deadline {
 }
 
 impl Deadline {
+    /// True: the time of the call is over.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        Instant::now() >= self.instant
+    }
+
     /// The deadline of a call that begins now; `None`: it has none, or one that cannot be read.
     #[must_use]
     pub fn of(headers: &HeaderMap) -> Option<Self> {
@@ -36,6 +44,19 @@ impl Deadline {
 #[must_use]
 pub fn timeout_of(headers: &HeaderMap) -> Option<Duration> {
     timeout(headers.get("grpc-timeout")?.to_str().ok()?)
+}
+
+/// Refuses a `grpc-timeout` that cannot be read: its client would wait for an end that never comes.
+///
+/// # Errors
+/// [`Refusal::TimeoutInvalid`].
+pub fn check_timeout(headers: &HeaderMap) -> Result<(), Refusal> {
+    let mut sent = headers.get_all("grpc-timeout").iter();
+    match (sent.next(), sent.next()) {
+        (None, _) => Ok(()),
+        (Some(_), None) if timeout_of(headers).is_some() => Ok(()),
+        (Some(_), _) => Err(Refusal::TimeoutInvalid),
+    }
 }
 
 /// Digits and a unit: <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>.
@@ -59,6 +80,21 @@ fn timeout(text: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_timeout_that_cannot_be_read_is_refused() {
+        let check = |values: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append("grpc-timeout", value.parse().unwrap());
+            }
+            check_timeout(&headers).is_ok()
+        };
+        assert!(check(&[]) && check(&["0n"]) && check(&["99999999H"]));
+        for bad in [&["soon"][..], &[""], &["123456789m"], &["1S", "1S"]] {
+            assert!(!check(bad), "{bad:?}");
+        }
+    }
 
     #[test]
     fn timeouts_are_read_as_grpc_writes_them() {

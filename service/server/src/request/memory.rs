@@ -1,6 +1,7 @@
 //! A bound on the bytes of all bodies in memory, so that many clients together cannot exhaust it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -9,11 +10,19 @@ use crate::refusal::Refusal;
 /// Bytes a permit stands for: a semaphore counts in 32 bits.
 const UNIT: u64 = 4096;
 
+/// Bodies of at most so many bytes may have a reserve.
+const SMALL: u64 = 64 << 10;
+/// Share of a budget that its reserve has beside it.
+const RESERVE: u64 = 16;
+
 /// A budget of memory. Who asks first gets first, so a large body is not passed over for ever.
 #[derive(Clone)]
 pub struct Memory {
     permits: Arc<Semaphore>,
     total: u32,
+    /// For small bodies, while large ones have everything else.
+    reserve: Option<Arc<Semaphore>>,
+    waiting: Arc<AtomicUsize>,
 }
 
 /// Part of a budget; given back when dropped.
@@ -32,7 +41,26 @@ impl Memory {
         Self {
             permits: Arc::new(Semaphore::new(permits)),
             total,
+            reserve: None,
+            waiting: Arc::default(),
         }
+    }
+
+    /// A budget of `bytes`, and a sixteenth of it beside for small bodies.
+    #[must_use]
+    pub fn with_reserve(bytes: u64) -> Self {
+        let reserve = usize::try_from(units(bytes / RESERVE)).unwrap_or(usize::MAX);
+        let reserve = reserve.min(Semaphore::MAX_PERMITS);
+        Self {
+            reserve: Some(Arc::new(Semaphore::new(reserve))),
+            ..Self::new(bytes)
+        }
+    }
+
+    /// True: somebody waits for what others have.
+    #[must_use]
+    pub fn is_wanted(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
     }
 
     /// Waits until `bytes` can be had. A body larger than the whole budget waits until it is
@@ -41,6 +69,15 @@ impl Memory {
     /// # Errors
     /// [`Refusal::ShuttingDown`].
     pub async fn reserve(&self, bytes: u64) -> Result<Reservation, Refusal> {
+        if let Some(reserve) = self.reserve.as_ref().filter(|_| bytes <= SMALL)
+            && let Ok(permit) = Arc::clone(reserve).try_acquire_many_owned(units(bytes))
+        {
+            return Ok(Reservation { _permit: permit });
+        }
+        if let Some(reserved) = self.try_reserve(bytes) {
+            return Ok(reserved);
+        }
+        let _waits = Waits::new(&self.waiting);
         let wanted = units(bytes).min(self.total);
         Arc::clone(&self.permits)
             .acquire_many_owned(wanted)
@@ -49,11 +86,38 @@ impl Memory {
             .map_err(|_| Refusal::ShuttingDown)
     }
 
-    /// Bytes reserved now.
+    /// `bytes` at once; `None`: others have them, or wait for them.
+    #[must_use]
+    pub fn try_reserve(&self, bytes: u64) -> Option<Reservation> {
+        if self.is_wanted() {
+            return None;
+        }
+        let wanted = units(bytes).min(self.total);
+        let permit = Arc::clone(&self.permits).try_acquire_many_owned(wanted);
+        permit.ok().map(|permit| Reservation { _permit: permit })
+    }
+
+    /// Bytes reserved now, without the reserve.
     #[must_use]
     pub fn reserved(&self) -> u64 {
         let free = u64::try_from(self.permits.available_permits()).unwrap_or(u64::MAX);
         u64::from(self.total).saturating_sub(free) * UNIT
+    }
+}
+
+/// Somebody who waits, until it is dropped.
+struct Waits<'a>(&'a AtomicUsize);
+
+impl<'a> Waits<'a> {
+    fn new(waiting: &'a AtomicUsize) -> Self {
+        waiting.fetch_add(1, Ordering::Relaxed);
+        Self(waiting)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -78,6 +142,23 @@ mod tests {
         drop(two);
         let _second = waiting.await.unwrap();
         assert_eq!(memory.reserved(), 2 * UNIT);
+    }
+
+    #[tokio::test]
+    async fn small_bodies_have_a_reserve_beside_the_budget() {
+        let memory = Memory::with_reserve(32 * UNIT);
+        let _all = memory.reserve(32 * UNIT).await.unwrap();
+        let small = [memory.reserve(10).await, memory.reserve(UNIT).await];
+        assert!(!memory.is_wanted());
+        let mut third = std::pin::pin!(memory.reserve(10));
+        std::future::poll_fn(|cx| {
+            assert!(third.as_mut().poll(cx).is_pending());
+            std::task::Poll::Ready(())
+        })
+        .await;
+        assert!(memory.is_wanted());
+        drop(small);
+        assert!(memory.reserve(10).await.is_ok());
     }
 
     #[tokio::test]

@@ -17,6 +17,25 @@ pub struct Method {
     pub right: Right,
 }
 
+/// Most bytes of a message that carries names, ids and settings.
+const FEW: usize = 16 << 10;
+/// Most bytes of a message with many ids: 16,384 in the longest form.
+const MANY: usize = 1 << 20;
+
+impl Method {
+    /// Most bytes of the only message of a call; `None`: it is a stream of any length, bounded
+    /// where it is read.
+    #[must_use]
+    pub fn max_message(&self) -> Option<usize> {
+        match self.name {
+            "put" | "put_many" => None,
+            "put_small" => Some(MAX_SMALL + FEW),
+            "get_many" | "delete_many" => Some(MANY),
+            _ => Some(FEW),
+        }
+    }
+}
+
 /// A name of the table with its end; compared with the names themselves by a test.
 const fn c_name(ended: &'static str) -> &'static CStr {
     match CStr::from_bytes_with_nul(ended.as_bytes()) {
@@ -77,6 +96,9 @@ methods! {
         "SetEvents" "set_events" Admin,
     }
 }
+
+/// Most bytes of a lump in one message.
+pub const MAX_SMALL: usize = 1 << 20;
 
 /// Name for methods that do not exist.
 pub const UNKNOWN: &str = "unknown";

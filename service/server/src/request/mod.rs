@@ -12,7 +12,7 @@ mod scope;
 mod trace_context;
 
 pub use cut_off::unless_cut_off;
-pub use deadline::{Deadline, timeout_of};
+pub use deadline::{Deadline, check_timeout, timeout_of};
 pub use memory::{Memory, Reservation};
 pub use readers::{CHUNK, Readers, Reading, is_slow};
 pub use scope::{Ended, LOG, Requests, Scope, Sink};

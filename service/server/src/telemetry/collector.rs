@@ -44,7 +44,7 @@ pub struct Sources {
 }
 
 /// In which form the metrics are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Form {
     /// OpenMetrics: classic histograms with exemplars.
     Text,

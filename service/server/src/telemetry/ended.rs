@@ -10,6 +10,7 @@ use tracing::{debug, warn};
 
 use super::metrics::RequestMetrics;
 use super::otlp::{About, Tracing};
+use crate::log_rate::LogRate;
 use crate::request::{Ended, LOG, Sink, TraceParent};
 use crate::usdt;
 
@@ -18,6 +19,7 @@ pub(crate) struct Reporter {
     pub(crate) observer: Observer,
     pub(crate) metrics: Arc<RequestMetrics>,
     pub(crate) tracing: Tracing,
+    pub(crate) failures: LogRate,
 }
 
 impl Sink for Reporter {
@@ -32,7 +34,7 @@ impl Sink for Reporter {
         // A series of a store that was taken out would stay for ever.
         let store = ended.store.filter(|named| !named.is_gone());
         let name = store.map(|named| named.name.as_str());
-        log(name, &ended);
+        log(&self.failures, name, &ended);
         let (method, summary) = (ended.method.text, ended.summary);
         let exemplar = summary.trace.map(|trace| trace.trace_id);
         self.metrics.ended(name, method, ended.code, took, exemplar);
@@ -85,33 +87,30 @@ fn tell_tracers(ended: &Ended<'_>) {
     usdt::request_done(what.request, method, store, what.bytes, ns, what.ok);
 }
 
-/// One line a request: loud where the operator has to do something, not where the client has.
-fn log(store: Option<&str>, ended: &Ended<'_>) {
+/// One line a request: loud where the operator has to do something, not where the client has, and
+/// not louder because clients repeat it.
+fn log(failures: &LogRate, store: Option<&str>, ended: &Ended<'_>) {
     let (what, message) = (&ended.summary, ended.message);
     let us = what.end_ns.saturating_sub(what.begin_ns) / 1000;
     let trace_id = ended.parent.map(TraceParent::as_str);
     let (request_id, method, bytes) = (what.request, ended.method.text, what.bytes);
     let code_name = code_name(ended.code);
+    let is_loud = matches!(
+        ended.code,
+        Code::Internal | Code::DataLoss | Code::FailedPrecondition | Code::Unknown
+    );
+    if is_loud && let Some(not_logged) = failures.allows() {
+        warn!(
+            target: LOG, request_id, trace_id, method, store, bytes, us, not_logged,
+            code = code_name, "failed: {message}"
+        );
+        return;
+    }
     match ended.code {
         Code::Ok => debug!(
             target: LOG, request_id, trace_id, method, store, bytes, us, "done"
         ),
-        Code::Internal | Code::DataLoss | Code::FailedPrecondition | Code::Unknown => warn!(
-            target: LOG, request_id, trace_id, method, store, bytes, us,
-            code = code_name, "failed: {message}"
-        ),
-        Code::Cancelled
-        | Code::InvalidArgument
-        | Code::DeadlineExceeded
-        | Code::NotFound
-        | Code::AlreadyExists
-        | Code::PermissionDenied
-        | Code::ResourceExhausted
-        | Code::Aborted
-        | Code::OutOfRange
-        | Code::Unimplemented
-        | Code::Unavailable
-        | Code::Unauthenticated => debug!(
+        _ => debug!(
             target: LOG, request_id, trace_id, method, store, bytes, us,
             code = code_name, "refused: {message}"
         ),

@@ -4,6 +4,10 @@
 //! for a request finds `request_id` and `trace_id` at the top of every line that was logged for it:
 //! `{"timestamp":...,"level":...,"target":...,"message":...,"request_id":...,...}`. When names are
 //! the same the event's own field wins, and after it the innermost span's.
+//!
+//! A line is a line whatever a client has sent: control characters are written as escapes. The
+//! libraries of the transport log only errors unless the filter names them, because they write a
+//! line for bytes that any stranger may send as often as it likes.
 
 use std::fmt;
 
@@ -31,7 +35,10 @@ pub fn start(format: LogFormat, filter: &str) -> Result<(), ServerError> {
         .with_writer(std::io::stderr);
     // A log that is already there is the caller's (a test's), and stays.
     let _ = match format {
-        LogFormat::Text => builder.with_ansi(false).finish().try_init(),
+        LogFormat::Text => {
+            let builder = builder.with_ansi(false);
+            builder.map_event_format(OneLine).finish().try_init()
+        }
         LogFormat::Json => builder
             .fmt_fields(JsonFields::new())
             .event_format(FlatJson)
@@ -54,13 +61,53 @@ fn parse(filter: &str) -> Result<EnvFilter, ServerError> {
         filter: filter.to_owned(),
         why: error.to_string(),
     })?;
-    // It logs headers with signatures, and an error for every key that is not there. Requests are
+    // s3s logs headers with signatures, and an error for every key that is not there. Requests are
     // logged by this service.
-    let quiet = "s3s=off".parse();
-    Ok(match quiet {
-        Ok(quiet) => parsed.add_directive(quiet),
-        Err(_) => parsed,
-    })
+    let mut quiet = vec!["s3s=off".to_owned()];
+    let named = |library: &&str| filter.contains(&format!("{library}="));
+    let unnamed = TRANSPORT.iter().filter(|library| !named(library));
+    quiet.extend(unnamed.map(|library| format!("{library}=error")));
+    let quiet = quiet.iter().filter_map(|directive| directive.parse().ok());
+    Ok(quiet.fold(parsed, EnvFilter::add_directive))
+}
+
+/// Libraries between the socket and the services.
+const TRANSPORT: [&str; 6] = [
+    "h2",
+    "hyper",
+    "hyper_util",
+    "rustls",
+    "tokio_rustls",
+    "tonic",
+];
+
+/// Writes each event as one line of text.
+struct OneLine<F>(F);
+
+impl<S, N, F> FormatEvent<S, N> for OneLine<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut text = String::new();
+        let Self(inner) = self;
+        inner.format_event(context, Writer::new(&mut text), event)?;
+        for c in text.trim_end_matches('\n').chars() {
+            if c.is_control() {
+                write!(writer, "{}", c.escape_default())?;
+            } else {
+                writer.write_char(c)?;
+            }
+        }
+        writer.write_char('\n')
+    }
 }
 
 /// Writes each event as one flat object.
@@ -161,6 +208,45 @@ mod tests {
         fn flush(&mut self) -> std::io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn a_line_of_text_cannot_be_forged() {
+        let lines = Lines::default();
+        let to = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(move || to.clone())
+            .with_ansi(false)
+            .map_event_format(OneLine)
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            let path = "/a\r\n2026-01-01 ERROR forged";
+            let span = tracing::info_span!("request", %path);
+            let _span = span.enter();
+            tracing::info!(%path, "refused: {path}");
+        });
+        let bytes = lines.0.lock().unwrap().clone();
+        let text = String::from_utf8(bytes).unwrap();
+        assert_eq!(text.matches('\n').count(), 1, "{text:?}");
+        assert!(
+            !text.contains('\r') && text.contains("\\r\\n2026"),
+            "{text:?}"
+        );
+    }
+
+    #[test]
+    fn the_transport_is_quiet_unless_it_is_named() {
+        let quiet = parse("info").unwrap().to_string();
+        assert!(
+            quiet.contains("h2=error") && quiet.contains("s3s=off"),
+            "{quiet}"
+        );
+        let loud = parse("info,h2=debug").unwrap().to_string();
+        assert!(
+            loud.contains("h2=debug") && !loud.contains("h2=error"),
+            "{loud}"
+        );
+        assert!(loud.contains("rustls=error"), "{loud}");
     }
 
     #[test]

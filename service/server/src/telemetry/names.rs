@@ -82,7 +82,7 @@ metrics! {
     ACCEPT_ERRORS = "accept_errors" Counter ["entrance"]
         "Times that no connection could be accepted, for want of file descriptors or memory.";
     CONNECTIONS_REFUSED = "connections_refused" Counter ["entrance", "reason"]
-        "Connections that did not get through their handshakes. Reasons: tls, certificate (the client's), preface (no HTTP/2), timeout, gone.";
+        "Connections that did not get through their handshakes. Reasons: tls, certificate (the client's), preface (no HTTP/2), timeout, gone, address (it has too many open).";
     LOGIN_FAILURES = "login_failures" Counter ["reason"]
         "Requests of an unknown caller, or of one without the right. Reasons: missing, malformed, unknown, certificate, scope.";
     RELOADS = "reloads" Counter ["result"]

@@ -170,12 +170,13 @@ async fn a_put_that_waits_for_memory_waits_no_longer_than_its_client() {
     let holding = tokio::spawn(async move { other.put(ReceiverStream::new(receiver)).await });
     let full = "lumpscope_body_memory_bytes{direction=\"put\"} 4194304.0\n";
     wait_for(&service, full).await;
-    let waits = tokio_stream::iter(vec![first(header("s", 2, 10)), chunk("1234567890")]);
+    // More than the reserve for small bodies.
+    let waits = tokio_stream::iter(vec![first(header("s", 2, 100_000)), chunk("1234567890")]);
     let late = patient(&service).put(in_time(waits, "200m")).await;
     assert_eq!(late.unwrap_err().code(), Code::DeadlineExceeded);
     // One that has time gets its turn when the memory comes back.
     let mut patient = service.client.clone();
-    let bytes = body(3, 1000);
+    let bytes = body(3, 100_000);
     let waiting = tokio::spawn(async move { put(&mut patient, "s", 3, &bytes).await });
     holding.abort();
     waiting.await.unwrap().unwrap();

@@ -5,6 +5,7 @@
 mod abuse;
 mod admin;
 mod admin_stores;
+mod attacks;
 mod batch;
 mod client;
 mod common;

@@ -81,7 +81,7 @@ async fn families(at: std::net::SocketAddr) -> Vec<MetricFamily> {
     let accept = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;\
         encoding=delimited;q=0.6,application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.2";
     let request = format!(
-        "GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\nConnection: close\r\n\r\n"
+        "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\nConnection: close\r\n\r\n"
     );
     let mut stream = tokio::net::TcpStream::connect(at).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();

@@ -8,12 +8,11 @@ use lumpscope_observer as obs;
 use lumpscope_observer::Observer;
 use lumpscope_proto::v1::{self, observe_server::Observe};
 use tokio::sync::watch;
-use tokio::task::JoinError;
 use tonic::{Request, Response, Status};
 
 use self::live::{BLOCKS_WAITING, Batch, BoxStream, Doubts, LINES_WAITING, Live};
 use crate::observed::convert::{self, WallClock};
-use crate::observed::{Asking, DEFAULT_SLOWEST, Kind, Watches};
+use crate::observed::{Asking, DEFAULT_SLOWEST, Kind, Shared, Unanswered, Watches};
 use crate::refusal::Refusal;
 use crate::request::Scope;
 use crate::stores::Stores;
@@ -22,10 +21,14 @@ use crate::stores::Stores;
 const BLOCKS_A_REPLY: usize = 512;
 /// Bytes of a recording in one reply; a line more than that goes alone.
 const BYTES_A_REPLY: usize = 256 << 10;
+/// Reports by the stores that they are of, and whether they are without heat.
+type Reports = Shared<(Vec<String>, bool), Vec<v1::StoreReport>>;
+
 /// The service; cheap to clone.
 #[derive(Clone)]
 pub struct ObserveService {
     asking: Asking,
+    reports: Arc<Reports>,
     watches: Arc<Watches>,
     stopped: watch::Receiver<bool>,
 }
@@ -40,7 +43,12 @@ impl ObserveService {
         stopped: watch::Receiver<bool>,
     ) -> Self {
         Self {
-            asking: Asking { stores, observer },
+            reports: Arc::new(Shared::new(watches.turns.clone())),
+            asking: Asking {
+                stores,
+                observer,
+                turns: watches.turns.clone(),
+            },
             watches,
             stopped,
         }
@@ -68,8 +76,11 @@ impl ObserveService {
 }
 
 /// The question was not answered.
-fn unanswered(error: JoinError) -> Status {
-    Status::internal(format!("the observer did not answer: {error}"))
+fn unanswered(error: Unanswered) -> Status {
+    match error {
+        Unanswered::Busy => Refusal::ObserverBusy.into(),
+        Unanswered::Lost(_) => Status::internal(error.to_string()),
+    }
 }
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -80,13 +91,15 @@ impl Observe for ObserveService {
         let scope = Scope::of(request.extensions());
         let asked = request.into_inner();
         let names = self.meant(&scope, &asked.store)?;
-        let clock = WallClock::now();
-        let report =
-            move |r: obs::StoreReport| convert::store_report(r, !asked.without_heat, clock);
-        let stores = self.asking.ask(move |observer| {
+        let report = move |r: obs::StoreReport| {
+            convert::store_report(r, !asked.without_heat, WallClock::now())
+        };
+        let key = (names.clone(), asked.without_heat);
+        let question = self.asking.question(move |observer| {
             let reports = names.iter().filter_map(|name| observer.report(name));
             reports.map(report).collect()
         });
+        let stores = self.reports.ask(key, question);
         Ok(Response::new(v1::ReportResponse {
             stores: stores.await.map_err(unanswered)?,
             request_id: scope.id(),

@@ -16,18 +16,12 @@ use axum::response::{IntoResponse, Response};
 
 use super::Api;
 use super::answer::failed;
-use crate::door::Connection;
-use crate::door::Right;
+use crate::door::{Connection, Door, Right};
 
 /// Lets a request through, with its caller, or says why not.
 pub(super) async fn admit(State(api): State<Api>, mut request: Request, next: Next) -> Response {
-    if let Err(why) = from_here(request.headers()) {
-        return failed(StatusCode::FORBIDDEN, why);
-    }
     let door = &api.door;
-    if !door.reloader.has_login_or_tls()
-        && let Err(why) = by_a_safe_name(request.headers())
-    {
+    if let Err(why) = check(door, request.headers()) {
         return failed(StatusCode::FORBIDDEN, why);
     }
     let connection = Connection::of(request.extensions());
@@ -47,6 +41,15 @@ pub(super) async fn admit(State(api): State<Api>, mut request: Request, next: Ne
     }
     request.extensions_mut().insert(caller);
     next.run(request).await
+}
+
+/// Refuses what the page of another site may have sent.
+pub(in crate::http) fn check(door: &Door, headers: &HeaderMap) -> Result<(), &'static str> {
+    from_here(headers)?;
+    if door.reloader.has_login_or_tls() {
+        return Ok(());
+    }
+    by_a_safe_name(headers)
 }
 
 /// Refuses what a browser sends in the name of another site. Other programs do not say.

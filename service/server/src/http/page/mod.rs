@@ -20,7 +20,7 @@ mod answer;
 mod dots;
 mod files;
 mod frame;
-mod gate;
+pub(super) mod gate;
 mod hello;
 mod pulse;
 mod ring;
@@ -37,14 +37,13 @@ use axum::{Extension, Router, middleware};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use tokio::task::JoinError;
 
 use self::answer::{failed, said};
 use self::pulse::Pulse;
 use crate::config::PageConfig;
 use crate::door::{Caller, Connection, Door};
 use crate::json::to_json;
-use crate::observed::{Asking, DEFAULT_SLOWEST, Kind, MAX_VIEWERS, Watches};
+use crate::observed::{Asking, DEFAULT_SLOWEST, Kind, MAX_VIEWERS, Unanswered, Watches};
 use crate::telemetry::Sources;
 
 /// Slow requests listed at most.
@@ -72,6 +71,7 @@ pub(super) fn router(
     let asking = Asking {
         stores: sources.stores.clone(),
         observer: sources.observer.clone(),
+        turns: sources.watches.turns.clone(),
     };
     let api = Api {
         door: sources.door.clone(),
@@ -210,12 +210,15 @@ fn bad_query(wrong: &QueryRejection) -> Response {
     failed(StatusCode::BAD_REQUEST, &wrong.body_text())
 }
 
-fn told(answer: Result<Value, JoinError>) -> Response {
+fn told(answer: Result<Value, Unanswered>) -> Response {
     match answer {
         Ok(value) => said(StatusCode::OK, &value),
         Err(error) => {
-            let why = format!("the observer did not answer: {error}");
-            failed(StatusCode::INTERNAL_SERVER_ERROR, &why)
+            let status = match error {
+                Unanswered::Busy => StatusCode::SERVICE_UNAVAILABLE,
+                Unanswered::Lost(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            };
+            failed(status, &error.to_string())
         }
     }
 }

@@ -61,8 +61,10 @@ pub(super) fn answer(live: Live) -> Response {
 impl Live {
     async fn run(self, sender: Pieces) {
         let stopped = self.stopped.clone();
+        let withdrawn = self.caller.withdrawn().clone();
         tokio::select! {
             () = told(stopped) => {}
+            () = withdrawn.cancelled() => {}
             () = sender.closed() => {}
             () = self.send(&sender) => {}
         }

@@ -4,8 +4,8 @@
 
 mod bodies;
 mod floods;
-mod harness;
+pub(crate) mod harness;
 mod idle;
 mod random;
 mod resets;
-mod wire;
+pub(crate) mod wire;

@@ -102,7 +102,7 @@ pub(crate) fn token(name: &str, token: &str, rest: &str) -> String {
 /// Writes a file of tokens.
 pub(crate) fn tokens(folder: &Path, entries: &[String]) -> PathBuf {
     let path = folder.join("tokens.toml");
-    std::fs::write(&path, entries.concat()).unwrap();
+    std::fs::write(&path, format!("{}[end]\n", entries.concat())).unwrap();
     path
 }
 
@@ -198,7 +198,8 @@ where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
 {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n{headers}Connection: close\r\n\r\n");
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}Connection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).await.unwrap();

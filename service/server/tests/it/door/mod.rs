@@ -1,7 +1,7 @@
 //! The door with real sockets, real TLS and real clients: who is let in, what each may do, and what
 //! a client can take from the others.
 
-mod harness;
+pub(crate) mod harness;
 mod limits;
 mod logins;
 mod metrics;

@@ -1,0 +1,14 @@
+//! Programs that attack the service, each kept in its short form. A file names what its attack must
+//! not achieve.
+
+mod browser;
+mod connections;
+mod deadline;
+mod files;
+mod health;
+mod log;
+mod memory;
+mod observe;
+mod slow;
+mod victim;
+mod withdrawn;

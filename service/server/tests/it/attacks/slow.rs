@@ -1,0 +1,80 @@
+//! Must not achieve: to hold the memory for puts against all others, with one body that comes
+//! slowly.
+
+use std::time::Duration;
+
+use lumpscope_units::Size;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Code;
+
+use crate::abuse::harness::Abused;
+use crate::common::{body, chunk, connect, first, header, put};
+use crate::door::harness::LONG;
+
+const MIB: u64 = 1 << 20;
+/// Longer than any test.
+const AGES: Duration = Duration::from_secs(3600);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn small_puts_beside_one_that_has_all_memory() {
+    let mut abused = Abused::with(|config| {
+        config.put_memory = Some(Size(4 * MIB));
+        config.body_timeout = AGES;
+    })
+    .await;
+    let (holder, messages) = mpsc::channel(4);
+    holder
+        .send(first(header("s", 1 << 90, 4 * MIB)))
+        .await
+        .unwrap();
+    let mut slow = connect(&abused.service.grpc).await;
+    let slow = tokio::spawn(async move { slow.put(ReceiverStream::new(messages)).await });
+    while abused.metric("lumpscope_body_memory_bytes").await < 4.0 * 1048576.0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    for id in 0..20 {
+        let id = 1 << 80 | id;
+        let small = body(id, 20_000);
+        let stored = put(&mut abused.service.client, "s", id, &small);
+        timeout(LONG, stored).await.expect("it is stored").unwrap();
+        abused.acknowledge(id);
+    }
+    slow.abort();
+    drop(holder);
+    abused.survived().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_drips_while_others_wait_for_its_memory() {
+    let mut abused = Abused::with(|config| {
+        config.put_memory = Some(Size(8 * MIB));
+        config.min_rate = Size(1);
+    })
+    .await;
+    let (holder, messages) = mpsc::channel(4);
+    holder
+        .send(first(header("s", 1 << 90, 8 * MIB)))
+        .await
+        .unwrap();
+    let mut slow = connect(&abused.service.grpc).await;
+    let slow = tokio::spawn(async move { slow.put(ReceiverStream::new(messages)).await });
+    let drips = tokio::spawn(async move {
+        // It ends when the service has given the body up.
+        while holder.send(chunk("x")).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    while abused.metric("lumpscope_body_memory_bytes").await < 8.0 * 1048576.0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let large = body(7, 1 << 20);
+    let stored = put(&mut abused.service.client, "s", 1 << 80, &large);
+    timeout(LONG, stored).await.expect("it is stored").unwrap();
+    abused.acknowledge(1 << 80);
+    let status = slow.await.unwrap().unwrap_err();
+    assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
+    drips.await.unwrap();
+    abused.survived().await;
+}

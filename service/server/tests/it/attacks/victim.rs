@@ -1,0 +1,129 @@
+//! The service that is attacked: a process of its own, so that its memory is its own.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use lumpscope_server::config::ServeConfig;
+use lumpscope_server::serve::Service;
+use lumpscope_server::telemetry::logs;
+
+use crate::common;
+use crate::door::harness::{Authority, LONG, token, tokens};
+
+/// Names the folder of the service to the process that is it.
+const FOLDER: &str = "LUMPSCOPE_VICTIM";
+/// The file in which it says where it listens.
+const READY: &str = "ready";
+/// The file of its log.
+const LOG: &str = "log";
+/// The token that may do everything.
+pub(crate) const TOKEN: &str = "a-token-of-the-attacks";
+
+/// How the service is configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Locks {
+    /// Neither TLS nor tokens.
+    None,
+    /// TLS and tokens.
+    TlsAndTokens,
+}
+
+pub(crate) struct Victim {
+    child: Child,
+    pub(crate) grpc: SocketAddr,
+    pub(crate) authority: Authority,
+    folder: tempfile::TempDir,
+}
+
+impl Victim {
+    pub(crate) fn start(locks: Locks) -> Self {
+        let folder = common::folder();
+        common::store_file(folder.path(), "victim", 32 << 20, 4096, 0.05);
+        let authority = Authority::new();
+        if locks == Locks::TlsAndTokens {
+            authority.files(folder.path());
+            let scopes = "scopes = [\"read\", \"write\", \"observe\"]";
+            tokens(folder.path(), &[token("known", TOKEN, scopes)]);
+        }
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "attacks::victim::the_victim_itself", "--ignored"])
+            .env(FOLDER, folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(File::create(folder.path().join(LOG)).unwrap())
+            .spawn()
+            .unwrap();
+        let grpc = address(&folder.path().join(READY));
+        Self {
+            child,
+            grpc,
+            authority,
+            folder,
+        }
+    }
+
+    /// Its log until now.
+    pub(crate) fn log(&self) -> String {
+        let bytes = std::fs::read(self.folder.path().join(LOG)).unwrap();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Most memory that the service has had resident, in bytes.
+    pub(crate) fn peak(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(path).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.unwrap().trim().trim_end_matches(" kB");
+        kib.parse::<u64>().unwrap() << 10
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        // A process that has ended already is no trouble here.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn address(ready: &Path) -> SocketAddr {
+    let begun = std::time::Instant::now();
+    loop {
+        match std::fs::read_to_string(ready) {
+            Ok(text) if text.ends_with('\n') => return text.trim().parse().unwrap(),
+            _ => std::thread::sleep(Duration::from_millis(20)),
+        }
+        assert!(begun.elapsed() < LONG, "the service does not start");
+    }
+}
+
+fn config(folder: &Path) -> ServeConfig {
+    let store = folder.join("lumpscope-victim.lusf");
+    let mut config = common::config(&[("s", &store)]);
+    let file = |name: &str| Some(folder.join(name)).filter(|path| path.exists());
+    (config.tls_cert, config.tls_key) = (file("cert.pem"), file("key.pem"));
+    config.tokens = file("tokens.toml");
+    config
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "it is the process that the attacks start"]
+async fn the_victim_itself() {
+    let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else {
+        return;
+    };
+    let config = config(&folder);
+    logs::start(config.log_format, &config.log).unwrap();
+    let service = Service::start(config).await.unwrap();
+    std::fs::write(folder.join(READY), format!("{}\n", service.grpc)).unwrap();
+    // Its parent holds the other end, and is gone when this ends.
+    let parent = tokio::task::spawn_blocking(|| std::io::stdin().read(&mut [0]));
+    let ended = service.run_until(async {
+        let _ = parent.await;
+    });
+    ended.await.unwrap();
+}
