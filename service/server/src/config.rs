@@ -260,7 +260,7 @@ mod tests {
         let most = i64::MAX;
         let config = from_file(&format!(
             "store = [\"a=/x\"]\nidle-timeout = {most}\nhandshake-timeout = {most}\n\
-             body-timeout = {most}\nscrub-interval = {most}\ndrain-timeout = {most}\n"
+             body-timeout = {most}\nscrub-interval = {most}\n"
         ))
         .unwrap();
         let now = std::time::Instant::now();
@@ -269,7 +269,6 @@ mod tests {
             config.handshake_timeout,
             config.body_timeout,
             config.scrub_interval,
-            config.drain_timeout,
         ] {
             assert!(now.checked_add(time * 3).is_some(), "{time:?}");
         }
