@@ -60,6 +60,7 @@ impl LumpStore for Store {
         }
         let header: pb::PutHeader = header.unwrap();
         assert_eq!(header.length, u64::try_from(body.len()).unwrap());
+        let crc32c = crc32c::crc32c(&body);
         // Long enough for other clients to overtake, if they did.
         tokio::time::sleep(Duration::from_millis(2)).await;
         let before = self
@@ -72,6 +73,7 @@ impl LumpStore for Store {
         let created = before.is_none() || self.0.fault == Fault::Forget;
         Ok(Response::new(pb::PutResponse {
             created,
+            crc32c,
             ..Default::default()
         }))
     }
@@ -96,7 +98,11 @@ impl LumpStore for Store {
             Fault::NotFound => return Err(Status::not_found("no such lump")),
             Fault::None | Fault::Forget => {}
         }
-        let header = get_response::Part::Header(pb::GetHeader::default());
+        // No checksum, and the length that comes: the runner itself has to find what is wrong.
+        let header = get_response::Part::Header(pb::GetHeader {
+            length: u64::try_from(lump.len()).unwrap(),
+            ..Default::default()
+        });
         let mut parts = vec![header];
         parts.extend(
             lump.chunks(1000)
@@ -318,7 +324,7 @@ fn wrong_answers_are_found_and_named() {
         "{text}"
     );
     let (_, text) = error_of(Fault::NotFound);
-    assert!(text.contains("no such lump (NotFound)"), "{text}");
+    assert!(text.contains("no such lump (NOT_FOUND)"), "{text}");
     let (error, text) = error_of(Fault::Forget);
     assert!(
         matches!(

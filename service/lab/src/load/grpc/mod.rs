@@ -1,7 +1,8 @@
 //! Calls through gRPC, on connections as `lumpscope-client` makes them.
 //!
-//! The generated client makes the calls: the measured time begins with the first message and ends
-//! with the last byte, without the checksums that [`lumpscope_client::Client`] computes beside it.
+//! The generated client makes the calls here, because the service is compared with a peer that
+//! knows no checksums: the measured time begins with the first message and ends with the last byte.
+//! [`super::runner`] calls through [`lumpscope_client::Client`] itself, as users do.
 
 pub(crate) mod content;
 mod timed;
@@ -13,7 +14,7 @@ use bytes::Bytes;
 use lumpscope_client::{Options, Retry};
 use lumpscope_proto::v1::lump_store_client::LumpStoreClient;
 use lumpscope_proto::v1::{
-    GetRequest, LumpId, PutHeader, PutRequest, PutResponse, get_response, lump_id, put_request,
+    GetRequest, LumpId, PutHeader, PutRequest, get_response, lump_id, put_request,
 };
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
@@ -33,19 +34,18 @@ pub(crate) const STORE: &str = "bench";
 
 pub(crate) type Client = LumpStoreClient<Channel>;
 
-/// A connection of its own, in one try.
-pub(crate) async fn open(url: &str) -> Result<Client, lumpscope_client::Error> {
+/// A connection of its own; each call is tried once.
+pub(crate) async fn open(url: &str) -> Result<lumpscope_client::Client, lumpscope_client::Error> {
     let options = Options {
         retry: Retry::never(),
         ..Options::new(url)
     };
-    let client = lumpscope_client::Client::connect(options).await?;
-    Ok(client.lump_store())
+    lumpscope_client::Client::connect(options).await
 }
 
 /// A connection of its own; `who` is named in the error.
 pub(crate) async fn connect(who: &'static str, url: &str) -> anyhow::Result<Client> {
-    let opened = open(url).await;
+    let opened = open(url).await.map(|client| client.lump_store());
     opened.with_context(|| format!("{who} cannot be connected to"))
 }
 
@@ -76,63 +76,38 @@ pub(crate) fn chunk(bytes: Bytes) -> PutRequest {
     }
 }
 
-/// Puts a lump after this header; the time from the first message to the answer.
-pub(crate) async fn put_with(
-    client: &mut Client,
-    header: PutHeader,
-    body: Bytes,
-) -> Result<(Duration, PutResponse), Status> {
-    let part = Some(put_request::Part::Header(header));
-    let mut messages = vec![PutRequest { part }];
+/// Puts one lump into [`STORE`]: the time from the first message to the answer.
+pub(crate) async fn put(client: &mut Client, id: u64, body: Bytes) -> Result<Duration, Status> {
+    let mut messages = vec![header(id, body.len())];
     let mut rest = body;
     while !rest.is_empty() {
         messages.push(chunk(rest.split_to(rest.len().min(CHUNK_BYTES))));
     }
     let begin = Instant::now();
-    let reply = client.put(tokio_stream::iter(messages)).await?;
-    Ok((begin.elapsed(), reply.into_inner()))
+    in_time(client.put(tokio_stream::iter(messages))).await?;
+    Ok(begin.elapsed())
 }
 
-/// Gets a lump: the time until the last byte, whether a header came first, and the chunks.
-pub(crate) async fn get_of(
-    client: &mut Client,
-    store: &str,
-    id: u64,
-) -> Result<(Duration, bool, Vec<Bytes>), Status> {
+/// Gets one lump of [`STORE`]: the time until the last byte, and the chunks.
+pub(crate) async fn get(client: &mut Client, id: u64) -> Result<(Duration, Vec<Bytes>), Status> {
     let request = GetRequest {
-        store: store.to_owned(),
+        store: STORE.to_owned(),
         id: Some(lump_id(id)),
         ..GetRequest::default()
     };
-    let (mut headed, mut chunks) = (false, Vec::with_capacity(8));
+    let mut chunks = Vec::with_capacity(8);
     let begin = Instant::now();
-    let mut reply = client.get(request).await?.into_inner();
-    while let Some(message) = reply.message().await? {
-        match message.part {
-            Some(get_response::Part::Chunk(chunk)) => chunks.push(chunk),
-            Some(get_response::Part::Header(_)) => headed |= chunks.is_empty(),
-            None => {}
+    let read = async {
+        let mut reply = client.get(request).await?.into_inner();
+        while let Some(message) = reply.message().await? {
+            if let Some(get_response::Part::Chunk(chunk)) = message.part {
+                chunks.push(chunk);
+            }
         }
-    }
-    Ok((begin.elapsed(), headed, chunks))
-}
-
-/// Puts one lump into [`STORE`].
-pub(crate) async fn put(client: &mut Client, id: u64, body: Bytes) -> Result<Duration, Status> {
-    let header = PutHeader {
-        store: STORE.to_owned(),
-        id: Some(lump_id(id)),
-        length: body.len() as u64,
-        ..PutHeader::default()
+        Ok(())
     };
-    let (latency, _) = in_time(put_with(client, header, body)).await?;
-    Ok(latency)
-}
-
-/// Gets one lump of [`STORE`].
-pub(crate) async fn get(client: &mut Client, id: u64) -> Result<(Duration, Vec<Bytes>), Status> {
-    let (latency, _, chunks) = in_time(get_of(client, STORE, id)).await?;
-    Ok((latency, chunks))
+    in_time(read).await?;
+    Ok((begin.elapsed(), chunks))
 }
 
 async fn in_time<T>(call: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {

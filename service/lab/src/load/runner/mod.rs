@@ -170,8 +170,8 @@ pub enum RunError {
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
     /// The service, or the connection to it.
-    #[error("{} ({:?})", .0.message(), .0.code())]
-    Service(Box<tonic::Status>),
+    #[error("{0}")]
+    Service(Box<lumpscope_client::Error>),
     /// Neither of them: a file system, an S3 server.
     #[error("{0}")]
     Peer(String),
@@ -211,8 +211,6 @@ pub enum Mismatch {
         /// Removed.
         found: u64,
     },
-    /// A stream without the header that must come first.
-    NoHeader,
     /// This lump must live, and does not.
     Lost(u128),
     /// This lump must not live, and does.
@@ -241,7 +239,6 @@ impl fmt::Display for Mismatch {
             Mismatch::Deleted { expected, found } => {
                 write!(f, "{found} lumps were deleted where {expected} were alive")
             }
-            Mismatch::NoHeader => write!(f, "the stream does not begin with a header"),
             Mismatch::Lost(id) => write!(f, "lump {id:032x} must be there, and is not"),
             Mismatch::Extra(id) => write!(f, "lump {id:032x} is there, and must not be"),
             Mismatch::NotEmpty(id) => write!(

@@ -1,29 +1,26 @@
-//! The way to a store through gRPC.
+//! The way to a store through `lumpscope-client`, as users go it: with its checksums, without its
+//! repetitions.
 
 use std::time::Instant;
 
 use bytes::Bytes;
-use lumpscope_proto::v1::{
-    self as pb, DeleteRangeRequest, DeleteRequest, ListRequest, Placement, PutHeader,
-};
-use tonic::Status;
+use lumpscope_client::{Client, Error, LumpId, PutOptions};
+use lumpscope_proto::v1;
+use tokio_stream::StreamExt as _;
 
 use super::door::{Answer, Failure, Region};
-use super::{Durability, Mismatch, Refusal, RunError};
-use crate::load::grpc::{self, Client, lump_id};
-
-/// Ids a page of a list: the most there can be.
-const PAGE: u32 = 10_000;
+use super::{Durability, Refusal, RunError};
+use crate::load::grpc;
 
 pub(super) struct ServiceDoor {
-    grpc: Client,
+    client: Client,
     store: String,
-    durability: pb::Durability,
+    durability: v1::Durability,
 }
 
-impl From<Status> for Failure {
-    fn from(status: Status) -> Failure {
-        Failure::Refused(Refusal::Service(Box::new(status)))
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Refused(Refusal::Service(Box::new(error)))
     }
 }
 
@@ -34,124 +31,82 @@ impl ServiceDoor {
         store: &str,
         durability: Option<Durability>,
     ) -> Result<ServiceDoor, RunError> {
-        let failed = |error: lumpscope_client::Error| RunError::Connect {
+        let failed = |error: Error| RunError::Connect {
             server: server.to_owned(),
-            reason: chain(&error),
+            reason: error.to_string(),
         };
-        let grpc = grpc::open(server).await.map_err(failed)?;
         Ok(ServiceDoor {
-            grpc,
+            client: grpc::open(server).await.map_err(failed)?,
             store: store.to_owned(),
             durability: match durability {
-                None => pb::Durability::Unspecified,
-                Some(Durability::Synced) => pb::Durability::Synced,
-                Some(Durability::Journaled) => pb::Durability::Journaled,
+                None => v1::Durability::Unspecified,
+                Some(Durability::Synced) => v1::Durability::Synced,
+                Some(Durability::Journaled) => v1::Durability::Journaled,
             },
         })
     }
 
     pub(super) async fn put(
-        &mut self,
+        &self,
         id: u64,
         body: Bytes,
         region: Region,
     ) -> Result<Answer<Option<bool>>, Failure> {
-        let placement = match region {
-            Region::Data => Placement::Data,
-            Region::Journal => Placement::Embedded,
+        let options = PutOptions {
+            durability: self.durability,
+            placement: match region {
+                Region::Data => v1::Placement::Data,
+                Region::Journal => v1::Placement::Embedded,
+            },
+            ..PutOptions::default()
         };
-        let header = PutHeader {
+        let put = self.client.put(&self.store, lump(id), body, &options);
+        timed(put, |reply| Some(reply.created)).await
+    }
+
+    pub(super) async fn get(&self, id: u64) -> Result<Answer<Vec<Bytes>>, Failure> {
+        let get = self.client.get(&self.store, lump(id), None);
+        timed(get, |lump| vec![lump.bytes]).await
+    }
+
+    pub(super) async fn delete(&self, id: u64) -> Result<Answer<Option<bool>>, Failure> {
+        let delete = self.client.delete(&self.store, lump(id), self.durability);
+        timed(delete, |reply| Some(reply.existed)).await
+    }
+
+    pub(super) async fn delete_range(&self, start: u64, end: u64) -> Result<Answer<u64>, Failure> {
+        let request = v1::DeleteRangeRequest {
             store: self.store.clone(),
-            id: Some(lump_id(id)),
-            length: u64::try_from(body.len()).unwrap_or(u64::MAX),
-            placement: placement.into(),
+            start: Some(lump(start).into()),
+            end: Some(lump(end).into()),
             durability: self.durability.into(),
-            ..PutHeader::default()
+            ..v1::DeleteRangeRequest::default()
         };
-        let (latency, reply) = grpc::put_with(&mut self.grpc, header, body).await?;
-        Ok(Answer {
-            latency,
-            value: Some(reply.created),
-        })
+        timed(self.client.delete_range(request), |reply| reply.deleted).await
     }
 
-    pub(super) async fn get(&mut self, id: u64) -> Result<Answer<Vec<Bytes>>, Failure> {
-        let (latency, headed, chunks) = grpc::get_of(&mut self.grpc, &self.store, id).await?;
-        if !headed {
-            return Err(Mismatch::NoHeader.into());
-        }
-        Ok(Answer {
-            latency,
-            value: chunks,
-        })
-    }
-
-    pub(super) async fn delete(&mut self, id: u64) -> Result<Answer<Option<bool>>, Failure> {
-        let request = DeleteRequest {
-            store: self.store.clone(),
-            id: Some(lump_id(id)),
-            durability: self.durability.into(),
-            ..DeleteRequest::default()
-        };
-        let begin = Instant::now();
-        let reply = self.grpc.delete(request).await?;
-        Ok(Answer {
-            latency: begin.elapsed(),
-            value: Some(reply.into_inner().existed),
-        })
-    }
-
-    pub(super) async fn delete_range(
-        &mut self,
-        start: u64,
-        end: u64,
-    ) -> Result<Answer<u64>, Failure> {
-        let request = DeleteRangeRequest {
-            store: self.store.clone(),
-            start: Some(lump_id(start)),
-            end: Some(lump_id(end)),
-            durability: self.durability.into(),
-            ..DeleteRangeRequest::default()
-        };
-        let begin = Instant::now();
-        let reply = self.grpc.delete_range(request).await?;
-        Ok(Answer {
-            latency: begin.elapsed(),
-            value: reply.into_inner().deleted,
-        })
-    }
-
-    pub(super) async fn list(&mut self) -> Result<Vec<u128>, Failure> {
+    pub(super) async fn list(&self) -> Result<Vec<u128>, Failure> {
+        let mut listing = self.client.list(&self.store, None, None);
         let mut ids = Vec::new();
-        let mut page_token = Bytes::new();
-        loop {
-            let request = ListRequest {
-                store: self.store.clone(),
-                page_size: PAGE,
-                page_token,
-                ..ListRequest::default()
-            };
-            let page = self.grpc.list(request).await?.into_inner();
-            for id in &page.ids {
-                let raw = <[u8; 16]>::try_from(&id[..])
-                    .map_err(|_| Status::data_loss("the service listed an id that is none"))?;
-                ids.push(u128::from_be_bytes(raw));
-            }
-            if page.next_page_token.is_empty() {
-                return Ok(ids);
-            }
-            page_token = page.next_page_token;
+        while let Some(LumpId(id)) = listing.try_next().await? {
+            ids.push(id);
         }
+        Ok(ids)
     }
 }
 
-/// tonic hides the reason behind "transport error".
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
+fn lump(id: u64) -> LumpId {
+    LumpId(id.into())
+}
+
+async fn timed<R, T>(
+    call: impl Future<Output = Result<R, Error>>,
+    value: impl FnOnce(R) -> T,
+) -> Result<Answer<T>, Failure> {
+    let begin = Instant::now();
+    let reply = call.await?;
+    Ok(Answer {
+        latency: begin.elapsed(),
+        value: value(reply),
+    })
 }
