@@ -60,33 +60,10 @@ impl<M: Measure> Figure<M> {
         }
     }
 
-    fn row(&self) -> [String; 7] {
-        let shown = |spread: Option<Spread>, text: &dyn Fn(Spread) -> String| {
-            spread.map_or_else(text::dash, text)
-        };
-        let amount = |spread: Spread| self.unit.unit().text(spread.median);
-        let sign = if self.higher_is_better { '≥' } else { '≤' };
-        let goal = self.goal.map(|goal| format!("{sign} {goal}"));
-        [
-            self.name.clone(),
-            shown(self.ours, &amount),
-            shown(self.peer, &amount),
-            shown(self.ratio, &|ratio| format!("{:.2}", ratio.median)),
-            shown(self.ratio, &|ratio| {
-                format!("{:.2}..{:.2}", ratio.min, ratio.max)
-            }),
-            goal.unwrap_or_default(),
-            self.met.map_or("", verdict).to_owned(),
-        ]
-    }
-
     /// All of them as a table for a terminal.
     pub(crate) fn lines(all: &[Figure<M>]) -> Vec<String> {
-        let mut table = text::table(&["", "ours", "peer", "ratio", "range", "goal", ""]);
-        for figure in all {
-            table.add_row(figure.row());
-        }
-        text::lines(&table)
+        let all = Figure::compared(all);
+        text::figures(&Compared::table(&all, "peer", ""))
     }
 
     /// All of them for the page.

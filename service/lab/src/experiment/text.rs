@@ -3,7 +3,7 @@
 use comfy_table::presets::NOTHING;
 use comfy_table::{Cell, CellAlignment, Table};
 
-use super::report::{Findings, Spread};
+use super::report::{Cell as Figure, Findings, Row, Spread, Table as Figures};
 
 /// A table whose first column is text and whose others are numbers.
 pub(crate) fn table(header: &[&str]) -> Table {
@@ -14,6 +14,41 @@ pub(crate) fn table(header: &[&str]) -> Table {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table
+}
+
+/// A table of a report, as the terminal shows it.
+pub(crate) fn figures(figures: &Figures) -> Vec<String> {
+    let columns = figures.columns.iter().map(|column| column.title.as_str());
+    let header: Vec<&str> = [figures.corner.as_str()]
+        .into_iter()
+        .chain(columns)
+        .collect();
+    let mut table = table(&header);
+    for row in &figures.rows {
+        match row {
+            Row::Group(name) => table.add_row([name]),
+            Row::Cells(name, cells) => {
+                table.add_row([name.clone()].into_iter().chain(cells.iter().map(cell)))
+            }
+        };
+    }
+    lines(&table)
+}
+
+fn cell(cell: &Figure) -> String {
+    match cell {
+        Figure::Nothing => dash(),
+        Figure::Text(words) | Figure::Verdict(words, Some(true)) => words.clone(),
+        Figure::Verdict(words, _) => words.to_uppercase(),
+        Figure::Value(value, unit) => unit.text(*value),
+        Figure::Spread(Spread { median, min, max }, unit) => {
+            let [median, min, max] = [median, min, max].map(|value| unit.text(*value));
+            match min == max {
+                true => median,
+                false => format!("{median} ({min}..{max})"),
+            }
+        }
+    }
 }
 
 /// Its lines.
@@ -76,7 +111,30 @@ pub(crate) fn findings(findings: &Findings) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::report::Unit;
     use super::*;
+
+    #[test]
+    fn a_table_of_a_report_reads_well_on_a_terminal() {
+        let mut shown = Figures::new("not shown", &["seconds", "goal"]);
+        shown.corner = "disk".to_owned();
+        shown.group("seq1");
+        let spread = Spread::of(vec![1.0, 2.0, 4.0]);
+        let missed = Figure::Verdict("missed".to_owned(), Some(false));
+        shown.row("raw", vec![Figure::spread(spread, Unit::Ratio), missed]);
+        shown.row("xfs", vec![Figure::Nothing, Figure::text("-")]);
+        let read: Vec<String> = figures(&shown)
+            .iter()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect();
+        let wanted = [
+            "disk seconds goal",
+            "seq1",
+            "raw 2.00 (1.00..4.00) MISSED",
+            "xfs – -",
+        ];
+        assert_eq!(read, wanted);
+    }
 
     #[test]
     fn numbers_are_as_long_as_they_say_something() {

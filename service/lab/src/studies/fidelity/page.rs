@@ -26,7 +26,7 @@ impl Report {
         page
     }
 
-    fn table(&self) -> Table {
+    pub(super) fn table(&self) -> Table {
         let columns = [
             "requests",
             "model, s",
@@ -42,6 +42,7 @@ impl Report {
             "Medians and ranges over the rounds; the latest answers of all.",
             &columns,
         );
+        table.corner = "pattern".to_owned();
         for row in &self.rows {
             let mut cells = vec![
                 Cell::text(row.requests.to_string()),
@@ -51,7 +52,8 @@ impl Report {
                 Cell::text(off(row.replay_over_live)),
             ];
             cells.extend(row.late_ns.map(|ns| Cell::text(human::duration_ns(ns))));
-            cells.push(Cell::text(if row.all_seen { "yes" } else { "no" }));
+            let seen = if row.all_seen { "yes" } else { "no" };
+            cells.push(Cell::Verdict(seen.to_owned(), Some(row.all_seen)));
             table.row(format!("{}: {}", row.name, row.title), cells);
         }
         table

@@ -162,39 +162,11 @@ impl Report {
     }
 
     pub(super) fn text(&self) -> String {
-        let mut table = text::table(&[
-            "pattern",
-            "requests",
-            "model s",
-            "live s",
-            "live/model",
-            "replay/live",
-            "late: mean",
-            "p99",
-            "max",
-            "all seen",
-        ]);
-        for row in &self.rows {
-            let live = row.live_seconds.map_or_else(String::new, |live| {
-                format!("{:.3} ({:.3}..{:.3})", live.median, live.min, live.max)
-            });
-            let mut cells = vec![
-                row.name.to_owned(),
-                row.requests.to_string(),
-                format!("{:.3}", row.model_seconds),
-                live,
-                off(row.live_over_model),
-                off(row.replay_over_live),
-            ];
-            cells.extend(row.late_ns.map(human::duration_ns));
-            cells.push(if row.all_seen { "yes" } else { "NO" }.to_owned());
-            table.add_row(cells);
-        }
         let mut lines = vec![format!(
             "{}, at its own speed, {} rounds",
             self.drive, self.rounds
         )];
-        lines.extend(text::lines(&table));
+        lines.extend(text::figures(&self.table()));
         lines.push(String::new());
         for (name, said) in [
             ("WITHIN THE GOALS (5 % and 3 %)", &self.findings.agrees),

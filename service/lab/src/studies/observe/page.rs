@@ -32,7 +32,9 @@ impl Report {
              the same round. The rows \"not loaded, again\" are a second run without probes: they \
              show the noise of the machine, and a cost within their range is not told from nothing.",
         );
-        section.add(self.picture()).add(self.table());
+        section
+            .add(self.picture())
+            .add(self.table(self.costs.iter()));
         page
     }
 
@@ -74,13 +76,13 @@ impl Report {
         }
     }
 
-    fn table(&self) -> Table {
+    pub(super) fn table<'a>(&self, views: impl Iterator<Item = &'a CostView>) -> Table {
         let mut table = Table::new(
             "Medians, and the ranges of all rounds.",
             &["measured", "cost", "goal", "verdict"],
         );
         let mut figure = "";
-        for view in &self.costs {
+        for view in views {
             if view.figure != figure {
                 figure = &view.figure;
                 table.group(figure);
@@ -93,7 +95,7 @@ impl Report {
                         Verdict::Missed => Some(false),
                         Verdict::Noise => None,
                     };
-                    Cell::Verdict(verdict.name().to_lowercase(), met)
+                    Cell::Verdict(verdict.name().to_owned(), met)
                 }
             };
             let goal = view

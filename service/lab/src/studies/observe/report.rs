@@ -9,7 +9,7 @@ use super::fileserver::{BANDWIDTH, RATE, RESPONSE};
 use super::mode::Mode;
 use crate::experiment::Machine;
 use crate::experiment::report::Spread;
-use crate::experiment::text::{dash, lines, percent, percents, table};
+use crate::experiment::text::{dash, figures, lines, percent, percents, table};
 
 /// The comparison, and how to read it.
 const NOTES: [&str; 4] = [
@@ -82,8 +82,8 @@ impl Verdict {
     pub(super) fn name(self) -> &'static str {
         match self {
             Verdict::Met => "met",
-            Verdict::Missed => "MISSED",
-            Verdict::Noise => "TOO NOISY",
+            Verdict::Missed => "missed",
+            Verdict::Noise => "too noisy",
         }
     }
 }
@@ -130,9 +130,9 @@ impl Report {
     pub(super) fn text(&self) -> String {
         let is_server = |view: &&CostView| view.unit_of_server().is_some();
         let mut lines = Vec::new();
-        let plain: Vec<&CostView> = self.costs.iter().filter(|v| !is_server(v)).collect();
-        if !plain.is_empty() {
-            lines.extend(cost_table(&plain));
+        let mut plain = self.costs.iter().filter(|v| !is_server(v)).peekable();
+        if plain.peek().is_some() {
+            lines.extend(figures(&self.table(plain)));
             lines.push(String::new());
         }
         if self.costs.iter().any(|v| is_server(&v)) {
@@ -270,32 +270,6 @@ fn share(unit: Unit, without: f64, with: f64) -> f64 {
         Unit::BytesPerSecond | Unit::PerSecond => 1.0 - with / without,
         Unit::MillisecondsPerOp => with / without - 1.0,
     }
-}
-
-fn cost_table(views: &[&CostView]) -> Vec<String> {
-    let mut table = table(&["", "probes", "median", "cost", "range", "goal", ""]);
-    let mut before = "";
-    for view in views {
-        let name = if view.figure == before {
-            ""
-        } else {
-            &view.figure
-        };
-        before = &view.figure;
-        table.add_row([
-            name.to_owned(),
-            view.mode.name().to_owned(),
-            view.value
-                .map_or_else(dash, |value| view.measure().text(value.median)),
-            view.cost
-                .map_or_else(String::new, |cost| percent(cost.median)),
-            view.cost.map_or_else(String::new, percents),
-            view.goal
-                .map_or_else(String::new, |goal| format!("≤ {}", percent(goal))),
-            view.verdict.map_or("", Verdict::name).to_owned(),
-        ]);
-    }
-    lines(&table)
 }
 
 /// A number without its unit, which the row names.

@@ -53,7 +53,8 @@ impl Report {
         }
     }
 
-    fn table(&self) -> Table {
+    /// All lines, grouped by load.
+    pub(super) fn table(&self) -> Table {
         let mut table = Table::new(
             "Medians over the seeds; the longest latency and the most overtakes of all of them.",
             &[
@@ -64,6 +65,7 @@ impl Report {
                 "max",
                 "overtaken",
                 "answered before",
+                "off by",
             ],
         );
         let mut group = String::new();
@@ -84,6 +86,7 @@ impl Report {
                     Cell::text(human::duration_ns(line.max_ns)),
                     Cell::text(line.overtaken.to_string()),
                     Cell::text(line.answered_before.to_string()),
+                    Cell::text(line.off_ns.map_or_else(String::new, human::duration_ns)),
                 ],
             );
         }

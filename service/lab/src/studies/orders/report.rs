@@ -56,11 +56,6 @@ pub struct Line {
     pub off_ns: Option<u64>,
 }
 
-/// A mean, rounded to whole nanoseconds.
-fn time(ns: f64) -> String {
-    human::duration_ns(human::whole(ns))
-}
-
 impl Line {
     pub(super) fn of(case: &Case, runs: &[Run], base: &[Run]) -> Line {
         let of = |value: fn(&Run) -> f64| spread(runs.iter().map(value)).median;
@@ -105,41 +100,8 @@ pub struct Report {
     pub(super) machine: Machine,
 }
 
-const HEADER: [&str; 12] = [
-    "size",
-    "in flight",
-    "engine",
-    "at drive",
-    "drive",
-    "gets/s",
-    "times fifo",
-    "mean",
-    "p99",
-    "max",
-    "overtaken, answered",
-    "off by",
-];
-
 impl Report {
     pub(super) fn text(&self) -> String {
-        let mut table = text::table(&HEADER);
-        for line in &self.lines {
-            let [min, median, max] = line.times_fifo;
-            table.add_row([
-                human::bytes(line.size),
-                line.in_flight.to_string(),
-                line.policy.to_owned(),
-                line.at_disk.to_string(),
-                line.drive_order.to_string(),
-                format!("{:.1}", line.rate),
-                format!("{median:.2} ({min:.2} to {max:.2})"),
-                time(line.mean_ns),
-                time(line.p99_ns),
-                human::duration_ns(line.max_ns),
-                format!("{}, {}", line.overtaken, line.answered_before),
-                line.off_ns.map_or_else(String::new, human::duration_ns),
-            ]);
-        }
         let Report {
             drive,
             requests,
@@ -148,7 +110,7 @@ impl Report {
             machine,
             ..
         } = self;
-        let lines = text::lines(&table);
+        let lines = text::figures(&self.table());
         format!(
             "{drive}: {requests} gets a run, {rounds} seeds, bound {max_overtakes}\n\n{}\n\n{}\n\n{machine}",
             lines.join("\n"),

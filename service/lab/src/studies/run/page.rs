@@ -48,8 +48,10 @@ impl Report {
         page
     }
 
-    fn percentile_table(&self) -> Table {
-        let columns = ["count", "p50", "p90", "p99", "p99.9", "p99.99", "longest"];
+    pub(super) fn percentile_table(&self) -> Table {
+        let columns = [
+            "count", "p50", "p90", "p95", "p99", "p99.9", "p99.99", "longest", "mean",
+        ];
         let mut table = Table::new("Percentiles from HDR histograms.", &columns);
         let kinds = self
             .kinds
@@ -61,13 +63,15 @@ impl Report {
                 [
                     latency.p50_ns,
                     latency.p90_ns,
+                    latency.p95_ns,
                     latency.p99_ns,
                     latency.p999_ns,
                     latency.p9999_ns,
                     latency.max_ns,
                 ]
-                .map(|ns| Cell::value(Some(human::as_float(ns)), Unit::Nanoseconds)),
+                .map(|ns| Cell::Value(human::as_float(ns), Unit::Nanoseconds)),
             );
+            cells.push(Cell::Value(latency.mean_ns, Unit::Nanoseconds));
             table.row(name, cells);
         }
         table.notes.clone_from(&self.notes);

@@ -117,9 +117,9 @@ impl Report {
     pub(crate) fn text(&self) -> String {
         let mut text = self.published.join("\n");
         text.push_str("\n\n");
-        push_table(&mut text, &self.latencies());
+        push_lines(&mut text, &text::figures(&self.percentile_table()));
         text.push('\n');
-        push_table(&mut text, &self.throughput());
+        push_lines(&mut text, &text::lines(&self.throughput()));
         text.push('\n');
         let _ = writeln!(
             text,
@@ -159,36 +159,6 @@ impl Report {
             human::count(lumps),
             human::bytes(bytes),
         ))
-    }
-
-    fn latencies(&self) -> Table {
-        let header = [
-            "", "count", "p50", "p90", "p95", "p99", "p99.9", "p99.99", "max", "mean",
-        ];
-        let mut table = text::table(&header);
-        let overall = ("all".to_owned(), &self.overall);
-        let kinds = self
-            .kinds
-            .iter()
-            .map(|view| (view.kind.clone(), &view.latency));
-        for (name, latency) in kinds.chain([overall]) {
-            let mut row = vec![name, human::count(latency.count)];
-            row.extend(
-                [
-                    latency.p50_ns,
-                    latency.p90_ns,
-                    latency.p95_ns,
-                    latency.p99_ns,
-                    latency.p999_ns,
-                    latency.p9999_ns,
-                    latency.max_ns,
-                    rounded(latency.mean_ns),
-                ]
-                .map(human::duration_ns),
-            );
-            table.add_row(row);
-        }
-        table
     }
 
     fn throughput(&self) -> Table {
@@ -236,9 +206,9 @@ fn sum_of(slots: &[Slot]) -> Slot {
     sum
 }
 
-fn push_table(text: &mut String, table: &Table) {
-    for line in text::lines(table) {
-        text.push_str(&line);
+fn push_lines(text: &mut String, lines: &[String]) {
+    for line in lines {
+        text.push_str(line);
         text.push('\n');
     }
 }

@@ -90,7 +90,7 @@ impl Report {
         table
     }
 
-    fn reasons(&self) -> Table {
+    pub(super) fn reasons(&self) -> Table {
         let mut columns: Vec<&str> = REASONS.iter().map(|(name, _)| *name).collect();
         columns.push("beyond raw");
         let mut table = Table::new("What the disks were asked for, over all runs.", &columns);

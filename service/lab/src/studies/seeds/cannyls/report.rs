@@ -13,7 +13,6 @@ use crate::experiment::Machine;
 use crate::experiment::report::{Findings, Spread};
 use crate::experiment::text;
 use crate::human;
-use crate::studies::seeds::diskbenchi::range;
 use crate::studies::seeds::live;
 use crate::studies::seeds::predict::{self, Rule};
 use crate::studies::seeds::published::{CANNYLS, CannylsRow};
@@ -271,7 +270,7 @@ impl Report {
         lines.extend(self.ratio_table());
         lines.push(String::new());
         lines.push("why: what the disks were asked for".to_owned());
-        lines.extend(self.reason_table());
+        lines.extend(text::figures(&self.reasons()));
         lines.push(String::new());
         lines.extend(text::findings(&self.findings));
         lines.push(String::new());
@@ -343,28 +342,6 @@ impl Report {
             published(1),
             published(2),
         ]
-    }
-
-    fn reason_table(&self) -> Vec<String> {
-        let mut header = vec!["workload", "engine", "blocks", "disk"];
-        header.extend(REASONS.iter().map(|(name, _)| *name));
-        header.push("beyond raw");
-        let mut table = text::table(&header);
-        for group in self.groups() {
-            for kind in StoreKind::ALL {
-                let mut row = vec![
-                    group.workload.to_owned(),
-                    group.engine.name().to_owned(),
-                    group.block_size.to_string(),
-                    kind.name().to_owned(),
-                ];
-                let of = |of: Reason| range(self.of(group, kind).map(of));
-                row.extend(REASONS.iter().map(|(_, reason)| of(*reason)));
-                row.push(range(self.beyond_raw(group, kind)));
-                table.add_row(row);
-            }
-        }
-        text::lines(&table)
     }
 
     /// Sectors that the program wrote beyond those of the same run on the raw disk.

@@ -1,7 +1,7 @@
 //! The result as a report.
 
 use super::args::ODD_OFFSET;
-use super::report::{ROWS, Report, place, range};
+use super::report::{ROWS, Report, most_published, place, range};
 use crate::disks::StoreKind;
 use crate::experiment::report::{Cell, Page, Setup, Table, Unit};
 use crate::studies::seeds::pictures;
@@ -32,7 +32,7 @@ impl Report {
         page
     }
 
-    fn requests(&self) -> Table {
+    pub(super) fn requests(&self) -> Table {
         let places = self.places();
         let names: Vec<String> = places.iter().map(|(kind, at)| place(*kind, *at)).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -47,7 +47,7 @@ impl Report {
         table
     }
 
-    fn times(&self) -> Table {
+    pub(super) fn times(&self) -> Table {
         let columns = ["writes", "from 0, s", "from 3584, s", "ratio"];
         let caption = "Predicted seconds, scaled to the published writes: medians and ranges.";
         let mut table = Table::new(caption, &columns);
@@ -69,6 +69,17 @@ impl Report {
                 continue;
             }
             table.group(kind.name());
+            if let Some(rule) = self.live {
+                let (even, odd) = (self.measured((kind, 0)), self.measured((kind, ODD_OFFSET)));
+                let ratio = even.zip(odd).map(|(even, odd)| odd.median / even.median);
+                let cells = vec![
+                    Cell::text(most_published().to_string()),
+                    Cell::spread(even, Unit::Plain),
+                    Cell::spread(odd, Unit::Plain),
+                    Cell::value(ratio, Unit::Ratio),
+                ];
+                table.row(format!("MEASURED, {}", rule.name()), cells);
+            }
             for rule in Rule::ALL {
                 for (writes, ..) in DISKBENCHI {
                     let seconds = |offset| {

@@ -207,13 +207,13 @@ impl Report {
             self.block,
             if self.hugepool { ", huge pages" } else { "" }
         )];
-        lines.extend(self.request_table());
+        lines.extend(text::figures(&self.requests()));
         lines.push(String::new());
         lines.push(format!(
             "{}: seconds, scaled to the published writes",
             self.drive
         ));
-        lines.extend(self.time_table());
+        lines.extend(text::figures(&self.times()));
         lines.push(String::new());
         lines.extend(text::findings(&self.findings));
         lines.push(String::new());
@@ -225,84 +225,12 @@ impl Report {
         lines.push(String::new());
         lines.join("\n")
     }
-
-    fn request_table(&self) -> Vec<String> {
-        let places = self.places();
-        let names: Vec<String> = places.iter().map(|(kind, at)| place(*kind, *at)).collect();
-        let mut header = vec![""];
-        header.extend(names.iter().map(String::as_str));
-        let mut table = text::table(&header);
-        for (name, of) in ROWS {
-            let mut row = vec![name.to_owned()];
-            row.extend(places.iter().map(|place| range(self.at(*place).map(of))));
-            table.add_row(row);
-        }
-        let mut trust = vec!["requests that were not seen".to_owned()];
-        trust.extend(places.iter().map(|place| {
-            let missing = |trial: &TrialView| i128::from(trial.trust.missing);
-            range(self.at(*place).map(missing))
-        }));
-        table.add_row(trust);
-        text::lines(&table)
-    }
-
-    /// Measured row of a file system; empty when it was not live.
-    fn measured_row(&self, kind: StoreKind) -> Option<Vec<String>> {
-        let rule = self.live?;
-        let (even, odd) = (self.measured((kind, 0)), self.measured((kind, ODD_OFFSET)));
-        let ratio = even.zip(odd).map(|(even, odd)| odd.median / even.median);
-        let seconds = |spread: Option<Spread>| spread.map_or_else(text::dash, text::spread);
-        Some(vec![
-            format!("{}, MEASURED, {}", kind.name(), rule.name()),
-            most_published().to_string(),
-            seconds(even),
-            seconds(odd),
-            ratio.map_or_else(text::dash, |ratio| format!("{ratio:.2}")),
-        ])
-    }
-
-    fn time_table(&self) -> Vec<String> {
-        let mut table = text::table(&["", "writes", "from 0", "from 3584", "ratio"]);
-        for (writes, even, odd) in DISKBENCHI {
-            table.add_row([
-                "published, xfs".to_owned(),
-                writes.to_string(),
-                text::number(even),
-                text::number(odd),
-                format!("{:.2}", odd / even),
-            ]);
-        }
-        let kinds = [StoreKind::Xfs, StoreKind::Ext4];
-        for kind in kinds
-            .into_iter()
-            .filter(|kind| self.trials.iter().any(|t| t.kind == *kind))
-        {
-            table.add_rows(self.measured_row(kind));
-            for rule in Rule::ALL {
-                for (writes, ..) in DISKBENCHI {
-                    let seconds = |offset| {
-                        let predicted = self.predicted((kind, offset), rule, writes);
-                        predicted.map_or_else(text::dash, text::spread)
-                    };
-                    let ratio = self.ratio(kind, rule, writes);
-                    table.add_row([
-                        format!("{}, {}", kind.name(), rule.name()),
-                        writes.to_string(),
-                        seconds(0),
-                        seconds(ODD_OFFSET),
-                        ratio.map_or_else(text::dash, |ratio| format!("{ratio:.2}")),
-                    ]);
-                }
-            }
-        }
-        text::lines(&table)
-    }
 }
 
 /// Value of a run in a row.
 type Of = fn(&TrialView) -> i128;
 /// The rows of the table of requests.
-pub(super) const ROWS: [(&str, Of); 11] = [
+pub(super) const ROWS: [(&str, Of); 12] = [
     ("writes to the disk", |t| {
         i128::from(t.counted.own_writes.requests)
     }),
@@ -328,6 +256,9 @@ pub(super) const ROWS: [(&str, Of); 11] = [
     }),
     ("by the file system: writes", |t| {
         i128::from(t.counted.other_writes.requests)
+    }),
+    ("requests that were not seen", |t| {
+        i128::from(t.trust.missing)
     }),
 ];
 
