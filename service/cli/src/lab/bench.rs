@@ -1,12 +1,13 @@
 //! `lumpscope bench`.
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Subcommand;
 use lumpscope_lab::{commands, engine, grpc, observe, orders, peers, run as workload, seeds};
 use lumpscope_server::config::ServeConfig;
+
+use super::program;
 
 #[derive(Subcommand)]
 pub(crate) enum BenchCommand {
@@ -32,16 +33,16 @@ pub(crate) enum BenchCommand {
     GrpcPeer(grpc::GrpcPeerArgs),
 }
 
-pub(super) fn run(command: BenchCommand, exe: &Path) -> Result<ExitCode> {
+pub(super) fn run(command: BenchCommand) -> Result<ExitCode> {
     Ok(match command {
         BenchCommand::Engine(args) => engine::run(&args)?,
-        BenchCommand::Grpc(args) => grpc::run(&args, exe, default_transport())?,
-        BenchCommand::Observe(args) => observe::run(&args, exe, default_transport())?,
+        BenchCommand::Grpc(args) => grpc::run(&args, &program()?, default_transport())?,
+        BenchCommand::Observe(args) => observe::run(&args, &program()?, default_transport())?,
         BenchCommand::Commands(args) => commands::run(&args)?,
-        BenchCommand::Run(args) => workload::run(&args, exe)?,
-        BenchCommand::Seeds(command) => seeds::run(&command, exe, default_transport())?,
+        BenchCommand::Run(args) => workload::run(&args, &program()?)?,
+        BenchCommand::Seeds(command) => seeds::run(&command, &program()?, default_transport())?,
         BenchCommand::Orders(args) => orders::run(&args)?,
-        BenchCommand::Peers(args) => peers::run(&args, exe)?,
+        BenchCommand::Peers(args) => peers::run(&args, &program()?)?,
         BenchCommand::GrpcPeer(args) => grpc::serve_peer(&args, default_transport())?,
     })
 }

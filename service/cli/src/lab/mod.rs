@@ -6,10 +6,13 @@ mod load;
 mod platter;
 mod service;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Subcommand;
+
+use crate::error::system;
 
 #[derive(Subcommand)]
 pub(crate) enum LabCommand {
@@ -28,15 +31,18 @@ pub(crate) enum LabCommand {
 }
 
 pub(crate) fn run(command: LabCommand) -> Result<ExitCode> {
-    let exe =
-        std::env::current_exe().map_err(crate::error::system("find this program's own file"))?;
     match command {
-        LabCommand::Compare(args) => in_one_line(lumpscope_lab::compare::run(&args, exe)),
-        LabCommand::Lab(args) => in_one_line(service::run(args, &exe)),
+        LabCommand::Compare(args) => in_one_line(lumpscope_lab::compare::run(&args, program()?)),
+        LabCommand::Lab(args) => in_one_line(service::run(args, &program()?)),
         LabCommand::Load(args) => crate::block_on_live(load::run(args)),
-        LabCommand::Platter(command) => platter::run(command, &exe),
-        LabCommand::Bench(command) => in_one_line(bench::run(command, &exe)),
+        LabCommand::Platter(command) => platter::run(command),
+        LabCommand::Bench(command) => in_one_line(bench::run(command)),
     }
+}
+
+/// This program's own file, for commands that start it again as a service, a peer or a disk.
+fn program() -> Result<PathBuf> {
+    std::env::current_exe().map_err(system("find this program's own file"))
 }
 
 /// The errors of the laboratory are chains of causes.

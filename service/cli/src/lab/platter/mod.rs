@@ -5,12 +5,13 @@ mod live;
 mod replay;
 mod shown;
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Subcommand;
 use lumpscope_platter::drive::{self, DRIVES, Drive};
+
+use super::{in_one_line, program};
 
 /// Commands on modelled disks.
 #[derive(Subcommand)]
@@ -34,15 +35,17 @@ pub(crate) enum PlatterCommand {
     ServeDisk(live::ServeDiskArgs),
 }
 
-pub(super) fn run(command: PlatterCommand, exe: &Path) -> Result<ExitCode> {
+pub(super) fn run(command: PlatterCommand) -> Result<ExitCode> {
     match command {
         PlatterCommand::Drives(args) => drives::run(&args),
         PlatterCommand::Replay(args) => replay::run(&args),
-        PlatterCommand::Attach(args) => live::attach(&args, exe),
+        PlatterCommand::Attach(args) => live::attach(&args, &program()?),
         PlatterCommand::Detach(args) => live::detach(&args),
         PlatterCommand::Status(args) => live::status(&args),
         PlatterCommand::Log(args) => live::log(&args),
-        PlatterCommand::Check(args) => super::in_one_line(lumpscope_lab::fidelity::run(&args, exe)),
+        PlatterCommand::Check(args) => {
+            in_one_line(lumpscope_lab::fidelity::run(&args, &program()?))
+        }
         PlatterCommand::ServeDisk(args) => live::serve_disk(&args),
     }
 }
