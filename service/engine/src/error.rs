@@ -166,10 +166,11 @@ pub enum Error {
     /// The store takes no changes.
     #[error("the store was opened read-only; reopen it for writing")]
     ReadOnly,
-    /// A write or flush failed earlier; what is on the disk is uncertain. Reads go on; close the
+    /// An I/O of the store's own failed earlier, mostly a write or flush; what is on the disk is
+    /// uncertain. Reads go on; close the
     /// store, repair or replace the device, open it again.
     #[error(
-        "the store takes no changes since a write or flush failed ({reason}); check the device \
+        "the store takes no changes since an I/O of its own failed ({reason}); check the device \
          and reopen the store"
     )]
     Failed {

@@ -164,11 +164,12 @@ fn make_good(io: &mut BlockingIo<'_>, recovered: &mut Recovered) -> Result<(), E
     let mut damaged = !recovered.mended.is_empty();
     let storage = &mut recovered.storage;
     if let Some(salvaged) = &mut recovered.salvaged {
-        repair(io, &storage.geometry, &mut storage.journal, salvaged)?;
+        repair(io, storage, salvaged)?;
         damaged |= salvaged.report.repaired;
     }
     if damaged {
-        storage.mend(io, recovered.scrub_mark.unwrap_or_default())?;
+        let mark = recovered.scrub_mark.unwrap_or_default();
+        storage.mend(io, mark, &recovered.flips)?;
         recovered.copied = Some(storage.journal.log_end());
     }
     Ok(())

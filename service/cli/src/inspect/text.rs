@@ -54,6 +54,13 @@ pub(super) fn salvage(report: &SalvageReport) -> String {
             report.lumps, report.dropped_lumps
         ),
     );
+    if report.gaps > 0 {
+        line(
+            &mut out,
+            "log",
+            format_args!("goes on behind {} damaged stretches", report.gaps),
+        );
+    }
     if let Some(cut) = &report.cut {
         line(
             &mut out,

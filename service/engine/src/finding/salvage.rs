@@ -19,6 +19,8 @@ const HINT: &str = "salvage mode opens the store without what is lost (`lumpscop
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SalvageAction {
+    /// Damaged records were passed over: the log goes on behind them.
+    LogResumed,
     /// The log was taken to end here; see [`LogCut`].
     LogCut,
     /// The lump is not served, and a repair deletes it.
@@ -30,6 +32,7 @@ impl SalvageAction {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::LogResumed => "log_resumed",
             Self::LogCut => "log_cut",
             Self::LumpDropped => "lump_dropped",
         }
@@ -91,6 +94,8 @@ pub struct SalvageReport {
     /// Puts in the journal whose lump was put again or deleted later. They are normal: the newest
     /// record of a lump decides.
     pub superseded_records: u64,
+    /// Damaged stretches of the log that were passed over.
+    pub gaps: u64,
     /// Set when the log does not end properly.
     pub cut: Option<LogCut>,
     /// The first findings, in the order of the log.

@@ -86,6 +86,17 @@ pub struct Area {
 }
 
 impl Area {
+    /// The area behind an image that lies on `len` bytes of a block device or of a file. What
+    /// begins behind a minfs in a file is the copy of a device, and its area is that of the device.
+    #[must_use]
+    pub fn of(geometry: &Geometry, is_block_device: bool, len: u64) -> Option<Self> {
+        if is_block_device || geometry.base().0 > 0 {
+            Self::of_device(geometry, len)
+        } else {
+            Some(Self::of_file(geometry))
+        }
+    }
+
     /// The area of a file: behind the image, each slot with room for every lump that the journal
     /// can hold. Nothing of it is taken before it is written.
     #[must_use]

@@ -12,6 +12,7 @@ pub mod geometry;
 pub mod header;
 pub mod journal_header;
 pub mod mark;
+pub mod mend;
 pub mod minfs;
 pub mod portion;
 pub mod record;

@@ -9,7 +9,7 @@ use super::portion::{InvalidPortion, MAX_BLOCK_INDEX, Portion};
 use crate::lump::LumpId;
 use crate::units::{BlockCount, BlockIndex};
 
-const CHECKSUM_LEN: usize = 4;
+pub(super) const CHECKSUM_LEN: usize = 4;
 const TAG_LEN: usize = 1;
 const ID_LEN: usize = LumpId::LEN;
 const PORTION_LEN_LEN: usize = 2;
@@ -287,7 +287,7 @@ pub(crate) fn claimed_len(bytes: &[u8]) -> Option<usize> {
 }
 
 /// Adler-32 of everything after the checksum field.
-fn checksum(record: &[u8]) -> u32 {
+pub(super) fn checksum(record: &[u8]) -> u32 {
     let mut adler = Adler32::new();
     adler.write_slice(record.get(CHECKSUM_LEN..).unwrap_or_default());
     adler.checksum()

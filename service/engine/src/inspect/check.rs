@@ -43,6 +43,8 @@ impl Inspector {
             findings: Findings::default(),
         };
         if let Some(journal) = &self.journal {
+            report.verified_lumps -= journal.damaged_embeds;
+            report.damaged_lumps += journal.damaged_embeds;
             let Journal {
                 geometry,
                 index,

@@ -37,11 +37,7 @@ pub(super) fn find(
     uuid: [u8; 16],
 ) -> (Vec<Slot>, Vec<Finding>) {
     let (mut slots, mut findings) = (Vec::new(), Vec::new());
-    let area = if source.is_block_device {
-        Area::of_device(geometry, source.size)
-    } else {
-        Some(Area::of_file(geometry))
-    };
+    let area = Area::of(geometry, source.is_block_device, source.size);
     for offset in area.iter().flat_map(|area| [area.slot(0), area.slot(1)]) {
         if offset + HEADER_SPACE > source.size {
             continue;

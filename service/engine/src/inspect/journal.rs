@@ -5,7 +5,10 @@ use super::source::{Bytes, Source};
 use crate::error::Error;
 use crate::finding::{Blocks, Finding, FindingKind};
 use crate::format::Geometry;
-use crate::format::record::{Decoded, PREFIX_LEN, Record, claimed_len};
+use crate::format::mend::{Mended, mend};
+use crate::format::record::{Decoded, MAX_RECORD_LEN, PREFIX_LEN, Record, claimed_len};
+use crate::lump::LumpId;
+use crate::storage::recover::mended_finding;
 use crate::units::RingPosition;
 
 /// Bytes of the ring read at a time.
@@ -18,8 +21,10 @@ pub(super) struct Walked {
     /// Bytes of all records before the tail or the damage.
     pub(super) bytes: u64,
     pub(super) counts: RecordCounts,
-    /// Damage that ended the walk too early.
-    pub(super) finding: Option<Finding>,
+    /// Damage: that which was got over, and that which ended the walk too early.
+    pub(super) findings: Vec<Finding>,
+    /// Lumps embedded in a record with damaged data, and its place.
+    pub(super) damaged: Vec<(LumpId, RingPosition)>,
 }
 
 /// A record with its place.
@@ -27,6 +32,8 @@ pub(super) struct Placed<'a> {
     pub(super) position: RingPosition,
     pub(super) len: u64,
     pub(super) record: Record<'a>,
+    /// What was wrong with it, and whether that is its data.
+    pub(super) damage: Option<(Finding, bool)>,
 }
 
 impl Placed<'_> {
@@ -83,6 +90,7 @@ struct Window<'a> {
     source: &'a Source,
     geometry: &'a Geometry,
     bytes: Option<(u64, Bytes)>,
+    mended: Option<Mended>,
 }
 
 impl Window<'_> {
@@ -106,6 +114,16 @@ impl Window<'_> {
     }
 }
 
+impl Window<'_> {
+    /// The record at a position: its bytes, or those that make it good.
+    fn record(&mut self, position: RingPosition, total: u64) -> Result<&[u8], Error> {
+        if self.mended.is_none() {
+            return self.at(position, total);
+        }
+        Ok(self.mended.as_ref().map_or(&[], |mended| &mended.record))
+    }
+}
+
 /// Visits all records from `head` to the end mark, which is included. The visitor may end the walk
 /// with `false`.
 pub(super) fn walk(
@@ -118,22 +136,29 @@ pub(super) fn walk(
         source,
         geometry,
         bytes: None,
+        mended: None,
     };
     let mut walked = Walked {
         tail: None,
         bytes: 0,
         counts: RecordCounts::default(),
-        finding: None,
+        findings: Vec::new(),
+        damaged: Vec::new(),
     };
     let (mut position, mut wrapped) = (head, false);
     loop {
         let placed = match next(&mut window, position) {
             Ok(placed) => placed,
             Err(finding) => {
-                walked.finding = Some(*finding);
+                walked.findings.push(*finding);
                 return walked;
             }
         };
+        if let Some((finding, in_data)) = placed.damage.clone() {
+            let lump = finding.lump.filter(|_| in_data);
+            walked.damaged.extend(lump.map(|id| (id, position)));
+            walked.findings.push(finding);
+        }
         let why = match placed.record {
             Record::GoToFront if wrapped || head.0 == 0 => Some("a second round of the ring"),
             _ if wrapped && position == head => {
@@ -147,7 +172,7 @@ pub(super) fn walk(
         if let Some(why) = why {
             let found =
                 Finding::of_record(FindingKind::Record, geometry, position, placed.len, why);
-            walked.finding = Some(found);
+            walked.findings.push(found);
             return walked;
         }
         if !visit(&placed) {
@@ -197,12 +222,25 @@ fn next<'a>(
         }
         total = more as u64;
     }
-    let bytes = window.at(position, total).map_err(unreadable)?;
+    window.mended = match Record::decode(window.at(position, total).map_err(unreadable)?) {
+        Ok(_) => None,
+        Err(_) => mend(
+            window
+                .at(position, MAX_RECORD_LEN as u64)
+                .map_err(unreadable)?,
+        ),
+    };
+    let damage = window.mended.as_ref().map(|mended| {
+        let finding = mended_finding(geometry, position, mended);
+        (finding, mended.flipped.is_none())
+    });
+    let bytes = window.record(position, total).map_err(unreadable)?;
     match Record::decode(bytes) {
         Ok(Decoded::Record { record, len }) => Ok(Placed {
             position,
             len: len as u64,
             record,
+            damage,
         }),
         Ok(Decoded::NeedMore { .. }) => {
             let left = geometry.ring_len().0 - position.0;

@@ -64,6 +64,8 @@ struct Journal {
     /// The journal as replay finds it; `None`: its end is unknown.
     ring: Option<Ring>,
     index: Index,
+    /// Embedded lumps whose data is damaged.
+    damaged_embeds: u64,
     /// The newest checkpoint.
     newest: Option<checkpoint::Slot>,
 }
@@ -190,11 +192,13 @@ impl Inspector {
             tail,
             bytes,
             counts,
-            finding,
+            findings: found,
+            mut damaged,
         } = walked;
-        if let Some(finding) = finding {
+        for finding in found {
             findings.add(finding, FINDINGS_LISTED);
         }
+        damaged.retain(|(id, record)| index.get(*id).map(Entry::record) == Some(*record));
         let live_bytes = index.record_bytes();
         let journal = JournalInfo {
             ring_bytes: geometry.ring_len().0,
@@ -219,8 +223,8 @@ impl Inspector {
             ..journal
         };
         let epoch = ring.as_ref().map(Ring::epoch);
-        let (checkpoints, damaged) = checkpoint::find(&self.source, &geometry, header.uuid);
-        for finding in damaged {
+        let (checkpoints, bad_slots) = checkpoint::find(&self.source, &geometry, header.uuid);
+        for finding in bad_slots {
             self.report.findings.add(finding, FINDINGS_LISTED);
         }
         self.report.checkpoints = checkpoints
@@ -237,6 +241,7 @@ impl Inspector {
             head,
             ring,
             index,
+            damaged_embeds: damaged.len() as u64,
             newest: checkpoints.into_iter().next(),
         });
     }

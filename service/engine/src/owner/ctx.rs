@@ -14,6 +14,7 @@ use super::waiting::overload::Overload;
 use super::waiting::pace::Pace;
 use crate::clock::duration_ns;
 use crate::error::Error;
+use crate::finding::Finding;
 use crate::format::Portion;
 use crate::format::journal_header::ScrubMark;
 use crate::format::verify::Subject;
@@ -246,6 +247,12 @@ impl Ctx {
             Some(log_end) => self.closing && log_end != journal.log_end(),
         };
         old && journal.is_sealed()
+    }
+
+    /// Tells of damage, where the scrubber tells of what it finds.
+    pub(super) fn report(&self, finding: Finding) {
+        let mut status = self.shared.scrub.locked();
+        status.findings.add(finding, scrub::FINDINGS);
     }
 
     /// Shows the present numbers to other threads.

@@ -12,6 +12,7 @@ use super::scrub::{ScrubJob, Verified};
 use crate::buffer::AlignedBuf;
 use crate::error::{Error, LumpDamage};
 use crate::format::Portion;
+use crate::format::mend::mend;
 use crate::format::record::{Decoded, EMBED_PREFIX_LEN, Record};
 use crate::format::verify::{Damage, Misfit, Subject};
 use crate::lump::LumpId;
@@ -219,13 +220,17 @@ impl Finish {
 
 /// The lump in a journal record; the record's own checksum verifies it.
 fn embedded(buf: AlignedBuf, id: LumpId, offset: ByteOffset, at: usize) -> Result<LumpData, Error> {
-    let found = match Record::decode(buf.get(at..).unwrap_or_default()) {
+    let bytes = buf.get(at..).unwrap_or_default();
+    let len_of = |bytes: &[u8]| match Record::decode(bytes) {
         Ok(Decoded::Record {
             record: Record::Embed { id: found, .. },
             len,
         }) if found == id => Some(len),
         _ => None,
     };
+    // A flipped bit before the data is known, and the data is as the checksum says.
+    let mended = || mend(bytes).filter(|mended| mended.flipped.is_some());
+    let found = len_of(bytes).or_else(|| len_of(&mended()?.record));
     match found {
         Some(len) => Ok(LumpData::embedded(buf, at + EMBED_PREFIX_LEN, at + len)),
         None => {

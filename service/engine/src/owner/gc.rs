@@ -13,6 +13,7 @@ use super::io_table::Tag;
 use crate::buffer::AlignedBuf;
 use crate::clock::monotonic_ns;
 use crate::error::Error;
+use crate::finding::FindingKind;
 use crate::request::CollectOutcome;
 use crate::storage::Storage;
 use crate::storage::journal::gc::{Collector, Taken};
@@ -23,15 +24,29 @@ use crate::units::RingPosition;
 pub(super) struct Gc {
     collector: Collector,
     active: bool,
-    reading: bool,
+    /// Bytes of the read in flight.
+    reading: Option<u64>,
+    /// A chunk that was read and is not taken yet.
+    chunk: Option<Chunk>,
+    failure: Option<Error>,
     /// A record finds no room: what the collector had passed when that began.
     pressed_since: Option<u64>,
     /// Bytes the collector had passed at the place where the head is moving to.
     goal_passed: u64,
     asked: Vec<Asked>,
+    /// It goes on until the collector has passed this, for the sake of damaged records.
+    round_until: u64,
     budget: Budget,
     /// When the budget allows the next read.
     due_ns: Option<u64>,
+}
+
+/// Bytes of the ring, or why there are none.
+struct Chunk {
+    start: RingPosition,
+    len: u64,
+    buf: Option<AlignedBuf>,
+    result: Result<(), Error>,
 }
 
 /// A round that somebody waits for.
@@ -51,10 +66,13 @@ impl Gc {
         Self {
             collector: Collector::new(head),
             active: false,
-            reading: false,
+            reading: None,
+            chunk: None,
+            failure: None,
             pressed_since: None,
             goal_passed: 0,
             asked: Vec::new(),
+            round_until: 0,
             budget: Budget::new(rate),
             due_ns: None,
         }
@@ -63,6 +81,13 @@ impl Gc {
     /// When the owner thread must look again, if nothing else happens.
     pub(super) fn due_ns(&self) -> Option<u64> {
         self.due_ns
+    }
+
+    /// Goes round the journal once, because something in it is damaged.
+    pub(super) fn go_round(&mut self, ctx: &Ctx) {
+        let (collector, journal) = (&self.collector, &ctx.storage.journal);
+        let left = journal.distance(collector.position(), journal.tail());
+        self.round_until = collector.passed() + left;
     }
 
     /// Answers everybody who waits for a round.
@@ -96,7 +121,7 @@ impl Gc {
     /// True: it never will have.
     pub(super) fn is_stuck(&self, ctx: &Ctx) -> bool {
         let journal = &ctx.storage.journal;
-        let at_rest = !self.reading && !ctx.header.busy && !journal.has_readers();
+        let at_rest = !self.is_reading() && !ctx.header.busy && !journal.has_readers();
         let everything_passed = self.collector.position() == journal.tail();
         at_rest
             && self.collector.head_goal() == journal.head()
@@ -117,6 +142,7 @@ impl Gc {
             (capacity / 8).max(2 * unavoidable)
         };
         self.active = self.pressed_since.is_some()
+            || self.round_until > self.collector.passed()
             || self
                 .asked
                 .iter()
@@ -144,6 +170,7 @@ impl Gc {
         if !self.collects(ctx) || (self.pressed_since.is_some() && !blocked) {
             return Taken::default();
         }
+        self.take_chunk(ctx);
         let Storage { index, journal, .. } = &ctx.storage;
         let keep = if blocked { 0 } else { 2 * journal.gc_reserve() };
         let taken = self.collector.fill(index, journal, batch, keep);
@@ -158,6 +185,11 @@ impl Gc {
         taken
     }
 
+    /// True: a chunk is on its way.
+    fn is_reading(&self) -> bool {
+        self.reading.is_some() || self.chunk.is_some()
+    }
+
     /// While closing, only what a waiting record needs is done.
     fn collects(&self, ctx: &Ctx) -> bool {
         self.active && (!ctx.closing || self.pressed_since.is_some())
@@ -168,7 +200,7 @@ impl Gc {
         let (collects, now_ns) = (self.collects(ctx), monotonic_ns());
         let urgent = self.is_urgent(&ctx.storage);
         self.due_ns = None;
-        if !collects || self.reading || !self.collector.needs_chunk() {
+        if !collects || self.is_reading() || !self.collector.needs_chunk() {
             return;
         }
         if let (false, Some(due_ns)) = (urgent, self.budget.wait_until(now_ns)) {
@@ -176,7 +208,7 @@ impl Gc {
             return;
         }
         if let Some((start, len)) = self.collector.next_read(&ctx.storage.journal) {
-            self.reading = true;
+            self.reading = Some(len);
             self.budget.spend(len, now_ns);
             ctx.shared.counters.gc_read_bytes.add(len);
             let offset = ctx.storage.geometry.ring_byte(start).0;
@@ -184,16 +216,60 @@ impl Gc {
         }
     }
 
+    /// A chunk was read.
     pub(super) fn chunk_read(
         &mut self,
         start: RingPosition,
         buf: Option<AlignedBuf>,
         result: Result<(), Error>,
-    ) -> Result<(), Error> {
-        self.reading = false;
-        result?;
-        self.collector
-            .scan(start, buf.as_deref().unwrap_or_default())
+    ) {
+        let len = self.reading.take().unwrap_or(0);
+        self.chunk = Some(Chunk {
+            start,
+            len,
+            buf,
+            result,
+        });
+    }
+
+    /// Takes the chunk that was read, when the index knows every record before the tail. What cannot
+    /// be read, or is damaged, the index knows: it is no reason to refuse changes, unless the only
+    /// bytes of an embedded lump cannot be read. They may be readable another time, so they are not
+    /// given up.
+    fn take_chunk(&mut self, ctx: &Ctx) {
+        let Some(chunk) = self.chunk.take() else {
+            return;
+        };
+        let Chunk {
+            start,
+            len,
+            buf,
+            result,
+        } = chunk;
+        let Storage { index, journal, .. } = &ctx.storage;
+        let stretch = (start, len);
+        if result.is_err() && self.collector.has_embedded(index, journal, stretch) {
+            self.failure = result.err();
+            return;
+        }
+        let nothing = vec![0; usize::try_from(len).unwrap_or(0)];
+        let bytes = match (&result, &buf) {
+            (Ok(()), Some(buf)) => buf,
+            _ => nothing.as_slice(),
+        };
+        for rotted in self.collector.scan(start, bytes, (index, journal)) {
+            let mut finding = rotted.finding(&ctx.storage.geometry);
+            if let Err(error) = &result {
+                finding.kind = FindingKind::Read;
+                finding.why = format!("{error}; {}", finding.why);
+            }
+            ctx.report(finding);
+        }
+    }
+
+    /// Why the collection cannot go on.
+    pub(super) fn take_failure(&mut self) -> Option<Error> {
+        self.failure.take()
     }
 
     /// Writes the journal's header when the head can move. To be called only when everything the

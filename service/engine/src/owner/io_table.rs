@@ -54,6 +54,8 @@ pub(crate) enum Tag {
     CopiesFlush,
     /// Lumps, for the scrubber.
     Scrub(Box<ScrubRead>),
+    /// Records from this position on, for the scrubber.
+    ScrubJournal(RingPosition),
 }
 
 /// The lump a head is about.
@@ -92,7 +94,7 @@ impl Tag {
             Self::Flush | Self::CheckpointFlush | Self::CopiesFlush => IoPurpose::Flush,
             Self::Checkpoint => IoPurpose::Checkpoint,
             Self::Header(_) | Self::ScrubMark => IoPurpose::JournalHeader,
-            Self::Scrub(_) => IoPurpose::Scrub,
+            Self::Scrub(_) | Self::ScrubJournal(_) => IoPurpose::Scrub,
         }
     }
 }

@@ -356,7 +356,12 @@ impl Owner {
                 }
             }
             Tag::CopiesFlush => done = result,
-            Tag::Collect(start) => done = self.gc.chunk_read(start, buf, result),
+            Tag::Collect(start) => self.gc.chunk_read(start, buf, result),
+            Tag::ScrubJournal(position) => {
+                if self.scrub.journal_read(ctx, position, buf, result) {
+                    self.gc.go_round(ctx);
+                }
+            }
             Tag::Checkpoint => self.checkpoint.written(ctx, buf, result),
             Tag::CheckpointFlush => done = self.checkpoint.flushed(ctx, result),
             Tag::Scrub(read) => self.scrub.ended(ctx, *read, buf, result),
@@ -386,6 +391,9 @@ impl Owner {
         }
         self.checkpoint.go_on(&mut self.ctx);
         self.commit.start(&mut self.ctx, &mut self.gc);
+        if let Some(error) = self.gc.take_failure() {
+            return self.fail(&error);
+        }
         self.gc.read_next(&mut self.ctx);
     }
 

@@ -1,5 +1,5 @@
-//! The scrubber: reads every lump in the order of the disk, in the background, and has its bytes
-//! compared with their checksum.
+//! The scrubber: reads the journal, then every lump in the order of the disk, in the background, and
+//! has their bytes compared with their checksums.
 //!
 //! One I/O of at most 1 MiB is in flight at a time, beside the slots of the foreground. Its budget
 //! is a rate in bytes a second; while requests wait for a slot it uses no more than a twentieth of
@@ -8,6 +8,7 @@
 //! journal header block, so it goes on there after a restart.
 
 mod control;
+mod journal;
 mod plan;
 mod results;
 mod verify;
@@ -50,7 +51,7 @@ const SLICE: usize = 2048;
 /// While requests wait, a read is followed by a pause of this many times what it took.
 const FAIR_PAUSE: u64 = 19;
 /// Most findings kept; more are counted only.
-const FINDINGS: usize = 256;
+pub(super) const FINDINGS: usize = 256;
 /// The mark in the journal header is renewed this often in a pass.
 const MARKS: u64 = 64;
 
@@ -126,6 +127,10 @@ pub(crate) struct Scrub {
     began_ns: u64,
     /// Lumps of a read that failed, to be read one by one.
     singles: VecDeque<Target>,
+    /// The record that comes next; `None`: the journal has been read in this pass.
+    journal: Option<RingPosition>,
+    /// The tail when its read began.
+    journal_end: RingPosition,
     large: Option<Box<Large>>,
     /// A read is in flight, or being verified.
     busy: bool,
@@ -149,6 +154,8 @@ impl Scrub {
             position: base.saturating_add(mark.position),
             began_ns: mark.began_ns,
             singles: VecDeque::new(),
+            journal: None,
+            journal_end: RingPosition(0),
             large: None,
             busy: false,
             read_began_ns: 0,
@@ -216,6 +223,7 @@ impl Scrub {
     fn rest(&mut self, ctx: &mut Ctx) {
         if !self.busy && self.plan.take().is_some() {
             self.large = None;
+            self.journal = None;
             self.singles.clear();
             self.note(ctx, 1);
             self.write_mark(ctx);
@@ -265,6 +273,7 @@ impl Scrub {
         }
         self.position = from;
         self.plan = Some(Plan::new(from, ctx.storage.index.len()));
+        self.journal = Some(ctx.storage.journal.head());
         let mut status = ctx.shared.scrub.locked();
         status.position = from;
         status.end = end;
@@ -276,6 +285,9 @@ impl Scrub {
 
     /// Starts the next read, or goes through a slice of the index for it.
     fn read_next(&mut self, ctx: &mut Ctx, now_ns: u64) {
+        if self.read_journal(ctx, now_ns) {
+            return;
+        }
         if let Some(large) = self.large.take() {
             return self.read_large(ctx, large, now_ns);
         }

@@ -5,6 +5,7 @@
 
 use super::index::{Entry, Filler, Index};
 use super::io::{BlockingIo, Stream};
+use super::outside::Outside;
 use super::recover::{Before, FoundStore, Replayed};
 use crate::format::checkpoint::{Area, CHUNK_LEN, CheckpointHeader, HEADER_SPACE, read_chunk};
 use crate::format::mark::MARK_LEN;
@@ -27,15 +28,9 @@ pub(super) fn find(
     trust: bool,
 ) -> (Option<CheckpointPlace>, Result<Replayed, CheckpointUse>) {
     let device = io.device();
-    let is_block_device = device.is_block_device;
-    let area = if !HEADER_SPACE.is_multiple_of(io.unit()) {
-        None
-    } else if is_block_device {
-        Area::of_device(&store.geometry, device.size)
-    } else {
-        Some(Area::of_file(&store.geometry))
-    };
-    let Some(area) = area else {
+    let is_device = device.is_block_device || store.geometry.base().0 > 0;
+    let area = Area::of(&store.geometry, is_device, device.size);
+    let Some(area) = area.filter(|_| HEADER_SPACE.is_multiple_of(io.unit())) else {
         return (None, Err(CheckpointUse::Absent));
     };
     let mut why = CheckpointUse::Absent;
@@ -51,7 +46,7 @@ pub(super) fn find(
         }
     }
     // Nothing is ever written behind an image on a device where creation reserved nothing.
-    if is_block_device && headers.is_empty() {
+    if is_device && headers.is_empty() {
         return (None, Err(why));
     }
     headers.sort_unstable_by_key(|header| std::cmp::Reverse(header.sequence));
@@ -168,6 +163,7 @@ fn read_chunks(
     let whole = index.len() == header.lumps && crcs == header.chunks_crc;
     let before = Before {
         index,
+        outside: Outside::default(),
         mark_bytes: marked * MARK_LEN as u64,
     };
     whole.then_some(before).ok_or(CheckpointUse::Damaged)

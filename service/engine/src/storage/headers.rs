@@ -3,7 +3,7 @@
 
 use super::Storage;
 use super::io::BlockingIo;
-use super::journal::FoundEnd;
+use super::journal::{FoundEnd, new_epoch};
 use super::recover::FoundStore;
 use crate::device::Device;
 use crate::error::Error;
@@ -294,15 +294,22 @@ pub(super) fn used(store: &FoundStore, head: RingPosition, end: &FoundEnd) -> u6
 
 /// Takes the seal of an end without one from a copy that tells of this end; returns the finding if
 /// what stands there is damaged.
-pub(super) fn seal_by_copy(
-    store: &FoundStore,
-    copy: Option<CheckedCopy>,
-    end: &mut FoundEnd,
-) -> Option<Finding> {
-    if end.seal.is_none() {
-        let used = used(store, store.head, end);
-        end.seal = copy.and_then(|copy| copy.seal_at(used));
+///
+/// `cut`: the end is where damage begins. Records before it that the copy knows of are those of the
+/// engine that it names, so what it says of them still holds.
+pub(super) fn seal_by_copy(store: &FoundStore, end: &mut FoundEnd, cut: bool) -> Option<Finding> {
+    let used = used(store, store.head, end);
+    if let (None, Some(copy)) = (end.seal, store.copy) {
+        end.seal = copy.seal_at(used);
         end.mended = end.seal.is_some();
+        let log_end = copy.log_head + used;
+        if cut && !end.mended && copy.seal.epoch != 0 && log_end <= copy.seal.log_end {
+            end.seal = Some(Seal {
+                epoch: new_epoch(),
+                log_end,
+                foreign_end: copy.seal.foreign_end.min(log_end),
+            });
+        }
     }
     end.mended.then(|| seal_finding(&store.geometry, end.tail))
 }
@@ -351,11 +358,39 @@ impl Storage {
         }
     }
 
-    /// Writes both header blocks anew, and the end of the journal with its seal.
+    /// Writes both header blocks anew, the flipped bits of the ring, and the end of the journal with
+    /// its seal.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::NoSpace`].
-    pub(crate) fn mend(&self, io: &mut BlockingIo<'_>, mark: ScrubMark) -> Result<(), Error> {
+    pub(crate) fn mend(
+        &self,
+        io: &mut BlockingIo<'_>,
+        mark: ScrubMark,
+        flips: &[(RingPosition, u8)],
+    ) -> Result<(), Error> {
+        let tail_unit = self.journal.sealed_unit().map(|(position, _)| position);
+        for (position, mask) in flips {
+            if tail_unit
+                .is_some_and(|unit| (unit.0..unit.0 + self.journal.unit()).contains(&position.0))
+            {
+                // It is written whole below.
+                continue;
+            }
+            let in_unit = position.0 % self.journal.unit();
+            let unit = self
+                .geometry
+                .ring_byte(RingPosition(position.0 - in_unit))
+                .0;
+            let mut bytes = io.read(unit, self.journal.unit())?;
+            if let Some(byte) = usize::try_from(in_unit)
+                .ok()
+                .and_then(|at| bytes.get_mut(at))
+            {
+                *byte ^= mask;
+            }
+            io.write(unit, bytes)?;
+        }
         let head = self.journal.head();
         let blocks = self.header_blocks(head, mark);
         let mut buf = io.pool().get(blocks.len());

@@ -5,6 +5,7 @@
 mod allocator;
 pub(crate) mod checkpoint;
 pub(crate) mod data_region;
+mod gaps;
 pub(crate) mod headers;
 pub(crate) mod index;
 pub(crate) mod io;

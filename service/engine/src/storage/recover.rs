@@ -21,12 +21,17 @@ use super::space::used_blocks;
 use crate::clock::monotonic_ns;
 use crate::device::Device;
 use crate::error::Error;
-use crate::finding::Finding;
 use crate::finding::salvage::with_hint;
+use crate::finding::{Finding, FindingKind};
+use crate::format::copies::CheckedCopy;
 use crate::format::journal_header::ScrubMark;
 use crate::format::mark::{Mark, Marks};
-use crate::format::record::{Decoded, Record};
-use crate::format::{Geometry, Seal};
+use crate::format::mend;
+use crate::format::mend::Mended;
+use crate::format::record::{Decoded, MAX_RECORD_LEN, Record};
+use crate::format::verify::{Provenance, Subject};
+use crate::format::{Geometry, Portion, Seal};
+use crate::lump::LumpId;
 use crate::options::{CheckpointUse, Layout, ReplaySummary};
 use crate::units::{BlockSize, RingPosition};
 
@@ -45,6 +50,8 @@ pub(crate) struct Recovered {
     pub(crate) salvaged: Option<Salvaged>,
     /// Damage that was got over: what is on the disk is to be written anew.
     pub(crate) mended: Vec<Finding>,
+    /// The bits of the ring that have flipped.
+    pub(crate) flips: Vec<(RingPosition, u8)>,
     /// Log offset of the journal's end in the checked copies; `None`: they are missing.
     pub(crate) copied: Option<u64>,
 }
@@ -58,10 +65,11 @@ pub(crate) fn recover(io: &mut BlockingIo<'_>, salvage: bool) -> Result<Recovere
         geometry,
         uuid: header.uuid,
         head: RingPosition(0),
+        copy: None,
     };
     let FoundHead { head, copy, copied } =
         headers.ring_head(|copy| headers::leads(io, &store, copy))?;
-    store.head = head;
+    (store.head, store.copy) = (head, copy);
     let (place, found) = checkpoint::find(io, &store, !salvage);
     let (replayed, checkpoint_use, salvaged) = match found {
         Ok(replayed) => (replayed, CheckpointUse::Used, None),
@@ -76,12 +84,15 @@ pub(crate) fn recover(io: &mut BlockingIo<'_>, salvage: bool) -> Result<Recovere
         records,
         bytes,
         mut end,
+        rotted,
         data,
         largest_record,
         mark_bytes,
     } = replayed;
     let mut mended = headers.findings;
-    mended.extend(headers::seal_by_copy(&store, copy, &mut end));
+    let cut = salvaged.as_ref().is_some_and(|it| it.report.cut.is_some());
+    mended.extend(headers::seal_by_copy(&store, &mut end, cut));
+    let flips = Rotted::make_good(rotted, &mut end, &mut mended);
     let seal = end.seal;
     let found = Found {
         uuid: header.uuid,
@@ -114,6 +125,7 @@ pub(crate) fn recover(io: &mut BlockingIo<'_>, salvage: bool) -> Result<Recovere
         checkpoint: place,
         salvaged,
         mended,
+        flips,
         copied,
     })
 }
@@ -123,6 +135,8 @@ pub(super) struct FoundStore {
     pub(super) geometry: Geometry,
     pub(super) uuid: [u8; 16],
     pub(super) head: RingPosition,
+    /// The checked copy that says the same.
+    pub(super) copy: Option<CheckedCopy>,
 }
 
 /// A store whose journal is replayed.
@@ -131,6 +145,7 @@ pub(super) struct Replayed {
     records: u64,
     bytes: u64,
     pub(super) end: FoundEnd,
+    rotted: Vec<Rotted>,
     data: DataRegion,
     largest_record: u64,
     mark_bytes: u64,
@@ -139,6 +154,7 @@ pub(super) struct Replayed {
 /// State brought about by the records before those to be replayed.
 pub(super) struct Before {
     pub(super) index: Index,
+    pub(super) outside: Outside,
     pub(super) mark_bytes: u64,
 }
 
@@ -151,7 +167,21 @@ pub(super) struct Applied {
     pub(super) puts: u64,
     pub(super) bytes: u64,
     pub(super) end: FoundEnd,
+    /// Damaged records that were understood.
+    pub(super) rotted: Vec<Rotted>,
     mark_bytes: u64,
+}
+
+impl Applied {
+    /// The state that these records have brought about, and the damaged ones of them.
+    pub(super) fn go_on(self) -> (Before, Vec<Rotted>) {
+        let before = Before {
+            index: self.index,
+            outside: self.outside,
+            mark_bytes: self.mark_bytes,
+        };
+        (before, self.rotted)
+    }
 }
 
 /// A record that cannot be applied.
@@ -176,6 +206,7 @@ impl FoundStore {
         let applied = self.apply(io, start, before, None);
         let applied = applied.map_err(|broken| broken.error)?;
         applied.outside.refuse(&self.geometry)?;
+        self.prove(io, &applied)?;
         self.finish(io, applied)
     }
 
@@ -191,7 +222,7 @@ impl FoundStore {
             reader: RingReader::new(&self.geometry),
             lumps: Lumps {
                 index: Batched::new(before.index),
-                outside: Outside::default(),
+                outside: before.outside,
                 puts: 0,
                 mark_bytes: before.mark_bytes,
             },
@@ -201,6 +232,7 @@ impl FoundStore {
             position: start,
             go_to_front: None,
             went_round: false,
+            rotted: Vec::new(),
         };
         let end = match replay.run(io, self, stop) {
             Ok(()) if stop.is_some() => replay.reader.cut(io, replay.position),
@@ -220,8 +252,45 @@ impl FoundStore {
             puts: replay.lumps.puts,
             bytes: replay.bytes,
             end,
+            rotted: replay.rotted,
             mark_bytes: replay.lumps.mark_bytes,
         })
+    }
+
+    /// Refuses a journal with a put that was made good and counts, but whose lump does not say that
+    /// it is the one: several flipped bits can look like one.
+    fn prove(&self, io: &mut BlockingIo<'_>, applied: &Applied) -> Result<(), Error> {
+        for rotted in &applied.rotted {
+            let Some((id, portion)) = rotted.finding.lump.and_then(|id| {
+                let entry = applied.index.get(id)?;
+                let portion = entry.portion()?;
+                (entry.record() == rotted.position).then_some((id, portion))
+            }) else {
+                continue;
+            };
+            if !self.is_proved(io, id, portion) {
+                return Err(Error::CorruptJournal {
+                    ring_position: rotted.position.0,
+                    why: format!("the put of lump {id} is damaged, and its lump does not prove it"),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// True: the trailer of the lump says that it is this one, of this length.
+    pub(super) fn is_proved(&self, io: &mut BlockingIo<'_>, id: LumpId, portion: Portion) -> bool {
+        let block_size = self.geometry.block_size();
+        let end = self.geometry.portion_offset(portion).0 + portion.byte_len(block_size).0;
+        let subject = Subject {
+            id,
+            blocks: portion.len(),
+            block_size,
+            provenance: Provenance::Own,
+            expected_len: None,
+        };
+        let last = io.read(end - block_size.bytes(), block_size.bytes());
+        last.is_ok_and(|last| subject.judge_end(&last).is_ok())
     }
 
     /// Takes the blocks of all lumps.
@@ -232,6 +301,7 @@ impl FoundStore {
             records: applied.records,
             bytes: applied.bytes,
             end: applied.end,
+            rotted: applied.rotted,
             data,
             largest_record,
             mark_bytes: applied.mark_bytes,
@@ -242,6 +312,7 @@ impl FoundStore {
     pub(super) fn nothing(&self) -> Before {
         Before {
             index: Index::new(&self.geometry),
+            outside: Outside::default(),
             mark_bytes: 0,
         }
     }
@@ -264,6 +335,8 @@ struct Replay {
     go_to_front: Option<RingPosition>,
     /// True: the records from the front on lead to the head, so they are those of an older round.
     went_round: bool,
+    /// Damaged records that were understood.
+    rotted: Vec<Rotted>,
 }
 
 impl Replay {
@@ -291,7 +364,16 @@ impl Replay {
                 ));
             }
             let bytes = self.reader.at(io, position, total)?;
-            let decoded = Record::decode(bytes).map_err(|error| corrupt(&error.to_string()))?;
+            let mended;
+            let decoded = match Record::decode(bytes) {
+                Ok(decoded) => decoded,
+                Err(error) => {
+                    mended = self
+                        .mend(io, &store.geometry)?
+                        .ok_or_else(|| corrupt(&error.to_string()))?;
+                    Record::decode(&mended).map_err(|error| corrupt(&error.to_string()))?
+                }
+            };
             let (record, len) = match decoded {
                 Decoded::Record { record, len } => (record, len as u64),
                 Decoded::NeedMore { total: more } if position.0 + more as u64 <= ring_len => {
@@ -328,6 +410,78 @@ impl Replay {
             self.position = next;
         }
         Ok(())
+    }
+}
+
+impl Replay {
+    /// The bytes of the damaged record at `position`; `None`: it is not understood.
+    fn mend(
+        &mut self,
+        io: &mut BlockingIo<'_>,
+        geometry: &Geometry,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let position = self.position;
+        let bytes = self.reader.at(io, position, MAX_RECORD_LEN as u64)?;
+        let Some(mended) = mend::mend(bytes) else {
+            return Ok(None);
+        };
+        self.rotted.push(Rotted {
+            position,
+            flipped: mended.flipped,
+            finding: mended_finding(geometry, position, &mended),
+        });
+        Ok(Some(mended.record))
+    }
+}
+
+/// Tells of a damaged record that is understood.
+pub(crate) fn mended_finding(
+    geometry: &Geometry,
+    position: RingPosition,
+    mended: &Mended,
+) -> Finding {
+    let why = match mended.flipped {
+        Some((at, mask)) => {
+            format!("a bit of the record has flipped (byte {at}, mask {mask:#04x}); it is known")
+        }
+        None => "the data of an embedded lump is damaged: restore the lump from a copy".to_owned(),
+    };
+    let len = mended.record.len() as u64;
+    let finding = Finding::of_record(FindingKind::Record, geometry, position, len, why);
+    match Record::decode(&mended.record) {
+        Ok(Decoded::Record {
+            record: Record::Put { id, .. } | Record::Embed { id, .. } | Record::Delete { id },
+            ..
+        }) => finding.about(id),
+        _ => finding,
+    }
+}
+
+/// A record of which a bit has flipped.
+pub(super) struct Rotted {
+    pub(super) position: RingPosition,
+    /// The byte of the record, and the bit; `None`: it is somewhere in the data.
+    pub(super) flipped: Option<(usize, u8)>,
+    pub(super) finding: Finding,
+}
+
+impl Rotted {
+    /// Tells of the records, and returns the bits of the ring that are to be flipped back; before
+    /// the end of the journal they are.
+    fn make_good(
+        rotted: Vec<Self>,
+        end: &mut FoundEnd,
+        told: &mut Vec<Finding>,
+    ) -> Vec<(RingPosition, u8)> {
+        let flips: Vec<_> = rotted.iter().filter_map(Self::flip).collect();
+        end.flip(&flips);
+        told.extend(rotted.into_iter().map(|rotted| rotted.finding));
+        flips
+    }
+
+    fn flip(&self) -> Option<(RingPosition, u8)> {
+        let (at, mask) = self.flipped?;
+        Some((RingPosition(self.position.0 + at as u64), mask))
     }
 }
 

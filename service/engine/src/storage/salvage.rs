@@ -6,6 +6,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use super::Storage;
+use super::gaps::{self, Gap};
 use super::io::BlockingIo;
 use super::journal::writer::{Batch, BatchWrites};
 use super::journal::{FILLER, Journal};
@@ -27,6 +29,8 @@ pub(crate) struct Salvaged {
     pub(crate) report: SalvageReport,
     /// Lumps whose records must be made void, in the order of the log.
     dropped: Vec<LumpId>,
+    /// The first record behind the last damaged stretch that was passed over.
+    resume: Option<RingPosition>,
 }
 
 /// A lump of the data region.
@@ -63,9 +67,18 @@ pub(super) fn replay(
     store: &FoundStore,
 ) -> Result<(Replayed, Salvaged), Error> {
     let mut report = SalvageReport::default();
+    let mut resume = None;
     let mut applied = match store.apply(io, store.head, store.nothing(), None) {
         Ok(applied) => applied,
-        Err(broken) => apply_up_to(io, store, *broken, &mut report)?,
+        Err(broken) => match gaps::replay_over(io, store, &broken) {
+            Some((applied, gaps)) => {
+                report.gaps = gaps.len() as u64;
+                resume = gaps.last().map(Gap::end);
+                gaps.iter().for_each(|gap| report.add(gap.finding(store)));
+                applied
+            }
+            None => apply_up_to(io, store, *broken, &mut report)?,
+        },
     };
     let (size, geometry) = (io.device().size, &store.geometry);
     let lost = losses(store, &applied, size);
@@ -88,7 +101,12 @@ pub(super) fn replay(
         report.findings[cut..].rotate_left(1);
     }
     let replayed = store.finish(io, applied)?;
-    Ok((replayed, Salvaged { report, dropped }))
+    let salvaged = Salvaged {
+        report,
+        dropped,
+        resume,
+    };
+    Ok((replayed, salvaged))
 }
 
 /// Replays up to what cannot be applied, and notes the cut.
@@ -338,38 +356,63 @@ fn overlap(portion: Portion, winner: Option<Winner>) -> String {
     )
 }
 
-/// Makes the store on the disk what was found: the records of lumps that were dropped are followed
-/// by deletes, and the log gets an end. Everything becomes visible by one write of one unit.
+/// Makes the store on the disk what was found: the records before a damaged stretch that was passed
+/// over are written again behind it, those of lumps that were dropped are followed by deletes, and
+/// the log gets an end. Everything becomes visible by one write of one unit. The head moves behind
+/// the damaged stretch when the headers are written next.
 ///
 /// # Errors
 /// [`Error::NoRoomForRepair`]: nothing was written. [`Error::Io`], [`Error::NoSpace`]: salvage mode
 /// opens what is there now with the same result.
 pub(crate) fn repair(
     io: &mut BlockingIo<'_>,
-    geometry: &Geometry,
-    journal: &mut Journal,
+    storage: &mut Storage,
     salvaged: &mut Salvaged,
 ) -> Result<(), Error> {
     if salvaged.report.is_clean() {
         return Ok(());
     }
-    let mut records: Vec<Vec<u8>> = salvaged
-        .dropped
-        .iter()
-        .map(|&id| Record::Delete { id }.to_bytes())
-        .collect();
+    let moved = match salvaged.resume {
+        Some(resume) => gaps::before(io, storage, resume)?,
+        None => Vec::new(),
+    };
+    let deletes = salvaged.dropped.iter();
+    let deletes = deletes.map(|&id| Record::Delete { id }.to_bytes());
+    let mut records: Vec<Vec<u8>> = deletes.collect();
     if records.is_empty() {
         // Finds a place for the new end.
         records.push(FILLER.to_bytes());
     }
-    let records: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
+    let all = moved.iter().map(|moved| &moved.record).chain(&records);
+    let all: Vec<&[u8]> = all.map(Vec::as_slice).collect();
+    let Storage { index, journal, .. } = storage;
     let mut batch = Batch::new(journal);
-    if batch.append_all(journal, &records, 0).is_none() {
+    let Some(places) = batch.append_all(journal, &all, 0) else {
         return Err(Error::NoRoomForRepair {
-            needed: records.iter().map(|record| record.len() as u64).sum(),
+            needed: all.iter().map(|record| record.len() as u64).sum(),
             ring_position: journal.tail().0,
         });
+    };
+    if moved.iter().any(|moved| moved.foreign) {
+        batch.disown();
     }
+    write_batch(io, &storage.geometry, journal, batch)?;
+    for (moved, to) in moved.iter().zip(places) {
+        index.update(moved.id, |entry| entry.moved_to(to, false));
+    }
+    if let Some(resume) = salvaged.resume {
+        journal.set_head(resume);
+    }
+    salvaged.report.repaired = true;
+    Ok(())
+}
+
+fn write_batch(
+    io: &mut BlockingIo<'_>,
+    geometry: &Geometry,
+    journal: &mut Journal,
+    batch: Batch,
+) -> Result<(), Error> {
     let pool = io.pool().clone();
     let BatchWrites {
         rest,
@@ -385,6 +428,5 @@ pub(crate) fn repair(
         io.flush()?;
     }
     journal.advance(new_tail);
-    salvaged.report.repaired = true;
     Ok(())
 }

@@ -275,7 +275,11 @@ fn a_flipped_bit_in_the_journal_is_found_with_its_record() {
     assert!(report.inspect.lumps.is_none());
     // Every byte of the first record, a put of 28 bytes: checksum, tag, id, length, start.
     for at in 0..28 {
-        let (report, offset) = flipped(|_| RING + at, 0x10);
+        // One bit is known all the same; more are not.
+        let (report, _) = flipped(|_| RING + at, 0x10);
+        assert_eq!(only(&report).kind, FindingKind::Record, "byte {at}");
+        assert_eq!(report.verified_lumps, 5, "byte {at}");
+        let (report, offset) = flipped(|_| RING + at, 0x5a);
         let finding = &report.findings.list[0];
         assert_eq!(finding.kind, FindingKind::Record, "byte {at}");
         assert_eq!(finding.ring_position, Some(0));

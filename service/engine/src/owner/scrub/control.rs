@@ -34,7 +34,7 @@ impl Control {
         status
     }
 
-    pub(super) fn locked(&self) -> MutexGuard<'_, ScrubStatus> {
+    pub(in crate::owner) fn locked(&self) -> MutexGuard<'_, ScrubStatus> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::Journal;
+use super::rotted::{Known, Rotted};
 use super::writer::Batch;
-use crate::error::Error;
 use crate::format::mark::{MARK_LEN, Mark, Marks, REACH};
 use crate::format::record::{Decoded, MAX_RECORD_LEN, Record};
 use crate::format::verify::Provenance;
@@ -29,17 +29,17 @@ const _: () = assert!(CHUNK > 2 * MAX_RECORD_LEN as u64);
 
 /// A record that was found near the head.
 #[derive(Debug)]
-struct Scanned {
-    position: RingPosition,
+pub(super) struct Scanned {
+    pub(super) position: RingPosition,
     /// The lump it is about, if it can be live at all.
-    id: Option<LumpId>,
+    pub(super) id: Option<LumpId>,
     /// Its bytes in the chunk.
-    bytes: Range<usize>,
+    pub(super) bytes: Range<usize>,
     /// Position of the record after it.
-    next: RingPosition,
-    is_mark: bool,
+    pub(super) next: RingPosition,
+    pub(super) is_mark: bool,
     /// True: puts behind it need a mark before it.
-    marks_open: bool,
+    pub(super) marks_open: bool,
 }
 
 /// A scanned record that is live.
@@ -139,35 +139,64 @@ impl Collector {
         Some((RingPosition(start), end - start))
     }
 
-    /// Takes a chunk that was read from `start`.
-    ///
-    /// # Errors
-    /// [`Error::CorruptJournal`]: the bytes are not the records that once were there.
-    pub(crate) fn scan(&mut self, start: RingPosition, bytes: &[u8]) -> Result<(), Error> {
+    /// True: the `len` bytes from `start` hold embedded lumps that are still to be dealt with.
+    pub(crate) fn has_embedded(
+        &self,
+        index: &Index,
+        journal: &Journal,
+        (start, len): (RingPosition, u64),
+    ) -> bool {
+        let (from, left) = (
+            self.position,
+            journal.distance(self.position, self.scan_until),
+        );
+        let chunk = (start.0 + len).saturating_sub(from.0);
+        let known = Known::new(index, journal, (from, self.scan_until));
+        known.has_embedded(left.min(chunk))
+    }
+
+    /// Takes a chunk that was read from `start`. Damaged records are taken from the index, which
+    /// knows what they say; they are returned.
+    pub(crate) fn scan(
+        &mut self,
+        start: RingPosition,
+        bytes: &[u8],
+        (index, journal): (&Index, &Journal),
+    ) -> Vec<Rotted> {
         self.chunk = bytes.to_vec();
+        let mut rotted = Vec::new();
+        let mut known: Option<Known> = None;
         let mut position = self.position;
         while position != self.scan_until {
-            let Some(at) = usize::try_from(position.0.wrapping_sub(start.0)).ok() else {
-                break;
-            };
+            let at = usize::try_from(position.0.wrapping_sub(start.0)).unwrap_or(usize::MAX);
             let Some(rest) = self.chunk.get(at..) else {
                 break;
             };
-            let corrupt = |why: String| Error::CorruptJournal {
-                ring_position: position.0,
-                why,
-            };
             let (record, len) = match Record::decode(rest) {
-                Ok(Decoded::Record { record, len }) => (record, len),
-                Ok(Decoded::NeedMore { .. }) => break,
-                Err(error) => return Err(corrupt(error.to_string())),
+                Ok(Decoded::Record { record, len }) if record != Record::EndOfRecords => {
+                    (record, len)
+                }
+                Ok(Decoded::NeedMore { .. }) if !self.scanned.is_empty() => break,
+                _ => {
+                    let span = (self.position, self.scan_until);
+                    let known = known.get_or_insert_with(|| Known::new(index, journal, span));
+                    let found = known.damaged(&mut self.chunk, at, position);
+                    let wraps = found.scanned.next < position;
+                    position = found.scanned.next;
+                    self.marks = Marks::default();
+                    self.scanned.push_back(found.scanned);
+                    rotted.push(found.rotted);
+                    if wraps {
+                        break;
+                    }
+                    continue;
+                }
             };
             let (id, next) = match record {
                 Record::Put { id, .. } | Record::Embed { id, .. } => (Some(id), None),
-                Record::Delete { .. } | Record::DeleteRange { .. } => (None, None),
                 Record::GoToFront => (None, Some(RingPosition(0))),
-                Record::EndOfRecords => {
-                    return Err(corrupt("the journal ends before its tail".to_owned()));
+                Record::Delete { .. } | Record::DeleteRange { .. } | Record::EndOfRecords => {
+                    (None, None)
                 }
             };
             self.marks.pass(&record);
@@ -186,14 +215,7 @@ impl Collector {
                 break;
             }
         }
-        if self.scanned.is_empty() && position != self.scan_until {
-            let why = "the record is longer than the ring allows".to_owned();
-            return Err(Error::CorruptJournal {
-                ring_position: position.0,
-                why,
-            });
-        }
-        Ok(())
+        rotted
     }
 
     /// Appends the live records that fit, with `keep` bytes left over, to an empty batch and passes

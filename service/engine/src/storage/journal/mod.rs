@@ -4,6 +4,7 @@
 //! survive tearing, [`gc`] finds out what at the head is still needed. None of them does I/O.
 
 pub(crate) mod gc;
+pub(crate) mod rotted;
 pub(crate) mod writer;
 
 use std::collections::BTreeMap;
@@ -92,6 +93,20 @@ impl FoundEnd {
             mended: sound.is_none() && seal.is_some(),
             seal,
             tail_bytes,
+        }
+    }
+}
+
+impl FoundEnd {
+    /// Flips bits of the bytes before the tail back.
+    pub(crate) fn flip(&mut self, flips: &[(RingPosition, u8)]) {
+        let start = self.tail.0 - self.tail_bytes.len() as u64;
+        for (position, mask) in flips {
+            let at = position.0.checked_sub(start);
+            let byte = at.and_then(|at| self.tail_bytes.get_mut(usize::try_from(at).ok()?));
+            if let Some(byte) = byte {
+                *byte ^= mask;
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use lumpscope_engine::{
     CheckpointUse, Error, FindingKind, LumpId, Placement, SalvageAction, Store,
 };
 
-use crate::salvage::harness::{DATA, RING, SHAPE, State, report, salvage, salvaging, state};
+use crate::salvage::harness::{DATA, RING, SHAPE, State, report, ruin, salvage, salvaging, state};
 use crate::support::sim::{Event, Random, SimDisk};
 use crate::support::{self, Shape, content, delete, get, put, try_put};
 
@@ -208,7 +208,7 @@ fn a_record_that_rotted_ends_the_log() {
         Record::EndOfRecords,
     ];
     let mut image = image(&records);
-    image[RING + 28 + 300] ^= 1;
+    ruin(&mut image, RING + 28 + 300);
     let (refused, found, lumps) = salvage(&image);
     assert!(refused.contains("ring position 28"), "{refused}");
     assert_eq!(lumps, State::from([(1, plain(1, 2))]));
@@ -233,7 +233,7 @@ fn damage_of_both_kinds_is_repaired_at_once() {
         Record::EndOfRecords,
     ];
     let mut image = image(&records);
-    image[RING + 3 * 28 + 7] ^= 0x80;
+    ruin(&mut image, RING + 3 * 28 + 7);
     let (_, found, lumps) = salvage(&image);
     assert_eq!(lumps.into_keys().collect::<Vec<_>>(), [2, 3]);
     let actions: Vec<_> = found.findings.iter().map(|f| f.action).collect();
@@ -243,7 +243,7 @@ fn damage_of_both_kinds_is_repaired_at_once() {
 #[test]
 fn nothing_intact_is_nothing_to_salvage() {
     let mut image = image(&[put_record(1, 0, 2), Record::EndOfRecords]);
-    image[RING] ^= 1;
+    ruin(&mut image, RING);
     for read_only in [true, false] {
         let disk = SimDisk::recording(image.clone());
         let refused = salvaging(&disk, read_only).unwrap_err();
@@ -267,7 +267,7 @@ fn a_repair_without_room_writes_nothing() {
     let bytes = vec![5; 12 * 512 - 28 - 2 * 23 - 40];
     let records = [put_record(1, 0, 2), embed(2, &bytes), embed(3, &[7; 17])];
     let mut image = image(&records);
-    image[RING + 12 * 512 - 40] ^= 1;
+    ruin(&mut image, RING + 12 * 512 - 40);
     let disk = SimDisk::recording(image.clone());
     let refused = salvaging(&disk, false).unwrap_err();
     assert!(
@@ -303,7 +303,7 @@ fn any_damage_of_the_ring_of_a_used_store() {
     let (mut random, mut salvaged) = (Random(3), 0);
     for _ in 0..150 {
         let mut image = sound.clone();
-        image[RING + random.below(12 * 512)] ^= 1 << random.below(8);
+        ruin(&mut image, RING + random.below(12 * 512 - 3));
         if SimDisk::new(image.clone()).open().is_ok() {
             continue;
         }
@@ -364,7 +364,7 @@ fn coarse_units_are_repaired_too() {
     let records = [put_record(1, 0, 2), embed(2, &bytes), Record::EndOfRecords];
     let ring: Vec<u8> = records.iter().flat_map(Record::to_bytes).collect();
     image[8192..8192 + ring.len()].copy_from_slice(&ring);
-    image[8192 + 4096] ^= 1;
+    ruin(&mut image, 8192 + 4094);
     image[8192 + 3 * 4096 + 8190..8192 + 3 * 4096 + 8192].copy_from_slice(&[0, 9]);
     let mut disk = SimDisk::new(image);
     disk.unit = 4096;

@@ -18,6 +18,13 @@ pub const DATA: usize = 1024 + 12 * 512;
 
 pub type State = BTreeMap<u128, Vec<u8>>;
 
+/// More damage than opening gets over by itself.
+pub fn ruin(image: &mut [u8], at: usize) {
+    for (byte, mask) in image[at..].iter_mut().zip([0x5a, 0xc3, 0x11]) {
+        *byte ^= mask;
+    }
+}
+
 pub fn salvaging(disk: &SimDisk, read_only: bool) -> Result<Store, Error> {
     let mut options = StoreOptions::new("salvage");
     options.salvage = true;
@@ -56,7 +63,7 @@ pub fn salvage(image: &[u8]) -> (String, SalvageReport, State) {
     assert_eq!(found.lumps, lumps.len() as u64);
     assert_eq!(
         found.total,
-        found.dropped_lumps + u64::from(found.cut.is_some())
+        found.dropped_lumps + found.gaps + u64::from(found.cut.is_some())
     );
     store.close().unwrap();
     assert_eq!(disk.bytes(), image, "read-only salvage has written");

@@ -1,0 +1,183 @@
+//! Damaged records that the collection reaches: the index knows what those say that matter.
+
+use std::collections::BTreeMap;
+
+use super::Journal;
+use super::gc::Scanned;
+use crate::finding::{Finding, FindingKind};
+use crate::format::Geometry;
+use crate::format::mend::{condemn, mend};
+use crate::format::record::{Decoded, EMBED_PREFIX_LEN, EmbeddedData, Record};
+use crate::lump::LumpId;
+use crate::request::LumpRange;
+use crate::storage::index::{Entry, Index};
+use crate::units::RingPosition;
+
+/// A damaged record, or several side by side of which none matters.
+#[derive(Debug)]
+pub(crate) struct Rotted {
+    position: RingPosition,
+    len: u64,
+    /// The lump it is about, if it has to be kept.
+    lump: Option<LumpId>,
+    /// True: the data of an embedded lump is damaged.
+    lost: bool,
+}
+
+impl Rotted {
+    /// What to tell of it.
+    pub(crate) fn finding(&self, geometry: &Geometry) -> Finding {
+        let why = match (self.lost, self.lump) {
+            (true, _) => "the data of an embedded lump is damaged: restore the lump from a copy",
+            (false, Some(_)) => "the record is damaged; the collection writes it anew from memory",
+            (false, None) => "the journal is damaged here; nothing that stands here is needed",
+        };
+        let kind = FindingKind::Record;
+        let finding = Finding::of_record(kind, geometry, self.position, self.len, why);
+        match self.lump {
+            Some(id) => finding.about(id),
+            None => finding,
+        }
+    }
+}
+
+/// The records that matter in a stretch of the ring, by their distance from its begin.
+pub(super) struct Known {
+    begin: RingPosition,
+    end: RingPosition,
+    ring_len: u64,
+    live: BTreeMap<u64, (LumpId, Entry)>,
+}
+
+/// A damaged record in the chunk.
+pub(super) struct Damaged {
+    pub(super) scanned: Scanned,
+    pub(super) rotted: Rotted,
+}
+
+impl Known {
+    /// Goes through the whole index: damage is rare.
+    pub(super) fn new(
+        index: &Index,
+        journal: &Journal,
+        (begin, end): (RingPosition, RingPosition),
+    ) -> Self {
+        let len = journal.distance(begin, end);
+        let live = index.range(LumpRange::ALL).filter_map(|(id, entry)| {
+            let distance = journal.distance(begin, entry.record());
+            (distance < len).then_some((distance, (id, entry)))
+        });
+        Self {
+            begin,
+            end,
+            ring_len: journal.capacity(),
+            live: live.collect(),
+        }
+    }
+
+    /// True: embedded lumps are among the first `len` bytes.
+    pub(super) fn has_embedded(&self, len: u64) -> bool {
+        let mut within = self.live.range(..len);
+        within.any(|(_, (_, entry))| entry.portion().is_none())
+    }
+
+    fn distance(&self, position: RingPosition) -> u64 {
+        match position.0.checked_sub(self.begin.0) {
+            Some(distance) => distance,
+            None => self.ring_len - self.begin.0 + position.0,
+        }
+    }
+
+    /// The damaged record at `position`, which is byte `at` of the chunk. If it matters its bytes
+    /// in the chunk are those to be written again.
+    pub(super) fn damaged(
+        &self,
+        chunk: &mut Vec<u8>,
+        at: usize,
+        position: RingPosition,
+    ) -> Damaged {
+        let from = self.distance(position);
+        let mut lost = false;
+        let mut id = None;
+        let (len, next) = match self.live.get(&from) {
+            Some(&(lump, entry)) => {
+                id = Some(lump);
+                let len = usize::try_from(entry.record_len()).unwrap_or(0);
+                chunk.resize(chunk.len().max(at + len), 0);
+                if let Some(bytes) = chunk.get_mut(at..at + len) {
+                    lost = rewrite(bytes, lump, entry);
+                }
+                (len, RingPosition(position.0 + len as u64))
+            }
+            None => {
+                let next = self.next_of_garbage(chunk.get(at..).unwrap_or_default(), position);
+                (0, next)
+            }
+        };
+        let stretch = self.distance(next).saturating_sub(from);
+        let scanned = Scanned {
+            position,
+            id,
+            bytes: at..at + len,
+            next,
+            is_mark: false,
+            marks_open: false,
+        };
+        let rotted = Rotted {
+            position,
+            len: if next > position { stretch } else { 0 },
+            lump: id,
+            lost,
+        };
+        Damaged { scanned, rotted }
+    }
+
+    /// Where the next record is to be looked for: behind this one, if it is understood, else at the
+    /// next one that matters.
+    fn next_of_garbage(&self, bytes: &[u8], position: RingPosition) -> RingPosition {
+        let from = self.distance(position);
+        let next_live = self.live.range(from + 1..).next();
+        let next_live = next_live.map(|(distance, _)| *distance);
+        let until = next_live.unwrap_or_else(|| self.distance(self.end));
+        if let Some(mended) = mend(bytes) {
+            let next = match Record::decode(&mended.record) {
+                Ok(Decoded::Record { record, len }) => match record {
+                    Record::GoToFront => Some(RingPosition(0)),
+                    Record::EndOfRecords => None,
+                    _ => Some(RingPosition(position.0 + len as u64)),
+                },
+                _ => None,
+            };
+            let fits = |next: &RingPosition| (from + 1..=until).contains(&self.distance(*next));
+            if let Some(next) = next.filter(fits) {
+                return next;
+            }
+        }
+        RingPosition((self.begin.0 + until) % self.ring_len)
+    }
+}
+
+/// Makes damaged bytes the record of a lump. True: its data is damaged; it stays known as that.
+pub(crate) fn rewrite(bytes: &mut [u8], id: LumpId, entry: Entry) -> bool {
+    if let Some(portion) = entry.portion() {
+        bytes.copy_from_slice(&Record::Put { id, portion }.to_bytes());
+        return false;
+    }
+    let (stored, data) = (
+        bytes.first_chunk::<4>().copied(),
+        bytes.get(EMBED_PREFIX_LEN..).unwrap_or_default().to_vec(),
+    );
+    let Ok(data) = EmbeddedData::new(&data) else {
+        return true;
+    };
+    // The checksum of the data as it stands; the data is sound if that is the one which stands there,
+    // give or take a bit.
+    let sound = Record::Embed { id, data }.to_bytes();
+    let flipped = sound.iter().zip(stored.unwrap_or_default());
+    let flipped: u32 = flipped.map(|(now, was)| (now ^ was).count_ones()).sum();
+    bytes.copy_from_slice(&sound);
+    if flipped > 1 {
+        condemn(bytes);
+    }
+    flipped > 1
+}
