@@ -300,6 +300,8 @@ mod tests {
             io_backend: "uring".into(),
             lumps: 2,
             numbers: [("queue_length".into(), 1.0)].into(),
+            disk: "write back, FUA".into(),
+            durability: "flushes".into(),
         };
         let told = [
             shown(&slow_request()),

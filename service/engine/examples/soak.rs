@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use harness::scenario::Scenario;
 use harness::{Coverage, Failure, Only, Place, run, run_faulty};
+use lumpscope_engine::device::WriteCache;
 
 /// Time between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(10);
@@ -47,6 +48,12 @@ struct Args {
     /// Number of the cut after --event.
     #[arg(long)]
     choice: Option<u64>,
+    /// The disks write through.
+    #[arg(long, conflicts_with = "fua")]
+    through: bool,
+    /// The disks offer forced writes.
+    #[arg(long)]
+    fua: bool,
     /// Run histories on failing disks only.
     #[arg(long)]
     faulty: bool,
@@ -60,6 +67,15 @@ impl Args {
         }
         let total = seconds.unwrap_or(0.0) + self.seconds.unwrap_or(0.0);
         Duration::try_from_secs_f64(total).unwrap_or(Duration::MAX)
+    }
+
+    fn scenario(&self, seed: u64) -> Scenario {
+        let mut scenario = Scenario::new(seed);
+        if self.through {
+            scenario.cache = WriteCache::Through;
+        }
+        scenario.fua = self.fua;
+        scenario
     }
 
     fn only(&self) -> Only {
@@ -125,7 +141,8 @@ fn main() -> ExitCode {
 /// Runs what a seed stands for; with a failure comes whether it was on a failing disk.
 fn one(args: &Args, seed: u64, coverage: &mut Coverage) -> Result<(), (Failure, bool)> {
     if !args.faulty {
-        run(&Scenario::new(seed), args.only(), coverage).map_err(|failure| (failure, false))?;
+        let scenario = args.scenario(seed);
+        run(&scenario, args.only(), coverage).map_err(|failure| (failure, false))?;
     }
     if args.faulty || (args.event.is_none() && seed.is_multiple_of(FAULTY_EVERY)) {
         run_faulty(seed, coverage).map_err(|failure| (failure, true))?;

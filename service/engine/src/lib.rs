@@ -23,6 +23,8 @@
 //! "A share": all requests that are ready at the same time go into one batch of the journal, and
 //! every flush serves all data written before it began. A batch that crosses a boundary of the
 //! device's logical blocks takes the second write and flush, which make it safe against tearing.
+//! A device that writes through gets no flush at all, and one with FUA none after a record that
+//! no data waits beside ([`device::DeviceFacts`], [`StoreInfo::durable_by`]).
 //! Reclaiming the journal adds, for each 256 KiB of it, 1 read, 1 header write and journal writes
 //! for what is still needed.
 //!

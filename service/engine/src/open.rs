@@ -12,7 +12,7 @@ use crossbeam_channel::unbounded;
 
 use crate::buffer::BufferPool;
 use crate::clock::wall_ns;
-use crate::device::{self, Device, OpenMode};
+use crate::device::{self, Device, DeviceFacts, OpenMode};
 use crate::error::Error;
 use crate::format::trailer::max_payload;
 use crate::options::{IoBackendKind, StoreInfo, StoreOptions};
@@ -118,7 +118,7 @@ fn prepare(
     let (commands, receiver) = unbounded();
     let waker = device.backend.waker();
     pool.set_reader(waker.clone());
-    let table = IoTable::new(device, Arc::clone(&pool), next_token);
+    let table = IoTable::new(device, &pool, next_token, &shared.counters);
     if options.scrub_rate > 0 {
         shared.scrub.start(options.scrub_rate, false);
     }
@@ -178,6 +178,8 @@ fn make_good(io: &mut BlockingIo<'_>, recovered: &mut Recovered) -> Result<(), E
 fn store_info(device: &Device, recovered: &Recovered, options: &StoreOptions) -> StoreInfo {
     let geometry = &recovered.storage.geometry;
     let block_size = geometry.block_size();
+    let disk = DeviceFacts::of(&device.path);
+    let forces = device.backend.forces_writes();
     StoreInfo {
         name: options.name.clone(),
         path: device.path.clone(),
@@ -190,6 +192,8 @@ fn store_info(device: &Device, recovered: &Recovered, options: &StoreOptions) ->
         journal_capacity: geometry.ring_len().0,
         backend: device.backend.kind(),
         queue_policy: options.queue_policy,
+        disk,
+        durable_by: disk.unwrap_or_default().used(forces),
         logical_block_size: device.alignment,
         sealed: recovered.seal.is_some(),
         replay: recovered.replay,

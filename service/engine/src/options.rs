@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::declaration::IoSink;
+use crate::device::DeviceFacts;
 use crate::finding::Finding;
 use crate::finding::salvage::SalvageReport;
 use crate::units::ByteOffset;
@@ -273,6 +274,10 @@ pub struct StoreInfo {
     pub backend: IoBackendKind,
     /// Which waiting request starts next.
     pub queue_policy: QueuePolicy,
+    /// What the kernel says about the disk below; `None`: a file, or the kernel does not say.
+    pub disk: Option<DeviceFacts>,
+    /// How a put becomes durable there, in words.
+    pub durable_by: &'static str,
     /// Smallest unit of direct I/O in bytes.
     pub logical_block_size: u32,
     /// True: at open the end of the journal carried this engine's seal (FORMAT.md section 5.3).

@@ -71,6 +71,13 @@ counters! {
     commit_records,
     /// Flushes of the device completed since open.
     flushes,
+    /// Flushes since open that were not sent, because they would have changed nothing: the device
+    /// writes through, or nothing was written since the last one.
+    flushes_spared,
+    /// Writes completed since open.
+    writes,
+    /// How many of them were forced past the device's cache, which saves a flush.
+    writes_forced,
     /// Records the garbage collection moved to the tail since open.
     gc_relocated,
     /// Records the garbage collection dropped since open.

@@ -123,6 +123,8 @@ pub(crate) async fn stat(args: StoreArgs) -> Result<ExitCode> {
                 ("device", info.device.clone()),
                 ("observed", observed_text(&info)),
                 ("disk I/O", reply.io_backend.clone()),
+                ("disk", reply.disk.clone()),
+                ("durable by", reply.durability.clone()),
                 ("lumps", reply.lumps.to_string()),
             ] {
                 facts.add_row([what.to_owned(), value]);

@@ -4,9 +4,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use lumpscope_engine::IoBackendChoice;
+use lumpscope_engine::device::DeviceFacts;
 use lumpscope_observer::{Finding, Level};
 use lumpscope_server::check::{certificate_not_after, kinds};
-use lumpscope_server::config::ServeConfig;
+use lumpscope_server::config::{ServeConfig, StoreSpec};
 
 use super::{good, lacking};
 
@@ -17,7 +19,11 @@ const DAY_SECONDS: i64 = 24 * 3600;
 /// Findings about the files of `config`.
 pub(super) fn findings(config: &ServeConfig) -> Vec<Finding> {
     let [only_tls, only_tokens, only_s3] = kinds(config);
-    let mut found = Vec::new();
+    let mut found: Vec<Finding> = config
+        .stores
+        .iter()
+        .filter_map(|store| disk(config, store))
+        .collect();
     if let Some(tls) = config.tls() {
         found.push(certificate(&only_tls, &tls.cert));
         found.push(private("private key", &tls.key));
@@ -31,6 +37,15 @@ pub(super) fn findings(config: &ServeConfig) -> Vec<Finding> {
         found.push(private("S3 credentials", keys));
     }
     found
+}
+
+/// The disk below a store, and what is used of it; `None`: a file.
+fn disk(config: &ServeConfig, store: &StoreSpec) -> Option<Finding> {
+    let facts = DeviceFacts::of(&store.path)?;
+    let forces = IoBackendChoice::from(config.io_backend) != IoBackendChoice::Threads && facts.fua;
+    let used = facts.used(forces);
+    let found = format!("{}: {facts}; durable by {used}", store.path.display());
+    Some(good(&format!("disk of {}", store.name), found))
 }
 
 fn certificate(door: &ServeConfig, cert: &Path) -> Finding {

@@ -3,6 +3,7 @@
 //! The owner thread hands over an [`Io`] and gets a [`Completion`] when it waits. Only
 //! [`AlignedBuf`] crosses this boundary. Nothing here knows the format.
 
+mod facts;
 mod mailbox;
 mod open;
 mod pool;
@@ -19,6 +20,7 @@ use crate::declaration::{IoDeclaration, IoOp, IoPurpose, IoSink, RequestId};
 use crate::options::IoBackendKind;
 
 pub use crate::waker::Waker;
+pub use facts::{DeviceFacts, WriteCache};
 pub use mailbox::{Mailbox, MailboxSender};
 pub(crate) use open::{OpenMode, alignment, claim, lock, open};
 
@@ -29,6 +31,8 @@ pub struct Io {
     pub token: u64,
     /// Read, write or flush.
     pub op: IoOp,
+    /// Of a write: it is durable when it has ended, without a flush.
+    pub forced: bool,
     /// First byte in the device or file; a multiple of the device's alignment.
     pub offset: u64,
     /// Memory to read into or to write, a multiple of the alignment long; `None` for a flush.
@@ -76,7 +80,8 @@ pub enum Wait {
 }
 
 /// Does I/O. A write is durable when a flush that was submitted after the write's completion has
-/// completed. Used by one thread at a time; I/Os end in any order.
+/// completed; when it was forced, or found a [write-through](WriteCache) device, at its own
+/// completion. Used by one thread at a time; I/Os end in any order.
 ///
 /// Dropping it waits for the I/Os that the kernel has.
 pub trait IoBackend: Send {
@@ -87,6 +92,15 @@ pub trait IoBackend: Send {
     fn submit(&mut self, io: Io);
     /// Starts everything taken and appends the I/Os that have ended to `ended`.
     fn wait(&mut self, ended: &mut Vec<Completion>, wait: Wait);
+    /// The cache of the device, as a flush sent now would find it: write-through means that all
+    /// writes that have ended are durable, and that the flush need not be sent.
+    fn write_cache(&self) -> WriteCache {
+        WriteCache::Back
+    }
+    /// True: a forced write costs less than a write and a flush.
+    fn forces_writes(&self) -> bool {
+        false
+    }
     /// Ends a wait from another thread.
     fn waker(&self) -> Waker;
 }

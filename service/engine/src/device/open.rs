@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::pool::ThreadPool;
 use super::uring::Uring;
-use super::{Declarer, Device, IoBackend};
+use super::{Declarer, Device, DeviceFacts, IoBackend};
 use crate::buffer::BufferPool;
 use crate::declaration::IoSink;
 use crate::error::Error;
@@ -67,7 +67,8 @@ pub(crate) fn open(path: &Path, mode: OpenMode) -> Result<Device, Error> {
     let uring = match mode.choice {
         IoBackendChoice::Threads => None,
         IoBackendChoice::Uring | IoBackendChoice::Auto => {
-            let started = Uring::start(&file, unit, &declarer);
+            let fua = DeviceFacts::of(path).is_some_and(|facts| facts.fua);
+            let started = Uring::start(&file, unit, fua, &declarer);
             match (started, mode.choice) {
                 (Ok(uring), _) => Some(uring),
                 (Err(_), IoBackendChoice::Auto) => None,

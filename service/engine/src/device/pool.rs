@@ -11,8 +11,10 @@ use std::thread::JoinHandle;
 use crossbeam_channel::{Receiver, Sender};
 use rustix::io::retry_on_intr;
 
+use super::facts::LiveCache;
 use super::{
     Completion, Declarer, Io, IoBackend, Mailbox, MailboxSender, Next, Progress, Wait, Waker,
+    WriteCache,
 };
 use crate::declaration::IoOp;
 use crate::options::IoBackendKind;
@@ -25,6 +27,7 @@ pub(crate) struct ThreadPool {
     /// `None` only while dropping.
     queue: Option<Sender<Io>>,
     threads: Vec<JoinHandle<()>>,
+    cache: LiveCache,
     mailbox: Mailbox,
 }
 
@@ -46,6 +49,7 @@ impl ThreadPool {
         declarer: Declarer,
     ) -> io::Result<Self> {
         let mailbox = Mailbox::default();
+        let cache = LiveCache::of(&file);
         // Bounded by the owner thread, which limits the I/Os in flight.
         let (sender, queue) = crossbeam_channel::unbounded();
         let worker = Worker {
@@ -58,6 +62,7 @@ impl ThreadPool {
         let mut pool = Self {
             queue: Some(sender),
             threads: Vec::with_capacity(threads),
+            cache,
             mailbox,
         };
         for number in 0..threads.max(1) {
@@ -85,6 +90,10 @@ impl IoBackend for ThreadPool {
 
     fn wait(&mut self, ended: &mut Vec<Completion>, wait: Wait) {
         self.mailbox.wait(ended, wait);
+    }
+
+    fn write_cache(&self) -> WriteCache {
+        self.cache.now()
     }
 
     fn waker(&self) -> Waker {
@@ -138,6 +147,9 @@ impl Worker {
                 _ => retry_on_intr(|| rustix::io::pwrite(&self.file, &buf[from..to], offset))?,
             };
             match progress.advance(io, moved, self.alignment) {
+                Next::Finished if io.forced => {
+                    return Ok(retry_on_intr(|| rustix::fs::fdatasync(&self.file))?);
+                }
                 Next::Finished => return Ok(()),
                 Next::Continue => {}
                 Next::Failed(errno) => return Err(io::Error::from_raw_os_error(errno)),

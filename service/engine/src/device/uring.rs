@@ -19,7 +19,8 @@ use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 use rustix::event::EventfdFlags;
 
-use super::{Completion, Declarer, Io, IoBackend, Next, Progress, Wait, Waker};
+use super::facts::LiveCache;
+use super::{Completion, Declarer, Io, IoBackend, Next, Progress, Wait, Waker, WriteCache};
 use crate::clock::monotonic_ns;
 use crate::declaration::IoOp;
 use crate::options::IoBackendKind;
@@ -91,6 +92,9 @@ pub(crate) struct Uring {
     bell_count: Box<[u8; 8]>,
     declarer: Declarer,
     alignment: usize,
+    cache: LiveCache,
+    /// True: the device has FUA.
+    fua: bool,
     /// I/Os the kernel has, by token, which is the entry's user data.
     in_flight: HashMap<u64, (Io, Progress)>,
     /// Ends that were found and not yet handed over.
@@ -114,6 +118,7 @@ impl Uring {
     pub(crate) fn start(
         file: &Arc<File>,
         alignment: usize,
+        fua: bool,
         declarer: &Declarer,
     ) -> io::Result<Self> {
         let ring = IoUring::new(ENTRIES)?;
@@ -136,6 +141,8 @@ impl Uring {
             bell_count: Box::new([0; 8]),
             declarer: declarer.clone(),
             alignment,
+            cache: LiveCache::of(file),
+            fua,
             in_flight: HashMap::new(),
             ended: Vec::new(),
             broken: None,
@@ -162,8 +169,10 @@ impl Uring {
                     IoOp::Read => opcode::Read::new(fd, rest.as_mut_ptr(), len)
                         .offset(offset)
                         .build(),
+                    // On a block device the request then carries FUA, and no flush follows it.
                     _ => opcode::Write::new(fd, rest.as_ptr(), len)
                         .offset(offset)
+                        .rw_flags(if io.forced { libc::RWF_DSYNC } else { 0 })
                         .build(),
                 }
             }
@@ -325,6 +334,14 @@ impl IoBackend for Uring {
         ended.append(&mut self.ended);
     }
 
+    fn write_cache(&self) -> WriteCache {
+        self.cache.now()
+    }
+
+    fn forces_writes(&self) -> bool {
+        self.fua
+    }
+
     fn waker(&self) -> Waker {
         let bell = Arc::clone(&self.bell);
         Waker::new(move || bell.ring())
@@ -350,4 +367,41 @@ fn is_transient(error: &io::Error) -> bool {
         error.raw_os_error(),
         Some(libc::EINTR | libc::EAGAIN | libc::EBUSY | libc::ETIME)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::BufferPool;
+    use crate::declaration::IoPurpose;
+
+    #[test]
+    fn a_forced_write_is_one_entry() {
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        let Ok(mut uring) = Uring::start(&file, 512, true, &Declarer(None)) else {
+            // Not on this kernel: `open` tells who asks for it.
+            return;
+        };
+        assert!(uring.forces_writes());
+        assert_eq!(uring.write_cache(), WriteCache::Back, "a file");
+        let mut buf = BufferPool::new(512).get(512);
+        buf[..].fill(7);
+        uring.submit(Io {
+            token: 1,
+            op: IoOp::Write,
+            forced: true,
+            offset: 512,
+            buf: Some(buf),
+            purpose: IoPurpose::Journal,
+            requests: Vec::new(),
+        });
+        let mut ended = Vec::new();
+        while ended.is_empty() {
+            uring.wait(&mut ended, Wait::Forever);
+        }
+        assert!(ended[0].result.is_ok(), "{ended:?}");
+        let mut bytes = [0; 512];
+        std::os::unix::fs::FileExt::read_exact_at(&*file, &mut bytes, 512).unwrap();
+        assert_eq!(bytes, [7; 512]);
+    }
 }

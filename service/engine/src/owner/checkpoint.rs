@@ -246,7 +246,6 @@ impl Checkpointer {
             self.failed(ctx);
             return result;
         }
-        ctx.shared.counters.flushes.add(1);
         if let State::Ending(copying) = std::mem::take(&mut self.state) {
             if copying.next.is_none() {
                 self.write_header(ctx, copying);

@@ -82,6 +82,8 @@ pub(super) struct Commit {
     /// Served by the flush in flight.
     flushing: Vec<Unflushed>,
     batch: Option<InFlight>,
+    /// True: the writes of the batch that are under way need no flush.
+    forced: bool,
     /// Deletes of many that are not applied as a whole.
     many: Many,
 }
@@ -353,8 +355,13 @@ impl Commit {
         if rest.is_empty() {
             return self.write_first(ctx);
         }
+        self.forced = self.unflushed.is_empty()
+            && durability == Durability::Synced
+            && rest
+                .iter()
+                .all(|write| ctx.io.should_force(write.buf.len()));
         for write in rest {
-            write_ring(ctx, Tag::BatchRest, write, requests.clone());
+            write_ring(ctx, (Tag::BatchRest, self.forced), write, requests.clone());
         }
     }
 
@@ -365,9 +372,14 @@ impl Commit {
         let Some(first) = batch.first.take() else {
             return;
         };
-        let requests = batch.requests.clone();
+        let (requests, batch_durability) = (batch.requests.clone(), batch.durability);
         self.phase = Phase::First;
-        write_ring(ctx, Tag::BatchFirst, first, requests);
+        // A flush that data waits for too makes both durable; and a change that is answered before
+        // its batch is durable need not wait for more than a plain write.
+        self.forced = self.unflushed.is_empty()
+            && batch_durability == Durability::Synced
+            && ctx.io.should_force(first.buf.len());
+        write_ring(ctx, (Tag::BatchFirst, self.forced), first, requests);
     }
 
     /// A piece of the batch that replay cannot reach yet is written.
@@ -381,24 +393,30 @@ impl Commit {
             return Ok(());
         };
         self.phase = Phase::Rest(left - 1);
-        if left == 1 {
+        if left == 1 && self.forced {
+            self.write_first(ctx);
+        } else if left == 1 {
             self.start_flush(ctx, Phase::RestFlush);
         }
         Ok(())
     }
 
-    /// The batch is in the journal, but perhaps only in the device's cache.
+    /// The batch is in the journal, but perhaps only in the device's cache. Returns its records if
+    /// it is durable.
     pub(super) fn visible(
         &mut self,
         ctx: &mut Ctx,
         result: Result<(), Error>,
-    ) -> Result<(), Error> {
+    ) -> Result<u64, Error> {
         result?;
         let Some(batch) = self.batch.as_mut() else {
-            return Ok(());
+            return Ok(0);
         };
         if let Some(new_tail) = batch.new_tail.take() {
             ctx.storage.journal.advance(new_tail);
+        }
+        if self.forced {
+            return Ok(self.batch_durable(ctx));
         }
         let answers = match batch.durability {
             Durability::Journaled => self.apply_batch(ctx),
@@ -406,7 +424,7 @@ impl Commit {
         };
         self.start_flush(ctx, Phase::LastFlush);
         answers.into_iter().for_each(Answer::send);
-        Ok(())
+        Ok(0)
     }
 
     fn start_flush(&mut self, ctx: &mut Ctx, phase: Phase) {
@@ -431,7 +449,6 @@ impl Commit {
         result: Result<(), Error>,
     ) -> Result<u64, Error> {
         result?;
-        ctx.shared.counters.flushes.add(1);
         for item in std::mem::take(&mut self.flushing) {
             match item {
                 Unflushed::Put(put) => self.add(put.durable()),
@@ -527,9 +544,18 @@ impl Commit {
     }
 }
 
-fn write_ring(ctx: &mut Ctx, tag: Tag, write: RingWrite, requests: Vec<RequestId>) {
+fn write_ring(
+    ctx: &mut Ctx,
+    (tag, forced): (Tag, bool),
+    write: RingWrite,
+    requests: Vec<RequestId>,
+) {
     let offset = ctx.storage.geometry.ring_byte(write.position).0;
-    ctx.io.write(tag, offset, write.buf, requests);
+    if forced {
+        ctx.io.force(tag, offset, write.buf, requests);
+    } else {
+        ctx.io.write(tag, offset, write.buf, requests);
+    }
 }
 
 /// Tells a put that it has lost.

@@ -14,10 +14,14 @@ use super::waiting::order::curve::Pair;
 use crate::buffer::{AlignedBuf, BufferPool, Reservation};
 use crate::clock::monotonic_ns;
 use crate::declaration::{IoOp, IoPurpose, RequestId};
-use crate::device::{Completion, Device, Io};
+use crate::device::{Completion, Device, Io, Wait, WriteCache};
 use crate::error::Error;
 use crate::request::HeadOutcome;
+use crate::stats::Counters;
 use crate::units::RingPosition;
+
+/// Most bytes of a write that is forced: a large one would be several requests, each with FUA.
+const FORCE_LIMIT: usize = 32 * 1024;
 
 /// Action at the end of an I/O.
 pub(crate) enum Tag {
@@ -106,6 +110,11 @@ struct Extent {
     offset: u64,
     len: u64,
     begin_ns: u64,
+    /// Of a write: it need not be flushed.
+    forced: bool,
+    /// Of a flush: writes that had ended before it, and whether it need not be sent.
+    covers: u64,
+    spared: bool,
 }
 
 /// The device, and the table of what is in flight on it.
@@ -119,18 +128,35 @@ pub(crate) struct IoTable {
     next_token: u64,
     /// `None`: nobody learns from them.
     pairs: Option<Pairs>,
+    counters: Arc<Counters>,
+    /// Writes that have ended and may be in the device's cache, counted since open, and how many
+    /// of them a flush has covered.
+    written: u64,
+    flushed: u64,
+    /// Flushes that need not be sent, to be handed out as ended.
+    spared: Vec<Completion>,
 }
 
 impl IoTable {
-    pub(crate) fn new(device: Device, pool: Arc<BufferPool>, next_token: u64) -> Self {
+    /// Nothing of the device may be in its cache.
+    pub(crate) fn new(
+        device: Device,
+        pool: &Arc<BufferPool>,
+        next_token: u64,
+        counters: &Arc<Counters>,
+    ) -> Self {
         Self {
             device,
-            pool,
+            pool: Arc::clone(pool),
             reservation: None,
             in_flight: HashMap::new(),
             data_in_flight: 0,
             next_token,
             pairs: None,
+            counters: Arc::clone(counters),
+            written: 0,
+            flushed: 0,
+            spared: Vec::new(),
         }
     }
 
@@ -156,7 +182,7 @@ impl IoTable {
             Some(reservation) => reservation.into_buf(len),
             None => self.pool.get(len),
         };
-        self.submit(tag, IoOp::Read, offset, Some(buf), requests);
+        self.submit(tag, (IoOp::Read, false), offset, Some(buf), requests);
     }
 
     /// Writes a buffer of whole units.
@@ -167,7 +193,24 @@ impl IoTable {
         buf: AlignedBuf,
         requests: Vec<RequestId>,
     ) {
-        self.submit(tag, IoOp::Write, offset, Some(buf), requests);
+        self.submit(tag, (IoOp::Write, false), offset, Some(buf), requests);
+    }
+
+    /// Writes a few units so that they are durable at the end of the write.
+    pub(crate) fn force(
+        &mut self,
+        tag: Tag,
+        offset: u64,
+        buf: AlignedBuf,
+        requests: Vec<RequestId>,
+    ) {
+        self.submit(tag, (IoOp::Write, true), offset, Some(buf), requests);
+    }
+
+    /// True: it costs less to force a write of these few bytes than to flush after it.
+    pub(crate) fn should_force(&self, len: usize) -> bool {
+        let backend = &self.device.backend;
+        len <= FORCE_LIMIT && backend.forces_writes() && backend.write_cache() == WriteCache::Back
     }
 
     /// Flushes the device's cache.
@@ -177,13 +220,34 @@ impl IoTable {
 
     /// Flushes the device's cache, for a purpose of its own.
     pub(crate) fn flush_as(&mut self, tag: Tag, requests: Vec<RequestId>) {
-        self.submit(tag, IoOp::Flush, 0, None, requests);
+        self.submit(tag, (IoOp::Flush, false), 0, None, requests);
+    }
+
+    /// True: no write that has ended can be lost, so a flush would change nothing.
+    fn all_durable(&self) -> bool {
+        self.written == self.flushed || self.device.backend.write_cache() == WriteCache::Through
+    }
+
+    /// True: something has ended that the backend knows nothing of.
+    pub(crate) fn has_spared(&self) -> bool {
+        !self.spared.is_empty()
+    }
+
+    /// Starts what was handed out and appends what has ended.
+    pub(crate) fn wait(&mut self, ended: &mut Vec<Completion>, wait: Wait) {
+        let wait = if self.spared.is_empty() {
+            wait
+        } else {
+            Wait::No
+        };
+        self.device.backend.wait(ended, wait);
+        ended.append(&mut self.spared);
     }
 
     fn submit(
         &mut self,
         tag: Tag,
-        op: IoOp,
+        (op, forced): (IoOp, bool),
         offset: u64,
         buf: Option<AlignedBuf>,
         requests: Vec<RequestId>,
@@ -194,21 +258,33 @@ impl IoTable {
         let io = Io {
             token,
             op,
+            forced,
             offset,
             buf,
             purpose: tag.purpose(),
             requests,
         };
+        let spared = op == IoOp::Flush && self.all_durable();
         let extent = Extent {
             op,
             offset,
             len: io.len(),
             begin_ns: monotonic_ns(),
+            forced,
+            covers: self.written,
+            spared,
         };
         if let Some(pairs) = &mut self.pairs {
             pairs.begun(op == IoOp::Read);
         }
         self.in_flight.insert(token, (tag, extent));
+        if spared {
+            return self.spared.push(Completion {
+                token,
+                buf: None,
+                result: Ok(()),
+            });
+        }
         self.device.backend.submit(io);
     }
 
@@ -241,6 +317,7 @@ impl IoTable {
     ) -> Option<(Tag, Option<AlignedBuf>, Result<(), Error>)> {
         let (tag, extent) = self.in_flight.remove(&completion.token)?;
         self.data_in_flight -= usize::from(tag.is_data());
+        self.note_end(&extent, completion.result.is_ok());
         let Extent {
             op, offset, len, ..
         } = extent;
@@ -248,5 +325,28 @@ impl IoTable {
             .result
             .map_err(|source| Error::from_io(op, offset, len, source));
         Some((tag, completion.buf, result))
+    }
+    fn note_end(&mut self, extent: &Extent, well: bool) {
+        match extent.op {
+            IoOp::Read => {}
+            // A write that has failed may be there in part.
+            IoOp::Write => {
+                self.written += u64::from(!extent.forced || !well);
+                self.counters.writes.add(u64::from(well));
+                self.counters
+                    .writes_forced
+                    .add(u64::from(well && extent.forced));
+            }
+            IoOp::Flush if well => {
+                self.flushed = self.flushed.max(extent.covers);
+                let count = if extent.spared {
+                    &self.counters.flushes_spared
+                } else {
+                    &self.counters.flushes
+                };
+                count.add(1);
+            }
+            IoOp::Flush => {}
+        }
     }
 }

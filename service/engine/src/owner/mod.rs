@@ -188,7 +188,7 @@ impl Owner {
             (wait, _) => wait,
         };
         let mut ended = std::mem::take(&mut self.ended);
-        self.ctx.io.device.backend.wait(&mut ended, wait);
+        self.ctx.io.wait(&mut ended, wait);
         let alone = ended.len() == 1;
         for completion in ended.drain(..) {
             self.on_completion(completion, alone);
@@ -339,7 +339,10 @@ impl Owner {
             Tag::Embedded(read) => self.reads.embedded_read(ctx, *read, buf, result),
             Tag::PutData(put) => put.written(ctx, &mut self.commit, result),
             Tag::BatchRest => done = self.commit.rest_written(ctx, result),
-            Tag::BatchFirst => done = self.commit.visible(ctx, result),
+            Tag::BatchFirst => match self.commit.visible(ctx, result) {
+                Ok(records) => self.checkpoint.appended(records),
+                Err(error) => done = Err(error),
+            },
             Tag::Flush => match self.commit.flushed(ctx, &mut self.gc, result) {
                 Ok(records) => self.checkpoint.appended(records),
                 Err(error) => done = Err(error),
@@ -428,8 +431,9 @@ impl Owner {
         self.ctx.closing = true;
     }
 
+    /// True: there is something to do without waiting.
     fn has_more_commands(&self) -> bool {
-        self.more_commands
+        self.more_commands || self.ctx.io.has_spared()
     }
 
     /// True: the store is closed; nothing is in flight and nothing waits.

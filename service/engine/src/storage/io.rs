@@ -62,6 +62,7 @@ impl<'a> BlockingIo<'a> {
         let io = Io {
             token,
             op,
+            forced: false,
             offset,
             buf,
             purpose,

@@ -20,6 +20,7 @@ mod create_file;
 mod create_loop;
 mod declarations;
 mod faults;
+mod flushes;
 mod format_doc;
 mod format_golden;
 mod format_properties;

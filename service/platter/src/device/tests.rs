@@ -16,6 +16,7 @@ fn io(token: u64, op: IoOp, offset: u64, buf: Option<AlignedBuf>) -> Io {
     Io {
         token,
         op,
+        forced: false,
         offset,
         buf,
         purpose: IoPurpose::LumpData,

@@ -86,6 +86,8 @@ impl Opener {
             layout = known.layout.name(),
             block_size = known.block_size,
             backend = known.backend.name(),
+            disk = known.disk.map(tracing::field::display),
+            durable_by = known.durable_by,
             lumps = known.replay.lumps,
             // The end mark is no record to whoever reads this.
             records = known.replay.records.saturating_sub(1),

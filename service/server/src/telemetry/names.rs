@@ -145,6 +145,12 @@ metrics! {
         "Dead records that garbage collection passed over.";
     FLUSHES = "store_flushes" Counter ["store"]
         "Flushes of the device.";
+    FLUSHES_SPARED = "store_flushes_spared" Counter ["store"]
+        "Flushes that were not sent: the device writes through, or nothing was written since the last one.";
+    WRITES = "store_writes" Counter ["store"]
+        "Writes to the device.";
+    WRITES_FORCED = "store_writes_forced" Counter ["store"]
+        "Journal writes past the device's cache (FUA), each instead of a write and a flush.";
     QUEUE_LENGTH = "store_queue_length" Gauge ["store"]
         "Requests waiting for the store's owner thread.";
     PENDING = "store_pending_requests" Gauge ["store"]

@@ -3,9 +3,9 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::Shared;
+use super::{Lie, Shared, SimOptions};
 use crate::clock::monotonic_ns;
-use crate::device::{Completion, Io, IoBackend, Wait, Waker};
+use crate::device::{Completion, Io, IoBackend, Wait, Waker, WriteCache};
 use crate::options::IoBackendKind;
 
 /// One opening of the disk.
@@ -35,6 +35,11 @@ impl SimBackend {
                 _ => return ended.len() > before,
             }
         }
+    }
+
+    fn options(&self) -> SimOptions {
+        let core = self.shared.core.lock();
+        core.unwrap_or_else(PoisonError::into_inner).options.clone()
     }
 
     /// Waits for the bell, in real time: nothing is in flight, so no virtual time can pass.
@@ -86,6 +91,17 @@ impl IoBackend for SimBackend {
                 )));
             }
         }
+    }
+
+    fn write_cache(&self) -> WriteCache {
+        match self.options().lie {
+            Lie::HidesCache => WriteCache::Through,
+            _ => self.options().cache,
+        }
+    }
+
+    fn forces_writes(&self) -> bool {
+        self.options().fua
     }
 
     fn waker(&self) -> Waker {

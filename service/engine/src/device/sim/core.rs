@@ -8,7 +8,7 @@ use super::fault::{Fault, FaultKind, Lie};
 use super::options::{SimOptions, Survivors};
 use super::pages::Pages;
 use crate::declaration::IoOp;
-use crate::device::{Completion, Io, Next, Progress};
+use crate::device::{Completion, Io, Next, Progress, WriteCache};
 use crate::random::Random;
 
 /// Data I/Os between two that are hit by a lie that strikes now and then.
@@ -250,6 +250,7 @@ impl Core {
             IoOp::Read => self.read(&mut flight.io),
             IoOp::Write => {
                 self.land(flight.number);
+                self.settle_if_promised(flight);
                 Ok(())
             }
             IoOp::Flush => {
@@ -299,6 +300,50 @@ impl Core {
             .flat_map(|bad| [bad.start..bad.end.min(offset), bad.start.max(end)..bad.end])
             .filter(|bad| !bad.is_empty())
             .collect();
+    }
+
+    /// A write that has landed is durable if it was forced, or if there is no cache.
+    fn settle_if_promised(&mut self, flight: &Flight) {
+        let forced = flight.io.forced && self.options.lie != Lie::ForcesNothing;
+        if forced || self.options.cache == WriteCache::Through {
+            self.settle(flight.number);
+        }
+    }
+
+    /// The write is durable; nothing that an older one left there comes back.
+    fn settle(&mut self, number: u64) {
+        let Some(at) = self
+            .cached
+            .iter()
+            .position(|cached| cached.number == number)
+        else {
+            return;
+        };
+        let settled = self.cached.remove(at);
+        let unit = usize::try_from(self.options.unit).unwrap_or(usize::MAX);
+        let end = settled.offset + settled.bytes.len() as u64;
+        self.durable.write(settled.offset, &settled.bytes);
+        let (apart, overlapped): (Vec<_>, Vec<_>) = std::mem::take(&mut self.cached)
+            .into_iter()
+            .partition(|old| {
+                let old_end = old.offset + old.bytes.len() as u64;
+                old.ended.is_none() || old_end <= settled.offset || end <= old.offset
+            });
+        self.cached = apart;
+        for old in overlapped {
+            for (sector, bytes) in old.bytes.chunks(unit).enumerate() {
+                let offset = old.offset + (sector * unit) as u64;
+                if !(settled.offset..end).contains(&offset) {
+                    self.cached.push(Cached {
+                        offset,
+                        bytes: Arc::from(bytes),
+                        ..old.clone()
+                    });
+                }
+            }
+        }
+        self.cached
+            .sort_by_key(|cached| (cached.number, cached.offset));
     }
 
     /// Every write that ended before the flush began is durable.

@@ -71,6 +71,10 @@ pub enum Lie {
     None,
     /// Flushes do nothing.
     IgnoresFlushes,
+    /// It says that it writes through, and has a cache.
+    HidesCache,
+    /// Forced writes stay in the cache.
+    ForcesNothing,
     /// A flush forgets the oldest write that it should cover.
     FlushForgetsOne,
     /// A single unit can be torn: half of it old, half of it new.

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::fault::Lie;
+use crate::device::WriteCache;
 
 /// Service times in virtual nanoseconds. Whether two I/Os in flight end in one order or the other
 /// is decided by nothing else.
@@ -62,6 +63,10 @@ pub struct SimOptions {
     /// True: a block device, whose size is fixed. False: a file, which grows when it is written
     /// beyond its end.
     pub is_block_device: bool,
+    /// With [`WriteCache::Through`] a write is durable when it has ended.
+    pub cache: WriteCache,
+    /// True: forced writes are offered, which are durable when they have ended.
+    pub fua: bool,
     /// Service times of its I/Os.
     pub latency: Latency,
     /// The promise it breaks.
@@ -75,6 +80,8 @@ impl Default for SimOptions {
             seed: 0,
             unit: 512,
             is_block_device: true,
+            cache: WriteCache::Back,
+            fua: false,
             latency: Latency::any_order(),
             lie: Lie::None,
         }

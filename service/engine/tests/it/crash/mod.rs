@@ -4,6 +4,7 @@ mod harness;
 
 use harness::scenario::Scenario;
 use harness::{Coverage, Only, run, run_faulty};
+use lumpscope_engine::device::WriteCache;
 use lumpscope_engine::device::sim::Lie;
 
 /// Seeds of a test; a tenth of them is run again by the test that they repeat.
@@ -52,6 +53,37 @@ fn nothing_acknowledged_is_lost_at_any_cut() {
     }
 }
 
+/// A disk that offers more than flushes gets fewer of them, and loses no more.
+#[test]
+fn every_rung_of_a_device_keeps_the_promise() {
+    let (mut plain, mut through, mut fua) = <(Coverage, Coverage, Coverage)>::default();
+    for seed in 0..SEEDS / 2 {
+        let scenario = Scenario::new(seed);
+        let rungs = [
+            (WriteCache::Back, false, &mut plain),
+            (WriteCache::Through, false, &mut through),
+            (WriteCache::Back, true, &mut fua),
+        ];
+        for (cache, fua, coverage) in rungs {
+            let scenario = Scenario {
+                cache,
+                fua,
+                ..scenario.clone()
+            };
+            if let Err(failure) = run(&scenario, Only::All, coverage) {
+                panic!("{failure:?}, {cache:?}, FUA {fua}, {}", scenario.describe());
+            }
+        }
+    }
+    assert_eq!((through.flushes, plain.writes_forced), (0, 0));
+    assert!(plain.flushes_spared > 0, "{plain:#?}");
+    assert!(through.uncertain_cuts > 1000, "{through:#?}");
+    assert!(
+        fua.writes_forced > 1000 && fua.flushes < plain.flushes,
+        "{fua:#?}"
+    );
+}
+
 #[test]
 fn failing_disks_cost_answers_and_never_bytes() {
     let mut coverage = Coverage::default();
@@ -97,10 +129,13 @@ fn every_lie_of_a_disk_is_found() {
         Lie::TearsUnits,
         Lie::ReadsElsewhere,
         Lie::Forgets,
+        Lie::HidesCache,
+        Lie::ForcesNothing,
     ] {
         let found = (0..20).find_map(|seed| {
             let mut scenario = Scenario::new(seed);
             scenario.lie = lie;
+            scenario.fua = lie == Lie::ForcesNothing;
             let result = run(&scenario, Only::All, &mut Coverage::default());
             result.err().map(|failure| (scenario, failure))
         });

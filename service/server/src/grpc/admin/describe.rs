@@ -29,10 +29,16 @@ pub(super) fn store(
     }
     let named = service.store(scope, name)?;
     let numbers = store_stats::numbers(&named);
+    let known = named.store.info();
     Ok(v1::DescribeStoreResponse {
         request_id: scope.id(),
         info: Some(describe::store(&named, &admin.observer)),
-        io_backend: named.store.info().backend.name().to_owned(),
+        io_backend: known.backend.name().to_owned(),
+        disk: known
+            .disk
+            .map(|facts| facts.to_string())
+            .unwrap_or_default(),
+        durability: known.durable_by.to_owned(),
         lumps: named.store.stats().lumps,
         numbers: numbers
             .map(|(metric, value)| (short(metric.name).to_owned(), value))

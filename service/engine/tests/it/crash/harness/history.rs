@@ -93,6 +93,9 @@ impl History {
         let stats = self.session.store.stats();
         coverage.header_writes += stats.header_writes;
         coverage.gc_relocated += stats.gc_relocated;
+        coverage.flushes += stats.flushes;
+        coverage.flushes_spared += stats.flushes_spared;
+        coverage.writes_forced += stats.writes_forced;
         self.session.driver.begin_close();
         while self.event(only, coverage)? {
             if !self.session.advance() {

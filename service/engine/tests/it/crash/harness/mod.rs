@@ -77,6 +77,9 @@ pub struct Coverage {
     pub journal_full: u64,
     pub header_writes: u64,
     pub gc_relocated: u64,
+    pub flushes: u64,
+    pub flushes_spared: u64,
+    pub writes_forced: u64,
     pub faults: FaultCoverage,
     /// Depends on every answer and every byte of every disk at the end of its history.
     pub digest: u64,

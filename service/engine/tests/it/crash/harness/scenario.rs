@@ -1,6 +1,7 @@
 //! The store and the load that a seed stands for.
 
 use lumpscope_engine::StoreOptions;
+use lumpscope_engine::device::WriteCache;
 use lumpscope_engine::device::sim::{Latency, Lie, Random, SimDisk, SimOptions, blank_image};
 use lumpscope_engine::units::BlockSize;
 
@@ -33,6 +34,9 @@ pub struct Scenario {
     pub journaled: u64,
     /// Power cuts after each event, when there is something to lose.
     pub cuts: u64,
+    /// What the disk offers beside flushes.
+    pub cache: WriteCache,
+    pub fua: bool,
     pub lie: Lie,
 }
 
@@ -62,6 +66,8 @@ impl Scenario {
             deletes: [100, 250, 400][random.index(3)],
             journaled: [0, 200, 500, 1000][random.index(4)],
             cuts: 3,
+            cache: WriteCache::Back,
+            fua: false,
             lie: Lie::None,
         }
     }
@@ -74,6 +80,8 @@ impl Scenario {
             seed: Random::derive(self.seed, &[2]).next(),
             unit: self.unit,
             is_block_device: self.seed.is_multiple_of(2),
+            cache: self.cache,
+            fua: self.fua,
             latency: Latency::any_order(),
             lie: self.lie,
         };
