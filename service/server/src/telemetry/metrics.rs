@@ -1,6 +1,8 @@
 //! The service's own counts: requests, their durations and codes.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use lumpscope_proto::code_name;
@@ -11,8 +13,6 @@ use prometheus_client::metrics::histogram::{
     Histogram, NativeHistogramConfig, exponential_buckets,
 };
 use tonic::Code;
-
-use crate::request::methods;
 
 /// Values of the labels of one series, with the labels' names.
 type Labels = Vec<(&'static str, String)>;
@@ -42,6 +42,8 @@ fn native() -> NativeHistogramConfig {
 #[derive(Debug)]
 pub struct RequestMetrics {
     in_progress: AtomicI64,
+    /// Methods that have a series: those of gRPC and of every other protocol served.
+    methods: Mutex<BTreeSet<&'static str>>,
     pub(super) requests: Family<Labels, Counter>,
     pub(super) duration: Family<Labels, HistogramWithExemplars<Exemplar>>,
     pub(super) native: Family<Labels, Histogram>,
@@ -51,6 +53,7 @@ impl Default for RequestMetrics {
     fn default() -> Self {
         Self {
             in_progress: AtomicI64::new(0),
+            methods: Mutex::default(),
             requests: Family::default(),
             duration: Family::new_with_constructor(|| HistogramWithExemplars::new(classic())),
             native: Family::new_with_constructor(|| {
@@ -84,6 +87,9 @@ impl RequestMetrics {
         let exemplar = trace.map(|trace| [("trace_id", format!("{trace:032x}"))]);
         let when = exemplar.is_some().then(SystemTime::now);
         let took = duration.as_secs_f64();
+        if self.native.get(&labels).is_none() {
+            self.methods().insert(method);
+        }
         self.duration
             .get_or_create(&labels)
             .observe(took, exemplar, when);
@@ -99,9 +105,11 @@ const CODES: i32 = 17;
 impl RequestMetrics {
     /// Forgets the series of a store that was taken out.
     pub fn forget(&self, store: &str) {
-        let known = methods::METHODS.iter().map(|method| method.name);
-        for method in known.chain([methods::UNKNOWN]) {
-            let mut labels = vec![("store", store.to_owned()), ("method", method.to_owned())];
+        for method in self.methods().iter() {
+            let mut labels = vec![
+                ("store", store.to_owned()),
+                ("method", (*method).to_owned()),
+            ];
             self.duration.remove(&labels);
             self.native.remove(&labels);
             for code in 0..CODES {
@@ -113,9 +121,49 @@ impl RequestMetrics {
         }
     }
 
+    fn methods(&self) -> MutexGuard<'_, BTreeSet<&'static str>> {
+        self.methods.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Requests that have begun and not ended.
     #[must_use]
     pub fn under_way(&self) -> u64 {
         u64::try_from(self.in_progress.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_was_taken_out_leaves_no_series_of_any_protocol() {
+        let metrics = RequestMetrics::default();
+        let series = [("a", "put"), ("a", "s3_get_object"), ("b", "s3_get_object")];
+        for (store, method) in series {
+            metrics.begun();
+            metrics.ended(
+                Some(store),
+                method,
+                Code::Ok,
+                Duration::from_millis(1),
+                None,
+            );
+        }
+        let kept = || {
+            series.map(|(store, method)| {
+                let mut labels = vec![("store", store.to_owned()), ("method", method.to_owned())];
+                let durations = [
+                    metrics.duration.get(&labels).is_some(),
+                    metrics.native.get(&labels).is_some(),
+                ];
+                labels.push(("code", code_name(Code::Ok).to_owned()));
+                (durations, metrics.requests.get(&labels).is_some())
+            })
+        };
+        assert_eq!(kept(), [([true; 2], true); 3]);
+        metrics.forget("a");
+        let gone = ([false; 2], false);
+        assert_eq!(kept(), [gone, gone, ([true; 2], true)]);
     }
 }
