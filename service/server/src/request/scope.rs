@@ -382,7 +382,8 @@ impl Scope {
                     let until = handed.saturating_sub(self.begin_ns);
                     until.saturating_sub(used_ns(&state.before))
                 });
-                (recv_ns, state.engine)
+                let recv_ns = recv_ns.min(total);
+                (recv_ns, shared(state.engine, total - recv_ns))
             }
         };
         RequestSummary {
@@ -430,8 +431,8 @@ fn used_ns(times: &EngineTimes) -> u64 {
     times.sched_ns + times.index_ns + times.data_ns + times.journal_ns
 }
 
-/// These times scaled to the given time: engine work in parallel, while bytes came or went, shares
-/// the time that is no wait for the client.
+/// These times scaled to the given time: engine work in parallel, for several lumps or while bytes
+/// came or went, shares the time that is no wait for the client.
 fn shared(times: EngineTimes, room_ns: u64) -> EngineTimes {
     let used = used_ns(&times);
     if used <= room_ns {
@@ -453,5 +454,34 @@ impl Drop for Scope {
     fn drop(&mut self) {
         // Whoever held the request dropped it without an end: the client has gone away.
         self.end(Code::Cancelled);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_in_parallel_shares_the_time_it_took() {
+        // Sixteen writes at a time, as a PutMany makes them.
+        let mut sum = EngineTimes::default();
+        for _ in 0..16 {
+            add(
+                &mut sum,
+                EngineTimes {
+                    sched_ns: 3,
+                    index_ns: 1,
+                    data_ns: 20,
+                    journal_ns: 7,
+                },
+            );
+        }
+        let within = shared(sum, 197);
+        assert!(
+            used_ns(&within) <= 197 && used_ns(&within) > 190,
+            "{within:?}"
+        );
+        assert!(within.data_ns > within.journal_ns && within.journal_ns > within.sched_ns);
+        assert_eq!(shared(sum, 496), sum);
     }
 }

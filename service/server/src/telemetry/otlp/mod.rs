@@ -355,6 +355,14 @@ mod tests {
         });
         // When it completed is not known: no span can be made of it.
         explained.blocks.push(BlockIo::default());
+        // It sticks out of its stage, as those of many lumps in parallel do.
+        explained.blocks.push(BlockIo {
+            operation: "read".to_owned(),
+            issued_at_ns: Some(55),
+            done_at_ns: Some(65),
+            device_ns: 10,
+            ..BlockIo::default()
+        });
         let about = About {
             request: 5,
             method: "lumpscope.v1.LumpStore/Get",
@@ -368,7 +376,21 @@ mod tests {
         let names: Vec<&str> = made.iter().map(|span| &*span.name).collect();
         assert_eq!(
             names,
-            ["lumpscope.v1.LumpStore/Get", "recv", "device", "read"]
+            [
+                "lumpscope.v1.LumpStore/Get",
+                "recv",
+                "device",
+                "read",
+                "read"
+            ]
+        );
+        assert_eq!(made[4].parent_span_id, made[2].span_context.span_id());
+        let says =
+            |span: &SpanData, key: &str| span.attributes.iter().any(|a| a.key.as_str() == key);
+        assert!(says(&made[4], "lumpscope.device_ns") && !says(&made[4], "lumpscope.queue_ns"));
+        assert!(
+            !says(&made[3], "lumpscope.device_ns"),
+            "when it was sent was not seen"
         );
         assert_eq!(made[3].parent_span_id, made[2].span_context.span_id());
         assert_eq!(made[2].parent_span_id, made[0].span_context.span_id());
@@ -382,7 +404,7 @@ mod tests {
                     .as_nanos(),
             )
         };
-        assert_eq!((after(&made[2]), after(&made[3])), ((7, 50), (10, 10)));
+        assert_eq!((after(&made[2]), after(&made[3])), ((7, 58), (10, 10)));
         assert_eq!(
             made[0].status,
             opentelemetry::trace::Status::error("DATA_LOSS")

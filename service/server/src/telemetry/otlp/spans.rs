@@ -119,7 +119,7 @@ pub(super) fn of(
     };
     let mut spans = vec![make.request()];
     let (mut data, mut journal) = (trace.span_id, trace.span_id);
-    for stage in stages(explained) {
+    for stage in around_blocks(explained) {
         let id = new_span_id(ids);
         match stage.name {
             "device" | "submit" => data = id,
@@ -133,6 +133,28 @@ pub(super) fn of(
         spans.extend(make.block(block, parent, new_span_id(ids)));
     }
     spans
+}
+
+/// The stages, each as long as to hold its block requests. Their places are derived from lengths, as
+/// if they followed each other; where much is done at a time, as for a PutMany, they overlap.
+fn around_blocks(explained: &SlowRequest) -> Vec<Stage> {
+    let mut stages = stages(explained);
+    let total = signed(explained.total_ns);
+    for stage in &mut stages {
+        let holds = |block: &&BlockIo| match stage.name {
+            "device" | "submit" => is_data(block),
+            "journal" => !is_data(block),
+            _ => false,
+        };
+        let (mut begin, mut end) = stage.place;
+        let took = u64::try_from(end - begin).unwrap_or(0);
+        for (from, to) in explained.blocks.iter().filter(holds).filter_map(place_of) {
+            (begin, end) = (begin.min(from.max(0)), end.max(to.min(total)));
+        }
+        stage.place = (begin, end);
+        stage.parts.push(("stage", took));
+    }
+    stages
 }
 
 /// A request of which the observer knows nothing.
@@ -254,6 +276,9 @@ impl Maker<'_> {
         ];
         let said = texts.into_iter().filter(|(_, text)| !text.is_empty());
         attributes.extend(said.map(|(key, text)| KeyValue::new(key, text.clone())));
+        if !what.lost.is_empty() {
+            attributes.push(number("lumpscope.lost_ns", what.lost_in_all_ns));
+        }
         for lost in &what.lost {
             let key = format!("lumpscope.lost_ns.{}", lost.owner);
             attributes.push(KeyValue::new(key, signed(lost.ns)));
@@ -309,9 +334,20 @@ impl Maker<'_> {
             number("lumpscope.block_bytes", u64::from(block.sectors) * 512),
             number("lumpscope.own_bytes", block.own_bytes),
             KeyValue::new("lumpscope.shared", block.shared),
-            number("lumpscope.queue_ns", block.queue_ns),
-            number("lumpscope.device_ns", block.device_ns),
         ];
+        // Times that were not seen are not said: a flush is in no queue.
+        if block.queued_at_ns.and(block.issued_at_ns).is_some() {
+            let queue = number("lumpscope.queue_ns", block.queue_ns);
+            span.attributes.push(queue);
+        }
+        if block.issued_at_ns.and(block.done_at_ns).is_some() {
+            let device = number("lumpscope.device_ns", block.device_ns);
+            span.attributes.push(device);
+        }
+        if block.uncertain {
+            let uncertain = KeyValue::new("lumpscope.uncertain", true);
+            span.attributes.push(uncertain);
+        }
         if let Some(seek) = block.seek_bytes {
             span.attributes
                 .push(KeyValue::new("lumpscope.seek_bytes", seek));
