@@ -8,14 +8,22 @@ use crate::extents::Placement;
 use crate::report::AuditReport;
 
 /// Names of the inputs in recordings.
-pub(crate) const KINDS: [&str; 9] = [
-    "added", "removed", "placed", "audited", "declared", "finished", "ended", "event", "drained",
+pub(crate) const KINDS: [&str; 10] = [
+    "clock", "added", "removed", "placed", "audited", "declared", "finished", "ended", "event",
+    "drained",
 ];
 
 /// One input of the correlator, and one line of a recording.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Input {
+    /// The time of day when a recording began; its first line.
+    Clock {
+        /// `CLOCK_MONOTONIC` in nanoseconds, as everywhere else in it.
+        monotonic_ns: u64,
+        /// Nanoseconds since 1970 at that moment.
+        unix_ns: u64,
+    },
     /// There is a store more.
     Added {
         /// Its index, which no store had before.

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::audit::ATTEMPTS;
 use crate::clock::monotonic_ns;
@@ -25,10 +26,12 @@ pub(super) struct Recording {
 impl Recording {
     /// Into this file, if any.
     pub(super) fn to_file(path: Option<&Path>) -> Recording {
-        Recording {
+        let mut recording = Recording {
             file: path.and_then(open),
             feeds: Vec::new(),
-        }
+        };
+        recording.tell(&clock());
+        recording
     }
 
     /// True: there is a file or a watch.
@@ -68,6 +71,7 @@ impl Core {
     /// Begins a recording with what was told before and still holds.
     pub(super) fn watch_inputs(&mut self, capacity: usize) -> Watch<String> {
         let (watch, feed) = live::watch(capacity);
+        feed.put(line_of(&clock()).unwrap_or_default());
         for line in self.correlator.standing().iter().filter_map(line_of) {
             feed.put(line);
         }
@@ -100,6 +104,16 @@ impl Core {
         if wanted && now_ns.saturating_sub(self.audited_ns) >= AUDIT_NS {
             self.audit_all();
         }
+    }
+}
+
+/// What makes the times of a recording times of day.
+fn clock() -> Input {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+    let unix_ns = since_1970.map_or(0, |time| time.as_nanos());
+    Input::Clock {
+        monotonic_ns: monotonic_ns(),
+        unix_ns: u64::try_from(unix_ns).unwrap_or(0),
     }
 }
 

@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Args;
 use lumpscope_client::v1;
 use lumpscope_server::json::to_json;
-use lumpscope_server::observed::convert::{self, WallClock};
+use lumpscope_server::observed::convert;
 use lumpscope_units::{Span, clock::date, human};
 
 use super::replay;
@@ -81,7 +81,7 @@ async fn asked(args: &ExplainArgs) -> Result<Vec<v1::SlowRequest>> {
 async fn recorded(args: &ExplainArgs, file: &Path) -> Result<Option<Vec<v1::SlowRequest>>> {
     let replay = replay::read(file, |_| {}).await?;
     replay::known(&replay, args.store.as_deref())?;
-    let clock = WallClock::of_a_recording();
+    let clock = replay::clock_of(file)?;
     let found = match args.request_id {
         None => {
             let limit = args.slowest.unwrap_or_default();

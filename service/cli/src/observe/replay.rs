@@ -1,7 +1,7 @@
 //! Recordings in place of a service: no privileges, and no service, are needed.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,6 +12,9 @@ use lumpscope_server::observed::convert::{self, WallClock};
 
 use super::live::Doubts;
 use crate::error::file as file_error;
+
+/// No line with a recording's time of day is longer, in bytes.
+const LONGEST_CLOCK: u64 = 256;
 
 /// Reads a recording; each block request is handed to `on_block`. One that is cut off is taken as
 /// far as it goes, which is said on stderr.
@@ -30,7 +33,7 @@ pub(super) async fn read(
 fn read_all(path: &Path, mut on_block: impl FnMut(v1::BlockLine)) -> Result<Replay> {
     let file = BufReader::new(open(path)?);
     let mut replay = Replay::new();
-    let clock = WallClock::of_a_recording();
+    let clock = clock_of(path)?;
     let done = replay.read(file, |line: BlockLine| {
         on_block(convert::block_line(line, clock));
     });
@@ -50,6 +53,21 @@ fn read_all(path: &Path, mut on_block: impl FnMut(v1::BlockLine)) -> Result<Repl
         .collect();
     Doubts::default().tell(&told.join("; "), 0);
     Ok(replay)
+}
+
+/// The clock of a recording: its first line says the time of day. Old ones do not.
+pub(super) fn clock_of(path: &Path) -> Result<WallClock> {
+    let mut first = Vec::new();
+    let mut start = BufReader::new(open(path)?).take(LONGEST_CLOCK);
+    let read = start.read_until(b'\n', &mut first);
+    read.map_err(file_error("read", path))?;
+    Ok(match serde_json::from_slice(&first) {
+        Ok(Input::Clock {
+            monotonic_ns,
+            unix_ns,
+        }) => WallClock::recorded(monotonic_ns, unix_ns),
+        _ => WallClock::of_a_recording(),
+    })
 }
 
 fn open(path: &Path) -> Result<File> {
@@ -108,4 +126,21 @@ fn marks(path: &Path) -> Result<Duration> {
     }
     let length = last.saturating_sub(first.unwrap_or(last));
     Ok(Duration::from_nanos(length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_says_the_time_of_day_in_its_first_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r.jsonl");
+        let drained = "{\"drained\":{\"until_ns\":105}}\n";
+        std::fs::write(&path, drained).unwrap();
+        assert_eq!(clock_of(&path).unwrap().unix_ns(105), 105);
+        let clock = "{\"clock\":{\"monotonic_ns\":100,\"unix_ns\":1000000}}\n";
+        std::fs::write(&path, format!("{clock}{drained}")).unwrap();
+        assert_eq!(clock_of(&path).unwrap().unix_ns(105), 1_000_005);
+    }
 }

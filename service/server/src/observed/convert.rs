@@ -24,7 +24,14 @@ impl WallClock {
         }
     }
 
-    /// Of a recording, which knows its own clock only: its times are handed on as they are.
+    /// Of a recording that says the time of day at a time of its clock.
+    pub fn recorded(monotonic_ns: u64, unix_ns: u64) -> Self {
+        Self {
+            offset_ns: signed(unix_ns).saturating_sub(signed(monotonic_ns)),
+        }
+    }
+
+    /// Of an old recording, which knows its own clock only: its times are handed on as they are.
     pub fn of_a_recording() -> Self {
         Self { offset_ns: 0 }
     }
@@ -337,5 +344,6 @@ mod tests {
         let wall = i64::try_from(since_1970.as_nanos()).unwrap();
         assert!((wall - now).abs() < 60_000_000_000, "{now} {wall}");
         assert_eq!(WallClock::of_a_recording().unix_ns(5), 5);
+        assert_eq!(WallClock::recorded(100, 1_000_000).unix_ns(105), 1_000_005);
     }
 }

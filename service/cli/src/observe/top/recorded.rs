@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use lumpscope_client::v1;
-use lumpscope_server::observed::convert::{self, WallClock};
+use lumpscope_server::observed::convert;
 
 use crate::observe::replay;
 
@@ -32,7 +32,7 @@ pub(super) async fn whole(
     });
     let replay = read.await?;
     replay::known(&replay, store)?;
-    let clock = WallClock::of_a_recording();
+    let clock = replay::clock_of(file)?;
     let names = replay.stores();
     let wanted = names
         .iter()
