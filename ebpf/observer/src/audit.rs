@@ -9,7 +9,6 @@
 //! and ahead by those that were under way when watching began; both are known from the completions
 //! of sequences that the probes were shown.
 
-use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -18,6 +17,7 @@ use lumpscope_ebpf_common::{op, stats};
 
 use crate::clock::monotonic_ns;
 use crate::device::{Layer, Target};
+use crate::disk_stat::{DiskStat, in_flight, read_stat};
 use crate::event::Event;
 use crate::heat;
 use crate::late::Late;
@@ -32,24 +32,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 const GRACE_NS: u64 = 5_000_000_000;
 /// No request is larger, for the bounds of a comparison on a busy disk.
 const LARGEST_REQUEST: u64 = 4 << 20;
-const SECTOR_BYTES: u64 = 512;
 const OPS: usize = op::COUNT as usize;
-
-/// The kernel's own counts of one disk.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct DiskStat {
-    requests: u64,
-    bytes: u64,
-}
-
-impl DiskStat {
-    fn since(self, before: DiskStat) -> DiskStat {
-        DiskStat {
-            requests: self.requests.saturating_sub(before.requests),
-            bytes: self.bytes.saturating_sub(before.bytes),
-        }
-    }
-}
 
 /// A watched disk.
 #[derive(Debug)]
@@ -386,34 +369,6 @@ fn losses(report: &AuditReport) -> Vec<String> {
     findings
 }
 
-fn read_stat(disk: &str) -> Option<DiskStat> {
-    parse_stat(&fs::read_to_string(format!("/sys/block/{disk}/stat")).ok()?)
-}
-
-/// Fields as in Documentation/block/stat.rst: for each of read, write, discard: completed,
-/// merged, sectors, ticks; flushes come last. Old kernels lack the later ones.
-fn parse_stat(text: &str) -> Option<DiskStat> {
-    let fields: Vec<u64> = text
-        .split_whitespace()
-        .map_while(|f| f.parse().ok())
-        .collect();
-    if fields.len() < 11 {
-        return None;
-    }
-    let at = |index: usize| fields.get(index).copied().unwrap_or(0);
-    Some(DiskStat {
-        requests: at(0) + at(4) + at(11) + at(15),
-        bytes: (at(2) + at(6) + at(13)) * SECTOR_BYTES,
-    })
-}
-
-fn in_flight(disk: &str) -> Option<u64> {
-    let text = fs::read_to_string(format!("/sys/block/{disk}/inflight")).ok()?;
-    text.split_whitespace()
-        .map(|field| field.parse::<u64>().ok())
-        .sum()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -423,20 +378,6 @@ mod tests {
         counters[stats::SEEN_REQUESTS + usize::from(op::WRITE)] = requests;
         counters[stats::SEEN_BYTES + usize::from(op::WRITE)] = bytes;
         counters
-    }
-
-    #[test]
-    fn reads_the_kernel_s_line() {
-        let line = "  1  0  16  0  4  0  32  0  0  0  0  2  0  8  0  3  0\n";
-        assert_eq!(
-            parse_stat(line),
-            Some(DiskStat {
-                requests: 10,
-                bytes: 56 * 512
-            })
-        );
-        assert_eq!(parse_stat("1 2 3"), None);
-        assert_eq!(parse_stat(""), None);
     }
 
     const NONE: DiskStat = DiskStat {

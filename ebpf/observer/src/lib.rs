@@ -13,6 +13,7 @@ mod btf;
 mod clock;
 mod correlate;
 mod device;
+mod disk_stat;
 mod doctor;
 mod event;
 mod extents;

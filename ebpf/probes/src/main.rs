@@ -16,6 +16,7 @@
 
 mod bio;
 mod classic;
+mod maker;
 mod maps;
 mod raw;
 mod read;

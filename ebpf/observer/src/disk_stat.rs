@@ -1,0 +1,68 @@
+//! The kernel's own statistics of a disk, from sysfs.
+
+use std::fs;
+
+const SECTOR_BYTES: u64 = 512;
+
+/// The kernel's own counts of one disk.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct DiskStat {
+    pub(crate) requests: u64,
+    pub(crate) bytes: u64,
+}
+
+impl DiskStat {
+    pub(crate) fn since(self, before: DiskStat) -> DiskStat {
+        DiskStat {
+            requests: self.requests.saturating_sub(before.requests),
+            bytes: self.bytes.saturating_sub(before.bytes),
+        }
+    }
+}
+
+pub(crate) fn read_stat(disk: &str) -> Option<DiskStat> {
+    parse_stat(&fs::read_to_string(format!("/sys/block/{disk}/stat")).ok()?)
+}
+
+/// Fields as in Documentation/block/stat.rst: for each of read, write, discard: completed,
+/// merged, sectors, ticks; flushes come last. Old kernels lack the later ones.
+fn parse_stat(text: &str) -> Option<DiskStat> {
+    let fields: Vec<u64> = text
+        .split_whitespace()
+        .map_while(|f| f.parse().ok())
+        .collect();
+    if fields.len() < 11 {
+        return None;
+    }
+    let at = |index: usize| fields.get(index).copied().unwrap_or(0);
+    Some(DiskStat {
+        requests: at(0) + at(4) + at(11) + at(15),
+        bytes: (at(2) + at(6) + at(13)) * SECTOR_BYTES,
+    })
+}
+
+pub(crate) fn in_flight(disk: &str) -> Option<u64> {
+    let text = fs::read_to_string(format!("/sys/block/{disk}/inflight")).ok()?;
+    text.split_whitespace()
+        .map(|field| field.parse::<u64>().ok())
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_kernel_s_line() {
+        let line = "  1  0  16  0  4  0  32  0  0  0  0  2  0  8  0  3  0\n";
+        assert_eq!(
+            parse_stat(line),
+            Some(DiskStat {
+                requests: 10,
+                bytes: 56 * 512
+            })
+        );
+        assert_eq!(parse_stat("1 2 3"), None);
+        assert_eq!(parse_stat(""), None);
+    }
+}
