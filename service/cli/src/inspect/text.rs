@@ -58,7 +58,10 @@ pub(super) fn salvage(report: &SalvageReport) -> String {
         line(
             &mut out,
             "log",
-            format_args!("goes on behind {} damaged stretches", report.gaps),
+            match report.gaps {
+                1 => "goes on behind 1 damaged stretch".to_owned(),
+                gaps => format!("goes on behind {gaps} damaged stretches"),
+            },
         );
     }
     if let Some(cut) = &report.cut {

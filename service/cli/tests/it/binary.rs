@@ -421,20 +421,19 @@ fn a_damaged_store_is_salvaged_once_and_opens_ever_after() {
         serde_json::from_slice(&output.stdout).unwrap()
     };
     let found = json(&["inspect", "--salvage", "--json", name]);
-    assert_eq!(found["lumps"], 1);
-    assert_eq!(found["cut"]["ring_position"], at);
-    assert_eq!(found["cut"]["records_behind"], 1);
-    assert_eq!(found["findings"][0]["action"], "log_cut");
+    assert_eq!(found["lumps"], 2);
+    assert_eq!((&found["gaps"], found["cut"].is_null()), (&1.into(), true));
+    assert_eq!(found["findings"][0]["ring_position"], at);
+    assert_eq!(found["findings"][0]["action"], "log_resumed");
     assert_eq!(found["repaired"], false);
     let checked = json(&["check", "--salvage", "--json", name]);
     assert_eq!(checked["salvage"], found);
-    // Who wrote it is not known any more, but its checksum fits.
-    assert_eq!(checked["verified_lumps"], 1);
+    assert_eq!(checked["verified_lumps"], 2);
     let text = run(&["check", "--salvage", name]);
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
     for part in [
-        "1 lumps verified",
-        "cut at ring position",
+        "2 lumps verified",
+        "goes on behind 1 damaged stretch\n",
         "serve --salvage",
     ] {
         assert!(text.contains(part), "{text}");
@@ -451,8 +450,10 @@ fn a_damaged_store_is_salvaged_once_and_opens_ever_after() {
         assert!(logged.contains(part), "{logged}");
     }
     let serving = serve(&[], &log);
-    let got = serving.run(&["get", "a", "1"]);
-    assert_eq!(got.stdout, body(1, 5000));
+    for id in ["1", "3"] {
+        let got = serving.run(&["get", "a", id]);
+        assert_eq!(got.stdout, body(1, 5000));
+    }
     assert!(!serving.run(&["get", "a", "2"]).status.success());
     assert!(serving.terminate().success());
     let clean = run(&["inspect", "--salvage", name]);
