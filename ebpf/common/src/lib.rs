@@ -123,10 +123,10 @@ pub mod flag2 {
     /// Only of [`crate::InFlight`]: its data has completed, the flushes that wrap it have not as far as
     /// was seen.
     pub const SEQUENCE: u8 = 1 << 6;
-    /// Only of [`crate::InFlight`]: the block layer wraps it in flushes; it completes twice.
+    /// The block layer wraps it in flushes, which the driver is not asked for; it completes twice.
     pub const WRAPPED: u8 = 1 << 7;
     /// What an event has none of.
-    pub const OF_ENTRY: u8 = KEPT | FREE | SEQUENCE | WRAPPED;
+    pub const OF_ENTRY: u8 = KEPT | FREE | SEQUENCE;
 }
 
 /// An entry of the table of submissions: two words, the token and before it this.

@@ -44,10 +44,10 @@ pub struct Event {
     /// It grew after it was made: what others asked for, perhaps another process, was merged into it.
     #[serde(default)]
     pub merged: bool,
-    /// It asked for a flush before it.
+    /// It asked for a flush before it, which the block layer sent.
     #[serde(default)]
     pub preflush: bool,
-    /// It asked for FUA: on a disk that cannot do that the block layer sends a flush after it.
+    /// It asked for FUA, and the block layer sent a flush after it: the disk has none.
     #[serde(default)]
     pub fua: bool,
     /// An empty request that asked for a flush; it was not sent to the disk itself.
@@ -204,6 +204,7 @@ impl From<&BlockEvent> for Event {
         let known = |ns: u64| (ns != 0).then_some(ns);
         let has = |bit: u8| raw.flags & bit != 0;
         let done_unknown = raw.flags2 & flag2::DONE_UNKNOWN != 0;
+        let wrapped = raw.flags2 & flag2::WRAPPED != 0;
         Event {
             dev: raw.dev,
             op: match raw.op {
@@ -235,8 +236,8 @@ impl From<&BlockEvent> for Event {
             own: has(flag::OWN),
             kernel_thread: raw.flags2 & flag2::KERNEL_THREAD != 0,
             merged: raw.flags2 & flag2::MERGED != 0,
-            preflush: has(flag::PREFLUSH),
-            fua: has(flag::FUA),
+            preflush: wrapped && has(flag::PREFLUSH),
+            fua: wrapped && has(flag::FUA),
             flush_parent: has(flag::FLUSH_PARENT),
             failed: raw.error != 0,
             tgid: raw.tgid,
@@ -249,5 +250,26 @@ impl From<&BlockEvent> for Event {
                     token: raw.token,
                 }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forced_writes_ask_for_flushes_where_the_block_layer_wraps_them() {
+        let asks = |flags2: u8| {
+            let event = Event::from(&BlockEvent {
+                op: op::WRITE,
+                flags: flag::FUA | flag::PREFLUSH,
+                flags2,
+                ..BlockEvent::default()
+            });
+            (event.fua, event.preflush)
+        };
+        assert_eq!(asks(flag2::WRAPPED), (true, true));
+        // The disk can do it by itself.
+        assert_eq!(asks(0), (false, false));
     }
 }
