@@ -86,7 +86,7 @@ impl Opener {
             layout = known.layout.name(),
             block_size = known.block_size,
             backend = known.backend.name(),
-            disk = known.disk.map(tracing::field::display),
+            disk = known.disk.map(|disk| disk.to_string()),
             durable_by = known.durable_by,
             lumps = known.replay.lumps,
             // The end mark is no record to whoever reads this.
