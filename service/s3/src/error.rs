@@ -11,7 +11,13 @@ use tonic::Code;
 
 use super::MAX_XML;
 use super::body::Fault;
+use lumpscope_server::log_rate::LogRate;
 use lumpscope_server::refusal::Refusal;
+
+/// Clients can ask again and again for what fails.
+static FAILURES: LogRate = LogRate::new();
+/// Of objects whose bytes or descriptions are damaged.
+pub(super) static DAMAGE: LogRate = LogRate::new();
 
 /// S3 error for a refusal of the service.
 pub(super) fn refused(refusal: &Refusal) -> S3Error {
@@ -36,7 +42,9 @@ pub(super) fn refused(refusal: &Refusal) -> S3Error {
         Code::DeadlineExceeded => S3Error::with_message(S3ErrorCode::RequestTimeout, message),
         Code::NotFound => S3Error::with_message(S3ErrorCode::ServiceUnavailable, message),
         _ => {
-            tracing::warn!(error = message, "a request of S3 failed");
+            if let Some(not_logged) = FAILURES.allows() {
+                tracing::warn!(error = message, not_logged, "a request of S3 failed");
+            }
             // What the disk said is for who runs the service.
             let told = "the service could not do it; its log says why";
             S3Error::with_message(S3ErrorCode::InternalError, told)
@@ -90,7 +98,9 @@ pub(super) fn object(store: &str, error: ObjectError) -> S3Error {
         ObjectError::LengthMismatch { .. } => S3ErrorCode::IncompleteBody,
         ObjectError::RangeOutside { .. } => S3ErrorCode::InvalidRange,
         ObjectError::Damaged { .. } => {
-            tracing::warn!(store, %error, "an object is damaged");
+            if let Some(not_logged) = DAMAGE.allows() {
+                tracing::warn!(store, %error, not_logged, "an object is damaged");
+            }
             S3ErrorCode::InternalError
         }
         ObjectError::Engine(_) => {

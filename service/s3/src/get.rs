@@ -19,6 +19,7 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::access::Asked;
 use super::endpoint::{Endpoint, etag, names, no_version, signed, timestamp};
+use super::error::DAMAGE;
 use super::list::page_size;
 use super::{attributes, checks};
 use lumpscope_server::request::{CHUNK, Scope};
@@ -455,7 +456,9 @@ impl Body for Outgoing {
                 Some(Err(error)) => {
                     // The status has been sent: all that is left is to end the connection.
                     let store = &self.store;
-                    tracing::warn!(store, %error, "an object could not be read to its end");
+                    if let Some(not_logged) = DAMAGE.allows() {
+                        tracing::warn!(store, %error, not_logged, "an object could not be read to its end");
+                    }
                     return Poll::Ready(Some(Err(error)));
                 }
                 Some(Ok(piece)) => {

@@ -20,7 +20,7 @@ pub mod grpc;
 pub mod http;
 pub mod json;
 mod listen;
-mod log_rate;
+pub mod log_rate;
 pub mod observed;
 pub mod privileges;
 pub mod refusal;

@@ -11,7 +11,7 @@ const PERIOD: Duration = Duration::from_secs(10);
 /// Lets [`BURST`] lines through in every [`PERIOD`], and counts the others: whoever knocks a
 /// thousand times a second must not fill the log.
 #[derive(Debug, Default)]
-pub(crate) struct LogRate(Mutex<Window>);
+pub struct LogRate(Mutex<Window>);
 
 #[derive(Debug, Default)]
 struct Window {
@@ -21,8 +21,18 @@ struct Window {
 }
 
 impl LogRate {
+    /// Nothing has been logged yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(Mutex::new(Window {
+            begun: None,
+            logged: 0,
+            kept: 0,
+        }))
+    }
+
     /// `Some`: log it, and say that so many before were not logged.
-    pub(crate) fn allows(&self) -> Option<u64> {
+    pub fn allows(&self) -> Option<u64> {
         self.allows_at(Instant::now())
     }
 
