@@ -96,6 +96,7 @@ pub mod create;
 mod declaration;
 pub mod device;
 mod error;
+mod facts;
 mod finding;
 pub mod format;
 pub mod guard;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::declaration::IoSink;
-use crate::device::DeviceFacts;
+use crate::facts::DeviceFacts;
 use crate::finding::Finding;
 use crate::finding::salvage::SalvageReport;
 use crate::units::ByteOffset;

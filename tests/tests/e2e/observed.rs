@@ -141,7 +141,7 @@ async fn a_request_is_told_live_and_from_a_recording() {
     assert_eq!(places(&again), places(&live));
     let traced = lines(&ask(&["trace", "--request", &request, "--json"]));
     assert_eq!(traced.len() as u64, again["block_requests"], "{again}");
-    let accepted = |told: &serde_json::Value| told["begin_unix_ns"].as_u64().expect("a time");
+    let accepted = |told: &Value| told["begin_unix_ns"].as_u64().expect("a time");
     assert!(
         accepted(&again).abs_diff(accepted(&live)) < 1_000_000_000,
         "{again}"

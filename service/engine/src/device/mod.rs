@@ -3,7 +3,6 @@
 //! The owner thread hands over an [`Io`] and gets a [`Completion`] when it waits. Only
 //! [`AlignedBuf`] crosses this boundary. Nothing here knows the format.
 
-mod facts;
 mod mailbox;
 mod open;
 mod pool;
@@ -19,8 +18,8 @@ use crate::clock::monotonic_ns;
 use crate::declaration::{IoDeclaration, IoOp, IoPurpose, IoSink, RequestId};
 use crate::options::IoBackendKind;
 
+pub use crate::facts::{DeviceFacts, WriteCache};
 pub use crate::waker::Waker;
-pub use facts::{DeviceFacts, WriteCache};
 pub use mailbox::{Mailbox, MailboxSender};
 pub(crate) use open::{OpenMode, alignment, claim, lock, open};
 

@@ -11,12 +11,12 @@ use std::thread::JoinHandle;
 use crossbeam_channel::{Receiver, Sender};
 use rustix::io::retry_on_intr;
 
-use super::facts::LiveCache;
 use super::{
     Completion, Declarer, Io, IoBackend, Mailbox, MailboxSender, Next, Progress, Wait, Waker,
     WriteCache,
 };
 use crate::declaration::IoOp;
+use crate::facts::LiveCache;
 use crate::options::IoBackendKind;
 
 /// Most bytes of one system call; larger I/Os are done in pieces.

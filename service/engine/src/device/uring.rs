@@ -19,10 +19,10 @@ use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 use rustix::event::EventfdFlags;
 
-use super::facts::LiveCache;
 use super::{Completion, Declarer, Io, IoBackend, Next, Progress, Wait, Waker, WriteCache};
 use crate::clock::monotonic_ns;
 use crate::declaration::IoOp;
+use crate::facts::LiveCache;
 use crate::options::IoBackendKind;
 
 /// Entries of the submission ring.

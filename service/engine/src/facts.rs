@@ -133,7 +133,7 @@ pub(crate) enum LiveCache {
 
 impl LiveCache {
     /// Of an open block device.
-    pub(super) fn of(file: &File) -> Self {
+    pub(crate) fn of(file: &File) -> Self {
         let queue = file.metadata().ok().and_then(|found| queue_of(&found));
         let cache = queue.and_then(|queue| File::open(queue.join("write_cache")).ok());
         cache.map_or(Self::Fixed(WriteCache::Back), Self::Sysfs)
