@@ -6,8 +6,12 @@ use crate::op;
 pub const SEEN_REQUESTS: usize = 0;
 /// Completed bytes by operation: `SEEN_BYTES + op`.
 pub const SEEN_BYTES: usize = SEEN_REQUESTS + OPS;
+/// Completed requests without an event, not sampled or lost, by operation: `UNTOLD_REQUESTS + op`.
+pub const UNTOLD_REQUESTS: usize = SEEN_BYTES + OPS;
+/// Their bytes by operation: `UNTOLD_BYTES + op`.
+pub const UNTOLD_BYTES: usize = UNTOLD_REQUESTS + OPS;
 /// Completed empty requests that asked for a flush.
-pub const FLUSH_PARENTS: usize = SEEN_BYTES + OPS;
+pub const FLUSH_PARENTS: usize = UNTOLD_BYTES + OPS;
 /// Events offered to the ring.
 pub const EVENTS: usize = FLUSH_PARENTS + 1;
 /// Of these: not taken because the ring was full.
@@ -35,12 +39,11 @@ pub const NOT_SAMPLED: usize = FOUND_LATE + 1;
 /// Writes wrapped in flushes whose data has completed: the kernel counts them at the end of the
 /// sequence, see [`SEQUENCE_ENDS`].
 pub const WRAPPED: usize = NOT_SAMPLED + 1;
-/// Completed requests without an event, not sampled or lost, by operation: `UNTOLD_REQUESTS + op`.
-pub const UNTOLD_REQUESTS: usize = WRAPPED + 1;
-/// Their bytes by operation: `UNTOLD_BYTES + op`.
-pub const UNTOLD_BYTES: usize = UNTOLD_REQUESTS + OPS;
 /// Number of counters.
-pub const COUNT: usize = UNTOLD_BYTES + OPS;
+pub const COUNT: usize = WRAPPED + 1;
+
+// Verifiers before 6.2 follow an operation as a number of three bits only.
+const _: () = assert!(UNTOLD_BYTES + 8 <= COUNT);
 
 const OPS: usize = op::COUNT as usize;
 
@@ -56,6 +59,16 @@ pub const NAMES: [&str; COUNT] = [
     "seen_bytes_flush",
     "seen_bytes_discard",
     "seen_bytes_other",
+    "untold_requests_read",
+    "untold_requests_write",
+    "untold_requests_flush",
+    "untold_requests_discard",
+    "untold_requests_other",
+    "untold_bytes_read",
+    "untold_bytes_write",
+    "untold_bytes_flush",
+    "untold_bytes_discard",
+    "untold_bytes_other",
     "flush_parents",
     "events",
     "ring_lost",
@@ -69,14 +82,4 @@ pub const NAMES: [&str; COUNT] = [
     "found_late",
     "not_sampled",
     "wrapped",
-    "untold_requests_read",
-    "untold_requests_write",
-    "untold_requests_flush",
-    "untold_requests_discard",
-    "untold_requests_other",
-    "untold_bytes_read",
-    "untold_bytes_write",
-    "untold_bytes_flush",
-    "untold_bytes_discard",
-    "untold_bytes_other",
 ];
