@@ -1,8 +1,8 @@
 //! Requests that are asked again, behind the check of their signature, in words that s3s
 //! understands. A route of s3s is asked just there.
 //!
-//! - Parameters without a value count as absent: s3s reads some of them as numbers and refuses the
-//!   empty ones. They are part of what was signed.
+//! - Parameters of a read without a value count as absent: s3s reads some of them as numbers and
+//!   refuses the empty ones. They are part of what was signed.
 //! - Ranges and dates that cannot be read count as absent, and an `ETag` needs no quotes.
 //! - XML is read as a parser of XML reads it ([`xml`](super::xml)), and its checksums are compared,
 //!   which s3s does not do.
@@ -50,6 +50,11 @@ pub(super) struct Again {
     pub(super) keys: Keys,
 }
 
+/// True: a request with this method changes nothing.
+fn is_read(method: &Method) -> bool {
+    *method == Method::GET || *method == Method::HEAD
+}
+
 fn is_empty(parameter: &str) -> bool {
     let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
     value.is_empty() && READ.contains(&name)
@@ -84,17 +89,19 @@ fn odd(headers: &HeaderMap) -> Vec<(HeaderName, Option<HeaderValue>)> {
     odd
 }
 
-/// The query without what is empty, and without the signature.
-fn rest(query: &str) -> String {
-    let kept = query
-        .split('&')
-        .filter(|parameter| !is_empty(parameter) && !parameter.starts_with(PRESIGNED));
+/// The query without the signature and, of a read, without what is empty.
+fn rest(method: &Method, query: &str) -> String {
+    let goes = |parameter: &str| {
+        parameter.starts_with(PRESIGNED) || (is_read(method) && is_empty(parameter))
+    };
+    let kept = query.split('&').filter(|parameter| !goes(parameter));
     kept.collect::<Vec<_>>().join("&")
 }
 
 /// The address with the rest of its query.
-fn without(uri: &Uri) -> S3Result<Uri> {
-    let text = format!("{}?{}", uri.path(), rest(uri.query().unwrap_or_default()));
+fn without(method: &Method, uri: &Uri) -> S3Result<Uri> {
+    let rest = rest(method, uri.query().unwrap_or_default());
+    let text = format!("{}?{rest}", uri.path());
     let path: Result<PathAndQuery, _> = text.parse();
     let path = path.map_err(|_| S3Error::new(S3ErrorCode::InvalidURI))?;
     Ok(Uri::from(path))
@@ -168,10 +175,11 @@ impl S3Route for Again {
         _: &mut Extensions,
     ) -> bool {
         // These have no body that could be lost on the way.
-        let reads = [Method::GET, Method::HEAD, Method::DELETE].contains(method);
         let query = uri.query().unwrap_or_default();
-        let reads_oddly = || query.split('&').any(is_empty) || !odd(headers).is_empty();
-        (reads && reads_oddly()) || is_xml(method, uri.path())
+        let is_odd = || !odd(headers).is_empty();
+        (is_read(method) && (query.split('&').any(is_empty) || is_odd()))
+            || (*method == Method::DELETE && is_odd())
+            || is_xml(method, uri.path())
     }
 
     async fn call(&self, mut request: S3Request<Body>) -> S3Result<S3Response<Body>> {
@@ -187,8 +195,8 @@ impl S3Route for Again {
         };
         let signed = request.credentials.map(|known| Signed(known.access_key));
         let mut again = Request::new(body);
+        *again.uri_mut() = without(&request.method, &request.uri)?;
         *again.method_mut() = request.method;
-        *again.uri_mut() = without(&request.uri)?;
         *again.headers_mut() = request.headers;
         again.headers_mut().remove(AUTHORIZATION);
         *again.extensions_mut() = request.extensions;
@@ -214,8 +222,8 @@ mod tests {
         fn the_rest_has_nothing_empty_and_all_else(
             query in "((max-keys|partNumber|prefix|X-Amz-Date|%6D|ü| )?(=|&|1|%26)){0,20}",
         ) {
-            let left = rest(&query);
-            assert!(!left.split('&').any(is_empty) && rest(&left) == left);
+            let left = rest(&Method::GET, &query);
+            assert!(!left.split('&').any(is_empty) && rest(&Method::GET, &left) == left);
             let stays = |text: &&str| !is_empty(text) && !text.starts_with(PRESIGNED);
             let kept: Vec<&str> = query.split('&').filter(stays).collect();
             assert_eq!(left, kept.join("&"));
@@ -233,10 +241,14 @@ mod tests {
             ),
             ("a=max-keys=&%6Dax-keys=", "a=max-keys=&%6Dax-keys="),
         ] {
-            assert_eq!(rest(query), left);
+            assert_eq!(rest(&Method::HEAD, query), left);
         }
         let uri: Uri = "/b/k%20%3F?max-keys=&prefix=%2B".parse().unwrap();
-        assert_eq!(without(&uri).unwrap(), "/b/k%20%3F?prefix=%2B");
+        assert_eq!(
+            without(&Method::GET, &uri).unwrap(),
+            "/b/k%20%3F?prefix=%2B"
+        );
+        assert_eq!(rest(&Method::DELETE, "max-keys="), "max-keys=");
         assert!(is_empty("max-keys=") && is_empty("max-parts"));
         assert!(!is_empty("max-keys=1") && !is_empty("") && !is_empty("prefix="));
     }

@@ -19,6 +19,8 @@ fn an_unknown_subresource_never_runs_the_plain_operation() {
         ("PUT", "/bbb/k", "partNumber"),
         ("DELETE", "/bbb/k", "annotation"),
         ("DELETE", "/bbb/k", "uploads"),
+        ("DELETE", "/bbb/k", "max-keys"),
+        ("DELETE", "/bbb/k", "partNumber"),
         ("DELETE", "/empty", "metadataConfiguration"),
         ("DELETE", "/empty", "anything"),
         ("PUT", "/other", "anything"),
