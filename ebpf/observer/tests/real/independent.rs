@@ -151,7 +151,14 @@ fn count_with_both() -> Both {
     }
     let report = it.report();
     let pid = rustix::process::Pid::from_child(&counter.0);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("bpftrace runs");
+    // It is ready before it hears signals, and one that came too early may be lost.
+    for _ in 0..20 {
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("bpftrace runs");
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        if counter.0.try_wait().expect("its end").is_some() {
+            break;
+        }
+    }
     let mut counted = String::new();
     output.read_to_string(&mut counted).expect("its counts");
     counter.0.wait().expect("its end");
