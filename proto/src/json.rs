@@ -153,6 +153,7 @@ mod tests {
             }],
             incomplete: "2 events were lost".into(),
             lost_in_all_ns: Some(5_900_000),
+            waited_for_request_id: Some(6),
         }
     }
 

@@ -72,7 +72,7 @@ const stores: Row = {
 };
 
 const STAGES =
-  'recv: its bytes arrive; sched: it waits for the owner of the store; index: where the lump lies; submit: to the kernel; queue: in the block layer; device: on the disk; journal: committing, its writes and flushes; reply: the answer goes out. Where there are no probes, queue and device are inside submit.';
+  'recv: its bytes arrive; sched: it waits for the owner of the store; index: where the lump lies; submit: to the kernel; queue: in the block layer; device: on the disk; wait, write, flush: the commit waits for the batch before, is written, is flushed; journal: the rest of the commit; reply: the answer goes out. Where there are no probes, queue and device are inside submit.';
 
 function stages(name: string, methods: string) {
   const spent = `sum by (store, stage) (${inRange('lumpscope_request_stage_seconds_total', methods)})`;
@@ -98,7 +98,7 @@ const times: Row = {
     latency(0.99, 'gets', GETS),
     stages('put', PUTS),
     stages('get', GETS),
-    ...(['journal', 'device', 'queue'] as const).map((stage) =>
+    ...(['wait', 'flush', 'device'] as const).map((stage) =>
       lines({
         title: `Mean time in the stage ${stage}`,
         description: `Mean seconds that a put or get spends in the stage ${stage}, over time. ${STAGES} ${FAIR}`,

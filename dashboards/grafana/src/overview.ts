@@ -163,7 +163,7 @@ const red: Row = {
 };
 
 const STAGE_WORDS =
-  'recv: its bytes arrive; sched: it waits for the owner of the store; index: where the lump lies; submit: to the kernel; queue: in the block layer; device: on the disk; journal: committing, its writes and flushes; reply: the answer goes out. The stages add up to the mean latency. Without probes queue and device are inside submit.';
+  'recv: its bytes arrive; sched: it waits for the owner of the store; index: where the lump lies; submit: to the kernel; queue: in the block layer; device: on the disk; wait, write, flush: the commit waits for the batch before, is written, is flushed; journal: the rest of the commit; reply: the answer goes out. The stages add up to the mean latency. Without probes queue and device are inside submit.';
 
 const work: Row = {
   title: 'Where the time of requests goes',

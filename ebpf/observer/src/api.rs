@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 /// The stages of a request, in the order in which they happen.
-pub const STAGES: [&str; 8] = [
-    "recv", "sched", "index", "submit", "queue", "device", "journal", "reply",
+pub const STAGES: [&str; 11] = [
+    "recv", "sched", "index", "submit", "queue", "device", "journal", "wait", "write", "flush",
+    "reply",
 ];
 
 /// Stores to observe, and probes to observe them with.
@@ -175,6 +176,15 @@ pub struct RequestSummary {
     pub data_ns: u64,
     /// Nanoseconds in stage journal.
     pub journal_ns: u64,
+    /// Nanoseconds in stage wait.
+    pub wait_ns: u64,
+    /// Nanoseconds in stage write.
+    pub write_ns: u64,
+    /// Nanoseconds in stage flush.
+    pub flush_ns: u64,
+    /// The request whose batch it waited for the longest; 0: the store's own work; `None`: it did
+    /// not wait.
+    pub waited_for: Option<u64>,
     /// Nanoseconds in stage reply.
     pub reply_ns: u64,
     /// The trace it is exported in; `None`: it is not exported.

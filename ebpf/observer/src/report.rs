@@ -224,6 +224,10 @@ pub struct SlowRequest {
     pub trace: Option<TraceContext>,
     /// Where the time went; the stages add up to `total_ns`.
     pub stages: Vec<StageTime>,
+    /// The request whose batch its commit waited for the longest, of those in stage wait; 0: the
+    /// store's own work; absent: it did not wait.
+    #[serde(default)]
+    pub waited_for: Option<u64>,
     /// Block requests attributed to it.
     pub block_requests: u32,
     /// Its story, in one sentence.

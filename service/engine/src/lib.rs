@@ -132,9 +132,9 @@ pub use options::{
 pub use owner::{Driver, LearnedStats, OrderStats};
 pub use payload::{LumpBuf, LumpData};
 pub use request::{
-    CollectOutcome, DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EmbeddedPage,
-    EngineTimes, HeadOutcome, ListOutcome, LumpRange, OnDone, Placement, PutCondition, PutGroup,
-    PutOptions, PutOutcome, RangeOutcome, RequestCtx, UsageOutcome,
+    BatchWait, CollectOutcome, DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability,
+    EmbeddedPage, EngineTimes, HeadOutcome, ListOutcome, LumpRange, OnDone, Placement,
+    PutCondition, PutGroup, PutOptions, PutOutcome, RangeOutcome, RequestCtx, UsageOutcome,
 };
 pub use scrub::{ScrubPass, ScrubStatus};
 pub use stats::StoreStats;

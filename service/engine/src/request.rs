@@ -130,7 +130,7 @@ impl LumpRange {
 /// Called once with the result of a request, on an engine thread: it must not block.
 pub type OnDone<T> = Box<dyn FnOnce(Result<T, Error>, EngineTimes) + Send>;
 
-/// Where the time of one request went, in nanoseconds of the monotonic clock. The four add up to
+/// Where the time of one request went, in nanoseconds of the monotonic clock. The seven add up to
 /// the time from the call of `submit_*` to the call of its callback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineTimes {
@@ -140,8 +140,53 @@ pub struct EngineTimes {
     pub index_ns: u64,
     /// Its data I/O, from submission to completion.
     pub data_ns: u64,
-    /// Data durable-wait, record, flush, until acknowledged.
+    /// Its commit, until acknowledged, as far as it is none of the next three: the owner thread
+    /// makes the batch and applies it.
     pub journal_ns: u64,
+    /// Its commit waits for the batch or flush in flight to end.
+    pub wait_ns: u64,
+    /// The batch with its record is written to the journal.
+    pub write_ns: u64,
+    /// A flush that its data or its record needs is in flight.
+    pub flush_ns: u64,
+    /// Its longest wait of those in `wait_ns`.
+    pub longest_wait: Option<BatchWait>,
+}
+
+impl EngineTimes {
+    /// Nanoseconds in all.
+    #[must_use]
+    pub fn total_ns(&self) -> u64 {
+        self.sched_ns + self.index_ns + self.data_ns + self.commit_ns()
+    }
+
+    /// Nanoseconds of the commit.
+    #[must_use]
+    pub fn commit_ns(&self) -> u64 {
+        self.journal_ns + self.wait_ns + self.write_ns + self.flush_ns
+    }
+}
+
+impl std::ops::AddAssign for EngineTimes {
+    fn add_assign(&mut self, more: Self) {
+        self.sched_ns += more.sched_ns;
+        self.index_ns += more.index_ns;
+        self.data_ns += more.data_ns;
+        self.journal_ns += more.journal_ns;
+        self.wait_ns += more.wait_ns;
+        self.write_ns += more.write_ns;
+        self.flush_ns += more.flush_ns;
+        self.longest_wait = self.longest_wait.max(more.longest_wait);
+    }
+}
+
+/// A commit's wait for a batch before its own. The longer one is the greater.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BatchWait {
+    /// Nanoseconds.
+    pub ns: u64,
+    /// First of the requests that were being committed; 0: the store's own work was.
+    pub behind: RequestId,
 }
 
 /// Result of a put.

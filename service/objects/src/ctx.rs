@@ -1,7 +1,6 @@
 //! The context of a request: what the engine is told of it, and the sum of the engine's times.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use lumpscope_engine::{EngineTimes, RequestCtx};
 
@@ -44,35 +43,18 @@ impl From<RequestCtx> for Ctx<'_> {
     }
 }
 
-/// Nanoseconds that the engine has used for one request so far, by stage.
+/// The engine's times for one request so far.
 #[derive(Debug, Default)]
-pub struct Times {
-    sched: AtomicU64,
-    index: AtomicU64,
-    data: AtomicU64,
-    journal: AtomicU64,
-}
+pub struct Times(Mutex<EngineTimes>);
 
 impl Times {
     fn add(&self, used: EngineTimes) {
-        for (sum, ns) in [
-            (&self.sched, used.sched_ns),
-            (&self.index, used.index_ns),
-            (&self.data, used.data_ns),
-            (&self.journal, used.journal_ns),
-        ] {
-            sum.fetch_add(ns, Ordering::Relaxed);
-        }
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) += used;
     }
 
     /// The sum of the calls that are done.
     #[must_use]
     pub fn sum(&self) -> EngineTimes {
-        EngineTimes {
-            sched_ns: self.sched.load(Ordering::Relaxed),
-            index_ns: self.index.load(Ordering::Relaxed),
-            data_ns: self.data.load(Ordering::Relaxed),
-            journal_ns: self.journal.load(Ordering::Relaxed),
-        }
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

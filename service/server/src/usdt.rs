@@ -26,7 +26,9 @@ pub enum LumpOp {
 
 /// Stages as the service knows them. `submit` is all data I/O: only the observer can take queue and
 /// device out of it.
-pub const STAGES: [&CStr; 6] = [c"recv", c"sched", c"index", c"submit", c"journal", c"reply"];
+pub const STAGES: [&CStr; 9] = [
+    c"recv", c"sched", c"index", c"submit", c"journal", c"wait", c"write", c"flush", c"reply",
+];
 /// Name of `submit` before 0.2: scripts still get it, too, until 0.3.
 pub const OLD_SUBMIT: &CStr = c"data";
 
@@ -43,10 +45,18 @@ pub fn request_start(request: u64, method: &'static CStr, store: &CStr, begin_ns
     );
 }
 
-/// A request that ends has spent `ns` nanoseconds in a stage.
+/// A request that ends has spent `ns` nanoseconds in a stage. Of stage `wait`, `behind` is the
+/// request whose batch it waited for the longest; else 0.
 #[inline(never)]
-pub fn request_stage(request: u64, stage: &'static CStr, ns: u64) {
-    probe::probe!(lumpscope, request_stage, request, stage.as_ptr(), ns);
+pub fn request_stage(request: u64, stage: &'static CStr, ns: u64, behind: u64) {
+    probe::probe!(
+        lumpscope,
+        request_stage,
+        request,
+        stage.as_ptr(),
+        ns,
+        behind
+    );
 }
 
 /// A request has ended, after `ns` nanoseconds in all. `store` is empty when it named none that
@@ -147,7 +157,7 @@ mod tests {
     #[test]
     fn the_probes_may_be_passed_by() {
         request_start(1, c"put", c"s", 5);
-        request_stage(1, STAGES[0], 5);
+        request_stage(1, STAGES[0], 5, 0);
         lump(1, LumpId(7), LumpOp::Head);
         request_done(1, c"put", c"s", 0, 5, true);
     }

@@ -275,7 +275,7 @@ async fn lump_trace(bench: &mut Bench) -> Result<(), String> {
     assert_eq!(requests, (2, 1), "{text}");
     assert_eq!(text.matches(" get lump\n").count(), 1, "{text}");
     let of_stages = (has(" stage "), has(" done put store raw"));
-    assert_eq!(of_stages, (6, 1), "{text}");
+    assert_eq!(of_stages, (9, 1), "{text}");
     let end = of_put.last().expect("there are lines");
     assert!(end.contains(" done put "), "nothing after its end: {text}");
     let io = of_put.iter().find(|line| line.contains(" io write data "));

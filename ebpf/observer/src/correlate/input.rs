@@ -116,6 +116,13 @@ pub struct Ended {
     pub ok: bool,
     /// Stages as the service measured them: recv, sched, index, data, journal, reply.
     pub stages_ns: [u64; 6],
+    /// Of its commit, which is no part of `journal` there: wait, write, flush. Old recordings have
+    /// all of it in `journal`.
+    #[serde(default)]
+    pub commit_ns: [u64; 3],
+    /// The request whose batch it waited for the longest; 0: the store's own work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited_for: Option<u64>,
     /// The trace it is exported in; absent: it is not exported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceContext>,
@@ -147,6 +154,8 @@ impl From<RequestSummary> for Ended {
                 s.journal_ns,
                 s.reply_ns,
             ],
+            commit_ns: [s.wait_ns, s.write_ns, s.flush_ns],
+            waited_for: s.waited_for,
             trace: s.trace,
         }
     }

@@ -208,6 +208,8 @@ mod tests {
             end_ns,
             ok: true,
             stages_ns: [0; 6],
+            commit_ns: [0; 3],
+            waited_for: None,
             trace: traced.then_some(trace),
         }
     }

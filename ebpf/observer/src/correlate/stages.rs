@@ -2,11 +2,13 @@
 
 use super::Ended;
 use super::requests::Open;
+use crate::api::STAGES;
 
 /// Nanoseconds by stage in the order of [`crate::STAGES`]; the data time is split into device
 /// (some block request of it was at the disk), queue (one was made, none at the disk) and submit.
-pub(super) fn split(ended: &Ended, open: &Open) -> [u64; 8] {
+pub(super) fn split(ended: &Ended, open: &Open) -> [u64; STAGES.len()] {
     let [recv, sched, index, data, journal, reply] = ended.stages_ns;
+    let [wait, write, flush] = ended.commit_ns;
     let at_disk = union(open.device.clone());
     let made = union(open.device.iter().chain(&open.queue).copied().collect());
     let device = at_disk.min(data);
@@ -19,6 +21,9 @@ pub(super) fn split(ended: &Ended, open: &Open) -> [u64; 8] {
         queue,
         device,
         journal,
+        wait,
+        write,
+        flush,
         reply,
     ]
 }
@@ -51,6 +56,8 @@ mod tests {
             end_ns: 100,
             ok: true,
             stages_ns: [1, 2, 3, data, 4, 5],
+            commit_ns: [6, 7, 8],
+            waited_for: None,
             trace: None,
         }
     }
@@ -69,12 +76,15 @@ mod tests {
             queue: vec![(5, 10), (8, 15)],
             ..Open::default()
         };
-        assert_eq!(split(&ended(40), &open), [1, 2, 3, 15, 5, 20, 4, 5]);
+        assert_eq!(
+            split(&ended(40), &open),
+            [1, 2, 3, 15, 5, 20, 4, 6, 7, 8, 5]
+        );
         // More block time than data time cannot be: the stages still add up.
-        assert_eq!(split(&ended(22), &open), [1, 2, 3, 0, 2, 20, 4, 5]);
+        assert_eq!(split(&ended(22), &open), [1, 2, 3, 0, 2, 20, 4, 6, 7, 8, 5]);
         assert_eq!(
             split(&ended(40), &Open::default()),
-            [1, 2, 3, 40, 0, 0, 4, 5]
+            [1, 2, 3, 40, 0, 0, 4, 6, 7, 8, 5]
         );
     }
 }

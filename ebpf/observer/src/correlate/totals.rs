@@ -40,7 +40,7 @@ struct MethodTotals {
     bytes: u64,
     total_ns: u64,
     block_requests: u64,
-    stages: [u64; 8],
+    stages: [u64; STAGES.len()],
     latency: Histogram<u64>,
     buckets: [u64; BUCKETS],
 }
@@ -53,7 +53,7 @@ impl Default for MethodTotals {
             bytes: 0,
             total_ns: 0,
             block_requests: 0,
-            stages: [0; 8],
+            stages: [0; STAGES.len()],
             latency: histogram(MAX_REQUEST_NS),
             buckets: [0; BUCKETS],
         }
@@ -61,7 +61,7 @@ impl Default for MethodTotals {
 }
 
 impl StoreTotals {
-    pub(super) fn add(&mut self, ended: &Ended, open: &Open, stages: &[u64; 8]) {
+    pub(super) fn add(&mut self, ended: &Ended, open: &Open, stages: &[u64; STAGES.len()]) {
         let known = self.methods.contains_key(&ended.method);
         let method = if known || self.methods.len() < MAX_METHODS {
             &ended.method
@@ -154,7 +154,7 @@ fn bucket_of(ns: u64) -> usize {
 }
 
 /// Stage times by name.
-pub(super) fn stage_times(stages: &[u64; 8]) -> Vec<StageTime> {
+pub(super) fn stage_times(stages: &[u64; STAGES.len()]) -> Vec<StageTime> {
     let pairs = STAGES.iter().zip(stages);
     pairs
         .map(|(stage, ns)| StageTime {

@@ -61,6 +61,10 @@ fn three_requests() -> Found {
         index_ns: 0,
         data_ns: end_ns - begin_ns,
         journal_ns: 0,
+        wait_ns: 0,
+        write_ns: 0,
+        flush_ns: 0,
+        waited_for: None,
         reply_ns: 0,
         trace: Some(TRACE),
     });

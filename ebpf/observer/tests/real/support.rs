@@ -254,6 +254,10 @@ impl Watched {
             index_ns: 0,
             data_ns,
             journal_ns: 0,
+            wait_ns: 0,
+            write_ns: 0,
+            flush_ns: 0,
+            waited_for: None,
             reply_ns: 0,
             trace: None,
         });

@@ -40,7 +40,9 @@ fn told() -> Correlator {
                 begin_ns: 100,
                 end_ns: 260,
                 ok: true,
-                stages_ns: [2, 2, 1, 90, 50, 10],
+                stages_ns: [2, 2, 1, 90, 3, 10],
+                commit_ns: [7, 5, 35],
+                waited_for: Some(6),
                 trace: None,
             }),
             Input::Drained { until_ns: 300 },
@@ -59,6 +61,9 @@ fn a_request_is_explained_step_by_step_after_the_fact() {
     );
     assert_eq!((told.begin_ns, told.total_ns, told.ok), (100, 160, true));
     assert_eq!(told.incomplete, "");
+    assert_eq!(told.waited_for, Some(6));
+    let told_wait = "commit 50 ns with 1 flush";
+    assert!(told.sentence.contains(told_wait), "{}", told.sentence);
     let steps: Vec<(i64, u64, &str, &str)> = told
         .steps
         .iter()
@@ -80,12 +85,20 @@ fn a_request_is_explained_step_by_step_after_the_fact() {
                 "system calls and checks, spread over 90 ns of data I/O"
             ),
             (10, 80, "device", write),
-            (95, 50, "journal", "commit"),
+            (95, 7, "wait", "waited for the batch of request 6"),
+            (102, 5, "write", "its batch was written to the journal"),
             (
                 105,
                 35,
-                "journal",
+                "flush",
                 "flush of the disk's cache, shared with other requests: 35 ns at the device"
+            ),
+            (107, 35, "flush", "flushes that it needed"),
+            (
+                142,
+                3,
+                "journal",
+                "commit, apart from waits, writes and flushes"
             ),
             (150, 10, "reply", "replied"),
         ]

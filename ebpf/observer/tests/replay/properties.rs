@@ -101,6 +101,8 @@ fn run(laid: &[Laid], cuts: Vec<u64>, seed: u64) -> (Correlator, u64) {
                 end_ns: 105 + request,
                 ok: true,
                 stages_ns: [0, 0, 0, 100 + request, 0, 0],
+                commit_ns: [0; 3],
+                waited_for: None,
                 trace: None,
             }));
         }
@@ -276,6 +278,8 @@ fn any_input() -> impl Strategy<Value = Input> {
                 end_ns,
                 ok: true,
                 stages_ns: stages.try_into().expect("six"),
+                commit_ns: [0; 3],
+                waited_for: None,
                 trace: None,
             })
         },

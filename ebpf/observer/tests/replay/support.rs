@@ -136,6 +136,8 @@ pub(crate) fn ended(request: u64, begin_ns: u64, end_ns: u64) -> Input {
         end_ns,
         ok: true,
         stages_ns: [0, 0, 0, end_ns - begin_ns, 0, 0],
+        commit_ns: [0; 3],
+        waited_for: None,
         trace: None,
     })
 }

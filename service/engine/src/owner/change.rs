@@ -1,7 +1,7 @@
 //! Changes whose records are ready for the journal, and the answers to those that are applied.
 
-use super::command::{Reply, Stage};
-use super::delete::Delete;
+use super::command::{Reply, Stage, Timing};
+use super::delete::{Delete, Many};
 use super::put::Put;
 use crate::declaration::RequestId;
 use crate::request::{
@@ -34,6 +34,14 @@ impl Change {
         match self {
             Self::Put(put) => &put.records,
             Self::Delete(delete) => &delete.record,
+        }
+    }
+
+    /// The clock of its request, which several deletes of one request share.
+    pub(super) fn timing<'a>(&'a mut self, many: &'a mut Many) -> Option<&'a mut Timing> {
+        match self {
+            Self::Put(put) => Some(&mut put.reply.timing),
+            Self::Delete(delete) => delete.timing(many),
         }
     }
 

@@ -4,13 +4,14 @@ use crossbeam_channel::Sender;
 
 use super::put::Put;
 use crate::clock::monotonic_ns;
+use crate::declaration::RequestId;
 use crate::error::Error;
 use crate::lump::LumpId;
 use crate::payload::LumpData;
 use crate::request::{
-    CollectOutcome, DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EmbeddedPage,
-    EngineTimes, HeadOutcome, ListOutcome, LumpRange, OnDone, RangeOutcome, RequestCtx,
-    UsageOutcome,
+    BatchWait, CollectOutcome, DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability,
+    EmbeddedPage, EngineTimes, HeadOutcome, ListOutcome, LumpRange, OnDone, RangeOutcome,
+    RequestCtx, UsageOutcome,
 };
 
 /// A request on its way to the owner thread, with what decides when it is started.
@@ -122,6 +123,8 @@ pub(crate) enum Stage {
     Index,
     Data,
     Journal,
+    Write,
+    Flush,
 }
 
 /// Divides the time of one request among its stages, without gap or overlap.
@@ -129,6 +132,8 @@ pub(crate) enum Stage {
 pub(crate) struct Timing {
     last_ns: u64,
     times: EngineTimes,
+    /// The request whose batch it waits for; `None`: it waits for none.
+    behind: Option<RequestId>,
 }
 
 impl Timing {
@@ -137,27 +142,55 @@ impl Timing {
         Self {
             last_ns: monotonic_ns(),
             times: EngineTimes::default(),
+            behind: None,
         }
     }
 
     /// Books the time since the last call to `stage`.
     pub(crate) fn lap(&mut self, stage: Stage) {
-        let now = monotonic_ns();
-        let passed = now.saturating_sub(self.last_ns);
-        self.last_ns = now;
+        self.lap_at(stage, monotonic_ns());
+    }
+
+    /// As [`lap`](Self::lap), at a time that was looked at before.
+    pub(crate) fn lap_at(&mut self, stage: Stage, now_ns: u64) {
+        self.behind = None;
         let field = match stage {
             Stage::Sched => &mut self.times.sched_ns,
             Stage::Index => &mut self.times.index_ns,
             Stage::Data => &mut self.times.data_ns,
             Stage::Journal => &mut self.times.journal_ns,
+            Stage::Write => &mut self.times.write_ns,
+            Stage::Flush => &mut self.times.flush_ns,
         };
-        *field += passed;
+        *field += now_ns.saturating_sub(self.last_ns);
+        self.last_ns = self.last_ns.max(now_ns);
+    }
+
+    /// From now on it waits for the batch of this request, if there is one and it does not wait
+    /// already.
+    pub(crate) fn wait_behind(&mut self, behind: Option<RequestId>) {
+        if self.behind.is_none() && behind.is_some() {
+            self.lap(Stage::Journal);
+            self.behind = behind;
+        }
+    }
+
+    /// Books the time since the last lap as a wait, if it has waited for a batch, else as the
+    /// commit's own.
+    pub(crate) fn lap_waited(&mut self, now_ns: u64) {
+        let Some(behind) = self.behind.take() else {
+            return self.lap_at(Stage::Journal, now_ns);
+        };
+        let ns = now_ns.saturating_sub(self.last_ns);
+        self.times.wait_ns += ns;
+        self.times.longest_wait = self.times.longest_wait.max(Some(BatchWait { ns, behind }));
+        self.last_ns = self.last_ns.max(now_ns);
     }
 
     /// Nanoseconds from its start until `now_ns`, if it had data I/O.
     pub(crate) fn data_service_ns(&self, now_ns: u64) -> Option<u64> {
         let times = &self.times;
-        let booked = times.index_ns + times.data_ns + times.journal_ns;
+        let booked = times.index_ns + times.data_ns + times.commit_ns();
         (times.data_ns > 0).then(|| booked + now_ns.saturating_sub(self.last_ns))
     }
 }
@@ -178,6 +211,9 @@ impl<T> Reply<T> {
 
     /// Answers; the time since the last lap belongs to `stage`.
     pub(crate) fn send(mut self, result: Result<T, Error>, stage: Stage) {
+        if self.timing.behind.is_some() {
+            self.timing.lap_waited(monotonic_ns());
+        }
         self.timing.lap(stage);
         (self.on_done)(result, self.timing.times);
     }

@@ -14,6 +14,8 @@
 //! order of their records, after the last flush; or after the visible write, when every change of
 //! the batch asked for no more (`Journaled`).
 
+mod times;
+
 use std::collections::VecDeque;
 
 use super::change::{Answer, Change};
@@ -24,8 +26,6 @@ use super::gc::Gc;
 use super::io_table::Tag;
 use super::overlay::Overlay;
 use super::put::Put;
-use super::waiting::order::Kind;
-use crate::clock::monotonic_ns;
 use crate::declaration::RequestId;
 use crate::error::Error;
 use crate::request::Durability;
@@ -104,7 +104,11 @@ impl Commit {
     }
 
     /// The change goes into the log behind all that were added before.
-    pub(super) fn add(&mut self, change: Change) {
+    pub(super) fn add(&mut self, mut change: Change) {
+        let behind = self.in_flight();
+        if let Some(timing) = change.timing(&mut self.many) {
+            timing.wait_behind(behind);
+        }
         self.ready.push_back(change);
     }
 
@@ -114,15 +118,18 @@ impl Commit {
     }
 
     /// A delete of many whose deletes were added under the key.
-    pub(super) fn begin_many(&mut self, request: ManyRequest) {
+    pub(super) fn begin_many(&mut self, mut request: ManyRequest) {
+        request.reply.timing.wait_behind(self.in_flight());
         self.many.begin(request);
     }
 
-    pub(super) fn await_flush_for_put(&mut self, put: Box<Put>) {
+    pub(super) fn await_flush_for_put(&mut self, mut put: Box<Put>) {
+        put.reply.timing.wait_behind(self.in_flight());
         self.unflushed.push(Unflushed::Put(put));
     }
 
-    pub(super) fn await_flush_for_sync(&mut self, reply: Reply<()>) {
+    pub(super) fn await_flush_for_sync(&mut self, mut reply: Reply<()>) {
+        reply.timing.wait_behind(self.in_flight());
         self.unflushed.push(Unflushed::Sync(reply));
     }
 
@@ -315,9 +322,10 @@ impl Commit {
         ctx: &mut Ctx,
         batch: Batch,
         taken: Taken,
-        changes: Vec<(Change, RingPosition)>,
+        mut changes: Vec<(Change, RingPosition)>,
         beaten: Vec<Put>,
     ) {
+        self.end_waits(changes.iter_mut().map(|(change, _)| change));
         let BatchWrites {
             rest,
             first,
@@ -352,6 +360,7 @@ impl Commit {
             new_tail: Some(new_tail),
             records,
         });
+        self.leave_behind();
         if rest.is_empty() {
             return self.write_first(ctx);
         }
@@ -396,6 +405,7 @@ impl Commit {
         if left == 1 && self.forced {
             self.write_first(ctx);
         } else if left == 1 {
+            self.lap_batch(Stage::Write);
             self.start_flush(ctx, Phase::RestFlush);
         }
         Ok(())
@@ -409,6 +419,7 @@ impl Commit {
         result: Result<(), Error>,
     ) -> Result<u64, Error> {
         result?;
+        self.lap_batch(Stage::Write);
         let Some(batch) = self.batch.as_mut() else {
             return Ok(0);
         };
@@ -430,6 +441,7 @@ impl Commit {
     fn start_flush(&mut self, ctx: &mut Ctx, phase: Phase) {
         self.phase = phase;
         self.flushing = std::mem::take(&mut self.unflushed);
+        self.flush_began();
         let mut requests = self
             .batch
             .as_ref()
@@ -449,9 +461,15 @@ impl Commit {
         result: Result<(), Error>,
     ) -> Result<u64, Error> {
         result?;
-        for item in std::mem::take(&mut self.flushing) {
+        self.lap_batch(Stage::Flush);
+        let goes_on = self.phase == Phase::RestFlush;
+        for mut item in std::mem::take(&mut self.flushing) {
+            if let Some(timing) = item.timing() {
+                timing.lap(Stage::Flush);
+            }
             match item {
-                Unflushed::Put(put) => self.add(put.durable()),
+                Unflushed::Put(put) if goes_on => self.add(put.durable()),
+                Unflushed::Put(put) => self.ready.push_back(put.durable()),
                 Unflushed::Header(head) => gc.head_durable(ctx, head),
                 Unflushed::Sync(reply) => {
                     ctx.unfinished.end();
@@ -477,7 +495,7 @@ impl Commit {
             (beaten, records) = (batch.beaten, batch.records);
         }
         ctx.freed |= ctx.storage.data.all_durable();
-        note_service_times(ctx, &answers);
+        times::note_service(ctx, &answers);
         answers.into_iter().for_each(Answer::send);
         // Who lost is told after who won: answers come in the order of the log.
         beaten.into_iter().for_each(|put| beat(ctx, put));
@@ -562,17 +580,5 @@ fn write_ring(
 fn beat(ctx: &mut Ctx, put: Put) {
     if let Some(id) = put.absent() {
         put.refuse(ctx, Error::AlreadyExists { id }, Stage::Journal, false);
-    }
-}
-
-/// Learns how long puts take, from the answers of a batch.
-fn note_service_times(ctx: &mut Ctx, answers: &[Answer]) {
-    let now_ns = monotonic_ns();
-    for answer in answers {
-        if let Answer::Put(reply, _) = answer
-            && let Some(took_ns) = reply.timing.data_service_ns(now_ns)
-        {
-            ctx.pace.served(Kind::Put, took_ns);
-        }
     }
 }

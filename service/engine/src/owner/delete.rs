@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use super::change::{Answer, Change};
-use super::command::{Reply, Stage};
+use super::command::{Reply, Stage, Timing};
 use super::commit::Commit;
 use super::ctx::Ctx;
 use crate::declaration::RequestId;
@@ -162,7 +162,7 @@ pub(super) struct ManyRequest {
     left: usize,
     /// The weakest durability so far.
     reached: Option<Durability>,
-    reply: Reply<DeleteManyOutcome>,
+    pub(super) reply: Reply<DeleteManyOutcome>,
 }
 
 /// Deletes of many on their way.
@@ -210,6 +210,18 @@ impl Many {
 }
 
 impl Delete {
+    /// The clock of its request; `None`: that has been answered.
+    pub(super) fn timing<'a>(&'a mut self, many: &'a mut Many) -> Option<&'a mut Timing> {
+        match &mut self.what {
+            What::One { reply, .. } => Some(&mut reply.timing),
+            What::Range { reply, .. } => Some(&mut reply.timing),
+            What::OneOfMany { key, .. } => {
+                let request = many.requests.get_mut(key)?;
+                Some(&mut request.reply.timing)
+            }
+        }
+    }
+
     /// The one lump it names.
     pub(super) fn lump(&self) -> Option<LumpId> {
         match self.what {

@@ -13,6 +13,7 @@
 
 mod cannyls_defects;
 mod collect;
+mod commit_times;
 mod compat_cannyls;
 mod concurrent;
 mod crash;

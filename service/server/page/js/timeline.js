@@ -52,7 +52,7 @@ export function timeline(r, width, palette) {
  * @param {import("./palette.js").Palette} palette
  */
 function block(b, x, y, palette) {
-  const colour = b.purpose === "data" ? palette.stages.device : palette.stages.journal;
+  const colour = palette.stages[b.purpose === "data" ? "device" : b.operation === "flush" ? "flush" : "write"];
   const parts = [];
   const title = `${b.operation} of ${bytes(b.sectors * 512)} at sector ${b.sector}` + (b.seek_bytes === null ? "" : `, seek ${signedBytes(b.seek_bytes)}`);
   const [queued, issued, done] = [b.queued_at_ns, b.issued_at_ns, b.done_at_ns];

@@ -125,6 +125,7 @@
  * @property {Block[]} blocks
  * @property {Record<string, number>} lost_ns
  * @property {number} [lost_in_all_ns]
+ * @property {number | null} [waited_for_request_id]
  * @property {string} incomplete
  */
 export {};

@@ -213,6 +213,7 @@ pub fn slow(s: obs::SlowRequest, clock: WallClock) -> v1::SlowRequest {
         lost: s.lost.into_iter().map(lost).collect(),
         incomplete: s.incomplete,
         lost_in_all_ns: Some(s.lost_in_all_ns),
+        waited_for_request_id: s.waited_for,
     }
 }
 

@@ -335,7 +335,7 @@ impl Scope {
     }
 
     fn answered(&self, times: EngineTimes) {
-        add(&mut self.state().engine, times);
+        self.state().engine += times;
     }
 
     /// Ends the request; only the first end counts.
@@ -351,7 +351,7 @@ impl Scope {
             return;
         }
         if let Some(times) = self.times.get() {
-            add(&mut state.engine, times.sum());
+            state.engine += times.sum();
         }
         let summary = self.summary(&state, end_ns, code);
         let store = state.store.take();
@@ -380,7 +380,7 @@ impl Scope {
             None => {
                 let recv_ns = state.handed_ns.map_or(total, |handed| {
                     let until = handed.saturating_sub(self.begin_ns);
-                    until.saturating_sub(used_ns(&state.before))
+                    until.saturating_sub(state.before.total_ns())
                 });
                 let recv_ns = recv_ns.min(total);
                 (recv_ns, shared(state.engine, total - recv_ns))
@@ -399,7 +399,11 @@ impl Scope {
             index_ns: engine.index_ns,
             data_ns: engine.data_ns,
             journal_ns: engine.journal_ns,
-            reply_ns: total.saturating_sub(recv_ns + used_ns(&engine)),
+            wait_ns: engine.wait_ns,
+            write_ns: engine.write_ns,
+            flush_ns: engine.flush_ns,
+            waited_for: engine.longest_wait.map(|wait| wait.behind.0),
+            reply_ns: total.saturating_sub(recv_ns + engine.total_ns()),
             trace: None,
         }
     }
@@ -419,22 +423,10 @@ impl Scope {
     }
 }
 
-fn add(sum: &mut EngineTimes, times: EngineTimes) {
-    sum.sched_ns += times.sched_ns;
-    sum.index_ns += times.index_ns;
-    sum.data_ns += times.data_ns;
-    sum.journal_ns += times.journal_ns;
-}
-
-/// Sum of the engine times, in nanoseconds.
-fn used_ns(times: &EngineTimes) -> u64 {
-    times.sched_ns + times.index_ns + times.data_ns + times.journal_ns
-}
-
 /// These times scaled to the given time: engine work in parallel, for several lumps or while bytes
 /// came or went, shares the time that is no wait for the client.
 fn shared(times: EngineTimes, room_ns: u64) -> EngineTimes {
-    let used = used_ns(&times);
+    let used = times.total_ns();
     if used <= room_ns {
         return times;
     }
@@ -447,6 +439,10 @@ fn shared(times: EngineTimes, room_ns: u64) -> EngineTimes {
         index_ns: part(times.index_ns),
         data_ns: part(times.data_ns),
         journal_ns: part(times.journal_ns),
+        wait_ns: part(times.wait_ns),
+        write_ns: part(times.write_ns),
+        flush_ns: part(times.flush_ns),
+        longest_wait: times.longest_wait,
     }
 }
 
@@ -466,22 +462,23 @@ mod tests {
         // Sixteen writes at a time, as a PutMany makes them.
         let mut sum = EngineTimes::default();
         for _ in 0..16 {
-            add(
-                &mut sum,
-                EngineTimes {
-                    sched_ns: 3,
-                    index_ns: 1,
-                    data_ns: 20,
-                    journal_ns: 7,
-                },
-            );
+            sum += EngineTimes {
+                sched_ns: 3,
+                index_ns: 1,
+                data_ns: 20,
+                journal_ns: 1,
+                wait_ns: 2,
+                write_ns: 1,
+                flush_ns: 3,
+                longest_wait: None,
+            };
         }
         let within = shared(sum, 197);
         assert!(
-            used_ns(&within) <= 197 && used_ns(&within) > 190,
+            within.total_ns() <= 197 && within.total_ns() > 186,
             "{within:?}"
         );
-        assert!(within.data_ns > within.journal_ns && within.journal_ns > within.sched_ns);
+        assert!(within.data_ns > within.flush_ns && within.flush_ns > within.wait_ns);
         assert_eq!(shared(sum, 496), sum);
     }
 }

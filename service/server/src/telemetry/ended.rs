@@ -75,12 +75,16 @@ fn tell_tracers(ended: &Ended<'_>) {
         what.index_ns,
         what.data_ns,
         what.journal_ns,
+        what.wait_ns,
+        what.write_ns,
+        what.flush_ns,
         what.reply_ns,
     ];
     for (stage, ns) in usdt::STAGES.into_iter().zip(stages) {
-        usdt::request_stage(what.request, stage, ns);
+        let behind = what.waited_for.filter(|_| stage == c"wait");
+        usdt::request_stage(what.request, stage, ns, behind.unwrap_or(0));
     }
-    usdt::request_stage(what.request, usdt::OLD_SUBMIT, what.data_ns);
+    usdt::request_stage(what.request, usdt::OLD_SUBMIT, what.data_ns, 0);
     let store = ended.store.map_or(c"", |named| named.c_name.as_c_str());
     let ns = what.end_ns.saturating_sub(what.begin_ns);
     let method = ended.method.c;

@@ -4,6 +4,7 @@ mod steps;
 mod story;
 mod words;
 
+use crate::api::STAGES;
 use crate::event::BlockOp;
 use crate::report::{BlockIo, SlowRequest};
 
@@ -20,7 +21,7 @@ pub(super) struct Known<'a> {
     pub(super) ended: &'a Ended,
     pub(super) open: &'a Open,
     /// Nanoseconds by stage.
-    pub(super) stages: &'a [u64; 8],
+    pub(super) stages: &'a [u64; STAGES.len()],
     /// Nanoseconds lost, by class of the others.
     pub(super) lost: &'a [u64; CLASSES],
     /// Name of its store.
@@ -62,6 +63,7 @@ pub(super) fn explain(known: &Known<'_>) -> SlowRequest {
         total_ns: ended.total_ns(),
         trace: ended.trace,
         stages: stage_times(known.stages),
+        waited_for: ended.waited_for,
         block_requests: open.count,
         sentence: Story { known, blocks }.sentence(),
         steps: steps::steps(known, blocks),

@@ -13,11 +13,23 @@ use crate::event::BlockOp;
 use crate::report::Step;
 
 use super::Known;
-use super::words::{place_text, purpose_name};
+use super::words::{place_text, purpose_name, waited_for};
 
 /// All steps, in the order of time.
 pub(super) fn steps(known: &Known<'_>, blocks: &[Block]) -> Vec<Step> {
-    let [recv, sched, index, submit, queue, device, journal, reply] = *known.stages;
+    let [
+        recv,
+        sched,
+        index,
+        submit,
+        queue,
+        device,
+        journal,
+        wait,
+        write,
+        flush,
+        reply,
+    ] = *known.stages;
     let mut steps = Vec::new();
     let data = submit.saturating_add(queue).saturating_add(device);
     let in_system = if data == submit {
@@ -33,7 +45,15 @@ pub(super) fn steps(known: &Known<'_>, blocks: &[Block]) -> Vec<Step> {
         (1, sched, sched, "waited for the store's turn"),
         (2, index, index, "index looked up, or blocks chosen"),
         (3, submit, data, &in_system),
-        (6, journal, journal, "commit"),
+        (7, wait, wait, &format!("waited for {}", waited_for(known))),
+        (8, write, write, "its batch was written to the journal"),
+        (9, flush, flush, "flushes that it needed"),
+        (
+            6,
+            journal,
+            journal,
+            "commit, apart from waits, writes and flushes",
+        ),
     ];
     let mut at: u64 = 0;
     for (stage, took_ns, next, text) in plan {
@@ -44,7 +64,7 @@ pub(super) fn steps(known: &Known<'_>, blocks: &[Block]) -> Vec<Step> {
     }
     let end = known.ended.total_ns().saturating_sub(reply);
     if reply > 0 {
-        steps.push(stage_step(7, end, reply, "replied"));
+        steps.push(stage_step(10, end, reply, "replied"));
     }
     steps.extend(blocks.iter().map(|block| of_block(known, block)));
     steps.sort_by_key(|step| step.from_ns);
@@ -63,8 +83,10 @@ fn stage_step(stage: usize, at: u64, took_ns: u64, text: &str) -> Step {
 fn of_block(known: &Known<'_>, block: &Block) -> Step {
     let event = &block.event;
     let stage = match block.share.purpose {
+        Purpose::Flush => "flush",
+        Purpose::Journal | Purpose::Header if event.op == BlockOp::Flush => "flush",
         Purpose::Data | Purpose::Scrub | Purpose::Recovery | Purpose::Checkpoint => "device",
-        Purpose::Journal | Purpose::Header | Purpose::Flush => "journal",
+        Purpose::Journal | Purpose::Header => "write",
     };
     Step {
         from_ns: known.after_begin(event.first_ns()),

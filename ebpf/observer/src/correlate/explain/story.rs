@@ -7,7 +7,7 @@ use crate::correlate::requests::Block;
 use crate::event::BlockOp;
 
 use super::Known;
-use super::words::place_text;
+use super::words::{place_text, waited_for};
 
 /// A request and its block requests in the order in which the disk was sent them.
 pub(super) struct Story<'a> {
@@ -21,7 +21,7 @@ impl Story<'_> {
     }
 
     pub(super) fn sentence(&self) -> String {
-        let [recv, sched, index, submit, queue, device, journal, reply] = *self.known.stages;
+        let [recv, sched, index, submit, queue, device, _, _, _, _, reply] = *self.known.stages;
         let mut told = Vec::new();
         self.tell(&mut told, recv, "receiving");
         self.tell(&mut told, sched, "waiting for the store's turn");
@@ -31,7 +31,7 @@ impl Story<'_> {
             told.push(waited);
         }
         told.extend(self.data(device));
-        told.extend(self.commit(journal));
+        told.extend(self.commit());
         self.tell(&mut told, reply, "replying");
         if self.known.open.count == 0 {
             told.push(self.nothing_seen().to_owned());
@@ -120,8 +120,12 @@ impl Story<'_> {
         ))
     }
 
-    fn commit(&self, journal: u64) -> Option<String> {
-        if journal == 0 {
+    fn commit(&self) -> Option<String> {
+        let [_, _, _, _, _, _, journal, wait, write, flush, _] = *self.known.stages;
+        let commit = [journal, wait, write, flush]
+            .into_iter()
+            .fold(0, u64::saturating_add);
+        if commit == 0 {
             return None;
         }
         let flushes = self
@@ -149,10 +153,20 @@ impl Story<'_> {
             " with ".to_owned()
         };
         Some(format!(
-            "commit {}{with}{}",
-            short_ns(journal),
-            parts.join(" and ")
+            "commit {}{with}{}{}",
+            short_ns(commit),
+            parts.join(" and "),
+            self.waited_for(wait)
         ))
+    }
+
+    /// The wait for the batch before, if it is worth telling.
+    fn waited_for(&self, wait: u64) -> String {
+        if wait == 0 || wait.saturating_mul(20) < self.total() {
+            return String::new();
+        }
+        let behind = waited_for(self.known);
+        format!(", {} of it waiting for {behind}", short_ns(wait))
     }
 
     fn of(&self, purpose: Purpose) -> impl Iterator<Item = &Block> {

@@ -61,3 +61,11 @@ fn whose_text(known: &Known<'_>, owner: &Owner) -> String {
         Owner::Other(name) => format!("made by process {}", name.text()),
     }
 }
+
+/// Whose batch the request waited for.
+pub(super) fn waited_for(known: &Known<'_>) -> String {
+    match known.ended.waited_for {
+        None | Some(0) => "work of the store".to_owned(),
+        Some(request) => format!("the batch of request {request}"),
+    }
+}

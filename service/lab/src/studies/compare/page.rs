@@ -232,7 +232,8 @@ fn stages(section: &mut Section, comparison: &Comparison) {
     let stores = &comparison.stores;
     section.say(
         "Mean time of a request in each stage of the service: received, waiting for its turn, index, \
-         journal, on its way to the block layer, queued there, in the device, answered.",
+         on its way to the block layer, queued there, in the device, committing: waiting for the batch \
+         before, writing, flushing; answered.",
     );
     for method in table::methods(stores) {
         let bar = |store: &StoreView| {

@@ -9,8 +9,9 @@ use crate::experiment::report;
 use crate::human;
 
 /// Stages of a request in the order in which it goes through them.
-pub(super) const STAGES: [&str; 8] = [
-    "recv", "sched", "index", "journal", "submit", "queue", "device", "reply",
+pub(super) const STAGES: [&str; 11] = [
+    "recv", "sched", "index", "submit", "queue", "device", "journal", "wait", "write", "flush",
+    "reply",
 ];
 const METHODS: [&str; 3] = ["put", "get", "delete"];
 /// Owner classes of I/O that no request asked for.

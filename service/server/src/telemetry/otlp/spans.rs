@@ -181,8 +181,8 @@ fn is_data(block: &BlockIo) -> bool {
     !matches!(&*block.purpose, "journal" | "header" | "flush")
 }
 
-/// The stages that took time, in their order. Data I/O is one: submit, queue and device pass in
-/// turns.
+/// The stages that took time, in their order. Data I/O is one, for submit, queue and device pass in
+/// turns; so is the commit, for waits, writes and flushes do.
 fn stages(explained: &SlowRequest) -> Vec<Stage> {
     let of = |name: &str| {
         let found = explained.stages.iter().find(|stage| stage.stage == name);
@@ -197,6 +197,10 @@ fn stages(explained: &SlowRequest) -> Vec<Stage> {
             ("device", parts.to_vec())
         }
     };
+    let commit_parts: Vec<_> = ["journal", "wait", "write", "flush"]
+        .map(|name| (name, of(name)))
+        .to_vec();
+    let commit = commit_parts.iter().map(|(_, ns)| ns).sum();
     let mut at = 0_u64;
     let mut stages = Vec::new();
     let plain = |name| (name, of(name), Vec::new());
@@ -205,7 +209,7 @@ fn stages(explained: &SlowRequest) -> Vec<Stage> {
         plain("sched"),
         plain("index"),
         (name, data, parts),
-        plain("journal"),
+        ("journal", commit, commit_parts),
     ];
     for (name, took, parts) in order {
         let end = at.saturating_add(took);
@@ -276,6 +280,9 @@ impl Maker<'_> {
         ];
         let said = texts.into_iter().filter(|(_, text)| !text.is_empty());
         attributes.extend(said.map(|(key, text)| KeyValue::new(key, text.clone())));
+        if let Some(request) = what.waited_for {
+            attributes.push(number("lumpscope.waited_for_request_id", request));
+        }
         if !what.lost.is_empty() {
             attributes.push(number("lumpscope.lost_ns", what.lost_in_all_ns));
         }

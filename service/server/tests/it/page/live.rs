@@ -27,7 +27,7 @@ async fn hello_tells_the_words_and_the_stores() {
     assert_eq!(hello["trace_url"], trace_url);
     assert_eq!(hello["owners"][0], "request");
     assert_eq!(hello["operations"][1], "write");
-    assert_eq!(hello["stages"].as_array().unwrap().len(), 8);
+    assert_eq!(hello["stages"].as_array().unwrap().len(), 11);
     assert!(number(&hello["started_unix_ms"]) <= number(&hello["now_unix_ms"]));
     let stores = hello["stores"].as_array().unwrap();
     let names: Vec<&Value> = stores.iter().map(|s| &s["name"]).collect();

@@ -1,0 +1,100 @@
+//! The time of a commit, divided where a phase begins or ends: waiting for the batch or flush in
+//! flight, writes of its own batch, flushes that its data and its record need, and the rest.
+
+use super::super::change::{Answer, Change};
+use super::super::command::{Stage, Timing};
+use super::super::ctx::Ctx;
+use super::super::waiting::order::Kind;
+use super::{Commit, Phase, Unflushed};
+use crate::clock::monotonic_ns;
+use crate::declaration::RequestId;
+
+impl Unflushed {
+    pub(super) fn timing(&mut self) -> Option<&mut Timing> {
+        match self {
+            Self::Put(put) => Some(&mut put.reply.timing),
+            Self::Header(_) => None,
+            Self::Sync(reply) => Some(&mut reply.timing),
+        }
+    }
+}
+
+impl Commit {
+    /// The first request that is being committed, 0 for the store's own work; `None`: nothing is in
+    /// flight.
+    pub(super) fn in_flight(&self) -> Option<RequestId> {
+        if self.phase == Phase::Idle {
+            return None;
+        }
+        let of_batch = self.batch.as_ref().and_then(|batch| batch.requests.first());
+        let mut puts = self.flushing.iter().filter_map(|item| match item {
+            Unflushed::Put(put) => Some(put.request),
+            Unflushed::Header(_) | Unflushed::Sync(_) => None,
+        });
+        Some(
+            of_batch
+                .copied()
+                .or_else(|| puts.next())
+                .unwrap_or_default(),
+        )
+    }
+
+    /// A batch or flush has begun: those whom it leaves behind wait for it.
+    pub(super) fn leave_behind(&mut self) {
+        let behind = self.in_flight();
+        for change in &mut self.ready {
+            if let Some(timing) = change.timing(&mut self.many) {
+                timing.wait_behind(behind);
+            }
+        }
+        let beaten = self.batch.iter_mut().flat_map(|batch| &mut batch.beaten);
+        let beaten = beaten.map(|put| &mut put.reply.timing);
+        let unflushed = self.unflushed.iter_mut().filter_map(Unflushed::timing);
+        for timing in beaten.chain(unflushed) {
+            timing.wait_behind(behind);
+        }
+    }
+
+    /// Books the time of the phase that ends for the changes of the batch.
+    pub(super) fn lap_batch(&mut self, stage: Stage) {
+        let now_ns = monotonic_ns();
+        let Self { batch, many, .. } = self;
+        let changes = batch.iter_mut().flat_map(|batch| &mut batch.changes);
+        for (change, _) in changes {
+            if let Some(timing) = change.timing(many) {
+                timing.lap_at(stage, now_ns);
+            }
+        }
+    }
+
+    /// These changes have their batch.
+    pub(super) fn end_waits<'a>(&mut self, taken: impl Iterator<Item = &'a mut Change>) {
+        let now_ns = monotonic_ns();
+        for change in taken {
+            if let Some(timing) = change.timing(&mut self.many) {
+                timing.lap_waited(now_ns);
+            }
+        }
+    }
+
+    /// A flush has begun, for those in `flushing`.
+    pub(super) fn flush_began(&mut self) {
+        let now_ns = monotonic_ns();
+        for timing in self.flushing.iter_mut().filter_map(Unflushed::timing) {
+            timing.lap_waited(now_ns);
+        }
+        self.leave_behind();
+    }
+}
+
+/// Learns how long puts take, from the answers of a batch.
+pub(super) fn note_service(ctx: &mut Ctx, answers: &[Answer]) {
+    let now_ns = monotonic_ns();
+    for answer in answers {
+        if let Answer::Put(reply, _) = answer
+            && let Some(took_ns) = reply.timing.data_service_ns(now_ns)
+        {
+            ctx.pace.served(Kind::Put, took_ns);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The time of a commit: waiting for a batch before, writes, flushes, exactly.
+
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use crate::support::ctx;
+use crate::support::timed::{FLUSH_NS, READ_NS, Timed};
+use lumpscope_engine::clock::virtual_time;
+use lumpscope_engine::{
+    BatchWait, Durability, EngineTimes, LumpId, Placement, PutCondition, PutOptions, RequestCtx,
+    RequestId, StoreOptions,
+};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Puts a lump for the request of this id; the answer says whether that went well, and its times.
+fn put(
+    store: &Timed,
+    id: u64,
+    (lump, options): (u128, PutOptions),
+) -> Receiver<(bool, EngineTimes)> {
+    let (told, times) = channel();
+    let buf = store.buf(b"lump");
+    let ctx = RequestCtx {
+        id: RequestId(id),
+        ..ctx()
+    };
+    let done = Box::new(move |result: Result<_, _>, times| {
+        told.send((result.is_ok(), times)).unwrap();
+    });
+    let _time = virtual_time(store.disk.now_ns());
+    let sent = store
+        .store
+        .submit_put_with(ctx, LumpId(lump), buf, options, done);
+    sent.unwrap();
+    times
+}
+
+const DATA: PutOptions = PutOptions {
+    placement: Placement::Data,
+    durability: Durability::Synced,
+    condition: PutCondition::Always,
+};
+const EMBEDDED: PutOptions = PutOptions {
+    placement: Placement::Embedded,
+    ..DATA
+};
+
+#[test]
+fn a_commit_is_waits_writes_and_flushes() {
+    let mut store = Timed::new(StoreOptions::new("sim"));
+    let first = put(&store, 1, (1, DATA));
+    store.pass(500 * MS);
+    // Behind the flush of the first one's data.
+    let second = put(&store, 2, (2, DATA));
+    store.pass(1000 * MS);
+    // Behind the batch with its record.
+    let third = put(&store, 3, (3, EMBEDDED));
+    store.settle();
+    let data = EngineTimes {
+        data_ns: READ_NS,
+        write_ns: READ_NS,
+        flush_ns: 2 * FLUSH_NS,
+        ..EngineTimes::default()
+    };
+    assert_eq!(first.try_recv(), Ok((true, data)));
+    // Its data was written while that flush was in flight; the next one begins behind the write of
+    // the first one's record.
+    let wait = BatchWait {
+        ns: FLUSH_NS / 2 + READ_NS,
+        behind: RequestId(1),
+    };
+    let times = EngineTimes {
+        wait_ns: wait.ns,
+        longest_wait: Some(wait),
+        ..data
+    };
+    assert_eq!(second.try_recv(), Ok((true, times)));
+    let wait = BatchWait {
+        ns: FLUSH_NS / 2 + 2 * READ_NS,
+        behind: RequestId(1),
+    };
+    let times = EngineTimes {
+        write_ns: READ_NS,
+        flush_ns: FLUSH_NS,
+        wait_ns: wait.ns,
+        longest_wait: Some(wait),
+        ..EngineTimes::default()
+    };
+    assert_eq!(third.try_recv(), Ok((true, times)));
+}
+
+/// What is beaten by a put of its batch has waited for it.
+#[test]
+fn a_put_that_is_beaten_has_waited_for_the_other() {
+    let mut store = Timed::new(StoreOptions::new("sim"));
+    let first = put(&store, 1, (1, EMBEDDED));
+    let if_absent = PutOptions {
+        condition: PutCondition::IfAbsent,
+        ..EMBEDDED
+    };
+    let second = put(&store, 2, (1, if_absent));
+    store.settle();
+    let (went_well, won) = first.try_recv().unwrap();
+    assert!(went_well);
+    assert_eq!(won.total_ns(), READ_NS + FLUSH_NS);
+    let wait = BatchWait {
+        ns: READ_NS + FLUSH_NS,
+        behind: RequestId(1),
+    };
+    let (went_well, beaten) = second.try_recv().unwrap();
+    assert!(!went_well);
+    assert_eq!(beaten.longest_wait, Some(wait));
+    assert_eq!(beaten.total_ns(), wait.ns);
+}
