@@ -21,7 +21,7 @@ def s3_keys(folder, name="keys.toml", bucket="*"):
     with open(path, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
         file.write(
             f'[[key]]\nname = "juicefs"\naccess = "{ACCESS}"\nsecret = "{SECRET}"\n'
-            f'[[key.allow]]\nbucket = "{bucket}"\nrights = ["read", "write"]\n'
+            f'[[key.allow]]\nbucket = "{bucket}"\nprefix = ""\nrights = ["read", "write"]\n'
         )
     return path
 

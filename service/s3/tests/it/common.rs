@@ -51,7 +51,7 @@ impl Running {
             .mode(0o600)
             .open(&keys)
             .unwrap();
-        let rule = "[[key.allow]]\nbucket = \"*\"\nrights = [\"read\", \"write\"]";
+        let rule = "[[key.allow]]\nbucket = \"*\"\nprefix = \"\"\nrights = [\"read\", \"write\"]";
         let who = format!("name = \"{ACCESS}\"\naccess = \"{ACCESS}\"\nsecret = \"{SECRET}\"");
         file.write_all(format!("[[key]]\n{who}\n{rule}\n").as_bytes())
             .unwrap();

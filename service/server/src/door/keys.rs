@@ -8,9 +8,14 @@
 //!
 //! [[key.allow]]
 //! bucket = "data"                 # "*": every bucket
-//! prefix = "volume1/"             # optional; left out: every key of the bucket
+//! prefix = "volume1/"             # left out, or "": every key of the bucket
 //! rights = ["read", "write"]
+//!
+//! [end]                           # nothing is missing behind it
 //! ```
+//!
+//! A file that is cut off in the middle must give nobody more than was meant: a last rule without
+//! `prefix` counts for all keys only where the file was read at start, or ends with `[end]`.
 //!
 //! A signature needs the secret itself, so others must not be able to read the file. A key may do
 //! what any of its rules allows, and nothing else. Buckets are made and deleted with the right to
@@ -23,6 +28,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
+use super::logins::EndForm;
 use super::tls::{bad as bad_file, read_secret};
 use crate::error::ServerError;
 
@@ -36,6 +42,10 @@ const SECRET: std::ops::RangeInclusive<usize> = 16..=128;
 const ACCESS: std::ops::RangeInclusive<usize> = 3..=128;
 /// Most bytes of a prefix: a key has no more.
 const MAX_PREFIX: usize = 1024;
+
+/// Advice where the end of the file may be missing.
+const MAY_BE_CUT: &str = "its last rule has no prefix, so its end may be missing: write \
+    `prefix = \"\"` for all keys, or `[end]` at the end of the file";
 
 /// Access that a rule allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -51,6 +61,8 @@ pub enum Access {
 #[derive(Debug, Default)]
 pub struct Credentials {
     keys: HashMap<String, Key>,
+    /// The last rule has no prefix, and nothing says that it was its end.
+    may_be_cut: bool,
 }
 
 struct Key {
@@ -84,6 +96,7 @@ struct Rule {
 struct FileForm {
     #[serde(default)]
     key: Vec<KeyForm>,
+    end: Option<EndForm>,
 }
 
 #[derive(Deserialize)]
@@ -100,8 +113,7 @@ struct KeyForm {
 #[serde(deny_unknown_fields)]
 struct RuleForm {
     bucket: String,
-    #[serde(default)]
-    prefix: String,
+    prefix: Option<String>,
     rights: Vec<Access>,
 }
 
@@ -121,6 +133,17 @@ impl Credentials {
     pub fn of_file(path: &Path, bytes: &[u8]) -> Result<Self, ServerError> {
         let text = str::from_utf8(bytes).map_err(|_| bad_file(path, "it is not UTF-8"))?;
         parse(path, text)
+    }
+
+    /// Refuses a file of which the end may be missing: somebody may be writing it just now.
+    ///
+    /// # Errors
+    /// [`ServerError::DoorFile`].
+    pub(super) fn check_end(&self, path: &Path) -> Result<(), ServerError> {
+        if self.may_be_cut {
+            return Err(bad_file(path, MAY_BE_CUT));
+        }
+        Ok(())
     }
 
     /// The secret of an access key.
@@ -187,7 +210,10 @@ fn parse(path: &Path, text: &str) -> Result<Credentials, ServerError> {
     if form.key.len() > MAX_KEYS {
         return Err(bad_file(path, format!("it has more than {MAX_KEYS} keys")));
     }
-    let mut credentials = Credentials::default();
+    let mut credentials = Credentials {
+        may_be_cut: form.may_be_cut(),
+        ..Credentials::default()
+    };
     for form in form.key {
         let name = form.name.clone();
         let named = |why: String| bad_file(path, format!("key {name:?}: {why}"));
@@ -197,6 +223,14 @@ fn parse(path: &Path, text: &str) -> Result<Credentials, ServerError> {
         }
     }
     Ok(credentials)
+}
+
+impl FileForm {
+    /// TOML adds rules to the last key only, so the last rule in the file is the last here.
+    fn may_be_cut(&self) -> bool {
+        let last = self.key.last().and_then(|key| key.allow.last());
+        self.end.is_none() && last.is_some_and(|rule| rule.prefix.is_none())
+    }
 }
 
 impl KeyForm {
@@ -234,7 +268,8 @@ impl RuleForm {
         if self.bucket.is_empty() || self.bucket.len() > 63 {
             return Err("bucket must have 1 to 63 characters; \"*\" is every one".to_owned());
         }
-        if self.prefix.len() > MAX_PREFIX {
+        let prefix = self.prefix.unwrap_or_default();
+        if prefix.len() > MAX_PREFIX {
             return Err(format!("prefix has more than {MAX_PREFIX} bytes"));
         }
         if self.rights.is_empty() {
@@ -242,7 +277,7 @@ impl RuleForm {
         }
         Ok(Rule {
             bucket: Some(self.bucket).filter(|name| name != "*"),
-            prefix: self.prefix,
+            prefix,
             rights: self.rights,
         })
     }
@@ -281,6 +316,34 @@ mod tests {
         let b = all.grants("AKB").unwrap();
         assert!(b.allow(Access::Write, "c", "") && !b.allow(Access::Read, "c", ""));
         assert!(!b.know("b"));
+    }
+
+    #[test]
+    fn a_file_that_is_cut_gives_no_more_than_was_meant() {
+        let whole = entry(
+            "[[key.allow]]\nbucket = \"b\"\nrights = [\"read\"]\nprefix = \"p/\"\n\
+             [[key.allow]]\nbucket = \"c\"\nrights = [\"write\"]\nprefix = \"q/\"\n",
+        );
+        let path = Path::new("keys.toml");
+        for cut in 0..whole.len() {
+            let Ok(read) = credentials(&whole[..cut]) else {
+                continue;
+            };
+            let wide = read.grants("AKA").is_some_and(|key| {
+                key.allow(Access::Read, "b", "") || key.allow(Access::Write, "c", "")
+            });
+            if wide {
+                let message = read.check_end(path).unwrap_err().to_string();
+                assert!(message.contains("[end]"), "{message}");
+            }
+        }
+        let check = |text: &str| credentials(text).unwrap().check_end(path);
+        check(&whole).unwrap();
+        let (open, _) = whole.rsplit_once("prefix").unwrap();
+        check(open).unwrap_err();
+        check(&format!("{open}prefix = \"\"\n")).unwrap();
+        check(&format!("{open}[end]\n")).unwrap();
+        check("").unwrap();
     }
 
     #[test]

@@ -102,9 +102,10 @@ struct FileForm {
     end: Option<EndForm>,
 }
 
+/// `[end]`: nothing is missing behind it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct EndForm {}
+pub(super) struct EndForm {}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -1,7 +1,6 @@
 //! The certificate and the logins in force, and how new ones take their place.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -68,6 +67,17 @@ impl State {
         })
     }
 
+    /// Refuses files of which the end may be missing.
+    fn check_ends(&self, config: &ServeConfig) -> Result<(), ServerError> {
+        if let Some(path) = &config.tokens {
+            self.logins.check_end(path)?;
+        }
+        if let Some(path) = &config.s3_credentials {
+            self.s3.check_end(path)?;
+        }
+        Ok(())
+    }
+
     fn summary(&self) -> Reloaded {
         Reloaded {
             tokens: self.logins.tokens(),
@@ -86,9 +96,7 @@ impl Reloader {
         let seen = config.digest();
         let state = State::load(config)?;
         warn_of_age(&state);
-        if let Some(path) = &config.tokens
-            && let Err(error) = state.logins.check_end(path)
-        {
+        if let Err(error) = state.check_ends(config) {
             warn!(%error, "accepted at start; a reload refuses it");
         }
         Ok(Self {
@@ -108,10 +116,8 @@ impl Reloader {
         // One at a time. The digest first: what changes after it is found at the next look.
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         *seen = self.config.digest();
-        let loaded = State::load(&self.config).and_then(|state| {
-            let path = self.config.tokens.as_deref().unwrap_or(Path::new(""));
-            state.logins.check_end(path).map(|()| state)
-        });
+        let loaded = State::load(&self.config)
+            .and_then(|state| state.check_ends(&self.config).map(|()| state));
         self.metrics.reloaded(loaded.is_ok());
         let mut state = loaded.inspect_err(|error| {
             error!(%error, "certificates and tokens not reloaded: the old ones stay in force");

@@ -96,7 +96,7 @@ fn write_keys(path: &Path) -> std::io::Result<(String, String)> {
     write!(
         file,
         "[[key]]\nname = \"bench\"\naccess = \"{access}\"\nsecret = \"{secret}\"\n\n\
-         [[key.allow]]\nbucket = \"{BUCKET}\"\nrights = [\"read\", \"write\"]\n"
+         [[key.allow]]\nbucket = \"{BUCKET}\"\nrights = [\"read\", \"write\"]\n[end]\n"
     )?;
     Ok((access, secret))
 }
