@@ -2,6 +2,7 @@
 //!
 //! Each variant says what was wrong, where, and what the caller should do.
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,6 +12,49 @@ use crate::declaration::IoOp;
 use crate::format::Portion;
 use crate::format::verify::{Damage, Misfit};
 use crate::lump::LumpId;
+
+/// User of a device or file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum User {
+    /// Somebody opened the block device exclusively: a mount in another namespace, a volume
+    /// manager, another store.
+    Exclusive,
+    /// A device that is built on this one.
+    Holder {
+        /// Kernel name of that device, as `dm-0`.
+        name: String,
+    },
+    /// The kernel swaps to it.
+    Swap,
+    /// A loop device is backed by the file.
+    Loop {
+        /// Name of the loop device.
+        name: String,
+    },
+    /// Another process holds a lock on the file.
+    Locked,
+    /// Its bytes are in use by another name.
+    Alias {
+        /// A loop device that shows them, or the file or device below.
+        name: String,
+    },
+}
+
+impl fmt::Display for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exclusive => f.write_str(
+                "the kernel or another process holds the device (mounted elsewhere, part of a \
+                 volume group or RAID, or an open store)",
+            ),
+            Self::Holder { name } => write!(f, "the device {name} is built on it"),
+            Self::Swap => f.write_str("it is active swap space: run swapoff"),
+            Self::Loop { name } => write!(f, "it backs the loop device {name}"),
+            Self::Locked => f.write_str("another process holds a lock on it"),
+            Self::Alias { name } => write!(f, "{name}, which has the same bytes, is in use"),
+        }
+    }
+}
 
 /// A lump whose bytes are not the ones that were put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -219,10 +263,12 @@ pub enum Error {
         why: String,
     },
     /// Another process, or a mount, holds the store.
-    #[error("{path} is in use by another process or mounted; close that first")]
+    #[error("{path} is in use: {by}; close that first")]
     InUse {
         /// Device or file, as it was given.
         path: PathBuf,
+        /// Its user.
+        by: User,
     },
     /// The device or file cannot be used for direct I/O with this store's geometry.
     #[error("{path}: {why}")]

@@ -9,6 +9,7 @@ use rustix::fs::{AtFlags, OFlags, StatxFlags};
 use rustix::io::Errno;
 
 use super::CreateOptions;
+use crate::guard::aliases::{self, Taken, as_flags};
 use crate::guard::in_use::{Disk, check_file_unused};
 use crate::guard::{self, FormatError, Signature, User};
 use crate::units::{ByteLen, ByteOffset};
@@ -20,6 +21,8 @@ const FALLBACK_ALIGNMENT: u64 = 4096;
 pub(super) struct Target {
     path: PathBuf,
     file: File,
+    /// The other ways to its bytes, held with it.
+    _aliases: Vec<File>,
     kind: Kind,
     len: u64,
     alignment: u64,
@@ -33,19 +36,22 @@ enum Kind {
 impl Target {
     /// Opens what is at `path` with direct I/O for this process alone, or creates a file.
     pub(super) fn open(path: &Path, options: &CreateOptions<'_>) -> Result<Self, FormatError> {
-        let metadata = match fs::metadata(path) {
-            Ok(metadata) => metadata,
+        let error = |error| FormatError::io(path, "looking at it", None, error);
+        // What is looked at is what is opened, whatever the name means by then.
+        let place = match aliases::open_place(path) {
+            Ok(place) => place,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Self::create_file(path, options);
             }
-            Err(error) => return Err(FormatError::io(path, "looking at it", None, error)),
+            Err(other) => return Err(error(other)),
         };
+        let metadata = place.metadata().map_err(error)?;
         let kind = metadata.file_type();
         if kind.is_block_device() {
-            return Self::open_block(path, &metadata);
+            return Self::open_block(path, &place, &metadata);
         }
         if kind.is_file() {
-            return Self::open_file(path, &metadata);
+            return Self::open_file(path, &place, &metadata);
         }
         let what = match () {
             () if kind.is_dir() => "directory",
@@ -58,10 +64,10 @@ impl Target {
         })
     }
 
-    fn open_block(path: &Path, metadata: &fs::Metadata) -> Result<Self, FormatError> {
+    fn open_block(path: &Path, place: &File, metadata: &fs::Metadata) -> Result<Self, FormatError> {
         let error = |what, source| FormatError::io(path, what, None, source);
         let disk = Disk::of(path, metadata).map_err(|e| error("looking for partitions", e))?;
-        disk.check_unused(path)?;
+        disk.check_unused(path, metadata)?;
         if disk
             .is_read_only()
             .map_err(|e| error("looking for write protection", e))?
@@ -71,7 +77,7 @@ impl Target {
             });
         }
         // O_EXCL on a block device: fails while anybody else claims it or one of its partitions.
-        let file = open_direct(path, OFlags::EXCL).map_err(|source| match errno(&source) {
+        let file = open_direct(place, OFlags::EXCL).map_err(|source| match errno(&source) {
             Some(Errno::BUSY) => FormatError::InUse {
                 path: path.to_owned(),
                 by: User::Exclusive,
@@ -88,6 +94,7 @@ impl Target {
         let alignment = u64::from(alignment).max(1);
         Ok(Self {
             path: path.to_owned(),
+            _aliases: hold(path, &file)?,
             file,
             kind: Kind::Block { disk },
             len,
@@ -95,9 +102,9 @@ impl Target {
         })
     }
 
-    fn open_file(path: &Path, metadata: &fs::Metadata) -> Result<Self, FormatError> {
+    fn open_file(path: &Path, place: &File, metadata: &fs::Metadata) -> Result<Self, FormatError> {
         check_file_unused(path, metadata)?;
-        let file = open_direct(path, OFlags::empty()).map_err(|source| match errno(&source) {
+        let file = open_direct(place, OFlags::empty()).map_err(|source| match errno(&source) {
             Some(Errno::INVAL) => FormatError::NoDirectIo {
                 path: path.to_owned(),
             },
@@ -124,7 +131,7 @@ impl Target {
             .create_new(true)
             // Lumps are nobody else's to read, and the lock nobody else's to take.
             .mode(0o600)
-            .custom_flags(flags(OFlags::DIRECT))
+            .custom_flags(as_flags(OFlags::DIRECT))
             .open(path);
         let file = created.map_err(|source| match errno(&source) {
             Some(Errno::INVAL) => {
@@ -157,6 +164,7 @@ impl Target {
         let len = metadata.len();
         Ok(Self {
             path: path.to_owned(),
+            _aliases: hold(path, &file)?,
             file,
             kind: Kind::File { created },
             len,
@@ -255,17 +263,22 @@ impl Target {
     }
 }
 
-fn open_direct(path: &Path, more: OFlags) -> io::Result<File> {
+fn open_direct(place: &File, more: OFlags) -> io::Result<File> {
     OpenOptions::new()
         .read(true)
         .write(true)
-        .custom_flags(flags(OFlags::DIRECT | more))
-        .open(path)
+        .custom_flags(as_flags(OFlags::DIRECT | more))
+        .open(aliases::place_path(place))
 }
 
-/// The flags as the standard library wants them; they are all far below bit 31.
-fn flags(flags: OFlags) -> i32 {
-    i32::try_from(flags.bits()).unwrap_or(0)
+fn hold(path: &Path, file: &File) -> Result<Vec<File>, FormatError> {
+    aliases::hold(file).map_err(|taken| match taken {
+        Taken::By(by) => FormatError::InUse {
+            path: path.to_owned(),
+            by,
+        },
+        Taken::Unknown(source) => FormatError::io(path, "looking for its users", None, source),
+    })
 }
 
 fn errno(error: &io::Error) -> Option<Errno> {

@@ -1,6 +1,8 @@
 //! Opens a device or file for direct I/O, alone, and finds out what it needs.
 
 use std::fs::{File, OpenOptions};
+use std::ops::Deref;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -15,6 +17,8 @@ use super::{Declarer, Device, DeviceFacts, IoBackend};
 use crate::buffer::BufferPool;
 use crate::declaration::IoSink;
 use crate::error::Error;
+use crate::guard::User;
+use crate::guard::aliases::{self, Taken};
 use crate::options::IoBackendChoice;
 
 /// Most data I/Os a pool of threads carries at a time.
@@ -37,7 +41,8 @@ pub(crate) struct OpenMode {
     pub(crate) sink: Option<Arc<dyn IoSink>>,
 }
 
-/// Opens `path` with `O_DIRECT`, exclusively: `O_EXCL` on a block device, `flock` on a file.
+/// Opens `path` with `O_DIRECT`, exclusively: `O_EXCL` on a block device, `flock` on a file, and
+/// every other way to its bytes with it.
 pub(crate) fn open(path: &Path, mode: OpenMode) -> Result<Device, Error> {
     let system = |what| {
         move |source| Error::System {
@@ -46,18 +51,8 @@ pub(crate) fn open(path: &Path, mode: OpenMode) -> Result<Device, Error> {
             source: Arc::new(source),
         }
     };
-    let file_type = std::fs::metadata(path)
-        .map_err(system("cannot look at"))?
-        .file_type();
-    let is_block_device = file_type.is_block_device();
-    if !is_block_device && !file_type.is_file() {
-        let why = "it is neither a regular file nor a block device".to_owned();
-        return Err(Error::NotAStore {
-            path: path.to_owned(),
-            why,
-        });
-    }
-    let file = claim(path, is_block_device, mode.read_only)?;
+    let file = claim(path, mode.read_only)?;
+    let is_block_device = file.is_block_device();
     let size = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))
         .map_err(|errno| system("cannot find the size of")(errno.into()))?;
     let (alignment, memory_alignment) = alignment(&file, path, is_block_device)?;
@@ -95,13 +90,51 @@ pub(crate) fn open(path: &Path, mode: OpenMode) -> Result<Device, Error> {
     })
 }
 
+/// A target that this process has alone, whatever way leads to its bytes.
+#[derive(Debug)]
+pub(crate) struct Claimed {
+    file: File,
+    is_block_device: bool,
+    /// The other ways, held with it.
+    _aliases: Vec<File>,
+}
+
+impl Claimed {
+    pub(crate) fn is_block_device(&self) -> bool {
+        self.is_block_device
+    }
+}
+
+impl Deref for Claimed {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.file
+    }
+}
+
+impl AsFd for Claimed {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+#[cfg(test)]
+impl From<File> for Claimed {
+    fn from(file: File) -> Self {
+        Self {
+            file,
+            is_block_device: false,
+            _aliases: Vec::new(),
+        }
+    }
+}
+
 /// Opens the target for this process alone, and waits a moment for one that is just being let go.
-pub(crate) fn claim(path: &Path, is_block_device: bool, read_only: bool) -> Result<File, Error> {
+pub(crate) fn claim(path: &Path, read_only: bool) -> Result<Claimed, Error> {
     let patience = Instant::now() + CLAIM_PATIENCE;
     loop {
-        let claimed = open_direct(path, is_block_device, read_only)
-            .and_then(|file| lock(file, path, is_block_device));
-        match claimed {
+        match claim_now(path, read_only, true) {
             Err(Error::InUse { .. }) if Instant::now() < patience => {
                 std::thread::sleep(CLAIM_PAUSE);
             }
@@ -110,44 +143,61 @@ pub(crate) fn claim(path: &Path, is_block_device: bool, read_only: bool) -> Resu
     }
 }
 
-/// Locks a file; a block device is claimed by opening it.
-pub(crate) fn lock(file: File, path: &Path, is_block_device: bool) -> Result<File, Error> {
-    if is_block_device {
-        return Ok(file);
-    }
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(Errno::WOULDBLOCK) => Err(Error::InUse {
+/// Opens the target for this process alone; `direct`: past the page cache.
+pub(crate) fn claim_now(path: &Path, read_only: bool, direct: bool) -> Result<Claimed, Error> {
+    let in_use = |by| Error::InUse {
+        path: path.to_owned(),
+        by,
+    };
+    let system = |what| {
+        move |source| Error::System {
+            what,
             path: path.to_owned(),
-        }),
-        Err(other) => Err(Error::System {
-            what: "cannot lock",
+            source: Arc::new(source),
+        }
+    };
+    let place = aliases::open_place(path).map_err(system("cannot look at"))?;
+    let file_type = place
+        .metadata()
+        .map_err(system("cannot look at"))?
+        .file_type();
+    let is_block_device = file_type.is_block_device();
+    if !is_block_device && !file_type.is_file() {
+        return Err(Error::NotAStore {
             path: path.to_owned(),
-            source: Arc::new(other.into()),
-        }),
+            why: "it is neither a regular file nor a block device".to_owned(),
+        });
     }
-}
-
-fn open_direct(path: &Path, is_block_device: bool, read_only: bool) -> Result<File, Error> {
     let exclusive = if is_block_device { libc::O_EXCL } else { 0 };
+    let direct = if direct { libc::O_DIRECT } else { 0 };
     let opened = OpenOptions::new()
         .read(true)
         .write(!read_only)
-        .custom_flags(libc::O_DIRECT | libc::O_CLOEXEC | exclusive)
-        .open(path);
-    opened.map_err(|source| match source.raw_os_error() {
-        Some(libc::EBUSY) => Error::InUse {
-            path: path.to_owned(),
-        },
+        .custom_flags(direct | libc::O_CLOEXEC | exclusive)
+        .open(aliases::place_path(&place));
+    let file = opened.map_err(|source| match source.raw_os_error() {
+        Some(libc::EBUSY) => in_use(User::Exclusive),
         Some(libc::EINVAL) => Error::Unsupported {
             path: path.to_owned(),
             why: "its file system has no direct I/O; use ext4, xfs or a block device".to_owned(),
         },
-        _ => Error::System {
-            what: "cannot open",
-            path: path.to_owned(),
-            source: Arc::new(source),
-        },
+        _ => system("cannot open")(source),
+    })?;
+    if !is_block_device {
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Err(in_use(User::Locked)),
+            Err(other) => return Err(system("cannot lock")(other.into())),
+        }
+    }
+    let aliases = aliases::hold(&file).map_err(|taken| match taken {
+        Taken::By(user) => in_use(user),
+        Taken::Unknown(source) => system("cannot find the users of")(source),
+    })?;
+    Ok(Claimed {
+        file,
+        is_block_device,
+        _aliases: aliases,
     })
 }
 

@@ -3,7 +3,6 @@
 //! Works on every kernel and under every seccomp filter. Each thread carries one I/O at a time,
 //! so the pool is as large as the number of I/Os wanted in flight.
 
-use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -12,8 +11,8 @@ use crossbeam_channel::{Receiver, Sender};
 use rustix::io::retry_on_intr;
 
 use super::{
-    Completion, Declarer, Io, IoBackend, Mailbox, MailboxSender, Next, Progress, Wait, Waker,
-    WriteCache,
+    Claimed, Completion, Declarer, Io, IoBackend, Mailbox, MailboxSender, Next, Progress, Wait,
+    Waker, WriteCache,
 };
 use crate::declaration::IoOp;
 use crate::facts::LiveCache;
@@ -34,7 +33,7 @@ pub(crate) struct ThreadPool {
 /// State of a thread of the pool.
 #[derive(Clone)]
 struct Worker {
-    file: Arc<File>,
+    file: Arc<Claimed>,
     alignment: usize,
     declarer: Declarer,
     queue: Receiver<Io>,
@@ -43,7 +42,7 @@ struct Worker {
 
 impl ThreadPool {
     pub(crate) fn start(
-        file: Arc<File>,
+        file: Arc<Claimed>,
         alignment: usize,
         threads: usize,
         declarer: Declarer,

@@ -8,7 +8,6 @@
 #![expect(unsafe_code, reason = "the ring takes raw pointers")]
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -19,7 +18,9 @@ use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 use rustix::event::EventfdFlags;
 
-use super::{Completion, Declarer, Io, IoBackend, Next, Progress, Wait, Waker, WriteCache};
+use super::{
+    Claimed, Completion, Declarer, Io, IoBackend, Next, Progress, Wait, Waker, WriteCache,
+};
 use crate::clock::monotonic_ns;
 use crate::declaration::IoOp;
 use crate::facts::LiveCache;
@@ -86,7 +87,7 @@ impl Bell {
 /// An io_uring and the I/Os that the kernel has.
 pub(crate) struct Uring {
     ring: IoUring,
-    file: Arc<File>,
+    file: Arc<Claimed>,
     bell: Arc<Bell>,
     /// Where the kernel puts the eventfd's counter; boxed so that it never moves.
     bell_count: Box<[u8; 8]>,
@@ -116,7 +117,7 @@ impl Broken {
 impl Uring {
     /// Makes the ring, or says why it does not work here.
     pub(crate) fn start(
-        file: &Arc<File>,
+        file: &Arc<Claimed>,
         alignment: usize,
         fua: bool,
         declarer: &Declarer,
@@ -377,7 +378,7 @@ mod tests {
 
     #[test]
     fn a_forced_write_is_one_entry() {
-        let file = Arc::new(tempfile::tempfile().unwrap());
+        let file = Arc::new(Claimed::from(tempfile::tempfile().unwrap()));
         let Ok(mut uring) = Uring::start(&file, 512, true, &Declarer(None)) else {
             // Not on this kernel: `open` tells who asks for it.
             return;
@@ -401,7 +402,7 @@ mod tests {
         }
         assert!(ended[0].result.is_ok(), "{ended:?}");
         let mut bytes = [0; 512];
-        std::os::unix::fs::FileExt::read_exact_at(&*file, &mut bytes, 512).unwrap();
+        std::os::unix::fs::FileExt::read_exact_at(&**file, &mut bytes, 512).unwrap();
         assert_eq!(bytes, [7; 512]);
     }
 }

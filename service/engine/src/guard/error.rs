@@ -1,50 +1,13 @@
 //! Why a device or file is not formatted.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::error::User;
 use crate::format::geometry::SizingError;
 use crate::signature::{Signature, list_of};
 use crate::units::{BlockSize, ByteLen, ByteOffset, InvalidBlockSize};
-
-/// User of a device or file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum User {
-    /// Somebody opened the block device exclusively: a mount in another namespace, a volume
-    /// manager, another store.
-    Exclusive,
-    /// A device that is built on this one.
-    Holder {
-        /// Kernel name of that device, as `dm-0`.
-        name: String,
-    },
-    /// The kernel swaps to it.
-    Swap,
-    /// A loop device is backed by the file.
-    Loop {
-        /// Name of the loop device.
-        name: String,
-    },
-    /// Another process holds a lock on the file.
-    Locked,
-}
-
-impl fmt::Display for User {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Exclusive => f.write_str(
-                "the kernel or another process holds the device (mounted elsewhere, part of a \
-                 volume group or RAID, or an open store)",
-            ),
-            Self::Holder { name } => write!(f, "the device {name} is built on it"),
-            Self::Swap => f.write_str("it is active swap space: run swapoff"),
-            Self::Loop { name } => write!(f, "it backs the loop device {name}"),
-            Self::Locked => f.write_str("another process holds a lock on it"),
-        }
-    }
-}
 
 /// Why a device or file was not formatted. Unless the variant says otherwise nothing was written.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -10,36 +10,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use super::error::{FormatError, User};
-
-/// A block device, by its number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DeviceNumber {
-    major: u32,
-    minor: u32,
-}
-
-impl DeviceNumber {
-    fn of(raw: u64) -> Self {
-        Self {
-            major: rustix::fs::major(raw),
-            minor: rustix::fs::minor(raw),
-        }
-    }
-
-    /// "8:1", as sysfs and mountinfo write it.
-    fn parse(text: &str) -> Option<Self> {
-        let (major, minor) = text.trim().split_once(':')?;
-        Some(Self {
-            major: major.parse().ok()?,
-            minor: minor.parse().ok()?,
-        })
-    }
-
-    fn sysfs(self) -> PathBuf {
-        PathBuf::from(format!("/sys/dev/block/{}:{}", self.major, self.minor))
-    }
-}
+use super::aliases;
+use super::error::FormatError;
+use super::number::DeviceNumber;
+use crate::error::User;
 
 /// A block device with its partitions.
 #[derive(Debug)]
@@ -85,7 +59,11 @@ impl Disk {
     }
 
     /// Refuses a disk that somebody uses, or a partition of which somebody uses.
-    pub(crate) fn check_unused(&self, path: &Path) -> Result<(), FormatError> {
+    pub(crate) fn check_unused(
+        &self,
+        path: &Path,
+        metadata: &fs::Metadata,
+    ) -> Result<(), FormatError> {
         let mounts = fs::read("/proc/self/mountinfo").map_err(|e| io_error(path, "mounts", e))?;
         if let Some((device, mount_point)) = self.find_mount(&mounts) {
             return Err(FormatError::Mounted {
@@ -107,7 +85,7 @@ impl Disk {
         if let Some(name) = self.holder().map_err(|e| io_error(path, "holders", e))? {
             return Err(in_use(User::Holder { name }));
         }
-        match loop_over(is_this).map_err(|e| io_error(path, "loop devices", e))? {
+        match aliases::loop_on(metadata).map_err(|e| io_error(path, "loop devices", e))? {
             Some(name) => Err(in_use(User::Loop { name })),
             None => Ok(()),
         }
@@ -171,7 +149,7 @@ pub(crate) fn check_file_unused(path: &Path, file: &fs::Metadata) -> Result<(), 
     if is_swap(is_this).map_err(|e| io_error(path, "swap areas", e))? {
         return Err(in_use(User::Swap));
     }
-    match loop_over(is_this).map_err(|e| io_error(path, "loop devices", e))? {
+    match aliases::loop_on(file).map_err(|e| io_error(path, "loop devices", e))? {
         Some(name) => Err(in_use(User::Loop { name })),
         None => Ok(()),
     }
@@ -192,27 +170,6 @@ fn is_swap(is_this: impl Fn(&fs::Metadata) -> bool) -> io::Result<bool> {
             .unwrap_or_default();
         fs::metadata(unescape(path)).is_ok_and(|metadata| is_this(&metadata))
     }))
-}
-
-/// Name of the loop device whose backing `is_this` recognises.
-fn loop_over(is_this: impl Fn(&fs::Metadata) -> bool) -> io::Result<Option<String>> {
-    let devices = match fs::read_dir("/sys/block") {
-        Ok(devices) => devices,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    for device in devices {
-        let device = device?;
-        // Only a loop device that is in use has this file; it may go away at any time.
-        let Ok(backing) = fs::read(device.path().join("loop/backing_file")) else {
-            continue;
-        };
-        let backing = backing.strip_suffix(b"\n").unwrap_or(&backing);
-        if fs::metadata(OsStr::from_bytes(backing)).is_ok_and(|metadata| is_this(&metadata)) {
-            return Ok(Some(device.file_name().to_string_lossy().into_owned()));
-        }
-    }
-    Ok(None)
 }
 
 /// Undoes the kernel's escapes: a backslash and three octal digits.
@@ -246,7 +203,7 @@ mod tests {
     use super::*;
 
     fn disk() -> Disk {
-        let number = |minor| DeviceNumber { major: 8, minor };
+        let number = |minor| DeviceNumber::parse(&format!("8:{minor}")).unwrap();
         Disk {
             devices: vec![
                 ("/dev/sda".to_owned(), number(0)),

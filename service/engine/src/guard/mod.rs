@@ -5,7 +5,9 @@
 
 pub mod error;
 
+pub(crate) mod aliases;
 pub(crate) mod in_use;
+mod number;
 pub(crate) mod partitions;
 
 use std::fs::File;
@@ -16,8 +18,9 @@ use std::path::Path;
 use crate::layout;
 use crate::signature::blkid;
 
+pub use crate::error::User;
 pub use crate::signature::{Signature, SignatureKind};
-pub use error::{FormatError, User};
+pub use error::FormatError;
 
 /// Everything known that is on an open device or file: signatures that libblkid finds, and stores.
 ///

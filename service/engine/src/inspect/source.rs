@@ -1,9 +1,7 @@
 //! The device or file under inspection: claimed, and only ever read.
 
-use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Deref;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,7 +9,7 @@ use rustix::fs::{Advice, SeekFrom};
 
 use crate::buffer::{AlignedBuf, BufferPool};
 use crate::declaration::IoOp;
-use crate::device::{alignment, claim, lock};
+use crate::device::{Claimed, alignment, claim, claim_now};
 use crate::error::Error;
 
 /// Alignment of reads where the target has no direct I/O: a page.
@@ -26,7 +24,7 @@ pub(super) struct Source {
     pub(super) unit: u64,
     /// True: reads pass the page cache by.
     pub(super) direct: bool,
-    file: File,
+    file: Claimed,
     pool: Arc<BufferPool>,
 }
 
@@ -50,24 +48,15 @@ impl Deref for Bytes {
 impl Source {
     /// Opens `path` read-only, alone: a store that is in use is refused.
     pub(super) fn open(path: &Path) -> Result<Self, Error> {
-        let file_type = std::fs::metadata(path)
-            .map_err(system("cannot look at", path))?
-            .file_type();
-        let is_block_device = file_type.is_block_device();
-        if !is_block_device && !file_type.is_file() {
-            return Err(Error::NotAStore {
-                path: path.to_owned(),
-                why: "it is neither a regular file nor a block device".to_owned(),
-            });
-        }
-        let claimed = claim(path, is_block_device, true)
-            .and_then(|file| alignment(&file, path, is_block_device).map(|found| (file, found)));
+        let claimed = claim(path, true).and_then(|file| {
+            alignment(&file, path, file.is_block_device()).map(|found| (file, found))
+        });
         let (file, direct, (unit, memory)) = match claimed {
             Ok((file, found)) => (file, true, found),
             // A copy of an image may lie where a store could not.
             Err(Error::Unsupported { .. }) => {
                 let unit = u32::try_from(PAGE).unwrap_or(u32::MAX);
-                (open_buffered(path, is_block_device)?, false, (unit, 1))
+                (open_buffered(path)?, false, (unit, 1))
             }
             Err(error) => return Err(error),
         };
@@ -78,7 +67,7 @@ impl Source {
         Ok(Self {
             path: path.to_owned(),
             size,
-            is_block_device,
+            is_block_device: file.is_block_device(),
             unit,
             direct,
             file,
@@ -136,19 +125,8 @@ impl Source {
     }
 }
 
-fn open_buffered(path: &Path, is_block_device: bool) -> Result<File, Error> {
-    let exclusive = if is_block_device { libc::O_EXCL } else { 0 };
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_CLOEXEC | exclusive)
-        .open(path)
-        .map_err(|source| match source.raw_os_error() {
-            Some(libc::EBUSY) => Error::InUse {
-                path: path.to_owned(),
-            },
-            _ => system("cannot open", path)(source),
-        })?;
-    let file = lock(file, path, is_block_device)?;
+fn open_buffered(path: &Path) -> Result<Claimed, Error> {
+    let file = claim_now(path, true, false)?;
     // What is checked is the medium, as far as that can be had. Advice: failing costs nothing.
     let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
     Ok(file)

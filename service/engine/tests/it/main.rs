@@ -11,6 +11,7 @@
     reason = "contents are any bytes; a test may panic; support is shared by path"
 )]
 
+mod aliases;
 mod cannyls_defects;
 mod collect;
 mod commit_times;

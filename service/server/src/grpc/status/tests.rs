@@ -58,7 +58,14 @@ fn engine_errors_have_the_codes_that_the_proto_promises() {
             Code::DataLoss,
             "sectors 16 to 23",
         ),
-        (Error::InUse { path }, Code::FailedPrecondition, "/dev/x"),
+        (
+            Error::InUse {
+                path,
+                by: lumpscope_engine::guard::User::Locked,
+            },
+            Code::FailedPrecondition,
+            "/dev/x",
+        ),
         (
             Error::Io {
                 op: IoOp::Read,
