@@ -31,6 +31,16 @@ pub struct BlockCount(pub u16);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RingPosition(pub u64);
 
+impl RingPosition {
+    /// Bytes forward from here to `to`, round the end of the ring if need be.
+    pub(crate) fn distance_to(self, to: Self, ring_len: ByteLen) -> u64 {
+        match to.0.checked_sub(self.0) {
+            Some(distance) => distance,
+            None => ring_len.0 - self.0 + to.0,
+        }
+    }
+}
+
 /// Bytes of a sector of the block layer.
 pub const SECTOR_LEN: u64 = 512;
 

@@ -256,7 +256,7 @@ impl Inspector {
     ) -> Option<Ring> {
         let mut end = self.found_end(geometry, uuid, tail)?;
         if end.seal.is_none() {
-            let used = ring_used(geometry, head, tail);
+            let used = head.distance_to(tail, geometry.ring_len());
             end.seal = copy.and_then(|copy| copy.seal_at(used));
             end.mended = end.seal.is_some();
         }
@@ -339,7 +339,13 @@ impl Inspector {
         let head = copy.ring_head;
         let tail = walk(&self.source, geometry, head, |_| true).tail;
         let end = tail.and_then(|tail| self.found_end(geometry, uuid, tail));
-        end.is_some_and(|end| leads_to(copy, ring_used(geometry, head, end.tail), end.seal))
+        end.is_some_and(|end| {
+            leads_to(
+                copy,
+                head.distance_to(end.tail, geometry.ring_len()),
+                end.seal,
+            )
+        })
     }
 
     /// Free space, and the lumps that share blocks or lie after the end of the target.
@@ -381,14 +387,6 @@ impl Inspector {
             geometry.block_size().bytes(),
             extents,
         )
-    }
-}
-
-/// Bytes between head and tail.
-fn ring_used(geometry: &Geometry, head: RingPosition, tail: RingPosition) -> u64 {
-    match tail.0.checked_sub(head.0) {
-        Some(used) => used,
-        None => geometry.ring_len().0 - head.0 + tail.0,
     }
 }
 

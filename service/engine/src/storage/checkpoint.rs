@@ -113,12 +113,7 @@ fn load(
         .seal
         .filter(|seal| seal.epoch == header.epoch)
         .ok_or(CheckpointUse::OtherEpoch)?;
-    let (head, tail) = (store.head.0, end.tail.0);
-    let used = if tail >= head {
-        tail - head
-    } else {
-        ring_len - head + tail
-    };
+    let used = store.head.distance_to(end.tail, store.geometry.ring_len());
     if seal.log_end < header.log_end {
         return Err(CheckpointUse::AheadOfLog);
     }

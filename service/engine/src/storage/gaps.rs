@@ -1,7 +1,7 @@
 //! Salvage mode goes on behind damaged records (FORMAT.md section 13.1).
 
 use super::Storage;
-use super::headers::{leads_to, used};
+use super::headers::leads_to;
 use super::io::BlockingIo;
 use super::journal::Journal;
 use super::journal::rotted::rewrite;
@@ -98,7 +98,8 @@ fn run(io: &mut BlockingIo<'_>, store: &FoundStore, gaps: &[Gap]) -> Result<Appl
 
 /// True: the end that was reached is that of this log, by its seal and by the checked copy.
 fn is_proved(store: &FoundStore, applied: &Applied) -> bool {
-    let (end, used) = (&applied.end, used(store, store.head, &applied.end));
+    let end = &applied.end;
+    let used = store.head.distance_to(end.tail, store.geometry.ring_len());
     match store.copy.filter(|copy| copy.seal.epoch != 0) {
         // Damage in the last sector lets the seal fit no more.
         Some(copy) => leads_to(&copy, used, end.seal) || copy.seal_at(used).is_some(),

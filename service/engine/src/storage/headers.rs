@@ -279,17 +279,11 @@ pub(super) fn leads(io: &mut BlockingIo<'_>, store: &FoundStore, copy: &CheckedC
     let applied = trial.apply(io, trial.head, trial.nothing(), None);
     applied.is_ok_and(|applied| {
         let end = &applied.end;
-        leads_to(copy, used(store, copy.ring_head, end), end.seal)
+        let used = copy
+            .ring_head
+            .distance_to(end.tail, store.geometry.ring_len());
+        leads_to(copy, used, end.seal)
     })
-}
-
-/// Bytes between a head and an end of the journal.
-pub(super) fn used(store: &FoundStore, head: RingPosition, end: &FoundEnd) -> u64 {
-    let (ring_len, head) = (store.geometry.ring_len().0, head.0);
-    match end.tail.0.checked_sub(head) {
-        Some(used) => used,
-        None => ring_len - head + end.tail.0,
-    }
 }
 
 /// Takes the seal of an end without one from a copy that tells of this end; returns the finding if
@@ -298,7 +292,7 @@ pub(super) fn used(store: &FoundStore, head: RingPosition, end: &FoundEnd) -> u6
 /// `cut`: the end is where damage begins. Records before it that the copy knows of are those of the
 /// engine that it names, so what it says of them still holds.
 pub(super) fn seal_by_copy(store: &FoundStore, end: &mut FoundEnd, cut: bool) -> Option<Finding> {
-    let used = used(store, store.head, end);
+    let used = store.head.distance_to(end.tail, store.geometry.ring_len());
     if let (None, Some(copy)) = (end.seal, store.copy) {
         end.seal = copy.seal_at(used);
         end.mended = end.seal.is_some();

@@ -131,18 +131,14 @@ fn apply_up_to(
     let nothing = store.nothing();
     let applied = store.apply(io, store.head, nothing, Some(cut));
     let applied = applied.map_err(|broken| broken.error)?;
-    let (ring_len, head) = (store.geometry.ring_len().0, store.head.0);
-    let bytes_kept = if cut.0 >= head {
-        cut.0 - head
-    } else {
-        ring_len - head + cut.0
-    };
+    let ring_len = store.geometry.ring_len();
+    let bytes_kept = store.head.distance_to(cut, ring_len);
     let (bytes_searched, records_behind) = search(io, store, cut);
     report.cut = Some(LogCut {
         ring_position: cut.0,
         records_kept: applied.records,
         bytes_kept,
-        bytes_behind: ring_len - bytes_kept,
+        bytes_behind: ring_len.0 - bytes_kept,
         bytes_searched,
         records_behind,
     });

@@ -277,11 +277,7 @@ impl Journal {
 
     /// Bytes from `from` forward to `to`, round the end of the ring if need be.
     pub(crate) fn distance(&self, from: RingPosition, to: RingPosition) -> u64 {
-        if to >= from {
-            to.0 - from.0
-        } else {
-            self.ring_len - from.0 + to.0
-        }
+        from.distance_to(to, ByteLen(self.ring_len))
     }
 
     /// A new head is on stable storage.

@@ -11,7 +11,7 @@ use crate::format::record::{Decoded, EMBED_PREFIX_LEN, EmbeddedData, Record};
 use crate::lump::LumpId;
 use crate::request::LumpRange;
 use crate::storage::index::{Entry, Index};
-use crate::units::RingPosition;
+use crate::units::{ByteLen, RingPosition};
 
 /// A damaged record, or several side by side of which none matters.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct Rotted {
 }
 
 impl Rotted {
-    /// What to tell of it.
+    /// Finding for the reports.
     pub(crate) fn finding(&self, geometry: &Geometry) -> Finding {
         let why = match (self.lost, self.lump) {
             (true, _) => "the data of an embedded lump is damaged: restore the lump from a copy",
@@ -45,7 +45,7 @@ impl Rotted {
 pub(super) struct Known {
     begin: RingPosition,
     end: RingPosition,
-    ring_len: u64,
+    ring_len: ByteLen,
     live: BTreeMap<u64, (LumpId, Entry)>,
 }
 
@@ -70,7 +70,7 @@ impl Known {
         Self {
             begin,
             end,
-            ring_len: journal.capacity(),
+            ring_len: ByteLen(journal.capacity()),
             live: live.collect(),
         }
     }
@@ -82,10 +82,7 @@ impl Known {
     }
 
     fn distance(&self, position: RingPosition) -> u64 {
-        match position.0.checked_sub(self.begin.0) {
-            Some(distance) => distance,
-            None => self.ring_len - self.begin.0 + position.0,
-        }
+        self.begin.distance_to(position, self.ring_len)
     }
 
     /// The damaged record at `position`, which is byte `at` of the chunk. If it matters its bytes
@@ -153,7 +150,7 @@ impl Known {
                 return next;
             }
         }
-        RingPosition((self.begin.0 + until) % self.ring_len)
+        RingPosition((self.begin.0 + until) % self.ring_len.0)
     }
 }
 
