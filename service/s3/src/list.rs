@@ -107,6 +107,13 @@ pub(super) fn of_marker(marker: String, delimiter: Option<&str>) -> ListAfter {
     }
 }
 
+/// The text of a place behind which a list goes on.
+pub(super) fn marker_text(after: ListAfter) -> String {
+    match after {
+        ListAfter::Key(text) | ListAfter::Prefix(text) => text,
+    }
+}
+
 /// What of a page and of its question is going to be in a list.
 pub(super) fn texts<'a>(page: &'a ListPage, query: &'a ListQuery) -> impl Iterator<Item = &'a str> {
     let keys = page.entries.iter().map(|entry| entry.key.as_str());
@@ -221,17 +228,15 @@ impl Endpoint {
         };
         let page = self.page(&asked, &input.bucket, &query).await?;
         let encoding = encoding.fit(texts(&page, &query).chain(marker.as_deref()));
-        let next = page.next.clone();
-        let next_marker = next
-            .as_ref()
-            .map(|(ListAfter::Key(text) | ListAfter::Prefix(text))| encoding.text(text.clone()));
+        let next = page.next.clone().map(marker_text);
+        let next_marker = next.map(|text| encoding.text(text));
         let listed = Listed::of(page, encoding, Some(&owner(&asked)));
         Ok(S3Response::new(ListObjectsOutput {
             name: Some(input.bucket),
             prefix: Some(encoding.text(query.prefix)),
             marker: Some(encoding.text(marker.unwrap_or_default())),
             max_keys: Some(input.max_keys.unwrap_or(MAX_KEYS)),
-            is_truncated: Some(next.is_some()),
+            is_truncated: Some(next_marker.is_some()),
             contents: Some(listed.contents),
             common_prefixes: Some(listed.prefixes),
             delimiter: query.delimiter.map(|text| encoding.text(text)),

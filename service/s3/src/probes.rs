@@ -1,7 +1,7 @@
 //! Settings that clients ask for before they begin. None can be made, and each is answered as S3
 //! answers where nobody has made any; other operations on them are 501.
 
-use lumpscope_objects::{ListAfter, ListQuery};
+use lumpscope_objects::ListQuery;
 use s3s::dto::{
     GetBucketAclInput, GetBucketAclOutput, GetBucketCorsInput, GetBucketCorsOutput,
     GetBucketEncryptionInput, GetBucketEncryptionOutput, GetBucketLifecycleConfigurationInput,
@@ -18,7 +18,7 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::access::Asked;
 use super::endpoint::{Endpoint, given, no_version};
-use super::list::{Encoding, Listed, MAX_KEYS, of_marker, owner, page_size, texts};
+use super::list::{Encoding, Listed, MAX_KEYS, marker_text, of_marker, owner, page_size, texts};
 
 /// The version of what has none.
 const NULL: &str = "null";
@@ -169,11 +169,8 @@ impl Endpoint {
         };
         let page = self.page(&asked, &input.bucket, &query).await?;
         let encoding = encoding.fit(texts(&page, &query).chain(marker.as_deref()));
-        let next = page.next.clone().map(|after| {
-            encoding.text(match after {
-                ListAfter::Key(text) | ListAfter::Prefix(text) => text,
-            })
-        });
+        let next = page.next.clone().map(marker_text);
+        let next = next.map(|text| encoding.text(text));
         let listed = Listed::of(page, encoding, Some(&owner(&asked)));
         let standard = ObjectVersionStorageClass::from_static(ObjectVersionStorageClass::STANDARD);
         let versions = listed.contents.into_iter().map(|object| ObjectVersion {

@@ -62,14 +62,20 @@ impl Turns {
         question: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Unanswered> {
         let _place = self.queue()?;
-        let turn = self.turn().await;
-        // The turn ends with the answer, even when its caller has gone.
-        let answered = tokio::task::spawn_blocking(move || {
-            let _turn = turn;
-            question()
-        });
-        Ok(answered.await?)
+        answer(self.turn().await, question).await
     }
+}
+
+/// Answers on a thread that may wait. The turn ends with the answer, even when its caller has gone.
+async fn answer<T: Send + 'static>(
+    turn: Option<OwnedSemaphorePermit>,
+    question: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Unanswered> {
+    let answered = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        question()
+    });
+    Ok(answered.await?)
 }
 
 impl Default for Turns {
