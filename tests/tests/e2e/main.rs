@@ -1,5 +1,5 @@
 //! The whole product as users run it: root, loop devices, file systems, real probes, browsers and the clients of others.
-//! What no other test may disturb begins with [`alone`](lumpscope_tests::needs::alone).
+//! A test that no other may disturb begins with [`alone`](lumpscope_tests::needs::alone).
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -22,6 +22,7 @@ mod kill9;
 mod lab;
 mod observed;
 mod platter;
+mod power;
 mod protos;
 mod report;
 mod s3;
