@@ -82,7 +82,7 @@ impl Client {
     /// Puts one lump with the default durability.
     ///
     /// # Errors
-    /// What the service answers.
+    /// The service's refusal.
     pub async fn put(
         &mut self,
         store: &str,
@@ -119,7 +119,7 @@ impl Client {
     /// Gets one whole lump.
     ///
     /// # Errors
-    /// What the service answers.
+    /// The service's refusal.
     pub async fn get(&mut self, store: &str, value: u128) -> Result<Vec<u8>, Status> {
         let request = GetRequest {
             store: store.to_owned(),
@@ -140,7 +140,7 @@ impl Client {
     /// The observation report of one store.
     ///
     /// # Errors
-    /// What the service answers.
+    /// The service's refusal.
     ///
     /// # Panics
     /// When the reply holds no report.

@@ -141,7 +141,7 @@ impl Prometheus {
     /// `data` of the answer to a GET of `/api/v1/PATH`.
     ///
     /// # Errors
-    /// What the server says when it cannot answer.
+    /// The server's reason for not answering.
     pub fn ask(&self, path: &str, parameters: &[(&str, &str)]) -> Result<Value, String> {
         let url = format!("{}/api/v1/{path}", self.url);
         let asked = self
@@ -163,7 +163,7 @@ impl Prometheus {
     /// The series of a range query over the last seconds: labels and values, without those that are no number.
     ///
     /// # Errors
-    /// What the server says when it cannot answer.
+    /// The server's reason for not answering.
     pub fn range(&self, expr: &str, seconds: u64, step: u64) -> Result<Vec<Series>, String> {
         let end = now();
         let start = end.saturating_sub(seconds);
@@ -184,7 +184,7 @@ impl Prometheus {
     /// The series of a query at this moment.
     ///
     /// # Errors
-    /// What the server says when it cannot answer.
+    /// The server's reason for not answering.
     pub fn instant(&self, expr: &str) -> Result<Vec<Series>, String> {
         let data = self.ask("query", &[("query", expr)])?;
         let series = data["result"].as_array().ok_or("there is no result")?;

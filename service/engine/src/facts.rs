@@ -1,4 +1,4 @@
-//! What the kernel says about the disk below a block device, and what the engine makes of it.
+//! The kernel's description of the disk below a block device, and its use in the engine.
 //!
 //! A file has no facts here: its file system decides what a flush of it does, so it always gets
 //! one.

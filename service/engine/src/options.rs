@@ -274,7 +274,7 @@ pub struct StoreInfo {
     pub backend: IoBackendKind,
     /// Which waiting request starts next.
     pub queue_policy: QueuePolicy,
-    /// What the kernel says about the disk below; `None`: a file, or the kernel does not say.
+    /// The kernel's description of the disk below; `None`: a file, or the kernel does not say.
     pub disk: Option<DeviceFacts>,
     /// How a put becomes durable there, in words.
     pub durable_by: &'static str,

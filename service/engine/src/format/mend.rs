@@ -21,7 +21,7 @@ pub struct Mended {
     pub flipped: Option<(usize, u8)>,
 }
 
-/// What the damaged record at the front of `bytes` is; `None`: more than a bit of it has rotted.
+/// The damaged record at the front of `bytes` as it was; `None`: more than a bit of it has rotted.
 /// `bytes` holds all of the record, with more behind it or not.
 #[must_use]
 pub fn mend(bytes: &[u8]) -> Option<Mended> {

@@ -32,7 +32,7 @@ pub(super) struct Placed<'a> {
     pub(super) position: RingPosition,
     pub(super) len: u64,
     pub(super) record: Record<'a>,
-    /// What was wrong with it, and whether that is its data.
+    /// The fault, and whether it is one of the data.
     pub(super) damage: Option<(Finding, bool)>,
 }
 

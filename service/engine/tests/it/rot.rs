@@ -344,7 +344,7 @@ fn salvage_goes_on_behind_damaged_records() {
     }
 }
 
-/// What rot of one bit has come to.
+/// Outcome of one rotted bit.
 #[derive(Debug, Default)]
 struct Sweep {
     bits: usize,

@@ -26,7 +26,7 @@
 //! silence. And when the device is let go, the kernel ends the connection, and that the process.
 //!
 //! # What is not emulated
-//! What a real disk loses at a power cut; reordering of requests by the drive; errors of a medium.
+//! Loss of cached writes at a power cut; reordering of requests by the drive; errors of a medium.
 
 mod attach;
 mod awake;

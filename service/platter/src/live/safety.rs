@@ -107,7 +107,7 @@ pub(super) fn lock_memory() -> Result<(), LiveError> {
 /// loop devices: FUSE, memory without a limit, memory that can be locked. Changes nothing.
 ///
 /// # Errors
-/// What is lacking.
+/// The lack.
 pub fn possible() -> Result<(), LiveError> {
     fs::OpenOptions::new()
         .read(true)

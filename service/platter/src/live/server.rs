@@ -49,7 +49,7 @@ pub(super) struct Daemon {
 /// start) describes, until the kernel lets it go. Only for a process that these have started.
 ///
 /// # Errors
-/// What the parent has been told, too.
+/// Those that the parent has been told, too.
 pub fn serve(assignment: &str) -> Result<(), LiveError> {
     let parent = io::stdout()
         .as_fd()

@@ -53,7 +53,7 @@ impl<S> Auth<S> {
         }
     }
 
-    /// Who calls, if that is enough for the method.
+    /// The caller, if its rights are enough for the method.
     fn admit(
         &self,
         connection: Option<&Connection>,

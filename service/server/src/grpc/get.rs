@@ -52,7 +52,7 @@ impl Fetched {
     /// Reads a whole lump.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Errors of the engine.
     pub(super) async fn whole(
         scope: &Scope,
         named: &NamedStore,
@@ -68,7 +68,7 @@ impl Fetched {
     /// Reads a part of one; the disk reads only what is needed to verify it.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Errors of the engine.
     pub(super) async fn range(
         scope: &Scope,
         named: &NamedStore,

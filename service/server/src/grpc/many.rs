@@ -243,7 +243,7 @@ fn failure(refusal: &Refusal) -> v1::LumpFailure {
 /// Serves a GetMany: its reply, frame by frame.
 ///
 /// # Errors
-/// What is wrong with the request as a whole.
+/// The request as a whole is malformed, too large, or not allowed.
 pub(super) fn get_many(
     service: &LumpStoreService,
     scope: &Arc<Scope>,

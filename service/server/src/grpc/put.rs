@@ -81,7 +81,7 @@ impl Wanted {
     /// Understands a header; the scope learns what it asks for.
     ///
     /// # Errors
-    /// What is wrong with it, or with its store.
+    /// The request is malformed, or its store refuses it.
     pub(super) fn of(
         service: &LumpStoreService,
         scope: &Scope,

@@ -44,7 +44,7 @@ pub struct ThreadStatus {
 /// All threads of this process.
 ///
 /// # Errors
-/// What the system says when /proc cannot be read, or is no proc file system.
+/// /proc cannot be read, or is no proc file system.
 pub fn own_threads() -> io::Result<Vec<ThreadStatus>> {
     threads_in("/proc/self")
 }

@@ -70,7 +70,7 @@ const CALLS: [&str; 7] = [
 /// Has every thread carry out `order`, until `done` is true of all of them.
 ///
 /// # Errors
-/// What could not be given up, and in which thread. Some threads may have changed by then: the
+/// A privilege that could not be given up, and the thread. Some threads may have changed by then: the
 /// process must not go on.
 pub(super) fn carry_out(
     order: &Order,

@@ -18,7 +18,7 @@ const MODE: u32 = 0o644;
 /// folder takes files, and nothing that is no report lies there.
 ///
 /// # Errors
-/// What keeps it from being written.
+/// The file cannot be written.
 pub fn check(path: &Path) -> anyhow::Result<()> {
     may_replace(path)?;
     // Gone again when it is dropped.

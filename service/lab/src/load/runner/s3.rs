@@ -44,7 +44,7 @@ impl S3Bucket {
     /// The bucket `name` of the server at `endpoint`, `http://HOST:PORT`.
     ///
     /// # Errors
-    /// What is wrong with the address or the name.
+    /// The address or the name is malformed.
     pub fn new(endpoint: &str, name: &str, key: &str, secret: &str) -> Result<S3Bucket, String> {
         let url = endpoint
             .parse()
@@ -67,7 +67,7 @@ impl S3Bucket {
     /// Makes the bucket.
     ///
     /// # Errors
-    /// What the server, or the connection to it, said.
+    /// Errors of the server, or of the connection to it.
     pub fn create(&self) -> Result<(), String> {
         let url = self.bucket.create_bucket(&self.credentials).sign(PATIENCE);
         let made = self.agent.put(url.as_str()).send_empty();

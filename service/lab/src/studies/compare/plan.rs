@@ -6,7 +6,7 @@ use crate::workload::{CommandStream, Sizing, WorkloadArgs};
 
 const MIB: u64 = 1 << 20;
 
-/// What to run, and how much room it needs.
+/// The runs, and the room they need.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) stream: CommandStream,
@@ -31,7 +31,7 @@ impl Plan {
         self.sizing.disk_bytes()
     }
 
-    /// What the three images will really take: every store is written whole before it is used.
+    /// Real size of the three images: every store is written whole before it is used.
     pub(super) fn image_bytes(&self) -> u64 {
         let file_systems = 2 * 160 * MIB;
         3 * self.sizing.capacity_bytes + file_systems

@@ -67,16 +67,16 @@ pub struct StoreView {
     pub failed: String,
     /// The client's view.
     pub client: Option<ClientView>,
-    /// What service and disk did.
+    /// Work of service and disk.
     pub disk: Option<DiskView>,
-    /// What an independent tracer counted; absent: none was asked for.
+    /// Counts of an independent tracer; absent: none was asked for.
     pub tracer: Option<TracerView>,
-    /// What only a report has.
+    /// Details for the HTML report alone.
     #[serde(skip)]
     pub for_report: ForReport,
 }
 
-/// What only a report shows: too much for `--json`.
+/// Details of the HTML report: too much for `--json`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ForReport {
     /// Latencies of each kind of command.
@@ -85,11 +85,11 @@ pub struct ForReport {
     pub(super) seen: Option<Seen>,
     /// Why they were not; empty: they were, or no report was asked for.
     pub not_seen_because: String,
-    /// What the kernel says about the disk.
+    /// The kernel's description of the disk.
     pub disk: String,
 }
 
-/// What an independent tracer counted while the workload ran.
+/// Counts of an independent tracer while the workload ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct TracerView {
     /// Block requests completed, as the tracer counted.
@@ -138,7 +138,7 @@ pub struct LatencyView {
     pub total_ns: u64,
 }
 
-/// What service and disk did: the service's own report.
+/// Work of service and disk: the service's own report.
 #[derive(Debug, Clone, PartialEq, Serialize, Default)]
 pub struct DiskView {
     /// Disk below the store, e.g. `loop3`; empty: unknown.

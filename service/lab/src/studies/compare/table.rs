@@ -56,7 +56,7 @@ pub(super) fn render(comparison: &Comparison) -> String {
     lines.join("\n")
 }
 
-/// The same for a report.
+/// As cells of the HTML report.
 pub(super) fn for_report(comparison: &Comparison) -> report::Table {
     let stores = comparison.stores.iter();
     let columns: Vec<&str> = stores.map(|store| store.kind.name()).collect();

@@ -32,14 +32,14 @@ const GROUPS: [&str; 7] = [
     "other",
 ];
 
-/// What was seen of a disk.
+/// Observations of one disk.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Seen {
     /// The block requests by owner: nanoseconds since the first, first byte on the disk.
     pub(super) groups: Vec<Dots>,
-    /// The same as a trace. What was made for a request, or by the store, is its own.
+    /// All block requests, as a trace. Those of the store and its requests are its own.
     pub(super) trace: Trace,
-    /// What is known to be missing; empty: nothing.
+    /// Known gaps; empty: none.
     pub(super) missing: String,
 }
 

@@ -7,7 +7,7 @@ use lumpscope_platter::live::LiveOptions;
 const KIB: u64 = 1 << 10;
 const GIB: u64 = 1 << 30;
 /// A loop device takes 128 pieces of memory in one request, and a page may be a piece of its own.
-/// What is no larger reaches the disk as it was asked for, and can be compared request by request.
+/// A request up to this size reaches the disk undivided, and can be compared one by one.
 const LARGEST: u64 = 512 * KIB;
 /// Memory for the data of one disk: more than any pattern writes.
 pub(super) const MEMORY: u64 = 512 << 20;

@@ -34,7 +34,7 @@ pub struct Scenario {
     pub journaled: u64,
     /// Power cuts after each event, when there is something to lose.
     pub cuts: u64,
-    /// What the disk offers beside flushes.
+    /// Offers of the disk beside flushes.
     pub cache: WriteCache,
     pub fua: bool,
     pub lie: Lie,
