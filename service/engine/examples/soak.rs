@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use harness::scenario::Scenario;
 use harness::{Coverage, Failure, Only, Place, run, run_faulty};
+use lumpscope_engine::CommitMode;
 use lumpscope_engine::device::WriteCache;
 
 /// Time between two lines of progress.
@@ -54,6 +55,9 @@ struct Args {
     /// The disks offer forced writes.
     #[arg(long)]
     fua: bool,
+    /// Data and records are written side by side, and checked after a cut.
+    #[arg(long)]
+    checked: bool,
     /// Run histories on failing disks only.
     #[arg(long)]
     faulty: bool,
@@ -75,6 +79,9 @@ impl Args {
             scenario.cache = WriteCache::Through;
         }
         scenario.fua = self.fua;
+        if self.checked {
+            scenario.commit = CommitMode::Checked;
+        }
         scenario
     }
 

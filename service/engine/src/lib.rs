@@ -105,6 +105,8 @@ pub mod layout;
 pub mod lump;
 #[doc(hidden)]
 pub mod measure;
+#[doc(hidden)]
+pub mod mutant;
 mod open;
 mod options;
 mod owner;
@@ -126,8 +128,8 @@ pub use finding::{Blocks, Finding, FindingKind, Findings};
 pub use inspect::salvage;
 pub use lump::LumpId;
 pub use options::{
-    CheckpointUse, IoBackendChoice, IoBackendKind, Layout, QueuePolicy, ReplaySummary, StoreInfo,
-    StoreOptions,
+    CheckpointUse, CommitMode, IoBackendChoice, IoBackendKind, Layout, QueuePolicy, ReplaySummary,
+    StoreInfo, StoreOptions, TailOutcome, UnsettledTail,
 };
 pub use owner::{Driver, LearnedStats, OrderStats};
 pub use payload::{LumpBuf, LumpData};

@@ -20,8 +20,8 @@ use crate::owner::finisher::Finisher;
 use crate::owner::io_table::IoTable;
 use crate::owner::{Checkpointer, Driver, Limits, Owner, Restored, Shared};
 use crate::stats::Counters;
-use crate::storage::io::BlockingIo;
-use crate::storage::recover::{Recovered, memory_alignment, recover};
+use crate::storage::io::{BlockingIo, memory_alignment};
+use crate::storage::recover::{Recovered, recover};
 use crate::storage::salvage::repair;
 use crate::store::{Inner, Store};
 
@@ -171,6 +171,8 @@ fn make_good(io: &mut BlockingIo<'_>, recovered: &mut Recovered) -> Result<(), E
         let mark = recovered.scrub_mark.unwrap_or_default();
         storage.mend(io, mark, &recovered.flips)?;
         recovered.copied = Some(storage.journal.log_end());
+    } else if recovered.unsettled.is_some() {
+        storage.settle(io)?;
     }
     Ok(())
 }
@@ -194,10 +196,12 @@ fn store_info(device: &Device, recovered: &Recovered, options: &StoreOptions) ->
         queue_policy: options.queue_policy,
         disk,
         durable_by: disk.unwrap_or_default().used(forces),
+        commit: options.commit,
         logical_block_size: device.alignment,
         sealed: recovered.seal.is_some(),
         replay: recovered.replay,
         mended: recovered.mended.clone(),
+        unsettled: recovered.unsettled.clone(),
         salvage: recovered
             .salvaged
             .as_ref()

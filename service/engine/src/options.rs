@@ -8,6 +8,7 @@ use crate::declaration::IoSink;
 use crate::facts::DeviceFacts;
 use crate::finding::Finding;
 use crate::finding::salvage::SalvageReport;
+use crate::lump::LumpId;
 use crate::units::ByteOffset;
 
 /// Default pause from one pass of the scrubber to the next: a week.
@@ -48,6 +49,8 @@ pub struct StoreOptions {
     pub get_budget: u64,
     /// Which I/O backend to use.
     pub io_backend: IoBackendChoice,
+    /// How a put becomes durable.
+    pub commit: CommitMode,
     /// True: nothing is written, changes are refused.
     pub read_only: bool,
     /// True: a store that is damaged opens without what is lost (FORMAT.md section 13), and says so
@@ -86,12 +89,76 @@ impl StoreOptions {
             buffer_budget: 1 << 30,
             get_budget: u64::MAX,
             io_backend: IoBackendChoice::Auto,
+            commit: CommitMode::default(),
             read_only: false,
             salvage: false,
             scrub_rate: 0,
             scrub_interval: SCRUB_INTERVAL,
             gc_rate: 0,
             checkpoint_records: CHECKPOINT_RECORDS,
+        }
+    }
+}
+
+/// How a put becomes durable (FORMAT.md section 8.1). A store may be opened with either, whatever it
+/// was opened with before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CommitMode {
+    /// The data and a flush, then the record and a flush: a record never points to data that may
+    /// not be there.
+    #[default]
+    Ordered,
+    /// Data and record, then one flush for both. After a power cut opening reads the data of the
+    /// last batch, and drops the batch if some of it is missing: nobody was told that it is durable.
+    Checked,
+}
+
+impl CommitMode {
+    /// Short lower-case name, for messages and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ordered => "ordered",
+            Self::Checked => "checked",
+        }
+    }
+}
+
+/// The last batch of a journal whose last change was not followed by a close or a moment of rest:
+/// its puts were compared with their data (FORMAT.md section 8.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnsettledTail {
+    /// Ring position where the batch begins.
+    pub ring_position: u64,
+    /// Puts that were compared.
+    pub puts: u64,
+    /// What became of the batch.
+    pub outcome: TailOutcome,
+    /// The lumps whose data was not whole.
+    pub lumps: Vec<LumpId>,
+}
+
+/// What became of the last batch of a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TailOutcome {
+    /// All data is there: it counts.
+    Whole,
+    /// Writes of it never reached the medium, so its flush never ended and none of it was
+    /// acknowledged: the journal ends before it.
+    Dropped,
+    /// Data of it has changed since it was written, or cannot be read: it may have been
+    /// acknowledged, so it counts, and reading these lumps fails.
+    Damaged,
+}
+
+impl TailOutcome {
+    /// Short lower-case name, for messages and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Whole => "whole",
+            Self::Dropped => "dropped",
+            Self::Damaged => "damaged",
         }
     }
 }
@@ -278,6 +345,8 @@ pub struct StoreInfo {
     pub disk: Option<DeviceFacts>,
     /// How a put becomes durable there, in words.
     pub durable_by: &'static str,
+    /// The order of its writes and flushes.
+    pub commit: CommitMode,
     /// Smallest unit of direct I/O in bytes.
     pub logical_block_size: u32,
     /// True: at open the end of the journal carried this engine's seal (FORMAT.md section 5.3).
@@ -289,6 +358,8 @@ pub struct StoreInfo {
     /// Damage of header, ring head, journal or seal that opening has got over by copies and
     /// checksums; unless opened read-only, the disk is mended.
     pub mended: Vec<Finding>,
+    /// The last batch of the journal, if it was not settled; `None`: it was.
+    pub unsettled: Option<UnsettledTail>,
     /// Findings and actions of salvage mode; `None`: opened without it.
     pub salvage: Option<SalvageReport>,
 }

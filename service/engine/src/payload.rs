@@ -5,12 +5,14 @@
 //! wrote to.
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::buffer::{AlignedBuf, BufferPool, Exhausted};
 use crate::error::Error;
+use crate::format::proof;
 use crate::format::sums::PayloadSums;
 use crate::format::trailer::{LumpShape, max_payload};
 use crate::format::verify::Judged;
@@ -19,6 +21,10 @@ use crate::units::{BlockCount, BlockSize};
 
 /// When to ask for memory again, where nothing more is known.
 const RETRY_AFTER: Duration = Duration::from_millis(10);
+
+/// Bytes of the largest lump that is checked after a power cut. One that is larger has its data
+/// flushed first: a flush costs it little, and opening need not read it.
+const CHECKED_LIMIT: u64 = 16 * 1024 * 1024;
 
 /// A buffer for one lump that is about to be put, with room for its padding and trailer.
 #[derive(Debug)]
@@ -124,13 +130,27 @@ impl LumpBuf {
         Ok(&self.buf[..self.len])
     }
 
+    /// True: a put of it can be [checked](crate::CommitMode::Checked) after a power cut.
+    pub(crate) fn can_be_checked(&self) -> bool {
+        self.shape.has_room_for_nonce() && self.shape.total_len() <= CHECKED_LIMIT
+    }
+
     /// Adds padding and trailer: the bytes of the whole portion.
-    pub(crate) fn seal(mut self, id: LumpId, generation: u64) -> Result<SealedLump, Error> {
-        self.payload()?;
+    pub(crate) fn seal(
+        mut self,
+        id: LumpId,
+        generation: u64,
+        nonce: Option<u64>,
+    ) -> Result<SealedLump, Error> {
+        let payload = self.payload()?;
+        let token = nonce.map(|nonce| proof::token(nonce, proof::samples(0, payload)));
+        let token = token.and_then(NonZeroU64::new);
+        let marks = (generation, nonce);
         self.shape
-            .write_tail(id, generation, self.sums, &mut self.buf[self.len..]);
+            .write_tail(id, marks, self.sums, &mut self.buf[self.len..]);
         Ok(SealedLump {
             buf: self.buf,
+            token,
             blocks: self.shape.blocks(),
             len: self.len as u64,
         })
@@ -150,6 +170,8 @@ fn exhausted(why: Exhausted) -> Error {
 #[derive(Debug)]
 pub(crate) struct SealedLump {
     pub(crate) buf: AlignedBuf,
+    /// Proves that all of it was written; `None`: nothing does.
+    pub(crate) token: Option<NonZeroU64>,
     pub(crate) blocks: BlockCount,
     /// Bytes of the payload.
     pub(crate) len: u64,

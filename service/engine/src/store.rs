@@ -11,11 +11,11 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::buffer::BufferPool;
-use crate::clock::duration_ns;
+use crate::clock::{self, duration_ns};
 use crate::error::Error;
 use crate::format::record::{EmbeddedData, MAX_EMBEDDED_LEN, MAX_RECORD_LEN, PUT_LEN, Record};
 use crate::lump::LumpId;
-use crate::options::StoreInfo;
+use crate::options::{CommitMode, StoreInfo};
 use crate::owner::command::{Arrival, Command, Reply};
 use crate::owner::put::{DataLump, Put};
 use crate::owner::waiting::order::curve::Pair;
@@ -195,7 +195,9 @@ impl Store {
 
     fn seal(&self, id: LumpId, buf: LumpBuf) -> Result<DataLump, Error> {
         let generation = self.inner.generation.fetch_add(1, Ordering::Relaxed);
-        Ok(DataLump::new(id, buf.seal(id, generation)?))
+        let checked = self.inner.info.commit == CommitMode::Checked && buf.can_be_checked();
+        let nonce = checked.then(clock::random_u64);
+        Ok(DataLump::new(id, buf.seal(id, generation, nonce)?))
     }
 
     /// Fixed properties of this store.

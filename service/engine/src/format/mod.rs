@@ -15,6 +15,7 @@ pub mod mark;
 pub mod mend;
 pub mod minfs;
 pub mod portion;
+pub mod proof;
 pub mod record;
 pub mod ring;
 pub mod seal;

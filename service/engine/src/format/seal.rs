@@ -8,10 +8,16 @@
 //! A seal covers the bytes of its sector of 512 bytes before the `EndOfRecords`, and the two never
 //! straddle a sector, whatever the device's logical blocks are: so an image can move to a device
 //! with other logical blocks.
+//!
+//! An [`UnsettledSeal`] stands there instead while the data of the last puts may still be in the
+//! device's cache: it says how to find out whether a power cut has taken some of it.
 
+use super::Portion;
 use super::bytes::{FieldReader, join};
 use super::error::Structure;
+use super::proof;
 use super::record::END_OF_RECORDS_LEN;
+use crate::lump::LumpId;
 use crate::units::{RingPosition, SECTOR_LEN};
 
 /// The first bytes of a seal.
@@ -27,7 +33,19 @@ pub const SEAL_LEN: usize = MAGIC_LEN + EPOCH_LEN + LOG_END_LEN + FOREIGN_END_LE
 /// Bytes of an `EndOfRecords` and the seal behind it.
 pub const SEALED_END_LEN: usize = END_OF_RECORDS_LEN + SEAL_LEN;
 
+/// The first bytes of an unsettled seal.
+pub const UNSETTLED_MAGIC: [u8; MAGIC_LEN] = *b"LsSu";
+const BEGIN_LEN: usize = 8;
+const PUTS_LEN: usize = 2;
+const PROOF_LEN: usize = 8;
+
+/// Bytes of an unsettled seal.
+pub const UNSETTLED_SEAL_LEN: usize = SEAL_LEN + BEGIN_LEN + PUTS_LEN + PROOF_LEN;
+/// Bytes of an `EndOfRecords` and the unsettled seal behind it.
+pub const UNSETTLED_END_LEN: usize = END_OF_RECORDS_LEN + UNSETTLED_SEAL_LEN;
+
 const _: () = assert!(SEAL_LEN == 32, "FORMAT.md section 5.3");
+const _: () = assert!(UNSETTLED_SEAL_LEN == 50, "FORMAT.md section 5.5");
 const _: () = assert!(SEALED_END_LEN as u64 <= SECTOR_LEN, "FORMAT.md section 5.3");
 
 /// Name and length of each field, for FORMAT.md's test.
@@ -36,6 +54,18 @@ pub const FIELDS: &[(&str, usize)] = &[
     ("epoch", EPOCH_LEN),
     ("log end", LOG_END_LEN),
     ("foreign end", FOREIGN_END_LEN),
+    ("CRC32C", CRC_LEN),
+];
+
+/// Name and length of each field of an unsettled seal, for FORMAT.md's test.
+pub const UNSETTLED_FIELDS: &[(&str, usize)] = &[
+    ("magic", MAGIC_LEN),
+    ("epoch", EPOCH_LEN),
+    ("log end", LOG_END_LEN),
+    ("foreign end", FOREIGN_END_LEN),
+    ("begin", BEGIN_LEN),
+    ("puts", PUTS_LEN),
+    ("proof", PROOF_LEN),
     ("CRC32C", CRC_LEN),
 ];
 
@@ -99,27 +129,7 @@ impl Seal {
     /// times.
     #[must_use]
     pub fn decode_mended(bytes: &[u8], place: SealPlace<'_>) -> Option<Self> {
-        let bytes = *bytes.first_chunk::<SEAL_LEN>()?;
-        let flipped = (0..SEAL_LEN * 8).find_map(|bit| {
-            let mut bytes = bytes;
-            *bytes.get_mut(bit / 8)? ^= 1 << (bit % 8);
-            Self::decode(&bytes, place)
-        });
-        if flipped.is_some() || !bytes.starts_with(&MAGIC) {
-            return flipped;
-        }
-        let mut before = place.before.to_vec();
-        (0..before.len() * 8).find_map(|bit| {
-            let (at, mask) = (bit / 8, 1 << (bit % 8));
-            *before.get_mut(at)? ^= mask;
-            let place = SealPlace {
-                before: &before,
-                ..place
-            };
-            let seal = Self::decode(&bytes, place);
-            *before.get_mut(at)? ^= mask;
-            seal
-        })
+        mended(bytes.get(..SEAL_LEN)?, MAGIC, place, Self::decode)
     }
 
     /// CRC32C of UUID, tail, the bytes before the tail, and the fields, in this order.
@@ -134,6 +144,140 @@ impl Seal {
         ];
         let append = |crc, field: &[u8]| crc32c::crc32c_append(crc, field);
         fields.into_iter().fold(0, append)
+    }
+}
+
+/// A seal with one bit of it, or of the bytes that it covers, flipped back.
+fn mended<S>(
+    bytes: &[u8],
+    magic: [u8; MAGIC_LEN],
+    place: SealPlace<'_>,
+    decode: impl Fn(&[u8], SealPlace<'_>) -> Option<S>,
+) -> Option<S> {
+    let mut flipped = bytes.to_vec();
+    let in_seal = (0..bytes.len() * 8).find_map(|bit| {
+        let (at, mask) = (bit / 8, 1 << (bit % 8));
+        *flipped.get_mut(at)? ^= mask;
+        let seal = decode(&flipped, place);
+        *flipped.get_mut(at)? ^= mask;
+        seal
+    });
+    if in_seal.is_some() || !bytes.starts_with(&magic) {
+        return in_seal;
+    }
+    let mut before = place.before.to_vec();
+    (0..before.len() * 8).find_map(|bit| {
+        let (at, mask) = (bit / 8, 1 << (bit % 8));
+        *before.get_mut(at)? ^= mask;
+        let place = SealPlace {
+            before: &before,
+            ..place
+        };
+        let seal = decode(bytes, place);
+        *before.get_mut(at)? ^= mask;
+        seal
+    })
+}
+
+/// What the data of the last puts of a batch must be, if no write of them was lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Proof {
+    /// The last so many records of kind Put in the batch are meant.
+    pub puts: u16,
+    /// The sum, modulo 2^64, of a number for each that no later record of the batch makes void: its
+    /// token and the hash of its place.
+    pub sum: u64,
+}
+
+impl Proof {
+    /// With the number of one put more. `token`: its [nonce and samples](super::proof::token).
+    #[must_use]
+    pub fn with(self, token: u64, (id, portion): (LumpId, Portion)) -> Self {
+        let number = token.wrapping_add(proof::hash(id, portion));
+        Self {
+            sum: self.sum.wrapping_add(number),
+            ..self
+        }
+    }
+}
+
+/// A seal behind a batch whose puts count only if their data is whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnsettledSeal {
+    /// What the seal says when the batch is settled.
+    pub seal: Seal,
+    /// Log offset where the batch begins: everything before it is settled.
+    pub begin: u64,
+    /// Which puts are meant, and the proof of their data.
+    pub proof: Proof,
+}
+
+impl UnsettledSeal {
+    /// The bytes to be written directly behind the `EndOfRecords`.
+    #[must_use]
+    pub fn encode(&self, place: SealPlace<'_>) -> [u8; UNSETTLED_SEAL_LEN] {
+        let crc = self.crc(place).to_be_bytes();
+        join(&[
+            &UNSETTLED_MAGIC,
+            &self.seal.epoch.to_be_bytes(),
+            &self.seal.log_end.to_be_bytes(),
+            &self.seal.foreign_end.to_be_bytes(),
+            &self.begin.to_be_bytes(),
+            &self.proof.puts.to_be_bytes(),
+            &self.proof.sum.to_be_bytes(),
+            &crc,
+        ])
+    }
+
+    /// The unsettled seal in the bytes behind an `EndOfRecords`; `None`: there is none that fits
+    /// the place.
+    #[must_use]
+    pub fn decode(bytes: &[u8], place: SealPlace<'_>) -> Option<Self> {
+        let mut fields = FieldReader::new(Structure::Seal, bytes);
+        let magic: [u8; MAGIC_LEN] = fields.array("magic").ok()?;
+        if magic != UNSETTLED_MAGIC {
+            return None;
+        }
+        let seal = Seal {
+            epoch: fields.u64_be("epoch").ok()?,
+            log_end: fields.u64_be("log end").ok()?,
+            foreign_end: fields.u64_be("foreign end").ok()?,
+        };
+        let begin = fields.u64_be("begin").ok()?;
+        let proof = Proof {
+            puts: fields.u16_be("puts").ok()?,
+            sum: fields.u64_be("proof").ok()?,
+        };
+        let unsettled = Self { seal, begin, proof };
+        let len = seal.log_end.checked_sub(begin)?;
+        let fits = fields.u32_be("CRC32C").ok()? == unsettled.crc(place)
+            && seal.foreign_end <= begin
+            && len <= place.tail.0
+            && proof.puts > 0;
+        fits.then_some(unsettled)
+    }
+
+    /// As [`Seal::decode_mended`].
+    #[must_use]
+    pub fn decode_mended(bytes: &[u8], place: SealPlace<'_>) -> Option<Self> {
+        let bytes = bytes.get(..UNSETTLED_SEAL_LEN)?;
+        mended(bytes, UNSETTLED_MAGIC, place, Self::decode)
+    }
+
+    /// The seal of the journal without the batch.
+    #[must_use]
+    pub fn without_batch(&self) -> Seal {
+        Seal {
+            log_end: self.begin,
+            ..self.seal
+        }
+    }
+
+    /// As [`Seal::crc`], and then begin, puts and proof.
+    fn crc(&self, place: SealPlace<'_>) -> u32 {
+        let crc = crc32c::crc32c_append(self.seal.crc(place), &self.begin.to_be_bytes());
+        let crc = crc32c::crc32c_append(crc, &self.proof.puts.to_be_bytes());
+        crc32c::crc32c_append(crc, &self.proof.sum.to_be_bytes())
     }
 }
 

@@ -20,6 +20,8 @@ const MAGIC_LEN: usize = 4;
 const FORMAT_LEN: usize = 2;
 const GENERATION_LEN: usize = 8;
 const PADDING_LEN_LEN: usize = 2;
+/// Bytes of a nonce, which stands before the chunk table where there is room.
+pub const NONCE_LEN: usize = 8;
 
 /// Bytes of the trailer, table and padding length not counted.
 pub const TRAILER_LEN: usize = MAGIC_LEN + FORMAT_LEN + GENERATION_LEN + 2 * CRC_LEN;
@@ -44,9 +46,9 @@ const _: () = assert!(
     MAX_OVERHEAD_LEN + BlockSize::MAX.get() as usize <= u16::MAX as usize,
     "FORMAT.md section 7"
 );
-// Table and trailer never reach beyond the last block.
+// Nonce, table and trailer never reach beyond the last block.
 const _: () = assert!(
-    MAX_OVERHEAD_LEN <= BlockSize::MIN.get() as usize,
+    NONCE_LEN + MAX_OVERHEAD_LEN <= BlockSize::MIN.get() as usize,
     "FORMAT.md section 7"
 );
 
@@ -64,6 +66,17 @@ pub const FIELDS: &[(&str, usize)] = &[
 #[must_use]
 pub fn overhead_len(payload_len: u64) -> u64 {
     (OVERHEAD_LEN + Chunks::of(payload_len).table_len()) as u64
+}
+
+/// The nonce of a lump with a payload of this length, if its put has stored one: the bytes directly
+/// before the table. `last` ends where the portion ends and holds at least 512 bytes.
+#[must_use]
+pub fn nonce_in(last: &[u8], payload_len: u64) -> Option<u64> {
+    let end = last
+        .len()
+        .checked_sub(usize::try_from(overhead_len(payload_len)).ok()?)?;
+    let bytes = last.get(..end)?.last_chunk::<NONCE_LEN>()?;
+    Some(u64::from_be_bytes(*bytes))
 }
 
 /// Most payload bytes of a lump that carries a trailer, in `blocks` blocks.
@@ -154,12 +167,25 @@ impl LumpShape {
         self.total_len() - OVERHEAD_LEN as u64
     }
 
+    /// True: there is room for a [nonce](nonce_in).
+    #[must_use]
+    pub fn has_room_for_nonce(self) -> bool {
+        self.tail_len() >= overhead_len(self.payload_len) + NONCE_LEN as u64
+    }
+
     /// Fills the bytes after the payload: `tail` must be the last [`Self::tail_len`] bytes of the
-    /// portion, and `sums` those of the whole payload. Bytes before the table become zeros.
+    /// portion, and `sums` those of the whole payload. Bytes before the table become zeros, but for
+    /// the nonce, if there is one and room for it.
     ///
     /// # Panics
     /// When `tail` has another length: the caller would write a lump that cannot be read.
-    pub fn write_tail(self, id: LumpId, generation: u64, sums: PayloadSums, tail: &mut [u8]) {
+    pub fn write_tail(
+        self,
+        id: LumpId,
+        (generation, nonce): (u64, Option<u64>),
+        sums: PayloadSums,
+        tail: &mut [u8],
+    ) {
         assert_eq!(
             u64::try_from(tail.len()),
             Ok(self.tail_len()),
@@ -181,6 +207,9 @@ impl LumpShape {
         end.extend_from_slice(&padding_len.to_be_bytes());
         let (padding, place) = tail.split_at_mut(tail.len() - end.len());
         padding.fill(0);
+        if let (Some(nonce), Some(place)) = (nonce, padding.last_chunk_mut::<NONCE_LEN>()) {
+            *place = nonce.to_be_bytes();
+        }
         place.copy_from_slice(&end);
     }
 }

@@ -5,7 +5,8 @@
 //! ```text
 //! Idle ─▶ Rest (all but the first unit) ─▶ RestFlush ─▶ First (makes it visible) ─▶ LastFlush ─▶ Idle
 //!   └──────────── batch of one unit ─────────────────────▲
-//!   └─▶ DataFlush ─▶ Idle        no record is ready, but data waits for a flush
+//!   ├─▶ DataFlush ─▶ Idle        no record is ready, but data waits for a flush
+//!   └─▶ Settle ─▶ Idle           nothing happens, and the last batch is not settled
 //! ```
 //!
 //! Every flush also serves the data writes that were complete when it began: their records are
@@ -13,10 +14,16 @@
 //! of them in time: one for its data, one for its record. Changes are applied to the index in the
 //! order of their records, after the last flush; or after the visible write, when every change of
 //! the batch asked for no more (`Journaled`).
+//!
+//! Data that can be [checked] need not be flushed before its record is written.
 
+mod checked;
+mod refusal;
 mod times;
 
 use std::collections::VecDeque;
+
+use checked::Checked;
 
 use super::change::{Answer, Change};
 use super::command::{Reply, Stage};
@@ -28,6 +35,7 @@ use super::overlay::Overlay;
 use super::put::Put;
 use crate::declaration::RequestId;
 use crate::error::Error;
+use crate::mutant::{self, Mutant};
 use crate::request::Durability;
 use crate::storage::Storage;
 use crate::storage::journal::gc::{Relocation, Taken};
@@ -47,6 +55,7 @@ enum Phase {
     RestFlush,
     First,
     LastFlush,
+    Settle,
 }
 
 /// Something that is written and waits for a flush that begins after now.
@@ -54,6 +63,7 @@ enum Unflushed {
     Put(Box<Put>),
     Header(RingPosition),
     Sync(Reply<()>),
+    Settled,
 }
 
 /// A batch between its first write and its last flush.
@@ -84,6 +94,10 @@ pub(super) struct Commit {
     batch: Option<InFlight>,
     /// True: the writes of the batch that are under way need no flush.
     forced: bool,
+    /// When the seal of the last batch is to be settled.
+    settle_ns: u64,
+    /// Writes that had ended when one was settled last.
+    settled: u64,
     /// Deletes of many that are not applied as a whole.
     many: Many,
 }
@@ -153,7 +167,7 @@ impl Commit {
                 continue;
             }
             let taken = gc.relocate(ctx, &mut batch, blocked);
-            let (changes, beaten) = self.take_ready(ctx, gc, &mut batch);
+            let (changes, beaten, checked) = self.take_ready(ctx, gc, &mut batch);
             if !changes.is_empty() || self.ready.is_empty() {
                 gc.relax();
             } else if !blocked {
@@ -161,7 +175,7 @@ impl Commit {
                 gc.press(&ctx.storage);
             }
             if !batch.is_empty() {
-                return self.start_batch(ctx, batch, taken, changes, beaten);
+                return self.start_batch(ctx, batch, taken, (changes, beaten, checked));
             }
             if !blocked || !gc.is_stuck(ctx) {
                 break;
@@ -171,6 +185,7 @@ impl Commit {
         gc.end_stuck(ctx);
         if self.unflushed.is_empty() {
             gc.move_head(ctx);
+            self.settle(ctx);
         } else {
             self.start_flush(ctx, Phase::DataFlush);
         }
@@ -222,8 +237,9 @@ impl Commit {
         ctx: &mut Ctx,
         gc: &Gc,
         batch: &mut Batch,
-    ) -> (Vec<(Change, RingPosition)>, Vec<Put>) {
+    ) -> (Vec<(Change, RingPosition)>, Vec<Put>, Checked) {
         let (mut taken, mut beaten) = (Vec::new(), Vec::new());
+        let mut checked = Checked::default();
         let keep = self.kept_room(ctx, gc);
         let absent = |change: &Change| match change {
             Change::Put(put) => put.absent(),
@@ -250,43 +266,22 @@ impl Commit {
                 },
                 (change, _) => change,
             };
-            let Some(position) = batch.append(&ctx.storage.journal, change.record(), keep) else {
+            let position = if checked.admits(ctx, batch, &change) {
+                batch.append(&ctx.storage.journal, change.record(), keep)
+            } else {
+                None
+            };
+            let Some(position) = position else {
                 self.ready.push_front(change);
                 break;
             };
+            checked.note(ctx, batch, &change);
             if let Some(overlay) = &mut overlay {
                 overlay.note(&change);
             }
             taken.push((change, position));
         }
-        (taken, beaten)
-    }
-
-    /// The collection cannot make room for the first change that is ready.
-    fn refuse_first_ready(&mut self, ctx: &mut Ctx, gc: &mut Gc) {
-        gc.relax();
-        let Some(change) = self.ready.pop_front() else {
-            return;
-        };
-        let journal = &ctx.storage.journal;
-        if let Change::Delete(delete) = &change
-            && let Some(id) = delete.lump()
-            && ctx.storage.index.get(id).is_none()
-        {
-            // Everything applied is durable, so the delete of a lump that is not there needs no
-            // record; and no lump gets its position.
-            let position = journal.tail();
-            if let Some(answer) = self.apply(ctx, change, position, Durability::Synced) {
-                answer.send();
-            }
-            return;
-        }
-        let error = Error::JournalFull {
-            needed: change.record().len() as u64,
-            used: journal.used(),
-            capacity: journal.capacity(),
-        };
-        self.refuse(ctx, change, error, false);
+        (taken, beaten, checked)
     }
 
     /// Carries out a change whose record is in the journal at `position`. The answer, unless it
@@ -304,34 +299,21 @@ impl Commit {
         }
     }
 
-    /// Gives up a change whose record was not written, or failed to be.
-    fn refuse(&mut self, ctx: &mut Ctx, change: Change, error: Error, may_be_on_disk: bool) {
-        match change {
-            Change::Put(put) => put.refuse(ctx, error, Stage::Journal, may_be_on_disk),
-            Change::Delete(delete) => {
-                if let Some(key) = delete.refuse(ctx, &mut self.many, error) {
-                    let of_it = |change: &Change| matches!(change, Change::Delete(delete) if delete.is_of(key));
-                    self.ready.retain(|change| !of_it(change));
-                }
-            }
-        }
-    }
-
     fn start_batch(
         &mut self,
         ctx: &mut Ctx,
         batch: Batch,
         taken: Taken,
-        mut changes: Vec<(Change, RingPosition)>,
-        beaten: Vec<Put>,
+        (mut changes, beaten, checked): (Vec<(Change, RingPosition)>, Vec<Put>, Checked),
     ) {
         self.end_waits(changes.iter_mut().map(|(change, _)| change));
+        let proof = checked.proof();
         let BatchWrites {
             rest,
             first,
             new_tail,
             records,
-        } = batch.finish(&ctx.storage.journal, &ctx.io.pool);
+        } = batch.finish(&ctx.storage.journal, &ctx.io.pool, proof);
         let journaled = !changes.is_empty()
             && taken.relocations.is_empty()
             && changes
@@ -349,6 +331,10 @@ impl Commit {
         for write in rest.iter() {
             debug_assert!(write.position.0.is_multiple_of(ctx.storage.journal.unit()));
         }
+        let needs_flush = checked.needs_flush
+            && !new_tail.is_unsettled()
+            && !mutant::is(Mutant::SpreadsBatches)
+            && !mutant::is(Mutant::SettlesEarly);
         self.phase = Phase::Rest(rest.len());
         self.batch = Some(InFlight {
             relocations: taken.relocations,
@@ -361,10 +347,14 @@ impl Commit {
             records,
         });
         self.leave_behind();
+        if rest.is_empty() && needs_flush {
+            return self.start_flush(ctx, Phase::RestFlush);
+        }
         if rest.is_empty() {
             return self.write_first(ctx);
         }
         self.forced = self.unflushed.is_empty()
+            && !needs_flush
             && durability == Durability::Synced
             && rest
                 .iter()
@@ -382,10 +372,12 @@ impl Commit {
             return;
         };
         let (requests, batch_durability) = (batch.requests.clone(), batch.durability);
+        let unsettled = batch.new_tail.as_ref().is_some_and(NewTail::is_unsettled);
         self.phase = Phase::First;
         // A flush that data waits for too makes both durable; and a change that is answered before
         // its batch is durable need not wait for more than a plain write.
         self.forced = self.unflushed.is_empty()
+            && !unsettled
             && batch_durability == Durability::Synced
             && ctx.io.should_force(first.buf.len());
         write_ring(ctx, (Tag::BatchFirst, self.forced), first, requests);
@@ -433,6 +425,9 @@ impl Commit {
             Durability::Journaled => self.apply_batch(ctx),
             Durability::Synced => Vec::new(),
         };
+        if mutant::is(Mutant::ReusesEarly) {
+            ctx.freed |= ctx.storage.data.all_durable();
+        }
         self.start_flush(ctx, Phase::LastFlush);
         answers.into_iter().for_each(Answer::send);
         Ok(0)
@@ -448,7 +443,7 @@ impl Commit {
             .map_or_else(Vec::new, |batch| batch.requests.clone());
         requests.extend(self.flushing.iter().filter_map(|item| match item {
             Unflushed::Put(put) => Some(put.request),
-            Unflushed::Header(_) | Unflushed::Sync(_) => None,
+            Unflushed::Header(_) | Unflushed::Sync(_) | Unflushed::Settled => None,
         }));
         ctx.io.flush(requests);
     }
@@ -468,8 +463,9 @@ impl Commit {
                 timing.lap(Stage::Flush);
             }
             match item {
-                Unflushed::Put(put) if goes_on => self.add(put.durable()),
-                Unflushed::Put(put) => self.ready.push_back(put.durable()),
+                Unflushed::Put(put) if goes_on => self.add(put.recorded()),
+                Unflushed::Put(put) => self.ready.push_back(put.recorded()),
+                Unflushed::Settled => {}
                 Unflushed::Header(head) => gc.head_durable(ctx, head),
                 Unflushed::Sync(reply) => {
                     ctx.unfinished.end();
@@ -488,6 +484,7 @@ impl Commit {
     fn batch_durable(&mut self, ctx: &mut Ctx) -> u64 {
         let answers = self.apply_batch(ctx);
         self.phase = Phase::Idle;
+        self.settle_later();
         let (mut beaten, mut records) = (Vec::new(), 0);
         if let Some(batch) = self.batch.take() {
             ctx.shared.counters.commits.add(1);
@@ -529,36 +526,6 @@ impl Commit {
             .into_iter()
             .filter_map(|(change, position)| self.apply(ctx, change, position, durability))
             .collect()
-    }
-
-    /// Answers everything that waits for the journal: it takes no records any more.
-    pub(super) fn refuse_all(&mut self, ctx: &mut Ctx, error: &Error) {
-        let (in_flight, beaten) = self
-            .batch
-            .take()
-            .map_or_else(Default::default, |batch| (batch.changes, batch.beaten));
-        for (change, _) in in_flight {
-            self.refuse(ctx, change, error.clone(), true);
-        }
-        for put in beaten {
-            put.refuse(ctx, error.clone(), Stage::Journal, false);
-        }
-        for change in std::mem::take(&mut self.ready) {
-            self.refuse(ctx, change, error.clone(), false);
-        }
-        let mut waiting = std::mem::take(&mut self.flushing);
-        waiting.append(&mut self.unflushed);
-        for item in waiting {
-            match item {
-                Unflushed::Put(put) => put.refuse(ctx, error.clone(), Stage::Journal, false),
-                Unflushed::Header(_) => {}
-                Unflushed::Sync(reply) => {
-                    ctx.unfinished.end();
-                    reply.send(Err(error.clone()), Stage::Journal);
-                }
-            }
-        }
-        self.phase = Phase::Idle;
     }
 }
 

@@ -40,6 +40,8 @@ pub(crate) enum Tag {
     BatchRest,
     /// The write that makes a batch visible.
     BatchFirst,
+    /// The end of the journal with the seal of a settled one.
+    Settle,
     /// A flush.
     Flush,
     /// The journal's header with a new head.
@@ -92,9 +94,11 @@ impl Tag {
             Self::Get(_) | Self::Range(..) | Self::Head { .. } | Self::PutData(_) => {
                 IoPurpose::LumpData
             }
-            Self::BatchRest | Self::BatchFirst | Self::Collect(_) | Self::Embedded(_) => {
-                IoPurpose::Journal
-            }
+            Self::BatchRest
+            | Self::BatchFirst
+            | Self::Settle
+            | Self::Collect(_)
+            | Self::Embedded(_) => IoPurpose::Journal,
             Self::Flush | Self::CheckpointFlush | Self::CopiesFlush => IoPurpose::Flush,
             Self::Checkpoint => IoPurpose::Checkpoint,
             Self::Header(_) | Self::ScrubMark => IoPurpose::JournalHeader,
@@ -223,9 +227,19 @@ impl IoTable {
         self.submit(tag, (IoOp::Flush, false), 0, None, requests);
     }
 
+    /// Writes that have ended and may be in the device's cache, counted since open.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// True: of the writes counted by [`written`](Self::written), the first so many cannot be lost.
+    pub(crate) fn is_durable(&self, written: u64) -> bool {
+        written <= self.flushed || self.device.backend.write_cache() == WriteCache::Through
+    }
+
     /// True: no write that has ended can be lost, so a flush would change nothing.
     fn all_durable(&self) -> bool {
-        self.written == self.flushed || self.device.backend.write_cache() == WriteCache::Through
+        self.is_durable(self.written)
     }
 
     /// True: something has ended that the backend knows nothing of.

@@ -209,6 +209,7 @@ impl Owner {
             self.scrub.due_ns(),
             self.gc.due_ns(),
             self.checkpoint.due_ns(),
+            self.commit.due_ns(&self.ctx),
         ];
         due.into_iter().flatten().min()
     }
@@ -343,6 +344,7 @@ impl Owner {
                 Ok(records) => self.checkpoint.appended(records),
                 Err(error) => done = Err(error),
             },
+            Tag::Settle => done = self.commit.end_settled(ctx, result),
             Tag::Flush => match self.commit.flushed(ctx, &mut self.gc, result) {
                 Ok(records) => self.checkpoint.appended(records),
                 Err(error) => done = Err(error),
@@ -452,7 +454,7 @@ impl Owner {
             && self.waiting.is_empty()
             && self.puts.is_idle()
             && self.scrub.is_idle()
-            && (self.ctx.shared.failed.get().is_some() || self.commit.is_idle())
+            && (self.ctx.shared.failed.get().is_some() || self.commit.is_at_rest(&self.ctx))
     }
 
     /// Shows the present numbers to other threads.

@@ -4,8 +4,9 @@
 //! seal      caller's thread: padding, trailer and records; Command::Put
 //! accept    room in the journal is reserved for its records
 //! place     fresh blocks; data, padding and trailer are one write       embedded lumps go
-//! written   waits for a flush that begins now or later                  straight to ready
-//! durable   the record of the data joins the others: ready
+//! written   waits for a flush that begins now or later,                 straight to ready
+//!           unless its data can be checked after a power cut
+//! recorded  the record of the data joins the others: ready
 //!           (commit.rs) its records join a batch, or an older put of the id has beaten it
 //! apply     in the order of the log: index, blocks of the old lump
 //! answer    when the batch is as durable as it was asked to be
@@ -16,6 +17,7 @@
 //! batches: after a crash all of it has happened, or nothing.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU64;
 use std::ops::Range;
 
 use super::change::{Answer, Change};
@@ -55,8 +57,6 @@ pub(crate) struct Put {
 /// A lump for the data region.
 pub(crate) struct DataLump {
     id: LumpId,
-    /// Bytes of its payload.
-    len: u64,
     blocks: BlockCount,
     /// Value of the padding-length field.
     padding: Option<u16>,
@@ -64,20 +64,45 @@ pub(crate) struct DataLump {
     buf: Option<AlignedBuf>,
     /// From its write on.
     portion: Option<Portion>,
+    /// Proves after a power cut that all of it was written; `None`: nothing does.
+    token: Option<NonZeroU64>,
+    /// From the end of its write on: writes that had ended then.
+    written: u64,
 }
 
 impl DataLump {
     pub(crate) fn new(id: LumpId, sealed: SealedLump) -> Self {
-        let SealedLump { buf, blocks, len } = sealed;
+        let SealedLump {
+            buf,
+            token,
+            blocks,
+            len,
+        } = sealed;
         Self {
             id,
-            len,
             blocks,
             padding: u16::try_from((buf.len() as u64).saturating_sub(len + 2)).ok(),
             buf: Some(buf),
             portion: None,
+            token,
+            written: 0,
         }
     }
+
+    /// Bytes of its payload, until it is written.
+    fn len(&self) -> u64 {
+        let total = self.buf.as_ref().map_or(0, |buf| buf.len() as u64);
+        total.saturating_sub(u64::from(self.padding.unwrap_or(0)) + 2)
+    }
+}
+
+/// The data of a put that need not be flushed before its record is written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CheckedData {
+    pub(super) portion: Portion,
+    pub(super) token: u64,
+    /// Writes that had ended when its own had.
+    pub(super) written: u64,
 }
 
 /// Puts that wait for blocks which are about to be freed.
@@ -209,9 +234,10 @@ impl Put {
             let data_blocks = geometry.data_blocks();
             let max = max_payload_in(data_blocks, geometry.block_size());
             let fits = u64::from(data.blocks.0) <= data_blocks;
-            return fits
-                .then_some(())
-                .ok_or(Error::LumpTooLarge { len: data.len, max });
+            return fits.then_some(()).ok_or(Error::LumpTooLarge {
+                len: data.len(),
+                max,
+            });
         }
         let record_len = self.records.len() as u64;
         let (Some((_, len)), true) = (self.embedded, self.deletes.is_empty()) else {
@@ -237,14 +263,28 @@ impl Put {
         result: Result<(), Error>,
     ) {
         self.reply.timing.lap(Stage::Data);
+        if let Some(data) = &mut self.data {
+            data.written = ctx.io.written();
+        }
         match result.and_then(|()| ctx.failure().map_or(Ok(()), Err)) {
+            Ok(()) if self.checked_data().is_some() => commit.add(self.recorded()),
             Ok(()) => commit.await_flush_for_put(self),
             Err(error) => self.refuse(ctx, error, Stage::Data, false),
         }
     }
 
-    /// The data is on stable storage: its record may be written.
-    pub(super) fn durable(mut self) -> Change {
+    /// The data that opening can check, so that its record may be written at once.
+    pub(super) fn checked_data(&self) -> Option<CheckedData> {
+        let data = self.data.as_ref()?;
+        Some(CheckedData {
+            portion: data.portion?,
+            token: data.token?.get(),
+            written: data.written,
+        })
+    }
+
+    /// The data is on stable storage, or can be checked: its record may be written.
+    pub(super) fn recorded(mut self) -> Change {
         if let Some(data) = &self.data
             && let Some(portion) = data.portion
         {

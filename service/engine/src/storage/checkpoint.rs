@@ -104,6 +104,12 @@ fn load(
     else {
         return Err(CheckpointUse::Damaged);
     };
+    if store
+        .ends
+        .is_some_and(|ends| ends.seal.log_end < header.log_end)
+    {
+        return Err(CheckpointUse::AheadOfLog);
+    }
     let before = read_chunks(io, store, area, header)?;
     let replayed = store
         .replay(io, RingPosition(first), before)

@@ -390,6 +390,14 @@ impl Storage {
         let mut buf = io.pool().get(blocks.len());
         buf.copy_from_slice(&blocks);
         io.write(self.geometry.base().0, buf)?;
+        self.settle(io)
+    }
+
+    /// Writes the end of the journal with its seal, as that of a settled one, and flushes.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::NoSpace`].
+    pub(crate) fn settle(&self, io: &mut BlockingIo<'_>) -> Result<(), Error> {
         if let Some((position, bytes)) = self.journal.sealed_unit() {
             let unit = usize::try_from(self.journal.unit()).unwrap_or(0);
             let mut buf = io.pool().zeroed(bytes.len().next_multiple_of(unit.max(1)));

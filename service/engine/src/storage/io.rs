@@ -10,10 +10,16 @@ use crate::format::Geometry;
 use crate::format::record::{END_OF_RECORDS_LEN, MAX_RECORD_LEN};
 use crate::format::seal::SEALED_END_LEN;
 use crate::storage::journal::FoundEnd;
-use crate::units::RingPosition;
+use crate::units::{BlockSize, RingPosition};
 
 /// Bytes of a stream read at a time. Two such pieces are in memory, one in use and one on its way.
 const PIECE: u64 = 2 * 1024 * 1024;
+
+/// The smallest memory alignment that suits a device and a block size.
+pub(crate) fn memory_alignment(device: &Device) -> usize {
+    let unit = usize::try_from(device.alignment).unwrap_or(BlockSize::MIN.get().into());
+    device.memory_alignment.max(unit).max(1).next_power_of_two()
+}
 
 /// I/Os that are waited for.
 pub(crate) struct BlockingIo<'a> {
@@ -292,6 +298,7 @@ impl RingReader {
             tail_bytes,
             seal: None,
             mended: false,
+            unsettled: None,
         })
     }
 }

@@ -14,6 +14,7 @@ pub(crate) mod outside;
 pub(crate) mod recover;
 pub(crate) mod salvage;
 mod space;
+pub(crate) mod unsettled;
 
 use data_region::DataRegion;
 use index::Index;

@@ -11,15 +11,15 @@
 use super::Storage;
 use super::checkpoint::{self, CheckpointPlace};
 use super::data_region::DataRegion;
-use super::headers::{self, FoundHead};
+use super::headers::{self, FoundHead, FoundHeaders};
 use super::index::{Batched, Entry, Index};
 use super::io::{BlockingIo, RingReader};
 use super::journal::{Found, FoundEnd, Journal};
 use super::outside::Outside;
 use super::salvage::{self, Salvaged};
 use super::space::used_blocks;
+use super::unsettled::{self, Judged, LogEnd};
 use crate::clock::monotonic_ns;
-use crate::device::Device;
 use crate::error::Error;
 use crate::finding::salvage::with_hint;
 use crate::finding::{Finding, FindingKind};
@@ -32,8 +32,8 @@ use crate::format::record::{Decoded, MAX_RECORD_LEN, Record};
 use crate::format::verify::{Provenance, Subject};
 use crate::format::{Geometry, Portion, Seal};
 use crate::lump::LumpId;
-use crate::options::{CheckpointUse, Layout, ReplaySummary};
-use crate::units::{BlockSize, RingPosition};
+use crate::options::{CheckpointUse, Layout, ReplaySummary, UnsettledTail};
+use crate::units::RingPosition;
 
 /// A store as found on the disk.
 pub(crate) struct Recovered {
@@ -54,30 +54,52 @@ pub(crate) struct Recovered {
     pub(crate) flips: Vec<(RingPosition, u8)>,
     /// Log offset of the journal's end in the checked copies; `None`: they are missing.
     pub(crate) copied: Option<u64>,
+    /// The last batch, if its seal is not settled: the end is to be written anew.
+    pub(crate) unsettled: Option<UnsettledTail>,
 }
 
 /// Reads the store on a device; `salvage`: also one that is damaged (FORMAT.md section 13).
 pub(crate) fn recover(io: &mut BlockingIo<'_>, salvage: bool) -> Result<Recovered, Error> {
+    match read(io, salvage, None)? {
+        Reading::Done(recovered) => Ok(*recovered),
+        Reading::Torn(tail, end) => match read(io, salvage, Some(end))? {
+            Reading::Done(mut recovered) => {
+                recovered.unsettled = Some(tail);
+                // They may tell of the batch that is no more.
+                recovered.copied = None;
+                Ok(*recovered)
+            }
+            Reading::Torn(..) => Err(Error::CorruptJournal {
+                ring_position: end.tail.0,
+                why: "its end is not where its last batch begins".to_owned(),
+            }),
+        },
+    }
+}
+
+/// Result of reading a store.
+enum Reading {
+    Done(Box<Recovered>),
+    /// Data of the last batch is missing, so the journal ends before it.
+    Torn(UnsettledTail, LogEnd),
+}
+
+fn read(io: &mut BlockingIo<'_>, salvage: bool, ends: Option<LogEnd>) -> Result<Reading, Error> {
     let started_ns = monotonic_ns();
     let mut headers = headers::find(io)?;
     let (geometry, header) = (headers.geometry, headers.header);
-    let mut store = FoundStore {
-        geometry,
-        uuid: header.uuid,
-        head: RingPosition(0),
-        copy: None,
-    };
-    let FoundHead { head, copy, copied } =
-        headers.ring_head(|copy| headers::leads(io, &store, copy))?;
-    (store.head, store.copy) = (head, copy);
+    let (store, copied) = FoundStore::find(io, &mut headers, ends)?;
     let (place, found) = checkpoint::find(io, &store, !salvage);
     let (replayed, checkpoint_use, salvaged) = match found {
         Ok(replayed) => (replayed, CheckpointUse::Used, None),
-        Err(why) if salvage => {
-            let (replayed, salvaged) = salvage::replay(io, &store)?;
-            (replayed, why, Some(salvaged))
+        Err(why) => {
+            let (replayed, salvaged) = store.replay_all(io, salvage)?;
+            (replayed, why, salvaged)
         }
-        Err(why) => (store.replay_all(io).map_err(with_hint)?, why, None),
+    };
+    let unsettled = match unsettled::judge_end(io, &geometry, &replayed.end) {
+        Judged::Counts(unsettled) => unsettled,
+        Judged::Dropped(tail, end) => return Ok(Reading::Torn(tail, end)),
     };
     let Replayed {
         index,
@@ -96,7 +118,7 @@ pub(crate) fn recover(io: &mut BlockingIo<'_>, salvage: bool) -> Result<Recovere
     let seal = end.seal;
     let found = Found {
         uuid: header.uuid,
-        head,
+        head: store.head,
         end,
         largest_record,
         mark_bytes,
@@ -116,7 +138,7 @@ pub(crate) fn recover(io: &mut BlockingIo<'_>, salvage: bool) -> Result<Recovere
         data,
         journal,
     };
-    Ok(Recovered {
+    Ok(Reading::Done(Box::new(Recovered {
         storage,
         layout: headers.layout,
         seal,
@@ -127,7 +149,8 @@ pub(crate) fn recover(io: &mut BlockingIo<'_>, salvage: bool) -> Result<Recovere
         mended,
         flips,
         copied,
-    })
+        unsettled,
+    })))
 }
 
 /// A store whose headers are read.
@@ -137,6 +160,8 @@ pub(super) struct FoundStore {
     pub(super) head: RingPosition,
     /// The checked copy that says the same.
     pub(super) copy: Option<CheckedCopy>,
+    /// Where the journal ends; `None`: where replay finds an end.
+    pub(super) ends: Option<LogEnd>,
 }
 
 /// A store whose journal is replayed.
@@ -195,6 +220,25 @@ pub(super) struct Broken {
 }
 
 impl FoundStore {
+    /// Finds the head of the journal. Beside it: log offset of the end in the checked copies.
+    fn find(
+        io: &mut BlockingIo<'_>,
+        headers: &mut FoundHeaders,
+        ends: Option<LogEnd>,
+    ) -> Result<(Self, Option<u64>), Error> {
+        let mut store = Self {
+            geometry: headers.geometry,
+            uuid: headers.header.uuid,
+            head: RingPosition(0),
+            copy: None,
+            ends,
+        };
+        let FoundHead { head, copy, copied } =
+            headers.ring_head(|copy| headers::leads(io, &store, copy))?;
+        (store.head, store.copy) = (head, copy);
+        Ok((store, copied))
+    }
+
     /// Applies all records from `start` on, the head or a position behind it, to what those before
     /// it have brought about.
     pub(super) fn replay(
@@ -234,8 +278,16 @@ impl FoundStore {
             went_round: false,
             rotted: Vec::new(),
         };
+        let stop = stop.or(self.ends.map(|ends| ends.tail));
         let end = match replay.run(io, self, stop) {
-            Ok(()) if stop.is_some() => replay.reader.cut(io, replay.position),
+            Ok(()) if stop.is_some() => {
+                let ends = self.ends.filter(|ends| ends.tail == replay.position);
+                let end = replay.reader.cut(io, replay.position);
+                end.map(|end| FoundEnd {
+                    seal: ends.map(|ends| ends.seal),
+                    ..end
+                })
+            }
             Ok(()) => replay.reader.end(io, self.uuid, replay.position),
             Err(error) => Err(error),
         };
@@ -260,7 +312,10 @@ impl FoundStore {
     /// Refuses a journal with a put that was made good and counts, but whose lump does not say that
     /// it is the one: several flipped bits can look like one.
     fn prove(&self, io: &mut BlockingIo<'_>, applied: &Applied) -> Result<(), Error> {
-        for rotted in &applied.rotted {
+        // The puts of an unsettled batch are proved otherwise.
+        let unsettled = applied.end.unsettled_records();
+        let settled = |rotted: &&Rotted| !unsettled.contains(&rotted.position);
+        for rotted in applied.rotted.iter().filter(settled) {
             let Some((id, portion)) = rotted.finding.lump.and_then(|id| {
                 let entry = applied.index.get(id)?;
                 let portion = entry.portion()?;
@@ -318,8 +373,17 @@ impl FoundStore {
     }
 
     /// All records, without a checkpoint.
-    fn replay_all(&self, io: &mut BlockingIo<'_>) -> Result<Replayed, Error> {
-        self.replay(io, self.head, self.nothing())
+    fn replay_all(
+        &self,
+        io: &mut BlockingIo<'_>,
+        salvage: bool,
+    ) -> Result<(Replayed, Option<Salvaged>), Error> {
+        if salvage {
+            let (replayed, salvaged) = salvage::replay(io, self)?;
+            return Ok((replayed, Some(salvaged)));
+        }
+        let replayed = self.replay(io, self.head, self.nothing());
+        Ok((replayed.map_err(with_hint)?, None))
     }
 }
 
@@ -528,10 +592,4 @@ impl Lumps {
             }
         }
     }
-}
-
-/// The smallest memory alignment that suits a device and a block size.
-pub(crate) fn memory_alignment(device: &Device) -> usize {
-    let unit = usize::try_from(device.alignment).unwrap_or(BlockSize::MIN.get().into());
-    device.memory_alignment.max(unit).max(1).next_power_of_two()
 }

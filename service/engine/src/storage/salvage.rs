@@ -415,7 +415,7 @@ fn write_batch(
         first,
         new_tail,
         ..
-    } = batch.finish(journal, &pool);
+    } = batch.finish(journal, &pool, None);
     let steps = [rest, vec![first]];
     for writes in steps.into_iter().filter(|writes| !writes.is_empty()) {
         for write in writes {

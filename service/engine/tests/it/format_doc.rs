@@ -46,6 +46,7 @@ fn every_structure_is_drawn_as_it_is_coded() {
     assert_fields("fields: scrub mark", journal_header::SCRUB_MARK_FIELDS);
     assert_fields("fields: checked copy", copies::FIELDS);
     assert_fields("fields: seal", seal::FIELDS);
+    assert_fields("fields: unsettled seal", seal::UNSETTLED_FIELDS);
     assert_fields("fields: checkpoint header", checkpoint::HEADER_FIELDS);
     assert_fields("fields: checkpoint chunk", checkpoint::CHUNK_FIELDS);
     assert_fields("fields: checkpoint row", checkpoint::ROW_FIELDS);

@@ -63,7 +63,7 @@ fn written(id: LumpId, generation: u64, payload: &[u8], block_size: BlockSize) -
     payload.chunks(1000).for_each(|piece| sums.update(piece));
     let mut bytes = payload.to_vec();
     bytes.resize(usize::try_from(shape.total_len()).expect("small"), 0xEE);
-    shape.write_tail(id, generation, sums, &mut bytes[payload.len()..]);
+    shape.write_tail(id, (generation, None), sums, &mut bytes[payload.len()..]);
     bytes
 }
 

@@ -8,12 +8,13 @@ pub(crate) mod rotted;
 pub(crate) mod writer;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crate::clock;
 use crate::format::Geometry;
 use crate::format::record::{MAX_RECORD_LEN, PUT_LEN, Record};
 use crate::format::ring::{Room, room_for};
-use crate::format::seal::{SEAL_LEN, SEALED_END_LEN, Seal, SealPlace};
+use crate::format::seal::{Proof, SEAL_LEN, SEALED_END_LEN, Seal, SealPlace, UnsettledSeal};
 use crate::format::verify::Provenance;
 use crate::lump::LumpId;
 use crate::storage::index::Entry;
@@ -42,6 +43,8 @@ pub(crate) struct Journal {
     /// The seal at the tail; it stands on the disk if `sealed`.
     seal: Seal,
     sealed: bool,
+    /// True: what stands there is the unsettled form of the seal.
+    unsettled: bool,
     /// Bytes of marks of foreign lumps between head and tail.
     mark_bytes: u64,
     /// Records that are being read, whose space must not be overwritten yet.
@@ -74,6 +77,15 @@ pub(crate) struct FoundEnd {
     pub(crate) seal: Option<Seal>,
     /// True: what stands there is not quite this seal.
     pub(crate) mended: bool,
+    /// The seal in its unsettled form, if that is what stands there.
+    pub(crate) unsettled: Option<UnsettledSeal>,
+}
+
+/// The seal of a new end.
+#[derive(Clone, Copy, Debug)]
+struct TailSeal {
+    seal: Seal,
+    unsettled: bool,
 }
 
 impl FoundEnd {
@@ -86,18 +98,38 @@ impl FoundEnd {
     ) -> Self {
         let place = seal_place(uuid, tail, &tail_bytes);
         let is_here = |seal: &Seal| seal.log_end.checked_rem(ring_len) == Some(tail.0);
-        let sound = Seal::decode(behind, place).filter(is_here);
-        let seal = sound.or_else(|| Seal::decode_mended(behind, place).filter(is_here));
+        let settled = Seal::decode(behind, place).filter(is_here);
+        let unsettled = UnsettledSeal::decode(behind, place).filter(|found| is_here(&found.seal));
+        let sound = settled.is_some() || unsettled.is_some();
+        let or_mended = !sound;
+        let settled = settled.or_else(|| {
+            let mended = or_mended.then(|| Seal::decode_mended(behind, place))?;
+            mended.filter(is_here)
+        });
+        let unsettled = unsettled.or_else(|| {
+            let mended = or_mended.then(|| UnsettledSeal::decode_mended(behind, place))?;
+            mended.filter(|found| is_here(&found.seal))
+        });
+        let seal = settled.or(unsettled.map(|found| found.seal));
         Self {
             tail,
-            mended: sound.is_none() && seal.is_some(),
+            mended: !sound && seal.is_some(),
             seal,
             tail_bytes,
+            unsettled,
         }
     }
 }
 
 impl FoundEnd {
+    /// Where the records of the last batch are, if it is not settled.
+    pub(crate) fn unsettled_records(&self) -> Range<RingPosition> {
+        let len = self
+            .unsettled
+            .map_or(0, |unsettled| unsettled.seal.log_end - unsettled.begin);
+        RingPosition(self.tail.0.saturating_sub(len))..self.tail
+    }
+
     /// Flips bits of the bytes before the tail back.
     pub(crate) fn flip(&mut self, flips: &[(RingPosition, u8)]) {
         let start = self.tail.0 - self.tail_bytes.len() as u64;
@@ -168,6 +200,7 @@ impl Journal {
             uuid,
             seal,
             sealed: end.seal.is_some(),
+            unsettled: false,
             mark_bytes,
             pinned: BTreeMap::new(),
             largest_record: largest_record.max(PUT_LEN as u64),
@@ -226,9 +259,25 @@ impl Journal {
         self.mark_bytes = self.mark_bytes.saturating_sub(bytes);
     }
 
+    /// True: the end on the disk is that of an unsettled batch.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        self.unsettled
+    }
+
+    /// The end on the disk is [settled](Self::sealed_unit) now.
+    pub(crate) fn settled(&mut self) {
+        self.unsettled = false;
+    }
+
     /// The seal for an end of the journal at `tail`; `before`: the bytes of its unit before it.
-    /// `disown`: all records before it count as foreign.
-    fn seal_at(&self, tail: RingPosition, before: &[u8], disown: bool) -> (Seal, [u8; SEAL_LEN]) {
+    /// `disown`: all records before it count as foreign. `proof`: it is not settled.
+    fn seal_at(
+        &self,
+        tail: RingPosition,
+        before: &[u8],
+        disown: bool,
+        proof: Option<Proof>,
+    ) -> (TailSeal, Vec<u8>) {
         let log_end = self.seal.log_end + self.distance(self.tail, tail);
         let seal = Seal {
             log_end,
@@ -239,8 +288,14 @@ impl Journal {
             },
             ..self.seal
         };
-        let bytes = seal.encode(seal_place(self.uuid, tail, before));
-        (seal, bytes)
+        let place = seal_place(self.uuid, tail, before);
+        let begin = self.seal.log_end;
+        let bytes = match proof {
+            Some(proof) => UnsettledSeal { seal, begin, proof }.encode(place).to_vec(),
+            None => seal.encode(place).to_vec(),
+        };
+        let unsettled = proof.is_some();
+        (TailSeal { seal, unsettled }, bytes)
     }
 
     /// The end of the journal with its seal, from the start of its unit; `None`: it has no seal.

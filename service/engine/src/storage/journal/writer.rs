@@ -8,12 +8,13 @@
 
 use std::sync::Arc;
 
-use super::{FILLER, Journal};
+use super::{FILLER, Journal, TailSeal};
 use crate::buffer::{AlignedBuf, BufferPool};
 use crate::format::mark::MARK_LEN;
 use crate::format::record::{END_OF_RECORDS_LEN, Record};
 use crate::format::ring::Room;
-use crate::format::seal::{SEALED_END_LEN, Seal};
+use crate::format::seal::{Proof, SEALED_END_LEN, UNSETTLED_END_LEN};
+use crate::mutant::{self, Mutant};
 use crate::units::{RingPosition, SECTOR_LEN};
 
 /// Contiguous bytes of the ring from the start of a unit.
@@ -67,8 +68,15 @@ pub(crate) struct BatchWrites {
 pub(crate) struct NewTail {
     tail: RingPosition,
     tail_bytes: Vec<u8>,
-    seal: Seal,
+    seal: TailSeal,
     mark_bytes: u64,
+}
+
+impl NewTail {
+    /// True: the puts of the batch count only if their data is whole.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        self.seal.unsettled
+    }
 }
 
 impl Batch {
@@ -171,17 +179,55 @@ impl Batch {
         }
     }
 
-    /// Ends the batch with an `EndOfRecords` and a seal.
-    pub(crate) fn finish(mut self, journal: &Journal, pool: &Arc<BufferPool>) -> BatchWrites {
+    /// The bytes before an unsettled end, when `more` bytes are appended: a filler, or none. `None`:
+    /// the batch would not become visible by the write of one unit, or has no room for such an end.
+    fn filler_before_unsettled(&self, journal: &Journal, more: u64) -> Option<u64> {
+        let (unit, eor) = (journal.unit, END_OF_RECORDS_LEN as u64);
+        let [segment] = self.segments.as_slice() else {
+            return None;
+        };
+        if self.disown || self.old_tail.0 % unit > unit - eor {
+            return None;
+        }
+        let (at, end_len) = (segment.end() + more, UNSETTLED_END_LEN as u64);
+        let filler = if at % SECTOR_LEN > SECTOR_LEN - end_len {
+            // The room kept behind each record is for a filler and a settled seal.
+            let filler = FILLER.encoded_len() as u64;
+            let fits = journal.place(RingPosition(at), filler, 0) == Some(Room::AtTail);
+            fits.then_some(filler)?
+        } else {
+            0
+        };
+        (at + filler + end_len <= segment.start + unit).then_some(filler)
+    }
+
+    /// True: with `more` bytes the batch can still be written as one unit with an unsettled end.
+    pub(crate) fn stays_in_unit(&self, journal: &Journal, more: usize) -> bool {
+        self.filler_before_unsettled(journal, more as u64).is_some()
+    }
+
+    /// Ends the batch with an `EndOfRecords` and a seal; with an unsettled one if there is a proof,
+    /// and the batch is one unit.
+    pub(crate) fn finish(
+        mut self,
+        journal: &Journal,
+        pool: &Arc<BufferPool>,
+        proof: Option<Proof>,
+    ) -> BatchWrites {
         let unit = journal.unit;
         let eor = END_OF_RECORDS_LEN as u64;
+        let filler = proof.and_then(|_| self.filler_before_unsettled(journal, 0));
+        let proof = proof.filter(|_| filler.is_some() && !mutant::is(Mutant::SettlesEarly));
+        if filler.is_some_and(|len| len > 0) {
+            self.push(&FILLER.to_bytes());
+        }
         if self.at().0 % SECTOR_LEN > SECTOR_LEN - SEALED_END_LEN as u64 {
             // `Journal::place` has kept room for both.
             self.push(&FILLER.to_bytes());
         }
         let tail = self.at();
         let tail_bytes = self.bytes_before(tail, unit);
-        let (seal, seal_bytes) = journal.seal_at(tail, &tail_bytes, self.disown);
+        let (seal, seal_bytes) = journal.seal_at(tail, &tail_bytes, self.disown, proof);
         let new_tail = NewTail {
             tail,
             tail_bytes,
@@ -243,7 +289,8 @@ impl Journal {
     pub(crate) fn advance(&mut self, new_tail: NewTail) {
         self.tail = new_tail.tail;
         self.tail_bytes = new_tail.tail_bytes;
-        self.seal = new_tail.seal;
+        self.seal = new_tail.seal.seal;
+        self.unsettled = new_tail.seal.unsettled;
         self.mark_bytes += new_tail.mark_bytes;
         self.sealed = true;
     }

@@ -4,8 +4,10 @@ mod harness;
 
 use harness::scenario::Scenario;
 use harness::{Coverage, Only, run, run_faulty};
+use lumpscope_engine::CommitMode;
 use lumpscope_engine::device::WriteCache;
 use lumpscope_engine::device::sim::Lie;
+use lumpscope_engine::mutant::{self, Mutant};
 
 /// Seeds of a test; a tenth of them is run again by the test that they repeat.
 const SEEDS: u64 = 120;
@@ -82,6 +84,60 @@ fn every_rung_of_a_device_keeps_the_promise() {
         fua.writes_forced > 1000 && fua.flushes < plain.flushes,
         "{fua:#?}"
     );
+}
+
+/// Data and record reach the disk in any order, or only one of them, until their one flush.
+#[test]
+fn checked_commit_loses_nothing_at_any_cut() {
+    let mut totals = Coverage::default();
+    for (cache, fua) in [
+        (WriteCache::Back, false),
+        (WriteCache::Back, true),
+        (WriteCache::Through, false),
+    ] {
+        let before = totals;
+        for seed in 0..SEEDS / 2 {
+            let scenario = Scenario {
+                cache,
+                fua,
+                commit: CommitMode::Checked,
+                ..Scenario::new(seed)
+            };
+            if let Err(failure) = run(&scenario, Only::All, &mut totals) {
+                panic!("{failure:?}, {cache:?}, FUA {fua}, {}", scenario.describe());
+            }
+        }
+        let unsettled = totals.whole_tails + totals.dropped_tails;
+        let expected = cache == WriteCache::Back;
+        let found = unsettled > before.whole_tails + before.dropped_tails;
+        assert_eq!(found, expected, "{cache:?}, FUA {fua}");
+    }
+    assert!(
+        totals.whole_tails > 500 && totals.dropped_tails > 500,
+        "{totals:#?}"
+    );
+}
+
+/// The harness must find every safeguard that is missing.
+#[test]
+fn every_trap_of_checked_commit_is_found() {
+    for trap in [
+        Mutant::TrustsData,
+        Mutant::SpreadsBatches,
+        Mutant::SettlesEarly,
+        Mutant::ReusesEarly,
+        Mutant::ProvesVoid,
+    ] {
+        let found = (0..40).find_map(|seed| {
+            let scenario = Scenario {
+                commit: CommitMode::Checked,
+                ..Scenario::new(seed)
+            };
+            let coverage = &mut Coverage::default();
+            mutant::with(trap, || run(&scenario, Only::All, coverage)).err()
+        });
+        assert!(found.is_some(), "40 histories did not notice {trap:?}");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Cuts: what the disk holds when the power fails, or the process dies, after an event.
 
+use lumpscope_engine::TailOutcome;
 use lumpscope_engine::device::sim::{Random, SimDisk, Survivors};
 
 use super::history::History;
@@ -80,6 +81,23 @@ fn interrupt_recovery(history: &History, disk: &SimDisk, random: &mut Random) ->
     disk.power_cut(survivors, random)
 }
 
+/// What became of an unsettled batch; the death of a process alone takes nothing.
+fn note_tail(session: &Session, crash: Crash, coverage: &mut Coverage) -> Result<(), String> {
+    let outcome = session
+        .store
+        .info()
+        .unsettled
+        .as_ref()
+        .map(|tail| tail.outcome);
+    match outcome {
+        None => {}
+        Some(TailOutcome::Whole) => coverage.whole_tails += 1,
+        Some(TailOutcome::Dropped) if crash == Crash::PowerCut => coverage.dropped_tails += 1,
+        Some(outcome) => return Err(format!("the last batch is {outcome:?}")),
+    }
+    Ok(())
+}
+
 fn check(
     history: &History,
     disk: SimDisk,
@@ -89,6 +107,7 @@ fn check(
 ) -> Result<(), String> {
     let mut session =
         Session::open(&history.scenario, disk).map_err(|error| format!("open: {error}"))?;
+    note_tail(&session, crash, coverage)?;
     let found = session.read_all(history.scenario.ids, coverage)?;
     history.session.model.check(&found, crash)?;
     if history.depth >= DEEPEST || !random.chance(CONTINUED) {

@@ -80,6 +80,10 @@ pub struct Coverage {
     pub flushes: u64,
     pub flushes_spared: u64,
     pub writes_forced: u64,
+    /// Openings that found the last batch not settled: all of it there, dropped, kept with damage.
+    pub whole_tails: u64,
+    pub dropped_tails: u64,
+    pub damaged_tails: u64,
     pub faults: FaultCoverage,
     /// Depends on every answer and every byte of every disk at the end of its history.
     pub digest: u64,

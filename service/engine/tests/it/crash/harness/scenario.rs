@@ -1,9 +1,9 @@
 //! The store and the load that a seed stands for.
 
-use lumpscope_engine::StoreOptions;
 use lumpscope_engine::device::WriteCache;
 use lumpscope_engine::device::sim::{Latency, Lie, Random, SimDisk, SimOptions, blank_image};
 use lumpscope_engine::units::BlockSize;
+use lumpscope_engine::{CommitMode, StoreOptions};
 
 /// Block size of the store, unit of the disk.
 const SIZES: [(u16, u32); 4] = [(512, 512), (1536, 512), (4096, 512), (4096, 4096)];
@@ -37,6 +37,7 @@ pub struct Scenario {
     /// Offers of the disk beside flushes.
     pub cache: WriteCache,
     pub fua: bool,
+    pub commit: CommitMode,
     pub lie: Lie,
 }
 
@@ -68,6 +69,7 @@ impl Scenario {
             cuts: 3,
             cache: WriteCache::Back,
             fua: false,
+            commit: CommitMode::Ordered,
             lie: Lie::None,
         }
     }
@@ -97,6 +99,7 @@ impl Scenario {
         StoreOptions {
             queue_depth: self.queue_depth,
             queue_limit: 64,
+            commit: self.commit,
             ..StoreOptions::new("sim")
         }
     }

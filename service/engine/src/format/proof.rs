@@ -1,0 +1,149 @@
+//! Proof that the data of a put is where its record says, all of it (FORMAT.md section 8.1).
+//!
+//! Checksums alone do not say so: an older lump of this id may lie whole in these blocks, or bytes
+//! that a client has made up. So a put stores a random number with its data, the *nonce*. And they
+//! do not tell a write that was lost in part from a bit that has flipped since: so the first bytes
+//! of each sector of the payload are summed up beside them, the *samples*. A lost write leaves old
+//! sectors, which differ there from the new ones.
+
+use crate::format::Portion;
+use crate::lump::LumpId;
+use crate::units::SECTOR_LEN;
+
+/// Multiplier of all the numbers here: odd, so that multiplying by it is one to one.
+pub const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
+/// Bytes of a sample.
+const SAMPLE_LEN: usize = 8;
+/// CRC32C of a last bit that is set, among bits that are not, begun with 0.
+const LAST_BIT: u32 = 0x82F6_3B78;
+
+/// The number of the bytes that a sector of the payload begins with.
+#[must_use]
+pub fn sample(number: u64, sector: &[u8]) -> u64 {
+    let bytes = sector.get(..SAMPLE_LEN).unwrap_or(sector);
+    let word = bytes
+        .iter()
+        .fold(0, |word, &byte| word << 8 | u64::from(byte));
+    term(number, word)
+}
+
+fn term(number: u64, word: u64) -> u64 {
+    (word ^ number.wrapping_mul(FACTOR)).wrapping_mul(FACTOR)
+}
+
+/// The sum of the samples of `bytes`, modulo 2^64, which begin with sector `first` of the payload.
+#[must_use]
+pub fn samples(first: u64, bytes: &[u8]) -> u64 {
+    let sectors = (first..).zip(bytes.chunks(SECTOR));
+    sectors.fold(0, |sum, (number, sector)| {
+        sum.wrapping_add(sample(number, sector))
+    })
+}
+
+const SECTOR: usize = 512;
+const _: () = assert!(SECTOR as u64 == SECTOR_LEN);
+
+/// Nonce and samples of a put in one number.
+#[must_use]
+pub fn token(nonce: u64, samples: u64) -> u64 {
+    nonce.wrapping_add(samples)
+}
+
+/// A number for a lump's id and place.
+#[must_use]
+pub fn hash(id: LumpId, portion: Portion) -> u64 {
+    let bytes = id.to_be_bytes();
+    let (high, low) = bytes.split_at(8);
+    let word = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .fold(0, |word, &byte| word << 8 | u64::from(byte))
+    };
+    let place = portion.start().0 << 16 | u64::from(portion.len().0);
+    [word(high), word(low), place]
+        .into_iter()
+        .fold(0, |hash: u64, word| {
+            (hash ^ word).wrapping_mul(FACTOR).rotate_left(29)
+        })
+}
+
+/// True: numbers whose sum is too large by `excess` add up if one bit of a nonce, or of the bytes of
+/// a sample, is flipped back. `words`: number and bytes of each sector that was sampled.
+#[must_use]
+pub fn one_bit_explains(excess: u64, words: &[(u64, u64)]) -> bool {
+    let is_nonce = (0..64).any(|bit| excess == 1 << bit || excess.wrapping_neg() == 1 << bit);
+    let flipped = |&(number, word): &(u64, u64)| {
+        let now = term(number, word);
+        (0..64).any(|bit| now.wrapping_sub(term(number, word ^ 1 << bit)) == excess)
+    };
+    is_nonce || words.iter().any(flipped)
+}
+
+/// Number and bytes of each sector of `bytes`, as [`one_bit_explains`] takes them.
+pub fn words(first: u64, bytes: &[u8]) -> impl Iterator<Item = (u64, u64)> + '_ {
+    (first..).zip(bytes.chunks(SECTOR).map(|sector| {
+        let bytes = sector.get(..SAMPLE_LEN).unwrap_or(sector);
+        bytes
+            .iter()
+            .fold(0, |word, &byte| word << 8 | u64::from(byte))
+    }))
+}
+
+/// True: CRC32Cs of `len` bytes that differ like this differ by one flipped bit of these bytes. Any
+/// other change looks so once in 2^32 / (8 * len) times.
+#[must_use]
+pub fn is_one_bit(difference: u32, len: u64) -> bool {
+    let mut crc = LAST_BIT;
+    (0..len.saturating_mul(8)).any(|_| {
+        let found = crc == difference;
+        crc = crc >> 1 ^ if crc & 1 == 1 { LAST_BIT } else { 0 };
+        found
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flipped_bit_is_known_by_its_checksum() {
+        let bytes: Vec<u8> = (0..200_u8).collect();
+        let whole = crc32c::crc32c(&bytes);
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            let difference = whole ^ crc32c::crc32c(&flipped);
+            assert!(is_one_bit(difference, 200), "bit {bit}");
+            flipped[(bit / 8 + 3) % 200] ^= 1;
+            let difference = whole ^ crc32c::crc32c(&flipped);
+            assert!(!is_one_bit(difference, 200), "bit {bit} and another one");
+        }
+        assert!(!is_one_bit(0, 200));
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_sample_is_known_by_the_sum() {
+        let bytes: Vec<u8> = (0..1700_u32).map(|at| at.to_be_bytes()[3]).collect();
+        let whole = samples(0, &bytes);
+        for at in [0, 7, 512, 519, 1536, 1543] {
+            for bit in 0..8 {
+                let mut flipped = bytes.clone();
+                flipped[at] ^= 1 << bit;
+                let excess = samples(0, &flipped).wrapping_sub(whole);
+                let words: Vec<_> = words(0, &flipped).collect();
+                assert!(one_bit_explains(excess, &words), "byte {at}, bit {bit}");
+                flipped[at ^ 1] ^= 1;
+                let excess = samples(0, &flipped).wrapping_sub(whole);
+                assert!(!one_bit_explains(excess, &words), "byte {at}, bit {bit}");
+            }
+        }
+        let (mut swapped, sector) = (bytes.clone(), 512);
+        swapped[..2 * sector].rotate_left(sector);
+        swapped[0] = 9;
+        assert_ne!(samples(0, &swapped), whole);
+        assert_eq!(
+            samples(0, &bytes[..1024]).wrapping_add(samples(2, &bytes[1024..])),
+            whole
+        );
+    }
+}

@@ -1,0 +1,48 @@
+//! Safeguards of checked commit (FORMAT.md section 8.1) that a test can take away on its own thread,
+//! to see that its checks notice: what is not missed is not tested.
+
+use std::cell::Cell;
+
+/// A safeguard that is missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mutant {
+    /// None is.
+    #[default]
+    Sound,
+    /// Opening does not look at the data of an unsettled batch.
+    TrustsData,
+    /// Nonces and samples prove nothing: checksums are enough.
+    ForgetsNonces,
+    /// A batch of several units becomes visible before its data is flushed.
+    SpreadsBatches,
+    /// Blocks are free as soon as the record that frees them is visible.
+    ReusesEarly,
+    /// The proof is also about puts that their own batch makes void.
+    ProvesVoid,
+    /// Whatever does not fit was torn.
+    CutsRot,
+    /// The seal is settled while its batch is not flushed.
+    SettlesEarly,
+}
+
+thread_local! {
+    static MUTANT: Cell<Mutant> = const { Cell::new(Mutant::Sound) };
+}
+
+/// True: this safeguard is missing on this thread.
+pub(crate) fn is(mutant: Mutant) -> bool {
+    MUTANT.get() == mutant
+}
+
+/// Does the work without a safeguard.
+pub fn with<T>(mutant: Mutant, work: impl FnOnce() -> T) -> T {
+    struct Sound;
+    impl Drop for Sound {
+        fn drop(&mut self) {
+            MUTANT.set(Mutant::Sound);
+        }
+    }
+    MUTANT.set(mutant);
+    let _sound = Sound;
+    work()
+}

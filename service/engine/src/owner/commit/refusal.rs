@@ -1,0 +1,81 @@
+//! Changes that get no place in the journal, or whose place is not certain.
+
+use super::{Commit, Phase, Unflushed};
+use crate::error::Error;
+use crate::owner::change::Change;
+use crate::owner::command::Stage;
+use crate::owner::ctx::Ctx;
+use crate::owner::gc::Gc;
+use crate::request::Durability;
+
+impl Commit {
+    /// The collection cannot make room for the first change that is ready.
+    pub(super) fn refuse_first_ready(&mut self, ctx: &mut Ctx, gc: &mut Gc) {
+        gc.relax();
+        let Some(change) = self.ready.pop_front() else {
+            return;
+        };
+        let journal = &ctx.storage.journal;
+        if let Change::Delete(delete) = &change
+            && let Some(id) = delete.lump()
+            && ctx.storage.index.get(id).is_none()
+        {
+            // Everything applied is durable, so the delete of a lump that is not there needs no
+            // record; and no lump gets its position.
+            let position = journal.tail();
+            if let Some(answer) = self.apply(ctx, change, position, Durability::Synced) {
+                answer.send();
+            }
+            return;
+        }
+        let error = Error::JournalFull {
+            needed: change.record().len() as u64,
+            used: journal.used(),
+            capacity: journal.capacity(),
+        };
+        self.refuse(ctx, change, error, false);
+    }
+
+    /// Gives up a change whose record was not written, or failed to be.
+    fn refuse(&mut self, ctx: &mut Ctx, change: Change, error: Error, may_be_on_disk: bool) {
+        match change {
+            Change::Put(put) => put.refuse(ctx, error, Stage::Journal, may_be_on_disk),
+            Change::Delete(delete) => {
+                if let Some(key) = delete.refuse(ctx, &mut self.many, error) {
+                    let of_it = |change: &Change| matches!(change, Change::Delete(delete) if delete.is_of(key));
+                    self.ready.retain(|change| !of_it(change));
+                }
+            }
+        }
+    }
+
+    /// Answers everything that waits for the journal: it takes no records any more.
+    pub(in crate::owner) fn refuse_all(&mut self, ctx: &mut Ctx, error: &Error) {
+        let (in_flight, beaten) = self
+            .batch
+            .take()
+            .map_or_else(Default::default, |batch| (batch.changes, batch.beaten));
+        for (change, _) in in_flight {
+            self.refuse(ctx, change, error.clone(), true);
+        }
+        for put in beaten {
+            put.refuse(ctx, error.clone(), Stage::Journal, false);
+        }
+        for change in std::mem::take(&mut self.ready) {
+            self.refuse(ctx, change, error.clone(), false);
+        }
+        let mut waiting = std::mem::take(&mut self.flushing);
+        waiting.append(&mut self.unflushed);
+        for item in waiting {
+            match item {
+                Unflushed::Put(put) => put.refuse(ctx, error.clone(), Stage::Journal, false),
+                Unflushed::Header(_) | Unflushed::Settled => {}
+                Unflushed::Sync(reply) => {
+                    ctx.unfinished.end();
+                    reply.send(Err(error.clone()), Stage::Journal);
+                }
+            }
+        }
+        self.phase = Phase::Idle;
+    }
+}
