@@ -155,7 +155,7 @@ const space: Row = {
       description:
         'Share of the data region in use, in whole blocks. A put needs one free extent that is large enough: see the largest one beside.',
       unit: units.PercentUnit,
-      w: 6,
+      w: 5,
       max: 1,
       queries: [of(share('data_used_bytes', 'data_capacity_bytes'))],
     }),
@@ -163,18 +163,26 @@ const space: Row = {
       title: 'Largest free extent, and all that is free',
       description: 'The largest lump that can be put now fits into the largest free extent. Beside it all free bytes.',
       unit: units.BytesIEC,
-      w: 6,
+      w: 5,
       queries: [
         of(now('largest_free_bytes'), 'largest'),
         of(`${now('data_capacity_bytes')} - ${now('data_used_bytes')}`, 'free'),
       ],
     }),
     lines({
+      title: 'Bad places',
+      description:
+        'Bytes that the device has refused to write since the store was opened. Puts go elsewhere; more than none means that the disk begins to fail.',
+      unit: units.BytesIEC,
+      w: 4,
+      queries: [of(now('bad_bytes'))],
+    }),
+    lines({
       title: 'Fragmentation',
       description:
         'Share of the free bytes that lies outside the largest free extent. High is harmless while the largest extent is larger than any lump.',
       unit: units.PercentUnit,
-      w: 6,
+      w: 5,
       max: 1,
       queries: [of(now('fragmentation_ratio'))],
     }),
@@ -182,7 +190,7 @@ const space: Row = {
       title: 'Lumps and free extents',
       description: 'Lumps in the store, and free extents of the data region between them.',
       unit: units.Short,
-      w: 6,
+      w: 5,
       queries: [of(now('lumps'), 'lumps'), of(now('free_extents'), 'free extents')],
     }),
   ],

@@ -324,6 +324,18 @@ impl Error {
         }))
     }
 
+    /// True: the medium refuses these bytes; others may be well. A device that is gone says
+    /// something else.
+    pub(crate) fn is_bad_spot(&self) -> bool {
+        let Self::Io { source, .. } = self else {
+            return false;
+        };
+        matches!(
+            source.raw_os_error(),
+            Some(libc::EIO | libc::ENODATA | libc::EREMOTEIO | libc::EILSEQ)
+        )
+    }
+
     /// The failure of one I/O, told apart by errno.
     pub(crate) fn from_io(op: IoOp, offset: u64, len: u64, source: io::Error) -> Self {
         match source.raw_os_error() {

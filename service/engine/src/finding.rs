@@ -33,6 +33,8 @@ pub enum FindingKind {
     Checksum,
     /// The device could not read the bytes: a latent sector error.
     Read,
+    /// The device refused to write the bytes: nothing is put there until the store is opened again.
+    Write,
     /// The index checkpoint is damaged. The journal still says everything.
     Checkpoint,
 }

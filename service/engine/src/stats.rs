@@ -40,6 +40,8 @@ counters! {
     data_capacity_bytes,
     /// Bytes of it in use (whole blocks), those about to be freed included.
     data_used_bytes,
+    /// Bytes of it that the device has refused to write since open: nothing is put there any more.
+    bad_bytes,
     /// Bytes of the largest free extent.
     largest_free_bytes,
     /// Free extents.

@@ -268,6 +268,9 @@ impl Ctx {
             .data_used_bytes
             .set(storage.data.used_blocks() * block_size);
         counters
+            .bad_bytes
+            .set(storage.data.bad_blocks() * block_size);
+        counters
             .largest_free_bytes
             .set(allocator.largest() * block_size);
         counters.free_extents.set(allocator.extents());

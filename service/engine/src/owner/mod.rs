@@ -338,7 +338,12 @@ impl Owner {
             Tag::Range(key, piece) => self.reads.range_read(ctx, (key, piece), buf, result),
             Tag::Head { lump, reply } => self.reads.head_read(ctx, lump, reply, buf, result),
             Tag::Embedded(read) => self.reads.embedded_read(ctx, *read, buf, result),
-            Tag::PutData(put) => put.written(ctx, &mut self.commit, result),
+            Tag::PutData(put) => {
+                let commit = &mut self.commit;
+                if let Some(bytes) = self.puts.written(ctx, commit, put, buf, result) {
+                    self.waiting.put_placed(&bytes);
+                }
+            }
             Tag::BatchRest => done = self.commit.rest_written(ctx, result),
             Tag::BatchFirst => match self.commit.visible(ctx, result) {
                 Ok(records) => self.checkpoint.appended(records),

@@ -5,7 +5,8 @@
 //! accept    room in the journal is reserved for its records
 //! place     fresh blocks; data, padding and trailer are one write       embedded lumps go
 //! written   waits for a flush that begins now or later,                 straight to ready
-//!           unless its data can be checked after a power cut
+//!           unless its data can be checked after a power cut;
+//!           a place that refuses the write is left for another
 //! recorded  the record of the data joins the others: ready
 //!           (commit.rs) its records join a batch, or an older put of the id has beaten it
 //! apply     in the order of the log: index, blocks of the old lump
@@ -28,6 +29,7 @@ use super::io_table::Tag;
 use crate::buffer::AlignedBuf;
 use crate::declaration::RequestId;
 use crate::error::Error;
+use crate::finding::{Finding, FindingKind};
 use crate::format::Portion;
 use crate::format::record::{EMBED_PREFIX_LEN, PUT_LEN, Record};
 use crate::format::trailer::max_payload_in;
@@ -54,6 +56,9 @@ pub(crate) struct Put {
     pub(crate) reply: Reply<PutOutcome>,
 }
 
+/// Places that a put tries when the device refuses to write.
+const PLACES: usize = 4;
+
 /// A lump for the data region.
 pub(crate) struct DataLump {
     id: LumpId,
@@ -68,6 +73,23 @@ pub(crate) struct DataLump {
     token: Option<NonZeroU64>,
     /// From the end of its write on: writes that had ended then.
     written: u64,
+    /// The last place that the device refused to write.
+    refused: Option<Box<Refused>>,
+}
+
+/// A place that the device refused to write.
+struct Refused {
+    portion: Portion,
+    error: Error,
+    /// The one before.
+    before: Option<Box<Refused>>,
+}
+
+impl Refused {
+    /// This place and those before it.
+    fn all(last: Option<&Self>) -> impl Iterator<Item = &Self> {
+        std::iter::successors(last, |refused| refused.before.as_deref())
+    }
 }
 
 impl DataLump {
@@ -86,6 +108,7 @@ impl DataLump {
             portion: None,
             token,
             written: 0,
+            refused: None,
         }
     }
 
@@ -93,6 +116,11 @@ impl DataLump {
     fn len(&self) -> u64 {
         let total = self.buf.as_ref().map_or(0, |buf| buf.len() as u64);
         total.saturating_sub(u64::from(self.padding.unwrap_or(0)) + 2)
+    }
+
+    /// True: the device refused this place, and there are others to try.
+    fn may_try_elsewhere(&self, error: &Error) -> bool {
+        error.is_bad_spot() && Refused::all(self.refused.as_deref()).count() + 1 < PLACES
     }
 }
 
@@ -155,11 +183,13 @@ impl Puts {
             }
             let allocator = ctx.storage.data.allocator();
             let block_size = ctx.storage.geometry.block_size().bytes();
-            let error = Error::StoreFull {
+            let full = Error::StoreFull {
                 needed: u64::from(data.blocks.0) * block_size,
                 free: allocator.free_blocks() * block_size,
                 largest: allocator.largest() * block_size,
             };
+            let refused = data.refused.as_ref();
+            let error = refused.map_or(full, |refused| refused.error.clone());
             put.refuse(ctx, error, Stage::Index, false);
             return None;
         };
@@ -171,6 +201,51 @@ impl Puts {
         ctx.io
             .write(Tag::PutData(put), offset.0, buf, vec![request]);
         Some(offset.0..offset.0 + len)
+    }
+
+    /// The write of the data has ended: it is on the device, but perhaps only in its cache. Or the
+    /// device refused that place: then another one is tried, as [`accept`](Self::accept) says.
+    pub(super) fn written(
+        &mut self,
+        ctx: &mut Ctx,
+        commit: &mut Commit,
+        mut put: Box<Put>,
+        buf: Option<AlignedBuf>,
+        result: Result<(), Error>,
+    ) -> Option<Range<u64>> {
+        put.reply.timing.lap(Stage::Data);
+        let error = match result.and_then(|()| ctx.failure().map_or(Ok(()), Err)) {
+            Ok(()) => {
+                put.leave_bad_spots(ctx);
+                if let Some(data) = &mut put.data {
+                    data.written = ctx.io.written();
+                }
+                match put.checked_data() {
+                    Some(_) => commit.add(put.recorded()),
+                    None => commit.await_flush_for_put(put),
+                }
+                return None;
+            }
+            Err(error) => error,
+        };
+        match &mut put.data {
+            Some(data) if data.may_try_elsewhere(&error) && buf.is_some() => {
+                if let Some(portion) = data.portion.take() {
+                    let before = data.refused.take();
+                    data.refused = Some(Box::new(Refused {
+                        portion,
+                        error,
+                        before,
+                    }));
+                }
+                data.buf = buf;
+                self.place(ctx, put)
+            }
+            _ => {
+                put.refuse(ctx, error, Stage::Data, false);
+                None
+            }
+        }
     }
 
     /// Blocks came free. Returns as [`accept`](Self::accept), for the last put that is written.
@@ -255,21 +330,18 @@ impl Put {
         Err(Error::LumpTooLarge { len, max })
     }
 
-    /// The data is on the device, but perhaps only in its cache.
-    pub(super) fn written(
-        mut self: Box<Self>,
-        ctx: &mut Ctx,
-        commit: &mut Commit,
-        result: Result<(), Error>,
-    ) {
-        self.reply.timing.lap(Stage::Data);
-        if let Some(data) = &mut self.data {
-            data.written = ctx.io.written();
-        }
-        match result.and_then(|()| ctx.failure().map_or(Ok(()), Err)) {
-            Ok(()) if self.checked_data().is_some() => commit.add(self.recorded()),
-            Ok(()) => commit.await_flush_for_put(self),
-            Err(error) => self.refuse(ctx, error, Stage::Data, false),
+    /// Another place took the data, so it is the places that are bad, not the device: nothing is
+    /// put there until the store is opened again.
+    fn leave_bad_spots(&mut self, ctx: &mut Ctx) {
+        let Some(data) = &mut self.data else {
+            return;
+        };
+        let refused = data.refused.take();
+        for Refused { portion, error, .. } in Refused::all(refused.as_deref()) {
+            ctx.storage.data.set_aside(*portion);
+            let (kind, geometry) = (FindingKind::Write, &ctx.storage.geometry);
+            let why = error.to_string();
+            ctx.report(Finding::of_portion(kind, geometry, data.id, *portion, why));
         }
     }
 
@@ -328,6 +400,9 @@ impl Put {
     /// Gives it up after it was accepted.
     pub(super) fn refuse(self, ctx: &mut Ctx, error: Error, stage: Stage, may_be_on_disk: bool) {
         if let Some(data) = &self.data {
+            for refused in Refused::all(data.refused.as_deref()) {
+                ctx.storage.data.free_unused(refused.portion);
+            }
             // Blocks that a record on the disk may name are never given to another lump.
             if let (Some(portion), false) = (data.portion, may_be_on_disk) {
                 ctx.storage.data.free_unused(portion);

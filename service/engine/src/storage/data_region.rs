@@ -20,6 +20,8 @@ pub(crate) struct DataRegion {
     pinned: HashMap<u64, Pin>,
     /// Blocks in `not_durable` and in pins to be freed.
     deferred_blocks: u64,
+    /// Blocks that the device refuses to write. Known until the store is closed.
+    bad_blocks: u64,
 }
 
 #[derive(Debug, Default)]
@@ -37,6 +39,7 @@ impl DataRegion {
             not_durable: Vec::new(),
             pinned: HashMap::new(),
             deferred_blocks: 0,
+            bad_blocks: 0,
         }
     }
 
@@ -61,6 +64,16 @@ impl DataRegion {
     /// Gives back blocks that no record has ever named.
     pub(crate) fn free_unused(&mut self, portion: Portion) {
         self.allocator.free(portion);
+    }
+
+    /// Never gives these blocks, which no record has named, to anybody again.
+    pub(crate) fn set_aside(&mut self, portion: Portion) {
+        self.bad_blocks += u64::from(portion.len().0);
+    }
+
+    /// Blocks that were set aside.
+    pub(crate) fn bad_blocks(&self) -> u64 {
+        self.bad_blocks
     }
 
     /// Notes blocks that an applied record has freed.

@@ -2,15 +2,19 @@
 //! afterwards, and what cannot be made.
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use crate::support;
 use crate::support::disks::{Image, Mount, forced, plain, refusal, require, run, say};
 use lumpscope_engine::create::{CreateOptions, Prealloc, format};
 use lumpscope_engine::format::minfs;
 use lumpscope_engine::guard::FormatError;
+use lumpscope_engine::inspect::Inspector;
 use lumpscope_engine::layout::{LayoutError, detect_path};
 use lumpscope_engine::units::{ByteLen, ByteOffset};
+use lumpscope_engine::{Store, StoreOptions};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -76,6 +80,49 @@ fn an_existing_store_and_what_is_on_the_disk_afterwards() {
     };
     let third = format(device.path(), &half).expect("forced");
     assert_eq!(third.geometry.image_len(), ByteLen(4 * MIB));
+}
+
+#[test]
+fn a_copy_of_a_disk_in_a_file_is_as_sound_as_the_disk() {
+    // Large enough that room for checkpoints is left behind the store.
+    const LEN: u64 = 256 * MIB;
+    require!();
+    let image = Image::new(LEN);
+    // The image of the loop device is a copy of the disk, byte for byte.
+    let copy = image.path();
+    let options = || StoreOptions {
+        checkpoint_records: 8,
+        ..support::options()
+    };
+    let serve = |path: &Path, ids: Range<u128>| {
+        let store = Store::open(path, options()).expect("it opens");
+        for id in 1..ids.start {
+            assert_eq!(
+                support::get(&store, id),
+                Some(support::content(id, 0, 5000))
+            );
+        }
+        for id in ids {
+            support::put(&store, id, &support::content(id, 0, 5000));
+        }
+        store.close().expect("it closes");
+    };
+    let device = image.attach(&[]);
+    format(device.path(), &plain()).expect("an empty disk");
+    serve(device.path(), 1..40);
+    serve(device.path(), 40..80);
+    drop(device);
+    for _ in 0..2 {
+        let inspector = Inspector::open(&copy).expect("a store");
+        assert_eq!(inspector.report().checkpoints.len(), 2);
+        let report = inspector.check(|_, _| true);
+        assert!(report.clean, "{:?}", report.findings);
+        assert_eq!(std::fs::metadata(&copy).expect("it is there").len(), LEN);
+        drop(inspector);
+        serve(&copy, 80..100);
+    }
+    let device = image.attach(&[]);
+    serve(device.path(), 100..101);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::support::sim::{Fault, SimDisk};
 use crate::support::{Shape, content, ctx, get, put, try_put};
-use lumpscope_engine::{Durability, Error, IoOp, LumpId, Placement};
+use lumpscope_engine::{Durability, Error, FindingKind, IoOp, LumpId, Placement};
 
 const SHAPE: Shape = Shape {
     block_size: 512,
@@ -102,11 +102,50 @@ fn a_failed_data_write_fails_that_put_only() {
     store.sync().unwrap();
     assert_eq!(
         (store.stats().data_used_bytes, store.stats().io_errors),
-        (used, 2)
+        (used, 4 + 1),
+        "four places refuse it, none is to blame; without space there is one try"
     );
+    assert_eq!(store.stats().bad_bytes, 0);
     assert_eq!(get(&store, 1).as_deref(), Some(&b"old"[..]));
     put(&store, 1, b"new");
     assert_eq!(get(&store, 1).as_deref(), Some(&b"new"[..]));
+}
+
+#[test]
+fn puts_leave_a_bad_spot_and_succeed_elsewhere() {
+    let disk = SimDisk::new(SHAPE.image());
+    // Room for two lumps of 6 blocks that refuses every write.
+    let spot = DATA + 48 * 512..DATA + 60 * 512;
+    disk.refuse_writes(spot.clone());
+    let store = disk.open().unwrap();
+    for id in 0..45 {
+        put(&store, id, &content(id, 1, 3000));
+    }
+    assert_eq!(
+        (store.stats().bad_bytes, store.stats().io_errors),
+        (12 * 512, 2)
+    );
+    assert_eq!(store.stats().data_used_bytes, (45 + 2) * 6 * 512);
+    let found = store.scrub_status().findings;
+    let mut places: Vec<_> = found
+        .list
+        .iter()
+        .map(|found| (found.kind, found.offset))
+        .collect();
+    places.sort_unstable_by_key(|&(_, offset)| offset);
+    let first = (FindingKind::Write, spot.start);
+    assert_eq!(places, [first, (FindingKind::Write, spot.start + 6 * 512)]);
+    assert_eq!(store.failed(), None);
+    store.close().unwrap();
+    // The blocks that a restart knows nothing of are the first ones that are free.
+    let store = disk.open().unwrap();
+    for id in 45..55 {
+        put(&store, id, &content(id, 1, 3000));
+    }
+    assert_eq!(store.stats().bad_bytes, 12 * 512);
+    for id in 0..55 {
+        assert_eq!(get(&store, id), Some(content(id, 1, 3000)));
+    }
 }
 
 #[test]

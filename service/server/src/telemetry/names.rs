@@ -123,6 +123,8 @@ metrics! {
         "Size of the data region.";
     DATA_USED = "store_data_used_bytes" Gauge ["store"]
         "Bytes of the data region in use, whole blocks.";
+    BAD_BYTES = "store_bad_bytes" Gauge ["store"]
+        "Bytes of the data region that the device has refused to write since the store was opened; nothing is put there.";
     LARGEST_FREE = "store_largest_free_bytes" Gauge ["store"]
         "Size of the largest free extent of the data region.";
     FREE_EXTENTS = "store_free_extents" Gauge ["store"]

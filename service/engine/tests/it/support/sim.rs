@@ -1,6 +1,7 @@
 //! The engine's simulated disk as most tests use it: under a store with its own threads.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use lumpscope_engine::device::sim::{self, FaultKind, Latency, SimOptions};
@@ -97,6 +98,14 @@ impl SimDisk {
                 kind: FaultKind::Errno(fault.errno),
             });
         }
+    }
+
+    /// Makes all writes fail that begin within these bytes.
+    pub fn refuse_writes(&self, within: Range<u64>) {
+        self.disk().inject(sim::Fault {
+            within,
+            ..sim::Fault::always(IoOp::Write, FaultKind::Errno(5))
+        });
     }
 
     pub fn device(&self) -> Device {
