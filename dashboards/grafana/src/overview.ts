@@ -56,7 +56,7 @@ const now: Row = {
     stat({
       title: 'Stores that failed',
       description:
-        'Stores that take no changes since a write or a flush failed, or that could not be opened. Which ones: see the states below; why: `lumpscope stat STORE`.',
+        'Stores that take no changes since an I/O of their own failed, mostly a write or flush, or that could not be opened. Which ones: see the states below; why: `lumpscope stat STORE`.',
       unit: units.Short,
       w: 4,
       thresholds: [[null, 'green'], [1, 'red']],

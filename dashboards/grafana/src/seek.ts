@@ -179,7 +179,7 @@ const cost: Row = {
     }),
     lines({
       title: 'Mean device time by signed distance',
-      description: `Mean time from issue to completion, for each interval of the signed distance. The sums are estimated from the buckets of the probes: a mean may be off by half. ${NO_PHYSICS}`,
+      description: `Mean time from issue to completion, for each interval of the signed distance. ${NO_PHYSICS}`,
       unit: units.Seconds,
       w: 8,
       queries: [
@@ -192,7 +192,7 @@ const cost: Row = {
     lines({
       title: 'Device time by owner and operation, p50 and p99',
       description:
-        'Half, or 99 %, of the block requests of this owner and operation were with the device at most so long. Interpolated within buckets that double. A flush has no place on the disk and is often the slowest.',
+        'Half, or 99 %, of the block requests of this owner and operation were with the device at most so long. Interpolated within buckets that double. Flushes are below.',
       unit: units.Seconds,
       w: 8,
       log: true,
@@ -299,6 +299,62 @@ const movers: Row = {
   ],
 };
 
+const underWay: Row = {
+  title: 'Queue, size, flushes, and what is under way',
+  panels: [
+    lines({
+      title: 'Time in the queue by owner and operation, p50 and p99',
+      description:
+        'Half, or 99 %, of the block requests of this owner and operation waited at most so long between being made and being given to the driver (blktrace Q2D). Interpolated within buckets that double.',
+      unit: units.Seconds,
+      w: 8,
+      log: true,
+      queries: [0.5, 0.99].map((q) => ({
+        expr: `histogram_quantile(${q}, sum by (owner, operation, le) (${rate('lumpscope_block_queue_time_seconds_bucket', CHOSEN)}))`,
+        legend: `{{owner}} {{operation}} p${q * 100}`,
+      })),
+    }),
+    lines({
+      title: 'Time of a flush by owner, p50 and p99',
+      description:
+        "Half, or 99 %, of the flushes of the disk's cache took at most so long from issue to completion. Interpolated within buckets that double. A disk that writes through has none.",
+      unit: units.Seconds,
+      w: 8,
+      log: true,
+      queries: [0.5, 0.99].map((q) => ({
+        expr: `histogram_quantile(${q}, sum by (owner, le) (${rate('lumpscope_block_flush_time_seconds_bucket', STORE)}))`,
+        legend: `{{owner}} p${q * 100}`,
+      })),
+    }),
+    lines({
+      title: 'Size of block requests by owner and operation, p50 and p99',
+      description:
+        'Half, or 99 %, of the block requests of this owner and operation were at most so long. Interpolated within buckets that double.',
+      unit: units.BytesIEC,
+      w: 8,
+      log: true,
+      queries: [0.5, 0.99].map((q) => ({
+        expr: `histogram_quantile(${q}, sum by (owner, operation, le) (${rate('lumpscope_block_size_bytes_bucket', CHOSEN)}))`,
+        legend: `{{owner}} {{operation}} p${q * 100}`,
+      })),
+    }),
+    lines({
+      title: 'Block requests under way',
+      description: `How many block requests were under way when the metrics were read, whoever made them. ${SHARED_DISK}`,
+      unit: units.Short,
+      w: 12,
+      queries: [{ expr: `lumpscope_block_in_flight_requests{${STORE}}`, legend: '{{store}}' }],
+    }),
+    lines({
+      title: 'Age of the oldest block request under way',
+      description: `How long the oldest block request under way had been when the metrics were read. A line that climbs is a disk that hangs: \`lumpscope top\` says what it hangs on. ${SHARED_DISK}`,
+      unit: units.Seconds,
+      w: 12,
+      queries: [{ expr: `lumpscope_block_in_flight_oldest_seconds{${STORE}}`, legend: '{{store}}' }],
+    }),
+  ],
+};
+
 const native: Row = {
   title: NATIVE_ROW,
   collapsed: true,
@@ -346,5 +402,5 @@ export const seek: Plan = {
   title: 'Lumpscope: Seek',
   description: 'Where the head goes, what a seek costs, and who moved the head away. All of it is empty for a disk that is not observed.',
   variables: [owners(), operations()],
-  rows: [head, cost, movers, native],
+  rows: [head, cost, underWay, movers, native],
 };

@@ -9,6 +9,7 @@ pub mod event;
 pub mod guard;
 pub mod histogram;
 pub mod in_flight;
+pub mod row;
 pub mod stats;
 
 pub use event::{BlockEvent, NO_SEEK};

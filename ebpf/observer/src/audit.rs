@@ -13,16 +13,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use lumpscope_ebpf_common::{op, stats};
+use lumpscope_ebpf_common::{InFlight, flag, op, stats};
 
 use crate::clock::monotonic_ns;
 use crate::device::{Layer, Target};
 use crate::disk_stat::{DiskStat, in_flight, read_stat};
 use crate::event::Event;
-use crate::heat;
+use crate::heat::{Cells, began_ns};
 use crate::late::Late;
+use crate::name::ThreadName;
 use crate::probes::{Counters, Probes};
-use crate::report::{AuditReport, HeatCell, OwnerTotal};
+use crate::report::{AuditReport, InFlightReport, OwnerTotal};
 use crate::slots::Slot;
 
 /// How often to look for a moment in which the disk is idle.
@@ -43,8 +44,8 @@ pub(crate) struct WatchedDisk {
     pub(crate) slot: u32,
     stat: DiskStat,
     counters: Counters,
-    /// The histogram's cells when watching began; empty: all 0.
-    cells: Vec<u64>,
+    /// Its cells and rows when watching began.
+    cells: Cells,
     misses: u64,
     late: Late,
     /// Requests and bytes under way when watching began: the counts may differ by as much.
@@ -86,7 +87,7 @@ impl WatchedDisk {
         let cells = if slot.used {
             probes.renew(slot.number)?
         } else {
-            Vec::new()
+            Cells::default()
         };
         let slot = slot.number;
         let mut counters = probes.counters(slot);
@@ -151,17 +152,21 @@ impl WatchedDisk {
         self.started_before.load(Ordering::Relaxed)
     }
 
-    /// The cells of its histogram, since watching began.
-    pub(crate) fn heat(&self, probes: &Probes) -> Vec<HeatCell> {
-        heat::cells(self.slot, |index| {
-            let first = heat::first_cell(self.slot);
-            let before = index
-                .checked_sub(first)
-                .and_then(|at| self.cells.get(at))
-                .copied()
-                .unwrap_or(0);
-            probes.cell(index).saturating_sub(before)
-        })
+    /// Its cells and rows, since watching began.
+    pub(crate) fn cells(&self, probes: &Probes) -> Cells {
+        probes.cells(self.slot).since(&self.cells)
+    }
+
+    /// What is under way now.
+    pub(crate) fn in_flight(&self, probes: &Probes) -> InFlightReport {
+        let requests = in_flight(&self.name).unwrap_or(0);
+        if requests == 0 {
+            return InFlightReport::default();
+        }
+        // The flush that the block layer makes is not counted, but whoever asked for it is.
+        let mut known = probes.in_flight(self.slot);
+        known.retain(|entry| entry.op != op::FLUSH || entry.flags & flag::FLUSH_PARENT != 0);
+        oldest_of(requests, &known, monotonic_ns())
     }
 
     /// Looks for completions that no program was shown; their events. `thoroughly`: waits up to 20
@@ -229,6 +234,36 @@ impl WatchedDisk {
                                the queue and who made them are unknown";
         }
         report
+    }
+}
+
+/// `known`: requests in flight as far as was seen, oldest first. Where these are more than the kernel
+/// counts, the completion of the first was not shown.
+fn oldest_of(requests: u64, known: &[InFlight], now_ns: u64) -> InFlightReport {
+    let counted = usize::try_from(requests).unwrap_or(usize::MAX);
+    let Some(oldest) = known.get(known.len().saturating_sub(counted)) else {
+        return InFlightReport {
+            requests,
+            ..InFlightReport::default()
+        };
+    };
+    let operation = op::NAMES
+        .get(usize::from(oldest.op))
+        .copied()
+        .unwrap_or("other");
+    let place = match oldest.sectors {
+        0 => String::new(),
+        n => format!(" of {n} sectors at sector {}", oldest.sector),
+    };
+    let by = match (ThreadName::from(oldest.comm).text().as_str(), oldest.tgid) {
+        ("", _) => String::new(),
+        (comm, 0) => format!(" by {comm}"),
+        (comm, tgid) => format!(" by {comm} (process {tgid})"),
+    };
+    InFlightReport {
+        requests,
+        oldest_ns: now_ns.saturating_sub(began_ns(oldest)),
+        oldest: format!("{operation}{place}{by}"),
     }
 }
 
@@ -404,6 +439,31 @@ mod tests {
             report.finding,
             "complete: 4 requests seen, as the kernel counted"
         );
+    }
+
+    #[test]
+    fn the_oldest_under_way_is_none_whose_end_was_not_shown() {
+        let sent = |queue_ns, sector| InFlight {
+            queue_ns,
+            issue_ns: queue_ns + 1,
+            sector,
+            sectors: 8,
+            op: op::WRITE,
+            tgid: 7,
+            comm: *b"dd\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+            ..InFlight::default()
+        };
+        let known = [sent(100, 64), sent(300, 128)];
+        let report = oldest_of(2, &known, 1000);
+        assert_eq!((report.requests, report.oldest_ns), (2, 900));
+        assert_eq!(
+            report.oldest,
+            "write of 8 sectors at sector 64 by dd (process 7)"
+        );
+        // The kernel counts one: the first has ended unseen.
+        assert_eq!(oldest_of(1, &known, 1000).oldest_ns, 700);
+        let unseen = oldest_of(3, &[], 1000);
+        assert_eq!((unseen.requests, unseen.oldest_ns), (3, 0));
     }
 
     #[test]

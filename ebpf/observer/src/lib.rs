@@ -47,8 +47,8 @@ pub use name::ThreadName;
 pub use observer::Observer;
 pub use replay::{MAX_LINE, Replay, ReplayError};
 pub use report::{
-    AuditReport, BlockIo, BlockLine, BlockReport, GuardReport, GuardedOpen, HeadMove, HeatCell,
-    LatencyBucket, LostTime, OperationReport, OwnerTotal, ProgramReport, SlowRequest, StageTime,
-    Step, StoreReport,
+    AuditReport, BlockIo, BlockLine, BlockReport, BlockShape, GuardReport, GuardedOpen, HeadMove,
+    HeatCell, InFlightReport, LatencyBucket, LostTime, OperationReport, OwnerTotal, ProgramReport,
+    SeekTime, SizeBucket, SlowRequest, StageTime, Step, StoreReport,
 };
 pub use tap::{BlockTap, MAX_TAPPED, TapError, TappedDisk, TappedRequest};

@@ -10,13 +10,13 @@ use aya::programs::{BtfTracePoint, Program, ProgramError, RawTracePoint, TracePo
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use lumpscope_ebpf_common::{
     BlockEvent, InFlight, KEPT_ONE_IN, MAX_DEVICES, MAX_IN_FLIGHT, RING_BYTES, control, flag2,
-    histogram, kernel_dev, stats,
+    histogram, kernel_dev, row, stats,
 };
 use thiserror::Error;
 
 use crate::api::{EventPolicy, Flavour, ObjectSource, Tuning};
 use crate::device::Layer;
-use crate::heat;
+use crate::heat::{self, Cells};
 use crate::kernel::{self, Hook, Plan, PlanError, Release};
 use crate::pins::{PinError, Pins};
 use crate::report::ProgramReport;
@@ -98,6 +98,7 @@ pub(crate) struct Probes {
     pub(crate) flavour: Flavour,
     ring: RingBuf<MapData>,
     histogram: SharedMap,
+    rows: SharedMap,
     control: SharedMap,
     counters: PerCpuArray<MapData, Counters>,
     devices: HashMap<MapData, u32, u32>,
@@ -191,6 +192,7 @@ impl Probes {
             .override_global("SKIP_DONE", &tuning.overlook_one_in, true)
             .map_max_entries("IN_FLIGHT", in_flight)
             .map_max_entries("HISTOGRAM", slots * histogram::CELLS_PER_DEVICE)
+            .map_max_entries("ROWS", slots * row::ROWS_PER_DEVICE)
             .map_max_entries("EVENTS", tuning.ring_bytes.unwrap_or(RING_BYTES));
         let mut ebpf = loader.load(object).map_err(|error| ProbeError::Load {
             flavour,
@@ -199,6 +201,7 @@ impl Probes {
         let cells = usize::try_from(slots * histogram::CELLS_PER_DEVICE)
             .map_err(|_| ProbeError::Part { name: "HISTOGRAM" })?;
         let histogram = share(&ebpf, "HISTOGRAM", cells, Access::Read)?;
+        let rows = share(&ebpf, "ROWS", heat::first_word(slots), Access::Read)?;
         let table = share(&ebpf, "SUBMISSIONS", submission::WORDS, Access::ReadWrite)?;
         let control = share(&ebpf, "CONTROL", control::WORDS, Access::ReadWrite)?;
         let pins = tuning.pin_maps.as_deref().map(|dir| Pins::new(&ebpf, dir));
@@ -221,6 +224,7 @@ impl Probes {
                 }
             })?,
             histogram,
+            rows,
             control,
             slots,
             hooks: Vec::new(),
@@ -332,8 +336,8 @@ impl Probes {
     }
 
     /// Makes a slot ready for another disk: what the disk before was sent last, and what it had in
-    /// flight, is forgotten. Answers what the slot's cells hold from before.
-    pub(crate) fn renew(&mut self, slot: u32) -> Result<Vec<u64>, aya::maps::MapError> {
+    /// flight, is forgotten. Answers what the slot's cells and rows hold from before.
+    pub(crate) fn renew(&mut self, slot: u32) -> Result<Cells, aya::maps::MapError> {
         self.last.set(slot, [0, 0], 0)?;
         let left: Vec<[u64; 2]> = self
             .in_flight
@@ -352,9 +356,7 @@ impl Probes {
                 self.remove(&key, &entry);
             }
         }
-        let first = heat::first_cell(slot);
-        let cells = first..first.saturating_add(heat::CELLS);
-        Ok(cells.map(|index| self.cell(index)).collect())
+        Ok(self.cells(slot))
     }
 
     /// Takes the next event; `None`: there is none now. Records of another size are skipped.
@@ -380,9 +382,30 @@ impl Probes {
         sum
     }
 
-    /// Value of a histogram cell.
-    pub(crate) fn cell(&self, index: usize) -> u64 {
-        self.histogram.get(index)
+    /// Cells and rows of a slot.
+    pub(crate) fn cells(&self, slot: u32) -> Cells {
+        let all = |map: &SharedMap, first: usize, len: usize| {
+            (first..first.saturating_add(len))
+                .map(|index| map.get(index))
+                .collect()
+        };
+        Cells {
+            heat: all(&self.histogram, heat::first_cell(slot), heat::CELLS),
+            rows: all(&self.rows, heat::first_word(slot), heat::ROW_WORDS),
+        }
+    }
+
+    /// What a slot's disk has in flight as far as is remembered, oldest first.
+    pub(crate) fn in_flight(&self, slot: u32) -> Vec<InFlight> {
+        let mut found: Vec<InFlight> = self
+            .in_flight
+            .iter()
+            .filter_map(Result::ok)
+            .map(|(_, words)| InFlight::decode(&words))
+            .filter(|entry| entry.slot == slot && !entry.is_free() && entry.completes())
+            .collect();
+        found.sort_by_key(heat::began_ns);
+        found
     }
 
     /// Times the kernel skipped one of the programs because it was already running.

@@ -25,6 +25,12 @@ pub struct StoreReport {
     pub audit: AuditReport,
     /// Non-empty cells of the histogram seek distance x device time.
     pub heat: Vec<HeatCell>,
+    /// Block requests of each owner class and operation in exact sums and small histograms.
+    #[serde(default)]
+    pub shapes: Vec<BlockShape>,
+    /// Block requests under way now.
+    #[serde(default)]
+    pub in_flight: InFlightReport,
     /// The slowest requests, slowest first, at most 5.
     pub slowest: Vec<SlowRequest>,
 }
@@ -63,9 +69,9 @@ pub struct OperationReport {
 /// Requests that took about as long.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LatencyBucket {
-    /// At least so many nanoseconds: 0, or a power of two from 1024 on.
+    /// At least so many nanoseconds.
     pub from_ns: u64,
-    /// Less than so many: twice as many, but the last bucket, from 2^41 on, has no end.
+    /// Less than so many; a bucket without an end ends at the largest number there is.
     pub to_ns: u64,
     /// How many.
     pub count: u64,
@@ -199,6 +205,65 @@ pub struct HeatCell {
     pub device_to_ns: u64,
     /// Block requests.
     pub count: u64,
+}
+
+/// Block requests of one owner class and operation, counted by the probes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct BlockShape {
+    /// Class that the kernel side gave: see [`OwnerTotal::owner`].
+    pub owner: String,
+    /// `read`, `write`, `flush`, `discard`, `other`.
+    pub operation: String,
+    /// Time at the device by interval of the seek distance, exact sums.
+    pub seeks: Vec<SeekTime>,
+    /// Sum of |seek distance| in bytes.
+    pub travel_bytes: u64,
+    /// Time at the device of those without a seek distance, as flushes are.
+    pub unplaced: Vec<LatencyBucket>,
+    /// Sum of that in nanoseconds.
+    pub unplaced_ns: u64,
+    /// Time from queued to issued, of those of which both were seen.
+    pub queue: Vec<LatencyBucket>,
+    /// Sum of that in nanoseconds.
+    pub queue_ns: u64,
+    /// Lengths.
+    pub sizes: Vec<SizeBucket>,
+    /// Sum of the lengths in bytes.
+    pub bytes: u64,
+}
+
+/// Time at the device of block requests whose seek distance lies in an interval.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeekTime {
+    /// Signed seek distance in bytes, from (inclusive).
+    pub seek_from_bytes: i64,
+    /// To (exclusive).
+    pub seek_to_bytes: i64,
+    /// Nanoseconds in all.
+    pub device_ns: u64,
+}
+
+/// Block requests about as long.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SizeBucket {
+    /// At least so many bytes.
+    pub from_bytes: u64,
+    /// Less than so many.
+    pub to_bytes: u64,
+    /// How many.
+    pub count: u64,
+}
+
+/// Block requests of a disk under way at this moment, whoever made them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InFlightReport {
+    /// How many, as the kernel counts.
+    pub requests: u64,
+    /// How long the oldest has been under way, in nanoseconds; 0: there is none, or its begin was
+    /// not seen.
+    pub oldest_ns: u64,
+    /// The oldest in words; empty: as above.
+    pub oldest: String,
 }
 
 /// One request that has ended, explained.

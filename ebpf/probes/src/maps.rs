@@ -7,7 +7,7 @@ use aya_ebpf::{
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
 use lumpscope_ebpf_common::{
     InFlight, MAX_DEVICES, MAX_IN_FLIGHT, RING_BYTES, SUBMISSIONS as SUBMISSION_ENTRIES, control,
-    histogram, stats,
+    histogram, row, stats,
 };
 
 /// `BPF_F_MMAPABLE`: user space reads the cells without a system call.
@@ -45,6 +45,9 @@ pub static IN_FLIGHT: HashMap<Key, InFlight> = HashMap::with_max_entries(MAX_IN_
 pub static LAST: Array<Last> = Array::with_max_entries(MAX_DEVICES, 0);
 #[map]
 pub static HISTOGRAM: Array<u64> = Array::with_max_entries(histogram::CELLS_PER_DEVICE, MMAPABLE);
+/// Sums and small histograms by operation and class: see `row`.
+#[map]
+pub static ROWS: Array<[u64; row::WORDS]> = Array::with_max_entries(row::ROWS_PER_DEVICE, MMAPABLE);
 #[map]
 pub static STATS: PerCpuArray<[u64; stats::COUNT]> = PerCpuArray::with_max_entries(MAX_DEVICES, 0);
 #[map]

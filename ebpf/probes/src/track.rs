@@ -2,12 +2,12 @@
 
 use aya_ebpf::helpers::{bpf_get_prandom_u32, bpf_ktime_get_ns};
 use lumpscope_ebpf_common::{
-    BlockEvent, InFlight, NO_SEEK, class, control, flag, flag2, histogram, op, stats,
+    BlockEvent, InFlight, NO_SEEK, class, control, flag, flag2, histogram, op, row, stats,
 };
 
 use crate::maker::{classify, doubt_maker, owner};
 use crate::maps::{
-    CONTROL, EVENTS, HISTOGRAM, IN_FLIGHT, Key, LAST, add, count, counters, in_flight,
+    CONTROL, EVENTS, HISTOGRAM, IN_FLIGHT, Key, LAST, ROWS, add, count, counters, in_flight,
 };
 use crate::settings::{HAS_START, KEEP, SKIP_DONE};
 
@@ -397,6 +397,9 @@ unsafe fn finish(entry: &InFlight, now: u64, error: i32) {
             if let Some(cell) = HISTOGRAM.get_ptr_mut(cell) {
                 add(cell, 1);
             }
+            if let Some(words) = ROWS.get_ptr_mut(row::row(slot, op, entry.class)) {
+                measure(words.cast::<u64>(), entry, device_ns);
+            }
         }
     }
     if late {
@@ -436,6 +439,31 @@ unsafe fn finish(entry: &InFlight, now: u64, error: i32) {
         comm: entry.comm,
     });
     event.submit(NO_WAKEUP);
+}
+
+/// Adds a completed request to the row of its operation and class.
+#[inline(always)]
+unsafe fn measure(words: *mut u64, entry: &InFlight, device_ns: u64) {
+    // Volatile and masked: see the operation in `finish`.
+    let at = |first: usize, bucket: u32, mask: usize| {
+        let bucket = core::ptr::read_volatile(&bucket) as usize & mask;
+        words.add(first + bucket)
+    };
+    let seek = histogram::seek_bucket(entry.seek);
+    if device_ns != 0 {
+        // To add nothing the compiler would use an operation that kernels before 5.12 do not know.
+        add(at(row::DEVICE_NS, seek, 127), device_ns);
+    }
+    add(words.add(row::SECTORS), entry.sectors as u64);
+    add(at(row::SIZE, row::size_bucket(entry.sectors), 31), 1);
+    if entry.seek != NO_SEEK {
+        add(words.add(row::TRAVEL), entry.seek.unsigned_abs());
+    }
+    if entry.queue_ns != 0 && entry.issue_ns > entry.queue_ns {
+        let queue_ns = entry.issue_ns - entry.queue_ns;
+        add(words.add(row::QUEUE_NS), queue_ns);
+        add(at(row::QUEUE, histogram::time_bucket(queue_ns), 31), 1);
+    }
 }
 
 /// Counts a request that user space is not told of.

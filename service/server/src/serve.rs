@@ -20,7 +20,7 @@ use crate::stopping;
 use crate::stores::Stores;
 use crate::telemetry::Sources;
 use crate::telemetry::metrics::RequestMetrics;
-use crate::telemetry::otlp::Tracing;
+use crate::telemetry::otlp::{Servers, Tracing};
 
 /// A service that runs.
 pub struct Service {
@@ -74,6 +74,7 @@ impl Service {
         let tracing = Tracing::start(
             config.otlp_endpoint.as_deref(),
             config.sampling(),
+            Servers::new(grpc, s3),
             &observer,
         )?;
         let sources = Sources {

@@ -1,5 +1,6 @@
 //! The commands that show what the disk did, against a live service with real probes, and against a recording of it.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -266,4 +267,110 @@ async fn events_are_sampled_when_asked_and_the_observer_says_what_it_costs() {
         assert!(page.contains(series), "{series} in {page}");
     }
     assert!(service.stop(), "the service ends well");
+}
+
+/// A read of a recording: where and how long, in a form that both sides have.
+type Read = (u64, u64, u64, u64);
+
+/// The requests of each read by its submission: which declared I/O the thread, or the io_uring's
+/// own entry, named when it handed the read to the kernel. No place is looked at.
+fn by_submission(recording: &str) -> Vec<(Read, Vec<u64>)> {
+    let mut requests = BTreeMap::new();
+    let mut reads = Vec::new();
+    for input in lines(recording) {
+        let number = |value: &Value| value.as_u64().expect("a number");
+        if let Some(io) = input.get("declared") {
+            let of: Vec<u64> = io["requests"]
+                .as_array()
+                .expect("ids")
+                .iter()
+                .map(number)
+                .collect();
+            requests.insert(number(&io["token"]), of);
+        }
+        let Some(event) = input.get("event").filter(|event| event["op"] == "read") else {
+            continue;
+        };
+        let (queue, issue) = (number(&event["queue_ns"]), number(&event["issue_ns"]));
+        let read = (
+            number(&event["sector"]),
+            number(&event["sectors"]),
+            issue - queue,
+            number(&event["done_ns"]) - issue,
+        );
+        let token = number(&event["submission"]["token"]);
+        reads.push((read, requests[&token].clone()));
+    }
+    reads.sort();
+    reads
+}
+
+/// The requests of each read as the service tells them.
+fn as_told(trace: &str) -> Vec<(Read, Vec<u64>)> {
+    let number = |value: &Value| value.as_u64().expect("a number");
+    let reads = lines(trace).into_iter().map(|block| {
+        let read = (
+            number(&block["sector"]),
+            number(&block["sectors"]),
+            number(&block["queue_ns"]),
+            number(&block["device_ns"]),
+        );
+        let requests = block["request_ids"].as_array().expect("ids");
+        (read, requests.iter().map(number).collect())
+    });
+    let mut reads: Vec<_> = reads.collect();
+    reads.sort();
+    reads
+}
+
+/// All of them read the same places at the same time: only the submission tells them apart.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixteen_clients_that_get_one_lump_are_told_apart() {
+    let Some(_alone) = alone(&[Need::Root]) else {
+        return;
+    };
+    let lab = lab_with_stores(&[StoreKind::Raw], 512 << 20, "200M");
+    for backend in ["uring", "threads"] {
+        let service = Service::start(&lab, &["--io-backend", backend]);
+        let mut client = Client::connect(&service.grpc).await.expect("it is up");
+        client
+            .put("raw", 1, content(1, 1, LUMP))
+            .await
+            .expect("it works");
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let file = folder.path().join("recording");
+        let recording = record(&service, &file);
+        let clients = (0..16).map(|_| {
+            let mut client = client.clone();
+            tokio::spawn(async move {
+                for _ in 0..20 {
+                    let got = client.get("raw", 1).await.expect("it is there");
+                    assert_eq!(got.len(), LUMP);
+                }
+            })
+        });
+        for client in clients.collect::<Vec<_>>() {
+            client.await.expect("all gets work");
+        }
+        let report = client.report("raw").await.expect("a report");
+        let audit = report.audit.expect("an audit");
+        interrupt(recording);
+        assert_eq!((audit.conflicts, audit.ambiguous), (0, 0), "{audit:?}");
+
+        let recorded = std::fs::read_to_string(&file).expect("a recording");
+        let truth = by_submission(&recorded);
+        let arguments = ["trace", "--operation", "read", "--json", "--replay"];
+        let replay = Command::new(binary()).args(arguments).arg(&file).output();
+        let told = as_told(&good(&replay.expect("lumpscope starts")));
+        let wrong = truth.iter().zip(&told).filter(|(a, b)| a != b).count();
+        assert_eq!((wrong, told.len()), (0, truth.len()), "{backend}");
+        let mut bytes = BTreeMap::new();
+        for ((_, sectors, ..), requests) in &told {
+            assert_eq!(requests.len(), 1, "no read is for two gets");
+            *bytes.entry(requests[0]).or_insert(0) += sectors * 512;
+        }
+        let gets = bytes.values().filter(|read| **read >= LUMP as u64).count();
+        assert_eq!((gets, bytes.len()), (320, 320), "{backend}: {bytes:?}");
+        assert!(service.stop(), "the service ends well");
+    }
 }

@@ -30,6 +30,10 @@ pub(super) struct Flushes {
     /// All that completed, those that wait too.
     known: VecDeque<Event>,
     waiting: VecDeque<Event>,
+    /// Askers and flushes that had to be forgotten before their time.
+    pub(super) forgotten: u64,
+    /// The last of them had ended at this time: whose a flush before was, is not certain.
+    forgotten_ns: u64,
 }
 
 /// Somebody who asked for a flush.
@@ -72,8 +76,10 @@ impl Flushes {
     }
 
     fn add(&mut self, event: &Event, from_ns: u64, to_ns: u64, after: bool, ios: Vec<u64>) {
-        if self.askers.len() >= MAX {
-            self.askers.pop_front();
+        if self.askers.len() >= MAX
+            && let Some(gone) = self.askers.pop_front()
+        {
+            self.forget(&gone.event);
         }
         self.askers.push_back(Asker {
             event: *event,
@@ -86,11 +92,18 @@ impl Flushes {
 
     /// A flush has completed; it waits for its askers.
     pub(super) fn completed(&mut self, event: &Event) {
-        if self.known.len() >= MAX {
-            self.known.pop_front();
+        if self.known.len() >= MAX
+            && let Some(gone) = self.known.pop_front()
+        {
+            self.forget(&gone);
         }
         self.known.push_back(*event);
         self.waiting.push_back(*event);
+    }
+
+    fn forget(&mut self, event: &Event) {
+        self.forgotten += 1;
+        self.forgotten_ns = self.forgotten_ns.max(event.last_ns());
     }
 
     /// True: a flush of this disk that completed in this time still waits.
@@ -126,7 +139,8 @@ impl Flushes {
         let asked: Vec<(&Asker, bool)> = self.askers_of(&event).collect();
         let by = |maker: Maker| asked.iter().filter(move |(a, _)| a.event.maker() == maker);
         let mut mine = Vec::new();
-        let mut unsure = false;
+        let forgotten = issue <= self.forgotten_ns;
+        let mut unsure = forgotten;
         for (asker, certain) in by(Maker::Own) {
             unsure |= !certain;
             let ios = asker.ios_of(last, joiner);
@@ -144,7 +158,9 @@ impl Flushes {
         let own = by(Maker::Own).count();
         let found = if !mine.is_empty() {
             joiner.flushed(&mine, unsure || mine.len() > own)
-        } else if own > 0 || (by(Maker::Foreign).count() > 0 && by(Maker::Unknown).count() == 0) {
+        } else if !forgotten
+            && (own > 0 || (by(Maker::Foreign).count() > 0 && by(Maker::Unknown).count() == 0))
+        {
             Match::default()
         } else {
             let mut waited = joiner.flushes_over(event.dev, issue, last);

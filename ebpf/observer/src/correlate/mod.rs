@@ -66,6 +66,9 @@ pub struct Limits {
     pub ambiguous: u64,
     /// Explained requests that could not be kept as long as they should be.
     pub kept_dropped: u64,
+    /// Flushes and those who asked for them that were forgotten before their time: whose the flushes
+    /// around them were is not certain.
+    pub flushes_forgotten: u64,
 }
 
 /// Ties block requests to their owners.
@@ -150,6 +153,7 @@ impl Correlator {
         limits.declared_dropped += self.joiner.dropped;
         limits.requests_dropped += self.requests.dropped;
         limits.kept_dropped += self.kept.dropped;
+        limits.flushes_forgotten = self.flushes.forgotten;
         limits
     }
 

@@ -18,8 +18,12 @@ const OTHER_METHODS: &str = "other";
 const MAX_METHODS: usize = 64;
 /// The smallest latency bucket ends at 2^this nanoseconds...
 const FIRST_BUCKET: u32 = 10;
-/// ...and there are so many: the largest is for more than half an hour.
-const BUCKETS: usize = 33;
+/// ...each doubling from there on is divided into 2^this, so that a quantile is off by 6 % at
+/// most...
+const PARTS: u32 = 4;
+/// ...and the largest begins at 2^this: it is for more than half an hour.
+const LAST_BUCKET: u32 = 41;
+const BUCKETS: usize = 2 + (((LAST_BUCKET - FIRST_BUCKET) as usize) << PARTS);
 /// Longer requests count as this long: one hour.
 const MAX_REQUEST_NS: u64 = 3_600_000_000_000;
 
@@ -42,7 +46,7 @@ struct MethodTotals {
     block_requests: u64,
     stages: [u64; STAGES.len()],
     latency: Histogram<u64>,
-    buckets: [u64; BUCKETS],
+    buckets: Box<[u64; BUCKETS]>,
 }
 
 impl Default for MethodTotals {
@@ -55,7 +59,7 @@ impl Default for MethodTotals {
             block_requests: 0,
             stages: [0; STAGES.len()],
             latency: histogram(MAX_REQUEST_NS),
-            buckets: [0; BUCKETS],
+            buckets: Box::new([0; BUCKETS]),
         }
     }
 }
@@ -125,7 +129,7 @@ impl StoreTotals {
 
 impl MethodTotals {
     fn latency_buckets(&self) -> Vec<LatencyBucket> {
-        let all = (0..BUCKETS).zip(self.buckets);
+        let all = (0..BUCKETS).zip(*self.buckets);
         let filled = all.filter(|(_, count)| *count > 0);
         filled
             .map(|(number, count)| LatencyBucket {
@@ -143,14 +147,19 @@ impl MethodTotals {
 
 /// Nanoseconds at which a latency bucket ends and the next begins.
 fn edge(number: usize) -> u64 {
-    (1 << FIRST_BUCKET) << number
+    let (doubling, part) = (number >> PARTS, number & ((1 << PARTS) - 1));
+    let begin = (1 << FIRST_BUCKET) << doubling;
+    begin + (begin >> PARTS) * u64::try_from(part).unwrap_or(0)
 }
 
 /// Number of the latency bucket of a time.
 fn bucket_of(ns: u64) -> usize {
-    let bits = u64::BITS - ns.leading_zeros();
-    let number = usize::try_from(bits.saturating_sub(FIRST_BUCKET)).unwrap_or(BUCKETS);
-    number.min(BUCKETS - 1)
+    let Some(doubling) = ns.checked_ilog2().and_then(|n| n.checked_sub(FIRST_BUCKET)) else {
+        return 0;
+    };
+    let part = (ns >> (doubling + FIRST_BUCKET - PARTS)) & ((1 << PARTS) - 1);
+    let number = 1 + (u64::from(doubling) << PARTS) + part;
+    usize::try_from(number).map_or(BUCKETS - 1, |number| number.min(BUCKETS - 1))
 }
 
 /// Stage times by name.
@@ -188,5 +197,10 @@ mod tests {
         }
         assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
         assert_eq!((edge(0), edge(BUCKETS - 2)), (1024, 1 << 41));
+        for number in 1..BUCKETS - 1 {
+            let (from, to) = (edge(number - 1), edge(number));
+            assert!((to - from) * 16 <= from, "{from} to {to}");
+            assert_eq!((bucket_of(from), bucket_of(to - 1)), (number, number));
+        }
     }
 }

@@ -16,7 +16,7 @@ use crate::correlate::{Declared, Input};
 use crate::report::{AuditReport, StoreReport};
 use crate::submission::Submissions;
 
-use state::{Core, Store};
+use state::{Core, Counted, Store};
 
 mod asking;
 mod recording;
@@ -219,8 +219,13 @@ impl Observer {
             ..StoreReport::default()
         };
         let dev = store.target.as_ref().map(|target| target.placement.dev);
-        match dev.and_then(|dev| core.audit_and_heat(dev, attempts)) {
-            Some((audit, heat)) => (report.audit, report.heat) = (audit, heat),
+        match dev.and_then(|dev| core.counted(dev, attempts)) {
+            Some(counted) => {
+                report.heat = counted.cells.heat();
+                report.shapes = counted.cells.shapes();
+                report.in_flight = counted.in_flight;
+                report.audit = counted.audit;
+            }
             None => report.audit = not_audited(store),
         }
         core.correlator.fill(index, &mut report);
@@ -242,8 +247,15 @@ impl Observer {
         core.audit_all();
         let devs: Vec<u32> = core.disks.iter().map(|disk| disk.dev).collect();
         let kept = devs.into_iter().filter_map(|dev| {
-            let (audit, heat) = core.audit_and_heat(dev, ATTEMPTS)?;
-            Some((dev, audit, heat))
+            let counted = core.counted(dev, ATTEMPTS)?;
+            let in_flight = Default::default();
+            Some((
+                dev,
+                Counted {
+                    in_flight,
+                    ..counted
+                },
+            ))
         });
         let kept: Vec<_> = kept.collect();
         core.kept = kept;
@@ -290,6 +302,12 @@ impl Inner {
     /// Drops at user space's own bounds make a report incomplete too.
     fn add_limits(&self, core: &Core, audit: &mut AuditReport) {
         let limits = core.correlator.limits();
+        if limits.flushes_forgotten > 0 {
+            audit.finding = format!(
+                "{}; {} flushes and their askers were forgotten too early",
+                audit.finding, limits.flushes_forgotten
+            );
+        }
         let dropped = self.dropped.load(Ordering::Relaxed);
         let fallen = dropped + limits.declared_dropped + limits.requests_dropped;
         if fallen > 0 && !self.stopped.load(Ordering::Relaxed) {

@@ -9,8 +9,9 @@ use crate::correlate::{Correlator, Input};
 use crate::device::{self, Target};
 use crate::event::Event;
 use crate::guard::Guard;
+use crate::heat::Cells;
 use crate::probes::Probes;
-use crate::report::{AuditReport, HeatCell};
+use crate::report::{AuditReport, InFlightReport};
 use crate::slots::Slots;
 use crate::submission::Submissions;
 
@@ -40,6 +41,14 @@ pub(super) struct Store {
     pub(super) target: Option<Target>,
 }
 
+/// A disk's audit and counts.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Counted {
+    pub(super) audit: AuditReport,
+    pub(super) cells: Cells,
+    pub(super) in_flight: InFlightReport,
+}
+
 /// State of the observer's thread.
 #[derive(Debug)]
 pub(super) struct Core {
@@ -58,8 +67,8 @@ pub(super) struct Core {
     pub(super) looked_ns: u64,
     /// Room for the events of one go; empty between them.
     pub(super) batch: Vec<Event>,
-    /// Last audit and heat of each disk, kept after the probes were detached.
-    pub(super) kept: Vec<(u32, AuditReport, Vec<HeatCell>)>,
+    /// Last audit and counts of each disk, kept after the probes were detached.
+    pub(super) kept: Vec<(u32, Counted)>,
 }
 
 impl Core {
@@ -216,25 +225,27 @@ impl Core {
     }
 
     /// `attempts`: how often to look for a moment in which the disk is idle.
-    pub(super) fn audit_and_heat(
-        &self,
-        dev: u32,
-        attempts: u32,
-    ) -> Option<(AuditReport, Vec<HeatCell>)> {
-        let audit = self.audit(dev, attempts)?;
+    pub(super) fn counted(&self, dev: u32, attempts: u32) -> Option<Counted> {
         let Some(probes) = &self.probes else {
-            let kept = self.kept.iter().find(|(kept, ..)| *kept == dev)?;
-            return Some((audit, kept.2.clone()));
+            return self.kept_of(dev).cloned();
         };
         let disk = self.disks.iter().find(|disk| disk.dev == dev)?;
-        Some((audit, disk.heat(probes)))
+        Some(Counted {
+            audit: disk.audit(probes, attempts),
+            cells: disk.cells(probes),
+            in_flight: disk.in_flight(probes),
+        })
+    }
+
+    fn kept_of(&self, dev: u32) -> Option<&Counted> {
+        let kept = self.kept.iter().find(|(kept, _)| *kept == dev)?;
+        Some(&kept.1)
     }
 
     /// The audit alone.
     pub(super) fn audit(&self, dev: u32, attempts: u32) -> Option<AuditReport> {
         let Some(probes) = &self.probes else {
-            let kept = self.kept.iter().find(|(kept, ..)| *kept == dev)?;
-            return Some(kept.1.clone());
+            return Some(self.kept_of(dev)?.audit.clone());
         };
         let disk = self.disks.iter().find(|disk| disk.dev == dev)?;
         Some(disk.audit(probes, attempts))

@@ -3,7 +3,7 @@
 use crate::support::{
     self, LoopDevice, Watched, forced, mount_tracefs, owned, ready, until_complete,
 };
-use lumpscope_observer::{Flavour, Op, Purpose, StoreReport, Tuning};
+use lumpscope_observer::{Flavour, HeatCell, Op, Purpose, StoreReport, Tuning};
 
 const MIB: u64 = 1 << 20;
 const KIB: usize = 1 << 10;
@@ -83,10 +83,43 @@ fn byte_exact(flavour: Flavour) {
         "all data requests but the first have a seek: {:?}",
         report.heat
     );
+    shapes_are_exact(&report);
     for operation in &report.operations {
         let stages: u64 = operation.stages.iter().map(|s| s.total_ns).sum();
         assert_eq!(stages, operation.total_ns, "{operation:?}");
     }
+}
+
+/// The kernel side's sums and small histograms, against its cells and the events.
+fn shapes_are_exact(report: &StoreReport) {
+    let shape = |operation: &str| {
+        let mut found = report.shapes.iter();
+        let found = found.find(|s| s.operation == operation && s.owner == "request");
+        found.expect("it occurred")
+    };
+    let sizes = |operation: &str| {
+        let sizes = shape(operation).sizes.iter();
+        sizes.map(|s| (s.from_bytes, s.count)).collect::<Vec<_>>()
+    };
+    assert_eq!(sizes("write"), [(4 << 10, 3), (64 << 10, 1)]);
+    assert_eq!(sizes("read"), [(64 << 10, 1)]);
+    assert_eq!(sizes("flush"), [(0, 1)]);
+    let bytes = (shape("write").bytes, shape("read").bytes);
+    assert_eq!(bytes, (76 << 10, 64 << 10));
+    for (operation, requests) in [("write", 4), ("read", 1)] {
+        let queued: u64 = shape(operation).queue.iter().map(|b| b.count).sum();
+        assert_eq!(queued, requests, "{:?}", shape(operation));
+        assert!(shape(operation).queue_ns > 0);
+    }
+    let flushes: u64 = shape("flush").unplaced.iter().map(|b| b.count).sum();
+    assert!(flushes == 1 && shape("flush").unplaced_ns > 0);
+    let travel: u64 = report.shapes.iter().map(|s| s.travel_bytes).sum();
+    let moved: u64 = report.block.moves.iter().map(|m| m.travel_bytes).sum();
+    assert_eq!(travel, moved);
+    let seeks = report.shapes.iter().flat_map(|s| &s.seeks);
+    let device_ns: u64 = seeks.map(|s| s.device_ns).sum();
+    let within = |edge: fn(&HeatCell) -> u64| report.heat.iter().map(|c| edge(c) * c.count).sum();
+    assert!((within(|c| c.device_from_ns)..within(|c| c.device_to_ns)).contains(&device_ns));
 }
 
 #[test]

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use lumpscope_observer::{Flavour, Op, Purpose, StoreReport, Tuning};
 
+use lumpscope_needs::{Need, available};
+
+use crate::submissions::flush_in_ring;
 use crate::support::{
     LoopDevice, STORE, Watched, forced, mount_tracefs, owned, ready, sh, until_complete,
 };
@@ -72,28 +75,73 @@ fn dd_on_the_same_sectors_gives_nothing_to_the_gets() {
     }
 }
 
-/// Every request flushes once, beside a process that does nothing else.
-fn flush_beside_others(path: &Path, strangers: &Path) -> (StoreReport, Vec<usize>) {
+/// Ways to ask for a flush: the engine's two, and fio's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Threads,
+    Ring,
+}
+
+const WAYS: [(By, By); 4] = [
+    (By::Threads, By::Threads),
+    (By::Threads, By::Ring),
+    (By::Ring, By::Threads),
+    (By::Ring, By::Ring),
+];
+
+/// fio, which writes and flushes a MiB behind the places of the requests and does nothing else.
+fn flushes_again_and_again(path: &Path, by: By) -> Stranger {
+    let engine = match by {
+        By::Threads => "psync",
+        By::Ring => "io_uring",
+    };
+    let mut fio = Command::new("fio");
+    fio.args(["--name=strangers", "--thread", "--rw=write", "--bs=4k"])
+        .args(["--fsync=1", "--time_based", "--runtime=300", "--direct=1"])
+        .args(["--offset=1m", "--size=64k", "--allow_file_create=0"])
+        .arg(format!("--ioengine={engine}"))
+        .arg(format!("--filename={}", path.display()))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    Stranger(fio.spawn().expect("fio"))
+}
+
+/// Every request flushes once, beside a process that does nothing else; the flushes that are each
+/// one's for certain.
+fn flush_beside_others(path: &Path, strangers: &Path, (by, theirs): (By, By)) -> StoreReport {
     let it = Watched::new(path, Tuning::default());
-    let at = strangers.to_str().expect("UTF-8");
-    let options = "bs=512 seek=1000 count=1 conv=notrunc,fsync";
-    let _stranger = Stranger::repeats(&format!("dd if=/dev/zero of={at} {options}"));
+    let _stranger = flushes_again_and_again(strangers, theirs);
+    for _ in 0..1000 {
+        let seen = it.observer.glance(STORE).expect("the store");
+        if owned(&seen, "other", "write").0 > 0 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
     for request in 1..=REQUESTS {
         it.request(request, "put", 4096, || {
             it.write(request, request * 8192, 4096);
-            it.io(&[request], Purpose::Flush, Op::Flush, 0, 0);
+            match by {
+                By::Threads => it.io(&[request], Purpose::Flush, Op::Flush, 0, 0),
+                By::Ring => flush_in_ring(&it, request),
+            }
         });
     }
     let report = it.report();
-    let certain = (1..=REQUESTS).map(|request| {
+    let shown = format!("of {} block requests the owner", report.audit.ambiguous);
+    let said = report.audit.finding.contains(&shown);
+    assert_eq!(said, report.audit.ambiguous > 0, "{:?}", report.audit);
+    for request in 1..=REQUESTS {
         let told = it.observer.explain(request).expect("kept");
         let flushes = told.blocks.iter().filter(|b| b.operation == "flush");
         let (doubted, certain): (Vec<_>, Vec<_>) = flushes.partition(|b| b.uncertain);
         assert_eq!(doubted.is_empty(), !told.incomplete.contains("not certain"));
-        certain.len()
-    });
-    let certain = certain.collect();
-    (report, certain)
+        assert!(certain.len() <= 1, "{by:?} beside {theirs:?}: {told:#?}");
+        if report.audit.ambiguous == 0 && path == strangers {
+            assert_eq!(certain.len(), 1, "{by:?} beside {theirs:?}: {told:#?}");
+        }
+    }
+    report
 }
 
 #[test]
@@ -101,11 +149,15 @@ fn a_put_on_a_disk_that_others_flush_has_the_flush_it_asked_for() {
     let Some(_one) = ready() else {
         return;
     };
-    let device = LoopDevice::new(64 * MIB);
-    let (report, flushes) = flush_beside_others(&device.path, &device.path);
-    assert!(flushes.iter().all(|n| *n == 1), "{flushes:?}");
-    assert_eq!(report.audit.ambiguous, 0, "{:?}", report.audit);
-    assert!(owned(&report, "other", "flush").0 > 0, "{:?}", report.block);
+    if !available(&[Need::Tool("fio")]) {
+        return;
+    }
+    for ways in WAYS {
+        let device = LoopDevice::new(64 * MIB);
+        let report = flush_beside_others(&device.path, &device.path, ways);
+        assert_eq!(report.audit.ambiguous, 0, "{ways:?}: {:?}", report.audit);
+        assert!(owned(&report, "other", "flush").0 > 0, "{:?}", report.block);
+    }
 }
 
 #[test]
@@ -113,16 +165,16 @@ fn a_put_on_a_file_system_that_others_flush_has_at_most_the_flush_it_asked_for()
     let Some(_one) = ready() else {
         return;
     };
-    let mkfs: [(&str, &[&str]); 2] = [("mkfs.ext4", &["-q"]), ("mkfs.xfs", &["-q"])];
-    for (mkfs, args) in mkfs {
-        let mounted = LoopDevice::mounted(512 * MIB, mkfs, args);
+    if !available(&[Need::Tool("fio")]) {
+        return;
+    }
+    for mkfs in ["mkfs.ext4", "mkfs.xfs"] {
+        let mounted = LoopDevice::mounted(512 * MIB, mkfs, &["-q"]);
         let file = mounted.zeroed("store", 8 << 20);
-        let other = mounted.zeroed("other", 1 << 20);
-        let (report, flushes) = flush_beside_others(&file, &other);
-        assert!(flushes.iter().all(|n| *n <= 1), "{mkfs}: {flushes:?}");
-        let shown = format!("of {} block requests the owner", report.audit.ambiguous);
-        let said = report.audit.finding.contains(&shown);
-        assert_eq!(said, report.audit.ambiguous > 0, "{:?}", report.audit);
+        let other = mounted.zeroed("other", 2 << 20);
+        for ways in WAYS {
+            flush_beside_others(&file, &other, ways);
+        }
     }
 }
 
@@ -158,40 +210,63 @@ fn a_program_with_the_name_of_a_kernel_thread_is_another_process() {
     }
 }
 
+/// Starts on a busy disk and reports in each: a few, or with `./dev soak starts` 1,000 reports.
+fn starts() -> (u64, u64) {
+    match std::env::var_os("LUMPSCOPE_SOAK") {
+        Some(_) => (20, 50),
+        None => (4, 20),
+    }
+}
+
+/// Starts beside four writers that flush, again and again: no report under load says that it is
+/// incomplete, and at rest none does.
+fn starts_leave_no_doubt(path: &Path, strangers: &str, at: &str) {
+    let mut doubts = Vec::new();
+    let mut flapped = 0;
+    let (starts, reports) = starts();
+    for _ in 0..starts {
+        let strangers: Vec<Stranger> = (0..4).map(|_| Stranger::repeats(strangers)).collect();
+        let it = Watched::new(path, Tuning::default());
+        for round in 0..reports {
+            it.write(1, round % 100 * 8192, 4096);
+            it.io(&[1], Purpose::Flush, Op::Flush, 0, 0);
+            let audit = it.observer.glance(STORE).expect("the store").audit;
+            flapped += u32::from(!audit.complete);
+        }
+        drop(strangers);
+        sh("sync", &["-f", at]);
+        // An end of a sequence that no program was shown is found after a second.
+        std::thread::sleep(Duration::from_millis(1500));
+        it.report();
+        let audit = it.report().audit;
+        doubts.extend((!audit.complete).then_some(audit.finding));
+    }
+    assert!(doubts.is_empty(), "{at}, of {starts}: {doubts:#?}");
+    assert_eq!(flapped, 0, "{at}, of {} reports", starts * reports);
+}
+
 #[test]
 fn a_start_on_a_busy_file_system_leaves_no_doubt_at_rest() {
     let Some(_one) = ready() else {
         return;
     };
-    for (mkfs, args) in [("mkfs.ext4", ["-q"]), ("mkfs.xfs", ["-q"])] {
-        let mounted = LoopDevice::mounted(512 * MIB, mkfs, &args);
+    for mkfs in ["mkfs.ext4", "mkfs.xfs"] {
+        let mounted = LoopDevice::mounted(512 * MIB, mkfs, &["-q"]);
         let file = mounted.zeroed("store", 8 << 20);
         let at = mounted.at.join("other");
-        let dd = format!(
-            "dd if=/dev/zero of={} bs=4k count=4 oflag=append",
-            at.display()
-        );
-        let mut doubts = Vec::new();
-        let mut flapped = 0;
-        for _ in 0..5 {
-            let command = format!("{dd} conv=notrunc,fsync");
-            let strangers: Vec<Stranger> = (0..4).map(|_| Stranger::repeats(&command)).collect();
-            let it = Watched::new(&file, Tuning::default());
-            for round in 0..20 {
-                it.write(1, round * 8192, 4096);
-                it.io(&[1], Purpose::Flush, Op::Flush, 0, 0);
-                let audit = it.observer.glance(STORE).expect("the store").audit;
-                flapped += u32::from(!audit.complete);
-            }
-            drop(strangers);
-            sh("sync", &["-f", at.to_str().expect("UTF-8")]);
-            // An end of a sequence that no program was shown is found after a second.
-            std::thread::sleep(Duration::from_millis(1500));
-            it.report();
-            let audit = it.report().audit;
-            doubts.extend((!audit.complete).then_some(audit.finding));
-        }
-        assert!(doubts.is_empty(), "{mkfs}: {doubts:#?}");
-        assert_eq!(flapped, 0, "{mkfs}");
+        let at = at.to_str().expect("UTF-8");
+        let dd = format!("dd if=/dev/zero of={at} bs=4k count=4 oflag=append");
+        starts_leave_no_doubt(&file, &format!("{dd} conv=notrunc,fsync"), at);
     }
+}
+
+#[test]
+fn a_start_on_a_busy_disk_leaves_no_doubt_at_rest() {
+    let Some(_one) = ready() else {
+        return;
+    };
+    let device = LoopDevice::new(64 * MIB);
+    let at = device.path.to_str().expect("UTF-8");
+    let dd = format!("dd if=/dev/zero of={at} bs=4k seek=4096 count=4");
+    starts_leave_no_doubt(&device.path, &format!("{dd} conv=notrunc,fsync"), at);
 }

@@ -119,6 +119,27 @@ fn drive(it: &Watched, device: &LoopDevice) {
     }
 }
 
+/// Flushes for a request through an io_uring, as the engine does.
+pub(crate) fn flush_in_ring(it: &Watched, request: u64) {
+    let mut ring = IoUring::new(4).expect("an io_uring");
+    let fd = types::Fd(it.file.as_raw_fd());
+    it.declared(&[request], Purpose::Flush, Op::Flush, (0, 0), |token| {
+        let entry = opcode::Fsync::new(fd)
+            .flags(types::FsyncFlags::DATASYNC)
+            .build()
+            .user_data(token);
+        // SAFETY: the entry points to no memory.
+        unsafe { ring.submission().push(&entry) }.expect("room");
+        it.observer.drives_ring(it.index);
+        let done = ring.submit_and_wait(1);
+        it.observer.left();
+        done.expect("submitted");
+        for end in ring.completion() {
+            assert_eq!(end.result(), 0);
+        }
+    });
+}
+
 fn ring(flavour: Flavour) {
     let device = LoopDevice::new(64 * MIB);
     let dir = tempfile::tempdir().expect("a folder");

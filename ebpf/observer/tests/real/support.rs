@@ -143,7 +143,7 @@ pub(crate) struct Watched {
     pub(crate) observer: Observer,
     pub(crate) index: usize,
     name: String,
-    file: File,
+    pub(crate) file: File,
     tokens: AtomicU64,
 }
 
@@ -194,8 +194,22 @@ impl Watched {
 
     /// Does a declared I/O.
     pub(crate) fn io(&self, requests: &[u64], purpose: Purpose, op: Op, offset: u64, len: usize) {
+        self.declared(requests, purpose, op, (offset, len), |token| {
+            self.observer.entering(self.index, token);
+            self.undeclared(op, offset, len);
+        });
+    }
+
+    /// Declares an I/O around its doing, which gets the token.
+    pub(crate) fn declared(
+        &self,
+        requests: &[u64],
+        purpose: Purpose,
+        op: Op,
+        (offset, len): (u64, usize),
+        act: impl FnOnce(u64),
+    ) {
         let token = self.tokens.fetch_add(1, Ordering::Relaxed);
-        let begin_ns = now();
         self.observer.declare(Declared {
             store: self.index,
             token,
@@ -204,10 +218,9 @@ impl Watched {
             op,
             offset,
             len: len as u64,
-            begin_ns,
+            begin_ns: now(),
         });
-        self.observer.entering(self.index, token);
-        self.undeclared(op, offset, len);
+        act(token);
         self.observer.left();
         self.observer.finish(self.index, token, now(), true);
     }

@@ -213,7 +213,7 @@ fn row(b: &v1::BlockIo) -> [String; 10] {
         known(human::bytes(size)),
         distance(b.seek_bytes),
         before.to_owned(),
-        seen(b.issued_at_ns, b.queue_ns),
+        seen(b.queued_at_ns.and(b.issued_at_ns), b.queue_ns),
         seen(b.issued_at_ns.and(b.done_at_ns), b.device_ns),
         notes.join(", "),
     ]

@@ -134,7 +134,7 @@ function blockSheet(r) {
       b.operation === "flush" ? "–" : bytes(b.sectors * 512),
       b.seek_bytes === null || b.seek_bytes === undefined ? "–" : signedBytes(b.seek_bytes),
       b.previous_owner || "unknown",
-      b.issued_at_ns === null ? "not seen" : span(b.queue_ns),
+      b.queued_at_ns === null || b.issued_at_ns === null ? "not seen" : span(b.queue_ns),
       b.done_at_ns === null ? "not seen" : span(b.device_ns),
     ]),
   };

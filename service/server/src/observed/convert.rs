@@ -56,7 +56,7 @@ pub fn store_report(r: obs::StoreReport, with_heat: bool, clock: WallClock) -> v
         observed: r.observed,
         not_observed_because: r.not_observed_because,
         operations: r.operations.into_iter().map(operation).collect(),
-        block: Some(block(r.block, seeks)),
+        block: Some(block(r.block, seeks, r.in_flight)),
         audit: Some(audit(r.audit)),
         heat: heat.into_iter().map(heat_cell).collect(),
         slowest: r.slowest.into_iter().map(|s| slow(s, clock)).collect(),
@@ -102,7 +102,11 @@ fn lost(l: obs::LostTime) -> v1::LostTime {
     }
 }
 
-fn block(b: obs::BlockReport, seeks: Vec<v1::Bucket>) -> v1::BlockReport {
+fn block(
+    b: obs::BlockReport,
+    seeks: Vec<v1::Bucket>,
+    in_flight: obs::InFlightReport,
+) -> v1::BlockReport {
     let owner = |o: obs::OwnerTotal| v1::OwnerTotal {
         owner: o.owner,
         operation: o.operation,
@@ -129,6 +133,9 @@ fn block(b: obs::BlockReport, seeks: Vec<v1::Bucket>) -> v1::BlockReport {
         moves: b.moves.into_iter().map(head_move).collect(),
         lost: b.lost.into_iter().map(lost).collect(),
         seeks,
+        in_flight: in_flight.requests,
+        oldest_in_flight_ns: in_flight.oldest_ns,
+        oldest_in_flight: in_flight.oldest,
     }
 }
 

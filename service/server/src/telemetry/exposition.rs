@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use lumpscope_observer::HeatCell;
+use lumpscope_observer::StoreReport;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
@@ -115,11 +115,11 @@ impl Out<'_, '_> {
         &mut self,
         metric: &Metric,
         stores: &[Snapshot<'_>],
-        of: fn(&[HeatCell]) -> HeatHistograms,
+        of: fn(&StoreReport) -> HeatHistograms,
     ) -> fmt::Result {
         self.describe(metric, |mut encoder| {
             for s in stores {
-                for ((first, second), buckets) in of(&s.report.heat) {
+                for ((first, second), buckets) in of(&s.report) {
                     let values = vec![&*s.named.name, &*first, &*second];
                     let native = buckets.native.encode();
                     encoder

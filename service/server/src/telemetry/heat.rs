@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use lumpscope_observer::HeatCell;
+use lumpscope_observer::{BlockShape, HeatCell, LatencyBucket, StoreReport};
 pub(super) use lumpscope_units::human::as_float as float;
 
 use super::native::Native;
@@ -47,8 +47,6 @@ pub(super) struct Buckets {
 struct Place {
     /// All of it is at most this.
     upper: f64,
-    /// Its middle.
-    middle: f64,
     /// Its native bucket, which ends at two to the power of this; `None`: it is zero.
     exponent: Option<i32>,
 }
@@ -72,7 +70,6 @@ impl Buckets {
             *n += count;
         }
         self.native.add(place.exponent, count);
-        self.sum += place.middle * float(count);
         self.count += count;
     }
 }
@@ -86,21 +83,32 @@ fn power(bits: u32) -> f64 {
     f64::powi(2.0, i32::try_from(bits).unwrap_or(i32::MAX))
 }
 
+/// Bounds of device and queue time.
+fn time_bounds() -> Buckets {
+    Buckets::new(DEVICE_BITS.map(|bits| power(bits) / 1e9))
+}
+
 /// Device time by owner and operation.
-pub(super) fn device_time(cells: &[HeatCell]) -> HeatHistograms {
+pub(super) fn device_time(report: &StoreReport) -> HeatHistograms {
     let mut all = BTreeMap::new();
-    for cell in cells {
+    for cell in &report.heat {
         all.entry((cell.owner.clone(), cell.operation.clone()))
-            .or_insert_with(|| Buckets::new(DEVICE_BITS.map(|bits| power(bits) / 1e9)))
-            .add(&time(cell), cell.count);
+            .or_insert_with(time_bounds)
+            .add(&time(cell.device_to_ns), cell.count);
+    }
+    for shape in &report.shapes {
+        if let Some(buckets) = all.get_mut(&of(shape)) {
+            let ns = shape.seeks.iter().map(|seek| seek.device_ns).sum();
+            buckets.sum = seconds(ns);
+        }
     }
     all
 }
 
 /// |Seek distance| by owner and operation.
-pub(super) fn seek_distance(cells: &[HeatCell]) -> HeatHistograms {
+pub(super) fn seek_distance(report: &StoreReport) -> HeatHistograms {
     let mut all = BTreeMap::new();
-    for cell in cells {
+    for cell in &report.heat {
         all.entry((cell.owner.clone(), cell.operation.clone()))
             .or_insert_with(|| {
                 Buckets::new(
@@ -111,14 +119,20 @@ pub(super) fn seek_distance(cells: &[HeatCell]) -> HeatHistograms {
             })
             .add(&travel(cell), cell.count);
     }
+    for shape in &report.shapes {
+        if let Some(buckets) = all.get_mut(&of(shape)) {
+            buckets.sum = float(shape.travel_bytes);
+        }
+    }
     all
 }
 
 /// Device time by operation and interval of the signed seek distance.
-pub(super) fn seek_device_time(cells: &[HeatCell]) -> HeatHistograms {
+pub(super) fn seek_device_time(report: &StoreReport) -> HeatHistograms {
     let mut all = BTreeMap::new();
-    for cell in cells {
-        all.entry((cell.operation.clone(), interval(cell)))
+    for cell in &report.heat {
+        let seek = (cell.seek_from_bytes, cell.seek_to_bytes);
+        all.entry((cell.operation.clone(), interval(seek)))
             .or_insert_with(|| {
                 Buckets::new(
                     DEVICE_BITS
@@ -126,35 +140,91 @@ pub(super) fn seek_device_time(cells: &[HeatCell]) -> HeatHistograms {
                         .map(|bits| power(bits) / 1e9),
                 )
             })
-            .add(&time(cell), cell.count);
+            .add(&time(cell.device_to_ns), cell.count);
+    }
+    for shape in &report.shapes {
+        for seek in &shape.seeks {
+            let at = interval((seek.seek_from_bytes, seek.seek_to_bytes));
+            if let Some(buckets) = all.get_mut(&(shape.operation.clone(), at)) {
+                buckets.sum += seconds(seek.device_ns);
+            }
+        }
     }
     all
+}
+
+fn of(shape: &BlockShape) -> (String, String) {
+    (shape.owner.clone(), shape.operation.clone())
+}
+
+/// Device time of flushes.
+pub(super) fn flush_time(report: &StoreReport) -> HeatHistograms {
+    let flushes = report.shapes.iter().filter(|s| s.operation == "flush");
+    let flushes = flushes.filter(|shape| !shape.unplaced.is_empty());
+    let of_one = |s: &BlockShape| (of(s), times(&s.unplaced, s.unplaced_ns));
+    flushes.map(of_one).collect()
+}
+
+/// Time in the queue by owner and operation.
+pub(super) fn queue_time(report: &StoreReport) -> HeatHistograms {
+    let queued = report.shapes.iter().filter(|s| !s.queue.is_empty());
+    queued
+        .map(|shape| (of(shape), times(&shape.queue, shape.queue_ns)))
+        .collect()
+}
+
+fn times(counts: &[LatencyBucket], sum_ns: u64) -> Buckets {
+    let mut buckets = time_bounds();
+    for bucket in counts {
+        buckets.add(&time(bucket.to_ns), bucket.count);
+    }
+    buckets.sum = seconds(sum_ns);
+    buckets
+}
+
+/// Upper bounds of lengths: 512 bytes to 64 MiB.
+const SIZE_BITS: std::ops::RangeInclusive<u32> = 9..=26;
+
+/// Lengths of reads and writes by owner and operation.
+pub(super) fn size(report: &StoreReport) -> HeatHistograms {
+    let data = report.shapes.iter();
+    let data = data.filter(|s| matches!(&*s.operation, "read" | "write"));
+    let of_one = |shape: &BlockShape| {
+        let mut buckets = Buckets::new(SIZE_BITS.map(power));
+        for size in &shape.sizes {
+            // The largest of the cell: lengths are whole sectors.
+            let most = size.to_bytes.saturating_sub(SECTOR);
+            let upper = float(most.checked_next_power_of_two().unwrap_or(u64::MAX));
+            let exponent = (most > 0).then(|| exponent(most));
+            buckets.add(&Place { upper, exponent }, size.count);
+        }
+        buckets.sum = float(shape.bytes);
+        (of(shape), buckets)
+    };
+    data.map(of_one).collect()
 }
 
 /// Exponents of nanoseconds are this much above those of seconds: 2^30 is the nearest to 10^9.
 const NANO_EXPONENT: i32 = 30;
 
-/// Place by device time.
-fn time(cell: &HeatCell) -> Place {
+/// Place of a time below this.
+fn time(to_ns: u64) -> Place {
     Place {
-        upper: seconds(cell.device_to_ns),
-        middle: seconds(cell.device_from_ns).midpoint(seconds(cell.device_to_ns)),
-        exponent: Some(exponent(cell.device_to_ns) - NANO_EXPONENT),
+        upper: seconds(to_ns),
+        exponent: Some(exponent(to_ns) - NANO_EXPONENT),
     }
 }
 
 /// Place by |seek distance|.
 fn travel(cell: &HeatCell) -> Place {
-    let Some((near, far)) = distance(cell) else {
+    let Some(far) = distance((cell.seek_from_bytes, cell.seek_to_bytes)) else {
         return Place {
             upper: 0.0,
-            middle: 0.0,
             exponent: None,
         };
     };
     Place {
         upper: float(far),
-        middle: float(near).midpoint(float(far)),
         exponent: Some(exponent(far)),
     }
 }
@@ -170,31 +240,25 @@ fn exponent(end: u64) -> i32 {
 /// Bytes of a sector, the unit in which distances are counted.
 const SECTOR: u64 = 512;
 
-/// Nearest |seek distance| of a cell, and the end of its distances; `None`: no seek.
-fn distance(cell: &HeatCell) -> Option<(u64, u64)> {
-    match cell.seek_from_bytes {
+/// First |seek distance| behind an interval; `None`: no seek.
+fn distance((from, to): (i64, i64)) -> Option<u64> {
+    match from {
         0 => None,
-        1.. => Some((
-            cell.seek_from_bytes.unsigned_abs(),
-            cell.seek_to_bytes.unsigned_abs(),
-        )),
+        1.. => Some(to.unsigned_abs()),
         // Towards sector 0 a cell begins at its farthest distance and ends before its nearest:
         // the mirror image of the other direction is a sector farther away.
-        ..0 => Some((
-            cell.seek_to_bytes.min(0).unsigned_abs() + SECTOR,
-            cell.seek_from_bytes.unsigned_abs().saturating_add(SECTOR),
-        )),
+        ..0 => Some(from.unsigned_abs().saturating_add(SECTOR)),
     }
 }
 
-fn interval(cell: &HeatCell) -> String {
-    let Some((_, far)) = distance(cell) else {
+fn interval(seek: (i64, i64)) -> String {
+    let Some(far) = distance(seek) else {
         return "0".to_owned();
     };
     let mut before = "0";
     for (bits, name) in SIGNED {
         if far <= 1 << bits || bits == 63 {
-            return if cell.seek_from_bytes < 0 {
+            return if seek.0 < 0 {
                 format!("-{name}..-{before}")
             } else {
                 format!("{before}..{name}")
@@ -207,6 +271,8 @@ fn interval(cell: &HeatCell) -> String {
 
 #[cfg(test)]
 mod tests {
+    use lumpscope_observer::{SeekTime, SizeBucket};
+
     use super::*;
 
     /// As the observer gives them: multiples of sectors, towards sector 0 shifted by one.
@@ -232,13 +298,64 @@ mod tests {
         ]
     }
 
+    /// With the exact sums of the same block requests.
+    fn report() -> StoreReport {
+        let seeks = cells().map(|cell| SeekTime {
+            seek_from_bytes: cell.seek_from_bytes,
+            seek_to_bytes: cell.seek_to_bytes,
+            device_ns: cell.device_from_ns * cell.count,
+        });
+        StoreReport {
+            heat: cells().to_vec(),
+            shapes: vec![BlockShape {
+                owner: "request".into(),
+                operation: "read".into(),
+                seeks: seeks.to_vec(),
+                travel_bytes: 12_345,
+                queue: vec![LatencyBucket {
+                    from_ns: 1 << 16,
+                    to_ns: 1 << 17,
+                    count: 3,
+                }],
+                queue_ns: 250_000,
+                sizes: vec![SizeBucket {
+                    from_bytes: 4096,
+                    to_bytes: 8192,
+                    count: 21,
+                }],
+                bytes: 21 * 4096,
+                ..BlockShape::default()
+            }],
+            ..StoreReport::default()
+        }
+    }
+
+    #[test]
+    fn sums_are_those_of_the_probes() {
+        let report = report();
+        let key = ("request".to_owned(), "read".to_owned());
+        let ns: u64 = cells().iter().map(|c| c.device_from_ns * c.count).sum();
+        let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");
+        near(device_time(&report)[&key].sum, seconds(ns));
+        near(seek_distance(&report)[&key].sum, 12_345.0);
+        let by_seek = seek_device_time(&report);
+        near(by_seek.values().map(|b| b.sum).sum(), seconds(ns));
+        let queue = &queue_time(&report)[&key];
+        assert_eq!(queue.count, 3);
+        near(queue.sum, 0.000_25);
+        let sizes = &size(&report)[&key];
+        assert_eq!((sizes.count, sizes.bounds[4]), (21, (8192.0, 21)));
+        near(sizes.sum, 21.0 * 4096.0);
+        assert!(flush_time(&report).is_empty());
+    }
+
     #[test]
     fn every_count_lands_in_exactly_one_bucket_of_each_form() {
-        let cells = cells();
+        let report = report();
         for map in [
-            device_time(&cells),
-            seek_distance(&cells),
-            seek_device_time(&cells),
+            device_time(&report),
+            seek_distance(&report),
+            seek_device_time(&report),
         ] {
             let total: u64 = map.values().map(|b| b.count).sum();
             let classic: u64 = map.values().flat_map(|b| &b.bounds).map(|(_, n)| n).sum();
@@ -247,7 +364,7 @@ mod tests {
             let last = |b: &Buckets| b.bounds.last().map(|(bound, _)| *bound);
             assert!(map.values().all(|b| last(b) == Some(f64::INFINITY)));
         }
-        let seeks = seek_distance(&cells);
+        let seeks = seek_distance(&report);
         let buckets = &seeks[&("request".to_owned(), "read".to_owned())];
         assert_eq!(buckets.bounds[0], (0.0, 7), "no seek at all");
         assert_eq!(
@@ -255,7 +372,7 @@ mod tests {
             (4096.0, 9),
             "a sector in both directions"
         );
-        let names: Vec<String> = seek_device_time(&cells).into_keys().map(|k| k.1).collect();
+        let names: Vec<String> = seek_device_time(&report).into_keys().map(|k| k.1).collect();
         let want = [
             "-16GiB..-256MiB",
             "-64KiB..-0",
@@ -276,7 +393,7 @@ mod tests {
         let far = cell((i64::MIN, -(1 << 50)), (0, 1), 1);
         assert_eq!(travel(&far).exponent, Some(64), "the outermost has no end");
         for cell in [&none, &ahead, &one_back] {
-            let end = f64::powi(2.0, time(cell).exponent.unwrap());
+            let end = f64::powi(2.0, time(cell.device_to_ns).exponent.unwrap());
             let (from, to) = (seconds(cell.device_from_ns), seconds(cell.device_to_ns));
             assert!(from < end && end < to, "{from} {end} {to}");
             assert!(end / to > 0.93, "{end} {to}");

@@ -112,7 +112,7 @@ metrics! {
     STORE = "store" Info ["store", "path", "layout", "backend", "device", "block_size"]
         "The stores: path, layout, backend of the I/O, and the disk below.";
     STORE_FAILED = "store_failed" Gauge ["store"]
-        "1: the store takes no changes since a write or flush failed, or could not be opened.";
+        "1: the store takes no changes since an I/O of its own failed, mostly a write or flush, or could not be opened; `lumpscope stat` says why.";
     STORE_DRAINING = "store_draining" Gauge ["store"]
         "1: the store takes no new requests, because it drains or is being taken out.";
     STORE_UNDER_WAY = "store_requests_in_progress" Gauge ["store"]
@@ -255,11 +255,21 @@ metrics! {
     BLOCK_SEQUENTIAL = "block_sequential_requests" Counter ["store"]
         "Block requests that began exactly where the previous one ended.";
     SEEK_DISTANCE = "block_seek_distance_bytes" Histogram ["store", "owner", "operation"]
-        "Distance between the end of a block request and the start of the next, without its sign. The sum is estimated from the buckets of the probes.";
+        "Distance between the end of a block request and the start of the next, without its sign.";
     DEVICE_TIME = "block_device_time_seconds" Histogram ["store", "owner", "operation"]
-        "Time from issue to completion of a block request. The sum is estimated from the buckets of the probes.";
+        "Time from issue to completion of a block request that has a seek distance.";
     SEEK_DEVICE_TIME = "block_seek_device_time_seconds" Histogram ["store", "operation", "seek"]
-        "Device time by seek distance: the label is the interval of the signed distance, a negative one is a seek towards sector 0. The sum is estimated from the buckets of the probes.";
+        "Device time by seek distance: the label is the interval of the signed distance, a negative one is a seek towards sector 0.";
+    FLUSH_TIME = "block_flush_time_seconds" Histogram ["store", "owner", "operation"]
+        "Time from issue to completion of a flush of the disk's cache.";
+    QUEUE_TIME = "block_queue_time_seconds" Histogram ["store", "owner", "operation"]
+        "Time from the making of a block request until the driver was given it (Q2D).";
+    BLOCK_SIZE = "block_size_bytes" Histogram ["store", "owner", "operation"]
+        "Length of a block request that reads or writes.";
+    BLOCK_IN_FLIGHT = "block_in_flight_requests" Gauge ["store"]
+        "Block requests of the disk below the store that are under way now, whoever made them.";
+    BLOCK_OLDEST = "block_in_flight_oldest_seconds" Gauge ["store"]
+        "How long the oldest of them has been under way; 0: there is none. `lumpscope top` says what it is.";
     HEAD_MOVES = "block_head_moves" Counter ["store", "owner", "moved_by"]
         "Block requests before which the head had to travel, by their owner (owner) and by the owner of the request that had sent the head away (moved_by, unknown when not certain).";
     HEAD_TRAVEL = "block_head_travel_bytes" Counter ["store", "owner", "moved_by"]

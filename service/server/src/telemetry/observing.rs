@@ -142,7 +142,18 @@ fn block(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {
     })?;
     out.histogram(&names::SEEK_DISTANCE, stores, heat::seek_distance)?;
     out.histogram(&names::DEVICE_TIME, stores, heat::device_time)?;
-    out.histogram(&names::SEEK_DEVICE_TIME, stores, heat::seek_device_time)
+    out.histogram(&names::SEEK_DEVICE_TIME, stores, heat::seek_device_time)?;
+    out.histogram(&names::FLUSH_TIME, stores, heat::flush_time)?;
+    out.histogram(&names::QUEUE_TIME, stores, heat::queue_time)?;
+    out.histogram(&names::BLOCK_SIZE, stores, heat::size)?;
+    out.gauge_of(&names::BLOCK_IN_FLIGHT, stores, |s| {
+        s.report.in_flight.requests
+    })?;
+    let oldest = |s: &Snapshot<'_>| seconds(s.report.in_flight.oldest_ns);
+    out.gauge(
+        &names::BLOCK_OLDEST,
+        stores.iter().map(|s| (vec![&*s.named.name], oldest(s))),
+    )
 }
 
 fn attribution(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {

@@ -26,6 +26,12 @@ pub(super) struct StoreView {
     /// Share of our bytes that are tied to requests, or to the store's own work.
     pub(super) attributed_share: Option<f64>,
     pub(super) lost_events: u64,
+    /// Block requests of the disk below that are under way at the end.
+    pub(super) in_flight: u64,
+    /// How long the oldest of them has been; 0: there is none, or that was not seen.
+    pub(super) oldest_in_flight_ns: u64,
+    /// The oldest, in words.
+    pub(super) oldest_in_flight: String,
     /// Possible gaps, in words; empty: none.
     pub(super) incomplete: String,
 }
@@ -74,6 +80,9 @@ pub(super) fn between(
         lost_ns_per_second: lost(was, is, seconds),
         attributed_share: share(tied, ours),
         lost_events: events(after).saturating_sub(events(before)),
+        in_flight: is.in_flight,
+        oldest_in_flight_ns: is.oldest_in_flight_ns,
+        oldest_in_flight: is.oldest_in_flight.clone(),
         incomplete: incomplete(before, after),
     }
 }

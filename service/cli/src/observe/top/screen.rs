@@ -58,6 +58,17 @@ fn one(s: &StoreView) -> String {
         human::count(s.lost_events),
         lost(s),
     );
+    if s.in_flight > 0 {
+        let oldest = match s.oldest_in_flight.as_str() {
+            "" => String::new(),
+            what => format!(
+                ", the oldest for {}: {what}",
+                human::duration_ns(s.oldest_in_flight_ns)
+            ),
+        };
+        let in_flight = human::count(s.in_flight);
+        let _ = writeln!(text, "  under way {in_flight}{oldest}");
+    }
     if !s.incomplete.is_empty() {
         let _ = writeln!(text, "  INCOMPLETE: {}", s.incomplete);
     }

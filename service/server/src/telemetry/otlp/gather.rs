@@ -63,7 +63,8 @@ impl Shared {
             return;
         }
         let ids = RandomIdGenerator::default();
-        let made = spans::of(explained, trace, &about, Clock::now(), &ids);
+        let at = (Clock::now(), &self.servers);
+        let made = spans::of(explained, trace, &about, at, &ids);
         lock(&self.queue).extend(made);
     }
 

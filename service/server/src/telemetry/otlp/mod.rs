@@ -27,7 +27,7 @@ use tokio::task::JoinHandle;
 use tonic::Code;
 use tracing::info;
 
-pub use spans::About;
+pub use spans::{About, Servers};
 
 use crate::config::Sampling;
 use crate::error::ServerError;
@@ -88,6 +88,7 @@ struct Shared {
     alone: Mutex<Vec<SlowRequest>>,
     queue: Mutex<VecDeque<SpanData>>,
     counts: Counts,
+    servers: Servers,
 }
 
 #[derive(Default)]
@@ -112,6 +113,7 @@ impl Tracing {
     pub fn start(
         endpoint: Option<&str>,
         sampling: Sampling,
+        servers: Servers,
         observer: &Observer,
     ) -> Result<Self, ServerError> {
         let Some(endpoint) = endpoint else {
@@ -126,6 +128,7 @@ impl Tracing {
                 up: AtomicI64::new(-1),
                 ..Counts::default()
             },
+            servers,
         });
         let (stop, stopped) = watch::channel(false);
         let watched = observer.watch_traced(WATCHED);
@@ -326,7 +329,12 @@ mod tests {
             alone: Mutex::default(),
             queue: Mutex::default(),
             counts: Counts::default(),
+            servers: servers(),
         }
+    }
+
+    fn servers() -> Servers {
+        Servers::new(([127, 0, 0, 1], 50051).into(), None)
     }
 
     #[test]
@@ -371,7 +379,9 @@ mod tests {
         };
         let trace = explained.trace.unwrap();
         let ids = RandomIdGenerator::default();
-        let made = spans::of(&explained, trace, &about, spans::Clock::now(), &ids);
+        let servers = servers();
+        let at = (spans::Clock::now(), &servers);
+        let made = spans::of(&explained, trace, &about, at, &ids);
         assert_eq!(made.len(), spans::count(&explained));
         let names: Vec<&str> = made.iter().map(|span| &*span.name).collect();
         assert_eq!(
@@ -409,6 +419,34 @@ mod tests {
             made[0].status,
             opentelemetry::trace::Status::error("DATA_LOSS")
         );
+    }
+
+    #[test]
+    fn the_server_and_the_schema_of_the_attributes_are_named() {
+        let about = About {
+            method: "S3/PutObject",
+            ..About::unknown(5)
+        };
+        let explained = explained(0);
+        let ids = RandomIdGenerator::default();
+        let of = |servers| {
+            let (at, trace) = ((spans::Clock::now(), &servers), explained.trace.unwrap());
+            let made = spans::of(&explained, trace, &about, at, &ids).swap_remove(0);
+            let says = |key: &str| {
+                let found = made.attributes.iter().find(|a| a.key.as_str() == key);
+                found.unwrap().value.to_string()
+            };
+            let schema = made.instrumentation_scope.schema_url().unwrap();
+            assert!(schema.starts_with("https://opentelemetry.io/schemas/"));
+            (says("server.address"), says("server.port"))
+        };
+        let s3 = Servers::new(
+            ([127, 0, 0, 1], 50051).into(),
+            Some(([127, 0, 0, 2], 9000).into()),
+        );
+        assert_eq!(of(s3), ("127.0.0.2".to_owned(), "9000".to_owned()));
+        let everywhere = Servers::new(([0, 0, 0, 0], 50051).into(), None);
+        assert_ne!(of(everywhere).0, "0.0.0.0");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use opentelemetry::KeyValue;
 use opentelemetry_otlp::{RetryPolicy, SpanExporter, WithExportConfig as _, WithTonicConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{IdGenerator as _, RandomIdGenerator, SpanData, SpanExporter as _};
+use opentelemetry_semantic_conventions::SCHEMA_URL;
 use opentelemetry_semantic_conventions::resource::{SERVICE_INSTANCE_ID, SERVICE_VERSION};
 use tokio::sync::watch;
 use tracing::{info, warn};
@@ -48,6 +49,7 @@ fn resource() -> Resource {
         .with_service_name("lumpscope")
         .with_attribute(KeyValue::new(SERVICE_VERSION, env!("CARGO_PKG_VERSION")))
         .with_attribute(KeyValue::new(SERVICE_INSTANCE_ID, instance_id()))
+        .with_schema_url([], SCHEMA_URL)
         .build()
 }
 

@@ -15,6 +15,7 @@
 //! derived. Those of block requests are the kernel's and may stick out of their stage by what lies
 //! between two clock readings, or by more where one call asks the store for several things.
 
+use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 use lumpscope_observer::{BlockIo, RequestSummary, SlowRequest, StageTime, TraceContext};
@@ -24,8 +25,9 @@ use opentelemetry::trace::{
 };
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::trace::{RandomIdGenerator, SpanData};
+use opentelemetry_semantic_conventions::SCHEMA_URL;
 use opentelemetry_semantic_conventions::attribute::{
-    ERROR_TYPE, RPC_METHOD, RPC_RESPONSE_STATUS_CODE, RPC_SYSTEM_NAME,
+    ERROR_TYPE, RPC_METHOD, RPC_RESPONSE_STATUS_CODE, RPC_SYSTEM_NAME, SERVER_ADDRESS, SERVER_PORT,
 };
 use tonic::Code;
 
@@ -53,6 +55,45 @@ impl About {
             method: "",
             code: None,
             state: TraceState::NONE,
+        }
+    }
+}
+
+/// Where requests are taken.
+#[derive(Clone, Debug)]
+pub struct Servers {
+    grpc: Server,
+    s3: Option<Server>,
+}
+
+#[derive(Clone, Debug)]
+struct Server {
+    address: String,
+    port: u16,
+}
+
+impl Servers {
+    /// The addresses that gRPC and S3 listen at.
+    #[must_use]
+    pub fn new(grpc: SocketAddr, s3: Option<SocketAddr>) -> Self {
+        Self {
+            grpc: Server::at(grpc),
+            s3: s3.map(Server::at),
+        }
+    }
+}
+
+impl Server {
+    /// The name of this machine where all of its addresses are listened at.
+    fn at(socket: SocketAddr) -> Self {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let address = match (socket.ip().is_unspecified(), host.trim()) {
+            (true, host) if !host.is_empty() => host.to_owned(),
+            _ => socket.ip().to_string(),
+        };
+        Self {
+            address,
+            port: socket.port(),
         }
     }
 }
@@ -105,7 +146,7 @@ pub(super) fn of(
     explained: &SlowRequest,
     trace: TraceContext,
     about: &About,
-    clock: Clock,
+    (clock, servers): (Clock, &Servers),
     ids: &RandomIdGenerator,
 ) -> Vec<SpanData> {
     let make = Maker {
@@ -113,8 +154,10 @@ pub(super) fn of(
         trace,
         about,
         clock,
+        servers,
         scope: InstrumentationScope::builder("lumpscope")
             .with_version(env!("CARGO_PKG_VERSION"))
+            .with_schema_url(SCHEMA_URL)
             .build(),
     };
     let mut spans = vec![make.request()];
@@ -250,6 +293,7 @@ struct Maker<'a> {
     trace: TraceContext,
     about: &'a About,
     clock: Clock,
+    servers: &'a Servers,
     scope: InstrumentationScope,
 }
 
@@ -261,13 +305,16 @@ impl Maker<'_> {
             "" => "_OTHER",
             method => method,
         };
-        let system = match method.starts_with("S3/") {
-            true => "aws-api",
-            false => "grpc",
+        let (system, server) = match (method.starts_with("S3/"), &self.servers.s3) {
+            (true, Some(s3)) => ("aws-api", s3),
+            (true, None) => ("aws-api", &self.servers.grpc),
+            (false, _) => ("grpc", &self.servers.grpc),
         };
         let mut attributes = vec![
             KeyValue::new(RPC_SYSTEM_NAME, system),
             KeyValue::new(RPC_METHOD, method),
+            KeyValue::new(SERVER_ADDRESS, server.address.clone()),
+            KeyValue::new(SERVER_PORT, i64::from(server.port)),
             number("lumpscope.request_id", what.request_id),
             number("lumpscope.bytes", what.bytes),
             number("lumpscope.block_requests", what.block_requests.into()),
