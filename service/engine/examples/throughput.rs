@@ -1,4 +1,5 @@
-//! Puts and gets of 1 MiB at several depths: `throughput FILE [LUMPS]`.
+//! Puts and gets of 1 MiB at several depths: `throughput FILE [LUMPS [COMMIT [BYTES]]]`, COMMIT
+//! `ordered` or `checked`, BYTES of a lump.
 //!
 //! Makes a store in FILE (a new file, or an empty block device), measures, and removes the file. The numbers say what the engine and the disk
 //! do together, without a network.
@@ -10,7 +11,7 @@ use std::time::Instant;
 use crossbeam_channel::bounded;
 use lumpscope_engine::create::{CreateOptions, format};
 use lumpscope_engine::{
-    Durability, IoBackendChoice, LumpId, Placement, RequestCtx, Store, StoreOptions,
+    CommitMode, Durability, IoBackendChoice, LumpId, Placement, RequestCtx, Store, StoreOptions,
 };
 
 const LUMP: u64 = 1 << 20;
@@ -19,8 +20,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let path = arguments.next().ok_or("usage: throughput FILE [LUMPS]")?;
     let lumps: u64 = arguments.next().map_or(Ok(256), |lumps| lumps.parse())?;
+    let commit = match arguments.next().as_deref() {
+        None | Some("ordered") => CommitMode::Ordered,
+        Some("checked") => CommitMode::Checked,
+        Some(other) => return Err(format!("no way to commit: {other}").into()),
+    };
+    let bytes: u64 = arguments.next().map_or(Ok(LUMP), |bytes| bytes.parse())?;
     let path = Path::new(&path);
-    let capacity = Some((2 * lumps + 64) * LUMP);
+    let capacity = Some((2 * lumps + 64) * (bytes + 4096));
     format(
         path,
         &CreateOptions {
@@ -31,10 +38,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     for io_backend in [IoBackendChoice::Uring, IoBackendChoice::Threads] {
         let mut options = StoreOptions::new("throughput");
         options.io_backend = io_backend;
+        options.commit = commit;
         let store = Store::open(path, options)?;
         for depth in [1, 8, 32] {
-            run(&store, "put", lumps, depth, put)?;
-            run(&store, "get", lumps, depth, get)?;
+            run(&store, "put", (lumps, bytes), depth, put)?;
+            run(&store, "get", (lumps, bytes), depth, get)?;
         }
         store.close()?;
     }
@@ -49,11 +57,12 @@ type Submit = fn(&Store, LumpId, &[u8], Box<dyn FnOnce() + Send>) -> Result<(), 
 fn run(
     store: &Store,
     what: &str,
-    lumps: u64,
+    (lumps, bytes): (u64, u64),
     depth: usize,
     submit: Submit,
 ) -> Result<(), Box<dyn Error>> {
-    let payload: Vec<u8> = (0..LUMP)
+    let before = store.stats();
+    let payload: Vec<u8> = (0..bytes)
         .map(|at| u8::try_from(at % 251).unwrap_or(0))
         .collect();
     let (permits, returned) = bounded(depth);
@@ -75,9 +84,18 @@ fn run(
         returned.recv()?;
     }
     let seconds = begin.elapsed().as_secs_f64();
-    let rate = f64::from(u32::try_from(lumps)?) / seconds;
+    let per_lump = 1.0 / f64::from(u32::try_from(lumps)?);
+    let rate = 1.0 / (per_lump * seconds);
     let backend = store.info().backend.name();
-    println!("{backend:8} {what} depth {depth:2}: {rate:7.1} MiB/s");
+    let rate = rate * f64::from(u32::try_from(bytes)?) / f64::from(1 << 20);
+    let after = store.stats();
+    let each = |count: u64| u32::try_from(count).map(|count| f64::from(count) * per_lump);
+    let writes = each(after.writes - before.writes)?;
+    let flushes = each(after.flushes - before.flushes)?;
+    println!(
+        "{backend:8} {what} depth {depth:2}: {rate:7.1} MiB/s, {writes:.2} writes and {flushes:.2} \
+         flushes each"
+    );
     Ok(())
 }
 

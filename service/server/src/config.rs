@@ -26,7 +26,8 @@ pub use args::ServeArgs;
 pub use page::{PageConfig, Rhythm};
 pub use settings::ServeConfig;
 pub use values::{
-    DurabilityArg, GuardRule, IoBackendArg, LogFormat, QueuePolicyArg, S3Etag, StoreSpec, UnixMode,
+    CommitArg, DurabilityArg, GuardRule, IoBackendArg, LogFormat, QueuePolicyArg, S3Etag,
+    StoreSpec, UnixMode,
 };
 
 /// Bytes of lumps in memory, put and get each, where buffer-budget has room for them.

@@ -59,6 +59,7 @@ type Recorded = Shared<Note>;
 struct Case {
     raw: bool,
     backend: &'static str,
+    commit: &'static str,
 }
 
 /// Changes lumps until the service dies.
@@ -187,6 +188,7 @@ async fn live(path: &Path, case: Case, disk: &Arc<Recorded>) {
 fn serve(path: &Path, case: Case) -> Service {
     let mut command = Command::new(lumpscope_tests::service::binary());
     command.args(["serve", "--no-probes", "--io-backend", case.backend]);
+    command.args(["--commit", case.commit]);
     command
         .arg("--store")
         .arg(format!("disk={}", path.display()));
@@ -337,8 +339,17 @@ async fn a_power_cut_at_any_moment_loses_nothing_acknowledged() {
     let soak = std::env::var_os("LUMPSCOPE_SOAK").is_some();
     let cuts = if soak { SOAK_CUTS } else { CUTS };
     for raw in [true, false] {
-        for backend in ["uring", "threads"] {
-            let case = Case { raw, backend };
+        for (backend, commit) in [
+            ("uring", "ordered"),
+            ("uring", "checked"),
+            ("threads", "ordered"),
+            ("threads", "checked"),
+        ] {
+            let case = Case {
+                raw,
+                backend,
+                commit,
+            };
             let place = place(case);
             place.disk.shared.begin();
             live(&place.path, case, &place.disk.shared).await;

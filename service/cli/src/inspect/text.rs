@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use lumpscope_engine::inspect::{CheckReport, InspectReport, LumpInfo, RecordInfo, SizeClass};
+use lumpscope_engine::inspect::{
+    CheckReport, InspectReport, JournalInfo, LumpInfo, RecordInfo, SizeClass,
+};
 use lumpscope_engine::salvage::SalvageCheck;
 use lumpscope_engine::{Findings, SalvageReport};
 use lumpscope_units::human::bytes_at_least as bytes;
@@ -166,6 +168,32 @@ fn target(out: &mut String, report: &InspectReport) {
     );
 }
 
+/// The end of the journal.
+fn seal(out: &mut String, journal: &JournalInfo) {
+    match &journal.seal {
+        Some(seal) => line(
+            out,
+            "seal",
+            format_args!(
+                "epoch {}, log end {}, foreign before {}",
+                seal.epoch, seal.log_end, seal.foreign_end
+            ),
+        ),
+        None => line(
+            out,
+            "seal",
+            "none: another engine wrote the end of the journal",
+        ),
+    }
+    if let Some(outcome) = journal.unsettled {
+        line(
+            out,
+            "last batch",
+            format_args!("{outcome}, as opening will find it"),
+        );
+    }
+}
+
 fn journal(out: &mut String, report: &InspectReport) {
     let Some(journal) = &report.journal else {
         return line(out, "journal", "not readable");
@@ -186,21 +214,7 @@ fn journal(out: &mut String, report: &InspectReport) {
             bytes(journal.garbage_bytes),
         ),
     );
-    match &journal.seal {
-        Some(seal) => line(
-            out,
-            "seal",
-            format_args!(
-                "epoch {}, log end {}, foreign before {}",
-                seal.epoch, seal.log_end, seal.foreign_end
-            ),
-        ),
-        None => line(
-            out,
-            "seal",
-            "none: another engine wrote the end of the journal",
-        ),
-    }
+    seal(out, journal);
     for checkpoint in &report.checkpoints {
         line(
             out,

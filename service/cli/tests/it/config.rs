@@ -56,6 +56,7 @@ fn other_value(key: &str) -> &'static str {
         "user" => "root",
         "guard" => "a=deny",
         "io-backend" => "threads",
+        "commit" => "checked",
         "queue-policy" => "fifo",
         "durability" => "journaled",
         "log-format" => "json",

@@ -124,12 +124,12 @@ impl Window<'_> {
     }
 }
 
-/// Visits all records from `head` to the end mark, which is included. The visitor may end the walk
-/// with `false`.
+/// Visits all records from `head` to the end mark, which is included, or up to `ends`, if that is where
+/// the journal ends. The visitor may end the walk with `false`.
 pub(super) fn walk(
     source: &Source,
     geometry: &Geometry,
-    head: RingPosition,
+    (head, ends): (RingPosition, Option<RingPosition>),
     mut visit: impl FnMut(&Placed<'_>) -> bool,
 ) -> Walked {
     let mut window = Window {
@@ -146,7 +146,7 @@ pub(super) fn walk(
         damaged: Vec::new(),
     };
     let (mut position, mut wrapped) = (head, false);
-    loop {
+    while ends != Some(position) {
         let placed = match next(&mut window, position) {
             Ok(placed) => placed,
             Err(finding) => {
@@ -200,6 +200,8 @@ pub(super) fn walk(
         walked.bytes += placed.len;
         position = RingPosition(position.0 + placed.len);
     }
+    walked.tail = ends;
+    walked
 }
 
 /// The record at a position.

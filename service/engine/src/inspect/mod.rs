@@ -28,11 +28,13 @@ use crate::format::mark::Marks;
 use crate::format::record::{END_OF_RECORDS_LEN, PUT_LEN};
 use crate::format::{Geometry, Header, Portion, Record};
 use crate::lump::LumpId;
+use crate::options::UnsettledTail;
 use crate::request::{LumpRange, Placement};
 use crate::storage::headers::{choose_head, damaged_copies, head_finding, leads_to, seal_finding};
 use crate::storage::index::{Entry, Index};
 use crate::storage::journal::{self as journal_state, FoundEnd, Journal as Ring};
 use crate::storage::outside::Outside;
+use crate::storage::unsettled::{self, Judged, LogEnd};
 use crate::units::{RingPosition, SECTOR_LEN};
 
 use image::Found;
@@ -61,6 +63,8 @@ pub struct Inspector {
 struct Journal {
     geometry: Geometry,
     head: RingPosition,
+    /// Where it ends; `None`: at its end mark.
+    ends: Option<RingPosition>,
     /// The journal as replay finds it; `None`: its end is unknown.
     ring: Option<Ring>,
     index: Index,
@@ -68,6 +72,13 @@ struct Journal {
     damaged_embeds: u64,
     /// The newest checkpoint.
     newest: Option<checkpoint::Slot>,
+}
+
+/// A walk through the whole log, and what became of its last batch.
+struct Log {
+    walked: (Index, Outside, Walked),
+    unsettled: Option<UnsettledTail>,
+    ends: Option<LogEnd>,
 }
 
 impl std::fmt::Debug for Inspector {
@@ -155,13 +166,14 @@ impl Inspector {
         let Some(Journal {
             geometry,
             head,
+            ends,
             index,
             ..
         }) = &self.journal
         else {
             return;
         };
-        walk(&self.source, geometry, *head, |placed| {
+        walk(&self.source, geometry, (*head, *ends), |placed| {
             let live = match placed.record {
                 Record::Put { id, .. } | Record::Embed { id, .. } => {
                     index.get(id).map(Entry::record) == Some(placed.position)
@@ -174,19 +186,13 @@ impl Inspector {
 
     /// Reads the journal, builds the index and describes both.
     fn replay(&mut self, geometry: Geometry, header: Header, first: FoundCopy) {
-        let mut index = Index::new(&geometry);
         let Some((head, copy)) = self.read_head(&geometry, &header, first) else {
             return;
         };
-        let Self { source, report, .. } = self;
-        let findings = &mut report.findings;
-        let mut marks = Marks::default();
-        let mut outside = Outside::default();
-        let walked = walk(source, &geometry, head, |placed| {
-            let foreign = marks.pass(&placed.record);
-            apply(&mut index, &mut outside, &geometry, placed, foreign);
-            true
-        });
+        let log = self.walk_log(&geometry, header.uuid, head);
+        let (index, outside, walked) = log.walked;
+        let (unsettled, ends) = (log.unsettled, log.ends);
+        let findings = &mut self.report.findings;
         add_outside(findings, &outside, &geometry);
         let Walked {
             tail,
@@ -208,9 +214,11 @@ impl Inspector {
             live_bytes,
             garbage_bytes: bytes.saturating_sub(live_bytes),
             records: counts,
+            unsettled: unsettled.map(|tail| tail.outcome.name()),
             seal: None,
         };
-        let ring = tail.and_then(|tail| self.read_end(&geometry, header.uuid, (head, copy), tail));
+        let ring =
+            tail.and_then(|tail| self.read_end(&geometry, header.uuid, (head, copy), (tail, ends)));
         let journal = JournalInfo {
             seal: ring
                 .as_ref()
@@ -239,11 +247,51 @@ impl Inspector {
         self.journal = Some(Journal {
             geometry,
             head,
+            ends: ends.map(|ends| ends.tail),
             ring,
             index,
             damaged_embeds: damaged.len() as u64,
             newest: checkpoints.into_iter().next(),
         });
+    }
+
+    /// State by all records, or by those up to where the journal ends.
+    fn walk_all(
+        &self,
+        geometry: &Geometry,
+        from_to: (RingPosition, Option<RingPosition>),
+    ) -> (Index, Outside, Walked) {
+        let (mut index, mut outside) = (Index::new(geometry), Outside::default());
+        let mut marks = Marks::default();
+        let walked = walk(&self.source, geometry, from_to, |placed| {
+            let foreign = marks.pass(&placed.record);
+            apply(&mut index, &mut outside, geometry, placed, foreign);
+            true
+        });
+        (index, outside, walked)
+    }
+
+    /// Walks to the end that the journal has when its last batch is judged.
+    fn walk_log(&self, geometry: &Geometry, uuid: [u8; 16], head: RingPosition) -> Log {
+        let walked = self.walk_all(geometry, (head, None));
+        let end = walked.2.tail;
+        let end = end.and_then(|tail| self.found_end(geometry, uuid, tail));
+        let judged = end.map_or(Judged::Counts(None), |end| {
+            let read = |offset, len| self.source.read(offset, len);
+            unsettled::judge_end(geometry, &end, SECTOR_LEN, read)
+        });
+        match judged {
+            Judged::Counts(unsettled) => Log {
+                walked,
+                unsettled,
+                ends: None,
+            },
+            Judged::Dropped(unsettled, ends) => Log {
+                walked: self.walk_all(geometry, (head, Some(ends.tail))),
+                unsettled: Some(unsettled),
+                ends: Some(ends),
+            },
+        }
     }
 
     /// The journal with what its seal says; `None`: the end cannot be read any more.
@@ -252,9 +300,12 @@ impl Inspector {
         geometry: &Geometry,
         uuid: [u8; 16],
         (head, copy): (RingPosition, Option<CheckedCopy>),
-        tail: RingPosition,
+        (tail, ends): (RingPosition, Option<LogEnd>),
     ) -> Option<Ring> {
         let mut end = self.found_end(geometry, uuid, tail)?;
+        if let Some(ends) = ends {
+            (end.seal, end.mended) = (Some(ends.seal), false);
+        }
         if end.seal.is_none() {
             let used = head.distance_to(tail, geometry.ring_len());
             end.seal = copy.and_then(|copy| copy.seal_at(used));
@@ -337,7 +388,7 @@ impl Inspector {
     /// True: the records from the head of the copy lead to the end that it tells of.
     fn leads(&self, geometry: &Geometry, uuid: [u8; 16], copy: &CheckedCopy) -> bool {
         let head = copy.ring_head;
-        let tail = walk(&self.source, geometry, head, |_| true).tail;
+        let tail = walk(&self.source, geometry, (head, None), |_| true).tail;
         let end = tail.and_then(|tail| self.found_end(geometry, uuid, tail));
         end.is_some_and(|end| {
             leads_to(

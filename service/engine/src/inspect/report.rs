@@ -108,6 +108,9 @@ pub struct JournalInfo {
     pub records: RecordCounts,
     /// The seal behind the end mark; `null`: another engine wrote the end, or it is not reached.
     pub seal: Option<SealInfo>,
+    /// What opening will make of the last batch, `whole`, `dropped` or `damaged`, if it was not
+    /// settled (FORMAT.md section 8.1). One that is dropped is not part of this report.
+    pub unsettled: Option<&'static str>,
 }
 
 /// Knowledge of the journal's end by the engine that wrote it.

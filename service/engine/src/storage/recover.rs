@@ -97,7 +97,9 @@ fn read(io: &mut BlockingIo<'_>, salvage: bool, ends: Option<LogEnd>) -> Result<
             (replayed, why, salvaged)
         }
     };
-    let unsettled = match unsettled::judge_end(io, &geometry, &replayed.end) {
+    let (end, unit) = (&replayed.end, io.unit());
+    let judged = unsettled::judge_end(&geometry, end, unit, |offset, len| io.read(offset, len));
+    let unsettled = match judged {
         Judged::Counts(unsettled) => unsettled,
         Judged::Dropped(tail, end) => return Ok(Reading::Torn(tail, end)),
     };

@@ -2,7 +2,6 @@
 
 use std::ops::Deref;
 
-use super::io::BlockingIo;
 use super::journal::FoundEnd;
 use crate::error::Error;
 use crate::format::mend::mend;
@@ -23,28 +22,30 @@ const PIECE: u64 = 1024 * 1024;
 
 /// Where the journal ends, whatever stands there.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LogEnd {
-    pub(super) tail: RingPosition,
-    pub(super) seal: Seal,
+pub(crate) struct LogEnd {
+    pub(crate) tail: RingPosition,
+    pub(crate) seal: Seal,
 }
 
 /// What to do with the last batch.
-pub(super) enum Judged {
+pub(crate) enum Judged {
     /// It counts; there is a report if it was not settled.
     Counts(Option<UnsettledTail>),
     /// It does not: the journal ends before it.
     Dropped(UnsettledTail, LogEnd),
 }
 
-/// Judges the last batch of a journal with this end.
-pub(super) fn judge_end(io: &mut BlockingIo<'_>, geometry: &Geometry, end: &FoundEnd) -> Judged {
+/// Judges the last batch of a journal with this end. `read`: whole units of `unit` bytes.
+pub(crate) fn judge_end<B: Deref<Target = [u8]>>(
+    geometry: &Geometry,
+    end: &FoundEnd,
+    unit: u64,
+    mut read: impl FnMut(u64, u64) -> Result<B, Error>,
+) -> Judged {
     let Some(seal) = end.unsettled else {
         return Judged::Counts(None);
     };
-    let place = (end.tail, io.unit());
-    let tail = judge(geometry, place, &seal, &mut |offset, len| {
-        io.read(offset, len)
-    });
+    let tail = judge(geometry, (end.tail, unit), &seal, &mut read);
     if tail.outcome != TailOutcome::Dropped {
         return Judged::Counts(Some(tail));
     }
@@ -106,9 +107,8 @@ pub(crate) fn proved_puts(records: &[Record<'_>], checked: u16) -> Option<Vec<(L
     Some(puts)
 }
 
-/// Compares the puts of an unsettled batch, which ends at `tail`, with their data. `read`: whole
-/// units of `unit` bytes.
-pub(crate) fn judge<B: Deref<Target = [u8]>>(
+/// Compares the puts of an unsettled batch, which ends at `tail`, with their data.
+fn judge<B: Deref<Target = [u8]>>(
     geometry: &Geometry,
     (tail, unit): (RingPosition, u64),
     unsettled: &UnsettledSeal,

@@ -7,6 +7,7 @@ use crate::support::stepped::{Stepped, answer, steady};
 use lumpscope_engine::device::WriteCache;
 use lumpscope_engine::device::sim::{SimDisk, SimOptions, blank_image};
 use lumpscope_engine::format::trailer::LumpShape;
+use lumpscope_engine::inspect::Inspector;
 use lumpscope_engine::mutant::{self, Mutant};
 use lumpscope_engine::units::BlockSize;
 use lumpscope_engine::{
@@ -255,6 +256,46 @@ fn a_store_goes_on_after_a_dropped_batch() {
     assert!(matches!(store.wait(&told), Err(Error::NotFound { .. })));
     let told = store.submit_get(1);
     assert!(store.wait(&told).is_ok_and(|found| found[..] == kept));
+}
+
+/// The check of an image that nobody has opened since tells of no damage where opening finds none.
+#[test]
+fn a_look_at_an_image_sees_what_opening_will_make_of_it() {
+    let dir = crate::support::disk_dir();
+    let path = dir.path().join("image");
+    let mut store = checked(64);
+    store.put(1, LEN, Placement::Data);
+    let before = bytes(&store);
+    store.put(1, LEN + 700, Placement::Data);
+    let after = bytes(&store);
+    let torn = cut(&before, &after, &sectors(DATA..before.len()));
+    let mut rotten = after.clone();
+    let data = (DATA..after.len()).find(|&at| before[at] != after[at]);
+    rotten[data.unwrap() + 40] ^= 4;
+    for (image, outcome, damaged) in [
+        (&before, "whole", 0),
+        (&after, "whole", 0),
+        (&torn, "dropped", 0),
+        (&rotten, "damaged", 1),
+    ] {
+        std::fs::write(&path, image).unwrap();
+        let inspector = Inspector::open(&path).unwrap();
+        let journal = inspector.report().journal.clone().unwrap();
+        assert_eq!(journal.unsettled, Some(outcome));
+        assert!(journal.seal.is_some());
+        let stored = inspector.lumps(LumpId(0)).map(|lump| lump.stored_bytes);
+        let blocks = if *image == before || *image == torn {
+            3
+        } else {
+            4
+        };
+        assert_eq!(stored.collect::<Vec<_>>(), [blocks * 512]);
+        let report = inspector.check(|_, _| true);
+        assert_eq!(
+            (report.clean, report.damaged_lumps),
+            (damaged == 0, damaged)
+        );
+    }
 }
 
 /// An older version of the lump lies whole in these blocks, with its trailer.

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Rhythm;
 use super::values::{
-    DurabilityArg, GuardRule, IoBackendArg, LogFormat, QueuePolicyArg, S3Etag, StoreSpec, UnixMode,
-    Whole, shown,
+    CommitArg, DurabilityArg, GuardRule, IoBackendArg, LogFormat, QueuePolicyArg, S3Etag,
+    StoreSpec, UnixMode, Whole, shown,
 };
 
 /// Configuration of `serve`. Each field is a flag, a key of the file and, as LUMPSCOPE_NAME, an
@@ -157,6 +157,10 @@ pub struct ServeConfig {
     /// Backend of disk I/O
     #[arg(long, value_enum, env = "LUMPSCOPE_IO_BACKEND")]
     pub io_backend: IoBackendArg,
+    /// How a put becomes durable: its data and a flush, then its record and a flush; or both and one
+    /// flush, and after a power cut opening checks the data of the last puts
+    #[arg(long, value_enum, env = "LUMPSCOPE_COMMIT")]
+    pub commit: CommitArg,
     /// Most I/Os that a store has in flight at its disk
     #[arg(long, value_name = "N", env = "LUMPSCOPE_QUEUE_DEPTH")]
     pub queue_depth: usize,
@@ -292,6 +296,7 @@ impl Default for ServeConfig {
             guard: vec![GuardRule::default()],
             program_statistics: false,
             io_backend: IoBackendArg::default(),
+            commit: CommitArg::default(),
             queue_depth: 32,
             queue_limit: 1024,
             queue_policy: QueuePolicyArg::default(),

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use lumpscope_engine::{Durability, IoBackendChoice, QueuePolicy};
+use lumpscope_engine::{CommitMode, Durability, IoBackendChoice, QueuePolicy};
 use lumpscope_observer::GuardPolicy;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -159,6 +159,26 @@ pub enum S3Etag {
     /// Its CRCs and length, and "-1" behind them so that it cannot be taken for an MD5; the MD5 is
     /// computed only for clients that send one
     Crc,
+}
+
+/// How a put becomes durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CommitArg {
+    /// The data and a flush, then the record and a flush.
+    #[default]
+    Ordered,
+    /// Data and record, then one flush; after a power cut opening checks the data of the last puts.
+    Checked,
+}
+
+impl From<CommitArg> for CommitMode {
+    fn from(arg: CommitArg) -> Self {
+        match arg {
+            CommitArg::Ordered => Self::Ordered,
+            CommitArg::Checked => Self::Checked,
+        }
+    }
 }
 
 /// Which waiting request starts next.

@@ -4,7 +4,7 @@ use std::os::linux::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use lumpscope_engine::{SalvageReport, Store, StoreOptions};
+use lumpscope_engine::{SalvageReport, Store, StoreOptions, TailOutcome, UnsettledTail};
 use lumpscope_objects::{ObjectOptions, Objects};
 use lumpscope_observer::{GuardPolicy, Observer};
 use tracing::{info, warn};
@@ -74,6 +74,7 @@ impl Opener {
         options.checkpoint_records = config.checkpoint_records;
         options.salvage = config.salvage || salvage;
         options.io_backend = config.io_backend.into();
+        options.commit = config.commit.into();
         let store = Store::open(&spec.path, options).map_err(|source| ServerError::OpenStore {
             name: spec.name.clone(),
             path: spec.path.clone(),
@@ -88,6 +89,7 @@ impl Opener {
             backend = known.backend.name(),
             disk = known.disk.map(|disk| disk.to_string()),
             durable_by = known.durable_by,
+            commit = known.commit.name(),
             lumps = known.replay.lumps,
             // The end mark is no record to whoever reads this.
             records = known.replay.records.saturating_sub(1),
@@ -96,6 +98,9 @@ impl Opener {
         );
         for found in known.mended.iter().take(SALVAGE_LOGGED) {
             warn!(store = %spec.name, "damage that opening got over: {found}");
+        }
+        if let Some(tail) = &known.unsettled {
+            log_unsettled(&spec.name, tail);
         }
         if let Some(report) = &known.salvage {
             log_salvage(&spec.name, report);
@@ -146,6 +151,42 @@ impl Opener {
 }
 
 /// Tells what salvage mode has done with a store.
+/// Says what opening made of a last batch that was not settled.
+fn log_unsettled(store: &str, tail: &UnsettledTail) {
+    let UnsettledTail {
+        ring_position,
+        puts,
+        outcome,
+        lumps,
+    } = tail;
+    let lumps: Vec<String> = lumps.iter().map(ToString::to_string).collect();
+    let (outcome, lumps) = (outcome.name(), lumps.join(" "));
+    match tail.outcome {
+        TailOutcome::Whole => info!(
+            store,
+            ring_position, puts, outcome, "the data of the last puts is there"
+        ),
+        TailOutcome::Dropped => warn!(
+            store,
+            ring_position,
+            puts,
+            outcome,
+            lumps,
+            "data of the last puts is missing: the power went before they were acknowledged, and \
+             the journal ends before them"
+        ),
+        TailOutcome::Damaged => warn!(
+            store,
+            ring_position,
+            puts,
+            outcome,
+            lumps,
+            "data of the last puts is damaged; they may have been acknowledged, so they are kept, \
+             and reading these lumps fails: restore them from copies"
+        ),
+    }
+}
+
 fn log_salvage(store: &str, report: &SalvageReport) {
     if report.is_clean() {
         info!(store, "salvage: nothing is wrong; leave the option out");

@@ -38,7 +38,7 @@ pub(super) fn store(
             .disk
             .map(|facts| facts.to_string())
             .unwrap_or_default(),
-        durability: known.durable_by.to_owned(),
+        durability: format!("{}; commit {}", known.durable_by, known.commit.name()),
         lumps: named.store.stats().lumps,
         numbers: numbers
             .map(|(metric, value)| (short(metric.name).to_owned(), value))

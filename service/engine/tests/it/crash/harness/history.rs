@@ -1,7 +1,7 @@
 //! One history: random requests, several in flight, and cuts around every I/O.
 
 use lumpscope_engine::device::sim::{Random, SimDisk, Survivors};
-use lumpscope_engine::{Durability, Placement, PutCondition, PutOptions};
+use lumpscope_engine::{CommitMode, Durability, Placement, PutCondition, PutOptions};
 
 use super::cuts;
 use super::model::{Crash, Model, State};
@@ -11,6 +11,11 @@ use super::{Coverage, Only, PLACE, Place};
 
 /// Events per request after which a history counts as endless.
 const EVENTS_PER_REQUEST: u64 = 400;
+
+/// Of a thousand moments without a request this many are followed by a rest.
+const RESTS: u64 = 300;
+/// Longer than it takes until a batch is settled.
+const REST_NS: u64 = 11_000_000;
 
 /// A history that is being run.
 pub struct History {
@@ -147,6 +152,7 @@ impl History {
         } else {
             burst
         };
+        self.rest();
         self.alone &= self.session.open_requests() > 0;
         for _ in 0..burst.min(room) {
             if self.left == 0 || self.alone {
@@ -156,6 +162,15 @@ impl History {
             self.submit()?;
         }
         Ok(())
+    }
+
+    /// A store that commits checked is left alone now and then, long enough to settle.
+    fn rest(&mut self) {
+        let checked = self.scenario.commit == CommitMode::Checked;
+        if checked && self.session.open_requests() == 0 && self.random.chance(RESTS) {
+            let disk = &self.session.disk;
+            disk.advance_to(disk.now_ns() + REST_NS);
+        }
     }
 
     fn submit(&mut self) -> Result<(), String> {
