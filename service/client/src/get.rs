@@ -80,17 +80,13 @@ impl Client {
         })
     }
 
-    /// The header of a get of the whole lump, with its checksum, without the bytes. The service reads and verifies
-    /// the lump.
+    /// The header of a get of the whole lump, with its checksum, when all of its bytes have come and fit it. They are
+    /// not kept.
     ///
     /// # Errors
     /// As for [`Client::get`].
     pub async fn peek(&self, store: &str, id: LumpId) -> Result<v1::GetHeader, Error> {
-        let message = request(store, id, None);
-        call!(self, Repeat::Always, "the get", |attempt| {
-            let (header, _cut_off) = self.open(attempt, message.clone()).await?;
-            Ok(header)
-        })
+        self.get_into(store, id, None, &mut tokio::io::sink()).await
     }
 
     /// Reads a lump, or a range, of at most [`crate::SMALL`] bytes by one message.

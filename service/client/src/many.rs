@@ -168,10 +168,20 @@ impl GetMany {
         let mut check = Check::new(id, &header);
         let mut bytes = Gathered::default();
         let mut outcome = Ok(());
-        while let Some(v1::get_many_response::Part::Chunk(chunk)) = self.take().await? {
-            if outcome.is_ok() {
-                outcome = check.add(&chunk);
-                bytes.add(chunk, header.length);
+        while let Some(part) = self.take().await? {
+            match part {
+                v1::get_many_response::Part::Chunk(chunk) if outcome.is_ok() => {
+                    outcome = check.add(&chunk);
+                    bytes.add(chunk, header.length);
+                }
+                v1::get_many_response::Part::Chunk(_) => {}
+                // The rest of it cannot be read.
+                v1::get_many_response::Part::Failed(failed) => {
+                    return Ok(Err(refused(failed, &self.store)));
+                }
+                v1::get_many_response::Part::Header(_) => {
+                    return Err(Error::Protocol("a get of many with two headers of a lump"));
+                }
             }
         }
         let bytes = bytes.finish();

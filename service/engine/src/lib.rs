@@ -108,6 +108,7 @@ pub mod measure;
 #[doc(hidden)]
 pub mod mutant;
 mod open;
+mod opened;
 mod options;
 mod owner;
 mod payload;
@@ -140,4 +141,4 @@ pub use request::{
 };
 pub use scrub::{ScrubPass, ScrubStatus};
 pub use stats::StoreStats;
-pub use store::Store;
+pub use store::{Opened, Rest, Store};

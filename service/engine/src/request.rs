@@ -165,6 +165,30 @@ impl EngineTimes {
     pub fn commit_ns(&self) -> u64 {
         self.journal_ns + self.wait_ns + self.write_ns + self.flush_ns
     }
+
+    /// These times scaled down to `room_ns` if they are more: work for several lumps at a time, or
+    /// while bytes came or went, shares the time in which the request waited for it.
+    #[must_use]
+    pub fn within(self, room_ns: u64) -> Self {
+        let used = self.total_ns();
+        if used <= room_ns {
+            return self;
+        }
+        let part = |ns: u64| {
+            let part = u128::from(ns) * u128::from(room_ns) / u128::from(used);
+            u64::try_from(part).unwrap_or(room_ns)
+        };
+        Self {
+            sched_ns: part(self.sched_ns),
+            index_ns: part(self.index_ns),
+            data_ns: part(self.data_ns),
+            journal_ns: part(self.journal_ns),
+            wait_ns: part(self.wait_ns),
+            write_ns: part(self.write_ns),
+            flush_ns: part(self.flush_ns),
+            longest_wait: self.longest_wait,
+        }
+    }
 }
 
 impl std::ops::AddAssign for EngineTimes {
@@ -300,4 +324,34 @@ pub struct UsageOutcome {
     pub lumps: u64,
     /// Bytes of disk they take: whole blocks in the data region, exact when embedded.
     pub stored_bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_in_parallel_shares_the_time_it_took() {
+        // Sixteen writes at a time, as a PutMany makes them.
+        let mut sum = EngineTimes::default();
+        for _ in 0..16 {
+            sum += EngineTimes {
+                sched_ns: 3,
+                index_ns: 1,
+                data_ns: 20,
+                journal_ns: 1,
+                wait_ns: 2,
+                write_ns: 1,
+                flush_ns: 3,
+                longest_wait: None,
+            };
+        }
+        let within = sum.within(197);
+        assert!(
+            within.total_ns() <= 197 && within.total_ns() > 186,
+            "{within:?}"
+        );
+        assert!(within.data_ns > within.flush_ns && within.flush_ns > within.wait_ns);
+        assert_eq!(sum.within(496), sum);
+    }
 }

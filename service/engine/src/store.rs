@@ -1,7 +1,10 @@
 //! The handle to an open store. Its verbs are in [`submit`] and [`waiting`].
 
+mod rest;
 mod submit;
 mod waiting;
+
+pub use rest::{Opened, Rest};
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -5,7 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use lumpscope_engine::{Error, ListOutcome, LumpBuf, LumpId, LumpRange, Placement, PutOutcome};
+use lumpscope_engine::{
+    Error, ListOutcome, LumpBuf, LumpId, LumpRange, Placement, PutOutcome, Rest,
+};
 use tokio::sync::oneshot;
 
 use crate::Objects;
@@ -28,6 +30,9 @@ pub(crate) enum Sought {
     /// In a lump; its id is given to no other block while the watch is held.
     Block(Watch, LumpId),
 }
+
+/// Bytes of a block that is read at once, with its metadata.
+const SMALL: u64 = 512 * 1024;
 
 /// A look-up or a read of a block.
 pub(crate) struct Watch {
@@ -53,6 +58,8 @@ pub(crate) struct Loaded {
     /// Of the first byte within the block.
     pub(crate) first: u64,
     pub(crate) bytes: Bytes,
+    /// What follows these bytes.
+    pub(crate) rest: Option<Rest>,
 }
 
 /// A block that is going to be put.
@@ -176,6 +183,9 @@ impl Inner {
         };
         let size = size_of(id);
         let behind = size..size + MAX_TRAILER_BYTES as u64 + 1;
+        // One read is enough for all of a small one.
+        let part = part.or((size > SMALL).then_some(0..size));
+        let mut rest = None;
         let (first, bytes, trailer) = match part {
             None => {
                 let whole = self.ask_whole(ctx, id)?.await?;
@@ -191,15 +201,22 @@ impl Inner {
                 let trailer = self.ask_range(ctx, id, behind)?;
                 let (first, mut bytes) = (part.start, Bytes::new());
                 if !part.is_empty() {
-                    let answer = self.ask_range(ctx, id, part)?;
-                    bytes = Bytes::from_owner(answer.await?.into_bytes_owner());
+                    let opening = self.ask_open(ctx, id, part.start, part.end - part.start)?;
+                    let opened = opening.get(ctx).await?;
+                    rest = opened.rest;
+                    bytes = Bytes::from_owner(opened.first.into_bytes_owner());
                 }
                 let trailer = Bytes::from_owner(trailer.await?.into_bytes_owner());
                 (first, bytes, trailer)
             }
         };
         let info = trailer::decode(id, &trailer).map_err(|why| damaged(why.0))?;
-        Ok(Loaded { info, first, bytes })
+        Ok(Loaded {
+            info,
+            first,
+            bytes,
+            rest,
+        })
     }
 }
 

@@ -22,6 +22,13 @@ impl<'a> Ctx<'a> {
         }
     }
 
+    /// Adds what one call of the engine cost the request: it was waited for so long.
+    pub(crate) fn waited(self, used: EngineTimes, ns: u64) {
+        if let Some(times) = self.times {
+            times.add(used.within(ns));
+        }
+    }
+
     /// Adds the times of one call of the engine.
     pub(crate) fn meter(self) -> impl FnOnce(EngineTimes) + Send + 'static {
         let times = self.times.cloned();

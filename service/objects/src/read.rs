@@ -1,10 +1,10 @@
-//! Reading an object: piece by piece, the next one on its way.
+//! Reading an object: lump after lump, each piece by piece, the next piece on its way.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use bytes::Bytes;
-use lumpscope_engine::{Error, LumpData, LumpId, RangeOutcome};
+use lumpscope_engine::clock::monotonic_ns;
+use lumpscope_engine::{EngineTimes, Error, LumpData, LumpId, OnDone, Opened, RangeOutcome, Rest};
 use tokio::sync::oneshot;
 
 use crate::Objects;
@@ -17,11 +17,11 @@ use crate::record::{Body, Segment};
 use crate::state::{Inner, Reading, decode};
 use crate::types::ObjectInfo;
 
-/// A piece that is read next.
+/// A lump that is read next.
 #[derive(Clone, Copy, Debug)]
 struct Next {
     id: LumpId,
-    /// Bytes of the piece wanted, and all of it.
+    /// Bytes of the lump wanted, and all of it.
     from: u64,
     len: u64,
     total: u64,
@@ -35,12 +35,20 @@ pub struct Reader {
 }
 
 enum Source {
-    Pieces(Pieces),
-    /// Bytes read of a block, until they are taken: place of the first, and the bytes.
-    Block(u64, Option<Bytes>),
+    Segments(Box<Segments>),
+    Block(Block),
 }
 
-struct Pieces {
+/// A block of which the beginning has been read.
+struct Block {
+    /// Where the next bytes belong.
+    at: u64,
+    /// Bytes that were read, until they are taken.
+    first: Option<Bytes>,
+    rest: Option<Pieces>,
+}
+
+struct Segments {
     reading: Reading,
     bucket: String,
     key: String,
@@ -49,7 +57,49 @@ struct Pieces {
     part: Option<(u64, u64, Segment)>,
     /// Bytes of the object before the next segment.
     before: u64,
-    ahead: Option<(Next, Answer<LumpData>)>,
+    /// A lump that was asked for.
+    ahead: Option<(Next, Asked<Opened>)>,
+    /// The lump that is being read, and the piece of it that was asked for.
+    lump: Option<(Next, Pieces)>,
+}
+
+/// The pieces of a lump behind its first, of which one is always asked for.
+struct Pieces {
+    rest: Rest,
+    asked: Asked<LumpData>,
+}
+
+impl Pieces {
+    /// Asks for the next piece of a lump; `None`: there is none.
+    fn ask(mut rest: Rest) -> Option<Self> {
+        if rest.remaining() == 0 {
+            return None;
+        }
+        let asked = Asked::of(|on_done| rest.submit_next(on_done));
+        // The store takes no more requests: the same is said when the piece is wanted.
+        let asked = asked.unwrap_or_else(|_| Asked(oneshot::channel().1));
+        Some(Self { rest, asked })
+    }
+}
+
+/// An answer of the engine that costs a request only while it is waited for.
+pub(crate) struct Asked<T>(oneshot::Receiver<(Result<T, Error>, EngineTimes)>);
+
+impl<T: Send + 'static> Asked<T> {
+    fn of(submit: impl FnOnce(OnDone<T>) -> Result<(), Error>) -> Result<Self, Error> {
+        let (told, answer) = oneshot::channel();
+        submit(Box::new(move |result, times| {
+            drop(told.send((result, times)));
+        }))?;
+        Ok(Self(answer))
+    }
+
+    pub(crate) async fn get(self, ctx: Ctx<'_>) -> Result<T, ObjectError> {
+        let since_ns = monotonic_ns();
+        let (result, times) = self.0.await.map_err(|_| Error::Closed)?;
+        ctx.waited(times, monotonic_ns().saturating_sub(since_ns));
+        Ok(result?)
+    }
 }
 
 impl std::fmt::Debug for Reader {
@@ -116,9 +166,19 @@ impl Objects {
                     let part = part(size).filter(within);
                     let loaded = self.inner.load(ctx, (bucket, key, id), part).await;
                     if !is_gone(&loaded) {
-                        let Loaded { info, first, bytes } = loaded?;
+                        let Loaded {
+                            info,
+                            first,
+                            bytes,
+                            rest,
+                        } = loaded?;
+                        let block = Block {
+                            at: first,
+                            first: Some(bytes),
+                            rest: rest.and_then(Pieces::ask),
+                        };
                         return Ok(Reader {
-                            source: Source::Block(first, Some(bytes)),
+                            source: Source::Block(block),
                             range: 0..info.size,
                             info,
                         });
@@ -131,7 +191,7 @@ impl Objects {
     fn read_pieces(&self, bucket: &str, key: &str) -> Result<Reader, ObjectError> {
         let (reading, body) = self.inner.reading(bucket, key)?;
         let Body { info, segments, .. } = body;
-        let pieces = Pieces {
+        let segments = Segments {
             reading,
             bucket: bucket.to_owned(),
             key: key.to_owned(),
@@ -139,9 +199,10 @@ impl Objects {
             part: None,
             before: 0,
             ahead: None,
+            lump: None,
         };
         Ok(Reader {
-            source: Source::Pieces(pieces),
+            source: Source::Segments(Box::new(segments)),
             range: 0..info.size,
             info,
         })
@@ -166,8 +227,8 @@ impl Reader {
     pub fn parts(&self) -> Vec<u64> {
         let count = usize::from(self.info.etag.parts);
         let mut sizes = match &self.source {
-            Source::Pieces(pieces) if count > 0 => {
-                let segments = pieces.segments.as_slice().iter();
+            Source::Segments(segments) if count > 0 => {
+                let segments = segments.segments.as_slice().iter();
                 segments.map(|segment| segment.size).collect()
             }
             _ => Vec::new(),
@@ -204,58 +265,101 @@ impl Reader {
     /// memory that the device wrote to, and count against the store's budget until dropped.
     pub async fn next(&mut self, ctx: Ctx<'_>) -> Option<Result<Bytes, ObjectError>> {
         match &mut self.source {
-            Source::Pieces(pieces) => pieces.next(ctx, &self.range).await,
-            Source::Block(first, bytes) => {
-                bytes.take().map(|bytes| cut(&bytes, *first, &self.range))
-            }
+            Source::Segments(segments) => segments.next(ctx, &self.range).await,
+            Source::Block(block) => block.next(ctx, &self.range).await,
         }
     }
 }
 
-/// The bytes `range` of a block of which those from `first` on were read.
-fn cut(bytes: &Bytes, first: u64, range: &Range<u64>) -> Result<Bytes, ObjectError> {
-    let at = |place: u64| usize::try_from(place.checked_sub(first)?).ok();
-    match (at(range.start), at(range.end)) {
-        (Some(start), Some(end)) if start <= end && end <= bytes.len() => {
-            Ok(bytes.slice(start..end))
-        }
-        _ => Err(ObjectError::Invalid {
-            what: "the range of a block",
-            why: "it is not within what was asked to be read",
-        }),
-    }
-}
-
-impl Pieces {
+impl Block {
+    /// The next of the bytes `range`.
     async fn next(
         &mut self,
         ctx: Ctx<'_>,
         range: &Range<u64>,
     ) -> Option<Result<Bytes, ObjectError>> {
-        let (next, answer) = match self.ahead.take() {
-            Some(ahead) => ahead,
-            None => match self.start(ctx, range)? {
-                Ok(started) => started,
+        let outside = Err(ObjectError::Invalid {
+            what: "the range of a block",
+            why: "it is not within what was asked to be read",
+        });
+        if self.first.is_some() && range.start < self.at {
+            return Some(outside);
+        }
+        while self.at < range.end {
+            let bytes = if let Some(first) = self.first.take() {
+                first
+            } else {
+                let Some(Pieces { rest, asked }) = self.rest.take() else {
+                    return Some(outside);
+                };
+                match asked.get(ctx).await {
+                    Ok(data) => {
+                        self.rest = Pieces::ask(rest);
+                        Bytes::from_owner(data.into_bytes_owner())
+                    }
+                    Err(error) => return Some(Err(error)),
+                }
+            };
+            let start = self.at;
+            self.at += bytes.len() as u64;
+            let wanted = range.start.max(start)..range.end.min(self.at);
+            if !wanted.is_empty() {
+                let within = |at: u64| usize::try_from(at - start).unwrap_or(bytes.len());
+                return Some(Ok(bytes.slice(within(wanted.start)..within(wanted.end))));
+            }
+        }
+        None
+    }
+}
+
+impl Segments {
+    async fn next(
+        &mut self,
+        ctx: Ctx<'_>,
+        range: &Range<u64>,
+    ) -> Option<Result<Bytes, ObjectError>> {
+        let (piece, rest) = if let Some((next, pieces)) = self.lump.take() {
+            (pieces.asked.get(ctx).await, Some((next, pieces.rest)))
+        } else {
+            let (next, asked) = match self.ahead.take() {
+                Some(ahead) => ahead,
+                None => match self.start(ctx, range)? {
+                    Ok(started) => started,
+                    Err(error) => return Some(Err(error)),
+                },
+            };
+            match self.judge(next, asked.get(ctx).await) {
+                Ok(Opened { first, rest, .. }) => (Ok(first), rest.map(|rest| (next, rest))),
                 Err(error) => return Some(Err(error)),
-            },
+            }
         };
-        // The next one is read while this one is waited for and used. If the store is too busy
-        // for that, it is asked for again when it is wanted.
+        if piece.is_ok() {
+            self.go_on(ctx, range, rest);
+        }
+        Some(piece.map(|data| Bytes::from_owner(data.into_bytes_owner())))
+    }
+
+    /// Has what comes next read: a piece of the lump at hand, else the beginning of the next lump.
+    /// Only now that the one before has come, so that nothing which comes later has its memory. If
+    /// the store is too busy to open a lump, it is asked for again when it is wanted.
+    fn go_on(&mut self, ctx: Ctx<'_>, range: &Range<u64>, rest: Option<(Next, Rest)>) {
+        self.lump = rest.and_then(|(next, rest)| Some((next, Pieces::ask(rest)?)));
+        if self.lump.is_some() {
+            return;
+        }
         let mark = (self.segments.clone(), self.part, self.before);
         match self.start(ctx, range) {
             Some(Ok(ahead)) => self.ahead = Some(ahead),
             Some(Err(_)) => (self.segments, self.part, self.before) = mark,
             None => {}
         }
-        let result = answer.await;
-        Some(self.judge(next, result))
     }
 
     fn judge(
         &self,
         next: Next,
-        result: Result<LumpData, ObjectError>,
-    ) -> Result<Bytes, ObjectError> {
+        result: Result<Opened, ObjectError>,
+    ) -> Result<Opened, ObjectError> {
         let damaged = |why| ObjectError::Damaged {
             bucket: self.bucket.clone(),
             key: self.key.clone(),
@@ -263,8 +367,8 @@ impl Pieces {
             why,
         };
         match result {
-            Ok(data) if data.len() as u64 == next.len => {
-                Ok(Bytes::from_owner(data.into_bytes_owner()))
+            Ok(opened) if (opened.length, opened.total_length) == (next.len, next.total) => {
+                Ok(opened)
             }
             Ok(_) => Err(damaged("a piece is not as long as it was")),
             Err(ObjectError::Engine(Error::NotFound { .. })) => {
@@ -274,14 +378,18 @@ impl Pieces {
         }
     }
 
-    /// Starts to read the next piece; `None`: there is none.
+    /// Begins to open the next lump; `None`: there is none.
     fn start(
         &mut self,
         ctx: Ctx<'_>,
         range: &Range<u64>,
-    ) -> Option<Result<(Next, Answer<LumpData>), ObjectError>> {
+    ) -> Option<Result<(Next, Asked<Opened>), ObjectError>> {
         let next = self.next_piece(range)?;
-        Some(ask(&self.reading.inner, ctx, next).map(|answer| (next, answer)))
+        let asked = self
+            .reading
+            .inner
+            .ask_open(ctx, next.id, next.from, next.len);
+        Some(asked.map(|asked| (next, asked)))
     }
 
     fn next_piece(&mut self, range: &Range<u64>) -> Option<Next> {
@@ -309,21 +417,21 @@ impl Pieces {
     }
 }
 
-fn ask(inner: &Arc<Inner>, ctx: Ctx<'_>, next: Next) -> Result<Answer<LumpData>, ObjectError> {
-    let Next {
-        id,
-        from,
-        len,
-        total,
-    } = next;
-    if len == total {
-        inner.ask_whole(ctx, id)
-    } else {
-        inner.ask_range(ctx, id, from..from + len)
-    }
-}
-
 impl Inner {
+    /// Begins to open a lump, to read some of its bytes.
+    pub(crate) fn ask_open(
+        &self,
+        ctx: Ctx<'_>,
+        id: LumpId,
+        from: u64,
+        len: u64,
+    ) -> Result<Asked<Opened>, ObjectError> {
+        let bytes = (from, len);
+        Ok(Asked::of(|on_done| {
+            self.store.submit_open(ctx.engine, id, bytes, on_done)
+        })?)
+    }
+
     /// Starts to read a lump.
     pub(crate) fn ask_whole(
         &self,

@@ -269,6 +269,12 @@ impl Body for Traced {
             return Poll::Ready(Some(Err(why.into())));
         }
         let polled = Pin::new(&mut self.body).poll_frame(context);
+        if let Some(reading) = &self.reading {
+            match &polled {
+                Poll::Pending => reading.waits(),
+                Poll::Ready(_) => reading.goes_on(),
+            }
+        }
         match &polled {
             Poll::Ready(Some(Ok(frame))) => {
                 let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;

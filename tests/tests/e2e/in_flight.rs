@@ -125,6 +125,9 @@ async fn get(client: &mut Client, store: &str, key: u64) -> u64 {
     request_id
 }
 
+/// Bytes of a block of the stores.
+const BLOCK: u64 = 4096;
+
 /// Bytes of lumps in block requests, and those of them whose request is the right one.
 #[derive(Debug, Default)]
 struct Judged {
@@ -214,13 +217,15 @@ async fn told_apart(kind: StoreKind, backend: &str) {
         "{}: only {most} were under way at a time",
         store.name
     );
-    // Put once and got once each; what an audit misses is missing here, too, and is said.
+    // Put once and got once each; the last block of a lump, which has its checksums, is read first
+    // and once more with its last piece. What an audit misses is missing here, too, and is said.
     if !was_incomplete {
-        assert_eq!(
-            judged.bytes,
-            2 * lumps,
-            "{}: block requests are missing",
-            store.name
+        let whole = 2 * lumps..=2 * lumps + CLIENTS * LUMPS_PER_CLIENT * BLOCK;
+        assert!(
+            whole.contains(&judged.bytes),
+            "{}: {} bytes in block requests are none of {whole:?}",
+            store.name,
+            judged.bytes
         );
     }
     assert!(

@@ -1,17 +1,22 @@
 //! Messages from callers to the owner thread, and the way of the answer back.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use crossbeam_channel::Sender;
 
 use super::put::Put;
+use super::reads::ranges::Wanted;
 use crate::clock::monotonic_ns;
 use crate::declaration::RequestId;
 use crate::error::Error;
 use crate::lump::LumpId;
+use crate::opened::{Beginning, OpenLump};
 use crate::payload::LumpData;
 use crate::request::{
     BatchWait, CollectOutcome, DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability,
-    EmbeddedPage, EngineTimes, HeadOutcome, ListOutcome, LumpRange, OnDone, RangeOutcome,
-    RequestCtx, UsageOutcome,
+    EmbeddedPage, EngineTimes, HeadOutcome, ListOutcome, LumpRange, OnDone, RequestCtx,
+    UsageOutcome,
 };
 
 /// A request on its way to the owner thread, with what decides when it is started.
@@ -42,11 +47,14 @@ pub(crate) enum Command {
     },
     GetRange {
         id: LumpId,
-        /// First byte wanted.
-        offset: u64,
-        /// Bytes wanted.
-        len: u64,
-        reply: Reply<RangeOutcome>,
+        wanted: Wanted,
+        reply: Reply<Beginning>,
+    },
+    /// These bytes of a lump that is open.
+    GetPiece {
+        lump: Arc<OpenLump>,
+        wanted: Range<u64>,
+        reply: Reply<LumpData>,
     },
     Head {
         id: LumpId,
@@ -103,6 +111,7 @@ impl Command {
             Self::Embedded { reply, .. } => reply.send(Err(error), stage),
             Self::Get { reply, .. } => reply.send(Err(error), stage),
             Self::GetRange { reply, .. } => reply.send(Err(error), stage),
+            Self::GetPiece { reply, .. } => reply.send(Err(error), stage),
             Self::Head { reply, .. } => reply.send(Err(error), stage),
             Self::Delete { reply, .. } => reply.send(Err(error), stage),
             Self::DeleteRange { reply, .. } => reply.send(Err(error), stage),
@@ -206,6 +215,18 @@ impl<T> Reply<T> {
         Self {
             on_done,
             timing: Timing::start(),
+        }
+    }
+
+    /// One for another result, which `map` makes the one that is wanted.
+    pub(crate) fn of<U>(self, map: impl FnOnce(U) -> T + Send + 'static) -> Reply<U>
+    where
+        T: 'static,
+    {
+        let on_done = self.on_done;
+        Reply {
+            on_done: Box::new(move |result, times| on_done(result.map(map), times)),
+            timing: self.timing,
         }
     }
 

@@ -19,6 +19,7 @@ use crate::format::Portion;
 use crate::format::journal_header::ScrubMark;
 use crate::format::verify::Subject;
 use crate::lump::LumpId;
+use crate::opened::{Pin, Released};
 use crate::options::StoreOptions;
 use crate::stats::Counters;
 use crate::storage::Storage;
@@ -36,6 +37,8 @@ pub(crate) struct Shared {
     /// Set once the store takes no changes any more: the reason.
     pub(crate) failed: OnceLock<Arc<str>>,
     pub(crate) scrub: scrub::Control,
+    /// Blocks of lumps that were open.
+    pub(crate) released: Arc<Released>,
     /// Choices of the order, and observations of the disk on their way to it.
     pub(crate) order: OrderShared,
 }
@@ -54,6 +57,7 @@ impl Shared {
             gate: Arc::default(),
             failed: OnceLock::new(),
             scrub: scrub::Control::default(),
+            released: Arc::default(),
             order: OrderShared::new(options.queue_policy),
         }
     }
@@ -210,6 +214,23 @@ impl Ctx {
     /// A read of these blocks has ended.
     pub(super) fn unpin(&mut self, portion: Portion) {
         self.freed |= self.storage.data.unpin(portion);
+    }
+
+    /// A read of these blocks that was to end goes on until this is dropped.
+    pub(super) fn keep_open(&mut self, portion: Portion) -> Pin {
+        self.storage.data.keep_open(portion);
+        Pin {
+            portion,
+            released: Arc::clone(&self.shared.released),
+            waker: self.io.device.backend.waker(),
+        }
+    }
+
+    /// Lets go of the blocks of lumps that are read no more.
+    pub(super) fn let_go(&mut self) {
+        for portion in self.shared.released.take() {
+            self.freed |= self.storage.data.closed(portion);
+        }
     }
 
     /// Expectations of a portion's bytes, for whoever verifies them.

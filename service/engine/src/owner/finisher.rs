@@ -1,13 +1,14 @@
 //! Threads that verify what was read and answer gets, so that the owner thread never touches
 //! payload bytes.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender};
 
 use super::command::{Reply, Stage};
-use super::reads::ranges::clip;
+use super::reads::ranges::{Wanted, clip};
 use super::scrub::{ScrubJob, Verified};
 use crate::buffer::AlignedBuf;
 use crate::error::{Error, LumpDamage};
@@ -16,8 +17,8 @@ use crate::format::mend::mend;
 use crate::format::record::{Decoded, EMBED_PREFIX_LEN, Record};
 use crate::format::verify::{Damage, Misfit, Subject};
 use crate::lump::LumpId;
+use crate::opened::{Beginning, OpenLump, Pin};
 use crate::payload::LumpData;
-use crate::request::RangeOutcome;
 use crate::stats::Counters;
 use crate::units::ByteOffset;
 
@@ -40,20 +41,31 @@ pub(crate) struct FinishRange {
     pub(crate) subject: Subject,
     /// First byte of the portion in the device.
     pub(crate) start: ByteOffset,
-    pub(crate) offset: u64,
-    pub(crate) len: u64,
-    /// Where the body begins in the portion.
-    pub(crate) body_at: u64,
+    pub(crate) wanted: Wanted,
+    /// Bytes of the portion in the body.
+    pub(crate) body_at: Range<u64>,
     pub(crate) body: AlignedBuf,
     /// The last block, when the body does not end with it.
     pub(crate) end: Option<AlignedBuf>,
-    pub(crate) reply: Reply<RangeOutcome>,
+    /// Keeps the lump open; `None`: the body has all that is wanted.
+    pub(crate) pin: Option<Pin>,
+    pub(crate) reply: Reply<Beginning>,
+}
+
+/// A piece of a lump that is open, whose bytes are in memory.
+pub(crate) struct FinishPiece {
+    pub(crate) lump: Arc<OpenLump>,
+    /// Bytes of the lump.
+    pub(crate) wanted: Range<u64>,
+    pub(crate) body: AlignedBuf,
+    pub(crate) reply: Reply<LumpData>,
 }
 
 /// Something for the threads to do.
 enum Job {
     Lump(Finish),
     Range(FinishRange),
+    Piece(FinishPiece),
     Scrub(ScrubJob, Box<dyn FnOnce(Verified) + Send>),
 }
 
@@ -111,6 +123,10 @@ impl Finisher {
         self.hand_over(Job::Range(job));
     }
 
+    pub(crate) fn finish_piece(&self, job: FinishPiece) {
+        self.hand_over(Job::Piece(job));
+    }
+
     /// Verifies what the scrubber has read.
     pub(crate) fn verify(&self, job: ScrubJob, told: impl FnOnce(Verified) + Send + 'static) {
         self.hand_over(Job::Scrub(job, Box::new(told)));
@@ -148,6 +164,7 @@ impl Job {
         match self {
             Self::Lump(finish) => finish.run(counters),
             Self::Range(finish) => finish.run(counters),
+            Self::Piece(finish) => finish.run(counters),
             Self::Scrub(job, told) => told(job.run()),
         }
     }
@@ -160,11 +177,11 @@ impl FinishRange {
             portion,
             subject,
             start,
-            offset,
-            len,
+            wanted,
             body_at,
             body,
             end,
+            pin,
             reply,
         } = self;
         let mismatch = |misfit: Misfit| Error::mismatch(subject.id, portion, start.0, &misfit);
@@ -172,18 +189,48 @@ impl FinishRange {
             .judge_end(end.as_deref().unwrap_or(&body))
             .map_err(mismatch)
             .and_then(|end| {
-                let wanted = clip(subject.id, offset, len, end.0)?;
-                subject
-                    .judge_part(&body, body_at, wanted, end)
+                let wanted = clip(subject.id, wanted.offset, wanted.len, end.0)?;
+                let first = wanted.start..wanted.end.min(body_at.end.max(wanted.start));
+                let rest = pin.zip(end.1.clone()).map(|(pin, trailer)| OpenLump {
+                    pin,
+                    subject,
+                    start,
+                    payload_len: end.0,
+                    trailer,
+                });
+                let judged = subject.judge_part(&body, body_at.start, first, end);
+                judged
                     .map_err(mismatch)
+                    .map(|judged| (wanted, judged, rest))
             });
-        note(counters, judged.as_ref().map(|judged| judged.verified));
-        let outcome = judged.map(|judged| RangeOutcome {
-            offset,
+        note(
+            counters,
+            judged.as_ref().map(|(_, judged, _)| judged.verified),
+        );
+        let outcome = judged.map(|(wanted, judged, rest)| Beginning {
+            first: LumpData::judged(body, &judged),
+            wanted,
             total_length: judged.payload_len,
-            data: LumpData::judged(body, &judged),
+            rest,
         });
         reply.send(outcome, Stage::Data);
+    }
+}
+
+impl FinishPiece {
+    /// Verifies the bytes and answers the request.
+    fn run(self, counters: &Counters) {
+        let Self {
+            lump,
+            wanted,
+            body,
+            reply,
+        } = self;
+        let judged = lump.judge(&body, wanted);
+        drop(lump);
+        note(counters, judged.as_ref().map(|judged| judged.verified));
+        let piece = judged.map(|judged| LumpData::judged(body, &judged));
+        reply.send(piece, Stage::Data);
     }
 }
 

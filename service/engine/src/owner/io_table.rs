@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::command::Reply;
 use super::pairs::{Pairs, Seen};
 use super::put::Put;
-use super::reads::ranges::Piece;
+use super::reads::ranges::{Piece, PieceRead};
 use super::reads::{ReadEmbedded, ReadLump};
 use super::scrub::ScrubRead;
 use super::waiting::order::Kind;
@@ -34,6 +34,8 @@ pub(crate) enum Tag {
     },
     /// A piece of a range of a lump.
     Range(u64, Piece),
+    /// A piece of a lump that is open.
+    Piece(Box<PieceRead>),
     /// The data of a put.
     PutData(Box<Put>),
     /// A piece of a batch that is not visible yet.
@@ -76,14 +78,14 @@ impl Tag {
     fn is_data(&self) -> bool {
         matches!(
             self,
-            Self::Get(_) | Self::Range(..) | Self::Head { .. } | Self::PutData(_)
+            Self::Get(_) | Self::Range(..) | Self::Piece(_) | Self::Head { .. } | Self::PutData(_)
         )
     }
 
     /// The kind of request that this read is all the work for.
     fn read_kind(&self) -> Option<Kind> {
         match self {
-            Self::Get(_) => Some(Kind::Get),
+            Self::Get(_) | Self::Range(_, Piece::Body) | Self::Piece(_) => Some(Kind::Get),
             Self::Head { .. } => Some(Kind::Head),
             _ => None,
         }
@@ -91,9 +93,11 @@ impl Tag {
 
     fn purpose(&self) -> IoPurpose {
         match self {
-            Self::Get(_) | Self::Range(..) | Self::Head { .. } | Self::PutData(_) => {
-                IoPurpose::LumpData
-            }
+            Self::Get(_)
+            | Self::Range(..)
+            | Self::Piece(_)
+            | Self::Head { .. }
+            | Self::PutData(_) => IoPurpose::LumpData,
             Self::BatchRest
             | Self::BatchFirst
             | Self::Settle

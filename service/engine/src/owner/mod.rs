@@ -33,7 +33,7 @@ pub(crate) mod io_table;
 mod overlay;
 mod pairs;
 pub(crate) mod put;
-mod reads;
+pub(crate) mod reads;
 pub(crate) mod scrub;
 mod stepped;
 pub(crate) mod waiting;
@@ -195,6 +195,8 @@ impl Owner {
         }
         self.waiting.learn_told(&self.ctx.shared.order);
         self.ended = ended;
+        self.ctx.let_go();
+        self.use_freed();
         self.more_commands = self.take_commands();
         self.start_waiting();
         self.write();
@@ -262,12 +264,14 @@ impl Owner {
         let (ctx, reads) = (&mut self.ctx, &mut self.reads);
         match command {
             Command::Get { id, reply } => reads.get(ctx, request, id, reply),
-            Command::GetRange {
-                id,
-                offset,
-                len,
+            Command::GetRange { id, wanted, reply } => {
+                reads.get_range(ctx, request, id, wanted, reply);
+            }
+            Command::GetPiece {
+                lump,
+                wanted,
                 reply,
-            } => reads.get_range(ctx, request, id, (offset, len), reply),
+            } => reads.piece(ctx, request, (lump, wanted), reply),
             Command::Head { id, reply } => reads.head(ctx, request, id, reply),
             Command::List {
                 range,
@@ -336,6 +340,7 @@ impl Owner {
         match tag {
             Tag::Get(read) => self.reads.get_read(ctx, read, buf, result),
             Tag::Range(key, piece) => self.reads.range_read(ctx, (key, piece), buf, result),
+            Tag::Piece(read) => self.reads.piece_read(ctx, *read, buf, result),
             Tag::Head { lump, reply } => self.reads.head_read(ctx, lump, reply, buf, result),
             Tag::Embedded(read) => self.reads.embedded_read(ctx, *read, buf, result),
             Tag::PutData(put) => {
@@ -379,6 +384,11 @@ impl Owner {
         if let Err(error) = done {
             self.fail(&error);
         }
+        self.use_freed();
+    }
+
+    /// Blocks may have come free: puts may be waiting for them.
+    fn use_freed(&mut self) {
         if std::mem::take(&mut self.ctx.freed)
             && let Some(bytes) = self.puts.retry(&mut self.ctx)
         {

@@ -4,7 +4,7 @@
 //! the read is in flight, so an overwrite or delete in between cannot make it see other bytes.
 
 mod embedded;
-pub(super) mod ranges;
+pub(crate) mod ranges;
 
 use std::collections::HashMap;
 
@@ -19,10 +19,9 @@ use crate::format::Portion;
 use crate::format::record::EMBED_PREFIX_LEN;
 use crate::format::verify::Subject;
 use crate::lump::LumpId;
+use crate::opened::Beginning;
 use crate::payload::LumpData;
-use crate::request::{
-    EngineTimes, HeadOutcome, ListOutcome, LumpRange, Placement, RangeOutcome, UsageOutcome,
-};
+use crate::request::{EngineTimes, HeadOutcome, ListOutcome, LumpRange, Placement, UsageOutcome};
 use crate::storage::index::Entry;
 use crate::units::{ByteOffset, RingPosition};
 
@@ -190,7 +189,7 @@ impl Reads {
         request: RequestId,
         (id, entry): (LumpId, Entry),
         (offset, len): (u64, u64),
-        mut reply: Reply<RangeOutcome>,
+        mut reply: Reply<Beginning>,
     ) {
         let length = entry.record_len().saturating_sub(EMBED_PREFIX_LEN as u64);
         let range = match clip(id, offset, len, length) {
@@ -199,10 +198,11 @@ impl Reads {
         };
         reply.timing.lap(Stage::Index);
         let on_done = Box::new(move |result: Result<LumpData, Error>, _: EngineTimes| {
-            let outcome = result.map(|lump| RangeOutcome {
-                data: lump.narrowed(&range),
-                offset,
+            let outcome = result.map(|lump| Beginning {
+                first: lump.narrowed(&range),
+                wanted: range,
                 total_length: length,
+                rest: None,
             });
             reply.send(outcome, Stage::Data);
         });

@@ -26,7 +26,6 @@ use queue::{Place, Queue};
 
 use super::command::{Arrival, Command};
 use super::ctx::Ctx;
-use super::reads::ranges::memory_of_range;
 use crate::clock::monotonic_ns;
 use crate::declaration::RequestId;
 use crate::device::Wait;
@@ -234,7 +233,7 @@ impl Drop for Waiting {
 fn place(ctx: &Ctx, arrival: &Arrival) -> Option<(Place, u64)> {
     // What is read, and for how many bytes a get needs memory.
     let (kind, position, (len, memory)) = match &arrival.command {
-        Command::Get { .. } | Command::GetRange { .. } => {
+        Command::Get { .. } | Command::GetRange { .. } | Command::GetPiece { .. } => {
             let (position, len) = to_read(ctx, &arrival.command)?;
             (Kind::Get, position, (len, len))
         }
@@ -263,12 +262,15 @@ fn place(ctx: &Ctx, arrival: &Arrival) -> Option<(Place, u64)> {
 
 /// Where a get reads first, and the most bytes that it reads at once.
 fn to_read(ctx: &Ctx, command: &Command) -> Option<(u64, u64)> {
-    match *command {
-        Command::Get { id, .. } => stored_at(ctx, id),
-        Command::GetRange { id, len, .. } => {
-            let (position, stored) = stored_at(ctx, id)?;
-            Some((position, stored.min(memory_of_range(len, stored))))
+    match command {
+        Command::Get { id, .. } => stored_at(ctx, *id),
+        Command::GetRange { id, wanted, .. } => {
+            let (position, stored) = stored_at(ctx, *id)?;
+            let entry = ctx.storage.index.get(*id)?;
+            let wanted = wanted.of(ctx.storage.journal.provenance(entry));
+            Some((position, wanted.memory(stored)))
         }
+        Command::GetPiece { lump, wanted, .. } => Some(lump.extent(wanted)),
         _ => None,
     }
 }
@@ -300,6 +302,7 @@ impl Command {
             | Self::Sync { .. } => true,
             Self::Get { .. }
             | Self::GetRange { .. }
+            | Self::GetPiece { .. }
             | Self::Head { .. }
             | Self::List { .. }
             | Self::Usage { .. }

@@ -2,7 +2,8 @@
 //!
 //! Blocks that a change freed come back to the allocator only when two things hold: the journal
 //! record of that change is on stable storage (else a power cut would bring the old lump back
-//! with another lump's bytes), and no read of them is in flight.
+//! with another lump's bytes), and nobody reads them. A read lasts as long as its I/O; a lump that
+//! is open is read as fast as a client takes it, so no put waits for its blocks.
 
 use std::collections::HashMap;
 
@@ -18,7 +19,7 @@ pub(crate) struct DataRegion {
     not_durable: Vec<Portion>,
     /// First block -> readers, and whether the blocks are to be freed after the last one.
     pinned: HashMap<u64, Pin>,
-    /// Blocks in `not_durable` and in pins to be freed.
+    /// Blocks in `not_durable` and in pins to be freed, without those of lumps that are open.
     deferred_blocks: u64,
     /// Blocks that the device refuses to write. Known until the store is closed.
     bad_blocks: u64,
@@ -27,6 +28,8 @@ pub(crate) struct DataRegion {
 #[derive(Debug, Default)]
 struct Pin {
     readers: u32,
+    /// How many of them have the lump open.
+    open: u32,
     free_after: Option<Portion>,
 }
 
@@ -52,7 +55,7 @@ impl DataRegion {
         self.blocks - self.allocator.free_blocks()
     }
 
-    /// Blocks that will be free without anybody deleting anything.
+    /// Blocks that will soon be free without anybody deleting anything.
     pub(crate) fn deferred_blocks(&self) -> u64 {
         self.deferred_blocks
     }
@@ -82,20 +85,28 @@ impl DataRegion {
         self.not_durable.push(portion);
     }
 
-    /// Everything applied so far is durable now. True: blocks became free.
+    /// Everything applied so far is durable now. True: blocks became free, or are not to be waited
+    /// for any more.
     pub(crate) fn all_durable(&mut self) -> bool {
         let portions = std::mem::take(&mut self.not_durable);
-        let mut freed = false;
+        let mut settled = false;
         for portion in portions {
             match self.pinned.get_mut(&portion.start().0) {
-                Some(pin) => pin.free_after = Some(portion),
+                Some(pin) => {
+                    pin.free_after = Some(portion);
+                    if pin.open > 0 {
+                        self.deferred_blocks -= u64::from(portion.len().0);
+                        settled = true;
+                    }
+                }
                 None => {
-                    self.release(portion);
-                    freed = true;
+                    self.deferred_blocks -= u64::from(portion.len().0);
+                    self.allocator.free(portion);
+                    settled = true;
                 }
             }
         }
-        freed
+        settled
     }
 
     /// A read of this portion begins.
@@ -113,13 +124,33 @@ impl DataRegion {
         if pin.readers > 0 {
             return false;
         }
-        let free_after = self.pinned.remove(&start).and_then(|pin| pin.free_after);
-        free_after.map(|portion| self.release(portion)).is_some()
-    }
-
-    fn release(&mut self, portion: Portion) {
+        let Some(portion) = self.pinned.remove(&start).and_then(|pin| pin.free_after) else {
+            return false;
+        };
         self.deferred_blocks -= u64::from(portion.len().0);
         self.allocator.free(portion);
+        true
+    }
+
+    /// A read of this portion goes on for as long as the lump is open.
+    pub(crate) fn keep_open(&mut self, portion: Portion) {
+        if let Some(pin) = self.pinned.get_mut(&portion.start().0) {
+            pin.open += 1;
+            if pin.open == 1 && pin.free_after.is_some() {
+                self.deferred_blocks -= u64::from(portion.len().0);
+            }
+        }
+    }
+
+    /// A lump that was kept open is read no more. True: blocks became free.
+    pub(crate) fn closed(&mut self, portion: Portion) -> bool {
+        if let Some(pin) = self.pinned.get_mut(&portion.start().0) {
+            pin.open -= 1;
+            if pin.open == 0 && pin.free_after.is_some() {
+                self.deferred_blocks += u64::from(portion.len().0);
+            }
+        }
+        self.unpin(portion)
     }
 }
 
@@ -147,5 +178,32 @@ mod tests {
             (region.allocate(BlockCount(4)), region.deferred_blocks()),
             (Some(portion), 0)
         );
+    }
+
+    #[test]
+    fn nobody_waits_for_the_blocks_of_a_lump_that_is_open() {
+        let portion = Portion::new(BlockIndex(0), BlockCount(4)).unwrap();
+        for opened_after in [false, true] {
+            let mut region = DataRegion::new(4, Allocator::around(4, [portion]).unwrap());
+            region.pin(portion);
+            region.pin(portion);
+            if opened_after {
+                region.defer(portion);
+                assert!(!region.all_durable());
+                assert_eq!(region.deferred_blocks(), 4);
+                region.keep_open(portion);
+            } else {
+                region.keep_open(portion);
+                region.defer(portion);
+                assert!(region.all_durable(), "who waits is to look again");
+            }
+            assert_eq!(region.deferred_blocks(), 0);
+            assert!(!region.closed(portion));
+            assert_eq!(region.deferred_blocks(), 4, "the other read will soon end");
+            assert_eq!(region.allocate(BlockCount(1)), None);
+            assert!(region.unpin(portion));
+            assert_eq!(region.allocate(BlockCount(4)), Some(portion));
+            assert_eq!(region.deferred_blocks(), 0);
+        }
     }
 }

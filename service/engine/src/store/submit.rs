@@ -1,9 +1,14 @@
 //! The verbs that hand a request over and are called back.
 
-use super::{Store, check_count};
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{Opened, Store, check_count};
 use crate::error::Error;
 use crate::lump::LumpId;
+use crate::opened::{Beginning, OpenLump};
 use crate::owner::command::{Command, Reply};
+use crate::owner::reads::ranges::Wanted;
 use crate::payload::{LumpBuf, LumpData};
 use crate::request::{
     DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EmbeddedPage, HeadOutcome,
@@ -147,13 +152,49 @@ impl Store {
         len: u64,
         on_done: OnDone<RangeOutcome>,
     ) -> Result<(), Error> {
-        let command = Command::GetRange {
-            id,
+        self.send(ctx, range_command(id, (offset, len), Reply::new(on_done)))
+    }
+
+    /// Opens a lump to read `len` bytes from byte `offset` on, clipped to it: reads and verifies the
+    /// beginning of them. If that is not all, its reader asks for the rest piece by piece
+    /// ([`Rest`](crate::Rest)); the memory that this takes is that of a few pieces, however large
+    /// the lump is. A lump that may have been written by another engine is read whole.
+    ///
+    /// # Errors
+    /// As [`Store::submit_get_range`].
+    pub fn submit_open(
+        &self,
+        ctx: RequestCtx,
+        id: LumpId,
+        (offset, len): (u64, u64),
+        on_done: OnDone<Opened>,
+    ) -> Result<(), Error> {
+        let store = self.clone();
+        let reply = Reply::new(on_done);
+        let reply = reply.of(move |beginning: Beginning| Opened::new(beginning, store, ctx));
+        let wanted = Wanted {
             offset,
             len,
+            in_pieces: true,
+        };
+        self.send(ctx, Command::GetRange { id, wanted, reply })
+    }
+
+    /// Reads a piece of a lump that is open; the queue of the store had room for the lump, so it
+    /// has room for its pieces.
+    pub(crate) fn submit_piece(
+        &self,
+        ctx: RequestCtx,
+        (lump, wanted): (Arc<OpenLump>, Range<u64>),
+        on_done: OnDone<LumpData>,
+    ) -> Result<(), Error> {
+        self.inner.shared.admission.join();
+        let command = Command::GetPiece {
+            lump,
+            wanted,
             reply: Reply::new(on_done),
         };
-        self.send(ctx, command)
+        self.hand_over(ctx, command)
     }
 
     /// The exact size of a lump.
@@ -295,4 +336,19 @@ impl Store {
             },
         )
     }
+}
+
+/// A command that reads a range at once.
+pub(super) fn range_command(
+    id: LumpId,
+    (offset, len): (u64, u64),
+    reply: Reply<RangeOutcome>,
+) -> Command {
+    let wanted = Wanted {
+        offset,
+        len,
+        in_pieces: false,
+    };
+    let reply = reply.of(Beginning::into_range);
+    Command::GetRange { id, wanted, reply }
 }

@@ -1,5 +1,6 @@
 //! The verbs that wait for room and for the answer.
 
+use super::submit::range_command;
 use super::{Store, check_count};
 use crate::error::Error;
 use crate::lump::LumpId;
@@ -93,12 +94,7 @@ impl Store {
         offset: u64,
         len: u64,
     ) -> Result<RangeOutcome, Error> {
-        self.call(ctx, |reply| Command::GetRange {
-            id,
-            offset,
-            len,
-            reply,
-        })
+        self.call(ctx, |reply| range_command(id, (offset, len), reply))
     }
 
     /// Waiting form of [`Store::submit_head`].

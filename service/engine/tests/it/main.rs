@@ -32,6 +32,7 @@ mod guard_loop;
 mod inspect;
 mod journal_ring;
 mod model;
+mod opened;
 mod pressure;
 mod provenance;
 mod ranges;

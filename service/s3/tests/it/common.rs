@@ -29,7 +29,7 @@ pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     service: Option<Service>,
     runtime: Runtime,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Running {
@@ -76,8 +76,13 @@ impl Running {
             address: service.s3.unwrap(),
             service: Some(service),
             runtime,
-            _folder: folder,
+            folder,
         }
+    }
+
+    /// The file with the store.
+    pub(crate) fn store(&self) -> std::path::PathBuf {
+        self.folder.path().join("s.lusf")
     }
 
     /// A service, a client of it, and the bucket `bbb`.
@@ -436,14 +441,48 @@ impl Client {
         (reply.status == 200).then_some(reply.body)
     }
 
-    fn try_ask(&mut self, bytes: &[u8], is_head: bool) -> Option<Reply> {
-        let stream = self.stream.get_or_insert_with(|| {
+    /// A request, and the beginning of its reply; the body is read later, by [`Client::end`]. `None`:
+    /// the connection has ended before it.
+    pub(crate) fn begin(&mut self, ask: Ask) -> Option<Reply> {
+        let bytes = ask.bytes(self.address);
+        self.stream().get_mut().write_all(&bytes).unwrap();
+        self.head()
+    }
+
+    /// The reply with its body, and false if the connection ends before all of it.
+    pub(crate) fn end(&mut self, mut reply: Reply) -> (Reply, bool) {
+        let length = reply.header("content-length").unwrap().parse().unwrap();
+        let stream = self.stream().take(length);
+        // A reset is an end as well.
+        let _ = { stream }.read_to_end(&mut reply.body);
+        let whole = reply.body.len() as u64 == length;
+        (reply, whole)
+    }
+
+    fn stream(&mut self) -> &mut BufReader<TcpStream> {
+        self.stream.get_or_insert_with(|| {
             let stream = TcpStream::connect(self.address).unwrap();
             stream.set_read_timeout(Some(LONG)).unwrap();
             stream.set_nodelay(true).unwrap();
             BufReader::new(stream)
-        });
-        stream.get_mut().write_all(bytes).ok()?;
+        })
+    }
+
+    fn try_ask(&mut self, bytes: &[u8], is_head: bool) -> Option<Reply> {
+        self.stream().get_mut().write_all(bytes).ok()?;
+        let mut reply = self.head()?;
+        if !is_head && !matches!(reply.status, 204 | 304) {
+            reply.body = read_body(self.stream(), &reply)?;
+        }
+        if reply.header("connection") == Some("close") {
+            self.stream = None;
+        }
+        Some(reply)
+    }
+
+    /// Status and headers of a reply.
+    fn head(&mut self) -> Option<Reply> {
+        let stream = self.stream();
         let mut line = || {
             let mut line = String::new();
             stream.read_line(&mut line).ok()?;
@@ -458,18 +497,11 @@ impl Client {
             };
             headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
         }
-        let mut reply = Reply {
+        Some(Reply {
             status,
             headers,
             body: Vec::new(),
-        };
-        if !is_head && !matches!(status, 204 | 304) {
-            reply.body = read_body(stream, &reply)?;
-        }
-        if reply.header("connection") == Some("close") {
-            self.stream = None;
-        }
-        Some(reply)
+        })
     }
 }
 

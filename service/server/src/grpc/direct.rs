@@ -110,6 +110,7 @@ impl Call {
             Self::Get => {
                 let mut source = Source::new(body, lumps.body_timeout);
                 let asked = read_message(&mut source, MAX_GET).await?;
+                scope.all_received();
                 let fetched = get::get(lumps, &scope, &asked).await?;
                 let frames = LumpFrames::new(lumps, &scope, connection.as_ref(), None, fetched);
                 Ok(reply(frames, &scope))
@@ -117,6 +118,7 @@ impl Call {
             Self::GetMany => {
                 let mut source = Source::new(body, lumps.body_timeout);
                 let asked = read_message(&mut source, MAX_GET_MANY).await?;
+                scope.all_received();
                 let frames = many::get_many(lumps, &scope, connection, &asked)?;
                 Ok(reply(frames, &scope))
             }

@@ -1,14 +1,17 @@
-//! Sending a lump: the chunks of the reply are slices of the buffer the device wrote to, and the
-//! socket is written from it.
+//! Sending a lump: the chunks of the reply are slices of the buffers the device wrote to, and the
+//! socket is written from them. A large lump is read piece by piece, the next piece while one is
+//! sent.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use lumpscope_engine::{LumpData, LumpId};
+use lumpscope_engine::clock::monotonic_ns;
+use lumpscope_engine::{EngineTimes, Error, LumpData, LumpId, Rest};
 use lumpscope_proto::v1;
+use tokio::sync::oneshot;
 use tokio_stream::Stream;
 use tonic::Status;
 
@@ -33,78 +36,152 @@ pub(super) async fn get(
     scope.wait_as(asked.options.as_ref());
     let named = service.store(scope, &asked.store)?;
     let id = convert::lump_id("id", asked.id.as_ref())?;
-    match asked.range {
-        None => Fetched::whole(scope, &named, id).await,
-        Some(range) => {
-            let length = range.length.unwrap_or(u64::MAX);
-            Fetched::range(scope, &named, id, range.offset, length).await
-        }
-    }
+    let range = asked.range.unwrap_or_default();
+    let length = range.length.unwrap_or(u64::MAX);
+    Fetched::open(scope, &named, id, (range.offset, length)).await
 }
 
-/// A lump as read: its header, and the bytes in the engine's buffer.
+/// The bytes of a whole lump.
+pub(super) const WHOLE: (u64, u64) = (0, u64::MAX);
+
+/// A lump of which the beginning has been read: its header, and the bytes in the engine's buffer.
 pub(super) struct Fetched {
     pub(super) header: v1::GetHeader,
-    pub(super) data: LumpData,
+    pub(super) first: LumpData,
+    rest: Option<Rest>,
+    store: String,
 }
 
 impl Fetched {
-    /// Reads a whole lump.
+    /// Opens a lump to read so many bytes from an offset on; the disk reads only what is needed to
+    /// verify them.
     ///
     /// # Errors
     /// Errors of the engine.
-    pub(super) async fn whole(
+    pub(super) async fn open(
         scope: &Scope,
         named: &NamedStore,
         id: LumpId,
+        bytes: (u64, u64),
     ) -> Result<Self, Refusal> {
         scope.lump(id, LumpOp::Get);
-        let read = scope.ask((), |ctx, on_done| named.store.submit_get(ctx, id, on_done));
-        let data = read.await.map_err(engine(named))?;
-        let length = data.len() as u64;
-        Ok(Self::new(scope, data, 0, length))
+        let read = scope.ask((), |ctx, on_done| {
+            named.store.submit_open(ctx, id, bytes, on_done)
+        });
+        let opened = read.await.map_err(engine(named))?;
+        Ok(Self {
+            header: v1::GetHeader {
+                request_id: scope.id(),
+                lump_length: opened.total_length,
+                offset: opened.offset,
+                length: opened.length,
+                verified: opened.first.verified,
+                crc32c: opened.crc32c,
+            },
+            first: opened.first,
+            rest: opened.rest,
+            store: named.name.clone(),
+        })
     }
 
-    /// Reads a part of one; the disk reads only what is needed to verify it.
+    /// Reads a few bytes at once.
     ///
     /// # Errors
     /// Errors of the engine.
-    pub(super) async fn range(
+    pub(super) async fn read(
         scope: &Scope,
         named: &NamedStore,
         id: LumpId,
-        offset: u64,
-        length: u64,
-    ) -> Result<Self, Refusal> {
+        (offset, length): (u64, u64),
+    ) -> Result<(v1::GetHeader, LumpData), Refusal> {
         scope.lump(id, LumpOp::Get);
         let store = &named.store;
         let read = scope.ask((), |ctx, on_done| {
             store.submit_get_range(ctx, id, offset, length, on_done)
         });
         let part = read.await.map_err(engine(named))?;
-        Ok(Self::new(scope, part.data, part.offset, part.total_length))
-    }
-
-    fn new(scope: &Scope, data: LumpData, offset: u64, lump_length: u64) -> Self {
-        let length = data.len() as u64;
-        let known = data.verified && length == lump_length;
-        Self {
-            header: v1::GetHeader {
-                request_id: scope.id(),
-                lump_length,
-                offset,
-                length,
-                verified: data.verified,
-                crc32c: known.then(|| data.crc32c()),
-            },
-            data,
-        }
+        let length = part.data.len() as u64;
+        let known = part.data.verified && length == part.total_length;
+        let header = v1::GetHeader {
+            request_id: scope.id(),
+            lump_length: part.total_length,
+            offset: part.offset,
+            length,
+            verified: part.data.verified,
+            crc32c: known.then(|| part.data.crc32c()),
+        };
+        Ok((header, part.data))
     }
 }
 
-fn engine(named: &NamedStore) -> impl FnOnce(lumpscope_engine::Error) -> Refusal {
+fn engine(named: &NamedStore) -> impl FnOnce(Error) -> Refusal {
     let store = named.name.clone();
     move |error| Refusal::Engine { store, error }
+}
+
+/// The pieces of a lump that follow its first: one is asked for as soon as the one before has come.
+struct Pieces {
+    rest: Rest,
+    store: String,
+    asked: Option<oneshot::Receiver<Piece>>,
+    /// Since when the transport waits for it.
+    since_ns: Option<u64>,
+}
+
+type Piece = (Result<LumpData, Error>, EngineTimes);
+
+impl Pieces {
+    fn new(rest: Rest, store: String) -> Self {
+        let mut pieces = Self {
+            rest,
+            store,
+            asked: None,
+            since_ns: None,
+        };
+        pieces.ask();
+        pieces
+    }
+
+    /// Asks for the next piece. When the engine takes no more requests, that is found out when the
+    /// piece is wanted.
+    fn ask(&mut self) {
+        if self.rest.remaining() == 0 {
+            return;
+        }
+        let (told, asked) = oneshot::channel();
+        let on_done = move |result, times| drop(told.send((result, times)));
+        let _ = self.rest.submit_next(Box::new(on_done));
+        self.asked = Some(asked);
+    }
+
+    /// The next piece; `None`: that was all. The request waits for the engine only while this is
+    /// pending: what is read while another piece is sent costs it nothing.
+    fn poll_next(
+        &mut self,
+        scope: &Scope,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<LumpData, Refusal>>> {
+        let Some(asked) = &mut self.asked else {
+            return Poll::Ready(None);
+        };
+        let Poll::Ready(answer) = Pin::new(asked).poll(context) else {
+            self.since_ns.get_or_insert_with(monotonic_ns);
+            return Poll::Pending;
+        };
+        self.asked = None;
+        let closed = (Err(Error::Closed), EngineTimes::default());
+        let (result, times) = answer.unwrap_or(closed);
+        if let Some(since_ns) = self.since_ns.take() {
+            scope.waited(times, monotonic_ns().saturating_sub(since_ns));
+        }
+        if result.is_ok() {
+            self.ask();
+        }
+        Poll::Ready(Some(result.map_err(|error| Refusal::Engine {
+            store: self.store.clone(),
+            error,
+        })))
+    }
 }
 
 /// The bytes of a lump, and the watch over who takes them: both go when HTTP/2 has sent the last
@@ -125,7 +202,9 @@ pub(super) struct LumpFrames {
     /// Position in a reply to GetMany; `None`: a reply to Get.
     index: Option<u64>,
     ready: VecDeque<Bytes>,
-    rest: Bytes,
+    /// Of the piece at hand.
+    bytes: Bytes,
+    pieces: Option<Pieces>,
     scope: Arc<Scope>,
     reading: Arc<Reading>,
 }
@@ -139,7 +218,13 @@ impl LumpFrames {
         index: Option<u64>,
         fetched: Fetched,
     ) -> Self {
-        let Fetched { header, data } = fetched;
+        let Fetched {
+            header,
+            first: data,
+            rest,
+            store,
+        } = fetched;
+        let length = header.length;
         let first = match index {
             None => message_frame(&v1::GetResponse {
                 part: Some(v1::get_response::Part::Header(header)),
@@ -149,26 +234,37 @@ impl LumpFrames {
                 part: Some(v1::get_many_response::Part::Header(header)),
             }),
         };
-        let reading = service.readers.watch(connection, data.len() as u64);
-        Self {
+        let reading = service.readers.watch(connection, length);
+        let mut frames = Self {
             index,
             ready: VecDeque::from([first]),
-            rest: Bytes::from_owner(Held {
-                data,
-                _reading: Arc::clone(&reading),
-            }),
+            bytes: Bytes::new(),
+            pieces: rest.map(|rest| Pieces::new(rest, store)),
             scope: Arc::clone(scope),
             reading,
-        }
+        };
+        frames.take(data);
+        frames
     }
-}
 
-impl Iterator for LumpFrames {
-    type Item = Bytes;
+    /// A piece is to be sent.
+    fn take(&mut self, data: LumpData) {
+        self.bytes = Bytes::from_owner(Held {
+            data,
+            _reading: Arc::clone(&self.reading),
+        });
+    }
 
-    fn next(&mut self) -> Option<Bytes> {
-        if self.ready.is_empty() && !self.rest.is_empty() {
-            let chunk = self.rest.split_to(CHUNK.min(self.rest.len()));
+    /// True: no more is to be read.
+    pub(super) fn is_read(&self) -> bool {
+        let pieces = self.pieces.as_ref();
+        pieces.is_none_or(|pieces| pieces.asked.is_none())
+    }
+
+    /// The next frame of the piece at hand.
+    fn next_frame(&mut self) -> Option<Bytes> {
+        if self.ready.is_empty() && !self.bytes.is_empty() {
+            let chunk = self.bytes.split_to(CHUNK.min(self.bytes.len()));
             let bytes = chunk.len() as u64;
             self.scope.add_bytes(bytes);
             self.reading.took(bytes);
@@ -179,12 +275,41 @@ impl Iterator for LumpFrames {
         }
         self.ready.pop_front()
     }
+
+    /// The next frame; a piece that cannot be read is the end.
+    pub(super) fn poll_frame(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Refusal>>> {
+        loop {
+            if let Some(frame) = self.next_frame() {
+                return Poll::Ready(Some(Ok(frame)));
+            }
+            let Some(pieces) = &mut self.pieces else {
+                return Poll::Ready(None);
+            };
+            let Poll::Ready(piece) = pieces.poll_next(&self.scope, context) else {
+                self.reading.waits();
+                return Poll::Pending;
+            };
+            self.reading.goes_on();
+            match piece {
+                Some(Ok(data)) => self.take(data),
+                Some(Err(refusal)) => {
+                    self.pieces = None;
+                    return Poll::Ready(Some(Err(refusal)));
+                }
+                None => self.pieces = None,
+            }
+        }
+    }
 }
 
 impl Stream for LumpFrames {
     type Item = Result<Bytes, Status>;
 
-    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        Poll::Ready(self.next().map(Ok))
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let frame = ready!(self.poll_frame(context));
+        Poll::Ready(frame.map(|frame| frame.map_err(Status::from)))
     }
 }

@@ -1,9 +1,9 @@
 //! Many lumps through one stream.
 //!
-//! A PutMany receives one body while those before it are written. A GetMany reads one lump ahead of
-//! the one that waits to be sent. Its reads are asked for one after the other: if later ones could
-//! overtake, streams could hold all memory for gets with lumps that none of them may send yet, and
-//! wait for each other.
+//! A PutMany receives one body while those before it are written. A GetMany opens one lump while the
+//! last piece of the one before is sent. Its reads are asked for one after the other: if later ones
+//! could overtake, streams could hold all memory for gets with lumps that none of them may send yet,
+//! and wait for each other.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use tonic::Status;
 use tonic::body::Body;
 
 use super::convert;
-use super::get::{Fetched, LumpFrames};
+use super::get::{Fetched, LumpFrames, WHOLE};
 use super::lump_store::LumpStoreService;
 use super::put::{Incoming, Wanted, decode_header};
 use super::wire::{Event, message_frame};
@@ -34,8 +34,6 @@ use crate::stores::NamedStore;
 const PUTS_IN_FLIGHT: u32 = 16;
 /// Replies of a PutMany that wait for the client.
 const REPLIES: usize = 64;
-/// Lumps of a GetMany that are read and wait for those before them to be sent.
-const READ_AHEAD: usize = 1;
 
 /// Result for one lump, or for the stream.
 type Outcome<T> = Result<T, Status>;
@@ -259,33 +257,16 @@ pub(super) fn get_many(
         return Err(Refusal::Engine { store, error });
     }
     let ids = convert::lump_ids("ids", &asked.ids)?;
-    let (sender, fetched) = mpsc::channel(READ_AHEAD);
-    let task = tokio::spawn(read_all(Arc::clone(scope), named, ids, sender));
     Ok(Gets {
         service: service.clone(),
         scope: Arc::clone(scope),
         connection,
-        fetched: Driven {
-            items: fetched,
-            _task: AbortOnDropHandle::new(task),
-        },
+        named,
+        ids: ids.into_iter(),
+        ahead: None,
         index: 0,
         current: None,
     })
-}
-
-async fn read_all(
-    scope: Arc<Scope>,
-    named: Arc<NamedStore>,
-    ids: Vec<LumpId>,
-    sender: mpsc::Sender<Result<Fetched, Refusal>>,
-) {
-    for id in ids {
-        let fetched = Fetched::whole(&scope, &named, id).await;
-        if sender.send(fetched).await.is_err() {
-            return;
-        }
-    }
 }
 
 /// The reply of a GetMany.
@@ -293,10 +274,47 @@ struct Gets {
     service: LumpStoreService,
     scope: Arc<Scope>,
     connection: Option<Connection>,
-    fetched: Driven<Result<Fetched, Refusal>>,
-    /// Of the lump that comes next.
+    named: Arc<NamedStore>,
+    ids: std::vec::IntoIter<LumpId>,
+    /// The lump that comes next.
+    ahead: Option<Ahead>,
+    /// Its number.
     index: u64,
     current: Option<LumpFrames>,
+}
+
+/// A lump that is being opened, or has been.
+enum Ahead {
+    Opening(Opening),
+    Open(Box<Result<Fetched, Refusal>>),
+}
+
+type Opening = Pin<Box<dyn Future<Output = Result<Fetched, Refusal>> + Send>>;
+
+impl Gets {
+    /// Has the next lump opened. Ready: it is, or there is none.
+    fn poll_ahead(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.ahead.is_none() {
+            let Some(id) = self.ids.next() else {
+                return Poll::Ready(());
+            };
+            let (scope, named) = (Arc::clone(&self.scope), Arc::clone(&self.named));
+            let opening = async move { Fetched::open(&scope, &named, id, WHOLE).await };
+            self.ahead = Some(Ahead::Opening(Box::pin(opening)));
+        }
+        if let Some(Ahead::Opening(opening)) = &mut self.ahead {
+            let opened = ready!(opening.as_mut().poll(context));
+            self.ahead = Some(Ahead::Open(Box::new(opened)));
+        }
+        Poll::Ready(())
+    }
+
+    fn failed(index: u64, refusal: &Refusal) -> Bytes {
+        message_frame(&v1::GetManyResponse {
+            index,
+            part: Some(v1::get_many_response::Part::Failed(failure(refusal))),
+        })
+    }
 }
 
 impl Stream for Gets {
@@ -304,28 +322,37 @@ impl Stream for Gets {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
-            if let Some(frame) = self.current.as_mut().and_then(Iterator::next) {
-                return Poll::Ready(Some(Ok(frame)));
+            if let Some(current) = &mut self.current {
+                let frame = current.poll_frame(context);
+                // All memory that this one needs it has: now the next one may have some.
+                if current.is_read() {
+                    let _ = self.poll_ahead(context);
+                }
+                match ready!(frame) {
+                    Some(Ok(frame)) => return Poll::Ready(Some(Ok(frame))),
+                    // Its header has been sent, and perhaps some of it.
+                    Some(Err(refusal)) => {
+                        self.current = None;
+                        let index = self.index - 1;
+                        return Poll::Ready(Some(Ok(Self::failed(index, &refusal))));
+                    }
+                    None => self.current = None,
+                }
             }
-            self.current = None;
-            let Some(fetched) = ready!(Pin::new(&mut self.fetched).poll_next(context)) else {
+            ready!(self.poll_ahead(context));
+            let Some(Ahead::Open(fetched)) = self.ahead.take() else {
                 return Poll::Ready(None);
             };
             let index = self.index;
             self.index += 1;
-            match fetched {
+            match *fetched {
                 Ok(fetched) => {
                     let (service, scope) = (&self.service, &self.scope);
                     let connection = self.connection.as_ref();
                     let frames = LumpFrames::new(service, scope, connection, Some(index), fetched);
                     self.current = Some(frames);
                 }
-                Err(refusal) => {
-                    return Poll::Ready(Some(Ok(message_frame(&v1::GetManyResponse {
-                        index,
-                        part: Some(v1::get_many_response::Part::Failed(failure(&refusal))),
-                    }))));
-                }
+                Err(refusal) => return Poll::Ready(Some(Ok(Self::failed(index, &refusal)))),
             }
         }
     }

@@ -56,7 +56,8 @@ pub(super) async fn get_small(
     let id = convert::lump_id("id", asked.id.as_ref())?;
     let range = asked.range.unwrap_or_default();
     let length = range.length.unwrap_or(u64::MAX).min(SMALL + 1);
-    let Fetched { header, data } = Fetched::range(scope, &named, id, range.offset, length).await?;
+    let bytes = (range.offset, length);
+    let (header, data) = Fetched::read(scope, &named, id, bytes).await?;
     if header.length > SMALL {
         let behind = header.lump_length - header.offset;
         check_small(range.length.unwrap_or(u64::MAX).min(behind), "Get")?;

@@ -101,6 +101,7 @@ impl Readers {
             readers: Arc::downgrade(&self.shared),
             connection: connection.cloned(),
             began: Instant::now(),
+            waits: Waits::default(),
             total,
             taken: AtomicU64::new(0),
             last_ms: AtomicU64::new(0),
@@ -117,18 +118,38 @@ pub struct Reading {
     /// `None`: it came by no socket, and cannot be slow.
     connection: Option<Connection>,
     began: Instant,
+    waits: Waits,
     total: u64,
     taken: AtomicU64,
-    /// Milliseconds from the beginning to when bytes were taken last.
+    /// Milliseconds of its own time from the beginning to when bytes were taken last.
     last_ms: AtomicU64,
 }
 
 impl Reading {
     /// The transport has asked for more and got `bytes`.
     pub fn took(&self, bytes: u64) {
-        let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.last_ms.store(now, Ordering::Relaxed);
+        self.last_ms.store(self.own_ms(), Ordering::Relaxed);
         self.taken.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The transport has asked for more and there is none yet: from now on the client waits, and
+    /// its own time stands still.
+    pub fn waits(&self) {
+        self.waits.begin(self.now_ms());
+    }
+
+    /// There are bytes for it again.
+    pub fn goes_on(&self) {
+        self.waits.end(self.now_ms());
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX - 1)
+    }
+
+    /// Time from the beginning in which the service had bytes for it.
+    fn own_ms(&self) -> u64 {
+        self.waits.without(self.now_ms())
     }
 
     fn cut_off(&self, why: &'static str) {
@@ -139,11 +160,43 @@ impl Reading {
 
     fn progress(&self) -> Progress {
         Progress {
-            elapsed: self.began.elapsed(),
+            elapsed: Duration::from_millis(self.own_ms()),
             last: Duration::from_millis(self.last_ms.load(Ordering::Relaxed)),
             taken: self.taken.load(Ordering::Relaxed),
             total: self.total,
         }
+    }
+}
+
+/// Times in which a client waits for the service, by a clock of milliseconds.
+#[derive(Default)]
+struct Waits {
+    /// When the present one began, and one more; 0: there is none.
+    since: AtomicU64,
+    /// All before.
+    sum: AtomicU64,
+}
+
+impl Waits {
+    fn begin(&self, now: u64) {
+        let since = now.saturating_add(1);
+        let (set, unset) = (Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.since.compare_exchange(0, since, set, unset);
+    }
+
+    fn end(&self, now: u64) {
+        let since = self.since.swap(0, Ordering::Relaxed);
+        if since > 0 {
+            let waited = now.saturating_add(1).saturating_sub(since);
+            self.sum.fetch_add(waited, Ordering::Relaxed);
+        }
+    }
+
+    /// The time until now without them.
+    fn without(&self, now: u64) -> u64 {
+        let since = self.since.load(Ordering::Relaxed);
+        let until = since.checked_sub(1).unwrap_or(now);
+        until.saturating_sub(self.sum.load(Ordering::Relaxed))
     }
 }
 
@@ -216,6 +269,20 @@ mod tests {
         assert!(verdict(13, 0, 100 * MIB, MIB));
         assert!(!verdict(10, 0, 0, 0));
         assert!(verdict(11, 0, 0, 0));
+    }
+
+    #[test]
+    fn the_time_of_a_client_stands_still_while_it_waits_for_the_service() {
+        let waits = Waits::default();
+        assert_eq!(waits.without(7), 7);
+        waits.begin(10);
+        waits.begin(500);
+        assert_eq!(waits.without(1000), 10);
+        waits.end(1000);
+        waits.end(2000);
+        assert_eq!(waits.without(1009), 19);
+        waits.begin(1010);
+        assert_eq!(waits.without(5000), 20);
     }
 
     #[tokio::test]

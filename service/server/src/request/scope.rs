@@ -176,6 +176,12 @@ impl Scope {
         self.state().received_ns = Some(ns);
     }
 
+    /// Says that all of the request has come: whatever the engine is asked from now on, and
+    /// however often, is no part of its arrival.
+    pub fn all_received(&self) {
+        self.received(monotonic_ns().saturating_sub(self.begin_ns));
+    }
+
     /// When the client stops waiting; `None`: never.
     #[must_use]
     pub fn deadline(&self) -> Option<Deadline> {
@@ -338,6 +344,12 @@ impl Scope {
         self.state().engine += times;
     }
 
+    /// The request has waited so long for an answer of the engine, which took these times; the rest
+    /// of them passed while bytes were sent.
+    pub fn waited(&self, times: EngineTimes, ns: u64) {
+        self.answered(times.within(ns));
+    }
+
     /// Ends the request; only the first end counts.
     pub fn end(&self, code: Code) {
         self.end_as(code, "");
@@ -374,7 +386,7 @@ impl Scope {
         let (recv_ns, engine) = match state.received_ns {
             Some(received) => {
                 let recv_ns = received.min(total);
-                (recv_ns, shared(state.engine, total - recv_ns))
+                (recv_ns, state.engine.within(total - recv_ns))
             }
             // An engine question that came before the last one is no part of the body's arrival.
             None => {
@@ -383,7 +395,7 @@ impl Scope {
                     until.saturating_sub(state.before.total_ns())
                 });
                 let recv_ns = recv_ns.min(total);
-                (recv_ns, shared(state.engine, total - recv_ns))
+                (recv_ns, state.engine.within(total - recv_ns))
             }
         };
         RequestSummary {
@@ -423,62 +435,9 @@ impl Scope {
     }
 }
 
-/// These times scaled to the given time: engine work in parallel, for several lumps or while bytes
-/// came or went, shares the time that is no wait for the client.
-fn shared(times: EngineTimes, room_ns: u64) -> EngineTimes {
-    let used = times.total_ns();
-    if used <= room_ns {
-        return times;
-    }
-    let part = |ns: u64| {
-        let part = u128::from(ns) * u128::from(room_ns) / u128::from(used);
-        u64::try_from(part).unwrap_or(room_ns)
-    };
-    EngineTimes {
-        sched_ns: part(times.sched_ns),
-        index_ns: part(times.index_ns),
-        data_ns: part(times.data_ns),
-        journal_ns: part(times.journal_ns),
-        wait_ns: part(times.wait_ns),
-        write_ns: part(times.write_ns),
-        flush_ns: part(times.flush_ns),
-        longest_wait: times.longest_wait,
-    }
-}
-
 impl Drop for Scope {
     fn drop(&mut self) {
         // Whoever held the request dropped it without an end: the client has gone away.
         self.end(Code::Cancelled);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn work_in_parallel_shares_the_time_it_took() {
-        // Sixteen writes at a time, as a PutMany makes them.
-        let mut sum = EngineTimes::default();
-        for _ in 0..16 {
-            sum += EngineTimes {
-                sched_ns: 3,
-                index_ns: 1,
-                data_ns: 20,
-                journal_ns: 1,
-                wait_ns: 2,
-                write_ns: 1,
-                flush_ns: 3,
-                longest_wait: None,
-            };
-        }
-        let within = shared(sum, 197);
-        assert!(
-            within.total_ns() <= 197 && within.total_ns() > 186,
-            "{within:?}"
-        );
-        assert!(within.data_ns > within.flush_ns && within.flush_ns > within.wait_ns);
-        assert_eq!(shared(sum, 496), sum);
     }
 }

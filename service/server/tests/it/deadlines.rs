@@ -238,7 +238,8 @@ async fn a_client_that_never_reads_gives_its_memory_back() {
         ..Default::default()
     };
     let reply = deaf.get(request).await.unwrap();
-    assert!(metric(&service, "store_buffer_get_bytes").await > 8e6);
+    // A piece, and the next one that is read behind it.
+    assert!(metric(&service, "store_buffer_get_bytes").await > 2e5);
     while metric(&service, "store_buffer_get_bytes").await > 0.0 {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

@@ -13,5 +13,6 @@ mod deadlines;
 mod door;
 mod methods;
 mod page;
+mod passing;
 mod refusals;
 mod watching;

@@ -1,11 +1,13 @@
-//! Gets of a part of a lump: verified by the checksums of the chunks that hold it, with I/O in
-//! proportion to the part.
+//! Gets of a lump from some byte on: verified by the checksums of the chunks that hold what is
+//! wanted, with I/O in proportion to it.
 //!
 //! Needed are the chunks and the last block, which tells the length and holds the checksums. Both
 //! are read at once when they are close, else in parallel; when the length is not known yet, the
-//! last block goes first.
+//! last block of a range goes first. A lump that is opened is read piece by piece: here the
+//! beginning, and then, with [`Reads::piece`], what its reader asks for.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::{Reads, learn_length};
 use crate::buffer::{AlignedBuf, Reservation};
@@ -13,17 +15,52 @@ use crate::declaration::RequestId;
 use crate::error::Error;
 use crate::format::Portion;
 use crate::format::sums::Chunks;
-use crate::format::verify::Subject;
+use crate::format::verify::{Provenance, Subject};
 use crate::lump::LumpId;
+use crate::opened::{Beginning, OpenLump, PieceSize};
 use crate::owner::command::{Reply, Stage};
 use crate::owner::ctx::Ctx;
-use crate::owner::finisher::FinishRange;
+use crate::owner::finisher::{FinishPiece, FinishRange};
 use crate::owner::io_table::Tag;
-use crate::request::RangeOutcome;
+use crate::payload::LumpData;
 use crate::units::ByteOffset;
 
 /// Bytes that are rather read in vain than with a second I/O.
 const CLOSE: u64 = 128 * 1024;
+
+/// Bytes of a lump that are asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    /// First byte.
+    pub(crate) offset: u64,
+    /// How many; clipped to the lump.
+    pub(crate) len: u64,
+    /// True: the beginning of them is enough, and the lump stays open for the rest.
+    pub(crate) in_pieces: bool,
+}
+
+impl Wanted {
+    /// Bytes at once where `provenance` asks for it: only checksums that must fit can vouch for
+    /// a part before all has been read.
+    pub(crate) fn of(self, provenance: Provenance) -> Self {
+        Self {
+            in_pieces: self.in_pieces && provenance == Provenance::Own,
+            ..self
+        }
+    }
+
+    /// Most bytes that are read at once, of a lump that takes `stored` bytes of disk.
+    pub(crate) fn memory(self, stored: u64) -> u64 {
+        let chunk = Chunks::of(stored).chunk_len();
+        let most = if self.in_pieces {
+            PieceSize::first(chunk).most()
+        } else {
+            u64::MAX
+        };
+        let len = self.len.min(most);
+        len.saturating_add(2 * chunk + 2 * CLOSE).min(stored)
+    }
+}
 
 /// The range of a lump that is being read.
 pub(crate) struct RangeRead {
@@ -32,19 +69,18 @@ pub(crate) struct RangeRead {
     subject: Subject,
     /// First byte of the portion in the device.
     start: ByteOffset,
-    offset: u64,
-    len: u64,
+    wanted: Wanted,
     /// Bytes of the lump, once they are known.
     payload_len: Option<u64>,
-    /// Offset of the bytes read in the portion.
-    body_at: u64,
+    /// The bytes of the portion that are read with the body.
+    body_at: Range<u64>,
     body: Option<AlignedBuf>,
     /// The last block, when the body does not end with it.
     end: Option<AlignedBuf>,
     in_flight: u8,
     error: Option<Error>,
     reservation: Option<Reservation>,
-    reply: Reply<RangeOutcome>,
+    reply: Reply<Beginning>,
 }
 
 /// Which piece of a range an I/O reads.
@@ -62,10 +98,43 @@ pub(crate) fn clip(id: LumpId, offset: u64, len: u64, length: u64) -> Result<Ran
     Ok(offset..offset.saturating_add(len).min(length))
 }
 
-/// Most bytes that are read at once for `len` bytes of a lump that takes `stored` bytes of disk.
-pub(crate) fn memory_of_range(len: u64, stored: u64) -> u64 {
-    let chunk = Chunks::of(stored).chunk_len();
-    len.saturating_add(2 * chunk + 2 * CLOSE)
+impl RangeRead {
+    /// The I/Os that the present knowledge asks for, as bytes of the portion. `unit`: I/Os consist
+    /// of whole ones.
+    fn plan(&mut self, unit: u64) -> Vec<(Piece, Range<u64>)> {
+        let total = self.portion.byte_len(self.subject.block_size).0;
+        let last = total - self.subject.block_size.bytes();
+        let Wanted { offset, len, .. } = self.wanted;
+        // A lump from its first byte on has no less than the portion can hold, nearly; a small one
+        // is read whole. What is read of any other may lie behind its end.
+        let from_first = offset == 0 && len > 0 && (self.wanted.in_pieces || len >= total);
+        if self.payload_len.is_none() && total > CLOSE && !from_first {
+            return vec![(Piece::End, last..total)];
+        }
+        // Chunks of the portion are as long as those of the lump, or as several of them.
+        let chunks = Chunks::of(self.payload_len.unwrap_or(total));
+        let cover = if self.payload_len.is_some() || total > CLOSE {
+            chunks.cover(offset..offset.saturating_add(len))
+        } else {
+            0..total
+        };
+        let from = cover.start - cover.start % unit;
+        let mut to = cover.end.next_multiple_of(unit).clamp(from, total);
+        if self.wanted.in_pieces {
+            to = PieceSize::first(chunks.chunk_len()).end(from, to);
+        }
+        let mut pieces = Vec::with_capacity(2);
+        if self.end.is_none() && to + CLOSE >= last {
+            to = total;
+        } else if self.end.is_none() {
+            pieces.push((Piece::End, last..total));
+        }
+        self.body_at = from..to;
+        if to > from {
+            pieces.insert(0, (Piece::Body, from..to));
+        }
+        pieces
+    }
 }
 
 impl Reads {
@@ -74,13 +143,14 @@ impl Reads {
         ctx: &mut Ctx,
         request: RequestId,
         id: LumpId,
-        (offset, len): (u64, u64),
-        mut reply: Reply<RangeOutcome>,
+        wanted: Wanted,
+        mut reply: Reply<Beginning>,
     ) {
         reply.timing.lap(Stage::Sched);
         let Some(entry) = ctx.storage.index.get(id) else {
             return reply.send(Err(Error::NotFound { id }), Stage::Index);
         };
+        let Wanted { offset, len, .. } = wanted;
         let Some(portion) = entry.portion() else {
             return self.get_range_embedded(ctx, request, (id, entry), (offset, len), reply);
         };
@@ -90,16 +160,16 @@ impl Reads {
         }
         ctx.storage.data.pin(portion);
         let (start, _) = ctx.storage.extent_of(portion);
+        let subject = ctx.subject(id, portion, entry);
         reply.timing.lap(Stage::Index);
         let read = RangeRead {
             request,
             portion,
-            subject: ctx.subject(id, portion, entry),
+            subject,
             start,
-            offset,
-            len,
+            wanted: wanted.of(subject.provenance),
             payload_len,
-            body_at: 0,
+            body_at: 0..0,
             body: None,
             end: None,
             in_flight: 0,
@@ -115,58 +185,24 @@ impl Reads {
 
     /// Starts the reads that the present knowledge asks for.
     fn read_range(&mut self, ctx: &mut Ctx, key: u64) {
-        let block = ctx.storage.geometry.block_size().bytes();
         let unit = ctx.storage.journal.unit();
         let Some(read) = self.ranges.get_mut(&key) else {
             return;
         };
-        let total = read.portion.byte_len(read.subject.block_size).0;
-        let last = total - block;
-        let mut pieces = Vec::with_capacity(2);
-        match read.payload_len {
-            // A small lump is read whole rather than in two steps.
-            None if total > CLOSE => pieces.push((Piece::End, last..total)),
-            known => {
-                let length = known.unwrap_or(total);
-                let wanted = read.offset..read.offset.saturating_add(read.len);
-                let cover = if known.is_some() {
-                    Chunks::of(length).cover(wanted)
-                } else {
-                    0..total
-                };
-                let from = cover.start - cover.start % unit;
-                let to = cover.end.next_multiple_of(unit).clamp(from, total);
-                read.body_at = from;
-                if read.end.is_none() && to + CLOSE >= last {
-                    pieces.push((Piece::Body, from..total));
-                } else {
-                    if to > from {
-                        pieces.push((Piece::Body, from..to));
-                    }
-                    if read.end.is_none() {
-                        pieces.push((Piece::End, last..total));
-                    }
-                }
-            }
-        }
-        let (start, request) = (read.start.0, read.request);
+        let pieces = read.plan(unit);
         read.in_flight = u8::try_from(pieces.len()).unwrap_or(u8::MAX);
+        if pieces.is_empty() {
+            // The range is empty, and the end has been read.
+            return self.finish_range(ctx, key);
+        }
         for (piece, bytes) in pieces {
             if piece == Piece::Body {
-                let reservation = self.ranges.get_mut(&key);
-                ctx.io.reservation = reservation.and_then(|read| read.reservation.take());
+                ctx.io.reservation = read.reservation.take();
             }
             let len = bytes.end - bytes.start;
             let tag = Tag::Range(key, piece);
-            ctx.io.read(tag, start + bytes.start, len, vec![request]);
-        }
-        let nothing = self
-            .ranges
-            .get(&key)
-            .is_some_and(|read| read.in_flight == 0);
-        if nothing {
-            // The range is empty, and the end has been read.
-            self.finish_range(ctx, key);
+            ctx.io
+                .read(tag, read.start.0 + bytes.start, len, vec![read.request]);
         }
     }
 
@@ -221,7 +257,7 @@ impl Reads {
         let (length, _) = subject
             .judge_end(last.unwrap_or_default())
             .map_err(|misfit| Error::mismatch(subject.id, portion, read.start.0, &misfit))?;
-        clip(subject.id, read.offset, read.len, length)?;
+        clip(subject.id, read.wanted.offset, read.wanted.len, length)?;
         read.payload_len = Some(length);
         let more = read.body.is_none();
         learn_length(ctx, subject.id, portion, length);
@@ -233,21 +269,81 @@ impl Reads {
         let Some(read) = self.ranges.remove(&key) else {
             return;
         };
-        ctx.unpin(read.portion);
         if let Some(error) = read.error {
+            ctx.unpin(read.portion);
             return read.reply.send(Err(error), Stage::Data);
         }
         let body = read.body.unwrap_or_else(|| ctx.io.pool.zeroed(0));
+        let to = read.wanted.offset.saturating_add(read.wanted.len);
+        let to = read.payload_len.map_or(to, |length| to.min(length));
+        let pin = if read.body_at.end < to {
+            Some(ctx.keep_open(read.portion))
+        } else {
+            ctx.unpin(read.portion);
+            None
+        };
         ctx.finisher.finish_range(FinishRange {
             portion: read.portion,
             subject: read.subject,
             start: read.start,
-            offset: read.offset,
-            len: read.len,
+            wanted: read.wanted,
             body_at: read.body_at,
             body,
             end: read.end,
+            pin,
             reply: read.reply,
         });
     }
+
+    /// Reads a piece of a lump that is open.
+    pub(in crate::owner) fn piece(
+        &self,
+        ctx: &mut Ctx,
+        request: RequestId,
+        (lump, wanted): (Arc<OpenLump>, Range<u64>),
+        mut reply: Reply<LumpData>,
+    ) {
+        reply.timing.lap(Stage::Sched);
+        let (offset, len) = lump.extent(&wanted);
+        let read = PieceRead {
+            lump,
+            wanted,
+            reply,
+        };
+        ctx.io
+            .read(Tag::Piece(Box::new(read)), offset, len, vec![request]);
+    }
+
+    /// A piece of a lump that is open has been read.
+    pub(in crate::owner) fn piece_read(
+        &self,
+        ctx: &mut Ctx,
+        read: PieceRead,
+        buf: Option<AlignedBuf>,
+        result: Result<(), Error>,
+    ) {
+        let PieceRead {
+            lump,
+            wanted,
+            reply,
+        } = read;
+        match (result, buf) {
+            (Ok(()), Some(body)) => ctx.finisher.finish_piece(FinishPiece {
+                lump,
+                wanted,
+                body,
+                reply,
+            }),
+            (Err(error), _) => reply.send(Err(error), Stage::Data),
+            (Ok(()), None) => reply.send(Err(Error::Closed), Stage::Data),
+        }
+    }
+}
+
+/// A piece of a lump that is open, whose read is in flight.
+pub(crate) struct PieceRead {
+    lump: Arc<OpenLump>,
+    /// Bytes of the lump.
+    wanted: Range<u64>,
+    reply: Reply<LumpData>,
 }

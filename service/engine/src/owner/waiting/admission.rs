@@ -75,6 +75,11 @@ impl Admission {
         Err(self.busy(self.limits.hard, self.limits.hard / 2))
     }
 
+    /// Lets a request in whatever the limits: it is a part of one that was let in before.
+    pub(crate) fn join(&self) {
+        self.waiting.fetch_add(1, SeqCst);
+    }
+
     /// Waits until the request is let in. Only its own limit refuses it.
     pub(crate) fn enter(&self, ctx: &RequestCtx) -> Result<(), Error> {
         self.check_own_limit(ctx)?;

@@ -1,0 +1,349 @@
+//! Lumps that are read piece by piece: the bytes of the version that was opened or a typed error,
+//! in little memory, and blocks that nobody else gets meanwhile.
+
+use std::ops::Range;
+use std::sync::mpsc::channel;
+
+use crate::support::peer::{self, Peer};
+use crate::support::sim::{Random, SimDisk};
+use crate::support::stepped::{self, Stepped, answer};
+use crate::support::{Shape, content, ctx, put, try_put};
+use lumpscope_engine::format::verify::Damage;
+use lumpscope_engine::{
+    Durability, Error, LumpData, LumpId, OnDone, Opened, Placement, RequestCtx, Rest, Store,
+    StoreOptions,
+};
+
+const SHAPE: Shape = Shape {
+    block_size: 4096,
+    ring_blocks: 40,
+    data_blocks: 4000,
+};
+
+/// Waits for what is handed over.
+fn wait<T: Send + 'static>(
+    submit: impl FnOnce(OnDone<T>) -> Result<(), Error>,
+) -> Result<T, Error> {
+    let (told, answer) = channel();
+    submit(Box::new(move |result, _| told.send(result).unwrap()))?;
+    answer.recv().unwrap()
+}
+
+fn open(store: &Store, id: u128, offset: u64, len: u64) -> Result<Opened, Error> {
+    wait(|done| store.submit_open(ctx(), LumpId(id), (offset, len), done))
+}
+
+/// The bytes of the rest until the end or an error, and how many came at once at most.
+fn read_rest(rest: &mut Rest) -> (Vec<u8>, u64, Result<(), Error>) {
+    let (mut bytes, mut most) = (Vec::new(), 0);
+    while rest.remaining() > 0 {
+        match wait(|done| rest.submit_next(done)) {
+            Ok(piece) => {
+                assert!(piece.verified && !piece.is_empty());
+                assert_eq!(piece.crc32c(), crc32c::crc32c(&piece));
+                most = most.max(piece.len() as u64);
+                bytes.extend_from_slice(&piece);
+            }
+            Err(error) => return (bytes, most, Err(error)),
+        }
+    }
+    (bytes, most, Ok(()))
+}
+
+/// Reads a part of a lump and compares it.
+fn check(store: &Store, id: u128, bytes: &[u8], range: Range<u64>, verified: bool) {
+    let opened = open(store, id, range.start, range.end - range.start).unwrap();
+    let end = range.end.min(bytes.len() as u64);
+    let (from, to) = (range.start as usize, end as usize);
+    assert_eq!(
+        (opened.offset, opened.length, opened.total_length),
+        (range.start, end - range.start, bytes.len() as u64)
+    );
+    let whole = verified && to - from == bytes.len();
+    assert_eq!(opened.crc32c, whole.then(|| crc32c::crc32c(bytes)));
+    assert_eq!(opened.first.verified, verified);
+    let mut got = opened.first.to_vec();
+    if let Some(mut rest) = opened.rest {
+        assert_eq!(got.len() as u64 + rest.remaining(), opened.length);
+        let (more, _, end) = read_rest(&mut rest);
+        end.unwrap();
+        got.extend(more);
+    }
+    assert!(got == bytes[from..to], "{range:?} of {}", bytes.len());
+}
+
+#[test]
+fn any_part_of_any_lump_comes_as_it_was_put() {
+    let mut random = Random(12);
+    for unit in [512, 4096] {
+        let mut disk = SimDisk::new(SHAPE.image());
+        disk.unit = unit;
+        let mut store = disk.open().unwrap();
+        let lens = [0, 1, 65_536, 65_537, 390_000, 500_000, 1 << 20, 8 << 20];
+        for (id, len) in (0..).zip(lens) {
+            put(&store, id, &content(id, 1, len));
+        }
+        try_put(&store, 99, &content(99, 1, 3000), Placement::Embedded).unwrap();
+        // With lengths that are known from the put, then from the last block.
+        for _ in 0..2 {
+            for (id, len) in (0..).zip(lens).chain([(99, 3000)]) {
+                let bytes = content(id, 1, len);
+                let len = len as u64;
+                for range in [0..len, 0..u64::MAX, len / 2..u64::MAX, len..len + 5, 0..0] {
+                    check(&store, id, &bytes, range, true);
+                }
+                for _ in 0..8 {
+                    let from = random.next() % (len + 1);
+                    let to = from + random.next() % (len + 2);
+                    check(&store, id, &bytes, from..to, true);
+                }
+                let outside = open(&store, id, len + 1, 1);
+                assert!(matches!(outside, Err(Error::RangeOutside { .. })));
+            }
+            store.close().unwrap();
+            store = disk.open().unwrap();
+        }
+        assert!(matches!(
+            open(&store, 1000, 0, 1),
+            Err(Error::NotFound { .. })
+        ));
+        assert_eq!(store.stats().checksum_failures, 0);
+        assert_eq!(store.stats().buffer_get_bytes, 0);
+    }
+}
+
+#[test]
+fn rot_in_any_chunk_ends_the_lump_before_it() {
+    let disk = SimDisk::new(SHAPE.image());
+    let store = disk.open().unwrap();
+    let bytes = content(1, 1, 2_000_000);
+    put(&store, 1, &bytes);
+    store.close().unwrap();
+    let image = disk.bytes();
+    let start = image.windows(64).position(|w| w == &bytes[..64]).unwrap();
+    for chunk in 0..bytes.len().div_ceil(65_536) {
+        let mut damaged = image.clone();
+        damaged[start + chunk * 65_536 + 77] ^= 1;
+        let store = SimDisk::new(damaged).open().unwrap();
+        let (got, error) = match open(&store, 1, 0, u64::MAX) {
+            Err(error) => (Vec::new(), error),
+            Ok(opened) => {
+                let mut got = opened.first.to_vec();
+                let (more, _, end) = read_rest(&mut opened.rest.unwrap());
+                got.extend(more);
+                (got, end.unwrap_err())
+            }
+        };
+        let Error::ChecksumMismatch(found) = error else {
+            panic!("{error}");
+        };
+        assert!(
+            matches!(found.damage, Damage::Chunk { number, .. } if number == chunk as u64),
+            "{found}"
+        );
+        assert!(got.len() <= chunk * 65_536 && got == bytes[..got.len()]);
+        assert_eq!(store.stats().checksum_failures, 1);
+        // The chunks on both sides of it are good.
+        let around = 0..chunk as u64 * 65_536;
+        check(&store, 1, &bytes, around.clone(), true);
+        let behind = around.end + 65_536;
+        if behind < bytes.len() as u64 {
+            check(&store, 1, &bytes, behind..u64::MAX, true);
+        }
+    }
+    // Without its last block nothing of it can be told.
+    let mut damaged = image;
+    damaged[start + bytes.len().next_multiple_of(4096) - 20] ^= 1;
+    let store = SimDisk::new(damaged).open().unwrap();
+    let opened = open(&store, 1, 0, u64::MAX);
+    assert!(matches!(opened, Err(Error::ChecksumMismatch(_))));
+}
+
+#[test]
+fn lumps_of_another_engine_come_whole() {
+    let peer = Peer::new(SHAPE.image());
+    let mut canny = peer.open();
+    let lens = [0, 300, 65_000, 700_000, 3_000_000];
+    for (id, len) in (0..).zip(lens) {
+        let data = peer::plain(&content(id, 1, len));
+        canny.put(&peer::id(id), &data).unwrap();
+    }
+    drop(canny);
+    let store = SimDisk::new(peer.image()).open().unwrap();
+    for (id, len) in (0..).zip(lens) {
+        let bytes = content(id, 1, len);
+        assert!(open(&store, id, 0, u64::MAX).unwrap().rest.is_none());
+        for offset in [0, len as u64 / 3, len as u64] {
+            check(&store, id, &bytes, offset..u64::MAX, false);
+        }
+    }
+}
+
+#[test]
+fn a_lump_that_is_gone_is_read_to_its_end() {
+    let disk = SimDisk::new(SHAPE.image());
+    let store = disk.open().unwrap();
+    // Two of three fit, so an overwrite needs the blocks of the version before.
+    let len = 6 << 20;
+    let versions: Vec<Vec<u8>> = (0..4).map(|version| content(1, version, len)).collect();
+    for replaced in [true, false] {
+        put(&store, 1, &versions[0]);
+        let opened = open(&store, 1, 0, u64::MAX).unwrap();
+        let mut rest = opened.rest.unwrap();
+        if replaced {
+            put(&store, 1, &versions[1]);
+        }
+        store.delete(ctx(), LumpId(1), Durability::Synced).unwrap();
+        // The blocks of the second version come back at once, and those that are read do not.
+        for id in 2..8 {
+            let version = &versions[2 + id as usize % 2];
+            put(&store, id, version);
+            check(&store, id, version, 0..u64::MAX, true);
+            store.delete(ctx(), LumpId(id), Durability::Synced).unwrap();
+        }
+        put(&store, 9, &versions[2]);
+        // Nobody waits for a client that takes its time.
+        let full = try_put(&store, 10, &versions[3], Placement::Data);
+        assert!(matches!(full, Err(Error::StoreFull { .. })), "{full:?}");
+        let mut got = opened.first.to_vec();
+        let (more, most, end) = read_rest(&mut rest);
+        end.unwrap();
+        got.extend(more);
+        assert!(got == versions[0] && most <= 3 << 20);
+        assert!(matches!(open(&store, 1, 0, 1), Err(Error::NotFound { .. })));
+        drop(rest);
+        drop(opened.first);
+        // They are free now.
+        loop {
+            match try_put(&store, 10, &versions[3], Placement::Data) {
+                Ok(_) => break,
+                // The last piece has still to let go of them.
+                Err(Error::StoreFull { .. }) => std::thread::yield_now(),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        for id in [9, 10] {
+            store.delete(ctx(), LumpId(id), Durability::Synced).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_store_that_closes_ends_what_is_open() {
+    let disk = SimDisk::new(SHAPE.image());
+    let store = disk.open().unwrap();
+    put(&store, 1, &content(1, 1, 4 << 20));
+    let mut rest = open(&store, 1, 0, u64::MAX).unwrap().rest.unwrap();
+    store.close().unwrap();
+    let after = wait(|done| rest.submit_next(done));
+    assert!(matches!(after, Err(Error::Closed)), "{after:?}");
+    assert!(rest.remaining() > 0);
+}
+
+fn stepped(budget: u64) -> Stepped {
+    let options = StoreOptions {
+        buffer_budget: budget,
+        ..StoreOptions::new("test")
+    };
+    let disk = stepped::disk(2000, 200_000, stepped::steady(100_000, 100_000));
+    Stepped::open(disk, options)
+}
+
+fn next(it: &mut Stepped, rest: &mut Rest) -> Result<LumpData, Error> {
+    let (done, answer) = answer();
+    rest.submit_next(done)?;
+    it.wait(&answer)
+}
+
+#[test]
+fn a_large_lump_takes_the_memory_of_its_pieces() {
+    // Far less than the lump has.
+    let mut it = stepped(24 << 20);
+    let len = 16 << 20;
+    it.put(1, len, Placement::Data);
+    let (done, opened) = answer();
+    it.store
+        .submit_open(ctx(), LumpId(1), (0, u64::MAX), done)
+        .unwrap();
+    let opened = it.wait(&opened).unwrap();
+    let mut got = opened.first.to_vec();
+    let mut before = opened.first;
+    let mut rest = opened.rest.unwrap();
+    let mut most = it.store.stats().buffer_get_bytes;
+    while rest.remaining() > 0 {
+        // One is kept, as by a transport that sends it, while the next is read.
+        let piece = next(&mut it, &mut rest).unwrap();
+        most = most.max(it.store.stats().buffer_get_bytes);
+        got.extend_from_slice(&piece);
+        before = piece;
+    }
+    drop(before);
+    assert!(got == it.model[&1]);
+    assert!(most <= 5 << 20, "{most} bytes at a time");
+    assert_eq!(it.store.stats().buffer_get_bytes, 0);
+}
+
+#[test]
+fn many_lumps_that_are_open_share_little_memory() {
+    let mut it = stepped(16 << 20);
+    for id in 0..3 {
+        it.put(id, 8 << 20, Placement::Data);
+    }
+    let mut all = Vec::new();
+    for at in 0..24 {
+        let (done, opened) = answer();
+        let id = LumpId(at % 3);
+        it.store
+            .submit_open(ctx(), id, (0, u64::MAX), done)
+            .unwrap();
+        let opened = it.wait(&opened).unwrap();
+        all.push((at % 3, opened.first.to_vec(), opened.rest.unwrap()));
+    }
+    // All ask at once, again and again: each gets its memory in its turn.
+    while !all.is_empty() {
+        let mut asked = Vec::new();
+        for (_, _, rest) in &mut all {
+            // What has come is taken: nobody waits for one who has memory and waits himself.
+            let (told, answer) = channel();
+            let done = move |piece: Result<LumpData, _>, _| {
+                drop(told.send(piece.map(|piece| piece.to_vec())));
+            };
+            rest.submit_next(Box::new(done)).unwrap();
+            asked.push(answer);
+        }
+        for ((_, got, _), answer) in all.iter_mut().zip(asked) {
+            got.extend(it.wait(&answer).unwrap());
+        }
+        for (id, got, _) in all.extract_if(.., |(_, _, rest)| rest.remaining() == 0) {
+            assert!(got == it.model[&id]);
+        }
+    }
+    assert_eq!(it.store.stats().buffer_get_bytes, 0);
+}
+
+#[test]
+fn pieces_have_the_deadline_of_their_lump_and_no_limit_of_their_own() {
+    let mut it = stepped(1 << 30);
+    it.put(1, 4 << 20, Placement::Data);
+    let ctx = RequestCtx {
+        deadline: Some(it.disk.now_ns() + 1_000_000),
+        drop_when_late: true,
+        max_queue_len: Some(0),
+        ..ctx()
+    };
+    let (done, opened) = answer();
+    it.store
+        .submit_open(ctx, LumpId(1), (0, u64::MAX), done)
+        .unwrap();
+    let mut rest = it.wait(&opened).unwrap().rest.unwrap();
+    // Somebody waits, and the piece is not refused for it.
+    let waiting = it.submit_get(1);
+    next(&mut it, &mut rest).unwrap();
+    it.wait(&waiting).unwrap();
+    it.disk.advance_to(it.disk.now_ns() + 2_000_000);
+    let late = next(&mut it, &mut rest);
+    assert!(
+        matches!(late, Err(Error::DeadlineExceeded { .. })),
+        "{late:?}"
+    );
+}
