@@ -1,5 +1,6 @@
 //! Threads that verify what was read and answer gets, so that the owner thread never touches
-//! payload bytes.
+//! payload bytes, except the few of a small lump: to verify these takes less time than to wake
+//! another thread.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,6 +23,8 @@ use crate::payload::LumpData;
 use crate::stats::Counters;
 use crate::units::ByteOffset;
 
+/// Bytes that the owner's thread verifies by itself: about a microsecond's work.
+const SMALL: usize = 16 * 1024;
 /// Threads of a store; each verifies several GB/s.
 const THREADS: usize = 2;
 
@@ -80,7 +83,7 @@ pub(crate) enum FinishKind {
 
 /// The threads. They end when the handle is dropped.
 pub(crate) struct Finisher {
-    /// `None`: there are no threads (any more), the caller does it.
+    /// `None`: there are no threads (any more), the caller does it all.
     queue: Option<Sender<Job>>,
     threads: Vec<JoinHandle<()>>,
     counters: Arc<Counters>,
@@ -134,11 +137,11 @@ impl Finisher {
 
     fn hand_over(&self, job: Job) {
         match &self.queue {
-            Some(queue) => {
+            Some(queue) if job.len() > SMALL => {
                 // The receivers live as long as the threads, and they end only after the sender.
                 let _ = queue.send(job);
             }
-            None => job.run(&self.counters),
+            _ => job.run(&self.counters),
         }
     }
 }
@@ -160,6 +163,17 @@ fn run(queue: &Receiver<Job>, counters: &Counters) {
 }
 
 impl Job {
+    /// Bytes to be looked at.
+    fn len(&self) -> usize {
+        match self {
+            Self::Lump(finish) => finish.buf.len(),
+            Self::Range(finish) => finish.body.len(),
+            Self::Piece(finish) => finish.body.len(),
+            // It answers nobody who waits.
+            Self::Scrub(..) => usize::MAX,
+        }
+    }
+
     fn run(self, counters: &Counters) {
         match self {
             Self::Lump(finish) => finish.run(counters),

@@ -6,7 +6,7 @@
 //! their changes to the commit, and the commit drives the collection. Whatever else concerns another
 //! part comes back to the loop: a request to be started, blocks that came free, an error that fails
 //! the store.
-//! Nothing here touches payload bytes.
+//! Nothing here touches payload bytes, but those of small lumps that are read.
 //!
 //! | part | |
 //! |---|---|
