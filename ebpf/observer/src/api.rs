@@ -99,6 +99,17 @@ pub struct Tuning {
     pub pin_maps: Option<PathBuf>,
     /// Write everything the correlator learns to this file, one JSON object a line, for replay.
     pub record: Option<PathBuf>,
+    /// Keep the last minute of that, and write it to a file when something is slow.
+    pub flight: Option<FlightOptions>,
+}
+
+/// The flight recorder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FlightOptions {
+    /// The folder of its files.
+    pub dir: PathBuf,
+    /// A request or a disk I/O that takes so long, in nanoseconds, causes a file.
+    pub slower_than_ns: u64,
 }
 
 /// Whether and how one store is observed.

@@ -36,8 +36,9 @@ mod tap;
 mod tracefs;
 
 pub use api::{
-    BlockFilter, EventPolicy, Finding, Flavour, GuardPolicy, Level, ObjectSource, ObserverOptions,
-    Op, Purpose, RequestSummary, STAGES, StoreObservation, TraceContext, Tuning, WatchedStore,
+    BlockFilter, EventPolicy, Finding, Flavour, FlightOptions, GuardPolicy, Level, ObjectSource,
+    ObserverOptions, Op, Purpose, RequestSummary, STAGES, StoreObservation, TraceContext, Tuning,
+    WatchedStore,
 };
 pub use correlate::{Correlator, Declared, Ended, Input, Limits, OWNERS};
 pub use event::{BlockOp, Class, Event, OPERATIONS, Submission};

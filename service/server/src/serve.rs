@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lumpscope_observer::{ObjectSource, Observer, ObserverOptions, Tuning};
+use lumpscope_observer::{FlightOptions, ObjectSource, Observer, ObserverOptions, Tuning};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::info;
@@ -174,6 +174,22 @@ impl Service {
     }
 }
 
+/// The flight recorder, whose folder is made if it is missing.
+fn flight(config: &ServeConfig) -> Result<Option<FlightOptions>, ServerError> {
+    let Some(dir) = config.flight_recorder.clone() else {
+        return Ok(None);
+    };
+    std::fs::create_dir_all(&dir).map_err(|error| {
+        let why = format!("flight-recorder = {}: {error}", dir.display());
+        ServerError::Argument(why)
+    })?;
+    let slower_than = config.flight_slower_than.0.as_nanos();
+    Ok(Some(FlightOptions {
+        dir,
+        slower_than_ns: u64::try_from(slower_than).unwrap_or(u64::MAX),
+    }))
+}
+
 /// Observer first, so that it sees what the stores read when they open.
 async fn open(
     config: ServeConfig,
@@ -190,6 +206,7 @@ async fn open(
         tuning: Tuning {
             pin_maps: config.pin_maps.clone(),
             program_statistics: config.program_statistics,
+            flight: flight(&config)?,
             ..Tuning::default()
         },
     };

@@ -359,7 +359,7 @@ async fn sixteen_clients_that_get_one_lump_are_told_apart() {
 
         let recorded = std::fs::read_to_string(&file).expect("a recording");
         let truth = by_submission(&recorded);
-        let arguments = ["trace", "--operation", "read", "--json", "--replay"];
+        let arguments = ["trace", "--op", "read", "--json", "--replay"];
         let replay = Command::new(binary()).args(arguments).arg(&file).output();
         let told = as_told(&good(&replay.expect("lumpscope starts")));
         let wrong = truth.iter().zip(&told).filter(|(a, b)| a != b).count();

@@ -226,6 +226,14 @@ impl Correlator {
     /// under way.
     #[must_use]
     pub fn standing(&self) -> Vec<Input> {
+        let mut standing = self.places();
+        standing.extend(self.joiner.under_way().map(Input::Declared));
+        standing
+    }
+
+    /// The stores, and where they lie.
+    #[must_use]
+    pub fn places(&self) -> Vec<Input> {
         let stores = self.stores.iter().map(|(&store, totals)| Input::Added {
             store,
             name: totals.name.clone(),
@@ -238,8 +246,13 @@ impl Correlator {
                 disk: disk.map(|disk| disk.name.clone()).unwrap_or_default(),
             }
         });
-        let under_way = self.joiner.under_way().map(Input::Declared);
-        stores.chain(placed).chain(under_way).collect()
+        stores.chain(placed).collect()
+    }
+
+    /// When the oldest declared I/O that has not returned was begun.
+    #[must_use]
+    pub fn oldest_under_way(&self) -> Option<u64> {
+        self.joiner.under_way().map(|io| io.begin_ns).min()
     }
 
     /// True: somebody watches traced requests.

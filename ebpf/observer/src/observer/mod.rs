@@ -19,6 +19,7 @@ use crate::submission::Submissions;
 use state::{Core, Counted, Store};
 
 mod asking;
+mod flight;
 mod recording;
 mod state;
 mod watching;

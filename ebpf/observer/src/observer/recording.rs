@@ -108,7 +108,7 @@ impl Core {
 }
 
 /// What makes the times of a recording times of day.
-fn clock() -> Input {
+pub(super) fn clock() -> Input {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
     let unix_ns = since_1970.map_or(0, |time| time.as_nanos());
     Input::Clock {
@@ -117,7 +117,7 @@ fn clock() -> Input {
     }
 }
 
-fn line_of(input: &Input) -> Option<String> {
+pub(super) fn line_of(input: &Input) -> Option<String> {
     match serde_json::to_string(input) {
         Ok(line) => Some(line),
         Err(error) => {

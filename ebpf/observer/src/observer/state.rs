@@ -16,6 +16,7 @@ use crate::slots::Slots;
 use crate::submission::Submissions;
 
 use super::Inner;
+use super::flight::Flight;
 use super::recording::Recording;
 use super::watching::Loading;
 
@@ -60,6 +61,7 @@ pub(super) struct Core {
     pub(super) guard: Guard,
     pub(super) correlator: Correlator,
     pub(super) recording: Recording,
+    pub(super) flight: Option<Flight>,
     /// When the audits were last told to the correlator.
     pub(super) audited_ns: u64,
     pub(super) drained_ns: u64,
@@ -82,6 +84,7 @@ impl Core {
             guard: Guard::new(),
             correlator: Correlator::new(options.stores.len()),
             recording: Recording::to_file(options.tuning.record.as_deref()),
+            flight: options.tuning.flight.clone().map(Flight::new),
             audited_ns: 0,
             drained_ns: 0,
             forgot_ns: monotonic_ns(),
@@ -119,6 +122,7 @@ impl Core {
         if until_ns.saturating_sub(self.looked_ns) >= LATE_NS {
             self.looked_ns = until_ns;
             self.look_for_late(|_| true, false);
+            self.write_flight(until_ns);
         }
         if all {
             self.learn(Input::Drained { until_ns });
@@ -131,6 +135,9 @@ impl Core {
 
     pub(super) fn learn(&mut self, input: Input) {
         self.recording.tell(&input);
+        if let Some(flight) = &mut self.flight {
+            flight.keep(input.clone(), monotonic_ns());
+        }
         self.correlator.apply(input);
     }
 
@@ -138,6 +145,9 @@ impl Core {
     fn learn_event(&mut self, event: Event) {
         if self.recording.is_wanted() {
             self.recording.tell(&Input::Event(event));
+        }
+        if let Some(flight) = &mut self.flight {
+            flight.keep(Input::Event(event), self.drained_ns);
         }
         self.correlator.event(&event, true);
     }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lumpscope_observer::{
-    BlockFilter, BlockLine, Op, Purpose, Replay, RequestSummary, SlowRequest, StoreReport,
-    TraceContext, Tuning,
+    BlockFilter, BlockLine, FlightOptions, Op, Purpose, Replay, RequestSummary, SlowRequest,
+    StoreReport, TraceContext, Tuning,
 };
 
 use crate::support::{LoopDevice, Watched, now, ready, until_complete};
@@ -155,4 +155,70 @@ fn a_request_is_explained_watched_recorded_and_replayed_alike() {
     }
     replayed.retain(|line| line.operation == "write");
     assert_eq!(replayed, found.lines);
+}
+
+/// The one file of a flight recorder, once it is whole, and what is in it.
+fn flight_of(dir: &std::path::Path) -> (String, Replay) {
+    for _ in 0..1000 {
+        std::thread::sleep(Duration::from_millis(20));
+        let files = std::fs::read_dir(dir).expect("a folder");
+        let names = files.map(|file| file.expect("a file").file_name());
+        let names: Vec<String> = names.map(|n| n.to_string_lossy().into_owned()).collect();
+        let Some(name) = names.first() else { continue };
+        let text = std::fs::read_to_string(dir.join(name)).expect("a recording");
+        let mut replay = Replay::new();
+        if text.ends_with('\n') && replay.read(text.as_bytes(), |_| {}).is_ok() {
+            assert_eq!(names.len(), 1, "one a minute");
+            return (name.clone(), replay);
+        }
+    }
+    panic!("no recording came");
+}
+
+fn recorded_flight(dir: &std::path::Path) -> Tuning {
+    Tuning {
+        flight: Some(FlightOptions {
+            dir: dir.to_owned(),
+            slower_than_ns: 100_000_000,
+        }),
+        ..Tuning::default()
+    }
+}
+
+#[test]
+fn the_last_minute_is_written_when_a_request_is_slow() {
+    let Some(_one) = ready() else {
+        return;
+    };
+    let dir = tempfile::tempdir().expect("a folder");
+    let device = LoopDevice::new(64 * MIB);
+    let it = Watched::new(&device.path, recorded_flight(dir.path()));
+    it.request(1, "put", 4096, || it.write(1, MIB, 4096));
+    it.request(2, "put", 4096, || {
+        it.write(2, 2 * MIB, 4096);
+        std::thread::sleep(Duration::from_millis(150));
+    });
+    let (name, replay) = flight_of(dir.path());
+    assert!(name.ends_with("-put-2.jsonl"), "{name}");
+    for request in [1, 2] {
+        let told = replay.explain(request).expect("of the last minute");
+        assert_eq!(told.blocks.len(), 1, "{told:#?}");
+        assert_eq!((&*told.store, told.blocks[0].sectors), ("it", 8));
+    }
+}
+
+#[test]
+fn the_last_minute_is_written_while_an_io_does_not_return() {
+    let Some(_one) = ready() else {
+        return;
+    };
+    let dir = tempfile::tempdir().expect("a folder");
+    let device = LoopDevice::new(64 * MIB);
+    let it = Watched::new(&device.path, recorded_flight(dir.path()));
+    it.request(1, "put", 4096, || it.write(1, MIB, 4096));
+    it.declared(&[2], Purpose::Data, Op::Write, (2 * MIB, 4096), |_| {
+        let (name, replay) = flight_of(dir.path());
+        assert!(name.ends_with("-stall.jsonl"), "{name}");
+        assert!(replay.explain(1).is_some());
+    });
 }

@@ -140,6 +140,13 @@ pub struct ServeConfig {
     /// Trace every request that takes at least this long
     #[arg(long, value_name = "TIME", env = "LUMPSCOPE_TRACE_SLOWER_THAN")]
     pub trace_slower_than: Span,
+    /// Keep the last minute of events, and write it to a file in this folder when a request or an I/O
+    /// takes flight-slower-than; `lumpscope explain --replay FILE` reads it
+    #[arg(long, value_name = "DIR", env = "LUMPSCOPE_FLIGHT_RECORDER")]
+    pub flight_recorder: Option<PathBuf>,
+    /// Write the last minute of events when a request or an I/O takes at least this long
+    #[arg(long, value_name = "TIME", env = "LUMPSCOPE_FLIGHT_SLOWER_THAN")]
+    pub flight_slower_than: Span,
     /// Policy when another process opens a store's block device for writing: off, audit (count and
     /// report) or deny, where the kernel can (`lumpscope doctor`); NAME=POLICY: for this store;
     /// repeat for more
@@ -293,6 +300,8 @@ impl Default for ServeConfig {
             trace_url: None,
             trace_ratio: 0.01,
             trace_slower_than: Span(Duration::from_millis(100)),
+            flight_recorder: None,
+            flight_slower_than: Span(Duration::from_secs(5)),
             guard: vec![GuardRule::default()],
             program_statistics: false,
             io_backend: IoBackendArg::default(),
