@@ -132,7 +132,21 @@ fn give_up(config: &ServeConfig, observer: &Observer) -> Result<(), ServerError>
         let guard = observer.guard(&spec.name);
         status.is_some_and(|status| status.observed) || guard.is_some_and(|guard| guard.effective)
     });
-    privileges::give_up(config.user.as_deref(), observing)?;
+    let held = privileges::give_up(config.user.as_deref(), observing)?;
+    if held.uid == 0 {
+        warn!(
+            "this service runs as root: whoever gets into it can read and write all files of root; \
+             name a user (--user lumpscope), or User= in the unit of systemd"
+        );
+    }
+    match privileges::forbid() {
+        Ok(()) => info!(
+            calls = privileges::forbidden().count(),
+            "forbade system calls"
+        ),
+        // A container may allow no filter of its own.
+        Err(error) => warn!(%error, "it serves without"),
+    }
     warn_of_unreadable(config);
     Ok(())
 }

@@ -20,7 +20,12 @@ pub(super) fn findings(pid: u32) -> Vec<Finding> {
             )];
         }
     };
-    vec![who(pid, &threads), capabilities(&threads), gain(&threads)]
+    vec![
+        who(pid, &threads),
+        capabilities(&threads),
+        gain(&threads),
+        calls(&threads),
+    ]
 }
 
 fn who(pid: u32, threads: &[ThreadStatus]) -> Finding {
@@ -90,5 +95,21 @@ fn gain(threads: &[ThreadStatus]) -> Finding {
         ),
         "a program that it starts may gain privileges from its file",
         "start it without --keep-privileges, or by systemd with NoNewPrivileges=yes",
+    )
+}
+
+fn calls(threads: &[ThreadStatus]) -> Finding {
+    let topic = "system calls";
+    let mut own = threads.iter().filter(|thread| !thread.kernel_worker);
+    if own.all(|thread| thread.filtered) {
+        let names: Vec<_> = privileges::forbidden().collect();
+        return good(topic, format!("a filter forbids {}", names.join(", ")));
+    }
+    lacking(
+        topic,
+        Level::Degraded,
+        "no filter (seccomp)",
+        "code that gets into the service can start programs",
+        "start it without --keep-privileges, where the container allows filters",
     )
 }

@@ -158,6 +158,7 @@ async fn every_thread_has_given_up_everything_and_is_another_user() {
                 assert_eq!(sets, [CapSet::NONE; 4], "{when}: {thread:?}");
                 assert_eq!(thread.bounding, CapSet::NONE, "{when}: {thread:?}");
                 assert!(thread.no_new_privs, "{when}: {thread:?}");
+                assert!(thread.filtered, "{when}: {thread:?}");
                 assert_eq!((thread.uids, thread.gids), ([NOBODY; 4], [NOBODY; 4]));
                 assert!(!thread.groups.contains(&0), "{when}: {thread:?}");
             }
@@ -167,6 +168,7 @@ async fn every_thread_has_given_up_everything_and_is_another_user() {
         let findings = doctor(service.child.id());
         assert_eq!(finding(&findings, "privileges held")["found"], "none");
         assert_eq!(finding(&findings, "privileges held")["level"], "good");
+        assert_eq!(finding(&findings, "system calls")["level"], "good");
         assert!(service.stop().success());
     }
 }

@@ -73,4 +73,7 @@ pub enum PrivilegeError {
         /// Error of the system.
         source: io::Error,
     },
+    /// System calls cannot be forbidden.
+    #[error("cannot forbid system calls that are not needed: {0}")]
+    Filter(String),
 }

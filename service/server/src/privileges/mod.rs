@@ -5,6 +5,7 @@
 
 mod capability;
 mod error;
+mod forbidden;
 mod plan;
 mod status;
 mod threads;
@@ -16,6 +17,7 @@ use threads::{Identity, Order};
 
 pub use capability::CapSet;
 pub use error::PrivilegeError;
+pub use forbidden::{forbid, names as forbidden};
 pub use status::{ThreadStatus, own_threads, threads_of};
 
 /// Privileges of a process, of all its threads together.

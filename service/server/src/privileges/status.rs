@@ -35,6 +35,8 @@ pub struct ThreadStatus {
     pub ambient: CapSet,
     /// True: it can never gain anything.
     pub no_new_privs: bool,
+    /// True: some system calls are forbidden to it (seccomp).
+    pub filtered: bool,
     /// True: a worker that the kernel started to carry out requests of io_uring. It runs no code of
     /// the program, takes no signals, and does each request with the rights that its submitter had
     /// when it was submitted; its own are those of the moment in which it was started.
@@ -116,6 +118,7 @@ fn parse(status: &str, stat: &str) -> io::Result<ThreadStatus> {
         bounding: set("CapBnd")?,
         ambient: set("CapAmb")?,
         no_new_privs: field(status, "NoNewPrivs")? == "1",
+        filtered: field(status, "Seccomp").is_ok_and(|mode| mode == "2"),
         kernel_worker: flags(stat)? & IO_WORKER != 0 && name.starts_with("iou-wrk-"),
         name,
     })

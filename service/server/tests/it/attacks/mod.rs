@@ -2,6 +2,7 @@
 //! not achieve.
 
 mod browser;
+mod confined;
 mod connections;
 mod deadline;
 mod files;
