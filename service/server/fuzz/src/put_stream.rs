@@ -90,8 +90,25 @@ pub(crate) fn put_stream(data: &[u8]) {
     let cuts = stream.chunks(size).map(Bytes::copy_from_slice);
     let (again, end_again) = read(cuts);
     assert_eq!((&messages, &end), (&again, &end_again), "cut by {size}");
-    // What the decoder took is what prost takes; it refuses more than prost does.
+    // What the decoder took is what prost takes, and what one refuses the other does.
     let by_prost = read_by_prost(stream);
+    let readable = messages.iter().take_while(|message| match message {
+        Read::Header(header) => lumpscope_proto::v1::PutHeader::decode(header.clone()).is_ok(),
+        Read::Chunk(_) | Read::Nothing => true,
+    });
+    let readable = readable.count();
+    match end {
+        // Limits, and what no encoder writes.
+        Err(
+            WireError::TwoParts
+            | WireError::TooLarge { .. }
+            | WireError::HeaderTooLarge { .. }
+            | WireError::Flag { .. }
+            | WireError::Compressed
+            | WireError::Malformed("groups are nested too deeply"),
+        ) => assert!(by_prost.len() >= readable, "{stream:?}"),
+        _ => assert_eq!(by_prost.len(), readable, "{end:?} {stream:?}"),
+    }
     for (ours, theirs) in messages.iter().zip(&by_prost) {
         match (ours, theirs) {
             // Encoded again, so that unknown fields and the order of fields do not matter.
