@@ -281,6 +281,21 @@ impl BufferPool {
         self.buffer(self.lock(), len, capacity, None)
     }
 
+    /// A buffer of `len` zero bytes that does not count. It is new, so a large one takes memory only
+    /// as it is written.
+    #[must_use]
+    pub(crate) fn untouched(self: &Arc<Self>, len: usize) -> AlignedBuf {
+        AlignedBuf {
+            memory: Some(Memory::allocate(
+                capacity_for(len, self.alignment),
+                self.alignment,
+            )),
+            len,
+            charge: None,
+            pool: Arc::clone(self),
+        }
+    }
+
     /// A buffer of `len` zero bytes that does not count.
     #[must_use]
     pub fn zeroed(self: &Arc<Self>, len: usize) -> AlignedBuf {

@@ -42,6 +42,16 @@ impl LumpBuf {
     /// # Errors
     /// [`Error::LumpTooLarge`], [`Error::BuffersExhausted`].
     pub fn new(len: u64, block_size: BlockSize, pool: &Arc<BufferPool>) -> Result<Self, Error> {
+        Self::with(len, block_size, |total| {
+            pool.get_for_put(total).map_err(exhausted)
+        })
+    }
+
+    fn with(
+        len: u64,
+        block_size: BlockSize,
+        memory: impl FnOnce(usize) -> Result<AlignedBuf, Error>,
+    ) -> Result<Self, Error> {
         let too_large = || Error::LumpTooLarge {
             len,
             max: max_payload(block_size),
@@ -50,12 +60,25 @@ impl LumpBuf {
         let total = usize::try_from(shape.total_len()).map_err(|_| too_large())?;
         let len = usize::try_from(len).map_err(|_| too_large())?;
         Ok(Self {
-            buf: pool.get_for_put(total).map_err(exhausted)?,
+            buf: memory(total)?,
             shape,
             len,
             filled: 0,
             sums: PayloadSums::new(shape.payload_len()),
         })
+    }
+
+    /// As [`LumpBuf::new`], of memory that takes room only as it is filled, and that does not count:
+    /// the caller bounds it.
+    ///
+    /// # Errors
+    /// [`Error::LumpTooLarge`].
+    pub(crate) fn untouched(
+        len: u64,
+        block_size: BlockSize,
+        pool: &Arc<BufferPool>,
+    ) -> Result<Self, Error> {
+        Self::with(len, block_size, |total| Ok(pool.untouched(total)))
     }
 
     /// Bytes of memory that [`LumpBuf::new`] takes.

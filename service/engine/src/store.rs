@@ -248,6 +248,15 @@ impl Store {
         Err(refused)
     }
 
+    /// As [`Store::lump_buf`], of memory that takes room only as it is filled, and that the budget
+    /// does not count: the caller bounds it.
+    ///
+    /// # Errors
+    /// [`Error::LumpTooLarge`].
+    pub fn lump_buf_untouched(&self, len: u64) -> Result<LumpBuf, Error> {
+        LumpBuf::untouched(len, self.inner.block_size, &self.inner.pool)
+    }
+
     /// Waiting form of [`Store::lump_buf`]: returns when there is memory. Not to be called by who
     /// holds the lumps whose memory it waits for.
     ///

@@ -14,13 +14,16 @@ use super::body::Flow;
 use super::operations::{self, Needs};
 use super::{MAX_XML, XML_GROWS, error, memory, parameters, unserved};
 use lumpscope_server::door::{Access, Grants, Reloader};
-use lumpscope_server::request::{Memory, Reservation, Scope};
+use lumpscope_server::request::{Bodies, Body, Scope};
 
 /// Headers that name the owner of a bucket, of the source of a copy too.
 const OWNERS: [&str; 2] = [
     "x-amz-expected-bucket-owner",
     "x-amz-source-expected-bucket-owner",
 ];
+
+/// Pays for what is read before a signature has been checked.
+const UNSIGNED: &str = "";
 
 /// Properties of a request beside its input: set by [`Keys`] and the connection.
 #[derive(Clone)]
@@ -70,7 +73,7 @@ fn denied() -> S3Error {
 #[derive(Clone)]
 pub(super) struct Keys {
     pub(super) reloader: Arc<Reloader>,
-    pub(super) memory: Memory,
+    pub(super) memory: Bodies,
     /// Longest wait for memory.
     pub(super) wait: Duration,
 }
@@ -81,11 +84,7 @@ impl Keys {
     ///
     /// # Errors
     /// `MaxMessageLengthExceeded`, `SlowDown`.
-    pub(super) async fn room(
-        &self,
-        headers: &HeaderMap,
-        known: Option<u64>,
-    ) -> S3Result<Reservation> {
+    pub(super) async fn room(&self, headers: &HeaderMap, known: Option<u64>) -> S3Result<Body> {
         let announced = headers.get(CONTENT_LENGTH);
         let announced = announced.and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
         let (announced, most) = (announced.or(known), MAX_XML as u64);
@@ -93,7 +92,9 @@ impl Keys {
             return Err(error::long_xml());
         }
         let bytes = announced.unwrap_or(most).saturating_mul(XML_GROWS);
-        memory::reserve(&self.memory, bytes, self.wait).await
+        let mut room = memory::begin(&self.memory, UNSIGNED, bytes, self.wait).await?;
+        memory::cover(&mut room, bytes, self.wait).await?;
+        Ok(room)
     }
 }
 

@@ -138,7 +138,9 @@ impl Endpoint {
             true => put_info!(input, Some(len)),
             false => kept(&from.info),
         };
-        let memory = self.room(&inside, len.min(self.max_body), false).await?;
+        let memory = self
+            .whole_room(&inside, &asked, len.min(self.max_body))
+            .await?;
         let begun = inside.objects.begin(&input.bucket, &input.key, info);
         let mut writer = begun.map_err(|failure| self.failed(failure))?;
         let copied = self.pour(ctx, &mut from.reader, &mut writer).await?;
@@ -183,7 +185,7 @@ impl Endpoint {
             let selected = from.reader.select(range);
             selected.map_err(|failure| self.failed(failure))?;
         }
-        let memory = self.room(&inside, len, false).await?;
+        let memory = self.whole_room(&inside, &asked, len).await?;
         let (bucket, key, upload) = (&input.bucket, &input.key, &input.upload_id);
         let objects = &inside.objects;
         let begun = objects.upload_part(bucket, key, upload, number, Some(len));

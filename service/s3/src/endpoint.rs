@@ -10,9 +10,9 @@ use s3s::{S3Error, S3ErrorCode, S3Result};
 use super::access::Asked;
 use super::body::MAX_HELD;
 use super::error;
-use super::memory::reserve;
+use super::memory::{begin, cover};
 use lumpscope_server::config::S3Etag;
-use lumpscope_server::request::{Memory, Reservation};
+use lumpscope_server::request::{Bodies, Body};
 use lumpscope_server::stores::{NamedStore, Stores};
 
 /// Pieces of an object that a writer keeps in memory: one is filled, one is on its way.
@@ -24,7 +24,7 @@ pub(super) struct Endpoint {
     pub(super) stores: Stores,
     /// Name of the store.
     pub(super) store: String,
-    pub(super) put_memory: Memory,
+    pub(super) put_memory: Bodies,
     /// Most bytes of the body of one put or part.
     pub(super) max_body: u64,
     /// Source of an `ETag`.
@@ -63,28 +63,80 @@ impl Endpoint {
         error::object(&self.store, failure)
     }
 
-    /// Waits for memory for a body of `len` bytes; `chunked`: in chunks with signatures, of which
-    /// each is kept until it is whole.
+    /// Waits for memory for the first bytes of a body of `len` bytes; `chunked`: in chunks with
+    /// signatures, of which each is kept until it is whole.
     ///
     /// # Errors
     /// `EntityTooLarge`, `SlowDown`.
     pub(super) async fn room(
         &self,
         inside: &Inside,
+        asked: &Asked,
         len: u64,
         chunked: bool,
-    ) -> S3Result<Reservation> {
+    ) -> S3Result<Room> {
         if len > self.max_body {
             let why = format!("a body may have {} bytes", self.max_body);
             return Err(S3Error::with_message(S3ErrorCode::EntityTooLarge, why));
         }
-        let piece = len.min(u64::from(MAX_PIECE_BYTES));
+        let piece = len.min(u64::from(MAX_PIECE_BYTES)).max(1);
         let memory = inside.named.store.lump_memory(piece);
-        let memory = memory.map_err(|error| self.failed(error.into()))?;
-        let pieces = len.div_ceil(piece.max(1)).clamp(1, PIECES);
+        let piece_memory = memory.map_err(|error| self.failed(error.into()))?;
+        let pieces = len.div_ceil(piece).clamp(1, PIECES);
         let held = if chunked { len.min(MAX_HELD) } else { 0 };
-        let wanted = memory.saturating_mul(pieces).saturating_add(held);
-        reserve(&self.put_memory, wanted, self.memory_wait).await
+        let wanted = piece_memory.saturating_mul(pieces).saturating_add(held);
+        let wait = self.memory_wait;
+        let mut room = Room {
+            memory: begin(&self.put_memory, asked.grants.name(), wanted, wait).await?,
+            piece,
+            piece_memory,
+            held,
+            wait,
+        };
+        room.cover(0).await?;
+        Ok(room)
+    }
+
+    /// As [`Self::room`], for a body that this service reads itself: all of it at once.
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) async fn whole_room(
+        &self,
+        inside: &Inside,
+        asked: &Asked,
+        len: u64,
+    ) -> S3Result<Room> {
+        let mut room = self.room(inside, asked, len, false).await?;
+        room.cover(len).await?;
+        Ok(room)
+    }
+}
+
+/// Memory for the pieces of a body and for the chunk that comes.
+pub(super) struct Room {
+    memory: Body,
+    /// Bytes of a piece, and the memory that it takes.
+    piece: u64,
+    piece_memory: u64,
+    held: u64,
+    wait: Duration,
+}
+
+impl Room {
+    /// Waits for memory for the pieces of the first `got` bytes.
+    ///
+    /// # Errors
+    /// `SlowDown`.
+    pub(super) async fn cover(&mut self, got: u64) -> S3Result<()> {
+        let pieces = (got.div_ceil(self.piece)).clamp(1, PIECES);
+        let wanted = self.piece_memory.saturating_mul(pieces);
+        cover(
+            &mut self.memory,
+            wanted.saturating_add(self.held),
+            self.wait,
+        )
+        .await
     }
 }
 

@@ -1,22 +1,40 @@
 //! Waiting for memory.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use lumpscope_server::request::{Memory, Reservation};
+use lumpscope_server::request::{Bodies, Body};
 use s3s::S3Result;
 
 use super::error;
 
-/// Waits for memory for a body, at most so long.
+/// Waits for memory for the first bytes of a body, at most so long.
 ///
 /// # Errors
 /// `SlowDown`.
-pub(super) async fn reserve(memory: &Memory, bytes: u64, wait: Duration) -> S3Result<Reservation> {
-    match tokio::time::timeout(wait, memory.reserve(bytes)).await {
-        Ok(reserved) => reserved.map_err(|refusal| error::refused(&refusal)),
-        Err(_) => Err(error::slow_down(
-            "there is no memory for the body: others are under way".to_owned(),
-            wait,
-        )),
-    }
+pub(super) async fn begin(
+    memory: &Bodies,
+    payer: &str,
+    bytes: u64,
+    wait: Duration,
+) -> S3Result<Body> {
+    let payer = Arc::from(payer);
+    let begun = tokio::time::timeout(wait, memory.begin(&payer, bytes)).await;
+    begun.map_err(|_| none(wait))
+}
+
+/// Waits until a body has memory for `bytes`, at most so long.
+///
+/// # Errors
+/// `SlowDown`.
+pub(super) async fn cover(memory: &mut Body, bytes: u64, wait: Duration) -> S3Result<()> {
+    let covered = tokio::time::timeout(wait, memory.cover(bytes)).await;
+    covered.map(drop).map_err(|_| none(wait))
+}
+
+fn none(wait: Duration) -> s3s::S3Error {
+    error::slow_down(
+        "there is no memory for the body: others are under way".to_owned(),
+        wait,
+    )
 }

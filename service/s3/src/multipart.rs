@@ -114,7 +114,9 @@ impl Endpoint {
         let input = request.input;
         let number = number(input.part_number)?;
         let inside = self.enter(&asked)?;
-        let memory = self.room(&inside, incoming.len, incoming.chunked).await?;
+        let mut room = self
+            .room(&inside, &asked, incoming.len, incoming.chunked)
+            .await?;
         let len = incoming.len;
         let begun = inside.objects.upload_part(
             &input.bucket,
@@ -125,7 +127,7 @@ impl Endpoint {
         );
         let mut writer = begun.map_err(|failure| self.failed(failure))?;
         let checked = incoming
-            .into_sink((self, &asked.scope), &mut writer)
+            .into_sink((self, &asked.scope), &mut room, &mut writer)
             .await?;
         asked.scope.add_bytes(len);
         let commit = PartCommit {
@@ -135,7 +137,7 @@ impl Endpoint {
         };
         let committed = writer.commit(asked.scope.context(), commit).await;
         let info = committed.map_err(|failure| self.failed(failure))?;
-        drop(memory);
+        drop(room);
         Ok(S3Response::new(UploadPartOutput {
             e_tag: Some(part_etag(&info)),
             checksum_crc32: checked.checksum.checksum_crc32,

@@ -14,7 +14,7 @@ use super::access::Asked;
 use super::attributes::put_info;
 use super::body::Flow;
 use super::checks::{Checked, Checks};
-use super::endpoint::{Endpoint, etag, signed};
+use super::endpoint::{Endpoint, Room, etag, signed};
 use super::error;
 use lumpscope_server::config::S3Etag;
 use lumpscope_server::request::Scope;
@@ -90,6 +90,7 @@ impl Incoming {
     pub(super) async fn into_sink(
         mut self,
         (endpoint, scope): (&Endpoint, &Scope),
+        room: &mut Room,
         sink: &mut impl Sink,
     ) -> S3Result<Checked> {
         let ctx = scope.context();
@@ -107,6 +108,7 @@ impl Incoming {
             if got > self.len {
                 return Err(self.another_length(got));
             }
+            room.cover(got).await?;
             self.checks.update(&bytes);
             let since = Instant::now();
             let written = sink.write(ctx, &bytes).await;
@@ -171,13 +173,15 @@ impl Endpoint {
         let mut input = request.input;
         let condition = condition(input.if_match.as_ref(), input.if_none_match.as_ref())?;
         let inside = self.enter(&asked)?;
-        let memory = self.room(&inside, incoming.len, incoming.chunked).await?;
+        let mut room = self
+            .room(&inside, &asked, incoming.len, incoming.chunked)
+            .await?;
         let info = put_info!(input, Some(incoming.len));
         let len = incoming.len;
         let begun = inside.objects.begin(&input.bucket, &input.key, info);
         let mut writer = begun.map_err(|failure| self.failed(failure))?;
         let checked = incoming
-            .into_sink((self, &asked.scope), &mut writer)
+            .into_sink((self, &asked.scope), &mut room, &mut writer)
             .await?;
         asked.scope.add_bytes(len);
         let commit = CommitInfo {
@@ -188,7 +192,7 @@ impl Endpoint {
         };
         let committed = writer.commit(asked.scope.context(), commit).await;
         let committed = committed.map_err(|failure| self.failed(failure))?;
-        drop(memory);
+        drop(room);
         Ok(S3Response::new(PutObjectOutput {
             e_tag: Some(etag(committed.info.etag)),
             size: Some(signed(len)),

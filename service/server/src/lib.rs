@@ -14,6 +14,7 @@
 pub mod buckets;
 pub mod check;
 pub mod config;
+mod connection_memory;
 pub mod door;
 pub mod error;
 pub mod grpc;

@@ -18,6 +18,7 @@ use tonic::transport::Server;
 use tracing::debug;
 
 use crate::config::ServeConfig;
+use crate::connection_memory::{ConnectionMemory, Granted};
 use crate::door::{self, Admitted, Entrance, Leave, Listener, Protocol, SocketFile};
 use crate::error::ServerError;
 use crate::grpc::{
@@ -39,6 +40,7 @@ const MAX_ERROR_RESETS: usize = 1024;
 const LEAST_BUFFER: usize = 8 << 10;
 /// Most bytes of a question to reflection: it holds one name.
 const MAX_REFLECTION: usize = 4 << 10;
+
 /// Connections open at a time at the metrics endpoint.
 const METRICS_CONNECTIONS: usize = 128;
 
@@ -137,18 +139,7 @@ pub(crate) async fn serve(
     sources: Sources,
     stopped: watch::Receiver<bool>,
 ) -> Serving {
-    let entrance = |name, protocol, max_connections| {
-        Arc::new(Entrance {
-            name,
-            protocol,
-            max_connections,
-            handshake_timeout: config.handshake_timeout,
-            idle_timeout: config.idle_timeout,
-            write_timeout: config.body_timeout,
-            reloader: Arc::clone(&sources.door.reloader),
-            metrics: Arc::clone(&sources.door.metrics),
-        })
-    };
+    let entrance = |name, protocol, most| entrance(config, &sources.door, name, protocol, most);
     let most = config.max_connections;
     let requests = Arc::new(Requests::new(Arc::new(Reporter {
         observer: sources.observer.clone(),
@@ -158,7 +149,11 @@ pub(crate) async fn serve(
     })));
     let (health, service) = services(config, &sources, &requests, &stopped).await;
     let server = transport(config);
-    let serve = move |admitted, leave| one(server.clone(), service.clone(), admitted, leave);
+    let memory = ConnectionMemory::new(config);
+    let serve = move |admitted, leave| {
+        let granted = memory.grant();
+        one(server.clone(), granted, service.clone(), admitted, leave)
+    };
     let tcp = door::accept(
         Listener::Tcp(sockets.tcp),
         entrance("tcp", Protocol::Grpc, most),
@@ -259,13 +254,28 @@ async fn services(
     )
 }
 
-/// The bounds of HTTP/2.
+fn entrance(
+    config: &ServeConfig,
+    door: &door::Door,
+    name: &'static str,
+    protocol: Protocol,
+    max_connections: usize,
+) -> Arc<Entrance> {
+    Arc::new(Entrance {
+        name,
+        protocol,
+        max_connections,
+        handshake_timeout: config.handshake_timeout,
+        idle_timeout: config.idle_timeout,
+        write_timeout: config.body_timeout,
+        reloader: Arc::clone(&door.reloader),
+        metrics: Arc::clone(&door.metrics),
+    })
+}
+
+/// The bounds of HTTP/2 beside those of [`ConnectionMemory`].
 fn transport(config: &ServeConfig) -> Server {
     Server::builder()
-        .max_frame_size(config.frame_size.as_u32())
-        .initial_stream_window_size(config.stream_window.as_u32())
-        .initial_connection_window_size(config.connection_window.as_u32())
-        .max_concurrent_streams(config.max_streams)
         .http2_max_header_list_size(config.max_header_bytes.as_u32())
         .http2_max_pending_accept_reset_streams(Some(MAX_PENDING_RESETS))
         .http2_max_local_error_reset_streams(Some(MAX_ERROR_RESETS))
@@ -275,7 +285,14 @@ fn transport(config: &ServeConfig) -> Server {
 
 /// Serves one connection until it has ended. tonic takes leave (GOAWAY) of all connections of a
 /// server at once; here each is a server of its own, so that an idle one can be told to leave alone.
-async fn one(server: Server, service: Auth<Routes>, admitted: Admitted, leave: Leave) {
+async fn one(
+    server: Server,
+    granted: Granted,
+    service: Auth<Routes>,
+    admitted: Admitted,
+    leave: Leave,
+) {
+    let server = granted.bound(server);
     let only = tokio_stream::once(Ok::<_, std::convert::Infallible>(admitted));
     let only = only.chain(tokio_stream::pending());
     let served = server.serve_with_incoming_shutdown(service, only, leave);

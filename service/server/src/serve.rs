@@ -15,7 +15,7 @@ use crate::error::ServerError;
 use crate::grpc::Health;
 use crate::listen::{self, Sockets};
 pub use crate::listen::{S3Parts, ServeS3};
-use crate::request::Memory;
+use crate::request::Bodies;
 use crate::stopping;
 use crate::stores::Stores;
 use crate::telemetry::Sources;
@@ -83,7 +83,7 @@ impl Service {
             observer: observer.clone(),
             requests: Arc::new(RequestMetrics::default()),
             door: door.clone(),
-            put_memory: Memory::with_reserve(config.put_memory().0),
+            put_memory: Bodies::new(config.put_memory().0),
             watches: Arc::default(),
         };
         let requests = Arc::clone(&sources.requests);

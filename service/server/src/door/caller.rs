@@ -44,6 +44,7 @@ pub struct Caller {
 #[derive(Debug)]
 struct Inner {
     name: String,
+    has_login: bool,
     rights: Vec<Right>,
     /// `None`: all stores.
     stores: Option<BTreeSet<String>>,
@@ -54,9 +55,19 @@ impl Caller {
     /// A caller with these rights on these stores; `None`: on all.
     #[must_use]
     pub fn new(name: String, rights: Vec<Right>, stores: Option<BTreeSet<String>>) -> Self {
+        Self::of(name, rights, stores, true)
+    }
+
+    fn of(
+        name: String,
+        rights: Vec<Right>,
+        stores: Option<BTreeSet<String>>,
+        has_login: bool,
+    ) -> Self {
         Self {
             inner: Arc::new(Inner {
                 name,
+                has_login,
                 rights,
                 stores,
                 withdrawn: CancellationToken::new(),
@@ -67,7 +78,13 @@ impl Caller {
     /// One who may do everything: who came where no login is asked for.
     #[must_use]
     pub fn anybody(name: &str) -> Self {
-        Self::new(name.to_owned(), Right::ALL.to_vec(), None)
+        Self::of(name.to_owned(), Right::ALL.to_vec(), None, false)
+    }
+
+    /// True: it has shown who it is.
+    #[must_use]
+    pub fn has_login(&self) -> bool {
+        self.inner.has_login
     }
 
     /// Cancelled when the login is not in force any more, or not as it was.

@@ -99,7 +99,7 @@ impl Call {
         let connection = head.extensions.get::<Connection>().cloned();
         match self {
             Self::Put => {
-                let stored = put::put(lumps, &scope, body).await?;
+                let stored = put::put(lumps, &scope, connection.as_ref(), body).await?;
                 let only = tokio_stream::once(Ok(message_frame(&stored)));
                 Ok(reply(only, &scope))
             }

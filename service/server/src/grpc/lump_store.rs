@@ -11,8 +11,9 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::{convert, describe, small};
 use crate::config::ServeConfig;
+use crate::door::Connection;
 use crate::refusal::Refusal;
-use crate::request::Memory;
+use crate::request::Bodies;
 use crate::request::Readers;
 use crate::request::Scope;
 use crate::stores::{NamedStore, Stores};
@@ -27,7 +28,7 @@ pub struct LumpStoreService {
     pub(super) body_timeout: Duration,
     pub(super) max_message: usize,
     pub(super) min_rate: u64,
-    pub(super) put_memory: Memory,
+    pub(super) put_memory: Bodies,
     pub(super) readers: Readers,
 }
 
@@ -38,7 +39,7 @@ impl LumpStoreService {
         stores: Stores,
         observer: Observer,
         config: &ServeConfig,
-        put_memory: Memory,
+        put_memory: Bodies,
     ) -> Self {
         Self {
             stores,
@@ -112,7 +113,9 @@ impl LumpStore for LumpStoreService {
         request: Request<v1::PutSmallRequest>,
     ) -> Result<Response<v1::PutSmallResponse>, Status> {
         let scope = Scope::of(request.extensions());
-        let put = small::put_small(self, &scope, request.into_inner()).await?;
+        let connection = Connection::of(request.extensions()).cloned();
+        let asked = request.into_inner();
+        let put = small::put_small(self, &scope, connection.as_ref(), asked).await?;
         Ok(Response::new(put))
     }
 

@@ -26,8 +26,7 @@ use super::put::{Incoming, Wanted, decode_header};
 use super::wire::{Event, message_frame};
 use crate::door::Connection;
 use crate::refusal::Refusal;
-use crate::request::Reservation;
-use crate::request::Scope;
+use crate::request::{self, Scope};
 use crate::stores::NamedStore;
 
 /// Lumps of one PutMany that are written at a time.
@@ -96,7 +95,7 @@ enum Receiving {
 /// A lump that is going to be stored.
 struct Accepted {
     wanted: Wanted,
-    memory: Reservation,
+    memory: request::Body,
     buf: LumpBuf,
 }
 
@@ -123,7 +122,11 @@ impl Puts {
                 // The lump before is not complete.
                 Event::Header(_) => return Err(incoming.short().into()),
                 Event::Chunk(bytes) => match &mut current {
-                    Some(Receiving::Good(lump)) => incoming.fill(&mut lump.buf, &bytes)?,
+                    Some(Receiving::Good(lump)) => {
+                        incoming
+                            .fill(&mut lump.memory, &mut lump.buf, &bytes)
+                            .await?;
+                    }
                     Some(Receiving::Refused) => incoming.count(bytes.len())?,
                     None if begun == 0 => return Err(Refusal::HeaderMissing.into()),
                     None => return Err(incoming.long().into()),
@@ -159,7 +162,8 @@ impl Puts {
             Ok(wanted) => wanted,
             Err(refusal) => return self.refuse(incoming, index, length, refusal).await,
         };
-        let room = wanted.room(&self.service).await;
+        let payer = self.scope.payer(self.connection.as_ref());
+        let room = wanted.room(&self.service, &payer).await;
         match room {
             Ok((memory, buf)) => {
                 incoming.begin(length);

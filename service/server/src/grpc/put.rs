@@ -17,8 +17,9 @@ use super::convert;
 use super::lump_store::LumpStoreService;
 use super::source::{Lost, Source};
 use super::wire::{Decoder, Event, Limits, WireError};
+use crate::door::Connection;
 use crate::refusal::Refusal;
-use crate::request::{Memory, Reservation, Scope, is_slow};
+use crate::request::{self, Bodies, Scope, is_slow};
 use crate::stores::NamedStore;
 use crate::usdt::LumpOp;
 
@@ -36,6 +37,7 @@ const HELD_SECONDS: u64 = 60;
 pub(super) async fn put(
     service: &LumpStoreService,
     scope: &Scope,
+    connection: Option<&Connection>,
     body: Body,
 ) -> Result<v1::PutResponse, Status> {
     let mut incoming = Incoming::new(service, body);
@@ -43,11 +45,12 @@ pub(super) async fn put(
         return Err(Refusal::HeaderMissing.into());
     };
     let wanted = Wanted::of(service, scope, decode_header(header)?)?;
-    let (memory, mut buf) = wanted.room(service).await?;
+    let payer = scope.payer(connection);
+    let (mut memory, mut buf) = wanted.room(service, &payer).await?;
     incoming.begin(wanted.length);
     while let Some(event) = incoming.next().await? {
         match event {
-            Event::Chunk(bytes) => incoming.fill(&mut buf, &bytes)?,
+            Event::Chunk(bytes) => incoming.fill(&mut memory, &mut buf, &bytes).await?,
             Event::Header(_) => return Err(Refusal::SecondHeader.into()),
             Event::End { part: true } => {}
             Event::End { part: false } => return Err(Refusal::EmptyMessage.into()),
@@ -118,15 +121,20 @@ impl Wanted {
     /// to that), unless one of them is larger than its whole budget: then it waits here too.
     ///
     /// # Errors
-    /// [`Refusal::ShuttingDown`].
+    /// What the engine says.
     pub(super) async fn room(
         &self,
         service: &LumpStoreService,
-    ) -> Result<(Reservation, LumpBuf), Refusal> {
+        payer: &Arc<str>,
+    ) -> Result<(request::Body, LumpBuf), Refusal> {
         let store = &self.named.store;
         let bytes = store.lump_memory(self.length);
         let bytes = bytes.map_err(|error| self.refused(error))?;
-        let memory = service.put_memory.reserve(bytes).await?;
+        let memory = service.put_memory.begin(payer, bytes).await;
+        if !memory.is_whole() {
+            let buf = store.lump_buf_untouched(self.length);
+            return Ok((memory, buf.map_err(|error| self.refused(error))?));
+        }
         loop {
             match store.lump_buf(self.length) {
                 Ok(buf) => return Ok((memory, buf)),
@@ -145,7 +153,7 @@ impl Wanted {
     pub(super) async fn store(
         &self,
         scope: &Scope,
-        memory: Reservation,
+        memory: request::Body,
         buf: LumpBuf,
     ) -> Result<v1::PutResponse, Refusal> {
         let got = buf.crc32c().unwrap_or_default();
@@ -176,7 +184,7 @@ pub(super) struct Incoming {
     input: Bytes,
     patience: Duration,
     min_rate: u64,
-    memory: Memory,
+    memory: Bodies,
     /// The body that comes in: announced, come, and since when.
     announced: u64,
     got: u64,
@@ -243,12 +251,28 @@ impl Incoming {
         self.announced - self.got
     }
 
-    /// Takes in a part of the body.
+    /// Takes in a part of the body, when there is memory for it.
     ///
     /// # Errors
     /// [`Refusal::StreamLong`], [`Refusal::StreamSlow`].
-    pub(super) fn fill(&mut self, buf: &mut LumpBuf, bytes: &[u8]) -> Result<(), Refusal> {
+    pub(super) async fn fill(
+        &mut self,
+        memory: &mut request::Body,
+        buf: &mut LumpBuf,
+        bytes: &[u8],
+    ) -> Result<(), Refusal> {
         self.count(bytes.len())?;
+        // The padding and the trailer come with the last byte.
+        let needed = if self.missing() == 0 {
+            u64::MAX
+        } else {
+            self.got
+        };
+        let since = Instant::now();
+        if memory.cover(needed).await {
+            self.began += since.elapsed();
+            self.source.resume();
+        }
         buf.extend(bytes).map_err(|_| self.long())
     }
 

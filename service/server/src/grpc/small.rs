@@ -8,6 +8,7 @@ use super::convert;
 use super::get::Fetched;
 use super::lump_store::LumpStoreService;
 use super::put::Wanted;
+use crate::door::Connection;
 use crate::refusal::Refusal;
 use crate::request::Scope;
 use crate::request::methods::MAX_SMALL;
@@ -22,6 +23,7 @@ pub const SMALL: u64 = MAX_SMALL as u64;
 pub(super) async fn put_small(
     service: &LumpStoreService,
     scope: &Scope,
+    connection: Option<&Connection>,
     asked: v1::PutSmallRequest,
 ) -> Result<v1::PutSmallResponse, Refusal> {
     let mut header = asked.header.ok_or(Refusal::HeaderMissing)?;
@@ -33,7 +35,8 @@ pub(super) async fn put_small(
     }
     header.length = got;
     let wanted = Wanted::of(service, scope, header)?;
-    let (memory, mut buf) = wanted.room(service).await?;
+    let (mut memory, mut buf) = wanted.room(service, &scope.payer(connection)).await?;
+    memory.cover(u64::MAX).await;
     buf.extend(&asked.body)
         .map_err(|_| Refusal::StreamLong { announced: got })?;
     let put = wanted.store(scope, memory, buf).await?;

@@ -1,4 +1,4 @@
-//! A bound on the bytes of all bodies in memory, so that many clients together cannot exhaust it.
+//! A bound on the bytes of messages in memory, so that many clients together cannot exhaust it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,18 +10,11 @@ use crate::refusal::Refusal;
 /// Bytes a permit stands for: a semaphore counts in 32 bits.
 const UNIT: u64 = 4096;
 
-/// Bodies of at most so many bytes may have a reserve.
-const SMALL: u64 = 64 << 10;
-/// Share of a budget that its reserve has beside it.
-const RESERVE: u64 = 16;
-
 /// A budget of memory. Who asks first gets first, so a large body is not passed over for ever.
 #[derive(Clone)]
 pub struct Memory {
     permits: Arc<Semaphore>,
     total: u32,
-    /// For small bodies, while large ones have everything else.
-    reserve: Option<Arc<Semaphore>>,
     waiting: Arc<AtomicUsize>,
 }
 
@@ -41,19 +34,7 @@ impl Memory {
         Self {
             permits: Arc::new(Semaphore::new(permits)),
             total,
-            reserve: None,
             waiting: Arc::default(),
-        }
-    }
-
-    /// A budget of `bytes`, and a sixteenth of it beside for small bodies.
-    #[must_use]
-    pub fn with_reserve(bytes: u64) -> Self {
-        let reserve = usize::try_from(units(bytes / RESERVE)).unwrap_or(usize::MAX);
-        let reserve = reserve.min(Semaphore::MAX_PERMITS);
-        Self {
-            reserve: Some(Arc::new(Semaphore::new(reserve))),
-            ..Self::new(bytes)
         }
     }
 
@@ -69,11 +50,6 @@ impl Memory {
     /// # Errors
     /// [`Refusal::ShuttingDown`].
     pub async fn reserve(&self, bytes: u64) -> Result<Reservation, Refusal> {
-        if let Some(reserve) = self.reserve.as_ref().filter(|_| bytes <= SMALL)
-            && let Ok(permit) = Arc::clone(reserve).try_acquire_many_owned(units(bytes))
-        {
-            return Ok(Reservation { _permit: permit });
-        }
         if let Some(reserved) = self.try_reserve(bytes) {
             return Ok(reserved);
         }
@@ -97,7 +73,7 @@ impl Memory {
         permit.ok().map(|permit| Reservation { _permit: permit })
     }
 
-    /// Bytes reserved now, without the reserve.
+    /// Bytes reserved now.
     #[must_use]
     pub fn reserved(&self) -> u64 {
         let free = u64::try_from(self.permits.available_permits()).unwrap_or(u64::MAX);
@@ -142,23 +118,6 @@ mod tests {
         drop(two);
         let _second = waiting.await.unwrap();
         assert_eq!(memory.reserved(), 2 * UNIT);
-    }
-
-    #[tokio::test]
-    async fn small_bodies_have_a_reserve_beside_the_budget() {
-        let memory = Memory::with_reserve(32 * UNIT);
-        let _all = memory.reserve(32 * UNIT).await.unwrap();
-        let small = [memory.reserve(10).await, memory.reserve(UNIT).await];
-        assert!(!memory.is_wanted());
-        let mut third = std::pin::pin!(memory.reserve(10));
-        std::future::poll_fn(|cx| {
-            assert!(third.as_mut().poll(cx).is_pending());
-            std::task::Poll::Ready(())
-        })
-        .await;
-        assert!(memory.is_wanted());
-        drop(small);
-        assert!(memory.reserve(10).await.is_ok());
     }
 
     #[tokio::test]

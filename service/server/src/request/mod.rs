@@ -3,6 +3,7 @@
 //! gRPC and S3 stand on this side by side. [`Requests`] begins a [`Scope`] for each request; at the
 //! end of the scope the [`Sink`] is told what it took.
 
+mod bodies;
 mod cut_off;
 mod deadline;
 mod memory;
@@ -11,6 +12,7 @@ mod readers;
 mod scope;
 mod trace_context;
 
+pub use bodies::{Bodies, Body};
 pub use cut_off::unless_cut_off;
 pub use deadline::{Deadline, check_timeout, timeout_of};
 pub use memory::{Memory, Reservation};

@@ -21,7 +21,7 @@ use tracing::{Span, debug_span};
 use super::deadline::Deadline;
 use super::methods::Name;
 use super::trace_context::TraceParent;
-use crate::door::Caller;
+use crate::door::{Caller, Connection};
 use crate::refusal::Refusal;
 use crate::stores::{NamedStore, UnderWay};
 use crate::usdt::{self, LumpOp};
@@ -214,6 +214,17 @@ impl Scope {
     pub fn set_caller(&self, caller: Caller) {
         // A request has one caller.
         let _ = self.caller.set(caller);
+    }
+
+    /// Who pays for the memory of its body: its login, or its connection where there is none.
+    #[must_use]
+    pub fn payer(&self, connection: Option<&Connection>) -> Arc<str> {
+        let name = self.caller_name();
+        let has_login = self.caller.get().is_some_and(Caller::has_login);
+        match connection {
+            Some(connection) if !has_login => Arc::from(format!("{name} {}", connection.peer())),
+            _ => Arc::from(name),
+        }
     }
 
     /// True: the caller's rights hold for this store, whether it exists or not.

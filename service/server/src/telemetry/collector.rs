@@ -21,7 +21,7 @@ use super::process;
 use super::store_stats;
 use crate::door::{Door, ENTRANCES};
 use crate::observed::Watches;
-use crate::request::Memory;
+use crate::request::Bodies;
 use crate::stores::{FailedStore, NamedStore, Stores};
 
 /// Where the numbers come from. Cheap to clone.
@@ -36,7 +36,7 @@ pub struct Sources {
     /// How connections are let in.
     pub door: Door,
     /// Memory for bodies that are being put.
-    pub put_memory: Memory,
+    pub put_memory: Bodies,
     /// Exports requests as spans.
     pub tracing: Tracing,
     /// Live watchers.
@@ -134,7 +134,7 @@ fn service(out: &mut Out<'_, '_>, sources: &Sources, form: Form) -> fmt::Result 
     out.gauge(
         &names::BODY_MEMORY,
         [
-            (vec!["put"], float(sources.put_memory.reserved())),
+            (vec!["put"], float(sources.put_memory.held())),
             (vec!["get"], float(gets.sum())),
         ],
     )

@@ -24,18 +24,33 @@ const MESSAGE: usize = 4 << 20;
 /// The attack is over when none of its bytes has been taken for so long.
 const STILL: Duration = Duration::from_secs(2);
 
+/// A call that is not finished.
+#[derive(Clone)]
+pub(super) struct Withheld {
+    pub(super) path: &'static str,
+    pub(super) token: Option<&'static str>,
+    /// Bytes of a header that means nothing.
+    pub(super) filling: usize,
+    pub(super) bytes: Bytes,
+}
+
 /// A call of which the last byte is withheld: ends when the service ends it, or takes no more.
-async fn withhold(mut client: SendRequest<Bytes>, path: &'static str, message: Bytes) {
-    let request = http::Request::post(format!("https://localhost{path}"))
+async fn withhold(mut client: SendRequest<Bytes>, call: Withheld) {
+    let mut request = http::Request::post(format!("https://localhost{}", call.path))
         .header("content-type", "application/grpc")
-        .header("te", "trailers")
+        .header("te", "trailers");
+    if let Some(token) = call.token {
+        request = request.header("authorization", format!("Bearer {token}"));
+    }
+    let request = request
+        .header("x-filling", "x".repeat(call.filling))
         .body(())
         .unwrap();
     let Ok((reply, mut stream)) = client.send_request(request, false) else {
         return;
     };
     let sends = async {
-        let mut rest = message;
+        let mut rest = call.bytes;
         while !rest.is_empty() {
             stream.reserve_capacity(rest.len());
             let room = std::future::poll_fn(|context| stream.poll_capacity(context));
@@ -55,7 +70,7 @@ async fn withhold(mut client: SendRequest<Bytes>, path: &'static str, message: B
 }
 
 /// Attacks on one connection, with as many calls as the service lets it have.
-async fn attack<S>(stream: S, path: &'static str, message: Bytes)
+pub(super) async fn attack<S>(stream: S, call: Withheld)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -69,20 +84,20 @@ where
         let Ok(ready) = client.clone().ready().await else {
             break;
         };
-        calls.spawn(withhold(ready, path, message.clone()));
+        calls.spawn(withhold(ready, call.clone()));
     }
     while calls.join_next().await.is_some() {}
 }
 
 /// A message that is announced, without its last byte.
-fn withheld(len: usize) -> Bytes {
+pub(super) fn withheld(len: usize) -> Bytes {
     let mut message = vec![0; 5 + len - 1];
     message[1..5].copy_from_slice(&u32::try_from(len).unwrap().to_be_bytes());
     message.into()
 }
 
 /// Lets the attack run until the memory of the service grows no more, or too much.
-async fn watch(victim: &Victim, limit: u64) {
+pub(super) async fn watch(victim: &Victim, limit: u64) {
     let begun = Instant::now();
     let mut grown = (victim.peak(), Instant::now());
     while grown.1.elapsed() < STILL && begun.elapsed() < LONG {
@@ -96,7 +111,7 @@ async fn watch(victim: &Victim, limit: u64) {
     eprintln!("most memory: {} MiB", victim.peak() >> 20);
 }
 
-async fn known(grpc: SocketAddr, authority: &Authority) -> Channel {
+pub(super) async fn known(grpc: SocketAddr, authority: &Authority) -> Channel {
     let tls = ClientTlsConfig::new()
         .ca_certificate(Certificate::from_pem(&authority.pem))
         .domain_name("localhost");
@@ -114,11 +129,13 @@ async fn strangers_who_withhold_the_end_of_their_messages() {
         let stream = raw_tls(victim.grpc, &victim.authority, b"h2")
             .await
             .unwrap();
-        strangers.spawn(attack(
-            stream,
-            "/grpc.health.v1.Health/Check",
-            message.clone(),
-        ));
+        let call = Withheld {
+            path: "/grpc.health.v1.Health/Check",
+            token: None,
+            filling: 0,
+            bytes: message.clone(),
+        };
+        strangers.spawn(attack(stream, call));
     }
     watch(&victim, 256 << 20).await;
     let mut client = lumps(known(victim.grpc, &victim.authority).await, TOKEN);
@@ -135,8 +152,13 @@ async fn clients_who_withhold_the_end_of_small_puts() {
     let mut clients = JoinSet::new();
     for _ in 0..16 {
         let stream = TcpStream::connect(victim.grpc).await.unwrap();
-        let path = "/lumpscope.v1.LumpStore/PutSmall";
-        clients.spawn(attack(stream, path, message.clone()));
+        let call = Withheld {
+            path: "/lumpscope.v1.LumpStore/PutSmall",
+            token: None,
+            filling: 0,
+            bytes: message.clone(),
+        };
+        clients.spawn(attack(stream, call));
     }
     // 64 MiB of messages, twice while they are gathered, 4 MiB of window for each connection, and
     // the service itself.

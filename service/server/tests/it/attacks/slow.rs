@@ -1,5 +1,4 @@
-//! Must not achieve: to hold the memory for puts against all others, with one body that comes
-//! slowly.
+//! Must not achieve: to hold the memory for puts against all others, with bodies that come slowly.
 
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ const MIB: u64 = 1 << 20;
 const AGES: Duration = Duration::from_secs(3600);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn small_puts_beside_one_that_has_all_memory() {
+async fn puts_beside_one_that_announces_all_memory_and_sends_nothing() {
     let mut abused = Abused::with(|config| {
         config.put_memory = Some(Size(4 * MIB));
         config.body_timeout = AGES;
@@ -31,13 +30,13 @@ async fn small_puts_beside_one_that_has_all_memory() {
         .unwrap();
     let mut slow = connect(&abused.service.grpc).await;
     let slow = tokio::spawn(async move { slow.put(ReceiverStream::new(messages)).await });
-    while abused.metric("lumpscope_body_memory_bytes").await < 4.0 * 1048576.0 {
+    while abused.metric("lumpscope_body_memory_bytes").await < 2.0 * 1048576.0 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    for id in 0..20 {
-        let id = 1 << 80 | id;
-        let small = body(id, 20_000);
-        let stored = put(&mut abused.service.client, "s", id, &small);
+    for number in 0..20 {
+        let id = 1 << 80 | number;
+        let lump = body(id, if number % 2 == 0 { 20_000 } else { 1 << 20 });
+        let stored = put(&mut abused.service.client, "s", id, &lump);
         timeout(LONG, stored).await.expect("it is stored").unwrap();
         abused.acknowledge(id);
     }
@@ -66,10 +65,11 @@ async fn a_body_that_drips_while_others_wait_for_its_memory() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     });
-    while abused.metric("lumpscope_body_memory_bytes").await < 8.0 * 1048576.0 {
+    while abused.metric("lumpscope_body_memory_bytes").await < 2.0 * 1048576.0 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let large = body(7, 1 << 20);
+    // Both could not be finished within the memory.
+    let large = body(7, 8 << 20);
     let stored = put(&mut abused.service.client, "s", 1 << 80, &large);
     timeout(LONG, stored).await.expect("it is stored").unwrap();
     abused.acknowledge(1 << 80);
