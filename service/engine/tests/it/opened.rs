@@ -3,15 +3,16 @@
 
 use std::ops::Range;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 
 use crate::support::peer::{self, Peer};
 use crate::support::sim::{Random, SimDisk};
 use crate::support::stepped::{self, Stepped, answer};
-use crate::support::{Shape, content, ctx, put, try_put};
+use crate::support::{Shape, content, ctx, disk_dir, put, store_file, try_put};
 use lumpscope_engine::format::verify::Damage;
 use lumpscope_engine::{
-    Durability, Error, LumpData, LumpId, OnDone, Opened, Placement, RequestCtx, Rest, Store,
-    StoreOptions,
+    Durability, Error, IoDeclaration, IoOp, IoPurpose, IoSink, LumpData, LumpId, OnDone, Opened,
+    Placement, RequestCtx, RequestId, Rest, Store, StoreOptions,
 };
 
 const SHAPE: Shape = Shape {
@@ -346,4 +347,51 @@ fn pieces_have_the_deadline_of_their_lump_and_no_limit_of_their_own() {
         matches!(late, Err(Error::DeadlineExceeded { .. })),
         "{late:?}"
     );
+}
+
+/// Reads of lumps that were declared: requests, first byte and length.
+#[derive(Default)]
+struct Reads(Mutex<Vec<(Vec<RequestId>, u64, u64)>>);
+
+impl IoSink for Reads {
+    fn submitted(&self, io: &IoDeclaration<'_>) {
+        if io.op == IoOp::Read && io.purpose == IoPurpose::LumpData {
+            let read = (io.requests.to_vec(), io.offset, io.len);
+            self.0.lock().unwrap().push(read);
+        }
+    }
+
+    fn completed(&self, _token: u64, _end_ns: u64, _error: Option<i32>) {}
+}
+
+#[test]
+fn every_read_of_a_lump_is_declared_for_its_request() {
+    let dir = disk_dir();
+    let path = store_file(&dir, SHAPE);
+    let reads = Arc::new(Reads::default());
+    let sink: Arc<dyn IoSink> = Arc::clone(&reads) as _;
+    let options = StoreOptions {
+        io_sink: Some(sink),
+        ..StoreOptions::new("test")
+    };
+    let store = Store::open(&path, options).unwrap();
+    put(&store, 1, &content(1, 1, 4 << 20));
+    let mine = RequestCtx {
+        id: RequestId(77),
+        ..RequestCtx::default()
+    };
+    let opened = wait(|done| store.submit_open(mine, LumpId(1), (0, u64::MAX), done));
+    read_rest(&mut opened.unwrap().rest.unwrap()).2.unwrap();
+    let mut declared = reads.0.lock().unwrap().clone();
+    assert!(
+        declared
+            .iter()
+            .all(|(requests, ..)| *requests == [RequestId(77)])
+    );
+    // Each block once: those of the payload in pieces, and the one with the checksums.
+    declared.sort_unstable_by_key(|(_, offset, _)| *offset);
+    let lens: Vec<u64> = declared.iter().map(|(.., len)| len >> 10).collect();
+    assert_eq!(lens, [256, 512, 1024, 2304, 4]);
+    let behind = declared.windows(2);
+    assert!({ behind }.all(|pair| pair[0].1 + pair[0].2 == pair[1].1));
 }
