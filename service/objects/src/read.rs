@@ -43,6 +43,8 @@ enum Source {
 struct Block {
     /// Where the next bytes belong.
     at: u64,
+    /// End of the bytes that were asked for.
+    end: u64,
     /// Bytes that were read, until they are taken.
     first: Option<Bytes>,
     rest: Option<Pieces>,
@@ -172,8 +174,10 @@ impl Objects {
                             bytes,
                             rest,
                         } = loaded?;
+                        let more = rest.as_ref().map_or(0, Rest::remaining);
                         let block = Block {
                             at: first,
+                            end: first + bytes.len() as u64 + more,
                             first: Some(bytes),
                             rest: rest.and_then(Pieces::ask),
                         };
@@ -282,8 +286,15 @@ impl Block {
             what: "the range of a block",
             why: "it is not within what was asked to be read",
         });
-        if self.first.is_some() && range.start < self.at {
-            return Some(outside);
+        if let Some(first) = &self.first {
+            if range.start < self.at || range.end > self.end {
+                return Some(outside);
+            }
+            if range.is_empty() {
+                let nothing = first.slice(..0);
+                self.first = None;
+                return Some(Ok(nothing));
+            }
         }
         while self.at < range.end {
             let bytes = if let Some(first) = self.first.take() {
