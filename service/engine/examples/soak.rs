@@ -152,7 +152,8 @@ fn one(args: &Args, seed: u64, coverage: &mut Coverage) -> Result<(), (Failure, 
         run(&scenario, args.only(), coverage).map_err(|failure| (failure, false))?;
     }
     if args.faulty || (args.event.is_none() && seed.is_multiple_of(FAULTY_EVERY)) {
-        run_faulty(seed, coverage).map_err(|failure| (failure, true))?;
+        let commit = args.scenario(seed).commit;
+        run_faulty(seed, commit, coverage).map_err(|failure| (failure, true))?;
     }
     Ok(())
 }

@@ -142,10 +142,17 @@ fn every_trap_of_checked_commit_is_found() {
 
 #[test]
 fn failing_disks_cost_answers_and_never_bytes() {
+    for commit in [CommitMode::Ordered, CommitMode::Checked] {
+        failing_disks(commit);
+    }
+}
+
+fn failing_disks(commit: CommitMode) {
     let mut coverage = Coverage::default();
     for seed in 0..FAULTY_SEEDS {
-        if let Err(failure) = run_faulty(seed, &mut coverage) {
-            panic!("{failure:?}, {}", Scenario::new(seed).describe());
+        if let Err(failure) = run_faulty(seed, commit, &mut coverage) {
+            let described = Scenario::new(seed).describe();
+            panic!("{failure:?}, {commit:?}, {described}");
         }
     }
     let faults = coverage.faults;

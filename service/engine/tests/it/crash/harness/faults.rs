@@ -7,7 +7,7 @@
 //! an answer. Rot of the data region alone is always found.
 
 use lumpscope_engine::device::sim::{Fault, FaultKind, Random, SimDisk, Survivors};
-use lumpscope_engine::{Durability, Error, IoOp, Placement, PutOptions};
+use lumpscope_engine::{CommitMode, Durability, Error, IoOp, Placement, PutOptions};
 
 use super::history::History;
 use super::model::{Crash, Model};
@@ -19,10 +19,11 @@ use super::{Coverage, Only};
 const REQUESTS: u64 = 40;
 
 /// Runs the history of a seed on a failing disk.
-pub fn run(seed: u64, coverage: &mut Coverage) -> Result<(), String> {
+pub fn run(seed: u64, commit: CommitMode, coverage: &mut Coverage) -> Result<(), String> {
     let mut random = Random::derive(seed, &[6]);
     let mut scenario = Scenario::new(seed);
     scenario.cuts = 0;
+    scenario.commit = commit;
     match random.below(8) {
         0..3 => {
             coverage.faults.errors += 1;

@@ -22,6 +22,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use history::History;
+use lumpscope_engine::CommitMode;
 use scenario::Scenario;
 
 /// Where a history is, so that a failure can be repeated.
@@ -135,8 +136,8 @@ pub fn run(scenario: &Scenario, only: Only, coverage: &mut Coverage) -> Result<(
 }
 
 /// Runs the history of a seed on a failing disk.
-pub fn run_faulty(seed: u64, coverage: &mut Coverage) -> Result<(), Failure> {
-    guarded(seed, || faults::run(seed, coverage))
+pub fn run_faulty(seed: u64, commit: CommitMode, coverage: &mut Coverage) -> Result<(), Failure> {
+    guarded(seed, || faults::run(seed, commit, coverage))
 }
 
 fn guarded(seed: u64, work: impl FnOnce() -> Result<(), String>) -> Result<(), Failure> {
