@@ -508,7 +508,11 @@ def full():
         body = b"y" * (5 * MIB)
         def put(n):
             for _ in range(20):
-                reply = ask("PUT", f"/full/{n}", body=body, payload=UNSIGNED)
+                try:
+                    reply = ask("PUT", f"/full/{n}", body=body, payload=UNSIGNED)
+                except (BrokenPipeError, ConnectionResetError):
+                    # Told while the body was on its way: the reply may be lost with the rest of it.
+                    continue
                 if reply.status == 200:
                     return
                 expect(reply, 503, "SlowDown")

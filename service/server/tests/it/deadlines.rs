@@ -163,9 +163,12 @@ async fn a_put_that_waits_for_memory_waits_no_longer_than_its_client() {
     let mut config = config(&[("s", &path)]);
     config.put_memory = Some(Size(4 * MIB));
     let mut service = Running::with(config).await;
-    // Takes all of the memory and sends nothing.
+    // Takes all of the memory, as its bytes come, and then sends nothing.
     let (holder, receiver) = tokio::sync::mpsc::channel(4);
     holder.send(first(header("s", 1, 4 * MIB))).await.unwrap();
+    for _ in 0..3 {
+        holder.send(chunk(vec![1; 1 << 20])).await.unwrap();
+    }
     let mut other = service.client.clone();
     let holding = tokio::spawn(async move { other.put(ReceiverStream::new(receiver)).await });
     let full = "lumpscope_body_memory_bytes{direction=\"put\"} 4194304.0\n";
