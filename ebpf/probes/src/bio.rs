@@ -18,32 +18,44 @@ const STATUS_AGAIN: u8 = 12;
 
 #[btf_tracepoint(function = "block_bio_queue")]
 pub fn bio_queue_btf(ctx: BtfTracePointContext) -> i32 {
+    // SAFETY: the kernel hands over a bio in this argument; it is read only by a helper that fails on
+    // a bad address, and values of maps outlive the program's run.
     unsafe { queued(ctx.arg(0)) }
 }
 
 /// Before 5.11: the queue comes first.
 #[btf_tracepoint(function = "block_bio_queue")]
 pub fn bio_queue_q_btf(ctx: BtfTracePointContext) -> i32 {
+    // SAFETY: the kernel hands over a bio in this argument; it is read only by a helper that fails on
+    // a bad address, and values of maps outlive the program's run.
     unsafe { queued(ctx.arg(1)) }
 }
 
 #[btf_tracepoint(function = "block_bio_complete")]
 pub fn bio_done_btf(ctx: BtfTracePointContext) -> i32 {
+    // SAFETY: the kernel hands over a bio in this argument; it is read only by a helper that fails on
+    // a bad address, and values of maps outlive the program's run.
     unsafe { done(ctx.arg(1)) }
 }
 
 #[raw_tracepoint(tracepoint = "block_bio_queue")]
 pub fn bio_queue_raw(ctx: RawTracePointContext) -> i32 {
+    // SAFETY: the kernel hands over a bio in this argument; it is read only by a helper that fails on
+    // a bad address, and values of maps outlive the program's run.
     unsafe { queued(ctx.arg(0)) }
 }
 
 #[raw_tracepoint(tracepoint = "block_bio_queue")]
 pub fn bio_queue_q_raw(ctx: RawTracePointContext) -> i32 {
+    // SAFETY: the kernel hands over a bio in this argument; it is read only by a helper that fails on
+    // a bad address, and values of maps outlive the program's run.
     unsafe { queued(ctx.arg(1)) }
 }
 
 #[raw_tracepoint(tracepoint = "block_bio_complete")]
 pub fn bio_done_raw(ctx: RawTracePointContext) -> i32 {
+    // SAFETY: the kernel hands over a bio in this argument; it is read only by a helper that fails on
+    // a bad address, and values of maps outlive the program's run.
     unsafe { done(ctx.arg(1)) }
 }
 

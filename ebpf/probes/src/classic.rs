@@ -25,6 +25,8 @@ const EAGAIN: i32 = 11;
 
 #[tracepoint(category = "block", name = "block_io_start")]
 pub fn start_tp(ctx: TracePointContext) -> u32 {
+    // SAFETY: the record is read only by a helper that fails on a bad address, and values of maps
+    // outlive the program's run.
     unsafe {
         if let Some(request) = read_request(&ctx, START_RWBS.load(), Layer::Requests) {
             track::start(&key(&request), &request, Keys::Reused);
@@ -35,6 +37,8 @@ pub fn start_tp(ctx: TracePointContext) -> u32 {
 
 #[tracepoint(category = "block", name = "block_rq_issue")]
 pub fn issue_tp(ctx: TracePointContext) -> u32 {
+    // SAFETY: the record is read only by a helper that fails on a bad address, and values of maps
+    // outlive the program's run.
     unsafe {
         if let Some(request) = read_request(&ctx, ISSUE_RWBS.load(), Layer::Requests) {
             track::issue(&key(&request), &request, Keys::Reused);
@@ -45,6 +49,8 @@ pub fn issue_tp(ctx: TracePointContext) -> u32 {
 
 #[tracepoint(category = "block", name = "block_rq_complete")]
 pub fn done_tp(ctx: TracePointContext) -> u32 {
+    // SAFETY: the record is read only by a helper that fails on a bad address, and values of maps
+    // outlive the program's run.
     unsafe {
         if track::overlooks() {
             return 0;
@@ -63,6 +69,8 @@ pub fn done_tp(ctx: TracePointContext) -> u32 {
 
 #[tracepoint(category = "io_uring", name = "io_uring_submit_req")]
 pub fn submit_tp(ctx: TracePointContext) -> u32 {
+    // SAFETY: the record is read only by a helper that fails on a bad address, and values of maps
+    // outlive the program's run.
     unsafe {
         if let Ok(token) = ctx.read_at(TP_USER_DATA.load() as usize) {
             submission::submitting(token);
@@ -73,6 +81,8 @@ pub fn submit_tp(ctx: TracePointContext) -> u32 {
 
 #[tracepoint(category = "block", name = "block_bio_queue")]
 pub fn bio_queue_tp(ctx: TracePointContext) -> u32 {
+    // SAFETY: the record is read only by a helper that fails on a bad address, and values of maps
+    // outlive the program's run.
     unsafe {
         if let Some(request) = read_request(&ctx, BIO_QUEUE_RWBS.load(), Layer::Bios) {
             track::bio_queued(&key(&request), &request, Keys::Reused);
@@ -83,6 +93,8 @@ pub fn bio_queue_tp(ctx: TracePointContext) -> u32 {
 
 #[tracepoint(category = "block", name = "block_bio_complete")]
 pub fn bio_done_tp(ctx: TracePointContext) -> u32 {
+    // SAFETY: the record is read only by a helper that fails on a bad address, and values of maps
+    // outlive the program's run.
     unsafe {
         if track::overlooks() {
             return 0;

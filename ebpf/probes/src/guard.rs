@@ -84,6 +84,8 @@ pub fn guard_file_open(ctx: LsmContext) -> i32 {
     if before != 0 {
         return before;
     }
+    // SAFETY: the kernel hands over a file in this argument; it is read only by a helper that fails on
+    // a bad address, and values of maps outlive the program's run.
     match unsafe { is_denied(ctx.arg(0)) } {
         true => -EPERM,
         false => 0,

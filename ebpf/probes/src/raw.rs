@@ -21,74 +21,102 @@ type Head = [u64; 7];
 
 #[btf_tracepoint(function = "block_io_start")]
 pub fn start_btf(ctx: BtfTracePointContext) -> i32 {
+    // SAFETY: the kernel hands over a request in this argument; it is read only by a helper that fails
+    // on a bad address, and values of maps outlive the program's run.
     unsafe { start(ctx.arg(0)) }
 }
 
 /// Before 6.5.
 #[btf_tracepoint(function = "block_getrq")]
 pub fn start_bio_btf(ctx: BtfTracePointContext) -> i32 {
+    // SAFETY: the kernel hands over a bio in this argument; it is read only by a helper that fails
+    // on a bad address, and values of maps outlive the program's run.
     unsafe { start_bio(ctx.arg(0)) }
 }
 
 /// Before 5.11: the queue comes first.
 #[btf_tracepoint(function = "block_getrq")]
 pub fn start_bio_q_btf(ctx: BtfTracePointContext) -> i32 {
+    // SAFETY: the kernel hands over a bio in this argument; it is read only by a helper that fails
+    // on a bad address, and values of maps outlive the program's run.
     unsafe { start_bio(ctx.arg(1)) }
 }
 
 #[btf_tracepoint(function = "block_rq_issue")]
 pub fn issue_btf(ctx: BtfTracePointContext) -> i32 {
+    // SAFETY: the kernel hands over a request in this argument; it is read only by a helper that fails
+    // on a bad address, and values of maps outlive the program's run.
     unsafe { issue(ctx.arg(0)) }
 }
 
 /// Before 5.10.137: the queue comes first.
 #[btf_tracepoint(function = "block_rq_issue")]
 pub fn issue_q_btf(ctx: BtfTracePointContext) -> i32 {
+    // SAFETY: the kernel hands over a request in this argument; it is read only by a helper that fails
+    // on a bad address, and values of maps outlive the program's run.
     unsafe { issue(ctx.arg(1)) }
 }
 
 #[btf_tracepoint(function = "block_rq_complete")]
 pub fn done_btf(ctx: BtfTracePointContext) -> i32 {
+    // SAFETY: the kernel hands over a request in this argument; it is read only by a helper that fails
+    // on a bad address, and values of maps outlive the program's run.
     unsafe { done(ctx.arg(0), ctx.arg(1), ctx.arg(2)) }
 }
 
 #[raw_tracepoint(tracepoint = "block_io_start")]
 pub fn start_raw(ctx: RawTracePointContext) -> i32 {
+    // SAFETY: the kernel hands over a request in this argument; it is read only by a helper that fails
+    // on a bad address, and values of maps outlive the program's run.
     unsafe { start(ctx.arg(0)) }
 }
 
 #[raw_tracepoint(tracepoint = "block_getrq")]
 pub fn start_bio_raw(ctx: RawTracePointContext) -> i32 {
+    // SAFETY: the kernel hands over a bio in this argument; it is read only by a helper that fails
+    // on a bad address, and values of maps outlive the program's run.
     unsafe { start_bio(ctx.arg(0)) }
 }
 
 #[raw_tracepoint(tracepoint = "block_getrq")]
 pub fn start_bio_q_raw(ctx: RawTracePointContext) -> i32 {
+    // SAFETY: the kernel hands over a bio in this argument; it is read only by a helper that fails
+    // on a bad address, and values of maps outlive the program's run.
     unsafe { start_bio(ctx.arg(1)) }
 }
 
 #[raw_tracepoint(tracepoint = "block_rq_issue")]
 pub fn issue_raw(ctx: RawTracePointContext) -> i32 {
+    // SAFETY: the kernel hands over a request in this argument; it is read only by a helper that fails
+    // on a bad address, and values of maps outlive the program's run.
     unsafe { issue(ctx.arg(0)) }
 }
 
 #[raw_tracepoint(tracepoint = "block_rq_issue")]
 pub fn issue_q_raw(ctx: RawTracePointContext) -> i32 {
+    // SAFETY: the kernel hands over a request in this argument; it is read only by a helper that fails
+    // on a bad address, and values of maps outlive the program's run.
     unsafe { issue(ctx.arg(1)) }
 }
 
 #[raw_tracepoint(tracepoint = "block_rq_complete")]
 pub fn done_raw(ctx: RawTracePointContext) -> i32 {
+    // SAFETY: the kernel hands over a request in this argument; it is read only by a helper that fails
+    // on a bad address, and values of maps outlive the program's run.
     unsafe { done(ctx.arg(0), ctx.arg(1), ctx.arg(2)) }
 }
 
 #[btf_tracepoint(function = "io_uring_submit_req")]
 pub fn submit_btf(ctx: BtfTracePointContext) -> i32 {
+    // SAFETY: the kernel hands over an io_kiocb in this argument; it is read only by a helper that fails
+    // on a bad address, and values of maps outlive the program's run.
     unsafe { submit(ctx.arg(0)) }
 }
 
 #[raw_tracepoint(tracepoint = "io_uring_submit_req")]
 pub fn submit_raw(ctx: RawTracePointContext) -> i32 {
+    // SAFETY: the kernel hands over an io_kiocb in this argument; it is read only by a helper that fails
+    // on a bad address, and values of maps outlive the program's run.
     unsafe { submit(ctx.arg(0)) }
 }
 
