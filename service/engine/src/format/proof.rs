@@ -17,27 +17,21 @@ const SAMPLE_LEN: usize = 8;
 /// CRC32C of a last bit that is set, among bits that are not, begun with 0.
 const LAST_BIT: u32 = 0x82F6_3B78;
 
-/// The number of the bytes that a sector of the payload begins with.
-#[must_use]
-pub fn sample(number: u64, sector: &[u8]) -> u64 {
-    let bytes = sector.get(..SAMPLE_LEN).unwrap_or(sector);
-    let word = bytes
-        .iter()
-        .fold(0, |word, &byte| word << 8 | u64::from(byte));
-    term(number, word)
-}
-
+/// The number that a sector of the payload adds to the sum; [`words`] has its number and first bytes.
 fn term(number: u64, word: u64) -> u64 {
     (word ^ number.wrapping_mul(FACTOR)).wrapping_mul(FACTOR)
 }
 
-/// The sum of the samples of `bytes`, modulo 2^64, which begin with sector `first` of the payload.
+/// The sum of the samples of these sectors, modulo 2^64.
+pub fn sum(words: impl IntoIterator<Item = (u64, u64)>) -> u64 {
+    let terms = words.into_iter().map(|(number, word)| term(number, word));
+    terms.fold(0, u64::wrapping_add)
+}
+
+/// The sum of the samples of a payload, or of the bytes from its sector `first` on.
 #[must_use]
 pub fn samples(first: u64, bytes: &[u8]) -> u64 {
-    let sectors = (first..).zip(bytes.chunks(SECTOR));
-    sectors.fold(0, |sum, (number, sector)| {
-        sum.wrapping_add(sample(number, sector))
-    })
+    sum(words(first, bytes))
 }
 
 const SECTOR: usize = 512;
@@ -54,13 +48,8 @@ pub fn token(nonce: u64, samples: u64) -> u64 {
 pub fn hash(id: LumpId, portion: Portion) -> u64 {
     let bytes = id.to_be_bytes();
     let (high, low) = bytes.split_at(8);
-    let word = |bytes: &[u8]| {
-        bytes
-            .iter()
-            .fold(0, |word, &byte| word << 8 | u64::from(byte))
-    };
     let place = portion.start().0 << 16 | u64::from(portion.len().0);
-    [word(high), word(low), place]
+    [number_of(high), number_of(low), place]
         .into_iter()
         .fold(0, |hash: u64, word| {
             (hash ^ word).wrapping_mul(FACTOR).rotate_left(29)
@@ -81,12 +70,14 @@ pub fn one_bit_explains(excess: u64, words: &[(u64, u64)]) -> bool {
 
 /// Number and bytes of each sector of `bytes`, as [`one_bit_explains`] takes them.
 pub fn words(first: u64, bytes: &[u8]) -> impl Iterator<Item = (u64, u64)> + '_ {
-    (first..).zip(bytes.chunks(SECTOR).map(|sector| {
-        let bytes = sector.get(..SAMPLE_LEN).unwrap_or(sector);
-        bytes
-            .iter()
-            .fold(0, |word, &byte| word << 8 | u64::from(byte))
-    }))
+    let sectors = bytes.chunks(SECTOR);
+    (first..).zip(sectors.map(|sector| number_of(sector.get(..SAMPLE_LEN).unwrap_or(sector))))
+}
+
+/// Up to 8 bytes as a number.
+fn number_of(bytes: &[u8]) -> u64 {
+    let append = |word, &byte: &u8| word << 8 | u64::from(byte);
+    bytes.iter().fold(0, append)
 }
 
 /// True: CRC32Cs of `len` bytes that differ like this differ by one flipped bit of these bytes. Any

@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use super::error::DecodeError;
+use super::portion::Portion;
 use super::sums::{Chunks, PayloadSums};
 use super::trailer::{LumpEnd, Trailer, TrailerState};
 use crate::lump::LumpId;
@@ -129,6 +130,18 @@ pub struct Subject {
 }
 
 impl Subject {
+    /// A lump of this engine, of any length.
+    #[must_use]
+    pub fn own(id: LumpId, portion: Portion, block_size: BlockSize) -> Self {
+        Self {
+            id,
+            blocks: portion.len(),
+            block_size,
+            provenance: Provenance::Own,
+            expected_len: None,
+        }
+    }
+
     fn portion_len(self) -> u64 {
         u64::from(self.blocks.0) * self.block_size.bytes()
     }

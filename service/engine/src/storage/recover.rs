@@ -29,7 +29,7 @@ use crate::format::mark::{Mark, Marks};
 use crate::format::mend;
 use crate::format::mend::Mended;
 use crate::format::record::{Decoded, MAX_RECORD_LEN, Record};
-use crate::format::verify::{Provenance, Subject};
+use crate::format::verify::Subject;
 use crate::format::{Geometry, Portion, Seal};
 use crate::lump::LumpId;
 use crate::options::{CheckpointUse, Layout, ReplaySummary, UnsettledTail};
@@ -339,13 +339,7 @@ impl FoundStore {
     pub(super) fn is_proved(&self, io: &mut BlockingIo<'_>, id: LumpId, portion: Portion) -> bool {
         let block_size = self.geometry.block_size();
         let end = self.geometry.portion_offset(portion).0 + portion.byte_len(block_size).0;
-        let subject = Subject {
-            id,
-            blocks: portion.len(),
-            block_size,
-            provenance: Provenance::Own,
-            expected_len: None,
-        };
+        let subject = Subject::own(id, portion, block_size);
         let last = io.read(end - block_size.bytes(), block_size.bytes());
         last.is_ok_and(|last| subject.judge_end(&last).is_ok())
     }

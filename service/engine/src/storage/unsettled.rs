@@ -10,7 +10,7 @@ use crate::format::record::{Decoded, Record};
 use crate::format::seal::{Proof, Seal, UnsettledSeal};
 use crate::format::sums::{Chunks, PayloadSums};
 use crate::format::trailer::{MAX_OVERHEAD_LEN, NONCE_LEN, Trailer, nonce_in};
-use crate::format::verify::{Provenance, Subject};
+use crate::format::verify::Subject;
 use crate::format::{Geometry, Portion};
 use crate::lump::LumpId;
 use crate::mutant::{self, Mutant};
@@ -219,13 +219,7 @@ fn examine<B: Deref<Target = [u8]>>(
         geometry.portion_offset(portion).0,
         portion.byte_len(block_size).0,
     );
-    let subject = Subject {
-        id,
-        blocks: portion.len(),
-        block_size,
-        provenance: Provenance::Own,
-        expected_len: None,
-    };
+    let subject = Subject::own(id, portion, block_size);
     let Ok(last) = read(start + len - block_size.bytes(), block_size.bytes()) else {
         return Data::Unreadable;
     };
@@ -239,7 +233,7 @@ fn examine<B: Deref<Target = [u8]>>(
         return Data::Missing;
     };
     let mut sums = PayloadSums::new(payload_len);
-    let (mut words, mut samples, mut done) = (Vec::new(), 0_u64, 0);
+    let (mut words, mut done) = (Vec::new(), 0);
     while done < payload_len {
         // To the end of the portion, which ends with a unit.
         let Ok(bytes) = read(start + done, PIECE.min(len - done)) else {
@@ -248,7 +242,6 @@ fn examine<B: Deref<Target = [u8]>>(
         let left = usize::try_from(payload_len - done).unwrap_or(usize::MAX);
         let payload = bytes.get(..left.min(bytes.len())).unwrap_or_default();
         let first = done / crate::units::SECTOR_LEN;
-        samples = samples.wrapping_add(proof::samples(first, payload));
         words.extend(proof::words(first, payload));
         sums.update(payload);
         done += PIECE;
@@ -258,7 +251,7 @@ fn examine<B: Deref<Target = [u8]>>(
         Difference::OneBit => true,
         Difference::More => return Data::Missing,
     };
-    let token = proof::token(nonce, samples);
+    let token = proof::token(nonce, proof::sum(words.iter().copied()));
     Data::Found(Found {
         token,
         words,
