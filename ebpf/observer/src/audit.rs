@@ -8,6 +8,12 @@
 //! whole sequence, which the kernel counts. So the kernel may be behind by the sequences under way,
 //! and ahead by those that were under way when watching began; both are known from the completions
 //! of sequences that the probes were shown.
+//!
+//! The programs run before the kernel counts. So all that the kernel had counted *before* the
+//! probes' counts are read must be among these: whatever is missing was lost, however busy the disk
+//! is. The probes are ahead by what was being completed when they were read. Neither verdict is
+//! final at once: a completion that no program was shown is looked for, and a processor may be
+//! kept from counting what it has traced. Only a difference that outlasts [`SETTLE_NS`] is one.
 
 #[cfg(test)]
 mod tests;
@@ -34,6 +40,9 @@ pub(crate) const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(1);
 /// After this time nothing is in flight any more that was when watching began.
 const GRACE_NS: u64 = 5_000_000_000;
+/// The two counts may differ for so long before that is a loss. The longest search is that for the
+/// end of a sequence of flushes, which begins after a second.
+const SETTLE_NS: u64 = 3_000_000_000;
 /// No request is larger, for the bounds of a comparison on a busy disk.
 const LARGEST_REQUEST: u64 = 4 << 20;
 const OPS: usize = op::COUNT as usize;
@@ -58,6 +67,8 @@ pub(crate) struct WatchedDisk {
     started_before: AtomicU64,
     /// Sequences that were under way when watching began and have ended, as far as is known.
     begun_before: AtomicU64,
+    /// Since when the two counts have differed whenever they were compared; 0: they agree.
+    differ_ns: AtomicU64,
 }
 
 /// What the kernel counts when a sequence of flushes has ended.
@@ -72,15 +83,38 @@ struct Sequences {
 }
 
 /// The kernel's counts around a reading of the probes'.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Reading {
-    stat: Option<DiskStat>,
-    /// Requests and bytes under way meanwhile; 0 on an idle disk.
+    before: DiskStat,
+    after: DiskStat,
+    /// Requests that were under way before or after.
+    flying: u64,
+}
+
+/// Both counts since watching began.
+#[derive(Debug)]
+struct Compared {
+    seen: Counters,
+    /// `None`: the kernel's statistics cannot be read.
+    kernel: Option<Reading>,
+    /// Requests and bytes under way when watching began: the counts may differ by as much.
     slack: DiskStat,
+    sequences: Sequences,
+}
+
+/// How the two counts differ beyond what was under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Difference {
+    None,
+    /// The kernel had counted what the probes have not seen.
+    Missing,
+    /// The probes have seen what the kernel has not counted.
+    Ahead,
 }
 
 impl WatchedDisk {
-    /// Begins to watch, if possible at a moment in which the disk is idle.
+    /// Begins to watch, and to compare at a moment in which the disk is idle, if there is one. It is
+    /// watched before: whatever was made when it was not would be half known.
     pub(crate) fn arm(
         probes: &mut Probes,
         target: &Target,
@@ -93,20 +127,14 @@ impl WatchedDisk {
             Cells::default()
         };
         let slot = slot.number;
-        let mut counters = probes.counters(slot);
-        let mut reading = Reading {
-            stat: None,
-            slack: DiskStat::default(),
-        };
-        for attempt in 0..ATTEMPTS {
-            counters = probes.counters(slot);
-            let mut watched = Ok(());
-            reading = read_around(name, || watched = probes.watch(dev, slot, layer));
-            watched?;
-            if reading.slack == DiskStat::default() || attempt + 1 == ATTEMPTS {
+        probes.watch(dev, slot, layer)?;
+        let (mut counters, mut reading) = ([0; stats::COUNT], Reading::default());
+        for attempt in 1..=ATTEMPTS {
+            let around = read_around(name, || counters = probes.counters(slot));
+            reading = around.unwrap_or_default();
+            if reading.is_idle() || attempt == ATTEMPTS {
                 break;
             }
-            probes.unwatch(dev, layer)?;
             thread::sleep(PAUSE);
         }
         Ok(WatchedDisk {
@@ -114,15 +142,16 @@ impl WatchedDisk {
             dev,
             layer,
             slot,
-            stat: reading.stat.unwrap_or_default(),
+            stat: reading.after,
             counters,
             cells,
             misses: probes.recursion_misses(),
             late: Late::default(),
-            slack: reading.slack,
+            slack: reading.slack(),
             armed_ns: monotonic_ns(),
             started_before: AtomicU64::new(0),
             begun_before: AtomicU64::new(0),
+            differ_ns: AtomicU64::new(0),
         })
     }
 
@@ -178,14 +207,13 @@ impl WatchedDisk {
         let mut events = Vec::new();
         for _ in 0..if thoroughly { ATTEMPTS } else { 1 } {
             let now_ns = monotonic_ns();
-            // In this order: the kernel counts a completion after the programs have run.
-            let Some(stat) = read_stat(&self.name) else {
+            let compared = self.compare(probes);
+            let Some(kernel) = compared.kernel else {
                 break;
             };
-            let kernel = stat.since(self.stat).requests + self.slack.requests;
-            let since = self.since(probes);
-            let seen = requests_in(&since) + self.sequences(&since).begun_before;
-            let missing = kernel.saturating_sub(seen);
+            self.lasts(compared.difference());
+            let counted = kernel.before.requests + self.slack.requests;
+            let missing = counted.saturating_sub(compared.seen_requests());
             if missing == 0 {
                 self.late.all_there();
                 break;
@@ -200,43 +228,119 @@ impl WatchedDisk {
     }
 
     /// The probes' counts since watching began, found late included.
-    fn since(&self, probes: &Probes) -> Counters {
-        self.beyond(&probes.counters(self.slot))
-    }
-
     fn beyond(&self, now: &Counters) -> Counters {
         let late = &self.late.counters;
         std::array::from_fn(|i| now[i].saturating_sub(self.counters[i]) + late[i])
     }
 
+    fn compare(&self, probes: &Probes) -> Compared {
+        let mut counters = self.counters;
+        let kernel = read_around(&self.name, || counters = probes.counters(self.slot));
+        let seen = self.beyond(&counters);
+        let sequences = self.sequences(&seen);
+        Compared {
+            seen,
+            kernel: kernel.map(|reading| reading.since(self.stat)),
+            slack: self.slack,
+            sequences,
+        }
+    }
+
+    /// Whether there has been a difference for so long that it is not a passing one.
+    fn lasts(&self, difference: Difference) -> bool {
+        if difference == Difference::None {
+            self.differ_ns.store(0, Ordering::Relaxed);
+            return false;
+        }
+        let now_ns = monotonic_ns();
+        let first =
+            self.differ_ns
+                .compare_exchange(0, now_ns, Ordering::Relaxed, Ordering::Relaxed);
+        first.is_err_and(|since_ns| now_ns.saturating_sub(since_ns) >= SETTLE_NS)
+    }
+
+    /// Whether completions are missing now.
+    pub(crate) fn is_missing(&self, probes: &Probes) -> bool {
+        self.compare(probes).difference() == Difference::Missing
+    }
+
     /// Compares, if possible at a moment in which the disk is idle: looks for one so many times, a
     /// millisecond apart.
     pub(crate) fn audit(&self, probes: &Probes, attempts: u32) -> AuditReport {
-        let mut counters = self.counters;
-        let mut reading = Reading {
-            stat: None,
-            slack: DiskStat::default(),
-        };
-        for attempt in 0..attempts {
-            reading = read_around(&self.name, || counters = probes.counters(self.slot));
-            if reading.slack == DiskStat::default() || attempt + 1 >= attempts {
+        let mut compared = self.compare(probes);
+        for _ in 1..attempts {
+            if compared.kernel.is_some_and(|kernel| kernel.is_idle()) {
                 break;
             }
             thread::sleep(PAUSE);
+            compared = self.compare(probes);
         }
-        let since = self.beyond(&counters);
-        let kernel = reading.stat.map(|now| now.since(self.stat));
-        let slack = DiskStat {
-            requests: reading.slack.requests + self.slack.requests,
-            bytes: reading.slack.bytes + self.slack.bytes,
-        };
+        let lasts = self.lasts(compared.difference());
         let misses = probes.recursion_misses().saturating_sub(self.misses);
-        let mut report = judge(&since, kernel, misses, slack, self.sequences(&since));
+        let mut report = judge(&compared, misses, lasts);
         if self.layer == Layer::Requests && !probes.sees_starts() {
             report.finding += "; this kernel does not show when requests are made: their time in \
                                the queue and who made them are unknown";
         }
         report
+    }
+}
+
+impl Reading {
+    /// Requests and bytes under way meanwhile; 0 on an idle disk.
+    fn slack(&self) -> DiskStat {
+        let moved = self.after.since(self.before);
+        DiskStat {
+            requests: moved.requests + self.flying,
+            bytes: moved.bytes + self.flying * LARGEST_REQUEST,
+            under_way: 0,
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.slack() == DiskStat::default()
+    }
+
+    fn since(self, begin: DiskStat) -> Reading {
+        Reading {
+            before: self.before.since(begin),
+            after: self.after.since(begin),
+            flying: self.flying,
+        }
+    }
+}
+
+impl Compared {
+    fn seen_requests(&self) -> u64 {
+        requests_in(&self.seen) + self.sequences.begun_before
+    }
+
+    fn seen_bytes(&self) -> u64 {
+        self.seen[stats::SEEN_BYTES..][..OPS].iter().sum()
+    }
+
+    fn difference(&self) -> Difference {
+        let (requests, bytes) = (self.seen_requests(), self.seen_bytes());
+        let Some(kernel) = &self.kernel else {
+            return Difference::None;
+        };
+        if kernel.before.requests > requests + self.slack.requests
+            || kernel.before.bytes > bytes + self.slack.bytes
+        {
+            return Difference::Missing;
+        }
+        let most = DiskStat {
+            requests: kernel.after.requests
+                + kernel.flying
+                + self.sequences.under_way
+                + self.slack.requests,
+            bytes: kernel.after.bytes + kernel.flying * LARGEST_REQUEST + self.slack.bytes,
+            under_way: 0,
+        };
+        if requests > most.requests || bytes > most.bytes {
+            return Difference::Ahead;
+        }
+        Difference::None
     }
 }
 
@@ -270,18 +374,23 @@ fn oldest_of(requests: u64, known: &[InFlight], now_ns: u64) -> InFlightReport {
     }
 }
 
-/// Reads the kernel's counts before and after doing something, and how much moved meanwhile.
-fn read_around(disk: &str, act: impl FnOnce()) -> Reading {
+/// Reads the kernel's counts before and after doing something; `None`: they cannot be read.
+fn read_around(disk: &str, act: impl FnOnce()) -> Option<Reading> {
     let (before, flying_before) = (read_stat(disk), in_flight(disk).unwrap_or(0));
     act();
     let (flying_after, after) = (in_flight(disk).unwrap_or(0), read_stat(disk));
-    let flying = flying_before.max(flying_after);
-    let moved = after.unwrap_or_default().since(before.unwrap_or_default());
-    let slack = DiskStat {
-        requests: moved.requests + flying,
-        bytes: moved.bytes + flying * LARGEST_REQUEST,
-    };
-    Reading { stat: after, slack }
+    let (before, after) = before.zip(after)?;
+    let flying = [
+        before.under_way,
+        flying_before,
+        flying_after,
+        after.under_way,
+    ];
+    Some(Reading {
+        before,
+        after,
+        flying: flying.into_iter().max().unwrap_or(0),
+    })
 }
 
 /// Completed requests, as the kernel's statistics count them.
@@ -309,22 +418,17 @@ fn untold_in(seen: &Counters) -> Vec<OwnerTotal> {
     all.filter(|total| total.requests > 0).collect()
 }
 
-/// Turns counts into a verdict. Pure.
-fn judge(
-    seen: &Counters,
-    kernel: Option<DiskStat>,
-    misses: u64,
-    slack: DiskStat,
-    sequences: Sequences,
-) -> AuditReport {
-    let counted = kernel.unwrap_or_default();
+/// Turns counts into a verdict. `lasts`: they have differed for long. Pure.
+fn judge(compared: &Compared, misses: u64, lasts: bool) -> AuditReport {
+    let seen = &compared.seen;
+    let kernel = compared.kernel.unwrap_or_default();
     let mut report = AuditReport {
-        seen_requests: requests_in(seen) + sequences.begun_before,
-        kernel_requests: counted.requests,
-        seen_bytes: seen[stats::SEEN_BYTES..][..OPS].iter().sum(),
-        kernel_bytes: counted.bytes,
+        seen_requests: compared.seen_requests(),
+        kernel_requests: kernel.after.requests,
+        seen_bytes: compared.seen_bytes(),
+        kernel_bytes: kernel.after.bytes,
         lost_events: seen[stats::RING_LOST],
-        unmatched: unmatched_in(seen).saturating_sub(sequences.started_before),
+        unmatched: unmatched_in(seen).saturating_sub(compared.sequences.started_before),
         recursion_misses: misses,
         found_late: seen[stats::FOUND_LATE],
         in_flight_full: seen[stats::IN_FLIGHT_FULL],
@@ -333,54 +437,70 @@ fn judge(
         untold: untold_in(seen),
         ..AuditReport::default()
     };
-    let most = report.seen_requests + slack.requests;
-    let least = report
-        .seen_requests
-        .saturating_sub(sequences.under_way + slack.requests);
-    let agree = (least..=most).contains(&counted.requests)
-        && report.seen_bytes.abs_diff(counted.bytes) <= slack.bytes;
+    let difference = compared.difference();
+    let differs = match difference {
+        Difference::None => false,
+        Difference::Missing => true,
+        Difference::Ahead => lasts,
+    };
     let mut findings = losses(&report);
-    if kernel.is_none() {
+    if compared.kernel.is_none() {
         findings.push("the kernel's disk statistics cannot be read".to_owned());
-    } else if !agree {
+    }
+    report.settling = findings.is_empty() && difference != Difference::None && !lasts;
+    if differs {
         findings.push(format!(
             "{} requests and {} bytes seen, {} and {} counted by the kernel",
-            report.seen_requests, report.seen_bytes, counted.requests, counted.bytes
+            report.seen_requests, report.seen_bytes, kernel.after.requests, kernel.after.bytes
         ));
     }
-    let skipped = format!("the kernel skipped a probe {misses} times");
-    let lost = report.lost_events + report.unmatched + report.in_flight_full;
-    report.complete = agree && kernel.is_some() && lost == 0;
-    if !report.complete {
-        findings.extend((misses > 0).then_some(skipped));
-        report.finding = format!("incomplete: {}", findings.join("; "));
+    report.complete = findings.is_empty();
+    if report.complete {
+        report.finding = agreement(&report, kernel.slack().requests + compared.slack.requests);
         return report;
     }
-    report.finding = format!(
+    findings.extend((misses > 0).then(|| skipped(misses)));
+    let verdict = if report.settling {
+        "settling"
+    } else {
+        "incomplete"
+    };
+    report.finding = format!("{verdict}: {}", findings.join("; "));
+    report
+}
+
+/// A complete audit in words. `slack`: so many requests were under way.
+fn agreement(report: &AuditReport, slack: u64) -> String {
+    let mut finding = format!(
         "complete: {} requests seen, as the kernel counted",
         report.seen_requests
     );
     if report.found_late > 0 {
-        report.finding += &format!(
+        finding += &format!(
             "; of {} of them the device time is unknown",
             report.found_late
         );
     }
-    let behind = report.seen_requests.saturating_sub(counted.requests);
-    let under_way = slack.requests.max(behind);
+    let behind = report.seen_requests.saturating_sub(report.kernel_requests);
+    let under_way = slack.max(behind);
     if under_way > 0 {
-        report.finding += &format!(", give or take {under_way} that were under way");
+        finding += &format!(", give or take {under_way} that were under way");
     }
-    if misses > 0 {
-        report.finding += &format!("; {skipped}, but for none of these");
+    if report.recursion_misses > 0 {
+        let skipped = skipped(report.recursion_misses);
+        finding += &format!("; {skipped}, but for none of these");
     }
     let untold: u64 = report.untold.iter().map(|total| total.requests).sum();
     if untold > 0 {
-        report.finding += &format!(
+        finding += &format!(
             "; {untold} without an event: owners, moves and seeks are at least what is said"
         );
     }
-    report
+    finding
+}
+
+fn skipped(misses: u64) -> String {
+    format!("the kernel skipped a probe {misses} times")
 }
 
 /// Every kind of loss, in words.

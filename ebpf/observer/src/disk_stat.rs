@@ -9,6 +9,8 @@ const SECTOR_BYTES: u64 = 512;
 pub(crate) struct DiskStat {
     pub(crate) requests: u64,
     pub(crate) bytes: u64,
+    /// Requests made and not yet counted above. Before 6.16 only those that the driver has.
+    pub(crate) under_way: u64,
 }
 
 impl DiskStat {
@@ -16,6 +18,7 @@ impl DiskStat {
         DiskStat {
             requests: self.requests.saturating_sub(before.requests),
             bytes: self.bytes.saturating_sub(before.bytes),
+            under_way: self.under_way,
         }
     }
 }
@@ -25,7 +28,7 @@ pub(crate) fn read_stat(disk: &str) -> Option<DiskStat> {
 }
 
 /// Fields as in Documentation/block/stat.rst: for each of read, write, discard: completed,
-/// merged, sectors, ticks; flushes come last. Old kernels lack the later ones.
+/// merged, sectors, ticks; behind the writes how many are under way; flushes come last. Old kernels lack the later ones.
 fn parse_stat(text: &str) -> Option<DiskStat> {
     let fields: Vec<u64> = text
         .split_whitespace()
@@ -38,6 +41,7 @@ fn parse_stat(text: &str) -> Option<DiskStat> {
     Some(DiskStat {
         requests: at(0) + at(4) + at(11) + at(15),
         bytes: (at(2) + at(6) + at(13)) * SECTOR_BYTES,
+        under_way: at(8),
     })
 }
 
@@ -54,12 +58,13 @@ mod tests {
 
     #[test]
     fn reads_the_kernel_s_line() {
-        let line = "  1  0  16  0  4  0  32  0  0  0  0  2  0  8  0  3  0\n";
+        let line = "  1  0  16  0  4  0  32  0  6  0  0  2  0  8  0  3  0\n";
         assert_eq!(
             parse_stat(line),
             Some(DiskStat {
                 requests: 10,
-                bytes: 56 * 512
+                bytes: 56 * 512,
+                under_way: 6
             })
         );
         assert_eq!(parse_stat("1 2 3"), None);

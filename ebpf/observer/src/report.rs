@@ -184,6 +184,10 @@ pub struct AuditReport {
     pub untold: Vec<OwnerTotal>,
     /// True: nothing was lost and the kernel's statistics agree.
     pub complete: bool,
+    /// True: the two counts differ by more than was under way, but have not for long. Within seconds
+    /// they agree, or the audit says that it is incomplete. Not `complete` meanwhile if the kernel
+    /// has counted more.
+    pub settling: bool,
     /// In words, what is incomplete and why.
     pub finding: String,
 }

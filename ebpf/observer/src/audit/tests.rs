@@ -7,25 +7,39 @@ fn seen(requests: u64, bytes: u64) -> Counters {
     counters
 }
 
-const NONE: DiskStat = DiskStat {
-    requests: 0,
-    bytes: 0,
-};
+fn stat(requests: u64, bytes: u64) -> DiskStat {
+    DiskStat {
+        requests,
+        bytes,
+        under_way: 0,
+    }
+}
+
+/// Counts on an idle disk.
+fn idle(seen: Counters, kernel: DiskStat) -> Compared {
+    let kernel = Reading {
+        before: kernel,
+        after: kernel,
+        flying: 0,
+    };
+    Compared {
+        seen,
+        kernel: Some(kernel),
+        slack: DiskStat::default(),
+        sequences: Sequences::default(),
+    }
+}
+
+/// The verdict when the counts have not changed for long.
+fn at_rest(compared: &Compared) -> AuditReport {
+    judge(compared, 0, true)
+}
 
 #[test]
 fn equal_counts_are_complete() {
     let mut counters = seen(3, 4096);
     counters[stats::FLUSH_PARENTS] = 1;
-    let report = judge(
-        &counters,
-        Some(DiskStat {
-            requests: 4,
-            bytes: 4096,
-        }),
-        0,
-        NONE,
-        Sequences::default(),
-    );
+    let report = at_rest(&idle(counters, stat(4, 4096)));
     assert!(report.complete, "{report:?}");
     assert_eq!(
         report.finding,
@@ -58,22 +72,56 @@ fn the_oldest_under_way_is_none_whose_end_was_not_shown() {
     assert_eq!((unseen.requests, unseen.oldest_ns), (3, 0));
 }
 
-#[test]
-fn a_busy_disk_may_differ_by_what_is_under_way() {
-    let kernel = Some(DiskStat {
-        requests: 5,
-        bytes: 8192,
-    });
-    let slack = DiskStat {
-        requests: 2,
-        bytes: 4096,
+/// Three were seen, of which the kernel had counted as many before and after the probes were read,
+/// and so many were under way.
+fn busy(before: u64, after: u64, flying: u64) -> Compared {
+    let reading = Reading {
+        before: stat(before, 4096),
+        after: stat(after, 4096),
+        flying,
     };
-    let report = judge(&seen(3, 4096), kernel, 0, slack, Sequences::default());
-    assert!(
-        report.complete && report.finding.contains("give or take 2"),
-        "{report:?}"
-    );
-    assert!(!judge(&seen(2, 4096), kernel, 0, slack, Sequences::default()).complete);
+    Compared {
+        kernel: Some(reading),
+        ..idle(seen(3, 4096), DiskStat::default())
+    }
+}
+
+#[test]
+fn the_kernel_may_be_ahead_by_what_it_counted_after_the_probes_were_read() {
+    let report = at_rest(&busy(3, 5, 0));
+    assert!(report.complete, "{report:?}");
+    assert!(report.finding.contains("give or take 2"), "{report:?}");
+    // However much is under way: all that it had counted before was shown to the probes.
+    let lost = busy(4, 6, 9);
+    assert_eq!(lost.difference(), Difference::Missing);
+    let (soon, later) = (judge(&lost, 0, false), at_rest(&lost));
+    assert!(!soon.complete && soon.settling, "{soon:?}");
+    assert!(soon.finding.starts_with("settling: 3 requests"), "{soon:?}");
+    assert!(!later.complete && !later.settling, "{later:?}");
+    assert!(later.finding.starts_with("incomplete: "), "{later:?}");
+}
+
+#[test]
+fn the_probes_may_be_ahead_by_what_is_under_way() {
+    assert_eq!(busy(1, 1, 2).difference(), Difference::None);
+    // A processor may be kept from counting what it has traced, but not for ever.
+    let ahead = busy(1, 2, 0);
+    assert_eq!(ahead.difference(), Difference::Ahead);
+    let (soon, later) = (judge(&ahead, 0, false), at_rest(&ahead));
+    assert!(soon.complete && soon.settling, "{soon:?}");
+    assert!(soon.finding.contains("give or take 1"), "{soon:?}");
+    assert!(!later.complete && !later.settling, "{later:?}");
+}
+
+#[test]
+fn what_was_under_way_when_watching_began_may_be_counted_by_either() {
+    for (kernel, complete) in [(0, false), (1, true), (5, true), (6, false)] {
+        let compared = Compared {
+            slack: stat(2, 0),
+            ..idle(seen(3, 4096), stat(kernel, 4096))
+        };
+        assert_eq!(at_rest(&compared).complete, complete, "{kernel}");
+    }
 }
 
 #[test]
@@ -84,13 +132,7 @@ fn what_was_found_late_is_there_with_its_time_unknown() {
     counters[stats::NOT_SAMPLED] = 2;
     counters[stats::UNTOLD_REQUESTS + usize::from(op::WRITE)] = 2;
     counters[stats::UNTOLD_BYTES + usize::from(op::WRITE)] = 1024;
-    let kernel = |requests| {
-        Some(DiskStat {
-            requests,
-            bytes: 4096,
-        })
-    };
-    let report = judge(&counters, kernel(3), 0, NONE, Sequences::default());
+    let report = at_rest(&idle(counters, stat(3, 4096)));
     assert!(report.complete, "{report:?}");
     assert_eq!(
         report.finding,
@@ -107,7 +149,7 @@ fn what_was_found_late_is_there_with_its_time_unknown() {
     let counted = (report.found_late, report.reissues, report.not_sampled);
     assert_eq!(counted, (2, 4, 2));
     // One that was found twice would be one too many.
-    assert!(!judge(&counters, kernel(2), 0, NONE, Sequences::default()).complete);
+    assert!(!at_rest(&idle(counters, stat(2, 4096))).complete);
 }
 
 #[test]
@@ -115,12 +157,9 @@ fn a_full_table_makes_it_incomplete() {
     let mut counters = seen(3, 4096);
     counters[stats::IN_FLIGHT_FULL] = 2;
     counters[stats::DONE_WITHOUT_START] = 2;
-    let kernel = DiskStat {
-        requests: 3,
-        bytes: 4096,
-    };
-    let report = judge(&counters, Some(kernel), 0, NONE, Sequences::default());
-    assert!(!report.complete, "{report:?}");
+    // At once: it does not pass.
+    let report = judge(&idle(counters, stat(3, 4096)), 0, false);
+    assert!(!report.complete && !report.settling, "{report:?}");
     assert_eq!(
         report.finding,
         "incomplete: the start of 2 requests was not seen; 2 requests did not fit into the \
@@ -131,16 +170,7 @@ fn a_full_table_makes_it_incomplete() {
 
 #[test]
 fn every_lack_is_said() {
-    let report = judge(
-        &seen(3, 4096),
-        Some(DiskStat {
-            requests: 5,
-            bytes: 8192,
-        }),
-        2,
-        NONE,
-        Sequences::default(),
-    );
+    let report = judge(&idle(seen(3, 4096), stat(5, 8192)), 2, true);
     assert!(!report.complete);
     assert_eq!(
         report.finding,
@@ -149,30 +179,24 @@ fn every_lack_is_said() {
     );
     let mut counters = seen(3, 4096);
     counters[stats::RING_LOST] = 1;
-    let report = judge(
-        &counters,
-        Some(DiskStat {
-            requests: 3,
-            bytes: 4096,
-        }),
-        0,
-        NONE,
-        Sequences::default(),
-    );
+    let report = judge(&idle(counters, stat(3, 4096)), 0, false);
     assert!(
         !report.complete && report.finding.contains("1 events did not fit"),
         "{report:?}"
     );
-    assert!(!judge(&seen(0, 0), None, 0, NONE, Sequences::default()).complete);
+    let unread = Compared {
+        kernel: None,
+        ..idle(seen(0, 0), DiskStat::default())
+    };
+    assert!(!judge(&unread, 0, false).complete);
 }
 
 /// 7 seen by the probes, so many counted by the kernel.
 fn judged(kernel: u64, sequences: Sequences) -> AuditReport {
-    let kernel = DiskStat {
-        requests: kernel,
-        bytes: 4096,
-    };
-    judge(&seen(7, 4096), Some(kernel), 0, NONE, sequences)
+    at_rest(&Compared {
+        sequences,
+        ..idle(seen(7, 4096), stat(kernel, 4096))
+    })
 }
 
 #[test]

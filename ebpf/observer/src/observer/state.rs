@@ -210,8 +210,11 @@ impl Core {
         let Some(dev) = store.target.as_ref().map(|target| target.placement.dev) else {
             return;
         };
-        let audit = self.audit(dev, 1);
-        if audit.is_some_and(|a| !a.complete && a.seen_requests < a.kernel_requests) {
+        let Some(probes) = &self.probes else {
+            return;
+        };
+        let mut disks = self.disks.iter().filter(|disk| disk.dev == dev);
+        if disks.any(|disk| disk.is_missing(probes)) {
             self.find_late(dev);
         }
     }

@@ -219,7 +219,8 @@ fn starts() -> (u64, u64) {
 }
 
 /// Starts beside four writers that flush, again and again: no report under load says that it is
-/// incomplete, and at rest none does.
+/// incomplete, and at rest none does. Under load one may be settling: what it misses then must be
+/// found soon.
 fn starts_leave_no_doubt(path: &Path, strangers: &str, at: &str) {
     let mut doubts = Vec::new();
     let mut flapped = Vec::new();
@@ -231,13 +232,10 @@ fn starts_leave_no_doubt(path: &Path, strangers: &str, at: &str) {
             it.write(1, round % 100 * 8192, 4096);
             it.io(&[1], Purpose::Flush, Op::Flush, 0, 0);
             let audit = it.observer.glance(STORE).expect("the store").audit;
-            flapped.extend((!audit.complete).then_some(audit.finding));
+            flapped.extend((!audit.complete && !audit.settling).then_some(audit.finding));
         }
         drop(strangers);
         sh("sync", &["-f", at]);
-        // An end of a sequence that no program was shown is found after a second.
-        std::thread::sleep(Duration::from_millis(1500));
-        it.report();
         let audit = it.report().audit;
         doubts.extend((!audit.complete).then_some(audit.finding));
     }

@@ -276,13 +276,20 @@ impl Watched {
         });
     }
 
-    /// The report when all is in.
+    /// The report when all is in and its audit is final.
     pub(crate) fn report(&self) -> StoreReport {
         assert!(
             self.observer.settle(Duration::from_secs(10)),
             "did not settle"
         );
-        self.observer.report(&self.name).expect("the store")
+        for _ in 0..1000 {
+            let report = self.observer.report(&self.name).expect("the store");
+            if !report.audit.settling {
+                return report;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("an audit settles within seconds");
     }
 }
 
