@@ -363,11 +363,9 @@ impl Storage {
         mark: ScrubMark,
         flips: &[(RingPosition, u8)],
     ) -> Result<(), Error> {
-        let tail_unit = self.journal.sealed_unit().map(|(position, _)| position);
+        let end = self.journal.sealed_page().map(|(start, _)| start);
         for (position, mask) in flips {
-            if tail_unit
-                .is_some_and(|unit| (unit.0..unit.0 + self.journal.unit()).contains(&position.0))
-            {
+            if end.is_some_and(|start| (start..self.journal.tail()).contains(position)) {
                 // It is written whole below.
                 continue;
             }
@@ -398,10 +396,9 @@ impl Storage {
     /// # Errors
     /// [`Error::Io`], [`Error::NoSpace`].
     pub(crate) fn settle(&self, io: &mut BlockingIo<'_>) -> Result<(), Error> {
-        if let Some((position, bytes)) = self.journal.sealed_unit() {
-            let unit = usize::try_from(self.journal.unit()).unwrap_or(0);
-            let mut buf = io.pool().zeroed(bytes.len().next_multiple_of(unit.max(1)));
-            buf[..bytes.len()].copy_from_slice(&bytes);
+        if let Some((position, bytes)) = self.journal.sealed_page() {
+            let mut buf = io.pool().get(bytes.len());
+            buf.copy_from_slice(&bytes);
             io.write(self.geometry.ring_byte(position).0, buf)?;
         }
         io.flush()

@@ -116,6 +116,7 @@ fn read(io: &mut BlockingIo<'_>, salvage: bool, ends: Option<LogEnd>) -> Result<
     let mut mended = headers.findings;
     let cut = salvaged.as_ref().is_some_and(|it| it.report.cut.is_some());
     mended.extend(headers::seal_by_copy(&store, &mut end, cut));
+    end.widen(&geometry, |offset, len| io.read(offset, len));
     let flips = Rotted::make_good(rotted, &mut end, &mut mended);
     let seal = end.seal;
     let found = Found {

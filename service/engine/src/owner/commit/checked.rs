@@ -120,15 +120,14 @@ impl Commit {
             return;
         }
         let is_time = ctx.closing || monotonic_ns() >= self.settle_ns;
-        let Some((position, bytes)) = ctx.storage.journal.sealed_unit() else {
+        let Some((position, bytes)) = ctx.storage.journal.sealed_page() else {
             return;
         };
         if !is_time || !self.is_idle() {
             return;
         }
-        let unit = usize::try_from(ctx.storage.journal.unit()).unwrap_or(1);
-        let mut buf = ctx.io.pool.zeroed(bytes.len().next_multiple_of(unit));
-        buf[..bytes.len()].copy_from_slice(&bytes);
+        let mut buf = ctx.io.pool.get(bytes.len());
+        buf.copy_from_slice(&bytes);
         self.phase = Phase::Settle;
         let write = RingWrite { position, buf };
         write_ring(ctx, (Tag::Settle, false), write, Vec::new());

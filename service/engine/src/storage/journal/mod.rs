@@ -8,9 +8,10 @@ pub(crate) mod rotted;
 pub(crate) mod writer;
 
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
 use crate::clock;
+use crate::error::Error;
 use crate::format::Geometry;
 use crate::format::record::{MAX_RECORD_LEN, PUT_LEN, Record};
 use crate::format::ring::{Room, room_for};
@@ -26,17 +27,23 @@ pub(super) const FILLER: Record<'static> = Record::DeleteRange {
     end: LumpId(0),
 };
 
+/// Bytes that disks write at a time, even those that take less: these read the rest first, which
+/// costs one with platters a turn.
+pub(super) const PAGE: u64 = 4096;
+
 /// State of the ring, as it is on the disk.
 #[derive(Debug)]
 pub(crate) struct Journal {
     ring_len: u64,
+    /// First byte of the ring on the device.
+    ring_start: u64,
     /// Bytes that the device writes without tearing.
     unit: u64,
     /// First record that replay would read. What lies before it may be overwritten.
     head: RingPosition,
     /// The `EndOfRecords`.
     tail: RingPosition,
-    /// The bytes from the start of the tail's unit to the tail.
+    /// The bytes from the start of the tail's page, or at least of its unit, to the tail.
     tail_bytes: Vec<u8>,
     /// Instance UUID of the store.
     uuid: [u8; 16],
@@ -71,7 +78,7 @@ pub(crate) struct Found {
 pub(crate) struct FoundEnd {
     /// The `EndOfRecords`.
     pub(crate) tail: RingPosition,
-    /// The bytes from the start of the tail's unit to the tail.
+    /// The bytes from the start of the tail's page, or at least of its unit, to the tail.
     pub(crate) tail_bytes: Vec<u8>,
     /// The seal behind it, if it fits.
     pub(crate) seal: Option<Seal>,
@@ -128,6 +135,23 @@ impl FoundEnd {
             .unsettled
             .map_or(0, |unsettled| unsettled.seal.log_end - unsettled.begin);
         RingPosition(self.tail.0.saturating_sub(len))..self.tail
+    }
+
+    /// Takes the bytes of the tail's page before its unit, too, so that writes can be whole pages; if
+    /// they can be read: they may lie before the head, where nobody cares.
+    pub(crate) fn widen<B: Deref<Target = [u8]>>(
+        &mut self,
+        geometry: &Geometry,
+        read: impl FnOnce(u64, u64) -> Result<B, Error>,
+    ) {
+        let ring_start = geometry.ring_byte(RingPosition(0)).0;
+        let unit = ring_start + self.tail.0 - self.tail_bytes.len() as u64;
+        let page = (unit - unit % PAGE).max(ring_start);
+        if page < unit
+            && let Ok(bytes) = read(page, unit - page)
+        {
+            self.tail_bytes.splice(..0, bytes.iter().copied());
+        }
     }
 
     /// Flips bits of the bytes before the tail back.
@@ -193,6 +217,7 @@ impl Journal {
             .unwrap_or_else(|| takeover(ring_len, head, end.tail));
         Self {
             ring_len,
+            ring_start: geometry.ring_byte(RingPosition(0)).0,
             unit,
             head,
             tail: end.tail,
@@ -264,7 +289,7 @@ impl Journal {
         self.unsettled
     }
 
-    /// The end on the disk is [settled](Self::sealed_unit) now.
+    /// The end on the disk is [settled](Self::sealed_page) now.
     pub(crate) fn settled(&mut self) {
         self.unsettled = false;
     }
@@ -298,13 +323,35 @@ impl Journal {
         (TailSeal { seal, unsettled }, bytes)
     }
 
-    /// The end of the journal with its seal, from the start of its unit; `None`: it has no seal.
-    pub(crate) fn sealed_unit(&self) -> Option<(RingPosition, Vec<u8>)> {
+    /// Where the page of a position begins: on the device, but not before the ring.
+    fn page_start(&self, position: RingPosition) -> u64 {
+        let page = PAGE.max(self.unit);
+        let byte = self.ring_start + position.0;
+        (byte - byte % page).saturating_sub(self.ring_start)
+    }
+
+    /// Where a write ends that must reach `end`, the end of a unit: with the page, if nothing in
+    /// there is needed.
+    fn padded(&self, end: u64) -> u64 {
+        let page = PAGE.max(self.unit);
+        let byte = self.ring_start + end;
+        let wanted = (byte.next_multiple_of(page) - self.ring_start).min(self.ring_len);
+        let limit = self.limit();
+        let is_free = limit <= self.tail || wanted <= limit.0;
+        if is_free { wanted.max(end) } else { end }
+    }
+
+    /// The end of the journal with its seal, in whole units from the start of its page; `None`: it
+    /// has no seal.
+    pub(crate) fn sealed_page(&self) -> Option<(RingPosition, Vec<u8>)> {
         let start = RingPosition(self.tail.0 - self.tail_bytes.len() as u64);
         let mut bytes = self.tail_bytes.clone();
         let seal = self.seal.encode(seal_place(self.uuid, self.tail, &bytes));
         bytes.extend_from_slice(&Record::EndOfRecords.to_bytes());
         bytes.extend_from_slice(&seal);
+        let end = (start.0 + bytes.len() as u64).next_multiple_of(self.unit);
+        let len = self.padded(end) - start.0;
+        bytes.resize(usize::try_from(len).unwrap_or(usize::MAX), 0);
         self.sealed.then_some((start, bytes))
     }
 

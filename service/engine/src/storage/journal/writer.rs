@@ -3,7 +3,9 @@
 //! A batch becomes visible by one write of one unit: the unit that holds the old `EndOfRecords`.
 //! Everything else (later units, and at the wrap the records at the front of the ring, all up to
 //! and with the new `EndOfRecords`) is written first and made durable. Cut anywhere, replay finds
-//! either the old end or the new one. The new `EndOfRecords` and the seal behind it never straddle
+//! either the old end or the new one. That write takes the whole page with it, where it can: the
+//! bytes before the unit are those that are there, the bytes behind it mean nothing, or are those
+//! just written. The new `EndOfRecords` and the seal behind it never straddle
 //! two sectors (a record without effect moves them), so that the next batch can rely on the same.
 
 use std::sync::Arc;
@@ -36,6 +38,8 @@ pub(crate) struct Batch {
     /// One, or two when the batch goes round the end of the ring.
     segments: Vec<Segment>,
     old_tail: RingPosition,
+    /// Start of its unit.
+    unit_start: u64,
     records: u64,
     /// Bytes of marks of foreign lumps among them.
     mark_bytes: u64,
@@ -87,6 +91,7 @@ impl Batch {
         Self {
             segments: vec![Segment { start, bytes }],
             old_tail: journal.tail,
+            unit_start: journal.tail.0 - journal.tail.0 % journal.unit,
             records: 0,
             mark_bytes: 0,
             disown: false,
@@ -99,10 +104,15 @@ impl Batch {
 
     /// Bytes the batch has so far.
     pub(crate) fn len(&self) -> usize {
-        self.segments
-            .iter()
-            .map(|segment| segment.bytes.len())
-            .sum()
+        let segments = self.segments.iter();
+        let all: usize = segments.map(|segment| segment.bytes.len()).sum();
+        all - self.before_unit()
+    }
+
+    /// Bytes of the page before the unit with the old end.
+    fn before_unit(&self) -> usize {
+        let start = self.segments.first().map_or(0, |segment| segment.start);
+        to_usize(self.unit_start.saturating_sub(start))
     }
 
     fn at(&self) -> RingPosition {
@@ -198,7 +208,7 @@ impl Batch {
         } else {
             0
         };
-        (at + filler + end_len <= segment.start + unit).then_some(filler)
+        (at + filler + end_len <= self.unit_start + unit).then_some(filler)
     }
 
     /// True: with `more` bytes the batch can still be written as one unit with an unsettled end.
@@ -216,6 +226,7 @@ impl Batch {
     ) -> BatchWrites {
         let unit = journal.unit;
         let eor = END_OF_RECORDS_LEN as u64;
+        self.leave_front();
         let filler = proof.and_then(|_| self.filler_before_unsettled(journal, 0));
         let proof = proof.filter(|_| filler.is_some() && !mutant::is(Mutant::SettlesEarly));
         if filler.is_some_and(|len| len > 0) {
@@ -226,7 +237,7 @@ impl Batch {
             self.push(&FILLER.to_bytes());
         }
         let tail = self.at();
-        let tail_bytes = self.bytes_before(tail, unit);
+        let tail_bytes = self.bytes_between(journal.page_start(tail), tail);
         let (seal, seal_bytes) = journal.seal_at(tail, &tail_bytes, self.disown, proof);
         let new_tail = NewTail {
             tail,
@@ -240,17 +251,15 @@ impl Batch {
         // a foreign writer left it across a boundary.
         let straddles = self.old_tail.0 % unit > unit - eor;
         let visible = if straddles { 2 * unit } else { unit };
+        let visible = self.before_unit() + to_usize(visible);
         let records = self.records;
         let mut writes = Vec::new();
         for (number, segment) in self.segments.into_iter().enumerate() {
             let padded = segment.bytes.len().next_multiple_of(to_usize(unit));
-            let cut = if number == 0 {
-                to_usize(visible).min(padded)
-            } else {
-                0
-            };
-            for (from, to) in [(0, cut), (cut, padded)] {
-                if from < to {
+            let cut = if number == 0 { visible.min(padded) } else { 0 };
+            let first = to_usize(journal.padded(segment.start + cut as u64) - segment.start);
+            for (from, cut, to) in [(0, cut, first), (cut, padded, padded)] {
+                if from < cut {
                     let mut buf = pool.zeroed(to - from);
                     let bytes = &segment.bytes[from.min(segment.bytes.len())..];
                     let bytes = &bytes[..bytes.len().min(to - from)];
@@ -269,18 +278,24 @@ impl Batch {
         }
     }
 
-    fn bytes_before(&self, tail: RingPosition, unit: u64) -> Vec<u8> {
-        let in_unit = to_usize(tail.0 % unit);
-        self.segments
-            .last()
-            .and_then(|segment| {
-                segment
-                    .bytes
-                    .len()
-                    .checked_sub(in_unit)
-                    .map(|at| (segment, at))
-            })
-            .map_or_else(Vec::new, |(segment, at)| segment.bytes[at..].to_vec())
+    /// A batch that goes round the end of the ring writes its front, too, which may be in the page of
+    /// the old end.
+    fn leave_front(&mut self) {
+        let before_unit = self.before_unit();
+        if let [first, _] = self.segments.as_mut_slice() {
+            first.bytes.drain(..before_unit.min(first.bytes.len()));
+            first.start = self.unit_start;
+        }
+    }
+
+    /// The bytes before the tail, from `start` on or, if that is later, from where the batch begins.
+    fn bytes_between(&self, start: u64, tail: RingPosition) -> Vec<u8> {
+        let Some(segment) = self.segments.last() else {
+            return Vec::new();
+        };
+        let at = |position: u64| to_usize(position.saturating_sub(segment.start));
+        let bytes = segment.bytes.get(at(start)..at(tail.0));
+        bytes.unwrap_or_default().to_vec()
     }
 }
 
