@@ -105,6 +105,14 @@ install_s3_python() {
         chmod +x "$tools/bin/s3-python"
 }
 
+# What ceph's s3-tests need; their versions are theirs to say.
+install_s3_suites() {
+    python3 -c 'import ensurepip' 2>/dev/null || apt_install python3-venv || return 1
+    python3 -m venv --clear "$tools/s3-suites" &&
+        "$tools/s3-suites/bin/pip" install --quiet --disable-pip-version-check --requirement tests/s3/requirements.txt \
+            munch pytest requests pytz httplib2 lxml isodate PyYAML >&2
+}
+
 # Node as the browser's driver wants it (20 or newer): that of the distribution, or one from npm, whose packages for one
 # platform each hold just the program.
 node_version=20.20.2

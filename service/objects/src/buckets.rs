@@ -138,6 +138,7 @@ impl Objects {
                 going.objects.inner.state().buckets.remove(&going.name);
                 going.objects.drop_uploads(number);
                 going.objects.drop_volumes(number);
+                going.objects.drop_settings(number);
             }
             drop((going, held));
         })?

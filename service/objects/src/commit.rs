@@ -14,7 +14,7 @@ use crate::record::{Body, ObjectRecord, Record, Segment};
 use crate::state::{Held, Inner, Moving, Path, Written, decode, now_ms};
 use crate::types::{
     CommitInfo, Committed, Condition, Deleted, ETag, MAX_ATTRIBUTE_BYTES, MAX_KEY_BYTES,
-    MAX_METADATA_BYTES, ObjectInfo, Pairs, PutInfo,
+    MAX_METADATA_BYTES, ObjectInfo, Pairs, PutInfo, TAG,
 };
 
 /// Refuses keys outside the limits.
@@ -282,6 +282,55 @@ impl Objects {
         })
     }
 
+    /// Replaces the tags of an object: its attributes whose names begin with [`TAG`]. Neither its
+    /// bytes nor its time change.
+    ///
+    /// # Errors
+    /// [`ObjectError::NoSuchBucket`], [`ObjectError::NoSuchKey`], [`ObjectError::TooLarge`],
+    /// [`ObjectError::Invalid`] for a block of JuiceFS, which has no record,
+    /// [`ObjectError::Engine`].
+    pub async fn retag(
+        &self,
+        ctx: Ctx<'_>,
+        (bucket, key): (&str, &str),
+        tags: Pairs,
+    ) -> Result<(), ObjectError> {
+        let number = self.inner.state().bucket(bucket)?.number;
+        let condition = Condition::IfPresent;
+        let place = self.place(ctx, (bucket, number), key, condition).await?;
+        let Old::Entry(old) = &place.old else {
+            return Err(ObjectError::Invalid {
+                what: "a tag of a block of JuiceFS",
+                why: "it has no record to hold one; copy the object to another key",
+            });
+        };
+        let (record_number, mut body) = (old.record, decode(old)?);
+        let info = &mut body.info;
+        info.attributes.retain(|(name, _)| !name.starts_with(TAG));
+        info.attributes.extend(tags);
+        check_info(info.content_type.as_ref(), &info.metadata, &info.attributes)?;
+        let body: Arc<[u8]> = Arc::from(body.encode());
+        let record = Record::Object(ObjectRecord {
+            bucket: place.bucket,
+            key: place.key.clone(),
+            body: Arc::clone(&body),
+        });
+        let change = Change::of(Kind::Object.id(record_number, 0), &record);
+        let inner = Arc::clone(&self.inner);
+        put_record(&self.inner, ctx, change, move || {
+            let entry = Entry {
+                record: record_number,
+                body,
+            };
+            // Of the same number, with the same data: nothing is freed.
+            let mut state = inner.state();
+            state.catalogue.insert(place.bucket, &place.key, entry);
+            drop(state);
+            drop(place);
+        })?
+        .await
+    }
+
     /// Deletes an object.
     ///
     /// # Errors
@@ -296,6 +345,38 @@ impl Objects {
     ) -> Result<Deleted, ObjectError> {
         let number = self.inner.state().bucket(bucket)?.number;
         let place = self.place(ctx, (bucket, number), key, condition).await?;
+        self.remove(ctx, place).await
+    }
+
+    /// Deletes an object if it is one that `judge` means, as it is when nobody else may change it.
+    ///
+    /// # Errors
+    /// [`ObjectError::NoSuchBucket`], [`ObjectError::Engine`], [`ObjectError::Damaged`].
+    pub async fn delete_if(
+        &self,
+        ctx: Ctx<'_>,
+        (bucket, key): (&str, &str),
+        judge: impl FnOnce(&ObjectInfo) -> bool + Send,
+    ) -> Result<Deleted, ObjectError> {
+        let number = self.inner.state().bucket(bucket)?.number;
+        let always = Condition::Always;
+        let place = self.place(ctx, (bucket, number), key, always).await?;
+        let is_meant = match &place.old {
+            Old::Absent => false,
+            Old::Entry(old) => judge(&decode(old)?.info),
+            Old::Block(id) => {
+                let block = (bucket, key, *id);
+                judge(&self.inner.load(ctx, block, Some(0..0)).await?.info)
+            }
+        };
+        match is_meant {
+            true => self.remove(ctx, place).await,
+            false => Ok(Deleted { existed: false }),
+        }
+    }
+
+    /// Deletes what has the key.
+    async fn remove(&self, ctx: Ctx<'_>, place: Place) -> Result<Deleted, ObjectError> {
         let id = match &place.old {
             Old::Absent => return Ok(Deleted { existed: false }),
             Old::Entry(old) => Kind::Object.id(old.record, 0),

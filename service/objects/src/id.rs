@@ -32,11 +32,13 @@ pub enum Kind {
     Volume,
     /// A block of a JuiceFS volume.
     Block,
+    /// The record of a setting of a bucket.
+    Setting,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Bucket,
         Self::Object,
         Self::Upload,
@@ -44,6 +46,7 @@ impl Kind {
         Self::Piece,
         Self::Volume,
         Self::Block,
+        Self::Setting,
     ];
 
     /// The 8 bits of the kind in an id.
@@ -55,6 +58,7 @@ impl Kind {
             Self::Upload => 3,
             Self::Part => 4,
             Self::Volume => 5,
+            Self::Setting => 6,
             Self::Piece => 16,
             Self::Block => 17,
         }
@@ -84,7 +88,7 @@ impl Kind {
     pub fn records() -> LumpRange {
         LumpRange {
             start: Self::Bucket.range().start,
-            end: Self::Volume.range().end,
+            end: Self::Setting.range().end,
         }
     }
 

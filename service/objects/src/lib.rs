@@ -30,6 +30,7 @@ mod options;
 mod parts;
 mod read;
 pub mod record;
+mod settings;
 mod state;
 pub mod trailer;
 mod types;
@@ -47,7 +48,7 @@ pub use types::{
     Bucket, CommitInfo, Committed, Condition, Deleted, ETag, ListAfter, ListEntry, ListPage,
     ListQuery, MAX_ATTRIBUTE_BYTES, MAX_BUCKET_BYTES, MAX_KEY_BYTES, MAX_LIST, MAX_METADATA_BYTES,
     MAX_OBJECT_BYTES, MAX_PART_NUMBER, ObjectInfo, Pairs, ParseETagError, PartCommit, PartInfo,
-    PartPage, PutInfo, UploadAfter, UploadInfo, UploadPage,
+    PartPage, PutInfo, Setting, TAG, UploadAfter, UploadInfo, UploadPage,
 };
 pub use write::Writer;
 

@@ -14,9 +14,11 @@ use crate::id::{self, Kind};
 use crate::juicefs;
 use crate::options::{MAX_PIECE_BYTES, ObjectOptions, OpenReport};
 use crate::record::{
-    Body, BucketRecord, ObjectRecord, PartRecord, RecordError, UploadRecord, VolumeRecord,
+    Body, BucketRecord, ObjectRecord, PartRecord, RecordError, SettingRecord, UploadRecord,
+    VolumeRecord,
 };
 use crate::state::{BucketEntry, Inner, State, Upload, VolumeName, background};
+use crate::types::Setting;
 
 /// Ids of a page of the store's list.
 const PAGE: usize = 16_384;
@@ -29,6 +31,7 @@ struct Found {
     uploads: HashMap<u64, UploadRecord>,
     parts: Vec<(u64, u16, PartRecord)>,
     volumes: BTreeMap<u8, VolumeRecord>,
+    settings: Vec<(u32, Setting, SettingRecord)>,
     unreadable: u64,
     /// The largest number seen.
     largest: u64,
@@ -63,6 +66,14 @@ impl Found {
                 let small = u8::try_from(number).map_err(|_| RecordError("its id is too large"))?;
                 self.volumes.insert(small, VolumeRecord::decode(bytes)?);
             }
+            Some(Kind::Setting) => {
+                let small =
+                    u32::try_from(number).map_err(|_| RecordError("its id is too large"))?;
+                let setting = Setting::of_code(id::below_of(id));
+                let setting = setting.ok_or(RecordError("it is no known setting"))?;
+                self.settings
+                    .push((small, setting, SettingRecord::decode(bytes)?));
+            }
             _ => return Err(RecordError("its id is of no kind that has records")),
         }
         Ok(())
@@ -91,6 +102,16 @@ impl Sorted {
             },
         };
         it.buckets(&found.buckets);
+        for (bucket, setting, record) in found.settings {
+            let its = found.buckets.get(&bucket);
+            if its.is_some_and(|its| its.created_ms == record.created_ms) {
+                let text = Arc::from(record.text);
+                it.state.settings.insert((bucket, setting), text);
+            } else {
+                let id = Kind::Setting.id(bucket.into(), setting.code().into());
+                it.stale.push(id);
+            }
+        }
         let known = |bucket: u32| found.buckets.contains_key(&bucket);
         for (record, object) in found.objects {
             let there = known(object.bucket);

@@ -53,6 +53,8 @@ pub enum Record {
     Part(PartRecord),
     /// Of a JuiceFS volume; its number is in the id.
     Volume(VolumeRecord),
+    /// Of a setting; the numbers of bucket and setting are in the id.
+    Setting(SettingRecord),
 }
 
 /// The record of a bucket.
@@ -118,6 +120,15 @@ pub struct VolumeRecord {
     pub prefix: String,
     /// The order of its folders.
     pub layout: Layout,
+}
+
+/// The record of a setting of a bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingRecord {
+    /// When its bucket was created: a later bucket of the same number is another one.
+    pub created_ms: u64,
+    /// The setting as it was put.
+    pub text: String,
 }
 
 fn flags(crc32c: Option<u32>, content_type: Option<&String>) -> u8 {
@@ -319,6 +330,10 @@ impl Record {
                 put_text(&mut out, &it.prefix);
                 out.push(it.layout.code());
             }
+            Self::Setting(it) => {
+                put_number(&mut out, it.created_ms);
+                put_text(&mut out, &it.text);
+            }
         }
         out
     }
@@ -445,5 +460,22 @@ impl VolumeRecord {
             prefix,
             layout,
         })
+    }
+}
+
+impl SettingRecord {
+    /// The record with these bytes.
+    ///
+    /// # Errors
+    /// The bytes are no such record.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut input = Input(bytes);
+        version(&mut input)?;
+        let record = Self {
+            created_ms: input.number()?,
+            text: input.text()?.to_owned(),
+        };
+        input.end()?;
+        Ok(record)
     }
 }

@@ -14,6 +14,7 @@ use crate::id;
 use crate::juicefs::Layout;
 use crate::options::ObjectOptions;
 use crate::record::{Body, PartRecord, UploadRecord};
+use crate::types::Setting;
 
 /// State shared by the handles of one store's objects.
 pub(crate) struct Inner {
@@ -103,6 +104,8 @@ pub(crate) struct Readers {
 pub(crate) struct State {
     pub(crate) catalogue: Box<dyn Catalogue>,
     pub(crate) buckets: BTreeMap<String, BucketEntry>,
+    /// Of buckets, by their numbers.
+    pub(crate) settings: BTreeMap<(u32, Setting), Arc<str>>,
     pub(crate) uploads: BTreeMap<u64, Upload>,
     /// By the number of the object.
     readers: HashMap<u64, Readers>,
@@ -124,6 +127,7 @@ impl State {
         Self {
             catalogue,
             buckets: BTreeMap::new(),
+            settings: BTreeMap::new(),
             uploads: BTreeMap::new(),
             readers: HashMap::new(),
             locks: HashMap::new(),

@@ -88,6 +88,41 @@ pub enum Condition {
     IfMatch(ETag),
 }
 
+/// A setting of a bucket: a text that means nothing here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Setting {
+    /// Which pages of the web may ask.
+    Cors,
+    /// When objects expire.
+    Lifecycle,
+}
+
+impl Setting {
+    /// Every setting.
+    pub const ALL: [Self; 2] = [Self::Cors, Self::Lifecycle];
+
+    /// Its number in an id.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Cors => 1,
+            Self::Lifecycle => 2,
+        }
+    }
+
+    /// The setting with this number; `None`: unknown.
+    #[must_use]
+    pub fn of_code(code: u64) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|it| u64::from(it.code()) == code)
+    }
+}
+
+/// How the names of attributes begin that are tags, which [`Objects::retag`](crate::Objects::retag)
+/// replaces.
+pub const TAG: &str = "tag:";
+
 /// Names with values, in the order given.
 pub type Pairs = Vec<(String, String)>;
 

@@ -15,7 +15,7 @@ use crate::juicefs::BlockKey;
 use crate::record::Segment;
 use crate::state::Written;
 use crate::trailer;
-use crate::types::{CommitInfo, Committed, MAX_OBJECT_BYTES, PutInfo};
+use crate::types::{CommitInfo, Committed, MAX_OBJECT_BYTES, PutInfo, TAG};
 
 /// The piece that is being filled.
 enum Piece {
@@ -214,6 +214,10 @@ fn room_of(objects: &Objects, bucket: u32, key: &str, put: &PutInfo) -> Option<u
     let (_, block) = BlockKey::parse(key)?;
     let piece = objects.inner.options.piece_bytes;
     if put.size != Some(block.size.into()) || block.size > piece {
+        return None;
+    }
+    // Tags change, which only a record can.
+    if put.attributes.iter().any(|(name, _)| name.starts_with(TAG)) {
         return None;
     }
     // An object of the catalogue stays there.

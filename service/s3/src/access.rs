@@ -40,6 +40,10 @@ pub(super) struct Signed(pub(super) String);
 #[derive(Clone)]
 pub(super) struct Malformed(pub(super) String);
 
+/// The body of a request that makes a setting, to compare with what was read of it.
+#[derive(Clone)]
+pub(super) struct Document(pub(super) Arc<[u8]>);
+
 impl Asked {
     /// Of a request that has passed [`Keys`].
     ///

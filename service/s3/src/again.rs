@@ -3,7 +3,8 @@
 //!
 //! - Parameters of a read without a value count as absent: s3s reads some of them as numbers and
 //!   refuses the empty ones. They are part of what was signed.
-//! - Ranges and dates that cannot be read count as absent, and an `ETag` needs no quotes.
+//! - Ranges and dates that cannot be read count as absent, and an `ETag` needs no quotes. `Expires`
+//!   is kept as it is.
 //! - XML is read as a parser of XML reads it ([`xml`](super::xml)), and its checksums are compared,
 //!   which s3s does not do.
 
@@ -11,10 +12,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use http::header::{
-    AUTHORIZATION, CONTENT_LENGTH, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE,
-    RANGE,
-};
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, EXPIRES};
 use http::uri::PathAndQuery;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use http_body::Body as _;
@@ -25,9 +23,11 @@ use s3s::route::S3Route;
 use s3s::service::S3Service;
 use s3s::{Body, S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
-use super::access::{Keys, Malformed, Signed};
+use super::access::{Document, Keys, Malformed, Signed};
+use super::attributes::Expires;
 use super::body::Flow;
 use super::checks::Checks;
+use super::parameters::pairs;
 use super::{MAX_XML, error, xml};
 
 /// Parameters that s3s reads as something else than text.
@@ -60,30 +60,45 @@ fn is_empty(parameter: &str) -> bool {
     value.is_empty() && READ.contains(&name)
 }
 
-/// Headers of a read, or a delete, that s3s would refuse, as it should be told: `None`: not at all.
-fn odd(headers: &HeaderMap) -> Vec<(HeaderName, Option<HeaderValue>)> {
+/// Headers of a read, or a delete, that s3s reads.
+const OF_READS: [&str; 5] = [
+    "range",
+    "if-modified-since",
+    "if-unmodified-since",
+    "if-match",
+    "if-none-match",
+];
+/// Those of a change that has a body, or a source.
+const OF_WRITES: [&str; 5] = [
+    "expires",
+    "if-match",
+    "if-none-match",
+    "x-amz-copy-source-if-match",
+    "x-amz-copy-source-if-none-match",
+];
+
+/// Headers that s3s would refuse, as it should be told: `None`: not at all.
+fn odd(method: &Method, headers: &HeaderMap) -> Vec<(HeaderName, Option<HeaderValue>)> {
     let is_date = |text: &str| Timestamp::parse(TimestampFormat::HttpDate, text).is_ok();
+    let names = match *method {
+        Method::GET | Method::HEAD | Method::DELETE => OF_READS,
+        _ => OF_WRITES,
+    };
     let mut odd = Vec::new();
-    for name in [
-        RANGE,
-        IF_MODIFIED_SINCE,
-        IF_UNMODIFIED_SINCE,
-        IF_MATCH,
-        IF_NONE_MATCH,
-    ] {
-        let Some(value) = headers.get(&name) else {
+    for name in names {
+        let Some(value) = headers.get(name) else {
             continue;
         };
         let text = value.to_str().unwrap_or_default();
+        let is_tag = name.ends_with("-match");
         let good = match name {
-            RANGE => Range::parse(text).is_ok(),
-            IF_MATCH | IF_NONE_MATCH => text == "*" || text.contains('"'),
+            "range" => Range::parse(text).is_ok(),
+            _ if is_tag => text == "*" || text.contains('"'),
             _ => is_date(text),
         };
-        let tag = name == IF_MATCH || name == IF_NONE_MATCH;
-        let quoted = tag.then(|| HeaderValue::from_str(&format!("\"{text}\"")).ok());
+        let quoted = is_tag.then(|| HeaderValue::from_str(&format!("\"{text}\"")).ok());
         if !good {
-            odd.push((name, quoted.flatten()));
+            odd.push((HeaderName::from_static(name), quoted.flatten()));
         }
     }
     odd
@@ -115,9 +130,14 @@ fn is_bucket(path: &str) -> bool {
 }
 
 /// True: the body, if there is one, is XML. Of the bodies that are objects none is posted, or put
-/// to a bucket.
-fn is_xml(method: &Method, path: &str) -> bool {
-    *method == Method::POST || (*method == Method::PUT && is_bucket(path))
+/// to a bucket, or to the tags of an object.
+fn is_xml(method: &Method, uri: &Uri) -> bool {
+    let path = uri.path();
+    let is_tags = || {
+        let mut query = pairs(uri.query().unwrap_or_default()).into_iter();
+        query.any(|(name, _)| name == "tagging")
+    };
+    *method == Method::POST || (*method == Method::PUT && (is_bucket(path) || is_tags()))
 }
 
 /// All of a body of XML.
@@ -148,7 +168,7 @@ impl Again {
         let document = read(&mut request.input, flow.as_deref()).await?;
         request.extensions.insert(Arc::new(room));
         // The checksums of an upload that is completed are those of the object.
-        if is_bucket(request.uri.path()) {
+        if is_bucket(request.uri.path()) || request.method == Method::PUT {
             let mut checks = Checks::of(&request.headers, S3Etag::Crc)?;
             checks.update(&document);
             let trailers = request.trailing_headers.take();
@@ -159,6 +179,10 @@ impl Again {
             request.extensions.insert(Malformed(why));
             Vec::new()
         });
+        if request.method == Method::PUT {
+            let document = Document(Arc::from(document.as_slice()));
+            request.extensions.insert(document);
+        }
         let length = HeaderValue::from(document.len());
         request.headers.insert(CONTENT_LENGTH, length);
         Ok(Body::from(document))
@@ -174,25 +198,27 @@ impl S3Route for Again {
         headers: &HeaderMap,
         _: &mut Extensions,
     ) -> bool {
-        // These have no body that could be lost on the way.
         let query = uri.query().unwrap_or_default();
-        let is_odd = || !odd(headers).is_empty();
-        (is_read(method) && (query.split('&').any(is_empty) || is_odd()))
-            || (*method == Method::DELETE && is_odd())
-            || is_xml(method, uri.path())
+        (is_read(method) && query.split('&').any(is_empty))
+            || !odd(method, headers).is_empty()
+            || is_xml(method, uri)
     }
 
     async fn call(&self, mut request: S3Request<Body>) -> S3Result<S3Response<Body>> {
-        let body = match is_xml(&request.method, request.uri.path()) {
+        let body = match is_xml(&request.method, &request.uri) {
             true => self.document(&mut request).await?,
-            false => {
-                for (name, value) in odd(&request.headers) {
-                    request.headers.remove(&name);
-                    request.headers.extend(value.map(|value| (name, value)));
-                }
-                Body::empty()
-            }
+            false => std::mem::take(&mut request.input),
         };
+        for (name, value) in odd(&request.method, &request.headers) {
+            let given = request.headers.remove(&name);
+            if name == EXPIRES {
+                request.extensions.insert(given.map(Expires));
+            }
+            request.headers.extend(value.map(|value| (name, value)));
+        }
+        if let Some(trailers) = request.trailing_headers.take() {
+            request.extensions.insert(trailers);
+        }
         let signed = request.credentials.map(|known| Signed(known.access_key));
         let mut again = Request::new(body);
         *again.uri_mut() = without(&request.method, &request.uri)?;
@@ -254,12 +280,21 @@ mod tests {
     }
 
     #[test]
-    fn only_bodies_of_buckets_and_posts_are_xml() {
+    fn only_bodies_of_buckets_tags_and_posts_are_xml() {
+        let is_xml = |method: &Method, uri: &str| is_xml(method, &uri.parse().unwrap());
         for path in ["/b", "/b/", "/"] {
             assert!(is_xml(&Method::PUT, path) && is_xml(&Method::POST, path));
         }
         assert!(is_xml(&Method::POST, "/b/k") && !is_xml(&Method::GET, "/b"));
-        for path in ["/b/k", "/b/k/", "/b//", "/b/%2F"] {
+        assert!(is_xml(&Method::PUT, "/b/k?tagging") && is_xml(&Method::PUT, "/b/k?%74agging="));
+        for path in [
+            "/b/k",
+            "/b/k/",
+            "/b//",
+            "/b/%2F",
+            "/b/tagging",
+            "/b/k?x=tagging",
+        ] {
             assert!(!is_xml(&Method::PUT, path), "{path}");
         }
     }

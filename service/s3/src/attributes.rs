@@ -1,5 +1,6 @@
 //! Headers that are kept with an object and given back, and mean nothing here.
 
+use http::{Extensions, HeaderValue};
 use lumpscope_objects::Pairs;
 use s3s::dto::{Metadata, Timestamp, TimestampFormat};
 
@@ -14,9 +15,21 @@ const NAMES: [&str; 5] = [
 /// How a body came, which is nothing about the object.
 const CHUNKED: &str = "aws-chunked";
 
-/// Metadata of the new object, taken out of an input; `$size`: its bytes, if known.
+/// When the client wants it to expire in caches, where that is no date: `0`.
+#[derive(Clone)]
+pub(super) struct Expires(pub(super) HeaderValue);
+
+/// What is kept of it.
+pub(super) fn expires(given: &Extensions, date: Option<&Timestamp>) -> Option<String> {
+    let odd = given.get::<Option<Expires>>().cloned().flatten();
+    let odd = odd.and_then(|Expires(value)| value.to_str().ok().map(str::to_owned));
+    odd.or_else(|| self::date(date))
+}
+
+/// Metadata of the new object, taken out of an input; `$size`: its bytes, if known; `$extensions`:
+/// those of its request.
 macro_rules! put_info {
-    ($input:expr, $size:expr) => {
+    ($input:expr, $size:expr, $extensions:expr) => {
         lumpscope_objects::PutInfo {
             content_type: $input.content_type.take(),
             metadata: $crate::attributes::metadata($input.metadata.take()),
@@ -25,7 +38,7 @@ macro_rules! put_info {
                 $input.content_disposition.take(),
                 $input.content_encoding.take(),
                 $input.content_language.take(),
-                $crate::attributes::date($input.expires.as_ref()),
+                $crate::attributes::expires($extensions, $input.expires.as_ref()),
             ]),
             size: $size,
         }

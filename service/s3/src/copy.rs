@@ -17,7 +17,7 @@ use super::attributes::put_info;
 use super::endpoint::{Endpoint, Inside, etag, no_version, timestamp};
 use super::get::Conditions;
 use super::put::Sink;
-use super::{attributes, checks, multipart, put};
+use super::{attributes, checks, multipart, put, tags};
 use lumpscope_server::door::Access;
 
 /// Conditions on the source of a copy, taken out of its input.
@@ -134,10 +134,13 @@ impl Endpoint {
             return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, why));
         }
         let (ctx, len) = (asked.scope.context(), from.info.size);
-        let info = match replaces {
-            true => put_info!(input, Some(len)),
+        let mut info = match replaces {
+            true => put_info!(input, Some(len), &request.extensions),
             false => kept(&from.info),
         };
+        let directive = input.tagging_directive.as_ref();
+        let tags = tags::of_copy(&from.info, directive, input.tagging.as_deref())?;
+        info.attributes.extend(tags);
         let memory = self
             .whole_room(&inside, &asked, len.min(self.max_body))
             .await?;
@@ -163,6 +166,7 @@ impl Endpoint {
                 last_modified: Some(timestamp(committed.info.modified_ms)),
                 ..CopyObjectResult::default()
             }),
+            expiration: self.ends(&inside, (&input.bucket, &input.key), &committed.info),
             ..CopyObjectOutput::default()
         }))
     }

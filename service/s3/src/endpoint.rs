@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use lumpscope_objects::{ETag, MAX_PIECE_BYTES, ObjectError, Objects};
+use lumpscope_objects::{ETag, MAX_PIECE_BYTES, ObjectError, ObjectInfo, Objects};
 use s3s::dto::{ETag as ETagDto, ETagCondition, Timestamp};
 use s3s::{S3Error, S3ErrorCode, S3Result};
+use tokio::sync::Notify;
 
 use super::access::Asked;
 use super::body::MAX_HELD;
-use super::error;
 use super::memory::{begin, cover};
+use super::settings::Settings;
+use super::{error, lifecycle};
 use lumpscope_server::config::S3Etag;
 use lumpscope_server::request::{Bodies, Body};
 use lumpscope_server::stores::{NamedStore, Stores};
@@ -31,6 +33,10 @@ pub(super) struct Endpoint {
     pub(super) etag: S3Etag,
     /// Longest wait for memory.
     pub(super) memory_wait: Duration,
+    /// What the settings of buckets say.
+    pub(super) settings: Arc<Settings>,
+    /// There may be something that has expired.
+    pub(super) look: Arc<Notify>,
 }
 
 /// The store that a request is in.
@@ -56,6 +62,18 @@ impl Endpoint {
             S3Error::with_message(S3ErrorCode::ServiceUnavailable, why)
         })?;
         Ok(Inside { named, objects })
+    }
+
+    /// What is told of the end of an object.
+    pub(super) fn ends(
+        &self,
+        inside: &Inside,
+        place: (&str, &str),
+        info: &ObjectInfo,
+    ) -> Option<String> {
+        let (bucket, key) = place;
+        let rules = self.settings.lifecycle(&inside.objects, bucket)?;
+        lifecycle::told(&rules, key, info)
     }
 
     /// S3 error for an error of the objects.

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use http::header::EXPIRES;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use http_body::{Body, Frame, SizeHint};
 use lumpscope_objects::{ObjectError, ObjectInfo, Pairs, Reader};
 use s3s::dto::{
@@ -18,11 +20,16 @@ use s3s::dto::{
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::access::Asked;
-use super::endpoint::{Endpoint, etag, names, no_version, signed, timestamp};
+use super::endpoint::{Endpoint, Inside, etag, names, no_version, signed, timestamp};
 use super::error::DAMAGE;
 use super::list::page_size;
-use super::{attributes, checks};
+use super::{attributes, checks, tags};
 use lumpscope_server::request::{CHUNK, Scope};
+
+/// How many tags an object has.
+const TAG_COUNT: HeaderName = HeaderName::from_static("x-amz-tagging-count");
+/// When it expires.
+const EXPIRATION: HeaderName = HeaderName::from_static("x-amz-expiration");
 
 /// When a read is made.
 #[derive(Default)]
@@ -56,7 +63,7 @@ impl Conditions {
         }
         let mut error = S3Error::new(S3ErrorCode::NotModified);
         if let Ok(value) = etag(info.etag).to_http_header() {
-            let mut headers = http::HeaderMap::new();
+            let mut headers = HeaderMap::new();
             headers.insert(http::header::ETAG, value);
             error.set_headers(headers);
         }
@@ -73,7 +80,7 @@ fn chosen(range: Option<&Range>, size: u64) -> S3Result<Option<std::ops::Range<u
     let chosen = range.check(size);
     chosen.map(Some).map_err(|_| {
         let mut error = S3Error::new(S3ErrorCode::InvalidRange);
-        let mut headers = http::HeaderMap::new();
+        let mut headers = HeaderMap::new();
         if let Ok(value) = format!("bytes */{size}").parse() {
             headers.insert(http::header::CONTENT_RANGE, value);
         }
@@ -101,7 +108,7 @@ fn one_part(part: i32, size: u64, parts: &[u64]) -> S3Result<std::ops::Range<u64
 }
 
 /// False: the range is of another version, and all is sent.
-fn is_of(headers: &http::HeaderMap, info: &ObjectInfo) -> bool {
+fn is_of(headers: &HeaderMap, info: &ObjectInfo) -> bool {
     let Some(value) = headers.get(http::header::IF_RANGE) else {
         return true;
     };
@@ -264,12 +271,16 @@ impl Endpoint {
             let selected = reader.select(range.clone());
             selected.map_err(|failure| self.failed(failure))?;
         }
+        let mut headers = self.extra(&inside, (&input.bucket, &input.key), &told.info);
+        if input.response_expires.is_some() {
+            headers.remove(EXPIRES);
+        }
         let len = told.bytes();
         let scope = Arc::clone(&asked.scope);
         let outgoing = Outgoing::new(reader, scope, len, self.store.clone());
         let body = StreamingBlob::from(s3s::Body::http_body_unsync(outgoing));
         let output = output!(GetObjectOutput, told, { body: Some(body), });
-        Ok(S3Response::new(output))
+        Ok(S3Response::with_headers(output, headers))
     }
 
     pub(super) async fn head(
@@ -293,10 +304,24 @@ impl Endpoint {
         };
         let (info, parts) = found.map_err(|failure| self.failed(failure))?;
         input.range = input.range.filter(|_| is_of(&request.headers, &info));
-        let headers = overridden(&mut input)?;
+        let mut headers = self.extra(&inside, (&input.bucket, &input.key), &info);
+        headers.extend(overridden(&mut input)?);
         let told = wanted!(input).of(info, &parts)?;
         let output = output!(HeadObjectOutput, told, {});
         Ok(S3Response::with_headers(output, headers))
+    }
+
+    /// Headers of a read for which its output has no place everywhere.
+    fn extra(&self, inside: &Inside, place: (&str, &str), info: &ObjectInfo) -> HeaderMap {
+        let count = Some(tags::count(info)).filter(|count| *count > 0);
+        let count = count.map(|count| (TAG_COUNT, HeaderValue::from(count)));
+        let ends = self.ends(inside, place, info);
+        let ends = ends.and_then(|ends| Some((EXPIRATION, ends.parse().ok()?)));
+        let [.., expires] = attributes::back(&info.attributes);
+        // What is no date has no place in the output.
+        let odd = expires.filter(|text| attributes::timestamp(Some(text.clone())).is_none());
+        let odd = odd.and_then(|text| Some((EXPIRES, text.parse().ok()?)));
+        count.into_iter().chain(ends).chain(odd).collect()
     }
 
     pub(super) async fn object_attributes(
@@ -361,9 +386,9 @@ fn listed(parts: &[u64], after: i32, max: usize) -> GetObjectAttributesParts {
 }
 
 /// The headers of a reply that its request gives; s3s reads them of GetObject only.
-fn overridden(input: &mut HeadObjectInput) -> S3Result<http::HeaderMap> {
+fn overridden(input: &mut HeadObjectInput) -> S3Result<HeaderMap> {
     use http::header as names;
-    let mut headers = http::HeaderMap::new();
+    let mut headers = HeaderMap::new();
     for (name, value) in [
         (names::CACHE_CONTROL, input.response_cache_control.take()),
         (
@@ -379,10 +404,7 @@ fn overridden(input: &mut HeadObjectInput) -> S3Result<http::HeaderMap> {
             input.response_content_language.take(),
         ),
         (names::CONTENT_TYPE, input.response_content_type.take()),
-        (
-            names::EXPIRES,
-            attributes::date(input.response_expires.as_ref()),
-        ),
+        (EXPIRES, attributes::date(input.response_expires.as_ref())),
     ] {
         let Some(value) = value else { continue };
         let parsed = value.parse().map_err(|_| {

@@ -21,9 +21,11 @@ mod buckets;
 mod checks;
 mod complete;
 mod copy;
+mod cors;
 mod endpoint;
 mod error;
 mod get;
+mod lifecycle;
 mod list;
 mod memory;
 mod multipart;
@@ -33,16 +35,19 @@ mod probes;
 mod put;
 mod serve;
 mod service;
+mod settings;
 mod signed;
+mod slow;
+mod tags;
 mod unserved;
 mod whole;
 mod xml;
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use lumpscope_objects::Ctx;
+use lumpscope_objects::{Ctx, Objects};
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::service::S3ServiceBuilder;
 use tracing::{info, warn};
@@ -51,10 +56,10 @@ use access::Keys;
 use again::Again;
 use body::Patience;
 use endpoint::Endpoint;
+use lifecycle::Swept;
 use lumpscope_server::door::HttpLimits;
 use lumpscope_server::request::Readers;
 use lumpscope_server::serve::S3Parts;
-use lumpscope_server::stores::Stores;
 use serve::Serving;
 
 /// Most bytes of a request that is XML: 10,000 parts with checksums have less.
@@ -93,6 +98,8 @@ async fn run(parts: S3Parts) {
         max_body: config.s3_max_body.0,
         etag: config.s3_etag,
         memory_wait: config.body_timeout,
+        settings: Arc::default(),
+        look: Arc::default(),
     };
     let keys = Keys {
         reloader: Arc::clone(&sources.door.reloader),
@@ -105,6 +112,7 @@ async fn run(parts: S3Parts) {
     let max_header_bytes = config.max_header_bytes.as_u32();
     let serving = Serving {
         s3: builder.build(),
+        endpoint: endpoint.clone(),
         requests,
         readers: Readers::new(config.body_timeout, config.min_rate.0),
         patience: Patience {
@@ -118,10 +126,10 @@ async fn run(parts: S3Parts) {
         header_timeout: config.handshake_timeout,
         buffer_bytes: BUFFER_BYTES.max(config.max_header_bytes.as_usize()),
     };
-    let (stores, age) = (sources.stores.clone(), config.s3_upload_expiry);
+    let age = config.s3_upload_expiry;
     tokio::select! {
         () = serve::serve(listener, entrance, limits, serving, stopped) => {}
-        () = expire(stores, &store, age) => {}
+        () = expire(&endpoint, age) => {}
     }
 }
 
@@ -134,21 +142,53 @@ fn builder(endpoint: &Endpoint, keys: &Keys) -> S3ServiceBuilder {
     builder
 }
 
-/// Gives up uploads that were begun so long ago, now and then; never returns.
-async fn expire(stores: Stores, store: &str, age: Duration) {
-    if age.is_zero() {
-        return std::future::pending().await;
-    }
+/// Gives up uploads that were begun so long ago, and deletes what expires by the rules of its
+/// bucket, now and then; never returns.
+async fn expire(endpoint: &Endpoint, age: Duration) {
+    let store = &endpoint.store;
     loop {
-        tokio::time::sleep(EXPIRY_LOOK).await;
-        let named = stores.find(store);
+        // Rules that were just made are looked at soon.
+        let _ = tokio::time::timeout(EXPIRY_LOOK, endpoint.look.notified()).await;
+        let named = endpoint.stores.find(store);
         let Some(objects) = named.and_then(|named| named.objects().cloned()) else {
             continue;
         };
-        match objects.expire(Ctx::default(), age).await {
-            Ok(0) => {}
-            Ok(uploads) => info!(store, uploads, "forgotten uploads given up"),
-            Err(error) => warn!(store, %error, "forgotten uploads not given up: trying again"),
+        if !age.is_zero() {
+            match objects.expire(Ctx::default(), age).await {
+                Ok(0) => {}
+                Ok(uploads) => info!(store, uploads, "forgotten uploads given up"),
+                Err(error) => warn!(store, %error, "forgotten uploads not given up: trying again"),
+            }
+        }
+        sweep(endpoint, &objects).await;
+    }
+}
+
+/// Deletes what expires by the rules of its bucket.
+async fn sweep(endpoint: &Endpoint, objects: &Objects) {
+    let store = &endpoint.store;
+    for bucket in objects.buckets() {
+        let bucket = bucket.name;
+        let Some(rules) = endpoint.settings.lifecycle(objects, &bucket) else {
+            continue;
+        };
+        let now_ms = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let now_ms = u64::try_from(now_ms.as_millis()).unwrap_or(u64::MAX);
+        let swept = lifecycle::sweep(objects, (&bucket, &rules), now_ms).await;
+        match swept {
+            Ok(Swept {
+                objects: 0,
+                uploads: 0,
+            }) => {}
+            Ok(Swept { objects, uploads }) => {
+                info!(
+                    store,
+                    bucket, objects, uploads, "expired by the rules of the bucket"
+                );
+            }
+            Err(error) => warn!(store, bucket, %error, "not all that expired: trying again"),
         }
     }
 }
@@ -190,5 +230,12 @@ mod tests {
         is(4, grouped(u64::from(list::MAX_KEYS.unsigned_abs())));
         is(5, grouped(u64::from(buckets::MAX_BUCKETS.unsigned_abs())));
         is(6, format!("{} seconds", grouped(signed::LONGEST)));
+        let (most, key, value) = tags::MOST;
+        let wanted = format!("{most}; a key of 1 to {key} characters, a value of {value}");
+        is(9, wanted);
+        is(10, format!("{};", cors::MOST));
+        let (rules, id) = lifecycle::MOST;
+        is(11, format!("{};", grouped(rules as u64)));
+        assert!(told[11][1].ends_with(&format!("an ID of {id} characters")));
     }
 }

@@ -16,7 +16,7 @@ use lumpscope_server::door::Access;
 /// Most entries of a page, and how many there are when nothing is said.
 pub(super) const MAX_KEYS: i32 = 1000;
 /// Characters kept in encoded keys; the rest becomes %XX.
-const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
+pub(super) const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
     .remove(b'.')

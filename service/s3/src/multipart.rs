@@ -13,10 +13,10 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::access::Asked;
 use super::attributes::put_info;
-use super::checks;
 use super::endpoint::{Endpoint, etag, given, signed, timestamp};
 use super::list::{Encoding, MAX_KEYS, page_size, readable};
 use super::put::{Incoming, Sink};
+use super::{checks, tags};
 use lumpscope_server::config::S3Etag;
 use lumpscope_server::door::Access;
 
@@ -90,7 +90,9 @@ impl Endpoint {
         let asked = Asked::of(&request)?;
         let inside = self.enter(&asked)?;
         let mut input = request.input;
-        let info = put_info!(input, None);
+        let mut info = put_info!(input, None, &request.extensions);
+        info.attributes
+            .extend(tags::of_header(input.tagging.as_deref())?);
         let ctx = asked.scope.context();
         let created = inside
             .objects

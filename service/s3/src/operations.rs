@@ -99,6 +99,12 @@ operations! {
     "GetObjectLockConfiguration" "s3_get_setting" Bucket ["object-lock"],
     "GetObjectAcl" "s3_get_setting" Read ["acl", "versionId"],
     "GetObjectTagging" "s3_get_setting" Read ["tagging", "versionId"],
+    "PutObjectTagging" "s3_put_tags" Write xml ["tagging", "versionId"],
+    "DeleteObjectTagging" "s3_delete_tags" Write ["tagging", "versionId"],
+    "PutBucketCors" "s3_put_setting" WholeBucket xml ["cors"],
+    "DeleteBucketCors" "s3_delete_setting" WholeBucket ["cors"],
+    "PutBucketLifecycleConfiguration" "s3_put_setting" WholeBucket xml ["lifecycle"],
+    "DeleteBucketLifecycle" "s3_delete_setting" WholeBucket ["lifecycle"],
 }
 
 /// Name for a request that was refused before its operation was known.
@@ -106,6 +112,13 @@ pub(super) const UNKNOWN: Name = Name {
     text: "s3_unknown",
     c: c"s3_unknown",
     full: "",
+};
+
+/// Name for the question of a browser whether a page may ask.
+pub(super) const PREFLIGHT: Name = Name {
+    text: "s3_preflight",
+    c: c"s3_preflight",
+    full: "S3/Preflight",
 };
 
 /// The operation that the protocol calls so; `None`: it is not served.

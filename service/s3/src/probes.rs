@@ -1,18 +1,16 @@
-//! Settings that clients ask for before they begin. None can be made, and each is answered as S3
+//! Settings that clients ask for before they begin. None of these can be made, and each is answered as S3
 //! answers where nobody has made any; other operations on them are 501.
 
 use lumpscope_objects::ListQuery;
 use s3s::dto::{
-    GetBucketAclInput, GetBucketAclOutput, GetBucketCorsInput, GetBucketCorsOutput,
-    GetBucketEncryptionInput, GetBucketEncryptionOutput, GetBucketLifecycleConfigurationInput,
-    GetBucketLifecycleConfigurationOutput, GetBucketLoggingInput, GetBucketLoggingOutput,
-    GetBucketPolicyInput, GetBucketPolicyOutput, GetBucketReplicationInput,
-    GetBucketReplicationOutput, GetBucketTaggingInput, GetBucketTaggingOutput,
-    GetBucketVersioningInput, GetBucketVersioningOutput, GetBucketWebsiteInput,
-    GetBucketWebsiteOutput, GetObjectAclInput, GetObjectAclOutput, GetObjectLockConfigurationInput,
-    GetObjectLockConfigurationOutput, GetObjectTaggingInput, GetObjectTaggingOutput, Grant,
-    Grantee, ListObjectVersionsInput, ListObjectVersionsOutput, ObjectVersion,
-    ObjectVersionStorageClass, Owner, Permission, Type,
+    GetBucketAclInput, GetBucketAclOutput, GetBucketEncryptionInput, GetBucketEncryptionOutput,
+    GetBucketLoggingInput, GetBucketLoggingOutput, GetBucketPolicyInput, GetBucketPolicyOutput,
+    GetBucketReplicationInput, GetBucketReplicationOutput, GetBucketTaggingInput,
+    GetBucketTaggingOutput, GetBucketVersioningInput, GetBucketVersioningOutput,
+    GetBucketWebsiteInput, GetBucketWebsiteOutput, GetObjectAclInput, GetObjectAclOutput,
+    GetObjectLockConfigurationInput, GetObjectLockConfigurationOutput, Grant, Grantee,
+    ListObjectVersionsInput, ListObjectVersionsOutput, ObjectVersion, ObjectVersionStorageClass,
+    Owner, Permission, Type,
 };
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
@@ -42,11 +40,8 @@ macro_rules! not_there {
 }
 
 not_there! {
-    cors(GetBucketCorsInput) -> GetBucketCorsOutput = NoSuchCORSConfiguration;
     encryption(GetBucketEncryptionInput) -> GetBucketEncryptionOutput =
         ServerSideEncryptionConfigurationNotFoundError;
-    lifecycle(GetBucketLifecycleConfigurationInput) -> GetBucketLifecycleConfigurationOutput =
-        NoSuchLifecycleConfiguration;
     locks(GetObjectLockConfigurationInput) -> GetObjectLockConfigurationOutput =
         ObjectLockConfigurationNotFoundError;
     policy(GetBucketPolicyInput) -> GetBucketPolicyOutput = NoSuchBucketPolicy;
@@ -134,19 +129,6 @@ impl Endpoint {
             grants: Some(all(&owner)),
             owner: Some(owner),
             request_charged: None,
-        }))
-    }
-
-    pub(super) async fn tags(
-        &self,
-        request: S3Request<GetObjectTaggingInput>,
-    ) -> S3Result<S3Response<GetObjectTaggingOutput>> {
-        let input = &request.input;
-        let place = (&*input.bucket, &*input.key, input.version_id.clone());
-        self.asks_for_object(&request, place).await?;
-        Ok(S3Response::new(GetObjectTaggingOutput {
-            tag_set: Vec::new(),
-            version_id: None,
         }))
     }
 

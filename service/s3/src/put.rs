@@ -15,7 +15,7 @@ use super::attributes::put_info;
 use super::body::Flow;
 use super::checks::{Checked, Checks};
 use super::endpoint::{Endpoint, Room, etag, signed};
-use super::error;
+use super::{error, tags};
 use lumpscope_server::config::S3Etag;
 use lumpscope_server::request::Scope;
 
@@ -73,13 +73,14 @@ impl Incoming {
         let missing = || S3Error::new(S3ErrorCode::MissingContentLength);
         let len = announced.ok_or_else(missing)?;
         let flow = request.extensions.get::<Arc<Flow>>().cloned();
+        let trailers = request.trailing_headers.clone();
         Ok(Self {
             body,
             len,
             chunked,
             flow: flow.unwrap_or_default(),
             checks: Checks::of(&request.headers, etag)?,
-            trailers: request.trailing_headers.clone(),
+            trailers: trailers.or_else(|| request.extensions.get().cloned()),
         })
     }
 
@@ -176,7 +177,9 @@ impl Endpoint {
         let mut room = self
             .room(&inside, &asked, incoming.len, incoming.chunked)
             .await?;
-        let info = put_info!(input, Some(incoming.len));
+        let mut info = put_info!(input, Some(incoming.len), &request.extensions);
+        info.attributes
+            .extend(tags::of_header(input.tagging.as_deref())?);
         let len = incoming.len;
         let begun = inside.objects.begin(&input.bucket, &input.key, info);
         let mut writer = begun.map_err(|failure| self.failed(failure))?;
@@ -195,6 +198,7 @@ impl Endpoint {
         drop(room);
         Ok(S3Response::new(PutObjectOutput {
             e_tag: Some(etag(committed.info.etag)),
+            expiration: self.ends(&inside, (&input.bucket, &input.key), &committed.info),
             size: Some(signed(len)),
             checksum_crc32: checked.checksum.checksum_crc32,
             checksum_crc32c: checked.checksum.checksum_crc32c,

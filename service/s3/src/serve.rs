@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_RANGE, EXPECT};
+use http::header::{CONNECTION, CONTENT_RANGE, EXPECT, ORIGIN};
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
+use percent_encoding::percent_decode_str;
+use s3s::dto::CORSConfiguration;
 use s3s::service::S3Service;
 use s3s::{HttpError, S3Error, S3ErrorCode};
 use tokio::net::TcpListener;
@@ -17,7 +19,8 @@ use tonic::transport::server::Connected as _;
 use tracing::Instrument as _;
 
 use super::body::{Flow, Patience, Patient, Traced};
-use super::{error, operations, signed};
+use super::endpoint::Endpoint;
+use super::{cors, error, operations, signed, slow};
 use lumpscope_server::door::{self, Admitted, Connection, Entrance, HttpLimits, Leave, Listener};
 use lumpscope_server::refusal::Refusal;
 use lumpscope_server::request::{Readers, Requests, Scope, unless_cut_off};
@@ -27,6 +30,9 @@ const FRAMING: u64 = 2;
 /// The id of a request, in its reply.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 
+/// Names the source of a copy.
+const COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
+
 /// The region of a bucket, or of all of them.
 const REGION: HeaderName = HeaderName::from_static("x-amz-bucket-region");
 
@@ -34,6 +40,7 @@ const REGION: HeaderName = HeaderName::from_static("x-amz-bucket-region");
 #[derive(Clone)]
 pub(super) struct Serving {
     pub(super) s3: S3Service,
+    pub(super) endpoint: Endpoint,
     pub(super) requests: Arc<Requests>,
     pub(super) readers: Readers,
     pub(super) patience: Patience,
@@ -115,19 +122,30 @@ impl On {
         parts.extensions.insert(Arc::clone(&scope));
         parts.extensions.insert(Arc::clone(&flow));
         let mut request = Request::from_parts(parts, s3s::Body::http_body_unsync(body));
-        let refused = self.too_long(&request);
-        if let Some(error) = refused.or_else(|| signed::check(&mut request).err()) {
-            let response = xml(error, &scope)?;
-            return Ok(self.traced(&scope, &flow, response, is_head));
+        let pages = self.pages(&request);
+        let is_preflight = request.method() == Method::OPTIONS;
+        let told = pages.as_deref().filter(|_| !is_preflight);
+        let told = told.map(|pages| {
+            let (method, headers) = (request.method().as_str(), request.headers());
+            cors::headers(pages, method, headers)
+        });
+        let told = told.unwrap_or_default();
+        if let Some(response) = self.at_once(&mut request, pages.as_deref(), &scope) {
+            let mut response = self.traced(&scope, &flow, response?, is_head);
+            response.headers_mut().extend(told);
+            return Ok(response);
         }
-        let response = match unless_cut_off(&scope, self.serving.s3.call(request)).await {
-            None => xml(error::refused(&Refusal::CutOff), &scope)?,
-            Some(response) => match flow.fault() {
-                Some(fault) => xml(error::fault(fault), &scope)?,
-                None => response?,
+        let is_copy = request.headers().contains_key(COPY_SOURCE);
+        let mut work = Box::pin(work(self.serving.s3.clone(), request, (&scope, &flow)));
+        let response = match is_copy {
+            false => work.await?,
+            true => match tokio::time::timeout(slow::BEAT, &mut work).await {
+                Ok(response) => response?,
+                Err(_) => slow::response(Box::pin(late(work, Arc::clone(&scope))), slow::BEAT),
             },
         };
         let mut response = self.traced(&scope, &flow, response, is_head);
+        response.headers_mut().extend(told);
         if expects {
             // Nobody said "100 Continue", for nothing was to come. botocore reads the next answer
             // on such a connection wrongly, so there is none.
@@ -135,6 +153,48 @@ impl On {
             response.headers_mut().insert(CONNECTION, close);
         }
         Ok(response)
+    }
+
+    /// The rules of the bucket for pages of the web, if one asks.
+    fn pages(&self, request: &Request<s3s::Body>) -> Option<Arc<CORSConfiguration>> {
+        request.headers().get(ORIGIN)?;
+        let path = percent_decode_str(request.uri().path())
+            .decode_utf8()
+            .ok()?;
+        let bucket = path.strip_prefix('/')?.split('/').next()?;
+        let Endpoint {
+            stores,
+            store,
+            settings,
+            ..
+        } = &self.serving.endpoint;
+        let named = stores.find(store)?;
+        settings.cors(named.objects()?, bucket)
+    }
+
+    /// The answer to what is refused before its signature is looked at, or needs none.
+    fn at_once(
+        &self,
+        request: &mut Request<s3s::Body>,
+        pages: Option<&CORSConfiguration>,
+        scope: &Scope,
+    ) -> Option<Result<Response<s3s::Body>, HttpError>> {
+        if let Some(error) = self.too_long(request) {
+            return Some(xml(error, scope));
+        }
+        if *request.method() != Method::OPTIONS {
+            let refused = signed::check(request).err();
+            return refused.map(|error| xml(error, scope));
+        }
+        scope.set_method(operations::PREFLIGHT);
+        Some(match cors::preflight(pages, request.headers()) {
+            Err(error) => xml(error, scope),
+            Ok(headers) => {
+                let mut response = Response::new(s3s::Body::empty());
+                *response.headers_mut() = headers;
+                Ok(response)
+            }
+        })
     }
 
     /// Refuses headers that are longer than the service takes, but not too long for the buffer.
@@ -183,6 +243,38 @@ impl On {
         let scope = Arc::clone(scope);
         response.map(|body| Traced::new(body, scope, code, left, reading))
     }
+}
+
+/// What becomes of a request.
+fn work(
+    s3: S3Service,
+    request: Request<s3s::Body>,
+    (scope, flow): (&Arc<Scope>, &Arc<Flow>),
+) -> impl Future<Output = Result<Response<s3s::Body>, HttpError>> + Send + 'static {
+    let (scope, flow) = (Arc::clone(scope), Arc::clone(flow));
+    async move {
+        match unless_cut_off(&scope, s3.call(request)).await {
+            None => xml(error::refused(&Refusal::CutOff), &scope),
+            Some(response) => match flow.fault() {
+                Some(fault) => xml(error::fault(fault), &scope),
+                None => response,
+            },
+        }
+    }
+}
+
+/// The document of an answer whose status has been sent: if it tells an error, the request has
+/// ended with that.
+async fn late(
+    work: impl Future<Output = Result<Response<s3s::Body>, HttpError>> + Send,
+    scope: Arc<Scope>,
+) -> Result<Bytes, s3s::StdError> {
+    let response = work.await.map_err(s3s::StdError::from)?;
+    if !response.status().is_success() {
+        scope.end(error::code(response.status()));
+    }
+    let document = response.body().bytes();
+    Ok(document.ok_or("an answer to a copy is a document")?)
 }
 
 /// An error as a reply, with the id of its request.

@@ -3,23 +3,27 @@
 use s3s::dto::{
     AbortMultipartUploadInput, AbortMultipartUploadOutput, CompleteMultipartUploadInput,
     CompleteMultipartUploadOutput, CopyObjectInput, CopyObjectOutput, CreateBucketInput,
-    CreateBucketOutput, CreateMultipartUploadInput, CreateMultipartUploadOutput, DeleteBucketInput,
-    DeleteBucketOutput, DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput,
-    DeleteObjectsOutput, GetBucketAclInput, GetBucketAclOutput, GetBucketCorsInput,
-    GetBucketCorsOutput, GetBucketEncryptionInput, GetBucketEncryptionOutput,
-    GetBucketLifecycleConfigurationInput, GetBucketLifecycleConfigurationOutput,
-    GetBucketLocationInput, GetBucketLocationOutput, GetBucketLoggingInput, GetBucketLoggingOutput,
-    GetBucketPolicyInput, GetBucketPolicyOutput, GetBucketReplicationInput,
-    GetBucketReplicationOutput, GetBucketTaggingInput, GetBucketTaggingOutput,
-    GetBucketVersioningInput, GetBucketVersioningOutput, GetBucketWebsiteInput,
-    GetBucketWebsiteOutput, GetObjectAclInput, GetObjectAclOutput, GetObjectAttributesInput,
-    GetObjectAttributesOutput, GetObjectInput, GetObjectLockConfigurationInput,
-    GetObjectLockConfigurationOutput, GetObjectOutput, GetObjectTaggingInput,
-    GetObjectTaggingOutput, HeadBucketInput, HeadBucketOutput, HeadObjectInput, HeadObjectOutput,
-    ListBucketsInput, ListBucketsOutput, ListMultipartUploadsInput, ListMultipartUploadsOutput,
-    ListObjectVersionsInput, ListObjectVersionsOutput, ListObjectsInput, ListObjectsOutput,
-    ListObjectsV2Input, ListObjectsV2Output, ListPartsInput, ListPartsOutput, PutObjectInput,
-    PutObjectOutput, UploadPartCopyInput, UploadPartCopyOutput, UploadPartInput, UploadPartOutput,
+    CreateBucketOutput, CreateMultipartUploadInput, CreateMultipartUploadOutput,
+    DeleteBucketCorsInput, DeleteBucketCorsOutput, DeleteBucketInput, DeleteBucketLifecycleInput,
+    DeleteBucketLifecycleOutput, DeleteBucketOutput, DeleteObjectInput, DeleteObjectOutput,
+    DeleteObjectTaggingInput, DeleteObjectTaggingOutput, DeleteObjectsInput, DeleteObjectsOutput,
+    GetBucketAclInput, GetBucketAclOutput, GetBucketCorsInput, GetBucketCorsOutput,
+    GetBucketEncryptionInput, GetBucketEncryptionOutput, GetBucketLifecycleConfigurationInput,
+    GetBucketLifecycleConfigurationOutput, GetBucketLocationInput, GetBucketLocationOutput,
+    GetBucketLoggingInput, GetBucketLoggingOutput, GetBucketPolicyInput, GetBucketPolicyOutput,
+    GetBucketReplicationInput, GetBucketReplicationOutput, GetBucketTaggingInput,
+    GetBucketTaggingOutput, GetBucketVersioningInput, GetBucketVersioningOutput,
+    GetBucketWebsiteInput, GetBucketWebsiteOutput, GetObjectAclInput, GetObjectAclOutput,
+    GetObjectAttributesInput, GetObjectAttributesOutput, GetObjectInput,
+    GetObjectLockConfigurationInput, GetObjectLockConfigurationOutput, GetObjectOutput,
+    GetObjectTaggingInput, GetObjectTaggingOutput, HeadBucketInput, HeadBucketOutput,
+    HeadObjectInput, HeadObjectOutput, ListBucketsInput, ListBucketsOutput,
+    ListMultipartUploadsInput, ListMultipartUploadsOutput, ListObjectVersionsInput,
+    ListObjectVersionsOutput, ListObjectsInput, ListObjectsOutput, ListObjectsV2Input,
+    ListObjectsV2Output, ListPartsInput, ListPartsOutput, PutBucketCorsInput, PutBucketCorsOutput,
+    PutBucketLifecycleConfigurationInput, PutBucketLifecycleConfigurationOutput, PutObjectInput,
+    PutObjectOutput, PutObjectTaggingInput, PutObjectTaggingOutput, UploadPartCopyInput,
+    UploadPartCopyOutput, UploadPartInput, UploadPartOutput,
 };
 use s3s::{S3, S3Request, S3Response, S3Result};
 
@@ -78,10 +82,16 @@ operations! {
         object_attributes.await;
     list_object_versions(ListObjectVersionsInput) -> ListObjectVersionsOutput = versions.await;
     get_bucket_acl(GetBucketAclInput) -> GetBucketAclOutput = bucket_acl;
-    get_bucket_cors(GetBucketCorsInput) -> GetBucketCorsOutput = cors;
+    get_bucket_cors(GetBucketCorsInput) -> GetBucketCorsOutput = get_cors;
+    put_bucket_cors(PutBucketCorsInput) -> PutBucketCorsOutput = put_cors.await;
+    delete_bucket_cors(DeleteBucketCorsInput) -> DeleteBucketCorsOutput = delete_cors.await;
     get_bucket_encryption(GetBucketEncryptionInput) -> GetBucketEncryptionOutput = encryption;
     get_bucket_lifecycle_configuration(GetBucketLifecycleConfigurationInput) ->
-        GetBucketLifecycleConfigurationOutput = lifecycle;
+        GetBucketLifecycleConfigurationOutput = get_lifecycle;
+    put_bucket_lifecycle_configuration(PutBucketLifecycleConfigurationInput) ->
+        PutBucketLifecycleConfigurationOutput = put_lifecycle.await;
+    delete_bucket_lifecycle(DeleteBucketLifecycleInput) -> DeleteBucketLifecycleOutput =
+        delete_lifecycle.await;
     get_bucket_logging(GetBucketLoggingInput) -> GetBucketLoggingOutput = logging;
     get_bucket_policy(GetBucketPolicyInput) -> GetBucketPolicyOutput = policy;
     get_bucket_replication(GetBucketReplicationInput) -> GetBucketReplicationOutput = replication;
@@ -92,4 +102,7 @@ operations! {
     get_object_lock_configuration(GetObjectLockConfigurationInput) ->
         GetObjectLockConfigurationOutput = locks;
     get_object_tagging(GetObjectTaggingInput) -> GetObjectTaggingOutput = tags.await;
+    put_object_tagging(PutObjectTaggingInput) -> PutObjectTaggingOutput = put_tags.await;
+    delete_object_tagging(DeleteObjectTaggingInput) -> DeleteObjectTaggingOutput =
+        delete_tags.await;
 }

@@ -9,7 +9,7 @@ use super::checks::{CHECKSUM, KINDS, TRAILER};
 
 /// Headers that are refused, unless they have one of these values, or none; `...`: all that begin
 /// so, whatever their value.
-pub(super) const UNSERVED: [(&str, &[&str]); 17] = [
+pub(super) const UNSERVED: [(&str, &[&str]); 16] = [
     (
         "x-amz-acl",
         &["private", "bucket-owner-read", "bucket-owner-full-control"],
@@ -27,7 +27,6 @@ pub(super) const UNSERVED: [(&str, &[&str]); 17] = [
     ("x-amz-object-lock-mode", &[]),
     ("x-amz-object-lock-retain-until-date", &[]),
     ("x-amz-server-side-encryption...", &[]),
-    ("x-amz-tagging", &[]),
     ("x-amz-website-redirect-location", &[]),
     ("x-amz-write-offset-bytes", &[]),
 ];

@@ -2,6 +2,8 @@
 //! written as numbers: keys would not be those that the client named. So it gets a document of the
 //! same meaning whose text is plain.
 
+use std::collections::BTreeMap;
+
 use quick_xml::Reader;
 use quick_xml::escape::resolve_xml_entity;
 use quick_xml::events::{BytesRef, Event};
@@ -33,6 +35,26 @@ pub(super) fn plain(document: &[u8]) -> S3Result<Vec<u8>> {
             Event::GeneralRef(reference) => push(&mut out, &resolved(&reference)?),
             Event::DocType(_) => return Err(wrong("a document type is not accepted".to_owned())),
             Event::Comment(_) | Event::Decl(_) | Event::PI(_) => {}
+        }
+    }
+}
+
+/// The names of the elements of a document, and how many there are of each.
+///
+/// # Errors
+/// `MalformedXML`.
+pub(super) fn elements(document: &[u8]) -> S3Result<BTreeMap<String, usize>> {
+    let mut reader = Reader::from_reader(document);
+    let mut names = BTreeMap::new();
+    loop {
+        let event = reader.read_event();
+        match event.map_err(|_| S3Error::new(S3ErrorCode::MalformedXML))? {
+            Event::Eof => return Ok(names),
+            Event::Start(tag) | Event::Empty(tag) => {
+                let name = utf8(tag.local_name().into_inner())?.to_owned();
+                *names.entry(name).or_default() += 1;
+            }
+            _ => {}
         }
     }
 }

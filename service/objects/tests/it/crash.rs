@@ -8,7 +8,7 @@ use crate::common::{
 use lumpscope_engine::device::sim::{Random, SimDisk, Survivors};
 use lumpscope_engine::{Store, StoreOptions};
 use lumpscope_objects::{
-    CommitInfo, Condition, ETag, ListQuery, ObjectError, Objects, PartCommit, PutInfo,
+    CommitInfo, Condition, ETag, ListQuery, ObjectError, Objects, PartCommit, PutInfo, TAG,
 };
 
 /// Version and bytes of an object; `None`: there is none.
@@ -83,6 +83,15 @@ async fn step(
         2 => {
             let mut writer = objects.begin("bucket", &key, PutInfo::default()).unwrap();
             let done = writer.write(ctx(), &content(version, 3100)).await;
+            ("none".to_owned(), None, done)
+        }
+        3 => {
+            let tags = vec![(format!("{TAG}version"), version.to_string())];
+            let done = match objects.retag(ctx(), ("bucket", &key), tags).await {
+                Err(ObjectError::NoSuchKey { .. } | ObjectError::Invalid { .. }) => Ok(()),
+                done => done,
+            };
+            // Neither the bytes of the key nor their version change.
             ("none".to_owned(), None, done)
         }
         _ => {

@@ -10,4 +10,5 @@ mod crash;
 mod model;
 mod objects;
 mod records;
+mod settings;
 mod uploads;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use lumpscope_objects::id::Kind;
 use lumpscope_objects::juicefs::Layout;
 use lumpscope_objects::record::{
-    Body, BucketRecord, ObjectRecord, PartRecord, Record, Segment, UploadRecord, VolumeRecord,
+    Body, BucketRecord, ObjectRecord, PartRecord, Record, Segment, SettingRecord, UploadRecord,
+    VolumeRecord,
 };
 use lumpscope_objects::{ETag, ObjectInfo, Pairs};
 use proptest::prelude::*;
@@ -78,6 +79,8 @@ proptest! {
         let (bucket, created_ms, token) = numbers;
         let it = BucketRecord { created_ms, name: text.clone() };
         prop_assert_eq!(BucketRecord::decode(&Record::Bucket(it.clone()).encode()).unwrap(), it);
+        let it = SettingRecord { created_ms, text: text.clone() };
+        prop_assert_eq!(SettingRecord::decode(&Record::Setting(it.clone()).encode()).unwrap(), it);
         for layout in Layout::ALL {
             let it = VolumeRecord { bucket, prefix: text.clone(), layout };
             prop_assert_eq!(VolumeRecord::decode(&Record::Volume(it.clone()).encode()).unwrap(), it);
@@ -95,6 +98,7 @@ proptest! {
         }
         let _ = (Body::decode(&bytes), BucketRecord::decode(&bytes), ObjectRecord::decode(&bytes));
         let _ = (UploadRecord::decode(&bytes), PartRecord::decode(&bytes), VolumeRecord::decode(&bytes));
+        let _ = SettingRecord::decode(&bytes);
     }
 }
 

@@ -7,5 +7,6 @@ mod documents;
 mod parameters;
 mod probes;
 mod reads;
+mod settings;
 mod signatures;
 mod uploads;

@@ -113,8 +113,38 @@ fn nothing_is_stored_plain_that_was_to_be_encrypted() {
     assert_eq!(client.object("/bbb/k"), None);
 }
 
-/// Buckets, and the entity tags of what is in them.
-type Model = BTreeMap<&'static str, BTreeMap<&'static str, String>>;
+/// What is in a bucket.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Bucket {
+    /// Of each key the entity tag, and its tags.
+    keys: BTreeMap<&'static str, (String, Vec<String>)>,
+    /// Of each setting that was made the words that tell it from others.
+    settings: BTreeMap<&'static str, &'static str>,
+}
+
+type Model = BTreeMap<&'static str, Bucket>;
+
+/// Documents that are a setting, or tags: the parameter, two words, and what stands around them.
+const DOCUMENTS: [(&str, [&str; 2], &str, &str); 3] = [
+    (
+        "tagging",
+        ["one", "two"],
+        "<Tagging><TagSet><Tag><Key>",
+        "</Key><Value/></Tag></TagSet></Tagging>",
+    ),
+    (
+        "cors",
+        ["https://one", "https://two"],
+        "<CORSConfiguration><CORSRule><AllowedMethod>GET</AllowedMethod><AllowedOrigin>",
+        "</AllowedOrigin></CORSRule></CORSConfiguration>",
+    ),
+    (
+        "lifecycle",
+        ["2098-01-01T00:00:00", "2099-01-01T00:00:00"],
+        "<LifecycleConfiguration><Rule><Prefix/><Status>Enabled</Status><Expiration><Date>",
+        "Z</Date></Expiration></Rule></LifecycleConfiguration>",
+    ),
+];
 
 fn tag(body: &str) -> String {
     let md5 = s3s::crypto::Md5::checksum(body.as_bytes());
@@ -150,9 +180,20 @@ fn ask(rng: &mut fastrand::Rng) -> (Ask, Named) {
     if !key.is_empty() {
         path = format!("{path}/{key}");
     }
-    let body = rng.choice(["", "new", "<Delete/>", "<Tagging/>"]).unwrap();
-    let mut ask = Ask::new(method, &path).body(body);
+    let (setting, words, begin, end) = rng.choice(DOCUMENTS).unwrap();
+    let word = rng.choice(words).unwrap();
+    let bodies = ["", "new", "<Delete/>", "<Tagging/>"];
+    let mut body = rng.choice(bodies).unwrap().to_owned();
     let (mut query, mut given) = (Vec::new(), Vec::new());
+    let is_set = rng.u8(..4) == 0;
+    if is_set {
+        body = format!("{begin}{word}{end}");
+        query.push((setting, ""));
+    }
+    let mut ask = Ask::new(method, &path).body(&*body);
+    if is_set {
+        ask = ask.query(setting, "");
+    }
     for _ in 0..rng.usize(..3) {
         let (name, value) = (*rng.choice(&names).unwrap(), rng.choice(VALUES).unwrap());
         ask = ask.query(name, value);
@@ -160,9 +201,9 @@ fn ask(rng: &mut fastrand::Rng) -> (Ask, Named) {
     }
     for _ in 0..rng.usize(..3).saturating_sub(1) {
         let (name, value) = (*rng.choice(&headers).unwrap(), rng.choice(VALUES).unwrap());
-        if !given.contains(&name) {
+        if given.iter().all(|(other, _)| *other != name) {
             ask = ask.header(name, value);
-            given.push(name);
+            given.push((name, value));
         }
     }
     let signs = [Sign::Header, Sign::Header, Sign::Url(60)];
@@ -171,6 +212,7 @@ fn ask(rng: &mut fastrand::Rng) -> (Ask, Named) {
         bucket,
         key,
         body,
+        word,
         query,
         headers: given,
     };
@@ -182,37 +224,82 @@ struct Named {
     method: &'static str,
     bucket: &'static str,
     key: &'static str,
-    body: &'static str,
+    body: String,
+    /// What tells its document from others.
+    word: &'static str,
     query: Vec<(&'static str, &'static str)>,
-    headers: Vec<&'static str>,
+    headers: Vec<(&'static str, &'static str)>,
 }
 
 impl Named {
-    /// True: nothing is said that would not be the plain operation.
-    fn is_plain(&self) -> bool {
-        let own = match (self.method, self.key) {
-            ("PUT", key) if !key.is_empty() => "PutObject",
+    /// True: nothing is said that would not be the plain operation, or the one on `setting`.
+    fn is_only(&self, setting: Option<&str>) -> bool {
+        let own = match (self.method, self.key, setting) {
+            ("PUT", key, None) if !key.is_empty() => "PutObject",
             _ => "",
         };
         let mut query = self.query.iter();
         query.all(|(name, value)| match *name {
             "x-id" => !own.is_empty() && *value == own,
-            "versionId" => self.method == "DELETE" && !self.key.is_empty(),
+            "versionId" => {
+                !self.key.is_empty() && (self.method == "DELETE" || setting == Some("tagging"))
+            }
             "x-amz-copy-source" | "x-amz-rename-source" => true,
-            _ => false,
+            name => setting == Some(name),
         })
+    }
+
+    fn has(&self, wanted: &str) -> bool {
+        self.query.iter().any(|(name, _)| *name == wanted)
     }
 
     fn copies(&self) -> bool {
         let source = "x-amz-copy-source";
-        self.headers.contains(&source) || self.query.iter().any(|(name, _)| *name == source)
+        let mut headers = self.headers.iter();
+        headers.any(|(name, _)| *name == source) || self.has(source)
+    }
+
+    /// The tags that a header gives a new object.
+    fn tags(&self) -> Vec<String> {
+        let given = self
+            .headers
+            .iter()
+            .find(|(name, _)| *name == "x-amz-tagging");
+        let tags = given.filter(|(_, value)| !value.is_empty());
+        tags.into_iter()
+            .map(|(_, value)| (*value).to_owned())
+            .collect()
     }
 
     /// What a request that succeeded may have changed, as its method, path and words say.
     fn apply(&self, model: &mut Model) {
-        if !self.is_plain() {
-            return;
+        let setting = ["tagging", "cors", "lifecycle"].into_iter();
+        let setting = setting.filter(|name| self.has(name)).collect::<Vec<_>>();
+        match setting[..] {
+            [] if self.is_only(None) => self.apply_plain(model),
+            ["tagging"] if self.is_only(Some("tagging")) && !self.key.is_empty() => {
+                let there = model.get_mut(self.bucket);
+                let there = there.and_then(|bucket| bucket.keys.get_mut(self.key));
+                match (self.method, there) {
+                    ("PUT", Some((_, tags))) => *tags = vec![self.word.to_owned()],
+                    ("DELETE", Some((_, tags))) => tags.clear(),
+                    _ => {}
+                }
+            }
+            [name] if self.is_only(Some(name)) && self.key.is_empty() => {
+                let bucket = model.get_mut(self.bucket);
+                match (self.method, bucket) {
+                    ("PUT", Some(bucket)) => drop(bucket.settings.insert(name, self.word)),
+                    ("DELETE", Some(bucket)) => drop(bucket.settings.remove(name)),
+                    _ => {}
+                }
+            }
+            _ => {}
         }
+    }
+
+    fn apply_plain(&self, model: &mut Model) {
+        let source = model["bbb"].keys["x"].clone();
         match (self.method, self.key) {
             ("PUT", "") => {
                 model.entry(self.bucket).or_default();
@@ -221,35 +308,60 @@ impl Named {
                 model.remove(self.bucket);
             }
             ("PUT", key) => {
-                let body = if self.copies() { SOURCE } else { self.body };
-                model.entry(self.bucket).or_default().insert(key, tag(body));
+                let new = match self.copies() {
+                    true => source,
+                    false => (tag(&self.body), self.tags()),
+                };
+                model.entry(self.bucket).or_default().keys.insert(key, new);
             }
             ("DELETE", key) => {
-                model.entry(self.bucket).or_default().remove(key);
+                model.entry(self.bucket).or_default().keys.remove(key);
             }
             _ => {}
         }
     }
 }
 
-/// The buckets, and the entity tags of what is in them.
+/// The texts between two words, each time.
+fn between<'text>(
+    text: &'text str,
+    begin: &'text str,
+    end: &'text str,
+) -> impl Iterator<Item = &'text str> {
+    let parts = text.split(begin).skip(1);
+    parts.map(move |part| part.split(end).next().unwrap())
+}
+
+/// The buckets and all that is told of them.
 fn seen(client: &mut Client) -> Model {
     let mut model = Model::new();
     for bucket in BUCKETS {
-        let list = client.ask(Ask::new("GET", &format!("/{bucket}")));
+        let path = format!("/{bucket}");
+        let list = client.ask(Ask::new("GET", &path));
         if list.status == 404 {
             continue;
         }
-        let text = list.text();
-        let found = text.split("<Contents>").skip(1).map(|entry| {
-            let of = |name: &str| {
-                let (_, rest) = entry.split_once(&format!("<{name}>")).unwrap();
-                rest.split('<').next().unwrap()
-            };
-            let key = KEYS.into_iter().find(|key| *key == of("Key")).unwrap();
-            (key, of("ETag").trim_matches('"').to_owned())
-        });
-        model.insert(bucket, found.collect());
+        let mut found = Bucket::default();
+        let list = list.text();
+        for entry in between(&list, "<Contents>", "</Contents>") {
+            let of = |begin, end| between(entry, begin, end).next().unwrap();
+            let key = of("<Key>", "<");
+            let key = KEYS.into_iter().find(|it| *it == key).unwrap();
+            let tags = Ask::new("GET", &format!("{path}/{key}")).query("tagging", "");
+            let tags = client.good(tags).text();
+            let tags = between(&tags, "<Key>", "<").map(str::to_owned).collect();
+            let etag = of("<ETag>", "<").replace("&quot;", "");
+            found
+                .keys
+                .insert(key, (etag.trim_matches('"').to_owned(), tags));
+        }
+        for (name, words, ..) in &DOCUMENTS[1..] {
+            let told = client.ask(Ask::new("GET", &path).query(name, ""));
+            let told = told.text();
+            let word = words.iter().find(|word| told.contains(**word));
+            found.settings.extend(word.map(|word| (*name, *word)));
+        }
+        model.insert(bucket, found);
     }
     model
 }
@@ -268,9 +380,11 @@ fn a_request_never_damages_what_it_does_not_name() {
     let mut changes = 0;
     for _ in 0..requests {
         // What a copy may take is always there.
-        if model["bbb"].get("x") != Some(&tag(SOURCE)) {
+        let source = (tag(SOURCE), Vec::new());
+        let keys = &mut model.get_mut("bbb").unwrap().keys;
+        if keys.get("x").is_none_or(|(etag, _)| *etag != source.0) {
             client.good(Ask::new("PUT", "/bbb/x").body(SOURCE));
-            model.entry("bbb").or_default().insert("x", tag(SOURCE));
+            keys.insert("x", source);
         }
         let (ask, named) = ask(&mut rng);
         let reply = client.ask(ask);

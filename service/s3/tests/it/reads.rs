@@ -233,3 +233,56 @@ fn an_object_that_is_replaced_is_read_to_its_end() {
     let (reply, whole) = slow.end(begun.unwrap());
     assert!(reply.status == 200 && whole && reply.body == object);
 }
+
+#[test]
+fn what_is_not_exact_is_written_as_s3_writes_it() {
+    let (_running, mut client) = Running::with_bucket();
+    let put = Ask::new("PUT", "/bbb/k").body("abc");
+    for expires in ["0", "-1", "Thu, 01 Dec 1994 16:00:00 GMT", "soon"] {
+        client.good(put.clone().header("expires", expires));
+        for method in ["GET", "HEAD"] {
+            let reply = client.good(Ask::new(method, "/bbb/k"));
+            assert_eq!(reply.header("expires"), Some(expires), "{method}");
+        }
+    }
+    let later = "Fri, 01 Jan 2100 00:00:00 GMT";
+    for method in ["GET", "HEAD"] {
+        let ask = Ask::new(method, "/bbb/k").query("response-expires", later);
+        assert_eq!(client.good(ask).header("expires"), Some(later));
+    }
+    assert_eq!(client.object("/bbb/k").unwrap(), b"abc");
+    // The body of such a request is checked as any other, its trailer too.
+    let framed = |sum: &str| {
+        let body = format!("3\r\nabc\r\n0\r\nx-amz-checksum-crc32:{sum}\r\n\r\n");
+        let kind = "STREAMING-UNSIGNED-PAYLOAD-TRAILER";
+        let ask = Ask::new("PUT", "/bbb/t").body(body).header("expires", "0");
+        let ask = ask.header("x-amz-content-sha256", kind);
+        let ask = ask.header("x-amz-decoded-content-length", "3");
+        ask.header("x-amz-trailer", "x-amz-checksum-crc32")
+    };
+    client.refused(framed("AAAAAA=="), 400, "BadDigest");
+    assert_eq!(client.object("/bbb/t"), None);
+    client.good(framed("NSRBwg=="));
+    assert_eq!(client.object("/bbb/t").unwrap(), b"abc");
+    // Entity tags without quotes.
+    let tag = "900150983cd24fb0d6963f7d28e17f72";
+    client.good(put.clone().body("new").header("if-match", tag));
+    client.refused(put.header("if-match", tag), 412, "PreconditionFailed");
+    assert_eq!(client.object("/bbb/k").unwrap(), b"new");
+    let copy = Ask::new("PUT", "/bbb/c").header("x-amz-copy-source", "bbb/t");
+    let named = "x-amz-copy-source-if-match";
+    client.refused(
+        copy.clone().header(named, &"0".repeat(32)),
+        412,
+        "PreconditionFailed",
+    );
+    let copy = copy
+        .header("x-amz-metadata-directive", "REPLACE")
+        .header("expires", "0");
+    client.good(copy.header(named, tag));
+    let copied = client.good(Ask::new("GET", "/bbb/c"));
+    assert_eq!(
+        (copied.header("expires"), &*copied.body),
+        (Some("0"), &b"abc"[..])
+    );
+}

@@ -1,0 +1,109 @@
+//! Answers that take long: a client that hears nothing gives up, so it is sent white space, which
+//! XML may have before its first element, until the answer is known.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::Stream;
+use futures_util::stream;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Response};
+use http_body::{Body, Frame};
+use s3s::StdError;
+
+/// Time until the first white space, and between two.
+pub(super) const BEAT: Duration = Duration::from_secs(5);
+/// How a document begins: nothing may stand before this.
+const DECLARATION: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>";
+
+/// The document of an answer.
+pub(super) type Work = Pin<Box<dyn Future<Output = Result<Bytes, StdError>> + Send>>;
+
+enum State {
+    Begins(Work),
+    Waits(Work),
+    Over,
+}
+
+/// An answer that begins now; its document comes when the work is done.
+pub(super) fn response(work: Work, beat: Duration) -> Response<s3s::Body> {
+    let frames = stream::unfold(State::Begins(work), move |state| async move {
+        match state {
+            State::Begins(work) => {
+                let begin = Bytes::from_static(DECLARATION.as_bytes());
+                Some((Ok(begin), State::Waits(work)))
+            }
+            State::Waits(mut work) => Some(tokio::select! {
+                document = &mut work => (document.map(bare), State::Over),
+                () = tokio::time::sleep(beat) => (Ok(Bytes::from_static(b" ")), State::Waits(work)),
+            }),
+            State::Over => None,
+        }
+    });
+    let body = s3s::Body::http_body_unsync(Frames(Box::pin(frames)));
+    let mut response = Response::new(body);
+    let xml = HeaderValue::from_static("application/xml");
+    response.headers_mut().insert(CONTENT_TYPE, xml);
+    response
+}
+
+/// A document without its declaration.
+fn bare(document: Bytes) -> Bytes {
+    let declared = document.starts_with(b"<?xml");
+    let end = document.windows(2).position(|two| two == b"?>");
+    match end.filter(|_| declared) {
+        Some(end) => document.slice(end + 2..),
+        None => document,
+    }
+}
+
+struct Frames(Pin<Box<dyn Stream<Item = Result<Bytes, StdError>> + Send>>);
+
+impl Body for Frames {
+    type Data = Bytes;
+    type Error = StdError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, StdError>>> {
+        let next = self.0.as_mut().poll_next(context);
+        next.map(|frame| frame.map(|bytes| bytes.map(Frame::data)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use tokio::sync::oneshot;
+
+    #[tokio::test]
+    async fn white_space_comes_until_the_document_is_there() {
+        for document in ["<?xml version=\"1.0\"?><A>1</A>", "<A>1</A>"] {
+            let (done, waits) = oneshot::channel::<()>();
+            let work: Work = Box::pin(async move {
+                waits.await?;
+                Ok(Bytes::from_static(document.as_bytes()))
+            });
+            let mut body = response(work, Duration::from_millis(1)).into_body();
+            let mut next = async || {
+                let frame = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await;
+                frame.map(|frame| frame.unwrap().into_data().unwrap())
+            };
+            assert_eq!(next().await.unwrap(), DECLARATION);
+            assert_eq!(next().await.unwrap(), " ");
+            assert_eq!(next().await.unwrap(), " ");
+            done.send(()).unwrap();
+            let last = loop {
+                match next().await.unwrap() {
+                    space if space == " " => {}
+                    last => break last,
+                }
+            };
+            assert_eq!((last, next().await), (Bytes::from("<A>1</A>"), None));
+        }
+    }
+}

@@ -1,0 +1,182 @@
+"""Runs ceph's s3-tests, a copy of which is given, against a service of its own.
+
+usage: suites.py PROGRAM FOLDER [pytest's options]
+
+PROGRAM is `lumpscope`, FOLDER has the source of https://github.com/ceph/s3-tests, which is not changed. Prints a table of
+its areas and each failure in an area that the service claims, with the reason. Ends with 0 once all has run, whatever the
+tests say: a table is the result.
+"""
+
+import configparser
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+import xml.etree.ElementTree
+
+# Features that the service does not have, by pytest's markers or by words in the names of tests; the first one decides.
+UNCLAIMED = {
+    "versions": r"version|delete_marker|deletemarker|noncur",
+    "encryption": r"encrypt|sse_|sse-|_enc\b|_enc_|copy_enc|copy_part_enc",
+    "object lock": r"object_lock",
+    "bucket policies, public access": r"policy|public_block|block_public|ignore_public|tenant",
+    "ACLs and who is nobody": r"acl|access_bucket|anon|grant|public|owner|_raw_get\b|_raw_get_(bucket|object)|not_owned"
+    r"|object_presigned_put_object_with|ownership",
+    "bucket logging": r"bucket_logging",
+    "storage classes": r"transition|restore|read_through|storage_class|cloud",
+    "signature version 2": r"auth_aws2|_v2\b|aws2",
+    "IAM, STS, SNS, S3 Select": r"test_iam|test_sts|test_sns|test_s3select|role|webidentity",
+    "websites, torrents, notifications": r"website|torrent|notification",
+    "ceph's own": r"append|usage|unordered|account",
+}
+CLAIMED = {
+    "lists": r"_list",
+    "forms of browsers": r"post_object",
+    "CORS": r"cors",
+    "tags": r"tag",
+    "lifecycle": r"lifecycle",
+    "multipart": r"multipart|upload_part",
+    "copies": r"copy",
+    "conditions": r"match|modifiedsince",
+    "checksums, attributes": r"checksum|cksum|attributes",
+    "headers": r"test_headers",
+    "buckets": r"bucket",
+    "objects": r".",
+}
+CLAIMS = "claimed: "
+KEYS = ("main", "alt", "tenant", "iam", "iam root", "iam alt root")
+# Longest wait for a service that starts, in seconds.
+PATIENCE = 60
+
+
+def area(test):
+    """The feature that a test is about."""
+    for prefix, areas in (("", UNCLAIMED), (CLAIMS, CLAIMED)):
+        for name, words in areas.items():
+            if re.search(words, test):
+                return prefix + name
+    raise AssertionError(test)
+
+
+def access(name):
+    return "AK" + name.upper().replace(" ", "")
+
+
+def write_keys(path):
+    rule = '[[key.allow]]\nbucket = "*"\nprefix = ""\nrights = ["read", "write"]\n'
+    texts = (
+        f'[[key]]\nname = "{access(name)}"\naccess = "{access(name)}"\nsecret = "the-secret-of-{access(name)}"\n{rule}'
+        for name in KEYS
+    )
+    path.touch(mode=0o600)
+    path.write_text("\n".join(texts))
+
+
+def write_config(path, port):
+    config = configparser.RawConfigParser()
+    config["DEFAULT"] = {"host": "127.0.0.1", "port": port, "is_secure": "False", "ssl_verify": "False"}
+    config["fixtures"] = {"bucket prefix": "ls-{random}-"}
+    for name in KEYS:
+        config["s3 " + name if name in ("main", "alt", "tenant") else name] = {
+            "display_name": access(name),
+            "user_id": access(name),
+            "email": "nobody@example.org",
+            "tenant": "",
+            "api_name": "",
+            "access_key": access(name),
+            "secret_key": "the-secret-of-" + access(name),
+        }
+    with path.open("w") as file:
+        config.write(file)
+
+
+def free_port():
+    with socket.socket() as some:
+        some.bind(("127.0.0.1", 0))
+        return some.getsockname()[1]
+
+
+def start(program, folder):
+    """A service on a store in a file, and the port of its S3."""
+    store = folder / "s.lusf"
+    subprocess.run([program, "format", store, "--capacity", "2G"], check=True, stdout=subprocess.DEVNULL)
+    write_keys(folder / "keys.toml")
+    port = free_port()
+    serve = [program, "serve", "--no-probes", "--store", f"s={store}", "--s3-listen", f"127.0.0.1:{port}"]
+    serve += ["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--s3-credentials", folder / "keys.toml"]
+    with (folder / "service.log").open("w") as log:
+        service = subprocess.Popen(serve, stdout=log, stderr=log)
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until and service.poll() is None:
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5)
+        except urllib.error.HTTPError:
+            return service, port
+        except OSError:
+            time.sleep(0.1)
+    service.kill()
+    sys.exit("suites.py: the service does not start: " + (folder / "service.log").read_text())
+
+
+def outcome(case):
+    """The word for how a test ended, and why it failed."""
+    skipped = case.find("skipped")
+    if skipped is not None:
+        return "skipped", ""
+    failures = [case.find("failure"), case.find("error")]
+    for failed in failures:
+        if failed is not None:
+            return "failed", (failed.get("message") or "").strip().split("\n")[0][:200]
+    return "passed", ""
+
+
+def table(report):
+    """Prints what came of each area."""
+    areas, reasons, seen = {}, [], {}
+    for case in xml.etree.ElementTree.parse(report).iter("testcase"):
+        test = case.get("classname").split(".")[-1] + "::" + case.get("name")
+        word, why = outcome(case)
+        # A test that fails and whose end fails is in the report twice.
+        seen[test] = (word, why) if seen.get(test, ("",))[0] != "failed" else seen[test]
+    for test, (word, why) in seen.items():
+        counts = areas.setdefault(area(test), {"passed": 0, "failed": 0, "skipped": 0})
+        counts[word] += 1
+        if word == "failed" and area(test).startswith(CLAIMS):
+            reasons.append(f"{test}: {why}")
+    order = [CLAIMS + name for name in CLAIMED] + list(UNCLAIMED)
+    lines = [(name, areas[name]) for name in order if name in areas]
+    for title, begins in (("all", ""), ("all that is claimed", CLAIMS)):
+        some = [counts for name, counts in lines if name.startswith(begins)]
+        lines.append((title, {word: sum(counts[word] for counts in some) for word in ("passed", "failed", "skipped")}))
+    print("| area | tests | passed | failed | skipped |\n|---|---:|---:|---:|---:|")
+    for name, counts in lines:
+        print(f"| {name} | {sum(counts.values())} | {counts['passed']} | {counts['failed']} | {counts['skipped']} |")
+    print("\nFailed in what is claimed:")
+    for reason in reasons:
+        print("- " + reason)
+
+
+def main():
+    program, suite, *options = sys.argv[1:]
+    with tempfile.TemporaryDirectory(prefix="lumpscope-suites-") as folder:
+        folder = pathlib.Path(folder)
+        service, port = start(program, folder)
+        try:
+            write_config(folder / "s3tests.conf", port)
+            report = folder / "report.xml"
+            environment = dict(os.environ, S3TEST_CONF=str(folder / "s3tests.conf"))
+            pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
+            subprocess.run([*pytest, "--tb=line", *options, "s3tests/functional"], cwd=suite, env=environment)
+            table(report)
+        finally:
+            service.terminate()
+            service.wait()
+
+
+if __name__ == "__main__":
+    main()
