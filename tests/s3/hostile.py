@@ -305,7 +305,7 @@ def whole_bodies():
     connection = connect()
     for turn in range(20):
         try:
-            reply = ask("PUT", "/none/such", headers={"x-amz-tagging": "a=b"}, body=b"GET / HTTP/1.1\r\n\r\n" * 9,
+            reply = ask("PUT", "/none/such", headers={"x-amz-website-redirect-location": "/a"}, body=b"GET / HTTP/1.1\r\n\r\n" * 9,
                         connection=connection)
             expect(reply, 501, "NotImplemented")
             expect(ask("GET", "/whole", connection=connection), 200)
@@ -341,10 +341,10 @@ def parameters():
         reply = ask(method, "/p/one", "versionId=3HL4kqtJlcpXroDTDmJ")
         expect(reply, 404, None if method == "HEAD" else "NoSuchVersion")
     expect(ask("GET", "/p/one", "versionId=null"), 200)
-    for query in ("acl=", "tagging=", "versions=", "lifecycle=", "policy=", "object-lock="):
+    for query in ("acl=", "tagging=", "versions=", "replication=", "policy=", "object-lock="):
         # That they are asked for is tested in service/s3: they are answered, and cannot be made.
         expect(ask("PUT", "", query, body=b"<X/>"), 501, "NotImplemented")
-    for name in ("x-amz-server-side-encryption", "x-amz-tagging", "x-amz-object-lock-mode", "x-amz-write-offset-bytes",
+    for name in ("x-amz-server-side-encryption", "x-amz-website-redirect-location", "x-amz-object-lock-mode", "x-amz-write-offset-bytes",
                  "x-amz-server-side-encryption-customer-algorithm", "x-amz-grant-read"):
         expect(ask("PUT", "/p/one", headers={name: "x"}, body=b"new"), 501, "NotImplemented")
     expect(ask("PUT", "/p/one", headers={"x-amz-acl": "public-read"}), 501, "NotImplemented")
