@@ -24,6 +24,7 @@ mod copy;
 mod cors;
 mod endpoint;
 mod error;
+mod form;
 mod get;
 mod lifecycle;
 mod list;
@@ -56,6 +57,7 @@ use access::Keys;
 use again::Again;
 use body::Patience;
 use endpoint::Endpoint;
+use form::Forms;
 use lifecycle::Swept;
 use lumpscope_server::door::HttpLimits;
 use lumpscope_server::request::Readers;
@@ -71,7 +73,7 @@ const EXPIRY_LOOK: Duration = Duration::from_secs(600);
 /// Bytes of a body that are taken from a socket at once: with the 16 KiB that are enough for
 /// headers, a body of 1 MiB is 64 reads.
 const BUFFER_BYTES: usize = 128 << 10;
-/// Most bytes of what a form for browsers may have before it is refused: there are none.
+/// Most bytes of a form of a browser that s3s would read: none comes to it.
 const MAX_FORM: usize = 8 << 10;
 
 /// Serves S3 on a listener of the service until the service stops; handed to
@@ -108,11 +110,16 @@ async fn run(parts: S3Parts) {
     };
     let s3 = builder(&endpoint, &keys).build();
     let mut builder = builder(&endpoint, &keys);
+    let forms = Forms {
+        s3: s3.clone(),
+        keys: keys.clone(),
+    };
     builder.set_route(Again { s3, keys });
     let max_header_bytes = config.max_header_bytes.as_u32();
     let serving = Serving {
         s3: builder.build(),
         endpoint: endpoint.clone(),
+        forms,
         requests,
         readers: Readers::new(config.body_timeout, config.min_rate.0),
         patience: Patience {
@@ -230,12 +237,13 @@ mod tests {
         is(4, grouped(u64::from(list::MAX_KEYS.unsigned_abs())));
         is(5, grouped(u64::from(buckets::MAX_BUCKETS.unsigned_abs())));
         is(6, format!("{} seconds", grouped(signed::LONGEST)));
+        is(9, format!("{} bytes", grouped(form::MAX_FIELDS as u64)));
         let (most, key, value) = tags::MOST;
         let wanted = format!("{most}; a key of 1 to {key} characters, a value of {value}");
-        is(9, wanted);
-        is(10, format!("{};", cors::MOST));
+        is(10, wanted);
+        is(11, format!("{};", cors::MOST));
         let (rules, id) = lifecycle::MOST;
-        is(11, format!("{};", grouped(rules as u64)));
-        assert!(told[11][1].ends_with(&format!("an ID of {id} characters")));
+        is(12, format!("{};", grouped(rules as u64)));
+        assert!(told[12][1].ends_with(&format!("an ID of {id} characters")));
     }
 }

@@ -15,6 +15,7 @@ use super::attributes::put_info;
 use super::body::Flow;
 use super::checks::{Checked, Checks};
 use super::endpoint::{Endpoint, Room, etag, signed};
+use super::form::Within;
 use super::{error, tags};
 use lumpscope_server::config::S3Etag;
 use lumpscope_server::request::Scope;
@@ -45,6 +46,8 @@ pub(super) struct Incoming {
     pub(super) len: u64,
     /// True: each chunk is signed, or framed.
     pub(super) chunked: bool,
+    /// The file of a form, of which `len` are the most that there can be.
+    within: Option<Within>,
     flow: Arc<Flow>,
     checks: Checks,
     trailers: Option<TrailingHeaders>,
@@ -71,13 +74,19 @@ impl Incoming {
             None => None,
         };
         let missing = || S3Error::new(S3ErrorCode::MissingContentLength);
-        let len = announced.ok_or_else(missing)?;
+        let mut len = announced.ok_or_else(missing)?;
+        let within = request.extensions.get::<Within>().copied();
+        if let Some(Within(_, most)) = within {
+            len = len.min(most);
+        }
         let flow = request.extensions.get::<Arc<Flow>>().cloned();
         let trailers = request.trailing_headers.clone();
         Ok(Self {
             body,
             len,
-            chunked,
+            // Of a form nobody knows how long its file is: as much is held.
+            chunked: chunked || within.is_some(),
+            within,
             flow: flow.unwrap_or_default(),
             checks: Checks::of(&request.headers, etag)?,
             trailers: trailers.or_else(|| request.extensions.get().cloned()),
@@ -116,8 +125,13 @@ impl Incoming {
             written.map_err(|failure| endpoint.failed(failure))?;
             stored += since.elapsed();
         }
-        if got != self.len {
-            return Err(self.another_length(got));
+        match self.within {
+            None if got != self.len => return Err(self.another_length(got)),
+            Some(Within(least, _)) if got < least => {
+                let why = format!("the policy wants at least {least} bytes and {got} came");
+                return Err(S3Error::with_message(S3ErrorCode::EntityTooSmall, why));
+            }
+            _ => {}
         }
         let trailers = self.trailers.and_then(|trailers| trailers.take());
         let checked = self.checks.finish(trailers.as_ref());
@@ -126,7 +140,16 @@ impl Incoming {
         checked
     }
 
+    /// Its bytes, if they are known.
+    fn size(&self) -> Option<u64> {
+        self.within.is_none().then_some(self.len)
+    }
+
     fn another_length(&self, got: u64) -> S3Error {
+        if self.within.is_some() {
+            let why = format!("the policy allows {} bytes", self.len);
+            return S3Error::with_message(S3ErrorCode::EntityTooLarge, why);
+        }
         let why = format!("{} bytes were announced and {got} came", self.len);
         S3Error::with_message(S3ErrorCode::IncompleteBody, why)
     }
@@ -177,15 +200,15 @@ impl Endpoint {
         let mut room = self
             .room(&inside, &asked, incoming.len, incoming.chunked)
             .await?;
-        let mut info = put_info!(input, Some(incoming.len), &request.extensions);
+        let mut info = put_info!(input, incoming.size(), &request.extensions);
         info.attributes
             .extend(tags::of_header(input.tagging.as_deref())?);
-        let len = incoming.len;
         let begun = inside.objects.begin(&input.bucket, &input.key, info);
         let mut writer = begun.map_err(|failure| self.failed(failure))?;
         let checked = incoming
             .into_sink((self, &asked.scope), &mut room, &mut writer)
             .await?;
+        let len = writer.written();
         asked.scope.add_bytes(len);
         let commit = CommitInfo {
             etag: checked.etag,

@@ -20,6 +20,7 @@ use tracing::Instrument as _;
 
 use super::body::{Flow, Patience, Patient, Traced};
 use super::endpoint::Endpoint;
+use super::form::{self, Forms};
 use super::{cors, error, operations, signed, slow};
 use lumpscope_server::door::{self, Admitted, Connection, Entrance, HttpLimits, Leave, Listener};
 use lumpscope_server::refusal::Refusal;
@@ -41,6 +42,7 @@ const REGION: HeaderName = HeaderName::from_static("x-amz-bucket-region");
 pub(super) struct Serving {
     pub(super) s3: S3Service,
     pub(super) endpoint: Endpoint,
+    pub(super) forms: Forms,
     pub(super) requests: Arc<Requests>,
     pub(super) readers: Readers,
     pub(super) patience: Patience,
@@ -136,7 +138,7 @@ impl On {
             return Ok(response);
         }
         let is_copy = request.headers().contains_key(COPY_SOURCE);
-        let mut work = Box::pin(work(self.serving.s3.clone(), request, (&scope, &flow)));
+        let mut work = Box::pin(work(&self.serving, request, (&scope, &flow)));
         let response = match is_copy {
             false => work.await?,
             true => match tokio::time::timeout(slow::BEAT, &mut work).await {
@@ -181,6 +183,9 @@ impl On {
     ) -> Option<Result<Response<s3s::Body>, HttpError>> {
         if let Some(error) = self.too_long(request) {
             return Some(xml(error, scope));
+        }
+        if form::is_form(request.method(), request.headers()) {
+            return None;
         }
         if *request.method() != Method::OPTIONS {
             let refused = signed::check(request).err();
@@ -247,13 +252,23 @@ impl On {
 
 /// What becomes of a request.
 fn work(
-    s3: S3Service,
+    serving: &Serving,
     request: Request<s3s::Body>,
     (scope, flow): (&Arc<Scope>, &Arc<Flow>),
-) -> impl Future<Output = Result<Response<s3s::Body>, HttpError>> + Send + 'static {
+) -> impl Future<Output = Result<Response<s3s::Body>, HttpError>> + Send + use<> {
     let (scope, flow) = (Arc::clone(scope), Arc::clone(flow));
+    let (s3, forms) = (serving.s3.clone(), serving.forms.clone());
     async move {
-        match unless_cut_off(&scope, s3.call(request)).await {
+        let call = async {
+            if !form::is_form(request.method(), request.headers()) {
+                return s3.call(request).await;
+            }
+            match forms.put(request).await {
+                Ok((put, done)) => forms.answer(put, done).await,
+                Err(error) => xml(error, &scope),
+            }
+        };
+        match unless_cut_off(&scope, call).await {
             None => xml(error::refused(&Refusal::CutOff), &scope),
             Some(response) => match flow.fault() {
                 Some(fault) => xml(error::fault(fault), &scope),

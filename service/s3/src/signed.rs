@@ -51,7 +51,7 @@ pub(super) fn check(request: &mut Request<Body>) -> S3Result<()> {
             .to_ascii_lowercase()
             .starts_with(b"multipart/")
     }) {
-        let why = "PostObject (a form of a browser) is not offered: use PutObject";
+        let why = "a body of several parts is a form of a browser: POST, multipart/form-data";
         return Err(refused(S3ErrorCode::NotImplemented, why));
     }
     let mut given = headers.get_all(AUTHORIZATION).iter();

@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 
 /// The access key of the tests, its name and its secret.
 pub(crate) const ACCESS: &str = "AKTEST";
-const SECRET: &str = "the-secret-of-the-tests";
+pub(crate) const SECRET: &str = "the-secret-of-the-tests";
 /// Nothing takes longer.
 const LONG: Duration = Duration::from_secs(60);
 /// Bytes that a URL has as they are.
@@ -325,7 +325,7 @@ fn now() -> Duration {
 }
 
 /// This second, as signatures have it.
-fn date() -> String {
+pub(crate) fn date() -> String {
     let now = time::OffsetDateTime::now_utc();
     let (date, time) = (now.date(), now.time());
     format!(
@@ -358,11 +358,11 @@ fn sha1(bytes: &[u8]) -> Vec<u8> {
     Sha1::checksum(bytes).to_vec()
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn hmac(hash: fn(&[u8]) -> Vec<u8>, key: &[u8], message: &[u8]) -> Vec<u8> {
+pub(crate) fn hmac(hash: fn(&[u8]) -> Vec<u8>, key: &[u8], message: &[u8]) -> Vec<u8> {
     let mut block = [0; 64];
     block[..key.len()].copy_from_slice(key);
     let with = |pad: u8, rest: &[u8]| [&block.map(|byte| byte ^ pad)[..], rest].concat();

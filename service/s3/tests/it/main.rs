@@ -4,6 +4,7 @@
 
 mod common;
 mod documents;
+mod forms;
 mod parameters;
 mod probes;
 mod reads;

@@ -86,7 +86,14 @@ fn one_signature_is_enough_and_a_form_has_none() {
     let both = both.unsigned("authorization", "AWS4-HMAC-SHA256 x");
     client.refused(both, 400, "InvalidArgument");
     let form = Ask::new("POST", "/bbb").header("content-type", "multipart/form-data; boundary=x");
-    client.refused(form.sign(Sign::Nothing), 501, "NotImplemented");
+    client.refused(
+        form.clone().sign(Sign::Nothing),
+        400,
+        "MalformedPOSTRequest",
+    );
+    client.refused(form, 400, "InvalidArgument");
+    let other = Ask::new("POST", "/bbb").header("content-type", "multipart/mixed; boundary=x");
+    client.refused(other, 501, "NotImplemented");
     client.refused(
         Ask::new("GET", "/bbb").sign(Sign::Nothing),
         403,

@@ -1,0 +1,195 @@
+//! Forms of browsers: what a signed policy allows, and nothing else.
+
+use crate::common::{ACCESS, Ask, Client, Running, SECRET, Sign, date, hex, hmac, sha256};
+
+const BOUNDARY: &str = "----a boundary";
+
+/// A form whose policy is signed.
+#[derive(Clone)]
+struct Form {
+    fields: Vec<(String, String)>,
+    conditions: Vec<String>,
+    until: &'static str,
+    secret: &'static str,
+    file: Vec<u8>,
+}
+
+impl Form {
+    /// Stores these bytes under a key.
+    fn new(key: &str, file: &[u8]) -> Self {
+        let form = Self {
+            fields: Vec::new(),
+            conditions: vec!["{\"bucket\": \"bbb\"}".to_owned()],
+            until: "2100-01-01T00:00:00Z",
+            secret: SECRET,
+            file: file.to_vec(),
+        };
+        form.field("key", key)
+    }
+
+    /// With a field that the policy allows.
+    fn field(mut self, name: &str, value: &str) -> Self {
+        self.conditions
+            .push(format!("[\"starts-with\", \"${name}\", \"\"]"));
+        self.free(name, value)
+    }
+
+    /// With a field.
+    fn free(mut self, name: &str, value: &str) -> Self {
+        self.fields.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    fn condition(mut self, condition: &str) -> Self {
+        self.conditions.push(condition.to_owned());
+        self
+    }
+
+    fn ask(mut self) -> Ask {
+        let time = date();
+        let scope = format!("{}/us-east-1/s3/aws4_request", &time[..8]);
+        let credential = format!("{ACCESS}/{scope}");
+        self = self.field("x-amz-algorithm", "AWS4-HMAC-SHA256");
+        self = self.field("X-Amz-Credential", &credential);
+        self = self.field("x-amz-date", &time);
+        let (until, conditions) = (self.until, self.conditions.join(", "));
+        let policy = format!("{{\"expiration\": \"{until}\", \"conditions\": [{conditions}]}}");
+        let policy = base64_simd::STANDARD.encode_to_string(policy);
+        let mut key = format!("AWS4{}", self.secret).into_bytes();
+        for part in scope.split('/') {
+            key = hmac(sha256, &key, part.as_bytes());
+        }
+        let signature = hex(&hmac(sha256, &key, policy.as_bytes()));
+        let form = self.free("policy", &policy);
+        form.free("x-amz-signature", &signature).unsigned()
+    }
+
+    /// Without a policy.
+    fn unsigned(self) -> Ask {
+        let mut body = Vec::new();
+        for (name, value) in &self.fields {
+            let head = format!("Content-Disposition: form-data; name=\"{name}\"");
+            body.extend(format!("--{BOUNDARY}\r\n{head}\r\n\r\n{value}\r\n").into_bytes());
+        }
+        let head = "form-data; name=\"file\"; filename=\"C:\\dir\\a b.txt\"";
+        let head = format!("Content-Disposition: {head}\r\nContent-Type: text/html");
+        body.extend(format!("--{BOUNDARY}\r\n{head}\r\n\r\n").into_bytes());
+        body.extend(&self.file);
+        body.extend(format!("\r\n--{BOUNDARY}--\r\n").into_bytes());
+        let kind = format!("multipart/form-data; boundary=\"{BOUNDARY}\"");
+        let ask = Ask::new("POST", "/bbb").header("content-type", &kind);
+        ask.body(body).sign(Sign::Nothing)
+    }
+}
+
+fn keys(client: &mut Client) -> usize {
+    let list = client.good(Ask::new("GET", "/bbb"));
+    list.text().matches("<Key>").count()
+}
+
+#[test]
+fn a_form_stores_its_file() {
+    let (_running, mut client) = Running::with_bucket();
+    // What looks like its end, and is none.
+    let near = format!("\r\n--{}\r\n-{BOUNDARY}\r\n", &BOUNDARY[..6]);
+    let large = near.repeat(200_000).into_bytes();
+    assert!(large.len() > 5 << 20);
+    for file in [&b""[..], b"x", near.as_bytes(), &large] {
+        let reply = client.ask(Form::new("in/k", file).ask());
+        assert_eq!(reply.status, 204, "{}", reply.text());
+        assert_eq!(client.object("/bbb/in/k").unwrap(), file);
+        let head = client.good(Ask::new("HEAD", "/bbb/in/k"));
+        assert_eq!(reply.header("etag"), head.header("etag"));
+    }
+    let tags = "<Tagging><TagSet><Tag><Key>a b</Key><Value>1</Value></Tag></TagSet></Tagging>";
+    let form = Form::new("in/${filename}", b"hello").field("Content-Type", "text/plain");
+    let form = form.field("x-amz-meta-who", "me").field("tagging", tags);
+    let form = form.field("success_action_status", "201");
+    let reply = client.good(form.free("x-ignore-me", "1").ask());
+    assert_eq!(reply.status, 201);
+    assert_eq!(reply.element("Key").as_deref(), Some("in/a b.txt"));
+    let location = reply.element("Location");
+    assert_eq!(location.as_deref(), Some("/bbb/in/a%20b.txt"));
+    let got = client.good(Ask::new("GET", "/bbb/in/a b.txt"));
+    assert_eq!(got.body, b"hello");
+    for (name, value) in [
+        ("content-type", "text/plain"),
+        ("x-amz-meta-who", "me"),
+        ("x-amz-tagging-count", "1"),
+    ] {
+        assert_eq!(got.header(name), Some(value));
+    }
+    let page = "https://a.example/?p=1";
+    let form = Form::new("in/k", b"x").field("success_action_redirect", page);
+    let reply = client.ask(form.ask());
+    let location = reply.header("location").unwrap();
+    assert_eq!(reply.status, 303);
+    let begin = format!("{page}&bucket=bbb&key=in%2Fk&etag=%22");
+    assert!(location.starts_with(&begin), "{location}");
+    // As many bytes as the policy allows.
+    let range = "[\"content-length-range\", 3, 5]";
+    for (file, status) in [("12", 400), ("123", 204), ("12345", 204), ("123456", 400)] {
+        let form = Form::new("in/range", file.as_bytes()).condition(range);
+        assert_eq!(client.ask(form.ask()).status, status, "{file}");
+    }
+    assert_eq!(client.object("/bbb/in/range").unwrap(), b"12345");
+}
+
+#[test]
+fn what_no_policy_allows_leaves_nothing() {
+    let (_running, mut client) = Running::with_bucket();
+    client.good(Ask::new("PUT", "/bbb/secret").body("secret"));
+    let form = || Form::new("k", b"x");
+    let until = |until| Form { until, ..form() };
+    let secret = |secret| Form { secret, ..form() };
+    let (denied, document) = ((403, "AccessDenied"), (400, "InvalidPolicyDocument"));
+    let long = "x".repeat(40_000);
+    for (ask, (status, code)) in [
+        (form().unsigned(), denied),
+        (form().free("x-amz-meta-who", "me").ask(), denied),
+        (form().condition("{\"bucket\": \"other\"}").ask(), denied),
+        (
+            form()
+                .condition("[\"starts-with\", \"$key\", \"in/\"]")
+                .ask(),
+            denied,
+        ),
+        (form().condition("{\"acl\": \"private\"}").ask(), denied),
+        (until("2020-01-01T00:00:00Z").ask(), denied),
+        (secret("another").ask(), (403, "SignatureDoesNotMatch")),
+        (form().free("AWSAccessKeyId", ACCESS).ask(), denied),
+        (
+            form().free("x-amz-date", "x").ask(),
+            (400, "MalformedPOSTRequest"),
+        ),
+        (Form::new("", b"x").ask(), (400, "InvalidArgument")),
+        (
+            form().condition("[\"content-length-range\", 0]").ask(),
+            document,
+        ),
+        (form().condition("{}").ask(), document),
+        (
+            form().field("x-amz-server-side-encryption", "AES256").ask(),
+            (501, "NotImplemented"),
+        ),
+        (
+            form().field("acl", "public-read").ask(),
+            (501, "NotImplemented"),
+        ),
+        (
+            form().field("x-amz-checksum-crc32", "AAAAAA==").ask(),
+            (400, "BadDigest"),
+        ),
+        (
+            form().field("x-amz-meta-x", &long).ask(),
+            (400, "MaxPostPreDataLengthExceededError"),
+        ),
+    ] {
+        client.refused(ask, status, code);
+        assert_eq!(keys(&mut client), 1, "{code}");
+    }
+    // Only its file is stored, whatever a field is called.
+    let copy = form().field("x-amz-copy-source", "bbb/secret");
+    assert_eq!(client.ask(copy.ask()).status, 204);
+    assert_eq!(client.object("/bbb/k").unwrap(), b"x");
+}
