@@ -148,7 +148,10 @@ fn check_condition(
                 key: key.to_owned(),
             });
         }
+        (Condition::UnlessMatch(_), None) => return Ok(()),
         (Condition::IfMatch(etag), Some(old)) if old == etag => return Ok(()),
+        (Condition::UnlessMatch(etag), Some(old)) if old != etag => return Ok(()),
+        (Condition::UnlessMatch(_), Some(_)) => "the object has this ETag",
         (Condition::IfMatch(_), Some(_)) => "the object has another ETag",
     };
     Err(ObjectError::ConditionFailed { why })
@@ -188,7 +191,7 @@ impl Objects {
                 None => (Old::Absent, None),
                 Some(id) => {
                     let etag = match condition {
-                        Condition::IfMatch(_) => {
+                        Condition::IfMatch(_) | Condition::UnlessMatch(_) => {
                             let block = (name, key, id);
                             self.inner.load(ctx, block, Some(0..0)).await?.info.etag
                         }

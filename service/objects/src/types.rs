@@ -86,6 +86,8 @@ pub enum Condition {
     IfPresent,
     /// Only if there is one with this ETag; if there is none at all, there is no such key.
     IfMatch(ETag),
+    /// Only if there is none with this ETag.
+    UnlessMatch(ETag),
 }
 
 /// A setting of a bucket: a text that means nothing here.

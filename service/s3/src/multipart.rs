@@ -102,6 +102,7 @@ impl Endpoint {
             bucket: Some(input.bucket),
             key: Some(readable(input.key)),
             upload_id: Some(upload),
+            checksum_algorithm: input.checksum_algorithm,
             ..CreateMultipartUploadOutput::default()
         }))
     }

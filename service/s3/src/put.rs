@@ -179,9 +179,14 @@ pub(super) fn condition(
             etag.map(Condition::IfMatch)
                 .map_err(|_| S3Error::new(S3ErrorCode::PreconditionFailed))
         }
-        (_, Some(_)) => Err(S3Error::with_message(
+        // No object has an ETag that is none.
+        (None, Some(ETagCondition::ETag(etag))) => {
+            let etag = etag.value().parse();
+            Ok(etag.map_or(Condition::Always, Condition::UnlessMatch))
+        }
+        (Some(_), Some(_)) => Err(S3Error::with_message(
             S3ErrorCode::NotImplemented,
-            "a put takes If-None-Match: * or If-Match, one of them",
+            "a put takes If-None-Match or If-Match, one of them",
         )),
     }
 }

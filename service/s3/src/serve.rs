@@ -21,6 +21,7 @@ use tracing::Instrument as _;
 use super::body::{Flow, Patience, Patient, Traced};
 use super::endpoint::Endpoint;
 use super::form::{self, Forms};
+use super::parameters::pairs;
 use super::{cors, error, operations, signed, slow};
 use lumpscope_server::door::{self, Admitted, Connection, Entrance, HttpLimits, Leave, Listener};
 use lumpscope_server::refusal::Refusal;
@@ -31,6 +32,8 @@ const FRAMING: u64 = 2;
 /// The id of a request, in its reply.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 
+/// The parameter of GetObjectAttributes.
+const ATTRIBUTES: &str = "attributes";
 /// Names the source of a copy.
 const COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
 
@@ -259,9 +262,12 @@ fn work(
     let (scope, flow) = (Arc::clone(scope), Arc::clone(flow));
     let (s3, forms) = (serving.s3.clone(), serving.forms.clone());
     async move {
+        let query = pairs(request.uri().query().unwrap_or_default());
+        let is_bare = query.iter().any(|(name, _)| name == ATTRIBUTES);
         let call = async {
             if !form::is_form(request.method(), request.headers()) {
-                return s3.call(request).await;
+                let response = s3.call(request).await?;
+                return Ok(if is_bare { bare(response) } else { response });
             }
             match forms.put(request).await {
                 Ok((put, done)) => forms.answer(put, done).await,
@@ -275,6 +281,18 @@ fn work(
                 None => response,
             },
         }
+    }
+}
+
+/// An answer whose entity tag has no quotes: that of GetObjectAttributes alone.
+fn bare(response: Response<s3s::Body>) -> Response<s3s::Body> {
+    match response.body().bytes() {
+        None => response,
+        Some(told) => response.map(|_| {
+            let told = String::from_utf8_lossy(&told);
+            let told = told.replace("<ETag>\"", "<ETag>");
+            s3s::Body::from(told.replace("\"</ETag>", "</ETag>"))
+        }),
     }
 }
 

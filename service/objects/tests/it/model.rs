@@ -42,7 +42,7 @@ enum Op {
 fn op() -> impl Strategy<Value = Op> {
     let key = 0_u8..24;
     prop_oneof![
-        8 => (key.clone(), 0_usize..4000, 0_u8..6).prop_map(|(key, len, condition)| Op::Put { key, len, condition }),
+        8 => (key.clone(), 0_usize..4000, 0_u8..8).prop_map(|(key, len, condition)| Op::Put { key, len, condition }),
         4 => (key.clone(), 0_usize..4000, 1_usize..4000).prop_map(|(key, from, len)| Op::Get { key, from, len }),
         3 => key.clone().prop_map(|key| Op::Delete { key }),
         1 => (key.clone(), key).prop_map(|(from, to)| Op::Copy { from, to }),
@@ -106,6 +106,11 @@ async fn try_put(objects: &Objects, model: &mut Model, op: &Op, version: u64) {
         1 => (Condition::IfPresent, now.is_some()),
         2 => (Condition::IfMatch(now.unwrap_or_default()), now.is_some()),
         3 => (Condition::IfMatch(etag(u64::MAX)), false),
+        4 => (
+            Condition::UnlessMatch(now.unwrap_or_default()),
+            now.is_none(),
+        ),
+        5 => (Condition::UnlessMatch(etag(u64::MAX)), true),
         _ => (Condition::Always, true),
     };
     match put(objects, "bucket", &key, (version, len), condition).await {
