@@ -23,6 +23,12 @@ use lumpscope_server::request::Scope;
 /// Bytes of a body without what frames its chunks.
 const DECODED: &str = "x-amz-decoded-content-length";
 
+/// An `ETag` of more parts than there can be.
+const NO_OBJECT: ETag = ETag {
+    md5: [0; 16],
+    parts: u16::MAX,
+};
+
 /// Receiver of the bytes of a body.
 pub(super) trait Sink: Send {
     /// Appends bytes.
@@ -164,8 +170,7 @@ fn is_chunked(headers: &HeaderMap) -> bool {
 /// When a put is made.
 ///
 /// # Errors
-/// `NotImplemented` for what S3 does not know either, `PreconditionFailed` for an `ETag` that no
-/// object can have.
+/// `NotImplemented` for what S3 does not know either.
 pub(super) fn condition(
     matches: Option<&ETagCondition>,
     none_match: Option<&ETagCondition>,
@@ -175,9 +180,9 @@ pub(super) fn condition(
         (None, Some(ETagCondition::Any)) => Ok(Condition::IfAbsent),
         (Some(ETagCondition::Any), None) => Ok(Condition::IfPresent),
         (Some(ETagCondition::ETag(etag)), None) => {
-            let etag: Result<ETag, _> = etag.value().parse();
-            etag.map(Condition::IfMatch)
-                .map_err(|_| S3Error::new(S3ErrorCode::PreconditionFailed))
+            // Whether there is an object at all is decided first.
+            let etag = etag.value().parse();
+            Ok(Condition::IfMatch(etag.unwrap_or(NO_OBJECT)))
         }
         // No object has an ETag that is none.
         (None, Some(ETagCondition::ETag(etag))) => {

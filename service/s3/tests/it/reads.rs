@@ -282,6 +282,8 @@ fn what_is_not_exact_is_written_as_s3_writes_it() {
     assert_eq!(client.object("/bbb/k").unwrap(), b"new");
     client.good(unless.header("if-none-match", tag));
     assert_eq!(client.object("/bbb/k").unwrap(), b"other");
+    let missing = Ask::new("PUT", "/bbb/none").header("if-match", "\"none\"");
+    client.refused(missing, 404, "NoSuchKey");
     let copy = Ask::new("PUT", "/bbb/c").header("x-amz-copy-source", "bbb/t");
     let named = "x-amz-copy-source-if-match";
     client.refused(

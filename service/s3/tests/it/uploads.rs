@@ -91,7 +91,11 @@ fn checksums_of_parts_and_of_the_whole_are_compared() {
             client.refused(ask, 400, "BadDigest");
         }
         assert_eq!(client.object("/bbb/k"), None);
-        let good = full.clone().unwrap_or(composite);
+        // Some clients leave out how many they are.
+        let good = match kind {
+            "CRC32C" => composite.replace("-2", ""),
+            _ => full.clone().unwrap_or(composite),
+        };
         client.good(complete(&upload, kind, &sums, &vec![(name.clone(), good)]));
         let head = Ask::new("HEAD", "/bbb/k").header("x-amz-checksum-mode", "ENABLED");
         let head = client.good(head);
