@@ -23,6 +23,12 @@ pub enum Mutant {
     CutsRot,
     /// The seal is settled while its batch is not flushed.
     SettlesEarly,
+    /// The flush of a batch does not wait for the data that is written beside it.
+    FlushesEarly,
+    /// Bits of the data of an unsettled batch are not flipped back.
+    LeavesRot,
+    /// A batch whose data could not be written stays in the journal.
+    LeavesBatch,
 }
 
 thread_local! {

@@ -23,6 +23,7 @@ use crate::stats::Counters;
 use crate::storage::io::{BlockingIo, memory_alignment};
 use crate::storage::recover::{Recovered, recover};
 use crate::storage::salvage::repair;
+use crate::storage::unsettled;
 use crate::store::{Inner, Store};
 
 /// Data I/Os in flight that make sense for a pool of threads.
@@ -161,6 +162,7 @@ fn prepare(
 /// Makes what was found the state that a power cut leaves, and damage good.
 fn make_good(io: &mut BlockingIo<'_>, recovered: &mut Recovered) -> Result<(), Error> {
     io.flush()?;
+    unsettled::flip_back(io, &recovered.data_flips)?;
     let mut damaged = !recovered.mended.is_empty();
     let storage = &mut recovered.storage;
     if let Some(salvaged) = &mut recovered.salvaged {

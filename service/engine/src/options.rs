@@ -147,7 +147,7 @@ pub enum TailOutcome {
     /// acknowledged: the journal ends before it.
     Dropped,
     /// Data of it has changed since it was written, or cannot be read: it may have been
-    /// acknowledged, so it counts, and reading these lumps fails.
+    /// acknowledged, so it counts. One bit is flipped back; reading lumps with other damage fails.
     Damaged,
 }
 

@@ -56,19 +56,25 @@ pub fn hash(id: LumpId, portion: Portion) -> u64 {
         })
 }
 
-/// True: numbers whose sum is too large by `excess` add up if one bit of a nonce, or of the bytes of
-/// a sample, is flipped back. `words`: number and bytes of each sector that was sampled.
+/// True: numbers whose sum is too large by `excess` add up if one bit of a nonce is flipped back.
 #[must_use]
-pub fn one_bit_explains(excess: u64, words: &[(u64, u64)]) -> bool {
-    let is_nonce = (0..64).any(|bit| excess == 1 << bit || excess.wrapping_neg() == 1 << bit);
-    let flipped = |&(number, word): &(u64, u64)| {
-        let now = term(number, word);
-        (0..64).any(|bit| now.wrapping_sub(term(number, word ^ 1 << bit)) == excess)
-    };
-    is_nonce || words.iter().any(flipped)
+pub fn is_nonce_bit(excess: u64) -> bool {
+    (0..64).any(|bit| excess == 1 << bit || excess.wrapping_neg() == 1 << bit)
 }
 
-/// Number and bytes of each sector of `bytes`, as [`one_bit_explains`] takes them.
+/// Flips bits of byte `at` of a payload of `len` bytes in its [`words`].
+pub fn flip(words: &mut [(u64, u64)], (at, mask): (u64, u8), len: u64) {
+    let (sector, in_sector) = (at / SECTOR_LEN, at % SECTOR_LEN);
+    let sampled = (len - sector * SECTOR_LEN).min(SAMPLE_LEN as u64);
+    let word = usize::try_from(sector)
+        .ok()
+        .and_then(|at| words.get_mut(at));
+    if let (Some((_, word)), true) = (word, in_sector < sampled) {
+        *word ^= u64::from(mask) << (8 * (sampled - 1 - in_sector));
+    }
+}
+
+/// Number and first bytes of each sector of `bytes`.
 pub fn words(first: u64, bytes: &[u8]) -> impl Iterator<Item = (u64, u64)> + '_ {
     let sectors = bytes.chunks(SECTOR);
     (first..).zip(sectors.map(|sector| number_of(sector.get(..SAMPLE_LEN).unwrap_or(sector))))
@@ -80,16 +86,17 @@ fn number_of(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, append)
 }
 
-/// True: CRC32Cs of `len` bytes that differ like this differ by one flipped bit of these bytes. Any
-/// other change looks so once in 2^32 / (8 * len) times.
+/// The bit by which `len` bytes differ whose CRC32Cs differ like this: its byte, and its mask. Any
+/// other change looks as if there were one, once in 2^32 / (8 * len) times.
 #[must_use]
-pub fn is_one_bit(difference: u32, len: u64) -> bool {
+pub fn one_bit(difference: u32, len: u64) -> Option<(u64, u8)> {
     let mut crc = LAST_BIT;
-    (0..len.saturating_mul(8)).any(|_| {
+    let from_end = (0..len.saturating_mul(8)).find(|_| {
         let found = crc == difference;
         crc = crc >> 1 ^ if crc & 1 == 1 { LAST_BIT } else { 0 };
         found
-    })
+    })?;
+    Some((len - 1 - from_end / 8, 0x80 >> (from_end % 8)))
 }
 
 #[cfg(test)]
@@ -104,30 +111,29 @@ mod tests {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
             let difference = whole ^ crc32c::crc32c(&flipped);
-            assert!(is_one_bit(difference, 200), "bit {bit}");
+            let place = (bit as u64 / 8, 1 << (bit % 8));
+            assert_eq!(one_bit(difference, 200), Some(place), "bit {bit}");
             flipped[(bit / 8 + 3) % 200] ^= 1;
             let difference = whole ^ crc32c::crc32c(&flipped);
-            assert!(!is_one_bit(difference, 200), "bit {bit} and another one");
+            assert_eq!(one_bit(difference, 200), None, "bit {bit} and another one");
         }
-        assert!(!is_one_bit(0, 200));
+        assert_eq!(one_bit(0, 200), None);
     }
 
     #[test]
-    fn every_flipped_bit_of_a_sample_is_known_by_the_sum() {
-        let bytes: Vec<u8> = (0..1700_u32).map(|at| at.to_be_bytes()[3]).collect();
+    fn a_bit_that_is_flipped_back_gives_the_sum_again() {
+        let bytes: Vec<u8> = (0..1541_u32).map(|at| at.to_be_bytes()[3]).collect();
         let whole = samples(0, &bytes);
-        for at in [0, 7, 512, 519, 1536, 1543] {
+        for at in [0, 7, 8, 512, 519, 1535, 1536, 1540] {
             for bit in 0..8 {
                 let mut flipped = bytes.clone();
                 flipped[at] ^= 1 << bit;
-                let excess = samples(0, &flipped).wrapping_sub(whole);
-                let words: Vec<_> = words(0, &flipped).collect();
-                assert!(one_bit_explains(excess, &words), "byte {at}, bit {bit}");
-                flipped[at ^ 1] ^= 1;
-                let excess = samples(0, &flipped).wrapping_sub(whole);
-                assert!(!one_bit_explains(excess, &words), "byte {at}, bit {bit}");
+                let mut words: Vec<_> = words(0, &flipped).collect();
+                flip(&mut words, (at as u64, 1 << bit), 1541);
+                assert_eq!(sum(words), whole, "byte {at}, bit {bit}");
             }
         }
+        assert!(is_nonce_bit(1 << 63) && is_nonce_bit(u64::MAX) && !is_nonce_bit(3));
         let (mut swapped, sector) = (bytes.clone(), 512);
         swapped[..2 * sector].rotate_left(sector);
         swapped[0] = 9;

@@ -276,12 +276,12 @@ impl Inspector {
         let walked = self.walk_all(geometry, (head, None));
         let end = walked.2.tail;
         let end = end.and_then(|tail| self.found_end(geometry, uuid, tail));
-        let judged = end.map_or(Judged::Counts(None), |end| {
+        let judged = end.map_or(Judged::Counts(None, Vec::new()), |end| {
             let read = |offset, len| self.source.read(offset, len);
             unsettled::judge_end(geometry, &end, SECTOR_LEN, read)
         });
         match judged {
-            Judged::Counts(unsettled) => Log {
+            Judged::Counts(unsettled, _) => Log {
                 walked,
                 unsettled,
                 ends: None,

@@ -18,7 +18,7 @@ use super::journal::{Found, FoundEnd, Journal};
 use super::outside::Outside;
 use super::salvage::{self, Salvaged};
 use super::space::used_blocks;
-use super::unsettled::{self, Judged, LogEnd};
+use super::unsettled::{self, Flip, Judged, LogEnd};
 use crate::clock::monotonic_ns;
 use crate::error::Error;
 use crate::finding::salvage::with_hint;
@@ -56,6 +56,8 @@ pub(crate) struct Recovered {
     pub(crate) copied: Option<u64>,
     /// The last batch, if its seal is not settled: the end is to be written anew.
     pub(crate) unsettled: Option<UnsettledTail>,
+    /// Bits of its data to be flipped back before that.
+    pub(crate) data_flips: Vec<Flip>,
 }
 
 /// Reads the store on a device; `salvage`: also one that is damaged (FORMAT.md section 13).
@@ -99,8 +101,8 @@ fn read(io: &mut BlockingIo<'_>, salvage: bool, ends: Option<LogEnd>) -> Result<
     };
     let (end, unit) = (&replayed.end, io.unit());
     let judged = unsettled::judge_end(&geometry, end, unit, |offset, len| io.read(offset, len));
-    let unsettled = match judged {
-        Judged::Counts(unsettled) => unsettled,
+    let (unsettled, data_flips) = match judged {
+        Judged::Counts(unsettled, flips) => (unsettled, flips),
         Judged::Dropped(tail, end) => return Ok(Reading::Torn(tail, end)),
     };
     let Replayed {
@@ -153,6 +155,7 @@ fn read(io: &mut BlockingIo<'_>, salvage: bool, ends: Option<LogEnd>) -> Result<
         flips,
         copied,
         unsettled,
+        data_flips,
     })))
 }
 

@@ -2,10 +2,11 @@
 
 use std::ops::Deref;
 
+use super::io::BlockingIo;
 use super::journal::FoundEnd;
 use crate::error::Error;
 use crate::format::mend::mend;
-use crate::format::proof::{self, is_one_bit, one_bit_explains};
+use crate::format::proof::{self, is_nonce_bit, one_bit};
 use crate::format::record::{Decoded, Record};
 use crate::format::seal::{Proof, Seal, UnsettledSeal};
 use crate::format::sums::{Chunks, PayloadSums};
@@ -29,11 +30,15 @@ pub(crate) struct LogEnd {
 
 /// What to do with the last batch.
 pub(crate) enum Judged {
-    /// It counts; there is a report if it was not settled.
-    Counts(Option<UnsettledTail>),
+    /// It counts; there is a report if it was not settled, and bits of its data to be flipped back:
+    /// byte of the device, and mask.
+    Counts(Option<UnsettledTail>, Vec<Flip>),
     /// It does not: the journal ends before it.
     Dropped(UnsettledTail, LogEnd),
 }
+
+/// Bits of a byte of the device that are wrong.
+pub(crate) type Flip = (u64, u8);
 
 /// Judges the last batch of a journal with this end. `read`: whole units of `unit` bytes.
 pub(crate) fn judge_end<B: Deref<Target = [u8]>>(
@@ -43,11 +48,11 @@ pub(crate) fn judge_end<B: Deref<Target = [u8]>>(
     mut read: impl FnMut(u64, u64) -> Result<B, Error>,
 ) -> Judged {
     let Some(seal) = end.unsettled else {
-        return Judged::Counts(None);
+        return Judged::Counts(None, Vec::new());
     };
-    let tail = judge(geometry, (end.tail, unit), &seal, &mut read);
+    let (tail, flips) = judge(geometry, (end.tail, unit), &seal, &mut read);
     if tail.outcome != TailOutcome::Dropped {
-        return Judged::Counts(Some(tail));
+        return Judged::Counts(Some(tail), flips);
     }
     let end = LogEnd {
         tail: RingPosition(tail.ring_position),
@@ -56,20 +61,31 @@ pub(crate) fn judge_end<B: Deref<Target = [u8]>>(
     Judged::Dropped(tail, end)
 }
 
+/// Flips bits of the data back, before the batch is settled.
+///
+/// # Errors
+/// [`Error::Io`], [`Error::NoSpace`].
+pub(crate) fn flip_back(io: &mut BlockingIo<'_>, flips: &[Flip]) -> Result<(), Error> {
+    for &(byte, mask) in flips {
+        let in_unit = byte % io.unit();
+        let mut bytes = io.read(byte - in_unit, io.unit())?;
+        let at = usize::try_from(in_unit).ok();
+        if let Some(byte) = at.and_then(|at| bytes.get_mut(at)) {
+            *byte ^= mask;
+        }
+        io.write(byte - in_unit, bytes)?;
+    }
+    if flips.is_empty() { Ok(()) } else { io.flush() }
+}
+
 /// State of the data of one put.
 enum Data {
-    /// Its nonce, its samples, and whether the rest fits: not if one bit of it has flipped.
-    Found(Found),
+    /// Its nonce and samples, and the bit that has to be flipped back for the rest to fit.
+    Found { token: u64, flip: Option<Flip> },
     /// There are other bytes.
     Missing,
     /// The device cannot read all of it.
     Unreadable,
-}
-
-struct Found {
-    token: u64,
-    words: Vec<(u64, u64)>,
-    damaged: bool,
 }
 
 /// The puts of a batch that its proof is about: of its last `checked` records of kind Put those that
@@ -113,7 +129,7 @@ fn judge<B: Deref<Target = [u8]>>(
     (tail, unit): (RingPosition, u64),
     unsettled: &UnsettledSeal,
     read: &mut impl FnMut(u64, u64) -> Result<B, Error>,
-) -> UnsettledTail {
+) -> (UnsettledTail, Vec<Flip>) {
     let len = unsettled.seal.log_end.saturating_sub(unsettled.begin);
     let begin = RingPosition(tail.0.saturating_sub(len));
     let mut report = UnsettledTail {
@@ -125,16 +141,16 @@ fn judge<B: Deref<Target = [u8]>>(
     let Some(puts) = puts_between(geometry, (begin, tail), unit, unsettled.proof.puts, read) else {
         // Its records are not what was written, and nothing says that its data is not.
         report.outcome = TailOutcome::Damaged;
-        return report;
+        return (report, Vec::new());
     };
     let mut sum = Proof::default();
-    let (mut missing, mut unreadable, mut words) = (false, false, Vec::new());
+    let (mut missing, mut unreadable, mut flips) = (false, false, Vec::new());
     for put in puts {
         let damaged = match examine(geometry, put, read) {
-            Data::Found(found) => {
-                sum = sum.with(found.token, put);
-                words.extend(found.words);
-                found.damaged
+            Data::Found { token, flip } => {
+                sum = sum.with(token, put);
+                flips.extend(flip);
+                flip.is_some()
             }
             Data::Missing => {
                 missing = true;
@@ -150,8 +166,7 @@ fn judge<B: Deref<Target = [u8]>>(
         }
     }
     let excess = sum.sum.wrapping_sub(unsettled.proof.sum);
-    let is_proved =
-        || excess == 0 || mutant::is(Mutant::ForgetsNonces) || one_bit_explains(excess, &words);
+    let is_proved = || excess == 0 || mutant::is(Mutant::ForgetsNonces) || is_nonce_bit(excess);
     let whole = !missing && (unreadable || is_proved());
     let trusts = mutant::is(Mutant::TrustsData);
     report.outcome = match (whole, report.lumps.is_empty()) {
@@ -161,7 +176,10 @@ fn judge<B: Deref<Target = [u8]>>(
         (true, false) => TailOutcome::Damaged,
         (false, _) => TailOutcome::Dropped,
     };
-    report
+    if trusts || mutant::is(Mutant::LeavesRot) {
+        flips.clear();
+    }
+    (report, flips)
 }
 
 /// The puts that the proof of the records between two places is about.
@@ -246,17 +264,17 @@ fn examine<B: Deref<Target = [u8]>>(
         sums.update(payload);
         done += PIECE;
     }
-    let damaged = match difference(payload_len, sums, &trailer) {
-        Difference::None => flipped,
-        Difference::OneBit => true,
-        Difference::More => return Data::Missing,
-    };
-    let token = proof::token(nonce, proof::sum(words.iter().copied()));
-    Data::Found(Found {
-        token,
-        words,
-        damaged,
-    })
+    let mut flip = flipped.map(|(at, mask)| (start + len - block_size.bytes() + at, mask));
+    match difference(payload_len, sums, &trailer) {
+        Difference::None => {}
+        Difference::OneBit(at, mask) if flip.is_none() => {
+            proof::flip(&mut words, (at, mask), payload_len);
+            flip = Some((start + at, mask));
+        }
+        Difference::OneBit(..) | Difference::More => return Data::Missing,
+    }
+    let token = proof::token(nonce, proof::sum(words));
+    Data::Found { token, flip }
 }
 
 /// The last bytes of a lump of ours.
@@ -264,8 +282,8 @@ struct End {
     payload_len: u64,
     trailer: Trailer,
     nonce: u64,
-    /// True: one bit of it has flipped.
-    flipped: bool,
+    /// The bit of the last block that has flipped.
+    flipped: Option<Flip>,
 }
 
 impl End {
@@ -282,15 +300,16 @@ impl End {
             }
             _ => None,
         };
-        if let Some(end) = decode(last, false) {
+        if let Some(end) = decode(last, None) {
             return Some(end);
         }
         let end = last.len().checked_sub(MAX_OVERHEAD_LEN + NONCE_LEN)?;
+        let from = end as u64;
         let mut last = last.get(end..)?.to_vec();
         (0..last.len() * 8).find_map(|bit| {
             let (at, mask) = (bit / 8, 1 << (bit % 8));
             *last.get_mut(at)? ^= mask;
-            let end = decode(&last, true);
+            let end = decode(&last, Some((from + at as u64, mask)));
             *last.get_mut(at)? ^= mask;
             end
         })
@@ -301,7 +320,8 @@ impl End {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Difference {
     None,
-    OneBit,
+    /// This bit of this byte.
+    OneBit(u64, u8),
     More,
 }
 
@@ -322,12 +342,12 @@ fn difference(payload_len: u64, sums: PayloadSums, trailer: &Trailer) -> Differe
         .filter(|(_, (stored, found))| stored != found);
     match (differing.next(), differing.next()) {
         (Some((number, (stored, found))), None) => {
-            let len = len.min(payload_len.saturating_sub(number * len));
-            if is_one_bit(stored ^ found, len) {
-                Difference::OneBit
-            } else {
-                Difference::More
-            }
+            let start = number * len;
+            let len = len.min(payload_len.saturating_sub(start));
+            let bit = one_bit(stored ^ found, len);
+            bit.map_or(Difference::More, |(at, mask)| {
+                Difference::OneBit(start + at, mask)
+            })
         }
         _ => Difference::More,
     }
