@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! Idle ─▶ Rest (all but the first unit) ─▶ RestFlush ─▶ First (makes it visible) ─▶ LastFlush ─▶ Idle
+//!   │                                                    ├─▶ Data (written beside it) ─▶ LastFlush
 //!   └──────────── batch of one unit ─────────────────────▲
 //!   ├─▶ DataFlush ─▶ Idle        no record is ready, but data waits for a flush
 //!   └─▶ Settle ─▶ Idle           nothing happens, and the last batch is not settled
@@ -15,14 +16,17 @@
 //! order of their records, after the last flush; or after the visible write, when every change of
 //! the batch asked for no more (`Journaled`).
 //!
-//! Data that can be [checked] need not be flushed before its record is written.
+//! Data that can be [checked] need not be flushed before its record is written, and may be written
+//! [beside] it.
 
+mod beside;
 mod checked;
 mod refusal;
 mod times;
 
 use std::collections::VecDeque;
 
+use beside::Beside;
 use checked::Checked;
 
 use super::change::{Answer, Change};
@@ -32,7 +36,7 @@ use super::delete::{Many, ManyRequest};
 use super::gc::Gc;
 use super::io_table::Tag;
 use super::overlay::Overlay;
-use super::put::Put;
+use super::put::{Misplaced, Put};
 use crate::declaration::RequestId;
 use crate::error::Error;
 use crate::mutant::{self, Mutant};
@@ -54,7 +58,10 @@ enum Phase {
     Rest(usize),
     RestFlush,
     First,
+    /// The batch is written, data beside it is not.
+    Data,
     LastFlush,
+    /// The old end of the journal is written anew.
     Settle,
 }
 
@@ -73,6 +80,7 @@ struct InFlight {
     changes: Vec<(Change, RingPosition)>,
     /// Puts that a change of this batch has beaten: told when that one is durable.
     beaten: Vec<Put>,
+    beside: Beside,
     durability: Durability,
     requests: Vec<RequestId>,
     /// Taken when written.
@@ -100,6 +108,8 @@ pub(super) struct Commit {
     settled: u64,
     /// Deletes of many that are not applied as a whole.
     many: Many,
+    /// Puts of a batch that is being withdrawn.
+    misplaced: Vec<Misplaced>,
 }
 
 impl Commit {
@@ -159,10 +169,11 @@ impl Commit {
         // All phases have ended, so everything the collection has passed is durable.
         gc.move_head(ctx);
         loop {
+            let writing = self.sort_ready();
             self.refuse_beaten_first(ctx);
             let mut batch = Batch::new(&ctx.storage.journal);
             let blocked = self.is_blocked(ctx, gc, &batch);
-            if blocked && gc.press(&ctx.storage) {
+            if blocked && gc.press(&ctx.storage) && !writing {
                 self.refuse_first_ready(ctx, gc);
                 continue;
             }
@@ -170,14 +181,14 @@ impl Commit {
             let (changes, beaten, checked) = self.take_ready(ctx, gc, &mut batch);
             if !changes.is_empty() || self.ready.is_empty() {
                 gc.relax();
-            } else if !blocked {
+            } else if !blocked && !writing {
                 // Relocated records took the room: next time the change goes first.
                 gc.press(&ctx.storage);
             }
             if !batch.is_empty() {
                 return self.start_batch(ctx, batch, taken, (changes, beaten, checked));
             }
-            if !blocked || !gc.is_stuck(ctx) {
+            if !blocked || writing || !gc.is_stuck(ctx) {
                 break;
             }
             self.refuse_first_ready(ctx, gc);
@@ -336,10 +347,12 @@ impl Commit {
             && !mutant::is(Mutant::SpreadsBatches)
             && !mutant::is(Mutant::SettlesEarly);
         self.phase = Phase::Rest(rest.len());
+        let beside = Beside::of(&changes);
         self.batch = Some(InFlight {
             relocations: taken.relocations,
             changes,
             beaten,
+            beside,
             durability,
             requests: requests.clone(),
             first: Some(first),
@@ -412,14 +425,26 @@ impl Commit {
     ) -> Result<u64, Error> {
         result?;
         self.lap_batch(Stage::Write);
-        let Some(batch) = self.batch.as_mut() else {
+        if self.awaits_data() {
+            self.phase = Phase::Data;
             return Ok(0);
+        }
+        Ok(self.whole(ctx))
+    }
+
+    /// The batch is in the journal, with all its data.
+    fn whole(&mut self, ctx: &mut Ctx) -> u64 {
+        if self.withdraw(ctx) {
+            return 0;
+        }
+        let Some(batch) = self.batch.as_mut() else {
+            return 0;
         };
         if let Some(new_tail) = batch.new_tail.take() {
             ctx.storage.journal.advance(new_tail);
         }
         if self.forced {
-            return Ok(self.batch_durable(ctx));
+            return self.batch_durable(ctx);
         }
         let answers = match batch.durability {
             Durability::Journaled => self.apply_batch(ctx),
@@ -430,7 +455,7 @@ impl Commit {
         }
         self.start_flush(ctx, Phase::LastFlush);
         answers.into_iter().for_each(Answer::send);
-        Ok(0)
+        0
     }
 
     fn start_flush(&mut self, ctx: &mut Ctx, phase: Phase) {

@@ -16,6 +16,7 @@ use crate::clock::monotonic_ns;
 use crate::declaration::{IoOp, IoPurpose, RequestId};
 use crate::device::{Completion, Device, Io, Wait, WriteCache};
 use crate::error::Error;
+use crate::format::Portion;
 use crate::request::HeadOutcome;
 use crate::stats::Counters;
 use crate::units::RingPosition;
@@ -38,6 +39,8 @@ pub(crate) enum Tag {
     Piece(Box<PieceRead>),
     /// The data of a put.
     PutData(Box<Put>),
+    /// The data of a put whose record is written beside it: the commit has that put.
+    DataBeside(Portion),
     /// A piece of a batch that is not visible yet.
     BatchRest,
     /// The write that makes a batch visible.
@@ -69,7 +72,7 @@ pub(crate) enum Tag {
 /// The lump a head is about.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeadRead {
-    pub(crate) portion: crate::format::Portion,
+    pub(crate) portion: Portion,
     pub(crate) subject: crate::format::verify::Subject,
 }
 
@@ -78,7 +81,12 @@ impl Tag {
     fn is_data(&self) -> bool {
         matches!(
             self,
-            Self::Get(_) | Self::Range(..) | Self::Piece(_) | Self::Head { .. } | Self::PutData(_)
+            Self::Get(_)
+                | Self::Range(..)
+                | Self::Piece(_)
+                | Self::Head { .. }
+                | Self::PutData(_)
+                | Self::DataBeside(_)
         )
     }
 
@@ -97,7 +105,8 @@ impl Tag {
             | Self::Range(..)
             | Self::Piece(_)
             | Self::Head { .. }
-            | Self::PutData(_) => IoPurpose::LumpData,
+            | Self::PutData(_)
+            | Self::DataBeside(_) => IoPurpose::LumpData,
             Self::BatchRest
             | Self::BatchFirst
             | Self::Settle

@@ -52,7 +52,7 @@ use finisher::Finisher;
 use gc::Gc;
 use inbox::Inbox;
 use io_table::{IoTable, Tag};
-use put::Puts;
+use put::{Misplaced, Puts};
 use reads::Reads;
 use scrub::Scrub;
 pub use stepped::Driver;
@@ -349,16 +349,18 @@ impl Owner {
                     self.waiting.put_placed(&bytes);
                 }
             }
+            Tag::DataBeside(place) => {
+                if let Some(put) = self.commit.data_written(ctx, place, buf, result) {
+                    self.place_again(vec![put]);
+                }
+            }
             Tag::BatchRest => done = self.commit.rest_written(ctx, result),
             Tag::BatchFirst => match self.commit.visible(ctx, result) {
                 Ok(records) => self.checkpoint.appended(records),
                 Err(error) => done = Err(error),
             },
             Tag::Settle => done = self.commit.end_settled(ctx, result),
-            Tag::Flush => match self.commit.flushed(ctx, &mut self.gc, result) {
-                Ok(records) => self.checkpoint.appended(records),
-                Err(error) => done = Err(error),
-            },
+            Tag::Flush => done = self.flushed(result),
             Tag::Header(head) => match result {
                 Ok(()) => self.commit.await_flush_for_header(head),
                 Err(error) => done = Err(error),
@@ -387,10 +389,28 @@ impl Owner {
         self.use_freed();
     }
 
+    fn flushed(&mut self, result: Result<(), Error>) -> Result<(), Error> {
+        let records = self.commit.flushed(&mut self.ctx, &mut self.gc, result)?;
+        self.checkpoint.appended(records);
+        let misplaced = self.commit.take_misplaced();
+        self.place_again(misplaced);
+        Ok(())
+    }
+
+    /// The device refused the places of these puts.
+    fn place_again(&mut self, misplaced: Vec<Misplaced>) {
+        for put in misplaced {
+            let (ctx, commit) = (&mut self.ctx, &mut self.commit);
+            if let Some(bytes) = self.puts.misplaced(ctx, commit, put) {
+                self.waiting.put_placed(&bytes);
+            }
+        }
+    }
+
     /// Blocks may have come free: puts may be waiting for them.
     fn use_freed(&mut self) {
         if std::mem::take(&mut self.ctx.freed)
-            && let Some(bytes) = self.puts.retry(&mut self.ctx)
+            && let Some(bytes) = self.puts.retry(&mut self.ctx, &mut self.commit)
         {
             self.waiting.put_placed(&bytes);
         }

@@ -7,7 +7,8 @@
 //! written   waits for a flush that begins now or later,                 straight to ready
 //!           unless its data can be checked after a power cut;
 //!           a place that refuses the write is left for another
-//! recorded  the record of the data joins the others: ready
+//! recorded  the record of the data joins the others: ready;
+//!           when the write begins, if it can be beside it
 //!           (commit.rs) its records join a batch, or an older put of the id has beaten it
 //! apply     in the order of the log: index, blocks of the old lump
 //! answer    when the batch is as durable as it was asked to be
@@ -58,6 +59,15 @@ pub(crate) struct Put {
 
 /// Places that a put tries when the device refuses to write.
 const PLACES: usize = 4;
+/// Most bytes of data whose record is written beside it: others that come meanwhile wait for both.
+pub(super) const BESIDE_LIMIT: u64 = 2 * 1024 * 1024;
+
+/// A put whose data the device refused to write.
+pub(super) struct Misplaced {
+    pub(super) put: Box<Put>,
+    pub(super) buf: Option<AlignedBuf>,
+    pub(super) error: Error,
+}
 
 /// A lump for the data region.
 pub(crate) struct DataLump {
@@ -72,7 +82,7 @@ pub(crate) struct DataLump {
     /// Proves after a power cut that all of it was written; `None`: nothing does.
     token: Option<NonZeroU64>,
     /// From the end of its write on: writes that had ended then.
-    written: u64,
+    written: Option<NonZeroU64>,
     /// The last place that the device refused to write.
     refused: Option<Box<Refused>>,
 }
@@ -107,7 +117,7 @@ impl DataLump {
             buf: Some(buf),
             portion: None,
             token,
-            written: 0,
+            written: None,
             refused: None,
         }
     }
@@ -129,8 +139,8 @@ impl DataLump {
 pub(super) struct CheckedData {
     pub(super) portion: Portion,
     pub(super) token: u64,
-    /// Writes that had ended when its own had.
-    pub(super) written: u64,
+    /// Writes that had ended when its own had, if it has.
+    pub(super) written: Option<NonZeroU64>,
 }
 
 /// Puts that wait for blocks which are about to be freed.
@@ -167,14 +177,19 @@ impl Puts {
             return None;
         }
         if put.data.is_some() {
-            return self.place(ctx, Box::new(put));
+            return self.place(ctx, commit, Box::new(put));
         }
         commit.add(Change::Put(put));
         None
     }
 
     /// Finds blocks and starts the write.
-    fn place(&mut self, ctx: &mut Ctx, mut put: Box<Put>) -> Option<Range<u64>> {
+    fn place(
+        &mut self,
+        ctx: &mut Ctx,
+        commit: &mut Commit,
+        mut put: Box<Put>,
+    ) -> Option<Range<u64>> {
         let data = put.data.as_mut()?;
         let Some(portion) = ctx.storage.data.allocate(data.blocks) else {
             if ctx.storage.data.deferred_blocks() > 0 {
@@ -194,12 +209,18 @@ impl Puts {
             return None;
         };
         data.portion = Some(portion);
+        data.written = None;
         let buf = data.buf.take()?;
         put.reply.timing.lap(Stage::Index);
         let (offset, len) = ctx.storage.extent_of(portion);
         let request = put.request;
-        ctx.io
-            .write(Tag::PutData(put), offset.0, buf, vec![request]);
+        let tag = if put.goes_beside(len) {
+            commit.add(put.recorded());
+            Tag::DataBeside(portion)
+        } else {
+            Tag::PutData(put)
+        };
+        ctx.io.write(tag, offset.0, buf, vec![request]);
         Some(offset.0..offset.0 + len)
     }
 
@@ -213,21 +234,33 @@ impl Puts {
         buf: Option<AlignedBuf>,
         result: Result<(), Error>,
     ) -> Option<Range<u64>> {
-        put.reply.timing.lap(Stage::Data);
-        let error = match result.and_then(|()| ctx.failure().map_or(Ok(()), Err)) {
+        put.data_written(ctx);
+        match result.and_then(|()| ctx.failure().map_or(Ok(()), Err)) {
             Ok(()) => {
                 put.leave_bad_spots(ctx);
-                if let Some(data) = &mut put.data {
-                    data.written = ctx.io.written();
-                }
                 match put.checked_data() {
                     Some(_) => commit.add(put.recorded()),
                     None => commit.await_flush_for_put(put),
                 }
-                return None;
+                None
             }
-            Err(error) => error,
-        };
+            Err(error) => self.misplaced(ctx, commit, Misplaced { put, buf, error }),
+        }
+    }
+
+    /// The device refused the place of a put: another one is tried, as [`accept`](Self::accept)
+    /// says, if there is one to try.
+    pub(super) fn misplaced(
+        &mut self,
+        ctx: &mut Ctx,
+        commit: &mut Commit,
+        misplaced: Misplaced,
+    ) -> Option<Range<u64>> {
+        let Misplaced {
+            mut put,
+            buf,
+            error,
+        } = misplaced;
         match &mut put.data {
             Some(data) if data.may_try_elsewhere(&error) && buf.is_some() => {
                 if let Some(portion) = data.portion.take() {
@@ -239,7 +272,7 @@ impl Puts {
                     }));
                 }
                 data.buf = buf;
-                self.place(ctx, put)
+                self.place(ctx, commit, put)
             }
             _ => {
                 put.refuse(ctx, error, Stage::Data, false);
@@ -249,11 +282,11 @@ impl Puts {
     }
 
     /// Blocks came free. Returns as [`accept`](Self::accept), for the last put that is written.
-    pub(super) fn retry(&mut self, ctx: &mut Ctx) -> Option<Range<u64>> {
+    pub(super) fn retry(&mut self, ctx: &mut Ctx, commit: &mut Commit) -> Option<Range<u64>> {
         let mut last = None;
         for mut put in std::mem::take(&mut self.waiting_for_space) {
             put.reply.timing.lap(Stage::Sched);
-            last = self.place(ctx, put).or(last);
+            last = self.place(ctx, commit, put).or(last);
         }
         last
     }
@@ -353,6 +386,39 @@ impl Put {
             token: data.token?.get(),
             written: data.written,
         })
+    }
+
+    /// True: its record is written beside its data, of `len` bytes. If the device refuses the data,
+    /// the record is taken back, which happens once to a put.
+    fn goes_beside(&self, len: u64) -> bool {
+        let data = self.data.as_ref();
+        len <= BESIDE_LIMIT
+            && self.condition == PutCondition::Always
+            && data.is_some_and(|data| data.token.is_some() && data.refused.is_none())
+    }
+
+    /// Where its data goes, from the beginning of its write on.
+    pub(super) fn place(&self) -> Option<Portion> {
+        self.data.as_ref()?.portion
+    }
+
+    /// True: its data is being written.
+    pub(super) fn is_writing(&self) -> bool {
+        let data = self.data.as_ref();
+        data.is_some_and(|data| data.portion.is_some() && data.written.is_none())
+    }
+
+    /// The write of its data has ended, well or not.
+    pub(super) fn data_written(&mut self, ctx: &Ctx) {
+        self.reply.timing.lap(Stage::Data);
+        if let Some(data) = &mut self.data {
+            data.written = NonZeroU64::new(ctx.io.written());
+        }
+    }
+
+    /// Takes the record of the data out again.
+    pub(super) fn unrecorded(&mut self) {
+        self.records.drain(..PUT_LEN.min(self.records.len()));
     }
 
     /// The data is on stable storage, or can be checked: its record may be written.

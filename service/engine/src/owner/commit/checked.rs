@@ -13,7 +13,7 @@ use crate::format::seal::Proof;
 use crate::owner::change::Change;
 use crate::owner::ctx::Ctx;
 use crate::owner::io_table::Tag;
-use crate::owner::put::CheckedData;
+use crate::owner::put::{BESIDE_LIMIT, CheckedData};
 use crate::storage::journal::writer::{Batch, RingWrite};
 use crate::storage::unsettled::{proved_puts, records_in};
 
@@ -30,8 +30,9 @@ pub(super) struct Checked {
     puts: Vec<CheckedData>,
     /// The records from there on.
     records: Vec<u8>,
-    /// Bytes of their data.
+    /// Bytes of their data, and of what of it is being written.
     bytes: u64,
+    beside: u64,
     /// True: the batch must not be visible before a flush, unless it is unsettled.
     pub(super) needs_flush: bool,
 }
@@ -39,7 +40,18 @@ pub(super) struct Checked {
 impl Checked {
     /// False: the batch would be more than one unit with this change, or more than opening is to
     /// check, and is better written without it.
+    ///
+    /// Data that is being written is beside a batch of nothing else, which can be withdrawn.
     pub(super) fn admits(&self, ctx: &Ctx, batch: &Batch, change: &Change) -> bool {
+        if change.is_writing() {
+            let is_alone = batch.is_empty() || self.beside > 0;
+            let is_small = self.beside + self.data_len(ctx, change) <= BESIDE_LIMIT;
+            let len = change.record().len();
+            return is_alone && is_small && batch.joins_unit(&ctx.storage.journal, len);
+        }
+        if self.beside > 0 {
+            return false;
+        }
         if self.puts.is_empty() {
             return true;
         }
@@ -59,7 +71,13 @@ impl Checked {
             Change::Put(put) => put.checked_data(),
             Change::Delete(_) => None,
         };
-        let is_durable = |data: &CheckedData| ctx.io.is_durable(data.written);
+        let is_durable = |data: &CheckedData| {
+            data.written
+                .is_some_and(|written| ctx.io.is_durable(written.get()))
+        };
+        if change.is_writing() {
+            self.beside += self.data_len(ctx, change);
+        }
         let data = data.filter(|data| !self.puts.is_empty() || !is_durable(data));
         if let Some(data) = data {
             self.needs_flush = true;
@@ -71,6 +89,14 @@ impl Checked {
         if !self.puts.is_empty() {
             self.records.extend_from_slice(change.record());
         }
+    }
+
+    fn data_len(&self, ctx: &Ctx, change: &Change) -> u64 {
+        let place = match change {
+            Change::Put(put) => put.place(),
+            Change::Delete(_) => None,
+        };
+        place.map_or(0, |place| ctx.storage.extent_of(place).1)
     }
 
     /// What the data of these puts must be; `None`: there are none.
@@ -120,12 +146,14 @@ impl Commit {
             return;
         }
         let is_time = ctx.closing || monotonic_ns() >= self.settle_ns;
-        let Some((position, bytes)) = ctx.storage.journal.sealed_page() else {
-            return;
-        };
-        if !is_time || !self.is_idle() {
-            return;
+        if is_time && self.is_idle() {
+            self.write_end(ctx);
         }
+    }
+
+    /// Writes the end of the journal as it was after the last batch, which is durable.
+    pub(super) fn write_end(&mut self, ctx: &mut Ctx) {
+        let (position, bytes) = ctx.storage.journal.end_page();
         let mut buf = ctx.io.pool.get(bytes.len());
         buf.copy_from_slice(&bytes);
         self.phase = Phase::Settle;
@@ -143,6 +171,9 @@ impl Commit {
         ctx.storage.journal.settled();
         self.settled = ctx.io.written();
         self.phase = Phase::Idle;
+        if !self.misplaced.is_empty() {
+            self.start_flush(ctx, Phase::DataFlush);
+        }
         Ok(())
     }
 }

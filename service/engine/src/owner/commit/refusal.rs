@@ -6,6 +6,7 @@ use crate::owner::change::Change;
 use crate::owner::command::Stage;
 use crate::owner::ctx::Ctx;
 use crate::owner::gc::Gc;
+use crate::owner::put::Misplaced;
 use crate::request::Durability;
 
 impl Commit {
@@ -63,6 +64,9 @@ impl Commit {
         }
         for change in std::mem::take(&mut self.ready) {
             self.refuse(ctx, change, error.clone(), false);
+        }
+        for Misplaced { put, .. } in std::mem::take(&mut self.misplaced) {
+            put.refuse(ctx, error.clone(), Stage::Journal, true);
         }
         let mut waiting = std::mem::take(&mut self.flushing);
         waiting.append(&mut self.unflushed);

@@ -341,18 +341,25 @@ impl Journal {
         if is_free { wanted.max(end) } else { end }
     }
 
-    /// The end of the journal with its seal, in whole units from the start of its page; `None`: it
-    /// has no seal.
+    /// As [`end_page`](Self::end_page); `None`: it has no seal.
     pub(crate) fn sealed_page(&self) -> Option<(RingPosition, Vec<u8>)> {
+        self.sealed.then(|| self.end_page())
+    }
+
+    /// The end of the journal with its seal, if it has one, in whole units from the start of its
+    /// page.
+    pub(crate) fn end_page(&self) -> (RingPosition, Vec<u8>) {
         let start = RingPosition(self.tail.0 - self.tail_bytes.len() as u64);
         let mut bytes = self.tail_bytes.clone();
         let seal = self.seal.encode(seal_place(self.uuid, self.tail, &bytes));
         bytes.extend_from_slice(&Record::EndOfRecords.to_bytes());
-        bytes.extend_from_slice(&seal);
+        if self.sealed {
+            bytes.extend_from_slice(&seal);
+        }
         let end = (start.0 + bytes.len() as u64).next_multiple_of(self.unit);
         let len = self.padded(end) - start.0;
         bytes.resize(usize::try_from(len).unwrap_or(usize::MAX), 0);
-        self.sealed.then_some((start, bytes))
+        (start, bytes)
     }
 
     pub(crate) fn head(&self) -> RingPosition {

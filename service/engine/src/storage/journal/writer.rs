@@ -216,6 +216,13 @@ impl Batch {
         self.filler_before_unsettled(journal, more as u64).is_some()
     }
 
+    /// True: a record of `len` bytes comes directly behind the others, and the batch can still be
+    /// written as one unit with an unsettled end.
+    pub(crate) fn joins_unit(&self, journal: &Journal, len: usize) -> bool {
+        let room = journal.place(self.at(), len as u64, 0);
+        room == Some(Room::AtTail) && self.stays_in_unit(journal, len)
+    }
+
     /// Ends the batch with an `EndOfRecords` and a seal; with an unsettled one if there is a proof,
     /// and the batch is one unit.
     pub(crate) fn finish(

@@ -47,7 +47,6 @@ pub fn run(seed: u64, commit: CommitMode, coverage: &mut Coverage) -> Result<(),
 
 /// I/Os fail: with an error for who asked, and for good when the journal is concerned.
 fn errors(scenario: &Scenario, random: &mut Random, coverage: &mut Coverage) -> Result<(), String> {
-    let mut history = History::start(scenario)?;
     let data = scenario.data_start();
     let (op, within) = [
         (IoOp::Flush, 0..u64::MAX),
@@ -56,6 +55,12 @@ fn errors(scenario: &Scenario, random: &mut Random, coverage: &mut Coverage) -> 
         (IoOp::Read, 0..u64::MAX),
     ][random.index(4)]
     .clone();
+    // A batch may be withdrawn while the power goes.
+    let withdraws = scenario.commit == CommitMode::Checked && within.start == data;
+    let mut history = History::start(&Scenario {
+        cuts: u64::from(withdraws),
+        ..scenario.clone()
+    })?;
     let changes_refused = op == IoOp::Flush || (op == IoOp::Write && within.start == 0);
     history.session.strictness = Strictness::Failing;
     history.session.disk.inject(Fault {
