@@ -8,6 +8,9 @@
 //! delete_range 00000000000000000000000000000001 0000000000000000000000000000000a
 //! ```
 //!
+//! Where overwrites have made `least_required_bytes` wrap, as they do in the original, a third line
+//! says so, with the bytes that are alive at most.
+//!
 //! The digest is over the lines of all commands, each with its line feed, however many are
 //! printed: two streams with one digest are the same.
 
@@ -90,6 +93,13 @@ pub fn write(args: &CommandsArgs, stream: &CommandStream, out: &mut impl Write) 
         "# sha256 of all lines but the first: {}",
         digest(stream)
     )?;
+    if stream.has_wrapped() {
+        writeln!(
+            out,
+            "# least_required_bytes has wrapped, as the original's does; at most {} bytes are alive",
+            stream.peak_bytes
+        )?;
+    }
     if args.summary {
         return write_summary(stream, out);
     }
@@ -197,5 +207,9 @@ mod tests {
             summary.contains("at the end 2 lumps of 1.00 KiB"),
             "{summary}"
         );
+        let wrapped = printed("Command { New(1); OverWrite(3); Delete; New(1); }", |_| {});
+        let said =
+            "# least_required_bytes has wrapped, as the original's does; at most 4 bytes are alive";
+        assert_eq!(wrapped.lines().nth(2), Some(said));
     }
 }

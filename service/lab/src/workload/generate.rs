@@ -72,9 +72,11 @@ impl std::fmt::Display for Command {
 pub struct CommandStream {
     /// In the order in which a single client runs them.
     pub commands: Vec<Command>,
-    /// Sum of live bytes as the original reports it: it grows with an overwrite without shrinking
-    /// by the replaced lump, and its peak is taken when a lump is created. For comparing streams;
-    /// not for sizing a store.
+    /// Highest sum of live bytes as the original counts them, in one machine word: an overwrite
+    /// leaves the sum as it is, and a delete takes away what the lump has by then. So lumps that
+    /// were overwritten by larger ones bring the sum below zero when they are deleted, and it wraps
+    /// to nearly 2^64 ([`CommandStream::has_wrapped`]). For comparing streams; not for sizing a
+    /// store, which takes `peak_bytes`.
     pub least_required_bytes: u64,
     /// Highest sum of the sizes of live lumps in bytes; while a lump is being overwritten, old and
     /// new count both.
@@ -82,6 +84,12 @@ pub struct CommandStream {
 }
 
 impl CommandStream {
+    /// True: `least_required_bytes` has wrapped, and says nothing of any size.
+    #[must_use]
+    pub fn has_wrapped(&self) -> bool {
+        self.least_required_bytes > self.bytes_put()
+    }
+
     /// Bytes that the commands put, in total.
     #[must_use]
     pub fn bytes_put(&self) -> u64 {
@@ -261,6 +269,7 @@ impl Builder {
                 self.live.resize(id, *size);
                 self.add_bytes(*size);
                 self.live_bytes -= replaced;
+                self.compare_with_peak();
                 Command::Put {
                     id: number(id),
                     size: *size,
@@ -290,13 +299,18 @@ impl Builder {
 
     fn create(&mut self, size: u64) -> u64 {
         self.add_bytes(size);
-        self.least_required_bytes = self.least_required_bytes.max(self.original_live_bytes);
+        self.original_live_bytes = self.original_live_bytes.wrapping_add(size);
+        self.compare_with_peak();
         number(self.live.push(size))
+    }
+
+    /// The original does so when it puts, and not when it deletes.
+    fn compare_with_peak(&mut self) {
+        self.least_required_bytes = self.least_required_bytes.max(self.original_live_bytes);
     }
 
     /// No overflow: the parser bounds sizes, `flatten` the number of commands.
     fn add_bytes(&mut self, size: u64) {
-        self.original_live_bytes += size;
         self.live_bytes += size;
         self.peak_bytes = self.peak_bytes.max(self.live_bytes);
     }
@@ -304,18 +318,24 @@ impl Builder {
     fn remove(&mut self, id: usize) -> u64 {
         let size = self.live.size(id);
         self.live.remove(id);
-        self.original_live_bytes = self.original_live_bytes.saturating_sub(size);
+        self.original_live_bytes = self.original_live_bytes.wrapping_sub(size);
         self.live_bytes -= size;
         size
     }
 
     /// The original draws from `[x, y]`, both included, and counts lumps from 1: the oldest lump
-    /// is twice as likely as the others when the band begins at 0.
+    /// is twice as likely as the others when the band begins at 0. A band without a width names its
+    /// lump, and a whole machine word is drawn all the same.
     fn choose(&mut self, band: AgeBand) -> usize {
         let live = self.live.len();
         let (from, to) = (percent_of(live, band.from), percent_of(live, band.to));
-        let drawn = self.rng.gen_range(from, to + 1);
-        self.live.nth_oldest(drawn.saturating_sub(1))
+        let place = if band.from == band.to {
+            let _drawn: u64 = self.rng.r#gen();
+            from
+        } else {
+            self.rng.gen_range(from, to + 1)
+        };
+        self.live.nth_oldest(place.saturating_sub(1))
     }
 
     fn delete_range(&mut self, band: AgeBand) -> Command {
@@ -372,7 +392,17 @@ mod tests {
     fn an_overwrite_counts_twice_while_it_lasts() {
         let stream = generate("Command { New(1M); OverWrite(2K); New(1K); }").unwrap();
         assert_eq!(stream.peak_bytes, (1 << 20) + (2 << 10));
-        assert_eq!(stream.least_required_bytes, (1 << 20) + (3 << 10));
+        // Not so in the original's sum.
+        assert_eq!(stream.least_required_bytes, (1 << 20) + (1 << 10));
+        assert!(!stream.has_wrapped());
+    }
+
+    #[test]
+    fn the_original_s_sum_of_bytes_wraps() {
+        let stream = generate("Command { New(1K); OverWrite(5K); Delete; New(1K); }").unwrap();
+        assert_eq!(stream.least_required_bytes, u64::MAX - (3 << 10) + 1);
+        assert!(stream.has_wrapped());
+        assert_eq!(stream.peak_bytes, 6 << 10);
     }
 
     #[test]

@@ -61,10 +61,15 @@ impl Sizing {
     }
 
     /// Bytes of the store that the original benchmark makes for itself: one and a half times what
-    /// it takes to be alive at most ([`CommandStream::least_required_bytes`]), in whole MiB.
+    /// it takes to be alive at most ([`CommandStream::least_required_bytes`]), in whole MiB; where
+    /// that is less than the truth, or has wrapped, one and a half times what is alive.
     #[must_use]
     pub fn original_bytes(stream: &CommandStream) -> u64 {
-        let bytes = (stream.least_required_bytes / 2).saturating_mul(3);
+        let least = match stream.has_wrapped() {
+            true => stream.peak_bytes,
+            false => stream.least_required_bytes.max(stream.peak_bytes),
+        };
+        let bytes = (least / 2).saturating_mul(3);
         bytes.div_ceil(MIB).max(1).saturating_mul(MIB)
     }
 
