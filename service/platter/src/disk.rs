@@ -157,6 +157,15 @@ pub struct Counts {
     pub cache_full_ns: u64,
 }
 
+/// One movement of the arm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Move {
+    /// The sector that it went to.
+    pub sector: u64,
+    /// Nanoseconds until it was on that sector's cylinder, settled.
+    pub seek_ns: u64,
+}
+
 /// A drive at work.
 #[derive(Debug, Clone)]
 pub struct Disk {
@@ -178,6 +187,8 @@ pub struct Disk {
     ahead: Option<Ahead>,
     segments: Segments,
     counts: Counts,
+    /// `None`: nobody wants to know.
+    moves: Option<Vec<Move>>,
 }
 
 impl Disk {
@@ -202,6 +213,7 @@ impl Disk {
             ahead: None,
             segments: Segments::default(),
             counts: Counts::default(),
+            moves: None,
         })
     }
 
@@ -221,6 +233,17 @@ impl Disk {
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// Keeps every movement of the arm from now on, 16 bytes each, for [`Disk::moves`].
+    pub fn keep_moves(&mut self) {
+        self.moves.get_or_insert_default();
+    }
+
+    /// Movements of the arm since [`Disk::keep_moves`], in their order.
+    #[must_use]
+    pub fn moves(&self) -> &[Move] {
+        self.moves.as_deref().unwrap_or_default()
     }
 
     /// Bytes in the cache that are not on the platters, as of the last request.
@@ -344,6 +367,10 @@ impl Disk {
         let approach = self.mechanics.approach(self.head, at_ns, sector, write);
         self.counts.seeks += u64::from(approach.cylinders > 0);
         self.counts.seek_ns += approach.seek_ns;
+        if let Some(moves) = self.moves.as_mut().filter(|_| approach.cylinders > 0) {
+            let seek_ns = approach.seek_ns;
+            moves.push(Move { sector, seek_ns });
+        }
         self.head = self.mechanics.track_of(sector);
         self.head_free_ns = at_ns + approach.total_ns();
         approach

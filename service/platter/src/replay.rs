@@ -38,7 +38,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::disk::{Counts, Disk, Policy, Request, RequestError, Served};
+use crate::disk::{Counts, Disk, Move, Policy, Request, RequestError, Served};
 use crate::drive::{Drive, DriveError, SECTOR};
 use crate::queue::{Queueing, Station};
 use crate::trace::{Op, Trace, Traced};
@@ -163,6 +163,9 @@ pub struct Prediction {
     pub sums: Vec<Sum>,
     /// Counts of the disk's work, its own included.
     pub counts: Counts,
+    /// Every movement of the arm, in their order, those to write out the cache included.
+    #[serde(skip)]
+    pub moves: Vec<Move>,
     /// Requests that the trace is known to lack: the prediction is too low by them.
     pub missing: u64,
 }
@@ -189,7 +192,8 @@ pub enum ReplayError {
 /// # Errors
 /// The drive makes no sense, or the trace is of a larger one.
 pub fn replay(trace: &Trace, what_if: &WhatIf) -> Result<Prediction, ReplayError> {
-    let disk = Disk::new(&what_if.drive, what_if.policy)?;
+    let mut disk = Disk::new(&what_if.drive, what_if.policy)?;
+    disk.keep_moves();
     let requests = &trace.requests;
     let mut replay = Replay {
         station: Station::new(disk, what_if.queueing),
@@ -313,6 +317,7 @@ impl Replay {
             requests,
             sums,
             counts: self.station.disk().counts(),
+            moves: self.station.disk().moves().to_vec(),
             missing: trace.missing,
         }
     }

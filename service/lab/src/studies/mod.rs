@@ -8,5 +8,6 @@ pub mod lab_service;
 pub mod observe;
 pub mod orders;
 pub mod peers;
+mod predict;
 pub mod run;
 pub mod seeds;

@@ -31,6 +31,25 @@ fn a_write_into_the_cache_takes_no_mechanics() {
 }
 
 #[test]
+fn every_movement_of_the_arm_is_kept_for_who_asks() {
+    let mut disk = disk(Policy::default());
+    disk.keep_moves();
+    let requests = [
+        Request::read(1 << 30, 8),
+        Request::write(1 << 20, 8),
+        Request::write(1 << 28, 8),
+        Request::flush(),
+        Request::read(1 << 30, 8),
+    ];
+    in_turn(&mut disk, &requests);
+    let moves = disk.moves();
+    let places: Vec<u64> = moves.iter().map(|one| one.sector).collect();
+    assert_eq!(places, [1 << 30, 1 << 20, 1 << 28]);
+    let seek_ns: u64 = moves.iter().map(|one| one.seek_ns).sum();
+    assert_eq!((disk.counts().seeks, disk.counts().seek_ns), (3, seek_ns));
+}
+
+#[test]
 fn a_flush_waits_until_nothing_is_dirty() {
     let mut disk = disk(Policy::default());
     let requests = [

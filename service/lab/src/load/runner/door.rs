@@ -44,6 +44,14 @@ pub(super) enum Door {
 }
 
 impl Door {
+    /// Id of the last request in the service; `None`: this way knows no ids.
+    pub(super) fn last_request(&self) -> Option<u64> {
+        match self {
+            Door::Service(door) => Some(door.last_request),
+            Door::Engine(_) | Door::Files(_) | Door::S3(_) => None,
+        }
+    }
+
     /// True: there was no such lump before; `None`: it is not said.
     pub(super) async fn put(
         &mut self,

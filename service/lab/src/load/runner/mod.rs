@@ -18,6 +18,7 @@ mod s3;
 mod service;
 mod verify;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -117,6 +118,9 @@ pub struct RunOutcome {
     pub latencies: Latencies,
     /// Throughput over time.
     pub timeline: Timeline,
+    /// Kind of each command that counts, by the id that the service gave its request; empty on a
+    /// way without ids.
+    pub requests: BTreeMap<u64, Kind>,
     /// First call to end of the last, by the clock on the wall; includes making and checking
     /// content.
     pub wall: Duration,
@@ -324,24 +328,46 @@ pub async fn run(
     for door in doors {
         tasks.spawn(work(Arc::clone(&shared), door));
     }
-    let (mut latencies, mut timeline) = (Latencies::default(), Timeline::new(options.slot));
+    let mut done = Done::new(options.slot);
     while let Some(ended) = tasks.join_next().await {
-        let (its_latencies, its_timeline) = ended??;
-        latencies.merge(its_latencies);
-        timeline.merge(&its_timeline);
+        done.merge(ended??);
     }
     Ok(RunOutcome {
-        latencies,
-        timeline,
+        latencies: done.latencies,
+        timeline: done.timeline,
+        requests: done.requests,
         wall: shared.begin.get().map_or(Duration::ZERO, Instant::elapsed),
         bytes_put: stream.bytes_put(),
         bytes_got: stream.bytes_got(),
     })
 }
 
+/// Commands that one client has done, or all of them.
+struct Done {
+    latencies: Latencies,
+    timeline: Timeline,
+    requests: BTreeMap<u64, Kind>,
+}
+
+impl Done {
+    fn new(slot: Duration) -> Done {
+        Done {
+            latencies: Latencies::default(),
+            timeline: Timeline::new(slot),
+            requests: BTreeMap::new(),
+        }
+    }
+
+    fn merge(&mut self, other: Done) {
+        self.latencies.merge(other.latencies);
+        self.timeline.merge(&other.timeline);
+        self.requests.extend(other.requests);
+    }
+}
+
 /// One client: takes the next command until none is left, or the time is over.
-async fn work(shared: Arc<Shared>, mut door: Door) -> Result<(Latencies, Timeline), RunError> {
-    let (mut latencies, mut timeline) = (Latencies::default(), Timeline::new(shared.slot));
+async fn work(shared: Arc<Shared>, mut door: Door) -> Result<Done, RunError> {
+    let mut done = Done::new(shared.slot);
     // Who has taken a command performs it: others may wait for it.
     while !shared.is_over() {
         let index = shared.next.fetch_add(1, Ordering::Relaxed);
@@ -359,8 +385,10 @@ async fn work(shared: Arc<Shared>, mut door: Door) -> Result<(Latencies, Timelin
         if counts {
             let kind = Kind::from(&step.command);
             let begin = shared.begin.get().copied().unwrap_or(ended);
-            latencies.record(kind, latency);
-            timeline.record(kind, ended - begin, latency);
+            done.latencies.record(kind, latency);
+            done.timeline.record(kind, ended - begin, latency);
+            done.requests
+                .extend(door.last_request().map(|id| (id, kind)));
         }
         // Only this client sets this one.
         let _ = shared.done[index].set(());
@@ -369,7 +397,7 @@ async fn work(shared: Arc<Shared>, mut door: Door) -> Result<(Latencies, Timelin
             shared.skipped.send_modify(|skipped| *skipped += 1);
         }
     }
-    Ok((latencies, timeline))
+    Ok(done)
 }
 
 impl Shared {

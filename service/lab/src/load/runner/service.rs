@@ -16,6 +16,8 @@ pub(super) struct ServiceDoor {
     client: Client,
     store: String,
     durability: v1::Durability,
+    /// Id that the service gave the last request.
+    pub(super) last_request: u64,
 }
 
 impl From<Error> for Failure {
@@ -43,11 +45,12 @@ impl ServiceDoor {
                 Some(Durability::Synced) => v1::Durability::Synced,
                 Some(Durability::Journaled) => v1::Durability::Journaled,
             },
+            last_request: 0,
         })
     }
 
     pub(super) async fn put(
-        &self,
+        &mut self,
         id: u64,
         body: Bytes,
         region: Region,
@@ -61,20 +64,30 @@ impl ServiceDoor {
             ..PutOptions::default()
         };
         let put = self.client.put(&self.store, lump(id), body, &options);
-        timed(put, |reply| Some(reply.created)).await
+        timed(put, |reply| (Some(reply.created), reply.request_id))
+            .await
+            .map(|answer| self.remember(answer))
     }
 
-    pub(super) async fn get(&self, id: u64) -> Result<Answer<Vec<Bytes>>, Failure> {
+    pub(super) async fn get(&mut self, id: u64) -> Result<Answer<Vec<Bytes>>, Failure> {
         let get = self.client.get(&self.store, lump(id), None);
-        timed(get, |lump| vec![lump.bytes]).await
+        timed(get, |lump| (vec![lump.bytes], lump.header.request_id))
+            .await
+            .map(|answer| self.remember(answer))
     }
 
-    pub(super) async fn delete(&self, id: u64) -> Result<Answer<Option<bool>>, Failure> {
+    pub(super) async fn delete(&mut self, id: u64) -> Result<Answer<Option<bool>>, Failure> {
         let delete = self.client.delete(&self.store, lump(id), self.durability);
-        timed(delete, |reply| Some(reply.existed)).await
+        timed(delete, |reply| (Some(reply.existed), reply.request_id))
+            .await
+            .map(|answer| self.remember(answer))
     }
 
-    pub(super) async fn delete_range(&self, start: u64, end: u64) -> Result<Answer<u64>, Failure> {
+    pub(super) async fn delete_range(
+        &mut self,
+        start: u64,
+        end: u64,
+    ) -> Result<Answer<u64>, Failure> {
         let request = v1::DeleteRangeRequest {
             store: self.store.clone(),
             start: Some(lump(start).into()),
@@ -82,7 +95,20 @@ impl ServiceDoor {
             durability: self.durability.into(),
             ..v1::DeleteRangeRequest::default()
         };
-        timed(self.client.delete_range(request), |reply| reply.deleted).await
+        timed(self.client.delete_range(request), |reply| {
+            (reply.deleted, reply.request_id)
+        })
+        .await
+        .map(|answer| self.remember(answer))
+    }
+
+    fn remember<T>(&mut self, answer: Answer<(T, u64)>) -> Answer<T> {
+        let Answer { latency, value } = answer;
+        self.last_request = value.1;
+        Answer {
+            latency,
+            value: value.0,
+        }
     }
 
     pub(super) async fn list(&self) -> Result<Vec<u128>, Failure> {

@@ -2,6 +2,11 @@
 
 use std::path::PathBuf;
 
+use lumpscope_platter::drive::Drive;
+
+use crate::studies::predict::{Rule, drive_named};
+use crate::studies::seeds::DRIVE;
+
 /// Run one workload against raw, ext4 and xfs stores and show side by side what the disks did.
 #[derive(Debug, Clone, clap::Args)]
 pub struct CompareArgs {
@@ -11,6 +16,21 @@ pub struct CompareArgs {
     /// Scale all repetition counts of the workload by this factor
     #[arg(long, default_value_t = 0.05, value_name = "FACTOR")]
     pub scale: f64,
+    /// Block sizes of the stores in bytes
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "512,4096",
+        value_name = "LIST"
+    )]
+    pub block_size: Vec<u16>,
+    /// Drive to replay the recorded block requests on, scaled like the workload; may be repeated.
+    /// `lumpscope platter drives` lists them
+    #[arg(long = "model", default_value = DRIVE, value_name = "NAME")]
+    pub models: Vec<String>,
+    /// What the modelled drives' firmware is supposed to do
+    #[arg(long, value_enum, default_value_t = Rule::Overlap, value_name = "RULE")]
+    pub(super) rule: Rule,
     /// Requests in flight at a time; commands on one lump keep their order
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub clients: usize,
@@ -54,4 +74,11 @@ pub struct CompareArgs {
     /// Compare without probes, as on a machine that cannot load them
     #[arg(long)]
     pub no_probes: bool,
+}
+
+impl CompareArgs {
+    /// The drives of `--model`.
+    pub(super) fn models(&self) -> anyhow::Result<Vec<Drive>> {
+        self.models.iter().map(|name| drive_named(name)).collect()
+    }
 }

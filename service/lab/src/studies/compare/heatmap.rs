@@ -17,8 +17,8 @@ use crate::human;
 const CELL_WIDTH: usize = 3;
 /// Characters left of the cells.
 const LABEL_WIDTH: usize = 10;
-/// Most columns on either side of the one for "no seek": 10 + 3 * (2 * 14 + 1) = 97 characters.
-const MOST_COLUMNS_A_SIDE: u32 = 14;
+/// Most columns on either side of the one for "no seek": 10 + 3 * (2 * 11 + 1) = 79 characters.
+const MOST_COLUMNS_A_SIDE: u32 = 11;
 /// Most rows.
 const MOST_ROWS: u32 = 16;
 /// Distances below one sector do not exist.
@@ -39,7 +39,7 @@ pub(super) struct Scale {
 /// Requests by row of device time and column of distance.
 type Counts = BTreeMap<(u32, i64), u64>;
 
-/// The lines of the picture, at most 100 characters wide.
+/// The lines of the picture, at most 80 characters wide.
 pub(super) fn render(heat: &[HeatCell], scale: &Scale, colour: bool) -> Vec<String> {
     let counts = scale.sum_up(heat);
     let mut lines = Vec::new();
@@ -260,7 +260,7 @@ mod tests {
         // 131 µs to 8.39 ms in powers of two, axis, labels.
         assert_eq!(lines.len(), 7 + 2, "{}", lines.join("\n"));
         assert!(
-            lines.iter().all(|line| line.chars().count() <= 100),
+            lines.iter().all(|line| line.chars().count() <= 80),
             "{}",
             lines.join("\n")
         );
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_widest_range_fits_into_100_columns() {
+    fn the_widest_range_fits_into_80_columns() {
         let cells = [
             heat((1 << 61, 1 << 62), 1, 1),
             heat((-512, -511), 1 << 40, u64::MAX),
@@ -293,7 +293,7 @@ mod tests {
         let lines = picture(&cells, false);
         assert!(lines.len() <= 16 + 2);
         assert!(
-            lines.iter().all(|line| line.chars().count() <= 100),
+            lines.iter().all(|line| line.chars().count() <= 80),
             "{}",
             lines.join("\n")
         );

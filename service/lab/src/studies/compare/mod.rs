@@ -1,14 +1,18 @@
 //! `lumpscope compare`: one workload against a raw, an ext4 and an xfs store, side by side.
 //!
-//! Nothing is simulated: the stores are on real block devices, formatted by the real `format`, and
+//! The requests are real: the stores are on real block devices, formatted by the real `format`, and
 //! served by the real service, a child process to which the workload speaks gRPC. The parent only
-//! builds ([`crate::disks`]), drives ([`crate::load::runner`]), asks the service what the disks did, and
-//! shows it.
+//! builds ([`crate::disks`]), drives ([`crate::load::runner`]) and asks the service what the disks did.
+//! The times that come first are a model's ([`modelled`]): the block requests of each store, replayed
+//! on a drive of spinning platters, so that the answer is the same on every machine.
 //!
-//! The stores run one after the other, so that they do not compete for the machine.
+//! The stores run one after the other, so that they do not compete for the machine, with blocks of
+//! each size in turn.
 
 mod args;
+mod conclusion;
 mod heatmap;
+mod modelled;
 mod page;
 mod place;
 mod plan;
@@ -19,6 +23,7 @@ mod table;
 mod text;
 mod watch;
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -29,6 +34,7 @@ use std::time::Duration;
 use anyhow::{anyhow, bail};
 use lumpscope_proto::v1::ReportRequest;
 use lumpscope_proto::v1::observe_client::ObserveClient;
+use tokio::runtime::Runtime;
 use tonic::Status;
 
 use crate::failure::{Interrupted, cannot_do};
@@ -40,13 +46,14 @@ use crate::human;
 use crate::load::runner::{self, RunError, RunOptions, RunOutcome, Target};
 use crate::process::Interrupt;
 use crate::process::{SERVICE, Server, serve};
-use crate::workload;
+use crate::stats::Kind;
+use crate::studies::predict;
 use place::{Place, Places};
 use plan::Plan;
 use progress::Progress;
-use report::{ClientView, Comparison, DiskView, ForReport, StoreView, WorkloadView};
+use report::{ClientView, Comparison, DiskView, ForReport, StoreView};
 use second_opinion::SecondOpinion;
-use watch::Watch;
+use watch::{Seen, Watch};
 
 /// Exit code of shells for a program ended by Ctrl-C.
 const INTERRUPTED: u8 = 130;
@@ -55,6 +62,7 @@ const INTERRUPTED: u8 = 130;
 struct Context<'a> {
     args: &'a CompareArgs,
     plan: &'a Plan,
+    block_size: u16,
     places: &'a Places,
     progress: &'a Progress,
     interrupt: &'a Interrupt,
@@ -112,93 +120,117 @@ pub fn run(args: &CompareArgs, lumpscope_exe: PathBuf) -> anyhow::Result<ExitCod
 fn compare(args: &CompareArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result<Comparison> {
     let plan = Plan::new(args)?;
     let progress = Progress::new();
-    let places = {
-        let own = args.raw.is_some();
-        let what = if own {
-            "looking at the disks"
-        } else {
-            "making three disks"
-        };
-        let _step = progress.step(what);
-        Places::new(args, &plan, exe)?
-    };
-    // What an emulated disk has never held costs no more than what it has.
-    if let (Some(raw), None) = (places.lab_disk(), &args.drive) {
-        let _step = progress.step("writing the raw disk once");
-        write_once(raw, plan.sizing.capacity_bytes, interrupt)?;
-    }
-    for place in &places.places {
-        interrupt.check()?;
-        let capacity = human::bytes(plan.sizing.capacity_bytes);
-        let _step = progress.step(&format!("formatting {} ({capacity})", place.kind.name()));
-        format(exe, &places, place, &plan, interrupt)?;
-    }
-    // Declared in this order: on every way out the service ends before its disks go.
-    let _raw_disk = places.give_back_raw_disk();
-    let service = start(exe, &places, args, &progress, interrupt)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .map_err(cannot_do("start a runtime"))?;
-    let context = Context {
-        args,
-        plan: &plan,
-        places: &places,
-        progress: &progress,
-        interrupt,
-        service: &service,
-    };
-    let mut stores = Vec::new();
-    for place in &places.places {
-        stores.push(runtime.block_on(run_store(&context, place))?);
+    let mut comparison = Comparison::new(args, &plan)?;
+    for block_size in &args.block_size {
+        let pass = Pass {
+            exe,
+            args,
+            plan: &plan,
+            block_size: *block_size,
+            progress: &progress,
+            interrupt,
+        };
+        pass.run(&runtime, &mut comparison)?;
     }
-    let mut comparison = Comparison {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        kernel: rustix::system::uname()
-            .release()
-            .to_string_lossy()
-            .into_owned(),
-        workload: WorkloadView {
-            name: args.workload.clone(),
-            scale: args.scale.to_string(),
-            commands: plan.stream.commands.len(),
-            bytes_put: plan.stream.bytes_put(),
-            peak_bytes: plan.stream.peak_bytes,
-            published_ratios: workload::builtin(&args.workload)
-                .map(|builtin| builtin.published_ratios),
-        },
-        clients: args.clients,
-        disks: kind_of_disks(args, &places),
-        ext4_journal: places.is_lab().then_some(args.ext4_journal),
-        emulated: places.lateness()?,
-        stores,
-    };
     comparison.set_ratios();
+    comparison.conclusion = conclusion::of(&comparison);
     Ok(comparison)
 }
 
-fn kind_of_disks(args: &CompareArgs, places: &Places) -> String {
-    match &args.drive {
-        Some(drive) => format!("emulated {drive}"),
-        None if places.is_lab() => "lab".to_owned(),
-        None => "own".to_owned(),
-    }
+/// The three stores with blocks of one size, one after the other.
+struct Pass<'a> {
+    exe: &'a Path,
+    args: &'a CompareArgs,
+    plan: &'a Plan,
+    block_size: u16,
+    progress: &'a Progress,
+    interrupt: &'a Interrupt,
 }
 
-fn start(
-    exe: &Path,
-    places: &Places,
-    args: &CompareArgs,
-    progress: &Progress,
-    interrupt: &Interrupt,
-) -> anyhow::Result<Server> {
-    let _step = progress.step("starting the service");
-    let mut command = places.command(exe);
-    let stores = places.places.iter();
-    let stores = stores.map(|place| (place.kind.name(), place.path.as_path()));
-    serve(&mut command, stores, !args.no_probes);
-    Server::start(SERVICE, command, interrupt)
+impl Pass<'_> {
+    /// Makes the stores, runs the workload on each, and takes everything away again.
+    fn run(&self, runtime: &Runtime, comparison: &mut Comparison) -> anyhow::Result<()> {
+        let places = self.places()?;
+        // Declared in this order: on every way out the service ends before its disks go.
+        let _raw_disk = places.give_back_raw_disk();
+        let service = self.start(&places)?;
+        let context = Context {
+            args: self.args,
+            plan: self.plan,
+            block_size: self.block_size,
+            places: &places,
+            progress: self.progress,
+            interrupt: self.interrupt,
+            service: &service,
+        };
+        for place in &places.places {
+            let view = runtime.block_on(run_store(&context, place))?;
+            comparison.stores.push(view);
+        }
+        comparison.emulated.extend(places.lateness()?);
+        Ok(())
+    }
+
+    /// Disks, formatted.
+    fn places(&self) -> anyhow::Result<Places> {
+        let Pass {
+            exe, args, plan, ..
+        } = *self;
+        let what = match args.raw {
+            Some(_) => "looking at the disks",
+            None => "making three disks",
+        };
+        let places = {
+            let _step = self.progress.step(what);
+            Places::new(args, plan, exe)?
+        };
+        let capacity = plan.sizing.capacity_bytes;
+        // What an emulated disk has never held costs no more than what it has.
+        if let (Some(raw), None) = (places.lab_disk(), &args.drive) {
+            let _step = self.progress.step("writing the raw disk once");
+            write_once(raw, capacity, self.interrupt)?;
+        }
+        for place in &places.places {
+            self.interrupt.check()?;
+            let _step = self.progress.step(&format!(
+                "formatting {} ({}, blocks of {})",
+                place.kind.name(),
+                human::bytes(capacity),
+                self.block_size
+            ));
+            self.format(&places, place)?;
+        }
+        Ok(places)
+    }
+
+    /// `lumpscope format`, never with `--force`.
+    fn format(&self, places: &Places, place: &Place) -> anyhow::Result<()> {
+        let sizing = &self.plan.sizing;
+        let mut command = places.command(self.exe);
+        command.arg("format").arg(&place.path);
+        command
+            .arg("--capacity")
+            .arg(format!("{}M", sizing.capacity_bytes >> 20));
+        command
+            .arg("--journal-ratio")
+            .arg(format!("{:.6}", sizing.journal_ratio));
+        command.arg("--block-size").arg(self.block_size.to_string());
+        run_format(command, place.kind.name(), &place.path, self.interrupt)
+    }
+
+    fn start(&self, places: &Places) -> anyhow::Result<Server> {
+        let _step = self.progress.step("starting the service");
+        let mut command = places.command(self.exe);
+        let stores = places.places.iter();
+        let stores = stores.map(|place| (place.kind.name(), place.path.as_path()));
+        serve(&mut command, stores, !self.args.no_probes);
+        Server::start(SERVICE, command, self.interrupt)
+    }
 }
 
 /// So that the raw store does not pay for the host's first allocation of its image.
@@ -206,25 +238,6 @@ fn write_once(raw: &Path, bytes: u64, interrupt: &Interrupt) -> anyhow::Result<(
     let filled = fill(raw, bytes, &|| interrupt.check().is_err());
     interrupt.check()?;
     filled.map_err(cannot_do(format!("write zeros to {}", raw.display())))
-}
-
-/// `lumpscope format`, never with `--force`.
-fn format(
-    exe: &Path,
-    places: &Places,
-    place: &Place,
-    plan: &Plan,
-    interrupt: &Interrupt,
-) -> anyhow::Result<()> {
-    let mut command = places.command(exe);
-    command.arg("format").arg(&place.path);
-    command
-        .arg("--capacity")
-        .arg(format!("{}M", plan.sizing.capacity_bytes >> 20));
-    command
-        .arg("--journal-ratio")
-        .arg(format!("{:.6}", plan.sizing.journal_ratio));
-    run_format(command, place.kind.name(), &place.path, interrupt)
 }
 
 /// Runs a `lumpscope format`; `store` and `path` are for the message.
@@ -258,20 +271,31 @@ pub(crate) fn run_format(
 async fn run_store(context: &Context<'_>, place: &Place) -> anyhow::Result<StoreView> {
     let mut view = StoreView {
         kind: place.kind,
+        block_size: context.block_size,
         path: place.path.clone(),
         failed: String::new(),
         client: None,
+        modelled: Vec::new(),
+        model_note: String::new(),
         disk: None,
         tracer: None,
         for_report: ForReport::default(),
     };
     let store = place.kind.name();
-    let watch = watch(context, store, &mut view.for_report).await;
+    let watch = match Watch::start(&context.service.url, store).await {
+        Ok(watch) => Some(watch),
+        Err(why) => {
+            view.model_note = why;
+            None
+        }
+    };
     let second = SecondOpinion::start(context, store).await?;
+    let mut kinds = BTreeMap::new();
     match drive(context, store).await {
         Ok(outcome) => {
             view.client = Some(ClientView::new(&outcome, context.args.clients));
             view.for_report.curves = report::curves(&outcome);
+            kinds = outcome.requests;
         }
         Err(error) => match error.downcast_ref::<RunError>() {
             Some(failed) if context.args.keep_going => view.failed = failed.to_string(),
@@ -283,7 +307,12 @@ async fn run_store(context: &Context<'_>, place: &Place) -> anyhow::Result<Store
         view.tracer = Some(second.finish(context, store).await?);
     }
     if let Some(watch) = watch {
-        view.for_report.seen = Some(watch.finish().await);
+        let seen = watch.finish().await;
+        if !seen.missing.is_empty() {
+            view.model_note = format!("of its block requests some are missing: {}", seen.missing);
+        }
+        model(context.args, &seen, &kinds, &mut view)?;
+        view.for_report.seen = Some(seen);
     }
     match fetch_report(&context.service.url, store).await {
         Ok(disk) => {
@@ -305,16 +334,19 @@ async fn run_store(context: &Context<'_>, place: &Place) -> anyhow::Result<Store
     Ok(view)
 }
 
-/// For a report, looks on while the workload runs. That it cannot is a line of the report.
-async fn watch(context: &Context<'_>, store: &str, view: &mut ForReport) -> Option<Watch> {
-    context.args.report.as_ref()?;
-    match Watch::start(&context.service.url, store).await {
-        Ok(watch) => Some(watch),
-        Err(why) => {
-            view.not_seen_because = why;
-            None
-        }
+/// Replays what the disk was asked for on each of the drives.
+fn model(
+    args: &CompareArgs,
+    seen: &Seen,
+    kinds: &BTreeMap<u64, Kind>,
+    view: &mut StoreView,
+) -> anyhow::Result<()> {
+    for drive in &args.models()? {
+        let drive = predict::scaled(drive, args.scale, &seen.trace);
+        view.modelled
+            .push(modelled::modelled(seen, kinds, &drive, args.rule)?);
     }
+    Ok(())
 }
 
 /// Makes the file system write now what the workload has left it to write later, so that a short

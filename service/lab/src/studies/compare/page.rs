@@ -4,6 +4,7 @@ use lumpscope_proto::v1::OperationReport;
 
 use super::report::{Comparison, DiskView, StoreView};
 use super::table::{self, STAGES};
+use super::watch::OWNERS;
 use crate::disks::StoreKind;
 use crate::experiment::report::{
     Axis, Bar, Bars, Cdf, Cell, Heat, HeatCell, HeatPanel, Page, Range, Ranges, Scatter,
@@ -19,16 +20,13 @@ const SLOWEST: usize = 5;
 /// The comparison as one HTML file.
 pub(super) fn page(comparison: &Comparison) -> Page {
     let workload = &comparison.workload;
-    let names: Vec<&str> = comparison
-        .stores
-        .iter()
-        .map(|store| store.kind.name())
-        .collect();
+    let names = StoreKind::ALL.map(StoreKind::name);
     let title = format!("{} on {}", workload.name, names.join(", "));
     let mut page = Page::new(title, setup(comparison));
-    page.summary.push(summary(comparison));
+    page.summary.push(comparison.conclusion.clone());
     findings(&mut page, comparison);
-    elapsed(page.section("Elapsed time"), comparison);
+    modelled(page.section("Disk time, on a modelled drive"), comparison);
+    elapsed(page.section("On this machine's disks"), comparison);
     latency(page.section("Latency, as the client saw it"), comparison);
     stages(page.section("Where the time went"), comparison);
     disk(page.section("What the disks did"), comparison);
@@ -37,7 +35,7 @@ pub(super) fn page(comparison: &Comparison) -> Page {
     for store in &comparison.stores {
         if let Some(client) = &store.client {
             section.add(Verbatim {
-                caption: store.kind.name().to_owned(),
+                caption: store.name(),
                 text: client.published.join("\n"),
             });
         }
@@ -77,54 +75,63 @@ fn setup(comparison: &Comparison) -> Setup {
     for store in &comparison.stores {
         let disk = &store.for_report.disk;
         let said = if disk.is_empty() { "not known" } else { disk };
-        setup.fact(format!("Disk of {}", store.kind.name()), said);
+        setup.fact(format!("Disk of {}", store.name()), said);
     }
     setup
 }
 
+/// Time over that of the raw store on the first modelled drive.
 fn ratio(store: &StoreView) -> Option<f64> {
-    store.client.as_ref()?.ratio_to_raw
+    store.modelled.first()?.ratio_to_raw
 }
 
+/// What was published for a store with these blocks.
 fn published(comparison: &Comparison, store: &StoreView) -> Option<f64> {
     let ratios = comparison.workload.published_ratios?;
     let column = StoreKind::ALL.iter().position(|kind| *kind == store.kind)?;
-    ratios.get(column).copied()
+    let ratio = ratios.get(column).copied();
+    ratio.filter(|_| store.block_size == table::PUBLISHED_BLOCK)
 }
 
-fn summary(comparison: &Comparison) -> String {
-    let others = comparison
-        .stores
-        .iter()
-        .filter(|store| store.kind != StoreKind::Raw);
-    let told: Vec<String> = others
-        .filter_map(|store| {
-            let ratio = format!(
-                "{} took {:.2} times as long as raw",
-                store.kind.name(),
-                ratio(store)?
-            );
-            Some(match published(comparison, store) {
-                Some(published) => {
-                    format!("{ratio} (published for a 7200 rpm disk: {published:.2})")
-                }
-                None => ratio,
-            })
-        })
-        .collect();
-    if told.is_empty() {
-        return "There is no ratio to tell: a store has no results.".to_owned();
+/// The answer: times on the modelled drives.
+fn modelled(section: &mut Section, comparison: &Comparison) {
+    section.say(
+        "The block requests of each store, as they were recorded here with who waited for which, \
+         replayed through the model of a drive that is scaled like the workload. The time is the \
+         drive's alone: this machine's speed and load do not enter it.",
+    );
+    for (place, model) in comparison.models.iter().enumerate() {
+        let row = |store: &StoreView| Range {
+            name: store.name(),
+            spread: store
+                .modelled
+                .get(place)
+                .and_then(|view| view.ratio_to_raw)
+                .map(Spread::once),
+            goal: None,
+            published: published(comparison, store),
+        };
+        section.add(Ranges {
+            caption: format!(
+                "Time of all commands on {} ({}) over that of the raw store with blocks of the same \
+                 size.",
+                model.name, model.title
+            ),
+            x: Axis::log("Ratio to raw", Unit::Ratio),
+            reference: Some((1.0, "as fast as raw".to_owned())),
+            rows: comparison.stores.iter().map(row).collect(),
+        });
     }
-    format!(
-        "For the same commands {}. Each was measured once.",
-        told.join(", ")
-    )
+    section.add(table::modelled_for_report(comparison));
+    for note in table::model_notes(comparison) {
+        section.say(note);
+    }
 }
 
 fn findings(page: &mut Page, comparison: &Comparison) {
     let findings = &mut page.findings;
     for store in &comparison.stores {
-        let name = store.kind.name();
+        let name = store.name();
         if !store.failed.is_empty() {
             findings
                 .differs
@@ -134,7 +141,8 @@ fn findings(page: &mut Page, comparison: &Comparison) {
         if let Some((ratio, published)) = both.filter(|_| store.kind != StoreKind::Raw) {
             let near = (ratio / published - 1.0).abs() <= NEAR;
             let told = format!(
-                "{name}: {ratio:.2} times raw, published {published:.2} ({} 10 % of it)",
+                "{name}: {ratio:.2} times raw on the modelled drive, published {published:.2} ({} 10 % \
+                 of it)",
                 if near { "within" } else { "not within" }
             );
             let list = if near {
@@ -166,35 +174,20 @@ fn findings(page: &mut Page, comparison: &Comparison) {
     }
     if comparison.workload.published_ratios.is_some() {
         findings.hypotheses.push(
-            "A ratio here and a published one have the same cause only if the disks are alike: \
-             those published are of one disk of 7200 rpm, which is not this one."
+            "A ratio here and a published one have the same cause only if the programs are alike: \
+             the published ones are of an engine that flushes nothing, and this one flushes every \
+             put before it is acknowledged."
                 .to_owned(),
         );
     }
 }
 
 fn elapsed(section: &mut Section, comparison: &Comparison) {
-    let row = |store: &StoreView| Range {
-        name: store.kind.name().to_owned(),
-        spread: ratio(store).map(Spread::once),
-        goal: None,
-        published: published(comparison, store),
-    };
-    section.add(Ranges {
-        caption: "Elapsed time of all commands over that of the raw store. One run each: there is \
-                  no spread to show."
-            .to_owned(),
-        x: Axis::log("Ratio to raw", Unit::Ratio),
-        reference: Some((1.0, "as fast as raw".to_owned())),
-        rows: comparison.stores.iter().map(row).collect(),
-    });
-    let mut table = table::for_report(comparison);
-    table.notes.push(
-        "While a report is made the service hands out every block request, which costs some time; \
-         it is the same for all stores."
-            .to_owned(),
+    section.say(
+        "Times of this machine's own disks, which say as much about the machine and its other work \
+         as about the stores.",
     );
-    section.add(table);
+    section.add(table::measured_for_report(comparison));
 }
 
 fn latency(section: &mut Section, comparison: &Comparison) {
@@ -216,7 +209,7 @@ fn latency(section: &mut Section, comparison: &Comparison) {
                 .iter()
                 .find(|curve| curve.name == kind);
             curve.cloned().map(|mut curve| {
-                store.kind.name().clone_into(&mut curve.name);
+                curve.name = store.name();
                 curve
             })
         };
@@ -239,7 +232,7 @@ fn stages(section: &mut Section, comparison: &Comparison) {
         let bar = |store: &StoreView| {
             let operation = table::operation(store.disk.as_ref()?, &method)?;
             Some(Bar {
-                name: store.kind.name().to_owned(),
+                name: store.name(),
                 values: STAGES.map(|stage| mean(operation, stage)).to_vec(),
             })
         };
@@ -257,9 +250,9 @@ fn mean(operation: &OperationReport, stage: &str) -> f64 {
     human::ratio(table::stage_ns(operation, stage), operation.count).unwrap_or(0.0)
 }
 
-fn disks(comparison: &Comparison) -> impl Iterator<Item = (&'static str, &DiskView)> {
+fn disks(comparison: &Comparison) -> impl Iterator<Item = (String, &DiskView)> {
     let stores = comparison.stores.iter();
-    stores.filter_map(|store| Some((store.kind.name(), store.disk.as_ref()?)))
+    stores.filter_map(|store| Some((store.name(), store.disk.as_ref()?)))
 }
 
 fn disk(section: &mut Section, comparison: &Comparison) {
@@ -273,12 +266,12 @@ fn disk(section: &mut Section, comparison: &Comparison) {
         y: TraceParts::device(),
         counted: "requests".to_owned(),
         panels: disks(comparison)
-            .map(|(name, disk)| heat(name, disk))
+            .map(|(name, disk)| heat(&name, disk))
             .collect(),
     });
     let seen = || {
         let stores = comparison.stores.iter();
-        stores.filter_map(|store| Some((store.kind.name(), store.for_report.seen.as_ref()?)))
+        stores.filter_map(|store| Some((store.name(), store.for_report.seen.as_ref()?)))
     };
     section.add(Scatter {
         caption: "Every read and write: when, and where on the disk, by who made it.".to_owned(),
@@ -287,7 +280,7 @@ fn disk(section: &mut Section, comparison: &Comparison) {
         counted: "requests".to_owned(),
         panels: seen()
             .map(|(name, seen)| ScatterPanel {
-                name: name.to_owned(),
+                name,
                 groups: seen.groups.clone(),
             })
             .collect(),
@@ -298,35 +291,12 @@ fn disk(section: &mut Section, comparison: &Comparison) {
         y: TraceParts::seek(),
         counted: "requests".to_owned(),
         panels: seen()
-            .map(|(name, seen)| of_trace(name, &seen.trace).seeks)
+            .map(|(name, seen)| of_trace(&name, &seen.trace).seeks)
             .collect(),
     });
-    for (name, seen) in seen().filter(|(_, seen)| !seen.missing.is_empty()) {
-        section.say(format!(
-            "{name}: of the single block requests some are missing: {}.",
-            seen.missing
-        ));
-    }
-    for store in &comparison.stores {
-        if !store.for_report.not_seen_because.is_empty() {
-            section.say(format!(
-                "{}: single block requests were not seen: {}.",
-                store.kind.name(),
-                store.for_report.not_seen_because
-            ));
-        }
-    }
 }
 
 fn owners(comparison: &Comparison) -> Bars {
-    const OWNERS: [&str; 6] = [
-        "request",
-        "store",
-        "fs-journal",
-        "fs-metadata",
-        "writeback",
-        "other",
-    ];
     let requests = |disk: &DiskView, class: &str| {
         let owners = disk
             .block
@@ -342,7 +312,7 @@ fn owners(comparison: &Comparison) -> Bars {
         parts: OWNERS.map(str::to_owned).to_vec(),
         bars: disks(comparison)
             .map(|(name, disk)| Bar {
-                name: name.to_owned(),
+                name,
                 values: OWNERS.map(|class| requests(disk, class)).to_vec(),
             })
             .collect(),

@@ -1,6 +1,7 @@
 //! The workload and the room it needs.
 
 use super::args::CompareArgs;
+use super::table::unique;
 use crate::failure::argument;
 use crate::workload::{CommandStream, Sizing, WorkloadArgs};
 
@@ -18,6 +19,12 @@ impl Plan {
     pub(super) fn new(args: &CompareArgs) -> anyhow::Result<Plan> {
         if !(1..=1024).contains(&args.clients) {
             return Err(argument("--clients", "1 to 1024"));
+        }
+        let fits = |size: &u16| *size > 0 && size.is_multiple_of(512);
+        let once = unique(args.block_size.iter()).len() == args.block_size.len();
+        if args.block_size.is_empty() || !args.block_size.iter().all(fits) || !once {
+            let allowed = "multiples of 512 up to 65024, each once";
+            return Err(argument("--block-size", allowed));
         }
         let stream = WorkloadArgs::new(&args.workload, args.scale).stream()?;
         Ok(Plan {

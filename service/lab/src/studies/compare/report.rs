@@ -5,16 +5,21 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use lumpscope_platter::drive::Drive;
 use lumpscope_proto::v1;
 use lumpscope_units::nanoseconds;
 use serde::Serialize;
 
+use super::args::CompareArgs;
+use super::modelled::ModelledView;
+use super::plan::Plan;
 use super::watch::Seen;
 use crate::disks::{EmulatedView, StoreKind};
 use crate::experiment::report::Curve;
 use crate::human;
 use crate::load::runner::RunOutcome;
 use crate::stats::Summary;
+use crate::workload;
 
 /// A whole comparison.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -34,8 +39,23 @@ pub struct Comparison {
     pub ext4_journal: Option<bool>,
     /// How late the emulated drives answered; empty: the disks were none.
     pub emulated: Vec<EmulatedView>,
-    /// raw, ext4, xfs.
+    /// Drives that the block requests were replayed on, and the rule of their firmware.
+    pub models: Vec<ModelView>,
+    /// What the figures say, in one sentence.
+    pub conclusion: String,
+    /// raw, ext4, xfs, and again for each further block size.
     pub stores: Vec<StoreView>,
+}
+
+/// A modelled drive.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ModelView {
+    /// Its name.
+    pub name: String,
+    /// Description.
+    pub title: String,
+    /// Revolutions a minute.
+    pub rpm: u32,
 }
 
 /// The workload.
@@ -61,10 +81,16 @@ pub struct WorkloadView {
 pub struct StoreView {
     /// Kind, and name in the service.
     pub kind: StoreKind,
+    /// Bytes of a block of the store.
+    pub block_size: u16,
     /// Device or file.
     pub path: PathBuf,
     /// Why it has no results; empty when it has.
     pub failed: String,
+    /// Time on each of the modelled drives, in their order.
+    pub modelled: Vec<ModelledView>,
+    /// Why there is none, or what it lacks; empty: nothing.
+    pub model_note: String,
     /// The client's view.
     pub client: Option<ClientView>,
     /// Work of service and disk.
@@ -81,10 +107,8 @@ pub struct StoreView {
 pub struct ForReport {
     /// Latencies of each kind of command.
     pub curves: Vec<Curve>,
-    /// Single block requests; absent: they were not looked at.
+    /// Single block requests; absent: they were not seen.
     pub(super) seen: Option<Seen>,
-    /// Why they were not; empty: they were, or no report was asked for.
-    pub not_seen_because: String,
     /// The kernel's description of the disk.
     pub disk: String,
 }
@@ -173,22 +197,71 @@ pub struct SlowView {
 }
 
 impl Comparison {
-    /// Fills in every store's ratio to the raw one.
+    /// Without a store.
+    pub(super) fn new(args: &CompareArgs, plan: &Plan) -> anyhow::Result<Comparison> {
+        let is_lab = args.raw.is_none();
+        let model = |drive: &Drive| ModelView {
+            name: drive.name.to_string(),
+            title: drive.title.to_string(),
+            rpm: drive.rpm,
+        };
+        Ok(Comparison {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            kernel: rustix::system::uname()
+                .release()
+                .to_string_lossy()
+                .into_owned(),
+            workload: WorkloadView {
+                name: args.workload.clone(),
+                scale: args.scale.to_string(),
+                commands: plan.stream.commands.len(),
+                bytes_put: plan.stream.bytes_put(),
+                peak_bytes: plan.stream.peak_bytes,
+                published_ratios: workload::builtin(&args.workload)
+                    .map(|builtin| builtin.published_ratios),
+            },
+            clients: args.clients,
+            disks: match &args.drive {
+                Some(drive) => format!("emulated {drive}"),
+                None if is_lab => "lab".to_owned(),
+                None => "own".to_owned(),
+            },
+            ext4_journal: is_lab.then_some(args.ext4_journal),
+            emulated: Vec::new(),
+            models: args.models()?.iter().map(model).collect(),
+            conclusion: String::new(),
+            stores: Vec::new(),
+        })
+    }
+
+    /// Fills in every store's ratios to the raw one with blocks of its size.
     pub(super) fn set_ratios(&mut self) {
-        let raw = self
-            .stores
-            .iter()
-            .find(|store| store.kind == StoreKind::Raw);
-        let raw = raw
-            .and_then(|store| store.client.as_ref())
-            .map(|client| client.elapsed_ns);
-        for client in self
-            .stores
-            .iter_mut()
-            .filter_map(|store| store.client.as_mut())
-        {
-            client.ratio_to_raw = raw.and_then(|raw| human::ratio(client.elapsed_ns, raw));
+        let raws: Vec<StoreView> = self.of_kind(StoreKind::Raw).cloned().collect();
+        for store in &mut self.stores {
+            let raw = raws.iter().find(|raw| raw.block_size == store.block_size);
+            if let Some(client) = &mut store.client {
+                let raw = raw.and_then(|raw| raw.client.as_ref());
+                client.ratio_to_raw =
+                    raw.and_then(|raw| human::ratio(client.elapsed_ns, raw.elapsed_ns));
+            }
+            for (place, view) in store.modelled.iter_mut().enumerate() {
+                let raw = raw.and_then(|raw| raw.modelled.get(place));
+                view.ratio_to_raw =
+                    raw.and_then(|raw| human::ratio(view.elapsed_ns, raw.elapsed_ns));
+            }
         }
+    }
+
+    /// The stores of one kind, by block size.
+    pub(super) fn of_kind(&self, kind: StoreKind) -> impl Iterator<Item = &StoreView> {
+        self.stores.iter().filter(move |store| store.kind == kind)
+    }
+}
+
+impl StoreView {
+    /// Kind and block size, as a heading.
+    pub(super) fn name(&self) -> String {
+        format!("{}, blocks of {}", self.kind.name(), self.block_size)
     }
 }
 
@@ -219,7 +292,7 @@ impl ClientView {
 }
 
 impl LatencyView {
-    fn new(kind: String, summary: &Summary) -> LatencyView {
+    pub(super) fn new(kind: String, summary: &Summary) -> LatencyView {
         LatencyView {
             kind,
             count: summary.count,

@@ -3,7 +3,8 @@
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use lumpscope_proto::v1::OperationReport;
 
-use super::report::{ClientView, Comparison, DiskView, LatencyView, StoreView};
+use super::modelled::ModelledView;
+use super::report::{ClientView, Comparison, DiskView, LatencyView, StoreView, TracerView};
 use crate::disks::StoreKind;
 use crate::experiment::report;
 use crate::human;
@@ -25,43 +26,76 @@ const PERCENTILES: [Percentile; 4] = [
     ("99%", |latency| latency.p99_ns),
 ];
 const NOTHING: &str = "–";
+/// Blocks of the published tables.
+pub(super) const PUBLISHED_BLOCK: u16 = 512;
 
-/// The table, one column a store, as text.
-pub(super) fn render(comparison: &Comparison) -> String {
+/// The times on the modelled drives, one column a store, as text.
+pub(super) fn modelled(comparison: &Comparison) -> String {
+    as_text(comparison, modelled_lines(comparison))
+}
+
+/// The times on this machine's disks, likewise.
+pub(super) fn measured(comparison: &Comparison) -> String {
+    as_text(comparison, measured_lines(comparison))
+}
+
+fn as_text(comparison: &Comparison, lines: Vec<Line>) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
     let right = |text: &str| Cell::new(text).set_alignment(CellAlignment::Right);
-    let stores = comparison.stores.iter();
-    let names = stores.map(|store| right(store.kind.name()));
+    let stores = || comparison.stores.iter();
+    let names = stores().map(|store| right(store.kind.name()));
     table.set_header(std::iter::once(Cell::new("")).chain(names));
+    let sizes = stores().map(|store| right(&store.block_size.to_string()));
+    table.add_row(std::iter::once(Cell::new("  blocks of")).chain(sizes));
     for column in table.column_iter_mut().skip(1) {
-        column.set_padding((3, 0));
+        column.set_padding((1, 0));
     }
-    for line in lines(comparison) {
+    // A heading may be wider than the column of names.
+    let mut headings = vec![None, None];
+    for line in lines {
         match line {
             Line::Section(title) => {
                 table.add_row(vec![""]);
-                table.add_row(vec![title]);
+                headings.push(Some(format!("\n {title}")));
             }
             Line::Row(name, cells) => {
                 let name = std::iter::once(Cell::new(format!("  {name}")));
                 table.add_row(name.chain(cells.iter().map(|cell| right(cell))));
+                headings.push(None);
             }
         }
     }
-    let lines: Vec<String> = table
-        .lines()
-        .map(|line| line.trim_end().to_owned())
+    let lines = table.lines().zip(headings);
+    let lines: Vec<String> = lines
+        .map(|(line, heading)| heading.unwrap_or_else(|| line.trim_end().to_owned()))
         .collect();
     lines.join("\n")
 }
 
-/// As cells of the HTML report.
-pub(super) fn for_report(comparison: &Comparison) -> report::Table {
-    let stores = comparison.stores.iter();
-    let columns: Vec<&str> = stores.map(|store| store.kind.name()).collect();
-    let mut table = report::Table::new("All numbers, side by side.", &columns);
-    for line in lines(comparison) {
+/// The modelled times as cells of the HTML report.
+pub(super) fn modelled_for_report(comparison: &Comparison) -> report::Table {
+    for_report(
+        comparison,
+        "Modelled times, side by side.",
+        modelled_lines(comparison),
+    )
+}
+
+/// The measured times, likewise.
+pub(super) fn measured_for_report(comparison: &Comparison) -> report::Table {
+    for_report(
+        comparison,
+        "All numbers of this machine's disks, side by side.",
+        measured_lines(comparison),
+    )
+}
+
+fn for_report(comparison: &Comparison, caption: &str, lines: Vec<Line>) -> report::Table {
+    let columns: Vec<String> = comparison.stores.iter().map(StoreView::name).collect();
+    let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+    let mut table = report::Table::new(caption, &columns);
+    for line in lines {
         match line {
             Line::Section(title) => table.group(title),
             Line::Row(name, cells) => {
@@ -73,18 +107,110 @@ pub(super) fn for_report(comparison: &Comparison) -> report::Table {
     table
 }
 
-/// All lines of the table.
-fn lines(comparison: &Comparison) -> Vec<Line> {
+fn measured_lines(comparison: &Comparison) -> Vec<Line> {
     let mut rows = Rows {
         stores: &comparison.stores,
         lines: Vec::new(),
     };
-    client(&mut rows, comparison.workload.published_ratios);
+    client(&mut rows);
     stages(&mut rows);
     block_requests(&mut rows);
     unasked(&mut rows);
     trust(&mut rows);
     rows.lines
+}
+
+fn modelled_lines(comparison: &Comparison) -> Vec<Line> {
+    let mut rows = Rows {
+        stores: &comparison.stores,
+        lines: Vec::new(),
+    };
+    for (place, model) in comparison.models.iter().enumerate() {
+        rows.section(&format!("{}, {} rpm", model.name, model.rpm));
+        on_drive(&mut rows, place, comparison.workload.published_ratios);
+    }
+    rows.lines
+}
+
+/// Sentences without which the modelled times would be misread.
+pub(super) fn model_notes(comparison: &Comparison) -> Vec<String> {
+    let mut notes = Vec::new();
+    if comparison.workload.published_ratios.is_some() {
+        notes.push(
+            "The published ratios are of an engine that flushes nothing; here every put is flushed \
+             before it is acknowledged."
+                .to_owned(),
+        );
+    }
+    for store in &comparison.stores {
+        let added = store.modelled.iter().map(|view| view.added).max();
+        if let Some(added) = added.filter(|added| *added > 0) {
+            notes.push(format!(
+                "{}: of the file system's inode {} writes were added. It writes the inode when it \
+                 flushes in another clock tick than before, as it always does on a drive so slow.",
+                store.name(),
+                human::count(added)
+            ));
+        }
+        if !store.model_note.is_empty() {
+            notes.push(format!("{}: {}.", store.name(), store.model_note));
+        }
+    }
+    notes
+}
+
+fn on_drive(rows: &mut Rows<'_>, place: usize, published_ratios: Option<[f64; 3]>) {
+    rows.modelled(place, "elapsed", |view| human::duration_ns(view.elapsed_ns));
+    rows.modelled(place, "ratio to raw", |view| {
+        let ratio = view.ratio_to_raw;
+        ratio.map_or_else(nothing, |ratio| format!("{ratio:.2}"))
+    });
+    if let Some(published) = published_ratios {
+        rows.row("  as published, of 512", |store| {
+            let column = StoreKind::ALL.iter().position(|kind| *kind == store.kind);
+            let ratio = column.and_then(|column| published.get(column));
+            let ratio = ratio.filter(|_| store.block_size == PUBLISHED_BLOCK);
+            ratio.map_or_else(nothing, |ratio| format!("{ratio:.2}"))
+        });
+    }
+    let views = || {
+        rows.stores
+            .iter()
+            .filter_map(|store| store.modelled.get(place))
+    };
+    let kinds = unique(views().flat_map(|view| view.kinds.iter().map(|one| one.kind.clone())));
+    let owners = unique(views().flat_map(|view| view.owners.iter().map(|one| one.owner)));
+    for kind in kinds {
+        for (name, percentile) in [PERCENTILES[0], PERCENTILES[3]] {
+            rows.modelled(place, &format!("{kind}, {name}"), |view| {
+                let latency = view.kinds.iter().find(|latency| latency.kind == kind);
+                latency.map_or_else(nothing, |latency| human::duration_ns(percentile(latency)))
+            });
+        }
+    }
+    for owner in owners {
+        rows.modelled(place, &format!("seeks, {owner}"), |view| {
+            let found = view.owners.iter().find(|one| one.owner == owner);
+            found.map_or_else(|| "0".to_owned(), |one| human::count(one.seeks))
+        });
+    }
+    rows.modelled(place, "lost to fs-journal", |view| {
+        human::signed_ns(view.lost_to_fs_journal_ns)
+    });
+    rows.modelled(place, "lost to fs-metadata", |view| {
+        human::signed_ns(view.lost_to_fs_metadata_ns)
+    });
+}
+
+/// Each once, in the order in which they come.
+pub(super) fn unique<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+    let mut found = Vec::new();
+    for one in all {
+        if !found.contains(&one) {
+            found.push(one);
+        }
+    }
+    found
 }
 
 /// A line of the table.
@@ -108,6 +234,13 @@ impl Rows<'_> {
     fn row(&mut self, name: &str, cell: impl Fn(&StoreView) -> String) {
         let cells = self.stores.iter().map(cell).collect();
         self.lines.push(Line::Row(name.to_owned(), cells));
+    }
+
+    /// For the drive at this place.
+    fn modelled(&mut self, place: usize, name: &str, cell: impl Fn(&ModelledView) -> String) {
+        self.row(name, |store| {
+            store.modelled.get(place).map_or_else(nothing, &cell)
+        });
     }
 
     fn client(&mut self, name: &str, cell: impl Fn(&ClientView) -> String) {
@@ -136,7 +269,7 @@ fn nothing() -> String {
     NOTHING.to_owned()
 }
 
-fn client(rows: &mut Rows<'_>, published_ratios: Option<[f64; 3]>) {
+fn client(rows: &mut Rows<'_>) {
     rows.section("Seen by the client");
     rows.client("commands", |client| {
         client
@@ -152,28 +285,12 @@ fn client(rows: &mut Rows<'_>, published_ratios: Option<[f64; 3]>) {
             .ratio_to_raw
             .map_or_else(nothing, |ratio| format!("{ratio:.2}"))
     });
-    if let Some(published) = published_ratios {
-        rows.row("  as published for a 7200 rpm disk", |store| {
-            let column = StoreKind::ALL.iter().position(|kind| *kind == store.kind);
-            let ratio = column.and_then(|column| published.get(column));
-            ratio.map_or_else(nothing, |ratio| format!("{ratio:.2}"))
-        });
-    }
-    rows.client("throughput", |client| {
-        format!("{:.1} MiB/s", client.mib_per_second)
-    });
-    let mut kinds: Vec<String> = Vec::new();
-    for client in rows.stores.iter().filter_map(|store| store.client.as_ref()) {
-        for kind in &client.kinds {
-            if !kinds.contains(&kind.kind) {
-                kinds.push(kind.kind.clone());
-            }
-        }
-    }
+    rows.client("MiB/s", |client| format!("{:.1}", client.mib_per_second));
+    let clients = rows.stores.iter().filter_map(|store| store.client.as_ref());
+    let kinds = unique(clients.flat_map(|client| client.kinds.iter().map(|one| one.kind.clone())));
     for kind in kinds {
-        rows.section(&format!("Latency of {kind}"));
         for (name, percentile) in PERCENTILES {
-            rows.client(name, |client| {
+            rows.client(&format!("{kind}, {name}"), |client| {
                 let latency = client.kinds.iter().find(|latency| latency.kind == kind);
                 latency.map_or_else(nothing, |latency| human::duration_ns(percentile(latency)))
             });
@@ -208,18 +325,16 @@ pub(super) fn stage_ns(operation: &OperationReport, stage: &str) -> u64 {
 
 fn stages(rows: &mut Rows<'_>) {
     for method in methods(rows.stores) {
-        rows.section(&format!("Where the time of a {method} went: share, mean"));
+        rows.section(&format!("Mean time of a {method} in each stage"));
         for stage in STAGES {
             rows.disk(stage, |disk| {
                 let Some(operation) = operation(disk, &method) else {
                     return nothing();
                 };
-                let time = stage_ns(operation, stage);
-                let share = human::share(time, operation.total_ns);
-                format!("{share} {:>8}", human::duration_ns(time / operation.count))
+                human::duration_ns(stage_ns(operation, stage) / operation.count)
             });
         }
-        rows.disk("all, in the service", |disk| {
+        rows.disk("all, in service", |disk| {
             operation(disk, &method).map_or_else(nothing, |operation| {
                 human::duration_ns(operation.total_ns / operation.count)
             })
@@ -236,7 +351,7 @@ fn block_requests(rows: &mut Rows<'_>) {
             ratio.map_or_else(nothing, |ratio| format!("{ratio:.2}"))
         });
     }
-    rows.observed("reads and writes of the disk", |disk| {
+    rows.observed("reads and writes", |disk| {
         human::count(disk.block.data_requests)
     });
     rows.observed("sequential", |disk| {
@@ -251,7 +366,7 @@ fn block_requests(rows: &mut Rows<'_>) {
 }
 
 fn unasked(rows: &mut Rows<'_>) {
-    rows.section("Asked for by no request: number, bytes");
+    rows.section("Block requests that no request asked for");
     for class in UNASKED {
         rows.observed(class, |disk| {
             let owners = disk
@@ -259,58 +374,43 @@ fn unasked(rows: &mut Rows<'_>) {
                 .owners
                 .iter()
                 .filter(|owner| owner.owner == class);
-            let (mut requests, mut bytes) = (0, 0);
-            for owner in owners {
-                requests += owner.requests;
-                bytes += owner.bytes;
-            }
-            if requests == 0 {
-                return "0".to_owned();
-            }
-            format!("{} {:>9}", human::count(requests), human::bytes(bytes))
+            human::count(owners.map(|owner| owner.requests).sum())
         });
     }
 }
 
 fn trust(rows: &mut Rows<'_>) {
     rows.section("Can it be trusted?");
-    rows.observed("own bytes tied to their request", |disk| {
+    rows.observed("own bytes tied", |disk| {
         let block = &disk.block;
         human::share(block.attributed_bytes + block.shared_bytes, block.own_bytes)
     });
-    rows.observed("of these, in a shared block request", |disk| {
+    rows.observed("of these, shared", |disk| {
         human::share(disk.block.shared_bytes, disk.block.own_bytes)
     });
-    rows.observed("lost events", |disk| human::count(disk.audit.lost_events));
-    rows.observed("seen / counted by the kernel", |disk| {
-        let audit = &disk.audit;
-        format!(
-            "{} / {}",
-            human::count(audit.seen_requests),
-            human::count(audit.kernel_requests)
-        )
+    rows.observed("requests seen", |disk| {
+        human::count(disk.audit.seen_requests)
     });
+    rows.observed("counted by the kernel", |disk| {
+        human::count(disk.audit.kernel_requests)
+    });
+    rows.observed("lost events", |disk| human::count(disk.audit.lost_events));
     if rows.stores.iter().any(|store| store.tracer.is_some()) {
-        rows.row("seen / counted by bpftrace", |store| match &store.tracer {
-            None => String::new(),
-            Some(tracer) => format!(
-                "{} / {}",
-                human::count(tracer.seen_requests),
-                human::count(tracer.requests)
-            ),
-        });
-        rows.row("bytes seen / by bpftrace", |store| match &store.tracer {
-            None => String::new(),
-            Some(tracer) if tracer.equal => "equal".to_owned(),
-            Some(tracer) => format!("{} / {}", tracer.seen_bytes, tracer.bytes),
-        });
+        let traced = |of: fn(&TracerView) -> String| {
+            move |store: &StoreView| store.tracer.as_ref().map_or_else(nothing, of)
+        };
+        rows.row(
+            "seen meanwhile",
+            traced(|one| human::count(one.seen_requests)),
+        );
+        rows.row(
+            "counted by bpftrace",
+            traced(|one| human::count(one.requests)),
+        );
+        let equal = |one: &TracerView| if one.equal { "yes" } else { "no" }.to_owned();
+        rows.row("equal, bytes too", traced(equal));
     }
-    rows.observed("audit", |disk| {
-        if disk.audit.complete {
-            "complete"
-        } else {
-            "incomplete"
-        }
-        .to_owned()
+    rows.observed("complete", |disk| {
+        if disk.audit.complete { "yes" } else { "no" }.to_owned()
     });
 }

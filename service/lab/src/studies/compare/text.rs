@@ -6,6 +6,9 @@ use super::report::{Comparison, DiskView, StoreView};
 use super::{heatmap, table};
 use crate::human;
 
+/// Columns of a terminal.
+const WIDTH: usize = 80;
+
 /// The whole text, ending with a line feed. `colour`: the reader is a terminal.
 pub(super) fn render(comparison: &Comparison, colour: bool) -> String {
     let mut text = String::new();
@@ -16,9 +19,8 @@ pub(super) fn render(comparison: &Comparison, colour: bool) -> String {
 
 fn write_all(out: &mut String, comparison: &Comparison, colour: bool) -> std::fmt::Result {
     let workload = &comparison.workload;
-    writeln!(
-        out,
-        "{} at scale {}: {} commands, {} put, {} alive at most; {}; Linux {}\n",
+    let head = format!(
+        "{} at scale {}: {} commands, {} put, {} alive at most; {}; Linux {}",
         workload.name,
         workload.scale,
         human::count_of(workload.commands),
@@ -26,27 +28,41 @@ fn write_all(out: &mut String, comparison: &Comparison, colour: bool) -> std::fm
         human::bytes(workload.peak_bytes),
         clients(comparison.clients),
         comparison.kernel,
-    )?;
-    writeln!(out, "{}", title("Side by side", colour))?;
-    writeln!(out, "{}\n", table::render(comparison))?;
+    );
+    writeln!(out, "{}\n", paragraph(&head))?;
+    writeln!(out, "{}", title("Disk time, on a modelled drive", colour))?;
+    modelled(out, comparison)?;
+    writeln!(out, "{}", title("On this machine's disks", colour))?;
+    let images = "Below, for completeness: times of this machine's own disks, which say as much about the \
+                  machine and its other work as about the stores.";
+    writeln!(out, "{}\n", paragraph(images))?;
+    writeln!(out, "{}\n", table::measured(comparison))?;
     notes(out, comparison)?;
-    writeln!(
-        out,
-        "{}",
-        title("In the form of the published tables", colour)
-    )?;
-    for store in &comparison.stores {
-        let Some(client) = &store.client else {
-            continue;
-        };
-        writeln!(out, "[{}]", store.kind.name())?;
-        for line in &client.published {
-            writeln!(out, "{line}")?;
-        }
-        writeln!(out)?;
-    }
     heatmaps(out, comparison, colour)?;
     slowest(out, comparison, colour)
+}
+
+/// The answer: times on the modelled drives, and what follows from them.
+fn modelled(out: &mut String, comparison: &Comparison) -> std::fmt::Result {
+    let how = "The block requests of each store, as they were recorded here with who waited for \
+               which, replayed through the model of a drive that is scaled like the workload. The \
+               time is the drive's alone: this machine's speed and load do not enter it.";
+    writeln!(out, "{}\n", paragraph(how))?;
+    writeln!(out, "{}\n", table::modelled(comparison))?;
+    for note in table::model_notes(comparison) {
+        writeln!(out, "{}", paragraph(&note))?;
+    }
+    let conclusion = format!("=> {}", comparison.conclusion);
+    writeln!(out, "\n{}\n", wrap(&conclusion))?;
+    Ok(())
+}
+
+/// The stores with blocks of the last size: the details of all would fill pages, which `--report`
+/// does.
+fn last(comparison: &Comparison) -> impl Iterator<Item = &StoreView> {
+    let size = comparison.stores.last().map(|store| store.block_size);
+    let stores = comparison.stores.iter();
+    stores.filter(move |store| Some(store.block_size) == size)
 }
 
 fn clients(clients: usize) -> String {
@@ -65,10 +81,7 @@ fn title(text: &str, colour: bool) -> String {
 }
 
 fn disks(comparison: &Comparison) -> impl Iterator<Item = (&StoreView, &DiskView)> {
-    comparison
-        .stores
-        .iter()
-        .filter_map(|store| Some((store, store.disk.as_ref()?)))
+    last(comparison).filter_map(|store| Some((store, store.disk.as_ref()?)))
 }
 
 /// Notes needed to judge the table.
@@ -80,10 +93,11 @@ fn notes(out: &mut String, comparison: &Comparison) -> std::fmt::Result {
         .filter(|store| !store.failed.is_empty())
     {
         any = true;
-        writeln!(out, "{}: FAILED: {}", store.kind.name(), store.failed)?;
+        writeln!(out, "{}: FAILED: {}", store.name(), store.failed)?;
     }
-    for (store, disk) in disks(comparison) {
-        let name = store.kind.name();
+    for store in &comparison.stores {
+        let Some(disk) = &store.disk else { continue };
+        let name = store.name();
         if !disk.observed {
             any = true;
             let why = &disk.not_observed_because;
@@ -108,13 +122,13 @@ fn heatmaps(out: &mut String, comparison: &Comparison, colour: bool) -> std::fmt
     writeln!(out, "{}", title("Seek distance and device time", colour))?;
     writeln!(
         out,
-        "How to read it: a column is how far the head went from the end of the request before\n\
-         (left: back, right: forward, in bytes; 0: no seek), a row how long the device then took.\n\
+        "A column: how far the head went from the end of the request before (left: back,\n\
+         right: forward, in bytes; 0: no seek). A row: how long the device then took.\n\
          {}\n",
         heatmap::legend(&scale, colour)
     )?;
     for (store, disk) in disks(comparison).filter(|(_, disk)| !disk.heat.is_empty()) {
-        writeln!(out, "{} ({})", store.kind.name(), disk.device)?;
+        writeln!(out, "{} ({})", store.name(), disk.device)?;
         for line in heatmap::render(&disk.heat, &scale, colour) {
             writeln!(out, "{line}")?;
         }
@@ -129,33 +143,43 @@ fn slowest(out: &mut String, comparison: &Comparison, colour: bool) -> std::fmt:
     }
     writeln!(out, "{}", title("The slowest requests", colour))?;
     for (store, disk) in disks(comparison) {
-        writeln!(out, "[{}]", store.kind.name())?;
+        writeln!(out, "[{}]", store.name())?;
         for (index, request) in disk.slowest.iter().take(5).enumerate() {
             let text = format!("{}. {}", index + 1, request.sentence);
-            writeln!(out, "{}", wrap(&text, 98))?;
+            writeln!(out, "{}", wrap(&text))?;
         }
         writeln!(out)?;
     }
     Ok(())
 }
 
-/// Lines of at most `width` characters; all but the first are indented.
-fn wrap(text: &str, width: usize) -> String {
-    let mut wrapped = String::new();
+/// Lines of at most [`WIDTH`] characters.
+fn paragraph(text: &str) -> String {
+    filled(text, "")
+}
+
+/// Likewise; all lines but the first are indented.
+fn wrap(text: &str) -> String {
+    filled(text, "   ")
+}
+
+fn filled(text: &str, indent: &str) -> String {
+    let mut filled = String::new();
     let mut column = 0;
     for word in text.split_whitespace() {
         let length = word.chars().count();
-        if column > 0 && column + 1 + length > width {
-            wrapped.push_str("\n   ");
-            column = 3;
+        if column > 0 && column + 1 + length > WIDTH {
+            filled.push('\n');
+            filled.push_str(indent);
+            column = indent.len();
         } else if column > 0 {
-            wrapped.push(' ');
+            filled.push(' ');
             column += 1;
         }
-        wrapped.push_str(word);
+        filled.push_str(word);
         column += length;
     }
-    wrapped
+    filled
 }
 
 #[cfg(test)]

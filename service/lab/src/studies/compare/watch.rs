@@ -1,4 +1,5 @@
-//! The block requests of a disk one by one, as the service hands them out: for the report's dots.
+//! The block requests of a disk one by one, as the service hands them out: for the model of a drive,
+//! and for the report's dots.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -39,9 +40,30 @@ pub(super) struct Seen {
     pub(super) groups: Vec<Dots>,
     /// All block requests, as a trace. Those of the store and its requests are its own.
     pub(super) trace: Trace,
+    /// Why each of them was made, in their order.
+    pub(super) made_for: Vec<MadeFor>,
     /// Known gaps; empty: none.
     pub(super) missing: String,
 }
+
+/// Why a block request was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct MadeFor {
+    /// One of [`OWNERS`].
+    pub(super) owner: &'static str,
+    /// Requests of clients that it was made for.
+    pub(super) requests: Vec<u64>,
+}
+
+/// Owner classes, as the service names them.
+pub(super) const OWNERS: [&str; 6] = [
+    "request",
+    "store",
+    "fs-journal",
+    "fs-metadata",
+    "writeback",
+    "other",
+];
 
 /// Looks on until it is asked what it saw. Dropped, it ends.
 pub(super) struct Watch {
@@ -143,8 +165,17 @@ impl Lines {
 
 impl Seen {
     fn of(lines: Lines) -> Seen {
-        let requests = lines.blocks.iter().filter_map(traced).collect();
-        let trace = Trace::new(requests, 0);
+        let mut requests: Vec<(Traced, MadeFor)> = lines
+            .blocks
+            .iter()
+            .filter_map(|block| Some((traced(block)?, made_for(block))))
+            .collect();
+        requests.sort_by_key(|(request, _)| (request.issue_ns, request.queue_ns, request.sector));
+        let (requests, made_for) = requests.into_iter().unzip();
+        let trace = Trace {
+            requests,
+            missing: 0,
+        };
         let begin = trace.requests.first().map_or(0, |first| first.issue_ns);
         let mut groups = GROUPS.map(|name| Dots {
             name: name.to_owned(),
@@ -166,8 +197,17 @@ impl Seen {
                 .filter(|one| !one.points.is_empty())
                 .collect(),
             trace,
+            made_for,
             missing: lines.missing,
         }
+    }
+}
+
+fn made_for(block: &BlockLine) -> MadeFor {
+    let known = OWNERS.into_iter().find(|owner| *owner == block.owner);
+    MadeFor {
+        owner: known.unwrap_or("other"),
+        requests: block.request_ids.clone(),
     }
 }
 
@@ -245,6 +285,11 @@ mod tests {
         );
         assert_eq!(seen.groups[1].points, [(100.0, 8192.0)]);
         assert_eq!((seen.trace.requests.len(), seen.missing.as_str()), (5, ""));
+        let owners: Vec<&str> = seen.made_for.iter().map(|made| made.owner).collect();
+        assert_eq!(
+            owners,
+            ["request", "request", "fs-journal", "store", "other"]
+        );
     }
 
     #[test]

@@ -5,10 +5,10 @@ use std::path::Path;
 use lumpscope_platter::drive::{Drive, SECTOR};
 use lumpscope_platter::live::LiveOptions;
 
-use super::predict::Rule;
 use crate::disks::{EmulatedView, LabDrive, LabOptions};
 use crate::experiment::report::{Findings, Spread};
 use crate::experiment::text;
+use crate::studies::predict::Rule;
 
 /// Predicted and measured times that are no further apart agree.
 const NEAR: f64 = 0.05;
@@ -85,7 +85,7 @@ pub(super) fn lateness<'a>(views: impl Iterator<Item = &'a EmulatedView>) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::studies::seeds::predict::drive_named;
+    use crate::studies::predict::drive_named;
 
     #[test]
     fn a_scaled_drive_has_room_and_is_never_larger_than_the_drive() {

@@ -16,7 +16,6 @@ pub mod fileserver;
 mod live;
 mod pictures;
 mod place;
-mod predict;
 mod published;
 
 use std::path::Path;

@@ -9,6 +9,7 @@ use crate::studies::compare::watch::Seen;
 fn a_comparison_becomes_a_page() {
     let mut comparison = comparison();
     for store in &mut comparison.stores {
+        store.model_note = "some are missing: the last one".to_owned();
         store.for_report.curves = vec![Curve::of("Get(1048576)", 1_000_000..1_000_100)];
         store.for_report.seen = Some(Seen {
             groups: vec![Dots {
@@ -23,9 +24,9 @@ fn a_comparison_becomes_a_page() {
     let found = |list: &[String], text: &str| list.iter().any(|line| line.contains(text));
     assert!(found(
         &page.findings.agrees,
-        "ext4: 1.13 times raw, published 1.13"
+        "ext4, blocks of 512: 1.13 times raw on the modelled drive, published 1.13"
     ));
-    assert!(page.summary[0].contains("xfs took 1.17 times as long"));
+    assert_eq!(page.summary, ["It follows."]);
     let html = page.html().unwrap();
     for text in [
         "Ratio to raw",
@@ -44,16 +45,16 @@ fn a_store_without_results_is_told() {
     comparison.stores[1].client = None;
     comparison.stores[1].disk = None;
     comparison.stores[1].failed = "it <broke>".to_owned();
-    comparison.stores[2].for_report.not_seen_because = "no probes".to_owned();
+    comparison.stores[2].model_note = "no probes".to_owned();
     comparison.set_ratios();
     let page = page(&comparison);
     assert!(
         page.findings
             .differs
-            .contains(&"ext4 failed: it <broke>".to_owned())
+            .contains(&"ext4, blocks of 512 failed: it <broke>".to_owned())
     );
     let html = page.html().unwrap();
-    assert!(html.contains("it &lt;broke&gt;") && html.contains("not seen: no probes"));
+    assert!(html.contains("it &lt;broke&gt;") && html.contains("xfs, blocks of 512: no probes"));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use lumpscope_proto::v1::{
     AuditReport, BlockReport, HeatCell, OperationReport, OwnerTotal, StageTime,
 };
 
+use super::super::modelled::{ModelledView, OwnerView};
 use super::super::report::*;
 use super::*;
 use crate::disks::StoreKind;
@@ -81,9 +82,32 @@ fn disk() -> DiskView {
     }
 }
 
-fn store(kind: StoreKind, elapsed_ms: u64) -> StoreView {
+fn modelled(elapsed_ms: u64) -> ModelledView {
+    let owner = |owner, requests, seeks| OwnerView {
+        owner,
+        requests,
+        bytes: requests << 20,
+        seeks,
+        seek_ns: seeks * 4_000_000,
+    };
+    ModelledView {
+        model: "a-drive".to_owned(),
+        elapsed_ns: elapsed_ms * 10_000_000,
+        ratio_to_raw: None,
+        kinds: vec![latency("Put(1048576)", 23_000)],
+        owners: vec![owner("request", 100, 70), owner("fs-metadata", 3, 2)],
+        lost_to_fs_journal_ns: -3_000_000,
+        lost_to_fs_metadata_ns: 25_000_000,
+        added: 0,
+    }
+}
+
+fn store(kind: StoreKind, block_size: u16, elapsed_ms: u64) -> StoreView {
     StoreView {
         kind,
+        block_size,
+        modelled: vec![modelled(elapsed_ms)],
+        model_note: String::new(),
         path: "/dev/loop7".into(),
         failed: String::new(),
         client: Some(ClientView {
@@ -124,13 +148,23 @@ pub(in crate::studies::compare) fn comparison() -> Comparison {
         emulated: Vec::new(),
         disks: "lab".to_owned(),
         ext4_journal: Some(false),
+        models: vec![ModelView {
+            name: "a-drive".to_owned(),
+            title: "a drive".to_owned(),
+            rpm: 7200,
+        }],
+        conclusion: String::new(),
         stores: vec![
-            store(StoreKind::Raw, 1000),
-            store(StoreKind::Ext4, 1130),
-            store(StoreKind::Xfs, 1170),
+            store(StoreKind::Raw, 512, 1000),
+            store(StoreKind::Ext4, 512, 1130),
+            store(StoreKind::Xfs, 512, 1170),
+            store(StoreKind::Raw, 4096, 1000),
+            store(StoreKind::Ext4, 4096, 1000),
+            store(StoreKind::Xfs, 4096, 1000),
         ],
     };
     comparison.set_ratios();
+    comparison.conclusion = "It follows.".to_owned();
     comparison
 }
 
@@ -150,71 +184,81 @@ fn cells(text: &str, heading: &str, name: &str) -> String {
 #[test]
 fn the_important_cells() {
     let text = render(&comparison(), false);
+    let six = |cell: &str| [cell; 6].join(" ");
     let wanted = [
-        ("Side by side", "", "raw ext4 xfs"),
-        ("Seen by", "commands", "1,080 1,080 1,080"),
-        ("Seen by", "total elapsed", "1.00 s 1.13 s 1.17 s"),
-        ("Seen by", "ratio to raw", "1.00 1.13 1.17"),
+        ("Disk time", "", "raw ext4 xfs raw ext4 xfs".to_owned()),
+        (
+            "7200 rpm",
+            "blocks of",
+            "512 512 512 4096 4096 4096".to_owned(),
+        ),
+        (
+            "a-drive, 7200 rpm",
+            "elapsed",
+            "10.0 s 11.3 s 11.7 s 10.0 s 10.0 s 10.0 s".to_owned(),
+        ),
+        (
+            "a-drive, 7200 rpm",
+            "ratio to raw",
+            "1.00 1.13 1.17 1.00 1.00 1.00".to_owned(),
+        ),
+        (
+            "a-drive, 7200 rpm",
+            "as published, of 512",
+            "1.00 1.13 1.17 – – –".to_owned(),
+        ),
+        ("a-drive, 7200 rpm", "Put(1048576), 50%", six("23.0 ms")),
+        ("a-drive, 7200 rpm", "Put(1048576), 99%", six("92.0 ms")),
+        ("a-drive, 7200 rpm", "seeks, request", six("70")),
+        ("a-drive, 7200 rpm", "seeks, fs-metadata", six("2")),
+        ("a-drive, 7200 rpm", "lost to fs-journal", six("-3.00 ms")),
+        ("a-drive, 7200 rpm", "lost to fs-metadata", six("+25.0 ms")),
+        ("Seen by", "commands", six("1,080")),
         (
             "Seen by",
-            "throughput",
-            "123.5 MiB/s 123.5 MiB/s 123.5 MiB/s",
-        ),
-        ("of Put(1048576)", "50%", "3.06 ms 3.06 ms 3.06 ms"),
-        ("of Get(1048576)", "99%", "49.9 ms 49.9 ms 49.9 ms"),
-        (
-            "of a put",
-            "recv",
-            "25.0 % 250 µs 25.0 % 250 µs 25.0 % 250 µs",
+            "total elapsed",
+            "1.00 s 1.13 s 1.17 s 1.00 s 1.00 s 1.00 s".to_owned(),
         ),
         (
-            "of a put",
-            "device",
-            "75.0 % 750 µs 75.0 % 750 µs 75.0 % 750 µs",
+            "Seen by",
+            "ratio to raw",
+            "1.00 1.13 1.17 1.00 1.00 1.00".to_owned(),
         ),
-        ("of a put", "queue", "0 % 0 ns 0 % 0 ns 0 % 0 ns"),
-        ("Block requests", "per put", "2.50 2.50 2.50"),
-        ("Block requests", "sequential", "48.5 % 48.5 % 48.5 %"),
-        (
-            "Block requests",
-            "median |seek distance|",
-            "4.00 KiB 4.00 KiB 4.00 KiB",
-        ),
-        (
-            "Block requests",
-            "99% |seek distance|",
-            "3.00 GiB 3.00 GiB 3.00 GiB",
-        ),
-        (
-            "no request",
-            "fs-metadata",
-            "3 12.0 KiB 3 12.0 KiB 3 12.0 KiB",
-        ),
-        ("no request", "fs-journal", "0 0 0"),
-        (
-            "trusted",
-            "own bytes tied to their request",
-            "99.5 % 99.5 % 99.5 %",
-        ),
-        ("trusted", "lost events", "0 0 0"),
-        ("trusted", "audit", "complete complete complete"),
+        ("Seen by", "MiB/s", six("123.5")),
+        ("Seen by", "Put(1048576), 50%", six("3.06 ms")),
+        ("Seen by", "Get(1048576), 99%", six("49.9 ms")),
+        ("of a put", "recv", six("250 µs")),
+        ("of a put", "device", six("750 µs")),
+        ("of a put", "queue", six("0 ns")),
+        ("Block requests", "per put", six("2.50")),
+        ("Block requests", "sequential", six("48.5 %")),
+        ("Block requests", "median |seek distance|", six("4.00 KiB")),
+        ("Block requests", "99% |seek distance|", six("3.00 GiB")),
+        ("no request", "fs-metadata", six("3")),
+        ("no request", "fs-journal", six("0")),
+        ("trusted", "own bytes tied", six("99.5 %")),
+        ("trusted", "lost events", six("0")),
+        ("trusted", "complete", six("yes")),
     ];
     for (heading, name, expected) in wanted {
         if !name.is_empty() {
             assert_eq!(cells(&text, heading, name), expected, "{heading}: {name}");
         }
     }
-    assert!(text.contains("kind = Put(1048576), count = 40, 50% = 3.062ms"));
-    assert!(text.contains("xfs (loop7)") && text.contains("How to read it"));
+    assert!(text.contains("=> It follows."));
+    let seen = "A column: how far the head went";
+    assert!(text.contains("xfs, blocks of 4096 (loop7)") && text.contains(seen));
+    // Where all details are, the report has them.
+    assert!(!text.contains("xfs, blocks of 512 (loop7)"));
     assert!(text.contains("1. put of 1 MiB took 16 ms"));
     assert!(!text.contains('\x1b'), "no colour unless asked");
 }
 
 #[test]
-fn fits_into_100_columns() {
+fn fits_into_80_columns() {
     let text = render(&comparison(), false);
     for line in text.lines() {
-        assert!(line.chars().count() <= 100, "{line}");
+        assert!(line.chars().count() <= 80, "{line}");
     }
 }
 
@@ -229,16 +273,22 @@ fn what_is_missing_is_said() {
     audit.complete = false;
     audit.finding = "3 events were lost".to_owned();
     comparison.stores[0].client = None;
+    comparison.stores[0].modelled.clear();
+    comparison.stores[0].model_note = "nobody looked".to_owned();
     comparison.stores[0].disk = None;
     comparison.stores[0].failed = "command 7: store full".to_owned();
     comparison.set_ratios();
     let text = render(&comparison, false);
-    assert!(text.contains("raw: FAILED: command 7: store full"));
-    assert!(text.contains("ext4: what the disk did was not observed: no privilege"));
-    assert!(text.contains("xfs: 3 events were lost"));
-    assert_eq!(cells(&text, "Seen by", "total elapsed"), "– 1.13 s 1.17 s");
-    assert_eq!(cells(&text, "Seen by", "ratio to raw"), "– – –");
-    assert_eq!(cells(&text, "trusted", "lost events"), "– – 0");
+    assert!(text.contains("raw, blocks of 512: FAILED: command 7: store full"));
+    assert!(text.contains("raw, blocks of 512: nobody looked"));
+    let unseen = "ext4, blocks of 512: what the disk did was not observed: no privilege";
+    assert!(text.contains(unseen));
+    assert!(text.contains("xfs, blocks of 512: 3 events were lost"));
+    let elapsed = cells(&text, "a-drive, 7200 rpm", "elapsed");
+    assert_eq!(elapsed, "– 11.3 s 11.7 s 10.0 s 10.0 s 10.0 s");
+    let ratios = cells(&text, "Seen by", "ratio to raw");
+    assert_eq!(ratios, "– – – 1.00 1.00 1.00");
+    assert_eq!(cells(&text, "trusted", "lost events"), "– – 0 0 0 0");
 }
 
 #[test]
@@ -250,5 +300,9 @@ fn the_json_has_everything() {
         json["stores"][2]["disk"]["operations"][0]["stages"][1]["stage"],
         "device"
     );
+    assert_eq!(json["stores"][4]["block_size"], 4096);
+    assert_eq!(json["stores"][2]["modelled"][0]["ratio_to_raw"], 1.17);
+    assert_eq!(json["stores"][2]["modelled"][0]["owners"][0]["seeks"], 70);
+    assert_eq!(json["conclusion"], "It follows.");
     assert_eq!(json["workload"]["commands"], 1080);
 }

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use crate::experiment::OutputArgs;
 use crate::failure::argument;
+use crate::studies::predict::Rule;
 use crate::studies::seeds::DRIVE;
-use crate::studies::seeds::predict::Rule;
 
 /// Run the four published workloads on a raw disk, on an ext4 without a journal and on an xfs, and
 /// show how long the published drive would have taken, and why.

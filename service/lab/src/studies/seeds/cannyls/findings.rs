@@ -3,8 +3,8 @@
 use super::report::{Group, RULES, Report};
 use crate::disks::StoreKind;
 use crate::experiment::report::Findings;
+use crate::studies::predict::Rule;
 use crate::studies::seeds::live;
-use crate::studies::seeds::predict::Rule;
 use crate::studies::seeds::published::CannylsRow;
 
 /// Ratios that are no further apart agree.

@@ -16,11 +16,11 @@ use crate::failure::peer_failed;
 pub use args::{CannylsArgs, Engines};
 
 use super::live::Live;
-use super::predict;
 use crate::disks::StoreKind;
 use crate::experiment::{self, Machine};
 use crate::process::Interrupt;
 use crate::studies::engine::{PEER_PROGRAM, Peer};
+use crate::studies::predict;
 use args::Engine;
 use case::{Bench, Case};
 use published_workload::PublishedWorkload;

@@ -12,9 +12,8 @@ use crate::disks::{EmulatedView, StoreKind};
 use crate::experiment::Machine;
 use crate::experiment::report::{Findings, Spread};
 use crate::experiment::text;
-use crate::human;
+use crate::studies::predict::{self, Rule};
 use crate::studies::seeds::live;
-use crate::studies::seeds::predict::{self, Rule};
 use crate::studies::seeds::published::{CANNYLS, CannylsRow};
 
 /// Where requests and times come from: replayed, or live.
@@ -85,7 +84,7 @@ impl RunView {
         let drive = match done.emulated {
             // The one that it ran on.
             Some((_, sectors)) => predictor.drive.resized(sectors),
-            None => predictor.drive_for(trace),
+            None => predict::scaled(predictor.drive, predictor.scale, trace),
         };
         let mut predicted_seconds = [0.0; 2];
         for (seconds, rule) in predicted_seconds.iter_mut().zip(RULES) {
@@ -102,15 +101,6 @@ impl RunView {
             trust: done.recorded.trust(),
             emulated: done.emulated.as_ref().map(|(view, _)| view.clone()),
         })
-    }
-}
-
-impl Predictor<'_> {
-    /// The drive at the scale, but never smaller than what was used of the disk.
-    fn drive_for(&self, trace: &Trace) -> Drive {
-        let used = trace.requests.iter().map(|request| request.end()).max();
-        let scaled = human::whole(human::as_float(self.drive.sectors) * self.scale);
-        self.drive.resized(scaled.max(used.unwrap_or(0)))
     }
 }
 

@@ -6,9 +6,9 @@ use super::program::{MAX_BLOCK, POOL_BYTES, Program, STEP};
 use crate::disks::StoreKind;
 use crate::experiment::OutputArgs;
 use crate::failure::argument;
+use crate::studies::predict::Rule;
 use crate::studies::seeds::DRIVE;
 use crate::studies::seeds::file_system_of;
-use crate::studies::seeds::predict::Rule;
 
 /// Where the published writes began: 512 bytes before the end of the first 4 KiB.
 pub(super) const ODD_OFFSET: u64 = 3584;

@@ -4,8 +4,8 @@ use super::args::ODD_OFFSET;
 use super::report::{Report, TrialView, most_published, place};
 use crate::disks::StoreKind;
 use crate::experiment::report::{Findings, Spread};
+use crate::studies::predict::Rule;
 use crate::studies::seeds::live;
-use crate::studies::seeds::predict::Rule;
 use crate::studies::seeds::published::DISKBENCHI;
 
 /// Sectors that the first write and the cut in the middle may differ by.

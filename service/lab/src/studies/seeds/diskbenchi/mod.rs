@@ -17,9 +17,9 @@ pub use args::DiskbenchiArgs;
 pub use program::{POOL_BYTES, Program};
 
 use super::live::Live;
-use super::predict;
 use crate::experiment::{self, Machine};
 use crate::process::Interrupt;
+use crate::studies::predict;
 use program::cannot_write;
 use report::Report;
 pub(super) use report::range;

@@ -4,8 +4,8 @@ use super::args::ODD_OFFSET;
 use super::report::{ROWS, Report, most_published, place, range};
 use crate::disks::StoreKind;
 use crate::experiment::report::{Cell, Page, Setup, Table, Unit};
+use crate::studies::predict::Rule;
 use crate::studies::seeds::pictures;
-use crate::studies::seeds::predict::Rule;
 use crate::studies::seeds::published::DISKBENCHI;
 
 impl Report {

@@ -12,8 +12,8 @@ use crate::disks::{EmulatedView, StoreKind};
 use crate::experiment::Machine;
 use crate::experiment::report::{Findings, Spread};
 use crate::experiment::text;
+use crate::studies::predict::{self, Rule};
 use crate::studies::seeds::live;
-use crate::studies::seeds::predict::{self, Rule};
 use crate::studies::seeds::published::DISKBENCHI;
 
 /// Where requests and times come from: replayed, or live.
