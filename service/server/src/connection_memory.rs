@@ -12,8 +12,6 @@ use tonic::transport::Server;
 
 use crate::config::ServeConfig;
 
-/// Bytes for all connections, beside the least that each has.
-pub(crate) const BUDGET: u64 = 1 << 30;
 /// A connection gets at most this part of what is left.
 const PART: u64 = 8;
 /// Smallest connection window: HTTP/2 begins with it and cannot make it smaller.
@@ -26,6 +24,8 @@ const LEAST_CALLS: u64 = 8;
 const CALL: u64 = 32 << 10;
 /// Bytes that came keep the buffer alive into which they were read, and that holds others, too.
 const KEPT: u64 = 2;
+/// Buffers of a connection itself: TLS, the table of its client's headers.
+const OWN: u64 = 128 << 10;
 
 /// The budget, shared by all connections.
 #[derive(Debug)]
@@ -89,14 +89,20 @@ impl Sizes {
     }
 
     fn bytes(self, headers: u64) -> u64 {
-        KEPT * self.window + self.frame + self.calls * (headers + CALL)
+        OWN + KEPT * self.window + self.frame + self.calls * (headers + CALL)
     }
+}
+
+/// Bytes that connections of HTTP/2 hold at most, if there are so many of them.
+pub(crate) fn most(config: &ServeConfig, connections: u64) -> u64 {
+    let least = Sizes::of(config).least().bytes(config.max_header_bytes.0);
+    config.connection_memory.0 + connections * least
 }
 
 impl ConnectionMemory {
     pub(crate) fn new(config: &ServeConfig) -> Arc<Self> {
         Arc::new(Self {
-            left: AtomicU64::new(BUDGET),
+            left: AtomicU64::new(config.connection_memory.0),
             most: Sizes::of(config),
             headers: config.max_header_bytes.0,
         })
@@ -165,7 +171,7 @@ mod tests {
         }
         let held: u64 = all.iter().map(|one| one.sizes.bytes(memory.headers)).sum();
         let least = Sizes::of(&config).least().bytes(memory.headers) * all.len() as u64;
-        assert!(held <= BUDGET + least, "{held}");
+        assert!(held <= config.connection_memory.0 + least, "{held}");
         assert!(
             all[20].sizes == Sizes::of(&config),
             "twenty connections are not many"

@@ -18,10 +18,12 @@ mod connection_memory;
 pub mod door;
 pub mod error;
 pub mod grpc;
+mod heap;
 pub mod http;
 pub mod json;
 mod listen;
 pub mod log_rate;
+mod memory_sum;
 pub mod observed;
 pub mod privileges;
 pub mod refusal;
@@ -32,3 +34,5 @@ mod stopping;
 pub mod stores;
 pub mod telemetry;
 pub mod usdt;
+
+pub use memory_sum::memory_sum;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lumpscope_observer::{FlightOptions, ObjectSource, Observer, ObserverOptions, Tuning};
+use lumpscope_units::Size;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::info;
@@ -93,7 +94,9 @@ impl Service {
         let reload_task = tokio::spawn(Arc::clone(&door.reloader).watch());
         let health_task = tokio::spawn(health.clone().watch());
         let scrub_task = tokio::spawn(crate::scrub::watch(stores.clone()));
-        info!(%grpc, %metrics, stores = stores.names(), "serving");
+        let heap_task = tokio::spawn(crate::heap::watch());
+        let memory = Size(crate::memory_sum(&config));
+        info!(%grpc, %metrics, stores = stores.names(), %memory, "serving");
         Ok(Self {
             grpc,
             metrics,
@@ -107,7 +110,13 @@ impl Service {
             stop,
             door,
             grpc_task: serving.grpc,
-            others: vec![serving.metrics, health_task, scrub_task, reload_task],
+            others: vec![
+                serving.metrics,
+                health_task,
+                scrub_task,
+                reload_task,
+                heap_task,
+            ],
         })
     }
 

@@ -66,6 +66,7 @@ fn other_value(key: &str) -> &'static str {
         "event-slower-than" | "flight-slower-than" => "5ms",
         "buffer-budget" | "put-memory" | "get-memory" => "512M",
         "max-message" | "stream-window" | "connection-window" | "frame-size" => "3M",
+        "connection-memory" => "512M",
         "max-header-bytes" | "min-rate" | "scrub-rate" | "gc-rate" => "7K",
         "s3-listen" => "127.0.0.1:77",
         "s3-etag" => "crc",

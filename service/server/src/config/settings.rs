@@ -92,6 +92,10 @@ pub struct ServeConfig {
     /// Bytes a client may send ahead on one connection, HTTP/2 flow control
     #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_CONNECTION_WINDOW")]
     pub connection_window: Size,
+    /// Memory of all HTTP/2 connections for what clients send ahead, for frames and for calls under
+    /// way; further connections get smaller windows
+    #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_CONNECTION_MEMORY")]
+    pub connection_memory: Size,
     /// Largest HTTP/2 frame a client may send, 16K to 8M
     #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_FRAME_SIZE")]
     pub frame_size: Size,
@@ -285,6 +289,7 @@ impl Default for ServeConfig {
             min_rate: Size(64 << 10),
             stream_window: Size(2 << 20),
             connection_window: Size(4 << 20),
+            connection_memory: Size(1 << 30),
             // Bodies are MiB, and small frames halve their throughput.
             frame_size: Size(1 << 20),
             drain_timeout: seconds(10),

@@ -214,6 +214,12 @@ impl ServeConfig {
                 64 << 10,
                 1 << 30,
             ),
+            (
+                "connection-memory",
+                self.connection_memory,
+                16 << 20,
+                1 << 40,
+            ),
             ("frame-size", self.frame_size, 16 << 10, 8 << 20),
             ("max-message", self.max_message, 4 << 10, 1 << 30),
             ("s3-max-body", self.s3_max_body, 1 << 20, 5 << 30),

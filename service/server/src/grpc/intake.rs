@@ -30,6 +30,9 @@ const LARGE_MEMORY: u64 = 64 << 20;
 /// Memory for the first frames of messages that wait for theirs.
 const WAITING_MEMORY: u64 = 32 << 20;
 
+/// All memory of messages, each twice: as it came, and gathered.
+pub(crate) const MESSAGES: u64 = 2 * (SMALL_MEMORY + LARGE_MEMORY) + WAITING_MEMORY;
+
 /// Memory and patience for messages. Cheap to clone.
 #[derive(Clone)]
 pub struct Intake {

@@ -23,6 +23,7 @@ pub use auth::Auth;
 pub use direct::Direct;
 pub use health::Health;
 pub use intake::Intake;
+pub(crate) use intake::MESSAGES;
 pub use lump_store::LumpStoreService;
 pub use observe::ObserveService;
 pub use request_id::Traced;

@@ -2,14 +2,17 @@
 //! not achieve.
 
 mod browser;
+mod buffers;
 mod confined;
 mod connections;
 mod deadline;
 mod files;
 mod health;
+mod kept;
 mod log;
 mod memory;
 mod observe;
 mod slow;
+mod sum;
 mod victim;
 mod withdrawn;

@@ -8,8 +8,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use lumpscope_server::config::ServeConfig;
+use lumpscope_server::memory_sum;
 use lumpscope_server::serve::Service;
 use lumpscope_server::telemetry::logs;
+use lumpscope_units::Size;
 
 use crate::common;
 use crate::door::harness::{Authority, LONG, token, tokens};
@@ -20,6 +22,8 @@ const FOLDER: &str = "LUMPSCOPE_VICTIM";
 const READY: &str = "ready";
 /// The file of its log.
 const LOG: &str = "log";
+/// Most connections, which are part of the sum of memory.
+const CONNECTIONS: usize = 256;
 /// The token that may do everything.
 pub(crate) const TOKEN: &str = "a-token-of-the-attacks";
 
@@ -41,7 +45,15 @@ pub(crate) struct Victim {
 
 impl Victim {
     pub(crate) fn start(locks: Locks) -> Self {
+        Self::with(locks, &[])
+    }
+
+    /// One with other settings: the name of each and its bytes.
+    pub(crate) fn with(locks: Locks, sizes: &[(&str, u64)]) -> Self {
         let folder = common::folder();
+        for (name, bytes) in sizes {
+            std::fs::write(folder.path().join(name), bytes.to_string()).unwrap();
+        }
         common::store_file(folder.path(), "victim", 32 << 20, 4096, 0.05);
         let authority = Authority::new();
         if locks == Locks::TlsAndTokens {
@@ -74,9 +86,28 @@ impl Victim {
 
     /// Most memory that the service has had resident, in bytes.
     pub(crate) fn peak(&self) -> u64 {
+        self.memory("VmHWM:")
+    }
+
+    /// Memory that it has resident now.
+    pub(crate) fn resident(&self) -> u64 {
+        self.memory("VmRSS:")
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The most that clients can make it hold, as it says itself.
+    pub(crate) fn sum(&self) -> u64 {
+        memory_sum(&config(self.folder.path()))
+    }
+
+    fn memory(&self, name: &str) -> u64 {
         let path = format!("/proc/{}/status", self.child.id());
         let status = std::fs::read_to_string(path).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
         let kib = line.unwrap().trim().trim_end_matches(" kB");
         kib.parse::<u64>().unwrap() << 10
     }
@@ -107,6 +138,14 @@ fn config(folder: &Path) -> ServeConfig {
     let file = |name: &str| Some(folder.join(name)).filter(|path| path.exists());
     (config.tls_cert, config.tls_key) = (file("cert.pem"), file("key.pem"));
     config.tokens = file("tokens.toml");
+    let size = |name: &str| {
+        let text = file(name).map(|path| std::fs::read_to_string(path).unwrap());
+        text.map(|text| Size(text.parse().unwrap()))
+    };
+    config.max_connections = CONNECTIONS;
+    config.put_memory = size("put-memory").or(config.put_memory);
+    config.get_memory = size("get-memory").or(config.get_memory);
+    config.connection_memory = size("connection-memory").unwrap_or(config.connection_memory);
     config
 }
 

@@ -1,0 +1,121 @@
+//! Gives memory that is free back to the kernel.
+//!
+//! The C library keeps what was freed for the next one who asks: after a flood the service would
+//! hold for ever what the flood has needed. When much has become free since the last look, the
+//! library is told to give back the pages that it does not use.
+
+use std::time::Duration;
+
+/// From one look to the next.
+const PERIOD: Duration = Duration::from_secs(5);
+/// Free memory that is worth the time: for each GiB it takes some milliseconds.
+const MUCH: u64 = 32 << 20;
+
+/// Looks for ever.
+pub(crate) async fn watch() {
+    let mut kept = Kept::default();
+    loop {
+        tokio::time::sleep(PERIOD).await;
+        let Some(resident) = resident() else { return };
+        if !kept.has_grown(resident) {
+            continue;
+        }
+        // It takes the locks of the heap, and may take a while.
+        let looked = tokio::task::spawn_blocking(move || {
+            kept.look(free(), give_back);
+            kept
+        });
+        let Ok(looked) = looked.await else { return };
+        kept = looked;
+    }
+}
+
+/// What is known from the looks before.
+#[derive(Clone, Copy, Debug, Default)]
+struct Kept {
+    /// Least memory of the process.
+    least: Option<u64>,
+    /// Least free memory of the heap since it gave some back: that much is not resident.
+    gone: u64,
+}
+
+impl Kept {
+    /// True: the process is larger than it must be, so a look at its heap may be worth it.
+    fn has_grown(&mut self, resident: u64) -> bool {
+        let least = self.least.map_or(resident, |least| least.min(resident));
+        self.least = Some(least);
+        resident - least >= MUCH
+    }
+
+    /// Has free memory given back, if there is much that is not given back yet.
+    fn look(&mut self, free: u64, give_back: impl FnOnce()) {
+        self.gone = self.gone.min(free);
+        if free - self.gone >= MUCH {
+            give_back();
+            self.gone = free;
+        }
+    }
+}
+
+/// Resident memory of this process in bytes; `None`: there is no `/proc`.
+fn resident() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
+    Some(kib << 10)
+}
+
+/// Bytes that the heap has and nobody uses.
+#[cfg(target_env = "gnu")]
+#[expect(unsafe_code, reason = "the C library's own")]
+fn free() -> u64 {
+    // SAFETY: it takes the locks of the heap itself, and only reads.
+    let heap = unsafe { libc::mallinfo2() };
+    heap.fordblks as u64
+}
+
+#[cfg(target_env = "gnu")]
+#[expect(unsafe_code, reason = "the C library's own")]
+fn give_back() {
+    // SAFETY: it takes the locks of the heap itself, and touches only what is free.
+    unsafe { libc::malloc_trim(0) };
+}
+
+/// Other libraries give back by themselves.
+#[cfg(not(target_env = "gnu"))]
+fn free() -> u64 {
+    0
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn give_back() {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_memory_is_given_back_once_and_again_when_it_was_used() {
+        let mut kept = Kept::default();
+        let mut looked = |free: u64| {
+            let mut gave = false;
+            kept.look(free << 20, || gave = true);
+            gave
+        };
+        assert!(!looked(10), "little");
+        assert!(looked(200));
+        assert!(!looked(200), "it is not resident any more");
+        assert!(!looked(20), "it is used again");
+        assert!(!looked(40));
+        assert!(looked(200));
+    }
+
+    #[test]
+    fn a_process_that_has_not_grown_is_left_alone() {
+        let mut kept = Kept::default();
+        assert!(!kept.has_grown(900 << 20));
+        assert!(!kept.has_grown(920 << 20));
+        assert!(!kept.has_grown(100 << 20));
+        assert!(kept.has_grown(200 << 20));
+    }
+}
