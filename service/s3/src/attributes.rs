@@ -1,5 +1,7 @@
 //! Headers that are kept with an object and given back, and mean nothing here.
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use http::{Extensions, HeaderValue};
 use lumpscope_objects::Pairs;
 use s3s::dto::{Metadata, Timestamp, TimestampFormat};
@@ -90,8 +92,13 @@ pub(super) fn date(given: Option<&Timestamp>) -> Option<String> {
     String::from_utf8(text).ok()
 }
 
-/// Parses a timestamp.
-pub(super) fn timestamp(text: Option<String>) -> Option<Timestamp> {
+/// Milliseconds since 1970 as S3 has them.
+pub(super) fn timestamp(ms: u64) -> Timestamp {
+    Timestamp::from(UNIX_EPOCH + Duration::from_millis(ms))
+}
+
+/// Parses a date of HTTP.
+pub(super) fn parsed_date(text: Option<String>) -> Option<Timestamp> {
     Timestamp::parse(TimestampFormat::HttpDate, &text?).ok()
 }
 
@@ -112,7 +119,7 @@ mod tests {
         ]);
         let all = back(&kept);
         assert_eq!(all, [None, text("x"), text("gzip"), None, date.clone()]);
-        let parsed = timestamp(all[4].clone());
+        let parsed = parsed_date(all[4].clone());
         assert_eq!(super::date(parsed.as_ref()), date);
         assert!(of([None, None, text("aws-chunked"), None, None]).is_empty());
     }

@@ -11,7 +11,8 @@ use s3s::dto::{
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::access::Asked;
-use super::endpoint::{Endpoint, Inside, given, no_version, timestamp};
+use super::attributes::timestamp;
+use super::endpoint::{Endpoint, Inside, given, no_version};
 use super::signed::REGION;
 use super::{list, put};
 use lumpscope_server::door::Access;

@@ -14,7 +14,8 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::access::Asked;
 use super::attributes::put_info;
-use super::endpoint::{Endpoint, Inside, etag, no_version, timestamp};
+use super::attributes::timestamp;
+use super::endpoint::{Endpoint, Inside, etag, no_version};
 use super::get::Conditions;
 use super::put::Sink;
 use super::{attributes, checks, multipart, put, tags};

@@ -1,10 +1,10 @@
 //! State shared by all operations: the store, its objects, and the memory for bodies.
 
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use lumpscope_objects::{ETag, MAX_PIECE_BYTES, ObjectError, ObjectInfo, Objects};
-use s3s::dto::{ETag as ETagDto, ETagCondition, Timestamp};
+use s3s::dto::{ETag as ETagDto, ETagCondition};
 use s3s::{S3Error, S3ErrorCode, S3Result};
 use tokio::sync::Notify;
 
@@ -156,11 +156,6 @@ impl Room {
         )
         .await
     }
-}
-
-/// Milliseconds since 1970 as S3 has them.
-pub(super) fn timestamp(ms: u64) -> Timestamp {
-    Timestamp::from(UNIX_EPOCH + Duration::from_millis(ms))
 }
 
 /// An `ETag` as S3 has it.

@@ -19,7 +19,7 @@ use s3s::xml::{Deserialize as _, Deserializer, Serialize as _, Serializer};
 use s3s::{Body, HttpError, S3Error, S3ErrorCode, S3Result, StdError};
 
 use super::access::{Keys, Signed};
-use super::list::PLAIN;
+use super::xml::PLAIN;
 
 /// Most bytes of a form before its file.
 pub(super) const MAX_FIELDS: usize = 32 << 10;

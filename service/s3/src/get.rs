@@ -20,7 +20,8 @@ use s3s::dto::{
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::access::Asked;
-use super::endpoint::{Endpoint, Inside, etag, names, no_version, signed, timestamp};
+use super::attributes::timestamp;
+use super::endpoint::{Endpoint, Inside, etag, names, no_version, signed};
 use super::error::DAMAGE;
 use super::list::page_size;
 use super::{attributes, checks, tags};
@@ -237,7 +238,7 @@ macro_rules! output {
                 .map(|range| format!("bytes {}-{}/{}", range.start, range.end - 1, info.size)),
             content_type: info.content_type.or_else(|| Some(UNKNOWN_TYPE.to_owned())),
             e_tag: Some(etag(info.etag)),
-            expires: attributes::timestamp(expires),
+            expires: attributes::parsed_date(expires),
             last_modified: Some(timestamp(info.modified_ms)),
             metadata: user(&info.metadata),
             parts_count: parts,
@@ -319,7 +320,7 @@ impl Endpoint {
         let ends = ends.and_then(|ends| Some((EXPIRATION, ends.parse().ok()?)));
         let [.., expires] = attributes::back(&info.attributes);
         // What is no date has no place in the output.
-        let odd = expires.filter(|text| attributes::timestamp(Some(text.clone())).is_none());
+        let odd = expires.filter(|text| attributes::parsed_date(Some(text.clone())).is_none());
         let odd = odd.and_then(|text| Some((EXPIRES, text.parse().ok()?)));
         count.into_iter().chain(ends).chain(odd).collect()
     }

@@ -20,6 +20,7 @@ mod body;
 mod buckets;
 mod checks;
 mod complete;
+mod configure;
 mod copy;
 mod cors;
 mod endpoint;

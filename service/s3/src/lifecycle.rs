@@ -14,7 +14,7 @@ use s3s::dto::{
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
 use super::attributes;
-use super::endpoint::timestamp;
+use super::attributes::timestamp;
 
 /// Most rules of a bucket, and characters of the name of one, as in S3.
 pub(super) const MOST: (usize, usize) = (1000, 255);
@@ -263,7 +263,7 @@ pub(super) fn told(rules: &[Rule], key: &str, info: &ObjectInfo) -> Option<Strin
         .filter_map(|rule| Some((rule.of(key, info)?, &rule.id)));
     let (time, id) = ends.min_by_key(|(time, _)| *time)?;
     let date = attributes::date(Some(&timestamp(time)))?;
-    let id: String = percent_encoding::utf8_percent_encode(id, super::list::PLAIN).to_string();
+    let id: String = percent_encoding::utf8_percent_encode(id, super::xml::PLAIN).to_string();
     Some(format!("expiry-date=\"{date}\", rule-id=\"{id}\""))
 }
 

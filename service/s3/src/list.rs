@@ -1,7 +1,7 @@
 //! Listing the keys of a bucket, in both versions of the protocol.
 
 use lumpscope_objects::{ListAfter, ListPage, ListQuery};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::utf8_percent_encode;
 use s3s::dto::{
     CommonPrefix, EncodingType, ListObjectsInput, ListObjectsOutput, ListObjectsV2Input,
     ListObjectsV2Output, Object, ObjectStorageClass, Owner,
@@ -9,19 +9,13 @@ use s3s::dto::{
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::access::Asked;
-use super::endpoint::{Endpoint, etag, given, signed, timestamp};
+use super::attributes::timestamp;
+use super::endpoint::{Endpoint, etag, given, signed};
 use super::xml;
 use lumpscope_server::door::Access;
 
 /// Most entries of a page, and how many there are when nothing is said.
 pub(super) const MAX_KEYS: i32 = 1000;
-/// Characters kept in encoded keys; the rest becomes %XX.
-pub(super) const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'_')
-    .remove(b'.')
-    .remove(b'~')
-    .remove(b'/');
 
 /// How keys are written into replies.
 #[derive(Clone, Copy)]
@@ -49,7 +43,7 @@ impl Encoding {
 
     pub(super) fn text(self, text: String) -> String {
         match self.0 {
-            true => utf8_percent_encode(&text, PLAIN).to_string(),
+            true => utf8_percent_encode(&text, xml::PLAIN).to_string(),
             false => text,
         }
     }

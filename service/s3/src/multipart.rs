@@ -13,7 +13,8 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::access::Asked;
 use super::attributes::put_info;
-use super::endpoint::{Endpoint, etag, given, signed, timestamp};
+use super::attributes::timestamp;
+use super::endpoint::{Endpoint, etag, given, signed};
 use super::list::{Encoding, MAX_KEYS, page_size, readable};
 use super::put::{Incoming, Sink};
 use super::{checks, tags};

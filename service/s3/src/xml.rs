@@ -4,10 +4,19 @@
 
 use std::collections::BTreeMap;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 use quick_xml::Reader;
 use quick_xml::escape::resolve_xml_entity;
 use quick_xml::events::{BytesRef, Event};
 use s3s::{S3Error, S3ErrorCode, S3Result};
+
+/// Characters kept in encoded keys; the rest becomes %XX.
+pub(super) const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~')
+    .remove(b'/');
 
 /// A document of elements and plain text that means the same.
 ///
