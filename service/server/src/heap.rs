@@ -13,7 +13,10 @@ const MUCH: u64 = 32 << 20;
 
 /// Looks for ever.
 pub(crate) async fn watch() {
-    let mut kept = Kept::default();
+    let mut kept = Kept {
+        least: resident(),
+        gone: 0,
+    };
     loop {
         tokio::time::sleep(PERIOD).await;
         let Some(resident) = resident() else { return };
