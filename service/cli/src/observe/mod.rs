@@ -1,6 +1,7 @@
 //! The commands that show what the disks did: `explain`, `trace`, `top`, `record`.
 
 pub(super) mod explain;
+mod export;
 pub(super) mod live;
 pub(super) mod record;
 mod replay;

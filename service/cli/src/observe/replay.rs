@@ -10,6 +10,7 @@ use lumpscope_client::v1;
 use lumpscope_observer::{BlockLine, Input, Replay, ReplayError};
 use lumpscope_server::observed::convert::{self, WallClock};
 
+use super::export::Disks;
 use super::live::Doubts;
 use crate::error::file as file_error;
 
@@ -93,6 +94,27 @@ pub(super) fn known(replay: &Replay, store: Option<&str>) -> Result<()> {
             );
         }
         _ => Ok(()),
+    }
+}
+
+/// The disks of a recording, and their numbers.
+pub(super) fn disks(path: &Path) -> Result<Disks> {
+    let mut file = BufReader::new(open(path)?);
+    let (mut disks, mut line) = (Disks::new(), Vec::new());
+    loop {
+        line.clear();
+        let read = file.read_until(b'\n', &mut line);
+        if read.map_err(file_error("read", path))? == 0 {
+            return Ok(disks);
+        }
+        if line.starts_with(b"{\"placed\"")
+            && let Ok(Input::Placed {
+                placement, disk, ..
+            }) = serde_json::from_slice(&line)
+        {
+            // As the kernel packs them.
+            disks.insert(disk, (placement.dev >> 20, placement.dev & 0xf_ffff));
+        }
     }
 }
 

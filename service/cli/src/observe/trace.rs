@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
 use clap::Args;
@@ -9,6 +11,7 @@ use lumpscope_client::v1;
 use lumpscope_server::json::to_json;
 use lumpscope_units::{Size, Span, clock::time_of_day, human};
 
+use super::export::{self, Format};
 use super::live::{Doubts, ending, put_out};
 use super::replay;
 use super::units::{NONE, distance, time};
@@ -27,7 +30,18 @@ pub(crate) struct TraceArgs {
     /// Show this recording instead of a service
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
+    /// Print the recording's block requests in the form of another tool; at most 4,194,304
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        requires = "replay",
+        conflicts_with = "json"
+    )]
+    export: Option<Format>,
 }
+
+/// Block requests in an export, which is ordered in memory: about 2 GiB.
+const MAX_EXPORTED: usize = 4 << 20;
 
 /// Which block requests.
 #[derive(Args)]
@@ -91,8 +105,41 @@ pub(crate) async fn run(args: TraceArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// A recording for another tool.
+async fn exported(args: &TraceArgs, file: &Path, format: Format) -> Result<ExitCode> {
+    let wanted = args.filter.request();
+    let count = args.count.and_then(|count| usize::try_from(count).ok());
+    let room = count.unwrap_or(usize::MAX).min(MAX_EXPORTED);
+    let blocks = Arc::new(Mutex::new(Vec::new()));
+    let to = Arc::clone(&blocks);
+    let left_out = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&left_out);
+    let read = replay::read(file, move |block| {
+        if !fits(&block, &wanted) {
+            return;
+        }
+        let mut blocks = to.lock().unwrap_or_else(PoisonError::into_inner);
+        if blocks.len() < room {
+            blocks.push(block);
+        } else {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    replay::known(&read.await?, args.filter.store.as_deref())?;
+    let left_out = left_out.load(Ordering::Relaxed);
+    if count.is_none() && left_out > 0 {
+        eprintln!("lumpscope: incomplete: {left_out} block requests beyond {MAX_EXPORTED}");
+    }
+    let blocks = std::mem::take(&mut *blocks.lock().unwrap_or_else(PoisonError::into_inner));
+    put_out(&export::text(format, &blocks, &replay::disks(file)?));
+    Ok(ExitCode::SUCCESS)
+}
+
 /// From a recording.
 async fn recorded(args: &TraceArgs, file: &Path) -> Result<ExitCode> {
+    if let Some(format) = args.export {
+        return exported(args, file, format).await;
+    }
     let wanted = args.filter.request();
     let mut screen = Screen::new(args.client.json, args.count);
     let mut more = true;

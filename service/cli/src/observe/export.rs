@@ -1,0 +1,348 @@
+//! Block requests of a recording in the forms that other tools read.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use lumpscope_client::v1;
+use serde_json::json;
+
+/// A form that another tool reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Format {
+    /// Comma-separated, a line each, times in nanoseconds since 1970
+    Csv,
+    /// An I/O log of fio, version 3, for `fio --read_iolog`
+    Fio,
+    /// The text that blkparse prints: queued (Q), issued (D) and completed (C)
+    Blkparse,
+    /// A trace for ui.perfetto.dev and chrome://tracing
+    Perfetto,
+}
+
+/// Numbers of the disks, by name.
+pub(super) type Disks = BTreeMap<String, (u32, u32)>;
+
+/// All of the block requests as text. Times begin with the first of them, but for CSV.
+pub(super) fn text(format: Format, blocks: &[v1::BlockLine], disks: &Disks) -> String {
+    match format {
+        Format::Csv => csv(blocks),
+        Format::Fio => fio(blocks),
+        Format::Blkparse => blkparse(blocks, disks),
+        Format::Perfetto => perfetto(blocks),
+    }
+}
+
+/// When it was queued, issued and completed; a time that was not seen is that of the next.
+fn times(block: &v1::BlockLine) -> [i64; 3] {
+    let ago = |ns: Option<u64>| i64::try_from(ns.unwrap_or(0)).unwrap_or(i64::MAX);
+    let done = block.done_unix_ns;
+    let issued = done.saturating_sub(ago(block.device_ns));
+    [issued.saturating_sub(ago(block.queue_ns)), issued, done]
+}
+
+/// Where it lies in bytes, and how many.
+fn bytes(block: &v1::BlockLine) -> (u64, u64) {
+    (
+        block.sector.saturating_mul(512),
+        u64::from(block.sectors) * 512,
+    )
+}
+
+/// Name of its disk; recordings from before say none.
+fn disk(block: &v1::BlockLine) -> &str {
+    match block.device.as_str() {
+        "" => "unknown",
+        name => name,
+    }
+}
+
+/// The disks, each once.
+fn disks_of(blocks: &[v1::BlockLine]) -> Vec<&str> {
+    let mut disks: Vec<&str> = blocks.iter().map(disk).collect();
+    disks.sort_unstable();
+    disks.dedup();
+    disks
+}
+
+fn first(blocks: &[v1::BlockLine]) -> i64 {
+    let queued = blocks.iter().map(|block| times(block)[0]);
+    queued.min().unwrap_or(0)
+}
+
+fn ids(block: &v1::BlockLine) -> String {
+    let ids: Vec<String> = block.request_ids.iter().map(u64::to_string).collect();
+    ids.join(" ")
+}
+
+/// A field of CSV: in quotes where it needs them.
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        return format!("\"{}\"", text.replace('"', "\"\""));
+    }
+    text.to_owned()
+}
+
+fn csv(blocks: &[v1::BlockLine]) -> String {
+    let mut out = "done_unix_ns,disk,stores,operation,owner,requests,process,sector,sectors,\
+                   seek_bytes,previous_owner,queue_ns,device_ns,failed\n"
+        .to_owned();
+    let number = |n: Option<u64>| n.map_or(String::new(), |n| n.to_string());
+    for block in blocks {
+        let fields = [
+            block.done_unix_ns.to_string(),
+            quoted(&block.device),
+            quoted(&block.stores.join(" ")),
+            block.operation.clone(),
+            block.owner.clone(),
+            ids(block),
+            quoted(&block.process),
+            block.sector.to_string(),
+            block.sectors.to_string(),
+            block.seek_bytes.map_or(String::new(), |n| n.to_string()),
+            quoted(&block.previous_owner),
+            number(block.queue_ns),
+            number(block.device_ns),
+            block.failed.to_string(),
+        ];
+        out += &fields.join(",");
+        out.push('\n');
+    }
+    out
+}
+
+/// In the order in which they were made. What fio has no word for is left out.
+fn fio(blocks: &[v1::BlockLine]) -> String {
+    let begin = first(blocks);
+    let mut lines: Vec<(i64, String)> = Vec::new();
+    for block in blocks {
+        let action = match block.operation.as_str() {
+            "read" | "write" => block.operation.as_str(),
+            "discard" => "trim",
+            "flush" => "sync",
+            _ => continue,
+        };
+        let at = times(block)[0].saturating_sub(begin);
+        let (offset, length) = bytes(block);
+        let file = disk(block);
+        let line = format!("{} /dev/{file} {action} {offset} {length}\n", at / 1000);
+        lines.push((at, line));
+    }
+    lines.sort_by_key(|(at, _)| *at);
+    let files = disks_of(blocks);
+    let end = lines.last().map_or(0, |(at, _)| at / 1000);
+    let mut out = "fio version 3 iolog\n".to_owned();
+    for file in &files {
+        let _ = write!(out, "0 /dev/{file} add\n0 /dev/{file} open\n");
+    }
+    out.extend(lines.into_iter().map(|(_, line)| line));
+    for file in &files {
+        let _ = writeln!(out, "{end} /dev/{file} close");
+    }
+    out
+}
+
+/// blkparse's own columns. Processor and process id are not in a recording: 0 in all lines.
+fn blkparse(blocks: &[v1::BlockLine], disks: &Disks) -> String {
+    let begin = first(blocks);
+    let mut lines: Vec<(i64, usize, &str, &v1::BlockLine)> = Vec::new();
+    for block in blocks {
+        let [queued, issued, done] = times(block);
+        let steps = [
+            ("Q", queued, block.queue_ns.is_some()),
+            ("D", issued, block.device_ns.is_some()),
+            ("C", done, true),
+        ];
+        for (order, (action, at, seen)) in steps.into_iter().enumerate() {
+            if seen {
+                lines.push((at.saturating_sub(begin), order, action, block));
+            }
+        }
+    }
+    lines.sort_by_key(|(at, order, ..)| (*at, *order));
+    let mut out = String::new();
+    for (number, (at, _, action, block)) in (1_u64..).zip(lines) {
+        let (major, minor) = disks.get(&block.device).copied().unwrap_or((0, 0));
+        let kind = match block.operation.as_str() {
+            "read" => "R",
+            "write" => "W",
+            "flush" => "F",
+            "discard" => "D",
+            _ => "N",
+        };
+        let (seconds, ns) = (at / 1_000_000_000, at % 1_000_000_000);
+        let disk = format!("{major},{minor}");
+        let last = match action {
+            "C" if block.failed => "-5".to_owned(),
+            "C" => "0".to_owned(),
+            _ => block.process.replace(char::is_control, "?"),
+        };
+        let (cpu, pid, sector, sectors) = (0, 0, block.sector, block.sectors);
+        let _ = writeln!(
+            out,
+            "{disk:>7} {cpu:>2} {number:>8} {seconds:>5}.{ns:09} {pid:>5} {action:>2} {kind:>3} \
+             {sector} + {sectors} [{last}]"
+        );
+    }
+    out
+}
+
+/// Slices that may overlap: two lanes for each, in the queue and at the device.
+fn perfetto(blocks: &[v1::BlockLine]) -> String {
+    let begin = first(blocks);
+    let devices = disks_of(blocks);
+    let mut events = Vec::new();
+    for (pid, device) in (1_u32..).zip(&devices) {
+        events.push(json!({
+            "ph": "M", "pid": pid, "name": "process_name", "args": { "name": device },
+        }));
+    }
+    for (id, block) in (1_u64..).zip(blocks) {
+        let pid = devices.partition_point(|device| *device < disk(block)) + 1;
+        let [queued, issued, done] = times(block);
+        let what = json!({
+            "sector": block.sector,
+            "bytes": bytes(block).1,
+            "seek_bytes": block.seek_bytes,
+            "requests": block.request_ids,
+            "process": block.process,
+            "previous_owner": block.previous_owner,
+            "failed": block.failed,
+        });
+        let name = format!("{} {}", block.operation, block.owner);
+        let spans = [
+            ("queue", queued, issued, block.queue_ns.is_some()),
+            ("device", issued, done, block.device_ns.is_some()),
+        ];
+        for (lane, from, to, seen) in spans {
+            if !seen {
+                continue;
+            }
+            for (ph, at) in [("b", from), ("e", to)] {
+                let us = microseconds(at.saturating_sub(begin));
+                events.push(json!({
+                    "ph": ph, "pid": pid, "tid": pid, "id": id, "cat": lane, "name": name,
+                    "ts": us, "args": if ph == "b" { what.clone() } else { json!({}) },
+                }));
+            }
+        }
+    }
+    let mut text = json!({ "displayTimeUnit": "ns", "traceEvents": events }).to_string();
+    text.push('\n');
+    text
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "exact to a nanosecond for a hundred days"
+)]
+fn microseconds(ns: i64) -> f64 {
+    ns as f64 / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(operation: &str, done: i64, sector: u64) -> v1::BlockLine {
+        v1::BlockLine {
+            done_unix_ns: done,
+            device: "loop3".into(),
+            stores: vec!["fast".into()],
+            operation: operation.into(),
+            owner: "request".into(),
+            request_ids: vec![7, 8],
+            process: "a,\"b\"".into(),
+            sector,
+            sectors: if operation == "flush" { 0 } else { 8 },
+            queue_ns: Some(1_000),
+            device_ns: Some(5_000),
+            ..Default::default()
+        }
+    }
+
+    fn two() -> [v1::BlockLine; 2] {
+        // The second was made first.
+        [
+            block("write", 1_000_020_000, 16),
+            block("flush", 1_000_012_000, 0),
+        ]
+    }
+
+    #[test]
+    fn csv_has_a_line_each_and_quotes_what_needs_it() {
+        let text = text(Format::Csv, &two(), &Disks::new());
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3);
+        let columns = lines[0].split(',').count();
+        assert_eq!(columns, 14);
+        assert_eq!(
+            lines[1],
+            "1000020000,loop3,fast,write,request,7 8,\"a,\"\"b\"\"\",16,8,,,1000,5000,false"
+        );
+    }
+
+    #[test]
+    fn an_io_log_of_fio_is_in_the_order_of_making() {
+        let text = text(Format::Fio, &two(), &Disks::new());
+        let wanted = "fio version 3 iolog\n0 /dev/loop3 add\n0 /dev/loop3 open\n\
+                      0 /dev/loop3 sync 0 0\n8 /dev/loop3 write 8192 4096\n8 /dev/loop3 close\n";
+        assert_eq!(text, wanted);
+    }
+
+    #[test]
+    fn the_text_of_blkparse_has_three_lines_for_each() {
+        let disks = Disks::from([("loop3".to_owned(), (7, 3))]);
+        let text = text(Format::Blkparse, &two(), &disks);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 6, "{text}");
+        let words: Vec<Vec<&str>> = lines
+            .iter()
+            .map(|l| l.split_whitespace().collect())
+            .collect();
+        assert_eq!(
+            words[0],
+            [
+                "7,3",
+                "0",
+                "1",
+                "0.000000000",
+                "0",
+                "Q",
+                "F",
+                "0",
+                "+",
+                "0",
+                "[a,\"b\"]"
+            ]
+        );
+        let last = [
+            "7,3",
+            "0",
+            "6",
+            "0.000014000",
+            "0",
+            "C",
+            "W",
+            "16",
+            "+",
+            "8",
+            "[0]",
+        ];
+        assert_eq!(words[5], last);
+    }
+
+    #[test]
+    fn a_trace_for_perfetto_ends_what_it_begins() {
+        let text = text(Format::Perfetto, &two(), &Disks::new());
+        let all: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let events = all["traceEvents"].as_array().expect("a list");
+        let of = |ph: &str| events.iter().filter(|e| e["ph"] == ph).count();
+        assert_eq!((of("M"), of("b"), of("e")), (1, 4, 4));
+        let device = events
+            .iter()
+            .find(|e| e["cat"] == "device" && e["id"] == 1 && e["ph"] == "b");
+        let device = device.expect("it was at the device");
+        assert_eq!((&device["ts"], &device["pid"]), (&json!(9.0), &json!(1)));
+        assert_eq!(device["args"]["bytes"], 4096);
+    }
+}
