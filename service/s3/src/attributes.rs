@@ -21,7 +21,7 @@ const CHUNKED: &str = "aws-chunked";
 #[derive(Clone)]
 pub(super) struct Expires(pub(super) HeaderValue);
 
-/// What is kept of it.
+/// The header `Expires` as it is kept.
 pub(super) fn expires(given: &Extensions, date: Option<&Timestamp>) -> Option<String> {
     let odd = given.get::<Option<Expires>>().cloned().flatten();
     let odd = odd.and_then(|Expires(value)| value.to_str().ok().map(str::to_owned));

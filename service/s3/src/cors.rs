@@ -14,7 +14,7 @@ use s3s::{S3Error, S3ErrorCode, S3Result};
 const METHODS: [&str; 5] = ["DELETE", "GET", "HEAD", "POST", "PUT"];
 /// Most rules of a bucket.
 pub(super) const MOST: usize = 100;
-/// What of a request decides whether an answer has these headers.
+/// The headers of a request that decide whether an answer has these.
 const VARIES: &str = "Origin, Access-Control-Request-Headers, Access-Control-Request-Method";
 const ANY: &str = "*";
 
@@ -94,7 +94,7 @@ fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// What a page may know of the answer to its request, as headers.
+/// The headers by which a page may know of the answer to its request.
 pub(super) fn answer(
     configuration: &CORSConfiguration,
     (method, headers): (&str, &HeaderMap),

@@ -33,7 +33,7 @@ pub(super) struct Endpoint {
     pub(super) etag: S3Etag,
     /// Longest wait for memory.
     pub(super) memory_wait: Duration,
-    /// What the settings of buckets say.
+    /// The settings of buckets, read.
     pub(super) settings: Arc<Settings>,
     /// There may be something that has expired.
     pub(super) look: Arc<Notify>,
@@ -64,7 +64,7 @@ impl Endpoint {
         Ok(Inside { named, objects })
     }
 
-    /// What is told of the end of an object.
+    /// The header that tells the end of an object.
     pub(super) fn ends(
         &self,
         inside: &Inside,

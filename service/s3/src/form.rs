@@ -64,7 +64,7 @@ pub(super) fn is_form(method: &Method, headers: &HeaderMap) -> bool {
     *method == Method::POST && begin.is_some_and(|kind| kind.eq_ignore_ascii_case(FORM.as_bytes()))
 }
 
-/// What stands between two parts of a form.
+/// The line between two parts of a form.
 fn boundary(headers: &HeaderMap) -> Option<String> {
     let kind = headers.get(CONTENT_TYPE)?.to_str().ok()?;
     let mut parameters = kind.split(';').skip(1).map(str::trim);
@@ -195,7 +195,7 @@ fn is_signed(secret: &str, scope: &str, (policy, signature): (&str, &str)) -> bo
     wanted.len() == signature.len() && differ == 0
 }
 
-/// What a policy says of a form.
+/// Checks a form against the conditions of its policy.
 fn check_conditions(policy: &PostPolicy, fields: &Fields, bucket: &str) -> S3Result<()> {
     let named = |name: &str| {
         policy.conditions.iter().any(|condition| match condition {

@@ -319,7 +319,7 @@ impl Endpoint {
         let ends = self.ends(inside, place, info);
         let ends = ends.and_then(|ends| Some((EXPIRATION, ends.parse().ok()?)));
         let [.., expires] = attributes::back(&info.attributes);
-        // What is no date has no place in the output.
+        // The output has no place for other than a date.
         let odd = expires.filter(|text| attributes::parsed_date(Some(text.clone())).is_none());
         let odd = odd.and_then(|text| Some((EXPIRES, text.parse().ok()?)));
         count.into_iter().chain(ends).chain(odd).collect()

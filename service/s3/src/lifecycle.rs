@@ -256,7 +256,7 @@ pub(super) fn name(rules: &mut [LifecycleRule]) {
     }
 }
 
-/// What a client is told of the end of an object: its date, and the rule; of several the first.
+/// The end of an object as a client is told it: its date, and the rule; of several the first.
 pub(super) fn told(rules: &[Rule], key: &str, info: &ObjectInfo) -> Option<String> {
     let ends = rules
         .iter()

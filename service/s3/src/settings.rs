@@ -1,4 +1,4 @@
-//! What the settings of buckets say, read once for each.
+//! The settings of buckets, read once for each.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

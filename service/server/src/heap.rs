@@ -33,7 +33,7 @@ pub(crate) async fn watch() {
     }
 }
 
-/// What is known from the looks before.
+/// The state from the looks before.
 #[derive(Clone, Copy, Debug, Default)]
 struct Kept {
     /// Least memory of the process.

@@ -90,7 +90,7 @@ fn keys(client: &mut Client) -> usize {
 #[test]
 fn a_form_stores_its_file() {
     let (_running, mut client) = Running::with_bucket();
-    // What looks like its end, and is none.
+    // It looks like its end, and is none.
     let near = format!("\r\n--{}\r\n-{BOUNDARY}\r\n", &BOUNDARY[..6]);
     let large = near.repeat(200_000).into_bytes();
     assert!(large.len() > 5 << 20);

@@ -225,7 +225,7 @@ struct Named {
     bucket: &'static str,
     key: &'static str,
     body: String,
-    /// What tells its document from others.
+    /// The mark of its document among others.
     word: &'static str,
     query: Vec<(&'static str, &'static str)>,
     headers: Vec<(&'static str, &'static str)>,

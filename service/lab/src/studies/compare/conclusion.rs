@@ -41,7 +41,7 @@ fn elapsed_ns(store: &StoreView) -> Option<u64> {
     store.modelled.first().map(|view| view.elapsed_ns)
 }
 
-/// What the file systems cost with blocks of one size.
+/// The cost of the file systems with blocks of one size.
 fn file_systems(comparison: &Comparison, size: u16) -> Option<String> {
     let of_size = |store: &&StoreView| store.block_size == size;
     let raw = comparison.of_kind(StoreKind::Raw).find(of_size);
@@ -71,7 +71,7 @@ fn file_systems(comparison: &Comparison, size: u16) -> Option<String> {
     (!told.is_empty()).then(|| told.join(" and "))
 }
 
-/// What small blocks cost beside large ones on each store.
+/// The cost of small blocks beside large ones on each store.
 fn block_sizes(comparison: &Comparison, small: u16, large: u16) -> Option<String> {
     let mut told = Vec::new();
     for kind in StoreKind::ALL {

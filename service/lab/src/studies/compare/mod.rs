@@ -190,7 +190,7 @@ impl Pass<'_> {
             Places::new(args, plan, exe)?
         };
         let capacity = plan.sizing.capacity_bytes;
-        // What an emulated disk has never held costs no more than what it has.
+        // Blocks that an emulated disk has never held cost no more than others.
         if let (Some(raw), None) = (places.lab_disk(), &args.drive) {
             let _step = self.progress.step("writing the raw disk once");
             write_once(raw, capacity, self.interrupt)?;

@@ -342,7 +342,7 @@ mod tests {
             assert!(differ < 1000, "one in {ticks}: {differ} ns");
             assert_eq!(some.added, 80 - 80_u64.div_ceil(ticks));
         }
-        // What was written a few times has another reason than the flushes.
+        // Blocks written a few times have another reason than the flushes.
         let rare = on_published_drive(&puts(40, 20), 40);
         assert_eq!(rare.added, 0);
     }

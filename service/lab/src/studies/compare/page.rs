@@ -85,7 +85,7 @@ fn ratio(store: &StoreView) -> Option<f64> {
     store.modelled.first()?.ratio_to_raw
 }
 
-/// What was published for a store with these blocks.
+/// The published figure of a store with these blocks.
 fn published(comparison: &Comparison, store: &StoreView) -> Option<f64> {
     let ratios = comparison.workload.published_ratios?;
     let column = StoreKind::ALL.iter().position(|kind| *kind == store.kind)?;

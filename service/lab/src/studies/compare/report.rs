@@ -41,7 +41,7 @@ pub struct Comparison {
     pub emulated: Vec<EmulatedView>,
     /// Drives that the block requests were replayed on, and the rule of their firmware.
     pub models: Vec<ModelView>,
-    /// What the figures say, in one sentence.
+    /// The figures in one sentence.
     pub conclusion: String,
     /// raw, ext4, xfs, and again for each further block size.
     pub stores: Vec<StoreView>,

@@ -81,7 +81,7 @@ fn interrupt_recovery(history: &History, disk: &SimDisk, random: &mut Random) ->
     disk.power_cut(survivors, random)
 }
 
-/// What became of an unsettled batch. The death of a process takes one, too, if it comes while data
+/// The fate of an unsettled batch. The death of a process takes one, too, if it comes while data
 /// beside it is written.
 fn note_tail(session: &Session, coverage: &mut Coverage) -> Result<(), String> {
     let outcome = session
