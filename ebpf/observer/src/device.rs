@@ -1,6 +1,6 @@
 //! From a store's path to the whole disk below it, through sysfs.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -92,24 +92,48 @@ pub(crate) struct Target {
 
 /// Finds the disk below a store.
 pub(crate) fn resolve(path: &Path) -> Result<Target, DeviceError> {
-    let owned = || path.to_owned();
-    let found = fs::metadata(path).map_err(|source| DeviceError::Path {
-        path: owned(),
+    let found = look(path)?;
+    let is_file = found.is_file();
+    if !is_file && !found.file_type().is_block_device() {
+        return Err(DeviceError::Kind {
+            path: path.to_owned(),
+        });
+    }
+    let mut target = below(path, &found)?;
+    let opened = is_file.then(|| File::open(path).map(Arc::new));
+    target.file = opened.transpose().map_err(|source| DeviceError::Path {
+        path: path.to_owned(),
         source,
     })?;
-    let is_file = found.is_file();
-    let dev = if found.file_type().is_block_device() {
-        found.rdev()
-    } else if is_file {
-        found.dev()
-    } else {
-        return Err(DeviceError::Kind { path: owned() });
-    };
+    target.placement.extents = place(path, &target)?;
+    Ok(target)
+}
+
+/// As [`resolve`]; a directory stands for the disk of its file system, and has no place on it.
+pub(crate) fn resolve_any(path: &Path) -> Result<Target, DeviceError> {
+    let found = look(path)?;
+    if found.is_dir() {
+        return below(path, &found);
+    }
+    resolve(path)
+}
+
+fn look(path: &Path) -> Result<Metadata, DeviceError> {
+    fs::metadata(path).map_err(|source| DeviceError::Path {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// The disk below a device, or below the file system of anything else. Where on it is left open.
+pub(crate) fn below(path: &Path, found: &Metadata) -> Result<Target, DeviceError> {
+    let owned = || path.to_owned();
+    let is_device = found.file_type().is_block_device();
+    let dev = if is_device { found.rdev() } else { found.dev() };
     let (major, minor) = (libc::major(dev), libc::minor(dev));
-    let file_system = if is_file {
-        file_system_of(major, minor)
-    } else {
-        String::new()
+    let file_system = match is_device {
+        true => String::new(),
+        false => file_system_of(major, minor),
     };
     if major == 0 {
         return Err(DeviceError::NoDisk {
@@ -136,25 +160,18 @@ pub(crate) fn resolve(path: &Path) -> Result<Target, DeviceError> {
     } else {
         Layer::Bios
     };
-    let opened = is_file.then(|| File::open(path).map(Arc::new));
-    let file = opened.transpose().map_err(|source| DeviceError::Path {
-        path: owned(),
-        source,
-    })?;
-    let mut target = Target {
+    Ok(Target {
         disk,
         devno,
         layer,
         start_sector,
-        file,
+        file: None,
         placement: Placement {
             dev: kernel_dev(devno.0, devno.1),
             file_system,
             extents: Vec::new(),
         },
-    };
-    target.placement.extents = place(path, &target)?;
-    Ok(target)
+    })
 }
 
 /// Where the store's bytes are now.
@@ -234,5 +251,7 @@ mod tests {
         assert!(error.to_string().contains("/nowhere/store"), "{error}");
         let error = resolve(Path::new("/")).expect_err("a directory");
         assert!(matches!(error, DeviceError::Kind { .. }), "{error}");
+        let error = resolve_any(Path::new("/proc/self")).expect_err("proc has no disk");
+        assert!(matches!(error, DeviceError::NoDisk { .. }), "{error}");
     }
 }

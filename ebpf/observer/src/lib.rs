@@ -26,6 +26,7 @@ mod live;
 mod name;
 mod observer;
 mod pins;
+mod places;
 mod probes;
 mod replay;
 mod report;
@@ -46,6 +47,7 @@ pub use extents::{Extent, Placement};
 pub use live::Watch;
 pub use name::ThreadName;
 pub use observer::Observer;
+pub use places::Places;
 pub use replay::{MAX_LINE, Replay, ReplayError};
 pub use report::{
     AuditReport, BlockIo, BlockLine, BlockReport, BlockShape, GuardReport, GuardedOpen, HeadMove,

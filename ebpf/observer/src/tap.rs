@@ -142,7 +142,7 @@ struct Tapped {
 
 impl BlockTap {
     /// Attaches the probes and watches these disks; returns when they are watched. A partition
-    /// stands for its whole disk, and a file for the disk below it.
+    /// stands for its whole disk, a file and a directory for the disk below it.
     ///
     /// # Errors
     /// See [`TapError`]; the probes need root, or CAP_BPF and CAP_PERFMON.
@@ -269,7 +269,7 @@ fn arm(
         path: path.to_owned(),
         why,
     };
-    let target = device::resolve(path).map_err(|error| failed(error.to_string()))?;
+    let target = device::resolve_any(path).map_err(|error| failed(error.to_string()))?;
     if disks.iter().any(|one| one.disk.dev == target.placement.dev) {
         return Ok(None);
     }

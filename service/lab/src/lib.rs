@@ -24,6 +24,7 @@
 //! | [`orders`] | the engine's orders of waiting gets on an emulated disk, in virtual time |
 //! | [`seeds`] | the published tables with their repetition |
 //! | [`fidelity`] | a live emulated disk of this machine with its model |
+//! | [`watch`] | nothing: what any program makes a disk do, by file and by kind |
 //! | [`lab_service`] | nothing: the three disks, served until somebody ends it |
 //!
 //! `compare` and `grpc` know the service only through `lumpscope.v1` and its command line.
@@ -46,5 +47,5 @@ pub use experiment::{OutputArgs, report};
 pub use failure::message;
 pub use process::tie_to_parent;
 pub use studies::{
-    compare, engine, fidelity, grpc, lab_service, observe, orders, peers, run, seeds,
+    compare, engine, fidelity, grpc, lab_service, observe, orders, peers, run, seeds, watch,
 };

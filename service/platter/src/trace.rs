@@ -47,6 +47,12 @@ impl Traced {
     pub fn end(&self) -> u64 {
         self.sector.saturating_add(u64::from(self.sectors))
     }
+
+    /// What the requests of a [`Trace`] are sorted by; those with equal keys keep their order.
+    #[must_use]
+    pub fn order(&self) -> (u64, u64, u64) {
+        (self.issue_ns, self.queue_ns, self.sector)
+    }
 }
 
 /// A trace of one whole disk.
@@ -62,7 +68,7 @@ impl Trace {
     /// Sorts requests that were recorded in any order, as those of several processors are.
     #[must_use]
     pub fn new(mut requests: Vec<Traced>, missing: u64) -> Trace {
-        requests.sort_by_key(|request| (request.issue_ns, request.queue_ns, request.sector));
+        requests.sort_by_key(Traced::order);
         Trace { requests, missing }
     }
 }

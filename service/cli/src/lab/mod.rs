@@ -20,6 +20,8 @@ pub(crate) enum LabCommand {
     Compare(Box<lumpscope_lab::compare::CompareArgs>),
     /// Serve three stores (raw, ext4, xfs) on loop devices that vanish at the end
     Lab(service::LabArgs),
+    /// Show what any program makes a disk do, by file and by kind
+    Watch(Box<lumpscope_lab::watch::WatchArgs>),
     /// Put, get and delete lumps until Ctrl-C, to give a service some load
     Load(load::LoadArgs),
     /// A disk of spinning platters, as a model and under the kernel
@@ -34,6 +36,7 @@ pub(crate) fn run(command: LabCommand) -> Result<ExitCode> {
     match command {
         LabCommand::Compare(args) => in_one_line(lumpscope_lab::compare::run(&args, program()?)),
         LabCommand::Lab(args) => in_one_line(service::run(args, &program()?)),
+        LabCommand::Watch(args) => in_one_line(lumpscope_lab::watch::run(&args)),
         LabCommand::Load(args) => crate::block_on_live(load::run(args)),
         LabCommand::Platter(command) => platter::run(command),
         LabCommand::Bench(command) => in_one_line(bench::run(command)),

@@ -89,7 +89,7 @@ impl Recorder {
     pub fn finish(self) -> Vec<Recorded> {
         let own = self.own;
         let disks = self.tap.finish().into_iter();
-        disks.map(|disk| recorded(disk, &own)).collect()
+        disks.map(|disk| recorded(disk, &own).0).collect()
     }
 }
 
@@ -105,22 +105,29 @@ impl Recorded {
     }
 }
 
-fn recorded(disk: TappedDisk, own: &Own) -> Recorded {
+/// What the disk itself was asked for, and beside the trace, in its order, the requests as they were
+/// seen. None counts as a program's own.
+pub(crate) fn with_requests(disk: TappedDisk) -> (Recorded, Vec<TappedRequest>) {
+    recorded(disk, &Own::default())
+}
+
+fn recorded(disk: TappedDisk, own: &Own) -> (Recorded, Vec<TappedRequest>) {
     let takes_fua = takes_fua(&disk.disk);
     let missing = disk.missing();
-    let at_disk = |request: &&TappedRequest| is_at_disk(request);
-    let sent = disk.requests.iter().filter(at_disk);
-    let requests: Vec<Traced> = sent
-        .filter_map(|request| traced(request, own, takes_fua))
+    let sent = disk.requests.iter().filter(|request| is_at_disk(request));
+    let mut both: Vec<(TappedRequest, Traced)> = sent
+        .filter_map(|request| Some((*request, traced(request, own, takes_fua)?)))
         .collect();
-    let unknown = |request: &&TappedRequest| request.done_unknown && is_at_disk(request);
-    let without_end = disk.requests.iter().filter(unknown).count();
-    Recorded {
+    both.sort_by_key(|(_, traced)| traced.order());
+    let (seen, requests): (Vec<TappedRequest>, Vec<Traced>) = both.into_iter().unzip();
+    let without_end = seen.iter().filter(|request| request.done_unknown).count();
+    let recorded = Recorded {
         trace: Trace::new(requests, missing),
         without_end: u64::try_from(without_end).unwrap_or(u64::MAX),
         disk: disk.disk,
         audit: disk.audit,
-    }
+    };
+    (recorded, seen)
 }
 
 /// False: it asked for a flush, and what the disk got is a request of its own.

@@ -11,3 +11,4 @@ pub mod peers;
 mod predict;
 pub mod run;
 pub mod seeds;
+pub mod watch;

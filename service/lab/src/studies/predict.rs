@@ -1,15 +1,19 @@
 //! Replay of recorded requests on the disk of the published tables.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use anyhow::{Context as _, anyhow};
-use lumpscope_platter::disk::{CachePolicy, PartialSectors, Policy};
+use lumpscope_platter::disk::{CachePolicy, Move, PartialSectors, Policy};
 use lumpscope_platter::drive::{self, Drive};
 use lumpscope_platter::replay::{self, Prediction, Replayed, WhatIf};
 use lumpscope_platter::trace::{Trace, Traced};
 use serde::Serialize;
 
 use crate::human;
+
+/// Sectors of the largest physical sector: a movement of the arm goes to the begin of one.
+const PHYSICAL: u64 = 8;
 
 /// Assumption about the disk's firmware.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
@@ -84,6 +88,23 @@ pub(in crate::studies) fn replayed(
     }
     prediction.requests = requests;
     Ok(prediction)
+}
+
+/// Which request of the trace each movement of the arm was for: the last that used its place. `None`:
+/// none did.
+pub(in crate::studies) fn movers<'a>(
+    trace: &'a Trace,
+    prediction: &'a Prediction,
+) -> impl Iterator<Item = (Option<usize>, &'a Move)> {
+    let mut users: BTreeMap<u64, (u64, usize)> = BTreeMap::new();
+    for (place, request) in trace.requests.iter().enumerate() {
+        users.insert(request.sector, (request.end(), place));
+    }
+    prediction.moves.iter().map(move |moved| {
+        let before = users.range(..moved.sector + PHYSICAL).next_back();
+        let found = before.filter(|(_, (end, _))| *end > moved.sector);
+        (found.map(|(_, (_, place))| *place), moved)
+    })
 }
 
 /// Seconds that the drive takes for the trace under a rule, from the first request to the end of

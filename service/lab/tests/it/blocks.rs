@@ -3,13 +3,18 @@
 //!
 //! Needs root; the comparison with bpftrace needs bpftrace. Without, the tests say so and pass,
 //! unless `CI=true`: then they fail.
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use clap::Parser as _;
 use lumpscope_engine::buffer::BufferPool;
 use lumpscope_lab::blocks::{Counted, Recorded, Recorder};
+use lumpscope_lab::disks::{Lab, LabOptions, StoreKind};
 use lumpscope_lab::tracer::Tracer;
+use lumpscope_lab::watch::WatchArgs;
 use lumpscope_needs::{Need, available};
 use lumpscope_platter::loops::LoopDevice;
 use lumpscope_platter::trace::Op;
@@ -156,4 +161,105 @@ fn the_recorder_counts_what_bpftrace_counts() {
         );
     }
     panic!("the two never agree in {ATTEMPTS} runs");
+}
+
+/// Python's SQLite: a transaction each, whose rollback journal comes and goes.
+const PROGRAM: &str = "import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.execute('create table t (n integer, b blob)')
+for n in range(40):
+    db.execute('insert into t values (?, zeroblob(3000))', (n,))
+    db.commit()
+";
+
+#[derive(clap::Parser)]
+struct Watch {
+    #[command(flatten)]
+    args: WatchArgs,
+}
+
+/// What `lumpscope watch` says of the program on a fresh file, and what bpftrace counted beside it.
+fn watched(folder: &Path, file: &str) -> (serde_json::Value, lumpscope_lab::tracer::Counted) {
+    let out = tempfile::NamedTempFile::new().unwrap();
+    let (out, database) = (out.path(), folder.join(file));
+    let args = ["watch", "--json", "--output"].map(OsStr::new).into_iter();
+    let args = args.chain([out.as_os_str(), OsStr::new("--path"), folder.as_os_str()]);
+    let args = args.chain(["--", "python3", "-c", PROGRAM].map(OsStr::new));
+    let watch = Watch::parse_from(args.chain([database.as_os_str()]));
+    let script =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../ebpf/bpftrace/block-count.bt");
+    let devno = fs::metadata(folder).unwrap().dev();
+    // Nothing is left to be written or read when the two begin to look.
+    let listed = Command::new("find").arg(folder).output().unwrap();
+    assert!(listed.status.success());
+    rustix::fs::syncfs(File::open(folder).unwrap()).unwrap();
+    let tracer = Tracer::start(&script, major(devno), minor(devno)).unwrap();
+    lumpscope_lab::watch::run(&watch.args).unwrap();
+    let counted = tracer.finish().unwrap();
+    (
+        serde_json::from_slice(&fs::read(out).unwrap()).unwrap(),
+        counted,
+    )
+}
+
+#[test]
+fn what_a_program_makes_its_disk_do_is_what_bpftrace_counts() {
+    let needs = ["bpftrace", "python3", "mkfs.ext4", "mkfs.xfs"].map(Need::Tool);
+    if !needs
+        .iter()
+        .all(|need| available(&[Need::LoopDevices, *need]))
+    {
+        return;
+    }
+    let _alone = crate::alone();
+    let lab = Lab::create(&LabOptions {
+        dir: Some(PathBuf::from("/var/tmp")),
+        ext4_journal: true,
+        ..LabOptions::new(320 << 20)
+    })
+    .unwrap();
+    lab.enter_current_thread().unwrap();
+    for kind in [StoreKind::Ext4, StoreKind::Xfs] {
+        let folder = lab.store(kind).unwrap().store_path.parent().unwrap();
+        let found = (0..ATTEMPTS).map(|attempt| watched(folder, &format!("{attempt}.db")));
+        let complete =
+            |seen: &(serde_json::Value, _)| seen.0["disks"][0]["trust"]["complete"] == true;
+        let (report, counted) = found.into_iter().find(complete).expect("never complete");
+        let disk = &report["disks"][0];
+        let rows = disk["rows"].as_array().unwrap();
+        let sum = |what: &str| {
+            rows.iter()
+                .map(|row| row[what].as_u64().unwrap())
+                .sum::<u64>()
+        };
+        assert_eq!(
+            (sum("reads"), sum("read_bytes")),
+            counted.of("read"),
+            "{report:#}"
+        );
+        assert_eq!(
+            (sum("writes"), sum("written_bytes")),
+            counted.of("write"),
+            "{report:#}"
+        );
+        assert_eq!(sum("flushes"), counted.of("flush").0, "{report:#}");
+        let writes_of = |kind: &str| {
+            let row = rows.iter().find(|row| row["name"] == kind);
+            row.map_or(0, |row| row["writes"].as_u64().unwrap())
+        };
+        // Each transaction writes the database and its rollback journal, which is gone at once, and
+        // makes the file system write its own.
+        assert!(writes_of("files") >= 40, "{report:#}");
+        assert!(
+            writes_of("files") + writes_of("files that are gone") >= 80,
+            "{report:#}"
+        );
+        assert!(
+            writes_of("fs-journal") >= 40 && sum("flushes") >= 40,
+            "{report:#}"
+        );
+        let file = &disk["files"][0];
+        assert!(file["name"].as_str().unwrap().contains(".db"), "{report:#}");
+        assert!(disk["modelled_ns"].as_u64() > disk["transfer_ns"].as_u64());
+    }
 }

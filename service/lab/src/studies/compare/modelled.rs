@@ -18,8 +18,6 @@ use super::watch::{MadeFor, OWNERS, Seen};
 use crate::stats::{Kind, Latencies};
 use crate::studies::predict::{self, Rule};
 
-/// Sectors of the largest physical sector: a movement of the arm goes to the begin of one.
-const PHYSICAL: u64 = 8;
 /// A block of metadata that is written as often is written by flushes, not by a timer.
 const LEAST_REPEATED: u64 = 8;
 
@@ -222,19 +220,15 @@ impl OnDrive<'_> {
             ..OwnerView::default()
         });
         let place = |owner: &str| OWNERS.iter().position(|one| *one == owner);
-        // Where each stretch begins: its end, and whose it is. The last that used a place counts.
-        let mut whose: BTreeMap<u64, (u64, &str)> = BTreeMap::new();
         for (request, made) in self.seen.trace.requests.iter().zip(&self.seen.made_for) {
             if let Some(view) = place(made.owner).and_then(|place| owners.get_mut(place)) {
                 view.requests += 1;
                 view.bytes += u64::from(request.sectors) * lumpscope_platter::drive::SECTOR;
             }
-            whose.insert(request.sector, (request.end(), made.owner));
         }
-        for moved in &self.prediction.moves {
-            let before = whose.range(..moved.sector + PHYSICAL).next_back();
-            let found = before.filter(|(_, (end, _))| *end > moved.sector);
-            let owner = found.map_or("other", |(_, (_, owner))| *owner);
+        for (mover, moved) in predict::movers(&self.seen.trace, &self.prediction) {
+            let made = mover.and_then(|place| self.seen.made_for.get(place));
+            let owner = made.map_or("other", |made| made.owner);
             if let Some(view) = place(owner).and_then(|place| owners.get_mut(place)) {
                 view.seeks += 1;
                 view.seek_ns += moved.seek_ns;

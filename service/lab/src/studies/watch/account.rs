@@ -1,0 +1,311 @@
+//! Whose each block request was: every one has exactly one row.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use lumpscope_observer::{Class, TappedDisk, TappedRequest};
+use lumpscope_platter::drive::{Drive, SECTOR};
+use lumpscope_platter::trace::{Op, Traced};
+use serde::Serialize;
+
+use super::files::FileMap;
+use super::processes;
+use crate::blocks::{self, Trust};
+use crate::human;
+use crate::studies::predict::{self, Rule};
+
+/// What a disk was asked for.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DiskView {
+    /// Name in /sys/block.
+    pub disk: String,
+    /// Block requests by what they were for; only those that there are. Their sum is all of the disk.
+    pub rows: Vec<Row>,
+    /// Those of files by file, the most first.
+    pub files: Vec<Row>,
+    /// Time on the modelled drive in nanoseconds, if every request is made when the last one ends
+    /// that had ended before it was made here. Of all rows.
+    pub modelled_ns: u64,
+    /// What the drive needs to read or write as many bytes in one piece, at its outermost track.
+    pub transfer_ns: u64,
+    /// Whether all requests are here.
+    pub trust: Trust,
+}
+
+/// The block requests of a kind, or of a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Row {
+    /// Name of the kind, or path of the file.
+    pub name: String,
+    /// Reads.
+    pub reads: u64,
+    /// Their bytes.
+    pub read_bytes: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Their bytes.
+    pub written_bytes: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Discards.
+    pub discards: u64,
+    /// Movements of the modelled drive's arm to what it reads or writes, also from its cache.
+    pub seeks: u64,
+    /// Their time in nanoseconds.
+    pub seek_ns: u64,
+}
+
+/// What a block request was for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Purpose {
+    /// Data of a file, by its place in the names.
+    File(usize),
+    /// Made by a watched process, and on no file that was seen.
+    Gone,
+    Journal,
+    Metadata,
+    Flush,
+    /// Written back by the kernel or made by a process that has ended, on no file that was seen.
+    Unknown,
+    /// Made by another process.
+    Others,
+    /// Made by this process, which looks for files.
+    Watch,
+}
+
+impl Purpose {
+    const fn name(self) -> &'static str {
+        match self {
+            Purpose::File(_) => "files",
+            Purpose::Gone => "files that are gone",
+            Purpose::Journal => "fs-journal",
+            Purpose::Metadata => "fs-metadata",
+            Purpose::Flush => "flushes",
+            Purpose::Unknown => "unknown",
+            Purpose::Others => "other processes",
+            Purpose::Watch => "watch itself",
+        }
+    }
+}
+
+/// All that tells whose a request was.
+pub(super) struct Watched<'a> {
+    pub(super) map: &'a FileMap,
+    pub(super) names: &'a [PathBuf],
+    /// Processes that were watched, by their numbers.
+    pub(super) family: &'a BTreeSet<u32>,
+    /// This process.
+    pub(super) own: u32,
+}
+
+impl Watched<'_> {
+    fn purpose(&self, request: &TappedRequest, traced: &Traced) -> Purpose {
+        let by_us = request.tgid == self.own;
+        match request.class {
+            _ if traced.op == Op::Flush => return Purpose::Flush,
+            _ if by_us && traced.op == Op::Read => return Purpose::Watch,
+            Class::FsJournal => return Purpose::Journal,
+            Class::FsMetadata => return Purpose::Metadata,
+            _ => {}
+        }
+        if let Some(name) = self.map.at(traced.sector, traced.queue_ns) {
+            return Purpose::File(name);
+        }
+        match request.tgid {
+            _ if by_us => Purpose::Watch,
+            tgid if self.family.contains(&tgid) => Purpose::Gone,
+            _ if request.class == Class::Writeback => Purpose::Unknown,
+            // Had it belonged to the family and ended at once, nobody would know.
+            tgid if tgid != 0 && processes::is_alive(tgid) => Purpose::Others,
+            _ => Purpose::Unknown,
+        }
+    }
+}
+
+/// Sums up a disk.
+///
+/// # Errors
+/// The drive cannot serve what was seen.
+pub(super) fn account(
+    disk: TappedDisk,
+    watched: &Watched<'_>,
+    (drive, rule): (&Drive, Rule),
+) -> anyhow::Result<DiskView> {
+    let (recorded, seen) = blocks::with_requests(disk);
+    let trace = &recorded.trace;
+    let both = || seen.iter().zip(&trace.requests);
+    let purposes: Vec<Purpose> = both()
+        .map(|(request, traced)| watched.purpose(request, traced))
+        .collect();
+    let mut rows: BTreeMap<Purpose, Row> = BTreeMap::new();
+    for (purpose, (_, traced)) in purposes.iter().zip(both()) {
+        rows.entry(*purpose).or_default().add(traced);
+    }
+    let drive = predict::scaled(drive, 1.0, trace);
+    let prediction = predict::replayed(trace, &drive, rule)?;
+    for (mover, moved) in predict::movers(trace, &prediction) {
+        let mover = mover.and_then(|place| purposes.get(place));
+        let row = rows.entry(*mover.unwrap_or(&Purpose::Unknown)).or_default();
+        row.seeks += 1;
+        row.seek_ns += moved.seek_ns;
+    }
+    let (rows, files) = by_kind(rows, watched.names);
+    let bytes = rows.iter().map(|row| row.read_bytes + row.written_bytes);
+    Ok(DiskView {
+        modelled_ns: prediction.elapsed_ns,
+        transfer_ns: human::whole(
+            human::as_float(bytes.sum()) / human::as_float(drive.outer_rate) * 1e9,
+        ),
+        rows,
+        files,
+        trust: recorded.trust(),
+        disk: recorded.disk,
+    })
+}
+
+/// The rows of the kinds in their order, and those of the files, the most seek time first.
+fn by_kind(all: BTreeMap<Purpose, Row>, names: &[PathBuf]) -> (Vec<Row>, Vec<Row>) {
+    let mut kinds: Vec<Row> = Vec::new();
+    let mut files = Vec::new();
+    for (purpose, row) in all {
+        match kinds.last_mut().filter(|kind| kind.name == purpose.name()) {
+            Some(kind) => kind.merge(&row),
+            None => kinds.push(Row {
+                name: purpose.name().to_owned(),
+                ..row.clone()
+            }),
+        }
+        if let Purpose::File(place) = purpose {
+            let name = names.get(place).map(|path| path.display().to_string());
+            files.push(Row {
+                name: name.unwrap_or_default(),
+                ..row
+            });
+        }
+    }
+    files.sort_by_key(|row| std::cmp::Reverse((row.seek_ns, row.requests())));
+    (kinds, files)
+}
+
+impl Row {
+    /// All of them.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.reads + self.writes + self.flushes + self.discards
+    }
+
+    fn add(&mut self, traced: &Traced) {
+        let bytes = u64::from(traced.sectors) * SECTOR;
+        match traced.op {
+            Op::Read => (self.reads, self.read_bytes) = (self.reads + 1, self.read_bytes + bytes),
+            Op::Write => {
+                (self.writes, self.written_bytes) = (self.writes + 1, self.written_bytes + bytes);
+            }
+            Op::Flush => self.flushes += 1,
+            Op::Discard => self.discards += 1,
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: &Row) {
+        for (sum, part) in [
+            (&mut self.reads, other.reads),
+            (&mut self.read_bytes, other.read_bytes),
+            (&mut self.writes, other.writes),
+            (&mut self.written_bytes, other.written_bytes),
+            (&mut self.flushes, other.flushes),
+            (&mut self.discards, other.discards),
+            (&mut self.seeks, other.seeks),
+            (&mut self.seek_ns, other.seek_ns),
+        ] {
+            *sum += part;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lumpscope_observer::{AuditReport, BlockOp};
+
+    use super::*;
+    use crate::studies::seeds::DRIVE;
+
+    fn request(op: BlockOp, class: Class, tgid: u32, sector: u64) -> TappedRequest {
+        TappedRequest {
+            op,
+            class,
+            fua: false,
+            metadata: false,
+            flush_parent: false,
+            failed: false,
+            done_unknown: false,
+            tgid,
+            sector,
+            sectors: 8,
+            queue_ns: Some(sector),
+            issue_ns: Some(sector),
+            done_ns: sector + 1,
+        }
+    }
+
+    #[test]
+    fn every_request_has_one_row() {
+        let own = std::process::id();
+        let (child, nobody, init) = (7, u32::MAX, 1);
+        let requests = [
+            (BlockOp::Write, Class::Other, child, 500_000_000),
+            (BlockOp::Read, Class::Other, init, 500_000_004),
+            (BlockOp::Write, Class::Writeback, 0, 500_000_008),
+            (BlockOp::Write, Class::Other, child, 900_000_000),
+            (BlockOp::Write, Class::Other, init, 1_000_000_000),
+            (BlockOp::Write, Class::Other, nobody, 1_100_000_000),
+            (BlockOp::Write, Class::Writeback, init, 1_200_000_000),
+            (BlockOp::Write, Class::FsJournal, child, 1_300_000_000),
+            (BlockOp::Read, Class::FsMetadata, child, 1_400_000_000),
+            (BlockOp::Read, Class::FsMetadata, own, 1_500_000_000),
+            (BlockOp::Write, Class::Own, own, 1_600_000_000),
+            (BlockOp::Flush, Class::Other, 0, 0),
+        ];
+        let disk = TappedDisk {
+            disk: "none".to_owned(),
+            requests: requests
+                .map(|(op, class, tgid, sector)| request(op, class, tgid, sector))
+                .to_vec(),
+            dropped: 0,
+            audit: AuditReport {
+                complete: true,
+                ..AuditReport::default()
+            },
+        };
+        let map = FileMap::of_one((500_000_000, 500_000_016), 1);
+        let names = ["/other", "/file"].map(PathBuf::from);
+        let watched = Watched {
+            map: &map,
+            names: &names,
+            family: &BTreeSet::from([child]),
+            own,
+        };
+        let drive = predict::drive_named(DRIVE).unwrap();
+        let view = account(disk, &watched, (&drive, Rule::Overlap)).unwrap();
+        let rows = view.rows.iter();
+        let rows: Vec<_> = rows.map(|row| (&*row.name, row.requests())).collect();
+        let expected = [
+            ("files", 3),
+            ("files that are gone", 1),
+            ("fs-journal", 1),
+            ("fs-metadata", 1),
+            ("flushes", 1),
+            ("unknown", 2),
+            ("other processes", 1),
+            ("watch itself", 2),
+        ];
+        assert_eq!(rows, expected);
+        let file = &view.files[0];
+        assert_eq!(
+            (&*file.name, file.reads, file.written_bytes),
+            ("/file", 1, 8192)
+        );
+        assert_eq!(view.files.len(), 1);
+        assert!(view.modelled_ns > view.transfer_ns && view.transfer_ns > 0);
+        assert!(view.rows[0].seek_ns > 0 && view.trust.complete);
+    }
+}
