@@ -29,7 +29,6 @@ export default async function unobserved(browser, url) {
 
   const load = panel(page, 'load', 'plain');
   await drawn(load);
-  // Frames cover only the time while a page is open.
   await ask('put some lumps');
   await until('requests', async () => Number(await load.getAttribute('data-marks')) > 0);
   for (const chart of ['seeks', 'joint', 'sectors']) {

@@ -224,6 +224,34 @@ fn the_page_says_what_is_not_observed() {
     assert!(service.stop(), "the service ends well");
 }
 
+/// Needs no root: one store serves, the other cannot be opened.
+#[test]
+fn the_page_shows_the_state_of_each_store_and_the_past() {
+    if !available(BROWSER) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    run_ok(&["format", "--capacity", "64M", &path("plain.lusf")]);
+    let mut command = Command::new(binary());
+    command.args(["serve", "--no-probes"]);
+    for name in ["plain", "lost"] {
+        command.args([
+            "--store",
+            &format!("{name}={}", path(&format!("{name}.lusf"))),
+        ]);
+    }
+    command.args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]);
+    let service = Service::spawn(command);
+    let url = page(&service);
+    let mut scenario = Scenario::start("states", &[("LUMPSCOPE_URL", &url)]);
+    assert_eq!(scenario.asks().as_deref(), Some("put some lumps"));
+    some_puts(&service, "plain", 5, None);
+    scenario.answer(&json!(5));
+    scenario.end();
+    assert!(service.stop(), "the service ends well");
+}
+
 /// Type errors in a folder of scripts.
 fn type_errors(folder: &str, types: &[&str]) -> String {
     let node = find_tool("browser-node").expect("it was found before");

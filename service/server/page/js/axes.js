@@ -75,10 +75,10 @@ export function timeAxis(least, most) {
  * Times of day along the bottom.
  * @param {number} from ms since 1970
  * @param {number} to
- * @returns {number[]} at whole quarters of minutes, or minutes
+ * @returns {number[]} at whole quarters of minutes, minutes or tens of minutes
  */
 export function clockTicks(from, to) {
-  const step = to - from > 150_000 ? 60_000 : 15_000;
+  const step = to - from > 900_000 ? 600_000 : to - from > 150_000 ? 60_000 : 15_000;
   const ticks = [];
   for (let at = Math.ceil(from / step) * step; at <= to; at += step) ticks.push(at);
   return ticks;

@@ -1,5 +1,8 @@
 // @ts-check
-/** The last minutes, bounded: frames as they came, fewer dots the older they are. */
+/**
+ * The last hour, bounded: frames of a second as they came, fewer dots the older they are, and frames of ten seconds for
+ * the time when no page was open.
+ */
 
 /** As many frames as the service keeps. */
 const FRAMES = 300;
@@ -7,10 +10,12 @@ const FRAMES = 300;
 const DOTS_YOUNG = 80;
 const DOTS_OLD = 16;
 const YOUNG = 60;
-/** A frame covers the time since the one before; after so many intervals nobody has looked meanwhile. */
-const LATEST = 5;
+/** As many frames of the past as the service keeps. */
+const PAST = 360;
 /** Columns over the time axis. */
 const COLUMNS = 60;
+
+/** @typedef {import("./types.js").Frame} Frame */
 
 /** Frames of the service, and what it said of itself. */
 export class History {
@@ -19,9 +24,12 @@ export class History {
     this.hello = null;
     /** @type {import("./types.js").Frame[]} */
     this.frames = [];
+    /** Frames that the service made whether a page was open or not. @type {import("./types.js").Frame[]} */
+    this.past = [];
     /** @type {Record<string, import("./types.js").Totals>} */
     this.totals = {};
     this.lastSeq = -1;
+    this.lastPast = 0;
   }
 
   /**
@@ -41,7 +49,10 @@ export class History {
       stores: list(said.stores),
     };
     const other = before !== null && before.started_unix_ms !== said.started_unix_ms && this.lastSeq >= 0;
-    if (other) this.lastSeq = -1;
+    if (other) {
+      this.lastSeq = -1;
+      this.lastPast = 0;
+    }
     return other;
   }
 
@@ -52,23 +63,23 @@ export class History {
   push(raw) {
     const seq = number(raw.seq);
     if (seq <= this.lastSeq) return;
-    const before = this.frames.at(-1);
-    const to = number(raw.unix_ms);
-    const length = this.hello?.frame_ms ?? 1000;
-    const skipped = number(raw.skipped);
-    const next = before !== undefined && seq === before.seq + 1 && skipped === 0;
-    const near = next && to > before.to && to - before.to <= LATEST * length;
-    const from = near ? before.to : to - length;
-    /** @type {Record<string, import("./types.js").StorePart>} */
-    const stores = {};
-    for (const [name, part] of Object.entries(raw.stores ?? {})) {
-      stores[name] = storePart(part);
-      if (part.totals) this.totals[name] = part.totals;
-    }
+    for (const [name, part] of Object.entries(raw.stores ?? {})) if (part.totals) this.totals[name] = part.totals;
     this.lastSeq = seq;
-    this.frames.push({ seq, from, to, skipped, gap: before !== undefined && !near, stores });
+    this.frames.push(frameOf(raw));
     if (this.frames.length > FRAMES) this.frames.shift();
     this.#age();
+  }
+
+  /**
+   * Takes frames of the past.
+   * @param {any[]} raw oldest first
+   */
+  remember(raw) {
+    for (const frame of raw.map(frameOf).filter(({ seq }) => seq > this.lastPast)) {
+      this.lastPast = frame.seq;
+      this.past.push(frame);
+    }
+    this.past.splice(0, Math.max(0, this.past.length - PAST));
   }
 
   /** Thins the dots of the frame that has just become old. */
@@ -85,28 +96,47 @@ export class History {
    * @returns {Pick<import("./types.js").View, "frames"|"columns"|"gaps"|"from"|"to"|"seq">}
    */
   window(ms, until) {
-    const past = this.frames.filter((frame) => frame.to <= until);
-    const to = past.at(-1)?.to ?? Date.now();
+    const last = this.frames.findLast((frame) => frame.to <= until);
+    const to = last?.to ?? this.past.findLast((frame) => frame.to <= until)?.to ?? Date.now();
     const from = to - ms;
-    const frames = past.filter((frame) => frame.to > from);
-    const columns = columnsOf(frames, ms, this.hello?.frame_ms ?? 1000);
-    return { frames, columns, gaps: gapsOf(frames, from), from, to, seq: past.at(-1)?.seq ?? -1 };
+    const inside = (/** @type {Frame} */ frame) => frame.to > from && frame.to <= to;
+    const length = this.hello?.frame_ms ?? 1000;
+    const frames = joined(this.past.filter(inside), this.frames.filter(inside), length);
+    return { frames, columns: columnsOf(frames, ms, length), gaps: gapsOf(frames, from), from, to, seq: last?.seq ?? -1 };
   }
 }
 
 /**
- * Frames by the same number of neighbours, so that columns stand still while time passes.
- * @param {import("./types.js").Frame[]} frames
+ * Frames of a second where there are any, and those of the past for the time between them.
+ * @param {Frame[]} past
+ * @param {Frame[]} fine
+ * @param {number} frameMs length of a fine one
+ * @returns {Frame[]} in the order of time, each with its gap
+ */
+function joined(past, fine, frameMs) {
+  const covered = (/** @type {Frame} */ p) => fine.reduce((sum, f) => sum + Math.max(0, Math.min(f.to, p.to) - Math.max(f.from, p.from)), 0);
+  const kept = past.filter((p) => covered(p) < (p.to - p.from) / 2);
+  const rest = fine.filter((f) => !kept.some((p) => p.from < (f.from + f.to) / 2 && (f.from + f.to) / 2 <= p.to));
+  const all = [...kept, ...rest].sort((a, b) => a.to - b.to);
+  return all.map((frame, at) => {
+    const before = all[at - 1];
+    return { ...frame, gap: before !== undefined && (frame.skipped > 0 || frame.from - before.to > frameMs) };
+  });
+}
+
+/**
+ * Frames by the time they end in, so that columns stand still while time passes; in a short window each for itself.
+ * @param {Frame[]} frames
  * @param {number} ms
  * @param {number} frameMs
  */
 function columnsOf(frames, ms, frameMs) {
-  const each = Math.max(1, Math.round(ms / frameMs / COLUMNS));
+  const each = ms / COLUMNS;
   /** @type {import("./types.js").Column[]} */
   const columns = [];
   let group = NaN;
   for (const frame of frames) {
-    const mine = Math.floor(frame.seq / each);
+    const mine = each <= frameMs ? frame.to : Math.floor(frame.to / each);
     const last = columns.at(-1);
     if (last && mine === group && !frame.gap) {
       last.to = frame.to;
@@ -135,12 +165,22 @@ function gapsOf(frames, from) {
 
 /**
  * @param {any} raw
+ * @returns {Frame}
+ */
+function frameOf(raw) {
+  const parts = Object.entries(raw.stores ?? {}).map(([name, part]) => [name, storePart(part)]);
+  return { seq: number(raw.seq), from: number(raw.from_unix_ms), to: number(raw.unix_ms), skipped: number(raw.skipped), gap: false, stores: Object.fromEntries(parts) };
+}
+
+/**
+ * @param {any} raw
  * @returns {import("./types.js").StorePart}
  */
 function storePart(raw) {
   const doubts = Array.isArray(raw.doubts) ? raw.doubts : raw.doubts ? [raw.doubts] : [];
   /** @type {import("./types.js").StorePart} */
   const part = {
+    health: { state: String(raw.health?.state ?? ""), why: String(raw.health?.why ?? ""), numbers: raw.health?.numbers ?? null, firing: list(raw.health?.firing) },
     observed: raw.observed === true,
     whyNot: String(raw.why_not ?? ""),
     doubts: doubts.map(String),

@@ -14,8 +14,10 @@ import { stages } from "./kinds/stages.js";
 import { stores } from "./kinds/stores.js";
 import { totals } from "./kinds/totals.js";
 import { Live } from "./live.js";
+import { lamp } from "./measure.js";
 import { Observer } from "./observer.js";
 import { paletteOf } from "./palette.js";
+import { Past } from "./past.js";
 import { Section } from "./section.js";
 import { Slowest } from "./slowest.js";
 import * as theme from "./theme.js";
@@ -52,6 +54,7 @@ class Page {
       since: () => this.history.lastSeq,
     });
     this.explained = new ExplainedDialog({ palette: () => paletteOf(theme.isDark()), traceUrl: () => this.history.hello?.trace_url ?? "" });
+    this.past = new Past(this.history, () => this.#soon(false));
     this.sections = KINDS.map((kind) => new Section(kind, { changed: () => this.#soon(true), choose: (value) => this.#choose(kind.id, value), request: openRequest }));
     byId("sections", HTMLElement).append(...this.sections.map((section) => section.root));
     this.slowest = new Slowest(byId("slowest-body", HTMLElement), openRequest);
@@ -158,7 +161,8 @@ class Page {
     };
     this.view = view;
     const [first] = view.gaps;
-    setText(byId("begin", HTMLElement), first?.before ? `The picture begins at ${clock(first.to)}: frames are kept while a page is open. Grey is time without data.` : "");
+    setText(byId("begin", HTMLElement), first?.before ? `The picture begins at ${clock(first.to)}, with the service. Grey is time without data.` : "");
+    this.#alarms();
     for (const section of this.sections) {
       try {
         section.draw(view);
@@ -168,6 +172,22 @@ class Page {
       }
     }
     document.documentElement.dataset.seq = String(view.seq);
+  }
+
+  /** Stores that do not serve or have a condition that holds, whether they are shown or not. */
+  #alarms() {
+    const parts = Object.entries(this.history.frames.at(-1)?.stores ?? {});
+    const told = parts.flatMap(([name, { health }]) => {
+      const lit = lamp(health);
+      return lit === "good" ? [] : [{ name, lit, text: [health.state, health.why, ...health.firing.map(({ text }) => text)].filter((part, at, all) => part && all.indexOf(part) === at).join("; ") }];
+    });
+    const list = byId("alarms", HTMLElement);
+    const worst = told.some(({ lit }) => lit === "bad") ? "bad" : told.length > 0 ? "warn" : "good";
+    byId("connection", HTMLElement).dataset.stores = worst;
+    const text = JSON.stringify(told);
+    if (list.dataset.told === text) return;
+    list.dataset.told = text;
+    list.replaceChildren(...told.map(({ name, lit, text }) => el("li", { class: lit, data: { store: name } }, el("b", { text: name }), ` ${text}`)));
   }
 
   /**
@@ -196,6 +216,7 @@ class Page {
     const live = this.state === "live" && !this.paused;
     this.slowest.setActive(live);
     this.observer.setActive(live);
+    this.past.setActive(this.state === "live");
   }
 
   #tell() {

@@ -112,6 +112,16 @@ export function newest(view, store) {
 }
 
 /**
+ * How a store is: its colour on the page.
+ * @param {import("./types.js").Health} health
+ * @returns {"good"|"warn"|"bad"} good: it serves, and no condition holds
+ */
+export function lamp(health) {
+  if (["read-only", "failed", "gone", "unavailable"].includes(health.state)) return "bad";
+  return health.state === "serving" && health.firing.length === 0 ? "good" : "warn";
+}
+
+/**
  * What a summary says when nothing of the disk is known.
  * @param {import("./types.js").View} view
  * @param {string} store

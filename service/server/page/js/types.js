@@ -17,6 +17,7 @@
  * @property {number} started_unix_ms
  * @property {number} now_unix_ms
  * @property {number} frame_ms
+ * @property {number} past_frame_ms
  * @property {string[]} owners
  * @property {string[]} operations
  * @property {string[]} stages
@@ -46,7 +47,31 @@
  * @property {number} sequential
  * @property {number} lost_events
  *
+ * @typedef {object} Numbers of an open store
+ * @property {number} lumps
+ * @property {number} data_capacity_bytes
+ * @property {number} data_used_bytes
+ * @property {number} largest_free_bytes
+ * @property {number} bad_bytes those that the disk has refused to write
+ * @property {number} journal_capacity_bytes
+ * @property {number} journal_used_bytes
+ * @property {number} journal_live_bytes
+ * @property {number} queue_length
+ * @property {number} under_way
+ * @property {number} io_errors
+ * @property {number} checksum_failures
+ * @property {number} scrub_corrupt
+ * @property {number} scrub_read_errors
+ * @property {number} scrub_last_pass_ns since 1970; 0: none has ended
+ *
+ * @typedef {object} Health
+ * @property {string} state in the words of `lumpscope stores`
+ * @property {string} why
+ * @property {Numbers|null} numbers null: it is not open
+ * @property {{alert: string, text: string}[]} firing conditions of the alerts that hold now
+ *
  * @typedef {object} StorePart one store within one frame
+ * @property {Health} health
  * @property {boolean} observed
  * @property {string} whyNot
  * @property {string[]} doubts

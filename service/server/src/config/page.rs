@@ -21,15 +21,22 @@ pub struct Rhythm {
     /// How long frames are still made and kept after the last viewer has gone: a page that is
     /// loaded again finds its picture.
     pub linger: Duration,
+    /// From one frame of the past to the next; these are made whether anybody looks or not.
+    pub past_frame: Duration,
+    /// Frames of the past that are kept.
+    pub past_history: usize,
 }
 
 impl Default for Rhythm {
-    /// A frame a second, those of the last five minutes, and for a minute after the last viewer.
+    /// A frame a second, those of the last five minutes, and for a minute after the last viewer; of
+    /// the last hour, a frame every ten seconds.
     fn default() -> Self {
         Self {
             frame: Duration::from_secs(1),
             history: 300,
             linger: Duration::from_secs(60),
+            past_frame: Duration::from_secs(10),
+            past_history: 360,
         }
     }
 }

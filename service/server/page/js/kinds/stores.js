@@ -1,14 +1,24 @@
 // @ts-check
-/** What each store is, whether it is observed, and its numbers of now. */
+/** What each store is, how it is, whether it is observed, and its numbers of now. */
 
 import { el, setText } from "../dom.js";
-import { METHODS, newest, quantile, requestsOf, seconds } from "../measure.js";
-import { bytes, figures, share, span } from "../units.js";
+import { METHODS, lamp, newest, quantile, requestsOf, seconds } from "../measure.js";
+import { bytes, clock, count, figures, share, span } from "../units.js";
 
-/** Rates are means of so many frames, so that they can be read. */
-const NOW = 5;
+/** Rates are means of so many milliseconds, so that they can be read. */
+const NOW_MS = 5_000;
+/** Shares from which on room is scarce, as the alerts have it. */
+const JOURNAL_FULL = 0.8;
+const DATA_FULL = 0.9;
 
-/** @typedef {{tiles: [string, string, string][], facts: string, observed: boolean|null, words: string[]}} Card */
+/**
+ * @typedef {object} Card
+ * @property {[string, string, string][]} tiles name, label, value
+ * @property {[string, string, string, number|null, number][]} room name, label, value, how full, and from where on that is too full
+ * @property {string} facts
+ * @property {import("../types.js").StorePart|null} part
+ * @property {string[]} words
+ */
 
 /** @type {import("../section.js").Kind<Card, null>} */
 export const stores = {
@@ -16,27 +26,60 @@ export const stores = {
   title: "Stores",
   height: 0,
   help: [
+    "A store is green while it serves and no condition of the alerts holds. Conditions are those of dashboards/prometheus/alerts.yml without their waiting times, by the names of the alerts; docs/runbooks has a page for each.",
     "Rates and travel are means of the last five seconds, percentiles are of the whole time window. Travel is the sum of all seek distances, without their signs; sequential is the share of reads and writes that began where the one before ended.",
     "A store is observed when every block request of its disk is seen. When it is not, requests are still timed, and everything about the disk is missing or incomplete, as the card says.",
   ],
   prepare: (view) => ({ shared: null, stores: new Map(view.stores.map((store) => [store.name, cardOf(view, store)])) }),
   draw(host, card) {
-    if (!host.firstChild) {
-      const tiles = card.tiles.map(([id, label]) => el("div", { class: "tile" }, el("dt", { text: label }), el("dd", { data: { tile: id } })));
-      host.append(el("p", { class: "facts" }), el("p", { class: "state" }), el("dl", { class: "tiles" }, ...tiles), el("ul", { class: "words" }));
-    }
-    const [facts, state, , words] = host.children;
-    if (!facts || !state || !words) return;
+    if (!host.firstChild) host.append(...skeleton(card));
+    const [facts, badges, why, firing, , , words] = host.children;
+    const [state, observed] = badges?.children ?? [];
+    if (!facts || !why || !firing || !words || !state || !observed) return;
+    const { part } = card;
     setText(facts, card.facts);
-    state.className = `state ${card.observed === null ? "unknown" : card.observed ? "yes" : "no"}`;
-    setText(state, card.observed === null ? "no frame yet" : card.observed ? "observed" : "not observed");
-    host.querySelectorAll("dd").forEach((cell, at) => setText(cell, card.tiles[at]?.[2] ?? ""));
-    if (words.textContent !== card.words.join("")) words.replaceChildren(...card.words.map((text) => el("li", { text })));
+    setText(state, part?.health.state || "no frame yet");
+    state.className = `badge ${part ? lamp(part.health) : "unknown"}`;
+    state.setAttribute("data-state", part?.health.state ?? "");
+    setText(observed, part === null ? "" : part.observed ? "observed" : "not observed");
+    observed.className = `badge ${part?.observed ? "good" : "warn"}`;
+    setText(why, part?.health.why ?? "");
+    list(firing, part?.health.firing.map(({ alert, text }) => [alert, text]) ?? []);
+    [...card.tiles, ...card.room].forEach(([id, , value]) => setText(/** @type {Element} */ (host.querySelector(`dd[data-tile="${id}"]`)), value));
+    card.room.forEach(([id, , , full]) => {
+      const meter = host.querySelector(`meter[data-of="${id}"]`);
+      if (meter instanceof HTMLMeterElement) meter.value = full ?? 0;
+    });
+    list(words, card.words.map((text) => ["", text]));
   },
   summary: () => "",
   notes: () => [],
-  marks: (card) => card.tiles.length,
+  marks: (card) => card.tiles.length + card.room.length,
 };
+
+/** @param {Card} card */
+function skeleton(card) {
+  const tile = (/** @type {string} */ id, /** @type {string} */ label, /** @type {Element|null} */ more) => el("div", { class: "tile" }, el("dt", { text: label }), el("dd", { data: { tile: id } }), more);
+  const meter = (/** @type {string} */ id, /** @type {string} */ label, /** @type {number} */ high) => el("meter", { min: 0, max: 1, high, optimum: 0, "aria-label": label, data: { of: id } });
+  return [
+    el("p", { class: "facts" }),
+    el("p", { class: "state" }, el("span", { class: "badge" }), el("span", { class: "badge" })),
+    el("p", { class: "why" }),
+    el("ul", { class: "firing" }),
+    el("dl", { class: "tiles" }, ...card.tiles.map(([id, label]) => tile(id, label, null))),
+    el("dl", { class: "tiles room" }, ...card.room.map(([id, label, , full, high]) => tile(id, label, full === null ? null : meter(id, label, high)))),
+    el("ul", { class: "words" }),
+  ];
+}
+
+/**
+ * @param {Element} host
+ * @param {[string, string][]} items alert and text
+ */
+function list(host, items) {
+  if (host.textContent === items.map(([alert, text]) => alert + text).join("")) return;
+  host.replaceChildren(...items.map(([alert, text]) => el("li", { data: { alert } }, alert ? el("b", { text: alert }) : null, text)));
+}
 
 /**
  * @param {import("../types.js").View} view
@@ -44,7 +87,7 @@ export const stores = {
  * @returns {Card}
  */
 function cardOf(view, store) {
-  const last = view.frames.slice(-NOW);
+  const last = view.frames.filter((frame) => frame.to > view.to - NOW_MS);
   const long = Math.max(seconds(last), 0.001);
   const part = newest(view, store.name);
   const now = Object.fromEntries(METHODS.map((m) => [m, requestsOf(last, store.name, m)]));
@@ -72,8 +115,37 @@ function cardOf(view, store) {
       ["sequential", "sequential", seen ? share(sequential, data) : "–"],
       ["lost", "lost to others", seen ? `${span(lost / long)}/s` : "–"],
     ],
+    room: roomOf(part?.health.numbers ?? null),
     facts: [store.layout, store.device || "disk unknown", store.backend, store.path].filter((text) => text).join(" · "),
-    observed: part === null ? null : part.observed,
+    part,
     words: part === null ? [] : part.observed ? part.doubts : [part.whyNot || "No reason was given."],
   };
+}
+
+/**
+ * @param {import("../types.js").Numbers|null} n null: the store is not open
+ * @returns {Card["room"]}
+ */
+function roomOf(n) {
+  const ratio = (/** @type {number} */ part, /** @type {number} */ all) => (all > 0 ? part / all : 0);
+  const told = (/** @type {(n: import("../types.js").Numbers) => string} */ text) => (n ? text(n) : "–");
+  return [
+    ["used", "used", told((s) => `${bytes(s.data_used_bytes)}, ${share(s.data_used_bytes, s.data_capacity_bytes)}`), n ? ratio(n.data_used_bytes, n.data_capacity_bytes) : 0, DATA_FULL],
+    ["free", "free", told((s) => bytes(s.data_capacity_bytes - s.data_used_bytes)), null, 0],
+    ["journal", "journal, live", told((s) => `${share(s.journal_used_bytes, s.journal_capacity_bytes)}, ${share(s.journal_live_bytes, s.journal_capacity_bytes)}`), n ? ratio(n.journal_live_bytes, n.journal_capacity_bytes) : 0, JOURNAL_FULL],
+    ["queue", "waiting, under way", told((s) => `${count(s.queue_length)}, ${count(s.under_way)}`), null, 0],
+    ["errors", "I/O errors", told((s) => count(s.io_errors)), null, 0],
+    ["refused", "bad spots", told((s) => (s.bad_bytes > 0 ? bytes(s.bad_bytes) : "none")), null, 0],
+    ["scrub", "damaged lumps", told((s) => count(s.scrub_corrupt + s.scrub_read_errors + s.checksum_failures)), null, 0],
+    ["pass", "last scrub", told((s) => (s.scrub_last_pass_ns > 0 ? dated(s.scrub_last_pass_ns / 1e6) : "never")), null, 0],
+  ];
+}
+
+/**
+ * Time of day for what was today, else the day.
+ * @param {number} ms since 1970
+ */
+function dated(ms) {
+  const at = new Date(ms);
+  return at.toDateString() === new Date().toDateString() ? clock(ms) : at.toLocaleDateString("en-CA");
 }

@@ -9,12 +9,14 @@ use lumpscope_observer::{
 use serde::Serialize;
 
 use super::dots::Dot;
+use super::health::Health;
 use crate::buckets::{self, Bucket, quantile};
 use crate::observed::left_out;
 
 /// One store over one interval.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct StoreFrame {
+    health: Health,
     observed: bool,
     why_not: String,
     /// Possible gaps, in words; empty: none.
@@ -60,7 +62,7 @@ struct Move(String, String, u64, u64, u64);
 type Blocks = BTreeMap<String, BTreeMap<String, (u64, u64)>>;
 
 /// Since the service started: what the metrics say.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct Totals {
     requests: BTreeMap<String, Total>,
     block: Blocks,
@@ -83,9 +85,11 @@ impl StoreFrame {
         is: &StoreReport,
         policy: EventPolicy,
         (dots, dots_left_out): (Vec<Dot>, u64),
+        health: Health,
     ) -> Self {
         let more = |of: fn(&StoreReport) -> u64| of(is).saturating_sub(of(was));
         Self {
+            health,
             observed: is.observed,
             why_not: is.not_observed_because.clone(),
             doubts: doubts(is, policy),
@@ -99,6 +103,15 @@ impl StoreFrame {
             dots,
             dots_left_out,
             totals: totals(is),
+        }
+    }
+
+    /// A store that could not be opened: nothing happens there.
+    pub(super) fn not_open(why: &str) -> Self {
+        Self {
+            health: Health::not_open(why),
+            why_not: "the store is not open".to_owned(),
+            ..Self::default()
         }
     }
 }
@@ -310,15 +323,23 @@ mod tests {
     }
 
     fn frame(was: &StoreReport, is: &StoreReport) -> serde_json::Value {
-        let frame = StoreFrame::between(was, is, EventPolicy::default(), (Vec::new(), 3));
-        serde_json::to_value(frame).unwrap()
+        let frame = StoreFrame::between(
+            was,
+            is,
+            EventPolicy::default(),
+            (Vec::new(), 3),
+            Health::default(),
+        );
+        let mut told = serde_json::to_value(frame).unwrap();
+        assert!(told["health"].take().is_object());
+        told
     }
 
     #[test]
     fn a_frame_tells_what_lies_between_and_the_totals() {
         let told = frame(&report(10), &report(14));
         let wanted = serde_json::json!({
-            "observed": true, "why_not": "", "doubts": "",
+            "health": null, "observed": true, "why_not": "", "doubts": "",
             "requests": {"put": {
                 "count": 4, "errors": 0, "bytes": 16384, "total_ns": 6000,
                 "p50_ns": 1535, "p99_ns": 2047,

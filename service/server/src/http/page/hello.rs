@@ -17,7 +17,7 @@ pub(super) struct Service {
 }
 
 /// A store, as it lies there.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Store {
     pub(super) name: String,
     path: String,
@@ -28,9 +28,6 @@ pub(super) struct Store {
     block_size: u32,
     /// Size of that disk in sectors of 512 bytes.
     device_sectors: Option<u64>,
-    /// Never that of another store, even of one that had the same name before.
-    #[serde(skip)]
-    pub(super) index: usize,
 }
 
 impl Service {
@@ -51,6 +48,7 @@ impl Service {
             "now_unix_ms": unix_ms(),
             "frame_ms": milliseconds(rhythm.frame),
             "history_frames": rhythm.history,
+            "past_frame_ms": milliseconds(rhythm.past_frame),
             "owners": OWNERS,
             "operations": OPERATIONS,
             "stages": STAGES,
@@ -61,7 +59,7 @@ impl Service {
     }
 }
 
-/// All open stores. Reads small files of the kernel, which never waits for a disk.
+/// All stores, those that could not be opened at the end. Reads small files of the kernel, which never waits for a disk.
 pub(super) fn stores(asking: &Asking) -> Vec<Store> {
     let all = asking.stores.all();
     let of = all.iter().map(|named| {
@@ -76,10 +74,15 @@ pub(super) fn stores(asking: &Asking) -> Vec<Store> {
             block_size: info.block_size.into(),
             device_sectors: sectors(&device),
             device,
-            index: named.index,
         }
     });
-    of.collect()
+    let failed = asking.stores.failed();
+    let not_open = failed.iter().map(|failed| Store {
+        name: failed.name.clone(),
+        path: failed.path.display().to_string(),
+        ..Store::default()
+    });
+    of.chain(not_open).collect()
 }
 
 /// Size of a disk in sectors of 512 bytes; `None`: unknown.

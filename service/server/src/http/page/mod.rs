@@ -4,16 +4,19 @@
 //! |---|---|
 //! | `/`, `/page/...` | the files of the page; they hold no data and need no login |
 //! | `/api/v1/live?since=SEQ` | what happens, as a stream of events: see `stream.rs` and `frame.rs` |
+//! | `/api/v1/past?since=SEQ` | what happened in the last hour, in frames of ten seconds: see `past.rs` |
 //! | `/api/v1/slowest?store=&within_seconds=300&limit=20` | the slowest requests, explained |
 //! | `/api/v1/requests/ID` | one request, explained |
 //! | `/api/v1/observer` | what the observer is made of |
 //!
 //! ```text
-//! observer ── glance, block requests ──▶ pulse.rs ──▶ ring of frames ──▶ stream.rs, one a viewer
-//!                once a second           (frame.rs, dots.rs)  shared bytes    a place in the ring
+//! observer ── glance, block requests ──▶ looks.rs ──▶ pulse.rs: ring of frames ──▶ stream.rs, one a viewer
+//! engine   ── numbers                    (frame.rs, dots.rs,   shared bytes, a place in the ring
+//!                                         health.rs)  └▶ past.rs: ring of frames ──▶ past
 //! ```
 //!
-//! The pulse beats only while somebody looks. A frame is written once, whoever looks; a viewer is a
+//! The pulse beats once a second, and only while somebody looks; the past grows by a frame every ten
+//! seconds whether anybody looks or not, without dots. A frame is written once, whoever looks; a viewer is a
 //! socket and a place in the ring, so one that reads slowly holds up nobody and costs nothing.
 
 mod answer;
@@ -21,24 +24,32 @@ mod dots;
 mod files;
 mod frame;
 pub(super) mod gate;
+mod health;
 mod hello;
+mod looks;
+mod past;
 mod pulse;
 mod ring;
 mod stream;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, Request, State};
-use axum::http::StatusCode;
-use axum::response::Response;
+use axum::http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router, middleware};
+use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use self::answer::{failed, said};
+use self::answer::{BROWSER_RULES, failed, said};
+use self::health::Recent;
+use self::past::Past;
 use self::pulse::Pulse;
 use crate::config::PageConfig;
 use crate::door::{Caller, Connection, Door};
@@ -58,6 +69,7 @@ struct Api {
     asking: Asking,
     watches: Arc<Watches>,
     pulse: Pulse,
+    past: Past,
     hello: Arc<hello::Service>,
     stopped: watch::Receiver<bool>,
 }
@@ -73,10 +85,13 @@ pub(super) fn router(
         observer: sources.observer.clone(),
         turns: sources.watches.turns.clone(),
     };
+    let recent = Recent::default();
+    let (rhythm, end) = (config.rhythm, stopped.clone());
     let api = Api {
         door: sources.door.clone(),
         watches: Arc::clone(&sources.watches),
-        pulse: Pulse::new(asking.clone(), config.rhythm, stopped.clone()),
+        past: Past::keep(asking.clone(), recent.clone(), rhythm, end.clone()),
+        pulse: Pulse::new(asking.clone(), recent, rhythm, end),
         hello: Arc::new(hello::Service::new(config)),
         asking,
         stopped,
@@ -84,6 +99,7 @@ pub(super) fn router(
     let unknown = async || failed(StatusCode::NOT_FOUND, "there is no such path");
     let data = Router::new()
         .route("/live", get(live))
+        .route("/past", get(past))
         .route("/slowest", get(slowest))
         .route("/requests/{id}", get(request))
         .route("/observer", get(observer))
@@ -132,6 +148,28 @@ async fn live(
         since,
         call,
     })
+}
+
+/// The frames of the past that the page does not have yet.
+async fn past(
+    State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
+    query: Result<Query<Since>, QueryRejection>,
+) -> Response {
+    let since = match query {
+        Ok(Query(asked)) => asked.since.unwrap_or(0),
+        Err(wrong) => return bad_query(&wrong),
+    };
+    let mut pieces = vec![Bytes::from_static(b"{\"frames\":[")];
+    for (at, frame) in api.past.after(since).iter().enumerate() {
+        pieces.extend(frame.json(if at > 0 { "," } else { "" }, &caller, 0));
+    }
+    pieces.push(Bytes::from_static(b"]}"));
+    let kind = [(CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+    // The bytes of the ring, not a copy for each who asks.
+    let pieces = pieces.into_iter().map(Ok::<_, Infallible>);
+    let body = Body::from_stream(tokio_stream::iter(pieces));
+    (BROWSER_RULES, kind, body).into_response()
 }
 
 #[derive(Deserialize)]

@@ -5,21 +5,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lumpscope_observer::StoreReport;
 use tokio::sync::watch;
 
-use super::dots::Dots;
-use super::frame::StoreFrame;
-use super::hello::{self, Store, milliseconds, unix_ms};
+use super::health::Recent;
+use super::looks::Looks;
 use super::ring::{Frame, Ring};
 use crate::config::Rhythm;
 use crate::observed::Asking;
-use crate::observed::convert::WallClock;
 
 /// How often block requests are taken from the observer.
 pub(super) const POLL: Duration = Duration::from_millis(50);
-/// Longest a frame waits for what has ended before it.
-const SETTLE: Duration = Duration::from_millis(500);
+/// Bytes of all frames in the ring; beyond, the oldest go before their time. That is reached with
+/// more than about 8 stores under load: 300 frames of a store are at most about 10 MB.
+const MOST_BYTES: usize = 64 << 20;
 
 /// A handle. Cheap to clone; every clone is the same pulse.
 #[derive(Clone)]
@@ -29,6 +27,7 @@ pub(super) struct Pulse {
 
 struct Inner {
     asking: Asking,
+    recent: Recent,
     rhythm: Rhythm,
     stopped: watch::Receiver<bool>,
     state: Mutex<State>,
@@ -53,9 +52,14 @@ pub(super) struct Viewer {
 
 impl Pulse {
     /// A pulse that does not beat yet. It ends when `stopped` says so.
-    pub(super) fn new(asking: Asking, rhythm: Rhythm, stopped: watch::Receiver<bool>) -> Self {
+    pub(super) fn new(
+        asking: Asking,
+        recent: Recent,
+        rhythm: Rhythm,
+        stopped: watch::Receiver<bool>,
+    ) -> Self {
         let state = State {
-            ring: Ring::new(rhythm.history),
+            ring: Ring::new(rhythm.history, MOST_BYTES),
             viewers: 0,
             left: Instant::now(),
             beats: false,
@@ -63,6 +67,7 @@ impl Pulse {
         Self {
             inner: Arc::new(Inner {
                 asking,
+                recent,
                 rhythm,
                 stopped,
                 state: Mutex::new(state),
@@ -164,7 +169,8 @@ impl Drop for Beating {
 
 impl Beating {
     fn run(&self) {
-        let mut looks = Looks::new(self.0.asking.clone());
+        let (asking, recent) = (self.0.asking.clone(), self.0.recent.clone());
+        let mut looks = Looks::new(asking, recent, true);
         looks.begin();
         let mut due = Instant::now() + self.0.rhythm.frame;
         while !self.0.ends() {
@@ -180,97 +186,6 @@ impl Beating {
             self.0.newest.send_replace(seq);
             // What was missed because a look took long is not made up for.
             due = (due + self.0.rhythm.frame).max(Instant::now());
-        }
-    }
-}
-
-/// Last state of the stores between two frames.
-struct Looks {
-    asking: Asking,
-    stores: Arc<Vec<Store>>,
-    known: Vec<Known>,
-}
-
-/// A store that is looked at.
-struct Known {
-    index: usize,
-    name: String,
-    /// As it was when the last frame was made.
-    was: StoreReport,
-    dots: Dots,
-}
-
-impl Looks {
-    fn new(asking: Asking) -> Self {
-        Self {
-            asking,
-            stores: Arc::default(),
-            known: Vec::new(),
-        }
-    }
-
-    /// Takes note of how things are now: frames tell what changes from here on.
-    fn begin(&mut self) {
-        // What has not arrived after the timeout is in the next frame.
-        let _ = self.asking.observer.settle(SETTLE);
-        let (asking, known) = (&self.asking, &mut self.known);
-        let all = asking.stores.all();
-        let same = known
-            .iter()
-            .map(|k| k.index)
-            .eq(all.iter().map(|s| s.index));
-        if same && self.stores.len() == all.len() {
-            return;
-        }
-        known.retain(|k| all.iter().any(|s| s.index == k.index));
-        for named in all.iter() {
-            if known.iter().any(|k| k.index == named.index) {
-                continue;
-            }
-            known.push(Known {
-                index: named.index,
-                name: named.name.clone(),
-                was: self.asking.observer.glance(&named.name).unwrap_or_default(),
-                dots: Dots::new(&self.asking.observer, &named.name),
-            });
-        }
-        let place = |k: &Known| all.iter().position(|s| s.index == k.index);
-        known.sort_by_key(place);
-        self.stores = Arc::new(hello::stores(asking));
-    }
-
-    /// Looks at the block requests that have come.
-    fn look(&mut self) {
-        let clock = WallClock::now();
-        for known in &mut self.known {
-            known.dots.look(clock);
-        }
-    }
-
-    /// Changes since the last frame.
-    fn frame(&mut self, seq: u64) -> Frame {
-        let began = Instant::now();
-        self.begin();
-        self.look();
-        let policy = self.asking.observer.events();
-        let observer = &self.asking.observer;
-        let part = |known: &mut Known| {
-            let is = observer.glance(&known.name)?;
-            let frame = StoreFrame::between(&known.was, &is, policy, known.dots.take());
-            known.was = is;
-            let name = serde_json::Value::from(known.name.as_str());
-            let json = serde_json::to_string(&frame)
-                .inspect_err(|error| tracing::error!(%error, "a frame cannot be written"));
-            let part = format!(",{name}:{}", json.ok()?);
-            Some((known.name.clone(), part.into()))
-        };
-        let parts = self.known.iter_mut().filter_map(part).collect();
-        Frame {
-            seq,
-            unix_ms: unix_ms(),
-            took_ms: milliseconds(began.elapsed()),
-            stores: Arc::clone(&self.stores),
-            parts,
         }
     }
 }

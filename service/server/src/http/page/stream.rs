@@ -107,29 +107,11 @@ impl Live {
         format!("event: hello\ndata: {hello}\n\n").into()
     }
 
-    /// An event, in pieces of which all but the first are those of the ring.
+    /// An event, in pieces.
     fn pieces(&self, frame: &Frame, skipped: u64) -> Vec<Bytes> {
-        let Frame {
-            seq,
-            unix_ms,
-            took_ms,
-            ..
-        } = frame;
-        let head = format!(
-            "id: {seq}\nevent: frame\ndata: {{\"seq\":{seq},\"unix_ms\":{unix_ms},\
-             \"took_ms\":{took_ms},\"skipped\":{skipped},\"stores\":{{"
-        );
-        let own = frame
-            .parts
-            .iter()
-            .filter(|(name, _)| self.caller.may_use(name));
-        let mut pieces = vec![head.into()];
-        // Each begins with a comma, which the first has no use for.
-        pieces.extend(
-            own.enumerate()
-                .map(|(i, (_, part))| part.slice(usize::from(i == 0)..)),
-        );
-        pieces.push(Bytes::from_static(b"}}\n\n"));
+        let head = format!("id: {}\nevent: frame\ndata: ", frame.seq);
+        let mut pieces = frame.json(&head, &self.caller, skipped);
+        pieces.push(Bytes::from_static(b"\n\n"));
         pieces
     }
 }

@@ -10,6 +10,8 @@ use crate::common::{body, folder, raw_id, store_file};
 const ALL: &str = "Authorization: Bearer all\r\n";
 const ONE: &str = "Authorization: Bearer one\r\n";
 
+const FAST: std::time::Duration = std::time::Duration::from_millis(20);
+
 /// A service with the stores a and b, and tokens for both, for a alone, and for nothing seen.
 async fn serving(folder: &std::path::Path) -> Serving {
     let path = |name| store_file(folder, name, 16 << 20, 4096, 0.05);
@@ -22,7 +24,8 @@ async fn serving(folder: &std::path::Path) -> Serving {
     ];
     config.tokens = Some(tokens(folder, &entries));
     config.rhythm = Rhythm {
-        frame: std::time::Duration::from_millis(20),
+        frame: FAST,
+        past_frame: FAST,
         ..Rhythm::default()
     };
     Serving::start(config).await
@@ -34,7 +37,14 @@ async fn the_data_needs_a_login_and_the_files_do_not() {
     let serving = serving(folder.path()).await;
     let at = serving.metrics;
     assert_eq!(get(at, "/", "").await.status, 200);
-    for path in ["live", "slowest", "requests/1", "observer", "nothing"] {
+    for path in [
+        "live",
+        "past",
+        "slowest",
+        "requests/1",
+        "observer",
+        "nothing",
+    ] {
         let path = format!("/api/v1/{path}");
         let refused = get(at, &path, "").await;
         refused.refused(401, "token");
@@ -70,6 +80,15 @@ async fn who_may_use_one_store_sees_nothing_of_the_others() {
             let parts = frame["stores"].as_object().unwrap();
             assert_eq!(parts.keys().collect::<Vec<_>>(), stores);
         }
+        let past = loop {
+            let past = get(at, "/api/v1/past", login).await.json();
+            if past["frames"].get(0).is_some() {
+                break past;
+            }
+            tokio::time::sleep(FAST).await;
+        };
+        let parts = past["frames"][0]["stores"].as_object().unwrap();
+        assert_eq!(parts.keys().collect::<Vec<_>>(), stores);
         let observer = get(at, "/api/v1/observer", login).await.json();
         assert_eq!(names(&observer, "store"), stores);
     }

@@ -98,6 +98,7 @@ async fn requests_are_explained_and_nonsense_is_refused() {
         ("slowest?stores=s", 400, "stores"),
         ("slowest?store=nobody", 404, "no store"),
         ("live?since=now", 400, "since"),
+        ("past?since=now", 400, "since"),
         ("live?token=abc", 400, "token"),
         ("nothing", 404, "no such path"),
     ] {

@@ -7,7 +7,7 @@ use lumpscope_proto::v1;
 use lumpscope_server::config::Rhythm;
 use serde_json::Value;
 
-use super::{FAST, MIB, every, metrics, number, service, service_with, sums};
+use super::{FAST, MIB, ask, every, metrics, number, service, service_with, sums};
 use crate::common::web::Events;
 use crate::common::{body, folder, head, put, store_file};
 
@@ -189,6 +189,87 @@ async fn stores_that_come_and_go_are_told() {
     let frame = events.take("frame").await;
     assert_eq!(number(&frame["seq"]), told.last().copied().unwrap_or(1) + 1);
     assert!(frame["stores"]["more"]["totals"].is_object(), "{frame}");
+    service.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_past_is_told_to_who_comes_later() {
+    let dir = folder();
+    let rhythm = Rhythm {
+        past_frame: FAST,
+        ..Rhythm::default()
+    };
+    let service = service(dir.path(), &["a", "b"], rhythm).await;
+    let past = async |since: u64| {
+        let reply = ask(&service, &format!("/api/v1/past?since={since}")).await;
+        reply.json()["frames"].as_array().unwrap().clone()
+    };
+    while past(0).await.is_empty() {
+        tokio::time::sleep(FAST).await;
+    }
+    let mut client = service.client.clone();
+    for id in 1..=3 {
+        put(&mut client, "a", id, &body(id, 5000)).await.unwrap();
+    }
+    let puts = |frame: &Value| frame["stores"]["a"]["requests"]["put"]["count"].as_u64();
+    let frames = loop {
+        let frames = past(0).await;
+        if frames.iter().filter_map(puts).sum::<u64>() == 3 {
+            break frames;
+        }
+        tokio::time::sleep(FAST).await;
+    };
+    for (before, frame) in frames.iter().zip(&frames[1..]) {
+        assert_eq!(number(&frame["seq"]), number(&before["seq"]) + 1);
+        assert_eq!(frame["from_unix_ms"], before["unix_ms"]);
+    }
+    let last = frames.last().unwrap();
+    let health = &last["stores"]["a"]["health"];
+    assert_eq!(
+        (&health["state"], &health["why"]),
+        (&"serving".into(), &"".into())
+    );
+    assert_eq!(number(&health["numbers"]["lumps"]), 3);
+    assert_eq!(
+        number(&last["stores"]["b"]["health"]["numbers"]["lumps"]),
+        0
+    );
+    assert_eq!(health["firing"], Value::Array(Vec::new()));
+    let seq = number(&last["seq"]);
+    let later = past(seq).await;
+    assert!(later.iter().all(|frame| number(&frame["seq"]) > seq));
+    // Of another run of the service: all there is.
+    assert!(past(900_719_925_474_099).await.len() >= frames.len());
+    service.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_does_not_open_is_shown() {
+    let dir = folder();
+    let lost = dir.path().join("lost.lusf");
+    let service = service_with(dir.path(), &["s"], every(FAST), |config| {
+        let path = lost.clone();
+        config.stores.push(lumpscope_server::config::StoreSpec {
+            name: "lost".to_owned(),
+            path,
+        });
+    })
+    .await;
+    let mut events = Events::open(service.metrics, "", "").await;
+    let hello = events.take("hello").await;
+    assert_eq!(hello["stores"][1]["name"], "lost");
+    let frame = events.take("frame").await;
+    let health = &frame["stores"]["lost"]["health"];
+    assert_eq!(
+        (&health["state"], &health["numbers"]),
+        (&"unavailable".into(), &Value::Null)
+    );
+    assert_eq!(health["firing"][0]["alert"], "LumpscopeStoreFailed");
+    assert!(
+        health["why"].as_str().unwrap().contains("lost.lusf"),
+        "{health}"
+    );
+    assert_eq!(frame["stores"]["lost"]["observed"], false);
     service.stop().await;
 }
 
