@@ -1,7 +1,7 @@
 //! Recording rules and alerts: rules that Prometheus 2 and 3 accept, that say and come when they should, and that name
 //! metrics which exist.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -20,6 +20,7 @@ fn text(path: &str) -> String {
 
 const RULES: &str = "dashboards/prometheus/rules.yml";
 const ALERTS: &str = "dashboards/prometheus/alerts.yml";
+const RUNBOOKS: &str = "docs/runbooks";
 const RULES_TESTS: &str = "dashboards/prometheus/tests/rules.yml";
 const ALERTS_TESTS: &str = "dashboards/prometheus/tests/alerts.yml";
 
@@ -109,14 +110,69 @@ fn every_recording_rule_is_tested() {
     assert!(missing.is_empty(), "no test of {missing:?}");
 }
 
+/// Each alert with its name.
+fn alerts(rules: &str) -> Vec<(&str, &str)> {
+    let alerts = rules.split("- alert: ").skip(1);
+    let named = alerts.map(|alert| (alert.lines().next().unwrap_or("").trim(), alert));
+    let found: Vec<_> = named.collect();
+    assert!(found.len() >= 10, "{found:?}");
+    found
+}
+
+#[test]
+fn every_alert_has_a_runbook_and_every_runbook_an_alert() {
+    let rules = text(ALERTS);
+    let mut pages = BTreeSet::from(["README.md".to_owned()]);
+    for (name, alert) in alerts(&rules) {
+        let page = format!("{RUNBOOKS}/{name}.md");
+        let linked = format!("runbook: {page}\n");
+        assert!(alert.contains(&linked), "{name} does not lead to {page}");
+        let text = text(&page);
+        assert!(text.starts_with(&format!("# {name}\n")), "title of {page}");
+        for part in ["What it means", "What to look at", "What to do"] {
+            let found = text.split_once(&format!("\n## {part}\n"));
+            let words = found.map_or(0, |(_, rest)| rest.trim_start().len());
+            assert!(words > 40, "{page} does not say: {part}");
+        }
+        pages.insert(format!("{name}.md"));
+    }
+    let files = std::fs::read_dir(root().join(RUNBOOKS)).expect("the folder is there");
+    let files = files.map(|file| file.expect("it can be read").file_name());
+    let found: BTreeSet<String> = files.filter_map(|name| name.into_string().ok()).collect();
+    assert_eq!(found, pages, "{RUNBOOKS}");
+}
+
+/// The page evaluates some of the alerts by itself.
+#[test]
+fn the_page_has_the_names_and_limits_of_the_alerts() {
+    let rules = text(ALERTS);
+    let alerts: BTreeMap<&str, &str> = alerts(&rules).into_iter().collect();
+    let page = text("service/server/src/http/page/health.rs");
+    let named = page.split('"').filter(|word| word.starts_with("Lumpscope"));
+    let named: BTreeSet<&str> = named.collect();
+    assert!(named.len() > 5, "{named:?}");
+    for name in named {
+        assert!(alerts.contains_key(name), "{name} is no alert");
+    }
+    for (limit, name, expression) in [
+        ("HANGS: u64 = 30;", "LumpscopeDiskHangs", "> 30\n"),
+        (
+            "JOURNAL_FULL: u64 = 80;",
+            "LumpscopeJournalNearlyFull",
+            "> 0.8\n",
+        ),
+        ("DATA_FULL: u64 = 90;", "LumpscopeDataNearlyFull", "> 0.9\n"),
+    ] {
+        assert!(page.contains(limit), "{limit}");
+        assert!(alerts[name].contains(expression), "{name}: {expression}");
+    }
+}
+
 #[test]
 fn every_alert_is_tested_and_says_what_to_do() {
     let rules = text(ALERTS);
     let tests = text(ALERTS_TESTS);
-    let alerts: Vec<&str> = rules.split("- alert: ").skip(1).collect();
-    assert!(alerts.len() >= 10);
-    for alert in alerts {
-        let name = alert.lines().next().unwrap_or("").trim();
+    for (name, alert) in alerts(&rules) {
         for part in ["severity: ", "summary: ", "description: "] {
             assert!(alert.contains(part), "{name} has no {part}");
         }

@@ -120,7 +120,7 @@ function joined(past, fine, frameMs) {
   const all = [...kept, ...rest].sort((a, b) => a.to - b.to);
   return all.map((frame, at) => {
     const before = all[at - 1];
-    return { ...frame, gap: before !== undefined && (frame.skipped > 0 || frame.from - before.to > frameMs) };
+    return { ...frame, gap: before !== undefined && (frame.skipped > 0 || frame.from - before.to > 2 * frameMs) };
   });
 }
 

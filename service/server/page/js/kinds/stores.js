@@ -45,7 +45,7 @@ export const stores = {
     observed.className = `badge ${part?.observed ? "good" : "warn"}`;
     setText(why, part?.health.why ?? "");
     list(firing, part?.health.firing.map(({ alert, text }) => [alert, text]) ?? []);
-    [...card.tiles, ...card.room].forEach(([id, , value]) => setText(/** @type {Element} */ (host.querySelector(`dd[data-tile="${id}"]`)), value));
+    [...card.tiles, ...card.room].forEach(([id, , value]) => setText(/** @type {Element} */ (host.querySelector(`dd[data-tile="${id}"] span`)), value));
     card.room.forEach(([id, , , full]) => {
       const meter = host.querySelector(`meter[data-of="${id}"]`);
       if (meter instanceof HTMLMeterElement) meter.value = full ?? 0;
@@ -59,7 +59,7 @@ export const stores = {
 
 /** @param {Card} card */
 function skeleton(card) {
-  const tile = (/** @type {string} */ id, /** @type {string} */ label, /** @type {Element|null} */ more) => el("div", { class: "tile" }, el("dt", { text: label }), el("dd", { data: { tile: id } }), more);
+  const tile = (/** @type {string} */ id, /** @type {string} */ label, /** @type {Element|null} */ more) => el("div", { class: "tile" }, el("dt", { text: label }), el("dd", { data: { tile: id } }, el("span"), more));
   const meter = (/** @type {string} */ id, /** @type {string} */ label, /** @type {number} */ high) => el("meter", { min: 0, max: 1, high, optimum: 0, "aria-label": label, data: { of: id } });
   return [
     el("p", { class: "facts" }),
