@@ -196,13 +196,13 @@ const store = () =>
     'The stores on the chosen disks.',
   );
 
-/** Choice of methods of the gRPC service. */
+/** Choice of methods of gRPC and S3. */
 export const methods = () =>
   labelValues(
     'method',
     'Method',
     `label_values(lumpscope_requests_total{${STORE_OR_NONE}}, method)`,
-    'Methods of the gRPC service.',
+    'Methods of gRPC, and of S3 (s3_...).',
     '.*',
   );
 

@@ -78,7 +78,7 @@ const now: Row = {
     }),
     stat({
       title: 'Requests',
-      description: 'gRPC requests that ended, a second, over the chosen stores and methods. Calls that watch live (trace, record) count when they end.',
+      description: 'Requests of gRPC and S3 that ended, a second, over the chosen stores and methods. Calls that watch live (trace, record) count when they end.',
       unit: units.RequestsPerSecond,
       w: 4,
       line: true,
@@ -114,7 +114,7 @@ const red: Row = {
     lines({
       title: 'Rate by store and method',
       description:
-        'gRPC requests that ended, a second. Requests that named no store (list_stores, describe_service) have an empty store. A request in progress is not in here yet.',
+        'Requests of gRPC and S3 (methods s3_...) that ended, a second. Requests that named no store (list_stores, describe_service) have an empty store. A request in progress is not in here yet.',
       unit: units.RequestsPerSecond,
       w: 12,
       links: toSeek(),
@@ -239,7 +239,7 @@ const door: Row = {
   panels: [
     lines({
       title: 'Connections',
-      description: 'Connections open now, by entrance: tcp and unix are gRPC, metrics is HTTP. One gRPC connection carries many requests.',
+      description: 'Connections open now, by entrance: tcp and unix are gRPC, metrics is HTTP of the page and the metrics, s3 is S3. One gRPC connection carries many requests.',
       unit: units.Short,
       w: 6,
       queries: [{ expr: `sum by (entrance) (lumpscope_connections{${SERVICE}})`, legend: '{{entrance}}' }],
@@ -286,6 +286,50 @@ const door: Row = {
         {
           expr: orZero(`sum by (instance, result) (increase(lumpscope_reloads_total{${SERVICE}}[1h]))`, 'instance', 'result'),
           legend: 'reloads: {{result}}',
+        },
+      ],
+    }),
+  ],
+};
+
+const NO_S3 = 'the service has no S3 endpoint';
+const S3 = `${STORE_OR_NONE},method=~"s3_.*"`;
+
+const s3: Row = {
+  title: 'Only when S3 is served (s3-listen)',
+  collapsed: true,
+  panels: [
+    lines({
+      title: 'S3 requests by operation',
+      description:
+        'S3 requests that ended, a second, by operation. They are among the requests above, too; the variable Method does not choose here. A multipart upload is one request for each part and two around them.',
+      unit: units.RequestsPerSecond,
+      w: 8,
+      links: toSeek(),
+      queries: [{ expr: `sum by (method) (${rate('lumpscope_requests_total', S3)})`, legend: '{{method}}', absent: NO_S3 }],
+    }),
+    lines({
+      title: 'S3 requests by code',
+      description:
+        'The status of HTTP, mapped to the codes of gRPC: 404 is NOT_FOUND, 403 PERMISSION_DENIED, 409 ALREADY_EXISTS, 412 ABORTED, 503 UNAVAILABLE, 507 RESOURCE_EXHAUSTED, 500 INTERNAL. Clients repeat 503 by themselves, so it costs them time before it fails them.',
+      unit: units.RequestsPerSecond,
+      w: 8,
+      stacked: true,
+      queries: [{ expr: `sum by (code) (${rate('lumpscope_requests_total', S3)})`, legend: '{{code}}', absent: NO_S3 }],
+    }),
+    lines({
+      title: 'S3 latency by operation, p99',
+      description:
+        'Of 100 S3 requests 99 took at most so long, from the request to the last byte of the reply. An object of several pieces counts as one request; MD5 for the ETag is in it (s3-etag crc avoids it).',
+      unit: units.Seconds,
+      w: 8,
+      log: true,
+      links: toSeek(),
+      queries: [
+        {
+          expr: `histogram_quantile(0.99, sum by (method, le) (${rate('lumpscope_request_duration_seconds_bucket', S3)}))`,
+          legend: '{{method}}',
+          absent: NO_S3,
         },
       ],
     }),
@@ -403,5 +447,5 @@ export const overview: Plan = {
   title: 'Lumpscope: Overview',
   description: 'Rate, errors and duration of requests by store and method, their time by stage, and the state of the stores.',
   variables: [methods()],
-  rows: [now, red, work, door, native, tls, traces],
+  rows: [now, red, work, door, s3, native, tls, traces],
 };

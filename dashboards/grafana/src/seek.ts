@@ -272,7 +272,7 @@ const movers: Row = {
     }),
     lines({
       title: 'Block requests by owner and operation',
-      description: `Block requests a second. request: made for a gRPC request; store: for the store itself; fs-journal, fs-metadata, writeback: of the file system or the kernel; other: of other processes on that disk. ${SHARED_DISK}`,
+      description: `Block requests a second. request: made for a request of gRPC or S3; store: for the store itself; fs-journal, fs-metadata, writeback: of the file system or the kernel; other: of other processes on that disk. ${SHARED_DISK}`,
       unit: units.IOOpsPerSecond,
       w: 12,
       stacked: true,
