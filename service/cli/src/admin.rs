@@ -9,6 +9,7 @@ use anyhow::{Result, anyhow};
 use clap::{Args, Subcommand};
 use lumpscope_client::{Client, v1};
 use lumpscope_proto::hex;
+use lumpscope_server::config::StoreSpec;
 use lumpscope_server::json::to_json;
 use lumpscope_units::Size;
 use serde_json::{Value, json};
@@ -95,10 +96,10 @@ pub(super) struct ResumeArgs {
 pub(super) struct AddStoreArgs {
     #[command(flatten)]
     client: ClientArgs,
-    /// Name: 1 to 64 letters, digits, '-', '_' or '.'
+    /// Name: 1 to 64 letters, digits, '-', '_' or '.'; or NAME=PATH, as for `serve --store`
     store: String,
     /// Path of the device or file, as the service sees it
-    path: PathBuf,
+    path: Option<PathBuf>,
     /// Repair a damaged store while it is opened
     #[arg(long)]
     salvage: bool,
@@ -219,13 +220,19 @@ fn drained(reply: &v1::DrainResponse) -> (Value, String) {
 }
 
 async fn added(client: &Client, args: AddStoreArgs) -> Result<(Value, String)> {
-    let path = args
-        .path
+    let (name, path) = match args.path {
+        Some(path) => (args.store, path),
+        None => {
+            let spec: StoreSpec = args.store.parse().map_err(anyhow::Error::msg)?;
+            (spec.name, spec.path)
+        }
+    };
+    let path = path
         .into_os_string()
         .into_string()
         .map_err(|path| anyhow!("{path:?} cannot be sent: give the store a path in UTF-8"))?;
     let request = v1::AddStoreRequest {
-        name: args.store,
+        name,
         path,
         salvage: args.salvage,
     };

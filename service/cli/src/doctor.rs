@@ -3,6 +3,7 @@
 
 mod files;
 mod held;
+mod summary;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,9 +17,12 @@ use super::output::{print, table};
 /// `lumpscope doctor`.
 #[derive(Args)]
 pub(super) struct DoctorArgs {
-    /// Print JSON instead of a table
+    /// Print JSON, with all that was found
     #[arg(long)]
     json: bool,
+    /// Show all that was found, and the settings; --config and --pid do, too
+    #[arg(long)]
+    all: bool,
     /// Show the settings that `serve` would use with this configuration file
     #[arg(long, value_name = "FILE", env = "LUMPSCOPE_CONFIG")]
     config: Option<PathBuf>,
@@ -29,12 +33,20 @@ pub(super) struct DoctorArgs {
 
 /// Looks at everything. The exit code is 1 when something does not work at all.
 pub(super) fn run(args: &DoctorArgs) -> ExitCode {
-    let findings = all(args);
+    let machine = machine(args);
+    let details = args.all || args.config.is_some() || args.pid.is_some();
+    let settings = settings(args);
+    let wrong = settings.iter().filter(|f| f.level != Level::Good);
+    let told: Vec<Finding> = machine.iter().chain(wrong).cloned().collect();
+    let findings: Vec<Finding> = machine.into_iter().chain(settings).collect();
     if args.json {
         let json = serde_json::to_string_pretty(&findings);
         print(&json.unwrap_or_else(|error| format!("{{\"error\": \"{error}\"}}")));
     } else {
-        print(&report(&findings));
+        if details {
+            print(&report(&findings));
+        }
+        print(&summary::of(&told, details));
     }
     if findings.iter().any(|f| f.level == Level::Missing) {
         return ExitCode::FAILURE;
@@ -42,7 +54,8 @@ pub(super) fn run(args: &DoctorArgs) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn all(args: &DoctorArgs) -> Vec<Finding> {
+/// What the machine has, and the process that was asked for.
+fn machine(args: &DoctorArgs) -> Vec<Finding> {
     let mut findings = Observer::doctor();
     findings.extend([
         io_uring(),
@@ -55,7 +68,6 @@ fn all(args: &DoctorArgs) -> Vec<Finding> {
         tools("xfs", "mkfs.xfs", "xfsprogs"),
     ]);
     findings.extend(args.pid.map(held::findings).unwrap_or_default());
-    findings.extend(settings(args));
     findings
 }
 

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use lumpscope_client::v1;
+use lumpscope_client::{Code, Error, v1};
 use lumpscope_server::json::to_json;
 use serde_json::json;
 
@@ -88,13 +88,20 @@ pub(crate) async fn stores(args: StoresArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The health service says no more than that it knows nothing of this name.
+fn unknown(error: Error, store: Option<&str>) -> anyhow::Error {
+    match store {
+        Some(name) if error.code() == Some(Code::NotFound) => anyhow::Error::new(error).context(
+            format!("there is no store {name:?}: `lumpscope stores` lists them"),
+        ),
+        _ => error.into(),
+    }
+}
+
 pub(crate) async fn health(args: HealthArgs) -> Result<ExitCode> {
-    let serves = args
-        .client
-        .connect()
-        .await?
-        .serves(args.store.as_deref())
-        .await?;
+    let client = args.client.connect().await?;
+    let serves = client.serves(args.store.as_deref()).await;
+    let serves = serves.map_err(|error| unknown(error, args.store.as_deref()))?;
     let word = if serves { "serving" } else { "not serving" };
     let json = || json!({ "store": args.store, "serving": serves });
     args.client.say(json, || word.to_owned());

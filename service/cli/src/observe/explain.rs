@@ -16,23 +16,26 @@ use super::units::{NONE, distance, moment};
 use crate::client::ClientArgs;
 use crate::output::{print, right, table};
 
+/// Slowest requests that are told when no number is given.
+const SLOWEST: u32 = 5;
+
 /// `lumpscope explain`.
 #[derive(Args)]
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
     client: ClientArgs,
-    /// Id of the request, from its reply
-    #[arg(required_unless_present = "slowest", conflicts_with = "slowest")]
+    /// Id of the request, from its reply; absent: the slowest requests
+    #[arg(conflicts_with_all = ["slowest", "store", "within"])]
     request_id: Option<u64>,
-    /// The slowest requests, at most this many, instead of one request [default: 5]
+    /// The slowest requests, at most this many [default: 5]
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "5",
           value_parser = clap::value_parser!(u32).range(1..))]
     slowest: Option<u32>,
     /// Only slowest requests to this store
-    #[arg(long, value_name = "STORE", requires = "slowest")]
+    #[arg(long, value_name = "STORE")]
     store: Option<String>,
     /// Only slowest requests that ended within this time, as 5m [default: as long as they are kept]
-    #[arg(long, value_name = "TIME", requires = "slowest")]
+    #[arg(long, value_name = "TIME")]
     within: Option<Span>,
     /// Use this recording instead of a service
     #[arg(long, value_name = "FILE", conflicts_with = "within")]
@@ -72,7 +75,7 @@ async fn asked(args: &ExplainArgs) -> Result<Vec<v1::SlowRequest>> {
         store: args.store.clone().unwrap_or_default(),
         // Rounded up: 0 would be "as long as they are kept".
         within_seconds: u32::try_from(within.div_ceil(1_000_000_000)).unwrap_or(u32::MAX),
-        limit: args.slowest.unwrap_or_default(),
+        limit: args.slowest.unwrap_or(SLOWEST),
     };
     Ok(client.list_slowest(request).await?.requests)
 }
@@ -84,7 +87,7 @@ async fn recorded(args: &ExplainArgs, file: &Path) -> Result<Option<Vec<v1::Slow
     let clock = replay::clock_of(file)?;
     let found = match args.request_id {
         None => {
-            let limit = args.slowest.unwrap_or_default();
+            let limit = args.slowest.unwrap_or(SLOWEST);
             let limit = usize::try_from(limit).unwrap_or(usize::MAX);
             replay.slowest(args.store.as_deref(), limit)
         }

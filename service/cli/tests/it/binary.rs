@@ -1,5 +1,6 @@
 //! The program as people run it: arguments, the ready line, signals, files and pipes.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -284,7 +285,14 @@ fn a_store_that_fails_says_so_and_the_others_go_on() {
 
 #[test]
 fn doctor_speaks_to_people_and_machines() {
-    let table = run(&["doctor"]);
+    let short = run(&["doctor"]);
+    let text = String::from_utf8_lossy(&short.stdout).into_owned();
+    assert!(text.lines().count() <= 10, "{text}");
+    for part in ["works ", "doctor --all"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    let table = run(&["doctor", "--all"]);
+    assert_eq!(short.status.code(), table.status.code());
     let text = String::from_utf8_lossy(&table.stdout).into_owned();
     for topic in [
         "io_uring",
@@ -299,6 +307,29 @@ fn doctor_speaks_to_people_and_machines() {
     assert_eq!(json.status.code(), table.status.code());
     let findings: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert!(findings.as_array().unwrap().len() >= 6);
+}
+
+/// Commands of the runbooks have these names and options: asked for help, they say no error.
+#[test]
+fn the_runbooks_name_commands_that_exist() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/runbooks");
+    let files = std::fs::read_dir(folder).unwrap();
+    let text = |file: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(file.unwrap().path()).unwrap()
+    };
+    let all: String = files.map(text).collect();
+    let named = all.split('`').skip(1).step_by(2);
+    let commands: BTreeSet<&str> = named.filter_map(|c| c.strip_prefix("lumpscope ")).collect();
+    assert!(commands.len() > 20, "{commands:?}");
+    for command in commands {
+        let words = command.split(" >").next().unwrap_or_default();
+        let words = words
+            .split_whitespace()
+            .map(|w| if w == "ID" { "1" } else { w });
+        let asked: Vec<&str> = words.chain(["--help"]).collect();
+        let help = run(&asked);
+        assert!(help.status.success(), "{command}: {help:?}");
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::Rhythm;
 use super::values::{
     CommitArg, DurabilityArg, GuardRule, IoBackendArg, LogFormat, QueuePolicyArg, S3Etag,
-    StoreSpec, UnixMode, Whole, shown,
+    StoreSpec, UnixMode, Whole, address, address_in_file, shown,
 };
 
 /// Configuration of `serve`. Each field is a flag, a key of the file and, as LUMPSCOPE_NAME, an
@@ -29,10 +29,12 @@ pub struct ServeConfig {
     #[serde(rename = "store")]
     pub stores: Vec<StoreSpec>,
     /// Address for gRPC; port 0: any free one
-    #[arg(long, value_name = "ADDR:PORT", env = "LUMPSCOPE_LISTEN")]
+    #[arg(long, value_name = "ADDR:PORT", env = "LUMPSCOPE_LISTEN", value_parser = address)]
+    #[serde(deserialize_with = "address_in_file")]
     pub listen: SocketAddr,
     /// Address for the web page, /metrics, /livez, /readyz and /healthz; port 0: any free one
-    #[arg(long, value_name = "ADDR:PORT", env = "LUMPSCOPE_METRICS_LISTEN")]
+    #[arg(long, value_name = "ADDR:PORT", env = "LUMPSCOPE_METRICS_LISTEN", value_parser = address)]
+    #[serde(deserialize_with = "address_in_file")]
     pub metrics_listen: SocketAddr,
     /// Allow addresses that other machines can reach without TLS and a login
     #[arg(long, value_name = "BOOL", env = "LUMPSCOPE_ALLOW_REMOTE", action = ArgAction::Set)]
@@ -234,7 +236,8 @@ pub struct ServeConfig {
     #[serde(with = "Whole::<1>")]
     pub body_timeout: Duration,
     /// Serve S3 on this address; port 0: any free one; needs s3-credentials
-    #[arg(long, value_name = "ADDR:PORT", env = "LUMPSCOPE_S3_LISTEN")]
+    #[arg(long, value_name = "ADDR:PORT", env = "LUMPSCOPE_S3_LISTEN", value_parser = address)]
+    #[serde(deserialize_with = "address_in_file")]
     pub s3_listen: Option<SocketAddr>,
     /// The store that S3 serves; not needed when there is only one
     #[arg(long, value_name = "NAME", env = "LUMPSCOPE_S3_STORE")]

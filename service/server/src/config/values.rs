@@ -1,6 +1,7 @@
 //! Values of the configuration that have names: stores and choices.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -248,6 +249,28 @@ macro_rules! as_text {
 }
 
 as_text!(StoreSpec, GuardRule, UnixMode);
+
+/// An address to listen at. `localhost` is the one name that means the same everywhere: 127.0.0.1.
+pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
+    let local = text.strip_prefix("localhost:");
+    let numbers = local.map_or_else(|| text.to_owned(), |port| format!("127.0.0.1:{port}"));
+    numbers.parse().map_err(|_| {
+        format!(
+            "{text:?} is no address to listen at: write an IP address and a port, as \
+             127.0.0.1:50051 or [::]:50051, or localhost:50051"
+        )
+    })
+}
+
+/// As [`address`], in a file.
+pub(super) fn address_in_file<'de, D, T>(from: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: From<SocketAddr>,
+{
+    let text = String::deserialize(from)?;
+    address(&text).map(T::from).map_err(de::Error::custom)
+}
 
 /// Longest time of a setting, a century: more is never, and some clocks cannot count it.
 const MAX_SECONDS: u64 = 100 * 365 * 24 * 3600;
