@@ -52,6 +52,48 @@ fn told() -> Correlator {
 }
 
 #[test]
+fn work_of_the_disk_while_a_body_comes_is_told_as_such() {
+    let mut it = raw_store();
+    it.apply(Input::Added {
+        store: 0,
+        name: "fast".to_owned(),
+    });
+    let piece = event(BlockOp::Write, 8, 8, 110, 160, 190);
+    let last = event(BlockOp::Write, 16, 8, 225, 230, 240);
+    apply(
+        &mut it,
+        vec![
+            declared(1, &[7], Op::Write, 4096, 4096, 105),
+            Input::Event(piece),
+            finished(1, 195),
+            declared(2, &[7], Op::Write, 8192, 4096, 222),
+            Input::Event(last),
+            finished(2, 245),
+            Input::Ended(Ended {
+                request: 7,
+                store: 0,
+                method: "put".to_owned(),
+                bytes: 8192,
+                begin_ns: 100,
+                end_ns: 260,
+                ok: true,
+                stages_ns: [120, 2, 0, 23, 3, 12],
+                commit_ns: [0; 3],
+                waited_for: None,
+                trace: None,
+            }),
+            Input::Drained { until_ns: 300 },
+        ],
+    );
+    let told = it.explain(7).expect("it is kept");
+    let overlap = "120 ns receiving, 30 ns of it while the disk wrote what had come";
+    assert!(told.sentence.contains(overlap), "{}", told.sentence);
+    assert_eq!(told.blocks.len(), 2);
+    let stages: u64 = told.stages.iter().map(|stage| stage.total_ns).sum();
+    assert_eq!(stages, told.total_ns);
+}
+
+#[test]
 fn a_request_is_explained_step_by_step_after_the_fact() {
     let mut it = told();
     let told = it.explain(7).expect("it is kept");

@@ -4,6 +4,7 @@ use lumpscope_units::human::{short_bytes, short_ns};
 
 use crate::api::Purpose;
 use crate::correlate::requests::Block;
+use crate::correlate::stages;
 use crate::event::BlockOp;
 
 use super::Known;
@@ -23,7 +24,7 @@ impl Story<'_> {
     pub(super) fn sentence(&self) -> String {
         let [recv, sched, index, submit, queue, device, _, _, _, _, reply] = *self.known.stages;
         let mut told = Vec::new();
-        self.tell(&mut told, recv, "receiving");
+        self.tell(&mut told, recv, &self.receiving(recv));
         self.tell(&mut told, sched, "waiting for the store's turn");
         self.tell(&mut told, index, "in the index");
         self.tell(&mut told, submit, "submitting");
@@ -59,6 +60,23 @@ impl Story<'_> {
     fn tell(&self, told: &mut Vec<String>, ns: u64, what: &str) {
         if ns > 0 && ns.saturating_mul(20) >= self.total() {
             told.push(format!("{} {what}", short_ns(ns)));
+        }
+    }
+
+    /// What was received while the disk was at work for it is in no other stage.
+    fn receiving(&self, recv: u64) -> String {
+        let begin = self.known.ended.begin_ns;
+        let end = begin.saturating_add(recv);
+        let clipped = self.of(Purpose::Data).filter_map(|block| {
+            let (from, to) = block.event.at_device_ns()?;
+            Some((from.clamp(begin, end), to.clamp(begin, end)))
+        });
+        match stages::union(clipped.collect()) {
+            0 => "receiving".to_owned(),
+            meanwhile => format!(
+                "receiving, {} of it while the disk wrote what had come",
+                short_ns(meanwhile)
+            ),
         }
     }
 
