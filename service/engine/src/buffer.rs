@@ -462,6 +462,23 @@ pub struct AlignedBuf {
 }
 
 impl AlignedBuf {
+    /// No bytes, and no memory.
+    pub(crate) fn nothing(pool: &Arc<BufferPool>) -> Self {
+        Self {
+            memory: None,
+            len: 0,
+            charge: None,
+            pool: Arc::clone(pool),
+        }
+    }
+
+    /// Uses the first `len` bytes of its memory, which must have so many.
+    pub(crate) fn set_len(&mut self, len: usize) {
+        let capacity = self.memory.as_ref().map_or(0, Memory::capacity);
+        assert!(len <= capacity, "{len} of {capacity} bytes");
+        self.len = len;
+    }
+
     fn start(&self) -> *mut u8 {
         self.memory
             .as_ref()

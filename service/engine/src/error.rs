@@ -291,6 +291,21 @@ pub enum Error {
         #[source]
         source: Arc<io::Error>,
     },
+    /// The disk refused to write the place of a lump that was written while it came in, so its
+    /// bytes are not there any more. Nothing was stored; put it again: it gets another place.
+    #[error(
+        "the disk refused to write a lump to bytes {offset}..{} ({why}); nothing was stored; put \
+         it again, it gets another place",
+        offset + len
+    )]
+    PlaceRefused {
+        /// First byte of the place in the device or file.
+        offset: u64,
+        /// Bytes of the place.
+        len: u64,
+        /// The failure of the write.
+        why: String,
+    },
     /// The file system below ran out of space. Free some, or preallocate at format.
     #[error("no space left on the file system for {len} bytes at byte {offset}; free some")]
     NoSpace {

@@ -119,6 +119,7 @@ mod signature;
 mod stats;
 mod storage;
 mod store;
+mod times;
 pub mod units;
 mod waker;
 
@@ -135,10 +136,11 @@ pub use options::{
 pub use owner::{Driver, LearnedStats, OrderStats};
 pub use payload::{LumpBuf, LumpData};
 pub use request::{
-    BatchWait, CollectOutcome, DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability,
-    EmbeddedPage, EngineTimes, HeadOutcome, ListOutcome, LumpRange, OnDone, Placement,
-    PutCondition, PutGroup, PutOptions, PutOutcome, RangeOutcome, RequestCtx, UsageOutcome,
+    CollectOutcome, DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EmbeddedPage,
+    HeadOutcome, ListOutcome, LumpRange, Placement, PutCondition, PutGroup, PutOptions, PutOutcome,
+    RangeOutcome, RequestCtx, UsageOutcome,
 };
 pub use scrub::{ScrubPass, ScrubStatus};
 pub use stats::StoreStats;
 pub use store::{Opened, Rest, Store};
+pub use times::{BatchWait, EngineTimes, OnDone};

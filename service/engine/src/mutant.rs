@@ -1,4 +1,4 @@
-//! Safeguards of checked commit (FORMAT.md section 8.1) that a test can take away on its own thread,
+//! Safeguards of checked commit (FORMAT.md section 8.1), and of lumps in pieces, that a test can take away on its own thread,
 //! to see that its checks notice: what is not missed is not tested.
 
 use std::cell::Cell;
@@ -29,6 +29,8 @@ pub enum Mutant {
     LeavesRot,
     /// A batch whose data could not be written stays in the journal.
     LeavesBatch,
+    /// A lump is put while pieces of it are still being written.
+    PutsEarly,
 }
 
 thread_local! {

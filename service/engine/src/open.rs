@@ -149,6 +149,8 @@ fn prepare(
         pool,
         commands: Some(commands),
         waker,
+        queue_depth: depth.max(1) as u64,
+        piece_bytes: (!options.read_only && options.piece_bytes > 0).then_some(options.piece_bytes),
         shared,
         generation: AtomicU64::new(wall_ns()),
         owner: Mutex::new(None),

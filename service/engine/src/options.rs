@@ -17,6 +17,10 @@ const SCRUB_INTERVAL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Default number of records after which a checkpoint is written: they are replayed in a second.
 const CHECKPOINT_RECORDS: u64 = 1_000_000;
 
+/// Default size of a piece: the most that lies on ordinary pages in few enough parts for one block
+/// request.
+const PIECE_BYTES: u64 = 512 * 1024;
+
 /// How to open a store.
 #[derive(Clone)]
 pub struct StoreOptions {
@@ -47,6 +51,9 @@ pub struct StoreOptions {
     /// How much of it gets may use; a get waits in the queue while no more is left. More than
     /// `buffer_budget`: all of it.
     pub get_budget: u64,
+    /// Most bytes of a piece of a lump that is written while it comes in
+    /// ([`Store::lump_buf_in_pieces`](crate::Store::lump_buf_in_pieces)); 0: lumps are written whole.
+    pub piece_bytes: u64,
     /// Which I/O backend to use.
     pub io_backend: IoBackendChoice,
     /// How a put becomes durable.
@@ -88,6 +95,7 @@ impl StoreOptions {
             overload_after: Duration::from_secs(10),
             buffer_budget: 1 << 30,
             get_budget: u64::MAX,
+            piece_bytes: PIECE_BYTES,
             io_backend: IoBackendChoice::Auto,
             commit: CommitMode::default(),
             read_only: false,

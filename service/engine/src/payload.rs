@@ -4,6 +4,8 @@
 //! owner thread never touches payload bytes. A [`LumpData`] holds the very buffer the device
 //! wrote to.
 
+pub(crate) mod pieces;
+
 use std::fmt;
 use std::num::NonZeroU64;
 use std::ops::{Deref, Range};
@@ -17,7 +19,9 @@ use crate::format::sums::PayloadSums;
 use crate::format::trailer::{LumpShape, max_payload};
 use crate::format::verify::Judged;
 use crate::lump::LumpId;
-use crate::units::{BlockCount, BlockSize};
+use crate::times::EngineTimes;
+use crate::units::{BlockCount, BlockSize, SECTOR_LEN};
+use pieces::{Begun, Pieces};
 
 /// When to ask for memory again, where nothing more is known.
 const RETRY_AFTER: Duration = Duration::from_millis(10);
@@ -26,14 +30,20 @@ const RETRY_AFTER: Duration = Duration::from_millis(10);
 /// flushed first: a flush costs it little, and opening need not read it.
 const CHECKED_LIMIT: u64 = 16 * 1024 * 1024;
 
-/// A buffer for one lump that is about to be put, with room for its padding and trailer.
+/// A buffer for one lump that is about to be put, with room for its padding and trailer. Or, of a
+/// lump that is [written while it comes in](crate::Store::lump_buf_in_pieces), for the piece that is
+/// being filled.
 #[derive(Debug)]
 pub struct LumpBuf {
     buf: AlignedBuf,
+    /// First byte of `buf` within the portion.
+    start: usize,
     shape: LumpShape,
     len: usize,
     filled: usize,
     sums: PayloadSums,
+    /// `None`: all of the lump goes into `buf`.
+    pieces: Option<Box<Pieces>>,
 }
 
 impl LumpBuf {
@@ -52,19 +62,15 @@ impl LumpBuf {
         block_size: BlockSize,
         memory: impl FnOnce(usize) -> Result<AlignedBuf, Error>,
     ) -> Result<Self, Error> {
-        let too_large = || Error::LumpTooLarge {
-            len,
-            max: max_payload(block_size),
-        };
-        let shape = LumpShape::new(len, block_size).map_err(|_| too_large())?;
-        let total = usize::try_from(shape.total_len()).map_err(|_| too_large())?;
-        let len = usize::try_from(len).map_err(|_| too_large())?;
+        let (shape, total) = shape_of(len, block_size)?;
         Ok(Self {
             buf: memory(total)?,
+            start: 0,
             shape,
-            len,
+            len: shape.payload_len().try_into().unwrap_or(total),
             filled: 0,
             sums: PayloadSums::new(shape.payload_len()),
+            pieces: None,
         })
     }
 
@@ -86,32 +92,78 @@ impl LumpBuf {
     /// # Errors
     /// [`Error::LumpTooLarge`].
     pub(crate) fn memory(len: u64, block_size: BlockSize, pool: &BufferPool) -> Result<u64, Error> {
-        let too_large = || Error::LumpTooLarge {
-            len,
-            max: max_payload(block_size),
-        };
-        let shape = LumpShape::new(len, block_size).map_err(|_| too_large())?;
-        let total = usize::try_from(shape.total_len()).map_err(|_| too_large())?;
+        let (_, total) = shape_of(len, block_size)?;
         Ok(pool.capacity_of(total))
     }
 
     /// Appends bytes; the checksum is updated as it goes.
     ///
     /// # Errors
-    /// [`Error::LengthMismatch`] when more comes than was announced; nothing is appended then.
+    /// [`Error::LengthMismatch`] when more comes than was announced, or than the piece has room for
+    /// (then [`write`](Self::write) is to be used); nothing is appended then.
     pub fn extend(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        if bytes.len() > self.remaining() {
-            let got = (self.filled + bytes.len()) as u64;
-            return Err(Error::LengthMismatch {
-                announced: self.len as u64,
-                got,
-            });
+        self.check_room(bytes)?;
+        if bytes.len() > self.room() {
+            return Err(self.mismatch(self.room()));
         }
-        let end = self.filled + bytes.len();
-        self.buf[self.filled..end].copy_from_slice(bytes);
-        self.sums.update(bytes);
-        self.filled = end;
+        self.append(bytes);
         Ok(())
+    }
+
+    /// Appends bytes. Of a lump in pieces it hands full ones over, and waits when too many of them
+    /// are being written; with the last byte it waits for all that were handed over.
+    ///
+    /// # Errors
+    /// [`Error::LengthMismatch`] when more comes than was announced; of a lump in pieces also those
+    /// of [`Store::submit_put`](crate::Store::submit_put) and [`Error::PlaceRefused`]: the lump is
+    /// lost then.
+    pub async fn write(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
+        self.check_room(bytes)?;
+        while !bytes.is_empty() {
+            if self.room() == 0 {
+                self.next_piece().await?;
+            }
+            let (now, later) = bytes.split_at(bytes.len().min(self.room()));
+            self.append(now);
+            self.hand_over_full()?;
+            bytes = later;
+        }
+        if self.filled < self.len {
+            return Ok(());
+        }
+        // The trailer may be all that is left.
+        self.next_piece().await?;
+        match &mut self.pieces {
+            Some(pieces) => pieces.all_written().await,
+            None => Ok(()),
+        }
+    }
+
+    fn check_room(&self, bytes: &[u8]) -> Result<(), Error> {
+        if bytes.len() > self.remaining() {
+            return Err(self.mismatch(bytes.len()));
+        }
+        Ok(())
+    }
+
+    fn mismatch(&self, more: usize) -> Error {
+        Error::LengthMismatch {
+            announced: self.len as u64,
+            got: (self.filled + more) as u64,
+        }
+    }
+
+    /// Bytes of the payload that the buffer at hand has room for.
+    fn room(&self) -> usize {
+        let end = self.len.min(self.start + self.buf.len());
+        end.saturating_sub(self.filled)
+    }
+
+    fn append(&mut self, bytes: &[u8]) {
+        let at = self.filled - self.start;
+        self.buf[at..at + bytes.len()].copy_from_slice(bytes);
+        self.sums.update(bytes);
+        self.filled += bytes.len();
     }
 
     /// Bytes announced.
@@ -138,19 +190,31 @@ impl LumpBuf {
         (self.remaining() == 0).then(|| self.sums.clone().finish().0)
     }
 
-    /// The bytes that came.
+    /// The bytes that came; of a lump in pieces: those that were not handed over.
     #[must_use]
     pub fn filled(&self) -> &[u8] {
-        &self.buf[..self.filled]
+        &self.buf[..self.filled - self.start]
     }
 
-    /// The whole payload.
+    /// The whole payload, or what of it was not handed over.
     pub(crate) fn payload(&self) -> Result<&[u8], Error> {
-        if self.remaining() > 0 {
-            let (announced, got) = (self.len as u64, self.filled as u64);
-            return Err(Error::LengthMismatch { announced, got });
+        if self.remaining() > 0 || self.pieces.as_ref().is_some_and(|it| !it.is_written()) {
+            return Err(self.mismatch(0));
         }
-        Ok(&self.buf[..self.len])
+        Ok(self.filled())
+    }
+
+    /// Engine times of the pieces that were written, and for how many nanoseconds whoever fills the
+    /// buffer has waited for them; `None`: the lump has no pieces.
+    #[must_use]
+    pub fn piece_times(&self) -> Option<(EngineTimes, u64)> {
+        self.pieces.as_ref().map(|pieces| pieces.times())
+    }
+
+    /// For how many nanoseconds whoever fills the buffer has waited for pieces to be written.
+    #[must_use]
+    pub fn waited_ns(&self) -> u64 {
+        self.piece_times().map_or(0, |(_, waited_ns)| waited_ns)
     }
 
     /// True: a put of it can be [checked](crate::CommitMode::Checked) after a power cut.
@@ -165,19 +229,38 @@ impl LumpBuf {
         generation: u64,
         nonce: Option<u64>,
     ) -> Result<SealedLump, Error> {
-        let payload = self.payload()?;
-        let token = nonce.map(|nonce| proof::token(nonce, proof::samples(0, payload)));
+        let first = self.start as u64 / SECTOR_LEN;
+        let last = proof::samples(first, self.payload()?);
+        let (before, begun) = match self.pieces.take() {
+            Some(pieces) => pieces.end()?,
+            None => (0, None),
+        };
+        let samples = before.wrapping_add(last);
+        let token = nonce.map(|nonce| proof::token(nonce, samples));
         let token = token.and_then(NonZeroU64::new);
         let marks = (generation, nonce);
-        self.shape
-            .write_tail(id, marks, self.sums, &mut self.buf[self.len..]);
+        let tail = &mut self.buf[self.len - self.start..];
+        self.shape.write_tail(id, marks, self.sums, tail);
         Ok(SealedLump {
             buf: self.buf,
+            start: self.start as u64,
+            begun,
             token,
             blocks: self.shape.blocks(),
             len: self.len as u64,
         })
     }
+}
+
+/// The shape of a lump of `len` bytes, and the bytes of its portion.
+fn shape_of(len: u64, block_size: BlockSize) -> Result<(LumpShape, usize), Error> {
+    let too_large = || Error::LumpTooLarge {
+        len,
+        max: max_payload(block_size),
+    };
+    let shape = LumpShape::new(len, block_size).map_err(|_| too_large())?;
+    let total = usize::try_from(shape.total_len()).map_err(|_| too_large())?;
+    Ok((shape, total))
 }
 
 fn exhausted(why: Exhausted) -> Error {
@@ -193,6 +276,10 @@ fn exhausted(why: Exhausted) -> Error {
 #[derive(Debug)]
 pub(crate) struct SealedLump {
     pub(crate) buf: AlignedBuf,
+    /// First byte of `buf` within the portion; those before it have been written.
+    pub(crate) start: u64,
+    /// Where they were; `None`: nothing was written yet.
+    pub(crate) begun: Option<Arc<Begun>>,
     /// Proves that all of it was written; `None`: nothing does.
     pub(crate) token: Option<NonZeroU64>,
     pub(crate) blocks: BlockCount,

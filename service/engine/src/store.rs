@@ -1,5 +1,6 @@
 //! The handle to an open store. Its verbs are in [`submit`] and [`waiting`].
 
+mod pieces;
 mod rest;
 mod submit;
 mod waiting;
@@ -25,11 +26,12 @@ use crate::owner::waiting::order::curve::Pair;
 use crate::owner::{OrderStats, Shared, on_engine_thread};
 use crate::payload::LumpBuf;
 use crate::request::{
-    CollectOutcome, Durability, OnDone, Placement, PutCondition, PutGroup, PutOptions, PutOutcome,
+    CollectOutcome, Durability, Placement, PutCondition, PutGroup, PutOptions, PutOutcome,
     RequestCtx,
 };
 use crate::scrub::ScrubStatus;
 use crate::stats::StoreStats;
+use crate::times::OnDone;
 use crate::units::BlockSize;
 use crate::waker::Waker;
 
@@ -53,6 +55,10 @@ pub(crate) struct Inner {
     pub(crate) commands: Option<Sender<Arrival>>,
     /// Tells the owner thread that there is a command.
     pub(crate) waker: Waker,
+    /// Most data I/Os in flight.
+    pub(crate) queue_depth: u64,
+    /// Most bytes of a piece of a lump that comes in; `None`: lumps are written whole.
+    pub(crate) piece_bytes: Option<u64>,
     pub(crate) shared: Arc<Shared>,
     /// Generation of the next put; starts at the wall clock, so it grows from open to open.
     pub(crate) generation: AtomicU64,
@@ -92,7 +98,12 @@ impl Store {
 
     /// Hands a command over if the store lets it in now.
     fn send(&self, ctx: RequestCtx, command: Command) -> Result<(), Error> {
-        self.inner.shared.admission.try_enter(&ctx)?;
+        let admission = &self.inner.shared.admission;
+        if command.goes_on() {
+            admission.join();
+        } else {
+            admission.try_enter(&ctx)?;
+        }
         self.hand_over(ctx, command)
     }
 
@@ -127,7 +138,12 @@ impl Store {
             let _ = sender.send(result);
         }));
         let command = command(reply)?;
-        self.inner.shared.admission.enter(&ctx)?;
+        let admission = &self.inner.shared.admission;
+        if command.goes_on() {
+            admission.join();
+        } else {
+            admission.enter(&ctx)?;
+        }
         self.hand_over(ctx, command)?;
         // A command that is dropped unanswered was still queued when the store closed.
         answer.recv().unwrap_or(Err(Error::Closed))
@@ -160,7 +176,7 @@ impl Store {
                 put.records = record;
             }
         }
-        Ok(Command::Put(put))
+        Ok(Command::Put(Box::new(put)))
     }
 
     /// A put with the lumps and records of a group, sealed on the caller's thread.
@@ -184,7 +200,7 @@ impl Store {
             });
         }
         let data = group.data.map(|(id, buf)| self.seal(id, buf));
-        Ok(Command::Put(Put {
+        Ok(Command::Put(Box::new(Put {
             request: ctx.id,
             durability,
             condition: PutCondition::Always,
@@ -193,7 +209,7 @@ impl Store {
             deletes: group.deletes,
             records,
             reply,
-        }))
+        })))
     }
 
     fn seal(&self, id: LumpId, buf: LumpBuf) -> Result<DataLump, Error> {
@@ -230,22 +246,28 @@ impl Store {
     /// # Errors
     /// [`Error::LumpTooLarge`], [`Error::BuffersExhausted`].
     pub fn lump_buf(&self, len: u64) -> Result<LumpBuf, Error> {
-        let refused = match LumpBuf::new(len, self.inner.block_size, &self.inner.pool) {
-            Err(Error::BuffersExhausted {
-                needed,
-                used,
-                budget,
-                ..
-            }) => Error::BuffersExhausted {
-                needed,
-                used,
-                budget,
-                retry_after: self.inner.shared.admission.retry_memory(),
-            },
-            other => return other,
+        let buf = LumpBuf::new(len, self.inner.block_size, &self.inner.pool);
+        buf.map_err(|error| self.out_of_memory(error))
+    }
+
+    /// Says when to try again, and counts it, if there is no memory.
+    fn out_of_memory(&self, error: Error) -> Error {
+        let Error::BuffersExhausted {
+            needed,
+            used,
+            budget,
+            ..
+        } = error
+        else {
+            return error;
         };
         self.inner.shared.counters.buffer_refused.add(1);
-        Err(refused)
+        Error::BuffersExhausted {
+            needed,
+            used,
+            budget,
+            retry_after: self.inner.shared.admission.retry_memory(),
+        }
     }
 
     /// As [`Store::lump_buf`], of memory that takes room only as it is filled, and that the budget

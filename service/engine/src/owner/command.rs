@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crossbeam_channel::Sender;
 
-use super::put::Put;
+use super::put::pieces::PieceWrite;
+use super::put::{DataLump, Put};
 use super::reads::ranges::Wanted;
 use crate::clock::monotonic_ns;
 use crate::declaration::RequestId;
@@ -14,10 +15,10 @@ use crate::lump::LumpId;
 use crate::opened::{Beginning, OpenLump};
 use crate::payload::LumpData;
 use crate::request::{
-    BatchWait, CollectOutcome, DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability,
-    EmbeddedPage, EngineTimes, HeadOutcome, ListOutcome, LumpRange, OnDone, RequestCtx,
-    UsageOutcome,
+    CollectOutcome, DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EmbeddedPage,
+    HeadOutcome, ListOutcome, LumpRange, RequestCtx, UsageOutcome,
 };
+use crate::times::{BatchWait, EngineTimes, OnDone};
 
 /// A request on its way to the owner thread, with what decides when it is started.
 pub(crate) struct Arrival {
@@ -40,7 +41,9 @@ impl Arrival {
 
 /// Operation of a request.
 pub(crate) enum Command {
-    Put(Put),
+    Put(Box<Put>),
+    /// A piece of a lump that is to be put when all of it has come.
+    PutPiece(Box<PieceWrite>),
     Get {
         id: LumpId,
         reply: Reply<LumpData>,
@@ -103,11 +106,22 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// True: it is a part of a request that was let in before.
+    pub(crate) fn goes_on(&self) -> bool {
+        match self {
+            Self::Put(put) => put.data.as_ref().is_some_and(DataLump::is_begun),
+            Self::PutPiece(piece) => piece.at > 0,
+            Self::GetPiece { .. } => true,
+            _ => false,
+        }
+    }
+
     /// Answers with an error instead of doing it.
     pub(crate) fn refuse(self, error: Error) {
         let stage = Stage::Sched;
         match self {
             Self::Put(put) => put.reply.send(Err(error), stage),
+            Self::PutPiece(piece) => piece.reply.send(Err(error), stage),
             Self::Embedded { reply, .. } => reply.send(Err(error), stage),
             Self::Get { reply, .. } => reply.send(Err(error), stage),
             Self::GetRange { reply, .. } => reply.send(Err(error), stage),

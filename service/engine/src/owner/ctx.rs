@@ -21,6 +21,7 @@ use crate::format::verify::Subject;
 use crate::lump::LumpId;
 use crate::opened::{Pin, Released};
 use crate::options::StoreOptions;
+use crate::payload::pieces::Unused;
 use crate::stats::Counters;
 use crate::storage::Storage;
 use crate::storage::index::Entry;
@@ -39,6 +40,8 @@ pub(crate) struct Shared {
     pub(crate) scrub: scrub::Control,
     /// Blocks of lumps that were open.
     pub(crate) released: Arc<Released>,
+    /// Blocks of lumps that came in and were not put.
+    pub(crate) unused: Arc<Unused>,
     /// Choices of the order, and observations of the disk on their way to it.
     pub(crate) order: OrderShared,
 }
@@ -58,6 +61,7 @@ impl Shared {
             failed: OnceLock::new(),
             scrub: scrub::Control::default(),
             released: Arc::default(),
+            unused: Arc::default(),
             order: OrderShared::new(options.queue_policy),
         }
     }
@@ -226,8 +230,12 @@ impl Ctx {
         }
     }
 
-    /// Lets go of the blocks of lumps that are read no more.
+    /// Lets go of the blocks of lumps that are read no more, or will not be put.
     pub(super) fn let_go(&mut self) {
+        for portion in self.shared.unused.take() {
+            self.storage.data.free_unused(portion);
+            self.freed = true;
+        }
         for portion in self.shared.released.take() {
             self.freed |= self.storage.data.closed(portion);
         }

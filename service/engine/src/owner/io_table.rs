@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::command::Reply;
 use super::pairs::{Pairs, Seen};
 use super::put::Put;
+use super::put::pieces::PieceWrite;
 use super::reads::ranges::{Piece, PieceRead};
 use super::reads::{ReadEmbedded, ReadLump};
 use super::scrub::ScrubRead;
@@ -39,6 +40,8 @@ pub(crate) enum Tag {
     Piece(Box<PieceRead>),
     /// The data of a put.
     PutData(Box<Put>),
+    /// A piece of the data of a put that comes in.
+    PutPiece(Box<PieceWrite>),
     /// The data of a put whose record is written beside it: the commit has that put.
     DataBeside(Portion),
     /// A piece of a batch that is not visible yet.
@@ -86,6 +89,7 @@ impl Tag {
                 | Self::Piece(_)
                 | Self::Head { .. }
                 | Self::PutData(_)
+                | Self::PutPiece(_)
                 | Self::DataBeside(_)
         )
     }
@@ -106,6 +110,7 @@ impl Tag {
             | Self::Piece(_)
             | Self::Head { .. }
             | Self::PutData(_)
+            | Self::PutPiece(_)
             | Self::DataBeside(_) => IoPurpose::LumpData,
             Self::BatchRest
             | Self::BatchFirst

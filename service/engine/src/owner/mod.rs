@@ -295,6 +295,11 @@ impl Owner {
                     self.waiting.put_placed(&bytes);
                 }
             }
+            Command::PutPiece(piece) => {
+                if let Some(bytes) = self.puts.piece(ctx, commit, piece) {
+                    self.waiting.put_placed(&bytes);
+                }
+            }
             Command::Delete {
                 id,
                 durability,
@@ -349,6 +354,7 @@ impl Owner {
                     self.waiting.put_placed(&bytes);
                 }
             }
+            Tag::PutPiece(piece) => self.puts.piece_written(ctx, *piece, buf, result),
             Tag::DataBeside(place) => {
                 if let Some(put) = self.commit.data_written(ctx, place, buf, result) {
                     self.place_again(vec![put]);

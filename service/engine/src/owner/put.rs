@@ -3,7 +3,8 @@
 //! ```text
 //! seal      caller's thread: padding, trailer and records; Command::Put
 //! accept    room in the journal is reserved for its records
-//! place     fresh blocks; data, padding and trailer are one write       embedded lumps go
+//! place     fresh blocks; data, padding and trailer are one write,      embedded lumps go
+//!           or the last: pieces.rs wrote the others as they came
 //! written   waits for a flush that begins now or later,                 straight to ready
 //!           unless its data can be checked after a power cut;
 //!           a place that refuses the write is left for another
@@ -18,9 +19,12 @@
 //! Its records (data, embedded, deletes) are one piece of the journal, which is never divided among
 //! batches: after a crash all of it has happened, or nothing.
 
+pub(crate) mod pieces;
+
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::change::{Answer, Change};
 use super::command::{Reply, Stage};
@@ -36,9 +40,11 @@ use crate::format::record::{EMBED_PREFIX_LEN, PUT_LEN, Record};
 use crate::format::trailer::max_payload_in;
 use crate::lump::LumpId;
 use crate::payload::SealedLump;
+use crate::payload::pieces::Begun;
 use crate::request::{Durability, PutCondition, PutOutcome};
 use crate::storage::index::Entry;
 use crate::units::{BlockCount, RingPosition};
+use pieces::{PieceWrite, Suspect};
 
 /// Lumps that are put, and others that are removed, by one change.
 pub(crate) struct Put {
@@ -73,10 +79,16 @@ pub(super) struct Misplaced {
 pub(crate) struct DataLump {
     id: LumpId,
     blocks: BlockCount,
+    /// Bytes of its payload.
+    len: u64,
     /// Value of the padding-length field.
     padding: Option<u16>,
     /// Until it is written.
     buf: Option<AlignedBuf>,
+    /// First byte of `buf` within the portion.
+    start: u64,
+    /// The place of the bytes before; `None`: there are none, or `portion` says it.
+    begun: Option<Arc<Begun>>,
     /// From its write on.
     portion: Option<Portion>,
     /// Proves after a power cut that all of it was written; `None`: nothing does.
@@ -106,15 +118,21 @@ impl DataLump {
     pub(crate) fn new(id: LumpId, sealed: SealedLump) -> Self {
         let SealedLump {
             buf,
+            start,
+            begun,
             token,
             blocks,
             len,
         } = sealed;
+        let total = start + buf.len() as u64;
         Self {
             id,
             blocks,
-            padding: u16::try_from((buf.len() as u64).saturating_sub(len + 2)).ok(),
+            len,
+            padding: u16::try_from(total.saturating_sub(len + 2)).ok(),
             buf: Some(buf),
+            start,
+            begun,
             portion: None,
             token,
             written: None,
@@ -122,15 +140,16 @@ impl DataLump {
         }
     }
 
-    /// Bytes of its payload, until it is written.
-    fn len(&self) -> u64 {
-        let total = self.buf.as_ref().map_or(0, |buf| buf.len() as u64);
-        total.saturating_sub(u64::from(self.padding.unwrap_or(0)) + 2)
+    /// True: the first pieces of it are written.
+    pub(crate) fn is_begun(&self) -> bool {
+        self.start > 0
     }
 
     /// True: the device refused this place, and there are others to try.
     fn may_try_elsewhere(&self, error: &Error) -> bool {
-        error.is_bad_spot() && Refused::all(self.refused.as_deref()).count() + 1 < PLACES
+        error.is_bad_spot()
+            && self.start == 0
+            && Refused::all(self.refused.as_deref()).count() + 1 < PLACES
     }
 }
 
@@ -143,10 +162,20 @@ pub(super) struct CheckedData {
     pub(super) written: Option<NonZeroU64>,
 }
 
-/// Puts that wait for blocks which are about to be freed.
+/// Puts that are not in the commit.
 #[derive(Default)]
 pub(super) struct Puts {
-    waiting_for_space: VecDeque<Box<Put>>,
+    /// They wait for blocks which are about to be freed.
+    waiting_for_space: VecDeque<Homeless>,
+    /// Fewer than [`PLACES`].
+    suspects: Vec<Suspect>,
+}
+
+/// A write that has no place.
+enum Homeless {
+    Put(Box<Put>),
+    /// The first of a lump.
+    Piece(Box<PieceWrite>),
 }
 
 impl Puts {
@@ -159,7 +188,7 @@ impl Puts {
         &mut self,
         ctx: &mut Ctx,
         commit: &mut Commit,
-        mut put: Put,
+        mut put: Box<Put>,
     ) -> Option<Range<u64>> {
         put.reply.timing.lap(Stage::Sched);
         // Saves the write. What is applied and durable was there before this put.
@@ -177,9 +206,9 @@ impl Puts {
             return None;
         }
         if put.data.is_some() {
-            return self.place(ctx, commit, Box::new(put));
+            return self.place(ctx, commit, put);
         }
-        commit.add(Change::Put(put));
+        commit.add(Change::Put(*put));
         None
     }
 
@@ -191,18 +220,13 @@ impl Puts {
         mut put: Box<Put>,
     ) -> Option<Range<u64>> {
         let data = put.data.as_mut()?;
-        let Some(portion) = ctx.storage.data.allocate(data.blocks) else {
+        let begun = data.begun.take().and_then(|begun| begun.keep());
+        let Some(portion) = begun.or_else(|| ctx.storage.data.allocate(data.blocks)) else {
             if ctx.storage.data.deferred_blocks() > 0 {
-                self.waiting_for_space.push_back(put);
+                self.waiting_for_space.push_back(Homeless::Put(put));
                 return None;
             }
-            let allocator = ctx.storage.data.allocator();
-            let block_size = ctx.storage.geometry.block_size().bytes();
-            let full = Error::StoreFull {
-                needed: u64::from(data.blocks.0) * block_size,
-                free: allocator.free_blocks() * block_size,
-                largest: allocator.largest() * block_size,
-            };
+            let full = full(ctx, data.blocks);
             let refused = data.refused.as_ref();
             let error = refused.map_or(full, |refused| refused.error.clone());
             put.refuse(ctx, error, Stage::Index, false);
@@ -213,14 +237,14 @@ impl Puts {
         let buf = data.buf.take()?;
         put.reply.timing.lap(Stage::Index);
         let (offset, len) = ctx.storage.extent_of(portion);
-        let request = put.request;
-        let tag = if put.goes_beside(len) {
+        let (request, at) = (put.request, offset.0 + data.start);
+        let tag = if put.goes_beside(buf.len() as u64) {
             commit.add(put.recorded());
             Tag::DataBeside(portion)
         } else {
             Tag::PutData(put)
         };
-        ctx.io.write(tag, offset.0, buf, vec![request]);
+        ctx.io.write(tag, at, buf, vec![request]);
         Some(offset.0..offset.0 + len)
     }
 
@@ -237,6 +261,7 @@ impl Puts {
         put.data_written(ctx);
         match result.and_then(|()| ctx.failure().map_or(Ok(()), Err)) {
             Ok(()) => {
+                self.convict(ctx, put.place());
                 put.leave_bad_spots(ctx);
                 match put.checked_data() {
                     Some(_) => commit.add(put.recorded()),
@@ -274,6 +299,15 @@ impl Puts {
                 data.buf = buf;
                 self.place(ctx, commit, put)
             }
+            Some(data) if data.start > 0 && error.is_bad_spot() => {
+                let id = data.id;
+                let error = match data.portion.take() {
+                    Some(portion) => self.suspect(ctx, (id, portion), error, None),
+                    None => error,
+                };
+                put.refuse(ctx, error, Stage::Data, false);
+                None
+            }
             _ => {
                 put.refuse(ctx, error, Stage::Data, false);
                 None
@@ -284,17 +318,27 @@ impl Puts {
     /// Blocks came free. Returns as [`accept`](Self::accept), for the last put that is written.
     pub(super) fn retry(&mut self, ctx: &mut Ctx, commit: &mut Commit) -> Option<Range<u64>> {
         let mut last = None;
-        for mut put in std::mem::take(&mut self.waiting_for_space) {
-            put.reply.timing.lap(Stage::Sched);
-            last = self.place(ctx, commit, put).or(last);
+        for homeless in std::mem::take(&mut self.waiting_for_space) {
+            let placed = match homeless {
+                Homeless::Put(mut put) => {
+                    put.reply.timing.lap(Stage::Sched);
+                    self.place(ctx, commit, put)
+                }
+                Homeless::Piece(piece) => self.piece(ctx, commit, piece),
+            };
+            last = placed.or(last);
         }
         last
     }
 
     /// The store takes no changes any more.
     pub(super) fn refuse_all(&mut self, ctx: &mut Ctx, error: &Error) {
-        for put in std::mem::take(&mut self.waiting_for_space) {
-            put.refuse(ctx, error.clone(), Stage::Sched, false);
+        for homeless in std::mem::take(&mut self.waiting_for_space) {
+            let error = error.clone();
+            match homeless {
+                Homeless::Put(put) => put.refuse(ctx, error, Stage::Sched, false),
+                Homeless::Piece(piece) => piece.reply.send(Err(error), Stage::Sched),
+            }
         }
     }
 }
@@ -342,10 +386,9 @@ impl Put {
             let data_blocks = geometry.data_blocks();
             let max = max_payload_in(data_blocks, geometry.block_size());
             let fits = u64::from(data.blocks.0) <= data_blocks;
-            return fits.then_some(()).ok_or(Error::LumpTooLarge {
-                len: data.len(),
-                max,
-            });
+            return fits
+                .then_some(())
+                .ok_or(Error::LumpTooLarge { len: data.len, max });
         }
         let record_len = self.records.len() as u64;
         let (Some((_, len)), true) = (self.embedded, self.deletes.is_empty()) else {
@@ -371,10 +414,7 @@ impl Put {
         };
         let refused = data.refused.take();
         for Refused { portion, error, .. } in Refused::all(refused.as_deref()) {
-            ctx.storage.data.set_aside(*portion);
-            let (kind, geometry) = (FindingKind::Write, &ctx.storage.geometry);
-            let why = error.to_string();
-            ctx.report(Finding::of_portion(kind, geometry, data.id, *portion, why));
+            set_aside(ctx, (data.id, *portion), error);
         }
     }
 
@@ -400,6 +440,13 @@ impl Put {
     /// Where its data goes, from the beginning of its write on.
     pub(super) fn place(&self) -> Option<Portion> {
         self.data.as_ref()?.portion
+    }
+
+    /// Bytes of its data that its own write has, or had.
+    pub(super) fn write_len(&self, ctx: &Ctx) -> u64 {
+        let data = self.data.as_ref();
+        data.and_then(|data| Some(ctx.storage.extent_of(data.portion?).1 - data.start))
+            .unwrap_or(0)
     }
 
     /// True: its data is being written.
@@ -479,6 +526,25 @@ impl Put {
             ctx.unfinished.end_put(id, embedded_len(len));
         }
         self.reply.send(Err(error), stage);
+    }
+}
+
+/// Nothing is put there until the store is opened again.
+fn set_aside(ctx: &mut Ctx, (id, portion): (LumpId, Portion), error: &Error) {
+    ctx.storage.data.set_aside(portion);
+    let (kind, geometry) = (FindingKind::Write, &ctx.storage.geometry);
+    let why = error.to_string();
+    ctx.report(Finding::of_portion(kind, geometry, id, portion, why));
+}
+
+/// There is no room for so many blocks in one extent.
+fn full(ctx: &Ctx, blocks: BlockCount) -> Error {
+    let allocator = ctx.storage.data.allocator();
+    let block_size = ctx.storage.geometry.block_size().bytes();
+    Error::StoreFull {
+        needed: u64::from(blocks.0) * block_size,
+        free: allocator.free_blocks() * block_size,
+        largest: allocator.largest() * block_size,
     }
 }
 

@@ -21,8 +21,9 @@ use crate::format::verify::Subject;
 use crate::lump::LumpId;
 use crate::opened::Beginning;
 use crate::payload::LumpData;
-use crate::request::{EngineTimes, HeadOutcome, ListOutcome, LumpRange, Placement, UsageOutcome};
+use crate::request::{HeadOutcome, ListOutcome, LumpRange, Placement, UsageOutcome};
 use crate::storage::index::Entry;
+use crate::times::EngineTimes;
 use crate::units::{ByteOffset, RingPosition};
 
 pub(crate) use embedded::ReadEmbedded;

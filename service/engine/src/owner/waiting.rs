@@ -248,6 +248,7 @@ fn place(ctx: &Ctx, arrival: &Arrival) -> Option<(Place, u64)> {
             (Kind::Head, position + len - block, (block, 0))
         }
         Command::Put(put) if put.data.is_some() => (Kind::Put, 0, (0, 0)),
+        Command::PutPiece(_) => (Kind::Put, 0, (0, 0)),
         _ => return None,
     };
     let place = Place {
@@ -292,10 +293,11 @@ fn stored_at(ctx: &Ctx, id: LumpId) -> Option<(u64, u64)> {
 }
 
 impl Command {
-    /// True: it is counted among the unfinished changes once it is started.
+    /// True: it changes the store.
     fn is_change(&self) -> bool {
         match self {
             Self::Put(_)
+            | Self::PutPiece(_)
             | Self::Delete { .. }
             | Self::DeleteRange { .. }
             | Self::DeleteMany { .. }

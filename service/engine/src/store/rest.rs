@@ -8,7 +8,8 @@ use super::Store;
 use crate::error::Error;
 use crate::opened::{Beginning, OpenLump, PieceSize};
 use crate::payload::LumpData;
-use crate::request::{OnDone, RequestCtx};
+use crate::request::RequestCtx;
+use crate::times::OnDone;
 
 /// A lump, or a range of one, of which the beginning has been read
 /// ([`Store::submit_open`](crate::Store::submit_open)).

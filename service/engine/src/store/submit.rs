@@ -12,9 +12,10 @@ use crate::owner::reads::ranges::Wanted;
 use crate::payload::{LumpBuf, LumpData};
 use crate::request::{
     DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EmbeddedPage, HeadOutcome,
-    ListOutcome, LumpRange, OnDone, Placement, PutCondition, PutGroup, PutOptions, PutOutcome,
+    ListOutcome, LumpRange, Placement, PutCondition, PutGroup, PutOptions, PutOutcome,
     RangeOutcome, RequestCtx, UsageOutcome,
 };
+use crate::times::OnDone;
 
 impl Store {
     /// Stores a lump; an older one with this id is replaced atomically.
@@ -188,13 +189,12 @@ impl Store {
         (lump, wanted): (Arc<OpenLump>, Range<u64>),
         on_done: OnDone<LumpData>,
     ) -> Result<(), Error> {
-        self.inner.shared.admission.join();
         let command = Command::GetPiece {
             lump,
             wanted,
             reply: Reply::new(on_done),
         };
-        self.hand_over(ctx, command)
+        self.send(ctx, command)
     }
 
     /// The exact size of a lump.

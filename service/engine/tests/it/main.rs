@@ -33,6 +33,7 @@ mod inspect;
 mod journal_ring;
 mod model;
 mod opened;
+mod pieces;
 mod pressure;
 mod provenance;
 mod ranges;

@@ -10,6 +10,9 @@ use super::table::RETRY_AFTER_RESTART;
 /// Bytes of a sector in messages, whatever the device uses.
 const SECTOR: u64 = 512;
 
+/// When to try again what gets another place then.
+const RETRY_ELSEWHERE: Duration = Duration::from_millis(10);
+
 /// An engine error as clients see it.
 pub(super) struct Told {
     pub(super) code: Code,
@@ -76,6 +79,9 @@ pub(super) fn told(error: &Error) -> Told {
         Error::Closed => Told::new(Code::Unavailable, "STORE_CLOSED")
             .after(RETRY_AFTER_RESTART)
             .note(": the service is shutting down; try again when it is back".to_owned()),
+        Error::PlaceRefused { .. } => {
+            Told::new(Code::Unavailable, "PLACE_REFUSED").after(RETRY_ELSEWHERE)
+        }
         Error::ReadOnly => Told::new(Code::FailedPrecondition, "STORE_READ_ONLY"),
         Error::Failed { .. } => Told::new(Code::FailedPrecondition, "STORE_FAILED"),
         Error::NotAStore { .. } => Told::new(Code::FailedPrecondition, "NOT_A_STORE"),

@@ -45,7 +45,7 @@ impl Checked {
     pub(super) fn admits(&self, ctx: &Ctx, batch: &Batch, change: &Change) -> bool {
         if change.is_writing() {
             let is_alone = batch.is_empty() || self.beside > 0;
-            let is_small = self.beside + self.data_len(ctx, change) <= BESIDE_LIMIT;
+            let is_small = self.beside + write_len(ctx, change) <= BESIDE_LIMIT;
             let len = change.record().len();
             return is_alone && is_small && batch.joins_unit(&ctx.storage.journal, len);
         }
@@ -76,7 +76,7 @@ impl Checked {
                 .is_some_and(|written| ctx.io.is_durable(written.get()))
         };
         if change.is_writing() {
-            self.beside += self.data_len(ctx, change);
+            self.beside += write_len(ctx, change);
         }
         let data = data.filter(|data| !self.puts.is_empty() || !is_durable(data));
         if let Some(data) = data {
@@ -89,14 +89,6 @@ impl Checked {
         if !self.puts.is_empty() {
             self.records.extend_from_slice(change.record());
         }
-    }
-
-    fn data_len(&self, ctx: &Ctx, change: &Change) -> u64 {
-        let place = match change {
-            Change::Put(put) => put.place(),
-            Change::Delete(_) => None,
-        };
-        place.map_or(0, |place| ctx.storage.extent_of(place).1)
     }
 
     /// What the data of these puts must be; `None`: there are none.
@@ -115,6 +107,13 @@ impl Checked {
                 .into_iter()
                 .fold(proof, |proof, put| proof.with(token_of(put.1), put)),
         )
+    }
+}
+
+fn write_len(ctx: &Ctx, change: &Change) -> u64 {
+    match change {
+        Change::Put(put) => put.write_len(ctx),
+        Change::Delete(_) => 0,
     }
 }
 

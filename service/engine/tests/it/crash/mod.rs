@@ -43,6 +43,8 @@ fn nothing_acknowledged_is_lost_at_any_cut() {
         ("range deletes", coverage.range_deletes, 300),
         ("deletes of many", coverage.many_deletes, 300),
         ("puts that came second", coverage.already_there, 300),
+        ("puts in pieces", coverage.in_pieces, 300),
+        ("clients that went away", coverage.lost_clients, 30),
         ("syncs", coverage.syncs, 300),
         ("journaled changes", coverage.journaled, 1000),
         ("full stores", coverage.store_full, 100),
@@ -146,6 +148,25 @@ fn every_trap_of_checked_commit_is_found() {
         found.is_some(),
         "no disk with errors noticed a batch that is left"
     );
+}
+
+#[test]
+fn a_put_before_its_pieces_are_written_is_found() {
+    for commit in [CommitMode::Ordered, CommitMode::Checked] {
+        let found = (0..40).find_map(|seed| {
+            let scenario = Scenario {
+                commit,
+                pieces: 700,
+                ..Scenario::new(seed)
+            };
+            let coverage = &mut Coverage::default();
+            mutant::with(Mutant::PutsEarly, || run(&scenario, Only::All, coverage)).err()
+        });
+        assert!(
+            found.is_some(),
+            "40 histories did not notice it, {commit:?}"
+        );
+    }
 }
 
 #[test]

@@ -107,6 +107,15 @@ fn refusals_of_a_busy_engine_say_what_to_do() {
             "try again in 7 ms",
         ),
         (
+            Error::PlaceRefused {
+                offset: 4096,
+                len: 8192,
+                why: String::new(),
+            },
+            Code::Unavailable,
+            "bytes 4096..12288",
+        ),
+        (
             Error::DeadlineExceeded { late_ns: 9_000 },
             Code::DeadlineExceeded,
             "9 us",

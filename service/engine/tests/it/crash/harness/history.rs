@@ -216,6 +216,11 @@ impl History {
                     durability,
                     condition,
                 };
+                let how = &mut Random::derive(version, &[8]);
+                if placement == Placement::Data && how.chance(self.scenario.pieces) {
+                    let lost = how.chance(125).then(|| how.index(value.len() + 1));
+                    return self.session.put_in_pieces(id, &value, options, lost);
+                }
                 self.session.put(id, &value, options)
             }
         }

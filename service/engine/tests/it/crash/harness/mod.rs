@@ -72,6 +72,9 @@ pub struct Coverage {
     pub many_deletes: u64,
     /// Puts that were to be the first ones, and were not.
     pub already_there: u64,
+    /// Puts that were written while they came in, and those whose client went away meanwhile.
+    pub in_pieces: u64,
+    pub lost_clients: u64,
     pub syncs: u64,
     pub journaled: u64,
     pub store_full: u64,

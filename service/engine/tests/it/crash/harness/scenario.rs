@@ -26,6 +26,8 @@ pub struct Scenario {
     pub queue_depth: usize,
     /// Largest lump in bytes.
     pub largest: u64,
+    /// Of a thousand puts in the data region this many are written while they come in.
+    pub pieces: u64,
     /// Of a thousand puts this many are embedded.
     pub embedded: u64,
     /// Of a thousand changes this many are deletes.
@@ -63,6 +65,7 @@ impl Scenario {
             in_flight: 1 + random.index(12),
             queue_depth: 1 + random.index(8),
             largest: [200, 1200, 3 * block, 6 * block][random.index(4)],
+            pieces: [0, 300, 700][Random::derive(seed, &[7]).index(3)],
             embedded: [0, 100, 300, 600][random.index(4)],
             deletes: [100, 250, 400][random.index(3)],
             journaled: [0, 200, 500, 1000][random.index(4)],
@@ -100,6 +103,7 @@ impl Scenario {
             queue_depth: self.queue_depth,
             queue_limit: 64,
             commit: self.commit,
+            piece_bytes: 2 * u64::from(self.block_size),
             ..StoreOptions::new("sim")
         }
     }

@@ -2,13 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 use lumpscope_engine::clock::virtual_time;
 use lumpscope_engine::device::sim::{Random, SimDisk};
 use lumpscope_engine::{
-    DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Driver, Durability, Error, LumpData,
-    LumpId, LumpRange, OnDone, PutCondition, PutOptions, PutOutcome, RequestCtx, RequestId, Store,
+    DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Driver, Durability, Error, LumpBuf,
+    LumpData, LumpId, LumpRange, OnDone, PutCondition, PutOptions, PutOutcome, RequestCtx,
+    RequestId, Store,
 };
 
 use super::Coverage;
@@ -43,6 +46,15 @@ enum Outcome {
 /// The id and the result of a get.
 type LumpRead = (u64, Result<LumpData, Error>);
 
+/// A lump that comes in and is written meanwhile.
+struct Coming {
+    id: u64,
+    value: Value,
+    options: PutOptions,
+    /// `None`: its client has gone away.
+    filled: Pin<Box<dyn Future<Output = Result<Option<LumpBuf>, Error>>>>,
+}
+
 /// How much may go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strictness {
@@ -62,6 +74,7 @@ pub struct Session {
     pub model: Model,
     pub strictness: Strictness,
     asked: BTreeMap<u64, Asked>,
+    coming: Vec<Coming>,
     /// Requests so far.
     pub requests: u64,
     answers: Arc<Mutex<Vec<(u64, Outcome)>>>,
@@ -83,6 +96,7 @@ impl Session {
             model: Model::default(),
             strictness: Strictness::Sound,
             asked: BTreeMap::new(),
+            coming: Vec::new(),
             requests: 0,
             answers: Arc::default(),
             damaged: BTreeSet::new(),
@@ -92,7 +106,7 @@ impl Session {
 
     /// Requests that are not answered.
     pub fn open_requests(&self) -> usize {
-        self.asked.len()
+        self.asked.len() + self.coming.len()
     }
 
     pub fn take_versions(&mut self) -> BTreeMap<u64, Vec<Value>> {
@@ -146,6 +160,16 @@ impl Session {
             .lump_buf(value.len() as u64)
             .map_err(|error| error.to_string())?;
         buf.extend(value).map_err(|error| error.to_string())?;
+        self.put_buf(id, value, buf, options)
+    }
+
+    fn put_buf(
+        &mut self,
+        id: u64,
+        value: &Value,
+        buf: LumpBuf,
+        options: PutOptions,
+    ) -> Result<(), String> {
         let change = Change {
             ids: id..id + 1,
             value: Some(Arc::clone(value)),
@@ -160,6 +184,64 @@ impl Session {
             self.store
                 .submit_put_with(self.ctx(), LumpId(id.into()), buf, options, on_done);
         self.submitted(accepted)
+    }
+
+    /// Puts a lump that comes in a few bytes at a step; `lost`: its client goes away after so many.
+    pub fn put_in_pieces(
+        &mut self,
+        id: u64,
+        value: &Value,
+        options: PutOptions,
+        lost: Option<usize>,
+    ) -> Result<(), String> {
+        let _time = virtual_time(self.disk.now_ns());
+        let lump = (LumpId(id.into()), value.len() as u64);
+        let buf = self
+            .store
+            .lump_buf_in_pieces(self.ctx(), lump, options.condition);
+        let mut buf = buf.map_err(|error| error.to_string())?;
+        let bytes = Arc::clone(value);
+        self.coming.push(Coming {
+            id,
+            value: Arc::clone(value),
+            options,
+            filled: Box::pin(async move {
+                for part in bytes[..lost.unwrap_or(bytes.len())].chunks(700) {
+                    buf.write(part).await?;
+                }
+                if bytes.is_empty() {
+                    buf.write(&[]).await?;
+                }
+                Ok(lost.is_none().then_some(buf))
+            }),
+        });
+        Ok(())
+    }
+
+    /// Lumps that come in go on.
+    fn fill(&mut self, coverage: &mut Coverage) -> Result<(), String> {
+        let _time = virtual_time(self.disk.now_ns());
+        for mut coming in std::mem::take(&mut self.coming) {
+            let filled = coming.filled.as_mut();
+            match filled.poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Pending => self.coming.push(coming),
+                Poll::Ready(Ok(None)) => coverage.lost_clients += 1,
+                Poll::Ready(Ok(Some(buf))) => {
+                    coverage.in_pieces += 1;
+                    self.put_buf(coming.id, &coming.value, buf, coming.options)?;
+                }
+                Poll::Ready(Err(error)) => {
+                    let refused = is_refusal(&error)
+                        || matches!(error, Error::AlreadyExists { .. } | Error::Closed);
+                    coverage.store_full += u64::from(matches!(error, Error::StoreFull { .. }));
+                    let known = self.strictness != Strictness::Sound && is_damage(&error);
+                    if !refused && !known {
+                        return Err(format!("a piece of lump {}: {error}", coming.id));
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     pub fn delete(&mut self, id: u64, durability: Durability) -> Result<(), String> {
@@ -221,7 +303,9 @@ impl Session {
 
     /// Lets the store do what it can do now and checks what it answers. False: it is closed.
     pub fn step(&mut self, coverage: &mut Coverage) -> Result<bool, String> {
+        self.fill(coverage)?;
         let alive = self.driver.step(self.disk.now_ns());
+        self.fill(coverage)?;
         let answers =
             std::mem::take(&mut *self.answers.lock().unwrap_or_else(PoisonError::into_inner));
         for (request, outcome) in answers {
@@ -521,6 +605,7 @@ pub fn is_damage(error: &Error) -> bool {
             | Error::NoSpace { .. }
             | Error::ChecksumMismatch { .. }
             | Error::Corrupt { .. }
+            | Error::PlaceRefused { .. }
             | Error::CorruptJournal { .. }
             | Error::Failed { .. }
     )
