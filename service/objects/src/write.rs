@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use lumpscope_engine::{Error, LumpBuf, LumpId};
+use lumpscope_engine::{Error, LumpBuf, LumpId, PutCondition, RequestCtx};
 
 use crate::Objects;
 use crate::commit::{NewObject, Old, check_info, check_key, info_of};
@@ -109,14 +109,21 @@ impl Data {
                 self.hand_over(ctx).await?;
             }
             if self.piece.is_none() {
-                self.piece = Some(self.begin().await?);
+                self.piece = Some(self.begin(ctx).await?);
             }
             let Some(piece) = &mut self.piece else {
                 continue;
             };
             let (now, later) = bytes.split_at(piece.room(most, self.behind).min(bytes.len()));
             match piece {
-                Piece::Exact(buf) => buf.extend(now)?,
+                Piece::Exact(buf) => {
+                    buf.write(now).await?;
+                    if buf.remaining() == 0
+                        && let Some((times, waited_ns)) = buf.piece_times()
+                    {
+                        ctx.waited(times, waited_ns);
+                    }
+                }
                 Piece::Open(open) => open.extend_from_slice(now),
             }
             self.got += now.len() as u64;
@@ -125,22 +132,39 @@ impl Data {
         Ok(())
     }
 
-    async fn begin(&mut self) -> Result<Piece, ObjectError> {
+    /// A piece of the object is a lump. A large one is written while it comes, unless it may become
+    /// a block, whose id is not known yet.
+    async fn begin(&mut self, ctx: Ctx<'_>) -> Result<Piece, ObjectError> {
         match self.size {
             Some(size) => {
                 let len = (size - self.got).min(self.piece_bytes.into());
-                Ok(Piece::Exact(self.memory(len + self.behind as u64).await?))
+                let id = id::piece(self.written.number, self.handed);
+                let passes = self.behind == 0 && self.objects.inner.store.passes(len);
+                let comes = passes.then_some((ctx.engine, id));
+                let buf = self.memory(len + self.behind as u64, comes).await?;
+                Ok(Piece::Exact(buf))
             }
             None => Ok(Piece::Open(Vec::new())),
         }
     }
 
-    /// Memory for a piece, waiting for it if need be.
-    async fn memory(&mut self, len: u64) -> Result<LumpBuf, ObjectError> {
+    /// Memory for a piece, waiting for it if need be; `comes`: it is written while it comes.
+    async fn memory(
+        &mut self,
+        len: u64,
+        comes: Option<(RequestCtx, LumpId)>,
+    ) -> Result<LumpBuf, ObjectError> {
         let since = Instant::now();
         loop {
             let inner = &self.objects.inner;
-            match inner.store.lump_buf(len) {
+            let buf = match comes {
+                None => inner.store.lump_buf(len),
+                Some((ctx, id)) => {
+                    let always = PutCondition::Always;
+                    inner.store.lump_buf_in_pieces(ctx, (id, len), always)
+                }
+            };
+            match buf {
                 Err(Error::BuffersExhausted { .. }) if self.under_way.is_some() => {
                     self.landed().await?;
                 }
@@ -168,7 +192,7 @@ impl Data {
             None => Ok(None),
             Some(Piece::Exact(buf)) => Ok(Some(buf)),
             Some(Piece::Open(bytes)) => {
-                let mut buf = self.memory(bytes.len() as u64).await?;
+                let mut buf = self.memory(bytes.len() as u64, None).await?;
                 buf.extend(&bytes)?;
                 Ok(Some(buf))
             }
@@ -203,7 +227,7 @@ impl Data {
 
     /// Turns a planned block into a piece: no room behind its bytes.
     async fn without_room(&mut self, buf: LumpBuf) -> Result<LumpBuf, ObjectError> {
-        let mut piece = self.memory(buf.filled().len() as u64).await?;
+        let mut piece = self.memory(buf.filled().len() as u64, None).await?;
         piece.extend(buf.filled())?;
         Ok(piece)
     }

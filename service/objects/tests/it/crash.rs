@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::common::{
-    block_size, close, content, ctx, disk, etag, get, lumps, open, options, put, run,
+    block_size, close, content, ctx, disk, etag, get, lumps, open, options, put, run, store_options,
 };
+use lumpscope_engine::Store;
 use lumpscope_engine::device::sim::{Random, SimDisk, Survivors};
-use lumpscope_engine::{Store, StoreOptions};
 use lumpscope_objects::{
     CommitInfo, Condition, ETag, ListQuery, ObjectError, Objects, PartCommit, PutInfo, TAG,
 };
@@ -108,7 +108,7 @@ async fn step(
 
 /// Runs a history until it ends or the disk fails; what each key may hold.
 fn history(disk: &SimDisk, seed: u64) -> Option<Model> {
-    let store = Store::open_on(disk.device(), StoreOptions::new("sim")).ok()?;
+    let store = Store::open_on(disk.device(), store_options()).ok()?;
     let (objects, _) = Objects::open(store, options()).ok()?;
     let mut random = Random::derive(seed, &[1]);
     let mut model = Model::new();

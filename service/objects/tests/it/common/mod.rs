@@ -32,12 +32,20 @@ pub(crate) fn options() -> ObjectOptions {
     }
 }
 
+/// Whole pieces of objects are written while they come, in two pieces of theirs.
+pub(crate) fn store_options() -> StoreOptions {
+    StoreOptions {
+        piece_bytes: u64::from(PIECE) / 2,
+        ..StoreOptions::new("sim")
+    }
+}
+
 pub(crate) fn open(disk: &SimDisk) -> (Objects, OpenReport, Store) {
     try_open(disk).unwrap()
 }
 
 pub(crate) fn try_open(disk: &SimDisk) -> Result<(Objects, OpenReport, Store), ObjectError> {
-    let store = Store::open_on(disk.device(), StoreOptions::new("sim"))?;
+    let store = Store::open_on(disk.device(), store_options())?;
     let (objects, report) = Objects::open(store.clone(), options())?;
     Ok((objects, report, store))
 }
