@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use lumpscope_engine::{Error, LumpBuf, LumpId, Store};
+use lumpscope_engine::{Error, LumpId, Store};
 use lumpscope_proto::v1;
 use tokio::sync::mpsc::error::SendTimeoutError;
 use tokio::sync::{Semaphore, mpsc};
@@ -22,11 +22,11 @@ use tonic::body::Body;
 use super::convert;
 use super::get::{Fetched, LumpFrames, WHOLE};
 use super::lump_store::LumpStoreService;
-use super::put::{Incoming, Wanted, decode_header};
+use super::put::{Incoming, Room, Wanted, decode_header};
 use super::wire::{Event, message_frame};
 use crate::door::Connection;
 use crate::refusal::Refusal;
-use crate::request::{self, Scope};
+use crate::request::Scope;
 use crate::stores::NamedStore;
 
 /// Lumps of one PutMany that are written at a time.
@@ -95,8 +95,7 @@ enum Receiving {
 /// A lump that is going to be stored.
 struct Accepted {
     wanted: Wanted,
-    memory: request::Body,
-    buf: LumpBuf,
+    room: Room,
 }
 
 impl Puts {
@@ -123,9 +122,15 @@ impl Puts {
                 Event::Header(_) => return Err(incoming.short().into()),
                 Event::Chunk(bytes) => match &mut current {
                     Some(Receiving::Good(lump)) => {
-                        incoming
-                            .fill(&mut lump.memory, &mut lump.buf, &bytes)
-                            .await?;
+                        let Accepted { wanted, room } = lump.as_mut();
+                        match incoming.fill(wanted, room, &bytes).await {
+                            // Its store does not take it; those behind it may be well.
+                            Err(refusal @ Refusal::Engine { .. }) => {
+                                self.reply(Ok(put_reply(begun - 1, Err(refusal)))).await;
+                                current = Some(Receiving::Refused);
+                            }
+                            filled => filled?,
+                        }
                     }
                     Some(Receiving::Refused) => incoming.count(bytes.len())?,
                     None if begun == 0 => return Err(Refusal::HeaderMissing.into()),
@@ -163,16 +168,10 @@ impl Puts {
             Err(refusal) => return self.refuse(incoming, index, length, refusal).await,
         };
         let payer = self.scope.payer(self.connection.as_ref());
-        let room = wanted.room(&self.service, &payer).await;
-        match room {
-            Ok((memory, buf)) => {
+        match wanted.room(&self.service, &self.scope, &payer).await {
+            Ok(room) => {
                 incoming.begin(length);
-                let lump = Accepted {
-                    wanted,
-                    memory,
-                    buf,
-                };
-                Ok(Receiving::Good(Box::new(lump)))
+                Ok(Receiving::Good(Box::new(Accepted { wanted, room })))
             }
             Err(refusal) => self.refuse(incoming, index, length, refusal).await,
         }
@@ -196,12 +195,7 @@ impl Puts {
         let permit = permit.map_err(|_| Refusal::ShuttingDown)?;
         let puts = self.clone();
         tokio::spawn(async move {
-            let Accepted {
-                wanted,
-                memory,
-                buf,
-            } = lump;
-            let stored = wanted.store(&puts.scope, memory, buf).await;
+            let stored = lump.wanted.store(&puts.scope, lump.room).await;
             puts.reply(Ok(put_reply(index, stored))).await;
             drop(permit);
         });

@@ -1,12 +1,12 @@
 //! Receiving a lump: the body goes from the buffers of HTTP/2 into the engine's aligned buffer,
-//! which is the only copy, checksummed on the way, and nothing is handed to the engine before the
-//! stream has ended as announced.
+//! which is the only copy, checksummed on the way. A large one is written while it comes, where that
+//! pays; no lump is put before the stream has ended as announced.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use lumpscope_engine::{Error, LumpBuf, LumpId, PutOptions};
+use lumpscope_engine::{Error, LumpBuf, LumpId, Placement, PutOptions};
 use lumpscope_proto::v1;
 use prost::Message as _;
 use tokio::time::Instant;
@@ -46,11 +46,11 @@ pub(super) async fn put(
     };
     let wanted = Wanted::of(service, scope, decode_header(header)?)?;
     let payer = scope.payer(connection);
-    let (mut memory, mut buf) = wanted.room(service, &payer).await?;
+    let mut room = wanted.room(service, scope, &payer).await?;
     incoming.begin(wanted.length);
     while let Some(event) = incoming.next().await? {
         match event {
-            Event::Chunk(bytes) => incoming.fill(&mut memory, &mut buf, &bytes).await?,
+            Event::Chunk(bytes) => incoming.fill(&wanted, &mut room, &bytes).await?,
             Event::Header(_) => return Err(Refusal::SecondHeader.into()),
             Event::End { part: true } => {}
             Event::End { part: false } => return Err(Refusal::EmptyMessage.into()),
@@ -59,7 +59,7 @@ pub(super) async fn put(
     if incoming.missing() > 0 {
         return Err(incoming.short().into());
     }
-    Ok(wanted.store(scope, memory, buf).await?)
+    Ok(wanted.store(scope, room).await?)
 }
 
 /// The header of a lump.
@@ -125,19 +125,32 @@ impl Wanted {
     pub(super) async fn room(
         &self,
         service: &LumpStoreService,
+        scope: &Scope,
         payer: &Arc<str>,
-    ) -> Result<(request::Body, LumpBuf), Refusal> {
+    ) -> Result<Room, Refusal> {
         let store = &self.named.store;
-        let bytes = store.lump_memory(self.length);
+        let passes = self.options.placement == Placement::Data && store.passes(self.length);
+        let bytes = if passes {
+            Ok(store.pieces_memory(self.length))
+        } else {
+            store.lump_memory(self.length)
+        };
         let bytes = bytes.map_err(|error| self.refused(error))?;
         let memory = service.put_memory.begin(payer, bytes).await;
-        if !memory.is_whole() {
+        if !passes && !memory.is_whole() {
             let buf = store.lump_buf_untouched(self.length);
-            return Ok((memory, buf.map_err(|error| self.refused(error))?));
+            let buf = buf.map_err(|error| self.refused(error))?;
+            return Ok(Room { memory, buf });
         }
         loop {
-            match store.lump_buf(self.length) {
-                Ok(buf) => return Ok((memory, buf)),
+            let buf = if passes {
+                let lump = (self.id, self.length);
+                store.lump_buf_in_pieces(scope.waits(), lump, self.options.condition)
+            } else {
+                store.lump_buf(self.length)
+            };
+            match buf {
+                Ok(buf) => return Ok(Room { memory, buf }),
                 Err(Error::BuffersExhausted { retry_after, .. }) => {
                     tokio::time::sleep(retry_after.min(MEMORY_RETRY)).await;
                 }
@@ -153,9 +166,11 @@ impl Wanted {
     pub(super) async fn store(
         &self,
         scope: &Scope,
-        memory: request::Body,
-        buf: LumpBuf,
+        Room { memory, buf }: Room,
     ) -> Result<v1::PutResponse, Refusal> {
+        if let Some((times, waited_ns)) = buf.piece_times() {
+            scope.waited(times, waited_ns);
+        }
         let got = buf.crc32c().unwrap_or_default();
         if let Some(announced) = self.crc32c.filter(|announced| *announced != got) {
             return Err(Refusal::ChecksumDiffers { announced, got });
@@ -174,6 +189,24 @@ impl Wanted {
             durability: convert::durability_reply(outcome.durability),
             crc32c: got,
         })
+    }
+}
+
+/// Memory for a body, and the buffer that it is received into.
+pub(super) struct Room {
+    memory: request::Body,
+    buf: LumpBuf,
+}
+
+impl Room {
+    /// Takes in all of the body.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub(super) async fn take(&mut self, wanted: &Wanted, body: &[u8]) -> Result<(), Refusal> {
+        self.memory.cover(u64::MAX).await;
+        let written = self.buf.write(body).await;
+        written.map_err(|error| wanted.refused(error))
     }
 }
 
@@ -251,14 +284,15 @@ impl Incoming {
         self.announced - self.got
     }
 
-    /// Takes in a part of the body, when there is memory for it.
+    /// Takes in a part of the body, when there is memory for it, and for what is written meanwhile
+    /// when the disk has taken enough of it.
     ///
     /// # Errors
-    /// [`Refusal::StreamLong`], [`Refusal::StreamSlow`].
+    /// [`Refusal::StreamLong`], [`Refusal::StreamSlow`], and what the engine says.
     pub(super) async fn fill(
         &mut self,
-        memory: &mut request::Body,
-        buf: &mut LumpBuf,
+        wanted: &Wanted,
+        Room { memory, buf }: &mut Room,
         bytes: &[u8],
     ) -> Result<(), Refusal> {
         self.count(bytes.len())?;
@@ -269,11 +303,16 @@ impl Incoming {
             self.got
         };
         let since = Instant::now();
-        if memory.cover(needed).await {
+        let mut waited = memory.cover(needed).await;
+        let before = buf.waited_ns();
+        let written = buf.write(bytes).await;
+        waited |= buf.waited_ns() > before;
+        // What the service has waited for is not the client's.
+        if waited {
             self.began += since.elapsed();
             self.source.resume();
         }
-        buf.extend(bytes).map_err(|_| self.long())
+        written.map_err(|error| wanted.refused(error))
     }
 
     /// Counts bytes of the body.

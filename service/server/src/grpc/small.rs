@@ -35,11 +35,11 @@ pub(super) async fn put_small(
     }
     header.length = got;
     let wanted = Wanted::of(service, scope, header)?;
-    let (mut memory, mut buf) = wanted.room(service, &scope.payer(connection)).await?;
-    memory.cover(u64::MAX).await;
-    buf.extend(&asked.body)
-        .map_err(|_| Refusal::StreamLong { announced: got })?;
-    let put = wanted.store(scope, memory, buf).await?;
+    let mut room = wanted
+        .room(service, scope, &scope.payer(connection))
+        .await?;
+    room.take(&wanted, &asked.body).await?;
+    let put = wanted.store(scope, room).await?;
     Ok(v1::PutSmallResponse { put: Some(put) })
 }
 

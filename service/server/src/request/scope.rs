@@ -344,6 +344,15 @@ impl Scope {
         outcome
     }
 
+    /// How the engine is to treat what it is asked for this request.
+    #[must_use]
+    pub fn waits(&self) -> RequestCtx {
+        RequestCtx {
+            id: RequestId(self.id),
+            ..self.state().waits
+        }
+    }
+
     fn handed(&self) -> RequestCtx {
         let mut state = self.state();
         state.handed_ns = Some(monotonic_ns());
@@ -434,11 +443,7 @@ impl Scope {
     /// The context with which its objects are asked; the engine's times come back through it.
     #[must_use]
     pub fn context(&self) -> Ctx<'_> {
-        let engine = RequestCtx {
-            id: RequestId(self.id),
-            ..self.state().waits
-        };
-        Ctx::new(engine, self.times.get_or_init(Arc::default))
+        Ctx::new(self.waits(), self.times.get_or_init(Arc::default))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -277,6 +277,30 @@ async fn many_puts_through_one_stream() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_lump_that_is_refused_on_its_way_does_not_end_the_stream() {
+    use v1::put_many_response::Outcome;
+    let dir = folder();
+    let path = store_file(dir.path(), "refused", 64 * MIB, 4096, 0.05);
+    let mut service = Running::start(&[("s", &path)]).await;
+    let client = &mut service.client;
+    let bytes = body(1, 3 << 20);
+    put(client, "s", 1, &bytes).await.unwrap();
+    let mut wanted = header("s", 1, bytes.len() as u64);
+    wanted.condition = v1::PutCondition::IfAbsent.into();
+    let mut messages = lump(wanted, &bytes);
+    messages.extend(lump(header("s", 2, bytes.len() as u64), &bytes));
+    let (mut outcomes, end) = put_many(client, messages).await;
+    end.unwrap();
+    let Some(Outcome::Failed(failed)) = outcomes.remove(&0) else {
+        panic!("it was there");
+    };
+    assert_eq!(failed.reason, "LUMP_EXISTS");
+    assert!(matches!(outcomes.remove(&1), Some(Outcome::Stored(_))));
+    assert!(outcomes.is_empty() && get(client, "s", 2).await.unwrap() == bytes);
+    service.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_of_puts_that_breaks_the_rules_ends() {
     let dir = folder();
     let path = store_file(dir.path(), "rules", 16 * MIB, 4096, 0.05);

@@ -165,7 +165,8 @@ async fn a_put_that_waits_for_memory_waits_no_longer_than_its_client() {
     let mut service = Running::with(config).await;
     // Takes all of the memory, as its bytes come, and then sends nothing.
     let (holder, receiver) = tokio::sync::mpsc::channel(4);
-    holder.send(first(header("s", 1, 4 * MIB))).await.unwrap();
+    // Too large for this store to be written while it comes.
+    holder.send(first(header("s", 1, 8 * MIB))).await.unwrap();
     for _ in 0..3 {
         holder.send(chunk(vec![1; 1 << 20])).await.unwrap();
     }

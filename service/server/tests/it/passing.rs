@@ -1,5 +1,5 @@
-//! Lumps that are sent while they are read: whatever happens in the middle, no wrong byte is sent,
-//! and memory and blocks come back.
+//! Lumps that are sent while they are read, or written while they come in: whatever happens in the
+//! middle, no wrong byte is sent or stored, and memory and blocks come back.
 
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use lumpscope_proto::v1;
 use lumpscope_units::Size;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Status, Streaming};
 
 use crate::common::*;
@@ -78,13 +79,18 @@ async fn metric(service: &Running, name: &str) -> f64 {
 }
 
 async fn nothing_is_held(service: &Running) {
+    store_holds(service, "store_buffer_used_bytes", 0.0).await;
+}
+
+/// Waits until a metric of the store has this value.
+async fn store_holds(service: &Running, name: &str, value: f64) {
     for _ in 0..6000 {
-        if metric(service, "store_buffer_used_bytes").await < 0.5 {
+        if (metric(service, name).await - value).abs() < 0.5 {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("memory that nobody gives back");
+    panic!("{name} never is {value}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -298,5 +304,86 @@ async fn the_largest_lump_takes_the_memory_of_a_few_pieces() {
     let limit = f64::from(20 << 20);
     assert!(most > 0.5 && most < limit, "{most} bytes at a time");
     nothing_is_held(&service).await;
+    service.stop().await;
+}
+
+/// How a put comes to its end.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum End {
+    Short,
+    Long,
+    Checksum,
+    Reset,
+    Deadline,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_put_that_ends_wrong_leaves_nothing() {
+    const LEN: u64 = 6 << 20;
+    let dir = folder();
+    let path = store_file(dir.path(), "wrong", 100 * MIB, 4096, 0.05);
+    let mut service = Running::start(&[("s", &path)]).await;
+    put(&mut service.client, "s", 1, &Bytes::from_static(b"old"))
+        .await
+        .unwrap();
+    let used = metric(&service, "store_data_used_bytes").await;
+    let commits = metric(&service, "store_journal_commits_total").await;
+    for (end, code) in [
+        (End::Short, Code::InvalidArgument),
+        (End::Long, Code::InvalidArgument),
+        (End::Checksum, Code::Aborted),
+        (End::Reset, Code::Cancelled),
+        (End::Deadline, Code::DeadlineExceeded),
+    ] {
+        let (sender, receiver) = tokio::sync::mpsc::channel(1);
+        let mut wanted = header("s", 1, LEN);
+        wanted.crc32c = (end == End::Checksum).then_some(7);
+        let mut call = Request::new(ReceiverStream::new(receiver));
+        if end == End::Deadline {
+            let time = "3S".parse().unwrap();
+            call.metadata_mut().insert("grpc-timeout", time);
+        }
+        let mut client = service.client.clone();
+        let putting = tokio::spawn(async move { client.put(call).await });
+        sender.send(first(wanted)).await.unwrap();
+        for _ in 0..4 {
+            sender.send(chunk(vec![1; 1 << 20])).await.unwrap();
+        }
+        // Its blocks are taken while it comes, and the memory of four pieces is all it has.
+        let whole = (LEN + 4096) as f64;
+        store_holds(&service, "store_data_used_bytes", used + whole).await;
+        assert!(metric(&service, "store_buffer_used_bytes").await < 2.5 * MIB as f64);
+        let more = match end {
+            End::Checksum => 2,
+            End::Long => 3,
+            End::Short | End::Reset | End::Deadline => 0,
+        };
+        for _ in 0..more {
+            // Nobody takes what is too much.
+            let _ = sender.send(chunk(vec![1; 1 << 20])).await;
+        }
+        if end == End::Reset {
+            putting.abort();
+            assert!(putting.await.unwrap_err().is_cancelled());
+        } else {
+            let held = (end == End::Deadline).then_some(sender);
+            let refused = putting.await.unwrap().unwrap_err();
+            // The time of a client may be over a moment before that of the service.
+            let late = end == End::Deadline && refused.code() == Code::Cancelled;
+            assert!(late || refused.code() == code, "{end:?}: {refused:?}");
+            drop(held);
+        }
+        store_holds(&service, "store_data_used_bytes", used).await;
+        nothing_is_held(&service).await;
+        assert_eq!(get(&mut service.client, "s", 1).await.unwrap(), b"old");
+        let now = metric(&service, "store_journal_commits_total").await;
+        assert!(
+            (now - commits).abs() < 0.5,
+            "{end:?} has reached the journal"
+        );
+    }
+    let lump = body(2, 6 << 20);
+    put(&mut service.client, "s", 1, &lump).await.unwrap();
+    assert!(get(&mut service.client, "s", 1).await.unwrap() == lump);
     service.stop().await;
 }

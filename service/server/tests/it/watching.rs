@@ -157,10 +157,12 @@ async fn in_protobuf_each_histogram_has_native_and_classic_buckets_of_the_same_c
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stages_add_up_to_the_whole() {
     let dir = folder();
-    let path = store_file(dir.path(), "stages", 16 * MIB, 4096, 0.05);
+    let path = store_file(dir.path(), "stages", 80 * MIB, 4096, 0.05);
     let mut service = Running::start(&[("s", &path)]).await;
     for id in 0..10 {
-        put(&mut service.client, "s", id, &body(id, 100_000))
+        // Half of them are written while they come in.
+        let len = if id % 2 == 0 { 100_000 } else { 3_000_000 };
+        put(&mut service.client, "s", id, &body(id, len))
             .await
             .unwrap();
         get(&mut service.client, "s", id).await.unwrap();
@@ -187,7 +189,7 @@ async fn stages_add_up_to_the_whole() {
     for o in &report.operations {
         assert_eq!(
             (o.count, o.errors, o.bytes),
-            (10, 0, 1_000_000),
+            (10, 0, 15_500_000),
             "{}",
             o.method
         );
