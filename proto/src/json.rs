@@ -274,6 +274,7 @@ mod tests {
             not_observed_because: String::new(),
             failed: "a write failed".into(),
             state: v1::StoreState::ReadOnly.into(),
+            state_reason: "a write failed".into(),
         }
     }
 

@@ -36,6 +36,9 @@ impl v1::StoreState {
             Self::ReadOnly => "read-only",
             Self::Draining => "draining",
             Self::Unavailable => "unavailable",
+            Self::Degraded => "degraded",
+            Self::Failed => "failed",
+            Self::Gone => "gone",
         }
     }
 }

@@ -5,14 +5,63 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lumpscope_engine::{Error, LumpId, RequestCtx, Store};
+use lumpscope_proto::v1::StoreState;
 use lumpscope_server::stores::Stores;
 use sd_notify::NotifyState;
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
+/// How often the states of the stores are looked at.
+const PERIOD: Duration = Duration::from_millis(500);
+
 /// Requests are served.
-pub(super) fn ready(status: &str) {
-    tell(&[NotifyState::Ready, NotifyState::Status(status)]);
+pub(super) fn ready(stores: &Stores) {
+    tell(&[NotifyState::Ready, NotifyState::Status(&status(stores))]);
+}
+
+/// Tells the status when it has changed, as long as it is polled.
+pub(super) async fn watch(stores: Stores) {
+    let mut told = status(&stores);
+    let mut ticks = tokio::time::interval(PERIOD);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let now = status(&stores);
+        if now != told {
+            tell(&[NotifyState::Status(&now)]);
+            told = now;
+        }
+    }
+}
+
+/// Names of the stores that serve, then what is wrong with any.
+fn status(stores: &Stores) -> String {
+    let (all, failed) = (stores.all(), stores.failed());
+    let mut wrong: Vec<String> = failed
+        .iter()
+        .map(|failed| format!("{} is unavailable: {}", failed.name, failed.why))
+        .collect();
+    let mut serving = Vec::new();
+    for named in all.iter() {
+        let (state, reason) = named.state();
+        if named.serves() {
+            serving.push(named.name.as_str());
+        }
+        if state != StoreState::Serving {
+            wrong.push(format!("{} is {}: {reason}", named.name, state.word()));
+        }
+    }
+    let serving = if serving.is_empty() {
+        "no store".to_owned()
+    } else {
+        serving.join(", ")
+    };
+    let mut status = format!("serving {serving}");
+    for wrong in wrong {
+        status += "; ";
+        status += &wrong;
+    }
+    status
 }
 
 /// Files are read again; [`ready`] follows.
@@ -76,8 +125,8 @@ async fn silent(
     for (named, answer) in asked {
         let answered = match answer {
             Ok(answer) => tokio::time::timeout_at(end, answer).await.is_ok(),
-            // It is being closed: nobody has to answer any more.
-            Err(Error::Closed) => true,
+            // It is being closed, or its disk is not there: nobody has to answer.
+            Err(Error::Closed | Error::OutOfService { .. }) => true,
             Err(_) => false,
         };
         // A long queue may hold up the answer, but not all requests.

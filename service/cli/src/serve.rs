@@ -16,6 +16,7 @@ use lumpscope_server::door::Reloader;
 use lumpscope_server::error::ServerError;
 use lumpscope_server::privileges;
 use lumpscope_server::serve::Service;
+use lumpscope_server::stores::Stores;
 use lumpscope_server::telemetry::logs;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
@@ -87,10 +88,11 @@ async fn serve(config: ServeConfig) -> Result<()> {
             .map_or_else(String::new, |s3| format!(" s3={s3}"))
     )
     .and_then(|()| stdout.flush());
-    let status = format!("serving {}", service.stores().names());
-    notify::ready(&status);
+    let stores = service.stores();
+    notify::ready(&stores);
     let mut tasks = tokio::task::JoinSet::new();
-    tasks.spawn(reload(hangup, service.reloader(), status));
+    tasks.spawn(reload(hangup, service.reloader(), stores.clone()));
+    let watching = tasks.spawn(notify::watch(stores));
     if let Some(pings) = notify::watchdog(service.stores()) {
         tasks.spawn(pings);
     }
@@ -106,6 +108,7 @@ async fn serve(config: ServeConfig) -> Result<()> {
         ended = &mut ending => return Ok(ended?),
         () = stop.asked() => {}
     }
+    watching.abort();
     notify::stopping();
     let _ = ask.send(());
     tokio::select! {
@@ -161,14 +164,14 @@ fn warn_of_unreadable(config: &ServeConfig) {
     }
 }
 
-async fn reload(mut hangup: Signal, reloader: Arc<Reloader>, status: String) {
+async fn reload(mut hangup: Signal, reloader: Arc<Reloader>, stores: Stores) {
     while hangup.recv().await.is_some() {
         info!(signal = "SIGHUP", "asked to reload");
         notify::reloading();
         let reloader = Arc::clone(&reloader);
         // What is wrong is in the log; what was in force stays.
         let _ = tokio::task::spawn_blocking(move || reloader.reload()).await;
-        notify::ready(&status);
+        notify::ready(&stores);
     }
 }
 

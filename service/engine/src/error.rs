@@ -221,6 +221,16 @@ pub enum Error {
         /// Message of the first failure.
         reason: Arc<str>,
     },
+    /// The disk fails every I/O, does not answer, or is gone. Nothing was done; the store tries the
+    /// disk again by itself.
+    #[error(
+        "the store is out of service: {reason}; check the device; it serves again as soon as the \
+         device does"
+    )]
+    OutOfService {
+        /// What the disk has said or done.
+        reason: Arc<str>,
+    },
     /// Bytes on the disk are not what the format allows.
     #[error("{what} at byte {offset} of the store is corrupt: {why}")]
     Corrupt {
@@ -349,6 +359,17 @@ impl Error {
             source.raw_os_error(),
             Some(libc::EIO | libc::ENODATA | libc::EREMOTEIO | libc::EILSEQ)
         )
+    }
+
+    /// True: the kernel says that there is no such device any more.
+    pub(crate) fn is_device_gone(&self) -> bool {
+        let Self::Io { source, .. } = self else {
+            return false;
+        };
+        let gone = [libc::ENODEV, libc::ENXIO, libc::ENOMEDIUM];
+        source
+            .raw_os_error()
+            .is_some_and(|errno| gone.contains(&errno))
     }
 
     /// The failure of one I/O, told apart by errno.

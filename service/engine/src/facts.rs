@@ -43,13 +43,20 @@ pub struct DeviceFacts {
     pub rotational: bool,
     /// True: a disk with zones. Not used.
     pub zoned: bool,
+    /// True: the kernel lets nobody write to it (`blockdev --setro`); the store is read-only then.
+    pub read_only: bool,
 }
 
 impl DeviceFacts {
     /// Facts about the block device `path`; `None`: it is none, or the kernel does not say.
     #[must_use]
     pub fn of(path: &Path) -> Option<Self> {
-        Self::in_queue(&queue_of(&std::fs::metadata(path).ok()?)?)
+        let device = device_of(&std::fs::metadata(path).ok()?)?;
+        let read_only = std::fs::read(device.join("ro")).is_ok_and(|text| text.starts_with(b"1"));
+        Some(Self {
+            read_only,
+            ..Self::in_queue(&queue_of(&device)?)?
+        })
     }
 
     fn in_queue(queue: &Path) -> Option<Self> {
@@ -64,6 +71,7 @@ impl DeviceFacts {
             atomic_write_bytes: number("atomic_write_unit_max_bytes").unwrap_or(0),
             rotational: number("rotational") == Some(1),
             zoned: text("zoned").is_some_and(|zoned| zoned != "none"),
+            read_only: false,
         })
     }
 
@@ -91,14 +99,15 @@ impl fmt::Display for DeviceFacts {
         ];
         write!(f, "{}, {}", self.write_cache.name(), words.join(", "))?;
         match self.atomic_write_bytes {
-            0 => f.write_str(", no atomic writes"),
-            bytes => write!(f, ", atomic writes of {bytes} B"),
+            0 => f.write_str(", no atomic writes")?,
+            bytes => write!(f, ", atomic writes of {bytes} B")?,
         }
+        f.write_str(if self.read_only { ", read-only" } else { "" })
     }
 }
 
-/// The `queue` of the disk that the block device is (a partition of).
-fn queue_of(metadata: &std::fs::Metadata) -> Option<PathBuf> {
+/// The folder of a block device in `/sys`.
+fn device_of(metadata: &std::fs::Metadata) -> Option<PathBuf> {
     use std::os::unix::fs::FileTypeExt;
     if !metadata.file_type().is_block_device() {
         return None;
@@ -107,8 +116,12 @@ fn queue_of(metadata: &std::fs::Metadata) -> Option<PathBuf> {
         rustix::fs::major(metadata.rdev()),
         rustix::fs::minor(metadata.rdev()),
     );
-    let device = std::fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
-    let queues = [Some(device.as_path()), device.parent()];
+    std::fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()
+}
+
+/// The `queue` of the disk that the block device is (a partition of).
+fn queue_of(device: &Path) -> Option<PathBuf> {
+    let queues = [Some(device), device.parent()];
     let mut queues = queues.into_iter().flatten().map(|path| path.join("queue"));
     queues.find(|queue| queue.is_dir())
 }
@@ -134,7 +147,8 @@ pub(crate) enum LiveCache {
 impl LiveCache {
     /// Of an open block device.
     pub(crate) fn of(file: &File) -> Self {
-        let queue = file.metadata().ok().and_then(|found| queue_of(&found));
+        let device = file.metadata().ok().and_then(|found| device_of(&found));
+        let queue = device.and_then(|device| queue_of(&device));
         let cache = queue.and_then(|queue| File::open(queue.join("write_cache")).ok());
         cache.map_or(Self::Fixed(WriteCache::Back), Self::Sysfs)
     }
@@ -182,6 +196,7 @@ mod tests {
             atomic_write_bytes: 16384,
             rotational: true,
             zoned: true,
+            read_only: false,
         };
         assert_eq!(facts, expected);
         assert_eq!(

@@ -100,6 +100,7 @@ mod facts;
 mod finding;
 pub mod format;
 pub mod guard;
+mod health;
 pub mod inspect;
 pub mod layout;
 pub mod lump;
@@ -127,6 +128,7 @@ pub use declaration::{IoDeclaration, IoOp, IoPurpose, IoSink, RequestId};
 pub use error::{Error, LumpDamage};
 pub use finding::salvage::{LogCut, SalvageAction, SalvageFinding, SalvageReport};
 pub use finding::{Blocks, Finding, FindingKind, Findings};
+pub use health::{Health, StoreState};
 pub use inspect::salvage;
 pub use lump::LumpId;
 pub use options::{

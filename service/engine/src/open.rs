@@ -30,12 +30,14 @@ use crate::store::{Inner, Store};
 const THREADS_DEPTH: usize = 32;
 
 impl Store {
-    /// Opens the store on the device or file `path` and replays its journal.
+    /// Opens the store on the device or file `path` and replays its journal; on a read-only device,
+    /// read-only.
     ///
     /// # Errors
     /// [`Error::NotAStore`], [`Error::InUse`], [`Error::Unsupported`], [`Error::Corrupt`],
     /// [`Error::CorruptJournal`], [`Error::NoRoomForRepair`], [`Error::System`], [`Error::Io`].
-    pub fn open(path: &Path, options: StoreOptions) -> Result<Self, Error> {
+    pub fn open(path: &Path, mut options: StoreOptions) -> Result<Self, Error> {
+        options.read_only |= DeviceFacts::of(path).is_some_and(|facts| facts.read_only);
         let mode = OpenMode {
             read_only: options.read_only,
             choice: options.io_backend,
@@ -72,6 +74,7 @@ impl Store {
     /// As [`Store::open`].
     pub fn open_stepped(device: Device, options: StoreOptions) -> Result<(Self, Driver), Error> {
         let (store, owner) = prepare(device, options, |counters| Ok(Finisher::inline(counters)))?;
+        store.inner.shared.condition.leave_to_owner();
         Ok((store, Driver::new(owner)))
     }
 }
@@ -105,21 +108,12 @@ fn prepare(
     let block_size = recovered.storage.header.block_size;
     let shared = Arc::new(Shared::new(&options));
     let finisher = finisher(&shared.counters).map_err(|source| thread_error(&info.path, source))?;
-    let depth = match info.backend {
-        IoBackendKind::Threads => options.queue_depth.min(THREADS_DEPTH),
-        IoBackendKind::Uring | IoBackendKind::Custom => options.queue_depth,
-    };
-    let limits = Limits {
-        data_ios: depth.max(1),
-        pending: options.queue_limit.max(1),
-        read_only: options.read_only,
-        gc_rate: options.gc_rate,
-    };
+    let limits = limits(&info, &options);
     // Bounded by the admission.
     let (commands, receiver) = unbounded();
     let waker = device.backend.waker();
     pool.set_reader(waker.clone());
-    let table = IoTable::new(device, &pool, next_token, &shared.counters);
+    let table = IoTable::new(device, &pool, next_token, &shared, options.io_timeout);
     if options.scrub_rate > 0 {
         shared.scrub.start(options.scrub_rate, false);
     }
@@ -159,6 +153,25 @@ fn prepare(
         inner: Arc::new(inner),
     };
     Ok((store, owner))
+}
+
+fn limits(info: &StoreInfo, options: &StoreOptions) -> Limits {
+    let depth = match info.backend {
+        IoBackendKind::Threads => options.queue_depth.min(THREADS_DEPTH),
+        IoBackendKind::Uring | IoBackendKind::Custom => options.queue_depth,
+    };
+    let read_only = if info.disk.is_some_and(|disk| disk.read_only) {
+        "the device is read-only (blockdev --setrw ends that); open the store again then"
+    } else {
+        "it was opened read-only"
+    };
+    Limits {
+        data_ios: depth.max(1),
+        pending: options.queue_limit.max(1),
+        read_only: options.read_only.then_some(read_only),
+        io_timeout: options.io_timeout,
+        gc_rate: options.gc_rate,
+    }
 }
 
 /// Makes what was found the state that a power cut leaves, and damage good.

@@ -14,6 +14,9 @@ use crate::units::ByteOffset;
 /// Default pause from one pass of the scrubber to the next: a week.
 const SCRUB_INTERVAL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
+/// Default time after which an I/O hangs: the kernel's own for a command of SCSI or NVMe.
+const IO_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// Default number of records after which a checkpoint is written: they are replayed in a second.
 const CHECKPOINT_RECORDS: u64 = 1_000_000;
 
@@ -56,6 +59,9 @@ pub struct StoreOptions {
     pub piece_bytes: u64,
     /// Which I/O backend to use.
     pub io_backend: IoBackendChoice,
+    /// An I/O in flight for longer than this hangs, and the store is out of service until it has
+    /// ended; 0: however long it takes.
+    pub io_timeout: Duration,
     /// How a put becomes durable.
     pub commit: CommitMode,
     /// True: nothing is written, changes are refused.
@@ -97,6 +103,7 @@ impl StoreOptions {
             get_budget: u64::MAX,
             piece_bytes: PIECE_BYTES,
             io_backend: IoBackendChoice::Auto,
+            io_timeout: IO_TIMEOUT,
             commit: CommitMode::default(),
             read_only: false,
             salvage: false,

@@ -18,6 +18,7 @@ use crate::buffer::BufferPool;
 use crate::clock::{self, duration_ns};
 use crate::error::Error;
 use crate::format::record::{EmbeddedData, MAX_EMBEDDED_LEN, MAX_RECORD_LEN, PUT_LEN, Record};
+use crate::health::Health;
 use crate::lump::LumpId;
 use crate::options::{CommitMode, StoreInfo};
 use crate::owner::command::{Arrival, Command, Reply};
@@ -98,6 +99,7 @@ impl Store {
 
     /// Hands a command over if the store lets it in now.
     fn send(&self, ctx: RequestCtx, command: Command) -> Result<(), Error> {
+        self.check_disk(&command)?;
         let admission = &self.inner.shared.admission;
         if command.goes_on() {
             admission.join();
@@ -105,6 +107,20 @@ impl Store {
             admission.try_enter(&ctx)?;
         }
         self.hand_over(ctx, command)
+    }
+
+    /// Refuses what needs the disk while there is none. Here and not only in the owner thread, which
+    /// a disk that hangs may hold up.
+    fn check_disk(&self, command: &Command) -> Result<(), Error> {
+        let refusal = self.inner.shared.condition.refusal();
+        match refusal.filter(|_| command.needs_disk()) {
+            Some(error) => {
+                // It may have something to tell to those who wait.
+                self.inner.waker.wake();
+                Err(error)
+            }
+            None => Ok(()),
+        }
     }
 
     /// For a command that was let in. If the store is closing, nobody counts any more.
@@ -138,6 +154,7 @@ impl Store {
             let _ = sender.send(result);
         }));
         let command = command(reply)?;
+        self.check_disk(&command)?;
         let admission = &self.inner.shared.admission;
         if command.goes_on() {
             admission.join();
@@ -330,6 +347,12 @@ impl Store {
     #[must_use]
     pub fn scrub_status(&self) -> ScrubStatus {
         self.inner.shared.scrub.status()
+    }
+
+    /// State of the store, and why it is in it. Never blocks, also while the disk does.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.inner.shared.condition.health()
     }
 
     /// Why the store takes no changes any more; `None` while it does.

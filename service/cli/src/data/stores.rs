@@ -38,10 +38,11 @@ pub(crate) struct HealthArgs {
 
 fn state_text(store: &v1::StoreInfo) -> String {
     let state = store.state().word();
-    if store.failed.is_empty() {
-        state.to_owned()
-    } else {
-        format!("{state}: {}", store.failed)
+    // A service of an older version gives no reason but that of a failure.
+    let reasons = [&store.state_reason, &store.failed];
+    match reasons.into_iter().find(|reason| !reason.is_empty()) {
+        Some(reason) => format!("{state}: {reason}"),
+        None => state.to_owned(),
     }
 }
 

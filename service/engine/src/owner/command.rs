@@ -106,6 +106,14 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// False: it is answered from memory.
+    pub(crate) fn needs_disk(&self) -> bool {
+        !matches!(
+            self,
+            Self::List { .. } | Self::Usage { .. } | Self::Close { .. }
+        )
+    }
+
     /// True: it is a part of a request that was let in before.
     pub(crate) fn goes_on(&self) -> bool {
         match self {

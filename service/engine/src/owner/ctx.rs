@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use super::finisher::Finisher;
 use super::inbox::Gate;
@@ -18,6 +19,7 @@ use crate::finding::Finding;
 use crate::format::Portion;
 use crate::format::journal_header::ScrubMark;
 use crate::format::verify::Subject;
+use crate::health::{BAD_PLACES, Condition, Health, StoreState, hang_reason};
 use crate::lump::LumpId;
 use crate::opened::{Pin, Released};
 use crate::options::StoreOptions;
@@ -37,6 +39,8 @@ pub(crate) struct Shared {
     pub(crate) gate: Arc<Gate>,
     /// Set once the store takes no changes any more: the reason.
     pub(crate) failed: OnceLock<Arc<str>>,
+    /// State of the store, by what its disk says.
+    pub(crate) condition: Arc<Condition>,
     pub(crate) scrub: scrub::Control,
     /// Blocks of lumps that were open.
     pub(crate) released: Arc<Released>,
@@ -59,6 +63,7 @@ impl Shared {
             counters,
             gate: Arc::default(),
             failed: OnceLock::new(),
+            condition: Arc::new(Condition::new(options.io_timeout)),
             scrub: scrub::Control::default(),
             released: Arc::default(),
             unused: Arc::default(),
@@ -81,7 +86,10 @@ pub(crate) struct Limits {
     pub(crate) data_ios: usize,
     /// Changes and syncs accepted and not finished.
     pub(crate) pending: usize,
-    pub(crate) read_only: bool,
+    /// Why nothing is written; `None`: it may be.
+    pub(crate) read_only: Option<&'static str>,
+    /// An I/O in flight for longer hangs; zero: none does.
+    pub(crate) io_timeout: Duration,
     /// Budget of the collection in bytes a second; 0: no limit.
     pub(crate) gc_rate: u64,
 }
@@ -163,6 +171,8 @@ pub(crate) struct Ctx {
     pub(super) pace: Pace,
     pub(super) unfinished: Unfinished,
     pub(super) header: HeaderBlock,
+    /// State of the store as it was told last.
+    pub(super) health: Health,
     /// No more commands are taken; what was accepted is finished.
     pub(super) closing: bool,
     /// Blocks have come free since the puts that wait for some were tried last.
@@ -178,15 +188,41 @@ impl Ctx {
     }
 
     pub(super) fn refuses_changes(&self) -> Option<Error> {
-        if self.limits.read_only {
+        if self.limits.read_only.is_some() {
             return Some(Error::ReadOnly);
         }
         self.failure()
     }
 
+    /// State of the store by what is known at this time.
+    pub(super) fn judged(&self, now_ns: u64) -> Health {
+        if let Some(out) = self.io.judge.out() {
+            return out.clone();
+        }
+        if let Some(io) = self.io.hanging(now_ns) {
+            let reason = hang_reason(&io, self.limits.io_timeout);
+            return Health::new(StoreState::Failed, &reason.into());
+        }
+        if let Some(reason) = self.shared.failed.get() {
+            return Health::new(StoreState::ReadOnly, reason);
+        }
+        if let Some(reason) = self.limits.read_only {
+            return Health::new(StoreState::ReadOnly, &reason.into());
+        }
+        let bad_places = self.storage.data.bad_places();
+        if bad_places > BAD_PLACES {
+            let reason = format!("the disk has refused to write {bad_places} places; replace it");
+            return Health::new(StoreState::Degraded, &reason.into());
+        }
+        match self.io.judge.last_error() {
+            Some(reason) => Health::new(StoreState::Degraded, reason),
+            None => Health::default(),
+        }
+    }
+
     /// True: nothing may be written.
     pub(super) fn writes_nothing(&self) -> bool {
-        self.limits.read_only || self.shared.failed.get().is_some()
+        self.limits.read_only.is_some() || self.shared.failed.get().is_some()
     }
 
     /// Sets room in the journal aside for the record of a put.
@@ -254,6 +290,14 @@ impl Ctx {
             provenance: journal.provenance(entry),
             expected_len: entry.payload_len(block_size),
         }
+    }
+
+    /// Reads the first unit of the store, to see whether the disk is well.
+    pub(super) fn try_disk(&mut self) {
+        self.io.judge.trial_begins();
+        let offset = self.storage.geometry.base().0;
+        let len = u64::from(self.io.device.alignment);
+        self.io.read(Tag::Trial, offset, len, Vec::new());
     }
 
     /// Writes both header blocks, which must not be busy, with this head.

@@ -1,9 +1,12 @@
 //! The I/Os in flight, and what each one is for.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::command::Reply;
+use super::ctx::Shared;
+use super::judge::Judge;
 use super::pairs::{Pairs, Seen};
 use super::put::Put;
 use super::put::pieces::PieceWrite;
@@ -18,6 +21,7 @@ use crate::declaration::{IoOp, IoPurpose, RequestId};
 use crate::device::{Completion, Device, Io, Wait, WriteCache};
 use crate::error::Error;
 use crate::format::Portion;
+use crate::health::{Condition, bound_ns};
 use crate::request::HeadOutcome;
 use crate::stats::Counters;
 use crate::units::RingPosition;
@@ -70,6 +74,8 @@ pub(crate) enum Tag {
     Scrub(Box<ScrubRead>),
     /// Records from this position on, for the scrubber.
     ScrubJournal(RingPosition),
+    /// A trial read, to see whether the disk is well.
+    Trial,
 }
 
 /// The lump a head is about.
@@ -119,7 +125,7 @@ impl Tag {
             | Self::Embedded(_) => IoPurpose::Journal,
             Self::Flush | Self::CheckpointFlush | Self::CopiesFlush => IoPurpose::Flush,
             Self::Checkpoint => IoPurpose::Checkpoint,
-            Self::Header(_) | Self::ScrubMark => IoPurpose::JournalHeader,
+            Self::Header(_) | Self::ScrubMark | Self::Trial => IoPurpose::JournalHeader,
             Self::Scrub(_) | Self::ScrubJournal(_) => IoPurpose::Scrub,
         }
     }
@@ -146,6 +152,13 @@ pub(crate) struct IoTable {
     /// Memory set aside for the next read.
     pub(crate) reservation: Option<Reservation>,
     in_flight: HashMap<u64, (Tag, Extent)>,
+    /// Tokens with the begin of their I/Os, the oldest in flight first.
+    began: VecDeque<(u64, u64)>,
+    /// What the ends of I/Os have said of the disk.
+    pub(crate) judge: Judge,
+    condition: Arc<Condition>,
+    /// An I/O in flight for longer hangs.
+    bound_ns: u64,
     data_in_flight: usize,
     next_token: u64,
     /// `None`: nobody learns from them.
@@ -165,17 +178,22 @@ impl IoTable {
         device: Device,
         pool: &Arc<BufferPool>,
         next_token: u64,
-        counters: &Arc<Counters>,
+        shared: &Shared,
+        io_timeout: Duration,
     ) -> Self {
         Self {
             device,
             pool: Arc::clone(pool),
             reservation: None,
             in_flight: HashMap::new(),
+            began: VecDeque::new(),
+            judge: Judge::default(),
+            condition: Arc::clone(&shared.condition),
+            bound_ns: bound_ns(io_timeout),
             data_in_flight: 0,
             next_token,
             pairs: None,
-            counters: Arc::clone(counters),
+            counters: Arc::clone(&shared.counters),
             written: 0,
             flushed: 0,
             spared: Vec::new(),
@@ -317,7 +335,47 @@ impl IoTable {
                 result: Ok(()),
             });
         }
+        self.began.push_back((token, extent.begin_ns));
+        if self.began.len() == 1 {
+            self.condition.tell_oldest(Some(extent.begin_ns));
+        }
         self.device.backend.submit(io);
+    }
+
+    /// When the oldest I/O in flight hangs unless it has ended; `None`: none is in flight, or it may
+    /// take for ever.
+    pub(crate) fn hangs_at_ns(&self) -> Option<u64> {
+        let (_, began_ns) = self.began.front()?;
+        began_ns.checked_add(self.bound_ns)
+    }
+
+    /// The oldest I/O in flight, for messages, if it hangs.
+    pub(crate) fn hanging(&self, now_ns: u64) -> Option<String> {
+        if self.hangs_at_ns()? > now_ns {
+            return None;
+        }
+        let (token, _) = self.began.front()?;
+        let (
+            _,
+            Extent {
+                op, offset, len, ..
+            },
+        ) = self.in_flight.get(token)?;
+        Some(format!("{op:?} of {len} bytes at byte {offset}"))
+    }
+
+    /// Forgets the oldest I/Os as far as they have ended.
+    fn note_oldest(&mut self) {
+        let before = self.began.len();
+        while let Some((token, _)) = self.began.front()
+            && !self.in_flight.contains_key(token)
+        {
+            self.began.pop_front();
+        }
+        if self.began.len() < before {
+            let began_ns = self.began.front().map(|(_, began_ns)| *began_ns);
+            self.condition.tell_oldest(began_ns);
+        }
     }
 
     /// How long the read of a get or a head took that has just ended, in nanoseconds.
@@ -350,14 +408,19 @@ impl IoTable {
         let (tag, extent) = self.in_flight.remove(&completion.token)?;
         self.data_in_flight -= usize::from(tag.is_data());
         self.note_end(&extent, completion.result.is_ok());
+        self.note_oldest();
         let Extent {
             op, offset, len, ..
         } = extent;
         let result = completion
             .result
             .map_err(|source| Error::from_io(op, offset, len, source));
+        if !extent.spared && !matches!(tag, Tag::Trial) {
+            self.judge.ended(op, &result, monotonic_ns());
+        }
         Some((tag, completion.buf, result))
     }
+
     fn note_end(&mut self, extent: &Extent, well: bool) {
         match extent.op {
             IoOp::Read => {}

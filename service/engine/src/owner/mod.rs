@@ -18,6 +18,7 @@
 //! | [`gc`] | reclaims the journal |
 //! | [`checkpoint`] | copies the index to the disk |
 //! | [`scrub`] | reads every lump and compares it with its checksum |
+//! | [`judge`] | judges the disk by the ends of its I/Os |
 
 mod budget;
 mod change;
@@ -30,6 +31,7 @@ pub(crate) mod finisher;
 mod gc;
 pub(crate) mod inbox;
 pub(crate) mod io_table;
+mod judge;
 mod overlay;
 mod pairs;
 pub(crate) mod put;
@@ -61,11 +63,12 @@ use waiting::order::Order;
 pub use waiting::order_stats::{LearnedStats, OrderStats};
 use waiting::pace::Pace;
 
-use crate::clock::duration_ns;
+use crate::clock::{duration_ns, monotonic_ns};
 use crate::declaration::RequestId;
 use crate::device::{Completion, Wait};
 use crate::error::Error;
 use crate::format::journal_header::ScrubMark;
+use crate::health::Health;
 use crate::options::StoreOptions;
 use crate::storage::Storage;
 
@@ -136,7 +139,7 @@ impl Owner {
             io.make_pairs();
         }
         let base = storage.geometry.base().0;
-        Self {
+        let mut owner = Self {
             inbox: Inbox::new(commands, gate, Arc::clone(&admission)),
             waiting: Waiting::new(order, overload(options), admission),
             reads: Reads::default(),
@@ -161,10 +164,13 @@ impl Owner {
                     mark: scrub_mark,
                     copied,
                 },
+                health: Health::default(),
                 closing: false,
                 freed: false,
             },
-        }
+        };
+        owner.judge();
+        owner
     }
 
     /// Runs until the store is closed.
@@ -198,6 +204,7 @@ impl Owner {
         self.ctx.let_go();
         self.use_freed();
         self.more_commands = self.take_commands();
+        self.judge();
         self.start_waiting();
         self.write();
         self.scrub.step(&mut self.ctx, !self.waiting.is_empty());
@@ -212,8 +219,36 @@ impl Owner {
             self.gc.due_ns(),
             self.checkpoint.due_ns(),
             self.commit.due_ns(&self.ctx),
+            self.judged_ns(),
         ];
         due.into_iter().flatten().min()
+    }
+
+    /// When the state of the store may change though nothing happens.
+    fn judged_ns(&self) -> Option<u64> {
+        let hangs = self.ctx.io.hangs_at_ns();
+        // Once it is told that an I/O hangs, its end is waited for.
+        let hangs = hangs.filter(|_| !self.ctx.health.state.is_out());
+        let trial = self.ctx.io.judge.trial_due_ns();
+        hangs.into_iter().chain(trial).min()
+    }
+
+    /// Judges the disk by what it has done up to now, tells the state of the store, and tries the
+    /// disk if it is time.
+    fn judge(&mut self) {
+        let now_ns = monotonic_ns();
+        let due_ns = self.ctx.io.judge.trial_due_ns();
+        if due_ns.is_some_and(|due_ns| due_ns <= now_ns) {
+            self.ctx.try_disk();
+        }
+        let health = self.ctx.judged(now_ns);
+        if health != self.ctx.health {
+            self.ctx.shared.condition.tell(health.clone());
+            self.ctx.health = health;
+        }
+        if let Some(error) = self.ctx.health.refusal() {
+            self.waiting.refuse_all(&error);
+        }
     }
 
     /// Takes up commands from the channel. True: more may be waiting, and nothing would announce
@@ -261,6 +296,11 @@ impl Owner {
     }
 
     fn on_command(&mut self, request: RequestId, command: Command) {
+        if command.needs_disk()
+            && let Some(error) = self.ctx.health.refusal()
+        {
+            return command.refuse(error);
+        }
         let (ctx, reads) = (&mut self.ctx, &mut self.reads);
         match command {
             Command::Get { id, reply } => reads.get(ctx, request, id, reply),
@@ -388,6 +428,7 @@ impl Owner {
             Tag::Checkpoint => self.checkpoint.written(ctx, buf, result),
             Tag::CheckpointFlush => done = self.checkpoint.flushed(ctx, result),
             Tag::Scrub(read) => self.scrub.ended(ctx, *read, buf, result),
+            Tag::Trial => ctx.io.judge.trial_ended(&result, monotonic_ns()),
         }
         if let Err(error) = done {
             self.fail(&error);

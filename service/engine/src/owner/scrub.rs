@@ -206,7 +206,8 @@ impl Scrub {
         let now_ns = monotonic_ns();
         let rate = control.rate.load(Ordering::Relaxed);
         self.budget.set_rate(rate, now_ns);
-        if self.busy {
+        // A disk that cannot be read says nothing of its lumps.
+        if self.busy || ctx.health.state.is_out() {
             return;
         }
         if let Some(due_ns) = self.wait_until(ctx, requests_wait, now_ns) {

@@ -205,6 +205,16 @@ impl Waiting {
         Some((arrival.ctx.id, arrival.command))
     }
 
+    /// Nothing that waits can be done.
+    pub(super) fn refuse_all(&mut self, error: &Error) {
+        let changes = self.changes.drain(..);
+        let queued = std::iter::from_fn(|| self.queue.take_oldest());
+        for arrival in changes.chain(queued) {
+            self.admission.leave();
+            arrival.command.refuse(error.clone());
+        }
+    }
+
     fn drop_late(&self, ctx: &Ctx, arrival: Arrival, late_ns: u64) {
         ctx.shared.counters.deadline_dropped.add(1);
         self.admission.leave();

@@ -23,6 +23,8 @@ pub(crate) struct DataRegion {
     deferred_blocks: u64,
     /// Blocks that the device refuses to write. Known until the store is closed.
     bad_blocks: u64,
+    /// Portions that these blocks belong to.
+    bad_places: u64,
 }
 
 #[derive(Debug, Default)]
@@ -43,6 +45,7 @@ impl DataRegion {
             pinned: HashMap::new(),
             deferred_blocks: 0,
             bad_blocks: 0,
+            bad_places: 0,
         }
     }
 
@@ -72,6 +75,12 @@ impl DataRegion {
     /// Never gives these blocks, which no record has named, to anybody again.
     pub(crate) fn set_aside(&mut self, portion: Portion) {
         self.bad_blocks += u64::from(portion.len().0);
+        self.bad_places += 1;
+    }
+
+    /// Portions that were set aside.
+    pub(crate) fn bad_places(&self) -> u64 {
+        self.bad_places
     }
 
     /// Blocks that were set aside.

@@ -45,5 +45,6 @@ mod scale_doc;
 mod scheduling;
 mod scrub;
 mod seal;
+mod states;
 mod support;
 mod verbs;

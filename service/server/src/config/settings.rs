@@ -170,6 +170,11 @@ pub struct ServeConfig {
     /// Backend of disk I/O
     #[arg(long, value_enum, env = "LUMPSCOPE_IO_BACKEND")]
     pub io_backend: IoBackendArg,
+    /// An I/O under way for longer than this hangs: the store is out of service until it has ended; 0:
+    /// never
+    #[arg(long, value_name = "SECONDS", env = "LUMPSCOPE_IO_TIMEOUT", value_parser = Whole::<1>::parse)]
+    #[serde(with = "Whole::<1>")]
+    pub io_timeout: Duration,
     /// How a put becomes durable: its data and a flush, then its record and a flush; or both and one
     /// flush, and after a power cut opening checks the data of the last puts
     #[arg(long, value_enum, env = "LUMPSCOPE_COMMIT")]
@@ -313,6 +318,8 @@ impl Default for ServeConfig {
             guard: vec![GuardRule::default()],
             program_statistics: false,
             io_backend: IoBackendArg::default(),
+            // The kernel's own for a command of SCSI or NVMe.
+            io_timeout: seconds(30),
             commit: CommitArg::default(),
             queue_depth: 32,
             queue_limit: 1024,

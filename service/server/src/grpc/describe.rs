@@ -3,7 +3,7 @@
 use lumpscope_observer::Observer;
 use lumpscope_proto::v1;
 
-use crate::stores::{FailedStore, Mode, NamedStore, Stores};
+use crate::stores::{FailedStore, NamedStore, Stores};
 
 /// Every store; those that could not be opened come last.
 pub(super) fn all(stores: &Stores, observer: &Observer) -> Vec<v1::StoreInfo> {
@@ -17,12 +17,7 @@ pub(super) fn all(stores: &Stores, observer: &Observer) -> Vec<v1::StoreInfo> {
 pub(super) fn store(named: &NamedStore, observer: &Observer) -> v1::StoreInfo {
     let info = named.store.info();
     let seen = observer.store_status(&named.name).unwrap_or_default();
-    let failed = named.store.failed();
-    let state = match (named.mode(), &failed) {
-        (Mode::Draining | Mode::Leaving, _) => v1::StoreState::Draining,
-        (Mode::Serving, Some(_)) => v1::StoreState::ReadOnly,
-        (Mode::Serving, None) => v1::StoreState::Serving,
-    };
+    let (state, reason) = named.state();
     v1::StoreInfo {
         name: named.name.clone(),
         path: info.path.display().to_string(),
@@ -33,8 +28,9 @@ pub(super) fn store(named: &NamedStore, observer: &Observer) -> v1::StoreInfo {
         device: seen.device.unwrap_or_default(),
         observed: seen.observed,
         not_observed_because: seen.why_not,
-        failed: failed.unwrap_or_default(),
+        failed: named.failed(),
         state: state.into(),
+        state_reason: reason.to_string(),
     }
 }
 
@@ -46,6 +42,7 @@ pub(super) fn failed_store(failed: &FailedStore) -> v1::StoreInfo {
         not_observed_because: "the store is not open".to_owned(),
         failed: failed.why.clone(),
         state: v1::StoreState::Unavailable.into(),
+        state_reason: failed.why.clone(),
         ..v1::StoreInfo::default()
     }
 }

@@ -1,7 +1,7 @@
 //! Standard health: the whole service, `lumpscope.v1.LumpStore`, and `store/NAME` for each store.
 //!
-//! A store serves while it takes every request: one that drains, was taken read-only by a failure
-//! or could not be opened does not. The service as a whole serves while any store does, because
+//! A store serves while it takes every request: one that drains, is read-only, failed or gone, or
+//! could not be opened does not; one that is degraded does. The service as a whole serves while any store does, because
 //! then there is somebody to talk to; who needs one store asks for that store. A store that is
 //! taken out is first said not to serve, to those who watch it, and then no longer known.
 //!
@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lumpscope_proto::v1::StoreState;
 use lumpscope_proto::v1::lump_store_server::LumpStoreServer;
 use tokio::sync::Mutex;
 use tonic::server::NamedService;
@@ -20,6 +21,7 @@ use tonic_health::ServingStatus;
 use tonic_health::pb::health_server::{Health as HealthApi, HealthServer};
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use tonic_health::server::{HealthReporter, HealthService};
+use tracing::{info, warn};
 
 use super::LumpStoreService;
 use crate::door::Caller;
@@ -43,6 +45,8 @@ pub struct Health {
 #[derive(Default)]
 struct Told {
     serves: BTreeMap<String, bool>,
+    /// Of the open stores, with the reasons.
+    states: BTreeMap<String, (StoreState, Arc<str>)>,
     ended: bool,
 }
 
@@ -80,8 +84,12 @@ impl Health {
         for failed in self.stores.failed().iter() {
             now.insert(service(&failed.name), false);
         }
-        for named in self.stores.all().iter() {
+        let open = self.stores.all();
+        told.states
+            .retain(|name, _| open.iter().any(|named| named.name == *name));
+        for named in open.iter() {
             now.insert(service(&named.name), named.serves());
+            told.log(&named.name, named.state());
         }
         let any = now.values().any(|serves| *serves);
         for whole in whole() {
@@ -118,6 +126,24 @@ impl Health {
             self.reporter.clone().clear_service_status(name).await;
         }
         told.serves = now;
+    }
+}
+
+impl Told {
+    /// Says in the log that a store is in another state. A store begins by serving.
+    fn log(&mut self, store: &str, (state, reason): (StoreState, Arc<str>)) {
+        let before = self.states.get(store);
+        let before = before.map_or(StoreState::Serving, |(state, _)| *state);
+        if state != before {
+            let (now, before) = (state.word(), before.word());
+            match state {
+                StoreState::Serving | StoreState::Draining => {
+                    info!(store, state = now, before, %reason, "the store is in another state");
+                }
+                _ => warn!(store, state = now, before, %reason, "the store is in another state"),
+            }
+        }
+        self.states.insert(store.to_owned(), (state, reason));
     }
 }
 

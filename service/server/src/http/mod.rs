@@ -27,6 +27,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use bytes::Bytes;
+use lumpscope_proto::v1::StoreState;
 use tokio::sync::watch;
 
 use crate::config::PageConfig;
@@ -118,16 +119,18 @@ fn refused(door: &Door, request: &Request) -> Option<Response> {
     Some((StatusCode::FORBIDDEN, text).into_response())
 }
 
-/// 200 while every store takes every request, else 503 with what does not.
+/// 200 while every store takes every request, else 503 with what does not. Stores that are degraded
+/// are named in either.
 async fn healthz(State(shared): State<Served>) -> Response {
     let not_serving = not_serving(&shared.stores);
-    answer(not_serving.is_empty(), not_serving)
+    let degraded = degraded(&shared.stores);
+    answer(not_serving.is_empty(), not_serving + &degraded)
 }
 
 /// 200 while any store takes every request.
 async fn readyz(State(shared): State<Served>) -> Response {
     let any = shared.stores.all().iter().any(|named| named.serves());
-    answer(any, not_serving(&shared.stores))
+    answer(any, not_serving(&shared.stores) + &degraded(&shared.stores))
 }
 
 /// A line for each store that does not take every request.
@@ -143,9 +146,19 @@ fn not_serving(stores: &Stores) -> String {
     open.chain(failed).collect()
 }
 
+/// A line for each store that takes every request and whose disk has errors.
+fn degraded(stores: &Stores) -> String {
+    let all = stores.all();
+    let states = all.iter().map(|named| (&named.name, named.state()));
+    states
+        .filter(|(_, (state, _))| *state == StoreState::Degraded)
+        .map(|(name, (_, reason))| format!("store {name} is degraded: {reason}\n"))
+        .collect()
+}
+
 fn answer(good: bool, text: String) -> Response {
     if good {
-        return "ok\n".into_response();
+        return format!("ok\n{text}").into_response();
     }
     let text = if text.is_empty() {
         "there is no store\n".to_owned()

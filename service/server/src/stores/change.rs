@@ -99,7 +99,7 @@ impl Stores {
             named.cut_off().cancel();
             named.idle(CUT_OFF).await;
         }
-        let was_in_order = named.store.failed().is_none();
+        let was_in_order = named.failed().is_empty();
         let closing = Arc::clone(named);
         let closed = tokio::task::spawn_blocking(move || closing.store.clone().close()).await;
         named.set_gone();
@@ -152,8 +152,8 @@ impl Stores {
         let why = match self.find(name) {
             None => None,
             Some(named) if named.mode() == Mode::Leaving => Some("is just being taken out"),
-            Some(named) if named.store.failed().is_some() => {
-                Some("has failed and is open for reading: take it out first, then add it")
+            Some(named) if !named.failed().is_empty() => {
+                Some("has failed and is still open: take it out first, then add it")
             }
             Some(_) => return Err(Refusal::StoreExists { name: name.clone() }),
         };

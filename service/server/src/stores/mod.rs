@@ -10,11 +10,12 @@ mod sink;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use arc_swap::ArcSwap;
 use lumpscope_engine::Error;
 use lumpscope_observer::Observer;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::config::{ServeConfig, StoreSpec};
 use crate::error::ServerError;
@@ -214,24 +215,26 @@ impl Stores {
     /// Blocks.
     ///
     /// # Errors
-    /// The first store that did not close in order; the others are closed all the same.
+    /// The first store that was in order and did not close in order; the others are closed all the
+    /// same.
     pub fn close(&self) -> Result<(), ServerError> {
         let mut closed = self.lock();
         *closed = true;
+        let all = self.all();
+        // At the same time: a disk that hangs holds up its own store only.
         let mut first = None;
-        for named in self.all().iter() {
-            match named.store.clone().close() {
-                // Closed already: it was just being taken out.
-                Ok(()) | Err(Error::Closed) => info!(store = named.name, "closed"),
-                Err(source) => {
-                    error!(store = named.name, %source, "did not close in order");
-                    first.get_or_insert(ServerError::CloseStore {
-                        name: named.name.clone(),
-                        source,
-                    });
+        thread::scope(|scope| {
+            let closing: Vec<_> = all
+                .iter()
+                .map(|named| scope.spawn(|| close_one(named)))
+                .collect();
+            for closing in closing {
+                match closing.join() {
+                    Ok(closed) => first = first.take().or(closed.err()),
+                    Err(panicked) => std::panic::resume_unwind(panicked),
                 }
             }
-        }
+        });
         first.map_or(Ok(()), Err)
     }
 
@@ -239,6 +242,25 @@ impl Stores {
         let closed = self.shared.closed.lock();
         closed.unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Closes one store. That one which had failed before does not close in order is no news.
+fn close_one(named: &NamedStore) -> Result<(), ServerError> {
+    let failed = named.failed();
+    let store = &named.name;
+    match named.store.clone().close() {
+        // Closed already: it was just being taken out.
+        Ok(()) | Err(Error::Closed) => info!(store, "closed"),
+        Err(_) if !failed.is_empty() => warn!(store, failed, "closed; it had failed before"),
+        Err(source) => {
+            error!(store, %source, "did not close in order");
+            return Err(ServerError::CloseStore {
+                name: named.name.clone(),
+                source,
+            });
+        }
+    }
+    Ok(())
 }
 
 impl FailedStore {

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
-use lumpscope_engine::Store;
+use lumpscope_engine::{self as engine, Store};
 use lumpscope_objects::Objects;
+use lumpscope_proto::v1::StoreState;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -124,20 +125,48 @@ impl NamedStore {
         self.why_not_serving().is_none()
     }
 
+    /// Its state, and why it is in it; the reason is empty while it is serving.
+    #[must_use]
+    pub fn state(&self) -> (StoreState, Arc<str>) {
+        match self.mode() {
+            Mode::Draining => (StoreState::Draining, "it is draining".into()),
+            Mode::Leaving => (StoreState::Draining, "it is being taken out".into()),
+            Mode::Serving if self.service.stopping.load(Ordering::SeqCst) => {
+                (StoreState::Draining, "the service is shutting down".into())
+            }
+            Mode::Serving => {
+                let health = self.store.health();
+                let state = match health.state {
+                    engine::StoreState::Serving => StoreState::Serving,
+                    engine::StoreState::Degraded => StoreState::Degraded,
+                    engine::StoreState::ReadOnly => StoreState::ReadOnly,
+                    engine::StoreState::Failed => StoreState::Failed,
+                    engine::StoreState::Gone => StoreState::Gone,
+                };
+                (state, health.reason)
+            }
+        }
+    }
+
     /// Why it does not serve everything; `None`: it does.
     #[must_use]
     pub fn why_not_serving(&self) -> Option<String> {
-        match self.mode() {
-            Mode::Draining => Some("it is draining".to_owned()),
-            Mode::Leaving => Some("it is being taken out".to_owned()),
-            Mode::Serving if self.service.stopping.load(Ordering::SeqCst) => {
-                Some("the service is shutting down".to_owned())
-            }
-            Mode::Serving => self
-                .store
-                .failed()
-                .map(|why| format!("it takes no changes: {why}")),
+        let (state, reason) = self.state();
+        match state {
+            StoreState::Serving | StoreState::Degraded => None,
+            StoreState::Draining => Some(reason.to_string()),
+            _ => Some(format!("it is {}: {reason}", state.word())),
         }
+    }
+
+    /// Why the engine does not take every request; empty: it does.
+    #[must_use]
+    pub fn failed(&self) -> String {
+        let health = self.store.health();
+        if health.state.takes_everything() {
+            return String::new();
+        }
+        health.reason.to_string()
     }
 
     /// Requests on data under way.

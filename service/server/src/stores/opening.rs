@@ -74,6 +74,7 @@ impl Opener {
         options.checkpoint_records = config.checkpoint_records;
         options.salvage = config.salvage || salvage;
         options.io_backend = config.io_backend.into();
+        options.io_timeout = config.io_timeout;
         options.commit = config.commit.into();
         let store = Store::open(&spec.path, options).map_err(|source| ServerError::OpenStore {
             name: spec.name.clone(),

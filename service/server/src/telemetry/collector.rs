@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use lumpscope_observer::{GuardReport, Observer, StoreReport};
+use lumpscope_proto::v1::StoreState;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
@@ -59,6 +60,17 @@ pub(super) struct ServiceCollector {
     form: Form,
 }
 
+/// Every state that a store can be in.
+const STATES: [StoreState; 7] = [
+    StoreState::Serving,
+    StoreState::Degraded,
+    StoreState::ReadOnly,
+    StoreState::Failed,
+    StoreState::Gone,
+    StoreState::Draining,
+    StoreState::Unavailable,
+];
+
 impl ServiceCollector {
     /// A collector that reads from `sources` at every scrape.
     pub(super) fn new(sources: Arc<Sources>, form: Form) -> Self {
@@ -110,7 +122,8 @@ impl Collector for ServiceCollector {
         door(&mut out, &sources.door)?;
         requests(&mut out, &stores)?;
         ordering::encode(&mut out, &stores)?;
-        store_states(&mut out, &stores)?;
+        describe_stores(&mut out, &stores)?;
+        store_states(&mut out, &stores, &sources.stores.failed())?;
         store_numbers(&mut out, &stores, &sources.stores.failed())?;
         observing::encode(&mut out, &stores, sources)?;
         process::encode(&mut out)
@@ -200,7 +213,18 @@ fn requests(out: &mut Out<'_, '_>, stores: &[Snapshot]) -> fmt::Result {
     )
 }
 
-fn store_states(out: &mut Out<'_, '_>, stores: &[Snapshot]) -> fmt::Result {
+/// A series for each state of each store.
+fn store_states(out: &mut Out<'_, '_>, stores: &[Snapshot], failed: &[FailedStore]) -> fmt::Result {
+    let open = stores.iter().map(|s| (&*s.named.name, s.named.state().0));
+    let failed = failed.iter().map(|f| (&*f.name, StoreState::Unavailable));
+    let series = open.chain(failed).flat_map(|(name, now)| {
+        let value = move |state| f64::from(u8::from(state == now));
+        STATES.map(|state| (vec![name, state.word()], value(state)))
+    });
+    out.gauge(&names::STORE_STATE, series)
+}
+
+fn describe_stores(out: &mut Out<'_, '_>, stores: &[Snapshot]) -> fmt::Result {
     let describe = |s: &Snapshot| {
         let info = s.named.store.info();
         vec![

@@ -111,8 +111,10 @@ metrics! {
 
     STORE = "store" Info ["store", "path", "layout", "backend", "device", "block_size"]
         "The stores: path, layout, backend of the I/O, and the disk below.";
+    STORE_STATE = "store_state" Gauge ["store", "state"]
+        "1: the store is in this state: serving, degraded, read-only, failed, gone, draining or unavailable; the others are 0. `lumpscope stores` says why.";
     STORE_FAILED = "store_failed" Gauge ["store"]
-        "1: the store takes no changes since an I/O of its own failed, mostly a write or flush, or could not be opened; `lumpscope stat` says why.";
+        "1: the store does not take every request, because its disk fails, does not answer, is gone or is read-only, or it could not be opened; `lumpscope stat` says why.";
     STORE_DRAINING = "store_draining" Gauge ["store"]
         "1: the store takes no new requests, because it drains or is being taken out.";
     STORE_UNDER_WAY = "store_requests_in_progress" Gauge ["store"]

@@ -108,8 +108,7 @@ impl IoBackend for SimBackend {
         let shared = Arc::downgrade(&self.shared);
         Waker::new(move || {
             if let Some(shared) = shared.upgrade() {
-                *shared.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
-                shared.bell.notify_one();
+                shared.ring();
             }
         })
     }

@@ -50,6 +50,8 @@ pub(super) struct Core {
     pub(super) unreadable: Vec<Range<u64>>,
     /// I/Os after which the device is gone: all later ones fail.
     pub(super) dies_after: u64,
+    /// True: no I/O ends.
+    pub(super) hangs: bool,
     /// I/Os submitted.
     pub(super) submitted: u64,
     /// I/Os that a fault has hit.
@@ -84,6 +86,7 @@ impl Core {
             faults: Vec::new(),
             unreadable: Vec::new(),
             dies_after: u64::MAX,
+            hangs: false,
             submitted: 0,
             faults_hit: 0,
             violations: Vec::new(),
@@ -194,11 +197,17 @@ impl Core {
 
     /// When the next I/O in flight ends; `None`: none is in flight.
     pub(super) fn next_due_ns(&self) -> Option<u64> {
+        if self.hangs {
+            return None;
+        }
         self.flights.iter().map(|flight| flight.due_ns).min()
     }
 
     /// Ends one I/O that is due by now. I/Os that take a second turn are not ended yet.
     pub(super) fn end_one(&mut self) -> Option<Completion> {
+        if self.hangs {
+            return None;
+        }
         loop {
             let (at, _) = self
                 .flights

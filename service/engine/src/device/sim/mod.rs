@@ -75,6 +75,14 @@ struct Shared {
     bell: Condvar,
 }
 
+impl Shared {
+    /// Wakes who waits for the device.
+    fn ring(&self) {
+        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.bell.notify_one();
+    }
+}
+
 impl std::fmt::Debug for SimDisk {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let core = self.core();
@@ -196,6 +204,12 @@ impl SimDisk {
     pub fn die_after(&self, ios: u64) {
         let mut core = self.core();
         core.dies_after = core.submitted.saturating_add(ios);
+    }
+
+    /// From now on no I/O ends, or those in flight end as they are due.
+    pub fn hang(&self, hangs: bool) {
+        self.core().hangs = hangs;
+        self.shared.ring();
     }
 
     /// Flips the bits of `mask` in one byte, wherever the disk has it.

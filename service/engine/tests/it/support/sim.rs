@@ -100,6 +100,19 @@ impl SimDisk {
         }
     }
 
+    /// Makes all I/Os fail from now on; [`fail`](Self::fail) ends that.
+    pub fn break_down(&self, errno: i32) {
+        for op in [IoOp::Read, IoOp::Write, IoOp::Flush] {
+            let fault = sim::Fault::always(op, FaultKind::Errno(errno));
+            self.disk().inject(fault);
+        }
+    }
+
+    /// Makes reads of these bytes fail until they are written again.
+    pub fn make_unreadable(&self, bytes: Range<u64>) {
+        self.disk().make_unreadable(bytes);
+    }
+
     /// Makes all writes fail that begin within these bytes.
     pub fn refuse_writes(&self, within: Range<u64>) {
         self.disk().inject(sim::Fault {
@@ -121,7 +134,11 @@ impl SimDisk {
     }
 
     pub fn open(&self) -> Result<Store, Error> {
-        Store::open_on(self.device(), StoreOptions::new("sim"))
+        self.open_with(StoreOptions::new("sim"))
+    }
+
+    pub fn open_with(&self, options: StoreOptions) -> Result<Store, Error> {
+        Store::open_on(self.device(), options)
     }
 }
 

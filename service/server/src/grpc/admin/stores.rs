@@ -83,7 +83,7 @@ pub(super) async fn drain(
     admin.health.look().await;
     let under_way = admin.stores.wait_idle(&stores, wait).await;
     if under_way == 0 {
-        for named in stores.iter().filter(|named| named.store.failed().is_none()) {
+        for named in stores.iter().filter(|named| named.failed().is_empty()) {
             ask(named, |on_done| named.store.submit_sync(on_done)).await?;
         }
     }

@@ -80,6 +80,10 @@ fn errors(scenario: &Scenario, random: &mut Random, coverage: &mut Coverage) -> 
     let hits = history.session.disk.faults_hit();
     coverage.faults.hits += hits;
     history.session.disk.heal();
+    let session = &mut history.session;
+    session.run_until(coverage, "a disk that is well again", |session, _| {
+        !session.store.health().state.is_out()
+    })?;
     let failed = history.session.store.failed();
     if changes_refused && hits > 0 {
         let reason = failed.ok_or("a failed flush or journal write was forgotten")?;

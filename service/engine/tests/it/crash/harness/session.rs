@@ -139,7 +139,9 @@ impl Session {
             self.asked.remove(&request);
             self.model.refused(request);
             self.model.was_not_read(request);
-            if !is_refusal(&error) {
+            let out = matches!(error, Error::OutOfService { .. });
+            let may_be_out = self.strictness != Strictness::Sound;
+            if !is_refusal(&error) && !(out && may_be_out) {
                 return Err(format!("request {request} was not accepted: {error}"));
             }
         }
@@ -608,6 +610,7 @@ pub fn is_damage(error: &Error) -> bool {
             | Error::PlaceRefused { .. }
             | Error::CorruptJournal { .. }
             | Error::Failed { .. }
+            | Error::OutOfService { .. }
     )
 }
 

@@ -1,0 +1,211 @@
+//! The state of a store follows its disk.
+
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::support::sim::SimDisk;
+use crate::support::stepped::{self, Stepped, steady};
+use crate::support::{Shape, content, ctx, get, put, try_put};
+use lumpscope_engine::device::{Completion, Io, IoBackend, Wait, Waker};
+use lumpscope_engine::{
+    Error, IoBackendKind, LumpId, LumpRange, Placement, Store, StoreOptions, StoreState,
+};
+
+const SHAPE: Shape = Shape {
+    block_size: 512,
+    ring_blocks: 16,
+    data_blocks: 400,
+};
+
+/// Waits for what must come at some time.
+fn until(store: &Store, state: StoreState) {
+    let begun = Instant::now();
+    while store.health().state != state {
+        let health = store.health();
+        assert!(begun.elapsed() < Duration::from_mins(2), "{health:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn refused(store: &Store) -> String {
+    let error = store.get(ctx(), LumpId(1)).unwrap_err();
+    assert!(matches!(error, Error::OutOfService { .. }), "{error}");
+    let change = try_put(store, 7, b"x", Placement::Embedded).unwrap_err();
+    assert!(matches!(change, Error::OutOfService { .. }), "{change}");
+    assert!(matches!(store.sync(), Err(Error::OutOfService { .. })));
+    // What needs no disk is answered.
+    let listed = store.list(LumpRange::ALL, 10).unwrap();
+    assert_eq!(listed.ids, [LumpId(1)]);
+    error.to_string()
+}
+
+#[test]
+fn a_disk_without_any_i_o_takes_its_store_out_of_service_until_it_is_back() {
+    for (errno, state, reads) in [
+        (libc::EIO, StoreState::Failed, 3),
+        (libc::ENODEV, StoreState::Gone, 1),
+        (libc::ENXIO, StoreState::Gone, 1),
+    ] {
+        let disk = SimDisk::new(SHAPE.image());
+        let store = disk.open().unwrap();
+        put(&store, 1, b"one");
+        store.close().unwrap();
+        // A store that was only opened writes nothing.
+        let store = disk.open().unwrap();
+        assert_eq!(store.health().state, StoreState::Serving);
+        disk.break_down(errno);
+        for _ in 0..reads {
+            let error = store.get(ctx(), LumpId(1)).unwrap_err();
+            assert!(matches!(error, Error::Io { .. }), "{error}");
+        }
+        until(&store, state);
+        let why = store.health().reason;
+        assert!(refused(&store).contains(&*why), "{why}");
+        disk.fail(None);
+        until(&store, StoreState::Serving);
+        assert_eq!(&*store.health().reason, "");
+        assert_eq!(get(&store, 1).as_deref(), Some(&b"one"[..]));
+        put(&store, 2, b"two");
+        store.close().unwrap();
+    }
+}
+
+#[test]
+fn a_lump_that_cannot_be_read_is_no_failure_of_the_disk() {
+    let disk = SimDisk::new(SHAPE.image());
+    let store = disk.open().unwrap();
+    put(&store, 1, &content(1, 1, 3000));
+    put(&store, 2, &content(2, 1, 3000));
+    let data = 512 * 18;
+    disk.make_unreadable(data..data + 512);
+    for _ in 0..20 {
+        store.get(ctx(), LumpId(1)).unwrap_err();
+        assert!(!store.health().state.is_out(), "{:?}", store.health());
+    }
+    assert_eq!(get(&store, 2), Some(content(2, 1, 3000)));
+    until(&store, StoreState::Serving);
+}
+
+#[test]
+fn a_write_of_the_store_that_fails_makes_it_read_only_until_it_is_opened_again() {
+    let disk = SimDisk::new(SHAPE.image());
+    let store = disk.open().unwrap();
+    put(&store, 1, b"one");
+    disk.refuse_writes(0..512 * 18);
+    try_put(&store, 2, b"two", Placement::Data).unwrap_err();
+    until(&store, StoreState::ReadOnly);
+    disk.fail(None);
+    assert_eq!(get(&store, 1).as_deref(), Some(&b"one"[..]));
+    assert_eq!(store.health().state, StoreState::ReadOnly);
+    drop(store);
+    let options = StoreOptions {
+        read_only: true,
+        ..StoreOptions::new("sim")
+    };
+    let store = disk.open_with(options).unwrap();
+    assert_eq!(store.health().state, StoreState::ReadOnly);
+    drop(store);
+    assert_eq!(disk.open().unwrap().health().state, StoreState::Serving);
+}
+
+#[test]
+fn a_disk_that_hangs_takes_its_store_out_of_service_until_it_answers() {
+    let second = Duration::from_secs(1).as_nanos() as u64;
+    let options = StoreOptions {
+        io_timeout: Duration::from_secs(3),
+        queue_depth: 1,
+        ..StoreOptions::new("sim")
+    };
+    let mut it = Stepped::open(stepped::disk(64, 512, steady(1000, 1000)), options);
+    it.put(1, 3000, Placement::Data);
+    it.settle();
+    it.disk.hang(true);
+    let (first, waits) = (it.submit_get(1), it.submit_get(1));
+    let begun = it.disk.now_ns();
+    it.step();
+    assert_eq!(it.store.health().state, StoreState::Serving);
+    assert_eq!(it.driver.due_ns(), Some(begun + 3 * second));
+    it.disk.advance_to(begun + 3 * second);
+    it.step();
+    let health = it.store.health();
+    assert_eq!(health.state, StoreState::Failed);
+    assert!(
+        health.reason.contains("has not ended within 3 s"),
+        "{health:?}"
+    );
+    // What waits is answered, what the disk has is not.
+    let answer = waits.try_recv().unwrap();
+    assert!(matches!(answer, Err(Error::OutOfService { .. })));
+    assert!(first.try_recv().is_err());
+    let (on_done, _) = stepped::answer();
+    let late = it.store.submit_get(ctx(), LumpId(1), on_done);
+    assert!(matches!(late, Err(Error::OutOfService { .. })), "{late:?}");
+    assert_eq!(it.driver.due_ns(), None, "nothing is done again and again");
+    it.disk.hang(false);
+    it.wait(&first).unwrap();
+    it.until(|it| it.store.health().state == StoreState::Serving);
+    it.check_all();
+    it.close();
+}
+
+/// A backend whose calls block, as system calls on a disk that hangs may.
+struct Blocking {
+    inner: Box<dyn IoBackend>,
+    blocked: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl IoBackend for Blocking {
+    fn kind(&self) -> IoBackendKind {
+        self.inner.kind()
+    }
+
+    fn submit(&mut self, io: Io) {
+        let (blocked, changed) = &*self.blocked;
+        drop(
+            changed
+                .wait_while(blocked.lock().unwrap(), |blocked| *blocked)
+                .unwrap(),
+        );
+        self.inner.submit(io);
+    }
+
+    fn wait(&mut self, ended: &mut Vec<Completion>, wait: Wait) {
+        self.inner.wait(ended, wait);
+    }
+
+    fn waker(&self) -> Waker {
+        self.inner.waker()
+    }
+}
+
+#[test]
+fn a_disk_that_holds_up_the_owner_thread_is_noticed_by_others() {
+    let disk = SimDisk::new(SHAPE.image());
+    let blocked = Arc::new((Mutex::new(false), Condvar::new()));
+    let set = |on| {
+        *blocked.0.lock().unwrap() = on;
+        blocked.1.notify_all();
+    };
+    let mut device = disk.device();
+    device.backend = Box::new(Blocking {
+        inner: device.backend,
+        blocked: Arc::clone(&blocked),
+    });
+    let options = StoreOptions {
+        io_timeout: Duration::from_secs(1),
+        ..StoreOptions::new("sim")
+    };
+    let store = Store::open_on(device, options).unwrap();
+    put(&store, 1, b"one");
+    set(true);
+    let (on_done, answer) = stepped::answer();
+    store.submit_get(ctx(), LumpId(1), on_done).unwrap();
+    until(&store, StoreState::Failed);
+    let error = store.get(ctx(), LumpId(1)).unwrap_err();
+    assert!(matches!(error, Error::OutOfService { .. }), "{error}");
+    set(false);
+    assert_eq!(&answer.recv().unwrap().unwrap()[..], b"one");
+    until(&store, StoreState::Serving);
+    assert_eq!(get(&store, 1).as_deref(), Some(&b"one"[..]));
+    store.close().unwrap();
+}
