@@ -264,6 +264,23 @@ pub enum Error {
     /// where this engine wrote one. Nothing is returned: restore the lump from a copy.
     #[error("{0}; restore the lump from a copy")]
     ChecksumMismatch(Box<LumpDamage>),
+    /// The disk cannot read these bytes of a lump, tried twice, and reads others. Nothing is returned:
+    /// restore the lump from a copy.
+    #[error(
+        "lump {id} cannot be read: {len} bytes at byte {offset} of the device, tried twice: {source}; \
+         restore the lump from a copy"
+    )]
+    Unreadable {
+        /// The lump.
+        id: LumpId,
+        /// First byte in the device or file of the read that failed.
+        offset: u64,
+        /// Bytes of that read.
+        len: u64,
+        /// Error of the system.
+        #[source]
+        source: Arc<io::Error>,
+    },
     /// The path holds no store.
     #[error("{path}: not a lump store ({why}); `lumpscope format` makes one")]
     NotAStore {
@@ -352,13 +369,25 @@ impl Error {
     /// True: the medium refuses these bytes; others may be well. A device that is gone says
     /// something else.
     pub(crate) fn is_bad_spot(&self) -> bool {
-        let Self::Io { source, .. } = self else {
-            return false;
-        };
-        matches!(
-            source.raw_os_error(),
-            Some(libc::EIO | libc::ENODATA | libc::EREMOTEIO | libc::EILSEQ)
-        )
+        matches!(self, Self::Io { source, .. } if is_bad_spot(source))
+    }
+
+    /// As the error of a read for this lump: the disk reads other bytes.
+    pub(crate) fn of_lump(self, id: LumpId) -> Self {
+        match self {
+            Self::Io {
+                op: IoOp::Read,
+                offset,
+                len,
+                source,
+            } if is_bad_spot(&source) => Self::Unreadable {
+                id,
+                offset,
+                len,
+                source,
+            },
+            other => other,
+        }
     }
 
     /// True: the kernel says that there is no such device any more.
@@ -384,4 +413,12 @@ impl Error {
             },
         }
     }
+}
+
+/// True: an errno by which the kernel says that the medium refuses some bytes.
+fn is_bad_spot(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EIO | libc::ENODATA | libc::EREMOTEIO | libc::EILSEQ)
+    )
 }

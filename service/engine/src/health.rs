@@ -4,15 +4,16 @@
 //! | state | begins | takes | ends |
 //! |---|---|---|---|
 //! | serving | at open | everything | |
-//! | degraded | the last read, or the last write or flush, failed; or the disk has refused more than [`BAD_PLACES`](crate::health::BAD_PLACES) places | everything | with the next one that succeeds; for bad places, when the store is opened on a disk without them |
+//! | degraded | the last read, or the last write or flush, failed; or the disk has refused to write [`BAD_PLACES`](crate::health::BAD_PLACES) places or more | everything | with the next one that succeeds; for bad places, never: replace the disk |
 //! | read-only | opened so, or the device is read-only; or a write or flush of the store's own failed, so what is on the disk is uncertain | reads | when the store is opened again |
-//! | failed | [`ERRORS`](crate::health::ERRORS) reads or writes in a row failed, and a trial read too; or an I/O has been in flight for longer than [`io_timeout`](crate::StoreOptions::io_timeout) | lists | when a trial read succeeds; when the I/O has ended |
+//! | failed | a read for a request failed twice, or [`ERRORS`](crate::health::ERRORS) reads or writes in a row failed, and then a trial read failed, too; or an I/O has been in flight for longer than [`io_timeout`](crate::StoreOptions::io_timeout) | lists | when a trial read succeeds; when the I/O has ended |
 //! | gone | the kernel says that there is no such device (ENODEV, ENXIO, ENOMEDIUM) | lists | when a trial read succeeds |
 //!
 //! The last state that applies counts. A store that is failed or gone reads its first block once in
 //! [`TRIAL_EVERY`](crate::health::TRIAL_EVERY): without requests it would never see that the disk is
 //! well again. What waits in its queue is refused at once, and so is what comes; what is in flight
-//! is answered when the kernel gives it back. A full file system is no error of the disk.
+//! is answered when the kernel gives it back. A full file system is no error of the disk. A lump that
+//! cannot be read while the trial read succeeds is lost alone ([`Error::Unreadable`]).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,13 +21,14 @@ use std::time::Duration;
 
 use crate::clock::{duration_ns, monotonic_ns};
 use crate::error::Error;
+use crate::format::bad_places;
 
 /// Errors of one kind in a row (reads, or writes and flushes) after which a trial read decides.
 pub(crate) const ERRORS: u32 = 3;
 /// From one trial read to the next while the store is failed or gone.
 pub(crate) const TRIAL_EVERY: Duration = Duration::from_secs(1);
-/// Refused places beyond which the disk is failing.
-pub(crate) const BAD_PLACES: u64 = 16;
+/// Refused places with which the disk is failing: as many as the header block remembers.
+pub(crate) const BAD_PLACES: usize = bad_places::MOST;
 
 /// State of a store, from the best to the worst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

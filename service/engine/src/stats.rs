@@ -40,8 +40,10 @@ counters! {
     data_capacity_bytes,
     /// Bytes of it in use (whole blocks), those about to be freed included.
     data_used_bytes,
-    /// Bytes of it that the device has refused to write since open: nothing is put there any more.
+    /// Bytes of it that the device has refused to write: nothing is put there any more.
     bad_bytes,
+    /// Places that these bytes belong to.
+    bad_places,
     /// Bytes of the largest free extent.
     largest_free_bytes,
     /// Free extents.

@@ -12,6 +12,7 @@ mod config;
 #[allow(dead_code, reason = "the service's own tests use the rest")]
 #[path = "../../../server/tests/it/door/harness.rs"]
 mod door;
+mod failing_disks;
 mod folders;
 mod limits;
 mod observing;

@@ -194,8 +194,14 @@ pub(crate) enum Next {
 impl Progress {
     /// Accounts for a call that returned `transferred` bytes of an I/O. A read that reaches the
     /// end of a file gets zeros for the rest: a file may be shorter than its store, and what was
-    /// never written may be read as anything.
-    pub(crate) fn advance(&mut self, io: &mut Io, transferred: usize, alignment: usize) -> Next {
+    /// never written may be read as anything. A device ends before its store (`hard_end`) only when
+    /// it is gone: the kernel then gives it the size 0.
+    pub(crate) fn advance(
+        &mut self,
+        io: &mut Io,
+        transferred: usize,
+        (alignment, hard_end): (usize, bool),
+    ) -> Next {
         let Some(buf) = io.buf.as_mut() else {
             return Next::Finished;
         };
@@ -205,6 +211,7 @@ impl Progress {
         }
         let at_end = transferred == 0 || !self.done.is_multiple_of(alignment);
         match io.op {
+            IoOp::Read if at_end && hard_end => Next::Failed(libc::ENXIO),
             IoOp::Read if at_end => {
                 buf[self.done..].fill(0);
                 Next::Finished
@@ -213,4 +220,14 @@ impl Progress {
             IoOp::Read | IoOp::Write | IoOp::Flush => Next::Continue,
         }
     }
+}
+
+/// The errno of a failed I/O. A write behind the end of a block device has no space left, in the
+/// words of the kernel: the device has become smaller, or is gone and has the size 0.
+pub(crate) fn failed_with(file: &Claimed, io: &Io, errno: i32) -> io::Error {
+    let behind_end = errno == libc::ENOSPC
+        && file.is_block_device()
+        && rustix::fs::seek(file, rustix::fs::SeekFrom::End(0))
+            .is_ok_and(|size| io.offset.saturating_add(io.len()) > size);
+    io::Error::from_raw_os_error(if behind_end { libc::ENXIO } else { errno })
 }

@@ -12,7 +12,7 @@ use rustix::io::retry_on_intr;
 
 use super::{
     Claimed, Completion, Declarer, Io, IoBackend, Mailbox, MailboxSender, Next, Progress, Wait,
-    Waker, WriteCache,
+    Waker, WriteCache, failed_with,
 };
 use crate::declaration::IoOp;
 use crate::facts::LiveCache;
@@ -115,6 +115,10 @@ impl Worker {
             self.declarer.begin(&io);
             let token = io.token;
             let result = self.declarer.during(token, || self.transfer(&mut io));
+            let result = result.map_err(|error| match error.raw_os_error() {
+                Some(errno) => failed_with(&self.file, &io, errno),
+                None => error,
+            });
             self.declarer.end(io.token, &result);
             let completion = Completion {
                 token: io.token,
@@ -145,7 +149,8 @@ impl Worker {
                 }
                 _ => retry_on_intr(|| rustix::io::pwrite(&self.file, &buf[from..to], offset))?,
             };
-            match progress.advance(io, moved, self.alignment) {
+            let end = (self.alignment, self.file.is_block_device());
+            match progress.advance(io, moved, end) {
                 Next::Finished if io.forced => {
                     return Ok(retry_on_intr(|| rustix::fs::fdatasync(&self.file))?);
                 }

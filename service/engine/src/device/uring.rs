@@ -20,6 +20,7 @@ use rustix::event::EventfdFlags;
 
 use super::{
     Claimed, Completion, Declarer, Io, IoBackend, Next, Progress, Wait, Waker, WriteCache,
+    failed_with,
 };
 use crate::clock::monotonic_ns;
 use crate::declaration::IoOp;
@@ -251,14 +252,14 @@ impl Uring {
             return;
         };
         let next = match usize::try_from(result) {
-            Ok(moved) => progress.advance(io, moved, self.alignment),
+            Ok(moved) => progress.advance(io, moved, (self.alignment, self.file.is_block_device())),
             Err(_) if matches!(-result, libc::EINTR | libc::EAGAIN) => Next::Continue,
             Err(_) => Next::Failed(-result),
         };
         let result = match next {
             Next::Continue => return self.push(token),
             Next::Finished => Ok(()),
-            Next::Failed(errno) => Err(io::Error::from_raw_os_error(errno)),
+            Next::Failed(errno) => Err(failed_with(&self.file, io, errno)),
         };
         if let Some((io, _)) = self.in_flight.remove(&token) {
             self.declarer.end(io.token, &result);

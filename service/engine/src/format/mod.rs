@@ -5,6 +5,7 @@
 //! module names the section it implements. All integers of `lusf` are big-endian, those of minfs
 //! little-endian.
 
+pub mod bad_places;
 pub mod checkpoint;
 pub mod copies;
 pub mod error;

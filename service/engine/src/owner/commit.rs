@@ -85,6 +85,8 @@ struct InFlight {
     requests: Vec<RequestId>,
     /// Taken when written.
     first: Option<RingWrite>,
+    /// The file system has no space for a piece that replay cannot reach yet.
+    no_space: Option<Error>,
     new_tail: Option<NewTail>,
     records: u64,
 }
@@ -356,6 +358,7 @@ impl Commit {
             durability,
             requests: requests.clone(),
             first: Some(first),
+            no_space: None,
             new_tail: Some(new_tail),
             records,
         });
@@ -402,11 +405,16 @@ impl Commit {
         ctx: &mut Ctx,
         result: Result<(), Error>,
     ) -> Result<(), Error> {
-        result?;
+        if let Err(error) = result {
+            self.note_no_space(error)?;
+        }
         let Phase::Rest(left) = self.phase else {
             return Ok(());
         };
         self.phase = Phase::Rest(left - 1);
+        if left == 1 && self.refuse_without_space(ctx) {
+            return Ok(());
+        }
         if left == 1 && self.forced {
             self.write_first(ctx);
         } else if left == 1 {

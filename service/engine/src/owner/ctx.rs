@@ -15,7 +15,7 @@ use super::waiting::overload::Overload;
 use super::waiting::pace::Pace;
 use crate::clock::duration_ns;
 use crate::error::Error;
-use crate::finding::Finding;
+use crate::finding::{Finding, FindingKind};
 use crate::format::Portion;
 use crate::format::journal_header::ScrubMark;
 use crate::format::verify::Subject;
@@ -158,6 +158,8 @@ pub(super) struct HeaderBlock {
     pub(super) mark: ScrubMark,
     /// Log offset of the journal's end in the checked copies; `None`: there are none.
     pub(super) copied: Option<u64>,
+    /// Bad places have come that the header block does not tell of.
+    pub(super) lacks_places: bool,
 }
 
 /// Handed to the parts of the owner in each of their steps.
@@ -209,9 +211,9 @@ impl Ctx {
         if let Some(reason) = self.limits.read_only {
             return Health::new(StoreState::ReadOnly, &reason.into());
         }
-        let bad_places = self.storage.data.bad_places();
-        if bad_places > BAD_PLACES {
-            let reason = format!("the disk has refused to write {bad_places} places; replace it");
+        let places = self.storage.data.bad_places().len();
+        if places >= BAD_PLACES {
+            let reason = format!("the disk has refused to write {places} places; replace it");
             return Health::new(StoreState::Degraded, &reason.into());
         }
         match self.io.judge.last_error() {
@@ -292,9 +294,11 @@ impl Ctx {
         }
     }
 
-    /// Reads the first unit of the store, to see whether the disk is well.
+    /// Reads the first unit of the store, to see whether the disk is well, unless that is under way.
     pub(super) fn try_disk(&mut self) {
-        self.io.judge.trial_begins();
+        if !self.io.judge.trial_begins() {
+            return;
+        }
         let offset = self.storage.geometry.base().0;
         let len = u64::from(self.io.device.alignment);
         self.io.read(Tag::Trial, offset, len, Vec::new());
@@ -307,19 +311,47 @@ impl Ctx {
         let mut blocks = self.io.pool.get(bytes.len());
         blocks.copy_from_slice(&bytes);
         self.header.copied = Some(self.storage.journal.log_end());
+        self.header.lacks_places = false;
         let offset = self.storage.geometry.base().0;
         self.io.write(tag, offset, blocks, Vec::new());
     }
 
-    /// True: the journal has an end of its own that the copies in the headers do not tell of, and
-    /// they are missing, or the store is closed.
-    pub(super) fn copies_are_old(&self) -> bool {
+    /// True: the headers lack bad places; or the journal has an end of its own that the copies in
+    /// the headers do not tell of, and they are missing, or the store is closed.
+    pub(super) fn headers_are_old(&self) -> bool {
         let journal = &self.storage.journal;
         let old = match self.header.copied {
             None => true,
             Some(log_end) => self.closing && log_end != journal.log_end(),
         };
-        old && journal.is_sealed()
+        self.header.lacks_places || (old && journal.is_sealed())
+    }
+
+    /// Sets a place aside that the disk refused to write, and tells of it.
+    pub(super) fn set_aside(&mut self, portion: Portion, id: LumpId, why: &Error) {
+        self.storage.data.set_aside(portion);
+        self.header.lacks_places = true;
+        let (kind, geometry) = (FindingKind::Write, &self.storage.geometry);
+        self.report(Finding::of_portion(
+            kind,
+            geometry,
+            id,
+            portion,
+            why.to_string(),
+        ));
+    }
+
+    /// Tells of the places that were set aside before the store was opened.
+    pub(super) fn report_bad_places(&self) {
+        let geometry = &self.storage.geometry;
+        let block_size = geometry.block_size().bytes();
+        for (start, blocks) in self.storage.data.bad_places() {
+            let offset = geometry.data_offset().0 + start * block_size;
+            let why = "the disk refused to write here before the store was opened: nothing is put \
+                       there";
+            let (kind, len) = (FindingKind::Write, blocks * block_size);
+            self.report(Finding::new(kind, offset, len, why));
+        }
     }
 
     /// Tells of damage, where the scrubber tells of what it finds.
@@ -343,6 +375,9 @@ impl Ctx {
         counters
             .bad_bytes
             .set(storage.data.bad_blocks() * block_size);
+        counters
+            .bad_places
+            .set(storage.data.bad_places().len() as u64);
         counters
             .largest_free_bytes
             .set(allocator.largest() * block_size);

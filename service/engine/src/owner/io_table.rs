@@ -109,6 +109,14 @@ impl Tag {
         }
     }
 
+    /// True: a read for a request, which is tried twice.
+    pub(super) fn is_asked_for(&self) -> bool {
+        matches!(
+            self,
+            Self::Get(_) | Self::Range(..) | Self::Piece(_) | Self::Head { .. } | Self::Embedded(_)
+        )
+    }
+
     fn purpose(&self) -> IoPurpose {
         match self {
             Self::Get(_)
@@ -138,6 +146,10 @@ struct Extent {
     offset: u64,
     len: u64,
     begin_ns: u64,
+    /// The first of the requests it is done for.
+    request: Option<RequestId>,
+    /// True: it has failed once before.
+    again: bool,
     /// Of a write: it need not be flushed.
     forced: bool,
     /// Of a flush: writes that had ended before it, and whether it need not be sent.
@@ -314,12 +326,15 @@ impl IoTable {
             purpose: tag.purpose(),
             requests,
         };
+        let request = io.requests.first().copied();
         let spared = op == IoOp::Flush && self.all_durable();
         let extent = Extent {
             op,
             offset,
             len: io.len(),
             begin_ns: monotonic_ns(),
+            request,
+            again: false,
             forced,
             covers: self.written,
             spared,
@@ -400,7 +415,8 @@ impl IoTable {
         })
     }
 
-    /// The tag, the memory and the result of an I/O that has ended.
+    /// The tag, the memory and the result of an I/O that has ended. `None`: it is not known, or it is
+    /// a read for a request and is tried once more.
     pub(crate) fn ended(
         &mut self,
         completion: Completion,
@@ -415,10 +431,28 @@ impl IoTable {
         let result = completion
             .result
             .map_err(|source| Error::from_io(op, offset, len, source));
+        if let Err(error) = &result {
+            self.counters.io_errors.add(1);
+            if let (true, false, Some(_)) = (error.is_bad_spot(), extent.again, &completion.buf)
+                && tag.is_asked_for()
+            {
+                self.read_again(tag, &extent, completion.buf);
+                return None;
+            }
+        }
         if !extent.spared && !matches!(tag, Tag::Trial) {
             self.judge.ended(op, &result, monotonic_ns());
         }
         Some((tag, completion.buf, result))
+    }
+
+    fn read_again(&mut self, tag: Tag, extent: &Extent, buf: Option<AlignedBuf>) {
+        let token = self.next_token;
+        let requests = extent.request.into_iter().collect();
+        self.submit(tag, (IoOp::Read, false), extent.offset, buf, requests);
+        if let Some((_, extent)) = self.in_flight.get_mut(&token) {
+            extent.again = true;
+        }
     }
 
     fn note_end(&mut self, extent: &Extent, well: bool) {

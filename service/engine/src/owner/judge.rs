@@ -45,7 +45,7 @@ impl Judge {
         };
         let error = match result {
             Ok(()) => {
-                if streak.errors > 0 {
+                if streak.last.is_some() {
                     *streak = Streak::default();
                 }
                 return;
@@ -69,8 +69,10 @@ impl Judge {
         self.trial = Trial::None;
         match result {
             Ok(()) => {
-                self.out = None;
-                self.reads = Streak::default();
+                if self.out.take().is_some() {
+                    self.reads = Streak::default();
+                }
+                self.reads.errors = 0;
             }
             Err(error) => {
                 let state = if error.is_device_gone() {
@@ -101,9 +103,10 @@ impl Judge {
         }
     }
 
-    /// A trial read begins.
-    pub(super) fn trial_begins(&mut self) {
-        self.trial = Trial::UnderWay;
+    /// A trial read begins; false: one is under way.
+    pub(super) fn trial_begins(&mut self) -> bool {
+        let before = std::mem::replace(&mut self.trial, Trial::UnderWay);
+        before != Trial::UnderWay
     }
 
     /// Failed or gone, by errors; `None`: neither.
@@ -146,13 +149,13 @@ mod tests {
             judge.ended(IoOp::Read, &error(libc::EIO), 6);
         }
         assert_eq!((state(&judge), judge.trial_due_ns()), (None, Some(6)));
-        judge.trial_begins();
+        assert!(judge.trial_begins());
         assert_eq!(judge.trial_due_ns(), None);
         judge.trial_ended(&error(libc::EIO), 7);
         assert_eq!(state(&judge), Some(StoreState::Failed));
         let due_ns = 7 + duration_ns(TRIAL_EVERY);
         assert_eq!(judge.trial_due_ns(), Some(due_ns));
-        judge.trial_begins();
+        assert!(judge.trial_begins());
         judge.trial_ended(&Ok(()), due_ns);
         assert_eq!((state(&judge), judge.trial_due_ns()), (None, None));
         assert_eq!(judge.last_error(), None);
@@ -164,11 +167,20 @@ mod tests {
         for _ in 0..3 {
             judge.ended(IoOp::Write, &error(libc::EIO), 5);
         }
-        judge.trial_begins();
+        assert!(judge.trial_begins());
         judge.trial_ended(&Ok(()), 6);
         assert_eq!((state(&judge), judge.trial_due_ns()), (None, None));
         assert!(judge.last_error().is_some(), "no write has succeeded");
         judge.ended(IoOp::Write, &Ok(()), 7);
+        assert_eq!(judge.last_error(), None);
+        judge.ended(IoOp::Read, &error(libc::EIO), 8);
+        assert!(judge.trial_begins());
+        judge.trial_ended(&Ok(()), 9);
+        assert!(
+            judge.last_error().is_some(),
+            "no read but the trial has succeeded"
+        );
+        judge.ended(IoOp::Read, &Ok(()), 10);
         assert_eq!(judge.last_error(), None);
     }
 
@@ -178,7 +190,7 @@ mod tests {
             let mut judge = Judge::default();
             judge.ended(IoOp::Write, &error(errno), 5);
             assert_eq!(state(&judge), Some(StoreState::Gone));
-            judge.trial_begins();
+            assert!(judge.trial_begins());
             judge.trial_ended(&error(libc::EIO), 6);
             assert_eq!(state(&judge), Some(StoreState::Gone), "it is worse");
         }

@@ -63,6 +63,7 @@ use waiting::order::Order;
 pub use waiting::order_stats::{LearnedStats, OrderStats};
 use waiting::pace::Pace;
 
+use crate::buffer::AlignedBuf;
 use crate::clock::{duration_ns, monotonic_ns};
 use crate::declaration::RequestId;
 use crate::device::{Completion, Wait};
@@ -115,6 +116,8 @@ pub(crate) struct Owner {
     more_commands: bool,
     /// Empty; keeps its memory from round to round.
     ended: Vec<Completion>,
+    /// Reads for requests that failed twice, until a trial read has ended.
+    unread: Vec<(Tag, Option<AlignedBuf>, Error)>,
 }
 
 impl Owner {
@@ -151,6 +154,7 @@ impl Owner {
             closed: Vec::new(),
             more_commands: true,
             ended: Vec::new(),
+            unread: Vec::new(),
             ctx: Ctx {
                 storage,
                 io,
@@ -163,12 +167,15 @@ impl Owner {
                     busy: false,
                     mark: scrub_mark,
                     copied,
+                    lacks_places: false,
                 },
                 health: Health::default(),
                 closing: false,
                 freed: false,
             },
         };
+        owner.ctx.report_bad_places();
+        owner.publish();
         owner.judge();
         owner
     }
@@ -378,9 +385,27 @@ impl Owner {
         let Some((tag, buf, result)) = ctx.io.ended(completion) else {
             return;
         };
-        if result.is_err() {
-            ctx.shared.counters.io_errors.add(1);
+        match result {
+            // Whether these bytes are bad or the disk is, other bytes tell.
+            Err(error) if tag.is_asked_for() && error.is_bad_spot() => {
+                self.unread.push((tag, buf, error));
+                ctx.try_disk();
+            }
+            result => self.ended(tag, buf, result),
         }
+    }
+
+    /// A trial read has ended.
+    fn tried(&mut self, result: &Result<(), Error>) {
+        self.ctx.io.judge.trial_ended(result, monotonic_ns());
+        for (tag, buf, error) in std::mem::take(&mut self.unread) {
+            let out = self.ctx.io.judge.out().and_then(Health::refusal);
+            self.ended(tag, buf, Err(out.unwrap_or(error)));
+        }
+    }
+
+    fn ended(&mut self, tag: Tag, buf: Option<AlignedBuf>, result: Result<(), Error>) {
+        let ctx = &mut self.ctx;
         let mut done = Ok(());
         match tag {
             Tag::Get(read) => self.reads.get_read(ctx, read, buf, result),
@@ -428,7 +453,7 @@ impl Owner {
             Tag::Checkpoint => self.checkpoint.written(ctx, buf, result),
             Tag::CheckpointFlush => done = self.checkpoint.flushed(ctx, result),
             Tag::Scrub(read) => self.scrub.ended(ctx, *read, buf, result),
-            Tag::Trial => ctx.io.judge.trial_ended(&result, monotonic_ns()),
+            Tag::Trial => self.tried(&result),
         }
         if let Err(error) = done {
             self.fail(&error);
@@ -468,7 +493,7 @@ impl Owner {
         if self.ctx.writes_nothing() {
             return;
         }
-        self.write_copies();
+        self.write_headers();
         // Before a batch begins: until its end the index lags behind the journal.
         if self.checkpoint.wants_to_begin(&self.ctx)
             && (!self.ctx.closing || self.is_quiet())
@@ -484,11 +509,11 @@ impl Owner {
         self.gc.read_next(&mut self.ctx);
     }
 
-    /// Writes the checked copies of header and ring head when they are missing, and at close.
-    fn write_copies(&mut self) {
+    /// Writes both header blocks when they lack bad places or the checked copies, and at close.
+    fn write_headers(&mut self) {
         let at_rest = self.commit.is_between_batches() && !self.ctx.header.busy;
         let is_time = !self.ctx.closing || (self.is_quiet() && self.checkpoint.is_at_rest());
-        if self.ctx.copies_are_old() && at_rest && is_time {
+        if self.ctx.headers_are_old() && at_rest && is_time {
             let head = self.ctx.storage.journal.head();
             self.ctx.write_header(Tag::ScrubMark, head);
         }
@@ -527,7 +552,7 @@ impl Owner {
         ctx.closing
             && self.is_quiet()
             && (writes_nothing
-                || (self.checkpoint.rests(true, &ctx.storage) && !ctx.copies_are_old()))
+                || (self.checkpoint.rests(true, &ctx.storage) && !ctx.headers_are_old()))
     }
 
     /// True: nothing is in flight and no request waits.

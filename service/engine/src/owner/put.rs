@@ -34,7 +34,6 @@ use super::io_table::Tag;
 use crate::buffer::AlignedBuf;
 use crate::declaration::RequestId;
 use crate::error::Error;
-use crate::finding::{Finding, FindingKind};
 use crate::format::Portion;
 use crate::format::record::{EMBED_PREFIX_LEN, PUT_LEN, Record};
 use crate::format::trailer::max_payload_in;
@@ -64,7 +63,7 @@ pub(crate) struct Put {
 }
 
 /// Places that a put tries when the device refuses to write.
-const PLACES: usize = 4;
+const PLACES: u64 = 4;
 /// Most bytes of data whose record is written beside it: others that come meanwhile wait for both.
 pub(super) const BESIDE_LIMIT: u64 = 2 * 1024 * 1024;
 
@@ -147,9 +146,8 @@ impl DataLump {
 
     /// True: the device refused this place, and there are others to try.
     fn may_try_elsewhere(&self, error: &Error) -> bool {
-        error.is_bad_spot()
-            && self.start == 0
-            && Refused::all(self.refused.as_deref()).count() + 1 < PLACES
+        let refused = Refused::all(self.refused.as_deref()).count() as u64;
+        error.is_bad_spot() && self.start == 0 && refused + 1 < PLACES
     }
 }
 
@@ -221,7 +219,14 @@ impl Puts {
     ) -> Option<Range<u64>> {
         let data = put.data.as_mut()?;
         let begun = data.begun.take().and_then(|begun| begun.keep());
-        let Some(portion) = begun.or_else(|| ctx.storage.data.allocate(data.blocks)) else {
+        let region = &mut ctx.storage.data;
+        let portion = match (begun, &data.refused) {
+            (Some(portion), _) => Some(portion),
+            (None, None) => region.allocate(data.blocks),
+            // A bad spot is seldom a single block: the next place is far away.
+            (None, Some(refused)) => region.allocate_away(data.blocks, refused.portion, PLACES),
+        };
+        let Some(portion) = portion else {
             if ctx.storage.data.deferred_blocks() > 0 {
                 self.waiting_for_space.push_back(Homeless::Put(put));
                 return None;
@@ -407,14 +412,14 @@ impl Put {
     }
 
     /// Another place took the data, so it is the places that are bad, not the device: nothing is
-    /// put there until the store is opened again.
+    /// put there any more.
     fn leave_bad_spots(&mut self, ctx: &mut Ctx) {
         let Some(data) = &mut self.data else {
             return;
         };
         let refused = data.refused.take();
         for Refused { portion, error, .. } in Refused::all(refused.as_deref()) {
-            set_aside(ctx, (data.id, *portion), error);
+            ctx.set_aside(*portion, data.id, error);
         }
     }
 
@@ -527,14 +532,6 @@ impl Put {
         }
         self.reply.send(Err(error), stage);
     }
-}
-
-/// Nothing is put there until the store is opened again.
-fn set_aside(ctx: &mut Ctx, (id, portion): (LumpId, Portion), error: &Error) {
-    ctx.storage.data.set_aside(portion);
-    let (kind, geometry) = (FindingKind::Write, &ctx.storage.geometry);
-    let why = error.to_string();
-    ctx.report(Finding::of_portion(kind, geometry, id, portion, why));
 }
 
 /// There is no room for so many blocks in one extent.

@@ -113,7 +113,7 @@ impl Reads {
                 kind,
                 reply,
             }),
-            (Err(error), _) => reply.send(Err(error), Stage::Data),
+            (Err(error), _) => reply.send(Err(error.of_lump(id)), Stage::Data),
             (Ok(()), None) => reply.send(Err(Error::Closed), Stage::Data),
         }
     }
@@ -165,7 +165,7 @@ impl Reads {
         ctx.unpin(portion);
         let id = subject.id;
         let (offset, _) = ctx.storage.extent_of(portion);
-        let length = result.and_then(|()| {
+        let length = result.map_err(|error| error.of_lump(id)).and_then(|()| {
             let judged = subject.judge_end(buf.as_deref().unwrap_or_default());
             let mismatch = |misfit| Error::mismatch(id, portion, offset.0, &misfit);
             judged.map(|(length, _)| length).map_err(mismatch)

@@ -30,6 +30,9 @@ pub(crate) struct Allocator {
 /// block size, so that a disk seldom has to seek. Extents below that are left for what fits them.
 const RUN_BLOCKS: u64 = 4096;
 
+/// Extents that are looked at for one behind a certain block.
+const EXTENTS_LOOKED_AT: usize = 64;
+
 /// Two portions that share a block, or one that is already free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Overlap {
@@ -103,6 +106,35 @@ impl Allocator {
         self.insert(start + wanted, len - wanted);
         self.cursor = start + wanted;
         Some(portion)
+    }
+
+    /// Takes blocks from block `from` on, or the first that are behind it. `None`: none of the
+    /// extents there that are looked at has as many.
+    pub(crate) fn allocate_from(&mut self, blocks: BlockCount, from: u64) -> Option<Portion> {
+        let wanted = u64::from(blocks.0);
+        let holds = self.by_start.range(..=from).next_back();
+        let holds = holds.map(|(&start, &len)| (start, len, from));
+        let behind = self.by_start.range(from..).take(EXTENTS_LOOKED_AT);
+        let behind = behind.map(|(&start, &len)| (start, len, start));
+        let mut found = holds.into_iter().chain(behind);
+        let (start, len, at) = found.find(|(start, len, at)| at + wanted <= start + len)?;
+        let portion = Portion::new(BlockIndex(at), blocks).ok()?;
+        self.remove(start, len);
+        self.insert(start, at - start);
+        self.insert(at + wanted, start + len - at - wanted);
+        self.cursor = at + wanted;
+        Some(portion)
+    }
+
+    /// Takes those of the blocks from `start` to before `end` that are free.
+    pub(crate) fn take(&mut self, start: u64, end: u64) {
+        while let Some((&before, &len)) = self.by_start.range(..end).next_back()
+            && before + len > start
+        {
+            self.remove(before, len);
+            self.insert(before, start.saturating_sub(before));
+            self.insert(end, (before + len).saturating_sub(end));
+        }
     }
 
     /// The extent that the cursor is in, if it has room.
@@ -252,6 +284,27 @@ mod tests {
     }
 
     #[test]
+    fn blocks_that_are_taken_are_handed_out_no_more() {
+        let used = [portion(10, 5), portion(30, 5)];
+        let mut allocator = Allocator::around(40, used).unwrap();
+        allocator.take(8, 32);
+        assert_eq!(allocator.all_extents(), [(0, 8), (35, 5)]);
+        allocator.take(2, 4);
+        allocator.take(39, 90);
+        assert_eq!(allocator.all_extents(), [(0, 2), (4, 4), (35, 4)]);
+        assert_eq!(allocator.free_blocks(), 10);
+        assert_eq!(
+            allocator.allocate_from(BlockCount(2), 5),
+            Some(portion(5, 2))
+        );
+        assert_eq!(
+            allocator.allocate_from(BlockCount(4), 6),
+            Some(portion(35, 4))
+        );
+        assert_eq!(allocator.allocate_from(BlockCount(4), 0), None);
+    }
+
+    #[test]
     fn overlapping_portions_are_found() {
         let used = [portion(0, 5), portion(4, 1)];
         assert_eq!(
@@ -268,12 +321,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_block_is_lost_or_handed_out_twice(steps in prop::collection::vec((0_u16..2, 1_u16..9), 1..200)) {
+        fn no_block_is_lost_or_handed_out_twice(steps in prop::collection::vec((0_u16..3, 1_u16..9), 1..200)) {
             let mut allocator = Allocator::around(64, []).unwrap();
             let mut held: Vec<Portion> = Vec::new();
             for (kind, len) in steps {
-                if kind == 0 {
-                    if let Some(got) = allocator.allocate(BlockCount(len)) {
+                if kind < 2 {
+                    let from = (held.len() as u64 * 37) % 64;
+                    let got = match kind {
+                        0 => allocator.allocate(BlockCount(len)),
+                        _ => allocator.allocate_from(BlockCount(len), from),
+                    };
+                    if let Some(got) = got {
                         prop_assert!(held.iter().all(|other| !other.overlaps(got)));
                         held.push(got);
                     }

@@ -5,7 +5,7 @@
 //! with another lump's bytes), and nobody reads them. A read lasts as long as its I/O; a lump that
 //! is open is read as fast as a client takes it, so no put waits for its blocks.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::allocator::Allocator;
 use crate::format::Portion;
@@ -21,10 +21,8 @@ pub(crate) struct DataRegion {
     pinned: HashMap<u64, Pin>,
     /// Blocks in `not_durable` and in pins to be freed, without those of lumps that are open.
     deferred_blocks: u64,
-    /// Blocks that the device refuses to write. Known until the store is closed.
-    bad_blocks: u64,
-    /// Portions that these blocks belong to.
-    bad_places: u64,
+    /// Blocks that the device refuses to write: first block and how many. No two places touch.
+    bad: BTreeMap<u64, u64>,
 }
 
 #[derive(Debug, Default)]
@@ -44,8 +42,7 @@ impl DataRegion {
             not_durable: Vec::new(),
             pinned: HashMap::new(),
             deferred_blocks: 0,
-            bad_blocks: 0,
-            bad_places: 0,
+            bad: BTreeMap::new(),
         }
     }
 
@@ -72,20 +69,61 @@ impl DataRegion {
         self.allocator.free(portion);
     }
 
-    /// Never gives these blocks, which no record has named, to anybody again.
-    pub(crate) fn set_aside(&mut self, portion: Portion) {
-        self.bad_blocks += u64::from(portion.len().0);
-        self.bad_places += 1;
+    /// Blocks far from those that the device has refused, if there are any; `places`: how many
+    /// places are tried all over the region.
+    pub(crate) fn allocate_away(
+        &mut self,
+        blocks: BlockCount,
+        refused: Portion,
+        places: u64,
+    ) -> Option<Portion> {
+        // A part of the region away, else a part of that: what is free far away may lie behind.
+        let parts = |&distance: &u64| Some(distance / places).filter(|&distance| distance > 0);
+        let mut distances = std::iter::successors(Some(self.blocks / places), parts);
+        let away = distances.find_map(|distance| {
+            let from = (refused.end().0 + distance) % self.blocks;
+            self.allocator.allocate_from(blocks, from)
+        });
+        away.or_else(|| self.allocator.allocate(blocks))
     }
 
-    /// Portions that were set aside.
-    pub(crate) fn bad_places(&self) -> u64 {
-        self.bad_places
+    /// Never gives these blocks, which no record has named, to anybody again.
+    pub(crate) fn set_aside(&mut self, portion: Portion) {
+        self.note_bad(portion.start().0, portion.end().0);
+    }
+
+    /// Blocks that the device refused to write before the store was opened are given to nobody.
+    /// Those that a lump has stay its own.
+    pub(crate) fn remembering(mut self, places: &[(u64, u64)]) -> Self {
+        for &(start, len) in places {
+            let end = start.saturating_add(len).min(self.blocks);
+            if start < end {
+                self.allocator.take(start, end);
+                self.note_bad(start, end);
+            }
+        }
+        self
+    }
+
+    fn note_bad(&mut self, mut start: u64, mut end: u64) {
+        while let Some((&before, &len)) = self.bad.range(..=end).next_back()
+            && before + len >= start
+        {
+            self.bad.remove(&before);
+            start = start.min(before);
+            end = end.max(before + len);
+        }
+        self.bad.insert(start, end - start);
+    }
+
+    /// The places that were set aside: first block and number of blocks.
+    pub(crate) fn bad_places(&self) -> impl ExactSizeIterator<Item = (u64, u64)> {
+        self.bad.iter().map(|(&start, &len)| (start, len))
     }
 
     /// Blocks that were set aside.
     pub(crate) fn bad_blocks(&self) -> u64 {
-        self.bad_blocks
+        self.bad.values().sum()
     }
 
     /// Notes blocks that an applied record has freed.
@@ -187,6 +225,23 @@ mod tests {
             (region.allocate(BlockCount(4)), region.deferred_blocks()),
             (Some(portion), 0)
         );
+    }
+
+    #[test]
+    fn bad_places_that_touch_are_one_and_none_is_handed_out() {
+        let lump = Portion::new(BlockIndex(20), BlockCount(4)).unwrap();
+        let region = DataRegion::new(40, Allocator::around(40, [lump]).unwrap());
+        let mut region = region.remembering(&[(2, 2), (18, 4), (39, 90), (50, 1)]);
+        let places = |region: &DataRegion| region.bad_places().collect::<Vec<_>>();
+        assert_eq!(places(&region), [(2, 2), (18, 4), (39, 1)]);
+        assert_eq!(region.used_blocks(), 2 + 2 + 4 + 1);
+        let refused = region.allocate(BlockCount(2)).unwrap();
+        assert_eq!(refused.start(), BlockIndex(0), "best fit");
+        let away = region.allocate_away(BlockCount(2), refused, 4).unwrap();
+        assert_eq!(away.start(), BlockIndex(2 + 40 / 4));
+        region.set_aside(refused);
+        assert_eq!(places(&region), [(0, 4), (18, 4), (39, 1)]);
+        assert_eq!(region.bad_blocks(), 9);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::recover::FoundStore;
 use crate::device::Device;
 use crate::error::Error;
 use crate::finding::{Finding, FindingKind};
+use crate::format::bad_places::{self, Places};
 use crate::format::copies::{CheckedCopy, FoundCopy, ProvenHeader};
 use crate::format::header::HEADER_LEN;
 use crate::format::journal_header::{JOURNAL_HEADER_LEN, JournalHeader, ScrubMark};
@@ -27,6 +28,8 @@ pub(super) struct FoundHeaders {
     pub(super) header: Header,
     pub(super) geometry: Geometry,
     pub(super) scrub_mark: Option<ScrubMark>,
+    /// Places that the disk has refused to write.
+    pub(super) bad_places: Places,
     /// The ring head as it stands; an error: it cannot be used, or not be read.
     head: Result<RingPosition, Error>,
     /// The copies in the header block and in the journal header block.
@@ -47,7 +50,7 @@ pub(super) struct FoundHead {
 
 /// Reads both blocks.
 pub(super) fn find(io: &mut BlockingIo<'_>) -> Result<FoundHeaders, Error> {
-    let (layout, base, proven) = find_image(io)?;
+    let (layout, base, proven, bad_places) = find_image(io)?;
     let ProvenHeader {
         header,
         copy,
@@ -79,6 +82,7 @@ pub(super) fn find(io: &mut BlockingIo<'_>) -> Result<FoundHeaders, Error> {
         header,
         geometry,
         scrub_mark,
+        bad_places,
         head,
         copies,
         findings,
@@ -198,8 +202,10 @@ pub(crate) fn seal_finding(geometry: &Geometry, tail: RingPosition) -> Finding {
     Finding::of_record(FindingKind::Record, geometry, tail, len, why)
 }
 
-/// Finds the header: at byte 0, or in the file of a minfs.
-fn find_image(io: &mut BlockingIo<'_>) -> Result<(Layout, ByteOffset, ProvenHeader), Error> {
+/// Finds the header: at byte 0, or in the file of a minfs. With it the list of bad places.
+fn find_image(
+    io: &mut BlockingIo<'_>,
+) -> Result<(Layout, ByteOffset, ProvenHeader, Places), Error> {
     let unit = io.unit();
     let size = io.device().size.next_multiple_of(unit).max(unit);
     // Only what matters is read: whatever lies around it may be unreadable.
@@ -217,7 +223,7 @@ fn find_image(io: &mut BlockingIo<'_>) -> Result<(Layout, ByteOffset, ProvenHead
             place.copy_from_slice(&bytes);
         }
     }
-    layout::recognise(&head).map_err(|error| match error {
+    let found = layout::recognise(&head).map_err(|error| match error {
         HeadError::Header { base, source } => {
             let why = source.to_string();
             Error::Corrupt {
@@ -237,7 +243,11 @@ fn find_image(io: &mut BlockingIo<'_>) -> Result<(Layout, ByteOffset, ProvenHead
                 why,
             }
         }
-    })
+    });
+    let (layout, base, proven) = found?;
+    let block = head.get(usize::try_from(base.0).unwrap_or(usize::MAX)..);
+    let bad_places = bad_places::decode(block.unwrap_or_default());
+    Ok((layout, base, proven, bad_places))
 }
 
 /// Refuses a store that the device cannot hold or address.
@@ -318,6 +328,7 @@ impl Storage {
         for place in [&mut *first, &mut *second] {
             copy.put_into(place);
         }
+        bad_places::put_into(first, self.data.bad_places());
         let mark = (mark != ScrubMark::default()).then(|| mark.encode());
         let ring_head = JournalHeader { ring_head: head }.encode();
         let fields = ring_head.iter().chain(mark.iter().flatten());

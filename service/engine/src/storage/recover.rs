@@ -140,7 +140,7 @@ fn read(io: &mut BlockingIo<'_>, salvage: bool, ends: Option<LogEnd>) -> Result<
         header,
         geometry,
         index,
-        data,
+        data: data.remembering(&headers.bad_places),
         journal,
     };
     Ok(Reading::Done(Box::new(Recovered {

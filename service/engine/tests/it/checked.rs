@@ -449,6 +449,6 @@ fn a_put_that_cannot_be_read_is_kept() {
         let store = Stepped::open(disk, options(CommitMode::Checked));
         let (tail, found) = read(store, 1);
         assert_eq!(outcome(tail.as_ref()), Some(TailOutcome::Damaged));
-        assert!(matches!(found, Err(Error::Io { .. })), "{found:?}");
+        assert!(matches!(found, Err(Error::Unreadable { .. })), "{found:?}");
     }
 }

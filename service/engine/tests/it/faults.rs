@@ -2,24 +2,28 @@
 
 use crate::support::sim::{Fault, SimDisk};
 use crate::support::{Shape, content, ctx, get, put, try_put};
-use lumpscope_engine::{Durability, Error, FindingKind, IoOp, LumpId, Placement};
+use lumpscope_engine::{
+    CommitMode, Durability, Error, FindingKind, IoOp, LumpId, Placement, Store, StoreOptions,
+    StoreState,
+};
 
 const SHAPE: Shape = Shape {
     block_size: 512,
     ring_blocks: 16,
     data_blocks: 400,
 };
-/// First byte of the data region.
+/// First byte of its data region.
 const DATA: u64 = 512 * 18;
+/// One whose journal takes hundreds of records.
+const ROOMY: Shape = Shape {
+    block_size: 512,
+    ring_blocks: 64,
+    data_blocks: 4000,
+};
 
 #[test]
 fn a_failed_flush_or_journal_write_is_sticky_and_loses_nothing() {
-    for (op, errno) in [
-        (IoOp::Flush, 5),
-        (IoOp::Write, 5),
-        (IoOp::Flush, 28),
-        (IoOp::Write, 28),
-    ] {
+    for (op, errno) in [(IoOp::Flush, 5), (IoOp::Write, 5), (IoOp::Flush, 28)] {
         for after in 0..40 {
             let disk = SimDisk::new(SHAPE.image());
             let store = disk.open().unwrap();
@@ -63,6 +67,44 @@ fn a_failed_flush_or_journal_write_is_sticky_and_loses_nothing() {
             put(&store, 2000, b"works again");
         }
     }
+}
+
+#[test]
+fn a_journal_without_space_refuses_changes_until_there_is_some() {
+    let disk = SimDisk::new(SHAPE.image());
+    let store = disk.open().unwrap();
+    // Blocks of the ring that have never been written, as in a sparse file.
+    disk.have_no_space(512 * 4..512 * 18);
+    let mut stored = 0;
+    let error = loop {
+        match try_put(
+            &store,
+            stored,
+            &content(stored, 1, 100),
+            Placement::Embedded,
+        ) {
+            Ok(_) => stored += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, Error::NoSpace { .. }), "{error}");
+    assert!(stored > 3, "{stored}");
+    assert_eq!(
+        (store.failed(), store.health().state),
+        (None, StoreState::Serving)
+    );
+    let again = try_put(&store, 100, &content(100, 1, 900), Placement::Embedded).unwrap_err();
+    assert!(matches!(again, Error::NoSpace { .. }), "{again}");
+    disk.fail(None);
+    for id in stored..stored + 5 {
+        put(&store, id, &content(id, 1, 100));
+    }
+    store.close().unwrap();
+    let store = disk.open().unwrap();
+    for id in 0..stored + 5 {
+        assert_eq!(get(&store, id), Some(content(id, 1, 100)));
+    }
+    assert_eq!(get(&store, 100), None);
 }
 
 #[test]
@@ -112,57 +154,79 @@ fn a_failed_data_write_fails_that_put_only() {
 }
 
 #[test]
-fn puts_leave_a_bad_spot_and_succeed_elsewhere() {
-    let disk = SimDisk::new(SHAPE.image());
-    // Room for two lumps of 6 blocks that refuses every write.
-    let spot = DATA + 48 * 512..DATA + 60 * 512;
-    disk.refuse_writes(spot.clone());
-    let store = disk.open().unwrap();
-    for id in 0..45 {
-        put(&store, id, &content(id, 1, 3000));
-    }
-    assert_eq!(
-        (store.stats().bad_bytes, store.stats().io_errors),
-        (12 * 512, 2)
-    );
-    assert_eq!(store.stats().data_used_bytes, (45 + 2) * 6 * 512);
-    let found = store.scrub_status().findings;
-    let mut places: Vec<_> = found
-        .list
-        .iter()
-        .map(|found| (found.kind, found.offset))
-        .collect();
-    places.sort_unstable_by_key(|&(_, offset)| offset);
-    let first = (FindingKind::Write, spot.start);
-    assert_eq!(places, [first, (FindingKind::Write, spot.start + 6 * 512)]);
-    assert_eq!(store.failed(), None);
-    store.close().unwrap();
-    // The blocks that a restart knows nothing of are the first ones that are free.
-    let store = disk.open().unwrap();
-    for id in 45..55 {
-        put(&store, id, &content(id, 1, 3000));
-    }
-    assert_eq!(store.stats().bad_bytes, 12 * 512);
-    for id in 0..55 {
-        assert_eq!(get(&store, id), Some(content(id, 1, 3000)));
+fn puts_leave_a_bad_spot_and_succeed_elsewhere_also_after_a_restart() {
+    let data = ROOMY.data();
+    for commit in [CommitMode::Ordered, CommitMode::Checked] {
+        let options = || StoreOptions {
+            commit,
+            ..StoreOptions::new("sim")
+        };
+        let disk = SimDisk::new(ROOMY.image());
+        // 64 KiB that refuse every write, where the puts come through.
+        disk.refuse_writes(data + 48 * 512..data + (48 + 128) * 512);
+        let store = disk.open_with(options()).unwrap();
+        for id in 0..45 {
+            put(&store, id, &content(id, 1, 3000));
+        }
+        let stats = store.stats();
+        assert_eq!((stats.bad_places, stats.bad_bytes), (1, 6 * 512));
+        assert_eq!((stats.io_errors, store.failed()), (1, None));
+        assert_eq!(stats.data_used_bytes, (45 + 1) * 6 * 512);
+        let shown = |store: &Store| {
+            let found = store.scrub_status().findings;
+            let places = found.list.iter().map(|found| (found.kind, found.offset));
+            places.collect::<Vec<_>>()
+        };
+        assert_eq!(shown(&store), [(FindingKind::Write, data + 48 * 512)]);
+        store.close().unwrap();
+        let store = disk.open_with(options()).unwrap();
+        assert_eq!(shown(&store), [(FindingKind::Write, data + 48 * 512)]);
+        assert_eq!(store.stats().bad_bytes, 6 * 512);
+        assert_eq!(store.health().state, StoreState::Serving);
+        for id in 45..600 {
+            put(&store, id, &content(id, 1, 3000));
+        }
+        for id in 0..600 {
+            assert_eq!(get(&store, id), Some(content(id, 1, 3000)));
+        }
+        // Most of the spot was tried, place by place: it is one.
+        assert_eq!(store.stats().bad_places, 1, "{commit:?}");
+        assert_eq!(store.failed(), None);
     }
 }
 
 #[test]
-fn a_failed_read_is_reported_and_nothing_else_happens() {
-    let disk = SimDisk::new(SHAPE.image());
+fn many_bad_spots_make_a_store_degraded_and_are_remembered() {
+    let shape = Shape {
+        data_blocks: 400,
+        ..ROOMY
+    };
+    let disk = SimDisk::new(shape.image());
+    for spot in 0..20 {
+        let start = shape.data() + spot * 20 * 512;
+        disk.refuse_writes(start..start + 512);
+    }
     let store = disk.open().unwrap();
-    put(&store, 1, b"one");
-    disk.fail(Some(Fault {
-        op: IoOp::Read,
-        after: 0,
-        errno: 5,
-        below: u64::MAX,
-    }));
-    let error = store.get(ctx(), LumpId(1)).unwrap_err();
-    assert!(matches!(error, Error::Io { op: IoOp::Read, .. }), "{error}");
-    disk.fail(None);
-    assert_eq!(get(&store, 1).as_deref(), Some(&b"one"[..]));
+    let mut stored = Vec::new();
+    for id in 0..360 {
+        // The last ones find no place that takes them: they fail alone.
+        if try_put(&store, id, &content(id, 1, 100), Placement::Data).is_ok() {
+            stored.push(id);
+        }
+    }
+    assert!(stored.len() > 250, "{}", stored.len());
+    let stats = store.stats();
+    assert!(stats.bad_places >= 16, "{stats:?}");
+    let health = store.health();
+    assert_eq!(health.state, StoreState::Degraded, "{health:?}");
+    assert!(health.reason.contains("refused to write"), "{health:?}");
+    store.close().unwrap();
+    let store = disk.open().unwrap();
+    assert_eq!(store.stats().bad_places, 16);
+    assert_eq!(store.health().state, StoreState::Degraded);
+    for id in stored {
+        assert_eq!(get(&store, id), Some(content(id, 1, 100)));
+    }
 }
 
 #[test]

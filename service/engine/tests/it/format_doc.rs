@@ -1,7 +1,8 @@
 //! FORMAT.md and the constants of the code say the same.
 
 use lumpscope_engine::format::{
-    checkpoint, copies, header, journal_header, mark, minfs, portion, record, seal, sums, trailer,
+    bad_places, checkpoint, copies, header, journal_header, mark, minfs, portion, record, seal,
+    sums, trailer,
 };
 use lumpscope_engine::units::BlockSize;
 
@@ -45,6 +46,7 @@ fn every_structure_is_drawn_as_it_is_coded() {
     assert_fields("fields: journal header", journal_header::FIELDS);
     assert_fields("fields: scrub mark", journal_header::SCRUB_MARK_FIELDS);
     assert_fields("fields: checked copy", copies::FIELDS);
+    assert_fields("fields: bad places", bad_places::FIELDS);
     assert_fields("fields: seal", seal::FIELDS);
     assert_fields("fields: unsettled seal", seal::UNSETTLED_FIELDS);
     assert_fields("fields: checkpoint header", checkpoint::HEADER_FIELDS);

@@ -102,6 +102,7 @@ pub(super) fn told(error: &Error) -> Told {
                     .div_ceil(SECTOR)
                     .saturating_sub(1)
             )),
+        Error::Unreadable { id, .. } => Told::new(Code::DataLoss, "LUMP_UNREADABLE").of(*id),
         Error::Io { .. } => Told::new(Code::Internal, "IO_ERROR"),
         Error::System { .. } => Told::new(Code::Internal, "SYSTEM_ERROR"),
     }

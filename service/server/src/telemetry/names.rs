@@ -126,7 +126,9 @@ metrics! {
     DATA_USED = "store_data_used_bytes" Gauge ["store"]
         "Bytes of the data region in use, whole blocks.";
     BAD_BYTES = "store_bad_bytes" Gauge ["store"]
-        "Bytes of the data region that the device has refused to write since the store was opened; nothing is put there.";
+        "Bytes of the data region that the device has refused to write; nothing is put there.";
+    BAD_PLACES = "store_bad_places" Gauge ["store"]
+        "Places that these bytes belong to. With 16 or more the store is degraded: replace the disk.";
     LARGEST_FREE = "store_largest_free_bytes" Gauge ["store"]
         "Size of the largest free extent of the data region.";
     FREE_EXTENTS = "store_free_extents" Gauge ["store"]

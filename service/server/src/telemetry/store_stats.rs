@@ -33,6 +33,7 @@ const TABLE: &[(&str, &Metric, Scale)] = &[
     ("data_capacity_bytes", &names::DATA_CAPACITY, Scale::One),
     ("data_used_bytes", &names::DATA_USED, Scale::One),
     ("bad_bytes", &names::BAD_BYTES, Scale::One),
+    ("bad_places", &names::BAD_PLACES, Scale::One),
     ("largest_free_bytes", &names::LARGEST_FREE, Scale::One),
     ("free_extents", &names::FREE_EXTENTS, Scale::One),
     (

@@ -242,7 +242,10 @@ impl Core {
         if let Some(FaultKind::Short(bytes)) = flight.fault.take_if(|fault| fault.is_short()) {
             let unit = usize::try_from(self.options.unit).unwrap_or(usize::MAX);
             let moved = usize::try_from(bytes).unwrap_or(usize::MAX);
-            return match flight.progress.advance(&mut flight.io, moved, unit) {
+            return match flight
+                .progress
+                .advance(&mut flight.io, moved, (unit, false))
+            {
                 Next::Continue => None,
                 Next::Failed(errno) => Some(self.fail(flight, errno)),
                 Next::Finished => Some(self.transfer(flight)),

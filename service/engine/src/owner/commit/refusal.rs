@@ -50,6 +50,41 @@ impl Commit {
         }
     }
 
+    /// A piece of a batch that replay cannot reach yet was not written. The batch can be given up if
+    /// it is for want of space, and the collection does not depend on it.
+    ///
+    /// # Errors
+    /// The error, if it cannot.
+    pub(super) fn note_no_space(&mut self, error: Error) -> Result<(), Error> {
+        let batch = self.batch.as_mut();
+        match batch.filter(|batch| batch.relocations.is_empty()) {
+            Some(batch) if matches!(error, Error::NoSpace { .. }) => {
+                batch.no_space = Some(error);
+                Ok(())
+            }
+            _ => Err(error),
+        }
+    }
+
+    /// Refuses the changes of a batch that the file system has no space for: the journal ends where
+    /// it did, and the next batch is written over it. False: it has space.
+    pub(super) fn refuse_without_space(&mut self, ctx: &mut Ctx) -> bool {
+        let batch = self.batch.take_if(|batch| batch.no_space.is_some());
+        let Some((error, batch)) =
+            batch.and_then(|mut batch| Some((batch.no_space.take()?, batch)))
+        else {
+            return false;
+        };
+        self.phase = Phase::Idle;
+        for (change, _) in batch.changes {
+            self.refuse(ctx, change, error.clone(), false);
+        }
+        for put in batch.beaten {
+            put.refuse(ctx, error.clone(), Stage::Journal, false);
+        }
+        true
+    }
+
     /// Answers everything that waits for the journal: it takes no records any more.
     pub(in crate::owner) fn refuse_all(&mut self, ctx: &mut Ctx, error: &Error) {
         let (in_flight, beaten) = self

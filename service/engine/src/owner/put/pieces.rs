@@ -9,7 +9,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Homeless, PLACES, Puts, full, set_aside};
+use super::{Homeless, PLACES, Puts, full};
 use crate::buffer::AlignedBuf;
 use crate::declaration::RequestId;
 use crate::error::Error;
@@ -142,7 +142,7 @@ impl Puts {
             error,
             begun,
         });
-        if self.suspects.len() >= PLACES {
+        if self.suspects.len() as u64 >= PLACES {
             for Suspect { portion, begun, .. } in std::mem::take(&mut self.suspects) {
                 match begun {
                     Some(begun) => begun.give_back(),
@@ -162,7 +162,7 @@ impl Puts {
             id, portion, error, ..
         } in std::mem::take(&mut self.suspects)
         {
-            set_aside(ctx, (id, portion), &error);
+            ctx.set_aside(portion, id, &error);
         }
     }
 }

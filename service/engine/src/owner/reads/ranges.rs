@@ -219,7 +219,7 @@ impl Reads {
         };
         read.in_flight -= 1;
         if let Err(error) = result {
-            read.error.get_or_insert(error);
+            read.error.get_or_insert(error.of_lump(read.subject.id));
         }
         match piece {
             Piece::Body => read.body = buf,
@@ -334,7 +334,7 @@ impl Reads {
                 body,
                 reply,
             }),
-            (Err(error), _) => reply.send(Err(error), Stage::Data),
+            (Err(error), _) => reply.send(Err(error.of_lump(lump.subject.id)), Stage::Data),
             (Ok(()), None) => reply.send(Err(Error::Closed), Stage::Data),
         }
     }

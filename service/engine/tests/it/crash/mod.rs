@@ -200,6 +200,7 @@ fn failing_disks(commit: CommitMode) {
     }
     // Few: most damage of a journal is made good.
     assert!(faults.unopenable >= 1, "{faults:#?}");
+    assert!(faults.passed >= 1, "{faults:#?}");
     assert!(
         faults.hits > 500 && faults.typed_errors > 500,
         "{faults:#?}"

@@ -26,6 +26,11 @@ pub struct Shape {
 }
 
 impl Shape {
+    /// First byte of the data region.
+    pub fn data(self) -> u64 {
+        (2 + self.ring_blocks) * u64::from(self.block_size)
+    }
+
     pub fn header(self) -> Header {
         let block_size = BlockSize::new(self.block_size).unwrap();
         Header {

@@ -108,6 +108,22 @@ impl SimDisk {
         }
     }
 
+    /// Makes writes fail for want of space that begin within these bytes.
+    pub fn have_no_space(&self, within: Range<u64>) {
+        self.disk().inject(sim::Fault {
+            within,
+            ..sim::Fault::always(IoOp::Write, FaultKind::Errno(libc::ENOSPC))
+        });
+    }
+
+    /// Makes the next I/O of this kind fail.
+    pub fn fail_once(&self, op: IoOp) {
+        self.disk().inject(sim::Fault {
+            times: 1,
+            ..sim::Fault::always(op, FaultKind::Errno(5))
+        });
+    }
+
     /// Makes reads of these bytes fail until they are written again.
     pub fn make_unreadable(&self, bytes: Range<u64>) {
         self.disk().make_unreadable(bytes);

@@ -77,6 +77,23 @@ fn engine_errors_have_the_codes_that_the_proto_promises() {
             "byte 512",
         ),
         (
+            Error::Unreadable {
+                id,
+                offset: 512,
+                len: 4096,
+                source: io(),
+            },
+            Code::DataLoss,
+            "byte 512",
+        ),
+        (
+            Error::OutOfService {
+                reason: why().into(),
+            },
+            Code::Unavailable,
+            "as soon as",
+        ),
+        (
             Error::NoSpace { offset: 1, len: 2 },
             Code::ResourceExhausted,
             "free some",

@@ -107,6 +107,8 @@ pub struct FaultCoverage {
     pub hits: u64,
     /// Stores that take no changes any more.
     pub failed_stores: u64,
+    /// I/Os that were hit and only cost a batch for want of space.
+    pub passed: u64,
     /// Requests and lumps that got an error instead of bytes.
     pub typed_errors: u64,
     /// Stores that could not be opened, and said why.

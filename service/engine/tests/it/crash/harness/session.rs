@@ -141,7 +141,7 @@ impl Session {
             self.model.was_not_read(request);
             let out = matches!(error, Error::OutOfService { .. });
             let may_be_out = self.strictness != Strictness::Sound;
-            if !is_refusal(&error) && !(out && may_be_out) {
+            if !(is_refusal(&error) || (out && may_be_out)) {
                 return Err(format!("request {request} was not accepted: {error}"));
             }
         }
@@ -604,6 +604,7 @@ pub fn is_damage(error: &Error) -> bool {
     matches!(
         error,
         Error::Io { .. }
+            | Error::Unreadable { .. }
             | Error::NoSpace { .. }
             | Error::ChecksumMismatch { .. }
             | Error::Corrupt { .. }
