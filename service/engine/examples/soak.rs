@@ -58,6 +58,9 @@ struct Args {
     /// Data and records are written side by side, and checked after a cut.
     #[arg(long)]
     checked: bool,
+    /// Puts are answered before their records are written.
+    #[arg(long, conflicts_with = "checked")]
+    runs: bool,
     /// Run histories on failing disks only.
     #[arg(long)]
     faulty: bool,
@@ -81,6 +84,8 @@ impl Args {
         scenario.fua = self.fua;
         if self.checked {
             scenario.commit = CommitMode::Checked;
+        } else if self.runs {
+            scenario.commit = CommitMode::Runs;
         }
         scenario
     }

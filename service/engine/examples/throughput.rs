@@ -23,6 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let commit = match arguments.next().as_deref() {
         None | Some("ordered") => CommitMode::Ordered,
         Some("checked") => CommitMode::Checked,
+        Some("runs") => CommitMode::Runs,
         Some(other) => return Err(format!("no way to commit: {other}").into()),
     };
     let bytes: u64 = arguments.next().map_or(Ok(LUMP), |bytes| bytes.parse())?;

@@ -1,4 +1,4 @@
-//! Safeguards of checked commit (FORMAT.md section 8.1), and of lumps in pieces, that a test can take away on its own thread,
+//! Safeguards of checked commit and of runs (FORMAT.md sections 8.1 and 8.2), and of lumps in pieces, that a test can take away on its own thread,
 //! to see that its checks notice: what is not missed is not tested.
 
 use std::cell::Cell;
@@ -31,6 +31,18 @@ pub enum Mutant {
     LeavesBatch,
     /// A lump is put while pieces of it are still being written.
     PutsEarly,
+    /// A link of another run counts, too.
+    ForgetsKeys,
+    /// A put of a run counts though a batch before it was lost.
+    ForgetsLog,
+    /// Puts of a run are answered before those that were placed before them are durable.
+    LeavesHoles,
+    /// A batch leaves out the records of puts that are durable already.
+    LeavesRecords,
+    /// A put of a run that was given up can be refused while the journal names that run.
+    LeavesRun,
+    /// Opening closes the run before the records of its puts are written.
+    ClosesEarly,
 }
 
 thread_local! {

@@ -15,13 +15,15 @@ use crate::clock::wall_ns;
 use crate::device::{self, Device, DeviceFacts, OpenMode};
 use crate::error::Error;
 use crate::format::trailer::max_payload;
-use crate::options::{IoBackendKind, StoreInfo, StoreOptions};
+use crate::mutant::{self, Mutant};
+use crate::options::{CommitMode, IoBackendKind, StoreInfo, StoreOptions};
 use crate::owner::finisher::Finisher;
 use crate::owner::io_table::IoTable;
 use crate::owner::{Checkpointer, Driver, Limits, Owner, Restored, Shared};
 use crate::stats::Counters;
 use crate::storage::io::{BlockingIo, memory_alignment};
 use crate::storage::recover::{Recovered, recover};
+use crate::storage::run;
 use crate::storage::salvage::repair;
 use crate::storage::unsettled;
 use crate::store::{Inner, Store};
@@ -109,6 +111,7 @@ fn prepare(
     let shared = Arc::new(Shared::new(&options));
     let finisher = finisher(&shared.counters).map_err(|source| thread_error(&info.path, source))?;
     let limits = limits(&info, &options);
+    let queue_depth = limits.data_ios as u64;
     // Bounded by the admission.
     let (commands, receiver) = unbounded();
     let waker = device.backend.waker();
@@ -143,7 +146,7 @@ fn prepare(
         pool,
         commands: Some(commands),
         waker,
-        queue_depth: depth.max(1) as u64,
+        queue_depth,
         piece_bytes: (!options.read_only && options.piece_bytes > 0).then_some(options.piece_bytes),
         shared,
         generation: AtomicU64::new(wall_ns()),
@@ -171,6 +174,7 @@ fn limits(info: &StoreInfo, options: &StoreOptions) -> Limits {
         read_only: options.read_only.then_some(read_only),
         io_timeout: options.io_timeout,
         gc_rate: options.gc_rate,
+        runs: options.commit == CommitMode::Runs,
     }
 }
 
@@ -178,6 +182,12 @@ fn limits(info: &StoreInfo, options: &StoreOptions) -> Limits {
 fn make_good(io: &mut BlockingIo<'_>, recovered: &mut Recovered) -> Result<(), Error> {
     io.flush()?;
     unsettled::flip_back(io, &recovered.data_flips)?;
+    if mutant::is(Mutant::ClosesEarly) {
+        recovered.storage.settle(io)?;
+    }
+    if !recovered.unrecorded.is_empty() {
+        run::write_records(io, &mut recovered.storage, &recovered.unrecorded)?;
+    }
     let mut damaged = !recovered.mended.is_empty();
     let storage = &mut recovered.storage;
     if let Some(salvaged) = &mut recovered.salvaged {

@@ -115,8 +115,8 @@ impl StoreOptions {
     }
 }
 
-/// How a put becomes durable (FORMAT.md section 8.1). A store may be opened with either, whatever it
-/// was opened with before.
+/// How a put becomes durable (FORMAT.md sections 8.1 and 8.2). A store may be opened with any,
+/// whatever it was opened with before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CommitMode {
     /// The data and a flush, then the record and a flush: a record never points to data that may
@@ -126,6 +126,10 @@ pub enum CommitMode {
     /// Data and record, then one flush for both. After a power cut opening reads the data of the
     /// last batch, and drops the batch if some of it is missing: nobody was told that it is durable.
     Checked,
+    /// The data of puts that follow one another, in one stretch of the disk, and one flush; the
+    /// records follow many at a time, so that an arm need not go to the journal for each. After a
+    /// power cut opening reads what of that stretch has no records, 32 MiB at most.
+    Runs,
 }
 
 impl CommitMode {
@@ -135,15 +139,17 @@ impl CommitMode {
         match self {
             Self::Ordered => "ordered",
             Self::Checked => "checked",
+            Self::Runs => "runs",
         }
     }
 }
 
 /// The last batch of a journal whose last change was not followed by a close or a moment of rest:
-/// its puts were compared with their data (FORMAT.md section 8.1).
+/// its puts were compared with their data (FORMAT.md section 8.1). Or the puts of a run that had no
+/// records yet (8.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsettledTail {
-    /// Ring position where the batch begins.
+    /// Ring position where the batch begins; of a run: where the journal ends.
     pub ring_position: u64,
     /// Puts that were compared.
     pub puts: u64,

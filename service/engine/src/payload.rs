@@ -15,8 +15,9 @@ use std::time::Duration;
 use crate::buffer::{AlignedBuf, BufferPool, Exhausted};
 use crate::error::Error;
 use crate::format::proof;
+use crate::format::run::{LINK_LEN, has_room_for_link};
 use crate::format::sums::PayloadSums;
-use crate::format::trailer::{LumpShape, max_payload};
+use crate::format::trailer::{LumpShape, max_payload, overhead_len};
 use crate::format::verify::Judged;
 use crate::lump::LumpId;
 use crate::times::EngineTimes;
@@ -222,6 +223,27 @@ impl LumpBuf {
         self.shape.has_room_for_nonce() && self.shape.total_len() <= CHECKED_LIMIT
     }
 
+    /// True: it can be put in a [run](crate::CommitMode::Runs).
+    pub(crate) fn can_be_linked(&self) -> bool {
+        let overhead = overhead_len(self.shape.payload_len());
+        self.pieces.is_none()
+            && has_room_for_link(self.shape.tail_len(), overhead)
+            && self.shape.total_len() <= CHECKED_LIMIT
+    }
+
+    /// Where its link goes, and the samples that stand in it.
+    pub(crate) fn link_slot(&self) -> Result<LinkSlot, Error> {
+        let samples = proof::samples(0, self.payload()?);
+        let overhead = overhead_len(self.shape.payload_len());
+        let at = self.shape.total_len() - overhead - LINK_LEN as u64;
+        let at = usize::try_from(at).unwrap_or(usize::MAX);
+        Ok(LinkSlot {
+            at,
+            samples,
+            linked: false,
+        })
+    }
+
     /// Adds padding and trailer: the bytes of the whole portion.
     pub(crate) fn seal(
         mut self,
@@ -270,6 +292,17 @@ fn exhausted(why: Exhausted) -> Error {
         budget: why.budget,
         retry_after: RETRY_AFTER,
     }
+}
+
+/// Room for a link in the padding of a lump that can be put in a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LinkSlot {
+    /// First byte in the portion.
+    pub(crate) at: usize,
+    /// Sum of the samples of the payload.
+    pub(crate) samples: u64,
+    /// True: the put was placed in a run that the journal names.
+    pub(crate) linked: bool,
 }
 
 /// A lump ready to be written to the data region.

@@ -233,7 +233,9 @@ impl Store {
         let generation = self.inner.generation.fetch_add(1, Ordering::Relaxed);
         let checked = self.inner.info.commit == CommitMode::Checked && buf.can_be_checked();
         let nonce = checked.then(clock::random_u64);
-        Ok(DataLump::new(id, buf.seal(id, generation, nonce)?))
+        let linked = self.inner.info.commit == CommitMode::Runs && buf.can_be_linked();
+        let slot = linked.then(|| buf.link_slot()).transpose()?;
+        Ok(DataLump::new(id, buf.seal(id, generation, nonce)?, slot))
     }
 
     /// Fixed properties of this store.

@@ -342,8 +342,10 @@ async fn a_power_cut_at_any_moment_loses_nothing_acknowledged() {
         for (backend, commit) in [
             ("uring", "ordered"),
             ("uring", "checked"),
+            ("uring", "runs"),
             ("threads", "ordered"),
             ("threads", "checked"),
+            ("threads", "runs"),
         ] {
             let case = Case {
                 raw,

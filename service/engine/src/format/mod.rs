@@ -19,6 +19,7 @@ pub mod portion;
 pub mod proof;
 pub mod record;
 pub mod ring;
+pub mod run;
 pub mod seal;
 pub mod sums;
 pub mod trailer;

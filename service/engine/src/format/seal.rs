@@ -22,7 +22,7 @@ use crate::units::{RingPosition, SECTOR_LEN};
 
 /// The first bytes of a seal.
 pub const MAGIC: [u8; MAGIC_LEN] = *b"LsSl";
-const MAGIC_LEN: usize = 4;
+pub(super) const MAGIC_LEN: usize = 4;
 const EPOCH_LEN: usize = 8;
 const LOG_END_LEN: usize = 8;
 const FOREIGN_END_LEN: usize = 8;
@@ -133,7 +133,7 @@ impl Seal {
     }
 
     /// CRC32C of UUID, tail, the bytes before the tail, and the fields, in this order.
-    fn crc(&self, place: SealPlace<'_>) -> u32 {
+    pub(super) fn crc(&self, place: SealPlace<'_>) -> u32 {
         let fields: [&[u8]; 6] = [
             &place.uuid,
             &place.tail.0.to_be_bytes(),
@@ -148,7 +148,7 @@ impl Seal {
 }
 
 /// A seal with one bit of it, or of the bytes that it covers, flipped back.
-fn mended<S>(
+pub(super) fn mended<S>(
     bytes: &[u8],
     magic: [u8; MAGIC_LEN],
     place: SealPlace<'_>,

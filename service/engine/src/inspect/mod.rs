@@ -34,6 +34,7 @@ use crate::storage::headers::{choose_head, damaged_copies, head_finding, leads_t
 use crate::storage::index::{Entry, Index};
 use crate::storage::journal::{self as journal_state, FoundEnd, Journal as Ring};
 use crate::storage::outside::Outside;
+use crate::storage::run::{self, FoundRun};
 use crate::storage::unsettled::{self, Judged, LogEnd};
 use crate::units::{RingPosition, SECTOR_LEN};
 
@@ -79,6 +80,22 @@ struct Log {
     walked: (Index, Outside, Walked),
     unsettled: Option<UnsettledTail>,
     ends: Option<LogEnd>,
+}
+
+impl Log {
+    /// A log that ends at `tail`, and the puts of its run, which have no records yet.
+    fn with_run(walked: (Index, Outside, Walked), tail: RingPosition, run: FoundRun) -> Self {
+        let (mut index, mut outside, walked) = walked;
+        for (id, portion) in run.puts {
+            outside.forget(id);
+            index.insert(id, Entry::data(tail, portion, None));
+        }
+        Self {
+            walked: (index, outside, walked),
+            unsettled: Some(run.report),
+            ends: None,
+        }
+    }
 }
 
 impl std::fmt::Debug for Inspector {
@@ -276,8 +293,13 @@ impl Inspector {
         let walked = self.walk_all(geometry, (head, None));
         let end = walked.2.tail;
         let end = end.and_then(|tail| self.found_end(geometry, uuid, tail));
+        let read = |offset, len| self.source.read(offset, len);
+        if let Some(end) = &end
+            && let Some(run) = run::find_puts(geometry, end, read)
+        {
+            return Log::with_run(walked, end.tail, run);
+        }
         let judged = end.map_or(Judged::Counts(None, Vec::new()), |end| {
-            let read = |offset, len| self.source.read(offset, len);
             unsettled::judge_end(geometry, &end, SECTOR_LEN, read)
         });
         match judged {

@@ -22,12 +22,15 @@
 mod beside;
 mod checked;
 mod refusal;
+mod runs;
 mod times;
 
 use std::collections::VecDeque;
 
 use beside::Beside;
 use checked::Checked;
+use refusal::beat;
+use runs::Runs;
 
 use super::change::{Answer, Change};
 use super::command::{Reply, Stage};
@@ -42,6 +45,7 @@ use crate::error::Error;
 use crate::mutant::{self, Mutant};
 use crate::request::Durability;
 use crate::storage::Storage;
+use crate::storage::journal::Ending;
 use crate::storage::journal::gc::{Relocation, Taken};
 use crate::storage::journal::writer::{Batch, BatchWrites, NewTail, RingWrite};
 use crate::units::RingPosition;
@@ -81,6 +85,8 @@ struct InFlight {
     /// Puts that a change of this batch has beaten: told when that one is durable.
     beaten: Vec<Put>,
     beside: Beside,
+    /// Puts that go elsewhere once the batch does not name their run any more.
+    broken: Vec<Misplaced>,
     durability: Durability,
     requests: Vec<RequestId>,
     /// Taken when written.
@@ -112,11 +118,15 @@ pub(super) struct Commit {
     many: Many,
     /// Puts of a batch that is being withdrawn.
     misplaced: Vec<Misplaced>,
+    runs: Runs,
 }
 
 impl Commit {
     pub(super) fn is_idle(&self) -> bool {
-        self.phase == Phase::Idle && self.ready.is_empty() && self.unflushed.is_empty()
+        self.phase == Phase::Idle
+            && self.ready.is_empty()
+            && self.unflushed.is_empty()
+            && self.runs.is_idle()
     }
 
     /// True: the index knows every record in the journal.
@@ -170,16 +180,22 @@ impl Commit {
         }
         // All phases have ended, so everything the collection has passed is durable.
         gc.move_head(ctx);
+        if self.close_abandoned(ctx) {
+            return;
+        }
         loop {
             let writing = self.sort_ready();
             self.refuse_beaten_first(ctx);
             let mut batch = Batch::new(&ctx.storage.journal);
+            let Some(recorded) = self.runs.record(ctx, &mut batch) else {
+                break;
+            };
             let blocked = self.is_blocked(ctx, gc, &batch);
             if blocked && gc.press(&ctx.storage) && !writing {
                 self.refuse_first_ready(ctx, gc);
                 continue;
             }
-            let taken = gc.relocate(ctx, &mut batch, blocked);
+            let mut taken = gc.relocate(ctx, &mut batch, blocked);
             let (changes, beaten, checked) = self.take_ready(ctx, gc, &mut batch);
             if !changes.is_empty() || self.ready.is_empty() {
                 gc.relax();
@@ -187,7 +203,10 @@ impl Commit {
                 // Relocated records took the room: next time the change goes first.
                 gc.press(&ctx.storage);
             }
-            if !batch.is_empty() {
+            let only_recorded = changes.is_empty() && taken.relocations.is_empty();
+            let waits = only_recorded && !self.runs.must_record(ctx);
+            if !batch.is_empty() && !waits {
+                taken.relocations.splice(0..0, recorded);
                 return self.start_batch(ctx, batch, taken, (changes, beaten, checked));
             }
             if !blocked || writing || !gc.is_stuck(ctx) {
@@ -196,12 +215,17 @@ impl Commit {
             self.refuse_first_ready(ctx, gc);
         }
         gc.end_stuck(ctx);
-        if self.unflushed.is_empty() {
+        if !self.awaits_flush() {
             gc.move_head(ctx);
             self.settle(ctx);
         } else {
             self.start_flush(ctx, Phase::DataFlush);
         }
+    }
+
+    /// True: something is written and waits for a flush.
+    fn awaits_flush(&self) -> bool {
+        !self.unflushed.is_empty() || self.runs.awaits_flush()
     }
 
     /// True: the first change that is ready finds no room, not even in an empty batch.
@@ -224,18 +248,6 @@ impl Commit {
             journal.last_room()
         } else {
             journal.gc_reserve()
-        }
-    }
-
-    /// Answers the puts at the front of the ready changes that have lost already, so that they
-    /// do not wait for room in the journal. To be called between batches.
-    fn refuse_beaten_first(&mut self, ctx: &mut Ctx) {
-        while let Some(Change::Put(put)) = self.ready.front()
-            && let Some(id) = put.absent()
-            && ctx.storage.index.get(id).is_some()
-            && let Some(Change::Put(put)) = self.ready.pop_front()
-        {
-            beat(ctx, put);
         }
     }
 
@@ -320,13 +332,15 @@ impl Commit {
         (mut changes, beaten, checked): (Vec<(Change, RingPosition)>, Vec<Put>, Checked),
     ) {
         self.end_waits(changes.iter_mut().map(|(change, _)| change));
-        let proof = checked.proof();
+        let named = self.runs.ending(ctx);
+        let ending = checked.proof().map_or(named, Ending::Unsettled);
         let BatchWrites {
             rest,
             first,
             new_tail,
             records,
-        } = batch.finish(&ctx.storage.journal, &ctx.io.pool, proof);
+        } = batch.finish(&ctx.storage.journal, &ctx.io.pool, ending);
+        self.run_batch_begun(ctx, &new_tail);
         let journaled = !changes.is_empty()
             && taken.relocations.is_empty()
             && changes
@@ -355,6 +369,7 @@ impl Commit {
             changes,
             beaten,
             beside,
+            broken: std::mem::take(&mut self.runs.broken),
             durability,
             requests: requests.clone(),
             first: Some(first),
@@ -369,7 +384,7 @@ impl Commit {
         if rest.is_empty() {
             return self.write_first(ctx);
         }
-        self.forced = self.unflushed.is_empty()
+        self.forced = !self.awaits_flush()
             && !needs_flush
             && durability == Durability::Synced
             && rest
@@ -392,7 +407,7 @@ impl Commit {
         self.phase = Phase::First;
         // A flush that data waits for too makes both durable; and a change that is answered before
         // its batch is durable need not wait for more than a plain write.
-        self.forced = self.unflushed.is_empty()
+        self.forced = !self.awaits_flush()
             && !unsettled
             && batch_durability == Durability::Synced
             && ctx.io.should_force(first.buf.len());
@@ -406,7 +421,7 @@ impl Commit {
         result: Result<(), Error>,
     ) -> Result<(), Error> {
         if let Err(error) = result {
-            self.note_no_space(error)?;
+            self.note_no_space(ctx, error)?;
         }
         let Phase::Rest(left) = self.phase else {
             return Ok(());
@@ -469,6 +484,7 @@ impl Commit {
     fn start_flush(&mut self, ctx: &mut Ctx, phase: Phase) {
         self.phase = phase;
         self.flushing = std::mem::take(&mut self.unflushed);
+        self.run_flush_began();
         self.flush_began();
         let mut requests = self
             .batch
@@ -478,6 +494,7 @@ impl Commit {
             Unflushed::Put(put) => Some(put.request),
             Unflushed::Header(_) | Unflushed::Sync(_) | Unflushed::Settled => None,
         }));
+        requests.extend(self.runs.flushed_puts().map(|put| put.request));
         ctx.io.flush(requests);
     }
 
@@ -490,6 +507,7 @@ impl Commit {
     ) -> Result<u64, Error> {
         result?;
         self.lap_batch(Stage::Flush);
+        self.run_flush_ended();
         let goes_on = self.phase == Phase::RestFlush;
         for mut item in std::mem::take(&mut self.flushing) {
             if let Some(timing) = item.timing() {
@@ -511,6 +529,7 @@ impl Commit {
             Phase::LastFlush => return Ok(self.batch_durable(ctx)),
             _ => self.phase = Phase::Idle,
         }
+        self.apply_run(ctx);
         Ok(0)
     }
 
@@ -523,12 +542,14 @@ impl Commit {
             ctx.shared.counters.commits.add(1);
             ctx.shared.counters.commit_records.add(batch.records);
             (beaten, records) = (batch.beaten, batch.records);
+            self.misplaced.extend(batch.broken);
         }
         ctx.freed |= ctx.storage.data.all_durable();
         times::note_service(ctx, &answers);
         answers.into_iter().for_each(Answer::send);
         // Who lost is told after who won: answers come in the order of the log.
         beaten.into_iter().for_each(|put| beat(ctx, put));
+        self.apply_run(ctx);
         records
     }
 
@@ -573,12 +594,5 @@ fn write_ring(
         ctx.io.force(tag, offset, write.buf, requests);
     } else {
         ctx.io.write(tag, offset, write.buf, requests);
-    }
-}
-
-/// Tells a put that it has lost.
-fn beat(ctx: &mut Ctx, put: Put) {
-    if let Some(id) = put.absent() {
-        put.refuse(ctx, Error::AlreadyExists { id }, Stage::Journal, false);
     }
 }

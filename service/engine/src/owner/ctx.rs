@@ -92,6 +92,8 @@ pub(crate) struct Limits {
     pub(crate) io_timeout: Duration,
     /// Budget of the collection in bytes a second; 0: no limit.
     pub(crate) gc_rate: u64,
+    /// Puts go to runs where they can.
+    pub(crate) runs: bool,
 }
 
 /// Changes and syncs that are accepted and not finished.

@@ -427,7 +427,7 @@ impl Owner {
             }
             Tag::BatchRest => done = self.commit.rest_written(ctx, result),
             Tag::BatchFirst => match self.commit.visible(ctx, result) {
-                Ok(records) => self.checkpoint.appended(records),
+                Ok(records) => self.appended(records),
                 Err(error) => done = Err(error),
             },
             Tag::Settle => done = self.commit.end_settled(ctx, result),
@@ -463,10 +463,15 @@ impl Owner {
 
     fn flushed(&mut self, result: Result<(), Error>) -> Result<(), Error> {
         let records = self.commit.flushed(&mut self.ctx, &mut self.gc, result)?;
+        self.appended(records);
+        Ok(())
+    }
+
+    /// A batch of so many records may be durable, and puts may have to go elsewhere.
+    fn appended(&mut self, records: u64) {
         self.checkpoint.appended(records);
         let misplaced = self.commit.take_misplaced();
         self.place_again(misplaced);
-        Ok(())
     }
 
     /// The device refused the places of these puts.

@@ -36,10 +36,11 @@ use crate::declaration::RequestId;
 use crate::error::Error;
 use crate::format::Portion;
 use crate::format::record::{EMBED_PREFIX_LEN, PUT_LEN, Record};
+use crate::format::run::{LINK_LEN, Link};
 use crate::format::trailer::max_payload_in;
 use crate::lump::LumpId;
-use crate::payload::SealedLump;
 use crate::payload::pieces::Begun;
+use crate::payload::{LinkSlot, SealedLump};
 use crate::request::{Durability, PutCondition, PutOutcome};
 use crate::storage::index::Entry;
 use crate::units::{BlockCount, RingPosition};
@@ -96,6 +97,8 @@ pub(crate) struct DataLump {
     written: Option<NonZeroU64>,
     /// The last place that the device refused to write.
     refused: Option<Box<Refused>>,
+    /// Room for a link; `None`: it is not for a run.
+    slot: Option<Box<LinkSlot>>,
 }
 
 /// A place that the device refused to write.
@@ -114,7 +117,7 @@ impl Refused {
 }
 
 impl DataLump {
-    pub(crate) fn new(id: LumpId, sealed: SealedLump) -> Self {
+    pub(crate) fn new(id: LumpId, sealed: SealedLump, slot: Option<LinkSlot>) -> Self {
         let SealedLump {
             buf,
             start,
@@ -136,6 +139,7 @@ impl DataLump {
             token,
             written: None,
             refused: None,
+            slot: slot.map(Box::new),
         }
     }
 
@@ -217,15 +221,20 @@ impl Puts {
         commit: &mut Commit,
         mut put: Box<Put>,
     ) -> Option<Range<u64>> {
+        let portion = commit.place_in_run(ctx, &mut put);
         let data = put.data.as_mut()?;
         let begun = data.begun.take().and_then(|begun| begun.keep());
-        let region = &mut ctx.storage.data;
-        let portion = match (begun, &data.refused) {
-            (Some(portion), _) => Some(portion),
-            (None, None) => region.allocate(data.blocks),
+        let (blocks, refused) = (data.blocks, data.refused.as_ref().map(|it| it.portion));
+        let fresh = |ctx: &mut Ctx| match refused {
+            None => ctx.storage.data.allocate(blocks),
             // A bad spot is seldom a single block: the next place is far away.
-            (None, Some(refused)) => region.allocate_away(data.blocks, refused.portion, PLACES),
+            Some(refused) => ctx.storage.data.allocate_away(blocks, refused, PLACES),
         };
+        let portion = portion.or(begun).or_else(|| fresh(ctx));
+        let portion = portion.or_else(|| {
+            commit.give_blocks_back(ctx);
+            fresh(ctx)
+        });
         let Some(portion) = portion else {
             if ctx.storage.data.deferred_blocks() > 0 {
                 self.waiting_for_space.push_back(Homeless::Put(put));
@@ -270,8 +279,13 @@ impl Puts {
                 put.leave_bad_spots(ctx);
                 match put.checked_data() {
                     Some(_) => commit.add(put.recorded()),
+                    None if put.is_linked() => commit.linked_written(put),
                     None => commit.await_flush_for_put(put),
                 }
+                None
+            }
+            Err(error) if put.is_linked() => {
+                commit.linked_refused(ctx, Misplaced { put, buf, error });
                 None
             }
             Err(error) => self.misplaced(ctx, commit, Misplaced { put, buf, error }),
@@ -302,6 +316,7 @@ impl Puts {
                     }));
                 }
                 data.buf = buf;
+                data.slot = None;
                 self.place(ctx, commit, put)
             }
             Some(data) if data.start > 0 && error.is_bad_spot() => {
@@ -431,6 +446,40 @@ impl Put {
             token: data.token?.get(),
             written: data.written,
         })
+    }
+
+    /// Blocks that it needs in a run; `None`: it is not for one. A put that may be refused is not,
+    /// since opening would find it; nor is one that is more than a lump of data.
+    pub(super) fn blocks_in_run(&self) -> Option<BlockCount> {
+        let data = self.data.as_ref()?;
+        let is_for_run = data.slot.is_some()
+            && self.condition == PutCondition::Always
+            && self.records.is_empty();
+        is_for_run.then_some(data.blocks)
+    }
+
+    /// Ties its data to a run by this link, but for what only the put knows.
+    pub(super) fn link(&mut self, link: Link) {
+        let Some(data) = &mut self.data else { return };
+        let (Some(slot), Some(buf)) = (&mut data.slot, &mut data.buf) else {
+            return;
+        };
+        let link = Link {
+            id: data.id,
+            blocks: data.blocks.0,
+            samples: slot.samples,
+            ..link
+        };
+        if let Some(place) = buf.get_mut(slot.at..slot.at + LINK_LEN) {
+            place.copy_from_slice(&link.encode());
+            slot.linked = true;
+        }
+    }
+
+    /// True: it was placed in a run that the journal names.
+    fn is_linked(&self) -> bool {
+        let slot = self.data.as_ref().and_then(|data| data.slot.as_ref());
+        slot.is_some_and(|slot| slot.linked)
     }
 
     /// True: its record is written beside its data, of `len` bytes. If the device refuses the data,

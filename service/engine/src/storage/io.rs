@@ -299,6 +299,7 @@ impl RingReader {
             seal: None,
             mended: false,
             unsettled: None,
+            run: None,
         })
     }
 }

@@ -12,10 +12,12 @@ use super::Storage;
 use super::checkpoint::{self, CheckpointPlace};
 use super::data_region::DataRegion;
 use super::headers::{self, FoundHead, FoundHeaders};
-use super::index::{Batched, Entry, Index};
+use super::index::{Batched, Index};
 use super::io::{BlockingIo, RingReader};
 use super::journal::{Found, FoundEnd, Journal};
+use super::lumps::Lumps;
 use super::outside::Outside;
+use super::run::{self, FoundRun};
 use super::salvage::{self, Salvaged};
 use super::space::used_blocks;
 use super::unsettled::{self, Flip, Judged, LogEnd};
@@ -25,7 +27,7 @@ use crate::finding::salvage::with_hint;
 use crate::finding::{Finding, FindingKind};
 use crate::format::copies::CheckedCopy;
 use crate::format::journal_header::ScrubMark;
-use crate::format::mark::{Mark, Marks};
+use crate::format::mark::Marks;
 use crate::format::mend;
 use crate::format::mend::Mended;
 use crate::format::record::{Decoded, MAX_RECORD_LEN, Record};
@@ -58,6 +60,8 @@ pub(crate) struct Recovered {
     pub(crate) unsettled: Option<UnsettledTail>,
     /// Bits of its data to be flipped back before that.
     pub(crate) data_flips: Vec<Flip>,
+    /// Puts of a run that have no records yet; the index knows them.
+    pub(crate) unrecorded: Vec<(LumpId, Portion)>,
 }
 
 /// Reads the store on a device; `salvage`: also one that is damaged (FORMAT.md section 13).
@@ -92,18 +96,16 @@ fn read(io: &mut BlockingIo<'_>, salvage: bool, ends: Option<LogEnd>) -> Result<
     let (geometry, header) = (headers.geometry, headers.header);
     let (store, copied) = FoundStore::find(io, &mut headers, ends)?;
     let (place, found) = checkpoint::find(io, &store, !salvage);
-    let (replayed, checkpoint_use, salvaged) = match found {
+    let (mut replayed, checkpoint_use, salvaged) = match found {
         Ok(replayed) => (replayed, CheckpointUse::Used, None),
         Err(why) => {
             let (replayed, salvaged) = store.replay_all(io, salvage)?;
             (replayed, why, salvaged)
         }
     };
-    let (end, unit) = (&replayed.end, io.unit());
-    let judged = unsettled::judge_end(&geometry, end, unit, |offset, len| io.read(offset, len));
-    let (unsettled, data_flips) = match judged {
-        Judged::Counts(unsettled, flips) => (unsettled, flips),
-        Judged::Dropped(tail, end) => return Ok(Reading::Torn(tail, end)),
+    let (unsettled, data_flips, unrecorded) = match replayed.judge(io, &geometry) {
+        Ok(judged) => judged,
+        Err((tail, end)) => return Ok(Reading::Torn(tail, end)),
     };
     let Replayed {
         index,
@@ -114,6 +116,7 @@ fn read(io: &mut BlockingIo<'_>, salvage: bool, ends: Option<LogEnd>) -> Result<
         data,
         largest_record,
         mark_bytes,
+        ..
     } = replayed;
     let mut mended = headers.findings;
     let cut = salvaged.as_ref().is_some_and(|it| it.report.cut.is_some());
@@ -156,6 +159,7 @@ fn read(io: &mut BlockingIo<'_>, salvage: bool, ends: Option<LogEnd>) -> Result<
         copied,
         unsettled,
         data_flips,
+        unrecorded,
     })))
 }
 
@@ -180,6 +184,30 @@ pub(super) struct Replayed {
     data: DataRegion,
     largest_record: u64,
     mark_bytes: u64,
+    run: Option<FoundRun>,
+}
+
+/// What an end that is not settled has led to: a report, bits to be flipped back, puts without
+/// records.
+type Unsettled = (Option<UnsettledTail>, Vec<Flip>, Vec<(LumpId, Portion)>);
+
+impl Replayed {
+    /// Judges the last batch, or takes what was found in the run; an error: the log ends before.
+    fn judge(
+        &mut self,
+        io: &mut BlockingIo<'_>,
+        geometry: &Geometry,
+    ) -> Result<Unsettled, (UnsettledTail, LogEnd)> {
+        if let Some(run) = self.run.take() {
+            return Ok((Some(run.report), run.flips, run.puts));
+        }
+        let unit = io.unit();
+        let read = |offset, len| io.read(offset, len);
+        match unsettled::judge_end(geometry, &self.end, unit, read) {
+            Judged::Counts(tail, flips) => Ok((tail, flips, Vec::new())),
+            Judged::Dropped(tail, end) => Err((tail, end)),
+        }
+    }
 }
 
 /// State brought about by the records before those to be replayed.
@@ -349,7 +377,19 @@ impl FoundStore {
     }
 
     /// Takes the blocks of all lumps.
-    pub(super) fn finish(&self, io: &BlockingIo<'_>, applied: Applied) -> Result<Replayed, Error> {
+    pub(super) fn finish(
+        &self,
+        io: &mut BlockingIo<'_>,
+        mut applied: Applied,
+    ) -> Result<Replayed, Error> {
+        let Applied {
+            index,
+            outside,
+            end,
+            ..
+        } = &mut applied;
+        let used = self.head.distance_to(end.tail, self.geometry.ring_len());
+        let run = run::apply(io, (&self.geometry, used), end, (index, outside));
         let (data, largest_record) = used_blocks(&applied.index, &self.geometry, io.device())?;
         Ok(Replayed {
             index: applied.index,
@@ -360,6 +400,7 @@ impl FoundStore {
             data,
             largest_record,
             mark_bytes: applied.mark_bytes,
+            run,
         })
     }
 
@@ -546,50 +587,5 @@ impl Rotted {
     fn flip(&self) -> Option<(RingPosition, u8)> {
         let (at, mask) = self.flipped?;
         Some((RingPosition(self.position.0 + at as u64), mask))
-    }
-}
-
-/// The lumps by the records so far.
-struct Lumps {
-    index: Batched,
-    outside: Outside,
-    puts: u64,
-    mark_bytes: u64,
-}
-
-impl Lumps {
-    fn apply(
-        &mut self,
-        geometry: &Geometry,
-        position: RingPosition,
-        record: &Record<'_>,
-        foreign: bool,
-    ) {
-        match *record {
-            Record::EndOfRecords | Record::GoToFront => {}
-            Record::Put { id, portion } => {
-                self.puts += 1;
-                let outside = self.outside.put(geometry, id, portion, position);
-                let entry = Entry::data(position, portion, None).marked(foreign);
-                self.index.set(id, (!outside).then_some(entry));
-            }
-            Record::Embed { id, data } => {
-                self.puts += 1;
-                let len = u16::try_from(data.as_slice().len()).unwrap_or(u16::MAX);
-                self.outside.forget(id);
-                self.index.set(id, Some(Entry::embedded(position, len)));
-            }
-            Record::Delete { id } => {
-                self.outside.forget(id);
-                self.index.set(id, None);
-            }
-            Record::DeleteRange { start, end } => {
-                if Mark::of(record).is_some() {
-                    self.mark_bytes += record.encoded_len() as u64;
-                }
-                self.outside.forget_range(start, end);
-                self.index.remove_range(start, end);
-            }
-        }
     }
 }

@@ -10,7 +10,7 @@ use super::Storage;
 use super::gaps::{self, Gap};
 use super::io::BlockingIo;
 use super::journal::writer::{Batch, BatchWrites};
-use super::journal::{FILLER, Journal};
+use super::journal::{Ending, FILLER, Journal};
 use super::recover::{Applied, Broken, FoundStore, Replayed};
 use crate::error::Error;
 use crate::finding::salvage::{LogCut, SalvageAction, SalvageFinding, SalvageReport, Winner};
@@ -403,7 +403,7 @@ pub(crate) fn repair(
     Ok(())
 }
 
-fn write_batch(
+pub(super) fn write_batch(
     io: &mut BlockingIo<'_>,
     geometry: &Geometry,
     journal: &mut Journal,
@@ -415,7 +415,7 @@ fn write_batch(
         first,
         new_tail,
         ..
-    } = batch.finish(journal, &pool, None);
+    } = batch.finish(journal, &pool, Ending::Settled);
     let steps = [rest, vec![first]];
     for writes in steps.into_iter().filter(|writes| !writes.is_empty()) {
         for write in writes {

@@ -19,7 +19,7 @@ use crate::options::{TailOutcome, UnsettledTail};
 use crate::units::RingPosition;
 
 /// Bytes of data read at a time.
-const PIECE: u64 = 1024 * 1024;
+pub(super) const PIECE: u64 = 1024 * 1024;
 
 /// Where the journal ends, whatever stands there.
 #[derive(Clone, Copy, Debug)]
@@ -79,9 +79,13 @@ pub(crate) fn flip_back(io: &mut BlockingIo<'_>, flips: &[Flip]) -> Result<(), E
 }
 
 /// State of the data of one put.
-enum Data {
-    /// Its nonce and samples, and the bit that has to be flipped back for the rest to fit.
-    Found { token: u64, flip: Option<Flip> },
+pub(super) enum Data {
+    /// Its nonce, the sum of its samples, and the bit that has to be flipped back for the rest to fit.
+    Found {
+        nonce: u64,
+        samples: u64,
+        flip: Option<Flip>,
+    },
     /// There are other bytes.
     Missing,
     /// The device cannot read all of it.
@@ -147,8 +151,12 @@ fn judge<B: Deref<Target = [u8]>>(
     let (mut missing, mut unreadable, mut flips) = (false, false, Vec::new());
     for put in puts {
         let damaged = match examine(geometry, put, read) {
-            Data::Found { token, flip } => {
-                sum = sum.with(token, put);
+            Data::Found {
+                nonce,
+                samples,
+                flip,
+            } => {
+                sum = sum.with(proof::token(nonce, samples), put);
                 flips.extend(flip);
                 flip.is_some()
             }
@@ -224,7 +232,7 @@ pub(crate) fn records_in(bytes: &[u8]) -> Vec<Record<'_>> {
 }
 
 /// Looks at the data of a put.
-fn examine<B: Deref<Target = [u8]>>(
+pub(super) fn examine<B: Deref<Target = [u8]>>(
     geometry: &Geometry,
     (id, portion): (LumpId, Portion),
     read: &mut impl FnMut(u64, u64) -> Result<B, Error>,
@@ -273,8 +281,12 @@ fn examine<B: Deref<Target = [u8]>>(
         }
         Difference::OneBit(..) | Difference::More => return Data::Missing,
     }
-    let token = proof::token(nonce, proof::sum(words));
-    Data::Found { token, flip }
+    let samples = proof::sum(words);
+    Data::Found {
+        nonce,
+        samples,
+        flip,
+    }
 }
 
 /// The last bytes of a lump of ours.

@@ -10,7 +10,7 @@ use crate::support::peer::{self, Canny, Peer};
 use crate::support::sim::{Random, SimDisk};
 use crate::support::{Shape, content, ctx, delete, try_put};
 use lumpscope_engine::format::minfs;
-use lumpscope_engine::{Durability, LumpId, LumpRange, Placement, Store};
+use lumpscope_engine::{CommitMode, Durability, LumpId, LumpRange, Placement, Store};
 
 /// A kind of store, and what is put into it.
 #[derive(Clone, Copy, Debug)]
@@ -242,13 +242,19 @@ impl World {
         };
         disk.unit = self.kind.unit;
         disk.shuffle = (seed.is_multiple_of(2)).then_some(seed);
-        let mut store = disk.open().unwrap();
+        let commits = [CommitMode::Ordered, CommitMode::Checked, CommitMode::Runs];
+        let commits = commits
+            .into_iter()
+            .cycle()
+            .skip(usize::try_from(seed).unwrap());
+        let mut opened = commits.map(|commit| disk.open_as(commit).unwrap());
+        let mut store = opened.next().unwrap();
         self.check_ours(&store);
         for _ in 0..changes {
             self.change_ours(&store);
             if self.random.below(12) == 0 {
                 store.close().unwrap();
-                store = disk.open().unwrap();
+                store = opened.next().unwrap();
                 let changed = self.lumps.values().any(|lump| lump.own);
                 assert!(store.info().sealed || !changed);
             }

@@ -1,8 +1,8 @@
 //! FORMAT.md and the constants of the code say the same.
 
 use lumpscope_engine::format::{
-    bad_places, checkpoint, copies, header, journal_header, mark, minfs, portion, record, seal,
-    sums, trailer,
+    bad_places, checkpoint, copies, header, journal_header, mark, minfs, portion, record, run,
+    seal, sums, trailer,
 };
 use lumpscope_engine::units::BlockSize;
 
@@ -49,6 +49,8 @@ fn every_structure_is_drawn_as_it_is_coded() {
     assert_fields("fields: bad places", bad_places::FIELDS);
     assert_fields("fields: seal", seal::FIELDS);
     assert_fields("fields: unsettled seal", seal::UNSETTLED_FIELDS);
+    assert_fields("fields: seal with a run", run::SEAL_FIELDS);
+    assert_fields("fields: link", run::LINK_FIELDS);
     assert_fields("fields: checkpoint header", checkpoint::HEADER_FIELDS);
     assert_fields("fields: checkpoint chunk", checkpoint::CHUNK_FIELDS);
     assert_fields("fields: checkpoint row", checkpoint::ROW_FIELDS);

@@ -39,6 +39,7 @@ mod provenance;
 mod ranges;
 mod reopen;
 mod rot;
+mod runs;
 mod salvage;
 mod samples;
 mod scale_doc;

@@ -144,22 +144,33 @@ fn measure(commit: CommitMode, clients: usize, len: usize) -> Found {
     }
 }
 
-/// The arm goes to the data and to the record whether a flush lies between or not.
+/// The arm goes to the data and to the record whether a flush lies between or not; in a run it stays.
 #[test]
 fn half_the_flushes_are_not_half_the_time_on_a_disk_with_an_arm() {
     for (clients, len) in [(1, 1 << 20), (8, 1 << 20), (1, 4096), (8, 4096)] {
         let ordered = measure(CommitMode::Ordered, clients, len);
         let checked = measure(CommitMode::Checked, clients, len);
-        println!("{clients} clients, {len} bytes: ordered {ordered:?}, checked {checked:?}");
+        let runs = measure(CommitMode::Runs, clients, len);
+        println!("{clients} clients, {len} bytes: ordered {ordered:?}");
+        println!("    checked {checked:?}");
+        println!("    runs {runs:?}");
         assert!(checked.flushes <= ordered.flushes, "{clients}, {len}");
         assert!(checked.median_ns <= ordered.median_ns, "{clients}, {len}");
         assert!(20 * checked.puts_a_second >= 19 * ordered.puts_a_second);
+        assert!(runs.puts_a_second > ordered.puts_a_second);
         if clients == 1 {
             assert!(10 * checked.flushes <= 6 * ordered.flushes, "{len} bytes");
             assert!(
                 10 * checked.median_ns >= 9 * ordered.median_ns,
                 "{len} bytes"
             );
+        }
+        match (clients, len) {
+            (1, 4096) => assert!(100 * runs.median_ns <= 101 * ordered.median_ns),
+            // One way of the arm, and half a turn.
+            (1, _) => assert!(runs.median_ns <= 11_000_000, "{runs:?}"),
+            (_, 4096) => assert!(3 * ordered.puts_a_second <= runs.puts_a_second),
+            _ => assert!(4 * runs.median_ns <= 3 * ordered.median_ns, "{runs:?}"),
         }
     }
 }

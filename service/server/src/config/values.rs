@@ -171,6 +171,9 @@ pub enum CommitArg {
     Ordered,
     /// Data and record, then one flush; after a power cut opening checks the data of the last puts.
     Checked,
+    /// The data, one put behind the other, then one flush; records follow, many at a time. For disks
+    /// with an arm; after a power cut opening looks for puts without a record in at most 32 MiB.
+    Runs,
 }
 
 impl From<CommitArg> for CommitMode {
@@ -178,6 +181,7 @@ impl From<CommitArg> for CommitMode {
         match arg {
             CommitArg::Ordered => Self::Ordered,
             CommitArg::Checked => Self::Checked,
+            CommitArg::Runs => Self::Runs,
         }
     }
 }

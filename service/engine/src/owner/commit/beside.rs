@@ -111,8 +111,12 @@ impl Commit {
         true
     }
 
-    /// The puts of a batch that was withdrawn, once nothing of it is left.
+    /// The puts of a batch that was withdrawn, or of a run that is no more, once nothing of it is
+    /// left.
     pub(in crate::owner) fn take_misplaced(&mut self) -> Vec<Misplaced> {
+        if self.phase != Phase::Idle {
+            return Vec::new();
+        }
         std::mem::take(&mut self.misplaced)
     }
 }

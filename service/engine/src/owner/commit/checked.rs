@@ -125,8 +125,11 @@ impl Commit {
 
     /// When there is something to do though nothing happens.
     pub(in crate::owner) fn due_ns(&self, ctx: &Ctx) -> Option<u64> {
-        let waits = self.is_idle() && ctx.storage.journal.is_unsettled() && !ctx.writes_nothing();
-        waits.then_some(self.settle_ns)
+        if ctx.writes_nothing() {
+            return None;
+        }
+        let waits = self.is_idle() && ctx.storage.journal.is_unsettled() && !self.runs.is_open();
+        waits.then_some(self.settle_ns).or(self.run_due_ns())
     }
 
     /// True: nothing is under way, and the end of the journal is durable as that of a settled one.
@@ -144,8 +147,9 @@ impl Commit {
             }
             return;
         }
-        let is_time = ctx.closing || monotonic_ns() >= self.settle_ns;
+        let is_time = ctx.closing || (monotonic_ns() >= self.settle_ns && !self.runs.is_open());
         if is_time && self.is_idle() {
+            self.runs.close();
             self.write_end(ctx);
         }
     }
@@ -170,7 +174,7 @@ impl Commit {
         ctx.storage.journal.settled();
         self.settled = ctx.io.written();
         self.phase = Phase::Idle;
-        if !self.misplaced.is_empty() {
+        if self.run_closed() {
             self.start_flush(ctx, Phase::DataFlush);
         }
         Ok(())

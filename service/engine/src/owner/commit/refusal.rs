@@ -6,10 +6,22 @@ use crate::owner::change::Change;
 use crate::owner::command::Stage;
 use crate::owner::ctx::Ctx;
 use crate::owner::gc::Gc;
-use crate::owner::put::Misplaced;
+use crate::owner::put::{Misplaced, Put};
 use crate::request::Durability;
 
 impl Commit {
+    /// Answers the puts at the front of the ready changes that have lost already, so that they
+    /// do not wait for room in the journal. To be called between batches.
+    pub(super) fn refuse_beaten_first(&mut self, ctx: &mut Ctx) {
+        while let Some(Change::Put(put)) = self.ready.front()
+            && let Some(id) = put.absent()
+            && ctx.storage.index.get(id).is_some()
+            && let Some(Change::Put(put)) = self.ready.pop_front()
+        {
+            beat(ctx, put);
+        }
+    }
+
     /// The collection cannot make room for the first change that is ready.
     pub(super) fn refuse_first_ready(&mut self, ctx: &mut Ctx, gc: &mut Gc) {
         gc.relax();
@@ -51,12 +63,12 @@ impl Commit {
     }
 
     /// A piece of a batch that replay cannot reach yet was not written. The batch can be given up if
-    /// it is for want of space, and the collection does not depend on it.
+    /// it is for want of space, and neither the collection nor a run depends on it.
     ///
     /// # Errors
     /// The error, if it cannot.
-    pub(super) fn note_no_space(&mut self, error: Error) -> Result<(), Error> {
-        let batch = self.batch.as_mut();
+    pub(super) fn note_no_space(&mut self, ctx: &Ctx, error: Error) -> Result<(), Error> {
+        let batch = self.batch.as_mut().filter(|_| !ctx.limits.runs);
         match batch.filter(|batch| batch.relocations.is_empty()) {
             Some(batch) if matches!(error, Error::NoSpace { .. }) => {
                 batch.no_space = Some(error);
@@ -87,10 +99,11 @@ impl Commit {
 
     /// Answers everything that waits for the journal: it takes no records any more.
     pub(in crate::owner) fn refuse_all(&mut self, ctx: &mut Ctx, error: &Error) {
-        let (in_flight, beaten) = self
-            .batch
-            .take()
-            .map_or_else(Default::default, |batch| (batch.changes, batch.beaten));
+        let batch = self.batch.take();
+        let (in_flight, beaten, broken) = batch.map_or_else(Default::default, |batch| {
+            (batch.changes, batch.beaten, batch.broken)
+        });
+        self.misplaced.extend(broken);
         for (change, _) in in_flight {
             self.refuse(ctx, change, error.clone(), true);
         }
@@ -100,6 +113,7 @@ impl Commit {
         for change in std::mem::take(&mut self.ready) {
             self.refuse(ctx, change, error.clone(), false);
         }
+        self.refuse_run(ctx, error);
         for Misplaced { put, .. } in std::mem::take(&mut self.misplaced) {
             put.refuse(ctx, error.clone(), Stage::Journal, true);
         }
@@ -116,5 +130,12 @@ impl Commit {
             }
         }
         self.phase = Phase::Idle;
+    }
+}
+
+/// Tells a put that it has lost.
+pub(super) fn beat(ctx: &mut Ctx, put: Put) {
+    if let Some(id) = put.absent() {
+        put.refuse(ctx, Error::AlreadyExists { id }, Stage::Journal, false);
     }
 }

@@ -31,10 +31,12 @@ impl Commit {
             Unflushed::Put(put) => Some(put.request),
             Unflushed::Header(_) | Unflushed::Sync(_) | Unflushed::Settled => None,
         });
+        let mut of_run = self.runs.requests();
         Some(
             of_batch
                 .copied()
                 .or_else(|| puts.next())
+                .or_else(|| of_run.next())
                 .unwrap_or_default(),
         )
     }

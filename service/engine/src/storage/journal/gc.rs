@@ -218,7 +218,7 @@ impl Collector {
         rotted
     }
 
-    /// Appends the live records that fit, with `keep` bytes left over, to an empty batch and passes
+    /// Appends the live records that fit, with `keep` bytes left over, to a batch and passes
     /// over garbage. To be called only when everything in the index is durable.
     pub(crate) fn fill(
         &mut self,
@@ -229,7 +229,7 @@ impl Collector {
     ) -> Taken {
         let mut taken = Taken::default();
         self.take_groups(index, journal, batch, keep, &mut taken);
-        if keep == 0 && !batch.is_empty() && self.head_goal != self.position {
+        if keep == 0 && !taken.relocations.is_empty() && self.head_goal != self.position {
             // In the last room the head must follow at once, also to between a mark and its puts.
             batch.disown();
             self.head_goal = self.position;

@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::format::Geometry;
 use crate::format::record::{MAX_RECORD_LEN, PUT_LEN, Record};
 use crate::format::ring::{Room, room_for};
+use crate::format::run::{OpenRun, RunSeal};
 use crate::format::seal::{Proof, SEAL_LEN, SEALED_END_LEN, Seal, SealPlace, UnsettledSeal};
 use crate::format::verify::Provenance;
 use crate::lump::LumpId;
@@ -50,7 +51,7 @@ pub(crate) struct Journal {
     /// The seal at the tail; it stands on the disk if `sealed`.
     seal: Seal,
     sealed: bool,
-    /// True: what stands there is the unsettled form of the seal.
+    /// True: what stands there is another form of the seal than the settled one.
     unsettled: bool,
     /// Bytes of marks of foreign lumps between head and tail.
     mark_bytes: u64,
@@ -86,13 +87,25 @@ pub(crate) struct FoundEnd {
     pub(crate) mended: bool,
     /// The seal in its unsettled form, if that is what stands there.
     pub(crate) unsettled: Option<UnsettledSeal>,
+    /// The run whose puts may have no records yet, if the seal names one.
+    pub(crate) run: Option<OpenRun>,
+}
+
+/// The forms of the seal at an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    Settled,
+    /// The data of the batch may be missing (FORMAT.md section 5.5).
+    Unsettled(Proof),
+    /// There are puts without records (FORMAT.md section 5.6).
+    Run(OpenRun),
 }
 
 /// The seal of a new end.
 #[derive(Clone, Copy, Debug)]
 struct TailSeal {
     seal: Seal,
-    unsettled: bool,
+    ending: Ending,
 }
 
 impl FoundEnd {
@@ -107,7 +120,8 @@ impl FoundEnd {
         let is_here = |seal: &Seal| seal.log_end.checked_rem(ring_len) == Some(tail.0);
         let settled = Seal::decode(behind, place).filter(is_here);
         let unsettled = UnsettledSeal::decode(behind, place).filter(|found| is_here(&found.seal));
-        let sound = settled.is_some() || unsettled.is_some();
+        let run = RunSeal::decode(behind, place).filter(|found| is_here(&found.seal));
+        let sound = settled.is_some() || unsettled.is_some() || run.is_some();
         let or_mended = !sound;
         let settled = settled.or_else(|| {
             let mended = or_mended.then(|| Seal::decode_mended(behind, place))?;
@@ -117,13 +131,19 @@ impl FoundEnd {
             let mended = or_mended.then(|| UnsettledSeal::decode_mended(behind, place))?;
             mended.filter(|found| is_here(&found.seal))
         });
+        let run = run.or_else(|| {
+            let mended = or_mended.then(|| RunSeal::decode_mended(behind, place))?;
+            mended.filter(|found| is_here(&found.seal))
+        });
         let seal = settled.or(unsettled.map(|found| found.seal));
+        let seal = seal.or(run.map(|found| found.seal));
         Self {
             tail,
             mended: !sound && seal.is_some(),
             seal,
             tail_bytes,
             unsettled,
+            run: run.map(|found| found.run),
         }
     }
 }
@@ -284,7 +304,7 @@ impl Journal {
         self.mark_bytes = self.mark_bytes.saturating_sub(bytes);
     }
 
-    /// True: the end on the disk is that of an unsettled batch.
+    /// True: the end on the disk is not that of a settled batch.
     pub(crate) fn is_unsettled(&self) -> bool {
         self.unsettled
     }
@@ -295,13 +315,13 @@ impl Journal {
     }
 
     /// The seal for an end of the journal at `tail`; `before`: the bytes of its unit before it.
-    /// `disown`: all records before it count as foreign. `proof`: it is not settled.
+    /// `disown`: all records before it count as foreign.
     fn seal_at(
         &self,
         tail: RingPosition,
         before: &[u8],
         disown: bool,
-        proof: Option<Proof>,
+        ending: Ending,
     ) -> (TailSeal, Vec<u8>) {
         let log_end = self.seal.log_end + self.distance(self.tail, tail);
         let seal = Seal {
@@ -315,12 +335,12 @@ impl Journal {
         };
         let place = seal_place(self.uuid, tail, before);
         let begin = self.seal.log_end;
-        let bytes = match proof {
-            Some(proof) => UnsettledSeal { seal, begin, proof }.encode(place).to_vec(),
-            None => seal.encode(place).to_vec(),
+        let bytes = match ending {
+            Ending::Unsettled(proof) => UnsettledSeal { seal, begin, proof }.encode(place).to_vec(),
+            Ending::Run(run) => RunSeal { seal, run }.encode(place).to_vec(),
+            Ending::Settled => seal.encode(place).to_vec(),
         };
-        let unsettled = proof.is_some();
-        (TailSeal { seal, unsettled }, bytes)
+        (TailSeal { seal, ending }, bytes)
     }
 
     /// Where the page of a position begins: on the device, but not before the ring.
@@ -405,6 +425,22 @@ impl Journal {
     pub(crate) fn last_room(&self) -> u64 {
         let filler = FILLER.encoded_len() as u64;
         self.largest_record + filler + SEALED_END_LEN as u64
+    }
+
+    /// True: the records of so many puts certainly find room, and leave the collection its own.
+    pub(crate) fn has_room_for_puts(&self, puts: usize) -> bool {
+        let free = match self.distance(self.tail, self.limit()) {
+            0 => self.ring_len,
+            free => free,
+        };
+        puts <= Self::most_puts(free, self.largest_record, self.unit)
+    }
+
+    /// Puts whose records certainly find room in `free` bytes of the ring, beside what the
+    /// collection needs and what is lost where the ring ends and units do.
+    pub(crate) fn most_puts(free: u64, largest_record: u64, unit: u64) -> usize {
+        let free = free.saturating_sub(3 * Self::reserve_for(largest_record, unit));
+        usize::try_from(free / PUT_LEN as u64).unwrap_or(usize::MAX)
     }
 
     fn reserve_for(largest_record: u64, unit: u64) -> u64 {

@@ -10,12 +10,13 @@
 
 use std::sync::Arc;
 
-use super::{FILLER, Journal, TailSeal};
+use super::{Ending, FILLER, Journal, TailSeal};
 use crate::buffer::{AlignedBuf, BufferPool};
 use crate::format::mark::MARK_LEN;
 use crate::format::record::{END_OF_RECORDS_LEN, Record};
 use crate::format::ring::Room;
-use crate::format::seal::{Proof, SEALED_END_LEN, UNSETTLED_END_LEN};
+use crate::format::run::{RUN_END_LEN, RUN_SEAL_LEN};
+use crate::format::seal::{SEAL_LEN, SEALED_END_LEN, UNSETTLED_END_LEN};
 use crate::mutant::{self, Mutant};
 use crate::units::{RingPosition, SECTOR_LEN};
 
@@ -79,7 +80,12 @@ pub(crate) struct NewTail {
 impl NewTail {
     /// True: the puts of the batch count only if their data is whole.
     pub(crate) fn is_unsettled(&self) -> bool {
-        self.seal.unsettled
+        matches!(self.seal.ending, Ending::Unsettled(_))
+    }
+
+    /// True: the seal names a run.
+    pub(crate) fn names_run(&self) -> bool {
+        matches!(self.seal.ending, Ending::Run(_))
     }
 }
 
@@ -223,20 +229,45 @@ impl Batch {
         room == Some(Room::AtTail) && self.stays_in_unit(journal, len)
     }
 
-    /// Ends the batch with an `EndOfRecords` and a seal; with an unsettled one if there is a proof,
-    /// and the batch is one unit.
+    /// Records without effect that must stand before a seal with a run, so that it is in one sector
+    /// with the end; `None`: there is no room.
+    fn fillers_before_run(&self, journal: &Journal) -> Option<u64> {
+        let (at, filler) = (self.at().0, FILLER.encoded_len() as u64);
+        let straddles =
+            |count: &u64| (at + count * filler) % SECTOR_LEN > SECTOR_LEN - RUN_END_LEN as u64;
+        let count = (0..3).find(|count| !straddles(count))?;
+        // The room kept behind each record is for a filler and a settled seal.
+        let more = count * filler + (RUN_SEAL_LEN - SEAL_LEN) as u64;
+        let fits = journal.place(self.at(), more, 0) == Some(Room::AtTail);
+        fits.then_some(count)
+    }
+
+    /// The seal that there is room for, and the records without effect before it.
+    fn choose_ending(&self, journal: &Journal, wanted: Ending) -> (Ending, u64) {
+        let fillers = match wanted {
+            Ending::Settled => None,
+            Ending::Unsettled(_) => self
+                .filler_before_unsettled(journal, 0)
+                .filter(|_| !mutant::is(Mutant::SettlesEarly))
+                .map(|len| u64::from(len > 0)),
+            Ending::Run(_) => self.fillers_before_run(journal),
+        };
+        fillers.map_or((Ending::Settled, 0), |fillers| (wanted, fillers))
+    }
+
+    /// Ends the batch with an `EndOfRecords` and a seal: the wanted one if there is room for it, and
+    /// an unsettled one only if the batch is one unit.
     pub(crate) fn finish(
         mut self,
         journal: &Journal,
         pool: &Arc<BufferPool>,
-        proof: Option<Proof>,
+        wanted: Ending,
     ) -> BatchWrites {
         let unit = journal.unit;
         let eor = END_OF_RECORDS_LEN as u64;
         self.leave_front();
-        let filler = proof.and_then(|_| self.filler_before_unsettled(journal, 0));
-        let proof = proof.filter(|_| filler.is_some() && !mutant::is(Mutant::SettlesEarly));
-        if filler.is_some_and(|len| len > 0) {
+        let (ending, fillers) = self.choose_ending(journal, wanted);
+        for _ in 0..fillers {
             self.push(&FILLER.to_bytes());
         }
         if self.at().0 % SECTOR_LEN > SECTOR_LEN - SEALED_END_LEN as u64 {
@@ -245,7 +276,7 @@ impl Batch {
         }
         let tail = self.at();
         let tail_bytes = self.bytes_between(journal.page_start(tail), tail);
-        let (seal, seal_bytes) = journal.seal_at(tail, &tail_bytes, self.disown, proof);
+        let (seal, seal_bytes) = journal.seal_at(tail, &tail_bytes, self.disown, ending);
         let new_tail = NewTail {
             tail,
             tail_bytes,
@@ -312,7 +343,7 @@ impl Journal {
         self.tail = new_tail.tail;
         self.tail_bytes = new_tail.tail_bytes;
         self.seal = new_tail.seal.seal;
-        self.unsettled = new_tail.seal.unsettled;
+        self.unsettled = new_tail.seal.ending != Ending::Settled;
         self.mark_bytes += new_tail.mark_bytes;
         self.sealed = true;
     }

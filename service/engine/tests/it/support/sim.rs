@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use lumpscope_engine::device::sim::{self, FaultKind, Latency, SimOptions};
 use lumpscope_engine::device::{Completion, Device, Io, IoBackend, Wait, Waker};
-use lumpscope_engine::{Error, IoBackendKind, IoOp, Store, StoreOptions};
+use lumpscope_engine::{CommitMode, Error, IoBackendKind, IoOp, Store, StoreOptions};
 
 pub const SECTOR: usize = 512;
 
@@ -150,7 +150,14 @@ impl SimDisk {
     }
 
     pub fn open(&self) -> Result<Store, Error> {
-        self.open_with(StoreOptions::new("sim"))
+        self.open_as(CommitMode::default())
+    }
+
+    pub fn open_as(&self, commit: CommitMode) -> Result<Store, Error> {
+        self.open_with(StoreOptions {
+            commit,
+            ..StoreOptions::new("sim")
+        })
     }
 
     pub fn open_with(&self, options: StoreOptions) -> Result<Store, Error> {

@@ -1,7 +1,7 @@
 //! Cuts: what the disk holds when the power fails, or the process dies, after an event.
 
-use lumpscope_engine::TailOutcome;
 use lumpscope_engine::device::sim::{Random, SimDisk, Survivors};
+use lumpscope_engine::{CommitMode, TailOutcome};
 
 use super::history::History;
 use super::model::{Crash, Model};
@@ -74,7 +74,7 @@ fn cut(history: &History, random: &mut Random, coverage: &mut Coverage) -> Resul
 
 /// The store is opened, and in the middle of that the power is cut.
 fn interrupt_recovery(history: &History, disk: &SimDisk, random: &mut Random) -> SimDisk {
-    disk.die_after(random.below(6));
+    disk.die_after(random.below(30));
     // It fails in general; and it may be through before the device dies.
     drop(Session::open(&history.scenario, disk.clone()));
     let survivors = Survivors::ALL[random.index(Survivors::ALL.len())];
@@ -90,6 +90,10 @@ fn note_tail(session: &Session, coverage: &mut Coverage) -> Result<(), String> {
         .unsettled
         .as_ref()
         .map(|tail| tail.outcome);
+    if session.store.info().commit == CommitMode::Runs {
+        let tail = session.store.info().unsettled.as_ref();
+        coverage.run_puts += tail.map_or(0, |tail| tail.puts);
+    }
     match outcome {
         None => {}
         Some(TailOutcome::Whole) => coverage.whole_tails += 1,

@@ -16,6 +16,7 @@ const EVENTS_PER_REQUEST: u64 = 400;
 const RESTS: u64 = 300;
 /// Longer than it takes until a batch is settled.
 const REST_NS: u64 = 11_000_000;
+const RUN_REST_NS: u64 = 1_100_000_000;
 
 /// A history that is being run.
 pub struct History {
@@ -52,7 +53,8 @@ impl History {
     }
 
     /// A history with a store that is already open.
-    pub fn with(scenario: &Scenario, session: Session, depth: u32, seed: u64) -> Self {
+    pub fn with(scenario: &Scenario, mut session: Session, depth: u32, seed: u64) -> Self {
+        session.model.overtakes = scenario.commit == CommitMode::Runs;
         Self {
             scenario: scenario.clone(),
             session,
@@ -164,12 +166,16 @@ impl History {
         Ok(())
     }
 
-    /// A store that commits checked is left alone now and then, long enough to settle.
+    /// A store is left alone now and then, long enough to settle.
     fn rest(&mut self) {
-        let checked = self.scenario.commit == CommitMode::Checked;
-        if checked && self.session.open_requests() == 0 && self.random.chance(RESTS) {
+        let settles = self.scenario.commit != CommitMode::Ordered;
+        if settles && self.session.open_requests() == 0 && self.random.chance(RESTS) {
             let disk = &self.session.disk;
-            disk.advance_to(disk.now_ns() + REST_NS);
+            let rest_ns = match self.scenario.commit {
+                CommitMode::Runs => RUN_REST_NS,
+                CommitMode::Ordered | CommitMode::Checked => REST_NS,
+            };
+            disk.advance_to(disk.now_ns() + rest_ns);
         }
     }
 

@@ -88,6 +88,8 @@ pub struct Coverage {
     pub whole_tails: u64,
     pub dropped_tails: u64,
     pub damaged_tails: u64,
+    /// Puts that were found in a run, without a record.
+    pub run_puts: u64,
     pub faults: FaultCoverage,
     /// Depends on every answer and every byte of every disk at the end of its history.
     pub digest: u64,
@@ -107,8 +109,6 @@ pub struct FaultCoverage {
     pub hits: u64,
     /// Stores that take no changes any more.
     pub failed_stores: u64,
-    /// I/Os that were hit and only cost a batch for want of space.
-    pub passed: u64,
     /// Requests and lumps that got an error instead of bytes.
     pub typed_errors: u64,
     /// Stores that could not be opened, and said why.

@@ -4,7 +4,8 @@
 //! number deleted), which must be those of the changes carried out one after the other in the
 //! order of their answers. So the state after a crash is that after a prefix of the answered
 //! changes, which contains all that are certain; or after all of them, and then of those that were
-//! not answered, or answered with "may be on the disk", any may be there too.
+//! not answered, or answered with "may be on the disk", any may be there too. With runs any may be
+//! there that was made when no more than the prefix was answered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -66,9 +67,13 @@ pub struct Model {
     now: State,
     /// Changes answered so far; `uncertain` are the last of them.
     answered: u64,
-    /// Submitted, not answered; or answered so that they may be on the disk.
-    pending: BTreeMap<u64, Vec<Change>>,
+    /// Submitted, not answered; or answered so that they may be on the disk. Beside them: changes
+    /// answered when they were.
+    pending: BTreeMap<u64, (u64, Vec<Change>)>,
     readings: BTreeMap<u64, Reading>,
+    /// True: a change that was not answered may be there though some that were answered before, and
+    /// are not certain, are not.
+    pub overtakes: bool,
 }
 
 impl Model {
@@ -91,7 +96,7 @@ impl Model {
 
     /// A request was made, for one change or for several one after the other.
     pub fn submitted(&mut self, request: u64, changes: Vec<Change>) {
-        self.pending.insert(request, changes);
+        self.pending.insert(request, (self.answered, changes));
     }
 
     pub fn reading(&mut self, request: u64, id: u64) {
@@ -106,7 +111,7 @@ impl Model {
 
     /// The changes took effect now. Returns for each how many of its ids were there before.
     pub fn acknowledged(&mut self, request: u64, synced: bool) -> Result<Vec<u64>, String> {
-        let changes = self
+        let (_, changes) = self
             .pending
             .remove(&request)
             .ok_or_else(|| format!("request {request} was answered twice"))?;
@@ -177,7 +182,7 @@ impl Model {
     pub fn is_uncertain(&self, id: u64) -> bool {
         self.uncertain
             .iter()
-            .chain(self.pending.values().flatten())
+            .chain(self.pending.values().flat_map(|(_, changes)| changes))
             .any(|change| change.ids.contains(&id))
     }
 
@@ -193,29 +198,49 @@ impl Model {
         damaged: &BTreeSet<u64>,
         crash: Crash,
     ) -> Result<(), String> {
-        let equal = |state: &State| {
-            state
-                .iter()
-                .filter(|(id, _)| !damaged.contains(id))
-                .eq(found.iter())
-        };
-        if crash == Crash::PowerCut {
-            let mut state = self.durable.clone();
-            for change in &self.uncertain {
-                if equal(&state) {
-                    return Ok(());
-                }
+        let mut state = self.durable.clone();
+        let known = self.answered - self.uncertain.len() as u64;
+        let mut result = Ok(());
+        for lost in (0..=self.uncertain.len()).rev() {
+            let kept = self.uncertain.len() - lost;
+            if let Some(change) = kept.checked_sub(1).and_then(|at| self.uncertain.get(at)) {
                 change.apply(&mut state);
             }
+            if lost > 0 && crash == Crash::ProcessDeath {
+                continue;
+            }
+            result = self.check_state(&state, known + kept as u64, found, damaged);
+            if result.is_ok() {
+                return Ok(());
+            }
         }
-        let ids: BTreeSet<u64> = self.now.keys().chain(found.keys()).copied().collect();
+        result.map_err(|why| format!("after a {crash:?} {why}"))
+    }
+
+    /// Checks what was found against the state after so many answered changes.
+    fn check_state(
+        &self,
+        state: &State,
+        answered: u64,
+        found: &State,
+        damaged: &BTreeSet<u64>,
+    ) -> Result<(), String> {
+        let may_be_there = |made| match self.overtakes {
+            true => made <= answered,
+            false => answered == self.answered,
+        };
+        let pending = self
+            .pending
+            .values()
+            .filter(|(made, _)| may_be_there(*made));
+        let pending: Vec<&Change> = pending.flat_map(|(_, changes)| changes).collect();
+        let ids: BTreeSet<u64> = state.keys().chain(found.keys()).copied().collect();
         for id in ids.difference(damaged) {
             let value = found.get(id).map(|value| &value[..]);
-            let allowed: Vec<Option<&[u8]>> = std::iter::once(self.now.get(id))
+            let allowed: Vec<Option<&[u8]>> = std::iter::once(state.get(id))
                 .chain(
-                    self.pending
-                        .values()
-                        .flatten()
+                    pending
+                        .iter()
                         .filter(|change| change.ids.contains(id))
                         .map(|change| change.value.as_ref()),
                 )
@@ -223,8 +248,8 @@ impl Model {
                 .collect();
             if !allowed.contains(&value) {
                 return Err(format!(
-                    "after a {crash:?} lump {id} is {}, but it must be {} ({} changes were \
-                     answered, {} of them not certain, {} open)",
+                    "lump {id} is {}, but it must be {} ({} changes were answered, {} of them not \
+                     certain, {} open)",
                     name(value),
                     names(allowed),
                     self.answered,

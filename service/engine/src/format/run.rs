@@ -1,0 +1,339 @@
+//! Runs: stretches of blocks whose puts are durable before their records (FORMAT.md section 8.2).
+//!
+//! While a run is open, the end of the journal has a [`RunSeal`], and each put in the run carries a
+//! [`Link`]: it says which lump this is, its number in the run, and that it belongs to this run
+//! and to no other one. So opening finds the puts that have no record yet.
+
+use super::bytes::{FieldReader, join};
+use super::error::Structure;
+use super::record::END_OF_RECORDS_LEN;
+use super::seal::{MAGIC_LEN, SEAL_LEN, Seal, SealPlace, mended};
+use super::sums::CRC_LEN;
+use super::trailer::OVERHEAD_LEN;
+use crate::lump::LumpId;
+use crate::mutant::{self, Mutant};
+use crate::units::SECTOR_LEN;
+
+/// The first bytes of a seal with a run.
+pub const SEAL_MAGIC: [u8; MAGIC_LEN] = *b"LsSr";
+/// The first bytes of a link.
+pub const LINK_MAGIC: [u8; MAGIC_LEN] = *b"LsRn";
+
+const NUMBER_LEN: usize = 8;
+const ID_LEN: usize = 16;
+const BLOCKS_LEN: usize = 2;
+
+/// Bytes of a seal with a run.
+pub const RUN_SEAL_LEN: usize = SEAL_LEN + 3 * NUMBER_LEN + BLOCKS_LEN;
+/// Bytes of an `EndOfRecords` and the seal with a run behind it.
+pub const RUN_END_LEN: usize = END_OF_RECORDS_LEN + RUN_SEAL_LEN;
+/// Bytes of a link.
+pub const LINK_LEN: usize = MAGIC_LEN + ID_LEN + BLOCKS_LEN + 5 * NUMBER_LEN + CRC_LEN;
+/// Bytes from the end of a lump within which its link must lie.
+const REACH: usize = 512;
+
+const _: () = assert!(RUN_SEAL_LEN == 58, "FORMAT.md section 5.6");
+const _: () = assert!(LINK_LEN == 66 && REACH as u64 == SECTOR_LEN);
+
+/// Name and length of each field of a seal with a run, for FORMAT.md's test.
+pub const SEAL_FIELDS: &[(&str, usize)] = &[
+    ("magic", MAGIC_LEN),
+    ("epoch", NUMBER_LEN),
+    ("log end", NUMBER_LEN),
+    ("foreign end", NUMBER_LEN),
+    ("key", NUMBER_LEN),
+    ("start", NUMBER_LEN),
+    ("blocks", BLOCKS_LEN),
+    ("number", NUMBER_LEN),
+    ("CRC32C", CRC_LEN),
+];
+
+/// Name and length of each field of a link, for FORMAT.md's test.
+pub const LINK_FIELDS: &[(&str, usize)] = &[
+    ("magic", MAGIC_LEN),
+    ("key", NUMBER_LEN),
+    ("lump id", ID_LEN),
+    ("blocks", BLOCKS_LEN),
+    ("number", NUMBER_LEN),
+    ("durable", NUMBER_LEN),
+    ("log end", NUMBER_LEN),
+    ("samples", NUMBER_LEN),
+    ("CRC32C", CRC_LEN),
+];
+
+/// A run, and which of its puts have no records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenRun {
+    /// Random, drawn for this run, and never handed out.
+    pub key: u64,
+    /// Its first block.
+    pub start: u64,
+    /// Its blocks.
+    pub blocks: u16,
+    /// Number of the first put without a record.
+    pub number: u64,
+}
+
+/// A seal at the end of a journal beside which a run is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunSeal {
+    /// What the seal says without the run.
+    pub seal: Seal,
+    /// The run.
+    pub run: OpenRun,
+}
+
+impl RunSeal {
+    /// The bytes to be written directly behind the `EndOfRecords`.
+    #[must_use]
+    pub fn encode(&self, place: SealPlace<'_>) -> [u8; RUN_SEAL_LEN] {
+        let crc = self.crc(place).to_be_bytes();
+        join(&[
+            &SEAL_MAGIC,
+            &self.seal.epoch.to_be_bytes(),
+            &self.seal.log_end.to_be_bytes(),
+            &self.seal.foreign_end.to_be_bytes(),
+            &self.run.key.to_be_bytes(),
+            &self.run.start.to_be_bytes(),
+            &self.run.blocks.to_be_bytes(),
+            &self.run.number.to_be_bytes(),
+            &crc,
+        ])
+    }
+
+    /// The seal in the bytes behind an `EndOfRecords`; `None`: there is none that fits the place.
+    #[must_use]
+    pub fn decode(bytes: &[u8], place: SealPlace<'_>) -> Option<Self> {
+        let mut fields = FieldReader::new(Structure::Seal, bytes);
+        let magic: [u8; MAGIC_LEN] = fields.array("magic").ok()?;
+        let seal = Seal {
+            epoch: fields.u64_be("epoch").ok()?,
+            log_end: fields.u64_be("log end").ok()?,
+            foreign_end: fields.u64_be("foreign end").ok()?,
+        };
+        let run = OpenRun {
+            key: fields.u64_be("key").ok()?,
+            start: fields.u64_be("start").ok()?,
+            blocks: fields.u16_be("blocks").ok()?,
+            number: fields.u64_be("number").ok()?,
+        };
+        let found = Self { seal, run };
+        let fits = magic == SEAL_MAGIC
+            && fields.u32_be("CRC32C").ok()? == found.crc(place)
+            && seal.foreign_end <= seal.log_end;
+        fits.then_some(found)
+    }
+
+    /// As [`Seal::decode_mended`].
+    #[must_use]
+    pub fn decode_mended(bytes: &[u8], place: SealPlace<'_>) -> Option<Self> {
+        mended(bytes.get(..RUN_SEAL_LEN)?, SEAL_MAGIC, place, Self::decode)
+    }
+
+    /// As [`Seal::crc`], and then key, start, blocks and number.
+    fn crc(&self, place: SealPlace<'_>) -> u32 {
+        let crc = crc32c::crc32c_append(self.seal.crc(place), &self.run.key.to_be_bytes());
+        let crc = crc32c::crc32c_append(crc, &self.run.start.to_be_bytes());
+        let crc = crc32c::crc32c_append(crc, &self.run.blocks.to_be_bytes());
+        crc32c::crc32c_append(crc, &self.run.number.to_be_bytes())
+    }
+}
+
+/// Ties a put to its run. It stands directly before the chunk table, or before the trailer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    /// Of the run.
+    pub key: u64,
+    /// The lump.
+    pub id: LumpId,
+    /// Blocks of the lump, whose last one has the link.
+    pub blocks: u16,
+    /// Number of this put in the run, from 0.
+    pub number: u64,
+    /// The puts below this number were durable when this one was placed.
+    pub durable: u64,
+    /// Log offset of the end of the journal when this one was placed: the put is later.
+    pub log_end: u64,
+    /// Sum of the [samples](super::proof::samples) of the payload.
+    pub samples: u64,
+}
+
+impl Link {
+    /// The bytes on the disk.
+    #[must_use]
+    pub fn encode(&self) -> [u8; LINK_LEN] {
+        let mut bytes: [u8; LINK_LEN] = join(&[
+            &LINK_MAGIC,
+            &self.key.to_be_bytes(),
+            &self.id.to_be_bytes(),
+            &self.blocks.to_be_bytes(),
+            &self.number.to_be_bytes(),
+            &self.durable.to_be_bytes(),
+            &self.log_end.to_be_bytes(),
+            &self.samples.to_be_bytes(),
+            &[0; CRC_LEN],
+        ]);
+        let (covered, crc) = bytes.split_at_mut(LINK_LEN - CRC_LEN);
+        crc.copy_from_slice(&crc32c::crc32c(covered).to_be_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut fields = FieldReader::new(Structure::LumpEnd, bytes);
+        let magic: [u8; MAGIC_LEN] = fields.array("magic").ok()?;
+        let key = fields.u64_be("key").ok()?;
+        let id: [u8; ID_LEN] = fields.array("lump id").ok()?;
+        let link = Self {
+            key,
+            id: LumpId::from_be_bytes(id),
+            blocks: fields.u16_be("blocks").ok()?,
+            number: fields.u64_be("number").ok()?,
+            durable: fields.u64_be("durable").ok()?,
+            log_end: fields.u64_be("log end").ok()?,
+            samples: fields.u64_be("samples").ok()?,
+        };
+        let crc = crc32c::crc32c(bytes.get(..LINK_LEN - CRC_LEN)?);
+        let fits = magic == LINK_MAGIC && fields.u32_be("CRC32C").ok()? == crc;
+        (fits && link.blocks > 0).then_some(link)
+    }
+
+    /// The link of this run at the end of a block, also when one bit of it has flipped. Where it
+    /// stands depends on the length of the chunk table, so each length is tried.
+    #[must_use]
+    pub fn find(block: &[u8], key: u64) -> Option<Self> {
+        let end = block.last_chunk::<REACH>()?;
+        let (key_bytes, magic) = (key.to_be_bytes(), &LINK_MAGIC);
+        let mut at = REACH - OVERHEAD_LEN - LINK_LEN;
+        loop {
+            let bytes = end.get(at..at + LINK_LEN)?;
+            let (head, rest) = bytes.split_at(MAGIC_LEN);
+            let wrong = wrong_bits(head, magic) + wrong_bits(rest, &key_bytes);
+            if wrong <= 1 || mutant::is(Mutant::ForgetsKeys) && head == magic {
+                let fits = |link: &Self| link.key == key || mutant::is(Mutant::ForgetsKeys);
+                let link = Self::decode(bytes).or_else(|| Self::mended(bytes));
+                if let Some(link) = link.filter(fits) {
+                    return Some(link);
+                }
+            }
+            at = at.checked_sub(CRC_LEN)?;
+        }
+    }
+
+    fn mended(bytes: &[u8]) -> Option<Self> {
+        let mut bytes = bytes.to_vec();
+        (0..bytes.len() * 8).find_map(|bit| {
+            let (at, mask) = (bit / 8, 1 << (bit % 8));
+            *bytes.get_mut(at)? ^= mask;
+            let link = Self::decode(&bytes);
+            *bytes.get_mut(at)? ^= mask;
+            link
+        })
+    }
+}
+
+/// True: a lump with so many bytes behind its payload, of which it needs `overhead`, has room for a
+/// link.
+#[must_use]
+pub fn has_room_for_link(tail_len: u64, overhead: u64) -> bool {
+    let needed = overhead + LINK_LEN as u64;
+    needed <= tail_len && needed <= REACH as u64
+}
+
+/// Bits in which the front of `bytes` differs.
+fn wrong_bits(bytes: &[u8], expected: &[u8]) -> u32 {
+    let pairs = bytes.iter().zip(expected);
+    pairs
+        .map(|(byte, expected)| (byte ^ expected).count_ones())
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::RingPosition;
+
+    const LINK: Link = Link {
+        key: 0x0123_4567_89ab_cdef,
+        id: LumpId(7),
+        blocks: 3,
+        number: 900,
+        durable: 890,
+        log_end: 5000,
+        samples: 99,
+    };
+
+    fn block(tables: usize) -> Vec<u8> {
+        let mut block = vec![0; 1536];
+        let at = block.len() - OVERHEAD_LEN - tables * CRC_LEN - LINK_LEN;
+        block[at..at + LINK_LEN].copy_from_slice(&LINK.encode());
+        block
+    }
+
+    #[test]
+    fn a_link_is_found_wherever_the_table_ends() {
+        for tables in [0, 1, 16, 105] {
+            assert_eq!(Link::find(&block(tables), LINK.key), Some(LINK), "{tables}");
+            assert_eq!(
+                Link::find(&block(tables), LINK.key ^ 0xf0),
+                None,
+                "{tables}"
+            );
+        }
+        assert!(has_room_for_link(600, 446) && !has_room_for_link(600, 447));
+        assert!(has_room_for_link(90, 24) && !has_room_for_link(89, 24));
+        assert_eq!(Link::find(&[0; 100], LINK.key), None);
+    }
+
+    #[test]
+    fn one_flipped_bit_of_a_link_is_made_good_and_two_are_not() {
+        let at = 1536 - OVERHEAD_LEN - LINK_LEN;
+        for bit in 0..LINK_LEN * 8 {
+            let mut block = block(0);
+            block[at + bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Link::find(&block, LINK.key), Some(LINK), "bit {bit}");
+            block[at + (bit / 8 + 5) % LINK_LEN] ^= 1;
+            assert_eq!(
+                Link::find(&block, LINK.key),
+                None,
+                "bit {bit} and another one"
+            );
+        }
+    }
+
+    #[test]
+    fn a_seal_with_a_run_fits_its_own_place_only() {
+        let place = |tail, before| SealPlace {
+            uuid: [7; 16],
+            tail: RingPosition(tail),
+            before,
+        };
+        let seal = RunSeal {
+            seal: Seal {
+                epoch: 5,
+                log_end: 9000,
+                foreign_end: 9000,
+            },
+            run: OpenRun {
+                key: LINK.key,
+                start: 1 << 36,
+                blocks: 8192,
+                number: 7,
+            },
+        };
+        let here = place(515, b"abc");
+        let bytes = seal.encode(here);
+        assert_eq!(RunSeal::decode(&bytes, here), Some(seal));
+        assert_eq!(RunSeal::decode(&bytes, place(516, b"abc")), None);
+        assert_eq!(RunSeal::decode(&bytes, place(515, b"abd")), None);
+        for bit in 0..RUN_SEAL_LEN * 8 {
+            let mut bytes = bytes;
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(RunSeal::decode(&bytes, here), None, "bit {bit}");
+            assert_eq!(
+                RunSeal::decode_mended(&bytes, here),
+                Some(seal),
+                "bit {bit}"
+            );
+        }
+    }
+}

@@ -1,0 +1,467 @@
+//! Puts that are durable before their records (FORMAT.md section 8.2).
+//!
+//! A run is a stretch of the disk. A batch announces it: its seal names the run, and puts that
+//! are placed there from then on need their data and one flush, but no batch of their own. They are
+//! applied in the order of their numbers, when no batch is in flight, and every batch begins with
+//! the records of all that are applied: so the journal, and then the run, is the order of the log.
+//!
+//! ```text
+//! placed ─▶ written ─▶ durable (a flush that began after it and all before it were written)
+//!        ─▶ applied and answered, not recorded ─▶ recorded (by the next batch)
+//! ```
+//!
+//! Puts that come while no run is announced go into the next one too, but are committed as ordered.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use super::{Commit, Phase, times};
+use crate::clock::{self, monotonic_ns};
+use crate::error::Error;
+use crate::format::Portion;
+use crate::format::record::Record;
+use crate::format::run::{Link, OpenRun};
+use crate::lump::LumpId;
+use crate::mutant::{self, Mutant};
+use crate::owner::command::Stage;
+use crate::owner::ctx::Ctx;
+use crate::owner::put::{Misplaced, Put};
+use crate::request::Durability;
+use crate::storage::Storage;
+use crate::storage::journal::Ending;
+use crate::storage::journal::gc::{Relocation, Taken};
+use crate::storage::journal::writer::{Batch, NewTail};
+use crate::units::{BlockCount, BlockIndex};
+
+/// Most bytes of a run: as many may be read when a store is opened.
+const RUN_BYTES: u64 = 32 * 1024 * 1024;
+/// Most puts without a record.
+const MOST_UNRECORDED: usize = 4096;
+/// Bytes that pass below the head of a disk at 7200 turns a minute in 3.6 ms; shorter lumps leave no
+/// gap, so that they can be read one after the other.
+const GAP_BYTES: u64 = 768 * 1024;
+/// Most puts that wait for others that are being written, to share a flush.
+const MOST_AT_ONCE: usize = 32;
+/// From the first put without a record until its record is written, if no batch is before.
+const RECORD_AFTER_NS: u64 = 1_000_000_000;
+
+/// A run in which puts are placed.
+struct Run {
+    key: u64,
+    portion: Portion,
+    /// Its free blocks, ascending: first one, and first one behind.
+    free: Vec<(u64, u64)>,
+    /// First block behind what was taken last.
+    at: u64,
+    /// Numbers of the next put to be placed, and of the next to be applied.
+    placed: u64,
+    applied: u64,
+}
+
+/// A put that was placed in the open run.
+struct Placed {
+    portion: Portion,
+    /// Once it is written.
+    put: Option<Box<Put>>,
+}
+
+/// State of the runs.
+#[derive(Default)]
+pub(super) struct Runs {
+    /// Named by the seal of the last batch, or of the one in flight.
+    open: Option<Run>,
+    /// To be named by a later one.
+    next: Option<Run>,
+    /// Puts in the open run that are not applied, in the order of their places.
+    placed: VecDeque<Placed>,
+    /// The first so many of them are served by the flush in flight, and are durable.
+    flushing: usize,
+    durable: usize,
+    /// Lumps whose entry in the index has the tail as its position, for want of a record.
+    unrecorded: BTreeSet<LumpId>,
+    /// True: their records are to be written as soon as possible.
+    wanted: bool,
+    /// When they are to be written.
+    due_ns: u64,
+    /// True: the seal on the disk may name a run that was given up, with puts without records.
+    abandoned: bool,
+    /// Puts whose place the device has refused, while the seal on the disk may name their run.
+    pub(super) broken: Vec<Misplaced>,
+}
+
+impl Run {
+    /// Takes blocks, the first ones `gap` blocks or more behind those taken last; else the first ones.
+    fn take(&mut self, blocks: BlockCount, gap: u64) -> Option<Portion> {
+        let (len, wanted) = (u64::from(blocks.0), self.at + gap);
+        let behind = |&(start, end): &(u64, u64)| {
+            let start = start.max(wanted);
+            (start + len <= end).then_some(start)
+        };
+        let anywhere = |&(start, end): &(u64, u64)| (start + len <= end).then_some(start);
+        let find = |place: &dyn Fn(&(u64, u64)) -> Option<u64>| {
+            let mut places = self.free.iter().map(place).enumerate();
+            places.find_map(|(which, start)| Some((which, start?)))
+        };
+        let (which, start) = find(&behind).or_else(|| find(&anywhere))?;
+        let portion = Portion::new(BlockIndex(start), blocks).ok()?;
+        let &(first, end) = self.free.get(which)?;
+        self.at = start + len;
+        let left = [(first, start), (self.at, end)];
+        let left = left.into_iter().filter(|(start, end)| start < end);
+        self.free.splice(which..=which, left);
+        Some(portion)
+    }
+
+    /// Gives the blocks back that no put has.
+    fn free_rest(&mut self, ctx: &mut Ctx) {
+        for (start, end) in std::mem::take(&mut self.free) {
+            let len = u16::try_from(end - start).map(BlockCount);
+            if let Ok(Ok(rest)) = len.map(|len| Portion::new(BlockIndex(start), len)) {
+                ctx.storage.data.free_unused(rest);
+            }
+        }
+    }
+
+    fn of_size(ctx: &mut Ctx, blocks: BlockCount) -> Option<Self> {
+        let block = ctx.storage.geometry.block_size().bytes();
+        let most = ctx.storage.data.allocator().largest() / 2;
+        let len = (RUN_BYTES / block).min(most).min(u16::MAX.into());
+        let len = u16::try_from(len).ok().filter(|&len| len / 2 >= blocks.0)?;
+        let portion = ctx.storage.data.allocate(BlockCount(len))?;
+        let start = portion.start().0;
+        Some(Self {
+            key: clock::random_u64(),
+            portion,
+            free: vec![(start, portion.end().0)],
+            at: start,
+            placed: 0,
+            applied: 0,
+        })
+    }
+
+    /// As the seal names it; `None`: nothing of it is left.
+    fn name(&self) -> Option<OpenRun> {
+        (!self.free.is_empty() || self.applied < self.placed).then_some(OpenRun {
+            key: self.key,
+            start: self.portion.start().0,
+            blocks: self.portion.len().0,
+            number: self.applied,
+        })
+    }
+}
+
+impl Runs {
+    pub(super) fn is_idle(&self) -> bool {
+        self.placed.is_empty()
+            && self.unrecorded.is_empty()
+            && self.broken.is_empty()
+            && !self.abandoned
+    }
+
+    /// True: the end of the journal is to name a run while the store is open.
+    pub(super) fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    pub(super) fn close(&mut self) {
+        self.open = None;
+    }
+
+    /// True: a flush would make puts durable, and there is nothing that it had better wait for.
+    ///
+    /// One flush for all that is being written costs a disk with an arm less than two: what comes
+    /// while it is flushed has missed its turn.
+    pub(super) fn awaits_flush(&self) -> bool {
+        let written = self.written();
+        written > 0 && (written == self.placed.len() || written >= MOST_AT_ONCE)
+    }
+
+    /// How many of the first puts are written.
+    fn written(&self) -> usize {
+        self.placed.iter().take_while(|it| it.put.is_some()).count()
+    }
+
+    /// When records are to be written.
+    pub(super) fn due_ns(&self) -> Option<u64> {
+        (!self.unrecorded.is_empty()).then_some(self.due_ns)
+    }
+
+    /// True: a batch of nothing but their records is to be written.
+    pub(super) fn must_record(&self, ctx: &Ctx) -> bool {
+        let closes = ctx.closing && self.placed.is_empty();
+        let is_time = self.wanted || closes || self.open.is_none();
+        !self.unrecorded.is_empty() && (is_time || monotonic_ns() >= self.due_ns)
+    }
+
+    /// Puts the records of all that are applied into an empty batch; `None`: no room.
+    pub(super) fn record(&self, ctx: &Ctx, batch: &mut Batch) -> Option<Vec<Relocation>> {
+        let Storage { index, journal, .. } = &ctx.storage;
+        let from = journal.tail();
+        let mut records = Vec::new();
+        if mutant::is(Mutant::LeavesRecords) {
+            return Some(records);
+        }
+        for &id in &self.unrecorded {
+            let portion = index.get(id).and_then(|entry| entry.portion())?;
+            let record = Record::Put { id, portion }.to_bytes();
+            records.push(Relocation {
+                id,
+                from,
+                to: batch.append(journal, &record, 0)?,
+                marked: false,
+            });
+        }
+        Some(records)
+    }
+
+    /// The seal that the next batch is to have.
+    pub(super) fn ending(&mut self, ctx: &Ctx) -> Ending {
+        let is_done = self.placed.is_empty();
+        if is_done && ctx.closing {
+            self.open = None;
+        } else if is_done && self.next.is_some() {
+            self.open = self.next.take();
+        }
+        let named = self.open.as_ref().and_then(Run::name);
+        named.map_or(Ending::Settled, Ending::Run)
+    }
+}
+
+/// Blocks to be left before a put that comes alone, if any: while the client thought and its bytes
+/// were on their way, a disk with an arm has turned on, and the blocks directly behind the put before
+/// have passed. Another put of this length will fit into them.
+fn gap_before(blocks: BlockCount, storage: &Storage) -> Option<u64> {
+    let len = u64::from(blocks.0);
+    let is_large = len * storage.geometry.block_size().bytes() >= GAP_BYTES;
+    is_large.then_some(len)
+}
+
+impl Commit {
+    /// A batch with the records of all puts that are applied has begun.
+    pub(super) fn run_batch_begun(&mut self, ctx: &mut Ctx, new_tail: &NewTail) {
+        self.runs.unrecorded.clear();
+        self.runs.wanted = false;
+        if !new_tail.names_run() {
+            self.abandon_run(ctx);
+        }
+        self.runs.abandoned = false;
+    }
+
+    /// Finds a place in a run for the data of a put, which must ask for `blocks` blocks and have
+    /// room for a link. `None`: there is none.
+    pub(in crate::owner) fn place_in_run(
+        &mut self,
+        ctx: &mut Ctx,
+        put: &mut Put,
+    ) -> Option<Portion> {
+        let blocks = put.blocks_in_run().filter(|_| ctx.limits.runs)?;
+        let Runs {
+            open,
+            next,
+            placed,
+            unrecorded,
+            wanted,
+            ..
+        } = &mut self.runs;
+        let puts = unrecorded.len() + placed.len() + 1;
+        if !ctx.storage.journal.has_room_for_puts(puts) || puts > MOST_UNRECORDED {
+            *wanted = true;
+            return None;
+        }
+        if let Some(run) = open {
+            let is_alone = placed.is_empty();
+            let gap = gap_before(blocks, &ctx.storage).filter(|_| is_alone);
+            if let Some(portion) = run.take(blocks, gap.unwrap_or(0)) {
+                put.link(Link {
+                    key: run.key,
+                    number: run.placed,
+                    durable: run.applied,
+                    log_end: ctx.storage.journal.log_end(),
+                    ..Link::default()
+                });
+                run.placed += 1;
+                placed.push_back(Placed { portion, put: None });
+                return Some(portion);
+            }
+            run.free_rest(ctx);
+        }
+        if let Some(portion) = next.as_mut().and_then(|run| run.take(blocks, 0)) {
+            return Some(portion);
+        }
+        if let Some(run) = next {
+            run.free_rest(ctx);
+        }
+        *next = Run::of_size(ctx, blocks);
+        next.as_mut()?.take(blocks, 0)
+    }
+
+    /// Gives back the blocks of runs that no put has, and wants the records that keep others.
+    pub(in crate::owner) fn give_blocks_back(&mut self, ctx: &mut Ctx) {
+        self.runs.wanted |= !self.runs.is_idle();
+        for run in [&mut self.runs.open, &mut self.runs.next]
+            .into_iter()
+            .flatten()
+        {
+            run.free_rest(ctx);
+        }
+        self.runs.next = None;
+    }
+
+    /// The data of a put that was placed in a run is written.
+    pub(in crate::owner) fn linked_written(&mut self, mut put: Box<Put>) {
+        let (behind, place) = (self.in_flight(), put.place());
+        let mut placed = self.runs.placed.iter_mut();
+        match placed.find(|placed| Some(placed.portion) == place) {
+            Some(placed) => {
+                put.reply.timing.wait_behind(behind);
+                placed.put = Some(put);
+            }
+            // The run is no more.
+            None => self.await_flush_for_put(put),
+        }
+    }
+
+    /// The device has refused the place of a put in a run. What it was told to write may be there
+    /// all the same, so the put goes elsewhere when the journal does not name the run any more.
+    pub(in crate::owner) fn linked_refused(&mut self, ctx: &mut Ctx, misplaced: Misplaced) {
+        if let Some(error) = ctx.failure() {
+            return misplaced.put.refuse(ctx, error, Stage::Data, true);
+        }
+        self.abandon_run(ctx);
+        self.runs.broken.push(misplaced);
+    }
+
+    /// Takes no more puts into the open run: those that are not applied are committed as ordered.
+    fn abandon_run(&mut self, ctx: &mut Ctx) {
+        if let Some(mut run) = self.runs.open.take() {
+            run.free_rest(ctx);
+        }
+        self.runs.abandoned |= !self.runs.placed.is_empty();
+        (self.runs.flushing, self.runs.durable) = (0, 0);
+        for Placed { put, .. } in std::mem::take(&mut self.runs.placed) {
+            if let Some(put) = put {
+                self.await_flush_for_put(put);
+            }
+        }
+    }
+
+    /// Makes an end of the journal durable that does not name the run which was given up, before any
+    /// put that was placed there can be refused, or goes elsewhere. True: it is being written.
+    pub(super) fn close_abandoned(&mut self, ctx: &mut Ctx) -> bool {
+        if !self.runs.abandoned && self.runs.broken.is_empty() {
+            return false;
+        }
+        if mutant::is(Mutant::LeavesRun) {
+            self.runs.abandoned = false;
+            return false;
+        }
+        if self.runs.unrecorded.is_empty() {
+            self.misplaced.append(&mut self.runs.broken);
+            self.write_end(ctx);
+            return true;
+        }
+        let mut batch = Batch::new(&ctx.storage.journal);
+        let Some(relocations) = self.runs.record(ctx, &mut batch) else {
+            return false;
+        };
+        let taken = Taken {
+            relocations,
+            ..Taken::default()
+        };
+        self.start_batch(ctx, batch, taken, Default::default());
+        true
+    }
+
+    /// An end with a settled seal is written. True: it must be flushed.
+    pub(super) fn run_closed(&mut self) -> bool {
+        std::mem::take(&mut self.runs.abandoned) || !self.misplaced.is_empty()
+    }
+
+    /// A flush begins, also for puts in the run. Their requests.
+    pub(super) fn run_flush_began(&mut self) {
+        if mutant::is(Mutant::LeavesHoles) {
+            let placed = self.runs.placed.make_contiguous();
+            placed.sort_by_key(|placed| placed.put.is_none());
+        }
+        self.runs.flushing = self.runs.written();
+        let now_ns = monotonic_ns();
+        for put in self.runs.flushed_puts() {
+            put.reply.timing.lap_waited(now_ns);
+        }
+    }
+
+    /// The flush has ended.
+    pub(super) fn run_flush_ended(&mut self) {
+        for put in self.runs.flushed_puts() {
+            put.reply.timing.lap(Stage::Flush);
+        }
+        let flushed = std::mem::take(&mut self.runs.flushing);
+        self.runs.durable = self.runs.durable.max(flushed);
+    }
+
+    /// Applies and answers the puts of the run that are durable, unless a batch is in flight, which
+    /// is before them in the log.
+    pub(super) fn apply_run(&mut self, ctx: &mut Ctx) {
+        if self.batch.is_some() {
+            return;
+        }
+        let mut answers = Vec::new();
+        while self.runs.durable > 0 {
+            let puts = self.runs.unrecorded.len() + 1;
+            if !ctx.storage.journal.has_room_for_puts(puts) {
+                self.runs.wanted = true;
+                self.abandon_run(ctx);
+                break;
+            }
+            let Some(Placed { put, .. }) = self.runs.placed.pop_front() else {
+                break;
+            };
+            self.runs.durable -= 1;
+            let Some(put) = put else { continue };
+            if self.runs.unrecorded.is_empty() {
+                self.runs.due_ns = monotonic_ns().saturating_add(RECORD_AFTER_NS);
+            }
+            self.runs.unrecorded.extend(put.lumps());
+            if let Some(run) = &mut self.runs.open {
+                run.applied += 1;
+            }
+            let position = ctx.storage.journal.tail();
+            answers.push(put.apply(ctx, position, Durability::Synced));
+        }
+        if mutant::is(Mutant::ReusesEarly) {
+            ctx.freed |= ctx.storage.data.all_durable();
+        }
+        times::note_service(ctx, &answers);
+        answers
+            .into_iter()
+            .for_each(crate::owner::change::Answer::send);
+    }
+
+    /// Gives up the puts of the runs: the store takes no changes any more.
+    pub(super) fn refuse_run(&mut self, ctx: &mut Ctx, error: &Error) {
+        let runs = std::mem::take(&mut self.runs);
+        let written = runs.placed.into_iter().filter_map(|placed| placed.put);
+        let broken = runs.broken.into_iter().map(|misplaced| misplaced.put);
+        for put in written.chain(broken) {
+            put.refuse(ctx, error.clone(), Stage::Journal, true);
+        }
+    }
+
+    /// When something is to be done about runs though nothing happens.
+    pub(super) fn run_due_ns(&self) -> Option<u64> {
+        self.runs.due_ns().filter(|_| self.phase == Phase::Idle)
+    }
+}
+
+impl Runs {
+    /// Requests that the flush in flight serves.
+    pub(super) fn requests(&self) -> impl Iterator<Item = crate::declaration::RequestId> + '_ {
+        let served = self.placed.iter().take(self.flushing);
+        served.filter_map(|placed| placed.put.as_ref().map(|put| put.request))
+    }
+
+    /// Puts that the flush in flight serves.
+    pub(super) fn flushed_puts(&mut self) -> impl Iterator<Item = &mut Box<Put>> {
+        let served = self.placed.iter_mut().take(self.flushing);
+        served.filter_map(|placed| placed.put.as_mut())
+    }
+}
