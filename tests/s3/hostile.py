@@ -348,7 +348,7 @@ def parameters():
                  "x-amz-server-side-encryption-customer-algorithm", "x-amz-grant-read"):
         expect(ask("PUT", "/p/one", headers={name: "x"}, body=b"new"), 501, "NotImplemented")
     expect(ask("PUT", "/p/one", headers={"x-amz-acl": "public-read"}), 501, "NotImplemented")
-    expect(ask("DELETE", "/p/one", headers={"x-amz-if-match-size": "7"}), 501, "NotImplemented")
+    expect(ask("DELETE", "/p/one", headers={"x-amz-if-match-size": "7"}), 412, "PreconditionFailed")
     holds("/p/one", b"")
     expect(ask("PUT", "/p/one", headers={"x-amz-acl": "private"}), 200)
     expect(ask("DELETE", "/p/one"), 204)

@@ -13,7 +13,7 @@ use crate::journal::{Answer, Change, delete_lump, put_record};
 use crate::record::{Body, ObjectRecord, Record, Segment};
 use crate::state::{Held, Inner, Moving, Path, Written, decode, now_ms};
 use crate::types::{
-    CommitInfo, Committed, Condition, Deleted, ETag, MAX_ATTRIBUTE_BYTES, MAX_KEY_BYTES,
+    CommitInfo, Committed, Condition, Deleted, MAX_ATTRIBUTE_BYTES, MAX_KEY_BYTES,
     MAX_METADATA_BYTES, ObjectInfo, Pairs, PutInfo, TAG,
 };
 
@@ -135,26 +135,39 @@ pub(crate) enum Old {
 fn check_condition(
     (bucket, key): (&str, &str),
     condition: Condition,
-    old: Option<ETag>,
+    old: Option<&ObjectInfo>,
 ) -> Result<(), ObjectError> {
-    let why = match (condition, old) {
-        (Condition::Always, _) | (Condition::IfAbsent, None) | (Condition::IfPresent, Some(_)) => {
-            return Ok(());
-        }
-        (Condition::IfAbsent, Some(_)) => "there is such an object",
-        (Condition::IfPresent | Condition::IfMatch(_), None) => {
-            return Err(ObjectError::NoSuchKey {
+    let Some(old) = old else {
+        return match condition {
+            Condition::IfPresent
+            | Condition::IfMatch(_)
+            | Condition::IfLike { etag: Some(_), .. } => Err(ObjectError::NoSuchKey {
                 bucket: bucket.to_owned(),
                 key: key.to_owned(),
-            });
-        }
-        (Condition::UnlessMatch(_), None) => return Ok(()),
-        (Condition::IfMatch(etag), Some(old)) if old == etag => return Ok(()),
-        (Condition::UnlessMatch(etag), Some(old)) if old != etag => return Ok(()),
-        (Condition::UnlessMatch(_), Some(_)) => "the object has this ETag",
-        (Condition::IfMatch(_), Some(_)) => "the object has another ETag",
+            }),
+            _ => Ok(()),
+        };
     };
-    Err(ObjectError::ConditionFailed { why })
+    let (holds, why) = match condition {
+        Condition::Always | Condition::IfPresent => return Ok(()),
+        Condition::IfAbsent => (false, "there is such an object"),
+        Condition::IfMatch(etag) => (old.etag == etag, "the object has another ETag"),
+        Condition::UnlessMatch(etag) => (old.etag != etag, "the object has this ETag"),
+        Condition::IfLike {
+            size,
+            modified_s,
+            etag,
+        } => {
+            let like = size.is_none_or(|size| old.size == size)
+                && modified_s.is_none_or(|time| old.modified_ms / 1000 == time)
+                && etag.is_none_or(|etag| old.etag == etag);
+            (like, "the object has another size, time or ETag")
+        }
+    };
+    match holds {
+        true => Ok(()),
+        false => Err(ObjectError::ConditionFailed { why }),
+    }
 }
 
 impl Objects {
@@ -182,26 +195,28 @@ impl Objects {
             inner: Arc::clone(&self.inner),
             bucket: name.to_owned(),
         };
-        let (old, etag) = match entry {
+        let (old, info) = match entry {
             Some(entry) => {
-                let etag = decode(&entry)?.info.etag;
-                (Old::Entry(entry), Some(etag))
+                let info = decode(&entry)?.info;
+                (Old::Entry(entry), Some(info))
             }
             None => match self.inner.block(number, key).await? {
                 None => (Old::Absent, None),
                 Some(id) => {
-                    let etag = match condition {
-                        Condition::IfMatch(_) | Condition::UnlessMatch(_) => {
-                            let block = (name, key, id);
-                            self.inner.load(ctx, block, Some(0..0)).await?.info.etag
+                    let info = match condition {
+                        Condition::Always | Condition::IfAbsent | Condition::IfPresent => {
+                            ObjectInfo::default()
                         }
-                        _ => ETag::default(),
+                        _ => {
+                            let block = (name, key, id);
+                            self.inner.load(ctx, block, Some(0..0)).await?.info
+                        }
                     };
-                    (Old::Block(id), Some(etag))
+                    (Old::Block(id), Some(info))
                 }
             },
         };
-        check_condition((name, key), condition, etag)?;
+        check_condition((name, key), condition, info.as_ref())?;
         Ok(Place {
             moving: None,
             _counted: counted,

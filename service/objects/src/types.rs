@@ -88,6 +88,15 @@ pub enum Condition {
     IfMatch(ETag),
     /// Only if there is none with this ETag.
     UnlessMatch(ETag),
+    /// Only if there is none, or one that is as described.
+    IfLike {
+        /// Its bytes.
+        size: Option<u64>,
+        /// When it was committed, in whole seconds since 1970.
+        modified_s: Option<u64>,
+        /// Its ETag; with one, there must be an object.
+        etag: Option<ETag>,
+    },
 }
 
 /// A setting of a bucket: a text that means nothing here.

@@ -124,7 +124,15 @@ impl Data {
                         ctx.waited(times, waited_ns);
                     }
                 }
-                Piece::Open(open) => open.extend_from_slice(now),
+                Piece::Open(open) => {
+                    let len = open.len() + now.len();
+                    if len > open.capacity() {
+                        // Grows twice as large, but never beyond a piece.
+                        let room = (open.capacity() * 2).clamp(len, most);
+                        open.reserve_exact(room - open.len());
+                    }
+                    open.extend_from_slice(now);
+                }
             }
             self.got += now.len() as u64;
             bytes = later;

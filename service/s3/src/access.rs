@@ -137,7 +137,7 @@ impl S3Access for Keys {
             return Err(denied());
         }
         parameters::check(operation, cx.uri().query().unwrap_or_default())?;
-        unserved::check(cx.headers())?;
+        unserved::check(operation, cx.headers())?;
         owned(cx.headers(), &grants)?;
         if let Some(Malformed(why)) = cx.extensions_mut().get().filter(|_| operation.xml) {
             let code = S3ErrorCode::MalformedXML;

@@ -1,12 +1,12 @@
 //! Buckets, and deleting what is in them.
 
 use futures_util::stream::{self, StreamExt as _};
-use lumpscope_objects::{Condition, ListAfter, ObjectError};
+use lumpscope_objects::{ListAfter, ObjectError};
 use s3s::dto::{
     Bucket, CreateBucketInput, CreateBucketOutput, DeleteBucketInput, DeleteBucketOutput,
     DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput, DeleteObjectsOutput, DeletedObject,
-    Error, GetBucketLocationInput, GetBucketLocationOutput, HeadBucketInput, HeadBucketOutput,
-    ListBucketsInput, ListBucketsOutput, ObjectIdentifier, Owner,
+    ETagCondition, Error, GetBucketLocationInput, GetBucketLocationOutput, HeadBucketInput,
+    HeadBucketOutput, ListBucketsInput, ListBucketsOutput, ObjectIdentifier, Owner,
 };
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
@@ -77,12 +77,15 @@ impl Endpoint {
         let inside = self.enter(&asked)?;
         let (ctx, name) = (asked.scope.context(), request.input.bucket);
         let created = inside.objects.create_bucket(ctx, &name).await;
-        created.map_err(|failure| match failure {
-            ObjectError::Invalid { why, .. } => {
-                S3Error::with_message(S3ErrorCode::InvalidBucketName, why)
+        match created {
+            // As in the region that S3 began with: one's own bucket stays as it is.
+            Ok(_) | Err(ObjectError::BucketExists { .. }) => {}
+            Err(ObjectError::Invalid { why, .. }) => {
+                let code = S3ErrorCode::InvalidBucketName;
+                return Err(S3Error::with_message(code, why));
             }
-            other => self.failed(other),
-        })?;
+            Err(other) => return Err(self.failed(other)),
+        }
         Ok(S3Response::new(CreateBucketOutput {
             location: Some(format!("/{name}")),
         }))
@@ -138,7 +141,11 @@ impl Endpoint {
         let inside = self.enter(&asked)?;
         let input = request.input;
         no_version(input.version_id)?;
-        let condition = put::condition(input.if_match.as_ref(), None)?;
+        let like = (
+            input.if_match_size,
+            input.if_match_last_modified_time.as_ref(),
+        );
+        let condition = put::of_delete(input.if_match.as_ref(), like)?;
         let ctx = asked.scope.context();
         let deleted = inside
             .objects
@@ -201,14 +208,9 @@ impl Endpoint {
     ) -> S3Result<()> {
         asked.check(Access::Write, bucket, &object.key)?;
         no_version(object.version_id)?;
-        if object.size.is_some() || object.last_modified_time.is_some() {
-            let why = "an object is deleted by its ETag, not by its size or time";
-            return Err(S3Error::with_message(S3ErrorCode::NotImplemented, why));
-        }
-        let condition = match object.e_tag {
-            None => Condition::Always,
-            Some(etag) => put::condition(Some(&s3s::dto::ETagCondition::ETag(etag)), None)?,
-        };
+        let etag = object.e_tag.map(ETagCondition::ETag);
+        let like = (object.size, object.last_modified_time.as_ref());
+        let condition = put::of_delete(etag.as_ref(), like)?;
         let ctx = asked.scope.context();
         let deleted = inside.objects.delete(ctx, bucket, &object.key, condition);
         let deleted = deleted.await;

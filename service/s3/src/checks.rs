@@ -4,7 +4,7 @@ use http::HeaderMap;
 use lumpscope_objects::{ETag, Pairs};
 use s3s::checksum::ChecksumHasher;
 use s3s::crypto::{Checksum as _, Crc32, Crc32c, Crc64Nvme, Md5, Sha1, Sha256};
-use s3s::dto::Checksum;
+use s3s::dto::{Checksum, ChecksumType};
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
 use lumpscope_server::config::S3Etag;
@@ -21,6 +21,8 @@ pub(super) const KINDS: [&str; 5] = [
 pub(super) const CHECKSUM: &str = "x-amz-checksum-";
 /// Says which checksums come behind the body.
 pub(super) const TRAILER: &str = "x-amz-trailer";
+/// The attribute of an object of parts that tells whether its checksum is one of all bytes.
+pub(super) const TYPE: &str = "x-amz-checksum-type";
 /// Says which one the client would like to have, in letters of any size.
 const ALGORITHM: &str = "x-amz-sdk-checksum-algorithm";
 
@@ -101,6 +103,20 @@ impl Checks {
         })
     }
 
+    /// Computes and keeps this kind, too.
+    pub(super) fn want(&mut self, kind: &'static str) {
+        if self.wanted.contains(&kind) {
+            return;
+        }
+        self.wanted.push(kind);
+        let others = hasher(kind);
+        let mine = &mut self.others;
+        mine.crc32 = mine.crc32.take().or(others.crc32);
+        mine.crc64nvme = mine.crc64nvme.take().or(others.crc64nvme);
+        mine.sha1 = mine.sha1.take().or(others.sha1);
+        mine.sha256 = mine.sha256.take().or(others.sha256);
+    }
+
     pub(super) fn update(&mut self, bytes: &[u8]) {
         if let Some(md5) = &mut self.md5 {
             md5.update(bytes);
@@ -163,21 +179,51 @@ impl Checks {
     }
 }
 
-/// The checksums that are kept with an object.
+/// The value of an attribute.
+pub(super) fn kept_as<'a>(attributes: &'a Pairs, wanted: &str) -> Option<&'a str> {
+    let mut all = attributes.iter();
+    all.find(|(name, _)| name == wanted)
+        .map(|(_, value)| value.as_str())
+}
+
+/// True: the checksum of the object is one of the checksums of its parts.
+pub(super) fn is_composite(attributes: &Pairs) -> bool {
+    kept_as(attributes, TYPE) == Some(ChecksumType::COMPOSITE)
+}
+
+/// A hasher of one kind.
+pub(super) fn hasher(kind: &str) -> ChecksumHasher {
+    let is = |at: usize| kind == KINDS[at];
+    ChecksumHasher {
+        crc32: is(0).then(Crc32::new),
+        crc32c: is(1).then(Crc32c::new),
+        crc64nvme: is(2).then(Crc64Nvme::new),
+        sha1: is(3).then(Sha1::new),
+        sha256: is(4).then(Sha256::new),
+    }
+}
+
+/// The checksums that are kept with an object, and their type, if there is one.
 pub(super) fn kept(crc32c: Option<u32>, attributes: &Pairs) -> Checksum {
-    let find = |kind: &str| {
-        let mut all = attributes.iter();
-        all.find(|(name, _)| name == kind)
-            .map(|(_, value)| value.clone())
-    };
-    Checksum {
+    let find = |kind: &str| kept_as(attributes, kind).map(str::to_owned);
+    let composite = is_composite(attributes);
+    // Clients are told one type, and that of all bytes is kept besides.
+    let crc32c = crc32c.filter(|_| !composite);
+    let mut kept = Checksum {
         checksum_crc32: find(KINDS[0]),
-        checksum_crc32c: crc32c.map(|sum| encoded(&sum.to_be_bytes())),
+        checksum_crc32c: find(KINDS[1]).or_else(|| Some(encoded(&crc32c?.to_be_bytes()))),
         checksum_crc64nvme: find(KINDS[2]),
         checksum_sha1: find(KINDS[3]),
         checksum_sha256: find(KINDS[4]),
-        ..Checksum::default()
-    }
+        checksum_type: None,
+    };
+    let name = match composite {
+        true => ChecksumType::COMPOSITE,
+        false => ChecksumType::FULL_OBJECT,
+    };
+    let any = KINDS.into_iter().any(|kind| of_kind(&kept, kind).is_some());
+    kept.checksum_type = any.then(|| ChecksumType::from_static(name));
+    kept
 }
 
 /// The checksum of a kind.
@@ -189,13 +235,6 @@ pub(super) fn of_kind<'a>(checksum: &'a Checksum, kind: &str) -> Option<&'a Stri
         3 => checksum.checksum_sha1.as_ref(),
         _ => checksum.checksum_sha256.as_ref(),
     }
-}
-
-/// True: there is one.
-pub(super) fn any(checksum: &Checksum) -> bool {
-    KINDS
-        .into_iter()
-        .any(|kind| of_kind(checksum, kind).is_some())
 }
 
 /// The `ETag` of what has no MD5: CRC64/NVME, CRC32C and the low half of the length, big-endian.

@@ -13,10 +13,11 @@ use s3s::dto::{
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::access::Asked;
-use super::checks::{self, KINDS, of_kind};
+use super::checks::{self, KINDS, TYPE, of_kind};
 use super::endpoint::{Endpoint, Inside, etag, signed};
 use super::list::readable;
-use super::{multipart, put, whole};
+use super::whole::{self, Promised};
+use super::{multipart, put};
 
 /// The attribute of an object that names the upload it was made of.
 const UPLOAD: &str = "lumpscope-upload";
@@ -108,6 +109,18 @@ fn check_whole(announced: &Checksum, parts: &[Option<(u64, Checksum)>]) -> S3Res
     Ok(())
 }
 
+/// Refuses a type that is not the one that the upload was begun with.
+fn check_type(given: Option<&ChecksumType>, promised: Option<Promised>) -> S3Result<()> {
+    let Some((given, promised)) = given.zip(promised.map(Promised::type_)) else {
+        return Ok(());
+    };
+    if given.as_str().is_empty() || *given == promised {
+        return Ok(());
+    }
+    let why = format!("the upload was begun with {TYPE} {}", promised.as_str());
+    Err(S3Error::with_message(S3ErrorCode::InvalidRequest, why))
+}
+
 fn of_each<'a>(kind: &str, parts: &'a [Option<(u64, Checksum)>]) -> Vec<(u64, Option<&'a String>)> {
     let each = parts.iter().map(|part| match part {
         Some((size, sums)) => (*size, of_kind(sums, kind)),
@@ -116,18 +129,21 @@ fn of_each<'a>(kind: &str, parts: &'a [Option<(u64, Checksum)>]) -> Vec<(u64, Op
     each.collect()
 }
 
-/// What is kept of the checksums of the whole.
-fn kept(parts: &[Option<(u64, Checksum)>], upload: &str) -> CommitInfo {
+/// What is kept of the checksums of the whole; `promised`: the one that the upload was begun with.
+fn kept(parts: &[Option<(u64, Checksum)>], upload: &str, promised: Option<Promised>) -> CommitInfo {
     let full = |kind: &str| whole::full(kind, &of_each(kind, parts));
-    let others = [KINDS[0], KINDS[2]];
-    let others = others
-        .into_iter()
-        .filter_map(|kind| Some((kind.to_owned(), full(kind)?)));
+    let promises = promised.map(|it| it.of_object(&of_each(it.kind, parts)));
+    let mut attributes = promises.unwrap_or_default();
+    if promised.is_none_or(|it| !it.composite) {
+        for kind in [KINDS[0], KINDS[2]] {
+            let sum = full(kind).filter(|_| promised.is_none_or(|it| it.kind != kind));
+            attributes.extend(sum.map(|sum| (kind.to_owned(), sum)));
+        }
+    }
+    attributes.push((UPLOAD.to_owned(), upload.to_owned()));
     CommitInfo {
         crc32c: full(KINDS[1]).as_deref().and_then(checks::crc32c_of),
-        attributes: others
-            .chain([(UPLOAD.to_owned(), upload.to_owned())])
-            .collect(),
+        attributes,
         ..CommitInfo::default()
     }
 }
@@ -135,18 +151,20 @@ fn kept(parts: &[Option<(u64, Checksum)>], upload: &str) -> CommitInfo {
 fn reply(
     (bucket, key, _): Place<'_>,
     info: &ObjectInfo,
+    address: String,
 ) -> S3Response<CompleteMultipartUploadOutput> {
     let sums = checks::kept(info.crc32c, &info.attributes);
-    let full = ChecksumType::from_static(ChecksumType::FULL_OBJECT);
     S3Response::new(CompleteMultipartUploadOutput {
         e_tag: Some(etag(info.etag)),
-        location: Some(format!("/{bucket}/{}", readable(key.to_owned()))),
+        location: Some(address),
         bucket: Some(bucket.to_owned()),
         key: Some(readable(key.to_owned())),
-        checksum_type: checks::any(&sums).then_some(full),
+        checksum_type: sums.checksum_type,
         checksum_crc32: sums.checksum_crc32,
         checksum_crc32c: sums.checksum_crc32c,
         checksum_crc64nvme: sums.checksum_crc64nvme,
+        checksum_sha1: sums.checksum_sha1,
+        checksum_sha256: sums.checksum_sha256,
         ..CompleteMultipartUploadOutput::default()
     })
 }
@@ -178,14 +196,14 @@ impl Endpoint {
         &self,
         (ctx, inside): (Ctx<'_>, &Inside),
         place: Place<'_>,
-        (whole, failure): (ETag, ObjectError),
+        (whole, address, failure): (ETag, String, ObjectError),
     ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
         if let ObjectError::NoSuchUpload { .. } = failure
             && let Ok(info) = inside.objects.head(ctx, place.0, place.1).await
             && info.etag == whole
             && (info.attributes.iter()).any(|(name, id)| name == UPLOAD && id == place.2)
         {
-            return Ok(reply(place, &info));
+            return Ok(reply(place, &info, address));
         }
         Err(self.failed(failure))
     }
@@ -199,6 +217,7 @@ impl Endpoint {
         let condition = put::condition(input.if_match.as_ref(), input.if_none_match.as_ref())?;
         let meant = parts(input.multipart_upload)?;
         let whole = of_parts(&meant);
+        let address = self.address(&request.headers, (&input.bucket, &input.key));
         let inside = self.enter(&asked)?;
         let (ctx, place) = (
             asked.scope.context(),
@@ -206,7 +225,10 @@ impl Endpoint {
         );
         let there = match Self::there(&inside, place, &meant) {
             Ok(there) => there,
-            Err(failure) => return self.again((ctx, &inside), place, (whole, failure)).await,
+            Err(failure) => {
+                let known = (whole, address, failure);
+                return self.again((ctx, &inside), place, known).await;
+            }
         };
         let size: u64 = there.iter().flatten().map(|(size, _)| size).sum();
         if let Some(announced) = input.mpu_object_size.filter(|it| *it != signed(size)) {
@@ -214,6 +236,10 @@ impl Endpoint {
             return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, why));
         }
         check_parts(&meant, &there)?;
+        let upload = inside.objects.upload(place.0, place.1, place.2);
+        let promised = upload.map(|info| Promised::kept(&info.attributes));
+        let promised = promised.unwrap_or_default();
+        check_type(input.checksum_type.as_ref(), promised)?;
         if there.iter().all(Option::is_some) {
             let announced = Checksum {
                 checksum_crc32: input.checksum_crc32,
@@ -228,13 +254,16 @@ impl Endpoint {
         let commit = CommitInfo {
             etag: whole,
             condition,
-            ..kept(&there, place.2)
+            ..kept(&there, place.2, promised)
         };
         let numbers: Vec<(u16, ETag)> = meant.iter().map(|it| (it.number, it.etag)).collect();
         let completed = inside.objects.complete(ctx, place, &numbers, commit).await;
         match completed {
-            Ok(committed) => Ok(reply(place, &committed.info)),
-            Err(failure) => self.again((ctx, &inside), place, (whole, failure)).await,
+            Ok(committed) => Ok(reply(place, &committed.info, address)),
+            Err(failure) => {
+                let known = (whole, address, failure);
+                self.again((ctx, &inside), place, known).await
+            }
         }
     }
 }

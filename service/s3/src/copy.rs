@@ -1,11 +1,7 @@
 //! Copying an object, or a range of one into a part: through memory, piece by piece.
 
 use http::header::{HeaderMap, HeaderName, IF_MATCH, IF_NONE_MATCH};
-use lumpscope_objects::{
-    CommitInfo, Condition, Ctx, ETag, ObjectInfo, PartCommit, PutInfo, Reader,
-};
-use s3s::checksum::ChecksumHasher;
-use s3s::crypto::{Checksum as _, Crc32c, Md5};
+use lumpscope_objects::{CommitInfo, Condition, Ctx, ObjectInfo, PartCommit, PutInfo, Reader};
 use s3s::dto::{
     CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopyPartResult, CopySource, ETagCondition,
     MetadataDirective, Range, UploadPartCopyInput, UploadPartCopyOutput,
@@ -13,12 +9,14 @@ use s3s::dto::{
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::access::Asked;
-use super::attributes::put_info;
-use super::attributes::timestamp;
+use super::attributes::{put_info, timestamp};
+use super::checks::{Checked, Checks};
 use super::endpoint::{Endpoint, Inside, etag, no_version};
 use super::get::Conditions;
 use super::put::Sink;
-use super::{attributes, checks, multipart, put, tags};
+use super::whole::Promised;
+use super::{attributes, multipart, put, tags};
+use lumpscope_server::config::S3Etag;
 use lumpscope_server::door::Access;
 
 /// Conditions on the source of a copy, taken out of its input.
@@ -39,12 +37,6 @@ struct Source {
     info: ObjectInfo,
     bucket: String,
     key: String,
-}
-
-/// Result of a copy.
-struct Copied {
-    md5: [u8; 16],
-    crc32c: Option<u32>,
 }
 
 impl Endpoint {
@@ -81,30 +73,24 @@ impl Endpoint {
         })
     }
 
-    /// Copies all that the reader has selected.
+    /// Copies all that the reader has selected; `kind`: the checksum that is asked for.
     async fn pour(
         &self,
         ctx: Ctx<'_>,
-        reader: &mut Reader,
+        (reader, kind): (&mut Reader, Option<&'static str>),
         sink: &mut impl Sink,
-    ) -> S3Result<Copied> {
-        let mut md5 = Md5::new();
-        let mut others = ChecksumHasher {
-            crc32c: Some(Crc32c::new()),
-            ..ChecksumHasher::default()
-        };
+    ) -> S3Result<Checked> {
+        let mut checks = Checks::of(&HeaderMap::new(), S3Etag::Md5)?;
+        if let Some(kind) = kind {
+            checks.want(kind);
+        }
         while let Some(piece) = reader.next(ctx).await {
             let piece = piece.map_err(|failure| self.failed(failure))?;
-            md5.update(&piece);
-            others.update(&piece);
+            checks.update(&piece);
             let written = sink.write(ctx, &piece).await;
             written.map_err(|failure| self.failed(failure))?;
         }
-        let sums = others.finalize();
-        Ok(Copied {
-            md5: md5.finalize(),
-            crc32c: checks::crc32c(&sums),
-        })
+        checks.finish(None)
     }
 
     pub(super) async fn copy(
@@ -147,22 +133,27 @@ impl Endpoint {
             .await?;
         let begun = inside.objects.begin(&input.bucket, &input.key, info);
         let mut writer = begun.map_err(|failure| self.failed(failure))?;
-        let copied = self.pour(ctx, &mut from.reader, &mut writer).await?;
+        let kind = Promised::of(input.checksum_algorithm.as_ref(), None)?.map(|it| it.kind);
+        let source = (&mut from.reader, kind);
+        let copied = self.pour(ctx, source, &mut writer).await?;
         asked.scope.add_bytes(len);
         let commit = CommitInfo {
-            etag: ETag {
-                md5: copied.md5,
-                parts: 0,
-            },
+            etag: copied.etag,
             crc32c: copied.crc32c,
-            attributes: Vec::new(),
+            attributes: copied.attributes,
             condition,
         };
         let committed = writer.commit(ctx, commit).await;
         let committed = committed.map_err(|failure| self.failed(failure))?;
         drop(memory);
+        let sums = copied.checksum;
         Ok(S3Response::new(CopyObjectOutput {
             copy_object_result: Some(CopyObjectResult {
+                checksum_crc32: sums.checksum_crc32,
+                checksum_crc32c: sums.checksum_crc32c,
+                checksum_crc64nvme: sums.checksum_crc64nvme,
+                checksum_sha1: sums.checksum_sha1,
+                checksum_sha256: sums.checksum_sha256,
                 e_tag: Some(etag(committed.info.etag)),
                 last_modified: Some(timestamp(committed.info.modified_ms)),
                 ..CopyObjectResult::default()
@@ -192,25 +183,32 @@ impl Endpoint {
         }
         let memory = self.whole_room(&inside, &asked, len).await?;
         let (bucket, key, upload) = (&input.bucket, &input.key, &input.upload_id);
+        let promised = self.promised(&inside, (bucket, key, upload))?;
         let objects = &inside.objects;
         let begun = objects.upload_part(bucket, key, upload, number, Some(len));
         let mut writer = begun.map_err(|failure| self.failed(failure))?;
         let ctx = asked.scope.context();
-        let copied = self.pour(ctx, &mut from.reader, &mut writer).await?;
+        let source = (&mut from.reader, promised.map(|it| it.kind));
+        let copied = self.pour(ctx, source, &mut writer).await?;
         asked.scope.add_bytes(len);
         let commit = PartCommit {
-            md5: copied.md5,
+            md5: copied.etag.md5,
             crc32c: copied.crc32c,
-            attributes: Vec::new(),
+            attributes: copied.attributes,
         };
         let committed = writer.commit(ctx, commit).await;
         let info = committed.map_err(|failure| self.failed(failure))?;
         drop(memory);
+        let sums = copied.checksum;
         Ok(S3Response::new(UploadPartCopyOutput {
             copy_part_result: Some(CopyPartResult {
+                checksum_crc32: sums.checksum_crc32,
+                checksum_crc32c: sums.checksum_crc32c,
+                checksum_crc64nvme: sums.checksum_crc64nvme,
+                checksum_sha1: sums.checksum_sha1,
+                checksum_sha256: sums.checksum_sha256,
                 e_tag: Some(multipart::part_etag(&info)),
                 last_modified: Some(timestamp(info.modified_ms)),
-                ..CopyPartResult::default()
             }),
             ..UploadPartCopyOutput::default()
         }))

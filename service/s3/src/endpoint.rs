@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderMap;
+use http::header::HOST;
 use lumpscope_objects::{ETag, MAX_PIECE_BYTES, ObjectError, ObjectInfo, Objects};
+use percent_encoding::utf8_percent_encode;
 use s3s::dto::{ETag as ETagDto, ETagCondition};
 use s3s::{S3Error, S3ErrorCode, S3Result};
 use tokio::sync::Notify;
@@ -12,6 +15,7 @@ use super::access::Asked;
 use super::body::MAX_HELD;
 use super::memory::{begin, cover};
 use super::settings::Settings;
+use super::xml::PLAIN;
 use super::{error, lifecycle};
 use lumpscope_server::config::S3Etag;
 use lumpscope_server::request::{Bodies, Body};
@@ -20,9 +24,21 @@ use lumpscope_server::stores::{NamedStore, Stores};
 /// Pieces of an object that a writer keeps in memory: one is filled, one is on its way.
 const PIECES: u64 = 2;
 
+/// What is kept of a body beside its pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holds {
+    Nothing,
+    /// A chunk until its signature is known.
+    Chunk,
+    /// Each piece twice, for its length is known at its end.
+    Twice,
+}
+
 /// Serves the operations of S3 from the objects of one store.
 #[derive(Clone)]
 pub(super) struct Endpoint {
+    /// Of its address: `http`, or `https`.
+    pub(super) scheme: &'static str,
     pub(super) stores: Stores,
     /// Name of the store.
     pub(super) store: String,
@@ -76,13 +92,20 @@ impl Endpoint {
         lifecycle::told(&rules, key, info)
     }
 
+    /// The address of an object, as the client knows this service.
+    pub(super) fn address(&self, headers: &HeaderMap, (bucket, key): (&str, &str)) -> String {
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+        let begin = host.map(|host| format!("{}://{host}", self.scheme));
+        let key = utf8_percent_encode(key, PLAIN);
+        format!("{}/{bucket}/{key}", begin.unwrap_or_default())
+    }
+
     /// S3 error for an error of the objects.
     pub(super) fn failed(&self, failure: ObjectError) -> S3Error {
         error::object(&self.store, failure)
     }
 
-    /// Waits for memory for the first bytes of a body of `len` bytes; `chunked`: in chunks with
-    /// signatures, of which each is kept until it is whole.
+    /// Waits for memory for the first bytes of a body of at most `len` bytes.
     ///
     /// # Errors
     /// `EntityTooLarge`, `SlowDown`.
@@ -91,7 +114,7 @@ impl Endpoint {
         inside: &Inside,
         asked: &Asked,
         len: u64,
-        chunked: bool,
+        holds: Holds,
     ) -> S3Result<Room> {
         if len > self.max_body {
             let why = format!("a body may have {} bytes", self.max_body);
@@ -99,9 +122,15 @@ impl Endpoint {
         }
         let piece = len.min(u64::from(MAX_PIECE_BYTES)).max(1);
         let memory = inside.named.store.lump_memory(piece);
-        let piece_memory = memory.map_err(|error| self.failed(error.into()))?;
+        let mut piece_memory = memory.map_err(|error| self.failed(error.into()))?;
+        if holds == Holds::Twice {
+            piece_memory = piece_memory.saturating_mul(2);
+        }
         let pieces = len.div_ceil(piece).clamp(1, PIECES);
-        let held = if chunked { len.min(MAX_HELD) } else { 0 };
+        let held = match holds {
+            Holds::Chunk => len.min(MAX_HELD),
+            Holds::Nothing | Holds::Twice => 0,
+        };
         let wanted = piece_memory.saturating_mul(pieces).saturating_add(held);
         let wait = self.memory_wait;
         let mut room = Room {
@@ -125,7 +154,7 @@ impl Endpoint {
         asked: &Asked,
         len: u64,
     ) -> S3Result<Room> {
-        let mut room = self.room(inside, asked, len, false).await?;
+        let mut room = self.room(inside, asked, len, Holds::Nothing).await?;
         room.cover(len).await?;
         Ok(room)
     }

@@ -19,6 +19,7 @@ use s3s::xml::{Deserialize as _, Deserializer, Serialize as _, Serializer};
 use s3s::{Body, HttpError, S3Error, S3ErrorCode, S3Result, StdError};
 
 use super::access::{Keys, Signed};
+use super::endpoint::Endpoint;
 use super::xml::PLAIN;
 
 /// Most bytes of a form before its file.
@@ -37,12 +38,16 @@ const HEADERS: [&str; 7] = [
     "expires",
     "x-amz-storage-class",
 ];
-/// How the names of other such fields begin.
-const BEGIN: [&str; 4] = [
+/// How the names of other such fields begin; some of them only to be refused.
+const BEGIN: [&str; 8] = [
     "x-amz-checksum-",
+    "x-amz-grant-",
     "x-amz-meta-",
+    "x-amz-object-lock-",
     "x-amz-sdk-checksum-",
     "x-amz-server-side-encryption",
+    "x-amz-website-",
+    "x-amz-write-offset-",
 ];
 
 fn refused(code: S3ErrorCode, why: impl Into<String>) -> S3Error {
@@ -291,6 +296,7 @@ pub(super) struct Within(pub(super) u64, pub(super) u64);
 pub(super) struct Forms {
     pub(super) s3: S3Service,
     pub(super) keys: Keys,
+    pub(super) endpoint: Endpoint,
 }
 
 impl Forms {
@@ -333,7 +339,8 @@ impl Forms {
         let missing = || S3Error::new(S3ErrorCode::MissingContentLength);
         headers.insert(CONTENT_LENGTH, announced.ok_or_else(missing)?);
         headers.extend(parts.headers.get(HOST).cloned().map(|host| (HOST, host)));
-        let done = Done::of(&fields, (&bucket, &key));
+        let place = self.endpoint.address(&parts.headers, (&bucket, &key));
+        let done = Done::of(&fields, (&bucket, &key), place);
         let file = File {
             body,
             held: rest,
@@ -484,10 +491,12 @@ pub(super) struct Done {
     redirect: Option<Uri>,
     bucket: String,
     key: String,
+    /// The address of the object.
+    place: String,
 }
 
 impl Done {
-    fn of(fields: &Fields, (bucket, key): (&str, &str)) -> Self {
+    fn of(fields: &Fields, (bucket, key): (&str, &str), place: String) -> Self {
         let redirect = fields
             .get("success_action_redirect")
             .or(fields.get("redirect"));
@@ -502,6 +511,7 @@ impl Done {
             redirect: redirect.filter(is_web),
             bucket: bucket.to_owned(),
             key: key.to_owned(),
+            place,
         }
     }
 
@@ -513,8 +523,7 @@ impl Done {
             .and_then(|tag| tag.to_str().ok())
             .unwrap_or_default();
         let encoded = |text: &str| utf8_percent_encode(text, PLAIN).to_string();
-        let place = format!("/{}/{}", self.bucket, encoded(&self.key));
-        let (mut status, mut location) = (self.status, place.clone());
+        let (mut status, mut location) = (self.status, self.place.clone());
         if let Some(redirect) = &self.redirect {
             let more = if redirect.query().is_some() { '&' } else { '?' };
             let (bucket, key) = (&self.bucket, encoded(&self.key).replace('/', "%2F"));
@@ -523,7 +532,7 @@ impl Done {
             location = format!("{redirect}{more}bucket={bucket}&key={key}&etag={etag}");
         }
         let document = PostResponse {
-            location: &place,
+            location: &self.place,
             bucket: &self.bucket,
             key: &self.key,
             etag,

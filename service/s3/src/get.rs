@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use http_body::{Body, Frame, SizeHint};
 use lumpscope_objects::{ObjectError, ObjectInfo, Pairs, Reader};
 use s3s::dto::{
-    ChecksumMode, ChecksumType, ETagCondition, GetObjectAttributesInput, GetObjectAttributesOutput,
+    Checksum, ChecksumMode, ETagCondition, GetObjectAttributesInput, GetObjectAttributesOutput,
     GetObjectAttributesParts, GetObjectInput, GetObjectOutput, HeadObjectInput, HeadObjectOutput,
     Metadata, ObjectAttributes, ObjectPart, Range, StorageClass, StreamingBlob, Timestamp,
     TimestampFormat,
@@ -24,6 +24,7 @@ use super::attributes::timestamp;
 use super::endpoint::{Endpoint, Inside, etag, names, no_version, signed};
 use super::error::DAMAGE;
 use super::list::page_size;
+use super::whole::Promised;
 use super::{attributes, checks, tags};
 use lumpscope_server::request::{CHUNK, Scope};
 
@@ -136,8 +137,8 @@ struct Told {
     info: ObjectInfo,
     /// The bytes that are meant; `None`: all of them.
     range: Option<std::ops::Range<u64>>,
-    /// True: its checksums are told.
-    sums: bool,
+    /// Its checksums, or those of the part that is meant, if they are told.
+    sums: Checksum,
     /// How many parts it has, if one was asked for.
     parts: Option<i32>,
 }
@@ -185,9 +186,16 @@ impl Wanted {
             (None, range) => chosen(range.as_ref(), info.size)?,
         };
         let count = self.part.filter(|_| !parts.is_empty());
-        Ok(Told {
+        let all = range.as_ref().is_none_or(|range| *range == (0..info.size));
+        let promised = Promised::kept(&info.attributes);
+        let sums = match (count, promised) {
+            _ if !self.sums => None,
+            (Some(part), Some(promised)) => promised.of_part(&info.attributes, part),
             // Those of the whole say nothing of a part.
-            sums: self.sums && range.as_ref().is_none_or(|range| *range == (0..info.size)),
+            _ => all.then(|| checks::kept(info.crc32c, &info.attributes)),
+        };
+        Ok(Told {
+            sums: sums.unwrap_or_default(),
             info,
             range,
             parts: count.and_then(|_| i32::try_from(parts.len()).ok()),
@@ -213,23 +221,17 @@ macro_rules! output {
             sums,
             parts,
         } = told;
-        let found = match sums {
-            true => checks::kept(info.crc32c, &info.attributes),
-            false => s3s::dto::Checksum::default(),
-        };
-        let full = ChecksumType::from_static(ChecksumType::FULL_OBJECT);
-        let checksum_type = checks::any(&found).then_some(full);
         let [cache_control, content_disposition, content_encoding, content_language, expires] =
             attributes::back(&info.attributes);
         $output {
             accept_ranges: Some("bytes".to_owned()),
             cache_control,
-            checksum_crc32: found.checksum_crc32,
-            checksum_crc32c: found.checksum_crc32c,
-            checksum_crc64nvme: found.checksum_crc64nvme,
-            checksum_sha1: found.checksum_sha1,
-            checksum_sha256: found.checksum_sha256,
-            checksum_type,
+            checksum_crc32: sums.checksum_crc32,
+            checksum_crc32c: sums.checksum_crc32c,
+            checksum_crc64nvme: sums.checksum_crc64nvme,
+            checksum_sha1: sums.checksum_sha1,
+            checksum_sha256: sums.checksum_sha256,
+            checksum_type: sums.checksum_type,
             content_disposition,
             content_encoding,
             content_language,
@@ -342,20 +344,18 @@ impl Endpoint {
             let mut all = input.object_attributes.iter();
             all.any(|names| names.as_str().split(',').any(|one| one.trim() == name))
         };
-        let sums = checks::kept(info.crc32c, &info.attributes);
-        let mut checksum = sums;
-        checksum.checksum_type = Some(ChecksumType::from_static(ChecksumType::FULL_OBJECT));
+        let checksum = checks::kept(info.crc32c, &info.attributes);
+        let told = wants(ObjectAttributes::CHECKSUM) && checksum.checksum_type.is_some();
         let (after, max) = (
             input.part_number_marker.unwrap_or(0),
             page_size(input.max_parts)?,
         );
         let has_parts = !parts.is_empty() && wants(ObjectAttributes::OBJECT_PARTS);
         Ok(S3Response::new(GetObjectAttributesOutput {
-            checksum: Some(checksum)
-                .filter(|sums| wants(ObjectAttributes::CHECKSUM) && checks::any(sums)),
+            checksum: told.then_some(checksum),
             e_tag: wants(ObjectAttributes::ETAG).then(|| etag(info.etag)),
             last_modified: Some(timestamp(info.modified_ms)),
-            object_parts: has_parts.then(|| listed(&parts, after, max)),
+            object_parts: has_parts.then(|| listed(info, &parts, (after, max))),
             object_size: wants(ObjectAttributes::OBJECT_SIZE).then(|| signed(info.size)),
             storage_class: wants(ObjectAttributes::STORAGE_CLASS)
                 .then(|| StorageClass::from_static(StorageClass::STANDARD)),
@@ -365,12 +365,25 @@ impl Endpoint {
 }
 
 /// A page of the parts of an object: those with numbers above `after`.
-fn listed(parts: &[u64], after: i32, max: usize) -> GetObjectAttributesParts {
+fn listed(
+    info: &ObjectInfo,
+    parts: &[u64],
+    (after, max): (i32, usize),
+) -> GetObjectAttributesParts {
+    let promised = Promised::kept(&info.attributes);
+    let sums = |number| promised?.of_part(&info.attributes, number);
     let numbered = (1..).zip(parts).filter(|(number, _)| *number > after);
-    let numbered = numbered.take(max).map(|(number, &size)| ObjectPart {
-        part_number: Some(number),
-        size: Some(signed(size)),
-        ..ObjectPart::default()
+    let numbered = numbered.take(max).map(|(number, &size)| {
+        let sums = sums(number).unwrap_or_default();
+        ObjectPart {
+            checksum_crc32: sums.checksum_crc32,
+            checksum_crc32c: sums.checksum_crc32c,
+            checksum_crc64nvme: sums.checksum_crc64nvme,
+            checksum_sha1: sums.checksum_sha1,
+            checksum_sha256: sums.checksum_sha256,
+            part_number: Some(number),
+            size: Some(signed(size)),
+        }
     });
     let page: Vec<ObjectPart> = numbered.collect();
     let last = page.last().and_then(|part| part.part_number);

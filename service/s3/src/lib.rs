@@ -95,6 +95,10 @@ async fn run(parts: S3Parts) {
         stopped,
     } = parts;
     let endpoint = Endpoint {
+        scheme: match config.tls_cert {
+            Some(_) => "https",
+            None => "http",
+        },
         stores: sources.stores.clone(),
         store: store.clone(),
         put_memory: sources.put_memory.clone(),
@@ -114,6 +118,7 @@ async fn run(parts: S3Parts) {
     let forms = Forms {
         s3: s3.clone(),
         keys: keys.clone(),
+        endpoint: endpoint.clone(),
     };
     builder.set_route(Again { s3, keys });
     let max_header_bytes = config.max_header_bytes.as_u32();
@@ -239,12 +244,14 @@ mod tests {
         is(5, grouped(u64::from(buckets::MAX_BUCKETS.unsigned_abs())));
         is(6, format!("{} seconds", grouped(signed::LONGEST)));
         is(9, format!("{} bytes", grouped(form::MAX_FIELDS as u64)));
+        let sums = format!("{} bytes as base64", grouped(whole::MAX_OF_PARTS as u64));
+        is(10, sums);
         let (most, key, value) = tags::MOST;
         let wanted = format!("{most}; a key of 1 to {key} characters, a value of {value}");
-        is(10, wanted);
-        is(11, format!("{};", cors::MOST));
+        is(11, wanted);
+        is(12, format!("{};", cors::MOST));
         let (rules, id) = lifecycle::MOST;
-        is(12, format!("{};", grouped(rules as u64)));
-        assert!(told[12][1].ends_with(&format!("an ID of {id} characters")));
+        is(13, format!("{};", grouped(rules as u64)));
+        assert!(told[13][1].ends_with(&format!("an ID of {id} characters")));
     }
 }

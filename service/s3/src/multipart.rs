@@ -5,18 +5,19 @@ use lumpscope_objects::{
 };
 use s3s::dto::{
     AbortMultipartUploadInput, AbortMultipartUploadOutput, CommonPrefix,
-    CreateMultipartUploadInput, CreateMultipartUploadOutput, ListMultipartUploadsInput,
-    ListMultipartUploadsOutput, ListPartsInput, ListPartsOutput, MultipartUpload, Part,
-    UploadPartInput, UploadPartOutput,
+    CreateMultipartUploadInput, CreateMultipartUploadOutput, Initiator, ListMultipartUploadsInput,
+    ListMultipartUploadsOutput, ListPartsInput, ListPartsOutput, MultipartUpload, Owner, Part,
+    StorageClass, UploadPartInput, UploadPartOutput,
 };
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::access::Asked;
 use super::attributes::put_info;
 use super::attributes::timestamp;
-use super::endpoint::{Endpoint, etag, given, signed};
-use super::list::{Encoding, MAX_KEYS, page_size, readable};
+use super::endpoint::{Endpoint, Inside, etag, given, signed};
+use super::list::{self, Encoding, MAX_KEYS, page_size, readable};
 use super::put::{Incoming, Sink};
+use super::whole::Promised;
 use super::{checks, tags};
 use lumpscope_server::config::S3Etag;
 use lumpscope_server::door::Access;
@@ -83,7 +84,29 @@ fn grouped(
     }
 }
 
+/// Whoever may see an upload has begun it.
+fn initiator(owner: &Owner) -> Initiator {
+    Initiator {
+        display_name: owner.display_name.clone(),
+        id: owner.id.clone(),
+    }
+}
+
 impl Endpoint {
+    /// The checksum that an upload was begun with.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `NoSuchUpload`.
+    pub(super) fn promised(
+        &self,
+        inside: &Inside,
+        (bucket, key, upload): (&str, &str, &str),
+    ) -> S3Result<Option<Promised>> {
+        let info = inside.objects.upload(bucket, key, upload);
+        let info = info.map_err(|failure| self.failed(failure))?;
+        Ok(Promised::kept(&info.attributes))
+    }
+
     pub(super) async fn create_upload(
         &self,
         request: S3Request<CreateMultipartUploadInput>,
@@ -94,6 +117,12 @@ impl Endpoint {
         let mut info = put_info!(input, None, &request.extensions);
         info.attributes
             .extend(tags::of_header(input.tagging.as_deref())?);
+        let promised = Promised::of(
+            input.checksum_algorithm.as_ref(),
+            input.checksum_type.as_ref(),
+        )?;
+        info.attributes
+            .extend(promised.map(Promised::attributes).unwrap_or_default());
         let ctx = asked.scope.context();
         let created = inside
             .objects
@@ -103,7 +132,8 @@ impl Endpoint {
             bucket: Some(input.bucket),
             key: Some(readable(input.key)),
             upload_id: Some(upload),
-            checksum_algorithm: input.checksum_algorithm,
+            checksum_algorithm: promised.map(Promised::algorithm),
+            checksum_type: promised.map(Promised::type_),
             ..CreateMultipartUploadOutput::default()
         }))
     }
@@ -114,21 +144,21 @@ impl Endpoint {
     ) -> S3Result<S3Response<UploadPartOutput>> {
         let asked = Asked::of(&request)?;
         let body = request.input.body.take();
-        let incoming = Incoming::of(&request, body, request.input.content_length, S3Etag::Md5)?;
+        let mut incoming = Incoming::of(&request, body, request.input.content_length, S3Etag::Md5)?;
         let input = request.input;
         let number = number(input.part_number)?;
         let inside = self.enter(&asked)?;
+        let (bucket, key, upload) = (&input.bucket, &input.key, &input.upload_id);
+        if let Some(promised) = self.promised(&inside, (bucket, key, upload))? {
+            incoming.want(promised.kind);
+        }
         let mut room = self
-            .room(&inside, &asked, incoming.len, incoming.chunked)
+            .room(&inside, &asked, incoming.len, incoming.holds)
             .await?;
         let len = incoming.len;
-        let begun = inside.objects.upload_part(
-            &input.bucket,
-            &input.key,
-            &input.upload_id,
-            number,
-            Some(len),
-        );
+        let begun = inside
+            .objects
+            .upload_part(bucket, key, upload, number, Some(len));
         let mut writer = begun.map_err(|failure| self.failed(failure))?;
         let checked = incoming
             .into_sink((self, &asked.scope), &mut room, &mut writer)
@@ -177,6 +207,7 @@ impl Endpoint {
         let max = page_size(input.max_parts)?;
         let after = number(input.part_number_marker.unwrap_or(0))?;
         let (bucket, key, upload) = (&input.bucket, &input.key, &input.upload_id);
+        let promised = self.promised(&inside, (bucket, key, upload))?;
         let page = inside.objects.parts(bucket, key, upload, (after, max));
         let page = page.map_err(|failure| self.failed(failure))?;
         let next = page.next;
@@ -194,7 +225,13 @@ impl Endpoint {
                 size: Some(signed(info.size)),
             }
         });
+        let owner = list::owner(&asked);
         Ok(S3Response::new(ListPartsOutput {
+            checksum_algorithm: promised.map(Promised::algorithm),
+            checksum_type: promised.map(Promised::type_),
+            initiator: Some(initiator(&owner)),
+            owner: Some(owner),
+            storage_class: Some(StorageClass::from_static(StorageClass::STANDARD)),
             is_truncated: Some(next.is_some()),
             max_parts: Some(input.max_parts.unwrap_or(MAX_KEYS)),
             next_part_number_marker: next.map(i32::from),
@@ -218,6 +255,7 @@ impl Endpoint {
         let inside = self.enter(&asked)?;
         let encoding = Encoding::of(input.encoding_type.as_ref())?;
         let max = page_size(input.max_uploads)?;
+        let owner = list::owner(&asked);
         let after = given(input.key_marker).map(|key| UploadAfter {
             key,
             id: given(input.upload_id_marker),
@@ -238,11 +276,18 @@ impl Endpoint {
         let keys = page.uploads.iter().map(|info| &info.key).chain(&groups);
         let asked = after.iter().map(|after| &after.key).chain(&delimiter);
         let encoding = encoding.fit(keys.chain(asked).chain([&prefix]).map(String::as_str));
-        let uploads = page.uploads.into_iter().map(|info| MultipartUpload {
-            initiated: Some(timestamp(info.created_ms)),
-            key: Some(encoding.text(info.key)),
-            upload_id: Some(info.id),
-            ..MultipartUpload::default()
+        let uploads = page.uploads.into_iter().map(|info| {
+            let promised = Promised::kept(&info.attributes);
+            MultipartUpload {
+                checksum_algorithm: promised.map(Promised::algorithm),
+                checksum_type: promised.map(Promised::type_),
+                initiated: Some(timestamp(info.created_ms)),
+                initiator: Some(initiator(&owner)),
+                key: Some(encoding.text(info.key)),
+                owner: Some(owner.clone()),
+                storage_class: Some(StorageClass::from_static(StorageClass::STANDARD)),
+                upload_id: Some(info.id),
+            }
         });
         let groups = groups.into_iter().map(|group| CommonPrefix {
             prefix: Some(encoding.text(group)),

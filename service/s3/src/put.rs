@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use http::HeaderMap;
 use lumpscope_objects::{CommitInfo, Condition, Ctx, ETag, ObjectError, Writer};
-use s3s::dto::{ETagCondition, PutObjectInput, PutObjectOutput, StreamingBlob};
+use s3s::dto::{ETagCondition, PutObjectInput, PutObjectOutput, StreamingBlob, Timestamp};
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, TrailingHeaders};
 use tokio_stream::StreamExt as _;
 
@@ -14,7 +14,7 @@ use super::access::Asked;
 use super::attributes::put_info;
 use super::body::Flow;
 use super::checks::{Checked, Checks};
-use super::endpoint::{Endpoint, Room, etag, signed};
+use super::endpoint::{Endpoint, Holds, Room, etag, signed};
 use super::form::Within;
 use super::{error, tags};
 use lumpscope_server::config::S3Etag;
@@ -50,8 +50,8 @@ pub(super) struct Incoming {
     body: Option<StreamingBlob>,
     /// Its bytes.
     pub(super) len: u64,
-    /// True: each chunk is signed, or framed.
-    pub(super) chunked: bool,
+    /// What is kept of it meanwhile.
+    pub(super) holds: Holds,
     /// The file of a form, of which `len` are the most that there can be.
     within: Option<Within>,
     flow: Arc<Flow>,
@@ -90,13 +90,22 @@ impl Incoming {
         Ok(Self {
             body,
             len,
-            // Of a form nobody knows how long its file is: as much is held.
-            chunked: chunked || within.is_some(),
+            holds: match (chunked, within) {
+                (true, _) => Holds::Chunk,
+                // Of a form nobody knows how long its file is.
+                (false, Some(_)) => Holds::Twice,
+                (false, None) => Holds::Nothing,
+            },
             within,
             flow: flow.unwrap_or_default(),
             checks: Checks::of(&request.headers, etag)?,
             trailers: trailers.or_else(|| request.extensions.get().cloned()),
         })
+    }
+
+    /// Computes and keeps a checksum of this kind, too.
+    pub(super) fn want(&mut self, kind: &'static str) {
+        self.checks.want(kind);
     }
 
     /// Hands the bytes over as they come.
@@ -196,6 +205,41 @@ pub(super) fn condition(
     }
 }
 
+/// When a delete is made: `like`, the size and the time that the object must have.
+///
+/// # Errors
+/// `InvalidArgument`, `NotImplemented`.
+pub(super) fn of_delete(
+    matches: Option<&ETagCondition>,
+    like: (Option<i64>, Option<&Timestamp>),
+) -> S3Result<Condition> {
+    let condition = condition(matches, None)?;
+    let (size, time) = like;
+    if size.is_none() && time.is_none() {
+        return Ok(condition);
+    }
+    let etag = match condition {
+        Condition::Always => None,
+        Condition::IfMatch(etag) => Some(etag),
+        _ => {
+            let why = "If-Match: * does not go with a size or a time: name the ETag";
+            return Err(S3Error::with_message(S3ErrorCode::NotImplemented, why));
+        }
+    };
+    let seconds = |time: &Timestamp| time::OffsetDateTime::from(time.clone()).unix_timestamp();
+    let number = |number: i64| {
+        u64::try_from(number).map_err(|_| {
+            let why = "no object has a size below 0, or is from before 1970";
+            S3Error::with_message(S3ErrorCode::InvalidArgument, why)
+        })
+    };
+    Ok(Condition::IfLike {
+        size: size.map(number).transpose()?,
+        modified_s: time.map(seconds).map(number).transpose()?,
+        etag,
+    })
+}
+
 impl Endpoint {
     pub(super) async fn put(
         &self,
@@ -208,7 +252,7 @@ impl Endpoint {
         let condition = condition(input.if_match.as_ref(), input.if_none_match.as_ref())?;
         let inside = self.enter(&asked)?;
         let mut room = self
-            .room(&inside, &asked, incoming.len, incoming.chunked)
+            .room(&inside, &asked, incoming.len, incoming.holds)
             .await?;
         let mut info = put_info!(input, incoming.size(), &request.extensions);
         info.attributes

@@ -108,12 +108,14 @@ impl Endpoint {
         let ctx = asked.scope.context();
         let info = inside.objects.head(ctx, &input.bucket, &input.key).await;
         let info = info.map_err(|failure| self.failed(failure))?;
-        let tag_set = kept(&info).map(|(name, value)| Tag {
+        let mut tags: Vec<_> = kept(&info).collect();
+        tags.sort_unstable();
+        let tags = tags.into_iter().map(|(name, value)| Tag {
             key: name.strip_prefix(TAG).map(str::to_owned),
             value: Some(value.clone()),
         });
         Ok(S3Response::new(GetObjectTaggingOutput {
-            tag_set: tag_set.collect(),
+            tag_set: tags.collect(),
             version_id: None,
         }))
     }

@@ -6,10 +6,11 @@ use http::HeaderMap;
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
 use super::checks::{CHECKSUM, KINDS, TRAILER};
+use super::operations::Operation;
 
 /// Headers that are refused, unless they have one of these values, or none; `...`: all that begin
 /// so, whatever their value.
-pub(super) const UNSERVED: [(&str, &[&str]); 16] = [
+pub(super) const UNSERVED: [(&str, &[&str]); 14] = [
     (
         "x-amz-acl",
         &["private", "bucket-owner-read", "bucket-owner-full-control"],
@@ -21,14 +22,18 @@ pub(super) const UNSERVED: [(&str, &[&str]); 16] = [
     ("x-amz-grant-read-acp", &[]),
     ("x-amz-grant-write", &[]),
     ("x-amz-grant-write-acp", &[]),
-    ("x-amz-if-match-last-modified-time", &[]),
-    ("x-amz-if-match-size", &[]),
     ("x-amz-object-lock-legal-hold", &["OFF"]),
     ("x-amz-object-lock-mode", &[]),
     ("x-amz-object-lock-retain-until-date", &[]),
     ("x-amz-server-side-encryption...", &[]),
     ("x-amz-website-redirect-location", &[]),
     ("x-amz-write-offset-bytes", &[]),
+];
+
+/// Headers that only the named operation obeys; others refuse them.
+const ONLY: [(&str, &str); 2] = [
+    ("x-amz-if-match-last-modified-time", "DeleteObject"),
+    ("x-amz-if-match-size", "DeleteObject"),
 ];
 
 /// Ends the beginning of names.
@@ -42,14 +47,18 @@ const ABOUT: [&str; 3] = [
 /// Headers that name kinds of checksums.
 const NAMING: [&str; 2] = ["x-amz-checksum-algorithm", "x-amz-sdk-checksum-algorithm"];
 
-/// Refuses what is not there.
+/// Refuses what the operation does not have.
 ///
 /// # Errors
 /// `NotImplemented`, with the name of the header.
-pub(super) fn check(headers: &HeaderMap) -> S3Result<()> {
+pub(super) fn check(operation: &Operation, headers: &HeaderMap) -> S3Result<()> {
     for (name, value) in headers {
         let (name, value) = (name.as_str(), value.as_bytes());
-        if !is_served(name, value) || !is_known_checksum(name, value) {
+        let mut only = ONLY.iter().filter(|(only, _)| *only == name);
+        if only.any(|(_, of)| *of != operation.protocol && !value.is_empty())
+            || !is_served(name, value)
+            || !is_known_checksum(name, value)
+        {
             return Err(S3Error::with_message(
                 S3ErrorCode::NotImplemented,
                 format!("{name} asks for what this service does not do"),
@@ -89,6 +98,7 @@ fn is_known_checksum(name: &str, value: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::operations::find;
     use super::super::operations::tests::documented;
     use super::*;
 
@@ -106,7 +116,7 @@ mod tests {
         let of = |name: &'static str, value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(name, value.parse().unwrap());
-            check(&headers)
+            check(find("PutObject").unwrap(), &headers)
         };
         for encryption in [
             "x-amz-server-side-encryption",
@@ -150,6 +160,9 @@ mod tests {
                 assert!(of(name, value).is_ok(), "{name}: {value}");
             }
         }
-        assert!(check(&HeaderMap::new()).is_ok());
+        for (name, _) in ONLY {
+            assert!(of(name, "1").is_err() && of(name, "").is_ok(), "{name}");
+        }
+        assert!(of("x-amz-meta-a", "1").is_ok());
     }
 }

@@ -1,8 +1,122 @@
-//! The checksums of a whole object of parts, from those of its parts.
+//! The checksums of a whole object of parts, from those of its parts, and the one that its upload
+//! was begun with.
 
-use s3s::dto::{Checksum, CompletedPart};
+use lumpscope_objects::Pairs;
+use s3s::dto::{Checksum, ChecksumAlgorithm, ChecksumType, CompletedPart};
+use s3s::{S3Error, S3ErrorCode, S3Result};
 
-use super::checks::{KINDS, decoded, encoded};
+use super::checks::{self, CHECKSUM, KINDS, TYPE, decoded, encoded, kept_as};
+
+/// The attribute of an upload, and of the object made of it, that names its checksum.
+const ALGORITHM: &str = "x-amz-checksum-algorithm";
+/// The attribute of an object with the checksums of its parts, one behind the other.
+const OF_PARTS: &str = "lumpscope-part-checksums";
+/// Most bytes of that attribute: the tags of the object need room beside it.
+pub(super) const MAX_OF_PARTS: usize = 3072;
+/// Bytes of a checksum of each of [`KINDS`].
+const BYTES: [usize; 5] = [4, 4, 8, 20, 32];
+
+/// The checksum that an upload was begun with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Promised {
+    /// One of [`KINDS`].
+    pub(super) kind: &'static str,
+    /// True: of the checksums of the parts, not of all bytes.
+    pub(super) composite: bool,
+}
+
+impl Promised {
+    /// The one that a client asks for; `None`: none.
+    ///
+    /// # Errors
+    /// `InvalidRequest`: there is no such one.
+    pub(super) fn of(
+        algorithm: Option<&ChecksumAlgorithm>,
+        wanted: Option<&ChecksumType>,
+    ) -> S3Result<Option<Self>> {
+        let wanted = wanted.map(ChecksumType::as_str).filter(|it| !it.is_empty());
+        let algorithm = algorithm.map(ChecksumAlgorithm::as_str);
+        let refused = |why: String| Err(S3Error::with_message(S3ErrorCode::InvalidRequest, why));
+        let Some(algorithm) = algorithm.filter(|it| !it.is_empty()) else {
+            return match wanted {
+                None => Ok(None),
+                Some(_) => refused(format!("{TYPE} needs {ALGORITHM}")),
+            };
+        };
+        let Some(at) = place(algorithm) else {
+            return refused(format!("{ALGORITHM} {algorithm} is not known"));
+        };
+        // What is no CRC cannot be had of the whole, and nobody asks for the other of CRC64.
+        let (full, composite) = (at < 3, at != 2);
+        let composite = match wanted {
+            None => composite,
+            Some(ChecksumType::COMPOSITE) if composite => true,
+            Some(ChecksumType::FULL_OBJECT) if full => false,
+            Some(other) => return refused(format!("{TYPE} {other} does not go with {algorithm}")),
+        };
+        let kind = KINDS[at];
+        Ok(Some(Self { kind, composite }))
+    }
+
+    /// The one that is kept among attributes.
+    pub(super) fn kept(attributes: &Pairs) -> Option<Self> {
+        Some(Self {
+            kind: KINDS[place(kept_as(attributes, ALGORITHM)?)?],
+            composite: checks::is_composite(attributes),
+        })
+    }
+
+    /// As it is kept.
+    pub(super) fn attributes(self) -> Pairs {
+        let [name, of] = [self.algorithm().as_str(), self.type_().as_str()].map(str::to_owned);
+        vec![(ALGORITHM.to_owned(), name), (TYPE.to_owned(), of)]
+    }
+
+    pub(super) fn algorithm(self) -> ChecksumAlgorithm {
+        let name = self.kind.strip_prefix(CHECKSUM).unwrap_or_default();
+        ChecksumAlgorithm::from(name.to_ascii_uppercase())
+    }
+
+    pub(super) fn type_(self) -> ChecksumType {
+        ChecksumType::from_static(match self.composite {
+            true => ChecksumType::COMPOSITE,
+            false => ChecksumType::FULL_OBJECT,
+        })
+    }
+
+    /// The attributes of an object of parts with these sizes and checksums, as far as they are
+    /// known and as there is room.
+    pub(super) fn of_object(self, parts: &[(u64, Option<&String>)]) -> Pairs {
+        let whole = match self.composite {
+            true => composite(self.kind, parts),
+            false => full(self.kind, parts),
+        };
+        let each = parts.iter().map(|(_, sum)| decoded(sum.as_ref()?));
+        let each = each.collect::<Option<Vec<_>>>();
+        let each = each.map(|each| encoded(&each.concat()));
+        let each = each.filter(|text| text.len() <= MAX_OF_PARTS);
+        let whole = whole.map(|sum| (self.kind.to_owned(), sum));
+        let each = each.map(|text| (OF_PARTS.to_owned(), text));
+        whole.into_iter().chain(each).collect()
+    }
+
+    /// The checksum of a part of an object, counted from 1, if it was kept.
+    pub(super) fn of_part(self, attributes: &Pairs, number: i32) -> Option<Checksum> {
+        let at = KINDS.into_iter().position(|kind| kind == self.kind)?;
+        let all = decoded(kept_as(attributes, OF_PARTS)?)?;
+        let part = usize::try_from(number.checked_sub(1)?).ok()?;
+        let sum = encoded(all.chunks_exact(BYTES[at]).nth(part)?);
+        let mut told = self.attributes();
+        told.push((self.kind.to_owned(), sum));
+        Some(checks::kept(None, &told))
+    }
+}
+
+/// The place among [`KINDS`] of an algorithm.
+fn place(algorithm: &str) -> Option<usize> {
+    let name = CHECKSUM.to_owned() + &algorithm.to_ascii_lowercase();
+    KINDS.into_iter().position(|kind| kind == name)
+}
 
 /// A CRC whose bits run backwards, which begins and ends with all ones.
 struct Crc {
@@ -78,21 +192,12 @@ pub(super) fn full(kind: &str, parts: &[(u64, Option<&String>)]) -> Option<Strin
 
 /// The checksum of the checksums of parts, and how many they are; `None`: one is not known.
 pub(super) fn composite(kind: &str, parts: &[(u64, Option<&String>)]) -> Option<String> {
-    use s3s::checksum::ChecksumHasher;
-    use s3s::crypto::{Checksum as _, Crc32, Crc32c, Crc64Nvme, Sha1, Sha256};
-    let is = |at: usize| kind == KINDS[at];
-    let mut hasher = ChecksumHasher {
-        crc32: is(0).then(Crc32::new),
-        crc32c: is(1).then(Crc32c::new),
-        crc64nvme: is(2).then(Crc64Nvme::new),
-        sha1: is(3).then(Sha1::new),
-        sha256: is(4).then(Sha256::new),
-    };
+    let mut hasher = checks::hasher(kind);
     for (_, sum) in parts {
         hasher.update(&decoded(sum.as_ref()?)?);
     }
     let sums = hasher.finalize();
-    let sum = super::checks::of_kind(&sums, kind)?;
+    let sum = checks::of_kind(&sums, kind)?;
     Some(format!("{sum}-{}", parts.len()))
 }
 

@@ -34,6 +34,11 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start() -> Self {
+        Self::start_with(|_| {})
+    }
+
+    /// With other settings.
+    pub(crate) fn start_with(change: impl FnOnce(&mut ServeConfig)) -> Self {
         use std::os::unix::fs::OpenOptionsExt as _;
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let path = folder.path().join("s.lusf");
@@ -56,7 +61,7 @@ impl Running {
         file.write_all(format!("[[key]]\n{who}\n{rule}\n").as_bytes())
             .unwrap();
         let any = "127.0.0.1:0".parse().unwrap();
-        let config = ServeConfig {
+        let mut config = ServeConfig {
             stores: vec![StoreSpec {
                 name: "s".to_owned(),
                 path,
@@ -68,6 +73,7 @@ impl Running {
             no_probes: true,
             ..ServeConfig::default()
         };
+        change(&mut config);
         let runtime = Runtime::new().unwrap();
         let config = config.checked().unwrap();
         let started = Service::start_with(config, Some(lumpscope_s3::serve), |_, _| Ok(()));

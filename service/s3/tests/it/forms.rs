@@ -1,25 +1,34 @@
 //! Forms of browsers: what a signed policy allows, and nothing else.
 
+use lumpscope_units::Size;
+
 use crate::common::{ACCESS, Ask, Client, Running, SECRET, Sign, date, hex, hmac, sha256};
 
 const BOUNDARY: &str = "----a boundary";
 
 /// A form whose policy is signed.
 #[derive(Clone)]
-struct Form {
+pub(crate) struct Form {
+    bucket: &'static str,
     fields: Vec<(String, String)>,
     conditions: Vec<String>,
-    until: &'static str,
-    secret: &'static str,
+    pub(crate) until: &'static str,
+    pub(crate) secret: &'static str,
     file: Vec<u8>,
 }
 
 impl Form {
     /// Stores these bytes under a key.
     fn new(key: &str, file: &[u8]) -> Self {
+        Self::within("bbb", key, file)
+    }
+
+    /// The same in another bucket.
+    pub(crate) fn within(bucket: &'static str, key: &str, file: &[u8]) -> Self {
         let form = Self {
+            bucket,
             fields: Vec::new(),
-            conditions: vec!["{\"bucket\": \"bbb\"}".to_owned()],
+            conditions: vec![format!("{{\"bucket\": \"{bucket}\"}}")],
             until: "2100-01-01T00:00:00Z",
             secret: SECRET,
             file: file.to_vec(),
@@ -28,14 +37,14 @@ impl Form {
     }
 
     /// With a field that the policy allows.
-    fn field(mut self, name: &str, value: &str) -> Self {
+    pub(crate) fn field(mut self, name: &str, value: &str) -> Self {
         self.conditions
             .push(format!("[\"starts-with\", \"${name}\", \"\"]"));
         self.free(name, value)
     }
 
     /// With a field.
-    fn free(mut self, name: &str, value: &str) -> Self {
+    pub(crate) fn free(mut self, name: &str, value: &str) -> Self {
         self.fields.push((name.to_owned(), value.to_owned()));
         self
     }
@@ -45,7 +54,7 @@ impl Form {
         self
     }
 
-    fn ask(mut self) -> Ask {
+    pub(crate) fn ask(mut self) -> Ask {
         let time = date();
         let scope = format!("{}/us-east-1/s3/aws4_request", &time[..8]);
         let credential = format!("{ACCESS}/{scope}");
@@ -65,7 +74,7 @@ impl Form {
     }
 
     /// Without a policy.
-    fn unsigned(self) -> Ask {
+    pub(crate) fn unsigned(self) -> Ask {
         let mut body = Vec::new();
         for (name, value) in &self.fields {
             let head = format!("Content-Disposition: form-data; name=\"{name}\"");
@@ -77,7 +86,7 @@ impl Form {
         body.extend(&self.file);
         body.extend(format!("\r\n--{BOUNDARY}--\r\n").into_bytes());
         let kind = format!("multipart/form-data; boundary=\"{BOUNDARY}\"");
-        let ask = Ask::new("POST", "/bbb").header("content-type", &kind);
+        let ask = Ask::new("POST", &format!("/{}", self.bucket)).header("content-type", &kind);
         ask.body(body).sign(Sign::Nothing)
     }
 }
@@ -89,7 +98,7 @@ fn keys(client: &mut Client) -> usize {
 
 #[test]
 fn a_form_stores_its_file() {
-    let (_running, mut client) = Running::with_bucket();
+    let (running, mut client) = Running::with_bucket();
     // It looks like its end, and is none.
     let near = format!("\r\n--{}\r\n-{BOUNDARY}\r\n", &BOUNDARY[..6]);
     let large = near.repeat(200_000).into_bytes();
@@ -108,8 +117,9 @@ fn a_form_stores_its_file() {
     let reply = client.good(form.free("x-ignore-me", "1").ask());
     assert_eq!(reply.status, 201);
     assert_eq!(reply.element("Key").as_deref(), Some("in/a b.txt"));
-    let location = reply.element("Location");
-    assert_eq!(location.as_deref(), Some("/bbb/in/a%20b.txt"));
+    let address = format!("http://{}/bbb/in/a%20b.txt", running.address);
+    assert_eq!(reply.element("Location"), Some(address.clone()));
+    assert_eq!(reply.header("location"), Some(&*address));
     let got = client.good(Ask::new("GET", "/bbb/in/a b.txt"));
     assert_eq!(got.body, b"hello");
     for (name, value) in [
@@ -133,6 +143,18 @@ fn a_form_stores_its_file() {
         assert_eq!(client.ask(form.ask()).status, status, "{file}");
     }
     assert_eq!(client.object("/bbb/in/range").unwrap(), b"12345");
+}
+
+/// A file of unknown length needs memory for its pieces, not for as much as a signed chunk may have.
+#[test]
+fn a_form_that_is_larger_than_the_memory_for_puts_is_stored() {
+    let running = Running::start_with(|config| config.put_memory = Some(Size(32 << 20)));
+    let mut client = running.client();
+    client.good(Ask::new("PUT", "/bbb"));
+    let file = vec![7; 40 << 20];
+    let reply = client.ask(Form::new("k", &file).ask());
+    assert_eq!(reply.status, 204, "{}", reply.text());
+    assert!(client.object("/bbb/k").unwrap() == file);
 }
 
 #[test]
@@ -170,6 +192,10 @@ fn what_no_policy_allows_leaves_nothing() {
         (form().condition("{}").ask(), document),
         (
             form().field("x-amz-server-side-encryption", "AES256").ask(),
+            (501, "NotImplemented"),
+        ),
+        (
+            form().field("x-amz-object-lock-mode", "GOVERNANCE").ask(),
             (501, "NotImplemented"),
         ),
         (

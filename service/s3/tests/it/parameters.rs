@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use s3s::crypto::Checksum as _;
 
 use crate::common::{ACCESS, Ask, Client, Running, Sign};
+use crate::forms::Form;
 
 #[test]
 fn an_unknown_subresource_never_runs_the_plain_operation() {
@@ -152,6 +153,8 @@ fn tag(body: &str) -> String {
 }
 
 const METHODS: [&str; 7] = ["GET", "HEAD", "PUT", "POST", "DELETE", "PATCH", "OPTIONS"];
+/// A POST of a form.
+const FORM: &str = "form";
 const BUCKETS: [&str; 2] = ["bbb", "bucket"];
 const KEYS: [&str; 4] = ["", "k", "k/", "x"];
 /// Subresources and parameters that this service has, that others have, and that nobody has.
@@ -171,7 +174,65 @@ const HEADERS: &str = "x-amz-copy-source x-amz-rename-source x-amz-tagging x-amz
 const SOURCE: &str = "source";
 const VALUES: [&str; 9] = ["", "", "", "", "1", "2", "null", "bbb/x", "PutObject"];
 
+/// Fields of forms beside those of the policy.
+const FIELDS: &str = "acl x-amz-acl x-amz-copy-source x-amz-rename-source x-amz-meta-a x-amz-tagging versionId \
+    delete uploads partNumber uploadId content-encoding success_action_status redirect bucket \
+    x-amz-website-redirect-location x-amz-write-offset-bytes x-amz-object-lock-mode x-amz-checksum-crc32 \
+    x-amz-expected-bucket-owner x-amz-metadata-directive x-amz-storage-class x-ignore-me if-match method _method";
+
+/// A form of a browser, whose policy may not allow it.
+fn form(rng: &mut fastrand::Rng) -> (Ask, Named) {
+    let (bucket, key) = (rng.choice(BUCKETS).unwrap(), rng.choice(KEYS).unwrap());
+    let (_, words, begin, end) = DOCUMENTS[0];
+    let (word, fields) = (rng.choice(words).unwrap(), FIELDS.split_whitespace());
+    let (body, fields) = (
+        rng.choice(["", "form", SOURCE]).unwrap(),
+        fields.collect::<Vec<_>>(),
+    );
+    let mut form = Form::within(bucket, key, body.as_bytes());
+    let (mut query, mut headers) = (Vec::new(), Vec::new());
+    if rng.bool() {
+        form = form.field("tagging", &format!("{begin}{word}{end}"));
+        headers.push(("x-amz-tagging", word));
+    }
+    for _ in 0..rng.usize(..4).saturating_sub(1) {
+        let (name, value) = (*rng.choice(&fields).unwrap(), rng.choice(VALUES).unwrap());
+        form = match rng.u8(..4) {
+            0 => form.free(name, value),
+            _ => form.field(name, value),
+        };
+    }
+    match rng.u8(..12) {
+        0 => form.until = "2020-01-01T00:00:00Z",
+        1 => form.secret = "another",
+        _ => {}
+    }
+    let mut ask = match rng.u8(..12) {
+        0 => form.unsigned(),
+        _ => form.ask(),
+    };
+    if rng.u8(..8) == 0 {
+        let names = NAMES.split_whitespace().collect::<Vec<_>>();
+        let name = *rng.choice(&names).unwrap();
+        ask = ask.query(name, "");
+        query.push((name, ""));
+    }
+    let named = Named {
+        method: FORM,
+        bucket,
+        key,
+        body: body.to_owned(),
+        word,
+        query,
+        headers,
+    };
+    (ask, named)
+}
+
 fn ask(rng: &mut fastrand::Rng) -> (Ask, Named) {
+    if rng.u8(..6) == 0 {
+        return form(rng);
+    }
     let names: Vec<&str> = NAMES.split_whitespace().collect();
     let headers: Vec<&str> = HEADERS.split_whitespace().collect();
     let (method, bucket) = (rng.choice(METHODS).unwrap(), rng.choice(BUCKETS).unwrap());
@@ -307,6 +368,11 @@ impl Named {
             ("DELETE", "") => {
                 model.remove(self.bucket);
             }
+            (FORM, "") => {}
+            (FORM, key) => {
+                let new = (tag(&self.body), self.tags());
+                model.entry(self.bucket).or_default().keys.insert(key, new);
+            }
             ("PUT", key) => {
                 let new = match self.copies() {
                     true => source,
@@ -377,7 +443,7 @@ fn a_request_never_damages_what_it_does_not_name() {
     let mut rng = fastrand::Rng::with_seed(seed);
     client.good(Ask::new("PUT", "/bucket"));
     let mut model = seen(&mut client);
-    let mut changes = 0;
+    let (mut changes, mut forms) = (0, 0);
     for _ in 0..requests {
         // What a copy may take is always there.
         let source = (tag(SOURCE), Vec::new());
@@ -397,9 +463,10 @@ fn a_request_never_damages_what_it_does_not_name() {
         model = seen(&mut client);
         assert_eq!(model, after, "{named:?}: {reply:?}");
         changes += 1;
+        forms += u32::from(named.method == FORM);
     }
     assert!(
-        changes * 50 > requests,
-        "{changes} of {requests} changed anything"
+        changes * 50 > requests && forms * 200 > requests,
+        "{changes} of {requests} changed anything, {forms} of them were forms"
     );
 }

@@ -160,6 +160,59 @@ fn what_is_not_exact_is_read_as_s3_reads_it() {
 }
 
 #[test]
+fn a_delete_may_name_the_size_and_the_time_of_what_it_means() {
+    let (_running, mut client) = Running::with_bucket();
+    let (size, time) = ("x-amz-if-match-size", "x-amz-if-match-last-modified-time");
+    // One with a record, and a block of JuiceFS.
+    for (path, body) in [
+        ("/bbb/k", "0123456789"),
+        ("/bbb/chunks/0/0/7_0_10", "0123456789"),
+    ] {
+        let tag = client.good(Ask::new("PUT", path).body(body));
+        let tag = tag.header("etag").unwrap().to_owned();
+        let head = client.good(Ask::new("HEAD", path));
+        let date = head.header("last-modified").unwrap();
+        let old = "Wed, 21 Oct 2015 07:28:00 GMT";
+        let delete = || Ask::new("DELETE", path);
+        for wrong in [
+            delete().header(size, "9"),
+            delete().header(time, old),
+            delete().header(size, "10").header(time, old),
+            delete().header(size, "9").header("if-match", &tag),
+            delete().header(size, "10").header("if-match", "\"other\""),
+        ] {
+            client.refused(wrong, 412, "PreconditionFailed");
+        }
+        let all = delete().header(size, "10").header(time, date);
+        client.refused(all.clone().header("if-match", "*"), 501, "NotImplemented");
+        client.refused(delete().header(size, "-1"), 400, "InvalidArgument");
+        assert_eq!(client.object(path).unwrap(), body.as_bytes());
+        client.good(all.clone().header("if-match", &tag));
+        assert_eq!(client.object(path), None);
+        // What is not there need not be deleted, unless it was to have an ETag.
+        client.good(all.clone());
+        client.refused(all.header("if-match", &tag), 404, "NoSuchKey");
+    }
+    // The same of many.
+    client.good(Ask::new("PUT", "/bbb/k").body("x"));
+    let many = |what: &str| {
+        let object = format!("<Object><Key>k</Key>{what}</Object>");
+        let ask = Ask::new("POST", "/bbb").query("delete", "");
+        ask.body(format!("<Delete>{object}</Delete>"))
+    };
+    let old = "<LastModifiedTime>Wed, 21 Oct 2015 07:28:00 GMT</LastModifiedTime>";
+    for wrong in ["<Size>2</Size>", old] {
+        let reply = client.good(many(wrong));
+        assert_eq!(reply.element("Code").unwrap(), "PreconditionFailed");
+    }
+    assert_eq!(client.good(many("<Size>1</Size>")).element("Code"), None);
+    assert_eq!(client.object("/bbb/k"), None);
+    // Other operations do not know them.
+    let put = Ask::new("PUT", "/bbb/k").body("x").header(size, "1");
+    client.refused(put, 501, "NotImplemented");
+}
+
+#[test]
 fn a_copy_names_its_source_and_its_directive() {
     let (_running, mut client) = Running::with_bucket();
     client.good(Ask::new("PUT", "/bbb/k").body("x"));

@@ -26,11 +26,22 @@ struct Upload {
     tags: Vec<String>,
 }
 
-/// Begins an upload of `/bbb/k` and sends its parts, with checksums of a kind.
+/// Begins an upload of `/bbb/k` and sends its parts, with checksums of a kind; of which type: as it
+/// is where nobody says.
 fn begin(client: &mut Client, kind: &str, parts: &[&[u8]]) -> Upload {
-    let created = Ask::new("POST", "/bbb/k").query("uploads", "");
-    let created = client.good(created.header("x-amz-checksum-algorithm", kind));
-    let id = created.element("UploadId").unwrap();
+    let created = create(client, kind, "");
+    send(client, kind, &created.element("UploadId").unwrap(), parts)
+}
+
+/// Begins an upload with checksums of a kind and a type.
+fn create(client: &mut Client, kind: &str, of: &str) -> Reply {
+    let ask = Ask::new("POST", "/bbb/k").query("uploads", "");
+    let ask = ask.header("x-amz-checksum-algorithm", kind);
+    client.good(ask.header("x-amz-checksum-type", of))
+}
+
+fn send(client: &mut Client, kind: &str, id: &str, parts: &[&[u8]]) -> Upload {
+    let id = id.to_owned();
     let mut tags = Vec::new();
     for (part, bytes) in (1..).zip(parts) {
         let ask = Ask::new("PUT", "/bbb/k").query("uploadId", &id);
@@ -57,10 +68,6 @@ fn complete(upload: &Upload, kind: &str, sums: &[String], headers: &Pairs) -> As
     let ask = ask.body(document + "</CompleteMultipartUpload>");
     let with = |ask: Ask, (name, value): &(String, String)| ask.header(name, value);
     headers.iter().fold(ask, with)
-}
-
-fn told(reply: &Reply, name: &str) -> Option<String> {
-    reply.header(name).map(str::to_owned)
 }
 
 #[test]
@@ -94,19 +101,139 @@ fn checksums_of_parts_and_of_the_whole_are_compared() {
         // Some clients leave out how many they are.
         let good = match kind {
             "CRC32C" => composite.replace("-2", ""),
-            _ => full.clone().unwrap_or(composite),
+            _ => full.unwrap_or(composite),
         };
         client.good(complete(&upload, kind, &sums, &vec![(name.clone(), good)]));
-        let head = Ask::new("HEAD", "/bbb/k").header("x-amz-checksum-mode", "ENABLED");
-        let head = client.good(head);
-        assert_eq!(told(&head, &name), full, "{kind}");
-        // Always known.
-        let crc32c = told(&head, "x-amz-checksum-crc32c").unwrap();
-        assert_eq!(crc32c, sum("CRC32C", &whole));
-        assert_eq!(told(&head, "x-amz-checksum-type").unwrap(), "FULL_OBJECT");
         assert!(client.object("/bbb/k").unwrap() == whole);
         client.good(Ask::new("DELETE", "/bbb/k"));
     }
+}
+
+/// The checksum of the checksums of parts.
+fn composite(kind: &str, parts: &[&[u8]]) -> String {
+    let sums = parts.iter().map(|part| sum(kind, part));
+    let sums = sums.flat_map(|sum| base64_simd::STANDARD.decode_to_vec(sum).unwrap());
+    let sums: Vec<u8> = sums.collect();
+    format!("{}-{}", sum(kind, &sums), parts.len())
+}
+
+#[test]
+fn the_checksum_that_an_upload_was_begun_with_is_told_wherever_it_is_asked_for() {
+    let (_running, mut client) = Running::with_bucket();
+    let (one, two) = (vec![1; PART], b"two".to_vec());
+    let whole = [&one[..], &two].concat();
+    let (of_parts, of_all) = ("COMPOSITE", "FULL_OBJECT");
+    for (kind, given, of) in [
+        ("CRC32", "", of_parts),
+        ("CRC32", of_all, of_all),
+        ("CRC32C", "", of_parts),
+        ("CRC32C", of_all, of_all),
+        ("CRC64NVME", "", of_all),
+        ("SHA1", of_parts, of_parts),
+        ("SHA256", "", of_parts),
+    ] {
+        let what = format!("{kind} {of}");
+        let name = format!("x-amz-checksum-{}", kind.to_ascii_lowercase());
+        let element = format!("Checksum{kind}");
+        let created = create(&mut client, kind, given);
+        let (algorithm, type_) = ("x-amz-checksum-algorithm", "x-amz-checksum-type");
+        assert_eq!(created.header(algorithm), Some(kind));
+        assert_eq!(created.header(type_), Some(of), "{what}");
+        let id = created.element("UploadId").unwrap();
+        let upload = send(&mut client, kind, &id, &[&one]);
+        // One that comes without a checksum has one, too.
+        let ask = Ask::new("PUT", "/bbb/k").query("uploadId", &id);
+        let sent = client.good(ask.query("partNumber", "2").body(&*two));
+        assert_eq!(sent.header(&name), Some(&*sum(kind, &two)));
+        let mut tags = upload.tags;
+        tags.push(sent.header("etag").unwrap().to_owned());
+        let upload = Upload { id, tags };
+        for list in [
+            Ask::new("GET", "/bbb/k").query("uploadId", &upload.id),
+            Ask::new("GET", "/bbb").query("uploads", ""),
+        ] {
+            let list = client.good(list);
+            assert_eq!(list.element("ChecksumAlgorithm").as_deref(), Some(kind));
+            assert_eq!(list.element("ChecksumType").as_deref(), Some(of));
+        }
+        let wrong = vec![(
+            type_.to_owned(),
+            [of_parts, of_all][usize::from(of == of_parts)].to_owned(),
+        )];
+        let refused = complete(&upload, kind, &[], &wrong);
+        client.refused(refused, 400, "InvalidRequest");
+        let right = vec![(type_.to_owned(), of.to_owned())];
+        let done = client.good(complete(&upload, kind, &[], &right));
+        let wanted = match of == of_all {
+            true => sum(kind, &whole),
+            false => composite(kind, &[&one, &two]),
+        };
+        let attributes = Ask::new("GET", "/bbb/k").query("attributes", "");
+        let attributes = attributes.header("x-amz-object-attributes", "Checksum,ObjectParts");
+        let attributes = client.good(attributes);
+        for reply in [&done, &attributes] {
+            assert_eq!(reply.element(&element).as_ref(), Some(&wanted), "{what}");
+            assert_eq!(reply.element("ChecksumType").as_deref(), Some(of));
+        }
+        let parts = attributes.text();
+        let told = |sum: &str| parts.contains(&format!("<{element}>{sum}</{element}>"));
+        assert!(told(&sum(kind, &one)) && told(&sum(kind, &two)), "{parts}");
+        for method in ["HEAD", "GET"] {
+            let read = Ask::new(method, "/bbb/k").header("x-amz-checksum-mode", "ENABLED");
+            let number = |number: &str| read.clone().query("partNumber", number);
+            for (ask, wanted) in [
+                (read.clone(), &wanted),
+                (number("1"), &sum(kind, &one)),
+                (number("2"), &sum(kind, &two)),
+            ] {
+                let reply = client.good(ask);
+                assert_eq!(reply.header(&name), Some(&**wanted), "{what}");
+                assert_eq!(reply.header(type_), Some(of), "{what}");
+                let others = ["x-amz-checksum-crc32c", &name];
+                let others = others.map(|name| reply.header(name).is_some());
+                assert!(of == of_all || kind == "CRC32C" || !others[0], "{what}");
+            }
+            let range = client.good(read.header("range", "bytes=0-1"));
+            assert_eq!(range.header(&name), None);
+        }
+        client.good(Ask::new("DELETE", "/bbb/k"));
+    }
+    for (kind, of) in [
+        ("CRC64NVME", of_parts),
+        ("SHA256", of_all),
+        ("", of_all),
+        ("SHA1", "X"),
+    ] {
+        let ask = Ask::new("POST", "/bbb/k").query("uploads", "");
+        let ask = ask.header("x-amz-checksum-algorithm", kind);
+        client.refused(ask.header("x-amz-checksum-type", of), 400, "InvalidRequest");
+    }
+}
+
+#[test]
+fn copies_have_the_checksum_that_is_asked_for() {
+    let (_running, mut client) = Running::with_bucket();
+    client.good(Ask::new("PUT", "/bbb/from").body("from"));
+    let copy = Ask::new("PUT", "/bbb/k").header("x-amz-copy-source", "bbb/from");
+    let copied = client.good(copy.header("x-amz-checksum-algorithm", "SHA256"));
+    let wanted = sum("SHA256", b"from");
+    assert_eq!(copied.element("ChecksumSHA256").as_ref(), Some(&wanted));
+    let head = Ask::new("HEAD", "/bbb/k").header("x-amz-checksum-mode", "ENABLED");
+    let head = client.good(head);
+    assert_eq!(head.header("x-amz-checksum-sha256"), Some(&*wanted));
+    assert_eq!(head.header("x-amz-checksum-type"), Some("FULL_OBJECT"));
+    let id = create(&mut client, "SHA1", "").element("UploadId").unwrap();
+    let part = Ask::new("PUT", "/bbb/k").query("uploadId", &id);
+    let part = part.query("partNumber", "1");
+    let part = client.good(part.header("x-amz-copy-source", "bbb/from"));
+    assert_eq!(part.element("ChecksumSHA1"), Some(sum("SHA1", b"from")));
+    let tags = vec![part.element("ETag").unwrap().replace("&quot;", "\"")];
+    let upload = Upload { id, tags };
+    let done = client.good(complete(&upload, "SHA1", &[], &Pairs::new()));
+    assert_eq!(
+        done.element("ChecksumSHA1"),
+        Some(composite("SHA1", &[b"from"]))
+    );
 }
 
 #[test]
