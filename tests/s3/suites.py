@@ -2,8 +2,9 @@
 
 usage: suites.py PROGRAM FOLDER [pytest's options]
 
-PROGRAM is `lumpscope`, FOLDER has the source of https://github.com/ceph/s3-tests, which is not changed. Prints a table of
-its areas and each failure in an area that the service claims, with the reason. Ends with 0 once all has run, whatever the
+PROGRAM is `lumpscope`, FOLDER has the source of https://github.com/ceph/s3-tests, which is not changed. Its tests of
+S3 are run, not those of IAM, STS, SNS and S3 Select. Prints a table of its areas and each failure in an area that the
+service claims, with the reason. Ends with 0 once all has run, whatever the
 tests say: a table is the result.
 """
 
@@ -56,6 +57,19 @@ NEEDS = {
     r"test_lifecycle.*expiration.*: assert": "a service whose days last ten seconds",
     r"HeadBucket operation: Not Impl": "ceph's own",
 }
+# Tests of what is claimed that fail, and why; docs/s3.md has the same.
+WHY = {
+    r"test_headers.*(contentlength|authorization)_(none|empty)": "botocore writes the header anew after the test has changed it",
+    r"resend_first_finishes_last": "this botocore reads the body less often than the test counts, so a part is named twice",
+    r"chunked_transfer_encoding": "S3 wants a length",
+    r"set_get_unicode_metadata": "S3 tells metadata that is no ASCII encoded (RFC 2047)",
+    r"prefix_unreadable": "S3 encodes a prefix with characters that XML cannot keep; botocore does not decode it",
+    r"read_unreadable": "S3 allows this key",
+    r"put_authenticated_expired": "a URL for a negative time is 400 in S3",
+    r"copy_invalid_range": "S3 says InvalidArgument",
+    r"expiration_tags[12]": "S3 wants several filters in an And",
+    r"delete_object_if_match$": "what has an ETag must be there to be deleted",
+}
 KEYS = ("main", "alt", "tenant", "iam", "iam root", "iam alt root")
 # Longest wait for a service that starts, in seconds.
 PATIENCE = 60
@@ -98,6 +112,8 @@ def write_config(path, port):
             "access_key": access(name),
             "secret_key": "the-secret-of-" + access(name),
         }
+    # Days of lifecycles last so many seconds where the suite is at home. Here they are days, so none need be waited for.
+    config["s3 main"]["lc_debug_interval"] = "1"
     with path.open("w") as file:
         config.write(file)
 
@@ -155,18 +171,21 @@ def table(report):
         counts[word] += 1
         if word == "failed" and area(test).startswith(CLAIMS):
             needs = [name for words, name in NEEDS.items() if re.search(words, f"{test}: {why}")]
+            known = [reason for words, reason in WHY.items() if re.search(words, test)]
             counts["needs"] = counts.get("needs", 0) + bool(needs)
-            reasons.append(f"{test}: " + (f"needs {needs[0]}" if needs else why))
+            counts["known"] = counts.get("known", 0) + bool(known and not needs)
+            reasons.append(f"{test}: " + (f"needs {needs[0]}" if needs else known[0] if known else "NOT EXPLAINED: " + why))
     order = [CLAIMS + name for name in CLAIMED] + list(UNCLAIMED)
     lines = [(name, areas[name]) for name in order if name in areas]
     for title, begins in (("all", ""), ("all that is claimed", CLAIMS)):
         some = [counts for name, counts in lines if name.startswith(begins)]
-        words = ("passed", "failed", "needs", "skipped")
+        words = ("passed", "failed", "needs", "known", "skipped")
         lines.append((title, {word: sum(counts.get(word, 0) for counts in some) for word in words}))
-    print("| area | passed | failed | of these by what they need beside it | skipped |\n|---|---:|---:|---:|---:|")
+    print("| area | passed | failed | of these by what they need beside it | by what S3 does otherwise, or the suite | skipped |")
+    print("|---|---:|---:|---:|---:|---:|")
     for name, counts in lines:
-        needs = counts.get("needs", 0)
-        print(f"| {name} | {counts['passed']} | {counts['failed']} | {needs} | {counts['skipped']} |")
+        needs, known = counts.get("needs", 0), counts.get("known", 0)
+        print(f"| {name} | {counts['passed']} | {counts['failed']} | {needs} | {known} | {counts['skipped']} |")
     print("\nFailed in what is claimed:")
     for reason in reasons:
         print("- " + reason)
@@ -182,7 +201,8 @@ def main():
             report = folder / "report.xml"
             environment = dict(os.environ, S3TEST_CONF=str(folder / "s3tests.conf"))
             pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
-            subprocess.run([*pytest, "--tb=line", *options, "s3tests/functional"], cwd=suite, env=environment)
+            tests = [f"s3tests/functional/test_{name}.py" for name in ("s3", "headers")]
+            subprocess.run([*pytest, "--tb=line", *options, *tests], cwd=suite, env=environment)
             table(report)
         finally:
             service.terminate()

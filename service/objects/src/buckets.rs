@@ -22,16 +22,17 @@ fn check_name(name: &str) -> Result<(), ObjectError> {
         return invalid("it needs 3 to 63 characters");
     }
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let plain_at = |byte: Option<u8>| byte.is_some_and(plain);
     if !name
         .bytes()
         .all(|byte| plain(byte) || byte == b'-' || byte == b'.')
     {
         return invalid("only lower-case letters, digits, - and . are allowed");
     }
-    let mut ends = name.bytes().next().into_iter().chain(name.bytes().last());
-    if !ends.all(plain) || name.contains("..") {
+    let ends = |label: &str| plain_at(label.bytes().next()) && plain_at(label.bytes().last());
+    if !name.split('.').all(ends) {
         return invalid(
-            "it must begin and end with a letter or digit, and not have two dots together",
+            "it, and each part between dots, must begin and end with a letter or digit",
         );
     }
     if name.parse::<std::net::Ipv4Addr>().is_ok() {
@@ -198,6 +199,8 @@ mod tests {
             "-ab",
             "ab-",
             "a..b",
+            "a.-b",
+            "a-.b",
             "1.2.3.4",
             "ab/",
             &"a".repeat(64),

@@ -82,7 +82,7 @@ fn without_chunks(encoding: &str) -> String {
     let rest: Vec<&str> = all
         .filter(|one| !one.is_empty() && !one.eq_ignore_ascii_case(CHUNKED))
         .collect();
-    rest.join(",")
+    rest.join(", ")
 }
 
 /// A date as HTTP has it.
@@ -105,6 +105,16 @@ pub(super) fn parsed_date(text: Option<String>) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn encodings_are_told_as_they_were_given_without_the_chunks() {
+        for (given, kept) in [
+            ("deflate, gzip", "deflate, gzip"),
+            ("gzip,aws-chunked,br", "gzip, br"),
+        ] {
+            assert_eq!(without_chunks(given), kept);
+        }
+    }
 
     #[test]
     fn what_is_kept_comes_back_without_the_chunks() {

@@ -215,20 +215,22 @@ impl Endpoint {
         let asked = Asked::of(&request)?;
         let input = request.input;
         let condition = put::condition(input.if_match.as_ref(), input.if_none_match.as_ref())?;
-        let meant = parts(input.multipart_upload)?;
-        let whole = of_parts(&meant);
         let address = self.address(&request.headers, (&input.bucket, &input.key));
         let inside = self.enter(&asked)?;
         let (ctx, place) = (
             asked.scope.context(),
             (&*input.bucket, &*input.key, &*input.upload_id),
         );
+        let meant = match parts(input.multipart_upload) {
+            Ok(meant) => meant,
+            // That there is no such upload is said before what is wrong with its parts.
+            Err(wrong) => return self.promised(&inside, place).and(Err(wrong)),
+        };
+        let whole = of_parts(&meant);
+        let lost = |failure| self.again((ctx, &inside), place, (whole, address.clone(), failure));
         let there = match Self::there(&inside, place, &meant) {
             Ok(there) => there,
-            Err(failure) => {
-                let known = (whole, address, failure);
-                return self.again((ctx, &inside), place, known).await;
-            }
+            Err(failure) => return lost(failure).await,
         };
         let size: u64 = there.iter().flatten().map(|(size, _)| size).sum();
         if let Some(announced) = input.mpu_object_size.filter(|it| *it != signed(size)) {
@@ -236,9 +238,8 @@ impl Endpoint {
             return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, why));
         }
         check_parts(&meant, &there)?;
-        let upload = inside.objects.upload(place.0, place.1, place.2);
-        let promised = upload.map(|info| Promised::kept(&info.attributes));
-        let promised = promised.unwrap_or_default();
+        // It may have ended since; then there is nothing to keep, and the commit says so.
+        let promised = self.promised(&inside, place).unwrap_or_default();
         check_type(input.checksum_type.as_ref(), promised)?;
         if there.iter().all(Option::is_some) {
             let announced = Checksum {
@@ -260,10 +261,7 @@ impl Endpoint {
         let completed = inside.objects.complete(ctx, place, &numbers, commit).await;
         match completed {
             Ok(committed) => Ok(reply(place, &committed.info, address)),
-            Err(failure) => {
-                let known = (whole, address, failure);
-                self.again((ctx, &inside), place, known).await
-            }
+            Err(failure) => lost(failure).await,
         }
     }
 }

@@ -170,8 +170,9 @@ impl Endpoint {
         let input = request.input;
         let encoding = Encoding::of(input.encoding_type.as_ref())?;
         let max = page_size(input.max_keys)?;
-        let (token_given, start) = (given(input.continuation_token), given(input.start_after));
-        let after = match (&token_given, &start) {
+        // An empty one is told again, and means nothing.
+        let (token_given, start) = (input.continuation_token, given(input.start_after));
+        let after = match (given(token_given.clone()).as_ref(), &start) {
             (Some(token), _) => Some(of_token(token)?),
             (None, Some(key)) => Some(ListAfter::Key(key.clone())),
             (None, None) => None,

@@ -1,8 +1,9 @@
 //! The rules of a signature, before s3s obeys anything: s3s checks that a signature is right, and
 //! then obeys headers that it does not cover, which whoever holds a presigned URL could add.
 
-use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, DATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
+use s3s::dto::{Timestamp, TimestampFormat};
 use s3s::{Body, S3Error, S3ErrorCode, S3Result};
 
 use super::parameters::pairs;
@@ -22,6 +23,8 @@ pub(super) const PRESIGNED: [&str; 8] = [
     "X-Amz-Signature",
     "X-Amz-SignedHeaders",
 ];
+/// The time of a signature.
+const AMZ_DATE: HeaderName = HeaderName::from_static("x-amz-date");
 /// Parameters that sign with version 2.
 const OLD: [&str; 2] = ["AWSAccessKeyId", "Signature"];
 
@@ -68,7 +71,10 @@ pub(super) fn check(request: &mut Request<Body>) -> S3Result<()> {
     };
     check_headers(headers, signature.headers)?;
     check_scope(signature.credential)?;
-    let more = headers_of(&query)?;
+    let mut more = headers_of(&query)?;
+    if !presigned && !headers.contains_key(AMZ_DATE) {
+        more.extend(dated(headers, signature.headers));
+    }
     request.headers_mut().extend(more);
     Ok(())
 }
@@ -127,6 +133,25 @@ fn of_header(value: &HeaderValue) -> S3Result<Signature<'_>> {
             "Authorization is AWS4-HMAC-SHA256 Credential=..., SignedHeaders=..., Signature=...";
         refused(S3ErrorCode::AuthorizationHeaderMalformed, why)
     })
+}
+
+/// The time of a signature that covers `Date` instead, for s3s, which does not read that.
+fn dated(headers: &HeaderMap, signed: &str) -> Option<(HeaderName, HeaderValue)> {
+    let date = headers
+        .get(DATE)
+        .filter(|_| signed.split(';').any(|name| name == "date"))?;
+    let time = Timestamp::parse(TimestampFormat::HttpDate, date.to_str().ok()?).ok()?;
+    let time = time::OffsetDateTime::from(time);
+    let text = format!(
+        "{:04}{:02}{:02}T{:02}{:02}{:02}Z",
+        time.year(),
+        u8::from(time.month()),
+        time.day(),
+        time.hour(),
+        time.minute(),
+        time.second()
+    );
+    Some((AMZ_DATE, HeaderValue::from_str(&text).ok()?))
 }
 
 /// True: s3s obeys it, or this service does.

@@ -9,6 +9,7 @@ use lumpscope_server::config::{ServeConfig, StoreSpec};
 use lumpscope_server::serve::Service;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use s3s::crypto::{Checksum as _, Sha1, Sha256};
+use s3s::dto::{Timestamp, TimestampFormat};
 use tokio::runtime::Runtime;
 
 /// The access key of the tests, its name and its secret.
@@ -121,6 +122,8 @@ impl Drop for Running {
 pub(crate) enum Sign {
     Nothing,
     Header,
+    /// With `Date` instead of `x-amz-date`.
+    Dated,
     /// For so many seconds.
     Url(u64),
     /// Version 2.
@@ -204,7 +207,7 @@ impl Ask {
         self.headers.push(("host".to_owned(), address.to_string()));
         match self.sign {
             Sign::Nothing => {}
-            Sign::Header => self.sign_header(),
+            Sign::Header | Sign::Dated => self.sign_header(),
             Sign::Url(seconds) => self.sign_url(seconds),
             Sign::OldHeader => self.sign_old_header(),
             Sign::OldUrl => self.sign_old_url(),
@@ -263,7 +266,10 @@ impl Ask {
 
     fn sign_header(&mut self) {
         let date = date();
-        self.push("x-amz-date", date.clone());
+        match self.sign {
+            Sign::Dated => self.push("date", http_date(&date)),
+            _ => self.push("x-amz-date", date.clone()),
+        }
         let given = self
             .headers
             .iter()
@@ -324,6 +330,26 @@ impl Ask {
             self.query.push((name.to_owned(), value));
         }
     }
+}
+
+/// The time of a signature as HTTP has it.
+fn http_date(date: &str) -> String {
+    let time = Timestamp::parse(
+        TimestampFormat::DateTime,
+        &format!(
+            "{}-{}-{}T{}:{}:{}Z",
+            &date[..4],
+            &date[4..6],
+            &date[6..8],
+            &date[9..11],
+            &date[11..13],
+            &date[13..15]
+        ),
+    );
+    let mut text = Vec::new();
+    let time = time.unwrap();
+    time.format(TimestampFormat::HttpDate, &mut text).unwrap();
+    String::from_utf8(text).unwrap()
 }
 
 fn now() -> Duration {

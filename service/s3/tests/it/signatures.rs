@@ -43,6 +43,11 @@ fn the_host_and_the_time_are_signed() {
         let said = client.refused(said, 403, "AccessDenied");
         assert!(said.contains("host"), "{said}");
     }
+    // Which header tells the time does not matter.
+    let dated = Ask::new("GET", "/bbb").sign(Sign::Dated);
+    client.good(dated.clone());
+    let said = client.ask(dated.without("date"));
+    assert_eq!(said.status, 400, "{}", said.text());
     for name in ["x-amz-date", "x-amz-content-sha256"] {
         let said = client.refused(Ask::new("GET", "/bbb").without(name), 403, "AccessDenied");
         assert!(said.contains(name), "{said}");
