@@ -318,8 +318,8 @@ def defaults():
     for algorithm in ("CRC32", "SHA1", "SHA256"):
         elsewhere.upload_fileobj(io.BytesIO(data), BUCKET, "moved", ExtraArgs={"ChecksumAlgorithm": algorithm})
         whole = elsewhere.get_object(**at, ChecksumMode="ENABLED")
-        assert whole["Body"].read() == data and whole["ChecksumType"] == "FULL_OBJECT", whole
-        assert ("ChecksumCRC32" in whole) == (algorithm == "CRC32"), whole
+        assert whole["Body"].read() == data and whole["ChecksumType"] == "COMPOSITE", whole
+        assert whole["Checksum" + algorithm].endswith("-2") and "ChecksumCRC32C" not in whole, whole
     part = S3.get_object(**at, PartNumber=2)
     assert part["PartsCount"] == 2 and part["Body"].read() == data[8 * MIB:], part
     told = S3.get_object_attributes(**at, ObjectAttributes=["ObjectParts", "ObjectSize"])
