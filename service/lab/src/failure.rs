@@ -99,7 +99,7 @@ pub(crate) fn nothing_chosen(only: Option<&str>, known: impl Display) -> Error {
 /// A directory that would run full. Sizes in bytes.
 pub(crate) fn no_room(dir: &Path, needed: u64, free: u64) -> Error {
     anyhow!(
-        "the images will take {} MiB, and {} has {} MiB free. Choose another directory with --dir, \
+        "the images will take {} MiB or more, and {} has {} MiB free. Choose another directory with --dir, \
          or less with --scale or --size",
         needed.div_ceil(1 << 20),
         dir.display(),

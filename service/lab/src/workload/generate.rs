@@ -135,6 +135,9 @@ pub enum GenerateError {
     Empty,
 }
 
+/// Statements between two looks whether to go on.
+const LOOK_EVERY: usize = 1 << 14;
+
 /// Most commands of one workload: 2 GiB of them in memory.
 const MOST_COMMANDS: usize = 1 << 26;
 
@@ -146,6 +149,19 @@ impl Workload {
     /// # Errors
     /// The workload is empty, or far too long to be kept in memory.
     pub fn generate(&self) -> Result<CommandStream, GenerateError> {
+        self.generate_while(|_| Ok(()))
+    }
+
+    /// As [`Workload::generate`], with a look now and then whether to go on: `check` is told the
+    /// highest sum of live bytes so far.
+    ///
+    /// # Errors
+    /// As [`Workload::generate`], and that of `check`.
+    pub fn generate_while<E: From<GenerateError>>(
+        &self,
+        mut check: impl FnMut(u64) -> Result<(), E>,
+    ) -> Result<CommandStream, E> {
+        check_length(0, self.statements())?;
         let mut rng = StdRng::seed_from_u64(self.seed);
         let mut flat = Vec::new();
         for section in &self.sections {
@@ -166,11 +182,14 @@ impl Workload {
             }
         }
         let mut builder = Builder::new(rng, &flat);
-        for statement in flat {
+        for (at, statement) in flat.into_iter().enumerate() {
+            if at % LOOK_EVERY == 0 {
+                check(builder.peak_bytes)?;
+            }
             builder.step(statement);
         }
         if builder.commands.is_empty() {
-            return Err(GenerateError::Empty);
+            return Err(GenerateError::Empty.into());
         }
         Ok(CommandStream {
             commands: builder.commands,
@@ -180,12 +199,45 @@ impl Workload {
     }
 }
 
+impl Workload {
+    /// How many statements it comes to with its repetitions written out, at least.
+    fn statements(&self) -> usize {
+        let of = |section: &Section| match section {
+            Section::Ordered { count, choices } | Section::Unordered { count, choices } => {
+                let all = choices.iter().map(|choice| {
+                    let copies = copies(*count, choice);
+                    copies.saturating_mul(length(&choice.body))
+                });
+                all.fold(0, usize::saturating_add)
+            }
+            Section::Command(body) => length(body),
+        };
+        self.sections.iter().map(of).fold(0, usize::saturating_add)
+    }
+}
+
+/// Statements of a body with its repetitions written out.
+fn length(body: &[Statement]) -> usize {
+    let of = |statement: &Statement| match statement {
+        Statement::Times(count, inner) => {
+            let count = usize::try_from(*count).unwrap_or(usize::MAX);
+            count.saturating_mul(length(inner))
+        }
+        _ => 1,
+    };
+    body.iter().map(of).fold(0, usize::saturating_add)
+}
+
+fn copies(count: u64, choice: &Choice) -> usize {
+    let copies = u128::from(count) * u128::from(choice.percent) / 100;
+    usize::try_from(copies).unwrap_or(usize::MAX)
+}
+
 /// `count * percent / 100` copies of every choice's body.
 fn shares(count: u64, choices: &[Choice]) -> Result<Vec<&[Statement]>, GenerateError> {
     let mut bodies = Vec::new();
     for choice in choices {
-        let copies = u128::from(count) * u128::from(choice.percent) / 100;
-        let copies = usize::try_from(copies).unwrap_or(usize::MAX);
+        let copies = copies(count, choice);
         check_length(bodies.len(), copies)?;
         bodies.resize(bodies.len() + copies, choice.body.as_slice());
     }

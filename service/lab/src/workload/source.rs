@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{anyhow, bail};
 
-use super::{CommandStream, Workload, builtin};
+use super::{CommandStream, GenerateError, Workload, builtin};
 
 /// Longest file that is read as a workload, in bytes.
 const MOST_TEXT: u64 = 16 << 20;
@@ -77,8 +77,23 @@ impl WorkloadArgs {
     /// # Errors
     /// As [`WorkloadArgs::load`], or it comes to no command or to too many.
     pub fn stream(&self) -> anyhow::Result<CommandStream> {
-        let generated = self.load()?.generate();
-        generated.map_err(|error| anyhow!("workload {}: {error}", self.workload))
+        self.stream_while(|_| Ok(()))
+    }
+
+    /// Its commands, with a look now and then whether to go on: `check` is told the highest sum of
+    /// live bytes so far.
+    ///
+    /// # Errors
+    /// As [`WorkloadArgs::stream`], and that of `check`.
+    pub fn stream_while(
+        &self,
+        check: impl FnMut(u64) -> anyhow::Result<()>,
+    ) -> anyhow::Result<CommandStream> {
+        let generated = self.load()?.generate_while(check);
+        generated.map_err(|error| match error.downcast::<GenerateError>() {
+            Ok(error) => anyhow!("workload {}: {error}", self.workload),
+            Err(other) => other,
+        })
     }
 }
 
@@ -126,5 +141,17 @@ mod tests {
         assert!(error(WorkloadArgs::new(&file, 1.0)).contains("/w, line 2, column 3: "));
         std::fs::write(&file, "Command { Get; }").unwrap();
         assert!(error(WorkloadArgs::new(&file, 1.0)).contains("no command at all"));
+        // Before a single command is made.
+        let never = |_| -> anyhow::Result<()> { panic!("it began") };
+        let huge = WorkloadArgs::new("seq1", 1000.0).stream_while(never);
+        assert!(huge.unwrap_err().to_string().contains("use --scale"));
+        let mut looks = 0;
+        let stopped = WorkloadArgs::new("seq1", 300.0).stream_while(|peak| {
+            looks += 1;
+            anyhow::ensure!(peak < 1 << 40, "enough");
+            Ok(())
+        });
+        assert_eq!(stopped.unwrap_err().to_string(), "enough");
+        assert!(looks > 100, "{looks}");
     }
 }

@@ -118,7 +118,7 @@ pub fn run(args: &CompareArgs, lumpscope_exe: PathBuf) -> anyhow::Result<ExitCod
 }
 
 fn compare(args: &CompareArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result<Comparison> {
-    let plan = Plan::new(args)?;
+    let plan = Plan::new(args, interrupt)?;
     let progress = Progress::new();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

@@ -2,7 +2,9 @@
 
 use super::args::CompareArgs;
 use super::table::unique;
-use crate::failure::argument;
+use crate::disks::{default_dir, free_bytes};
+use crate::failure::{argument, no_room};
+use crate::process::Interrupt;
 use crate::workload::{CommandStream, Sizing, WorkloadArgs};
 
 const MIB: u64 = 1 << 20;
@@ -16,7 +18,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn new(args: &CompareArgs) -> anyhow::Result<Plan> {
+    /// Ends early when a signal comes, and when not even what is alive has room in the directory.
+    pub(super) fn new(args: &CompareArgs, interrupt: &Interrupt) -> anyhow::Result<Plan> {
         if !(1..=1024).contains(&args.clients) {
             return Err(argument("--clients", "1 to 1024"));
         }
@@ -26,7 +29,16 @@ impl Plan {
             let allowed = "multiples of 512 up to 65024, each once";
             return Err(argument("--block-size", allowed));
         }
-        let stream = WorkloadArgs::new(&args.workload, args.scale).stream()?;
+        let in_dir = args.raw.is_none() && args.drive.is_none();
+        let dir = args.dir.clone().unwrap_or_else(default_dir);
+        let free = if in_dir { free_bytes(&dir)? } else { u64::MAX };
+        let stream = WorkloadArgs::new(&args.workload, args.scale).stream_while(|peak| {
+            interrupt.check()?;
+            match peak > free {
+                true => Err(no_room(&dir, peak, free)),
+                false => Ok(()),
+            }
+        })?;
         Ok(Plan {
             sizing: Sizing::of(&stream),
             stream,

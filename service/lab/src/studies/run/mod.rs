@@ -90,7 +90,7 @@ pub fn run(args: &RunArgs, exe: &Path) -> anyhow::Result<ExitCode> {
 
 fn measure(args: &RunArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result<Report> {
     check(args)?;
-    let stream = args.workload.stream()?;
+    let stream = args.workload.stream_while(|_| interrupt.check())?;
     let sizing = match args.target {
         Runs::S3 => Sizing::with_names(&stream),
         Runs::Engine | Runs::Grpc | Runs::Cannyls => Sizing::of(&stream),

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use lumpscope_engine::StoreStats;
 use lumpscope_observer::StoreReport;
+use lumpscope_proto::v1::StoreState;
 use serde::Serialize;
 
-use crate::stores::{Mode, NamedStore};
+use crate::stores::NamedStore;
 
 /// From one sample of [`Recent`] to the next.
 const SAMPLE: Duration = Duration::from_secs(60);
@@ -70,22 +71,18 @@ impl Health {
     /// An open store.
     pub(super) fn of(named: &NamedStore, report: &StoreReport, recent: &Recent) -> Self {
         let stats = named.store.stats();
-        let why = named.why_not_serving().unwrap_or_default();
-        let state = match named.mode() {
-            Mode::Draining | Mode::Leaving => "draining",
-            Mode::Serving if named.store.failed().is_some() => "read-only",
-            Mode::Serving => "serving",
-        };
+        let (state, why) = named.state();
         let mut firing = Vec::new();
-        if let Some(why) = named.store.failed() {
-            firing.push(Condition::new("LumpscopeStoreFailed", why));
+        let failed = named.failed();
+        if !failed.is_empty() {
+            firing.push(Condition::new("LumpscopeStoreFailed", failed));
         }
         firing.extend(conditions(&stats, report, |window| {
             recent.before(named.index, window)
         }));
         Self {
-            state,
-            why,
+            state: state.word(),
+            why: why.to_string(),
             numbers: Some(Numbers::of(&stats, named.under_way())),
             firing,
         }
@@ -94,7 +91,7 @@ impl Health {
     /// A store that could not be opened.
     pub(super) fn not_open(why: &str) -> Self {
         Self {
-            state: "unavailable",
+            state: StoreState::Unavailable.word(),
             why: why.to_owned(),
             numbers: None,
             firing: vec![Condition::new("LumpscopeStoreFailed", why.to_owned())],
