@@ -19,6 +19,7 @@
 //! Its records (data, embedded, deletes) are one piece of the journal, which is never divided among
 //! batches: after a crash all of it has happened, or nothing.
 
+mod links;
 pub(crate) mod pieces;
 
 use std::collections::VecDeque;
@@ -36,7 +37,6 @@ use crate::declaration::RequestId;
 use crate::error::Error;
 use crate::format::Portion;
 use crate::format::record::{EMBED_PREFIX_LEN, PUT_LEN, Record};
-use crate::format::run::{LINK_LEN, Link};
 use crate::format::trailer::max_payload_in;
 use crate::lump::LumpId;
 use crate::payload::pieces::Begun;
@@ -446,40 +446,6 @@ impl Put {
             token: data.token?.get(),
             written: data.written,
         })
-    }
-
-    /// Blocks that it needs in a run; `None`: it is not for one. A put that may be refused is not,
-    /// since opening would find it; nor is one that is more than a lump of data.
-    pub(super) fn blocks_in_run(&self) -> Option<BlockCount> {
-        let data = self.data.as_ref()?;
-        let is_for_run = data.slot.is_some()
-            && self.condition == PutCondition::Always
-            && self.records.is_empty();
-        is_for_run.then_some(data.blocks)
-    }
-
-    /// Ties its data to a run by this link, but for what only the put knows.
-    pub(super) fn link(&mut self, link: Link) {
-        let Some(data) = &mut self.data else { return };
-        let (Some(slot), Some(buf)) = (&mut data.slot, &mut data.buf) else {
-            return;
-        };
-        let link = Link {
-            id: data.id,
-            blocks: data.blocks.0,
-            samples: slot.samples,
-            ..link
-        };
-        if let Some(place) = buf.get_mut(slot.at..slot.at + LINK_LEN) {
-            place.copy_from_slice(&link.encode());
-            slot.linked = true;
-        }
-    }
-
-    /// True: it was placed in a run that the journal names.
-    fn is_linked(&self) -> bool {
-        let slot = self.data.as_ref().and_then(|data| data.slot.as_ref());
-        slot.is_some_and(|slot| slot.linked)
     }
 
     /// True: its record is written beside its data, of `len` bytes. If the device refuses the data,

@@ -10,9 +10,9 @@ use lumpscope_engine::device::sim::{Fault, FaultKind, Random, SimDisk, Survivors
 use lumpscope_engine::{CommitMode, Durability, Error, IoOp, Placement, PutOptions};
 
 use super::history::History;
-use super::model::{Crash, Model};
+use super::model::{Crash, Model, content};
 use super::scenario::Scenario;
-use super::session::{Session, Strictness, content};
+use super::session::{Session, Strictness};
 use super::{Coverage, Only};
 
 /// Requests before and after something is broken.

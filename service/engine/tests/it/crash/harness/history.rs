@@ -4,9 +4,9 @@ use lumpscope_engine::device::sim::{Random, SimDisk, Survivors};
 use lumpscope_engine::{CommitMode, Durability, Placement, PutCondition, PutOptions};
 
 use super::cuts;
-use super::model::{Crash, Model, State};
+use super::model::{Crash, Model, State, content};
 use super::scenario::Scenario;
-use super::session::{Session, content};
+use super::session::Session;
 use super::{Coverage, Only, PLACE, Place};
 
 /// Events per request after which a history counts as endless.

@@ -22,7 +22,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use history::History;
-use lumpscope_engine::CommitMode;
+use lumpscope_engine::{CommitMode, Error};
 use scenario::Scenario;
 
 /// Where a history is, so that a failure can be repeated.
@@ -163,4 +163,31 @@ fn guarded(seed: u64, work: impl FnOnce() -> Result<(), String>) -> Result<(), F
         place: PLACE.get(),
         why,
     })
+}
+
+/// The request was refused before anything was written.
+fn is_refusal(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::StoreFull { .. }
+            | Error::JournalFull { .. }
+            | Error::LumpTooLarge { .. }
+            | Error::Busy { .. }
+    )
+}
+
+/// The disk said, or the bytes show, that something is damaged.
+fn is_damage(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Io { .. }
+            | Error::Unreadable { .. }
+            | Error::NoSpace { .. }
+            | Error::ChecksumMismatch { .. }
+            | Error::Corrupt { .. }
+            | Error::PlaceRefused { .. }
+            | Error::CorruptJournal { .. }
+            | Error::Failed { .. }
+            | Error::OutOfService { .. }
+    )
 }

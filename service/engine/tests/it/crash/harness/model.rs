@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
+use lumpscope_engine::device::sim::Random;
+
 /// The bytes of a lump.
 pub type Value = Arc<[u8]>;
 /// All lumps.
@@ -277,4 +279,15 @@ pub fn name(value: Option<&[u8]>) -> String {
 fn names<'a>(values: impl IntoIterator<Item = Option<&'a [u8]>>) -> String {
     let names: Vec<String> = values.into_iter().map(name).collect();
     names.join(" or ")
+}
+
+/// Bytes that depend on the id and the version in every place, so that a mixture is found.
+pub fn content(id: u64, version: u64, len: u64) -> Value {
+    let mut random = Random::derive(id, &[version]);
+    let mut bytes = Vec::with_capacity(usize::try_from(len).unwrap_or(0) + 8);
+    while (bytes.len() as u64) < len {
+        bytes.extend_from_slice(&random.next().to_le_bytes());
+    }
+    bytes.truncate(usize::try_from(len).unwrap_or(0));
+    Arc::from(bytes)
 }

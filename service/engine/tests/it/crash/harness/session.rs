@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use lumpscope_engine::clock::virtual_time;
-use lumpscope_engine::device::sim::{Random, SimDisk};
+use lumpscope_engine::device::sim::SimDisk;
 use lumpscope_engine::{
     DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Driver, Durability, Error, LumpBuf,
     LumpData, LumpId, LumpRange, OnDone, PutCondition, PutOptions, PutOutcome, RequestCtx,
@@ -17,6 +17,7 @@ use lumpscope_engine::{
 use super::Coverage;
 use super::model::{Change, Model, State, Value, name};
 use super::scenario::Scenario;
+use super::{is_damage, is_refusal};
 
 /// Virtual time that is given to a store which waits for nothing but time, before it counts as
 /// hung.
@@ -586,42 +587,4 @@ impl Session {
             )),
         }
     }
-}
-
-/// The request was refused before anything was written.
-fn is_refusal(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::StoreFull { .. }
-            | Error::JournalFull { .. }
-            | Error::LumpTooLarge { .. }
-            | Error::Busy { .. }
-    )
-}
-
-/// The disk said, or the bytes show, that something is damaged.
-pub fn is_damage(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::Io { .. }
-            | Error::Unreadable { .. }
-            | Error::NoSpace { .. }
-            | Error::ChecksumMismatch { .. }
-            | Error::Corrupt { .. }
-            | Error::PlaceRefused { .. }
-            | Error::CorruptJournal { .. }
-            | Error::Failed { .. }
-            | Error::OutOfService { .. }
-    )
-}
-
-/// Bytes that depend on the id and the version in every place, so that a mixture is found.
-pub fn content(id: u64, version: u64, len: u64) -> Value {
-    let mut random = Random::derive(id, &[version]);
-    let mut bytes = Vec::with_capacity(usize::try_from(len).unwrap_or(0) + 8);
-    while (bytes.len() as u64) < len {
-        bytes.extend_from_slice(&random.next().to_le_bytes());
-    }
-    bytes.truncate(usize::try_from(len).unwrap_or(0));
-    Arc::from(bytes)
 }
