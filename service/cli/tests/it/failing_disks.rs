@@ -220,6 +220,22 @@ async fn a_disk_that_is_gone_is_told_and_served_again_when_it_is_back() {
     assert!(service.ended(EVENTUALLY).success(), "{}", service.log());
 }
 
+/// A device that the kernel lets nobody write to. It would stay so for whoever gets its number next.
+struct ReadOnly<'a>(&'a Path);
+
+impl<'a> ReadOnly<'a> {
+    fn set(device: &'a Path) -> Self {
+        run("blockdev", &["--setro", text(device)]);
+        Self(device)
+    }
+}
+
+impl Drop for ReadOnly<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("blockdev").arg("--setrw").arg(self.0).status();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_only_device_is_read_only_from_the_start() {
     let Some(_alone) = alone(&[Need::LoopDevices, Need::Tool("blockdev")]) else {
@@ -235,7 +251,7 @@ async fn a_read_only_device_is_read_only_from_the_start() {
     put(&mut client, "bad", 1, &body(1, LUMP)).await.unwrap();
     service.signal(Signal::TERM);
     assert!(service.ended(EVENTUALLY).success(), "{}", service.log());
-    run("blockdev", &["--setro", text(&disk.device)]);
+    let _read_only = ReadOnly::set(&disk.device);
     let mut service = Process::start(dir.path(), &stores, &[]);
     let mut client = connect(&service.grpc).await;
     let told = until(&service, &mut client, v1::StoreState::ReadOnly).await;

@@ -111,7 +111,7 @@ async fn explain_tells_one_request_and_the_slowest() {
     let (_, err) = setup.said(3, &["explain", "99999"]);
     assert!(err.contains("99999"), "{err}");
     setup.said(3, &["explain", "--slowest", "--store", "tape"]);
-    setup.said(2, &["explain"]);
+    assert_eq!(setup.json(&["explain"])["request_id"], id);
     setup.said(2, &["explain", "1", "--slowest"]);
     setup.running.stop().await;
 }
