@@ -172,7 +172,7 @@ const space: Row = {
     lines({
       title: 'Bad places',
       description:
-        'Bytes that the device has refused to write since the store was opened. Puts go elsewhere; more than none means that the disk begins to fail.',
+        'Bytes that the device has refused to write, as far as the store remembers. Puts go elsewhere; more than none means that the disk begins to fail.',
       unit: units.BytesIEC,
       w: 4,
       queries: [of(now('bad_bytes'))],

@@ -165,6 +165,9 @@ const red: Row = {
 const STAGE_WORDS =
   'recv: its bytes arrive; sched: it waits for the owner of the store; index: where the lump lies; submit: to the kernel; queue: in the block layer; device: on the disk; wait, write, flush: the commit waits for the batch before, is written, is flushed; journal: the rest of the commit; reply: the answer goes out. The stages add up to the mean latency. Without probes queue and device are inside submit.';
 
+/** States of a store that matter more than overload, the worst first. */
+const STATES = ['unavailable', 'gone', 'failed', 'read-only', 'degraded'];
+
 const work: Row = {
   title: 'Where the time of requests goes',
   panels: [
@@ -220,13 +223,22 @@ const work: Row = {
     timeline({
       title: 'State of the stores',
       description:
-        'Failed: takes no changes, or could not be opened. Overloaded: refuses requests that are not prioritized. Draining: takes no new requests. The worst of the three is shown, as it was at each scrape.',
+        'The state that the service tells, as it was at each scrape; and overloaded: it refuses requests that are not prioritized. The worst is shown.',
       unit: units.Short,
       w: 8,
-      mappings: states({ 0: ['serving', 'green'], 1: ['draining', 'blue'], 2: ['overloaded', 'orange'], 4: ['failed', 'red'] }),
+      mappings: states({
+        0: ['serving', 'green'],
+        1: ['draining', 'blue'],
+        2: ['overloaded', 'orange'],
+        3: ['degraded', 'orange'],
+        4: ['read-only', 'red'],
+        5: ['failed', 'red'],
+        6: ['gone', 'red'],
+        7: ['unavailable', 'red'],
+      }),
       queries: [
         {
-          expr: `max by (store) (4 * lumpscope_store_failed{${STORE}} > 0 or 2 * lumpscope_store_overloaded{${STORE}} > 0 or 1 * lumpscope_store_draining{${STORE}} > 0 or 0 * lumpscope_store_failed{${STORE}})`,
+          expr: `max by (store) (${STATES.map((state, at) => `${7 - at} * lumpscope_store_state{${STORE},state="${state}"} > 0`).join(' or ')} or 2 * lumpscope_store_overloaded{${STORE}} > 0 or 1 * lumpscope_store_draining{${STORE}} > 0 or 0 * lumpscope_store_failed{${STORE}})`,
           legend: '{{store}}',
         },
       ],
