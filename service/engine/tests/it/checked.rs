@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::support::stepped::{Stepped, answer, steady};
+use crate::support::stepped::{Stepped, bytes, disk_of, options, put, steady};
 use lumpscope_engine::device::WriteCache;
 use lumpscope_engine::device::sim::{SimDisk, SimOptions, blank_image};
 use lumpscope_engine::format::trailer::LumpShape;
@@ -11,8 +11,7 @@ use lumpscope_engine::inspect::Inspector;
 use lumpscope_engine::mutant::{self, Mutant};
 use lumpscope_engine::units::BlockSize;
 use lumpscope_engine::{
-    CommitMode, Durability, Error, LumpId, Placement, RequestCtx, StoreOptions, TailOutcome,
-    UnsettledTail,
+    CommitMode, Error, LumpId, Placement, StoreOptions, TailOutcome, UnsettledTail,
 };
 
 const RING_BLOCKS: u64 = 24;
@@ -21,41 +20,10 @@ const DATA: usize = (2 + RING_BLOCKS as usize) * 512;
 /// A lump of three blocks.
 const LEN: usize = 1200;
 
-fn options(commit: CommitMode) -> StoreOptions {
-    StoreOptions {
-        commit,
-        ..StoreOptions::new("sim")
-    }
-}
-
-fn disk_of(image: &[u8]) -> SimDisk {
-    let options = SimOptions {
-        latency: steady(1000, 1000),
-        ..SimOptions::default()
-    };
-    SimDisk::new(image, options)
-}
-
 /// A store that commits checked, with room for `blocks` blocks of data.
 fn checked(blocks: u64) -> Stepped {
     let image = blank_image(BlockSize::MIN, RING_BLOCKS, blocks, [7; 16]);
     Stepped::open(disk_of(&image), options(CommitMode::Checked))
-}
-
-fn bytes(store: &Stepped) -> Vec<u8> {
-    store.disk.bytes(0..store.disk.size())
-}
-
-fn put(store: &mut Stepped, id: u128, payload: &[u8]) {
-    let mut buf = store.store.lump_buf(payload.len() as u64).unwrap();
-    buf.extend(payload).unwrap();
-    let (on_done, told) = answer();
-    let (ctx, durability) = (RequestCtx::default(), Durability::Synced);
-    store
-        .store
-        .submit_put(ctx, LumpId(id), buf, Placement::Data, durability, on_done)
-        .unwrap();
-    store.wait(&told).unwrap();
 }
 
 /// The image of a store after the power failed when its last put was not flushed: these bytes are

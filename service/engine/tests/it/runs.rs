@@ -1,10 +1,8 @@
 //! Puts in runs: what they cost, and what opening makes of a run that was not closed (FORMAT.md
 //! section 8.2). Each trap is also shown to be found when its safeguard is taken away.
 
-use crate::support::stepped::{Stepped, answer, steady};
-use lumpscope_engine::device::sim::{
-    Fault, FaultKind, Random, SimDisk, SimOptions, Survivors, blank_image,
-};
+use crate::support::stepped::{Stepped, bytes, disk_of, options, put};
+use lumpscope_engine::device::sim::{Fault, FaultKind, Random, Survivors, blank_image};
 use lumpscope_engine::format::run::Link;
 use lumpscope_engine::format::sums::PayloadSums;
 use lumpscope_engine::format::trailer::LumpShape;
@@ -12,8 +10,7 @@ use lumpscope_engine::inspect::Inspector;
 use lumpscope_engine::mutant::{self, Mutant};
 use lumpscope_engine::units::BlockSize;
 use lumpscope_engine::{
-    CommitMode, Durability, Error, IoOp, LumpId, Placement, RequestCtx, Store, StoreOptions,
-    TailOutcome,
+    CommitMode, Error, IoOp, LumpId, Placement, Store, StoreOptions, TailOutcome,
 };
 
 const RING_BLOCKS: u64 = 24;
@@ -22,21 +19,6 @@ const DATA: usize = (2 + RING_BLOCKS as usize) * 512;
 /// A lump of three blocks.
 const LEN: usize = 1200;
 const BLOCKS: usize = 3 * 512;
-
-fn options(commit: CommitMode) -> StoreOptions {
-    StoreOptions {
-        commit,
-        ..StoreOptions::new("sim")
-    }
-}
-
-fn disk_of(image: &[u8]) -> SimDisk {
-    let options = SimOptions {
-        latency: steady(1000, 1000),
-        ..SimOptions::default()
-    };
-    SimDisk::new(image, options)
-}
 
 fn reopen(image: &[u8], commit: CommitMode) -> Stepped {
     Stepped::open(disk_of(image), options(commit))
@@ -49,22 +31,6 @@ fn running(blocks: u64) -> Stepped {
     store.put(0, LEN, Placement::Data);
     store.settle();
     store
-}
-
-fn bytes(store: &Stepped) -> Vec<u8> {
-    store.disk.bytes(0..store.disk.size())
-}
-
-fn put(store: &mut Stepped, id: u128, payload: &[u8]) {
-    let mut buf = store.store.lump_buf(payload.len() as u64).unwrap();
-    buf.extend(payload).unwrap();
-    let (on_done, told) = answer();
-    let (ctx, durability) = (RequestCtx::default(), Durability::Synced);
-    store
-        .store
-        .submit_put(ctx, LumpId(id), buf, Placement::Data, durability, on_done)
-        .unwrap();
-    store.wait(&told).unwrap();
 }
 
 fn get(store: &mut Stepped, id: u128) -> Result<Vec<u8>, Error> {

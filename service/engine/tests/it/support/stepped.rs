@@ -7,8 +7,8 @@ use lumpscope_engine::device::Device;
 use lumpscope_engine::device::sim::{Latency, SimDisk, SimOptions, blank_image};
 use lumpscope_engine::units::BlockSize;
 use lumpscope_engine::{
-    CollectOutcome, Driver, Durability, Error, LumpData, LumpId, OnDone, Placement, Store,
-    StoreOptions,
+    CollectOutcome, CommitMode, Driver, Durability, Error, LumpData, LumpId, OnDone, Placement,
+    RequestCtx, Store, StoreOptions,
 };
 
 use super::{content, ctx};
@@ -186,4 +186,39 @@ impl Stepped {
         }
         panic!("closing goes on for ever");
     }
+}
+
+/// Options of a store that commits so.
+pub fn options(commit: CommitMode) -> StoreOptions {
+    StoreOptions {
+        commit,
+        ..StoreOptions::new("sim")
+    }
+}
+
+/// A disk of these bytes, on which all takes a microsecond.
+pub fn disk_of(image: &[u8]) -> SimDisk {
+    let options = SimOptions {
+        latency: steady(1000, 1000),
+        ..SimOptions::default()
+    };
+    SimDisk::new(image, options)
+}
+
+/// All bytes of the disk, also those that are not flushed.
+pub fn bytes(store: &Stepped) -> Vec<u8> {
+    store.disk.bytes(0..store.disk.size())
+}
+
+/// Puts these bytes into the data region.
+pub fn put(store: &mut Stepped, id: u128, payload: &[u8]) {
+    let mut buf = store.store.lump_buf(payload.len() as u64).unwrap();
+    buf.extend(payload).unwrap();
+    let (on_done, told) = answer();
+    let (ctx, durability) = (RequestCtx::default(), Durability::Synced);
+    store
+        .store
+        .submit_put(ctx, LumpId(id), buf, Placement::Data, durability, on_done)
+        .unwrap();
+    store.wait(&told).unwrap();
 }
