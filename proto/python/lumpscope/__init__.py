@@ -1,0 +1,1 @@
+"""The Lumpscope service: messages and stubs of lumpscope.v1."""

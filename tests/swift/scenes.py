@@ -1,0 +1,419 @@
+"""The scenes: each breaks something, and says how it must be afterwards."""
+
+import hashlib
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+
+import cluster as clusters
+from cluster import Cluster
+from machine import Failed, check, note, run, say
+
+# Bytes of the objects: nothing, less than a block, one lump, more than one.
+SIZES = [0, 1, 1000, 25_000, 300_000, 1 << 20, (4 << 20) - 1, 9 << 20]
+# Longest that the cluster may need to be whole again, in passes of its daemons.
+PASSES = 8
+
+
+def bytes_of(name, size):
+    """Bytes that only this object has."""
+    return random.Random(name).randbytes(size)
+
+
+class Objects:
+    """Every object that was acknowledged, and what it must be."""
+
+    def __init__(self, client):
+        self.client = client
+        self.wanted = {}
+        self.deleted = set()
+        self.lock = threading.Lock()
+        self.refused = 0
+
+    def put(self, policy, name, data):
+        """Puts an object; counts it only if it was acknowledged. A refused one may or may not be there."""
+        path = f"{policy}/{name}"
+        with self.lock:
+            self.deleted.discard(path)
+            before = self.wanted.pop(path, None)
+        status = self._status("PUT", path, data)
+        with self.lock:
+            if status == 201:
+                self.wanted[path] = [(hashlib.md5(data).hexdigest(), len(data))]
+            else:
+                self.refused += 1
+                self.wanted.pop(path, None)
+        return before, status
+
+    def delete(self, path):
+        with self.lock:
+            self.wanted.pop(path, None)
+        if self._status("DELETE", path) in (204, 404):
+            with self.lock:
+                self.deleted.add(path)
+
+    def _status(self, method, path, data=None):
+        try:
+            return self.client.ask(method, path, data)[0]
+        except OSError:
+            return 0
+
+    def lost(self):
+        """Acknowledged objects that cannot be got, or are something else; deleted ones that are there."""
+        wrong = []
+        for path, known in list(self.wanted.items()):
+            status, headers, body = self._got(path)
+            if status != 200 or (hashlib.md5(body).hexdigest(), len(body)) not in known:
+                wrong.append(f"{path}: {status}, {len(body)} bytes, wanted {known}")
+        for path in list(self.deleted):
+            status, _, _ = self._got(path)
+            if status != 404:
+                wrong.append(f"{path}: {status}, it was deleted")
+        return wrong
+
+    def _got(self, path):
+        for _ in range(3):
+            try:
+                status, headers, body = self.client.ask("GET", path)
+            except OSError:
+                status, headers, body = 0, {}, b""
+            if status not in (0, 503):
+                break
+            time.sleep(1)
+        return status, headers, body
+
+    def none_lost(self, when):
+        wrong = self.lost()
+        if wrong:
+            raise Failed(f"{when}: {len(wrong)} of {len(self.wanted)} objects are lost or wrong:\n" + "\n".join(wrong[:10]))
+        note(f"{when}: {len(self.wanted)} acknowledged objects are there, {len(self.deleted)} deleted ones are not")
+
+
+class Writing:
+    """Puts objects, overwrites and deletes some, until it is told to stop."""
+
+    def __init__(self, objects, policies, name, sizes):
+        self.objects, self.policies, self.name, self.sizes = objects, policies, name, sizes
+        self.stop = threading.Event()
+        self.done = 0
+        self.thread = threading.Thread(target=self._write)
+
+    def _write(self):
+        pick = random.Random(self.name)
+        while not self.stop.is_set():
+            policy = pick.choice(self.policies)
+            number = pick.randrange(self.done + 1)
+            name = f"{self.name}-{self.done if pick.random() < 0.7 else number}"
+            if pick.random() < 0.1:
+                self.objects.delete(f"{policy}/{self.name}-{number}")
+            else:
+                data = bytes_of(f"{policy}{name}{self.done}", pick.choice(self.sizes))
+                self.objects.put(policy, name, data)
+            self.done += 1
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop.set()
+        self.thread.join()
+
+
+def play(options, folder, site):
+    clusters.say_versions()
+    if options.short:
+        options.rounds, options.objects = 1, 12
+        options.scenes = options.scenes or "service killed,disk destroyed,bits rot"
+    say("a cluster: four nodes in two zones")
+    begun = time.monotonic()
+    found = Cluster(options.binary, folder, site, options.size << 20, lumps_only=options.short)
+    if options.functional:
+        found.policies = [one for one in found.policies if one[0] in ("lumps", "xfs")]
+    found.start()
+    note(f"ready after {time.monotonic() - begun:.0f} s")
+    if options.functional:
+        return functional(found, options)
+    client = found.client()
+    client.containers(found.policies)
+    names = [one[0] for one in found.policies]
+    lumps = [one[0] for one in found.policies if one[2]]
+    objects = Objects(client)
+    say("objects: put, got, ranges, metadata, overwritten, deleted, expired")
+    use(objects, names, options.objects)
+    objects.none_lost("as they were put")
+    observed(found, client)
+    rows = []
+    for number in range(options.rounds):
+        for name, scene in SCENES:
+            if options.scenes and name not in options.scenes.split(","):
+                continue
+            say(f"round {number + 1}: {name}")
+            begun, before = time.monotonic(), len(objects.wanted)
+            text = scene(found, objects, lumps, f"r{number}{name.replace(' ', '-')}")
+            objects.none_lost(name)
+            rows.append((f"{number + 1}", name, f"{len(objects.wanted) - before:+d}", "0",
+                         f"{time.monotonic() - begun:.0f} s", text))
+    beside(found)
+    table(rows)
+    note(f"{objects.refused} puts were refused meanwhile: those are not counted")
+
+
+def beside(found):
+    """The disk files themselves, in an empty store: whatever else is there would be listed, too."""
+    node = found.nodes[0]
+    node.service.kill9()
+    node.disk.close()
+    node.make_disk()
+    node.start_service()
+    words = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "beside.py"),
+             f"unix:{node.socket}", node.devices, node.lump_device, os.path.join(found.folder, "beside")]
+    note(run(words, env=found.env).strip().rsplit("\n", 1)[-1])
+
+
+def table(rows):
+    heads = ("round", "scene", "objects", "lost", "took", "")
+    widths = [max(len(str(row[at])) for row in [heads, *rows]) for at in range(len(heads))]
+    for row in [heads, *rows]:
+        print("  ".join(str(cell).ljust(width) for cell, width in zip(row, widths)).rstrip(), flush=True)
+
+
+def use(objects, policies, count):
+    """A user's day, on each policy."""
+    client = objects.client
+    for policy in policies:
+        for number in range(count):
+            size = SIZES[number % len(SIZES)]
+            objects.put(policy, f"first-{number}", bytes_of(f"{policy}{number}", size))
+        data = bytes_of("ranges", 9 << 20)
+        objects.put(policy, "ranges", data)
+        for start, end in ((0, 0), (5, 4 << 20), ((4 << 20) - 3, (4 << 20) + 3), (9 << 20, 10 << 20), ((8 << 20) + 1, (9 << 20) - 1)):
+            status, _, got = client.ask("GET", f"{policy}/ranges", Range=f"bytes={start}-{end}")
+            right = data[start:end + 1]
+            if status != (206 if right else 416) or right and got != right:
+                raise Failed(f"{policy}: bytes {start} to {end}: {status}, {len(got)} bytes")
+        client.good("POST", f"{policy}/ranges", **{"X-Object-Meta-Colour": "blue", "Content-Type": "text/x"})
+        client.good("POST", f"{policy}/ranges", **{"X-Object-Meta-Taste": "s\u00fc\u00df".encode().decode("latin1")})
+        headers, _ = client.good("HEAD", f"{policy}/ranges")
+        found = (headers["X-Object-Meta-Colour"], headers["Content-Type"], headers["Content-Length"])
+        check(found == (None, "text/x", str(9 << 20)), f"{policy}: metadata is the last that was posted")
+        if headers["X-Object-Meta-Taste"].encode("latin1") != "s\u00fc\u00df".encode():
+            raise Failed(f"{policy}: metadata came back as {headers['X-Object-Meta-Taste']!r}")
+        objects.put(policy, "first-1", bytes_of("again", 5 << 20))
+        objects.delete(f"{policy}/first-2")
+        client.good("PUT", f"{policy}/expires", b"soon", **{"X-Delete-After": "1"})
+        time.sleep(1.5)
+        check(client.ask("GET", f"{policy}/expires")[0] == 404, f"{policy}: an object that has expired is not there")
+
+
+def observed(found, client):
+    """The services know which transactions of Swift the slowest requests of their disks were for."""
+    said = "".join(node.explained() for node in found.nodes)
+    # txAAAAAAAAAAAAAAAAAAAAA-BBBBBBBBBB: its digits and a 0 are the trace.
+    traces = {one[2:23] + one[24:34] + "0" for one in client.transactions}
+    seen = sum(trace in said for trace in traces)
+    check(seen > 0, f"{seen} of {len(traces)} transactions are among the explained requests")
+
+
+def heal(found, objects, lumps, what):
+    """Passes of the daemons until `what()` says that all is whole."""
+    for number in range(PASSES):
+        found.once("replicator", *(["reconstructor"] if "ec-lumps" in lumps else []))
+        left = what()
+        if not left:
+            return number + 1
+    raise Failed(f"not whole after {PASSES} passes: {left}")
+
+
+def missing(found, objects, lumps):
+    """Copies and fragments that are not where the ring wants them."""
+    from swift.common.ring import Ring
+    wanting = []
+    for policy in lumps:
+        index = found.index(policy)
+        ring = Ring(found.swift_dir, ring_name=f"object-{index}" if index else "object")
+        for path in objects.wanted:
+            name, _, key = path.partition("/")
+            if name == policy:
+                wanting += absent(found, ring, index, objects.client, policy, key)
+    return wanting
+
+
+def absent(found, ring, index, client, policy, key):
+    from http.client import HTTPConnection
+    from urllib.parse import quote
+    account = client.url.rsplit("/", 1)[1]
+    part, nodes = ring.get_nodes(account, policy, key)
+    lost = []
+    for node in nodes:
+        connection = HTTPConnection(node["ip"], node["port"], timeout=30)
+        path = quote(f"/{node['device']}/{part}/{account}/{policy}/{key}")
+        connection.request("HEAD", path, headers={"X-Backend-Storage-Policy-Index": str(index)})
+        if connection.getresponse().status != 200:
+            lost.append(f"{policy}/{key} on {node['device']}")
+        connection.close()
+    return lost
+
+
+# Scenes.
+
+
+def killed(found, objects, lumps, name):
+    """The service of a store is killed while objects are written, and comes back."""
+    node = random.Random(name).choice(found.nodes)
+    with Writing(objects, lumps, name, SIZES) as writing:
+        time.sleep(3)
+        node.service.kill9()
+        time.sleep(4)
+        node.start_service()
+        time.sleep(2)
+    passes = heal(found, objects, lumps, lambda: missing(found, objects, lumps))
+    return f"{node.lump_device}, {writing.done} changes meanwhile, whole after {passes} passes"
+
+
+def away(found, objects, lumps, name):
+    """A node stops answering while objects are written, and comes back with what it had."""
+    node = random.Random(name).choice(found.nodes)
+    node.stop_server()
+    with Writing(objects, lumps, name, SIZES) as writing:
+        time.sleep(6)
+    objects.none_lost("while the node is away")
+    node.start_service()
+    node.start_server()
+    node.wait_server()
+    passes = heal(found, objects, lumps, lambda: missing(found, objects, lumps))
+    return f"{node.lump_device}, {writing.done} changes meanwhile, whole after {passes} passes"
+
+
+def destroyed(found, objects, lumps, name):
+    """A disk is gone, with all that was on it; an empty one takes its place."""
+    node = random.Random(name).choice(found.nodes)
+    node.service.kill9()
+    run(["blkdiscard", "-f", node.disk.device], good=False)
+    node.disk.close()
+    with Writing(objects, lumps, name, SIZES[:5]) as writing:
+        time.sleep(3)
+        node.make_disk()
+        node.start_service()
+        begun = time.monotonic()
+        found.once("replicator", *(["reconstructor"] if "ec-lumps" in lumps else []))
+    passes = heal(found, objects, lumps, lambda: missing(found, objects, lumps))
+    seconds = time.monotonic() - begun
+    return f"{node.lump_device}, {writing.done} changes meanwhile, full after {passes + 1} passes, {seconds:.0f} s"
+
+
+def rotten(found, objects, lumps, name):
+    """Bits on a disk change at rest; the auditor finds them, and the others heal them."""
+    node = random.Random(name).choice(found.nodes)
+    node.service.stop()
+    hit = rot(node, name)
+    node.start_service()
+    found.once("auditor", nodes=[node])
+    with open(os.path.join(found.folder, f"auditor{node.number}.log"), errors="replace") as log:
+        seen = log.read().count("failed audit and was quarantined")
+    # A place may be that of an object that was removed.
+    check(seen > 0, f"the auditor has told of {seen} objects, {hit} places were hit")
+    passes = heal(found, objects, lumps, lambda: missing(found, objects, lumps))
+    return f"{node.lump_device}, {hit} lumps hit, {seen} told by the auditor, whole after {passes} passes"
+
+
+def rot(node, name):
+    """Flips a bit in each of a few lumps of a store that nobody has open, where their bytes are. Answers how many."""
+    pick = random.Random(name)
+    hit = 0
+    with open(node.disk.device, "r+b", buffering=0) as disk:
+        # Behind the journal, which keeps small files, too.
+        size = disk.seek(0, os.SEEK_END)
+        places = []
+        for at in range(size // 64 >> 20 << 20, size, 1 << 20):
+            disk.seek(at)
+            part = disk.read(1 << 20)
+            place = part.find(b"LSWF")
+            while place >= 0:
+                if place % 512 == 0:
+                    places.append(at + place)
+                place = part.find(b"LSWF", place + 1)
+        for place in pick.sample(places, min(5, len(places))):
+            disk.seek(place)
+            block = bytearray(disk.read(512))
+            block[pick.randrange(512)] ^= 1 << pick.randrange(8)
+            disk.seek(place)
+            disk.write(block)
+            hit += 1
+        os.fsync(disk.fileno())
+    if not hit:
+        raise Failed("there was no lump to hit")
+    return hit
+
+
+SCENES = [("service killed", killed), ("node away", away), ("disk destroyed", destroyed), ("bits rot", rotten)]
+
+
+# Swift's own tests.
+
+
+def functional(found, options):
+    """Swift's test/functional on each of the two replicated policies; the counts must be equal."""
+    counts = {}
+    for name in ("lumps", "xfs"):
+        counts[name] = one_functional(found, options, name)
+        print(f"{name}: {counts[name][0]}", flush=True)
+    different = sorted(set(counts["lumps"][1].items()) ^ set(counts["xfs"][1].items()))
+    for test, outcome in different:
+        print(f"differs: {test}: {outcome}")
+    check(not different, "the outcomes are equal")
+
+
+def one_functional(found, options, name):
+    text = f"""[func_test]
+auth_uri = http://127.0.0.1:{clusters.PROXY}/auth/v1.0
+s3_storage_url = http://127.0.0.1:{clusters.PROXY}/
+account = test
+username = tester
+password = testing
+s3_access_key = test:tester
+s3_secret_key = testing
+account2 = test2
+username2 = tester2
+password2 = testing2
+s3_access_key2 = test2:tester2
+s3_secret_key2 = testing2
+username3 = tester3
+password3 = testing3
+s3_access_key3 = test:tester3
+s3_secret_key3 = testing3
+account5 = test5
+username5 = tester5
+password5 = testing5
+service_prefix = SERVICE
+account6 = admin
+username6 = admin
+password6 = admin
+[unit_test]
+fake_syslog = False
+"""
+    path = os.path.join(found.swift_dir, "test.conf")
+    with open(path, "w") as file:
+        file.write(text)
+    report = os.path.join(found.folder, f"{name}.txt")
+    # pytest and what the tests import are the caller's to have in PYTHONPATH.
+    paths = [options.functional, found.env["PYTHONPATH"], os.environ.get("PYTHONPATH", "")]
+    env = {**found.env, "SWIFT_TEST_POLICY": name, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
+    words = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", "test/functional"]
+    words += ["-k", options.tests] if options.tests else []
+    with open(report, "w") as file:
+        subprocess.run(words, cwd=options.functional, env=env, stdout=file, stderr=subprocess.STDOUT)
+    outcomes, last = {}, ""
+    with open(report, errors="replace") as file:
+        for line in file:
+            word, _, rest = line.partition(" ")
+            if word in ("PASSED", "FAILED", "ERROR", "SKIPPED"):
+                outcomes[rest.split(" - ")[0].strip()] = word
+            last = line.strip() or last
+    if "PASSED" not in outcomes.values():
+        raise Failed(f"no test has passed on {name}: {last}")
+    return last, outcomes
+
