@@ -229,6 +229,10 @@ def chunked_bodies():
         for kind in (SIGNED_CHUNKS, PLAIN_TRAILER):
             expect(put(kind, some, size=size, algorithm="crc32c" if kind == PLAIN_TRAILER else None), 200)
             holds("/chunks", some)
+    # One chunk that gets its memory bit by bit: there are 24 MiB, and with two pieces it takes 18.
+    large = data * 80
+    expect(put(SIGNED_CHUNKS, large, size=len(large)), 200)
+    holds("/chunks", large)
     # Chunks of HTTP around those of S3: the length is told by one header only.
     inner = b"4\r\nbody\r\n0\r\nx-amz-checksum-crc32:" + text(CHECKSUMS["crc32"](b"body")).encode() + b"\r\n\r\n"
     outer = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (inner[:9], inner[9:])) + b"0\r\n\r\n"
@@ -507,15 +511,17 @@ def full():
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         body = b"y" * (5 * MIB)
         def put(n):
-            for _ in range(20):
+            for _ in range(60):
+                wait = 1
                 try:
                     reply = ask("PUT", f"/full/{n}", body=body, payload=UNSIGNED)
+                    if reply.status == 200:
+                        return
+                    expect(reply, 503, "SlowDown")
+                    wait = int(reply.headers["retry-after"])
                 except (BrokenPipeError, ConnectionResetError):
-                    # Told while the body was on its way: the reply may be lost with the rest of it.
-                    continue
-                if reply.status == 200:
-                    return
-                expect(reply, 503, "SlowDown")
+                    pass  # Told while the body was on its way: the reply may be lost with the rest of it.
+                time.sleep(wait)
             raise AssertionError("never let in")
         list(pool.map(put, range(16)))
     for n in range(16):

@@ -1,14 +1,17 @@
-"""Runs ceph's s3-tests, a copy of which is given, against a service of its own.
+"""Runs the suites of others against a service of its own.
 
 usage: suites.py PROGRAM FOLDER [pytest's options]
+       suites.py PROGRAM clients [NAME...]
+       suites.py PROGRAM minio-go|versitygw
 
-PROGRAM is `lumpscope`, FOLDER has the source of https://github.com/ceph/s3-tests, which is not changed. Its tests of
+PROGRAM is `lumpscope`. FOLDER has the source of https://github.com/ceph/s3-tests, which is not changed: its tests of
 S3 are run, not those of IAM, STS, SNS and S3 Select. Prints a table of its areas and each failure in an area that the
-service claims, with the reason. Ends with 0 once all has run, whatever the
-tests say: a table is the result.
+service claims, with the reason. The others run clients.py, the functional tests of minio-go and the test command of
+versitygw, if they are installed. Ends with 0 once all has run, whatever the tests say: a table is the result.
 """
 
 import configparser
+import json
 import os
 import pathlib
 import re
@@ -68,11 +71,16 @@ WHY = {
     r"put_authenticated_expired": "a URL for a negative time is 400 in S3",
     r"copy_invalid_range": "S3 says InvalidArgument",
     r"expiration_tags[12]": "S3 wants several filters in an And",
+    r"amz_date": "the date in x-amz-date has a form that S3 does not know there either",
     r"delete_object_if_match$": "what has an ETag must be there to be deleted",
 }
 KEYS = ("main", "alt", "tenant", "iam", "iam root", "iam alt root")
+# A bundle of certificates is nothing to a client without TLS, and some refuse to have one.
+os.environ.pop("AWS_CA_BUNDLE", None)
 # Longest wait for a service that starts, in seconds.
 PATIENCE = 60
+# Space for a suite that stores objects of some hundred MiB beside each other.
+CAPACITY = "8G"
 
 
 def area(test):
@@ -127,7 +135,7 @@ def free_port():
 def start(program, folder):
     """A service on a store in a file, and the port of its S3."""
     store = folder / "s.lusf"
-    subprocess.run([program, "format", store, "--capacity", "2G"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([program, "format", store, "--capacity", CAPACITY], check=True, stdout=subprocess.DEVNULL)
     write_keys(folder / "keys.toml")
     port = free_port()
     serve = [program, "serve", "--no-probes", "--store", f"s={store}", "--s3-listen", f"127.0.0.1:{port}"]
@@ -191,19 +199,62 @@ def table(report):
         print("- " + reason)
 
 
+def ceph(port, suite, options, folder):
+    write_config(folder / "s3tests.conf", port)
+    report = folder / "report.xml"
+    environment = dict(os.environ, S3TEST_CONF=str(folder / "s3tests.conf"))
+    pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
+    tests = [f"s3tests/functional/test_{name}.py" for name in ("s3", "headers")]
+    subprocess.run([*pytest, "--tb=line", *options, *tests], cwd=suite, env=environment)
+    table(report)
+
+
+def clients(port, names, _):
+    login = [access("main"), "the-secret-of-" + access("main")]
+    program = pathlib.Path(__file__).with_name("clients.py")
+    subprocess.run([sys.executable, program, f"http://127.0.0.1:{port}", *login, *names])
+
+
+def minio_go(port, _, folder):
+    """The functional tests of minio-go: one object of JSON for each of them, and each of their failures."""
+    environment = dict(os.environ, SERVER_ENDPOINT=f"127.0.0.1:{port}", ACCESS_KEY=access("main"), ENABLE_HTTPS="0",
+                       SECRET_KEY="the-secret-of-" + access("main"), MINT_MODE="full", ENABLE_KMS="0", RUN_ON_FAIL="1")
+    run = subprocess.run(["minio-go-tests"], cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
+    results = {}
+    for line in run.stdout.splitlines():
+        told = json.loads(line) if line.startswith("{") else {}
+        results.setdefault(told.get("name"), []).append(told)
+    results.pop(None, None)
+    failed = {name: [one for one in all if one["status"] == "FAIL"] for name, all in results.items()}
+    passed = [name for name, all in results.items() if not failed[name] and any(one["status"] == "PASS" for one in all)]
+    failed = {name: all[0] for name, all in failed.items() if all}
+    print(f"{len(passed)} passed, {len(failed)} failed, {len(results) - len(passed) - len(failed)} do not apply")
+    for name, why in failed.items():
+        print(f"- {name}: {why.get('message', '')}: {why.get('error', '')}"[:300])
+
+
+def versitygw(port, _, folder):
+    """The test command of versitygw: PASS or FAIL and a name, a line each, and the reason behind a failure."""
+    login = ["--access", access("main"), "--secret", "the-secret-of-" + access("main")]
+    test = ["versitygw", "test", *login, "--endpoint", f"http://127.0.0.1:{port}", "full-flow"]
+    run = subprocess.run(test, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    told = re.sub("\x1b\\[[0-9;]*m", "", run.stdout)
+    print(told)
+    passed, failed = (len(re.findall(f"^{word} ", told, re.MULTILINE)) for word in ("PASS", "FAIL"))
+    print(f"{passed} passed, {failed} failed; it ended with {run.returncode}")
+
+
 def main():
     program, suite, *options = sys.argv[1:]
     with tempfile.TemporaryDirectory(prefix="lumpscope-suites-") as folder:
         folder = pathlib.Path(folder)
         service, port = start(program, folder)
         try:
-            write_config(folder / "s3tests.conf", port)
-            report = folder / "report.xml"
-            environment = dict(os.environ, S3TEST_CONF=str(folder / "s3tests.conf"))
-            pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
-            tests = [f"s3tests/functional/test_{name}.py" for name in ("s3", "headers")]
-            subprocess.run([*pytest, "--tb=line", *options, *tests], cwd=suite, env=environment)
-            table(report)
+            runs = {"clients": clients, "minio-go": minio_go, "versitygw": versitygw}
+            if suite in runs:
+                runs[suite](port, options, folder)
+            else:
+                ceph(port, suite, options, folder)
         finally:
             service.terminate()
             service.wait()
