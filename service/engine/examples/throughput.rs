@@ -1,5 +1,5 @@
 //! Puts and gets of 1 MiB at several depths: `throughput FILE [LUMPS [COMMIT [BYTES]]]`, COMMIT
-//! `ordered` or `checked`, BYTES of a lump.
+//! `ordered`, `checked` or `runs`, BYTES of a lump.
 //!
 //! Makes a store in FILE (a new file, or an empty block device), measures, and removes the file. The numbers say what the engine and the disk
 //! do together, without a network.
@@ -21,7 +21,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let path = arguments.next().ok_or("usage: throughput FILE [LUMPS]")?;
     let lumps: u64 = arguments.next().map_or(Ok(256), |lumps| lumps.parse())?;
     let commit = match arguments.next().as_deref() {
-        None | Some("ordered") => CommitMode::Ordered,
+        None => CommitMode::Auto,
+        Some("ordered") => CommitMode::Ordered,
         Some("checked") => CommitMode::Checked,
         Some("runs") => CommitMode::Runs,
         Some(other) => return Err(format!("no way to commit: {other}").into()),

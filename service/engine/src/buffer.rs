@@ -145,7 +145,7 @@ fn capacity_for(len: usize, alignment: usize) -> usize {
     len.max(1).next_multiple_of(step.max(alignment))
 }
 
-/// Recycles buffers; holds at most 128 MiB of free ones.
+/// Recycles buffers; holds at most 128 MiB of free and lent ones.
 #[derive(Debug)]
 pub struct BufferPool {
     alignment: usize,
@@ -164,6 +164,8 @@ pub struct BufferPool {
 struct State {
     free: BTreeMap<usize, Vec<Memory>>,
     free_bytes: usize,
+    /// Bytes of the buffers that are lent.
+    lent: usize,
     /// Bytes of buffers in use for puts.
     puts: u64,
     /// Bytes of gets, reservations included.
@@ -180,13 +182,6 @@ impl State {
     fn used(&self) -> u64 {
         self.puts + self.gets
     }
-
-    fn charge(&mut self, charge: Charge) -> &mut u64 {
-        match charge {
-            Charge::Put => &mut self.puts,
-            Charge::Get => &mut self.gets,
-        }
-    }
 }
 
 impl fmt::Debug for State {
@@ -196,11 +191,12 @@ impl fmt::Debug for State {
     }
 }
 
-/// Part of the budget that a buffer is charged to.
+/// Account that a buffer is charged to: a part of the budget, or the pool's own store of buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Charge {
     Put,
     Get,
+    Lent,
 }
 
 /// All of the budget that puts may use is in use.
@@ -283,19 +279,23 @@ impl BufferPool {
         self.buffer(self.lock(), len, capacity, None)
     }
 
-    /// A buffer of `len` zero bytes that does not count. It is new, so a large one takes memory only
-    /// as it is written.
+    /// A buffer of `len` bytes with arbitrary content for a put whose memory is counted elsewhere as
+    /// its bytes come. It takes no more until then than the pool has anyway: either it is lent by the
+    /// pool, which keeps less meanwhile, or it is new, and a large one is not in memory before it is
+    /// written. The kernel clears each new page, which takes longer than to fill it from a cache.
     #[must_use]
     pub(crate) fn untouched(self: &Arc<Self>, len: usize) -> AlignedBuf {
-        AlignedBuf {
-            memory: Some(Memory::allocate(
-                capacity_for(len, self.alignment),
-                self.alignment,
-            )),
-            len,
-            charge: None,
-            pool: Arc::clone(self),
-        }
+        let capacity = capacity_for(len, self.alignment);
+        let mut state = self.lock();
+        let kept = state
+            .free
+            .get(&capacity)
+            .is_some_and(|free| !free.is_empty());
+        let charge = kept.then(|| {
+            state.lent += capacity;
+            Charge::Lent
+        });
+        self.buffer(state, len, capacity, charge)
     }
 
     /// A buffer of `len` zero bytes that does not count.
@@ -400,7 +400,10 @@ impl BufferPool {
     fn give_back(&self, memory: Memory, charge: Option<Charge>) {
         let capacity = memory.capacity();
         let mut state = self.lock();
-        if state.free_bytes + capacity <= POOL_LIMIT {
+        if charge == Some(Charge::Lent) {
+            state.lent -= capacity;
+        }
+        if state.free_bytes + state.lent + capacity <= POOL_LIMIT {
             state.free_bytes += capacity;
             state.free.entry(capacity).or_default().push(memory);
         }
@@ -410,7 +413,11 @@ impl BufferPool {
     }
 
     fn release(&self, mut state: MutexGuard<'_, State>, charge: Charge, bytes: u64) {
-        *state.charge(charge) -= bytes;
+        match charge {
+            Charge::Put => state.puts -= bytes,
+            Charge::Get => state.gets -= bytes,
+            Charge::Lent => return,
+        }
         state.releases += 1;
         if state.sleepers > 0 {
             self.released.notify_all();

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::format::checkpoint::{self, Area};
 use crate::format::geometry::{Geometry, RegionSizes};
+use crate::format::unfinished::Unfinished;
 use crate::format::{Header, header, minfs, trailer};
 use crate::guard::{FormatError, Signature};
 use crate::options::Layout;
@@ -15,7 +16,7 @@ use crate::units::{BlockSize, ByteLen, ByteOffset};
 use target::Target;
 
 /// No area for checkpoints is reserved where it would take more than this part of the device.
-const SMALLEST_SHARE: u64 = 32;
+pub(crate) const SMALLEST_SHARE: u64 = 32;
 
 /// How the bytes of a file are had.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,10 +96,33 @@ pub struct FormatReport {
 /// # Errors
 /// [`FormatError`].
 pub fn format(path: &Path, options: &CreateOptions<'_>) -> Result<FormatReport, FormatError> {
+    format_as(path, options, None)
+}
+
+/// Data region that a store at `path` would have, in bytes. Checks what [`format`] checks, and writes
+/// nothing.
+pub(crate) fn data_len_at(path: &Path, options: &CreateOptions<'_>) -> Result<u64, FormatError> {
+    let block_size = BlockSize::new(options.block_size)?;
+    let target = Target::open(path, options)?;
+    let plan = Plan::new(&target, block_size, options);
+    let empty = target.check_empty(options.force);
+    if target.is_created() {
+        target.remove();
+    }
+    empty?;
+    Ok(plan?.geometry.data_len().0)
+}
+
+/// As [`format`]; with a mark, a store that opens only for who goes on with the copy.
+pub(crate) fn format_as(
+    path: &Path,
+    options: &CreateOptions<'_>,
+    unfinished: Option<Unfinished>,
+) -> Result<FormatReport, FormatError> {
     let started = Instant::now();
     let block_size = BlockSize::new(options.block_size)?;
     let target = Target::open(path, options)?;
-    let made = make(&target, block_size, options);
+    let made = make(&target, block_size, options, unfinished);
     if made.is_err() && target.is_created() {
         target.remove();
     }
@@ -120,9 +144,13 @@ fn make(
     target: &Target,
     block_size: BlockSize,
     options: &CreateOptions<'_>,
+    unfinished: Option<Unfinished>,
 ) -> Result<(Plan, Vec<Signature>, u64), FormatError> {
     // What --force never overrules comes first.
-    let plan = Plan::new(target, block_size, options)?;
+    let plan = Plan {
+        unfinished,
+        ..Plan::new(target, block_size, options)?
+    };
     let erased = target.check_empty(options.force)?;
     let written = write::make(target, &plan, options)?;
     Ok((plan, erased, written))
@@ -135,6 +163,8 @@ struct Plan {
     geometry: Geometry,
     /// Behind the image on a block device.
     checkpoints: Option<Area>,
+    /// The store becomes a copy.
+    unfinished: Option<Unfinished>,
 }
 
 impl Plan {
@@ -192,6 +222,7 @@ impl Plan {
             header,
             geometry,
             checkpoints: area.flatten(),
+            unfinished: None,
         })
     }
 }

@@ -390,6 +390,11 @@ impl Error {
         }
     }
 
+    /// True: it has not ended in time, and may still be in flight.
+    pub(crate) fn is_time_over(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::TimedOut)
+    }
+
     /// True: the kernel says that there is no such device any more.
     pub(crate) fn is_device_gone(&self) -> bool {
         let Self::Io { source, .. } = self else {

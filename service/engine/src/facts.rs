@@ -39,7 +39,7 @@ pub struct DeviceFacts {
     /// Most bytes that the device writes whole or not at all when asked to; 0: it offers nothing
     /// beyond its logical block. Not used.
     pub atomic_write_bytes: u64,
-    /// True: a disk with an arm. Not used.
+    /// True: a disk with an arm, or one that does not say.
     pub rotational: bool,
     /// True: a disk with zones. Not used.
     pub zoned: bool,

@@ -37,6 +37,8 @@ pub enum FindingKind {
     Write,
     /// The index checkpoint is damaged. The journal still says everything.
     Checkpoint,
+    /// The store is a copy that is not finished.
+    Unfinished,
 }
 
 /// Blocks of the data region.

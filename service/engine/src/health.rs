@@ -5,13 +5,15 @@
 //! |---|---|---|---|
 //! | serving | at open | everything | |
 //! | degraded | the last read, or the last write or flush, failed; or the disk has refused to write [`BAD_PLACES`](crate::health::BAD_PLACES) places or more | everything | with the next one that succeeds; for bad places, never: replace the disk |
-//! | read-only | opened so, or the device is read-only; or a write or flush of the store's own failed, so what is on the disk is uncertain | reads | when the store is opened again |
+//! | read-only | opened so, or the device is read-only; or a write or flush of the store's own failed, so what is on the disk is uncertain; or [`ERRORS`](crate::health::ERRORS) writes in a row failed, a trial read succeeded and a trial write failed | reads; in the last case also deletes | when the store is opened again; in the last case when a trial write or any other succeeds |
 //! | failed | a read for a request failed twice, or [`ERRORS`](crate::health::ERRORS) reads or writes in a row failed, and then a trial read failed, too; or an I/O has been in flight for longer than [`io_timeout`](crate::StoreOptions::io_timeout) | lists | when a trial read succeeds; when the I/O has ended |
 //! | gone | the kernel says that there is no such device (ENODEV, ENXIO, ENOMEDIUM) | lists | when a trial read succeeds |
 //!
 //! The last state that applies counts. A store that is failed or gone reads its first block once in
 //! [`TRIAL_EVERY`](crate::health::TRIAL_EVERY): without requests it would never see that the disk is
-//! well again. What waits in its queue is refused at once, and so is what comes; what is in flight
+//! well again. A store whose disk refuses writes writes zeros to one free block as often, in another
+//! part of the data region each time (`owner/trial.rs`): never to the headers or the journal, because a
+//! write that fails may leave its sectors unreadable. What waits in its queue is refused at once, and so is what comes; what is in flight
 //! is answered when the kernel gives it back. A full file system is no error of the disk. A lump that
 //! cannot be read while the trial read succeeds is lost alone ([`Error::Unreadable`]).
 

@@ -92,6 +92,7 @@
 
 pub mod buffer;
 pub mod clock;
+pub mod copy;
 pub mod create;
 mod declaration;
 pub mod device;
@@ -99,6 +100,7 @@ mod error;
 mod facts;
 mod finding;
 pub mod format;
+pub mod grow;
 pub mod guard;
 mod health;
 pub mod inspect;
@@ -144,5 +146,5 @@ pub use request::{
 };
 pub use scrub::{ScrubPass, ScrubStatus};
 pub use stats::StoreStats;
-pub use store::{Opened, Rest, Store};
+pub use store::{LIVE_SHARE, MAX_SMALL, Opened, Rest, Store};
 pub use times::{BatchWait, EngineTimes, OnDone};

@@ -82,6 +82,16 @@ impl FromStr for LumpId {
     }
 }
 
+/// Where the bytes of a lump live.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// Data region: one contiguous portion of whole blocks.
+    #[default]
+    Data,
+    /// Inside the journal record itself; at most 65,535 bytes.
+    Embedded,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -15,12 +15,14 @@ use crate::clock::wall_ns;
 use crate::device::{self, Device, DeviceFacts, OpenMode};
 use crate::error::Error;
 use crate::format::trailer::max_payload;
+use crate::format::unfinished::Unfinished;
 use crate::mutant::{self, Mutant};
 use crate::options::{CommitMode, IoBackendKind, StoreInfo, StoreOptions};
 use crate::owner::finisher::Finisher;
 use crate::owner::io_table::IoTable;
 use crate::owner::{Checkpointer, Driver, Limits, Owner, Restored, Shared};
 use crate::stats::Counters;
+use crate::storage::Storage;
 use crate::storage::io::{BlockingIo, memory_alignment};
 use crate::storage::recover::{Recovered, recover};
 use crate::storage::run;
@@ -54,7 +56,20 @@ impl Store {
     /// # Errors
     /// As [`Store::open`].
     pub fn open_on(device: Device, options: StoreOptions) -> Result<Self, Error> {
-        let (store, owner) = prepare(device, options, Finisher::start)?;
+        Self::open_copy(device, options, None)
+    }
+
+    /// Opens a store that has this mark, and no other: a copy that is not finished is nobody's but
+    /// that of who goes on with it.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub(crate) fn open_copy(
+        device: Device,
+        options: StoreOptions,
+        unfinished: Option<Unfinished>,
+    ) -> Result<Self, Error> {
+        let (store, owner) = prepare(device, options, unfinished, Finisher::start)?;
         let thread = std::thread::Builder::new()
             .name("lump-owner".to_owned())
             .spawn(move || owner.run())
@@ -75,7 +90,9 @@ impl Store {
     /// # Errors
     /// As [`Store::open`].
     pub fn open_stepped(device: Device, options: StoreOptions) -> Result<(Self, Driver), Error> {
-        let (store, owner) = prepare(device, options, |counters| Ok(Finisher::inline(counters)))?;
+        let (store, owner) = prepare(device, options, None, |counters| {
+            Ok(Finisher::inline(counters))
+        })?;
         store.inner.shared.condition.leave_to_owner();
         Ok((store, Driver::new(owner)))
     }
@@ -93,6 +110,7 @@ fn thread_error(path: &Path, source: io::Error) -> Error {
 fn prepare(
     mut device: Device,
     options: StoreOptions,
+    unfinished: Option<Unfinished>,
     finisher: impl FnOnce(&Arc<Counters>) -> io::Result<Finisher>,
 ) -> Result<(Store, Owner), Error> {
     let pool = BufferPool::with_budget(
@@ -101,12 +119,18 @@ fn prepare(
         options.get_budget,
     );
     let mut next_token = 1;
-    let mut io = BlockingIo::new(&mut device, &pool, &mut next_token);
-    let mut recovered = recover(&mut io, options.salvage)?;
-    if !options.read_only {
-        make_good(&mut io, &mut recovered)?;
-    }
+    let mut io = BlockingIo::new(&mut device, &pool, &mut next_token).within(options.io_timeout);
+    let recovered = match ready(&mut io, &options, unfinished) {
+        Ok(recovered) => recovered,
+        Err(error) => {
+            if error.is_time_over() {
+                let_go(device);
+            }
+            return Err(error);
+        }
+    };
     let info = store_info(&device, &recovered, &options);
+    let journal_end = journal_end(&recovered);
     let block_size = recovered.storage.header.block_size;
     let shared = Arc::new(Shared::new(&options));
     let finisher = finisher(&shared.counters).map_err(|source| thread_error(&info.path, source))?;
@@ -142,6 +166,7 @@ fn prepare(
     );
     let inner = Inner {
         info,
+        journal_end,
         block_size,
         pool,
         commands: Some(commands),
@@ -174,7 +199,56 @@ fn limits(info: &StoreInfo, options: &StoreOptions) -> Limits {
         read_only: options.read_only.then_some(read_only),
         io_timeout: options.io_timeout,
         gc_rate: options.gc_rate,
-        runs: options.commit == CommitMode::Runs,
+        runs: info.commit == CommitMode::Runs,
+    }
+}
+
+/// Reads the store, and makes it fit for use.
+fn ready(
+    io: &mut BlockingIo<'_>,
+    options: &StoreOptions,
+    unfinished: Option<Unfinished>,
+) -> Result<Recovered, Error> {
+    let mut recovered = recover(io, options.salvage)?;
+    check_finished(&recovered, unfinished, &io.device().path)?;
+    if !options.read_only {
+        make_good(io, &mut recovered)?;
+    }
+    Ok(recovered)
+}
+
+/// Closes a device that hangs when it has answered: the kernel has memory of it until then.
+fn let_go(device: Device) {
+    let closing = std::thread::Builder::new().name("lump-closing".to_owned());
+    // Without a thread it is closed here, however long that takes.
+    let _ = closing.spawn(move || drop(device));
+}
+
+/// Refuses a copy that is not finished, unless its mark is the one that is expected.
+fn check_finished(
+    recovered: &Recovered,
+    expected: Option<Unfinished>,
+    path: &Path,
+) -> Result<(), Error> {
+    let found = recovered.storage.unfinished;
+    let (Some(mark), true) = (found, found != expected) else {
+        return Ok(());
+    };
+    Err(Error::Unsupported {
+        path: path.to_owned(),
+        why: mark.why(),
+    })
+}
+
+/// The end of the journal: it moves with every change.
+fn journal_end(recovered: &Recovered) -> Unfinished {
+    let Storage {
+        header, journal, ..
+    } = &recovered.storage;
+    Unfinished {
+        source: header.uuid,
+        epoch: recovered.seal.map_or(0, |seal| seal.epoch),
+        log_end: journal.log_end(),
     }
 }
 
@@ -223,7 +297,7 @@ fn store_info(device: &Device, recovered: &Recovered, options: &StoreOptions) ->
         queue_policy: options.queue_policy,
         disk,
         durable_by: disk.unwrap_or_default().used(forces),
-        commit: options.commit,
+        commit: options.commit.on(disk),
         logical_block_size: device.alignment,
         sealed: recovered.seal.is_some(),
         replay: recovered.replay,

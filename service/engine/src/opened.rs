@@ -18,13 +18,13 @@ use crate::request::RangeOutcome;
 use crate::units::ByteOffset;
 use crate::waker::Waker;
 
-/// Bytes of the first piece: few, so that they are there soon.
-const FIRST: u64 = 256 * 1024;
-/// Bytes of the largest pieces, unless a chunk is larger.
-const LARGEST: u64 = 2 * 1024 * 1024;
+/// Bytes of the first piece: lumps of the usual sizes are read at once. Each piece is a turn at the
+/// disk, and on a busy machine a turn of its reader too, which may take longer than the disk.
+const FIRST: u64 = 4 * 1024 * 1024;
+/// Bytes of the others, unless a chunk is larger: one is sent while the next is read.
+const OTHER: u64 = 2 * 1024 * 1024;
 
-/// How long the next piece is: as long as the one before and once more, while that is not too
-/// much. Pieces end where chunks end.
+/// How long the next piece is. Pieces end where chunks end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PieceSize {
     bytes: u64,
@@ -57,7 +57,7 @@ impl PieceSize {
 
     /// The piece after it.
     pub(crate) fn next(self) -> Self {
-        let bytes = (self.bytes * 2).min(LARGEST.max(self.chunk));
+        let bytes = OTHER.max(self.chunk);
         Self { bytes, ..self }
     }
 }
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_grow_and_no_rest_is_small() {
+    fn usual_lumps_are_one_piece_and_no_rest_is_small() {
         let plan = |len: u64| {
             let mut size = PieceSize::first(Chunks::of(len).chunk_len());
             let (mut at, mut lens) = (0, Vec::new());
@@ -166,8 +166,10 @@ mod tests {
             lens
         };
         assert_eq!(plan(384 << 10), [384]);
-        assert_eq!(plan(1 << 20), [256, 768]);
-        assert_eq!(plan(4 << 20), [256, 512, 1024, 2304]);
+        assert_eq!(plan(4 << 20), [4096]);
+        assert_eq!(plan(6 << 20), [6144]);
+        assert_eq!(plan(8 << 20), [4096, 2048, 2048]);
+        assert_eq!(plan(13 << 20), [4096, 2048, 2048, 2048, 3072]);
         let largest = plan(256 << 20);
         assert_eq!(largest, vec![4096; 64], "a chunk each");
     }

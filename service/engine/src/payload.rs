@@ -19,7 +19,7 @@ use crate::format::run::{LINK_LEN, has_room_for_link};
 use crate::format::sums::PayloadSums;
 use crate::format::trailer::{LumpShape, max_payload, overhead_len};
 use crate::format::verify::Judged;
-use crate::lump::LumpId;
+use crate::lump::{LumpId, Placement};
 use crate::times::EngineTimes;
 use crate::units::{BlockCount, BlockSize, SECTOR_LEN};
 use pieces::{Begun, Pieces};
@@ -27,9 +27,9 @@ use pieces::{Begun, Pieces};
 /// When to ask for memory again, where nothing more is known.
 const RETRY_AFTER: Duration = Duration::from_millis(10);
 
-/// Bytes of the largest lump that is checked after a power cut. One that is larger has its data
+/// Bytes of the largest lump that is checked after a power cut or put in a run. One that is larger has its data
 /// flushed first: a flush costs it little, and opening need not read it.
-const CHECKED_LIMIT: u64 = 16 * 1024 * 1024;
+pub(crate) const CHECKED_LIMIT: u64 = 16 * 1024 * 1024;
 
 /// A buffer for one lump that is about to be put, with room for its padding and trailer. Or, of a
 /// lump that is [written while it comes in](crate::Store::lump_buf_in_pieces), for the piece that is
@@ -75,8 +75,8 @@ impl LumpBuf {
         })
     }
 
-    /// As [`LumpBuf::new`], of memory that takes room only as it is filled, and that does not count:
-    /// the caller bounds it.
+    /// As [`LumpBuf::new`], of memory that takes no more room than the pool before it is filled, and
+    /// that does not count: the caller bounds it.
     ///
     /// # Errors
     /// [`Error::LumpTooLarge`].
@@ -205,6 +205,11 @@ impl LumpBuf {
         Ok(self.filled())
     }
 
+    /// True: its first bytes were written while the others came.
+    pub(crate) fn has_pieces(&self) -> bool {
+        self.pieces.is_some()
+    }
+
     /// Engine times of the pieces that were written, and for how many nanoseconds whoever fills the
     /// buffer has waited for them; `None`: the lump has no pieces.
     #[must_use]
@@ -326,6 +331,8 @@ pub struct LumpData {
     start: usize,
     end: usize,
     crc32c: u32,
+    /// Where the lump lives.
+    pub placement: Placement,
     /// True: the bytes were checked against the checksum stored with the lump. False: the lump
     /// has none that fits, and may have been written by an engine that stores none.
     pub verified: bool,
@@ -368,6 +375,7 @@ impl LumpData {
             start: judged.bytes.start,
             end: judged.bytes.end,
             crc32c: judged.crc32c,
+            placement: Placement::Data,
             verified: judged.verified,
         }
     }
@@ -380,6 +388,7 @@ impl LumpData {
             start,
             end,
             crc32c,
+            placement: Placement::Embedded,
             verified: true,
         }
     }

@@ -6,6 +6,7 @@ use crate::clock::{duration_ns, monotonic_ns};
 use crate::declaration::RequestId;
 use crate::error::Error;
 use crate::lump::LumpId;
+pub use crate::lump::Placement;
 use crate::payload::{LumpBuf, LumpData};
 
 /// Context of every request beside its operands. The default: no deadline, no limit of its own, not
@@ -75,25 +76,15 @@ pub enum PutCondition {
     IfAbsent,
 }
 
-/// How a lump is put. The default: data region, on stable storage, whatever was there before.
+/// How a lump is put. The default: where the store chooses, on stable storage, whatever was there before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PutOptions {
-    /// Where its bytes go.
-    pub placement: Placement,
+    /// Where its bytes go; `None`: the store [chooses](crate::Store::chosen_placement).
+    pub placement: Option<Placement>,
     /// When the put is acknowledged.
     pub durability: Durability,
     /// Whether it is carried out.
     pub condition: PutCondition,
-}
-
-/// Where the bytes of a lump live.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Placement {
-    /// Data region: one contiguous portion of whole blocks.
-    #[default]
-    Data,
-    /// Inside the journal record itself; at most 65,535 bytes.
-    Embedded,
 }
 
 /// The ids `start <= id < end`; no end: all ids from `start` on.
@@ -134,6 +125,8 @@ pub struct PutOutcome {
     pub created: bool,
     /// Durability reached: what was asked for or stronger.
     pub durability: Durability,
+    /// Where its bytes went; of a group, those of its data.
+    pub placement: Placement,
 }
 
 /// Puts and deletes that are one change ([`Store::submit_put_group`]): after a crash all of it has

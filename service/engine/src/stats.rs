@@ -73,6 +73,8 @@ counters! {
     commits,
     /// Records in these batches, relocated ones included.
     commit_records,
+    /// Puts since open of lumps that were written while they came in.
+    puts_passed,
     /// Flushes of the device completed since open.
     flushes,
     /// Flushes since open that were not sent, because they would have changed nothing: the device

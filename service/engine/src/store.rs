@@ -18,8 +18,9 @@ use crate::buffer::BufferPool;
 use crate::clock::{self, duration_ns};
 use crate::error::Error;
 use crate::format::record::{EmbeddedData, MAX_EMBEDDED_LEN, MAX_RECORD_LEN, PUT_LEN, Record};
+use crate::format::unfinished::Unfinished;
 use crate::health::Health;
-use crate::lump::LumpId;
+use crate::lump::{LumpId, Placement};
 use crate::options::{CommitMode, StoreInfo};
 use crate::owner::command::{Arrival, Command, Reply};
 use crate::owner::put::{DataLump, Put};
@@ -27,14 +28,19 @@ use crate::owner::waiting::order::curve::Pair;
 use crate::owner::{OrderStats, Shared, on_engine_thread};
 use crate::payload::LumpBuf;
 use crate::request::{
-    CollectOutcome, Durability, Placement, PutCondition, PutGroup, PutOptions, PutOutcome,
-    RequestCtx,
+    CollectOutcome, Durability, PutCondition, PutGroup, PutOptions, PutOutcome, RequestCtx,
 };
 use crate::scrub::ScrubStatus;
 use crate::stats::StoreStats;
 use crate::times::OnDone;
 use crate::units::BlockSize;
 use crate::waker::Waker;
+
+/// Longest lump that goes into the journal by itself.
+pub const MAX_SMALL: u64 = 16 * 1024;
+/// Lumps go there by themselves while the live records are no more than this part of the ring, so
+/// the collection copies a byte for every three that are written at most.
+pub const LIVE_SHARE: u64 = 4;
 
 /// An open store: a cheap handle, to be cloned and shared between threads. The store closes when
 /// the last handle is dropped, or at [`Store::close`].
@@ -50,6 +56,8 @@ pub struct Store {
 /// State shared by the handles of one store.
 pub(crate) struct Inner {
     pub(crate) info: StoreInfo,
+    /// The store and the end of its journal when it was opened, as a copy of it remembers them.
+    pub(crate) journal_end: Unfinished,
     pub(crate) block_size: BlockSize,
     pub(crate) pool: Arc<BufferPool>,
     /// `None` only while dropping.
@@ -185,7 +193,12 @@ impl Store {
             records: Vec::new(),
             reply,
         };
-        match options.placement {
+        let placement = match options.placement {
+            Some(placement) => placement,
+            None if buf.has_pieces() => Placement::Data,
+            None => self.chosen_placement(buf.len() as u64),
+        };
+        match placement {
             Placement::Data => put.data = Some(self.seal(id, buf)?),
             Placement::Embedded => {
                 let (record, len) = embed(id, &buf)?;
@@ -194,6 +207,22 @@ impl Store {
             }
         }
         Ok(Command::Put(Box::new(put)))
+    }
+
+    /// Where a lump of `len` bytes goes that may go anywhere: into the journal, where a put is one
+    /// write, if it has [`MAX_SMALL`] bytes at most and live records take no more than a
+    /// [`LIVE_SHARE`]th of the ring. Not in runs, which write its data alone and its record later.
+    #[must_use]
+    pub fn chosen_placement(&self, len: u64) -> Placement {
+        let counters = &self.inner.shared.counters;
+        let live = counters.journal_live_bytes.get() + len;
+        let is_small =
+            len <= MAX_SMALL && live <= counters.journal_capacity_bytes.get() / LIVE_SHARE;
+        if is_small && self.inner.info.commit != CommitMode::Runs {
+            Placement::Embedded
+        } else {
+            Placement::Data
+        }
     }
 
     /// A put with the lumps and records of a group, sealed on the caller's thread.
@@ -231,6 +260,9 @@ impl Store {
 
     fn seal(&self, id: LumpId, buf: LumpBuf) -> Result<DataLump, Error> {
         let generation = self.inner.generation.fetch_add(1, Ordering::Relaxed);
+        if buf.has_pieces() {
+            self.inner.shared.counters.puts_passed.add(1);
+        }
         let checked = self.inner.info.commit == CommitMode::Checked && buf.can_be_checked();
         let nonce = checked.then(clock::random_u64);
         let linked = self.inner.info.commit == CommitMode::Runs && buf.can_be_linked();

@@ -19,7 +19,8 @@ pub struct EngineTimes {
     /// Its commit, until acknowledged, as far as it is none of the next three: the owner thread
     /// makes the batch and applies it.
     pub journal_ns: u64,
-    /// Its commit waits for the batch or flush in flight to end.
+    /// Its commit waits for the batch or flush in flight to end, or for other puts of its run to be
+    /// written.
     pub wait_ns: u64,
     /// The batch with its record is written to the journal.
     pub write_ns: u64,
@@ -80,12 +81,12 @@ impl std::ops::AddAssign for EngineTimes {
     }
 }
 
-/// A commit's wait for a batch before its own. The longer one is the greater.
+/// A commit's wait for a batch before its own, or for a put of its run. The longer one is the greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BatchWait {
     /// Nanoseconds.
     pub ns: u64,
-    /// First of the requests that were being committed; 0: the store's own work was.
+    /// First of the requests that were being committed, or the put; 0: the store's own work was.
     pub behind: RequestId,
 }
 

@@ -132,3 +132,23 @@ fn who_waits_for_memory_hears_of_it() {
     }
     assert_eq!(pool.used(), 0);
 }
+
+#[test]
+fn lent_buffers_are_part_of_what_the_pool_keeps() {
+    const LEN: usize = 4 << 20;
+    let pool = BufferPool::with_budget(4096, 1, 1);
+    let many = || -> Vec<_> { (0..40).map(|_| pool.untouched(LEN)).collect() };
+    let kept = |pool: &BufferPool| {
+        let state = pool.lock();
+        (state.free_bytes, state.lent)
+    };
+    drop(many());
+    assert_eq!(kept(&pool), (POOL_LIMIT, 0));
+    let lent = many();
+    assert_eq!(kept(&pool), (0, POOL_LIMIT));
+    drop(pool.get(LEN));
+    assert_eq!(kept(&pool), (0, POOL_LIMIT), "nothing more is kept");
+    assert_eq!((pool.used(), pool.releases()), (0, 0), "they do not count");
+    drop(lent);
+    assert_eq!(kept(&pool), (POOL_LIMIT, 0));
+}

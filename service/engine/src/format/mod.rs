@@ -23,6 +23,7 @@ pub mod run;
 pub mod seal;
 pub mod sums;
 pub mod trailer;
+pub mod unfinished;
 pub mod verify;
 
 mod bytes;

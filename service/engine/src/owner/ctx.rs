@@ -9,6 +9,7 @@ use super::finisher::Finisher;
 use super::inbox::Gate;
 use super::io_table::{IoTable, Tag};
 use super::scrub;
+use super::trial;
 use super::waiting::admission::{Admission, AdmissionLimits};
 use super::waiting::order_stats::OrderShared;
 use super::waiting::overload::Overload;
@@ -212,6 +213,9 @@ impl Ctx {
         }
         if let Some(reason) = self.limits.read_only {
             return Health::new(StoreState::ReadOnly, &reason.into());
+        }
+        if let Some(why) = self.io.judge.refuses_writes() {
+            return Health::new(StoreState::ReadOnly, &trial::reason(why));
         }
         let places = self.storage.data.bad_places().len();
         if places >= BAD_PLACES {

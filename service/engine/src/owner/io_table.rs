@@ -76,6 +76,8 @@ pub(crate) enum Tag {
     ScrubJournal(RingPosition),
     /// A trial read, to see whether the disk is well.
     Trial,
+    /// A trial write of a block that is free, to see whether the disk takes any.
+    TrialWrite(Portion),
 }
 
 /// The lump a head is about.
@@ -134,7 +136,7 @@ impl Tag {
             Self::Flush | Self::CheckpointFlush | Self::CopiesFlush => IoPurpose::Flush,
             Self::Checkpoint => IoPurpose::Checkpoint,
             Self::Header(_) | Self::ScrubMark | Self::Trial => IoPurpose::JournalHeader,
-            Self::Scrub(_) | Self::ScrubJournal(_) => IoPurpose::Scrub,
+            Self::Scrub(_) | Self::ScrubJournal(_) | Self::TrialWrite(_) => IoPurpose::Scrub,
         }
     }
 }
@@ -440,7 +442,7 @@ impl IoTable {
                 return None;
             }
         }
-        if !extent.spared && !matches!(tag, Tag::Trial) {
+        if !extent.spared && !matches!(tag, Tag::Trial | Tag::TrialWrite(_)) {
             self.judge.ended(op, &result, monotonic_ns());
         }
         Some((tag, completion.buf, result))

@@ -17,6 +17,9 @@ pub(crate) struct Judge {
     /// Failed or gone, by errors.
     out: Option<Health>,
     trial: Trial,
+    /// Why the disk refuses every write, by trial writes.
+    refuses: Option<Arc<str>>,
+    trial_write: Trial,
 }
 
 /// Errors since the last success.
@@ -36,6 +39,15 @@ enum Trial {
     UnderWay,
 }
 
+impl Trial {
+    fn due_ns(self) -> Option<u64> {
+        match self {
+            Self::Due(due_ns) => Some(due_ns),
+            Self::None | Self::UnderWay => None,
+        }
+    }
+}
+
 impl Judge {
     /// An I/O of a request or of the store's own has ended.
     pub(super) fn ended(&mut self, op: IoOp, result: &Result<(), Error>, now_ns: u64) {
@@ -47,6 +59,9 @@ impl Judge {
             Ok(()) => {
                 if streak.last.is_some() {
                     *streak = Streak::default();
+                }
+                if op == IoOp::Write {
+                    self.refuses = None;
                 }
                 return;
             }
@@ -73,6 +88,9 @@ impl Judge {
                     self.reads = Streak::default();
                 }
                 self.reads.errors = 0;
+                if self.writes.errors >= ERRORS && self.trial_write == Trial::None {
+                    self.trial_write = Trial::Due(now_ns);
+                }
             }
             Err(error) => {
                 let state = if error.is_device_gone() {
@@ -83,6 +101,36 @@ impl Judge {
                 self.go_out(Health::new(state, &error.to_string().into()), now_ns);
             }
         }
+    }
+
+    /// When a trial write is due; `None`: none is needed, or one is under way.
+    pub(super) fn trial_write_due_ns(&self) -> Option<u64> {
+        self.trial_write.due_ns()
+    }
+
+    /// A trial write begins, or cannot be made: there is no free block.
+    pub(super) fn trial_write_begins(&mut self, can: bool) {
+        self.trial_write = if can { Trial::UnderWay } else { Trial::None };
+    }
+
+    /// A trial write has ended.
+    pub(super) fn trial_write_ended(&mut self, result: &Result<(), Error>, now_ns: u64) {
+        self.trial_write = Trial::None;
+        match result {
+            Ok(()) | Err(Error::NoSpace { .. }) => {
+                self.refuses = None;
+                self.writes = Streak::default();
+            }
+            Err(error) => {
+                self.refuses = Some(error.to_string().into());
+                self.trial_write = Trial::Due(now_ns.saturating_add(duration_ns(TRIAL_EVERY)));
+            }
+        }
+    }
+
+    /// Why no put is taken; `None`: the disk takes writes, as far as is known.
+    pub(super) fn refuses_writes(&self) -> Option<&Arc<str>> {
+        self.refuses.as_ref()
     }
 
     /// The first reason is kept: what comes later is its consequence.
@@ -97,10 +145,7 @@ impl Judge {
 
     /// When a trial read is due; `None`: none is needed, or one is under way.
     pub(super) fn trial_due_ns(&self) -> Option<u64> {
-        match self.trial {
-            Trial::Due(due_ns) => Some(due_ns),
-            Trial::None | Trial::UnderWay => None,
-        }
+        self.trial.due_ns()
     }
 
     /// A trial read begins; false: one is under way.
@@ -171,6 +216,14 @@ mod tests {
         judge.trial_ended(&Ok(()), 6);
         assert_eq!((state(&judge), judge.trial_due_ns()), (None, None));
         assert!(judge.last_error().is_some(), "no write has succeeded");
+        assert_eq!(judge.trial_write_due_ns(), Some(6));
+        judge.trial_write_begins(true);
+        judge.trial_write_ended(&Ok(()), 6);
+        assert_eq!(
+            (judge.trial_write_due_ns(), judge.last_error()),
+            (None, None)
+        );
+        judge.ended(IoOp::Write, &error(libc::EIO), 7);
         judge.ended(IoOp::Write, &Ok(()), 7);
         assert_eq!(judge.last_error(), None);
         judge.ended(IoOp::Read, &error(libc::EIO), 8);
@@ -182,6 +235,27 @@ mod tests {
         );
         judge.ended(IoOp::Read, &Ok(()), 10);
         assert_eq!(judge.last_error(), None);
+    }
+
+    #[test]
+    fn a_disk_that_refuses_every_write_is_tried_until_it_takes_one() {
+        let mut judge = Judge::default();
+        for _ in 0..ERRORS {
+            judge.ended(IoOp::Write, &error(libc::EIO), 5);
+        }
+        judge.trial_begins();
+        judge.trial_ended(&Ok(()), 6);
+        judge.trial_write_begins(true);
+        assert!(judge.refuses_writes().is_none(), "nothing is known yet");
+        judge.trial_write_ended(&error(libc::EIO), 7);
+        assert!(judge.refuses_writes().is_some());
+        let due_ns = 7 + duration_ns(TRIAL_EVERY);
+        assert_eq!(judge.trial_write_due_ns(), Some(due_ns));
+        // A write of somebody else is as good as a trial.
+        judge.ended(IoOp::Write, &Ok(()), 8);
+        assert_eq!((judge.refuses_writes(), judge.last_error()), (None, None));
+        judge.trial_write_begins(false);
+        assert_eq!(judge.trial_write_due_ns(), None);
     }
 
     #[test]

@@ -38,6 +38,7 @@ pub(crate) mod put;
 pub(crate) mod reads;
 pub(crate) mod scrub;
 mod stepped;
+mod trial;
 pub(crate) mod waiting;
 
 use std::cell::Cell;
@@ -226,18 +227,9 @@ impl Owner {
             self.gc.due_ns(),
             self.checkpoint.due_ns(),
             self.commit.due_ns(&self.ctx),
-            self.judged_ns(),
+            self.ctx.judged_ns(),
         ];
         due.into_iter().flatten().min()
-    }
-
-    /// When the state of the store may change though nothing happens.
-    fn judged_ns(&self) -> Option<u64> {
-        let hangs = self.ctx.io.hangs_at_ns();
-        // Once it is told that an I/O hangs, its end is waited for.
-        let hangs = hangs.filter(|_| !self.ctx.health.state.is_out());
-        let trial = self.ctx.io.judge.trial_due_ns();
-        hangs.into_iter().chain(trial).min()
     }
 
     /// Judges the disk by what it has done up to now, tells the state of the store, and tries the
@@ -248,6 +240,7 @@ impl Owner {
         if due_ns.is_some_and(|due_ns| due_ns <= now_ns) {
             self.ctx.try_disk();
         }
+        self.ctx.try_write(now_ns);
         let health = self.ctx.judged(now_ns);
         if health != self.ctx.health {
             self.ctx.shared.condition.tell(health.clone());
@@ -327,7 +320,7 @@ impl Owner {
             } => reads.list(ctx, range, limit, reply),
             Command::Usage { range, reply } => reads.usage(ctx, range, reply),
             Command::Embedded { range, from, reply } => reads.embedded(ctx, range, from, reply),
-            change => match ctx.refuses_changes() {
+            change => match ctx.refuses(&change) {
                 Some(error) => change.refuse(error),
                 None => self.on_change(request, change),
             },
@@ -454,6 +447,7 @@ impl Owner {
             Tag::CheckpointFlush => done = self.checkpoint.flushed(ctx, result),
             Tag::Scrub(read) => self.scrub.ended(ctx, *read, buf, result),
             Tag::Trial => self.tried(&result),
+            Tag::TrialWrite(portion) => ctx.tried_write(portion, &result),
         }
         if let Err(error) = done {
             self.fail(&error);

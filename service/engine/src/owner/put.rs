@@ -41,7 +41,7 @@ use crate::format::trailer::max_payload_in;
 use crate::lump::LumpId;
 use crate::payload::pieces::Begun;
 use crate::payload::{LinkSlot, SealedLump};
-use crate::request::{Durability, PutCondition, PutOutcome};
+use crate::request::{Durability, Placement, PutCondition, PutOutcome};
 use crate::storage::index::Entry;
 use crate::units::{BlockCount, RingPosition};
 use pieces::{PieceWrite, Suspect};
@@ -225,15 +225,12 @@ impl Puts {
         let data = put.data.as_mut()?;
         let begun = data.begun.take().and_then(|begun| begun.keep());
         let (blocks, refused) = (data.blocks, data.refused.as_ref().map(|it| it.portion));
-        let fresh = |ctx: &mut Ctx| match refused {
-            None => ctx.storage.data.allocate(blocks),
+        let portion = portion.or(begun).or_else(|| match refused {
+            None => allocate(ctx, commit, blocks),
             // A bad spot is seldom a single block: the next place is far away.
-            Some(refused) => ctx.storage.data.allocate_away(blocks, refused, PLACES),
-        };
-        let portion = portion.or(begun).or_else(|| fresh(ctx));
-        let portion = portion.or_else(|| {
-            commit.give_blocks_back(ctx);
-            fresh(ctx)
+            Some(refused) => with_all_blocks(ctx, commit, |ctx| {
+                ctx.storage.data.allocate_away(blocks, refused, PLACES)
+            }),
         });
         let Some(portion) = portion else {
             if ctx.storage.data.deferred_blocks() > 0 {
@@ -523,9 +520,14 @@ impl Put {
             let old = ctx.storage.index.remove(id);
             ctx.release(old);
         }
+        let placement = match self.data {
+            Some(_) => Placement::Data,
+            None => Placement::Embedded,
+        };
         let outcome = PutOutcome {
             created,
             durability,
+            placement,
         };
         Answer::Put(self.reply, outcome)
     }
@@ -547,6 +549,23 @@ impl Put {
         }
         self.reply.send(Err(error), stage);
     }
+}
+
+/// Fresh blocks, in one extent.
+fn allocate(ctx: &mut Ctx, commit: &mut Commit, blocks: BlockCount) -> Option<Portion> {
+    with_all_blocks(ctx, commit, |ctx| ctx.storage.data.allocate(blocks))
+}
+
+/// Finds blocks, if need be among those that runs keep for themselves.
+fn with_all_blocks(
+    ctx: &mut Ctx,
+    commit: &mut Commit,
+    find: impl Fn(&mut Ctx) -> Option<Portion>,
+) -> Option<Portion> {
+    find(ctx).or_else(|| {
+        commit.give_blocks_back(ctx);
+        find(ctx)
+    })
 }
 
 /// There is no room for so many blocks in one extent.

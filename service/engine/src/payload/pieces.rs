@@ -24,8 +24,8 @@ use crate::times::{EngineTimes, OnDone};
 use crate::units::{BlockCount, BlockSize, SECTOR_LEN};
 use crate::waker::Waker;
 
-/// Buffers of one lump: one is filled while the others are written.
-pub(crate) const BUFFERS: usize = 4;
+/// Buffers of one lump: one is filled while the other is written.
+pub(crate) const BUFFERS: usize = 2;
 
 /// Hands a piece over: its first byte within the portion, and its bytes, which come back.
 pub(crate) type HandOver =

@@ -64,6 +64,14 @@ impl DataRegion {
         self.allocator.allocate(blocks)
     }
 
+    /// A free block in a part of the region that `random` chooses, or else any. `None`: there is none.
+    pub(crate) fn allocate_anywhere(&mut self, random: u64) -> Option<Portion> {
+        let one = BlockCount(1);
+        let from = random.checked_rem(self.blocks)?;
+        let portion = self.allocator.allocate_from(one, from);
+        portion.or_else(|| self.allocator.allocate(one))
+    }
+
     /// Gives back blocks that no record has ever named.
     pub(crate) fn free_unused(&mut self, portion: Portion) {
         self.allocator.free(portion);

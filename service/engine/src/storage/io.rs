@@ -1,14 +1,18 @@
 //! I/O at open: one waited for, or a stream of reads with the next piece under way.
 
+use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::buffer::{AlignedBuf, BufferPool};
+use crate::clock::monotonic_ns;
 use crate::declaration::{IoOp, IoPurpose};
 use crate::device::{Completion, Device, Io, Wait};
 use crate::error::Error;
 use crate::format::Geometry;
 use crate::format::record::{END_OF_RECORDS_LEN, MAX_RECORD_LEN};
 use crate::format::seal::SEALED_END_LEN;
+use crate::health::{bound_ns, hang_reason};
 use crate::storage::journal::FoundEnd;
 use crate::units::{BlockSize, RingPosition};
 
@@ -28,6 +32,8 @@ pub(crate) struct BlockingIo<'a> {
     next_token: &'a mut u64,
     /// Ended, and nobody has asked for them yet.
     ended: Vec<Completion>,
+    /// An I/O that takes longer fails; zero: none does.
+    bound: Duration,
 }
 
 /// An I/O that was started.
@@ -49,10 +55,16 @@ impl<'a> BlockingIo<'a> {
             pool,
             next_token,
             ended: Vec::new(),
+            bound: Duration::ZERO,
         }
     }
 
-    pub(super) fn device(&self) -> &Device {
+    /// I/Os that take longer than this fail with ETIMEDOUT, and stay in flight; zero: none does.
+    pub(crate) fn within(self, bound: Duration) -> Self {
+        Self { bound, ..self }
+    }
+
+    pub(crate) fn device(&self) -> &Device {
         self.device
     }
 
@@ -85,6 +97,7 @@ impl<'a> BlockingIo<'a> {
     }
 
     fn finish(&mut self, started: &Started) -> Result<Option<AlignedBuf>, Error> {
+        let until_ns = monotonic_ns().saturating_add(bound_ns(self.bound));
         loop {
             let mine = self.ended.iter().position(|end| end.token == started.token);
             if let Some(at) = mine {
@@ -97,7 +110,20 @@ impl<'a> BlockingIo<'a> {
                     .map_err(|source| Error::from_io(op, offset, len, source))?;
                 return Ok(completion.buf);
             }
-            self.device.backend.wait(&mut self.ended, Wait::Forever);
+            if monotonic_ns() >= until_ns {
+                let why = hang_reason("it", self.bound);
+                let source = io::Error::new(io::ErrorKind::TimedOut, why);
+                let Started {
+                    op, offset, len, ..
+                } = *started;
+                return Err(Error::from_io(op, offset, len, source));
+            }
+            let wait = if until_ns == u64::MAX {
+                Wait::Forever
+            } else {
+                Wait::Until(until_ns)
+            };
+            self.device.backend.wait(&mut self.ended, wait);
         }
     }
 

@@ -5,6 +5,7 @@
 mod allocator;
 pub(crate) mod checkpoint;
 pub(crate) mod data_region;
+pub(crate) mod finish;
 mod gaps;
 pub(crate) mod headers;
 pub(crate) mod index;
@@ -22,6 +23,7 @@ use data_region::DataRegion;
 use index::Index;
 use journal::Journal;
 
+use crate::format::unfinished::Unfinished;
 use crate::format::{Geometry, Header, Portion};
 use crate::units::ByteOffset;
 
@@ -33,6 +35,8 @@ pub(crate) struct Storage {
     pub(crate) index: Index,
     pub(crate) data: DataRegion,
     pub(crate) journal: Journal,
+    /// The store is a copy that is not finished: nobody serves it.
+    pub(crate) unfinished: Option<Unfinished>,
 }
 
 impl Storage {

@@ -131,7 +131,6 @@ fn read(io: &mut BlockingIo<'_>, salvage: bool, ends: Option<LogEnd>) -> Result<
         largest_record,
         mark_bytes,
     };
-    let journal = Journal::new(&geometry, io.unit(), found);
     let summary = ReplaySummary {
         records,
         bytes,
@@ -144,7 +143,8 @@ fn read(io: &mut BlockingIo<'_>, salvage: bool, ends: Option<LogEnd>) -> Result<
         geometry,
         index,
         data: data.remembering(&headers.bad_places),
-        journal,
+        journal: Journal::new(&geometry, io.unit(), found),
+        unfinished: headers.unfinished,
     };
     Ok(Reading::Done(Box::new(Recovered {
         storage,

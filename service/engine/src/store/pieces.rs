@@ -6,14 +6,15 @@ use super::Store;
 use crate::error::Error;
 use crate::format::trailer::{LumpShape, max_payload};
 use crate::lump::LumpId;
+use crate::options::CommitMode;
 use crate::owner::command::{Command, Reply};
 use crate::owner::put::pieces::PieceWrite;
-use crate::payload::LumpBuf;
 use crate::payload::pieces::{BUFFERS, Begun};
+use crate::payload::{CHECKED_LIMIT, LumpBuf};
 use crate::request::{PutCondition, RequestCtx};
 
-/// Pieces that a lump must have at least.
-const LEAST_PIECES: u64 = 2;
+/// Pieces that a lump must have at least: fewer would take more memory than all of it.
+const LEAST_PIECES: u64 = 4;
 /// Share of what is free that lumps may have while they come in, all together: their blocks are taken
 /// for as long as their clients send.
 const SHARE: u64 = 8;
@@ -23,7 +24,7 @@ impl Store {
     /// than kept until all of it is there. Not if it is small, if such lumps together would take
     /// more than an eighth of what is free, or if as many requests wait for the disk as it takes at
     /// once. A disk with an arm would have to move it between the pieces of several lumps, so there
-    /// only a lone request is.
+    /// only a lone request is; and a lump that fits a [run](CommitMode::Runs) is better put there.
     #[must_use]
     pub fn passes(&self, len: u64) -> bool {
         let Some(most) = self.inner.piece_bytes else {
@@ -34,7 +35,8 @@ impl Store {
         let free = counters.data_capacity_bytes.get().saturating_sub(used);
         let open = self.inner.shared.unused.open();
         let has_room = open + len <= (free + open) / SHARE;
-        if len < LEAST_PIECES * most || !has_room || self.failed().is_some() {
+        let runs = self.inner.info.commit == CommitMode::Runs && len < CHECKED_LIMIT;
+        if len < LEAST_PIECES * most || runs || !has_room || self.failed().is_some() {
             return false;
         }
         let waiting = self.inner.shared.admission.waiting() as u64;
@@ -48,7 +50,7 @@ impl Store {
     }
 
     /// Most bytes of memory that [`Store::lump_buf_in_pieces`] takes for a lump of `len` bytes: those
-    /// of four pieces, 2 MiB, however large it is.
+    /// of two pieces, 4 MiB, however large it is.
     #[must_use]
     pub fn pieces_memory(&self, len: u64) -> u64 {
         let most = self.inner.piece_bytes.unwrap_or(1);

@@ -33,7 +33,7 @@ impl Store {
         on_done: OnDone<PutOutcome>,
     ) -> Result<(), Error> {
         let options = PutOptions {
-            placement,
+            placement: Some(placement),
             durability,
             condition: PutCondition::Always,
         };

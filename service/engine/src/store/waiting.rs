@@ -26,7 +26,7 @@ impl Store {
         durability: Durability,
     ) -> Result<PutOutcome, Error> {
         let options = PutOptions {
-            placement,
+            placement: Some(placement),
             durability,
             condition: PutCondition::Always,
         };

@@ -9,7 +9,7 @@ use lumpscope_engine::device::WriteCache;
 use lumpscope_engine::device::sim::{SimDisk, SimOptions, blank_image};
 use lumpscope_engine::units::BlockSize;
 use lumpscope_engine::{
-    Durability, LumpId, Placement, RequestCtx, Store, StoreOptions, StoreStats,
+    CommitMode, Durability, LumpId, Placement, RequestCtx, Store, StoreOptions, StoreStats,
 };
 
 fn put(store: &Store, id: u128, durability: Durability) {
@@ -90,7 +90,12 @@ fn a_real_device_gets_flushes_while_it_has_a_cache() {
     let knob = Path::new("/sys/block").join(name).join("queue/write_cache");
     let before = fs::read_to_string(&knob).unwrap();
     fs::write(&knob, "write through").unwrap();
-    let open = || Store::open(device.path(), StoreOptions::new("loop")).unwrap();
+    let open = || {
+        let mut options = StoreOptions::new("loop");
+        // By itself it is runs where the device says that it has an arm.
+        options.commit = CommitMode::Ordered;
+        Store::open(device.path(), options).unwrap()
+    };
     let store = open();
     put(&store, 1, Durability::Synced);
     store.close().unwrap();

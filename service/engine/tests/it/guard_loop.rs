@@ -358,11 +358,15 @@ fn active_swap() {
             return lumpscope_needs::missing(&format!("no swap in this kernel: {error}"));
         }
     };
-    let error = refusal(&image, device.path(), &forced());
+    // The kernel may write pages there at any time, but never to the first one.
+    let header = || std::fs::read(image.path()).expect("read")[..4096].to_vec();
+    let before = header();
+    let error = format(device.path(), &forced()).expect_err("must be refused");
     assert!(
         matches!(&error, FormatError::InUse { by: User::Swap, .. }),
         "{error}"
     );
+    assert_eq!(header(), before, "the header of the swap space changed");
     drop(swap);
 }
 

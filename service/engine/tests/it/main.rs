@@ -18,6 +18,7 @@ mod collect;
 mod commit_times;
 mod compat_cannyls;
 mod concurrent;
+mod copying;
 mod crash;
 mod create_file;
 mod create_loop;

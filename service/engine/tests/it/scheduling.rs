@@ -210,7 +210,7 @@ fn what_needs_no_data_io_does_not_wait_for_slots() {
     let gets: Vec<_> = (0..200).map(|n| get(&store, ctx(), n % 4)).collect();
     store.step();
     let embedded = PutOptions {
-        placement: Placement::Embedded,
+        placement: Some(Placement::Embedded),
         ..PutOptions::default()
     };
     let put = store.begin_put(8, b"small", embedded);

@@ -1,11 +1,11 @@
 //! The state of a store follows its disk.
 
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::support::sim::SimDisk;
 use crate::support::stepped::{self, Stepped, steady};
-use crate::support::{Shape, content, ctx, get, put, try_put};
+use crate::support::{Shape, content, ctx, get, put, try_put, until};
 use lumpscope_engine::device::{Completion, Io, IoBackend, Wait, Waker};
 use lumpscope_engine::{
     Error, IoBackendKind, IoOp, LumpId, LumpRange, Placement, Store, StoreOptions, StoreState,
@@ -16,16 +16,6 @@ const SHAPE: Shape = Shape {
     ring_blocks: 16,
     data_blocks: 400,
 };
-
-/// Waits for what must come at some time.
-fn until(store: &Store, state: StoreState) {
-    let begun = Instant::now();
-    while store.health().state != state {
-        let health = store.health();
-        assert!(begun.elapsed() < Duration::from_mins(2), "{health:?}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
 
 fn refused(store: &Store) -> String {
     let error = store.get(ctx(), LumpId(1)).unwrap_err();
@@ -220,4 +210,55 @@ fn a_disk_that_holds_up_the_owner_thread_is_noticed_by_others() {
     until(&store, StoreState::Serving);
     assert_eq!(get(&store, 1).as_deref(), Some(&b"one"[..]));
     store.close().unwrap();
+}
+
+#[test]
+fn a_disk_that_refuses_every_write_makes_its_store_read_only_until_it_takes_one() {
+    let disk = SimDisk::new(SHAPE.image());
+    let store = disk.open().unwrap();
+    put(&store, 1, b"one");
+    put(&store, 2, b"two");
+    disk.refuse_writes(0..u64::MAX);
+    let error = try_put(&store, 3, b"three", Placement::Data).unwrap_err();
+    assert!(matches!(error, Error::Io { .. }), "{error}");
+    until(&store, StoreState::ReadOnly);
+    let why = store.health().reason;
+    assert!(why.contains("refuses every write"), "{why}");
+    assert_eq!(store.failed(), None);
+    for placement in [Placement::Data, Placement::Embedded] {
+        let refused = try_put(&store, 3, b"three", placement).unwrap_err();
+        assert!(matches!(refused, Error::OutOfService { .. }), "{refused}");
+    }
+    assert_eq!(get(&store, 1).as_deref(), Some(&b"one"[..]));
+    // Trial writes take nothing and harm nothing.
+    let used = store.stats().data_used_bytes;
+    std::thread::sleep(Duration::from_millis(50));
+    disk.fail(None);
+    until(&store, StoreState::Serving);
+    assert_eq!(store.stats().data_used_bytes, used);
+    put(&store, 3, b"three");
+    store.close().unwrap();
+    let store = disk.open().unwrap();
+    for (id, bytes) in [(1, &b"one"[..]), (2, b"two"), (3, b"three")] {
+        assert_eq!(get(&store, id).as_deref(), Some(bytes));
+    }
+    assert_eq!(store.stats().bad_places, 0);
+}
+
+#[test]
+fn opening_a_store_on_a_disk_that_hangs_ends_and_the_disk_can_be_had_when_it_answers() {
+    let disk = SimDisk::new(SHAPE.image());
+    put(&disk.open().unwrap(), 1, b"one");
+    disk.hang(true);
+    let options = StoreOptions {
+        io_timeout: Duration::from_millis(50),
+        ..StoreOptions::new("sim")
+    };
+    let error = disk.open_with(options).unwrap_err();
+    assert!(
+        error.to_string().contains("has not ended within 0.05 s"),
+        "{error}"
+    );
+    disk.hang(false);
+    assert_eq!(get(&disk.open().unwrap(), 1).as_deref(), Some(&b"one"[..]));
 }

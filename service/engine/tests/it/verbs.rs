@@ -8,12 +8,12 @@ use crate::support::{Shape, content, ctx, delete, disk_dir, get, options, put, s
 use lumpscope_engine::device::sim::{Random, SimDisk, SimOptions, Survivors, blank_image};
 use lumpscope_engine::units::BlockSize;
 use lumpscope_engine::{
-    DeleteManyOutcome, Durability, Error, IoBackendChoice, LumpId, LumpRange, Placement,
-    PutCondition, PutOptions, Store, StoreOptions, StoreStats,
+    DeleteManyOutcome, Durability, Error, IoBackendChoice, LIVE_SHARE, LumpId, LumpRange,
+    MAX_SMALL, Placement, PutCondition, PutOptions, Store, StoreOptions, StoreStats,
 };
 
 const EMBEDDED_IF_ABSENT: PutOptions = PutOptions {
-    placement: Placement::Embedded,
+    placement: Some(Placement::Embedded),
     ..IF_ABSENT
 };
 
@@ -126,9 +126,10 @@ fn puts_if_absent_and_deletes_agree_on_who_came_first() {
                         let count = &there[id as usize];
                         if random.chance(500) {
                             let how = PutOptions {
-                                placement: match random.chance(500) {
-                                    true => Placement::Data,
-                                    false => Placement::Embedded,
+                                placement: match random.below(3) {
+                                    0 => None,
+                                    1 => Some(Placement::Data),
+                                    _ => Some(Placement::Embedded),
                                 },
                                 durability: match random.chance(300) {
                                     true => Durability::Journaled,
@@ -313,4 +314,42 @@ fn nothing_of_a_put_that_lost_survives_a_cut() {
             assert!(stats.data_used_bytes <= stats.lumps * 1024);
         },
     );
+}
+
+#[test]
+fn small_lumps_go_into_the_journal_while_there_is_room() {
+    let dir = disk_dir();
+    let store = Store::open(&store_file(&dir, SHAPE), options()).unwrap();
+    let ring = store.stats().journal_capacity_bytes;
+    let put = |id, len: u64| {
+        let before = stats(&store);
+        let bytes = content(id, 1, len.try_into().unwrap());
+        let mut lump = store.lump_buf(len).unwrap();
+        lump.extend(&bytes).unwrap();
+        let done = store
+            .put_with(ctx(), LumpId(id), lump, PutOptions::default())
+            .unwrap();
+        let found = store.head(ctx(), LumpId(id)).unwrap();
+        assert_eq!((found.placement, found.length), (done.placement, len));
+        let got = store.get(ctx(), LumpId(id)).unwrap();
+        assert_eq!((&got[..], got.placement), (&bytes[..], done.placement));
+        (done.placement, stats(&store).writes - before.writes)
+    };
+    assert_eq!(put(0, MAX_SMALL + 1).0, Placement::Data);
+    assert_eq!(put(1, MAX_SMALL).0, Placement::Embedded);
+    assert_eq!(put(2, 100), (Placement::Embedded, 1), "one write");
+    let mut embedded = 0;
+    for id in 3..3 + u128::from(ring / MAX_SMALL) {
+        embedded += u64::from(put(id, MAX_SMALL).0 == Placement::Embedded);
+    }
+    let live = stats(&store).journal_live_bytes;
+    assert!(
+        embedded > 0 && live <= ring / LIVE_SHARE + MAX_SMALL,
+        "{live} of {ring}"
+    );
+    assert_eq!(put(3, MAX_SMALL).0, Placement::Data, "no room");
+    // Deletes make room.
+    delete(&store, 1);
+    delete(&store, 4);
+    assert_eq!(put(5, 1000).0, Placement::Embedded);
 }

@@ -16,6 +16,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::{Commit, Phase, times};
 use crate::clock::{self, monotonic_ns};
+use crate::declaration::RequestId;
 use crate::error::Error;
 use crate::format::Portion;
 use crate::format::record::Record;
@@ -60,6 +61,7 @@ struct Run {
 /// A put that was placed in the open run.
 struct Placed {
     portion: Portion,
+    request: RequestId,
     /// Once it is written.
     put: Option<Box<Put>>,
 }
@@ -279,7 +281,11 @@ impl Commit {
                     ..Link::default()
                 });
                 run.placed += 1;
-                placed.push_back(Placed { portion, put: None });
+                placed.push_back(Placed {
+                    portion,
+                    request: put.request,
+                    put: None,
+                });
                 return Some(portion);
             }
             run.free_rest(ctx);
@@ -306,11 +312,15 @@ impl Commit {
         self.runs.next = None;
     }
 
-    /// The data of a put that was placed in a run is written.
+    /// The data of a put that was placed in a run is written. It waits for the flush in flight, or
+    /// for others that are being written, to share one with them.
     pub(in crate::owner) fn linked_written(&mut self, mut put: Box<Put>) {
-        let (behind, place) = (self.in_flight(), put.place());
-        let mut placed = self.runs.placed.iter_mut();
-        match placed.find(|placed| Some(placed.portion) == place) {
+        let place = put.place();
+        let is_it = |placed: &Placed| Some(placed.portion) == place;
+        let is_written = |placed: &Placed| placed.put.is_some() || is_it(placed);
+        let writing = self.runs.placed.iter().find(|placed| !is_written(placed));
+        let behind = self.in_flight().or(writing.map(|placed| placed.request));
+        match self.runs.placed.iter_mut().find(|placed| is_it(placed)) {
             Some(placed) => {
                 put.reply.timing.wait_behind(behind);
                 placed.put = Some(put);
@@ -402,6 +412,11 @@ impl Commit {
     /// is before them in the log.
     pub(super) fn apply_run(&mut self, ctx: &mut Ctx) {
         if self.batch.is_some() {
+            let behind = self.in_flight();
+            let durable = self.runs.placed.iter_mut().take(self.runs.durable);
+            for put in durable.filter_map(|placed| placed.put.as_mut()) {
+                put.reply.timing.wait_behind(behind);
+            }
             return;
         }
         let mut answers = Vec::new();
@@ -454,14 +469,20 @@ impl Commit {
 
 impl Runs {
     /// Requests that the flush in flight serves.
-    pub(super) fn requests(&self) -> impl Iterator<Item = crate::declaration::RequestId> + '_ {
+    pub(super) fn requests(&self) -> impl Iterator<Item = RequestId> + '_ {
         let served = self.placed.iter().take(self.flushing);
-        served.filter_map(|placed| placed.put.as_ref().map(|put| put.request))
+        served.map(|placed| placed.request)
     }
 
     /// Puts that the flush in flight serves.
     pub(super) fn flushed_puts(&mut self) -> impl Iterator<Item = &mut Box<Put>> {
         let served = self.placed.iter_mut().take(self.flushing);
         served.filter_map(|placed| placed.put.as_mut())
+    }
+
+    /// Puts that are written and that it does not serve.
+    pub(super) fn unserved_puts(&mut self) -> impl Iterator<Item = &mut Box<Put>> {
+        let unserved = self.placed.iter_mut().skip(self.flushing);
+        unserved.filter_map(|placed| placed.put.as_mut())
     }
 }

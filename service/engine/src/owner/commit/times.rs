@@ -52,7 +52,9 @@ impl Commit {
         let beaten = self.batch.iter_mut().flat_map(|batch| &mut batch.beaten);
         let beaten = beaten.map(|put| &mut put.reply.timing);
         let unflushed = self.unflushed.iter_mut().filter_map(Unflushed::timing);
-        for timing in beaten.chain(unflushed) {
+        let unserved = self.runs.unserved_puts();
+        let unserved = unserved.map(|put| &mut put.reply.timing);
+        for timing in beaten.chain(unflushed).chain(unserved) {
             timing.wait_behind(behind);
         }
     }

@@ -9,7 +9,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Homeless, PLACES, Puts, full};
+use super::{Homeless, PLACES, Puts, allocate, full};
 use crate::buffer::AlignedBuf;
 use crate::declaration::RequestId;
 use crate::error::Error;
@@ -46,7 +46,7 @@ impl Puts {
     pub(in crate::owner) fn piece(
         &mut self,
         ctx: &mut Ctx,
-        commit: &Commit,
+        commit: &mut Commit,
         mut piece: Box<PieceWrite>,
     ) -> Option<Range<u64>> {
         piece.reply.timing.lap(Stage::Sched);
@@ -67,12 +67,13 @@ impl Puts {
             piece.reply.send(Err(Error::Closed), Stage::Index);
             return None;
         }
-        let chosen = piece.begun.place();
-        let Some(portion) = chosen.or_else(|| ctx.storage.data.allocate(piece.begun.blocks)) else {
+        let (chosen, blocks) = (piece.begun.place(), piece.begun.blocks);
+        let portion = chosen.or_else(|| allocate(ctx, commit, blocks));
+        let Some(portion) = portion else {
             if ctx.storage.data.deferred_blocks() > 0 {
                 self.waiting_for_space.push_back(Homeless::Piece(piece));
             } else {
-                let error = full(ctx, piece.begun.blocks);
+                let error = full(ctx, blocks);
                 piece.reply.send(Err(error), Stage::Index);
             }
             return None;

@@ -8,6 +8,7 @@ pub mod timed;
 pub mod turns;
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use lumpscope_engine::format::header::Header;
 use lumpscope_engine::format::journal_header::JournalHeader;
@@ -15,6 +16,7 @@ use lumpscope_engine::format::record::Record;
 use lumpscope_engine::units::{BlockSize, ByteLen, RingPosition};
 use lumpscope_engine::{
     Durability, Error, LumpId, Placement, PutOutcome, RequestCtx, RequestId, Store, StoreOptions,
+    StoreState,
 };
 
 /// Sizes of a store for a test.
@@ -132,4 +134,14 @@ pub fn delete(store: &Store, id: u128) -> bool {
         .delete(ctx(), LumpId(id), Durability::Synced)
         .unwrap()
         .existed
+}
+
+/// Waits for what must come at some time.
+pub fn until(store: &Store, state: StoreState) {
+    let begun = Instant::now();
+    while store.health().state != state {
+        let health = store.health();
+        assert!(begun.elapsed() < Duration::from_mins(2), "{health:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }

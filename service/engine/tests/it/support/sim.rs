@@ -137,6 +137,11 @@ impl SimDisk {
         });
     }
 
+    /// From now on no I/O ends, or those in flight end as they are due.
+    pub fn hang(&self, hangs: bool) {
+        self.disk().hang(hangs);
+    }
+
     pub fn device(&self) -> Device {
         let mut device = self.disk().device();
         if let Some(events) = &self.events {

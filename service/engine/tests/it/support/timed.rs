@@ -122,7 +122,7 @@ impl Timed {
 }
 
 pub const IF_ABSENT: PutOptions = PutOptions {
-    placement: Placement::Data,
+    placement: Some(Placement::Data),
     durability: Durability::Synced,
     condition: PutCondition::IfAbsent,
 };

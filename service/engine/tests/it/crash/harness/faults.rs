@@ -127,7 +127,7 @@ fn refuses_for_good(
     let before = coverage.faults.typed_errors;
     let value = content(0, 0, 100);
     let embedded = PutOptions {
-        placement: Placement::Embedded,
+        placement: Some(Placement::Embedded),
         ..PutOptions::default()
     };
     let journaled = PutOptions {

@@ -173,7 +173,7 @@ impl History {
             let disk = &self.session.disk;
             let rest_ns = match self.scenario.commit {
                 CommitMode::Runs => RUN_REST_NS,
-                CommitMode::Ordered | CommitMode::Checked => REST_NS,
+                _ => REST_NS,
             };
             disk.advance_to(disk.now_ns() + rest_ns);
         }
@@ -217,8 +217,10 @@ impl History {
                     0 => PutCondition::IfAbsent,
                     _ => PutCondition::Always,
                 };
+                let chosen =
+                    placement == Placement::Data && Random::derive(version, &[9]).chance(300);
                 let options = PutOptions {
-                    placement,
+                    placement: (!chosen).then_some(placement),
                     durability,
                     condition,
                 };

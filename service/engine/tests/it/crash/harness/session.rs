@@ -454,13 +454,10 @@ impl Session {
             .ok_or_else(|| format!("request {request} was answered twice"))?;
         coverage.requests += 1;
         match outcome {
-            Outcome::Put(Ok(PutOutcome {
-                created,
-                durability,
-            })) => {
-                let before = self.changed(request, durability, coverage)?;
+            Outcome::Put(Ok(put)) => {
+                let before = self.changed(request, put.durability, coverage)?;
                 self.model.was_not_read(request);
-                self.expect(request, "not created", &[u64::from(!created)], &before)
+                self.expect(request, "not created", &[u64::from(!put.created)], &before)
             }
             Outcome::Delete(Ok(DeleteOutcome {
                 existed,

@@ -1,0 +1,69 @@
+//! Trial writes: whether a disk that has refused some writes takes any.
+//!
+//! Without them a store whose disk reads well and refuses every write would be degraded for ever: it
+//! has no write of its own until a put comes, and puts fail. A block is written that is free, so no
+//! record names it and no reader has it; never the headers or the journal, because a write that
+//! fails may leave its sectors unreadable. One block a second at most, in another part of the data
+//! region each time.
+
+use std::sync::Arc;
+
+use super::command::Command;
+use super::ctx::Ctx;
+use super::io_table::Tag;
+use crate::clock::monotonic_ns;
+use crate::error::Error;
+use crate::format::Portion;
+
+/// For a message.
+pub(super) fn reason(why: &str) -> Arc<str> {
+    format!("the disk refuses every write ({why}); it is tried again every second").into()
+}
+
+impl Ctx {
+    /// Begins a trial write, if one is due.
+    pub(super) fn try_write(&mut self, now_ns: u64) {
+        let due_ns = self.io.judge.trial_write_due_ns();
+        if due_ns.is_none_or(|due_ns| due_ns > now_ns) {
+            return;
+        }
+        let writable = !self.closing && !self.writes_nothing();
+        let portion = writable.then(|| self.storage.data.allocate_anywhere(now_ns));
+        let portion = portion.flatten();
+        self.io.judge.trial_write_begins(portion.is_some());
+        let Some(portion) = portion else { return };
+        let (offset, len) = self.storage.extent_of(portion);
+        let mut zeros = self.io.pool.get(usize::try_from(len).unwrap_or(0));
+        zeros.fill(0);
+        self.io
+            .write(Tag::TrialWrite(portion), offset.0, zeros, Vec::new());
+    }
+
+    /// A trial write has ended: nothing was put there.
+    pub(super) fn tried_write(&mut self, portion: Portion, result: &Result<(), Error>) {
+        self.storage.data.free_unused(portion);
+        self.io.judge.trial_write_ended(result, monotonic_ns());
+    }
+
+    /// When the state of the store may change though nothing happens.
+    pub(super) fn judged_ns(&self) -> Option<u64> {
+        let hangs = self.io.hangs_at_ns();
+        // Once it is told that an I/O hangs, its end is waited for.
+        let hangs = hangs.filter(|_| !self.health.state.is_out());
+        let judge = &self.io.judge;
+        let trials = [judge.trial_due_ns(), judge.trial_write_due_ns()];
+        hangs.into_iter().chain(trials.into_iter().flatten()).min()
+    }
+
+    /// Why this change is not taken now. Deletes are, while the disk refuses writes: they may free
+    /// what a nearly full store has outside a bad spot.
+    pub(super) fn refuses(&self, change: &Command) -> Option<Error> {
+        self.refuses_changes().or_else(|| {
+            let is_put = matches!(change, Command::Put(_) | Command::PutPiece(_));
+            let why = self.io.judge.refuses_writes().filter(|_| is_put)?;
+            Some(Error::OutOfService {
+                reason: reason(why),
+            })
+        })
+    }
+}

@@ -1,0 +1,210 @@
+//! Changes of a store that nobody has open: the end of a copy, and growth.
+
+use std::sync::Arc;
+
+use super::Storage;
+use super::io::{BlockingIo, memory_alignment};
+use super::recover::{Recovered, recover};
+use crate::buffer::BufferPool;
+use crate::device::Device;
+use crate::error::Error;
+use crate::format::checkpoint::{Area, CheckpointHeader, HEADER_SPACE};
+use crate::format::{Geometry, minfs};
+use crate::units::ByteLen;
+
+/// Bytes of one write of zeros.
+const ZEROS: u64 = 4 << 20;
+
+/// Takes the mark of a copy that is whole out of the header block.
+pub(crate) fn take_mark(device: &mut Device) -> Result<(), Error> {
+    with_store(device, |io, recovered| {
+        recovered.storage.unfinished = None;
+        write_headers(io, recovered)
+    })
+}
+
+/// Makes the data region `data_len` bytes long, which is more than it was, and the device has. On a
+/// file the new bytes are written with zeros, if wanted.
+pub(crate) fn grow(
+    device: &mut Device,
+    data_len: ByteLen,
+    zeros: Option<&dyn Fn(u64, u64)>,
+) -> Result<(), Error> {
+    let size = device.size;
+    let in_minfs = |storage: &Storage| storage.geometry.base().0 > 0;
+    with_store(device, |io, recovered| {
+        let storage = &mut recovered.storage;
+        let old_end = storage.geometry.end().0;
+        storage.header.data_len = data_len;
+        storage.geometry = Geometry::new(storage.geometry.base(), &storage.header);
+        if let Some(progress) = zeros {
+            write_zeros(io, old_end, storage.geometry.end().0, progress)?;
+        }
+        // Nothing of this matters to the store as it was, wherever it is interrupted.
+        if in_minfs(storage) {
+            if let Some(area) = Area::of_device(&storage.geometry, size) {
+                empty_checkpoints(io, storage, area)?;
+            }
+            write_inode(io, storage)?;
+        }
+        io.flush()?;
+        // The sector with the header and its checked copy decides.
+        write_headers(io, recovered)
+    })
+}
+
+fn with_store<T>(
+    device: &mut Device,
+    change: impl FnOnce(&mut BlockingIo<'_>, &mut Recovered) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let pool = BufferPool::new(memory_alignment(device));
+    let mut next_token = 1;
+    let mut io = BlockingIo::new(device, &pool, &mut next_token);
+    let mut recovered = recover(&mut io, false)?;
+    if recovered.unsettled.is_some() || !recovered.mended.is_empty() {
+        // Writing its end anew would not do.
+        return Err(Error::Unsupported {
+            path: io.device().path.clone(),
+            why: "it was not closed; serve it once and stop the service".to_owned(),
+        });
+    }
+    change(&mut io, &mut recovered)
+}
+
+fn write_headers(io: &mut BlockingIo<'_>, recovered: &Recovered) -> Result<(), Error> {
+    let mark = recovered.scrub_mark.unwrap_or_default();
+    recovered.storage.mend(io, mark, &[])
+}
+
+fn write(io: &mut BlockingIo<'_>, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+    let mut buf = Arc::clone(io.pool()).get(bytes.len());
+    buf.copy_from_slice(bytes);
+    io.write(offset, buf)
+}
+
+fn write_zeros(
+    io: &mut BlockingIo<'_>,
+    start: u64,
+    end: u64,
+    progress: &dyn Fn(u64, u64),
+) -> Result<(), Error> {
+    let mut at = start;
+    while at < end {
+        let len = ZEROS.min(end - at);
+        write(io, at, &vec![0; usize::try_from(len).unwrap_or(0)])?;
+        at += len;
+        progress(at - start, end - start);
+    }
+    Ok(())
+}
+
+/// Both slots of the area for checkpoints, empty: the old area becomes blocks of the data region.
+fn empty_checkpoints(io: &mut BlockingIo<'_>, storage: &Storage, area: Area) -> Result<(), Error> {
+    if !HEADER_SPACE.is_multiple_of(io.unit()) {
+        return Ok(());
+    }
+    let header = CheckpointHeader::empty(storage.header.uuid).encode();
+    let mut bytes = vec![0; usize::try_from(HEADER_SPACE).unwrap_or(0)];
+    bytes
+        .iter_mut()
+        .zip(header)
+        .for_each(|(to, from)| *to = from);
+    write(io, area.slot(0), &bytes)?;
+    write(io, area.slot(1), &bytes)
+}
+
+/// The block of inodes alone: the superblock before it is never at stake.
+fn write_inode(io: &mut BlockingIo<'_>, storage: &Storage) -> Result<(), Error> {
+    let metadata = minfs::encode_metadata(storage.geometry.image_len().0);
+    let (start, len) = (minfs::INODES_OFFSET, minfs::BLOCK_LEN);
+    let at = usize::try_from(start).unwrap_or(0);
+    let block = metadata.get(at..at + usize::try_from(len).unwrap_or(0));
+    write(io, start, block.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LumpId;
+    use crate::device::sim::{Random, SimDisk, SimOptions, Survivors, blank_image};
+    use crate::options::StoreOptions;
+    use crate::request::{Durability, Placement, RequestCtx};
+    use crate::store::Store;
+    use crate::units::BlockSize;
+
+    const BLOCKS: u64 = 100;
+
+    fn store(disk: &SimDisk) -> Store {
+        Store::open_on(disk.device(), StoreOptions::new("sim")).unwrap()
+    }
+
+    fn filled() -> SimDisk {
+        let image = blank_image(BlockSize::MIN, 16, BLOCKS, [7; 16]);
+        let disk = SimDisk::with_size(1 << 20, &image, SimOptions::default());
+        let store = store(&disk);
+        for id in 0..20 {
+            let mut lump = store.lump_buf(900).unwrap();
+            lump.extend(&[u8::try_from(id).unwrap(); 900]).unwrap();
+            let (ctx, id) = (RequestCtx::default(), LumpId(id));
+            store
+                .put(ctx, id, lump, Placement::Data, Durability::Synced)
+                .unwrap();
+        }
+        store.close().unwrap();
+        disk
+    }
+
+    #[test]
+    fn a_growth_cut_anywhere_has_happened_or_not() {
+        let wanted = ByteLen(3 * BLOCKS * 512);
+        let (mut small, mut large) = (0, 0);
+        for seed in 0..200_u64 {
+            let disk = filled();
+            disk.die_after(seed % 25);
+            let done = grow(&mut disk.device(), wanted, None);
+            let mut random = Random::new(seed);
+            let survivors = [Survivors::None, Survivors::Sectors(500), Survivors::All];
+            let survivors = survivors[usize::try_from(seed % 3).unwrap()];
+            let disk = disk.power_cut(survivors, &mut random);
+            let store = store(&disk);
+            match store.info().data_capacity {
+                it if it == wanted.0 => large += 1,
+                it if it == BLOCKS * 512 && done.is_err() => small += 1,
+                it => panic!("seed {seed}: {it} bytes, {done:?}"),
+            }
+            for id in 0..20 {
+                let lump = store.get(RequestCtx::default(), LumpId(id)).unwrap();
+                assert_eq!(&lump[..], [u8::try_from(id).unwrap(); 900]);
+            }
+        }
+        assert!(small > 20 && large > 20, "{small} {large}");
+    }
+
+    #[test]
+    fn the_mark_of_a_copy_goes_and_nothing_else() {
+        let disk = filled();
+        let mark = crate::format::unfinished::Unfinished {
+            source: [1; 16],
+            epoch: 2,
+            log_end: 3,
+        };
+        // As creation writes it.
+        let mut block = disk.bytes(0..512);
+        mark.put_into(&mut block);
+        let disk = SimDisk::new(
+            &[block, disk.bytes(512..disk.size())].concat(),
+            SimOptions::default(),
+        );
+        let options = || StoreOptions::new("sim");
+        assert!(Store::open_on(disk.device(), options()).is_err());
+        let copy = Store::open_copy(disk.device(), options(), Some(mark)).unwrap();
+        copy.delete(RequestCtx::default(), LumpId(3), Durability::Synced)
+            .unwrap();
+        copy.collect().unwrap();
+        copy.close().unwrap();
+        // Every write of the header block keeps it.
+        assert!(Store::open_on(disk.device(), options()).is_err());
+        take_mark(&mut disk.device()).unwrap();
+        assert_eq!(store(&disk).stats().lumps, 19);
+    }
+}
