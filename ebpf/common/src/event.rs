@@ -6,7 +6,7 @@ use core::mem::{offset_of, size_of};
 /// request of a disk.
 pub const NO_SEEK: i64 = i64::MIN;
 
-/// One completed block request. 104 bytes, aligned to 8.
+/// One completed block request. 112 bytes, aligned to 8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct BlockEvent {
@@ -24,6 +24,9 @@ pub struct BlockEvent {
     /// With [`crate::flag2::SUBMITTED`]: token of the I/O in whose name the thread was in the
     /// kernel; else 0.
     pub token: u64,
+    /// Cgroup of the thread that started it, in the hierarchy of version 2: the inode of its
+    /// directory; 0: unknown.
+    pub cgroup: u64,
     /// Length in sectors.
     pub sectors: u32,
     /// Bytes completed.
@@ -56,18 +59,18 @@ pub struct BlockEvent {
 
 const _: () = {
     assert!(size_of::<BlockEvent>() == BlockEvent::BYTES);
-    assert!(offset_of!(BlockEvent, sectors) == 48);
-    assert!(offset_of!(BlockEvent, request_flags) == 72);
-    assert!(offset_of!(BlockEvent, op) == 84);
-    assert!(offset_of!(BlockEvent, comm) == 88);
+    assert!(offset_of!(BlockEvent, sectors) == 56);
+    assert!(offset_of!(BlockEvent, request_flags) == 80);
+    assert!(offset_of!(BlockEvent, op) == 92);
+    assert!(offset_of!(BlockEvent, comm) == 96);
     assert!(BlockEvent::BYTES.is_multiple_of(8));
-    // 104 = the sum of the fields: nothing is implicit.
+    // 112 = the sum of the fields: nothing is implicit.
     assert!(offset_of!(BlockEvent, comm) + 16 == BlockEvent::BYTES);
 };
 
 impl BlockEvent {
     /// Size in the ring.
-    pub const BYTES: usize = 104;
+    pub const BYTES: usize = 112;
 
     /// Reads an event from the ring; `None`: wrong size.
     #[must_use]
@@ -81,6 +84,7 @@ impl BlockEvent {
             sector: u64::from_ne_bytes(at.take()),
             seek: i64::from_ne_bytes(at.take()),
             token: u64::from_ne_bytes(at.take()),
+            cgroup: u64::from_ne_bytes(at.take()),
             sectors: u32::from_ne_bytes(at.take()),
             bytes_done: u32::from_ne_bytes(at.take()),
             dev: u32::from_ne_bytes(at.take()),

@@ -4,7 +4,7 @@ use core::mem::size_of;
 
 use crate::event::Fields;
 
-/// A request in flight, or an entry for the next: see [`InFlight::is_free`]. 104 bytes, aligned to 8.
+/// A request in flight, or an entry for the next: see [`InFlight::is_free`]. 112 bytes, aligned to 8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct InFlight {
@@ -18,6 +18,8 @@ pub struct InFlight {
     pub seek: i64,
     /// See [`crate::BlockEvent::token`].
     pub token: u64,
+    /// See [`crate::BlockEvent::cgroup`].
+    pub cgroup: u64,
     /// Of a request whose start was not seen: the kernel's own time of its making, which tells it
     /// from the next in the same memory; 0: not known.
     pub born: u64,
@@ -54,13 +56,13 @@ pub struct InFlight {
 
 const _: () = {
     // The sum of the fields: nothing is implicit.
-    assert!(size_of::<InFlight>() == 6 * 8 + 9 * 4 + 4 + 16);
+    assert!(size_of::<InFlight>() == 7 * 8 + 9 * 4 + 4 + 16);
     assert!(size_of::<InFlight>() == InFlight::WORDS * 8);
 };
 
 impl InFlight {
     /// Its size in the map, in words of 8 bytes.
-    pub const WORDS: usize = 13;
+    pub const WORDS: usize = 14;
 
     /// Reads an entry of the map.
     #[must_use]
@@ -79,6 +81,7 @@ impl InFlight {
             sector: u64::from_ne_bytes(at.take()),
             seek: i64::from_ne_bytes(at.take()),
             token: u64::from_ne_bytes(at.take()),
+            cgroup: u64::from_ne_bytes(at.take()),
             born: u64::from_ne_bytes(at.take()),
             sectors: u32::from_ne_bytes(at.take()),
             bytes_done: u32::from_ne_bytes(at.take()),
@@ -124,11 +127,12 @@ mod tests {
     fn decodes_fields_in_the_order_of_the_layout() {
         let mut words = [0; InFlight::WORDS];
         words[1] = 7;
-        words[5] = 9;
-        words[6] = u64::from_ne_bytes([1, 0, 0, 0, 2, 0, 0, 0]);
-        words[12] = u64::from_ne_bytes(*b"rest\0\0\0\0");
+        words[5] = 11;
+        words[6] = 9;
+        words[7] = u64::from_ne_bytes([1, 0, 0, 0, 2, 0, 0, 0]);
+        words[13] = u64::from_ne_bytes(*b"rest\0\0\0\0");
         let entry = InFlight::decode(&words);
-        assert_eq!((entry.issue_ns, entry.born), (7, 9));
+        assert_eq!((entry.issue_ns, entry.cgroup, entry.born), (7, 11, 9));
         assert_eq!((entry.sectors, entry.bytes_done), (1, 2));
         assert_eq!(&entry.comm[8..12], b"rest");
     }

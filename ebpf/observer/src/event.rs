@@ -58,10 +58,22 @@ pub struct Event {
     pub tgid: u32,
     /// Name of the thread that started it.
     pub comm: ThreadName,
+    /// Cgroup of that thread, by the inode of its directory in the hierarchy of version 2; 0:
+    /// unknown. [`crate::Input::Cgroup`] tells its path.
+    #[serde(default, skip_serializing_if = "is_unknown")]
+    pub cgroup: u64,
     /// The I/O that the thread which made it had said to be in the kernel for; absent: it said
     /// none, as kernel workers, or it is not the service's.
     #[serde(default)]
     pub submission: Option<Submission>,
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a reference"
+)]
+fn is_unknown(cgroup: &u64) -> bool {
+    *cgroup == 0
 }
 
 /// A declared I/O, as the thread named it that handed it to the kernel.
@@ -242,6 +254,7 @@ impl From<&BlockEvent> for Event {
             failed: raw.error != 0,
             tgid: raw.tgid,
             comm: ThreadName::from(raw.comm),
+            cgroup: raw.cgroup,
             submission: (raw.flags2 & flag2::SUBMITTED != 0)
                 .then(|| usize::try_from(raw.store).ok())
                 .flatten()

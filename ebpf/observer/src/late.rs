@@ -141,6 +141,7 @@ fn event_of(entry: &InFlight, now_ns: u64) -> BlockEvent {
         sector: entry.sector,
         seek: entry.seek,
         token: entry.token,
+        cgroup: entry.cgroup,
         sectors: entry.sectors,
         bytes_done: u32::try_from(bytes(entry)).unwrap_or(u32::MAX),
         dev: entry.dev,

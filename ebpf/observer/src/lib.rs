@@ -10,6 +10,7 @@
 mod api;
 mod audit;
 mod btf;
+mod cgroup;
 mod clock;
 mod correlate;
 mod device;
@@ -41,6 +42,7 @@ pub use api::{
     ObserverOptions, Op, Purpose, RequestSummary, STAGES, StoreObservation, TraceContext, Tuning,
     WatchedStore,
 };
+pub use cgroup::container;
 pub use correlate::{Correlator, Declared, Ended, Input, Limits, OWNERS};
 pub use event::{BlockOp, Class, Event, OPERATIONS, Submission};
 pub use extents::{Extent, Placement};
@@ -50,8 +52,8 @@ pub use observer::Observer;
 pub use places::Places;
 pub use replay::{MAX_LINE, Replay, ReplayError};
 pub use report::{
-    AuditReport, BlockIo, BlockLine, BlockReport, BlockShape, GuardReport, GuardedOpen, HeadMove,
-    HeatCell, InFlightReport, LatencyBucket, LostTime, OperationReport, OwnerTotal, ProgramReport,
-    SeekTime, SizeBucket, SlowRequest, StageTime, Step, StoreReport,
+    AuditReport, BlockIo, BlockLine, BlockReport, BlockShape, Cgroup, GuardReport, GuardedOpen,
+    HeadMove, HeatCell, InFlightReport, LatencyBucket, LostTime, OperationReport, OwnerTotal,
+    ProcessTotal, ProgramReport, SeekTime, SizeBucket, SlowRequest, StageTime, Step, StoreReport,
 };
 pub use tap::{BlockTap, MAX_TAPPED, TapError, TappedDisk, TappedRequest};

@@ -111,6 +111,10 @@ pub struct BlockReport {
     pub moves: Vec<HeadMove>,
     /// Time that requests of the stores on this disk lost to others, by the class of the others.
     pub lost: Vec<LostTime>,
+    /// The processes that made block requests, as far as they are remembered: by number and
+    /// cgroup. The last without a name or number: those that are not.
+    #[serde(default)]
+    pub processes: Vec<ProcessTotal>,
 }
 
 /// Block requests of one owner class that followed one of another, or of the same.
@@ -371,6 +375,48 @@ pub struct BlockIo {
     /// That it was made for this request is not certain: place and time suit another as well.
     #[serde(default)]
     pub uncertain: bool,
+    /// Name of the thread that made it; empty: unknown.
+    #[serde(default)]
+    pub process: String,
+    /// Its process; 0: unknown.
+    #[serde(default)]
+    pub pid: u32,
+    /// Its cgroup.
+    #[serde(default)]
+    pub cgroup: Cgroup,
+    /// Path of the cgroup of the process that `previous_owner` names; empty: none, or unknown.
+    #[serde(default)]
+    pub previous_cgroup: String,
+}
+
+/// A cgroup, in the hierarchy of version 2.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cgroup {
+    /// Inode of its directory; 0: unknown.
+    pub id: u64,
+    /// From the root of the hierarchy, as far as the service sees it; empty: unknown.
+    pub path: String,
+}
+
+/// Block requests of one process in one cgroup, on one disk.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessTotal {
+    /// Name of the first of its threads that was seen; empty: unknown.
+    pub process: String,
+    /// 0: unknown.
+    pub pid: u32,
+    /// Its cgroup.
+    pub cgroup: Cgroup,
+    /// Block requests that completed.
+    pub requests: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Flushes that it asked for.
+    pub flushes: u64,
+    /// Their time at the device, added up.
+    pub device_ns: u64,
 }
 
 /// One completed block request of a watched disk, whoever made it, for live watching.
@@ -390,6 +436,12 @@ pub struct BlockLine {
     pub requests: Vec<u64>,
     /// Name of the thread that made it; empty: unknown.
     pub process: String,
+    /// Its process, as the first PID namespace numbers it; 0: unknown.
+    #[serde(default)]
+    pub pid: u32,
+    /// Its cgroup.
+    #[serde(default)]
+    pub cgroup: Cgroup,
     /// First 512-byte sector on the whole disk; 0 for a flush.
     pub sector: u64,
     /// Number of sectors; 0 for a flush.

@@ -1,6 +1,6 @@
 //! Who makes a request, and what class that suggests.
 
-use aya_ebpf::helpers::bpf_get_current_comm;
+use aya_ebpf::helpers::{bpf_get_current_cgroup_id, bpf_get_current_comm};
 use lumpscope_ebpf_common::{InFlight, class, flag, flag2, op};
 
 use crate::submission;
@@ -16,6 +16,7 @@ const MERGED_AWAY_NS: u64 = 1_000_000_000;
 pub unsafe fn owner(entry: &mut InFlight) {
     let task = task();
     (entry.tgid, entry.tid) = (task.tgid, task.tid);
+    entry.cgroup = bpf_get_current_cgroup_id();
     if let Ok(comm) = bpf_get_current_comm() {
         entry.comm = comm;
     }
@@ -40,6 +41,9 @@ pub unsafe fn doubt_maker(entry: &mut InFlight, old: &InFlight) {
     let merged_away = !old.completes() && entry.queue_ns - old.queue_ns > MERGED_AWAY_NS;
     if merged_away || old.is_free() {
         return;
+    }
+    if old.cgroup != entry.cgroup {
+        entry.cgroup = 0;
     }
     let other = old.tgid != entry.tgid;
     if other || old.token != entry.token || old.store != entry.store {

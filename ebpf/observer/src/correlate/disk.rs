@@ -10,6 +10,7 @@ use super::found::Match;
 use super::lost;
 use super::moves::Moves;
 use super::owner::{CLASSES, OWNERS, Owner};
+use super::processes::{Cgroups, Processes};
 use super::recent::Recent;
 use super::totals::histogram;
 
@@ -35,6 +36,7 @@ pub(super) struct Disk {
     pub(super) recent: Recent,
     pub(super) moves: Moves,
     pub(super) checks: CrossCheck,
+    processes: Processes,
     /// Nanoseconds that requests lost, by class of the others.
     lost: [u64; CLASSES],
 }
@@ -55,6 +57,7 @@ impl Default for Disk {
             recent: Recent::default(),
             moves: Moves::default(),
             checks: CrossCheck::default(),
+            processes: Processes::default(),
             lost: [0; CLASSES],
         }
     }
@@ -70,6 +73,7 @@ impl Disk {
         if event.op.is_data() {
             self.add_data(event, found, sharers);
         }
+        self.processes.add(event);
         self.recent.add(event, owner);
     }
 
@@ -100,7 +104,7 @@ impl Disk {
         }
     }
 
-    pub(super) fn report(&self) -> BlockReport {
+    pub(super) fn report(&self, cgroups: &Cgroups) -> BlockReport {
         let owners = OWNERS.iter().zip(&self.owners).flat_map(|(owner, by_op)| {
             let totals = OPERATIONS.iter().zip(by_op);
             let any = totals.filter(|(_, (requests, _))| *requests > 0);
@@ -123,6 +127,7 @@ impl Disk {
             unattributed_bytes: self.unattributed_bytes,
             moves: self.moves.report(),
             lost: lost::report(&self.lost),
+            processes: self.processes.report(cgroups),
         }
     }
 }

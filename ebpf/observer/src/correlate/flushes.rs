@@ -233,6 +233,7 @@ impl Asker {
             kernel_thread: self.event.kernel_thread,
             tgid: self.event.tgid,
             comm: self.event.comm,
+            cgroup: self.event.cgroup,
             ..flush
         }
     }

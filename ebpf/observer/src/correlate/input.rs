@@ -8,9 +8,9 @@ use crate::extents::Placement;
 use crate::report::AuditReport;
 
 /// Names of the inputs in recordings.
-pub(crate) const KINDS: [&str; 10] = [
+pub(crate) const KINDS: [&str; 11] = [
     "clock", "added", "removed", "placed", "audited", "declared", "finished", "ended", "event",
-    "drained",
+    "drained", "cgroup",
 ];
 
 /// One input of the correlator, and one line of a recording.
@@ -67,6 +67,13 @@ pub enum Input {
     },
     /// A request has ended.
     Ended(Ended),
+    /// The path of a cgroup, told before the first block request that was made in it.
+    Cgroup {
+        /// See [`Event::cgroup`].
+        id: u64,
+        /// From the root of the hierarchy, as far as the service sees it.
+        path: String,
+    },
     /// A block request has completed.
     Event(Event),
     /// Everything that completed up to this time has been told.

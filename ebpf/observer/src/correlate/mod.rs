@@ -24,6 +24,7 @@ mod kept;
 mod lost;
 mod moves;
 mod owner;
+mod processes;
 mod recent;
 mod requests;
 mod settle;
@@ -47,6 +48,7 @@ use disk::Disk;
 use flushes::Flushes;
 use join::Joiner;
 use kept::Kept;
+use processes::Cgroups;
 use requests::Requests;
 use settle::Unsettled;
 use taps::Taps;
@@ -86,6 +88,7 @@ pub struct Correlator {
     unsettled: VecDeque<Unsettled>,
     kept: Kept,
     taps: Taps,
+    cgroups: Cgroups,
     /// Stores whose place should be read again.
     stale: bool,
     limits: Limits,
@@ -106,6 +109,7 @@ impl Correlator {
             unsettled: VecDeque::new(),
             kept: Kept::default(),
             taps: Taps::default(),
+            cgroups: Cgroups::default(),
             stale: false,
             limits: Limits::default(),
         }
@@ -136,6 +140,7 @@ impl Correlator {
             } => self.joiner.finish(store, token, end_ns),
             Input::Ended(ended) => self.requests.end(ended),
             Input::Event(event) => self.event(&event, true),
+            Input::Cgroup { id, path } => self.cgroups.learn(id, path),
             Input::Drained { until_ns } => self.drained(until_ns),
         }
     }
@@ -166,7 +171,7 @@ impl Correlator {
         report.operations = totals.operations();
         report.slowest = totals.slowest();
         if let Some(disk) = self.disk_of(store) {
-            report.block = disk.report();
+            report.block = disk.report(&self.cgroups);
             report.block.owners.extend(report.audit.untold.clone());
             disk.checks.tell(&mut report.audit);
         }
@@ -231,7 +236,7 @@ impl Correlator {
         standing
     }
 
-    /// The stores, and where they lie.
+    /// The stores, where they lie, and the cgroups.
     #[must_use]
     pub fn places(&self) -> Vec<Input> {
         let stores = self.stores.iter().map(|(&store, totals)| Input::Added {
@@ -246,7 +251,11 @@ impl Correlator {
                 disk: disk.map(|disk| disk.name.clone()).unwrap_or_default(),
             }
         });
-        stores.chain(placed).collect()
+        let cgroups = self.cgroups.all().map(|cgroup| Input::Cgroup {
+            id: cgroup.id,
+            path: cgroup.path,
+        });
+        stores.chain(placed).chain(cgroups).collect()
     }
 
     /// When the oldest declared I/O that has not returned was begun.

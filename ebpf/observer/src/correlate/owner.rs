@@ -29,8 +29,30 @@ pub(super) enum Owner {
     FsJournal,
     FsMetadata,
     Writeback,
-    /// Another process, by name.
-    Other(ThreadName),
+    /// Another process.
+    Other(Process),
+}
+
+/// A process that is not the service's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Process {
+    /// Of the thread that made the block request.
+    pub(super) name: ThreadName,
+    /// 0: unknown.
+    pub(super) pid: u32,
+    /// See [`Event::cgroup`].
+    pub(super) cgroup: u64,
+}
+
+impl Process {
+    /// As `dd[4711]`; empty: unknown.
+    pub(super) fn text(&self) -> String {
+        match self.pid {
+            _ if self.name.is_empty() => String::new(),
+            0 => self.name.text(),
+            pid => format!("{}[{pid}]", self.name.text()),
+        }
+    }
 }
 
 impl Owner {
@@ -68,8 +90,18 @@ impl Owner {
     pub(super) fn short_name(&self) -> String {
         match self {
             Owner::Request(id) => format!("request {id}"),
-            Owner::Other(name) if !name.is_empty() => format!("other ({})", name.text()),
+            Owner::Other(process) if !process.name.is_empty() => {
+                format!("other ({})", process.text())
+            }
             other => OWNERS[other.class()].to_owned(),
+        }
+    }
+
+    /// Cgroup of the process, if it is another's; 0: unknown.
+    pub(super) fn cgroup(&self) -> u64 {
+        match self {
+            Owner::Other(process) => process.cgroup,
+            _ => 0,
         }
     }
 
@@ -80,7 +112,11 @@ impl Owner {
             Class::FsJournal => Owner::FsJournal,
             Class::FsMetadata => Owner::FsMetadata,
             Class::Writeback => Owner::Writeback,
-            Class::Other => Owner::Other(event.comm),
+            Class::Other => Owner::Other(Process {
+                name: event.comm,
+                pid: event.tgid,
+                cgroup: event.cgroup,
+            }),
         }
     }
 }

@@ -105,6 +105,7 @@ impl Correlator {
         let at = At {
             disk: &disk.name,
             stores: &stores,
+            cgroups: &self.cgroups,
         };
         let previous = disk.recent.previous(&one.event);
         self.taps.block(one, previous, &at);
@@ -137,6 +138,7 @@ impl Correlator {
             lost,
             store: &totals.name,
             disk,
+            cgroups: &self.cgroups,
             file_system: at.as_ref().map_or("", |at| at.file_system.as_str()),
         };
         let explained = explain::explain(&known);

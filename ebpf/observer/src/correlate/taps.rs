@@ -6,6 +6,7 @@ use crate::live::{self, Feed, Watch};
 use crate::report::{BlockLine, SlowRequest};
 
 use super::owner::{OWNERS, Owner};
+use super::processes::Cgroups;
 use super::settle::Unsettled;
 
 /// All live watches.
@@ -21,6 +22,7 @@ pub(super) struct At<'a> {
     pub(super) disk: &'a str,
     /// The stores on it: index and name.
     pub(super) stores: &'a [(usize, &'a str)],
+    pub(super) cgroups: &'a Cgroups,
 }
 
 impl Taps {
@@ -105,6 +107,8 @@ fn block_line(one: &Unsettled, previous: Option<&Owner>, at: &At<'_>) -> BlockLi
         owner: OWNERS[one.owner.class()].to_owned(),
         requests: one.owner.requests().to_vec(),
         process: event.comm.text(),
+        pid: event.tgid,
+        cgroup: at.cgroups.named(event.cgroup),
         sector: if placed { event.sector } else { 0 },
         sectors: if placed { event.sectors } else { 0 },
         seek_bytes: event.seek.map(|seek| seek.saturating_mul(512)),

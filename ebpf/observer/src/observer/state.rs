@@ -4,6 +4,7 @@ use std::sync::{Arc, PoisonError};
 
 use crate::api::{ObserverOptions, StoreObservation};
 use crate::audit::WatchedDisk;
+use crate::cgroup::Finder;
 use crate::clock::monotonic_ns;
 use crate::correlate::{Correlator, Input};
 use crate::device::{self, Target};
@@ -62,6 +63,7 @@ pub(super) struct Core {
     pub(super) correlator: Correlator,
     pub(super) recording: Recording,
     pub(super) flight: Option<Flight>,
+    pub(super) cgroups: Finder,
     /// When the audits were last told to the correlator.
     pub(super) audited_ns: u64,
     pub(super) drained_ns: u64,
@@ -85,6 +87,7 @@ impl Core {
             correlator: Correlator::new(options.stores.len()),
             recording: Recording::to_file(options.tuning.record.as_deref()),
             flight: options.tuning.flight.clone().map(Flight::new),
+            cgroups: Finder::new(),
             audited_ns: 0,
             drained_ns: 0,
             forgot_ns: monotonic_ns(),
@@ -143,6 +146,7 @@ impl Core {
 
     /// As [`Core::learn`], without a copy: there may be 100,000 events a second.
     fn learn_event(&mut self, event: Event) {
+        self.learn_cgroup(&event);
         if self.recording.is_wanted() {
             self.recording.tell(&Input::Event(event));
         }
@@ -150,6 +154,14 @@ impl Core {
             flight.keep(Input::Event(event), self.drained_ns);
         }
         self.correlator.event(&event, true);
+    }
+
+    /// Finds the path of the cgroup of an event, when it is seen for the first time.
+    fn learn_cgroup(&mut self, event: &Event) {
+        let (id, pid) = (event.cgroup, event.tgid);
+        if let Some(path) = self.cgroups.first_seen(id, pid, self.drained_ns) {
+            self.learn(Input::Cgroup { id, path });
+        }
     }
 
     /// Asks the file systems again where the files lie.
@@ -231,7 +243,7 @@ impl Core {
             return;
         }
         for event in found {
-            self.learn(Input::Event(event));
+            self.learn_event(event);
         }
         let until_ns = self.drained_ns;
         self.learn(Input::Drained { until_ns });

@@ -1,5 +1,6 @@
 //! Other processes on the store's own sectors, their flushes, and their names.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -268,4 +269,90 @@ fn a_start_on_a_busy_disk_leaves_no_doubt_at_rest() {
     let at = device.path.to_str().expect("UTF-8");
     let dd = format!("dd if=/dev/zero of={at} bs=4k seek=4096 count=4");
     starts_leave_no_doubt(&device.path, &format!("{dd} conv=notrunc,fsync"), at);
+}
+
+/// A cgroup of its own, in the hierarchy of version 2, which is mounted where it is not.
+struct Cgroup {
+    dir: PathBuf,
+    mount: Option<tempfile::TempDir>,
+}
+
+impl Cgroup {
+    fn new(name: &str) -> Cgroup {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("the mounts");
+        let line = mounts.lines().find(|line| line.contains(" - cgroup2 "));
+        let at = line.and_then(|line| line.split(' ').nth(4));
+        let mount = at.is_none().then(|| {
+            let at = tempfile::tempdir().expect("a folder");
+            let path = at.path().to_str().expect("UTF-8");
+            sh("mount", &["-t", "cgroup2", "cgroup2", path]);
+            at
+        });
+        let root = mount.as_ref().map_or_else(
+            || PathBuf::from(at.unwrap_or("/")),
+            |at| at.path().to_owned(),
+        );
+        let dir = root.join(name);
+        std::fs::create_dir(&dir).expect("a cgroup");
+        Cgroup { dir, mount }
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        // The process that was in it may be gone for a moment only.
+        for _ in 0..100 {
+            if std::fs::remove_dir(&self.dir).is_ok() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        if let Some(at) = &self.mount {
+            let _ = Command::new("umount").arg(at.path()).status();
+        }
+    }
+}
+
+/// Reads a disk through the page cache, from a cgroup.
+fn read_in(cgroup: &Cgroup, flavour: Flavour) -> StoreReport {
+    let device = LoopDevice::new(4 * MIB);
+    let it = Watched::new(&device.path, forced(flavour));
+    let (procs, path) = (cgroup.dir.join("cgroup.procs"), device.path.display());
+    let text = format!(
+        "echo $$ > {} && exec cat {path} > /dev/null",
+        procs.display()
+    );
+    sh("sh", &["-c", &text]);
+    it.report()
+}
+
+#[test]
+fn a_process_is_known_by_its_cgroup() {
+    let Some(_one) = ready() else {
+        return;
+    };
+    mount_tracefs();
+    let name = format!("lumpscope-test-{}", std::process::id());
+    let cgroup = Cgroup::new(&name);
+    let inode = std::fs::metadata(&cgroup.dir).expect("there").ino();
+    for flavour in [Flavour::TpBtf, Flavour::RawTp, Flavour::Classic] {
+        let report = until_complete(|| read_in(&cgroup, flavour));
+        let processes = &report.block.processes;
+        let mut found = processes.iter().filter(|one| one.cgroup.id == inode);
+        let cat = found
+            .next()
+            .unwrap_or_else(|| panic!("{flavour:?}: {processes:#?}"));
+        assert_eq!(found.next(), None, "{flavour:?}");
+        assert_eq!(cat.cgroup.path, format!("/{name}"), "{flavour:?}");
+        assert_eq!(cat.process, "cat", "{flavour:?}");
+        assert!(cat.read_bytes >= MIB && cat.written_bytes == 0, "{cat:?}");
+        // What is told by process is what is told by owner.
+        let by_process: u64 = processes.iter().map(|one| one.requests).sum();
+        let by_owner: u64 = report.block.owners.iter().map(|one| one.requests).sum();
+        assert_eq!(
+            by_process, by_owner,
+            "{processes:#?} {:#?}",
+            report.block.owners
+        );
+    }
 }

@@ -188,7 +188,7 @@ fn who_was_there_before_is_said_only_when_the_chain_fits() {
     );
     let report = filled(&it);
     let slow = &report.slowest[0];
-    assert_eq!(slow.blocks[0].previous_owner, "other (fio)");
+    assert_eq!(slow.blocks[0].previous_owner, "other (fio[1])");
     assert_eq!(slow.blocks[1].previous_owner, "");
     assert!(
         slow.sentence

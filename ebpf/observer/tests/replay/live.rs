@@ -115,3 +115,55 @@ fn traced_requests_are_told_once_their_block_requests_are_known() {
     assert_eq!(told.len(), 1);
     assert_eq!((told[0].trace, told[0].block_requests), (Some(trace), 1));
 }
+
+#[test]
+fn a_process_is_told_with_its_cgroup_live_and_in_what_goes_on_from_here() {
+    let id = "0123456789abcdef".repeat(4);
+    let path = format!("/docker/{id}");
+    let mut it = raw_store();
+    let watch = it.watch_blocks(BlockFilter::default(), 10);
+    it.apply(Input::Cgroup {
+        id: 77,
+        path: path.clone(),
+    });
+    let mut dd = event(BlockOp::Read, 5000, 8, 60, 61, 70);
+    (dd.class, dd.own, dd.comm) = (Class::Other, false, "dd".into());
+    (dd.tgid, dd.cgroup) = (4711, 77);
+    dd.seek = Some(0);
+    apply(
+        &mut it,
+        vec![
+            declared(1, &[1], Op::Write, 0, 4096, 90),
+            Input::Event(dd),
+            Input::Event(Event {
+                seek: Some(-5008),
+                ..event(BlockOp::Write, 0, 8, 100, 110, 150)
+            }),
+            finished(1, 155),
+            ended(1, 80, 250),
+            Input::Drained { until_ns: 400 },
+        ],
+    );
+    let line = &watch.take()[0];
+    assert_eq!(
+        (line.cgroup.id, line.cgroup.path.as_str()),
+        (77, path.as_str())
+    );
+    assert_eq!(
+        lumpscope_observer::container(&line.cgroup.path),
+        Some(id.as_str())
+    );
+    let block = &it.explain(1).expect("kept").blocks[0];
+    assert_eq!(
+        (block.process.as_str(), block.pid, block.cgroup.id),
+        ("store", 1, 0)
+    );
+    assert_eq!(block.previous_owner, "other (dd[4711])");
+    assert_eq!(block.previous_cgroup, path);
+    // A recording that begins now knows it too.
+    let told = it.standing();
+    assert!(
+        told.iter()
+            .any(|input| matches!(input, Input::Cgroup { id: 77, .. }))
+    );
+}

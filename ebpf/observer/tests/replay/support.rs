@@ -122,6 +122,7 @@ pub(crate) fn event(
         failed: false,
         tgid: 1,
         comm: "store".into(),
+        cgroup: 0,
         submission: None,
     }
 }

@@ -12,6 +12,7 @@ use super::Ended;
 use super::disk::Disk;
 use super::lost;
 use super::owner::{CLASSES, Owner};
+use super::processes::Cgroups;
 use super::requests::{Block, Open};
 use super::totals::stage_times;
 use story::Story;
@@ -28,6 +29,8 @@ pub(super) struct Known<'a> {
     pub(super) store: &'a str,
     /// Where its block requests went, when that is observed.
     pub(super) disk: Option<&'a Disk>,
+    /// Paths of the cgroups.
+    pub(super) cgroups: &'a Cgroups,
     /// File system between the store and the disk; empty: none.
     pub(super) file_system: &'a str,
 }
@@ -94,6 +97,11 @@ fn block_io(known: &Known<'_>, block: &Block) -> BlockIo {
         done_at_ns: event.completed_ns().map(|ns| known.after_begin(ns)),
         failed: event.failed,
         uncertain: share.uncertain,
+        process: event.comm.text(),
+        pid: event.tgid,
+        cgroup: known.cgroups.named(event.cgroup),
+        previous_cgroup: previous
+            .map_or_else(String::new, |p| known.cgroups.named(p.cgroup()).path),
     }
 }
 

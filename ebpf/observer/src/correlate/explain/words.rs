@@ -57,8 +57,10 @@ fn whose_text(known: &Known<'_>, owner: &Owner) -> String {
         Owner::FsJournal => format!("made by the {system} journal"),
         Owner::FsMetadata => format!("made for {system} metadata"),
         Owner::Writeback => "made by the kernel's writeback".to_owned(),
-        Owner::Other(name) if name.is_empty() => "made by an unknown process".to_owned(),
-        Owner::Other(name) => format!("made by process {}", name.text()),
+        Owner::Other(process) => match process.text() {
+            unknown if unknown.is_empty() => "made by an unknown process".to_owned(),
+            process => format!("made by process {process}"),
+        },
     }
 }
 
