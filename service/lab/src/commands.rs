@@ -135,7 +135,7 @@ fn write_summary(stream: &CommandStream, out: &mut impl Write) -> io::Result<()>
     let alive = survivors.values().map(|lump| lump.size).sum();
     writeln!(
         out,
-        "put {}, got {}, at most {} alive, at the end {} lumps of {}",
+        "put {}, got {}\nalive at most {}, at the end {} lumps of {}",
         human::bytes(stream.bytes_put()),
         human::bytes(stream.bytes_got()),
         human::bytes(stream.peak_bytes),

@@ -1,4 +1,4 @@
-//! Lateness of a lab's emulated disks.
+//! Lateness of a lab's emulated disks: of their answers, and of the requests on their way to them.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::human;
 
-/// A disk whose answers were late by more than this share of what its requests took says as much
+/// A disk whose requests or answers were late by more than this share of what its requests took says as much
 /// of the machine as of the disk.
 const BUSY: f64 = 0.05;
 
@@ -27,9 +27,13 @@ pub struct EmulatedView {
     pub late_p99_ns: u64,
     /// The latest.
     pub late_max_ns: u64,
+    /// How much later the requests came on average, in real nanoseconds, by the time that the kernel
+    /// counts for them; `None`: it does not say.
+    pub came_late_mean_ns: Option<u64>,
     /// Its threads ran before ordinary ones.
     pub runs_first: bool,
-    /// The machine was too busy: answers were late by more than a twentieth of what they took.
+    /// The machine was too busy: requests and answers were late by more than a twentieth of what they
+    /// took.
     pub too_busy: bool,
 }
 
@@ -42,6 +46,13 @@ impl EmulatedView {
         let scale = u64::from(status.options.scale.max(1));
         let mean_ns = counts.device_ns / scale / requests.max(1);
         let late_mean_ns = status.lateness.mean_ns;
+        // One request of the kernel may be a write and a flush here.
+        let told_ns = counts.device_ns / scale + late_mean_ns.saturating_mul(requests);
+        let came_late_mean_ns = status.seen.and_then(|seen| {
+            let late_ns = seen.ns.saturating_sub(told_ns);
+            late_ns.checked_div(seen.requests)
+        });
+        let late_ns = late_mean_ns + came_late_mean_ns.unwrap_or(0);
         EmulatedView {
             name: name.into(),
             requests,
@@ -49,15 +60,17 @@ impl EmulatedView {
             late_mean_ns,
             late_p99_ns: status.lateness.p99_ns,
             late_max_ns: status.lateness.max_ns,
+            came_late_mean_ns,
             runs_first: status.runs_first,
-            too_busy: human::ratio(late_mean_ns, mean_ns).is_some_and(|share| share > BUSY),
+            too_busy: human::ratio(late_ns, mean_ns).is_some_and(|share| share > BUSY),
         }
     }
 
     /// The one of several that was late by the largest share.
     #[must_use]
     pub fn worst<'a>(views: impl Iterator<Item = &'a EmulatedView>) -> Option<&'a EmulatedView> {
-        let share = |view: &EmulatedView| human::ratio(view.late_mean_ns, view.mean_ns);
+        let late = |view: &EmulatedView| view.late_mean_ns + view.came_late_mean_ns.unwrap_or(0);
+        let share = |view: &EmulatedView| human::ratio(late(view), view.mean_ns);
         views.max_by(|a, b| {
             let [a, b] = [a, b].map(|view| share(view).unwrap_or(0.0));
             a.total_cmp(&b)
@@ -80,6 +93,10 @@ impl fmt::Display for EmulatedView {
              average, {p99} at the 99th percentile, {max} at most",
             self.name, self.requests
         )?;
+        if let Some(came) = self.came_late_mean_ns {
+            let came = human::duration_ns(came);
+            write!(f, "; requests came {came} late on average")?;
+        }
         if !self.runs_first {
             write!(f, "; its threads had no real-time priority (CAP_SYS_NICE)")?;
         }
@@ -95,7 +112,7 @@ impl fmt::Display for EmulatedView {
 
 #[cfg(test)]
 mod tests {
-    use lumpscope_platter::live::{Counts, Lateness, LiveOptions, Way};
+    use lumpscope_platter::live::{Counts, Lateness, LiveOptions, Seen, Way};
 
     use super::*;
 
@@ -118,6 +135,7 @@ mod tests {
                 p99_ns: 2 * late_ns,
                 max_ns: 3 * late_ns,
             },
+            seen: None,
             way: Way::default(),
             memory_used: 0,
             memory_bound: 0,
@@ -135,6 +153,18 @@ mod tests {
         assert!(busy.too_busy && busy.to_string().contains("TOO BUSY"));
         let worst = EmulatedView::worst([&quiet, &busy, &quiet].into_iter());
         assert_eq!(worst, Some(&busy));
+        // The answers kept up, the machine did not: of 100 requests, each 10 ms by the model, the
+        // kernel counts 12 ms.
+        let late = Status {
+            seen: Some(Seen {
+                requests: 100,
+                ns: 1_200_000_000,
+            }),
+            ..status(100_000, 1)
+        };
+        let late = EmulatedView::new("raw", &late);
+        assert_eq!(late.came_late_mean_ns, Some(1_900_000));
+        assert!(late.too_busy && late.to_string().contains("came 1.90 ms late"));
         let idle = Status {
             counts: Counts::default(),
             ..status(0, 1)

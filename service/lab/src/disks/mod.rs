@@ -134,15 +134,14 @@ pub struct LabOptions {
 }
 
 impl LabOptions {
-    /// All three kinds, each with a disk of `disk_bytes`, ext4 without a journal, default
-    /// directory, no check for room.
+    /// All three kinds, each with a disk of `disk_bytes`, default directory, no check for room.
     #[must_use]
     pub fn new(disk_bytes: u64) -> LabOptions {
         LabOptions {
             dir: None,
             disk_bytes,
             expected_bytes: 0,
-            ext4_journal: false,
+            ext4_journal: true,
             kinds: StoreKind::ALL.to_vec(),
             drive: None,
         }

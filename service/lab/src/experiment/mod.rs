@@ -109,7 +109,7 @@ pub(crate) fn run<R: Serialize>(
     let interrupt = Interrupt::install()?;
     match measure(&interrupt) {
         Ok(report) => {
-            println!("{}", text(&report));
+            print!("{}", lumpscope_units::columns::fitted(&text(&report)));
             if let Some(path) = &output.json {
                 write_json(path, &report)?;
             }

@@ -1,17 +1,14 @@
 //! Tables and numbers for a terminal.
 
-use comfy_table::presets::NOTHING;
-use comfy_table::{Cell, CellAlignment, Table};
+use lumpscope_units::columns::Table;
 
 use super::report::{Cell as Figure, Findings, Row, Spread, Table as Figures};
 
 /// A table whose first column is text and whose others are numbers.
 pub(crate) fn table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(NOTHING);
-    table.set_header(header.iter().map(Cell::new));
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
+    let mut table = Table::new(header.iter().copied());
+    for column in 1..header.len() {
+        table.right(column);
     }
     table
 }
@@ -32,7 +29,7 @@ pub(crate) fn figures(figures: &Figures) -> Vec<String> {
             }
         };
     }
-    lines(&table)
+    table.lines()
 }
 
 fn cell(cell: &Figure) -> String {
@@ -49,14 +46,6 @@ fn cell(cell: &Figure) -> String {
             }
         }
     }
-}
-
-/// Its lines.
-pub(crate) fn lines(table: &Table) -> Vec<String> {
-    table
-        .lines()
-        .map(|line| line.trim_end().to_owned())
-        .collect()
 }
 
 /// In place of a number that was not measured.

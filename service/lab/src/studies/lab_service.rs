@@ -16,6 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::disks::fill;
 use crate::disks::{Lab, LabDrive, LabOptions, LabStore, StoreKind};
 use crate::failure::{Interrupted, argument, cannot_do};
+use crate::human;
 use crate::process::Interrupt;
 use crate::studies::compare::run_format;
 
@@ -76,6 +77,18 @@ fn serve(
         return Err(argument("--size", "512M or more: an xfs alone takes 300M"));
     }
     let capacity = capacity(options.disk_bytes);
+    let kind = match &options.drive {
+        Some(drive) => format!("emulated disks ({drive})"),
+        None => "loop devices".to_owned(),
+    };
+    let journal = if options.ext4_journal {
+        "with"
+    } else {
+        "without"
+    };
+    step(format!(
+        "makes three {kind}: one raw, one with an ext4 {journal} its journal, one with an xfs"
+    ));
     let lab = Lab::create(&LabOptions {
         dir: options.dir.clone(),
         expected_bytes: 3 * capacity + FILE_SYSTEMS_BYTES,
@@ -87,14 +100,27 @@ fn serve(
         ..LabOptions::new(options.disk_bytes)
     })?;
     if let (Some(raw), None) = (lab.store(StoreKind::Raw), &options.drive) {
+        step(format!(
+            "writes {} of zeros to the raw one",
+            human::bytes(capacity)
+        ));
         let filled = fill(&raw.device, capacity, &|| interrupt.check().is_err());
         interrupt.check()?;
         let what = format!("write zeros to {}", raw.device.display());
         filled.map_err(cannot_do(what))?;
     }
+    step(format!(
+        "makes a store of {} on each",
+        human::bytes(capacity)
+    ));
     for store in lab.stores() {
         format(exe, &lab, store, capacity, interrupt)?;
     }
+    step(
+        "serves them; `metrics=` below is the address of the page, `lumpscope load` gives them work, \
+         Ctrl-C ends it and removes the disks"
+            .to_owned(),
+    );
     let mut command = lab.command(exe);
     command.arg("serve");
     for store in lab.stores() {
@@ -114,6 +140,11 @@ fn serve(
         eprintln!("{disk}");
     }
     Ok(exit_code(status))
+}
+
+/// Tells what comes now: each step may take a while.
+fn step(what: String) {
+    eprintln!("lab: {what}");
 }
 
 fn format(

@@ -214,7 +214,6 @@ fn what_a_program_makes_its_disk_do_is_what_bpftrace_counts() {
     let _alone = crate::alone();
     let lab = Lab::create(&LabOptions {
         dir: Some(PathBuf::from("/var/tmp")),
-        ext4_journal: true,
         ..LabOptions::new(320 << 20)
     })
     .unwrap();

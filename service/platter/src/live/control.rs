@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::emulation::Emulation;
 use super::log::{Counts, Lateness, Log};
 use super::queue_settings::Before;
+use super::seen::Seen;
 use super::way::Way;
 use super::{LiveError, LiveOptions};
 
@@ -54,6 +55,8 @@ pub struct Status {
     pub counts: Counts,
     /// How late its answers were, in real time.
     pub lateness: Lateness,
+    /// Its requests and their time as the kernel counts; `None`: it does not say.
+    pub seen: Option<Seen>,
     /// How long requests and answers are under way, which the answers make up for.
     pub way: Way,
     /// Bytes of memory that its data take.
@@ -71,6 +74,8 @@ pub(super) struct Known {
     pub(super) emulation: Arc<Emulation>,
     pub(super) runs_first: bool,
     pub(super) put_back: Mutex<Option<Before>>,
+    /// What the kernel had counted when the disk was made.
+    pub(super) seen_before: Mutex<Seen>,
 }
 
 impl Known {
@@ -81,11 +86,20 @@ impl Known {
             age_seconds: self.emulation.age().as_secs(),
             counts,
             lateness,
+            seen: self.seen(),
             way: self.emulation.way(),
             memory_used: self.emulation.memory.used(),
             memory_bound: self.emulation.memory.bound(),
             runs_first: self.runs_first,
         }
+    }
+
+    /// What the kernel has counted since the disk was made.
+    fn seen(&self) -> Option<Seen> {
+        let kept = self.put_back.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = Seen::of(kept.as_ref()?.device())?;
+        let before = self.seen_before.lock();
+        Some(seen.since(*before.unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// Answers questions until the other side closes.
@@ -97,6 +111,13 @@ impl Known {
                 Ask::Log => send(stream, &self.emulation.log())?,
                 Ask::Way(way) => {
                     self.emulation.set_way(way);
+                    // What was asked to measure the way was answered at once.
+                    if let Some(seen) = self.seen() {
+                        let before = self.seen_before.lock();
+                        let mut before = before.unwrap_or_else(PoisonError::into_inner);
+                        before.requests += seen.requests;
+                        before.ns += seen.ns;
+                    }
                     send(stream, &())?;
                 }
                 Ask::PutBack(before) => {

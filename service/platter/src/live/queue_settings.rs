@@ -48,6 +48,11 @@ pub(super) fn apply(device: &Path) -> Result<Before, LiveError> {
 }
 
 impl Before {
+    /// `/dev/loopN`.
+    pub(super) fn device(&self) -> &Path {
+        &self.device
+    }
+
     /// Puts back what was there. Nothing can be done when that fails, and nothing depends on it.
     pub(super) fn restore(&self) {
         for (name, value) in &self.values {

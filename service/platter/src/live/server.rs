@@ -97,6 +97,7 @@ fn prepare(assignment: &str) -> Result<Prepared, LiveError> {
         emulation: Arc::new(emulation),
         runs_first: safety::may_run_first(),
         put_back: Mutex::new(None),
+        seen_before: Mutex::default(),
     };
     Ok(Prepared {
         assignment,

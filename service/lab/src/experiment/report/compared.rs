@@ -40,7 +40,10 @@ impl Compared {
         let mut table = Compared::table(all, "peer", "Medians, and the ranges of all rounds.");
         table.notes = notes.iter().map(|&note| note.to_owned()).collect();
         let section = page.section("Ratios");
-        section.add(Compared::picture(all, caption)).add(table);
+        for picture in Compared::pictures(all, caption) {
+            section.add(picture);
+        }
+        section.add(table);
         page
     }
 
@@ -68,6 +71,7 @@ impl Compared {
         Findings {
             agrees: told(true),
             differs: told(false),
+            of_goals: true,
             hypotheses: Vec::new(),
         }
     }
@@ -80,17 +84,40 @@ impl Compared {
         ))
     }
 
-    /// The ratios as a picture, the goals beside them.
-    #[must_use]
-    pub fn picture(all: &[Compared], caption: impl Into<String>) -> Ranges {
-        let row = |one: &Compared| Range {
+    /// The ratios as pictures, the goals beside them: one of figures that are better the more they
+    /// are, and one of the others.
+    pub fn pictures(all: &[Compared], caption: impl Into<String>) -> impl Iterator<Item = Ranges> {
+        let caption = caption.into();
+        let pictures = [true, false].map(|more| {
+            let rows: Vec<&Compared> = all
+                .iter()
+                .filter(|one| one.more_is_better() == more)
+                .collect();
+            let better = if more { "More" } else { "Less" };
+            Compared::picture(&rows, format!("{caption} {better} is better."))
+        });
+        pictures
+            .into_iter()
+            .filter(|picture| !picture.rows.is_empty())
+    }
+
+    /// Of times and costs less is better.
+    fn more_is_better(&self) -> bool {
+        match self.goal {
+            Some(goal) => matches!(goal, Goal::AtLeast(_)),
+            None => !matches!(self.unit, Unit::Nanoseconds | Unit::SecondsPerGib),
+        }
+    }
+
+    fn picture(all: &[&Compared], caption: String) -> Ranges {
+        let row = |one: &&Compared| Range {
             name: one.name.clone(),
             spread: one.ratio,
             goal: one.goal,
             published: None,
         };
         Ranges {
-            caption: caption.into(),
+            caption,
             x: Axis::log("Ratio, ours to the peer's", Unit::Ratio),
             reference: Some((1.0, "both are the same".to_owned())),
             rows: all.iter().map(row).collect(),

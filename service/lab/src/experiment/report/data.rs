@@ -31,6 +31,9 @@ pub struct Findings {
     pub differs: Vec<String>,
     /// Possible explanations that no measurement here shows.
     pub hypotheses: Vec<String>,
+    /// True: they are about goals, which are met or missed.
+    #[serde(default)]
+    pub of_goals: bool,
 }
 
 /// Figures that belong together, under a heading.

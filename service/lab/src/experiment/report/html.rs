@@ -97,10 +97,14 @@ fn findings(findings: &Findings) -> Markup {
             }
         }
     };
+    let (agrees, differs) = match findings.of_goals {
+        true => ("Goals that were met", "Goals that were missed"),
+        false => ("Agrees", "Does not agree"),
+    };
     html! {
         div.findings {
-            (list("agrees", "✓", "Agrees", &findings.agrees))
-            (list("differs", "≠", "Does not agree", &findings.differs))
+            (list("agrees", "✓", agrees, &findings.agrees))
+            (list("differs", "≠", differs, &findings.differs))
             (list("supposed", "?", "Hypothesis, not shown here", &findings.hypotheses))
         }
     }

@@ -40,8 +40,8 @@ pub(super) const AXIS: Colour = Colour::new((139, 147, 157), (110, 119, 130));
 /// Kinds of things, in the order in which they are given out. Found by a search for colours at least
 /// 3 to 1 from the ground of which any two are far apart for people with normal sight and for those
 /// with protanopia, deuteranopia and tritanopia (distance in OKLab of colours simulated after Machado
-/// et al., 2009).
-pub(super) const KINDS: [Colour; 8] = [
+/// et al., 2009). The last three are for the stages of a request, of which there are eleven.
+pub(super) const KINDS: [Colour; 11] = [
     Colour::new((60, 111, 200), (37, 168, 255)),
     Colour::new((226, 101, 1), (219, 132, 24)),
     Colour::new((0, 86, 65), (46, 128, 145)),
@@ -50,6 +50,9 @@ pub(super) const KINDS: [Colour; 8] = [
     Colour::new((0, 162, 162), (112, 205, 232)),
     Colour::new((90, 42, 125), (152, 74, 231)),
     Colour::new((32, 47, 62), (191, 255, 230)),
+    Colour::new((114, 114, 100), (143, 159, 138)),
+    Colour::new((163, 122, 254), (254, 249, 41)),
+    Colour::new((91, 2, 243), (180, 77, 12)),
 ];
 
 /// Counts, from few to many: from near the ground to far from it, in light and in dark.
@@ -62,8 +65,8 @@ pub(super) const SHADES: [Colour; 5] = [
 ];
 
 /// Text on filled areas of the kinds: what stands out from each, in light and in dark.
-pub(super) const ON_KINDS: [&Colour; 8] = [
-    &GROUND, &BLACK, &WHITE, &GROUND, &GROUND, &BLACK, &WHITE, &GROUND,
+pub(super) const ON_KINDS: [&Colour; 11] = [
+    &GROUND, &BLACK, &WHITE, &GROUND, &GROUND, &BLACK, &WHITE, &GROUND, &GROUND, &BLACK, &WHITE,
 ];
 /// Black on light and on dark ground.
 const BLACK: Colour = Colour::new((1, 1, 1), (1, 1, 1));

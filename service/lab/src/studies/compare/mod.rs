@@ -229,6 +229,8 @@ impl Pass<'_> {
         let stores = places.places.iter();
         let stores = stores.map(|place| (place.kind.name(), place.path.as_path()));
         serve(&mut command, stores, !self.args.no_probes);
+        // By itself a raw disk with an arm would commit in runs and the files in order.
+        command.args(["--commit", "ordered"]);
         Server::start(SERVICE, command, self.interrupt)
     }
 }
@@ -341,10 +343,15 @@ fn model(
     kinds: &BTreeMap<u64, Kind>,
     view: &mut StoreView,
 ) -> anyhow::Result<()> {
+    let inodes = args.no_ext4_journal && view.kind == StoreKind::Ext4;
     for drive in &args.models()? {
         let drive = predict::scaled(drive, args.scale, &seen.trace);
-        view.modelled
-            .push(modelled::modelled(seen, kinds, &drive, args.rule)?);
+        view.modelled.push(modelled::modelled(
+            (seen, inodes),
+            kinds,
+            &drive,
+            args.rule,
+        )?);
     }
     Ok(())
 }

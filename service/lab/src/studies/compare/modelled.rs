@@ -58,14 +58,18 @@ pub struct OwnerView {
     pub seek_ns: u64,
 }
 
-/// Replays what a disk was asked for; `kinds`: kind of each command by the id of its request.
+/// Replays what a disk was asked for; `inodes`: of an ext4 without a journal; `kinds`: kind of each
+/// command by the id of its request.
 pub(super) fn modelled(
-    seen: &Seen,
+    (seen, inodes): (&Seen, bool),
     kinds: &BTreeMap<u64, Kind>,
     drive: &Drive,
     rule: Rule,
 ) -> anyhow::Result<ModelledView> {
-    let (seen, added) = &at_every_flush(seen);
+    let full = inodes.then(|| at_every_flush(seen));
+    let (seen, added) = full
+        .as_ref()
+        .map_or((seen, 0), |(full, added)| (full, *added));
     let on_drive = OnDrive::new(seen, drive, rule)?;
     let elapsed_ns = on_drive.elapsed_ns(kinds);
     let lost_to = |owner: &str| -> anyhow::Result<i64> {
@@ -82,7 +86,7 @@ pub(super) fn modelled(
         ratio_to_raw: None,
         kinds: on_drive.latencies(kinds),
         owners: on_drive.owners(),
-        added: *added,
+        added,
         lost_to_fs_journal_ns: lost_to("fs-journal")?,
         lost_to_fs_metadata_ns: lost_to("fs-metadata")?,
     })
@@ -296,7 +300,7 @@ mod tests {
     fn on_published_drive(seen: &Seen, ids: u64) -> ModelledView {
         let drive = predict::drive_named(DRIVE).unwrap();
         let kinds = (1..=ids).map(|id| (id, Kind::Put(32_768))).collect();
-        modelled(seen, &kinds, &drive, Rule::Overlap).unwrap()
+        modelled((seen, true), &kinds, &drive, Rule::Overlap).unwrap()
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(super) fn page(comparison: &Comparison) -> Page {
     page.summary.push(comparison.conclusion.clone());
     findings(&mut page, comparison);
     modelled(page.section("Disk time, on a modelled drive"), comparison);
-    elapsed(page.section("On this machine's disks"), comparison);
+    elapsed(page.section(comparison.where_measured()), comparison);
     latency(page.section("Latency, as the client saw it"), comparison);
     stages(page.section("Where the time went"), comparison);
     disk(page.section("What the disks did"), comparison);
@@ -58,17 +58,12 @@ fn setup(comparison: &Comparison) -> Setup {
         ),
     );
     setup.fact("Requests in flight", comparison.clients.to_string());
-    let journal = match comparison.ext4_journal {
-        Some(true) => "; ext4 with its journal",
-        Some(false) => "; ext4 without a journal",
-        None => "",
-    };
     let disks = match comparison.disks.as_str() {
         "lab" => "made for the comparison, and gone after it",
         "own" => "the user's",
         emulated => emulated,
     };
-    setup.fact("Disks", format!("{disks}{journal}"));
+    setup.fact("Disks", format!("{disks}{}", comparison.journal()));
     for disk in &comparison.emulated {
         setup.fact("Lateness", disk.to_string());
     }
@@ -186,6 +181,11 @@ fn elapsed(section: &mut Section, comparison: &Comparison) {
     section.say(
         "Times of this machine's own disks, which say as much about the machine and its other work \
          as about the stores.",
+    );
+    section.say(
+        "The kernel counts a flush twice, as a write without data and as what it then sends to the \
+         disk. So what it counted, and what the probes saw of the same, is more than the block \
+         requests by who made them: by one for each flush.",
     );
     section.add(table::measured_for_report(comparison));
 }
@@ -306,7 +306,7 @@ fn owners(comparison: &Comparison) -> Bars {
         human::as_float(owners.map(|owner| owner.requests).sum())
     };
     Bars {
-        caption: "Block requests by who made them.".to_owned(),
+        caption: "Block requests by who made them, flushes among them.".to_owned(),
         title: "Block requests".to_owned(),
         unit: Unit::Count,
         parts: OWNERS.map(str::to_owned).to_vec(),

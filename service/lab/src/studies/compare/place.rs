@@ -97,7 +97,7 @@ impl Places {
         let lab = Lab::create(&LabOptions {
             dir: args.dir.clone(),
             expected_bytes: plan.image_bytes(),
-            ext4_journal: args.ext4_journal,
+            ext4_journal: !args.no_ext4_journal,
             drive: args.drive.as_ref().map(|name| LabDrive {
                 exe: exe.to_owned(),
                 options: LiveOptions::new(name),

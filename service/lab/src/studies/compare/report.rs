@@ -226,12 +226,29 @@ impl Comparison {
                 None if is_lab => "lab".to_owned(),
                 None => "own".to_owned(),
             },
-            ext4_journal: is_lab.then_some(args.ext4_journal),
+            ext4_journal: is_lab.then_some(!args.no_ext4_journal),
             emulated: Vec::new(),
             models: args.models()?.iter().map(model).collect(),
             conclusion: String::new(),
             stores: Vec::new(),
         })
+    }
+
+    /// Heading of the times that were measured.
+    pub(super) fn where_measured(&self) -> String {
+        match self.disks.as_str() {
+            "lab" | "own" => "On this machine's disks".to_owned(),
+            emulated => format!("On the {emulated}"),
+        }
+    }
+
+    /// Whether the ext4 of the lab has a journal, in words that follow others.
+    pub(super) fn journal(&self) -> &'static str {
+        match self.ext4_journal {
+            Some(true) => "; ext4 with its journal",
+            Some(false) => "; ext4 without a journal",
+            None => "",
+        }
     }
 
     /// Fills in every store's ratios to the raw one with blocks of its size.

@@ -1,6 +1,5 @@
 //! The side-by-side table.
 
-use comfy_table::{Cell, CellAlignment, Table, presets};
 use lumpscope_proto::v1::OperationReport;
 
 use super::modelled::ModelledView;
@@ -8,6 +7,7 @@ use super::report::{ClientView, Comparison, DiskView, LatencyView, StoreView, Tr
 use crate::disks::StoreKind;
 use crate::experiment::report;
 use crate::human;
+use lumpscope_units::columns::Table;
 
 /// Stages of a request in the order in which it goes through them.
 pub(super) const STAGES: [&str; 11] = [
@@ -40,37 +40,25 @@ pub(super) fn measured(comparison: &Comparison) -> String {
 }
 
 fn as_text(comparison: &Comparison, lines: Vec<Line>) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    let right = |text: &str| Cell::new(text).set_alignment(CellAlignment::Right);
     let stores = || comparison.stores.iter();
-    let names = stores().map(|store| right(store.kind.name()));
-    table.set_header(std::iter::once(Cell::new("")).chain(names));
-    let sizes = stores().map(|store| right(&store.block_size.to_string()));
-    table.add_row(std::iter::once(Cell::new("  blocks of")).chain(sizes));
-    for column in table.column_iter_mut().skip(1) {
-        column.set_padding((1, 0));
+    let mut table = Table::new([""].into_iter().chain(stores().map(|s| s.kind.name())));
+    let sizes = stores().map(|store| store.block_size.to_string());
+    table.add_row(["  blocks of".to_owned()].into_iter().chain(sizes));
+    for column in 1..=comparison.stores.len() {
+        table.right(column);
     }
-    // A heading may be wider than the column of names.
-    let mut headings = vec![None, None];
     for line in lines {
         match line {
             Line::Section(title) => {
-                table.add_row(vec![""]);
-                headings.push(Some(format!("\n {title}")));
+                table.add_row([""]);
+                table.add_row([title]);
             }
             Line::Row(name, cells) => {
-                let name = std::iter::once(Cell::new(format!("  {name}")));
-                table.add_row(name.chain(cells.iter().map(|cell| right(cell))));
-                headings.push(None);
+                table.add_row([format!("  {name}")].into_iter().chain(cells));
             }
         }
     }
-    let lines = table.lines().zip(headings);
-    let lines: Vec<String> = lines
-        .map(|(line, heading)| heading.unwrap_or_else(|| line.trim_end().to_owned()))
-        .collect();
-    lines.join("\n")
+    table.to_string()
 }
 
 /// The modelled times as cells of the HTML report.

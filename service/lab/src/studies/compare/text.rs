@@ -5,9 +5,7 @@ use std::fmt::Write as _;
 use super::report::{Comparison, DiskView, StoreView};
 use super::{heatmap, table};
 use crate::human;
-
-/// Columns of a terminal.
-const WIDTH: usize = 80;
+use lumpscope_units::columns::{COLUMNS, words};
 
 /// The whole text, ending with a line feed. `colour`: the reader is a terminal.
 pub(super) fn render(comparison: &Comparison, colour: bool) -> String {
@@ -20,21 +18,22 @@ pub(super) fn render(comparison: &Comparison, colour: bool) -> String {
 fn write_all(out: &mut String, comparison: &Comparison, colour: bool) -> std::fmt::Result {
     let workload = &comparison.workload;
     let head = format!(
-        "{} at scale {}: {} commands, {} put, {} alive at most; {}; Linux {}",
+        "{} at scale {}: {} commands, {} put, {} alive at most; {}{}; Linux {}",
         workload.name,
         workload.scale,
         human::count_of(workload.commands),
         human::bytes(workload.bytes_put),
         human::bytes(workload.peak_bytes),
         clients(comparison.clients),
+        comparison.journal(),
         comparison.kernel,
     );
     writeln!(out, "{}\n", paragraph(&head))?;
     writeln!(out, "{}", title("Disk time, on a modelled drive", colour))?;
     modelled(out, comparison)?;
-    writeln!(out, "{}", title("On this machine's disks", colour))?;
-    let images = "Below, for completeness: times of this machine's own disks, which say as much about the \
-                  machine and its other work as about the stores.";
+    writeln!(out, "{}", title(&comparison.where_measured(), colour))?;
+    let images = "Below, for completeness: times measured here, which say as much about the machine and \
+                  its other work as about the stores.";
     writeln!(out, "{}\n", paragraph(images))?;
     writeln!(out, "{}\n", table::measured(comparison))?;
     notes(out, comparison)?;
@@ -45,8 +44,9 @@ fn write_all(out: &mut String, comparison: &Comparison, colour: bool) -> std::fm
 /// The answer: times on the modelled drives, and what follows from them.
 fn modelled(out: &mut String, comparison: &Comparison) -> std::fmt::Result {
     let how = "The block requests of each store, as they were recorded here with who waited for \
-               which, replayed through the model of a drive that is scaled like the workload. The \
-               time is the drive's alone: this machine's speed and load do not enter it.";
+               which, replayed through the model of a drive that is scaled like the workload. All \
+               three commit in order. The time is the drive's alone: this machine's speed and load \
+               do not enter it.";
     writeln!(out, "{}\n", paragraph(how))?;
     writeln!(out, "{}\n", table::modelled(comparison))?;
     for note in table::model_notes(comparison) {
@@ -93,7 +93,11 @@ fn notes(out: &mut String, comparison: &Comparison) -> std::fmt::Result {
         .filter(|store| !store.failed.is_empty())
     {
         any = true;
-        writeln!(out, "{}: FAILED: {}", store.name(), store.failed)?;
+        writeln!(
+            out,
+            "{}",
+            paragraph(&format!("{}: FAILED: {}", store.name(), store.failed))
+        )?;
     }
     for store in &comparison.stores {
         let Some(disk) = &store.disk else { continue };
@@ -101,15 +105,20 @@ fn notes(out: &mut String, comparison: &Comparison) -> std::fmt::Result {
         if !disk.observed {
             any = true;
             let why = &disk.not_observed_because;
-            writeln!(out, "{name}: what the disk did was not observed: {why}")?;
+            let why = format!("{name}: what the disk did was not observed: {why}");
+            writeln!(out, "{}", paragraph(&why))?;
         } else if !disk.audit.complete {
             any = true;
-            writeln!(out, "{name}: {}", disk.audit.finding)?;
+            writeln!(
+                out,
+                "{}",
+                paragraph(&format!("{name}: {}", disk.audit.finding))
+            )?;
         }
     }
     for disk in &comparison.emulated {
         any = true;
-        writeln!(out, "{disk}")?;
+        writeln!(out, "{}", paragraph(&disk.to_string()))?;
     }
     if any { writeln!(out) } else { Ok(()) }
 }
@@ -153,33 +162,14 @@ fn slowest(out: &mut String, comparison: &Comparison, colour: bool) -> std::fmt:
     Ok(())
 }
 
-/// Lines of at most [`WIDTH`] characters.
+/// Lines of at most 80 columns.
 fn paragraph(text: &str) -> String {
-    filled(text, "")
+    words(text, COLUMNS).join("\n")
 }
 
 /// Likewise; all lines but the first are indented.
 fn wrap(text: &str) -> String {
-    filled(text, "   ")
-}
-
-fn filled(text: &str, indent: &str) -> String {
-    let mut filled = String::new();
-    let mut column = 0;
-    for word in text.split_whitespace() {
-        let length = word.chars().count();
-        if column > 0 && column + 1 + length > WIDTH {
-            filled.push('\n');
-            filled.push_str(indent);
-            column = indent.len();
-        } else if column > 0 {
-            filled.push(' ');
-            column += 1;
-        }
-        filled.push_str(word);
-        column += length;
-    }
-    filled
+    words(text, COLUMNS - 3).join("\n   ")
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use lumpscope_engine::{Durability, Error, LumpBuf, LumpId, Placement, RequestCtx, Store};
+use lumpscope_engine::{Durability, Error, LumpBuf, LumpId, PutOptions, RequestCtx, Store};
 
 use crate::failure::wrong_bytes;
 use crate::load::{Load, Measured, Meter, Promise, SAMPLES};
@@ -136,14 +136,12 @@ fn put(
         Promise::Synced => Durability::Synced,
         Promise::Written | Promise::Buffered => Durability::Journaled,
     };
-    store.submit_put(
-        RequestCtx::default(),
-        LumpId(id.into()),
-        buf,
-        Placement::Data,
+    let options = PutOptions {
         durability,
-        Box::new(move |result, _| done.tell(result.map(|_| size))),
-    )
+        ..PutOptions::default()
+    };
+    let done = Box::new(move |result: Result<_, _>, _| done.tell(result.map(|_| size)));
+    store.submit_put_with(RequestCtx::default(), LumpId(id.into()), buf, options, done)
 }
 
 /// Gets the lumps in random order, again and again, until the load's time is reached, but each at

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::experiment::OutputArgs;
+use crate::human;
 
 /// Measure the service against a tonic service that stores nothing, through gRPC, in alternating
 /// rounds; then its memory under many puts, and what resets in the middle of puts leave behind.
@@ -37,6 +38,10 @@ pub struct GrpcBenchArgs {
     /// Observe the disk while the service is measured
     #[arg(long)]
     pub probes: bool,
+    /// Compare with a service that does the work of a store in memory: it copies each body that
+    /// is put into memory of its own, and sums what is put and what it sends
+    #[arg(long)]
+    pub working_peer: bool,
     /// A short run: 2 rounds of 0.2 s
     #[arg(long)]
     pub quick: bool,
@@ -85,6 +90,23 @@ pub struct Transport {
     pub max_message: usize,
 }
 
+impl std::fmt::Display for Transport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let bytes = |bytes: u32| human::bytes(u64::from(bytes));
+        write!(
+            f,
+            "a client may send {} ahead on a call and {} on a connection, in frames of {}; at most {} \
+             calls on a connection, headers of {}, messages of {}",
+            bytes(self.stream_window),
+            bytes(self.connection_window),
+            bytes(self.frame_size),
+            self.max_streams,
+            bytes(self.max_header_bytes),
+            human::bytes(self.max_message as u64)
+        )
+    }
+}
+
 impl TransportArgs {
     /// The given settings, else the defaults of `lumpscope serve`.
     #[must_use]
@@ -114,6 +136,9 @@ impl GrpcBenchArgs {
 /// The peer: answers gRPC like a store, keeps nothing.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct GrpcPeerArgs {
+    /// Copy each body that is put into memory of its own, and sum what is put and what is sent
+    #[arg(long)]
+    pub working: bool,
     #[command(flatten)]
     #[expect(
         missing_docs,

@@ -87,12 +87,13 @@ fn measure(
         seconds_per_run: args.seconds,
         calls_per_connection: args.calls,
         probes: args.probes,
+        working_peer: args.working_peer,
         transport,
         rounds: if settings.is_empty() { 0 } else { args.rounds },
-        figures: report::figures(&runs),
+        figures: report::figures(&runs, args.working_peer),
         memory,
         resets,
-        notes: report::notes(),
+        notes: report::notes(args.working_peer),
         runs,
     })
 }
@@ -145,7 +146,7 @@ impl Bench<'_> {
             self.exe,
             self.store.path(),
             self.transport,
-            self.args.probes,
+            (self.args.probes, self.args.working_peer),
             self.interrupt,
         )?;
         let mut ours = Clients::connect(&pair.ours, CONNECTIONS).await?;

@@ -8,7 +8,11 @@ impl Report {
     /// As one HTML file.
     pub(super) fn page(&self) -> Page {
         let mut page = Compared::page(
-            "The service through gRPC, beside one that stores nothing",
+            if self.working_peer {
+                "The service through gRPC, beside one that works in memory"
+            } else {
+                "The service through gRPC, beside one that stores nothing"
+            },
             self.setup(),
             &report::Compared::compared(&self.figures),
             "Ours to the peer's, round by round.",
@@ -45,7 +49,7 @@ impl Report {
                 self.rounds, self.seconds_per_run, self.calls_per_connection
             ),
         );
-        setup.fact("HTTP/2", format!("{:?}", self.transport));
+        setup.fact("HTTP/2", self.transport.to_string());
         setup
     }
 

@@ -17,9 +17,10 @@ pub(crate) fn service(exe: &Path, store: &Path, transport: Transport, probes: bo
 }
 
 /// The command of the peer.
-fn peer(exe: &Path, transport: Transport) -> Command {
+fn peer(exe: &Path, transport: Transport, working: bool) -> Command {
     let mut command = Command::new(exe);
     command.args(["bench", "grpc-peer"]);
+    command.args(working.then_some("--working"));
     windows(&mut command, transport);
     command
 }
@@ -46,12 +47,13 @@ impl Pair {
         exe: &Path,
         store: &Path,
         transport: Transport,
-        probes: bool,
+        (probes, working_peer): (bool, bool),
         interrupt: &Interrupt,
     ) -> anyhow::Result<Pair> {
+        let peer = peer(exe, transport, working_peer);
         Ok(Pair {
             ours: Server::start(SERVICE, service(exe, store, transport, probes), interrupt)?,
-            peer: Server::start(PEER, peer(exe, transport), interrupt)?,
+            peer: Server::start(PEER, peer, interrupt)?,
         })
     }
 }

@@ -1,6 +1,9 @@
 //! The peer of the service: the server that tonic generates from the protos of the service, with
-//! tonic's own codec and equal settings of HTTP/2. It discards puts, and serves gets from memory.
+//! tonic's own codec and equal settings of HTTP/2. It discards puts, and serves gets from memory. If it
+//! works, it first does what every store has to: it copies a body that is put into memory of its own,
+//! and sums that and what it sends.
 
+use std::hint::black_box;
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::Pin;
@@ -60,7 +63,10 @@ pub fn serve(args: &GrpcPeerArgs, default: Transport) -> anyhow::Result<ExitCode
             .http2_keepalive_interval(Some(KEEPALIVE.0))
             .http2_keepalive_timeout(Some(KEEPALIVE.1))
             .add_service(
-                LumpStoreServer::new(Peer).max_decoding_message_size(transport.max_message),
+                LumpStoreServer::new(Peer {
+                    works: args.working,
+                })
+                .max_decoding_message_size(transport.max_message),
             )
             .serve_with_incoming(TcpIncoming::from(listener).with_nodelay(Some(true)))
             .await
@@ -72,7 +78,9 @@ pub fn serve(args: &GrpcPeerArgs, default: Transport) -> anyhow::Result<ExitCode
 /// How it is called in messages.
 pub(super) const PEER: &str = "the peer";
 
-struct Peer;
+struct Peer {
+    works: bool,
+}
 
 type Replies<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
@@ -101,6 +109,13 @@ impl Iterator for Parts {
     }
 }
 
+/// The length that a put announces, if it is one of the bench's.
+fn body_len(announced: u64) -> Result<usize, Status> {
+    let most = size_of(content::LARGE_BIT);
+    let len = usize::try_from(announced).ok().filter(|len| *len <= most);
+    len.ok_or_else(|| Status::invalid_argument(format!("a body has at most {most} bytes")))
+}
+
 fn id_of(id: Option<&v1::LumpId>) -> Result<u64, Status> {
     let Some(lump_id::Form::Raw(raw)) = id.and_then(|id| id.form.as_ref()) else {
         return Err(Status::invalid_argument("the id is missing"));
@@ -119,17 +134,29 @@ impl LumpStore for Peer {
     ) -> Result<Response<v1::PutResponse>, Status> {
         let mut stream = request.into_inner();
         let mut left = None;
+        let (mut body, mut sum) = (Vec::new(), 0);
         while let Some(message) = stream.message().await? {
             match (message.part, &mut left) {
-                (Some(put_request::Part::Header(header)), None) => left = Some(header.length),
+                (Some(put_request::Part::Header(header)), None) => {
+                    left = Some(header.length);
+                    if self.works {
+                        body = Vec::with_capacity(body_len(header.length)?);
+                    }
+                }
                 (Some(put_request::Part::Chunk(chunk)), Some(left)) => {
                     *left = left
                         .checked_sub(chunk.len() as u64)
                         .ok_or_else(|| Status::invalid_argument("too long"))?;
+                    if self.works {
+                        body.extend_from_slice(&chunk);
+                        sum = crc32c::crc32c_append(sum, &chunk);
+                    }
                 }
                 _ => return Err(Status::invalid_argument("not a put")),
             }
         }
+        // The compiler must not see that nobody reads them.
+        black_box((body, sum));
         match left {
             Some(0) => Ok(Response::new(v1::PutResponse::default())),
             _ => Err(Status::invalid_argument("too short")),
@@ -144,6 +171,9 @@ impl LumpStore for Peer {
     ) -> Result<Response<Self::GetStream>, Status> {
         let id = id_of(request.into_inner().id.as_ref())?;
         let rest = content::body(id, size_of(id));
+        if self.works {
+            black_box(crc32c::crc32c(&rest));
+        }
         let header = v1::GetHeader {
             lump_length: rest.len() as u64,
             length: rest.len() as u64,

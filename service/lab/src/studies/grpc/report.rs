@@ -10,10 +10,26 @@ use crate::experiment::{Machine, Measure, report, verdict};
 use crate::human;
 use crate::load::grpc::{Outcome, Setting};
 
-/// Share of the peer's throughput that the service reaches at least.
-const THROUGHPUT_GOAL: f64 = 0.85;
-/// How many times the peer's 99th percentile the service's is at most.
-const P99_GOAL: f64 = 1.5;
+/// Goals of a figure: share of the peer's throughput that the service reaches at least, and how many
+/// times the peer's 99th percentile and processor time its own are at most.
+struct Goals {
+    throughput: f64,
+    p99: f64,
+    cpu: Option<f64>,
+}
+
+/// To a peer that stores nothing.
+const IDLE: Goals = Goals {
+    throughput: 0.85,
+    p99: 1.5,
+    cpu: Some(1.3),
+};
+/// To a peer that does the work of a store in memory.
+const WORKING: Goals = Goals {
+    throughput: 0.9,
+    p99: 1.3,
+    cpu: None,
+};
 
 /// How many times as fast as the peer a disk is at least that is surely not the limit.
 const DISK_AHEAD: f64 = 1.5;
@@ -41,6 +57,13 @@ const NOTES: [&str; 6] = [
      fewer than 100 calls in a run it is the slowest. A run in which a server ended no call is left \
      out.",
 ];
+
+/// In place of the second, if the peer works.
+const WORKING_NOTE: &str = "The peer is the server tonic generates from our protos, with tonic's \
+     codec. It copies each body that is put into memory of its own and sums it (CRC32C); of a get it \
+     sums the whole body, which lies in 64 MiB of memory, before it sends it. No copy for a disk, no \
+     disk, no journal, no request ids, no metrics: all of that is in our figures, and is what the \
+     ratio is about.";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) enum Unit {
@@ -92,6 +115,7 @@ pub(super) struct Report {
     pub(super) seconds_per_run: f64,
     pub(super) calls_per_connection: usize,
     pub(super) probes: bool,
+    pub(super) working_peer: bool,
     pub(super) transport: Transport,
     pub(super) rounds: usize,
     pub(super) figures: Vec<Compared>,
@@ -101,12 +125,17 @@ pub(super) struct Report {
     pub(super) runs: Vec<RunPair>,
 }
 
-pub(super) fn notes() -> [&'static str; 6] {
-    NOTES
+pub(super) fn notes(working_peer: bool) -> [&'static str; 6] {
+    let mut notes = NOTES;
+    if working_peer {
+        notes[1] = WORKING_NOTE;
+    }
+    notes
 }
 
 /// Three lines for each setting.
-pub(super) fn figures(runs: &[RunPair]) -> Vec<Compared> {
+pub(super) fn figures(runs: &[RunPair], working_peer: bool) -> Vec<Compared> {
+    let goals = if working_peer { &WORKING } else { &IDLE };
     let mut views = Vec::new();
     for setting in Setting::all() {
         let pairs: Vec<&RunPair> = runs.iter().filter(|run| run.setting == setting).collect();
@@ -120,17 +149,17 @@ pub(super) fn figures(runs: &[RunPair]) -> Vec<Compared> {
             Unit::Nanoseconds,
             Unit::CpuSecondsPerGib,
         ] {
-            views.push(figure(setting, unit, &pairs));
+            views.push(figure(setting, (unit, goals), &pairs));
         }
     }
     views
 }
 
-fn figure(setting: Setting, unit: Unit, pairs: &[&RunPair]) -> Compared {
+fn figure(setting: Setting, (unit, goals): (Unit, &Goals), pairs: &[&RunPair]) -> Compared {
     let (what, goal) = match unit {
-        Unit::BytesPerSecond => ("throughput", Some(THROUGHPUT_GOAL)),
-        Unit::Nanoseconds => ("99 %", Some(P99_GOAL)),
-        Unit::CpuSecondsPerGib => ("processor time", None),
+        Unit::BytesPerSecond => ("throughput", Some(goals.throughput)),
+        Unit::Nanoseconds => ("99 %", Some(goals.p99)),
+        Unit::CpuSecondsPerGib => ("processor time", goals.cpu),
     };
     let value = |outcome: &Outcome| {
         Some(match unit {
@@ -158,7 +187,7 @@ impl Report {
         lines.push(self.circumstances());
         lines.extend(self.doubt());
         lines.push(String::new());
-        lines.extend(NOTES.map(|note| format!("- {note}")));
+        lines.extend(self.notes.map(|note| format!("- {note}")));
         lines.push(String::new());
         lines.join("\n")
     }
@@ -262,7 +291,7 @@ mod tests {
             ours: outcome(0, Duration::ZERO),
             peer: outcome(10, Duration::from_millis(1)),
         };
-        let views = figures(&[silent]);
+        let views = figures(&[silent], false);
         assert_eq!(views.len(), 3);
         assert!(
             views
@@ -281,7 +310,7 @@ mod tests {
             ours: outcome(ours, ms(3)),
             peer: outcome(peer, ms(1)),
         };
-        let views = figures(&[pair(80, 100), pair(90, 100), pair(50, 50)]);
+        let views = figures(&[pair(80, 100), pair(90, 100), pair(50, 50)], false);
         let [throughput, p99, cpu] = &views[..] else {
             panic!("three figures, not {views:?}")
         };
@@ -289,7 +318,7 @@ mod tests {
         assert!((ratio.median - 0.9).abs() < 1e-9, "{ratio:?}");
         assert_eq!(
             (throughput.met, p99.met, cpu.met),
-            (Some(true), Some(false), None)
+            (Some(true), Some(false), Some(true))
         );
     }
 }

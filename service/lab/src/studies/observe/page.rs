@@ -50,6 +50,7 @@ impl Report {
             agrees: told(Verdict::Met),
             differs: told(Verdict::Missed),
             hypotheses: Vec::new(),
+            of_goals: true,
         };
         let noisy = told(Verdict::Noise).into_iter();
         let noisy = noisy.map(|line| format!("Too noisy to be judged: {line}"));

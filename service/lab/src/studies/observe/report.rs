@@ -9,7 +9,7 @@ use super::fileserver::{BANDWIDTH, RATE, RESPONSE};
 use super::mode::Mode;
 use crate::experiment::Machine;
 use crate::experiment::report::Spread;
-use crate::experiment::text::{dash, figures, lines, percent, percents, table};
+use crate::experiment::text::{dash, figures, percent, percents, table};
 
 /// The comparison, and how to read it.
 const NOTES: [&str; 4] = [
@@ -186,7 +186,7 @@ impl Report {
                 }),
             ]);
         }
-        lines(&table)
+        table.lines()
     }
 
     fn circumstances(&self) -> String {

@@ -109,7 +109,7 @@ impl Report {
             let cells = cells.map(|text| text.unwrap_or_else(|| "–".to_owned()));
             table.add_row(std::iter::once(who.name().to_owned()).chain(cells));
         }
-        text::lines(&table)
+        table.lines()
     }
 
     /// For people.

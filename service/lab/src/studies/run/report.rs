@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use comfy_table::Table;
+use lumpscope_units::columns::Table;
 use serde::Serialize;
 
 use super::RunStats;
@@ -119,7 +119,7 @@ impl Report {
         text.push_str("\n\n");
         push_lines(&mut text, &text::figures(&self.percentile_table()));
         text.push('\n');
-        push_lines(&mut text, &text::lines(&self.throughput()));
+        push_lines(&mut text, &self.throughput().lines());
         text.push('\n');
         let _ = writeln!(
             text,

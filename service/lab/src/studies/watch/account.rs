@@ -99,7 +99,12 @@ pub(super) struct Watched<'a> {
 }
 
 impl Watched<'_> {
-    fn purpose(&self, request: &TappedRequest, traced: &Traced) -> Purpose {
+    /// `alive`: of the processes that made requests, those that there still are.
+    fn purpose(
+        &self,
+        alive: &BTreeSet<u32>,
+        (request, traced): (&TappedRequest, &Traced),
+    ) -> Purpose {
         let by_us = request.tgid == self.own;
         match request.class {
             _ if traced.op == Op::Flush => return Purpose::Flush,
@@ -116,7 +121,7 @@ impl Watched<'_> {
             tgid if self.family.contains(&tgid) => Purpose::Gone,
             _ if request.class == Class::Writeback => Purpose::Unknown,
             // Had it belonged to the family and ended at once, nobody would know.
-            tgid if tgid != 0 && processes::is_alive(tgid) => Purpose::Others,
+            tgid if tgid != 0 && alive.contains(&tgid) => Purpose::Others,
             _ => Purpose::Unknown,
         }
     }
@@ -134,9 +139,9 @@ pub(super) fn account(
     let (recorded, seen) = blocks::with_requests(disk);
     let trace = &recorded.trace;
     let both = || seen.iter().zip(&trace.requests);
-    let purposes: Vec<Purpose> = both()
-        .map(|(request, traced)| watched.purpose(request, traced))
-        .collect();
+    let mut alive: BTreeSet<u32> = seen.iter().map(|request| request.tgid).collect();
+    alive.retain(|tgid| processes::is_alive(*tgid));
+    let purposes: Vec<Purpose> = both().map(|each| watched.purpose(&alive, each)).collect();
     let mut rows: BTreeMap<Purpose, Row> = BTreeMap::new();
     for (purpose, (_, traced)) in purposes.iter().zip(both()) {
         rows.entry(*purpose).or_default().add(traced);

@@ -1,17 +1,18 @@
 //! The result as text of at most 80 columns.
 
-use lumpscope_units::human;
+use lumpscope_units::{columns::fitted, human};
 
 use super::{DiskView, Row, WatchReport};
-use crate::experiment::text::{lines, table};
+use crate::experiment::text::table;
 
 /// Columns of a file's name.
 const NAME: usize = 24;
 
 /// What the rows do not say by themselves.
 const LEGEND: &str = "\
-fs-journal, fs-metadata and flushes are of all who use the disk. unknown: written
-back by the kernel, or made by a process that has ended, in no file that was seen.";
+fs-journal, fs-metadata and flushes are of all who use the disk. unknown:
+written back by the kernel, or made by a process that has ended, in no file that
+was seen.";
 
 /// All of it; `most`: files of a disk that are shown.
 pub(super) fn text(report: &WatchReport, most: usize) -> String {
@@ -35,7 +36,7 @@ pub(super) fn text(report: &WatchReport, most: usize) -> String {
         out.push("Some files were not told apart: there are more than a million.".to_owned());
     }
     out.push(LEGEND.to_owned());
-    out.join("\n")
+    fitted(&out.join("\n")).trim_end().to_owned()
 }
 
 fn of_disk(disk: &DiskView, model: &str, most: usize) -> Vec<String> {
@@ -105,7 +106,7 @@ fn rows_of(title: &str, rows: &[Row]) -> Vec<String> {
             human::short_ns(row.seek_ns),
         ]);
     }
-    lines(&table)
+    table.lines()
 }
 
 /// The end of a long path.

@@ -13,6 +13,8 @@ const ZERO_HALF: f64 = 0.5;
 const NEAREST_TICK: i32 = 5;
 /// Share of a linear axis left free at an end where the data ends.
 const PADDING: f64 = 0.04;
+/// Ticks of an axis of ratios that fewer would leave without a measure.
+const LEAST_TICKS: usize = 3;
 /// Largest power of two that a tick is looked for at: beyond any 64-bit number.
 const MOST_DOUBLINGS: i32 = 64;
 
@@ -105,7 +107,15 @@ impl Laid {
             Scale::Log if self.unit == Unit::Bytes => {
                 doublings((0, 0), most, |power| self.holds(2_f64.powi(power)))
             }
-            Scale::Log => self.log_ticks(most),
+            Scale::Log => {
+                let ticks = self.log_ticks(most);
+                if ticks.len() < LEAST_TICKS {
+                    let (from, to) = (10_f64.powf(self.from), 10_f64.powf(self.to));
+                    linear_ticks(from, to, self.unit, most)
+                } else {
+                    ticks
+                }
+            }
             Scale::SignedLog(least) => self.signed_ticks(least, most),
         };
         let inside = values.into_iter().filter(|value| self.holds(*value));

@@ -1,4 +1,5 @@
-//! Stacked bars: the parts of a whole.
+//! Stacked bars: the parts of a whole. A part has the same colour and number in all charts that name
+//! the same parts.
 
 use plotters::element::Rectangle;
 use plotters::style::Color as _;
@@ -45,7 +46,7 @@ pub(crate) fn bars(chart: &Bars) -> Result<Option<Drawn>, String> {
     let svg = framed_rows(&names, ROW, &x, |area, place| {
         for bar in 0..chart.bars.len() {
             let (mut at, middle) = (0.0, i32::try_from(bar).unwrap_or(0) * 76 + 38);
-            for (number, part) in used.iter().enumerate() {
+            for part in &used {
                 let (left, right) = (whole(place(at)), whole(place(at + value(bar, *part))));
                 at += value(bar, *part);
                 // A gap of two units keeps neighbours apart whatever their colours.
@@ -54,11 +55,11 @@ pub(crate) fn bars(chart: &Bars) -> Result<Option<Drawn>, String> {
                     ((right - 2).max(left), middle + BAR / 2),
                 ];
                 if right > left {
-                    let filled = Rectangle::new(corners, kind(number).rgb().filled());
+                    let filled = Rectangle::new(corners, kind(*part).rgb().filled());
                     area.draw(&filled).map_err(said)?;
                 }
-                let on = palette::ON_KINDS[number % palette::ON_KINDS.len()];
-                let name = (number + 1).to_string();
+                let on = palette::ON_KINDS[part % palette::ON_KINDS.len()];
+                let name = (part + 1).to_string();
                 if f64::from(right - left) >= width_of(&name) + 12.0 {
                     let style = text(on.rgb(), HPos::Center, VPos::Center);
                     area.draw_text(&name, &style, (i32::midpoint(left, right), middle))
@@ -69,9 +70,9 @@ pub(crate) fn bars(chart: &Bars) -> Result<Option<Drawn>, String> {
         Ok(())
     })?;
     let mut drawn = Drawn::default();
-    for (number, part) in used.iter().enumerate() {
-        let name = format!("{} {}", number + 1, chart.parts[*part]);
-        drawn.legend.push((marks::area_key(kind(number))?, name));
+    for part in used.iter().copied() {
+        let name = format!("{} {}", part + 1, chart.parts[part]);
+        drawn.legend.push((marks::area_key(kind(part))?, name));
     }
     drawn.table = Some(table(chart, &used, &value));
     drawn.pictures.push(Picture {

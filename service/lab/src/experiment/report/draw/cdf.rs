@@ -9,7 +9,7 @@ use crate::experiment::report::data::{Cell, Table};
 use crate::experiment::report::unit::Unit;
 use crate::human;
 
-/// Percentiles in the table below the chart.
+/// Percentiles in the table below the chart, each as long as it leaves out a value at least.
 const PERCENTILES: [(&str, f64); 5] = [
     ("50 %", 0.5),
     ("90 %", 0.9),
@@ -106,7 +106,11 @@ fn percentiles(curves: &[&Curve], chart: &Cdf) -> Table {
     let mut table = Table::new(format!("Percentiles: {}", chart.caption), &columns);
     for curve in curves {
         let mut cells = vec![Cell::Value(human::as_float(curve.count()), Unit::Count)];
-        cells.extend(PERCENTILES.map(|(_, share)| Cell::value(curve.at(share), chart.x.unit)));
+        let count = human::as_float(curve.count());
+        cells.extend(PERCENTILES.map(|(_, share)| {
+            let enough = share >= 1.0 || count * (1.0 - share) >= 1.0 - 1e-9;
+            Cell::value(curve.at(share).filter(|_| enough), chart.x.unit)
+        }));
         table.row(&curve.name, cells);
     }
     table

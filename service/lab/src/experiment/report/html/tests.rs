@@ -24,6 +24,7 @@ fn page(text: &str) -> Page {
         agrees: vec![named()],
         differs: vec![named()],
         hypotheses: vec![named()],
+        of_goals: false,
     };
     page.findings = findings.clone();
     let mut table = Table::new(text, &[text]);

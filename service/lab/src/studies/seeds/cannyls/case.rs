@@ -104,6 +104,7 @@ impl Bench<'_> {
         let lab = LabOptions {
             dir: self.dir.clone(),
             expected_bytes: sizing.capacity_bytes,
+            ext4_journal: false,
             ..LabOptions::new(sizing.disk_bytes().max(LEAST_DISK))
         };
         match self.live {

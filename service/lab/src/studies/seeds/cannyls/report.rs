@@ -300,7 +300,7 @@ impl Report {
                 table.add_row(self.ratio_row(group, &name, |run| run.measured_seconds));
             }
         }
-        text::lines(&table)
+        table.lines()
     }
 
     fn ratio_row(

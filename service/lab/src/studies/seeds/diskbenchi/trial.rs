@@ -87,6 +87,7 @@ pub(super) fn lab(program: Program, dir: Option<PathBuf>) -> LabOptions {
     LabOptions {
         dir,
         expected_bytes: bytes,
+        ext4_journal: false,
         ..LabOptions::new(bytes.saturating_add(bytes / 4).saturating_add(ROOM))
     }
 }

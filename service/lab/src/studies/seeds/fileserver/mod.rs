@@ -224,7 +224,7 @@ fn table(rows: &[Row]) -> Vec<String> {
             format!("{:.2} %", published.cost),
         ]);
     }
-    text::lines(&table)
+    table.lines()
 }
 
 #[cfg(test)]
