@@ -13,7 +13,7 @@ const FILES: [&str; 4] = [
 
 /// Messages that `--json` and the page show. Keys are the names of the fields; `ObservedStore`, whose guard is an
 /// object of its own, is in `src/json.rs`.
-const SHOWN: [&str; 33] = [
+const SHOWN: [&str; 34] = [
     "StoreInfo",
     "PutResponse",
     "GetHeader",
@@ -47,6 +47,7 @@ const SHOWN: [&str; 33] = [
     "SlowRequest",
     "Step",
     "BlockIo",
+    "ProcessTotal",
 ];
 
 /// Fields whose JSON is not what serde derives.

@@ -173,6 +173,10 @@ mod tests {
             queue_ns: Some(2_500),
             device_ns: None,
             failed: false,
+            pid: 4711,
+            cgroup_id: 77,
+            cgroup: "/docker/0a".into(),
+            container: "0a".into(),
         }
     }
 
@@ -285,6 +289,7 @@ mod tests {
             created: true,
             durability: v1::Durability::Journaled.into(),
             crc32c: 0xab,
+            placement: v1::Placement::Embedded.into(),
         };
         let part = v1::GetHeader {
             request_id: 1,

@@ -49,7 +49,7 @@ async function end() {
 
 /** @returns {Promise<{grpc: string, metrics: string}>} addresses of a service on a fresh lab */
 async function lab() {
-  const child = start(['lab', '--ext4-journal', '--', '--listen', '127.0.0.1:0', '--metrics-listen', '127.0.0.1:0']);
+  const child = start(['lab', '--', '--listen', '127.0.0.1:0', '--metrics-listen', '127.0.0.1:0']);
   if (!child.stdout) {
     throw new Error('it was piped');
   }

@@ -105,12 +105,83 @@ install_s3_python() {
         chmod +x "$tools/bin/s3-python"
 }
 
+# Swift, and memcached, where its proxy keeps logins. Of that only the program: the package would start a server.
+install_swift() {
+    local folder=$tools/memcached
+    python3 -c 'import ensurepip' 2>/dev/null || apt_install python3-venv || return 1
+    python3 -m venv --clear "$tools/swift" &&
+        "$tools/swift/bin/pip" install --quiet --disable-pip-version-check --requirement tests/swift/requirements.txt \
+            >&2 &&
+        printf '#!/bin/sh\nexec "%s" "$@"\n' "$tools/swift/bin/python" >"$tools/bin/swift-python" &&
+        chmod +x "$tools/bin/swift-python" || return 1
+    command -v memcached >/dev/null && return
+    rm -rf "$folder" && mkdir -p "$folder" || return 1
+    [ -n "$apt_updated" ] || as_root apt-get update -q >&2
+    apt_updated=yes
+    (cd "$folder" && apt-get download -q memcached libevent-2.1-7 libsasl2-2 >&2 &&
+        for package in *.deb; do dpkg-deb -x "$package" . || exit 1; done) || return 1
+    printf '#!/bin/sh\nLD_LIBRARY_PATH="%s" exec "%s" "$@"\n' "$(echo "$folder"/usr/lib/*-linux-gnu)" \
+        "$folder/usr/bin/memcached" >"$tools/bin/memcached" && chmod +x "$tools/bin/memcached"
+}
+
+install_swift_or_say() {
+    local tools
+    tools=$(tools_dir)
+    install_once swift "$(sha256sum <tests/swift/requirements.txt)" -- install_swift && return
+    [ "${CI:-}" = true ] && die "swift cannot be installed"
+    say "the test of swift will be skipped: it cannot be installed"
+}
+
 # What ceph's s3-tests need; their versions are theirs to say.
 install_s3_suites() {
     python3 -c 'import ensurepip' 2>/dev/null || apt_install python3-venv || return 1
     python3 -m venv --clear "$tools/s3-suites" &&
         "$tools/s3-suites/bin/pip" install --quiet --disable-pip-version-check --requirement tests/s3/requirements.txt \
             munch pytest requests pytz httplib2 lxml isodate PyYAML >&2
+}
+
+# Clients and suites of Go, from the module proxy. The functional tests of minio-go are a program that its module hides
+# behind a build tag; without that they stand alone.
+s3_go_versions="github.com/minio/minio-go/v7@v7.4.1 github.com/minio/mc@v0.0.0-20250313080218-cf909e1063a9
+    github.com/versity/versitygw@v1.8.0 github.com/aws/aws-sdk-go-v2/feature/s3/manager@v1.23.22
+    github.com/aws/aws-sdk-go-v2/feature/s3/transfermanager@v0.5.5"
+
+install_s3_go() {
+    local folder=$tools/s3-go sdk=$PWD/tests/s3/clients.go module
+    command -v go >/dev/null || apt_install golang-go || return 1
+    rm -rf "$folder" && mkdir -p "$folder/minio-go" "$folder/sdk" || return 1
+    (export GOFLAGS=-buildvcs=false GOBIN=$tools/bin
+        cd "$folder/minio-go" && go mod init scratch &&
+            go get "$(printf '%s\n' $s3_go_versions | grep minio-go)" &&
+            module=$(go list -m -f '{{.Dir}}' github.com/minio/minio-go/v7) &&
+            sed '/^\/\/go:build mint/d' "$module/functional_tests.go" >main.go && go mod tidy &&
+            go build -o "$tools/bin/minio-go-tests" . &&
+            cd ../sdk && cp "$sdk" main.go && go mod init scratch &&
+            go get $(printf '%s\n' $s3_go_versions | grep feature/s3) && go mod tidy &&
+            go build -o "$tools/bin/s3-go-clients" . &&
+            go install "$(printf '%s\n' $s3_go_versions | grep /mc@)" &&
+            go install "$(printf '%s\n' $s3_go_versions | sed -n 's,/versitygw@,/versitygw/cmd/versitygw@,p')") >&2 ||
+        return 1
+    rm -rf "$folder"
+}
+
+# Clients of other languages that only the suites try: packages of Python beside those of ceph's suite, and of Node.
+install_s3_clients() {
+    "$tools/s3-suites/bin/pip" install --quiet --disable-pip-version-check --requirement tests/s3/clients.txt >&2 &&
+        npm install --silent --no-audit --no-fund --prefix "$tools/s3-node" @aws-sdk/client-s3 @aws-sdk/lib-storage \
+            @aws-sdk/s3-request-presigner @aws-sdk/s3-presigned-post minio >&2
+}
+
+# Only the program: the package would start a server.
+install_docker_registry() {
+    local folder=$tools/docker-registry
+    command -v docker-registry >/dev/null && return
+    rm -rf "$folder" && mkdir -p "$folder" || return 1
+    [ -n "$apt_updated" ] || as_root apt-get update -q >&2
+    apt_updated=yes
+    (cd "$folder" && apt-get download -q docker-registry >&2 && dpkg-deb -x docker-registry_*.deb . &&
+        rm docker-registry_*.deb) || return 1
+    ln -sf ../docker-registry/usr/bin/docker-registry "$tools/bin/docker-registry"
 }
 
 # Node as the browser's driver wants it (20 or newer): that of the distribution, or one from npm, whose packages for one
@@ -198,6 +269,38 @@ install_foreign_tools() {
         install_once s3-python "$s3" -- install_s3_python && return
     [ "${CI:-}" = true ] && die "the foreign clients cannot be installed"
     say "the tests of some foreign clients will be skipped: they cannot be installed"
+}
+
+# What makes the package of Debian, and what builds and checks the wheel and the manifests of Kubernetes.
+cargo_deb_version=3.8.0
+
+install_cargo_deb() {
+    cargo install --quiet --locked --no-default-features --root "$tools/cargo-deb" \
+        --target-dir "$tools/cargo-deb/build" cargo-deb --version "$cargo_deb_version" >&2 &&
+        ln -sf ../cargo-deb/bin/cargo-deb "$tools/bin/cargo-deb" && rm -rf "$tools/cargo-deb/build"
+}
+
+install_packages_python() {
+    python3 -c 'import ensurepip' 2>/dev/null || apt_install python3-venv || return 1
+    python3 -m venv --clear "$tools/packages" &&
+        "$tools/packages/bin/pip" install --quiet --disable-pip-version-check \
+            --requirement tests/packages/requirements.txt >&2 &&
+        ln -sf ../packages/bin/kubernetes-validate "$tools/bin/kubernetes-validate" &&
+        printf '#!/bin/sh\nexec "%s" "$@"\n' "$tools/packages/bin/python" >"$tools/bin/packages-python" &&
+        chmod +x "$tools/bin/packages-python"
+}
+
+install_package_tools() {
+    install_once cargo-deb "$cargo_deb_version" -- install_cargo_deb &&
+        install_once packages "$(sha256sum <tests/packages/requirements.txt)" -- install_packages_python
+}
+
+install_package_tools_or_say() {
+    local tools
+    tools=$(tools_dir)
+    install_package_tools && return
+    [ "${CI:-}" = true ] && die "what makes and checks the packages cannot be installed"
+    say "the tests of the packages will be skipped: what makes and checks them cannot be installed"
 }
 
 # What the module proxy knows as the latest. Eight minutes to compile.

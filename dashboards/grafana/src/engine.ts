@@ -265,12 +265,13 @@ const queue: Row = {
     lines({
       title: 'Writes and flushes of the engine',
       description:
-        'Writes and flushes a second that the engine asked for, how many of the writes were forced (FUA) and so took no flush, how many flushes were spared because they would have changed nothing, and how many journal records each flush made durable. The disk may see more: the file system flushes for itself (Compare: flushes per put).',
+        'Writes and flushes a second that the engine asked for, how many of the writes were forced (FUA) and so took no flush, how many puts were written while their bytes came in (in pieces), how many flushes were spared because they would have changed nothing, and how many journal records each flush made durable. The disk may see more: the file system flushes for itself (Compare: flushes per put).',
       unit: units.CountsPerSecond,
       w: 8,
       queries: [
         of(rate('writes_total'), 'writes'),
         of(rate('writes_forced_total'), 'forced writes'),
+        of(rate('puts_passed_total'), 'puts written as they came'),
         of(rate('flushes_total'), 'flushes'),
         of(rate('flushes_spared_total'), 'flushes spared'),
         of(`${rate('journal_records_total')} / ${rate('flushes_total')}`, 'records per flush'),

@@ -15,7 +15,7 @@ use lumpscope_units::Size;
 use serde_json::{Value, json};
 
 use super::client::ClientArgs;
-use super::output::{right, table};
+use super::output::table;
 
 /// `lumpscope admin`.
 #[derive(Subcommand)]
@@ -265,7 +265,7 @@ fn scrub_text(reply: &v1::GetScrubResponse) -> String {
     ] {
         table.add_row([what.to_owned(), value.to_string()]);
     }
-    right(&mut table, 1);
+    table.right(1);
     let mut text = table.to_string();
     for finding in &reply.listed {
         text.push_str(&format!("\n{} {}", hex(&finding.id), finding.message));

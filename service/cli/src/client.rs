@@ -8,7 +8,7 @@ use clap::Args;
 use lumpscope_client::{Client, Options, Retry, Tls, Token};
 use serde_json::Value;
 
-use super::output::print;
+use super::output::{print, print_as_is};
 
 /// Where the service is, and how to talk to it.
 #[derive(Args, Clone, Debug)]
@@ -113,10 +113,24 @@ impl ClientArgs {
         Ok(Client::connect(options).await?)
     }
 
+    /// Connects to another service: at this address, with its CA certificates and the file of its token.
+    pub(super) async fn connect_other(
+        &self,
+        (server, ca, token_file): (&str, &Option<PathBuf>, &Option<PathBuf>),
+    ) -> Result<Client> {
+        let other = Self {
+            server: server.to_owned(),
+            ca: ca.clone().or_else(|| self.ca.clone()),
+            token_file: token_file.clone(),
+            ..self.clone()
+        };
+        other.connect().await
+    }
+
     /// Prints an answer in the form that was asked for.
     pub(super) fn say(&self, json: impl FnOnce() -> Value, text: impl FnOnce() -> String) {
         if self.json {
-            print(&json().to_string());
+            print_as_is(&json().to_string());
         } else {
             print(&text());
         }

@@ -45,9 +45,13 @@ pub(super) struct PutArgs {
     id: LumpId,
     /// File with the bytes; standard input when absent or "-"
     file: Option<PathBuf>,
-    /// Put the bytes into the journal record itself; at most 65,535 bytes
+    /// Put the bytes into the journal record itself; at most 65,535 bytes. Without this and --data
+    /// the store does so with up to 16 KiB while its journal has room for them
     #[arg(long)]
     embedded: bool,
+    /// Put the bytes into the data region, however few they are
+    #[arg(long, conflicts_with = "embedded")]
+    data: bool,
     #[command(flatten)]
     durability: DurabilityArg,
     /// Refuse when a lump of this id exists
@@ -107,10 +111,10 @@ pub(super) async fn put(args: PutArgs) -> Result<ExitCode> {
     let length = body.length();
     let options = PutOptions {
         durability: args.durability.wire(),
-        placement: if args.embedded {
-            v1::Placement::Embedded
-        } else {
-            v1::Placement::Data
+        placement: match (args.embedded, args.data) {
+            (true, _) => v1::Placement::Embedded,
+            (_, true) => v1::Placement::Data,
+            _ => v1::Placement::Unspecified,
         },
         if_absent: args.if_absent,
         queue: None,
@@ -127,7 +131,8 @@ pub(super) async fn put(args: PutArgs) -> Result<ExitCode> {
         || {
             let verb = if reply.created { "created" } else { "replaced" };
             let (id, request) = (args.id, reply.request_id);
-            format!("{verb} {id} ({length} bytes, request {request})")
+            let place = place(reply.placement());
+            format!("{verb} {id} ({length} bytes {place}, request {request})")
         },
     );
     Ok(ExitCode::SUCCESS)
@@ -146,7 +151,7 @@ pub(super) async fn get(args: GetArgs) -> Result<ExitCode> {
     let header = target.finish(done)?;
     if args.client.json {
         let json = to_json_with("id", args.id.to_string(), &header);
-        super::output::print(&json.to_string());
+        super::output::print_as_is(&json.to_string());
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -156,15 +161,17 @@ pub(super) async fn head(args: HeadArgs) -> Result<ExitCode> {
     let found = client.head(&args.store, args.id).await?;
     args.client.say(
         || to_json_with("id", args.id.to_string(), &found),
-        || {
-            let place = match found.placement() {
-                v1::Placement::Embedded => "embedded in the journal",
-                _ => "data region",
-            };
-            format!("{} bytes, {place}", found.length)
-        },
+        || format!("{} bytes {}", found.length, place(found.placement())),
     );
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where a lump lies, behind its size.
+fn place(placement: v1::Placement) -> &'static str {
+    match placement {
+        v1::Placement::Embedded => "in the journal",
+        _ => "in the data region",
+    }
 }
 
 pub(super) async fn delete(args: DeleteArgs) -> Result<ExitCode> {

@@ -12,7 +12,7 @@ use clap::{Args, Parser};
 use lumpscope_observer::{Finding, Level, Observer};
 use lumpscope_server::config::ServeArgs;
 
-use super::output::{print, table};
+use super::output::{print, print_as_is, table};
 
 /// `lumpscope doctor`.
 #[derive(Args)]
@@ -41,7 +41,7 @@ pub(super) fn run(args: &DoctorArgs) -> ExitCode {
     let findings: Vec<Finding> = machine.into_iter().chain(settings).collect();
     if args.json {
         let json = serde_json::to_string_pretty(&findings);
-        print(&json.unwrap_or_else(|error| format!("{{\"error\": \"{error}\"}}")));
+        print_as_is(&json.unwrap_or_else(|error| format!("{{\"error\": \"{error}\"}}")));
     } else {
         if details {
             print(&report(&findings));

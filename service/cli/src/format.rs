@@ -40,7 +40,7 @@ pub(super) struct FormatArgs {
 
 /// Allocation of a file's space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum PreallocArg {
+pub(super) enum PreallocArg {
     /// Write zeros: slow once, and no put ever waits for the file system to allocate
     #[default]
     Zero,
@@ -48,6 +48,16 @@ enum PreallocArg {
     Fallocate,
     /// Reserve nothing: the file system may run out of space later
     Sparse,
+}
+
+impl From<PreallocArg> for Prealloc {
+    fn from(arg: PreallocArg) -> Self {
+        match arg {
+            PreallocArg::Zero => Self::Zero,
+            PreallocArg::Fallocate => Self::Fallocate,
+            PreallocArg::Sparse => Self::Sparse,
+        }
+    }
 }
 
 pub(super) fn run(args: &FormatArgs) -> Result<ExitCode> {
@@ -69,11 +79,7 @@ pub(super) fn run(args: &FormatArgs) -> Result<ExitCode> {
         capacity: args.capacity.map(|size| size.0),
         block_size,
         journal_ratio: args.journal_ratio,
-        prealloc: match args.prealloc {
-            PreallocArg::Zero => Prealloc::Zero,
-            PreallocArg::Fallocate => Prealloc::Fallocate,
-            PreallocArg::Sparse => Prealloc::Sparse,
-        },
+        prealloc: args.prealloc.into(),
         checkpoint_area: !args.no_checkpoint,
         force: args.force,
         progress: Some(&progress),

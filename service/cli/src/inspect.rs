@@ -11,9 +11,10 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use lumpscope_engine::inspect::Inspector;
 use lumpscope_engine::{LumpId, salvage};
+use lumpscope_units::columns::fitted;
 use serde::Serialize;
 
-use super::output::print;
+use super::output::{complain, print, print_as_is};
 
 /// Exit code: something is wrong with the store.
 const PROBLEMS: u8 = 1;
@@ -104,7 +105,7 @@ pub(super) fn inspect(args: &InspectArgs) -> ExitCode {
     }
     if args.lumps || args.records {
         for finding in &report.findings.list {
-            eprintln!("lumpscope: {finding}");
+            complain(&format!("lumpscope: {finding}"));
         }
     }
     exit_code(report.findings.total == 0)
@@ -148,7 +149,7 @@ fn check_salvage(args: &CheckArgs) -> ExitCode {
 }
 
 /// A bar on the terminal, if standard error is one.
-fn bar(template: &str) -> ProgressBar {
+pub(super) fn bar(template: &str) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
@@ -173,15 +174,15 @@ fn exit_code(clean: bool) -> ExitCode {
 }
 
 fn not_checked(error: &lumpscope_engine::Error) -> ExitCode {
-    eprintln!("lumpscope: {error}");
+    complain(&format!("lumpscope: {error}"));
     ExitCode::from(NOT_CHECKED)
 }
 
 fn print_json(report: &impl Serialize) {
     match serde_json::to_string_pretty(report) {
-        Ok(json) => print(&json),
+        Ok(json) => print_as_is(&json),
         // Reports have string keys only, which is all that can be wrong.
-        Err(error) => eprintln!("lumpscope: {error}"),
+        Err(error) => complain(&format!("lumpscope: {error}")),
     }
 }
 
@@ -206,7 +207,7 @@ impl Lines {
                 .map_err(io::Error::from)
                 .and_then(|()| self.out.write_all(b"\n"))
         } else {
-            writeln!(self.out, "{}", text(item))
+            write!(self.out, "{}", fitted(&text(item)))
         };
         written.is_ok()
     }

@@ -2,11 +2,15 @@
 
 mod admin;
 mod client;
+mod copy;
 mod data;
 mod directory;
 mod doctor;
 mod error;
+mod evacuate;
+mod examples;
 mod format;
+mod help;
 mod inspect;
 #[cfg(feature = "lab")]
 mod lab;
@@ -15,13 +19,14 @@ mod observe;
 mod output;
 mod progress;
 mod serve;
+mod shell;
 mod token;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use lumpscope_server::config::ServeArgs;
 
 use crate::error::{Interrupted, system};
@@ -37,7 +42,7 @@ const LAST_TASKS: Duration = Duration::from_millis(500);
     about,
     max_term_width = 100,
     after_help = "Exit codes: 0 done; 1 failed or refused; 2 the arguments make no sense; 3 there is \
-                  no such lump, store or request; 130 interrupted, but 0 where Ctrl-C is the way to \
+                  no such lump, store or request; 4 done, but for the lumps listed; 130 interrupted, but 0 where Ctrl-C is the way to \
                   end"
 )]
 struct Cli {
@@ -77,6 +82,8 @@ enum Command {
     Upload(directory::UploadArgs),
     /// Restore a folder stored by `upload`
     Download(directory::DownloadArgs),
+    /// Copy all lumps of a store that is being served to another store
+    Evacuate(Box<evacuate::EvacuateArgs>),
     /// Administer a service: scrubber, garbage collection, drain, stores, reload
     #[command(subcommand)]
     Admin(admin::AdminCommand),
@@ -84,11 +91,15 @@ enum Command {
     Inspect(inspect::InspectArgs),
     /// Verify every lump of a store that is not in use; never writes
     Check(inspect::CheckArgs),
+    /// Copy a store that is not in use to another device or file, and check the copy
+    Copy(copy::CopyArgs),
+    /// Make a store as large as its device, or its file larger
+    Grow(copy::GrowArgs),
     /// Make a token, and its entry for the service's token file
     Token(token::TokenArgs),
     /// Explain a request, or the slowest ones: stages, block requests, and who moved the head
     Explain(observe::explain::ExplainArgs),
-    /// Show block requests as they complete, one a line, until Ctrl-C
+    /// Show block requests as they complete, two lines each, until Ctrl-C
     Trace(observe::trace::TraceArgs),
     /// Show rates, latency, seeks and interference of each store, until Ctrl-C
     Top(observe::top::TopArgs),
@@ -96,6 +107,10 @@ enum Command {
     Record(observe::record::RecordArgs),
     /// Check this machine for serving and observing
     Doctor(doctor::DoctorArgs),
+    /// Print the completions of the commands for a shell
+    Completions(shell::CompletionsArgs),
+    /// Write the manual's pages, one a command
+    Man(shell::ManArgs),
     #[cfg(feature = "lab")]
     #[command(flatten)]
     Lab(lab::LabCommand),
@@ -104,14 +119,21 @@ enum Command {
 /// Runs one command and prints its error as one line. `inspect` and `check` have exit codes of
 /// their own, which their help explains.
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let matches = commands().try_get_matches();
+    let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = cli.unwrap_or_else(|error| help::exit(&error));
     match run(cli.command) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("lumpscope: {error}");
+            output::complain(&format!("lumpscope: {error}"));
             error::exit_code(&error)
         }
     }
+}
+
+/// All commands, as their help shows them.
+fn commands() -> clap::Command {
+    examples::with_examples(Cli::command())
 }
 
 fn run(command: Command) -> Result<ExitCode> {
@@ -131,15 +153,20 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Sync(args) => block_on(data::stores::sync(args)),
         Command::Upload(args) => block_on(directory::upload(args)),
         Command::Download(args) => block_on(directory::download(args)),
+        Command::Evacuate(args) => block_on(evacuate::run(*args)),
         Command::Admin(command) => block_on(admin::run(command)),
         Command::Inspect(args) => Ok(inspect::inspect(&args)),
         Command::Check(args) => Ok(inspect::check(&args)),
+        Command::Copy(args) => copy::copy(&args),
+        Command::Grow(args) => copy::grow(&args),
         Command::Token(args) => token::run(&args),
         Command::Explain(args) => block_on(observe::explain::run(args)),
         Command::Trace(args) => block_on_live(observe::trace::run(args)),
         Command::Top(args) => block_on_live(observe::top::run(args)),
         Command::Record(args) => block_on_live(observe::record::run(args)),
         Command::Doctor(args) => Ok(doctor::run(&args)),
+        Command::Completions(args) => Ok(shell::completions(&args, commands())),
+        Command::Man(args) => shell::man(&args, commands()),
         #[cfg(feature = "lab")]
         Command::Lab(command) => lab::run(command),
     }

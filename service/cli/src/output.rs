@@ -1,30 +1,57 @@
-//! Tables for people.
+//! Output for people, in 80 columns, and for programs, as it is.
 
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, Table};
+use lumpscope_units::columns;
+pub(super) use lumpscope_units::columns::{COLUMNS, Table};
 
-/// A table without lines; the first row is its head.
+/// A table without lines.
 pub(super) fn table(head: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(NOTHING).set_header(head);
-    table
+    Table::new(head.iter().copied())
 }
 
-/// Aligns a column of numbers to the right.
-pub(super) fn right(table: &mut Table, column: usize) {
-    if let Some(column) = table.column_mut(column) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+/// Lines of at most 80 columns, each begun by two blanks.
+pub(super) fn indented(text: &str) -> String {
+    let lines = columns::words(text, COLUMNS - 2).into_iter();
+    lines.map(|line| format!("  {line}\n")).collect()
 }
 
-/// Prints without the blanks that fill the last column. A closed pipe is no error: its reader has
-/// seen enough.
+/// Prints for people: no line has more than 80 columns but for a word that has.
 pub(super) fn print(text: &str) {
+    print_as_is(&columns::fitted(text));
+}
+
+/// Prints for programs, without the blanks at the ends of lines. A closed pipe is no error: its
+/// reader has seen enough.
+pub(super) fn print_as_is(text: &str) {
     use std::io::Write as _;
     let mut out = std::io::stdout().lock();
     for line in text.lines() {
         if writeln!(out, "{}", line.trim_end()).is_err() {
             return;
         }
+    }
+}
+
+/// Says on standard error why a command ends: a line for programs, lines of 80 columns on a terminal.
+pub(super) fn complain(text: &str) {
+    use std::io::IsTerminal as _;
+    let terminal = std::io::stderr().is_terminal();
+    eprintln!(
+        "{}",
+        if terminal {
+            columns::fitted(text)
+        } else {
+            text.to_owned()
+        }
+        .trim_end()
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indented_lines_are_words() {
+        assert_eq!(indented("a\n b"), "  a b\n");
     }
 }

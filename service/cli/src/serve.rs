@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::notify;
-use super::output::print;
+use super::output::print_as_is;
 use crate::error::{CutOff, system};
 
 /// Tasks of connections that were cut off get this long to notice.
@@ -53,7 +53,7 @@ pub(super) fn run(args: ServeArgs) -> Result<ExitCode> {
 fn check(args: ServeArgs) -> ExitCode {
     match lumpscope_server::check::check(args) {
         Ok(config) => {
-            print(&config.to_toml());
+            print_as_is(&config.to_toml());
             ExitCode::SUCCESS
         }
         Err(problems) => {

@@ -54,9 +54,7 @@ impl Scope {
 
 pub(super) fn run(args: &TokenArgs) -> Result<ExitCode> {
     let token = random()?;
-    println!(
-        "# The token. Give it to the client and keep it nowhere else; it cannot be shown again."
-    );
+    println!("# The token. Give it to the client, keep it nowhere else: it is shown only now.");
     println!("{token}\n");
     println!("# For the service's file of tokens (--tokens FILE):");
     print!("{}", table(args, &token));

@@ -14,7 +14,7 @@ use crate::id::LumpId;
 pub struct PutOptions {
     /// Meaning of "acknowledged".
     pub durability: v1::Durability,
-    /// Data region, or embedded in the journal.
+    /// Data region, or embedded in the journal; unspecified: as the store chooses.
     pub placement: v1::Placement,
     /// Only if there is no lump of this id; else the service refuses with ALREADY_EXISTS.
     pub if_absent: bool,

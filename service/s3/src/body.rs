@@ -9,11 +9,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use lumpscope_units::nanoseconds;
+use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::Code;
 
-use lumpscope_server::request::{Reading, Scope, is_slow};
+use lumpscope_server::request::{Bodies, Reading, Scope, is_slow};
 
 /// Most bytes of a request that wait for being taken: a signed chunk is kept until its signature
 /// has been checked, so this is the largest chunk.
@@ -42,7 +43,14 @@ pub(super) enum Fault {
 /// State of a body while it comes; shared by its reader and the task that waits for the result.
 #[derive(Debug, Default)]
 pub(super) struct Flow {
+    /// Bytes that came since some were taken.
     held: AtomicU64,
+    /// When `held` is so many, no more are read; 0: there is no such bound.
+    allowed: AtomicU64,
+    /// Somebody reads, and no more are allowed.
+    full: Notify,
+    /// Memory that the body has, in bytes.
+    memory: AtomicU64,
     waited_ns: AtomicU64,
     /// Time of receiving at the last report, and the wait until then.
     received: Mutex<(Duration, u64)>,
@@ -53,6 +61,26 @@ impl Flow {
     /// Bytes have been taken: no chunk is being held.
     pub(super) fn taken(&self) {
         self.held.store(0, Ordering::Relaxed);
+    }
+
+    /// So many bytes may wait for being taken; `None`: as many as a chunk can have.
+    pub(super) fn allow(&self, bytes: Option<u64>) {
+        self.allowed.store(bytes.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Waits until no more bytes are read because too many wait for being taken.
+    pub(super) async fn full(&self) {
+        self.full.notified().await;
+    }
+
+    fn is_full(&self) -> bool {
+        let allowed = self.allowed.load(Ordering::Relaxed);
+        allowed > 0 && self.held.load(Ordering::Relaxed) >= allowed
+    }
+
+    /// The body has memory for so many bytes.
+    pub(super) fn has(&self, bytes: u64) {
+        self.memory.store(bytes, Ordering::Relaxed);
     }
 
     /// Receiving has taken so long until now: waits for the client, signature and checksums.
@@ -87,7 +115,7 @@ impl Flow {
 pub(super) struct Patience {
     /// Longest time without a byte.
     pub(super) silence: Duration,
-    /// Bytes a second, after that time; 0: no limit.
+    /// Bytes a second, after that time; 0: no limit. More while others wait for its memory.
     pub(super) min_rate: u64,
     /// Bytes in all, with what frames them.
     pub(super) max: u64,
@@ -98,6 +126,7 @@ pub(super) struct Patient<B> {
     body: B,
     flow: Arc<Flow>,
     patience: Patience,
+    memory: Bodies,
     timer: Pin<Box<Sleep>>,
     since: Option<Instant>,
     waited: Duration,
@@ -105,12 +134,14 @@ pub(super) struct Patient<B> {
 }
 
 impl<B> Patient<B> {
-    pub(super) fn new(body: B, patience: Patience) -> (Self, Arc<Flow>) {
+    /// `memory`: that which bodies share.
+    pub(super) fn new(body: B, patience: Patience, memory: Bodies) -> (Self, Arc<Flow>) {
         let flow = Arc::<Flow>::default();
         let patient = Self {
             body,
             flow: Arc::clone(&flow),
             patience,
+            memory,
             timer: Box::pin(tokio::time::sleep(patience.silence)),
             since: None,
             waited: Duration::ZERO,
@@ -139,8 +170,12 @@ impl<B> Patient<B> {
         if held > MAX_HELD {
             return Some(Fault::Chunk);
         }
-        let slow = self.waited > silence && is_slow(self.got, self.waited, min_rate);
-        slow.then_some(Fault::Slow(min_rate))
+        if self.waited <= silence {
+            return None;
+        }
+        let holds = self.flow.memory.load(Ordering::Relaxed);
+        let min_rate = self.memory.least_rate(min_rate, holds);
+        is_slow(self.got, self.waited, min_rate).then_some(Fault::Slow(min_rate))
     }
 
     fn waited(&mut self) {
@@ -163,6 +198,11 @@ where
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
+        if self.flow.is_full() {
+            // Whoever reads has more allowed, and asks again.
+            self.flow.full.notify_one();
+            return Poll::Pending;
+        }
         match Pin::new(&mut self.body).poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => {
                 self.waited();

@@ -76,10 +76,15 @@ impl Endpoint {
         let asked = Asked::of(&request)?;
         let inside = self.enter(&asked)?;
         let (ctx, name) = (asked.scope.context(), request.input.bucket);
+        let wanted = request.input.create_bucket_configuration;
+        let region = wanted.and_then(|wanted| wanted.location_constraint);
+        let elsewhere = region.is_some_and(|it| !matches!(it.as_str(), "" | REGION));
         let created = inside.objects.create_bucket(ctx, &name).await;
         match created {
-            // As in the region that S3 began with: one's own bucket stays as it is.
-            Ok(_) | Err(ObjectError::BucketExists { .. }) => {}
+            Ok(_) => {}
+            // As in the region that S3 began with: one's own bucket stays as it is. In others, that
+            // it is there is an error.
+            Err(ObjectError::BucketExists { .. }) if !elsewhere => {}
             Err(ObjectError::Invalid { why, .. }) => {
                 let code = S3ErrorCode::InvalidBucketName;
                 return Err(S3Error::with_message(code, why));

@@ -226,6 +226,14 @@ pub(super) fn kept(crc32c: Option<u32>, attributes: &Pairs) -> Checksum {
     kept
 }
 
+/// The checksums of an object that clients are told: as in S3, the CRC32C that every object has
+/// only if it was given no other.
+pub(super) fn told(crc32c: Option<u32>, attributes: &Pairs) -> Checksum {
+    let mut others = KINDS.into_iter().filter(|kind| *kind != KINDS[1]);
+    let none = others.all(|kind| kept_as(attributes, kind).is_none());
+    kept(crc32c.filter(|_| none), attributes)
+}
+
 /// The checksum of a kind.
 pub(super) fn of_kind<'a>(checksum: &'a Checksum, kind: &str) -> Option<&'a String> {
     match KINDS.into_iter().position(|known| known == kind)? {

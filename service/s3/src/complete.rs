@@ -153,7 +153,7 @@ fn reply(
     info: &ObjectInfo,
     address: String,
 ) -> S3Response<CompleteMultipartUploadOutput> {
-    let sums = checks::kept(info.crc32c, &info.attributes);
+    let sums = checks::told(info.crc32c, &info.attributes);
     S3Response::new(CompleteMultipartUploadOutput {
         e_tag: Some(etag(info.etag)),
         location: Some(address),

@@ -24,6 +24,9 @@ use lumpscope_server::stores::{NamedStore, Stores};
 /// Pieces of an object that a writer keeps in memory: one is filled, one is on its way.
 const PIECES: u64 = 2;
 
+/// A signed chunk that comes has memory for so many bytes more at a time.
+const CHUNK_STEP: u64 = 2 << 20;
+
 /// What is kept of a body beside its pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holds {
@@ -133,11 +136,18 @@ impl Endpoint {
         };
         let wanted = piece_memory.saturating_mul(pieces).saturating_add(held);
         let wait = self.memory_wait;
+        let memory = begin(&self.put_memory, asked.grants.name(), wanted, wait).await?;
+        let chunk = match memory.is_whole() {
+            true => held,
+            false => held.min(CHUNK_STEP),
+        };
         let mut room = Room {
-            memory: begin(&self.put_memory, asked.grants.name(), wanted, wait).await?,
+            memory,
             piece,
             piece_memory,
-            held,
+            pieces: 1,
+            chunk,
+            most: held,
             wait,
         };
         room.cover(0).await?;
@@ -166,7 +176,11 @@ pub(super) struct Room {
     /// Bytes of a piece, and the memory that it takes.
     piece: u64,
     piece_memory: u64,
-    held: u64,
+    /// Pieces that there is memory for.
+    pieces: u64,
+    /// Bytes of a chunk that there is memory for, and the most that it can have.
+    chunk: u64,
+    most: u64,
     wait: Duration,
 }
 
@@ -176,14 +190,30 @@ impl Room {
     /// # Errors
     /// `SlowDown`.
     pub(super) async fn cover(&mut self, got: u64) -> S3Result<()> {
-        let pieces = (got.div_ceil(self.piece)).clamp(1, PIECES);
-        let wanted = self.piece_memory.saturating_mul(pieces);
-        cover(
-            &mut self.memory,
-            wanted.saturating_add(self.held),
-            self.wait,
-        )
-        .await
+        self.pieces = (got.div_ceil(self.piece)).clamp(self.pieces, PIECES);
+        let bytes = self.bytes();
+        cover(&mut self.memory, bytes, self.wait).await
+    }
+
+    /// Waits for memory for a longer chunk, one that has not all that it can have.
+    ///
+    /// # Errors
+    /// `SlowDown`.
+    pub(super) async fn grow(&mut self) -> S3Result<()> {
+        self.chunk = self.chunk.saturating_add(CHUNK_STEP).min(self.most);
+        let bytes = self.bytes();
+        cover(&mut self.memory, bytes, self.wait).await
+    }
+
+    /// Bytes of a chunk that may wait for being taken; `None`: there is memory for all of it.
+    pub(super) fn chunk(&self) -> Option<u64> {
+        Some(self.chunk).filter(|chunk| *chunk < self.most)
+    }
+
+    /// Bytes of memory that it has, or waits for.
+    pub(super) const fn bytes(&self) -> u64 {
+        let pieces = self.piece_memory.saturating_mul(self.pieces);
+        pieces.saturating_add(self.chunk)
     }
 }
 

@@ -111,13 +111,17 @@ pub(super) fn object(store: &str, error: ObjectError) -> S3Error {
             return refused(&Refusal::Engine { store, error });
         }
     };
-    // It may tell a key, and XML cannot have every character.
-    let told = error.to_string();
-    let told = told.chars().map(|char| match char.is_control() {
+    // It may tell a key.
+    S3Error::with_message(code, printable(&error.to_string()))
+}
+
+/// A text as a message may have it: XML cannot have every character.
+pub(super) fn printable(text: &str) -> String {
+    let told = text.chars().map(|char| match char.is_control() {
         true => char.escape_default().to_string(),
         false => char.to_string(),
     });
-    S3Error::with_message(code, told.collect::<String>())
+    told.collect()
 }
 
 const fn too_large(what: Limited) -> S3ErrorCode {

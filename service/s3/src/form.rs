@@ -19,7 +19,9 @@ use s3s::xml::{Deserialize as _, Deserializer, Serialize as _, Serializer};
 use s3s::{Body, HttpError, S3Error, S3ErrorCode, S3Result, StdError};
 
 use super::access::{Keys, Signed};
+use super::checks::CHECKSUM;
 use super::endpoint::Endpoint;
+use super::error::printable;
 use super::xml::PLAIN;
 
 /// Most bytes of a form before its file.
@@ -60,6 +62,12 @@ fn malformed(why: &str) -> S3Error {
 
 fn denied(why: impl Into<String>) -> S3Error {
     refused(S3ErrorCode::AccessDenied, why)
+}
+
+/// What a policy does not allow, in the words of S3, which clients look for.
+fn against(policy: &str) -> S3Error {
+    let told = format!("Invalid according to Policy: {policy}");
+    denied(printable(&told))
 }
 
 /// True: the request is a form. Forms have no other signature.
@@ -212,27 +220,29 @@ fn check_conditions(policy: &PostPolicy, fields: &Fields, bucket: &str) -> S3Res
     let free = |name: &str| FREE.contains(&name) || name.starts_with("x-ignore-");
     let mut given = fields.fields.iter().map(|(name, _)| name);
     if let Some(name) = given.find(|name| !free(name) && !named(name)) {
-        return Err(denied(format!(
-            "the policy does not allow the field {name}"
-        )));
+        return Err(against(&format!("Extra input fields: {name}")));
     }
     for condition in &policy.conditions {
         let value = |name: &str| match name {
             "bucket" => bucket.to_owned(),
             name => fields.get(name).unwrap_or_default().to_owned(),
         };
-        let (field, holds) = match condition {
+        let (holds, kind, field, wanted) = match condition {
             PostPolicyCondition::Eq {
                 field,
                 value: wanted,
-            } => (field, value(field) == *wanted),
-            PostPolicyCondition::StartsWith { field, prefix } => {
-                (field, value(field).starts_with(prefix.as_str()))
-            }
+            } => (value(field) == *wanted, "eq", field, wanted),
+            PostPolicyCondition::StartsWith { field, prefix } => (
+                value(field).starts_with(prefix.as_str()),
+                "starts-with",
+                field,
+                prefix,
+            ),
             PostPolicyCondition::ContentLengthRange { .. } => continue,
         };
         if !holds {
-            return Err(denied(format!("the policy does not allow this {field}")));
+            let failed = format!("Policy Condition failed: [{kind}, ${field}, {wanted}]");
+            return Err(against(&failed));
         }
     }
     Ok(())
@@ -387,7 +397,7 @@ impl Forms {
             return Err(S3Error::new(S3ErrorCode::SignatureDoesNotMatch));
         }
         if time::OffsetDateTime::from(read.expiration.clone()) <= time::OffsetDateTime::now_utc() {
-            return Err(denied("the policy has expired"));
+            return Err(against("Policy expired."));
         }
         check_conditions(&read, fields, bucket)?;
         let (least, most) = range(&read);
@@ -550,6 +560,9 @@ impl Done {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
         }
         headers.extend(tag.map(|tag| (ETAG, tag)));
+        let sums = put.headers().iter();
+        let sums = sums.filter(|(name, _)| name.as_str().starts_with(CHECKSUM));
+        headers.extend(sums.map(|(name, value)| (name.clone(), value.clone())));
         let location = HeaderValue::from_str(&location).ok();
         headers.extend(location.map(|location| (LOCATION, location)));
         response

@@ -79,8 +79,11 @@ impl Conditions {
 /// `InvalidRange`.
 fn chosen(range: Option<&Range>, size: u64) -> S3Result<Option<std::ops::Range<u64>>> {
     let Some(range) = range else { return Ok(None) };
-    let chosen = range.check(size);
-    chosen.map(Some).map_err(|_| {
+    // The end of nothing is nothing, and no range can say so: all of it is meant.
+    let chosen = range
+        .check(size)
+        .map(|range| Some(range).filter(|range| !range.is_empty()));
+    chosen.map_err(|_| {
         let mut error = S3Error::new(S3ErrorCode::InvalidRange);
         let mut headers = HeaderMap::new();
         if let Ok(value) = format!("bytes */{size}").parse() {
@@ -192,7 +195,7 @@ impl Wanted {
             _ if !self.sums => None,
             (Some(part), Some(promised)) => promised.of_part(&info.attributes, part),
             // Those of the whole say nothing of a part.
-            _ => all.then(|| checks::kept(info.crc32c, &info.attributes)),
+            _ => all.then(|| checks::told(info.crc32c, &info.attributes)),
         };
         Ok(Told {
             sums: sums.unwrap_or_default(),
@@ -344,7 +347,7 @@ impl Endpoint {
             let mut all = input.object_attributes.iter();
             all.any(|names| names.as_str().split(',').any(|one| one.trim() == name))
         };
-        let checksum = checks::kept(info.crc32c, &info.attributes);
+        let checksum = checks::told(info.crc32c, &info.attributes);
         let told = wants(ObjectAttributes::CHECKSUM) && checksum.checksum_type.is_some();
         let (after, max) = (
             input.part_number_marker.unwrap_or(0),

@@ -191,7 +191,7 @@ impl Endpoint {
         Ok(S3Response::new(ListObjectsV2Output {
             name: Some(input.bucket),
             prefix: Some(encoding.text(query.prefix)),
-            max_keys: Some(input.max_keys.unwrap_or(MAX_KEYS)),
+            max_keys: Some(input.max_keys.unwrap_or(MAX_KEYS).min(MAX_KEYS)),
             key_count: Some(listed.len()),
             continuation_token: token_given,
             is_truncated: Some(next.is_some()),
@@ -230,7 +230,7 @@ impl Endpoint {
             name: Some(input.bucket),
             prefix: Some(encoding.text(query.prefix)),
             marker: Some(encoding.text(marker.unwrap_or_default())),
-            max_keys: Some(input.max_keys.unwrap_or(MAX_KEYS)),
+            max_keys: Some(input.max_keys.unwrap_or(MAX_KEYS).min(MAX_KEYS)),
             is_truncated: Some(next_marker.is_some()),
             contents: Some(listed.contents),
             common_prefixes: Some(listed.prefixes),

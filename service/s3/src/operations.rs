@@ -70,7 +70,7 @@ operations! {
     "HeadBucket" "s3_head_bucket" Bucket [],
     "GetBucketLocation" "s3_get_bucket_location" Bucket ["location"],
     "ListObjects" "s3_list_objects" Bucket ["delimiter", "encoding-type", "marker", "max-keys", "prefix"],
-    "ListObjectsV2" "s3_list_objects_v2" Bucket ["continuation-token", "delimiter", "encoding-type", "fetch-owner", "list-type", "max-keys", "prefix", "start-after"],
+    "ListObjectsV2" "s3_list_objects_v2" Bucket ["continuation-token", "delimiter", "encoding-type", "fetch-owner", "list-type", "max-keys", "metadata", "prefix", "start-after"],
     "ListMultipartUploads" "s3_list_uploads" Bucket ["delimiter", "encoding-type", "key-marker", "max-uploads", "prefix", "upload-id-marker", "uploads"],
     "DeleteObjects" "s3_delete_objects" Bucket xml ["delete"],
     "PutObject" "s3_put_object" Write [],

@@ -173,7 +173,7 @@ impl Endpoint {
             encoding_type: encoding.name(),
             key_marker: Some(encoding.text(marker.unwrap_or_default())),
             version_id_marker: Some(input.version_id_marker.unwrap_or_default()),
-            max_keys: Some(input.max_keys.unwrap_or(MAX_KEYS)),
+            max_keys: Some(input.max_keys.unwrap_or(MAX_KEYS).min(MAX_KEYS)),
             is_truncated: Some(next.is_some()),
             next_version_id_marker: next.is_some().then(|| NULL.to_owned()),
             next_key_marker: next,

@@ -4,16 +4,19 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use http::HeaderMap;
 use lumpscope_objects::{CommitInfo, Condition, Ctx, ETag, ObjectError, Writer};
-use s3s::dto::{ETagCondition, PutObjectInput, PutObjectOutput, StreamingBlob, Timestamp};
+use s3s::dto::{
+    ChecksumType, ETagCondition, PutObjectInput, PutObjectOutput, StreamingBlob, Timestamp,
+};
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, TrailingHeaders};
 use tokio_stream::StreamExt as _;
 
 use super::access::Asked;
 use super::attributes::put_info;
 use super::body::Flow;
-use super::checks::{Checked, Checks};
+use super::checks::{Checked, Checks, KINDS, of_kind};
 use super::endpoint::{Endpoint, Holds, Room, etag, signed};
 use super::form::Within;
 use super::{error, tags};
@@ -108,6 +111,30 @@ impl Incoming {
         self.checks.want(kind);
     }
 
+    /// The next bytes. A signed chunk is read as far as there is memory for it.
+    async fn next(&mut self, room: &mut Room) -> S3Result<Option<Bytes>> {
+        let Some(body) = &mut self.body else {
+            return Ok(None);
+        };
+        let next = loop {
+            tokio::select! {
+                biased;
+                next = body.next() => break next,
+                () = self.flow.full() => {
+                    room.grow().await?;
+                    self.flow.allow(room.chunk());
+                    self.flow.has(room.bytes());
+                }
+            }
+        };
+        self.flow.taken();
+        let next = next.transpose();
+        next.map_err(|failure| match self.flow.fault() {
+            Some(fault) => error::fault(fault),
+            None => error::broken(&failure),
+        })
+    }
+
     /// Hands the bytes over as they come.
     ///
     /// # Errors
@@ -120,20 +147,14 @@ impl Incoming {
     ) -> S3Result<Checked> {
         let ctx = scope.context();
         let (mut got, mut stored) = (0_u64, Duration::ZERO);
-        while let Some(bytes) = match &mut self.body {
-            Some(body) => body.next().await,
-            None => None,
-        } {
-            self.flow.taken();
-            let bytes = bytes.map_err(|failure| match self.flow.fault() {
-                Some(fault) => error::fault(fault),
-                None => error::broken(&failure),
-            })?;
+        self.flow.allow(room.chunk());
+        while let Some(bytes) = self.next(room).await? {
             got = got.saturating_add(bytes.len() as u64);
             if got > self.len {
                 return Err(self.another_length(got));
             }
             room.cover(got).await?;
+            self.flow.has(room.bytes());
             self.checks.update(&bytes);
             let since = Instant::now();
             let written = sink.write(ctx, &bytes).await;
@@ -273,7 +294,13 @@ impl Endpoint {
         let committed = writer.commit(asked.scope.context(), commit).await;
         let committed = committed.map_err(|failure| self.failed(failure))?;
         drop(room);
+        let sums = KINDS.into_iter();
+        let any = sums
+            .filter_map(|kind| of_kind(&checked.checksum, kind))
+            .next();
+        let full = ChecksumType::from_static(ChecksumType::FULL_OBJECT);
         Ok(S3Response::new(PutObjectOutput {
+            checksum_type: any.map(|_| full),
             e_tag: Some(etag(committed.info.etag)),
             expiration: self.ends(&inside, (&input.bucket, &input.key), &committed.info),
             size: Some(signed(len)),

@@ -123,7 +123,7 @@ impl On {
         let (mut parts, body) = request.into_parts();
         let mut patience = self.serving.patience;
         patience.max = patience.max.saturating_mul(FRAMING);
-        let (body, flow) = Patient::new(body, patience);
+        let (body, flow) = Patient::new(body, patience, self.serving.endpoint.put_memory.clone());
         parts.extensions.insert(Arc::clone(&scope));
         parts.extensions.insert(Arc::clone(&flow));
         let mut request = Request::from_parts(parts, s3s::Body::http_body_unsync(body));
@@ -278,10 +278,29 @@ fn work(
             None => xml(error::refused(&Refusal::CutOff), &scope),
             Some(response) => match flow.fault() {
                 Some(fault) => xml(error::fault(fault), &scope),
-                None => response,
+                None => response.map(explained),
             },
         }
     }
+}
+
+/// An answer whose error has a message: clients show `Unknown` where s3s gives none.
+fn explained(response: Response<s3s::Body>) -> Response<s3s::Body> {
+    if !response.status().is_client_error() {
+        return response;
+    }
+    let told = response.body().bytes().unwrap_or_default();
+    let told = String::from_utf8_lossy(&told).into_owned();
+    if told.contains("<Message>") {
+        return response;
+    }
+    let why = match told.contains("<Code>InvalidBucketName</Code>") {
+        true => "the name of a bucket has 3 to 63 small letters, digits, dots and hyphens",
+        false => "the service refuses this request",
+    };
+    response.map(|_| {
+        s3s::Body::from(told.replace("</Code>", &format!("</Code><Message>{why}</Message>")))
+    })
 }
 
 /// An answer whose entity tag has no quotes: that of GetObjectAttributes alone.

@@ -117,7 +117,7 @@ fn of_query(query: &[(String, String)]) -> S3Result<Signature<'_>> {
 
 fn of_header(value: &HeaderValue) -> S3Result<Signature<'_>> {
     let parsed = value.to_str().ok().and_then(|text| {
-        let (_, rest) = text.split_once(' ')?;
+        let rest = text.strip_prefix("AWS4-HMAC-SHA256 ")?;
         let parts: Vec<&str> = rest.split(',').map(str::trim).collect();
         let [credential, headers, signature] = parts[..] else {
             return None;

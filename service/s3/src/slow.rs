@@ -13,8 +13,11 @@ use http::{HeaderValue, Response};
 use http_body::{Body, Frame};
 use s3s::StdError;
 
-/// Time until the first white space, and between two.
-pub(super) const BEAT: Duration = Duration::from_secs(5);
+/// Time until the first white space, and between two: the SDK of C++ gives up who sends less than
+/// a byte a second for three seconds.
+pub(super) const BEAT: Duration = Duration::from_secs(1);
+/// More than a byte for each second that a busy machine may be late.
+const SPACE: &[u8] = b"        ";
 /// How a document begins: nothing may stand before this.
 const DECLARATION: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>";
 
@@ -37,7 +40,7 @@ pub(super) fn response(work: Work, beat: Duration) -> Response<s3s::Body> {
             }
             State::Waits(mut work) => Some(tokio::select! {
                 document = &mut work => (document.map(bare), State::Over),
-                () = tokio::time::sleep(beat) => (Ok(Bytes::from_static(b" ")), State::Waits(work)),
+                () = tokio::time::sleep(beat) => (Ok(Bytes::from_static(SPACE)), State::Waits(work)),
             }),
             State::Over => None,
         }
@@ -79,6 +82,26 @@ mod tests {
     use super::*;
     use std::future::poll_fn;
     use tokio::sync::oneshot;
+    use tokio::time::Instant;
+
+    /// The SDK of C++ does, and with it what is made of it, as pyarrow.
+    #[tokio::test]
+    async fn a_client_that_wants_a_byte_a_second_for_three_seconds_does_not_give_up() {
+        let patience = Duration::from_secs(3);
+        let work: Work = Box::pin(async move {
+            tokio::time::sleep(patience + patience / 3).await;
+            Ok(Bytes::from_static(b"<A/>"))
+        });
+        let mut heard = Instant::now();
+        tokio::time::sleep(BEAT).await;
+        let mut body = response(work, BEAT).into_body();
+        while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+            let (bytes, silence) = (frame.unwrap().into_data().unwrap(), heard.elapsed());
+            assert!(silence < patience, "{silence:?} before {bytes:?}");
+            assert!(bytes.len() as u64 >= patience.as_secs(), "{bytes:?}");
+            heard = Instant::now();
+        }
+    }
 
     #[tokio::test]
     async fn white_space_comes_until_the_document_is_there() {
@@ -94,12 +117,12 @@ mod tests {
                 frame.map(|frame| frame.unwrap().into_data().unwrap())
             };
             assert_eq!(next().await.unwrap(), DECLARATION);
-            assert_eq!(next().await.unwrap(), " ");
-            assert_eq!(next().await.unwrap(), " ");
+            assert_eq!(next().await.unwrap(), SPACE);
+            assert_eq!(next().await.unwrap(), SPACE);
             done.send(()).unwrap();
             let last = loop {
                 match next().await.unwrap() {
-                    space if space == " " => {}
+                    space if space == SPACE => {}
                     last => break last,
                 }
             };

@@ -36,6 +36,18 @@ const ONLY: [(&str, &str); 2] = [
     ("x-amz-if-match-size", "DeleteObject"),
 ];
 
+/// The storage classes of S3: each is taken, and means nothing here. Any other is refused, as S3 does.
+const CLASSES: [&str; 8] = [
+    "DEEP_ARCHIVE",
+    "GLACIER",
+    "GLACIER_IR",
+    "INTELLIGENT_TIERING",
+    "ONEZONE_IA",
+    "REDUCED_REDUNDANCY",
+    "STANDARD",
+    "STANDARD_IA",
+];
+
 /// Ends the beginning of names.
 const BEGINS: &str = "...";
 /// Headers of checksums that hold none.
@@ -50,7 +62,7 @@ const NAMING: [&str; 2] = ["x-amz-checksum-algorithm", "x-amz-sdk-checksum-algor
 /// Refuses what the operation does not have.
 ///
 /// # Errors
-/// `NotImplemented`, with the name of the header.
+/// `NotImplemented`, with the name of the header; `InvalidStorageClass`.
 pub(super) fn check(operation: &Operation, headers: &HeaderMap) -> S3Result<()> {
     for (name, value) in headers {
         let (name, value) = (name.as_str(), value.as_bytes());
@@ -64,8 +76,18 @@ pub(super) fn check(operation: &Operation, headers: &HeaderMap) -> S3Result<()> 
                 format!("{name} asks for what this service does not do"),
             ));
         }
+        if name == "x-amz-storage-class" && !is_class(value) {
+            return Err(S3Error::with_message(
+                S3ErrorCode::InvalidStorageClass,
+                format!("{name} is one of {}", CLASSES.join(", ")),
+            ));
+        }
     }
     Ok(())
+}
+
+fn is_class(value: &[u8]) -> bool {
+    value.is_empty() || CLASSES.iter().any(|class| class.as_bytes() == value)
 }
 
 fn is_served(name: &str, value: &[u8]) -> bool {
@@ -164,5 +186,10 @@ mod tests {
             assert!(of(name, "1").is_err() && of(name, "").is_ok(), "{name}");
         }
         assert!(of("x-amz-meta-a", "1").is_ok());
+        for class in CLASSES.iter().chain(&[""]) {
+            assert!(of("x-amz-storage-class", class).is_ok(), "{class}");
+        }
+        let refused = of("x-amz-storage-class", "standard").unwrap_err();
+        assert_eq!(*refused.code(), S3ErrorCode::InvalidStorageClass);
     }
 }

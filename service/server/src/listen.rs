@@ -1,4 +1,5 @@
-//! The gRPC server: which services it has, and the bounds of its transport.
+//! The gRPC server: which services it has, over HTTP/2 and as gRPC-Web over HTTP/1.1, and the bounds
+//! of its transport.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -15,6 +16,7 @@ use tokio::task::JoinHandle;
 use tokio_stream::StreamExt as _;
 use tonic::service::Routes;
 use tonic::transport::Server;
+use tonic::transport::server::Connected as _;
 use tracing::debug;
 
 use crate::config::ServeConfig;
@@ -23,6 +25,7 @@ use crate::door::{self, Admitted, Entrance, Leave, Listener, Protocol, SocketFil
 use crate::error::ServerError;
 use crate::grpc::{
     Admin, AdminService, Auth, Direct, Health, Intake, LumpStoreService, ObserveService, Traced,
+    Web,
 };
 use crate::log_rate::LogRate;
 use crate::privileges;
@@ -150,10 +153,17 @@ pub(crate) async fn serve(
     let (health, service) = services(config, &sources, &requests, &stopped).await;
     let server = transport(config);
     let memory = ConnectionMemory::new(config);
-    let serve = move |admitted, leave| {
-        let granted = memory.grant();
-        one(server.clone(), granted, service.clone(), admitted, leave)
+    let limits = door::HttpLimits {
+        header_timeout: config.handshake_timeout,
+        buffer_bytes: config.max_header_bytes.as_usize().max(LEAST_BUFFER),
     };
+    let calls = Calls {
+        service,
+        server,
+        limits,
+        door: sources.door.clone(),
+    };
+    let serve = move |admitted, leave| calls.clone().serve(memory.grant(), admitted, leave);
     let tcp = door::accept(
         Listener::Tcp(sockets.tcp),
         entrance("tcp", Protocol::Grpc, most),
@@ -181,10 +191,6 @@ pub(crate) async fn serve(
         _ => Box::pin(std::future::ready(())),
     };
     let entrance = entrance("metrics", Protocol::Http, METRICS_CONNECTIONS.min(most));
-    let limits = door::HttpLimits {
-        header_timeout: config.handshake_timeout,
-        buffer_bytes: config.max_header_bytes.as_usize().max(LEAST_BUFFER),
-    };
     let http = crate::http::serve(
         sockets.http,
         entrance,
@@ -283,20 +289,30 @@ fn transport(config: &ServeConfig) -> Server {
         .http2_keepalive_timeout(Some(KEEPALIVE.1))
 }
 
-/// Serves one connection until it has ended. tonic takes leave (GOAWAY) of all connections of a
-/// server at once; here each is a server of its own, so that an idle one can be told to leave alone.
-async fn one(
-    server: Server,
-    granted: Granted,
+/// The calls of gRPC, for the connections that the door lets in.
+#[derive(Clone)]
+struct Calls {
     service: Auth<Routes>,
-    admitted: Admitted,
-    leave: Leave,
-) {
-    let server = granted.bound(server);
-    let only = tokio_stream::once(Ok::<_, std::convert::Infallible>(admitted));
-    let only = only.chain(tokio_stream::pending());
-    let served = server.serve_with_incoming_shutdown(service, only, leave);
-    if let Err(error) = served.await {
-        debug!(%error, "a connection was not served");
+    server: Server,
+    limits: door::HttpLimits,
+    door: door::Door,
+}
+
+impl Calls {
+    /// Serves one connection until it has ended. tonic takes leave (GOAWAY) of all connections of a
+    /// server at once; here each is a server of its own, so that an idle one can be told to leave
+    /// alone.
+    async fn serve(self, granted: Granted, admitted: Admitted, leave: Leave) {
+        if admitted.is_http1() {
+            let web = Web::new(self.service, self.door, admitted.connect_info());
+            return door::serve_http(web, self.limits, admitted, leave).await;
+        }
+        let only = tokio_stream::once(Ok::<_, std::convert::Infallible>(admitted));
+        let only = only.chain(tokio_stream::pending());
+        let server = granted.bound(self.server);
+        let served = server.serve_with_incoming_shutdown(self.service, only, leave);
+        if let Err(error) = served.await {
+            debug!(%error, "a connection was not served");
+        }
     }
 }

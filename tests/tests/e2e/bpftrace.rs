@@ -113,7 +113,6 @@ impl Bench {
     async fn new() -> Bench {
         let options = LabOptions {
             kinds: vec![StoreKind::Raw, StoreKind::Ext4],
-            ext4_journal: true,
             ..LabOptions::new(512 << 20)
         };
         let lab = Lab::create(&options).expect("a lab can be made");

@@ -11,6 +11,8 @@ fn listed_commands(help: &str) -> BTreeSet<String> {
         .skip_while(|line| !line.starts_with("Commands:"))
         .skip(1)
         .take_while(|line| line.starts_with("  "))
+        // Not the further lines of a long description.
+        .filter(|line| !line.starts_with("   "))
         .filter_map(|line| line.split_whitespace().next())
         .map(str::to_owned)
         .collect()

@@ -27,4 +27,5 @@ mod protos;
 mod report;
 mod s3;
 mod seeks;
+mod swift;
 mod traces;

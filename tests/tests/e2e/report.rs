@@ -41,6 +41,7 @@ fn page() -> Page {
         agrees: vec!["One thing.".to_owned()],
         differs: vec!["Another.".to_owned()],
         hypotheses: vec!["A third.".to_owned()],
+        of_goals: false,
     };
     tables(page.section("Tables"));
     charts(page.section("Charts"));

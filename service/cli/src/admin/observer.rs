@@ -8,7 +8,7 @@ use lumpscope_units::{Span, clock::date, human};
 use serde_json::Value;
 
 use crate::client::ClientArgs;
-use crate::output::{right, table};
+use crate::output::table;
 
 /// `lumpscope admin events`.
 #[derive(Args)]
@@ -79,7 +79,7 @@ fn observer_text(reply: &v1::DescribeObserverResponse) -> String {
         ]);
     }
     for column in 3..6 {
-        right(&mut programs, column);
+        programs.right(column);
     }
     let mut stores = table(&["store", "disk", "observed", "attached by", "guard"]);
     for s in &reply.stores {
@@ -186,6 +186,8 @@ mod tests {
             ..Default::default()
         };
         let text = observer_text(&reply);
+        let text: Vec<&str> = text.split_whitespace().collect();
+        let text = text.join(" ");
         for words in [
             "no: the kernel has no such hook",
             "250 ns",

@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio_stream::StreamExt as _;
 
 use crate::client::ClientArgs;
-use crate::output::{right, table};
+use crate::output::table;
 
 /// `lumpscope delete-range`.
 #[derive(Args)]
@@ -118,7 +118,7 @@ pub(crate) async fn usage(args: UsageArgs) -> Result<ExitCode> {
             ] {
                 table.add_row([what.to_owned(), bytes.to_string()]);
             }
-            right(&mut table, 1);
+            table.right(1);
             format!("{} lumps in the range\n{table}", u.lumps)
         },
     );

@@ -9,7 +9,7 @@ use lumpscope_server::json::to_json;
 use serde_json::json;
 
 use crate::client::ClientArgs;
-use crate::output::{print, right, table};
+use crate::output::{indented, print, print_as_is, table};
 
 /// `lumpscope stores`.
 #[derive(Args)]
@@ -58,34 +58,33 @@ pub(crate) async fn stores(args: StoresArgs) -> Result<ExitCode> {
     let stores = args.client.connect().await?.stores().await?;
     if args.client.json {
         for store in &stores {
-            print(&to_json(store).to_string());
+            print_as_is(&to_json(store).to_string());
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let mut table = table(&[
-        "name",
-        "layout",
-        "block",
-        "largest lump",
-        "device",
-        "observed",
-        "state",
-        "path",
-    ]);
+    let mut table = table(&["name", "state", "observed", "layout", "device"]);
+    let mut more = String::new();
     for store in stores {
-        let (observed, state) = (observed_text(&store), state_text(&store));
-        table.add_row([
-            store.name,
-            store.layout,
-            store.block_size.to_string(),
-            store.max_lump_bytes.to_string(),
-            store.device,
-            observed,
-            state,
-            store.path,
-        ]);
+        let word = if store.observed { "yes" } else { "no" };
+        let cells = [
+            &store.name,
+            store.state().word(),
+            word,
+            &store.layout,
+            &store.device,
+        ];
+        table.add_row(cells);
+        let about = [
+            store.path.clone(),
+            state_text(&store),
+            format!("observed {}", observed_text(&store)),
+        ];
+        more.push_str(&format!("\n{}\n", store.name));
+        for text in about {
+            more.push_str(&indented(&text));
+        }
     }
-    print(&table.to_string());
+    print(&format!("{table}\n{more}"));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -141,7 +140,7 @@ pub(crate) async fn stat(args: StoreArgs) -> Result<ExitCode> {
             for (name, value) in std::collections::BTreeMap::from_iter(&reply.numbers) {
                 list.add_row([name.clone(), value.to_string()]);
             }
-            right(&mut list, 1);
+            list.right(1);
             format!("{facts}\n\n{list}")
         },
     );

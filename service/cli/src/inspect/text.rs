@@ -7,9 +7,10 @@ use lumpscope_engine::inspect::{
 };
 use lumpscope_engine::salvage::SalvageCheck;
 use lumpscope_engine::{Findings, SalvageReport};
+use lumpscope_units::columns::{COLUMNS, words};
 use lumpscope_units::human::bytes_at_least as bytes;
 
-use crate::output::{right, table};
+use crate::output::table;
 
 /// Findings shown; `--json` has more of them.
 const FINDINGS_SHOWN: usize = 50;
@@ -21,8 +22,10 @@ fn percent(part: u64, whole: u64) -> u64 {
 
 /// Adds a line `name  text`.
 fn line(out: &mut String, name: &str, text: impl std::fmt::Display) {
+    let lines = words(&text.to_string(), COLUMNS - 13);
+    let lines = lines.join(&format!("\n{:13}", ""));
     // Writing to a string cannot fail.
-    let _ = writeln!(out, "{name:<12} {text}");
+    let _ = writeln!(out, "{name:<12} {lines}");
 }
 
 /// The whole inspection.
@@ -296,8 +299,8 @@ fn classes(out: &mut String, what: &str, sizes: &[SizeClass]) {
             bytes(class.bytes),
         ]);
     }
-    right(&mut table, 1);
-    right(&mut table, 2);
+    table.right(1);
+    table.right(2);
     let _ = writeln!(out, "{table}");
 }
 
@@ -347,28 +350,20 @@ pub(super) fn checked(report: &CheckReport) -> String {
 
 /// A lump as a line.
 pub(super) fn lump(lump: &LumpInfo) -> String {
-    let place = match lump.portion {
-        Some(portion) => format!(
-            "blocks {}..{}",
-            portion.first,
-            portion.first + portion.count
-        ),
-        None => format!("ring {}", lump.ring_position),
-    };
     format!(
-        "{} {:<8} {:>12} bytes at byte {}, {place}",
+        "{} {:<8} {:>9} bytes at byte {}",
         lump.id, lump.placement, lump.stored_bytes, lump.offset
     )
 }
 
 /// A journal record as a line.
 pub(super) fn record(record: &RecordInfo) -> String {
-    let mut out = format!("{:>12} {:<14}", record.ring_position, record.record);
+    let mut out = format!("{:>10} {:<12}", record.ring_position, record.record);
     if let Some(id) = record.lump {
         let _ = write!(out, " {id}");
     }
     if let Some(end) = record.end {
-        let _ = write!(out, "..{end}");
+        let _ = write!(out, " to {end}");
     }
     if let Some(portion) = record.portion {
         let end = portion.first + portion.count;

@@ -11,15 +11,17 @@ use anyhow::{Result, anyhow, bail};
 use bytes::Bytes;
 use clap::Args;
 use lumpscope_client::LumpId;
-use lumpscope_units::Size;
+use lumpscope_units::{Size, human};
 use serde_json::json;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use self::one::Worker;
 use crate::client::ClientArgs;
 use crate::error::Interrupted;
 use crate::observe::live::ending;
+use crate::progress;
 
 /// Ids begin here unless told otherwise: "lumpload" in ASCII, then zeros.
 const FIRST_ID: &str = "6c756d706c6f61640000000000000000";
@@ -29,6 +31,8 @@ const MAX_SIZE: u64 = 64 << 20;
 const MAX_RATE: f64 = 1e6;
 /// Most clients of one store.
 const MAX_CLIENTS: u32 = 1024;
+/// How often the line of what was done is written anew.
+const SHOWN_EVERY: Duration = Duration::from_millis(500);
 /// Most lumps of one store.
 const MAX_LUMPS: u32 = 10_000_000;
 
@@ -114,6 +118,27 @@ impl Done {
     fn count(counter: &AtomicU64, by: u64) {
         counter.fetch_add(by, Ordering::Relaxed);
     }
+
+    /// What was done until now.
+    fn words(&self) -> String {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let mut words = format!(
+            "{} puts, {} gets, {} deletes, {}",
+            of(&self.puts),
+            of(&self.gets),
+            of(&self.deletes),
+            human::bytes(of(&self.bytes))
+        );
+        for (count, what) in [
+            (of(&self.failed), "failed"),
+            (of(&self.wrong), "came back wrong"),
+        ] {
+            if count > 0 {
+                words += &format!(", {count} {what}");
+            }
+        }
+        words
+    }
 }
 
 pub(super) async fn run(args: LoadArgs) -> Result<ExitCode> {
@@ -176,7 +201,14 @@ async fn drive(
         }
     }
     let mut result = Ok(());
-    while let Some(ended) = workers.join_next().await {
+    let line = progress::line();
+    loop {
+        line.set_message(format!("{}; Ctrl-C ends it", done.words()));
+        let ended = match timeout(SHOWN_EVERY, workers.join_next()).await {
+            Ok(Some(ended)) => ended,
+            Ok(None) => break,
+            Err(_) => continue,
+        };
         let ended = ended.unwrap_or(Err(Interrupted.into()));
         if result.is_ok() && ended.is_err() {
             // One of them cannot go on: neither can the others.
@@ -184,6 +216,7 @@ async fn drive(
             result = ended;
         }
     }
+    line.finish_and_clear();
     result
 }
 
@@ -205,12 +238,6 @@ fn say(args: &LoadArgs, done: &Done, took: Duration) {
             json!({"puts": puts, "gets": gets, "deletes": deletes, "bytes": bytes,
                 "failed": failed, "wrong": wrong, "seconds": seconds})
         },
-        || {
-            format!(
-                "{puts} puts, {gets} gets, {deletes} deletes, {} moved in {seconds:.1} s; {failed} \
-                 requests failed, {wrong} gets brought other bytes than were put",
-                lumpscope_units::human::bytes(bytes)
-            )
-        },
+        || format!("{} in {seconds:.1} s", done.words()),
     );
 }

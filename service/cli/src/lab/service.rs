@@ -27,9 +27,9 @@ pub(crate) struct LabArgs {
     /// only says how large the stores are
     #[arg(long, value_name = "NAME", conflicts_with = "dir")]
     drive: Option<String>,
-    /// Give the ext4 its journal (the original benchmark ran without)
+    /// Make the ext4 without a journal, as the published benchmark did
     #[arg(long)]
-    ext4_journal: bool,
+    no_ext4_journal: bool,
     /// Further arguments of `lumpscope serve`
     #[arg(last = true, value_name = "ARGS OF serve")]
     serve: Vec<OsString>,
@@ -39,7 +39,7 @@ pub(super) fn run(args: LabArgs, exe: &Path) -> Result<ExitCode> {
     let options = LabServiceOptions {
         dir: args.dir,
         disk_bytes: args.size.0,
-        ext4_journal: args.ext4_journal,
+        ext4_journal: !args.no_ext4_journal,
         drive: args.drive,
         serve: args.serve,
     };

@@ -14,7 +14,7 @@ use lumpscope_units::{Span, clock::date, human};
 use super::replay;
 use super::units::{NONE, distance, moment};
 use crate::client::ClientArgs;
-use crate::output::{print, right, table};
+use crate::output::{print, print_as_is, table};
 
 /// Slowest requests that are told when no number is given.
 const SLOWEST: u32 = 5;
@@ -52,7 +52,7 @@ pub(crate) async fn run(args: ExplainArgs) -> Result<ExitCode> {
     };
     if args.client.json {
         for request in &requests {
-            print(&to_json(request).to_string());
+            print_as_is(&to_json(request).to_string());
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -153,8 +153,8 @@ fn steps(r: &v1::SlowRequest) -> String {
             step.text.clone(),
         ]);
     }
-    right(&mut table, 0);
-    right(&mut table, 1);
+    table.right(0);
+    table.right(1);
     table.to_string()
 }
 
@@ -162,20 +162,20 @@ fn blocks(r: &v1::SlowRequest) -> String {
     let mut table = table(&[
         "queued",
         "operation",
-        "for",
         "sector",
         "size",
         "seek",
-        "there before",
         "queue",
         "device",
-        "",
     ]);
     for block in &r.blocks {
         table.add_row(row(block));
+        if let Some(notes) = notes(block) {
+            table.add_row([notes]);
+        }
     }
-    for column in [0, 3, 4, 5, 7, 8] {
-        right(&mut table, column);
+    for column in [0, 2, 3, 4, 5, 6] {
+        table.right(column);
     }
     let listed = r.blocks.len();
     match usize::try_from(r.block_requests) {
@@ -186,11 +186,16 @@ fn blocks(r: &v1::SlowRequest) -> String {
     }
 }
 
-fn row(b: &v1::BlockIo) -> [String; 10] {
-    let placed = b.sectors > 0;
-    let known = |text: String| if placed { text } else { NONE.to_owned() };
-    let size = u64::from(b.sectors) * 512;
+/// The line below a block request: where the head had been, and what is not usual.
+fn notes(b: &v1::BlockIo) -> Option<String> {
     let mut notes = Vec::new();
+    if !b.previous_owner.is_empty() {
+        let place = match b.previous_cgroup.as_str() {
+            "" => String::new(),
+            cgroup => format!(" in {cgroup}"),
+        };
+        notes.push(format!("there before: {}{place}", b.previous_owner));
+    }
     if b.shared {
         notes.push(format!("shared, {} of it ours", human::bytes(b.own_bytes)));
     }
@@ -200,25 +205,25 @@ fn row(b: &v1::BlockIo) -> [String; 10] {
     if b.failed {
         notes.push("FAILED".to_owned());
     }
+    (!notes.is_empty()).then(|| format!("  {}", notes.join(", ")))
+}
+
+fn row(b: &v1::BlockIo) -> [String; 7] {
+    let placed = b.sectors > 0;
+    let known = |text: String| if placed { text } else { NONE.to_owned() };
+    let size = u64::from(b.sectors) * 512;
     let seen = |at: Option<i64>, ns: u64| match at {
         None => NONE.to_owned(),
         Some(_) => human::duration_ns(ns),
     };
-    let before = match b.previous_owner.as_str() {
-        "" => NONE,
-        owner => owner,
-    };
     [
         moment(b.queued_at_ns),
-        b.operation.clone(),
-        b.purpose.clone(),
+        format!("{} {}", b.operation, b.purpose),
         known(b.sector.to_string()),
         known(human::bytes(size)),
         distance(b.seek_bytes),
-        before.to_owned(),
         seen(b.queued_at_ns.and(b.issued_at_ns), b.queue_ns),
         seen(b.issued_at_ns.and(b.done_at_ns), b.device_ns),
-        notes.join(", "),
     ]
 }
 
@@ -264,7 +269,8 @@ mod tests {
                     sector: 4096,
                     sectors: 2048,
                     seek_bytes: Some(-(41 << 30)),
-                    previous_owner: "fs-journal".into(),
+                    previous_owner: "other (dd[4711])".into(),
+                    previous_cgroup: "/system.slice/backup.service".into(),
                     queue_ns: 3_000,
                     device_ns: 7_900_000,
                     queued_at_ns: Some(118_000),
@@ -301,8 +307,10 @@ mod tests {
             "put of 1 MiB took 9.1 ms",
             "request 7, store fast on loop3, accepted at 2026-11-21 14:35:50.123456 UTC",
             "+120 µs 8.00 ms device 1 write at the device",
-            "+118 µs write data 4096 1.00 MiB -41.0 GiB fs-journal 3.00 µs 7.90 ms",
-            "- flush flush - - - - - - shared, 0 B of it ours, FAILED",
+            "+118 µs write data 4096 1.00 MiB -41.0 GiB 3.00 µs 7.90 ms",
+            "there before: other (dd[4711]) in /system.slice/backup.service",
+            "- flush flush - - - - -",
+            "shared, 0 B of it ours, FAILED",
             "2 of its 3 block requests are listed",
             "lost to others: 5.90 ms (fs-journal 5.90 ms)",
             "incomplete: 2 events were lost",

@@ -83,8 +83,8 @@ fn quoted(text: &str) -> String {
 }
 
 fn csv(blocks: &[v1::BlockLine]) -> String {
-    let mut out = "done_unix_ns,disk,stores,operation,owner,requests,process,sector,sectors,\
-                   seek_bytes,previous_owner,queue_ns,device_ns,failed\n"
+    let mut out = "done_unix_ns,disk,stores,operation,owner,requests,process,pid,sector,sectors,\
+                   seek_bytes,previous_owner,queue_ns,device_ns,failed,cgroup,container\n"
         .to_owned();
     let number = |n: Option<u64>| n.map_or(String::new(), |n| n.to_string());
     for block in blocks {
@@ -96,6 +96,7 @@ fn csv(blocks: &[v1::BlockLine]) -> String {
             block.owner.clone(),
             ids(block),
             quoted(&block.process),
+            block.pid.to_string(),
             block.sector.to_string(),
             block.sectors.to_string(),
             block.seek_bytes.map_or(String::new(), |n| n.to_string()),
@@ -103,6 +104,8 @@ fn csv(blocks: &[v1::BlockLine]) -> String {
             number(block.queue_ns),
             number(block.device_ns),
             block.failed.to_string(),
+            quoted(&block.cgroup),
+            quoted(&block.container),
         ];
         out += &fields.join(",");
         out.push('\n');
@@ -176,7 +179,7 @@ fn blkparse(blocks: &[v1::BlockLine], disks: &Disks) -> String {
             "C" => "0".to_owned(),
             _ => block.process.replace(char::is_control, "?"),
         };
-        let (cpu, pid, sector, sectors) = (0, 0, block.sector, block.sectors);
+        let (cpu, pid, sector, sectors) = (0, block.pid, block.sector, block.sectors);
         let _ = writeln!(
             out,
             "{disk:>7} {cpu:>2} {number:>8} {seconds:>5}.{ns:09} {pid:>5} {action:>2} {kind:>3} \
@@ -205,6 +208,9 @@ fn perfetto(blocks: &[v1::BlockLine]) -> String {
             "seek_bytes": block.seek_bytes,
             "requests": block.request_ids,
             "process": block.process,
+            "pid": block.pid,
+            "cgroup": block.cgroup,
+            "container": block.container,
             "previous_owner": block.previous_owner,
             "failed": block.failed,
         });
@@ -252,6 +258,7 @@ mod tests {
             owner: "request".into(),
             request_ids: vec![7, 8],
             process: "a,\"b\"".into(),
+            cgroup: "/a.scope".into(),
             sector,
             sectors: if operation == "flush" { 0 } else { 8 },
             queue_ns: Some(1_000),
@@ -274,10 +281,10 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3);
         let columns = lines[0].split(',').count();
-        assert_eq!(columns, 14);
+        assert_eq!(columns, 17);
         assert_eq!(
             lines[1],
-            "1000020000,loop3,fast,write,request,7 8,\"a,\"\"b\"\"\",16,8,,,1000,5000,false"
+            "1000020000,loop3,fast,write,request,7 8,\"a,\"\"b\"\"\",0,16,8,,,1000,5000,false,/a.scope,"
         );
     }
 

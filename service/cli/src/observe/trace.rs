@@ -1,4 +1,5 @@
-//! `lumpscope trace`: one line for each block request, as it completes.
+//! `lumpscope trace`: two lines for each block request, as it completes, and a third that names the
+//! cgroup of another process.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,12 +10,13 @@ use anyhow::Result;
 use clap::Args;
 use lumpscope_client::v1;
 use lumpscope_server::json::to_json;
+use lumpscope_units::columns::fitted;
 use lumpscope_units::{Size, Span, clock::time_of_day, human};
 
 use super::export::{self, Format};
 use super::live::{Doubts, ending, put_out};
 use super::replay;
-use super::units::{NONE, distance, time};
+use super::units::{NONE, distance, process, time};
 use crate::client::ClientArgs;
 
 /// `lumpscope trace`.
@@ -208,42 +210,33 @@ impl Screen {
     }
 }
 
-fn columns(cells: [&str; 11]) -> String {
-    let [
-        at,
-        device,
-        op,
-        sector,
-        size,
-        seek,
-        queue,
-        took,
-        owner,
-        process,
-        before,
-    ] = cells;
-    format!(
-        "{at:<15} {device:<8} {op:<7} {sector:>12} {size:>9} {seek:>11} {queue:>8} {took:>8}  \
-         {owner:<18} {process:<16} {before}"
-    )
+/// A block request as two lines of 80 columns, what the disk did and for whom.
+fn columns(did: [&str; 8], whom: [&str; 3]) -> String {
+    let [at, device, op, sector, size, seek, queue, took] = did;
+    let [owner, process, before] = whom;
+    let text = format!(
+        "{at:<15} {device:<8} {op:<7} {sector:>12} {size:>8} {seek:>9} {queue:>7} {took:>7}\n\
+         {:<16}{owner:<18} {process:<20} {before}",
+        ""
+    );
+    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+    fitted(&lines.join("\n")).trim_end().to_owned()
 }
 
 fn head() -> String {
-    columns([
-        "done, UTC",
-        "disk",
-        "op",
-        "sector",
-        "size",
-        "seek",
-        "queue",
-        "device",
-        "for",
-        "process",
-        "there before",
-    ])
-    .trim_end()
-    .to_owned()
+    columns(
+        [
+            "done, UTC",
+            "disk",
+            "op",
+            "sector",
+            "size",
+            "seek",
+            "queue",
+            "device",
+        ],
+        ["for", "process", "there before"],
+    )
 }
 
 fn line(b: &v1::BlockLine) -> String {
@@ -254,7 +247,7 @@ fn line(b: &v1::BlockLine) -> String {
     let ids: Vec<String> = b.request_ids.iter().map(u64::to_string).collect();
     let owner = match ids.is_empty() {
         true => b.owner.clone(),
-        false => format!("{} {}", b.owner, ids.join(",")),
+        false => format!("{} {}", b.owner, ids.join(", ")),
     };
     let or_none = |text: &str| match text {
         "" => NONE.to_owned(),
@@ -264,19 +257,26 @@ fn line(b: &v1::BlockLine) -> String {
     if b.failed {
         before.push_str("  FAILED");
     }
-    columns([
-        &time_of_day(b.done_unix_ns),
-        &b.device,
-        &b.operation,
-        &sector,
-        &size,
-        &distance(b.seek_bytes),
-        &time(b.queue_ns),
-        &time(b.device_ns),
-        &owner,
-        &or_none(&b.process),
-        &before,
-    ])
+    let shown = columns(
+        [
+            &time_of_day(b.done_unix_ns),
+            &b.device,
+            &b.operation,
+            &sector,
+            &size,
+            &distance(b.seek_bytes),
+            &time(b.queue_ns),
+            &time(b.device_ns),
+        ],
+        [&owner, &process(&b.process, b.pid), &before],
+    );
+    // Our own is known, and kernel threads are in none.
+    match b.owner.as_str() {
+        "other" if !b.cgroup.is_empty() => {
+            format!("{shown}\n{}", fitted(&format!("{:<16}in {}", "", b.cgroup)))
+        }
+        _ => shown,
+    }
 }
 
 #[cfg(test)]
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_request_is_one_line_under_its_head() {
+    fn a_block_request_is_two_lines_under_their_head() {
         let block = v1::BlockLine {
             done_unix_ns: 1_795_271_750_123_456_789,
             device: "loop3".into(),
@@ -325,6 +325,7 @@ mod tests {
             owner: "request".into(),
             request_ids: vec![17, 18],
             process: "lumpscope".into(),
+            pid: 4711,
             sector: 975_512,
             sectors: 2048,
             seek_bytes: Some(312 << 20),
@@ -335,11 +336,26 @@ mod tests {
         };
         let shown = line(&block);
         let words: Vec<&str> = shown.split_whitespace().collect();
-        let wanted = "14:35:50.123456 loop3 write 975512 1.00 MiB +312 MiB 2.50 µs - request 17,18 \
-                      lumpscope fs-journal";
+        let wanted = "14:35:50.123456 loop3 write 975512 1.00 MiB +312 MiB 2.50 µs - request 17, 18 \
+                      lumpscope[4711] fs-journal";
         assert_eq!(words.join(" "), wanted);
-        let at = |text: &str, word: &str| text.split(word).next().unwrap().chars().count();
+        let at = |text: &str, word: &str| {
+            let line = text.lines().nth(1).unwrap();
+            line.split(word).next().unwrap().chars().count()
+        };
         assert_eq!(at(&head(), "for"), at(&shown, "request 17"));
+        assert!(
+            shown.lines().all(|line| line.chars().count() <= 80),
+            "{shown}"
+        );
         assert_eq!(to_json(&block)["device_ns"], serde_json::Value::Null);
+        let foreign = v1::BlockLine {
+            owner: "other".into(),
+            cgroup: "/system.slice/backup.service".into(),
+            ..block
+        };
+        let told = line(&foreign);
+        let last = told.lines().nth(2).expect("a third line");
+        assert_eq!(last.trim(), "in /system.slice/backup.service");
     }
 }

@@ -1,4 +1,4 @@
-//! Figures that may be missing: a dash stands for what is not known.
+//! Figures and names that may be missing: a dash stands for what is not known.
 
 use lumpscope_units::human;
 
@@ -20,6 +20,15 @@ pub(super) fn moment(ns: Option<i64>) -> String {
     ns.map_or_else(|| NONE.to_owned(), human::signed_ns)
 }
 
+/// `dd[4711]`, or [`NONE`].
+pub(super) fn process(name: &str, pid: u32) -> String {
+    match (name, pid) {
+        ("", 0) => NONE.to_owned(),
+        (name, 0) => name.to_owned(),
+        (name, pid) => format!("{name}[{pid}]"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -31,5 +40,6 @@ mod tests {
             (distance(None), time(None), moment(None)),
             ("-".into(), "-".into(), "-".into())
         );
+        assert_eq!((&*process("dd", 7), &*process("", 0)), ("dd[7]", "-"));
     }
 }

@@ -138,7 +138,7 @@ fn a_lump_goes_in_and_out_and_survives_a_restart() {
     );
     let part = ["get", "disk", "abd", "--offset", "8", "--length", "3"];
     assert_eq!(service.run(&part).stdout, b"a p");
-    assert!(good(&service.run(&["head", "disk", "abd"])).contains("14 bytes, embedded"));
+    assert!(good(&service.run(&["head", "disk", "abd"])).contains("14 bytes in the journal"));
     let list = good(&service.run(&["list", "disk"]));
     assert_eq!(list.lines().count(), 2, "{list}");
     assert!(good(&service.run(&["usage", "disk"])).starts_with("2 lumps"));
@@ -340,7 +340,7 @@ fn inspect_and_check_say_what_is_there_and_exit_with_what_they_found() {
     let name = path.to_str().unwrap();
     let serving = Serving::start(&["--store", &format!("a={name}"), "--no-probes"]);
     for (id, len) in [("1", 10), ("2", 200_000)] {
-        let put = ["--server", &serving.url, "put", "a", id, "-"];
+        let put = ["--server", &serving.url, "put", "a", id, "-", "--data"];
         good(&run_with(&put, &body(1, len)));
     }
     let in_use = run(&["check", name]);
@@ -433,7 +433,7 @@ fn a_damaged_store_is_salvaged_once_and_opens_ever_after() {
     let log = folder.path().join("log");
     let serving = serve(&[], &log);
     for id in ["1", "2", "3"] {
-        let put = ["--server", &serving.url, "put", "a", id, "-"];
+        let put = ["--server", &serving.url, "put", "a", id, "-", "--data"];
         good(&run_with(&put, &body(1, 5000)));
     }
     assert!(serving.terminate().success());

@@ -26,18 +26,18 @@ fn run(tool: &str, arguments: &[&str]) -> String {
     told.lines().next().unwrap_or_default().to_owned()
 }
 
-fn text(path: &Path) -> &str {
+pub(crate) fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
 /// A loop device over a file; detached on drop.
-struct Loop {
+pub(crate) struct Loop {
     file: PathBuf,
-    device: PathBuf,
+    pub(crate) device: PathBuf,
 }
 
 impl Loop {
-    fn over(file: PathBuf) -> Self {
+    pub(crate) fn over(file: PathBuf) -> Self {
         std::fs::File::create(&file)
             .unwrap()
             .set_len(32 * MIB)
@@ -47,7 +47,7 @@ impl Loop {
     }
 
     /// The device has the size of its file.
-    fn resize(&self, bytes: u64) {
+    pub(crate) fn resize(&self, bytes: u64) {
         let file = std::fs::File::options().write(true).open(&self.file);
         file.unwrap().set_len(bytes).unwrap();
         run("losetup", &["--set-capacity", text(&self.device)]);

@@ -4,6 +4,7 @@
 
 mod admin_failed;
 mod binary;
+mod columns;
 mod commands;
 #[allow(dead_code, reason = "the service's own tests use the rest")]
 #[path = "../../../server/tests/it/common/mod.rs"]
@@ -15,7 +16,9 @@ mod door;
 mod failing_disks;
 mod folders;
 mod limits;
+mod moving;
 mod observing;
+mod packages;
 mod privileges;
 mod process;
 mod secrets;

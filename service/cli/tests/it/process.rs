@@ -24,6 +24,16 @@ impl Process {
         Self::spawn(Command::new(PROGRAM).arg("serve"), folder, stores, more)
     }
 
+    /// Starts this program, where it was installed.
+    pub(crate) fn of(
+        program: &Path,
+        folder: &Path,
+        stores: &[(&str, &Path)],
+        more: &[&str],
+    ) -> Self {
+        Self::spawn(Command::new(program).arg("serve"), folder, stores, more)
+    }
+
     /// Starts the service with a limit of `bytes` for each file: writes beyond fail, as on a bad
     /// disk.
     pub(crate) fn limited(

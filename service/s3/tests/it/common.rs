@@ -124,6 +124,8 @@ pub(crate) enum Sign {
     Header,
     /// With `Date` instead of `x-amz-date`.
     Dated,
+    /// Under the name of another algorithm.
+    Misnamed,
     /// For so many seconds.
     Url(u64),
     /// Version 2.
@@ -142,6 +144,8 @@ pub(crate) struct Ask {
     headers: Pairs,
     unsigned: Pairs,
     body: Vec<u8>,
+    /// Bytes of the body that are announced; `None`: those that it has.
+    announced: Option<u64>,
     sign: Sign,
     /// Names of headers that are not signed, though they are usually.
     without: Vec<&'static str>,
@@ -157,6 +161,7 @@ impl Ask {
             headers: Pairs::new(),
             unsigned: Pairs::new(),
             body: Vec::new(),
+            announced: None,
             sign: Sign::Header,
             without: Vec::new(),
             region: "us-east-1".to_owned(),
@@ -192,6 +197,12 @@ impl Ask {
         self
     }
 
+    /// Announces another length than that of the body.
+    pub(crate) const fn announced(mut self, bytes: u64) -> Self {
+        self.announced = Some(bytes);
+        self
+    }
+
     pub(crate) fn sign(mut self, sign: Sign) -> Self {
         self.sign = sign;
         self
@@ -207,7 +218,7 @@ impl Ask {
         self.headers.push(("host".to_owned(), address.to_string()));
         match self.sign {
             Sign::Nothing => {}
-            Sign::Header | Sign::Dated => self.sign_header(),
+            Sign::Header | Sign::Dated | Sign::Misnamed => self.sign_header(),
             Sign::Url(seconds) => self.sign_url(seconds),
             Sign::OldHeader => self.sign_old_header(),
             Sign::OldUrl => self.sign_old_url(),
@@ -217,7 +228,8 @@ impl Ask {
             head += &format!("?{}", query_text(&self.query));
         }
         head += " HTTP/1.1\r\n";
-        let length = ("content-length".to_owned(), self.body.len().to_string());
+        let length = self.announced.unwrap_or(self.body.len() as u64);
+        let length = ("content-length".to_owned(), length.to_string());
         for (name, value) in self.headers.iter().chain(&self.unsigned).chain([&length]) {
             head += &format!("{name}: {value}\r\n");
         }
@@ -285,8 +297,12 @@ impl Ask {
         let scope = format!("{}/{}/s3/aws4_request", &date[..8], self.region);
         let (lines, names) = self.signed();
         let signature = self.signature(&date, &scope, (&lines, &names), &payload);
+        let algorithm = match self.sign {
+            Sign::Misnamed => "AWS2-HMAC-SHA1",
+            _ => "AWS4-HMAC-SHA256",
+        };
         let authorization = format!(
-            "AWS4-HMAC-SHA256 Credential={ACCESS}/{scope}, SignedHeaders={names}, Signature={signature}"
+            "{algorithm} Credential={ACCESS}/{scope}, SignedHeaders={names}, Signature={signature}"
         );
         self.push("authorization", authorization);
     }
@@ -473,11 +489,21 @@ impl Client {
         (reply.status == 200).then_some(reply.body)
     }
 
+    /// Sends a request whose body does not end, or is not to be answered.
+    pub(crate) fn send(&mut self, ask: Ask) {
+        let bytes = ask.bytes(self.address);
+        self.stream().get_mut().write_all(&bytes).unwrap();
+    }
+
+    /// Sends one byte more; false: nobody takes it.
+    pub(crate) fn drip(&mut self) -> bool {
+        self.stream().get_mut().write_all(b"x").is_ok()
+    }
+
     /// A request, and the beginning of its reply; the body is read later, by [`Client::end`]. `None`:
     /// the connection has ended before it.
     pub(crate) fn begin(&mut self, ask: Ask) -> Option<Reply> {
-        let bytes = ask.bytes(self.address);
-        self.stream().get_mut().write_all(&bytes).unwrap();
+        self.send(ask);
         self.head()
     }
 

@@ -110,6 +110,31 @@ fn a_list_can_be_read_whatever_the_keys_are() {
 }
 
 #[test]
+fn a_name_that_no_bucket_can_have_is_explained() {
+    let (_running, mut client) = Running::with_bucket();
+    for name in ["/a..b", "/A", "/ab-"] {
+        let said = client.refused(Ask::new("PUT", name), 400, "InvalidBucketName");
+        assert!(said.contains("3 to 63"), "{said}");
+    }
+}
+
+/// As in S3, whose first region knows no such error.
+#[test]
+fn a_bucket_that_is_there_is_made_again_in_one_region_only() {
+    let (_running, mut client) = Running::with_bucket();
+    let ask = |region: &str| {
+        let within = format!("<LocationConstraint>{region}</LocationConstraint>");
+        let document = format!("<CreateBucketConfiguration>{within}</CreateBucketConfiguration>");
+        Ask::new("PUT", "/bbb").body(document)
+    };
+    client.good(Ask::new("PUT", "/bbb/k").body("x"));
+    client.good(Ask::new("PUT", "/bbb"));
+    client.good(ask("us-east-1"));
+    client.refused(ask("eu-central-1"), 409, "BucketAlreadyOwnedByYou");
+    assert_eq!(client.object("/bbb/k").unwrap(), b"x");
+}
+
+#[test]
 fn buckets_are_listed_by_the_page() {
     let (_running, mut client) = Running::with_bucket();
     for bucket in ["aaa", "ccc", "ddd"] {

@@ -136,6 +136,9 @@ fn a_form_stores_its_file() {
     assert_eq!(reply.status, 303);
     let begin = format!("{page}&bucket=bbb&key=in%2Fk&etag=%22");
     assert!(location.starts_with(&begin), "{location}");
+    let form = Form::new("in/k", b"123456789").field("x-amz-checksum-crc32c", "4waSgw==");
+    let reply = client.good(form.ask());
+    assert_eq!(reply.header("x-amz-checksum-crc32c"), Some("4waSgw=="));
     // As many bytes as the policy allows.
     let range = "[\"content-length-range\", 3, 5]";
     for (file, status) in [("12", 400), ("123", 204), ("12345", 204), ("123456", 400)] {
@@ -218,4 +221,34 @@ fn what_no_policy_allows_leaves_nothing() {
     let copy = form().field("x-amz-copy-source", "bbb/secret");
     assert_eq!(client.ask(copy.ask()).status, 204);
     assert_eq!(client.object("/bbb/k").unwrap(), b"x");
+}
+
+/// The words of S3, which clients look for.
+#[test]
+fn a_policy_that_is_not_met_is_told_as_s3_tells_it() {
+    let (_running, mut client) = Running::with_bucket();
+    let form = || Form::new("k", b"x");
+    let until = |until| Form { until, ..form() };
+    let words = "Invalid according to Policy: ";
+    for (ask, wanted) in [
+        (
+            form().condition("{\"acl\": \"a\\u0001b\"}").ask(),
+            "Policy Condition failed: [eq, $acl, a\\u{1}b]",
+        ),
+        (
+            form()
+                .condition("[\"starts-with\", \"$key\", \"in/\"]")
+                .ask(),
+            "Policy Condition failed: [starts-with, $key, in/]",
+        ),
+        (
+            form().free("x-amz-meta-who", "me").ask(),
+            "Extra input fields: x-amz-meta-who",
+        ),
+        (until("2020-01-01T00:00:00Z").ask(), "Policy expired."),
+    ] {
+        let told = client.refused(ask, 403, "AccessDenied");
+        assert_eq!(told, format!("{words}{wanted}"));
+    }
+    assert_eq!(keys(&mut client), 0);
 }

@@ -10,4 +10,5 @@ mod probes;
 mod reads;
 mod settings;
 mod signatures;
+mod slow;
 mod uploads;

@@ -63,6 +63,24 @@ fn an_unknown_subresource_never_runs_the_plain_operation() {
     assert_eq!(client.ask(Ask::new("HEAD", "/other")).status, 404);
 }
 
+/// One that S3 does not have is a slip, and S3 says so.
+#[test]
+fn a_storage_class_is_one_of_s3() {
+    let (_running, mut client) = Running::with_bucket();
+    let class = |ask: Ask, class| ask.header("x-amz-storage-class", class);
+    client.good(class(Ask::new("PUT", "/bbb/k").body("old"), "GLACIER"));
+    let copy = Ask::new("PUT", "/bbb/k").header("x-amz-copy-source", "bbb/k");
+    for ask in [
+        Ask::new("PUT", "/bbb/k").body("new"),
+        copy.header("x-amz-metadata-directive", "REPLACE"),
+        Ask::new("POST", "/bbb/k").query("uploads", ""),
+    ] {
+        let said = client.refused(class(ask, "COLD"), 400, "InvalidStorageClass");
+        assert!(said.contains("STANDARD_IA"), "{said}");
+    }
+    assert_eq!(client.object("/bbb/k").unwrap(), b"old");
+}
+
 #[test]
 fn a_bucket_of_somebody_else_is_not_touched() {
     let (_running, mut client) = Running::with_bucket();
@@ -169,7 +187,7 @@ const HEADERS: &str = "x-amz-copy-source x-amz-rename-source x-amz-tagging x-amz
     x-amz-write-offset-bytes x-amz-metadata-directive x-amz-request-route x-amz-request-token \
     x-amz-object-lock-mode x-amz-mfa x-amz-bypass-governance-retention range if-match content-type \
     x-amz-expected-bucket-owner x-amz-if-match-size x-amz-delete-marker x-amz-website \
-    x-http-method-override x-method-override x-amz-checksum-crc32 content-encoding";
+    x-amz-storage-class x-http-method-override x-method-override x-amz-checksum-crc32 content-encoding";
 /// Content of the object that copies are made of.
 const SOURCE: &str = "source";
 const VALUES: [&str; 9] = ["", "", "", "", "1", "2", "null", "bbb/x", "PutObject"];

@@ -55,6 +55,13 @@ fn the_host_and_the_time_are_signed() {
 }
 
 #[test]
+fn another_algorithm_never_gets_in() {
+    let (_running, mut client) = Running::with_bucket();
+    let ask = Ask::new("GET", "/bbb").sign(Sign::Misnamed);
+    client.refused(ask, 400, "AuthorizationHeaderMalformed");
+}
+
+#[test]
 fn version_2_never_gets_in() {
     let (_running, mut client) = Running::with_bucket();
     client.good(Ask::new("PUT", "/bbb/k").body("old"));

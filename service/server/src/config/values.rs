@@ -166,8 +166,10 @@ pub enum S3Etag {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CommitArg {
-    /// The data and a flush, then the record and a flush.
+    /// `runs` on a device that says it has an arm, else `ordered`.
     #[default]
+    Auto,
+    /// The data and a flush, then the record and a flush.
     Ordered,
     /// Data and record, then one flush; after a power cut opening checks the data of the last puts.
     Checked,
@@ -179,6 +181,7 @@ pub enum CommitArg {
 impl From<CommitArg> for CommitMode {
     fn from(arg: CommitArg) -> Self {
         match arg {
+            CommitArg::Auto => Self::Auto,
             CommitArg::Ordered => Self::Ordered,
             CommitArg::Checked => Self::Checked,
             CommitArg::Runs => Self::Runs,

@@ -1,5 +1,5 @@
-//! Handshakes of a connection before it is served: TLS where configured, then the preface of
-//! HTTP/2.
+//! Handshakes of a connection before it is served: TLS where configured, then its first bytes, which
+//! tell gRPC from gRPC-Web.
 
 use std::io;
 use std::sync::Arc;
@@ -14,11 +14,13 @@ use super::tls;
 
 /// Beginning of every HTTP/2 connection (RFC 9113, section 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// Beginning of every call of gRPC-Web over HTTP/1.1.
+const POST: &[u8; 5] = b"POST ";
 
 /// Protocol of a connection, above TLS where configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// gRPC: HTTP/2 from the first byte.
+    /// gRPC: HTTP/2 from the first byte, or gRPC-Web: HTTP/1.1 that begins with POST.
     Grpc,
     /// HTTP/1.1.
     Http,
@@ -33,8 +35,8 @@ pub(crate) enum Refused {
     /// The client's certificate is missing or no good.
     #[error("client certificate: {0}")]
     Certificate(io::Error),
-    /// Something else than HTTP/2 came.
-    #[error("it does not begin with the preface of HTTP/2")]
+    /// Neither gRPC nor gRPC-Web came.
+    #[error("it begins neither with the preface of HTTP/2 nor with POST")]
     Preface,
     /// It ended before it had begun.
     #[error("it ended within its handshakes: {0}")]
@@ -61,13 +63,20 @@ impl Refused {
     }
 }
 
-/// Takes a connection through its handshakes. Returns its stream and the bytes that were read from
-/// it already. Has no limit of time of its own.
+/// The first bytes of a connection, which were read from it already.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct First {
+    pub(super) bytes: &'static [u8],
+    /// True: HTTP/1.1 follows. False: HTTP/2.
+    pub(super) http1: bool,
+}
+
+/// Takes a connection through its handshakes. Has no limit of time of its own.
 pub(super) async fn let_in(
     socket: Socket,
     tls: Option<Arc<ServerConfig>>,
     protocol: Protocol,
-) -> Result<(Stream, &'static [u8]), Refused> {
+) -> Result<(Stream, First), Refused> {
     let mut stream = match tls {
         None => Either::Left(socket),
         Some(config) => {
@@ -80,28 +89,42 @@ pub(super) async fn let_in(
             Either::Right(Box::new(stream))
         }
     };
-    let first: &[u8] = match protocol {
-        Protocol::Grpc => preface(&mut stream).await?,
-        Protocol::Http => &[],
+    let first = match protocol {
+        Protocol::Grpc => first(&mut stream).await?,
+        Protocol::Http => First {
+            bytes: &[],
+            http1: true,
+        },
     };
     Ok((stream, first))
 }
 
-/// Reads the preface; gives up at the first byte that is no part of it.
-async fn preface(stream: &mut Stream) -> Result<&'static [u8], Refused> {
+/// Reads the preface of HTTP/2, or the method of gRPC-Web; gives up at the first byte that is no
+/// part of either. Nothing behind them is read.
+async fn first(stream: &mut Stream) -> Result<First, Refused> {
     let mut seen = [0; PREFACE.len()];
     let mut len = 0;
-    while len < PREFACE.len() {
-        let more = stream.read(&mut seen[len..]).await.map_err(Refused::Gone)?;
+    let mut wanted: &'static [u8] = PREFACE;
+    while len < wanted.len() {
+        // Until they differ, the shorter one is all that may be taken.
+        let most = if len < 2 { POST.len() } else { wanted.len() };
+        let more = stream.read(&mut seen[len..most]).await;
+        let more = more.map_err(Refused::Gone)?;
         if more == 0 {
             return Err(Refused::Gone(io::ErrorKind::UnexpectedEof.into()));
         }
         len += more;
-        if seen[..len] != PREFACE[..len] {
-            return Err(Refused::Preface);
+        if !wanted.starts_with(&seen[..len]) {
+            if !POST.starts_with(&seen[..len]) {
+                return Err(Refused::Preface);
+            }
+            wanted = POST;
         }
     }
-    Ok(PREFACE)
+    Ok(First {
+        bytes: wanted,
+        http1: wanted == POST,
+    })
 }
 
 /// Tells what is wrong with the client's certificate from everything else that may go wrong.

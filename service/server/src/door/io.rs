@@ -15,6 +15,7 @@ use tokio_util::either::Either;
 use tonic::transport::server::Connected;
 
 use super::connection::{Connection, Direction};
+use super::handshake::First;
 
 /// A socket as the kernel gave it.
 pub(super) type Raw = Either<TcpStream, UnixStream>;
@@ -154,14 +155,14 @@ pub(super) type Stream = Either<Socket, Box<TlsStream<Socket>>>;
 #[derive(Debug)]
 pub struct Admitted {
     stream: Stream,
-    first: &'static [u8],
+    first: First,
     /// Tells, by being dropped, that the transport has let go of the connection.
     _ends: oneshot::Sender<()>,
 }
 
 impl Admitted {
     /// `first` is read before what is still in `stream`. The receiver ends with the connection.
-    pub(super) fn new(stream: Stream, first: &'static [u8]) -> (Self, oneshot::Receiver<()>) {
+    pub(super) fn new(stream: Stream, first: First) -> (Self, oneshot::Receiver<()>) {
         let (ends, ended) = oneshot::channel();
         let admitted = Self {
             stream,
@@ -169,6 +170,12 @@ impl Admitted {
             _ends: ends,
         };
         (admitted, ended)
+    }
+
+    /// True: the client speaks HTTP/1.1. False: HTTP/2.
+    #[must_use]
+    pub fn is_http1(&self) -> bool {
+        self.first.http1
     }
 }
 
@@ -190,14 +197,13 @@ impl AsyncRead for Admitted {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.first.is_empty() {
+        if self.first.bytes.is_empty() {
             return Pin::new(&mut self.stream).poll_read(context, buffer);
         }
-        let (now, later) = self
-            .first
-            .split_at(self.first.len().min(buffer.remaining()));
+        let first = self.first.bytes;
+        let (now, later) = first.split_at(first.len().min(buffer.remaining()));
         buffer.put_slice(now);
-        self.first = later;
+        self.first.bytes = later;
         Poll::Ready(Ok(()))
     }
 }

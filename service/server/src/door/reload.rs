@@ -145,6 +145,11 @@ impl Reloader {
         self.state.load().summary()
     }
 
+    /// True: there is a list of who is let in.
+    pub(crate) fn has_tokens(&self) -> bool {
+        self.config.tokens.is_some()
+    }
+
     /// True: there is a list of who is let in, or TLS, so that a client knows whom it talks to.
     pub(crate) fn has_login_or_tls(&self) -> bool {
         self.config.tokens.is_some() || self.config.tls_cert.is_some()

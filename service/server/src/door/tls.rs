@@ -53,14 +53,14 @@ impl Tls {
                 format!("{error}; is it the key of {}?", files.cert.display()),
             )
         })?;
-        let speaking = |protocol: &[u8]| {
+        let speaking = |protocols: &[&[u8]]| {
             let mut config = config.clone();
-            config.alpn_protocols = vec![protocol.to_vec()];
+            config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
             Arc::new(config)
         };
         Ok(Self {
-            grpc: speaking(b"h2"),
-            http: speaking(b"http/1.1"),
+            grpc: speaking(&[b"h2", b"http/1.1"]),
+            http: speaking(&[b"http/1.1"]),
             not_after,
         })
     }

@@ -18,6 +18,7 @@ use tonic::body::Body;
 use tonic::codegen::http::header::{AUTHORIZATION, CONTENT_TYPE, ORIGIN};
 use tonic::codegen::{Service, http};
 
+use super::Reply;
 use super::intake::Intake;
 use crate::door::{Call, Caller, Connection, Denied, Door};
 use crate::refusal::Refusal;
@@ -143,8 +144,6 @@ enum Admitted {
         _each: Option<OwnedSemaphorePermit>,
     },
 }
-
-type Reply = Pin<Box<dyn Future<Output = Result<http::Response<Body>, Infallible>> + Send>>;
 
 impl<S> Service<http::Request<Body>> for Auth<S>
 where

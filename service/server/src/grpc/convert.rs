@@ -134,14 +134,15 @@ pub fn durability_reply(reached: Durability) -> i32 {
     }
 }
 
-/// Placement asked for.
+/// Placement asked for; `None`: whichever the store chooses.
 ///
 /// # Errors
 /// [`Refusal::EnumValue`].
-pub fn placement(got: i32) -> Result<Placement, Refusal> {
+pub fn placement(got: i32) -> Result<Option<Placement>, Refusal> {
     match v1::Placement::try_from(got) {
-        Ok(v1::Placement::Unspecified | v1::Placement::Data) => Ok(Placement::Data),
-        Ok(v1::Placement::Embedded) => Ok(Placement::Embedded),
+        Ok(v1::Placement::Unspecified) => Ok(None),
+        Ok(v1::Placement::Data) => Ok(Some(Placement::Data)),
+        Ok(v1::Placement::Embedded) => Ok(Some(Placement::Embedded)),
         Err(_) => Err(Refusal::EnumValue {
             field: "placement",
             got,

@@ -4,7 +4,6 @@
 //! sent; see [`super::wire`] for what is done here instead.
 
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -20,7 +19,7 @@ use super::get::LumpFrames;
 use super::lump_store::LumpStoreService;
 use super::source::Source;
 use super::wire::{Messages, message_frame, read_message};
-use super::{get, many, put};
+use super::{Reply, get, many, put};
 use crate::door::Connection;
 use crate::request::Scope;
 
@@ -47,8 +46,6 @@ impl<S> Direct<S> {
 impl<S: NamedService> NamedService for Direct<S> {
     const NAME: &'static str = S::NAME;
 }
-
-type Reply = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
 impl<S> Service<Request<Body>> for Direct<S>
 where

@@ -1,4 +1,5 @@
-//! The gRPC services: `LumpStore` and `Observe` of lumpscope.v1, standard health and reflection.
+//! The gRPC services: `LumpStore` and `Observe` of lumpscope.v1, standard health and reflection; over
+//! HTTP/2, and as gRPC-Web over HTTP/1.1.
 
 mod admin;
 mod auth;
@@ -16,7 +17,14 @@ mod request_id;
 mod small;
 mod source;
 mod status;
+mod web;
 pub mod wire;
+
+use std::convert::Infallible;
+use std::pin::Pin;
+
+use tonic::body::Body;
+use tonic::codegen::http::Response;
 
 pub use admin::{Admin, AdminService};
 pub use auth::Auth;
@@ -28,3 +36,7 @@ pub use lump_store::LumpStoreService;
 pub use observe::ObserveService;
 pub use request_id::Traced;
 pub use small::SMALL;
+pub use web::Web;
+
+/// Answer of a layer around the services.
+type Reply = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;

@@ -27,8 +27,6 @@ use crate::usdt::LumpOp;
 const MAX_HEADER: u64 = 16 << 10;
 /// Longest time between two looks for memory when a store has none for what the service let in.
 const MEMORY_RETRY: Duration = Duration::from_millis(100);
-/// Longest that a body may take in all while others wait for memory, in seconds.
-const HELD_SECONDS: u64 = 60;
 
 /// Serves one put.
 ///
@@ -129,7 +127,8 @@ impl Wanted {
         payer: &Arc<str>,
     ) -> Result<Room, Refusal> {
         let store = &self.named.store;
-        let passes = self.options.placement == Placement::Data && store.passes(self.length);
+        let embedded = self.options.placement == Some(Placement::Embedded);
+        let passes = !embedded && store.passes(self.length);
         let bytes = if passes {
             Ok(store.pieces_memory(self.length))
         } else {
@@ -188,6 +187,7 @@ impl Wanted {
             created: outcome.created,
             durability: convert::durability_reply(outcome.durability),
             crc32c: got,
+            placement: convert::placement_reply(outcome.placement),
         })
     }
 }
@@ -327,12 +327,11 @@ impl Incoming {
         self.got += bytes;
         let elapsed = self.began.elapsed();
         let late = self.missing() > 0 && elapsed > self.patience;
-        let min_rate = if self.memory.is_wanted() {
-            self.min_rate.max(self.announced / HELD_SECONDS)
-        } else {
-            self.min_rate
-        };
-        if late && is_slow(self.got, elapsed, min_rate) {
+        if !late {
+            return Ok(());
+        }
+        let min_rate = self.memory.least_rate(self.min_rate, self.announced);
+        if is_slow(self.got, elapsed, min_rate) {
             return Err(Refusal::StreamSlow {
                 announced: self.announced,
                 got: self.got,

@@ -19,6 +19,7 @@ use tonic::server::NamedService;
 use tonic::{Code, Status};
 use tracing::Instrument as _;
 
+use super::Reply;
 use super::intake::Intake;
 use crate::door::Caller;
 use crate::refusal::Refusal;
@@ -48,8 +49,6 @@ impl<S> Traced<S> {
 impl<S: NamedService> NamedService for Traced<S> {
     const NAME: &'static str = S::NAME;
 }
-
-type Reply = Pin<Box<dyn Future<Output = Result<http::Response<Body>, Infallible>> + Send>>;
 
 impl<S> Service<http::Request<Body>> for Traced<S>
 where

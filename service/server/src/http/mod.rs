@@ -36,6 +36,7 @@ use crate::observed::Shared;
 use crate::stores::Stores;
 use crate::telemetry::{Form, Metrics, Sources};
 
+pub(crate) use page::gate::check as check_site;
 pub(crate) use serve::serve;
 
 #[derive(Clone)]

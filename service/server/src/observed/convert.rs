@@ -136,7 +136,27 @@ fn block(
         in_flight: in_flight.requests,
         oldest_in_flight_ns: in_flight.oldest_ns,
         oldest_in_flight: in_flight.oldest,
+        processes: b.processes.into_iter().map(process).collect(),
     }
+}
+
+fn process(p: obs::ProcessTotal) -> v1::ProcessTotal {
+    v1::ProcessTotal {
+        process: p.process,
+        pid: p.pid,
+        cgroup_id: p.cgroup.id,
+        container: container(&p.cgroup),
+        cgroup: p.cgroup.path,
+        requests: p.requests,
+        read_bytes: p.read_bytes,
+        written_bytes: p.written_bytes,
+        flushes: p.flushes,
+        device_ns: p.device_ns,
+    }
+}
+
+fn container(cgroup: &obs::Cgroup) -> String {
+    obs::container(&cgroup.path).unwrap_or_default().to_owned()
 }
 
 /// The histogram of |seek distance|, whoever it was and however long it took.
@@ -241,6 +261,12 @@ fn block_io(b: obs::BlockIo) -> v1::BlockIo {
         done_at_ns: b.done_at_ns,
         failed: b.failed,
         uncertain: b.uncertain,
+        process: b.process,
+        pid: b.pid,
+        cgroup_id: b.cgroup.id,
+        container: container(&b.cgroup),
+        cgroup: b.cgroup.path,
+        previous_cgroup: b.previous_cgroup,
     }
 }
 
@@ -254,6 +280,10 @@ pub fn block_line(b: obs::BlockLine, clock: WallClock) -> v1::BlockLine {
         owner: b.owner,
         request_ids: b.requests,
         process: b.process,
+        pid: b.pid,
+        cgroup_id: b.cgroup.id,
+        container: container(&b.cgroup),
+        cgroup: b.cgroup.path,
         sector: b.sector,
         sectors: b.sectors,
         seek_bytes: b.seek_bytes,

@@ -23,6 +23,9 @@ const RESERVE: u64 = 16;
 const STEP: u64 = 2 << 20;
 /// Quarters of the budget that one payer may hold, unless with one body.
 const SHARE: u64 = 3;
+/// While others wait for memory, a body must come so fast that what it holds would come within so
+/// many seconds.
+const HELD_SECONDS: u64 = 60;
 /// Whoever has waited for so long goes before who holds less.
 const LONG: Duration = Duration::from_secs(1);
 
@@ -143,6 +146,18 @@ impl Bodies {
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         self.shared.lock().is_wanted()
+    }
+
+    /// The least rate in bytes a second of a body that holds so many bytes: `min_rate`, and more
+    /// while others wait for its memory.
+    #[must_use]
+    pub fn least_rate(&self, min_rate: u64, holds: u64) -> u64 {
+        let grown = holds / HELD_SECONDS;
+        if grown > min_rate && self.is_wanted() {
+            grown
+        } else {
+            min_rate
+        }
     }
 
     /// Bytes held now, without the reserve.
@@ -444,6 +459,19 @@ mod tests {
             small.is_some_and(|body| body.is_whole()),
             "out of the reserve"
         );
+    }
+
+    #[tokio::test]
+    async fn who_holds_much_must_hurry_while_others_wait() {
+        let bodies = Bodies::new(60 * MIB);
+        let mut all = bodies.begin(&payer("a"), 60 * MIB).await;
+        all.cover(60 * MIB).await;
+        let rates = || [30, 60].map(|holds| bodies.least_rate(MIB / 2, holds * MIB));
+        assert_eq!(rates(), [MIB / 2, MIB / 2]);
+        let b = payer("b");
+        let mut waiting = std::pin::pin!(bodies.begin(&b, MIB));
+        assert!(now(waiting.as_mut()).await.is_none());
+        assert_eq!(rates(), [MIB / 2, MIB]);
     }
 
     #[tokio::test]

@@ -60,7 +60,7 @@ struct Set {
 }
 
 impl Stores {
-    /// Opens every store, one after the other. Blocks. Those that do not open are logged, and the
+    /// Opens every store, all at the same time. Blocks. Those that do not open are logged, and the
     /// others are served; see [`Stores::failed`].
     ///
     /// # Errors
@@ -76,16 +76,13 @@ impl Stores {
             gate,
         };
         let (mut open, mut failed, mut first) = (Vec::new(), Vec::new(), None);
-        for (index, spec) in config.stores.iter().enumerate() {
-            match opener.open(index, spec, false) {
+        for (index, (spec, opened)) in opener.open_all().into_iter().enumerate() {
+            match opened {
                 Ok(store) => open.push(store),
                 Err(error) => {
                     observer.remove_store(index);
                     failed.push(FailedStore::new(spec, &error));
                     first.get_or_insert(error);
-                    if config.require_all_stores {
-                        break;
-                    }
                 }
             }
         }

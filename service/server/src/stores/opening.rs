@@ -3,6 +3,7 @@
 use std::os::linux::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 
 use lumpscope_engine::{SalvageReport, Store, StoreOptions, TailOutcome, UnsettledTail};
 use lumpscope_objects::{ObjectOptions, Objects};
@@ -48,6 +49,24 @@ impl Opener {
                 "not guarded as asked: the device is only claimed (O_EXCL), others can write to it"
             );
         }
+    }
+
+    /// Opens the configured stores, at the same time: a disk that is slow or hangs holds up its own
+    /// store only. Blocks.
+    pub(super) fn open_all(&self) -> Vec<(&StoreSpec, Result<Arc<NamedStore>, ServerError>)> {
+        let specs = &self.config.stores;
+        thread::scope(|scope| {
+            let opening: Vec<_> = specs
+                .iter()
+                .enumerate()
+                .map(|(index, spec)| scope.spawn(move || self.open(index, spec, false)))
+                .collect();
+            let opened = opening.into_iter().map(|opening| match opening.join() {
+                Ok(opened) => opened,
+                Err(panicked) => std::panic::resume_unwind(panicked),
+            });
+            specs.iter().zip(opened).collect()
+        })
     }
 
     /// Opens a store that the observer knows by `index`. Blocks.

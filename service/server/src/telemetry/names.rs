@@ -82,7 +82,7 @@ metrics! {
     ACCEPT_ERRORS = "accept_errors" Counter ["entrance"]
         "Times that no connection could be accepted, for want of file descriptors or memory.";
     CONNECTIONS_REFUSED = "connections_refused" Counter ["entrance", "reason"]
-        "Connections that did not get through their handshakes. Reasons: tls, certificate (the client's), preface (no HTTP/2), timeout, gone, address (it has too many open).";
+        "Connections that did not get through their handshakes. Reasons: tls, certificate (the client's), preface (neither HTTP/2 nor POST), timeout, gone, address (it has too many open).";
     LOGIN_FAILURES = "login_failures" Counter ["reason"]
         "Requests of an unknown caller, or of one without the right. Reasons: missing, malformed, unknown, certificate, scope.";
     RELOADS = "reloads" Counter ["result"]
@@ -155,6 +155,8 @@ metrics! {
         "Flushes that were not sent: the device writes through, or nothing was written since the last one.";
     WRITES = "store_writes" Counter ["store"]
         "Writes to the device.";
+    PUTS_PASSED = "store_puts_passed" Counter ["store"]
+        "Puts of lumps that were written while they came in, rather than once they were complete.";
     WRITES_FORCED = "store_writes_forced" Counter ["store"]
         "Journal writes past the device's cache (FUA), each instead of a write and a flush.";
     QUEUE_LENGTH = "store_queue_length" Gauge ["store"]

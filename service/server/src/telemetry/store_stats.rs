@@ -48,6 +48,7 @@ const TABLE: &[(&str, &Metric, Scale)] = &[
     ("header_writes", &names::JOURNAL_HEADER_WRITES, Scale::One),
     ("gc_relocated", &names::GC_RELOCATED, Scale::One),
     ("gc_dropped", &names::GC_DROPPED, Scale::One),
+    ("puts_passed", &names::PUTS_PASSED, Scale::One),
     ("flushes", &names::FLUSHES, Scale::One),
     ("flushes_spared", &names::FLUSHES_SPARED, Scale::One),
     ("writes", &names::WRITES, Scale::One),

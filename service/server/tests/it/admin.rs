@@ -19,7 +19,7 @@ async fn a_store_is_synced_and_its_journal_collected() {
     let mut service = Running::start(&[("s", &path)]).await;
     let mut admin = service.admin().await;
     for id in 0..50 {
-        put(&mut service.client, "s", id % 5, &body(id, 10_000))
+        put(&mut service.client, "s", id % 5, &body(id, 20_000))
             .await
             .unwrap();
     }
@@ -31,7 +31,7 @@ async fn a_store_is_synced_and_its_journal_collected() {
     assert!(done.freed_bytes > 0 && done.used_bytes > 0, "{done:?}");
     for id in 45..50 {
         let bytes = get(&mut service.client, "s", id % 5).await.unwrap();
-        assert!(bytes == body(id, 10_000));
+        assert!(bytes == body(id, 20_000));
     }
     drop(admin);
     service.stop().await;

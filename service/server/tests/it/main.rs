@@ -11,6 +11,7 @@ mod client;
 mod common;
 mod deadlines;
 mod door;
+mod grpc_web;
 mod methods;
 mod page;
 mod passing;

@@ -219,7 +219,7 @@ async fn delete_range_and_usage() {
     let mut service = Running::start(&[("s", &path)]).await;
     let client = &mut service.client;
     for id in 0..20 {
-        put(client, "s", id, &body(id, 5000)).await.unwrap();
+        put(client, "s", id, &body(id, 20_000)).await.unwrap();
     }
     let usage = |start, end| v1::UsageRequest {
         store: "s".into(),
@@ -228,8 +228,8 @@ async fn delete_range_and_usage() {
         ..Default::default()
     };
     let all = client.usage(usage(None, None)).await.unwrap().into_inner();
-    assert_eq!((all.lumps, all.stored_bytes), (20, 20 * 8192));
-    assert_eq!(all.data_used_bytes, 20 * 8192);
+    assert_eq!((all.lumps, all.stored_bytes), (20, 20 * 20_480));
+    assert_eq!(all.data_used_bytes, 20 * 20_480);
     assert!(all.journal_used_bytes > 0 && all.journal_used_bytes < all.journal_capacity_bytes);
     assert!(all.largest_free_bytes > 8 * MIB && all.data_capacity_bytes > 8 * MIB);
     let request = v1::DeleteRangeRequest {
@@ -259,7 +259,7 @@ async fn delete_range_and_usage() {
         .await
         .unwrap()
         .into_inner();
-    assert_eq!((some.lumps, some.data_used_bytes), (2, 10 * 8192));
+    assert_eq!((some.lumps, some.data_used_bytes), (2, 10 * 20_480));
     for id in 0..20 {
         assert_eq!(
             get(client, "s", id).await.is_ok(),

@@ -81,6 +81,8 @@ fn everything_is_measured_and_said() {
             assert!(outcome["durability"].is_string(), "{run}");
         }
     }
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let text = words.join(" ");
     for note in list(&report, "notes") {
         assert!(text.contains(note.as_str().expect("notes are text")));
     }

@@ -2,6 +2,7 @@
 //! bytes, nothing is half there, lists agree with gets, and the store has no lump that nothing names.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use lumpscope_tests::s3::{ACCESS, Client, SECRET, keys};
@@ -14,6 +15,8 @@ const ROUNDS: usize = 4;
 const ROUNDS_LONG: usize = 60;
 /// How long each goes on.
 const LOAD: Duration = Duration::from_millis(900);
+/// Longest until something of each kind has been done.
+const BEGUN_WITHIN: Duration = Duration::from_secs(60);
 /// Lumps that are being freed have so long to go.
 const FREED_WITHIN: Duration = Duration::from_secs(30);
 /// Bytes of a piece of an object.
@@ -163,6 +166,10 @@ fn no_leaks(service: &Service, named: u64) {
     }
 }
 
+fn all_have_begun(turns: &[AtomicUsize]) -> bool {
+    turns.iter().all(|turns| turns.load(Ordering::Relaxed) > 0)
+}
+
 #[test]
 fn what_was_acknowledged_survives_kill_9_in_the_middle_of_everything() {
     let rounds = match std::env::var_os("LUMPSCOPE_SOAK") {
@@ -173,7 +180,7 @@ fn what_was_acknowledged_survives_kill_9_in_the_middle_of_everything() {
     let store = file_store(folder.path());
     let keys = keys(folder.path(), "");
     let mut known = vec![Known::new(); LOADS.len()];
-    let mut turns = [0_usize; LOADS.len()];
+    let turns = [const { AtomicUsize::new(0) }; LOADS.len()];
     for round in 0..=rounds {
         let service = serve(&store, &keys, &[]);
         let client = Client::new(&service.s3, "kept", ACCESS, SECRET);
@@ -207,21 +214,27 @@ fn what_was_acknowledged_survives_kill_9_in_the_middle_of_everything() {
             assert!(service.stop());
             run_ok(&["check", &store]);
             eprintln!("turns of {rounds} rounds: {turns:?}");
-            assert!(turns.iter().all(|&turns| turns > 0));
+            assert!(all_have_begun(&turns));
             return;
         }
         std::thread::scope(|scope| {
-            for ((known, turn), load) in known.iter_mut().zip(&mut turns).zip(LOADS) {
+            for ((known, turns), load) in known.iter_mut().zip(&turns).zip(LOADS) {
                 let client = client.clone();
                 scope.spawn(move || {
                     // Each round begins with what makes its source known again.
-                    *turn = turn.next_multiple_of(5);
-                    while load(&client, known, *turn) {
-                        *turn += 1;
+                    let mut turn = turns.load(Ordering::Relaxed).next_multiple_of(5);
+                    while load(&client, known, turn) {
+                        turn += 1;
+                        turns.store(turn, Ordering::Relaxed);
                     }
                 });
             }
             std::thread::sleep(LOAD);
+            // A busy machine needs longer until there is something of each kind to lose.
+            let until = Instant::now() + BEGUN_WITHIN;
+            while !all_have_begun(&turns) && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(50));
+            }
             service.kill9();
         });
     }

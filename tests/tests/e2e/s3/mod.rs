@@ -105,6 +105,25 @@ fn boto3_finds_what_it_expects_on_a_disk() {
     assert!(service.stop());
 }
 
+/// Those that need nothing but Python; `./dev s3-suites clients` has the others.
+#[test]
+fn clients_of_others_move_data_with_their_defaults() {
+    if !available(&[Need::Tool("s3-python")]) {
+        return;
+    }
+    let folder = folder();
+    let store = file_store(folder.path());
+    let service = serve(&store, &keys(folder.path(), ""), &[]);
+    let url = format!("http://{}", service.s3);
+    let login = [&*url, ACCESS, SECRET];
+    python(
+        "clients.py",
+        &[&login[..], &["boto3", "minio-py", "smart_open"]].concat(),
+        &[],
+    );
+    assert!(service.stop());
+}
+
 #[test]
 fn awscli_copies_folders_to_a_file_and_back() {
     if !available(&[Need::Tool("s3-python")]) {

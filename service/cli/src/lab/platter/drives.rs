@@ -30,7 +30,7 @@ pub(super) fn run(args: &DrivesArgs) -> Result<ExitCode> {
     };
     if args.json {
         let all = drives.iter().map(as_json).collect::<Result<Vec<_>, _>>()?;
-        output::print(&Value::from(all).to_string());
+        output::print_as_is(&Value::from(all).to_string());
     } else if let Some(drive) = &args.drive {
         show(drive)?;
     } else {
@@ -84,7 +84,7 @@ fn list(drives: &[Drive]) -> Result<()> {
         ]);
     }
     for column in 1..9 {
-        output::right(&mut table, column);
+        table.right(column);
     }
     output::print(&table.to_string());
     Ok(())
@@ -116,7 +116,7 @@ fn show(drive: &Drive) -> Result<()> {
             parameter.note.as_str(),
         ]);
     }
-    output::right(&mut table, 1);
+    table.right(1);
     output::print(&table.to_string());
     Ok(())
 }

@@ -7,11 +7,14 @@ use anyhow::Result;
 use clap::Args;
 use lumpscope_platter::disk::Policy;
 use lumpscope_platter::live::{self, LiveOptions};
-use lumpscope_units::Size;
+use lumpscope_units::{Size, human};
 
 use super::shown;
 use crate::error::system;
-use crate::output::print;
+use crate::output::{complain, print, print_as_is};
+
+/// A twentieth of what a request takes on a drive of 7200 rpm, in nanoseconds.
+const BUSY_NS: u64 = 500_000;
 
 /// Which disk to emulate.
 #[derive(Args)]
@@ -97,7 +100,18 @@ pub(super) fn attach(args: &AttachArgs, exe: &Path) -> Result<ExitCode> {
         ..LiveOptions::new(&args.drive)
     };
     let device = live::attach(exe, &options)?;
-    print(&device.display().to_string());
+    print_as_is(&device.display().to_string());
+    let made = live::list()?.into_iter().find(|disk| disk.device == device);
+    if let Some(status) = made.and_then(|disk| disk.status)
+        && u64::from(status.options.scale) * status.way.delay_ns > BUSY_NS
+    {
+        complain(&format!(
+            "lumpscope: this machine is busy: a request waits {} on its way to the disk, which nothing makes \
+             up for. What is measured now says as much of the machine as of the disk; `lumpscope \
+             platter status` tells how late requests and answers are",
+            human::duration_ns(status.way.delay_ns)
+        ));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -120,7 +134,7 @@ pub(super) fn detach(args: &DetachArgs) -> Result<ExitCode> {
 pub(super) fn status(args: &StatusArgs) -> Result<ExitCode> {
     let listed = live::list()?;
     if args.json {
-        print(&json(&listed)?);
+        print_as_is(&json(&listed)?);
     } else {
         print(&shown::status(&listed));
     }
@@ -135,7 +149,7 @@ pub(super) fn log(args: &LogArgs) -> Result<ExitCode> {
             trace.missing
         );
     }
-    print(&json(&trace)?);
+    print_as_is(&json(&trace)?);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -193,7 +193,7 @@ fn print_json(
     if args.requests {
         value["trace"] = json!(trace.requests);
     }
-    output::print(&value.to_string());
+    output::print_as_is(&value.to_string());
     Ok(())
 }
 
@@ -253,7 +253,7 @@ fn print_table(device: &str, trace: &Trace, predicted: &[Prediction]) {
         ]);
     }
     for column in 1..9 {
-        output::right(&mut table, column);
+        table.right(column);
     }
     output::print(&table.to_string());
 }

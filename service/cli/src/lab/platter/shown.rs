@@ -1,9 +1,10 @@
 //! Emulated disks as a table.
 
+use lumpscope_lab::disks::EmulatedView;
 use lumpscope_platter::live::{Listed, Status};
 use lumpscope_units::human;
 
-use crate::output::{right, table};
+use crate::output::table;
 
 /// One line a disk, and below what is wrong and who uses them.
 pub(super) fn status(listed: &[Listed]) -> String {
@@ -22,11 +23,12 @@ pub(super) fn status(listed: &[Listed]) -> String {
         "late: mean",
         "p99",
         "max",
+        "came late",
         "memory",
         "of",
     ]);
-    for column in 2..13 {
-        right(&mut table, column);
+    for column in 2..14 {
+        table.right(column);
     }
     let mut notes = String::new();
     for disk in listed {
@@ -59,6 +61,8 @@ fn cells(status: &Status) -> Vec<String> {
     cells.extend([counts.reads, counts.writes, counts.flushes].map(|n| n.to_string()));
     let late = &status.lateness;
     cells.extend([late.mean_ns, late.p99_ns, late.max_ns].map(human::duration_ns));
+    let came = EmulatedView::new("", status).came_late_mean_ns;
+    cells.push(came.map_or_else(|| "-".to_owned(), human::duration_ns));
     cells.extend([status.memory_used, status.memory_bound].map(human::bytes));
     cells
 }

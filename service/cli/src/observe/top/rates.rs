@@ -1,11 +1,15 @@
 //! Changes between two reports of one store.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use lumpscope_client::v1;
 use lumpscope_server::buckets::{self, Bucket, quantile};
-use lumpscope_units::human::{as_float, ratio};
+use lumpscope_units::human::{self, as_float, ratio};
 use serde::Serialize;
+
+/// Processes that are shown: those with the most block requests.
+const PROCESSES: usize = 5;
 
 /// One store over one interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -21,6 +25,8 @@ pub(super) struct StoreView {
     /// Median of |seek distance|, estimated within its bucket.
     pub(super) seek_median_bytes: Option<u64>,
     pub(super) travel_bytes_per_second: f64,
+    /// The processes behind the block requests of the disk below, as far as these had events.
+    pub(super) processes: Vec<ProcessView>,
     /// By the class of the others; a second can hold more than a second, of several requests.
     pub(super) lost_ns_per_second: BTreeMap<String, f64>,
     /// Share of our bytes that are tied to requests, or to the store's own work.
@@ -34,6 +40,22 @@ pub(super) struct StoreView {
     pub(super) oldest_in_flight: String,
     /// Possible gaps, in words; empty: none.
     pub(super) incomplete: String,
+}
+
+/// One process in one cgroup over one interval.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(super) struct ProcessView {
+    /// Empty: unknown.
+    pub(super) process: String,
+    /// 0: unknown.
+    pub(super) pid: u32,
+    /// Path; empty: unknown.
+    pub(super) cgroup: String,
+    /// Empty: none, or unknown.
+    pub(super) container: String,
+    pub(super) per_second: f64,
+    pub(super) read_bytes_per_second: f64,
+    pub(super) written_bytes_per_second: f64,
 }
 
 /// One method over one interval.
@@ -77,6 +99,7 @@ pub(super) fn between(
         sequential_share: share(|b| b.sequential, |b| b.data_requests),
         seek_median_bytes: quantile(&seeks, 1, 2),
         travel_bytes_per_second: rate(travel(was), travel(is)),
+        processes: processes(was, is, seconds),
         lost_ns_per_second: lost(was, is, seconds),
         attributed_share: share(tied, ours),
         lost_events: events(after).saturating_sub(events(before)),
@@ -121,6 +144,31 @@ fn methods(before: &v1::StoreReport, after: &v1::StoreReport, seconds: f64) -> V
     };
     let all = after.operations.iter().map(view);
     all.filter(|method| method.per_second > 0.0).collect()
+}
+
+fn processes(was: &v1::BlockReport, is: &v1::BlockReport, seconds: f64) -> Vec<ProcessView> {
+    let key = |p: &v1::ProcessTotal| (p.pid, p.cgroup_id, p.process.clone());
+    let before: BTreeMap<_, _> = was.processes.iter().map(|p| (key(p), p)).collect();
+    let none = v1::ProcessTotal::default();
+    let view = |is: &v1::ProcessTotal| {
+        let was = before.get(&key(is)).copied().unwrap_or(&none);
+        let rate =
+            |of: fn(&v1::ProcessTotal) -> u64| as_float(of(is).saturating_sub(of(was))) / seconds;
+        ProcessView {
+            process: is.process.clone(),
+            pid: is.pid,
+            cgroup: is.cgroup.clone(),
+            container: is.container.clone(),
+            per_second: rate(|p| p.requests),
+            read_bytes_per_second: rate(|p| p.read_bytes),
+            written_bytes_per_second: rate(|p| p.written_bytes),
+        }
+    };
+    let all = is.processes.iter().map(view);
+    let mut active: Vec<ProcessView> = all.filter(|p| p.per_second > 0.0).collect();
+    active.sort_by_key(|p| Reverse(human::whole(p.per_second * 1000.0)));
+    active.truncate(PROCESSES);
+    active
 }
 
 fn lost(was: &v1::BlockReport, is: &v1::BlockReport, seconds: f64) -> BTreeMap<String, f64> {
@@ -185,6 +233,13 @@ mod tests {
                 attributed_bytes: puts * 900,
                 unattributed_bytes: puts * 100,
                 seeks,
+                processes: vec![v1::ProcessTotal {
+                    process: "dd".into(),
+                    pid: 4711,
+                    requests: puts,
+                    read_bytes: puts << 12,
+                    ..Default::default()
+                }],
                 lost: vec![v1::LostTime {
                     owner: "fs-journal".into(),
                     ns: puts * 1000,
@@ -220,6 +275,10 @@ mod tests {
         assert_eq!(view.sequential_share, Some(0.25));
         assert_eq!(view.attributed_share, Some(0.9));
         assert!((view.lost_ns_per_second["fs-journal"] - 100_000.0).abs() < 1e-6);
+        let dd = &view.processes[0];
+        assert_eq!((&*dd.process, dd.pid), ("dd", 4711));
+        assert!((dd.per_second - 100.0).abs() < 1e-9);
+        assert!((dd.read_bytes_per_second - 409_600.0).abs() < 1e-6);
         assert_eq!((view.lost_events, view.incomplete.as_str()), (2, ""));
     }
 
@@ -227,7 +286,11 @@ mod tests {
     fn a_quiet_store_shows_nothing_and_says_what_is_missing() {
         let mut after = report(100, Vec::new(), Vec::new());
         let quiet = between(&after.clone(), &after, 1.0);
-        assert!(quiet.methods.is_empty() && quiet.lost_ns_per_second.is_empty());
+        assert!(
+            quiet.methods.is_empty()
+                && quiet.processes.is_empty()
+                && quiet.lost_ns_per_second.is_empty()
+        );
         assert_eq!(
             (quiet.seek_median_bytes, quiet.attributed_share),
             (None, None)

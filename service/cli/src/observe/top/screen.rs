@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use lumpscope_units::human;
+use lumpscope_units::{columns::fitted, human};
 
-use super::rates::{MethodView, StoreView};
-use crate::observe::units::{NONE, time};
-use crate::output::{right, table};
+use super::rates::{MethodView, ProcessView, StoreView};
+use crate::observe::units::{NONE, process, time};
+use crate::output::table;
 
 /// Puts the cursor at the top, and behind the text nothing.
 pub(super) fn redraw(text: &str, width: Option<usize>) -> String {
@@ -27,7 +27,8 @@ pub(super) fn redraw(text: &str, width: Option<usize>) -> String {
 pub(super) fn text(head: &str, stores: &[StoreView]) -> String {
     let mut text = head.to_owned();
     for store in stores {
-        let _ = write!(text, "\n\n{}", one(store));
+        let shown = fitted(&one(store));
+        let _ = write!(text, "\n\n{}", shown.trim_end());
     }
     if stores.is_empty() {
         text.push_str("\n\nno store");
@@ -73,7 +74,37 @@ fn one(s: &StoreView) -> String {
         let _ = writeln!(text, "  INCOMPLETE: {}", s.incomplete);
     }
     text.push_str(&methods(&s.methods));
+    if !s.processes.is_empty() {
+        text.push_str(&format!("\n{}", processes(&s.processes)));
+    }
     text
+}
+
+fn processes(processes: &[ProcessView]) -> String {
+    let mut table = table(&[" process", "requests/s", "read/s", "written/s", "cgroup"]);
+    for p in processes {
+        let cgroup = match p.cgroup.as_str() {
+            "" => NONE.to_owned(),
+            path => path.to_owned(),
+        };
+        table.add_row([
+            format!(" {}", process(&p.process, p.pid)),
+            number(p.per_second),
+            bytes(p.read_bytes_per_second),
+            bytes(p.written_bytes_per_second),
+            cgroup,
+        ]);
+    }
+    for column in 1..4 {
+        table.right(column);
+    }
+    trimmed(&table.to_string())
+}
+
+/// Without blanks at the ends of lines.
+fn trimmed(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+    lines.join("\n")
 }
 
 fn methods(methods: &[MethodView]) -> String {
@@ -92,11 +123,9 @@ fn methods(methods: &[MethodView]) -> String {
         ]);
     }
     for column in 1..6 {
-        right(&mut table, column);
+        table.right(column);
     }
-    let lines = table.to_string();
-    let lines: Vec<&str> = lines.lines().map(str::trim_end).collect();
-    lines.join("\n")
+    trimmed(&table.to_string())
 }
 
 fn lost(s: &StoreView) -> String {
@@ -143,6 +172,14 @@ mod tests {
                 p99_ns: None,
                 ..Default::default()
             }],
+            processes: vec![ProcessView {
+                process: "dd".into(),
+                pid: 4711,
+                cgroup: "/user.slice".into(),
+                per_second: 12.5,
+                read_bytes_per_second: 51_200.0,
+                ..Default::default()
+            }],
             sequential_share: Some(0.25),
             lost_ns_per_second: [("fs-journal".to_owned(), 2_000_000.0)].into(),
             incomplete: "3 events were lost".into(),
@@ -159,6 +196,8 @@ mod tests {
         }
         let words = |l: &str| l.split_whitespace().collect::<Vec<_>>().join(" ");
         let wanted = "put 1,234 0 1.00 MiB 1.50 ms -";
+        assert!(shown.lines().any(|l| words(l) == wanted), "{shown}");
+        let wanted = "dd[4711] 12.5 50.0 KiB 0 B /user.slice";
         assert!(shown.lines().any(|l| words(l) == wanted), "{shown}");
         let drawn = redraw("abc\ndef", Some(2));
         assert_eq!(drawn, "\x1b[Hab\x1b[K\nde\x1b[K\n\x1b[J");

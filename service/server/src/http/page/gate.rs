@@ -44,7 +44,7 @@ pub(super) async fn admit(State(api): State<Api>, mut request: Request, next: Ne
 }
 
 /// Refuses what the page of another site may have sent.
-pub(in crate::http) fn check(door: &Door, headers: &HeaderMap) -> Result<(), &'static str> {
+pub(crate) fn check(door: &Door, headers: &HeaderMap) -> Result<(), &'static str> {
     from_here(headers)?;
     if door.reloader.has_login_or_tls() {
         return Ok(());

@@ -11,6 +11,7 @@ use tonic::Code;
 
 use super::harness::{Authority, Serving, place, raw_tls, secret, tokens};
 use crate::common::{body, get, header, put, put_as, refused};
+use crate::grpc_web::web_list;
 
 #[tokio::test]
 async fn tls_is_spoken_and_nothing_else() {
@@ -31,7 +32,11 @@ async fn tls_is_spoken_and_nothing_else() {
         .list_stores(v1::ListStoresRequest {})
         .await;
     asked.unwrap_err();
-    raw_tls(service.grpc, &ours, b"http/1.1").await.unwrap_err();
+    raw_tls(service.grpc, &ours, b"http/1.0").await.unwrap_err();
+    // gRPC-Web is spoken below TLS as well.
+    let stream = raw_tls(service.grpc, &ours, b"http/1.1").await.unwrap();
+    let reply = web_list(stream).await;
+    assert_eq!((reply.http, reply.code), (200, Some(0)), "{reply:?}");
     get(&mut client, "s", 7).await.unwrap();
     service.stop().await;
 }

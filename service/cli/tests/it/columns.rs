@@ -1,0 +1,162 @@
+//! The text of the real commands in 80 columns.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::common::folder;
+use crate::process::{PROGRAM, Process};
+use lumpscope_needs::{Need, alone};
+
+const COLUMNS: usize = 80;
+const UNITS: [&str; 12] = [
+    "B", "KiB", "MiB", "GiB", "TiB", "ns", "us", "µs", "ms", "s", "min", "%",
+];
+/// A recording of a service on an ext4.
+const RECORDING: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../ebpf/observer/testdata/ext4.jsonl"
+);
+
+/// Ends if a line is too wide or a number was parted from its unit. Only a path that somebody gave
+/// may be wider, alone in its line, and the head of a list of commands, which programs read.
+#[track_caller]
+fn narrow(arguments: &[&str], output: &Output) {
+    let said = String::from_utf8_lossy(&output.stdout);
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert!(!said.trim().is_empty(), "{arguments:?}: {why}");
+    let mut number_before = false;
+    for line in said.lines() {
+        let mut words = line.split_whitespace();
+        let (first, more) = (words.next().unwrap_or(""), words.next().is_some());
+        let path = first == "#" || first.contains('/') && !more;
+        let width = line.chars().count();
+        assert!(
+            width <= COLUMNS || path,
+            "{arguments:?}: {width}: {line}\n{said}"
+        );
+        let unit = first.trim_end_matches([',', ';', ':', '.', ')']);
+        assert!(
+            !(number_before && UNITS.contains(&unit)),
+            "{arguments:?}: {line}\n{said}"
+        );
+        number_before = line.ends_with(|c: char| c.is_ascii_digit());
+    }
+}
+
+fn ask(server: &str, arguments: &[&str]) {
+    let output = Command::new(PROGRAM)
+        .args(arguments)
+        .env("LUMPSCOPE_SERVER", server)
+        .output()
+        .unwrap();
+    narrow(arguments, &output);
+}
+
+#[test]
+fn clients_and_tools_need_eighty_columns() {
+    let dir = folder();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (first, second, copy) = (at("first"), at("second"), at("copy"));
+    for path in [&first, &second] {
+        ask("", &["format", path, "--capacity", "64M"]);
+    }
+    let stores = [("hdd", Path::new(&first)), ("more", Path::new(&second))];
+    let mut service = Process::start(dir.path(), &stores, &[]);
+    std::fs::write(at("a"), vec![7; 100_000]).unwrap();
+    for words in [
+        &["put", "hdd", "1", &at("a")][..],
+        &["put", "hdd", "ffffffffffffffffffffffffffffffff", &at("a")],
+        &["head", "hdd", "1"],
+        &["list", "hdd"],
+        &["usage", "hdd"],
+        &[
+            "load",
+            "--store",
+            "hdd",
+            "--lumps",
+            "20",
+            "--seconds",
+            "1",
+            "--keep",
+        ],
+        &["delete", "hdd", "1", "2"],
+        &["delete-range", "hdd", "5", "9"],
+        &["stores"],
+        &["stat", "hdd"],
+        &["health", "hdd"],
+        &["sync", "hdd"],
+        &["top", "--count", "1"],
+        &["explain"],
+        &["evacuate", "hdd", "more"],
+        &["admin", "service"],
+        &["admin", "scrub-start", "hdd", "--rate", "64M"],
+        &["admin", "scrub", "hdd"],
+        &["admin", "gc", "hdd"],
+        &["admin", "drain", "hdd"],
+        &["admin", "resume", "hdd"],
+    ] {
+        ask(&service.grpc, words);
+    }
+    service.signal(rustix::process::Signal::TERM);
+    service.ended(std::time::Duration::from_secs(30));
+    for words in [
+        &["inspect", &first][..],
+        &["inspect", &first, "--lumps"],
+        &["inspect", &first, "--records"],
+        &["check", &first],
+        &["check", &first, "--salvage"],
+        &["copy", &first, &copy],
+        &["grow", &copy, "--capacity", "80M"],
+        &["doctor"],
+        &["doctor", "--all"],
+        &["token"],
+        &["trace", "--replay", RECORDING],
+        &["explain", "--replay", RECORDING],
+        &["top", "--replay", RECORDING],
+    ] {
+        ask("", words);
+    }
+}
+
+#[cfg(feature = "lab")]
+#[test]
+fn the_lab_needs_eighty_columns() {
+    let summary = ["bench", "commands", "rand1", "--summary"];
+    for words in [
+        &["platter", "drives"][..],
+        &["platter", "drives", "st1000dm003"],
+        &["platter", "replay", RECORDING],
+        &["bench", "orders", "--requests", "50", "--rounds", "2"],
+        &summary,
+    ] {
+        ask("", words);
+    }
+    let Some(_alone) = alone(&[Need::LoopDevices, Need::Tool("mkfs.xfs")]) else {
+        return;
+    };
+    ask(
+        "",
+        &["compare", "--scale", "0.001", "--block-size", "512,4096"],
+    );
+    let dir = folder();
+    let file = dir.path().join("a").to_str().unwrap().to_owned();
+    let watched = Command::new(PROGRAM)
+        .args([
+            "watch",
+            "--",
+            "dd",
+            "if=/dev/zero",
+            "bs=64K",
+            "count=4",
+            "oflag=sync",
+        ])
+        .arg(format!("of={file}"))
+        .output()
+        .unwrap();
+    // What is watched has standard output for itself.
+    let told = Output {
+        stdout: watched.stderr.clone(),
+        ..watched
+    };
+    narrow(&["watch"], &told);
+}

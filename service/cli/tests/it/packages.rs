@@ -1,0 +1,349 @@
+//! The package of Debian, the wheel, the crates and the manifests, used as others would: outside the
+//! repository.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use crate::common::{folder, store_file};
+use crate::process::{PROGRAM, Process};
+use lumpscope_needs::{Need, available, find_tool};
+use rustix::process::Signal;
+
+/// The repository.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap().to_owned()
+}
+
+#[track_caller]
+fn good(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    told(&output, command)
+}
+
+#[track_caller]
+fn told(output: &Output, command: &Command) -> String {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{command:?}: {text}{said}");
+    text
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Folder of the tools beside the build, for `./dev`.
+fn target() -> PathBuf {
+    let program = Path::new(PROGRAM);
+    program.ancestors().nth(2).unwrap().to_owned()
+}
+
+fn copied(from: &Path, to: &Path) {
+    good(Command::new("cp").args(["-r", text(from), text(to)]));
+}
+
+/// A root with nothing in it but dpkg's own folders.
+fn bare_root(dir: &Path) -> PathBuf {
+    let bare = dir.join("root");
+    for folder in ["var/lib/dpkg/info", "var/lib/dpkg/updates", "etc"] {
+        std::fs::create_dir_all(bare.join(folder)).unwrap();
+    }
+    for file in ["var/lib/dpkg/status", "var/lib/dpkg/available"] {
+        std::fs::write(bare.join(file), "").unwrap();
+    }
+    bare
+}
+
+/// A store, settings that name it, the service; returns the store.
+fn is_used_as_documented(program: &Path, settings: &Path, dir: &Path) -> PathBuf {
+    let store = dir.join("lumps.lusf");
+    good(
+        Command::new(program)
+            .args(["format", text(&store), "--capacity", "16M"])
+            .args(["--prealloc", "sparse"]),
+    );
+    let example = std::fs::read_to_string(settings).unwrap();
+    let line = example
+        .lines()
+        .find(|line| line.starts_with("store = "))
+        .unwrap();
+    let named = example.replace(line, &format!("store = [\"fast={}\"]", store.display()));
+    std::fs::write(settings, named).unwrap();
+    let config = ["--config", text(settings)];
+    good(
+        Command::new(program)
+            .arg("serve")
+            .args(config)
+            .arg("--check-config"),
+    );
+    let mut service = Process::of(program, dir, &[], &config);
+    let stores = good(Command::new(program).args(["stores", "--server", &service.grpc]));
+    assert!(stores.contains("serving"), "{stores}");
+    service.signal(Signal::TERM);
+    assert!(service.ended(Duration::from_secs(60)).success());
+    store
+}
+
+#[test]
+fn the_package_of_debian_is_installed_used_and_removed() {
+    let needs = [
+        Need::Root,
+        Need::Tool("cargo-deb"),
+        Need::Tool("dpkg"),
+        Need::Tool("systemd-sysusers"),
+        Need::Tool("systemd-analyze"),
+    ];
+    if !available(&needs) {
+        return;
+    }
+    let dir = folder();
+    let made = good(
+        Command::new(root().join("dev"))
+            .arg("deb")
+            .env("LUMPSCOPE_BINARY", PROGRAM)
+            .env("CARGO_TARGET_DIR", target()),
+    );
+    let package = PathBuf::from(made.lines().last().unwrap());
+    let bare = bare_root(dir.path());
+    let dpkg = |arguments: &[&str]| {
+        good(
+            Command::new("dpkg")
+                .args(["--root", text(&bare), "--force-script-chrootless"])
+                .arg("--force-depends")
+                .args(arguments),
+        )
+    };
+    dpkg(&["--install", text(&package)]);
+    let users = std::fs::read_to_string(bare.join("etc/passwd")).unwrap();
+    assert!(users.contains("lumpscope:"), "{users}");
+    let program = bare.join("usr/bin/lumpscope");
+    let settings = bare.join("etc/lumpscope/lumpscope.toml");
+    for page in ["lumpscope.1", "lumpscope-copy.1", "lumpscope-admin-drain.1"] {
+        let folder = bare.join("usr/share/man/man1");
+        let is_there = [page.to_owned(), format!("{page}.gz")]
+            .iter()
+            .any(|name| folder.join(name).is_file());
+        assert!(is_there, "{page}");
+    }
+    let unit = dir.path().join("lumpscope.service");
+    let installed = std::fs::read_to_string(bare.join("usr/lib/systemd/system/lumpscope.service"));
+    let installed = installed
+        .unwrap()
+        .replace("/usr/bin/lumpscope", text(&program));
+    std::fs::write(&unit, installed).unwrap();
+    let analyze =
+        |arguments: &[&str]| good(Command::new("systemd-analyze").args(arguments).arg(&unit));
+    analyze(&["verify", "--man=no"]);
+    analyze(&["security", "--offline=true", "--no-pager", "--threshold=30"]);
+    let store = is_used_as_documented(&program, &settings, dir.path());
+    // What an operator has written stays until it is purged; stores always.
+    dpkg(&["--remove", "lumpscope"]);
+    assert!(!program.exists() && settings.exists());
+    dpkg(&["--purge", "lumpscope"]);
+    assert!(!settings.exists() && store.exists());
+}
+
+/// And nothing else.
+fn its_types_find_what_is_wrong(inside: &Path, dir: &Path) {
+    let typed = "import grpc\n\
+        from lumpscope.v1 import lump_store_pb2 as lumps, lump_store_pb2_grpc as stubs\n\
+        store = stubs.LumpStoreStub(grpc.insecure_channel('x'))\n\
+        reply: lumps.UsageResponse = store.Usage(lumps.UsageRequest(store='disk'))\n\
+        count: int = reply.lumps\n";
+    let check = |name: &str, text: &str| {
+        let file = dir.join(name);
+        std::fs::write(&file, text).unwrap();
+        Command::new(inside)
+            .args(["-m", "mypy", "--strict", name])
+            .current_dir(dir)
+            .output()
+            .unwrap()
+    };
+    let right = check("right.py", typed);
+    assert!(right.status.success(), "{right:?}");
+    let wrong = check("wrong.py", &typed.replace("count: int", "count: str"));
+    let said = String::from_utf8_lossy(&wrong.stdout).into_owned();
+    assert!(
+        !wrong.status.success() && said.contains("wrong.py:5"),
+        "{said}"
+    );
+}
+
+#[test]
+fn the_wheel_is_built_and_used_outside_the_repository() {
+    let needs = [Need::Tool("packages-python")];
+    if !available(&needs) {
+        return;
+    }
+    let python = find_tool("packages-python").unwrap();
+    let dir = folder();
+    let sources = dir.path().join("sources");
+    std::fs::create_dir(&sources).unwrap();
+    for part in ["lumpscope", "python"] {
+        copied(&root().join("proto").join(part), &sources);
+    }
+    let python_path = good(Command::new(&python).args(["-c", "import sys; print(sys.prefix)"]));
+    let tools = Path::new(python_path.trim()).join("bin");
+    let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
+    good(
+        Command::new(&python)
+            .args([
+                "-m",
+                "pip",
+                "wheel",
+                "--quiet",
+                "--disable-pip-version-check",
+            ])
+            .args([
+                "--no-deps",
+                "--no-build-isolation",
+                "--wheel-dir",
+                "..",
+                ".",
+            ])
+            .env("PATH", path)
+            .current_dir(sources.join("python")),
+    );
+    let wheel = sources.join("lumpscope-0.2.0-py3-none-any.whl");
+    // A place of its own, with the wheel and the packages that it asks for.
+    let venv = dir.path().join("venv");
+    good(Command::new(&python).args(["-m", "venv", text(&venv)]));
+    let inside = venv.join("bin/python");
+    good(
+        Command::new(&inside)
+            .args([
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+            ])
+            .args(["--no-deps", "--no-index", text(&wheel)]),
+    );
+    let site = "import site; print(site.getsitepackages()[0])";
+    let [own, asked_for] = [&inside, &python].map(|python| {
+        good(Command::new(python).args(["-c", site]))
+            .trim()
+            .to_owned()
+    });
+    std::fs::write(Path::new(&own).join("asked-for.pth"), asked_for).unwrap();
+    let store = store_file(dir.path(), "wheel", 64 << 20, 4096, 0.1);
+    let service = Process::start(dir.path(), &[("disk", &store)], &[]);
+    let example = root().join("proto/examples/python/lumpscope_example.py");
+    let address = service.grpc.strip_prefix("http://").unwrap();
+    let told = good(
+        Command::new(&inside)
+            .arg(example)
+            .args(["--server", address, "--store", "disk"])
+            .current_dir(dir.path()),
+    );
+    assert!(told.contains("all done"), "{told}");
+    its_types_find_what_is_wrong(&inside, dir.path());
+}
+
+#[test]
+fn the_manifests_of_kubernetes_fit_the_published_schemas() {
+    if !available(&[Need::Tool("kubernetes-validate")]) {
+        return;
+    }
+    let folder = root().join("docs/kubernetes");
+    let validate = |file: &Path| {
+        Command::new(find_tool("kubernetes-validate").unwrap())
+            .arg("--strict")
+            .arg(file)
+            .output()
+            .unwrap()
+    };
+    let dir = self::folder();
+    for name in ["lumpscope.yaml", "disk.yaml"] {
+        let file = folder.join(name);
+        let output = validate(&file);
+        assert!(output.status.success(), "{output:?}");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let objects = text.split("\n---\n").count();
+        let said = [output.stdout, output.stderr].concat();
+        let passed = String::from_utf8_lossy(&said).matches(" passed ").count();
+        assert_eq!(passed, objects, "every object of {name} is checked");
+        // It finds what is no field.
+        let broken = dir.path().join(name);
+        std::fs::write(&broken, text.replacen("accessModes:", "accessMode:", 1)).unwrap();
+        assert!(!validate(&broken).status.success(), "{name}");
+    }
+    // The settings are such that the service takes them.
+    let text = std::fs::read_to_string(folder.join("lumpscope.yaml")).unwrap();
+    let (_, settings) = text.split_once("lumpscope.toml: |\n").unwrap();
+    let (settings, _) = settings.split_once("---").unwrap();
+    let settings: toml::Table = toml::from_str(settings).unwrap();
+    let known = include_str!("../../../server/CONFIG.md");
+    for key in settings.keys() {
+        assert!(known.contains(&format!("| `{key}` |")), "{key}");
+    }
+}
+
+#[test]
+fn the_crates_of_the_client_are_packaged_without_a_warning() {
+    let dir = folder();
+    let output = Command::new(env!("CARGO"))
+        .args(["package", "--offline", "--no-verify", "--allow-dirty"])
+        .args([
+            "--package",
+            "lumpscope-proto",
+            "--package",
+            "lumpscope-client",
+        ])
+        .arg("--target-dir")
+        .arg(dir.path())
+        .current_dir(root())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && !said.contains("warning"),
+        "{said}"
+    );
+    for (name, file) in [
+        ("lumpscope-proto", "lumpscope/v1/lump_store.proto"),
+        ("lumpscope-client", "README.md"),
+    ] {
+        let version = env!("CARGO_PKG_VERSION");
+        let packed = dir.path().join(format!("package/{name}-{version}.crate"));
+        let listed = good(Command::new("tar").arg("-tzf").arg(&packed));
+        let wanted = format!("{name}-{version}/{file}");
+        assert!(listed.lines().any(|line| line == wanted), "{listed}");
+    }
+}
+
+#[test]
+fn the_manual_and_the_completions_know_every_command() {
+    let dir = folder();
+    let folder = dir.path().join("man");
+    let told = good(Command::new(PROGRAM).args(["man", text(&folder)]));
+    let pages = std::fs::read_dir(&folder).unwrap().count();
+    assert!(told.starts_with(&format!("{pages} pages")), "{told}");
+    let page = std::fs::read_to_string(folder.join("lumpscope-evacuate.1")).unwrap();
+    assert!(page.contains("Examples") && page.contains(".TH"), "{page}");
+    if available(&[Need::Tool("man")]) {
+        let page = folder.join("lumpscope-admin-drain.1");
+        let shown = good(
+            Command::new("man")
+                .args(["--warnings", "-l", text(&page)])
+                .env("MANWIDTH", "80"),
+        );
+        assert!(shown.contains("lumpscope admin drain"), "{shown}");
+    }
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = good(Command::new(PROGRAM).args(["completions", shell]));
+        for word in ["evacuate", "scrub-start", "to-server"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+    let script = good(Command::new(PROGRAM).args(["completions", "bash"]));
+    let file = dir.path().join("lumpscope.bash");
+    std::fs::write(&file, script).unwrap();
+    let ask = "source \"$0\"; COMP_WORDS=(lumpscope eva); COMP_CWORD=1; _lumpscope lumpscope eva \
+               lumpscope; echo \"${COMPREPLY[@]}\"";
+    let answer = good(Command::new("bash").args(["-c", ask, text(&file)]));
+    assert_eq!(answer.trim(), "evacuate");
+}
