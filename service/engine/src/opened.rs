@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::Error;
+use crate::facts::DeviceFacts;
 use crate::format::Portion;
 use crate::format::sums::Chunks;
 use crate::format::trailer::Trailer;
@@ -18,47 +19,38 @@ use crate::request::RangeOutcome;
 use crate::units::ByteOffset;
 use crate::waker::Waker;
 
-/// Bytes of the first piece: lumps of the usual sizes are read at once. Each piece is a turn at the
-/// disk, and on a busy machine a turn of its reader too, which may take longer than the disk.
-const FIRST: u64 = 4 * 1024 * 1024;
-/// Bytes of the others, unless a chunk is larger: one is sent while the next is read.
-const OTHER: u64 = 2 * 1024 * 1024;
+/// Bytes of a piece, unless a chunk is larger: the next is read while one is sent.
+const PIECE: u64 = 2 * 1024 * 1024;
+/// The same on a disk with an arm: it would go to another lump between two pieces.
+const PIECE_OF_ARM: u64 = 2 * PIECE;
+/// Bytes that may have been read and not been taken before the next piece is read. A reader may
+/// need longer for its turn on a busy processor than the disk for a few pieces.
+pub(crate) const AHEAD: u64 = PIECE;
 
-/// How long the next piece is. Pieces end where chunks end.
+/// How long a piece is. Pieces end where chunks end.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PieceSize {
-    bytes: u64,
-    chunk: u64,
-}
+pub(crate) struct PieceSize(u64);
 
 impl PieceSize {
-    /// The first piece of a lump with chunks of `chunk` bytes.
-    pub(crate) fn first(chunk: u64) -> Self {
-        Self {
-            bytes: FIRST.max(chunk),
-            chunk,
-        }
+    pub(crate) fn on(disk: Option<DeviceFacts>) -> Self {
+        let has_arm = disk.is_some_and(|disk| disk.rotational);
+        Self(if has_arm { PIECE_OF_ARM } else { PIECE })
     }
 
-    /// Most bytes from the beginning of a piece to its end.
-    pub(crate) fn most(self) -> u64 {
-        self.bytes + self.bytes / 2
+    /// Most bytes from the beginning of a piece to its end, of a lump with chunks of `chunk` bytes.
+    pub(crate) fn most(self, chunk: u64) -> u64 {
+        let bytes = self.0.max(chunk);
+        bytes + bytes / 2
     }
 
-    /// End of a piece that begins at `from`, where a chunk begins, of bytes that end at `to`. A
-    /// small rest is no piece of its own.
-    pub(crate) fn end(self, from: u64, to: u64) -> u64 {
-        if to - from <= self.most() {
+    /// End of a piece that begins at `from`, where a chunk of `chunk` bytes begins, of bytes that end
+    /// at `to`. A small rest is no piece of its own.
+    pub(crate) fn end(self, chunk: u64, from: u64, to: u64) -> u64 {
+        if to - from <= self.most(chunk) {
             to
         } else {
-            from + self.bytes
+            from + self.0.max(chunk)
         }
-    }
-
-    /// The piece after it.
-    pub(crate) fn next(self) -> Self {
-        let bytes = OTHER.max(self.chunk);
-        Self { bytes, ..self }
     }
 }
 
@@ -154,23 +146,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn usual_lumps_are_one_piece_and_no_rest_is_small() {
-        let plan = |len: u64| {
-            let mut size = PieceSize::first(Chunks::of(len).chunk_len());
+    fn no_rest_of_a_lump_is_small() {
+        let plan = |piece: u64, len: u64| {
+            let chunk = Chunks::of(len).chunk_len();
             let (mut at, mut lens) = (0, Vec::new());
             while at < len {
-                let to = size.end(at, len);
+                let to = PieceSize(piece).end(chunk, at, len);
                 lens.push((to - at) >> 10);
-                (at, size) = (to, size.next());
+                at = to;
             }
             lens
         };
-        assert_eq!(plan(384 << 10), [384]);
-        assert_eq!(plan(4 << 20), [4096]);
-        assert_eq!(plan(6 << 20), [6144]);
-        assert_eq!(plan(8 << 20), [4096, 2048, 2048]);
-        assert_eq!(plan(13 << 20), [4096, 2048, 2048, 2048, 3072]);
-        let largest = plan(256 << 20);
+        assert_eq!(plan(PIECE, 384 << 10), [384]);
+        assert_eq!(plan(PIECE, 3 << 20), [3072]);
+        assert_eq!(plan(PIECE, 4 << 20), [2048; 2]);
+        assert_eq!(plan(PIECE, 7 << 20), [2048, 2048, 3072]);
+        assert_eq!(plan(PIECE_OF_ARM, 6 << 20), [6144]);
+        assert_eq!(plan(PIECE_OF_ARM, 8 << 20), [4096, 4096]);
+        let largest = plan(PIECE, 256 << 20);
         assert_eq!(largest, vec![4096; 64], "a chunk each");
     }
 }

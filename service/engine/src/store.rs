@@ -5,7 +5,7 @@ mod rest;
 mod submit;
 mod waiting;
 
-pub use rest::{Opened, Rest};
+pub use rest::{Opened, Piece, Rest};
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

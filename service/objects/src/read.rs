@@ -47,7 +47,7 @@ struct Block {
     end: u64,
     /// Bytes that were read, until they are taken.
     first: Option<Bytes>,
-    rest: Option<Pieces>,
+    rest: Option<Rest>,
 }
 
 struct Segments {
@@ -61,27 +61,8 @@ struct Segments {
     before: u64,
     /// A lump that was asked for.
     ahead: Option<(Next, Asked<Opened>)>,
-    /// The lump that is being read, and the piece of it that was asked for.
-    lump: Option<(Next, Pieces)>,
-}
-
-/// The pieces of a lump behind its first, of which one is always asked for.
-struct Pieces {
-    rest: Rest,
-    asked: Asked<LumpData>,
-}
-
-impl Pieces {
-    /// Asks for the next piece of a lump; `None`: there is none.
-    fn ask(mut rest: Rest) -> Option<Self> {
-        if rest.remaining() == 0 {
-            return None;
-        }
-        let asked = Asked::of(|on_done| rest.submit_next(on_done));
-        // The store takes no more requests: the same is said when the piece is wanted.
-        let asked = asked.unwrap_or_else(|_| Asked(oneshot::channel().1));
-        Some(Self { rest, asked })
-    }
+    /// The lump that is being read.
+    lump: Option<Rest>,
 }
 
 /// An answer of the engine that costs a request only while it is waited for.
@@ -102,6 +83,18 @@ impl<T: Send + 'static> Asked<T> {
         ctx.waited(times, monotonic_ns().saturating_sub(since_ns));
         Ok(result?)
     }
+}
+
+/// The next piece of a lump, which costs its request only what it is waited for.
+async fn next_of(rest: &mut Rest, ctx: Ctx<'_>) -> Option<Result<Bytes, ObjectError>> {
+    let since_ns = monotonic_ns();
+    let (result, times) = rest.next().await?;
+    ctx.waited(times, monotonic_ns().saturating_sub(since_ns));
+    Some(result.map(bytes_of).map_err(ObjectError::from))
+}
+
+fn bytes_of(data: LumpData) -> Bytes {
+    Bytes::from_owner(data.into_bytes_owner())
 }
 
 impl std::fmt::Debug for Reader {
@@ -179,7 +172,7 @@ impl Objects {
                             at: first,
                             end: first + bytes.len() as u64 + more,
                             first: Some(bytes),
-                            rest: rest.and_then(Pieces::ask),
+                            rest,
                         };
                         return Ok(Reader {
                             source: Source::Block(block),
@@ -300,15 +293,13 @@ impl Block {
             let bytes = if let Some(first) = self.first.take() {
                 first
             } else {
-                let Some(Pieces { rest, asked }) = self.rest.take() else {
+                let Some(rest) = &mut self.rest else {
                     return Some(outside);
                 };
-                match asked.get(ctx).await {
-                    Ok(data) => {
-                        self.rest = Pieces::ask(rest);
-                        Bytes::from_owner(data.into_bytes_owner())
-                    }
-                    Err(error) => return Some(Err(error)),
+                match next_of(rest, ctx).await {
+                    Some(Ok(bytes)) => bytes,
+                    Some(Err(error)) => return Some(Err(error)),
+                    None => return Some(outside),
                 }
             };
             let start = self.at;
@@ -329,33 +320,36 @@ impl Segments {
         ctx: Ctx<'_>,
         range: &Range<u64>,
     ) -> Option<Result<Bytes, ObjectError>> {
-        let (piece, rest) = if let Some((next, pieces)) = self.lump.take() {
-            (pieces.asked.get(ctx).await, Some((next, pieces.rest)))
-        } else {
-            let (next, asked) = match self.ahead.take() {
-                Some(ahead) => ahead,
-                None => match self.start(ctx, range)? {
-                    Ok(started) => started,
-                    Err(error) => return Some(Err(error)),
-                },
-            };
-            match self.judge(next, asked.get(ctx).await) {
-                Ok(Opened { first, rest, .. }) => (Ok(first), rest.map(|rest| (next, rest))),
-                Err(error) => return Some(Err(error)),
+        let piece = match &mut self.lump {
+            Some(rest) => next_of(rest, ctx).await?,
+            None => {
+                let (next, asked) = match self.ahead.take() {
+                    Some(ahead) => ahead,
+                    None => match self.start(ctx, range)? {
+                        Ok(started) => started,
+                        Err(error) => return Some(Err(error)),
+                    },
+                };
+                let opened = self.judge(next, asked.get(ctx).await);
+                opened.map(|Opened { first, rest, .. }| {
+                    self.lump = rest;
+                    bytes_of(first)
+                })
             }
         };
         if piece.is_ok() {
-            self.go_on(ctx, range, rest);
+            self.go_on(ctx, range);
         }
-        Some(piece.map(|data| Bytes::from_owner(data.into_bytes_owner())))
+        Some(piece)
     }
 
-    /// Has what comes next read: a piece of the lump at hand, else the beginning of the next lump.
-    /// Only now that the one before has come, so that nothing which comes later has its memory. If
-    /// the store is too busy to open a lump, it is asked for again when it is wanted.
-    fn go_on(&mut self, ctx: Ctx<'_>, range: &Range<u64>, rest: Option<(Next, Rest)>) {
-        self.lump = rest.and_then(|(next, rest)| Some((next, Pieces::ask(rest)?)));
-        if self.lump.is_some() {
+    /// Has the beginning of the next lump read, once all of the one at hand has been: only then, so
+    /// that nothing which comes later has its memory. If the store is too busy to open a lump, it is
+    /// asked for again when it is wanted.
+    fn go_on(&mut self, ctx: Ctx<'_>, range: &Range<u64>) {
+        self.lump = self.lump.take().filter(|rest| rest.remaining() > 0);
+        let is_read = self.lump.as_ref().is_none_or(Rest::is_read);
+        if !is_read || self.ahead.is_some() {
             return;
         }
         let mark = (self.segments.clone(), self.part, self.before);

@@ -3,10 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Opened, Store, check_count};
+use super::{Opened, Rest, Store, check_count};
 use crate::error::Error;
 use crate::lump::LumpId;
-use crate::opened::{Beginning, OpenLump};
+use crate::opened::{Beginning, OpenLump, PieceSize};
 use crate::owner::command::{Command, Reply};
 use crate::owner::reads::ranges::Wanted;
 use crate::payload::{LumpBuf, LumpData};
@@ -157,9 +157,8 @@ impl Store {
     }
 
     /// Opens a lump to read `len` bytes from byte `offset` on, clipped to it: reads and verifies the
-    /// beginning of them. If that is not all, its reader asks for the rest piece by piece
-    /// ([`Rest`](crate::Rest)); the memory that this takes is that of a few pieces, however large
-    /// the lump is. A lump that may have been written by another engine is read whole.
+    /// beginning of them. If that is not all, the rest comes piece by piece ([`Rest`](crate::Rest));
+    /// the memory that this takes is that of a few pieces, however large the lump is. A lump that may have been written by another engine is read whole.
     ///
     /// # Errors
     /// As [`Store::submit_get_range`].
@@ -172,11 +171,16 @@ impl Store {
     ) -> Result<(), Error> {
         let store = self.clone();
         let reply = Reply::new(on_done);
-        let reply = reply.of(move |beginning: Beginning| Opened::new(beginning, store, ctx));
+        let piece = PieceSize::on(self.inner.info.disk);
+        let reply = reply.of(move |beginning: Beginning| {
+            Opened::new(beginning, |lump, bytes| {
+                Rest::new(store, ctx, (lump, piece), bytes)
+            })
+        });
         let wanted = Wanted {
             offset,
             len,
-            in_pieces: true,
+            piece: Some(piece),
         };
         self.send(ctx, Command::GetRange { id, wanted, reply })
     }
@@ -347,7 +351,7 @@ pub(super) fn range_command(
     let wanted = Wanted {
         offset,
         len,
-        in_pieces: false,
+        piece: None,
     };
     let reply = reply.of(Beginning::into_range);
     Command::GetRange { id, wanted, reply }

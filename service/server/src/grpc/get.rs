@@ -9,9 +9,8 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use lumpscope_engine::clock::monotonic_ns;
-use lumpscope_engine::{EngineTimes, Error, LumpData, LumpId, Rest};
+use lumpscope_engine::{Error, LumpData, LumpId, Rest};
 use lumpscope_proto::v1;
-use tokio::sync::oneshot;
 use tokio_stream::Stream;
 use tonic::Status;
 
@@ -119,71 +118,6 @@ fn engine(named: &NamedStore) -> impl FnOnce(Error) -> Refusal {
     move |error| Refusal::Engine { store, error }
 }
 
-/// The pieces of a lump that follow its first: one is asked for as soon as the one before has come.
-struct Pieces {
-    rest: Rest,
-    store: String,
-    asked: Option<oneshot::Receiver<Piece>>,
-    /// Since when the transport waits for it.
-    since_ns: Option<u64>,
-}
-
-type Piece = (Result<LumpData, Error>, EngineTimes);
-
-impl Pieces {
-    fn new(rest: Rest, store: String) -> Self {
-        let mut pieces = Self {
-            rest,
-            store,
-            asked: None,
-            since_ns: None,
-        };
-        pieces.ask();
-        pieces
-    }
-
-    /// Asks for the next piece. When the engine takes no more requests, that is found out when the
-    /// piece is wanted.
-    fn ask(&mut self) {
-        if self.rest.remaining() == 0 {
-            return;
-        }
-        let (told, asked) = oneshot::channel();
-        let on_done = move |result, times| drop(told.send((result, times)));
-        let _ = self.rest.submit_next(Box::new(on_done));
-        self.asked = Some(asked);
-    }
-
-    /// The next piece; `None`: that was all. The request waits for the engine only while this is
-    /// pending: what is read while another piece is sent costs it nothing.
-    fn poll_next(
-        &mut self,
-        scope: &Scope,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<LumpData, Refusal>>> {
-        let Some(asked) = &mut self.asked else {
-            return Poll::Ready(None);
-        };
-        let Poll::Ready(answer) = Pin::new(asked).poll(context) else {
-            self.since_ns.get_or_insert_with(monotonic_ns);
-            return Poll::Pending;
-        };
-        self.asked = None;
-        let closed = (Err(Error::Closed), EngineTimes::default());
-        let (result, times) = answer.unwrap_or(closed);
-        if let Some(since_ns) = self.since_ns.take() {
-            scope.waited(times, monotonic_ns().saturating_sub(since_ns));
-        }
-        if result.is_ok() {
-            self.ask();
-        }
-        Poll::Ready(Some(result.map_err(|error| Refusal::Engine {
-            store: self.store.clone(),
-            error,
-        })))
-    }
-}
-
 /// The bytes of a lump, and the watch over who takes them: both go when HTTP/2 has sent the last
 /// of them, or given them up.
 struct Held {
@@ -204,7 +138,10 @@ pub(super) struct LumpFrames {
     ready: VecDeque<Bytes>,
     /// Of the piece at hand.
     bytes: Bytes,
-    pieces: Option<Pieces>,
+    rest: Option<Rest>,
+    store: String,
+    /// Since when the transport waits for a piece.
+    since_ns: Option<u64>,
     scope: Arc<Scope>,
     reading: Arc<Reading>,
 }
@@ -239,7 +176,9 @@ impl LumpFrames {
             index,
             ready: VecDeque::from([first]),
             bytes: Bytes::new(),
-            pieces: rest.map(|rest| Pieces::new(rest, store)),
+            rest,
+            store,
+            since_ns: None,
             scope: Arc::clone(scope),
             reading,
         };
@@ -257,8 +196,29 @@ impl LumpFrames {
 
     /// True: no more is to be read.
     pub(super) fn is_read(&self) -> bool {
-        let pieces = self.pieces.as_ref();
-        pieces.is_none_or(|pieces| pieces.asked.is_none())
+        self.rest.as_ref().is_none_or(Rest::is_read)
+    }
+
+    /// The next piece; `None`: that was all. The request waits for the engine only while this is
+    /// pending: what is read while another piece is sent costs it nothing.
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<LumpData, Refusal>>> {
+        let Some(rest) = &mut self.rest else {
+            return Poll::Ready(None);
+        };
+        let Poll::Ready(piece) = rest.poll_next(context) else {
+            self.since_ns.get_or_insert_with(monotonic_ns);
+            return Poll::Pending;
+        };
+        Poll::Ready(piece.map(|(result, times)| {
+            if let Some(since_ns) = self.since_ns.take() {
+                let waited_ns = monotonic_ns().saturating_sub(since_ns);
+                self.scope.waited(times, waited_ns);
+            }
+            result.map_err(|error| Refusal::Engine {
+                store: self.store.clone(),
+                error,
+            })
+        }))
     }
 
     /// The next frame of the piece at hand.
@@ -285,10 +245,7 @@ impl LumpFrames {
             if let Some(frame) = self.next_frame() {
                 return Poll::Ready(Some(Ok(frame)));
             }
-            let Some(pieces) = &mut self.pieces else {
-                return Poll::Ready(None);
-            };
-            let Poll::Ready(piece) = pieces.poll_next(&self.scope, context) else {
+            let Poll::Ready(piece) = self.poll_piece(context) else {
                 self.reading.waits();
                 return Poll::Pending;
             };
@@ -296,10 +253,10 @@ impl LumpFrames {
             match piece {
                 Some(Ok(data)) => self.take(data),
                 Some(Err(refusal)) => {
-                    self.pieces = None;
+                    self.rest = None;
                     return Poll::Ready(Some(Err(refusal)));
                 }
-                None => self.pieces = None,
+                None => return Poll::Ready(None),
             }
         }
     }

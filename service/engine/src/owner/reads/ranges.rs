@@ -35,8 +35,8 @@ pub(crate) struct Wanted {
     pub(crate) offset: u64,
     /// How many; clipped to the lump.
     pub(crate) len: u64,
-    /// True: the beginning of them is enough, and the lump stays open for the rest.
-    pub(crate) in_pieces: bool,
+    /// A piece of them is enough, and the lump stays open for the rest; `None`: all are wanted.
+    pub(crate) piece: Option<PieceSize>,
 }
 
 impl Wanted {
@@ -44,7 +44,7 @@ impl Wanted {
     /// a part before all has been read.
     pub(crate) fn of(self, provenance: Provenance) -> Self {
         Self {
-            in_pieces: self.in_pieces && provenance == Provenance::Own,
+            piece: self.piece.filter(|_| provenance == Provenance::Own),
             ..self
         }
     }
@@ -52,11 +52,7 @@ impl Wanted {
     /// Most bytes that are read at once, of a lump that takes `stored` bytes of disk.
     pub(crate) fn memory(self, stored: u64) -> u64 {
         let chunk = Chunks::of(stored).chunk_len();
-        let most = if self.in_pieces {
-            PieceSize::first(chunk).most()
-        } else {
-            u64::MAX
-        };
+        let most = self.piece.map_or(u64::MAX, |piece| piece.most(chunk));
         let len = self.len.min(most);
         len.saturating_add(2 * chunk + 2 * CLOSE).min(stored)
     }
@@ -107,7 +103,7 @@ impl RangeRead {
         let Wanted { offset, len, .. } = self.wanted;
         // A lump from its first byte on has no less than the portion can hold, nearly; a small one
         // is read whole. What is read of any other may lie behind its end.
-        let from_first = offset == 0 && len > 0 && (self.wanted.in_pieces || len >= total);
+        let from_first = offset == 0 && len > 0 && (self.wanted.piece.is_some() || len >= total);
         if self.payload_len.is_none() && total > CLOSE && !from_first {
             return vec![(Piece::End, last..total)];
         }
@@ -120,8 +116,8 @@ impl RangeRead {
         };
         let from = cover.start - cover.start % unit;
         let mut to = cover.end.next_multiple_of(unit).clamp(from, total);
-        if self.wanted.in_pieces {
-            to = PieceSize::first(chunks.chunk_len()).end(from, to);
+        if let Some(piece) = self.wanted.piece {
+            to = piece.end(chunks.chunk_len(), from, to);
         }
         let mut pieces = Vec::with_capacity(2);
         if self.end.is_none() && to + CLOSE >= last {
