@@ -280,6 +280,15 @@ install_cargo_deb() {
         ln -sf ../cargo-deb/bin/cargo-deb "$tools/bin/cargo-deb" && rm -rf "$tools/cargo-deb/build"
 }
 
+# Lists what a program is made of, with licences.
+cargo_cyclonedx_version=0.5.9
+
+install_cargo_cyclonedx() {
+    cargo install --quiet --locked --root "$tools/cargo-cyclonedx" --target-dir "$tools/cargo-cyclonedx/build" \
+        cargo-cyclonedx --version "$cargo_cyclonedx_version" >&2 &&
+        ln -sf ../cargo-cyclonedx/bin/cargo-cyclonedx "$tools/bin/cargo-cyclonedx" && rm -rf "$tools/cargo-cyclonedx/build"
+}
+
 install_packages_python() {
     python3 -c 'import ensurepip' 2>/dev/null || apt_install python3-venv || return 1
     python3 -m venv --clear "$tools/packages" &&
