@@ -12,6 +12,13 @@ const UNITS: [&str; 14] = [
     "B", "KiB", "MiB", "GiB", "TiB", "MB", "ns", "us", "µs", "ms", "s", "min", "%", "bytes",
 ];
 
+/// The text without blanks at the ends of its lines.
+#[must_use]
+pub fn trimmed(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+    lines.join("\n")
+}
+
 /// The text with each line of more than 80 columns broken between words; what is broken off begins
 /// two columns behind the beginning of its line.
 #[must_use]

@@ -10,7 +10,7 @@ use anyhow::Result;
 use clap::Args;
 use lumpscope_client::v1;
 use lumpscope_server::json::to_json;
-use lumpscope_units::columns::fitted;
+use lumpscope_units::columns::{fitted, trimmed};
 use lumpscope_units::{Size, Span, clock::time_of_day, human};
 
 use super::export::{self, Format};
@@ -219,8 +219,7 @@ fn columns(did: [&str; 8], whom: [&str; 3]) -> String {
          {:<16}{owner:<18} {process:<20} {before}",
         ""
     );
-    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
-    fitted(&lines.join("\n")).trim_end().to_owned()
+    fitted(&trimmed(&text)).trim_end().to_owned()
 }
 
 fn head() -> String {

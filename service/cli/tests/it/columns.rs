@@ -63,6 +63,8 @@ fn clients_and_tools_need_eighty_columns() {
     let stores = [("hdd", Path::new(&first)), ("more", Path::new(&second))];
     let mut service = Process::start(dir.path(), &stores, &[]);
     std::fs::write(at("a"), vec![7; 100_000]).unwrap();
+    std::fs::create_dir(at("folder")).unwrap();
+    std::fs::copy(at("a"), at("folder/a")).unwrap();
     for words in [
         &["put", "hdd", "1", &at("a")][..],
         &["put", "hdd", "ffffffffffffffffffffffffffffffff", &at("a")],
@@ -87,6 +89,8 @@ fn clients_and_tools_need_eighty_columns() {
         &["sync", "hdd"],
         &["top", "--count", "1"],
         &["explain"],
+        &["upload", "hdd", &at("folder"), "--manifest", "5000"],
+        &["download", "hdd", "5000", &at("again")],
         &["evacuate", "hdd", "more"],
         &["admin", "service"],
         &["admin", "scrub-start", "hdd", "--rate", "64M"],
@@ -134,10 +138,20 @@ fn the_lab_needs_eighty_columns() {
     let Some(_alone) = alone(&[Need::LoopDevices, Need::Tool("mkfs.xfs")]) else {
         return;
     };
-    ask(
-        "",
-        &["compare", "--scale", "0.001", "--block-size", "512,4096"],
-    );
+    for words in [
+        "compare --scale 0.001 --block-size 512,4096",
+        "bench run rand1 --scale 0.0005",
+        "bench grpc --only 1_MiB --rounds 1 --seconds 0.1",
+        "bench observe --quick --only objects",
+        "bench peers --only engine,files-xfs --rounds 1 --seconds 0.1 --mib 64",
+    ] {
+        let words: Vec<String> = words
+            .split(' ')
+            .map(|word| word.replace('_', " "))
+            .collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        ask("", &words);
+    }
     let dir = folder();
     let file = dir.path().join("a").to_str().unwrap().to_owned();
     let watched = Command::new(PROGRAM)

@@ -9,7 +9,7 @@ use crate::human;
 
 /// A disk whose requests or answers were late by more than this share of what its requests took says as much
 /// of the machine as of the disk.
-const BUSY: f64 = 0.05;
+pub const BUSY: f64 = 0.05;
 
 /// How late the answers of one emulated disk were. Figures that were measured on it are to be read
 /// with this.

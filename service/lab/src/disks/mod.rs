@@ -41,7 +41,7 @@ use rustix::io::Errno;
 
 use crate::failure::cannot;
 
-pub use emulated::EmulatedView;
+pub use emulated::{BUSY, EmulatedView};
 pub(crate) use fill::{erase, fill};
 pub use space::{default_dir, free_bytes};
 

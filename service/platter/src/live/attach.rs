@@ -119,6 +119,15 @@ fn look_at(record: Record) -> Listed {
     }
 }
 
+/// Status of the disk behind `device`.
+///
+/// # Errors
+/// Not one of ours, or its process is gone.
+pub fn status_of(device: &Path) -> Result<Status, LiveError> {
+    let record = record_of(device)?;
+    Connection::open(&socket_path(&record.name))?.status()
+}
+
 /// Requests of the disk behind `device`.
 ///
 /// # Errors

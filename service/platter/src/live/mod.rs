@@ -48,7 +48,7 @@ mod start;
 mod state;
 mod way;
 
-pub use attach::{Listed, attach, detach, list, log_of};
+pub use attach::{Listed, attach, detach, list, log_of, status_of};
 pub use control::Status;
 pub use error::LiveError;
 pub use log::{Counts, LOG_REQUESTS, Lateness, Log, Logged};

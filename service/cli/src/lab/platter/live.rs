@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
+use lumpscope_lab::disks::BUSY;
 use lumpscope_platter::disk::Policy;
 use lumpscope_platter::live::{self, LiveOptions};
 use lumpscope_units::{Size, human};
@@ -13,8 +14,8 @@ use super::shown;
 use crate::error::system;
 use crate::output::{complain, print, print_as_is};
 
-/// A twentieth of what a request takes on a drive of 7200 rpm, in nanoseconds.
-const BUSY_NS: u64 = 500_000;
+/// What a request takes on a drive of 7200 rpm, in nanoseconds.
+const REQUEST_NS: u64 = 10_000_000;
 
 /// Which disk to emulate.
 #[derive(Args)]
@@ -101,10 +102,9 @@ pub(super) fn attach(args: &AttachArgs, exe: &Path) -> Result<ExitCode> {
     };
     let device = live::attach(exe, &options)?;
     print_as_is(&device.display().to_string());
-    let made = live::list()?.into_iter().find(|disk| disk.device == device);
-    if let Some(status) = made.and_then(|disk| disk.status)
-        && u64::from(status.options.scale) * status.way.delay_ns > BUSY_NS
-    {
+    let status = live::status_of(&device)?;
+    let late_ns = u64::from(status.options.scale) * status.way.delay_ns;
+    if human::ratio(late_ns, REQUEST_NS).is_some_and(|share| share > BUSY) {
         complain(&format!(
             "lumpscope: this machine is busy: a request waits {} on its way to the disk, which nothing makes \
              up for. What is measured now says as much of the machine as of the disk; `lumpscope \

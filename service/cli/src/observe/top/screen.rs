@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use lumpscope_units::{columns::fitted, human};
+use lumpscope_units::columns::{fitted, trimmed};
+use lumpscope_units::human;
 
 use super::rates::{MethodView, ProcessView, StoreView};
 use crate::observe::units::{NONE, process, time};
@@ -99,12 +100,6 @@ fn processes(processes: &[ProcessView]) -> String {
         table.right(column);
     }
     trimmed(&table.to_string())
-}
-
-/// Without blanks at the ends of lines.
-fn trimmed(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
-    lines.join("\n")
 }
 
 fn methods(methods: &[MethodView]) -> String {
