@@ -22,7 +22,7 @@ const START_PATIENCE: Duration = Duration::from_secs(60);
 const STOP_PATIENCE: Duration = Duration::from_secs(20);
 const LOG_LINES: usize = 12;
 /// Linux counts the time of processes in hundredths of a second, whatever its own clock does.
-const TICKS_PER_SECOND: f64 = 100.0;
+pub(crate) const TICKS_PER_SECOND: f64 = 100.0;
 
 /// How the service is called in messages.
 pub(crate) const SERVICE: &str = "the service";

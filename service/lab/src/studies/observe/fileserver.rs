@@ -115,6 +115,7 @@ impl ServerRun {
             mode: self.mode,
             round: self.round,
             value,
+            share: None,
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::mode::Mode;
+use super::mode::{Meter, Mode};
 use super::report::{Run, Unit};
 use super::{Bench, LUMPS_MIB};
 use crate::experiment::rotate;
@@ -45,6 +45,7 @@ pub(super) async fn round(
             let setting = setting(call);
             let room = Room::of(LUMPS_MIB, 1);
             let time = Duration::from_secs_f64(bench.args.seconds);
+            let meter = mode.meter(&server)?;
             let outcome = clients.run(&server, setting, room, CALLS, time).await?;
             runs.push(Run {
                 figure: format!("{}, gRPC", setting.name()),
@@ -52,6 +53,7 @@ pub(super) async fn round(
                 mode,
                 round,
                 value: outcome.measured.bytes_per_second(),
+                share: meter.map(Meter::share).transpose()?,
             });
         }
     }

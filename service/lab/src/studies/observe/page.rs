@@ -1,10 +1,8 @@
 //! The result as a report.
 
 use super::mode::Mode;
-use super::report::{CostView, Report, Unit as Measure, Verdict};
-use crate::experiment::report::{
-    Axis, Cell, Findings, Goal, Page, Range, Ranges, Setup, Table, Unit,
-};
+use super::report::{CostView, Report, Unit as Measure};
+use crate::experiment::report::{Axis, Cell, Findings, Page, Range, Ranges, Setup, Table, Unit};
 
 impl Report {
     /// As one HTML file.
@@ -29,7 +27,8 @@ impl Report {
         let section = page.section("Cost of the probes");
         section.say(
             "A cost is the share of the speed that a run lost against the run without probes of \
-             the same round. The rows \"not loaded, again\" are a second run without probes: they \
+             the same round; processor time is the share that observation took of all that the \
+             processors did. The rows \"not loaded, again\" are a second run without probes: they \
              show the noise of the machine, and a cost within their range is not told from nothing.",
         );
         section
@@ -39,23 +38,17 @@ impl Report {
     }
 
     fn findings(&self) -> Findings {
-        let told = |verdict: Verdict| -> Vec<String> {
-            let judged = self
-                .costs
-                .iter()
-                .filter(|view| view.verdict == Some(verdict));
+        let told = |met: bool| -> Vec<String> {
+            let judged = self.costs.iter();
+            let judged = judged.filter(|view| view.is_met() == Some(met));
             judged.filter_map(CostView::told).collect()
         };
-        let mut findings = Findings {
-            agrees: told(Verdict::Met),
-            differs: told(Verdict::Missed),
+        Findings {
+            agrees: told(true),
+            differs: told(false),
             hypotheses: Vec::new(),
             of_goals: true,
-        };
-        let noisy = told(Verdict::Noise).into_iter();
-        let noisy = noisy.map(|line| format!("Too noisy to be judged: {line}"));
-        findings.hypotheses.extend(noisy);
-        findings
+        }
     }
 
     fn picture(&self) -> Ranges {
@@ -63,7 +56,7 @@ impl Report {
         let row = |view: &CostView| Range {
             name: view.name(),
             spread: view.cost,
-            goal: view.goal.map(Goal::AtMost),
+            goal: None,
             published: None,
         };
         Ranges {
@@ -80,7 +73,7 @@ impl Report {
     pub(super) fn table<'a>(&self, views: impl Iterator<Item = &'a CostView>) -> Table {
         let mut table = Table::new(
             "Medians, and the ranges of all rounds.",
-            &["measured", "cost", "goal", "verdict"],
+            &["measured", "cost", "processor time", "goal", "verdict"],
         );
         let mut figure = "";
         for view in views {
@@ -88,15 +81,11 @@ impl Report {
                 figure = &view.figure;
                 table.group(figure);
             }
-            let verdict = match view.verdict {
+            let verdict = match view.is_met() {
                 None => Cell::text(""),
-                Some(verdict) => {
-                    let met = match verdict {
-                        Verdict::Met => Some(true),
-                        Verdict::Missed => Some(false),
-                        Verdict::Noise => None,
-                    };
-                    Cell::Verdict(verdict.name().to_owned(), met)
+                Some(met) => {
+                    let name = if met { "met" } else { "missed" };
+                    Cell::Verdict(name.to_owned(), Some(met))
                 }
             };
             let goal = view
@@ -107,6 +96,7 @@ impl Report {
                 vec![
                     Cell::spread(view.value, view.measure()),
                     Cell::spread(view.cost, Unit::Share),
+                    Cell::spread(view.share, Unit::Share),
                     Cell::Text(goal.unwrap_or_default()),
                     verdict,
                 ],
@@ -123,14 +113,14 @@ impl CostView {
     }
 
     fn told(&self) -> Option<String> {
-        let (cost, goal) = (self.cost?, self.goal?);
+        let (taken, goal) = (self.share?, self.goal?);
         let share = |value| Unit::Share.text(value);
         Some(format!(
-            "{}: {} ({} .. {}), goal ≤ {}",
+            "{}: {} ({} .. {}) of the processor time, goal ≤ {}",
             self.name(),
-            share(cost.median),
-            share(cost.min),
-            share(cost.max),
+            share(taken.median),
+            share(taken.min),
+            share(taken.max),
             share(goal)
         ))
     }

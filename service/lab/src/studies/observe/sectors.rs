@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::Bench;
-use super::mode::Mode;
+use super::mode::{Meter, Mode};
 use super::report::{Run, Unit};
 use crate::disks::{Lab, LabOptions, StoreKind, default_dir, free_bytes};
 use crate::experiment::rotate;
@@ -104,14 +104,16 @@ impl Sectors {
         for &mode in rotate(&Mode::ALL, round) {
             let server = mode.start(bench.exe, self.device(), bench.transport, bench.interrupt)?;
             let time = Duration::from_secs_f64(bench.args.seconds);
+            let meter = mode.meter(&server)?;
             let value = self.fio(bench, JobKind::RandomWrite, 4096, time)?;
-            drop(server);
+            let share = meter.map(Meter::share).transpose()?;
             runs.push(Run {
                 figure: "write 4 KiB at random, loop device".to_owned(),
                 unit: Unit::PerSecond,
                 mode,
                 round,
                 value,
+                share,
             });
         }
         Ok(())
