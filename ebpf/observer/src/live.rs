@@ -41,7 +41,7 @@ pub(crate) fn watch<T>(capacity: usize) -> (Watch<T>, Feed<T>) {
 
 impl<T> Watch<T> {
     /// Everything that has come since the last call, oldest first. Never waits: the observer has
-    /// something new at most every 10 ms, so ask about as often.
+    /// something new at most every 50 ms, so ask about as often.
     #[must_use]
     pub fn take(&self) -> VecDeque<T> {
         std::mem::take(&mut *self.shared.lock())

@@ -25,8 +25,9 @@ use super::watching::Loading;
 const MARGIN_NS: u64 = 1_000_000;
 /// Events taken in one go, so that reports are not kept waiting.
 const MAX_BATCH: usize = 1 << 18;
-/// Events whose room is kept from one go to the next: what 10 ms of a fast disk are, and more.
-const KEPT_BATCH: usize = 4096;
+/// Events and inputs whose room is kept from one go to the next: what 50 ms of a fast disk are, and
+/// more.
+const KEPT_BATCH: usize = 8192;
 /// How often completions that no program was shown are looked for.
 const LATE_NS: u64 = 500_000_000;
 /// Kernel-side entries without an end are forgotten after this time; looked for this often.
@@ -71,6 +72,8 @@ pub(super) struct Core {
     pub(super) looked_ns: u64,
     /// Room for the events of one go; empty between them.
     pub(super) batch: Vec<Event>,
+    /// The same for what callers tell.
+    pub(super) told: Vec<Input>,
     /// Last audit and counts of each disk, kept after the probes were detached.
     pub(super) kept: Vec<(u32, Counted)>,
 }
@@ -93,6 +96,7 @@ impl Core {
             forgot_ns: monotonic_ns(),
             looked_ns: monotonic_ns(),
             batch: Vec::new(),
+            told: Vec::new(),
             kept: Vec::new(),
         }
     }
@@ -109,11 +113,17 @@ impl Core {
             }
         }
         // After the events: an I/O is declared before its block requests are made.
-        let told = std::mem::take(&mut *inner.queue.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut told = std::mem::take(&mut self.told);
+        std::mem::swap(
+            &mut *inner.queue.lock().unwrap_or_else(PoisonError::into_inner),
+            &mut told,
+        );
         let all = events.len() < MAX_BATCH;
-        for input in told {
+        for input in told.drain(..) {
             self.learn(input);
         }
+        told.shrink_to(KEPT_BATCH);
+        self.told = told;
         for event in events.drain(..) {
             self.learn_event(event);
         }
