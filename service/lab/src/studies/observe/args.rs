@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use crate::experiment::OutputArgs;
 
 /// Measure what observation costs: the same work with the probes not loaded, with histograms only,
-/// and with all events, in alternating runs; and with the probes not loaded once more, which shows
-/// what the machine's own noise is.
+/// and with all events, in alternating runs: the speed that is lost, and the processor time that
+/// observation takes; and with the probes not loaded once more, which shows what the machine's own
+/// noise is.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ObserveBenchArgs {
     /// Directory for the stores' files [default: $TMPDIR, else /var/tmp]

@@ -3,7 +3,8 @@
 //! One workload is done by a service whose probes are not loaded, by one that keeps histograms
 //! only, and by one that hands out every event; one run after the other, each round in another
 //! order. A cost is the loss of a run against the run without probes of its round. A second run
-//! without probes in each round gives the noise: a cost within its range cannot be told from zero.
+//! without probes in each round gives the noise: a cost within its range cannot be told from zero. Goals are
+//! judged by processor time instead (`Meter`), which other work on the machine does not change.
 
 mod args;
 mod files;
