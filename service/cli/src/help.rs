@@ -13,18 +13,13 @@ const OWN_LINE: usize = 10;
 
 /// Shows help or what is wrong with the arguments, and ends the program.
 pub(super) fn exit(error: &clap::Error) -> ! {
-    use ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand as Missing};
+    use ErrorKind::{
+        DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand as Missing, DisplayVersion,
+    };
     match error.kind() {
-        DisplayHelp => output::print(&narrow(&error.to_string())),
+        DisplayHelp | DisplayVersion => output::print(&narrow(&error.to_string())),
         Missing => eprintln!("{}", narrow(&error.to_string()).trim_end()),
-        _ if error
-            .to_string()
-            .lines()
-            .any(|line| line.chars().count() > COLUMNS) =>
-        {
-            output::complain(error.to_string().trim_end());
-        }
-        _ => error.exit(),
+        _ => output::complain(error.to_string().trim_end()),
     }
     std::process::exit(error.exit_code());
 }

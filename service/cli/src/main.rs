@@ -26,7 +26,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{ColorChoice, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use lumpscope_server::config::ServeArgs;
 
 use crate::error::{Interrupted, system};
@@ -46,6 +46,9 @@ const LAST_TASKS: Duration = Duration::from_millis(500);
                   end"
 )]
 struct Cli {
+    /// Colours on standard output: auto is a terminal, unless NO_COLOR is set
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    color: ColorChoice,
     #[command(subcommand)]
     command: Command,
 }
@@ -122,6 +125,11 @@ fn main() -> ExitCode {
     let matches = commands().try_get_matches();
     let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = cli.unwrap_or_else(|error| help::exit(&error));
+    match cli.color {
+        ColorChoice::Auto => {}
+        ColorChoice::Always => console::set_colors_enabled(true),
+        ColorChoice::Never => console::set_colors_enabled(false),
+    }
     match run(cli.command) {
         Ok(code) => code,
         Err(error) => {

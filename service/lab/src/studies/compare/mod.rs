@@ -24,7 +24,6 @@ mod text;
 mod watch;
 
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
@@ -102,9 +101,8 @@ pub fn run(args: &CompareArgs, lumpscope_exe: PathBuf) -> anyhow::Result<ExitCod
         let json = serde_json::to_string_pretty(&comparison).map_err(cannot_do("write JSON"))?;
         println!("{json}");
     } else {
-        let stdout = std::io::stdout().is_terminal();
-        let colour = stdout && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        print!("{}", text::render(&comparison, colour));
+        let text = text::render(&comparison, console::colors_enabled());
+        print!("{text}");
     }
     let failed = comparison
         .stores
