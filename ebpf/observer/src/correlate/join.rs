@@ -66,8 +66,12 @@ pub(super) struct Joiner {
     /// No piece ever declared was longer, in sectors.
     longest: u64,
     by_token: HashMap<(usize, u64), u64>,
-    /// Serial numbers of flushes.
+    /// Serial numbers of flushes that have not ended.
     flushing: BTreeSet<u64>,
+    /// Those that have, by their beginnings.
+    flushes: BTreeSet<(u64, u64)>,
+    /// None of these took longer.
+    longest_flush_ns: u64,
     /// I/Os that have ended: when, and their serial numbers, about in this order.
     ended: VecDeque<(u64, u64)>,
     /// Those of them that still lacked block requests when they should have had all.
@@ -117,6 +121,11 @@ impl Joiner {
             && let Some(io) = self.ios.get_mut(&serial)
         {
             io.end_ns = Some(end_ns);
+            if self.flushing.remove(&serial) {
+                self.flushes.insert((io.begin_ns, serial));
+                let took_ns = end_ns.saturating_sub(io.begin_ns);
+                self.longest_flush_ns = self.longest_flush_ns.max(took_ns);
+            }
             self.ended.push_back((end_ns, serial));
             // A time that is far off, as a recording may hold, must not keep the rest.
             if self.ended.len() > 2 * MAX_IOS {
@@ -310,11 +319,14 @@ impl Joiner {
     /// The declared flushes of a disk that lasted over a time.
     pub(super) fn flushes_over(&self, dev: u32, from_ns: u64, to_ns: u64) -> Vec<u64> {
         let waits = |io: &Io| io.dev == dev && io.lasts_over(from_ns, to_ns);
-        let known = self
-            .flushing
-            .iter()
-            .filter(|s| self.ios.get(s).is_some_and(waits));
-        known.copied().collect()
+        let since_ns = to_ns.saturating_sub(self.longest_flush_ns);
+        let begun = (since_ns.min(from_ns), 0)..=(from_ns, u64::MAX);
+        let ended = self.flushes.range(begun).map(|(_, serial)| serial);
+        let known = self.flushing.iter().chain(ended);
+        let known = known.filter(|serial| self.ios.get(serial).is_some_and(waits));
+        let mut known: Vec<u64> = known.copied().collect();
+        known.sort_unstable();
+        known
     }
 
     /// True: one of the declared flushes had not ended at a time.
@@ -370,7 +382,9 @@ impl Joiner {
         let Some(io) = self.ios.remove(&serial) else {
             return;
         };
-        self.flushing.remove(&serial);
+        if io.op == Op::Flush && !self.flushing.remove(&serial) {
+            self.flushes.remove(&(io.begin_ns, serial));
+        }
         if self.by_token.get(&(io.store, io.token)) == Some(&serial) {
             self.by_token.remove(&(io.store, io.token));
         }
