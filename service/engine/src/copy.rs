@@ -20,7 +20,7 @@ pub use error::CopyError;
 pub use lumps::{Copied, Unreadable, copy_lumps};
 
 use crate::create::{CreateOptions, Prealloc, data_len_at, format_as};
-use crate::device::{self, Device, OpenMode};
+use crate::device::{self, Device};
 use crate::finding::FindingKind;
 use crate::format::unfinished::Unfinished;
 use crate::inspect::Inspector;
@@ -221,18 +221,7 @@ fn target_options() -> StoreOptions {
 }
 
 fn open_device(to: &Path) -> Result<Device, CopyError> {
-    let StoreOptions {
-        io_backend: choice,
-        queue_depth,
-        ..
-    } = target_options();
-    let mode = OpenMode {
-        read_only: false,
-        choice,
-        queue_depth,
-        sink: None,
-    };
-    device::open(to, mode).map_err(CopyError::Target)
+    device::open(to, &target_options()).map_err(CopyError::Target)
 }
 
 fn open_target(to: &Path, mark: Unfinished) -> Result<Store, CopyError> {

@@ -48,6 +48,12 @@ pub struct DeviceFacts {
 }
 
 impl DeviceFacts {
+    /// Whether going to another place costs this device time; a file's device that is not known has
+    /// no arm.
+    pub(crate) fn has_arm(device: Option<Self>) -> bool {
+        device.is_some_and(|device| device.rotational)
+    }
+
     /// Facts about the block device `path`; `None`: it is none, or the kernel does not say.
     #[must_use]
     pub fn of(path: &Path) -> Option<Self> {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use rustix::fs::FallocateFlags;
 
 use crate::create::{Prealloc, SMALLEST_SHARE};
-use crate::device::{self, OpenMode};
+use crate::device;
 use crate::error::Error;
 use crate::format::checkpoint::reserved_len;
 use crate::format::header::MAX_DATA_LEN;
@@ -94,13 +94,11 @@ pub fn grow(path: &Path, options: &GrowOptions<'_>) -> Result<Grown, GrowError> 
     // What a power cut has left is made good, and every claim on the place is checked.
     Store::open(path, StoreOptions::new("grow"))?.close()?;
     let found = layout::detect_path(path)?;
-    let mode = OpenMode {
-        read_only: false,
-        choice: StoreOptions::new("grow").io_backend,
+    let one_at_a_time = StoreOptions {
         queue_depth: 1,
-        sink: None,
+        ..StoreOptions::new("grow")
     };
-    let mut device = device::open(path, mode)?;
+    let mut device = device::open(path, &one_at_a_time)?;
     let sized = device.is_block_device || found.layout == Layout::Minfs;
     let data_len = data_len(path, &found, sized.then_some(device.size), options.capacity)?;
     let before = found.geometry.data_len();

@@ -12,7 +12,7 @@ use crossbeam_channel::unbounded;
 
 use crate::buffer::BufferPool;
 use crate::clock::wall_ns;
-use crate::device::{self, Device, DeviceFacts, OpenMode};
+use crate::device::{self, Device, DeviceFacts};
 use crate::error::Error;
 use crate::format::trailer::max_payload;
 use crate::format::unfinished::Unfinished;
@@ -42,13 +42,7 @@ impl Store {
     /// [`Error::CorruptJournal`], [`Error::NoRoomForRepair`], [`Error::System`], [`Error::Io`].
     pub fn open(path: &Path, mut options: StoreOptions) -> Result<Self, Error> {
         options.read_only |= DeviceFacts::of(path).is_some_and(|facts| facts.read_only);
-        let mode = OpenMode {
-            read_only: options.read_only,
-            choice: options.io_backend,
-            queue_depth: options.queue_depth,
-            sink: options.io_sink.clone(),
-        };
-        Self::open_on(device::open(path, mode)?, options)
+        Self::open_on(device::open(path, &options)?, options)
     }
 
     /// Opens the store on a device given by the caller, for instance a simulated disk.

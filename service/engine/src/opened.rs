@@ -21,7 +21,7 @@ use crate::waker::Waker;
 
 /// Bytes of a piece, unless a chunk is larger: the next is read while one is sent.
 const PIECE: u64 = 2 * 1024 * 1024;
-/// The same on a disk with an arm: it would go to another lump between two pieces.
+/// Bytes of a piece on a disk with an arm: it would go to another lump between two pieces.
 const PIECE_OF_ARM: u64 = 2 * PIECE;
 /// Bytes that may have been read and not been taken before the next piece is read. A reader may
 /// need longer for its turn on a busy processor than the disk for a few pieces.
@@ -33,7 +33,7 @@ pub(crate) struct PieceSize(u64);
 
 impl PieceSize {
     pub(crate) fn on(disk: Option<DeviceFacts>) -> Self {
-        let has_arm = disk.is_some_and(|disk| disk.rotational);
+        let has_arm = DeviceFacts::has_arm(disk);
         Self(if has_arm { PIECE_OF_ARM } else { PIECE })
     }
 

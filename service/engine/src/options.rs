@@ -140,7 +140,7 @@ impl CommitMode {
     #[must_use]
     pub(crate) fn on(self, device: Option<DeviceFacts>) -> Self {
         match self {
-            Self::Auto if device.is_some_and(|device| device.rotational) => Self::Runs,
+            Self::Auto if DeviceFacts::has_arm(device) => Self::Runs,
             Self::Auto => Self::Ordered,
             chosen => chosen,
         }

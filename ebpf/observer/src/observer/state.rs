@@ -72,7 +72,7 @@ pub(super) struct Core {
     pub(super) looked_ns: u64,
     /// Room for the events of one go; empty between them.
     pub(super) batch: Vec<Event>,
-    /// The same for what callers tell.
+    /// Room for the inputs of one go; empty between them.
     pub(super) told: Vec<Input>,
     /// Last audit and counts of each disk, kept after the probes were detached.
     pub(super) kept: Vec<(u32, Counted)>,

@@ -21,7 +21,7 @@ use crate::options::IoBackendKind;
 pub use crate::facts::{DeviceFacts, WriteCache};
 pub use crate::waker::Waker;
 pub use mailbox::{Mailbox, MailboxSender};
-pub(crate) use open::{Claimed, OpenMode, alignment, claim, claim_now, open};
+pub(crate) use open::{Claimed, alignment, claim, claim_now, open};
 
 /// One I/O for a backend.
 #[derive(Debug)]

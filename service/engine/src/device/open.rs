@@ -15,11 +15,10 @@ use super::pool::ThreadPool;
 use super::uring::Uring;
 use super::{Declarer, Device, DeviceFacts, IoBackend};
 use crate::buffer::BufferPool;
-use crate::declaration::IoSink;
 use crate::error::Error;
 use crate::guard::User;
 use crate::guard::aliases::{self, Taken};
-use crate::options::IoBackendChoice;
+use crate::options::{IoBackendChoice, StoreOptions};
 
 /// Most data I/Os a pool of threads carries at a time.
 const THREADS_LIMIT: usize = 32;
@@ -33,17 +32,9 @@ const CLAIM_PATIENCE: Duration = Duration::from_secs(3);
 /// Pause between two attempts.
 const CLAIM_PAUSE: Duration = Duration::from_millis(20);
 
-/// How to open a device.
-pub(crate) struct OpenMode {
-    pub(crate) read_only: bool,
-    pub(crate) choice: IoBackendChoice,
-    pub(crate) queue_depth: usize,
-    pub(crate) sink: Option<Arc<dyn IoSink>>,
-}
-
 /// Opens `path` with `O_DIRECT`, exclusively: `O_EXCL` on a block device, `flock` on a file, and
-/// every other way to its bytes with it.
-pub(crate) fn open(path: &Path, mode: OpenMode) -> Result<Device, Error> {
+/// every other way to its bytes with it. Of the options, those about access and I/O count.
+pub(crate) fn open(path: &Path, options: &StoreOptions) -> Result<Device, Error> {
     let system = |what| {
         move |source| Error::System {
             what,
@@ -51,20 +42,20 @@ pub(crate) fn open(path: &Path, mode: OpenMode) -> Result<Device, Error> {
             source: Arc::new(source),
         }
     };
-    let file = claim(path, mode.read_only)?;
+    let file = claim(path, options.read_only)?;
     let is_block_device = file.is_block_device();
     let size = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))
         .map_err(|errno| system("cannot find the size of")(errno.into()))?;
     let (alignment, memory_alignment) = alignment(&file, path, is_block_device)?;
-    let declarer = Declarer(mode.sink);
+    let declarer = Declarer(options.io_sink.clone());
     let file = Arc::new(file);
     let unit = usize::try_from(alignment).unwrap_or(usize::MAX);
-    let uring = match mode.choice {
+    let uring = match options.io_backend {
         IoBackendChoice::Threads => None,
         IoBackendChoice::Uring | IoBackendChoice::Auto => {
             let fua = DeviceFacts::of(path).is_some_and(|facts| facts.fua);
             let started = Uring::start(&file, unit, fua, &declarer);
-            match (started, mode.choice) {
+            match (started, options.io_backend) {
                 (Ok(uring), _) => Some(uring),
                 (Err(_), IoBackendChoice::Auto) => None,
                 (Err(error), _) => return Err(system("cannot use io_uring on")(error)),
@@ -74,7 +65,7 @@ pub(crate) fn open(path: &Path, mode: OpenMode) -> Result<Device, Error> {
     let backend: Box<dyn IoBackend> = match uring {
         Some(uring) => Box::new(uring),
         None => {
-            let threads = mode.queue_depth.min(THREADS_LIMIT) + OTHER_IOS;
+            let threads = options.queue_depth.min(THREADS_LIMIT) + OTHER_IOS;
             let pool = ThreadPool::start(file, unit, threads, declarer)
                 .map_err(system("cannot start I/O threads for"))?;
             Box::new(pool)

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Store;
 use crate::error::Error;
+use crate::facts::DeviceFacts;
 use crate::format::trailer::{LumpShape, max_payload};
 use crate::lump::LumpId;
 use crate::options::CommitMode;
@@ -40,8 +41,7 @@ impl Store {
             return false;
         }
         let waiting = self.inner.shared.admission.waiting() as u64;
-        let has_arm = self.inner.info.disk.is_some_and(|disk| disk.rotational);
-        if has_arm {
+        if DeviceFacts::has_arm(self.inner.info.disk) {
             let others = waiting + counters.in_flight_ios.get() + counters.pending.get();
             others == 0 && open == 0
         } else {
