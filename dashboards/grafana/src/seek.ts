@@ -352,6 +352,40 @@ const underWay: Row = {
       w: 12,
       queries: [{ expr: `lumpscope_block_in_flight_oldest_seconds{${STORE}}`, legend: '{{store}}' }],
     }),
+    lines({
+      title: 'Failed block requests',
+      description: `Block requests that ended with an error, whoever made them. The last row says why. ${SHARED_DISK}`,
+      unit: units.IOOpsPerSecond,
+      w: 12,
+      queries: [{ expr: rate('lumpscope_block_failed_requests_total', STORE), legend: '{{store}}' }],
+    }),
+    lines({
+      title: 'Merged into block requests that waited',
+      description: `What the kernel merged into block requests before the driver was given them, as its own statistics count. ${SHARED_DISK}`,
+      unit: units.IOOpsPerSecond,
+      w: 12,
+      queries: [{ expr: rate('lumpscope_block_merged_bios_total', STORE), legend: '{{store}} {{operation}}' }],
+    }),
+  ],
+};
+
+const failed: Row = {
+  title: 'Only when block requests have failed: why',
+  collapsed: true,
+  panels: [
+    lines({
+      title: 'Failed block requests by reason',
+      description: `In the kernel's words: medium is a bad spot, offline and transport are the disk or the way to it. ${SHARED_DISK}`,
+      unit: units.IOOpsPerSecond,
+      w: 24,
+      queries: [
+        {
+          expr: rate('lumpscope_block_failures_total', STORE),
+          legend: '{{store}} {{operation}} {{failure}}',
+          absent: 'no failure need have happened',
+        },
+      ],
+    }),
   ],
 };
 
@@ -402,5 +436,5 @@ export const seek: Plan = {
   title: 'Lumpscope: Seek',
   description: 'Where the head goes, what a seek costs, and who moved the head away. All of it is empty for a disk that is not observed.',
   variables: [owners(), operations()],
-  rows: [head, cost, underWay, movers, native],
+  rows: [head, cost, underWay, movers, native, failed],
 };

@@ -212,13 +212,13 @@ impl WatchedDisk {
                 break;
             };
             self.lasts(compared.difference());
-            let counted = kernel.before.requests + self.slack.requests;
-            let missing = counted.saturating_sub(compared.seen_requests());
+            let missing = compared.missing();
             if missing == 0 {
                 self.late.all_there();
                 break;
             }
-            let idle = in_flight(&self.name) == Some(0);
+            // What the driver has done and the block layer has not ended is in the second alone.
+            let idle = in_flight(&self.name) == Some(0) && kernel.after.under_way == 0;
             events.extend(self.late.find(probes, self.slot, missing, now_ns, idle));
             if thoroughly {
                 thread::sleep(PAUSE);
@@ -293,7 +293,7 @@ impl Reading {
         DiskStat {
             requests: moved.requests + self.flying,
             bytes: moved.bytes + self.flying * LARGEST_REQUEST,
-            under_way: 0,
+            ..DiskStat::default()
         }
     }
 
@@ -319,14 +319,20 @@ impl Compared {
         self.seen[stats::SEEN_BYTES..][..OPS].iter().sum()
     }
 
+    /// Requests that were not seen, whatever was under way when watching began. Beyond these
+    /// nothing is looked for: what the driver has done may be kept from being traced for long, and
+    /// would be counted twice.
+    fn missing(&self) -> u64 {
+        let counted = self.kernel.map_or(0, |kernel| kernel.before.requests);
+        counted.saturating_sub(self.seen_requests() + self.slack.requests)
+    }
+
     fn difference(&self) -> Difference {
         let (requests, bytes) = (self.seen_requests(), self.seen_bytes());
         let Some(kernel) = &self.kernel else {
             return Difference::None;
         };
-        if kernel.before.requests > requests + self.slack.requests
-            || kernel.before.bytes > bytes + self.slack.bytes
-        {
+        if self.missing() > 0 || kernel.before.bytes > bytes + self.slack.bytes {
             return Difference::Missing;
         }
         let most = DiskStat {
@@ -335,7 +341,7 @@ impl Compared {
                 + self.sequences.under_way
                 + self.slack.requests,
             bytes: kernel.after.bytes + kernel.flying * LARGEST_REQUEST + self.slack.bytes,
-            under_way: 0,
+            ..DiskStat::default()
         };
         if requests > most.requests || bytes > most.bytes {
             return Difference::Ahead;
@@ -433,6 +439,8 @@ fn judge(compared: &Compared, misses: u64, lasts: bool) -> AuditReport {
         found_late: seen[stats::FOUND_LATE],
         in_flight_full: seen[stats::IN_FLIGHT_FULL],
         reissues: seen[stats::REISSUES],
+        failed: seen[stats::ERRORS],
+        merged: kernel.after.merged,
         not_sampled: seen[stats::NOT_SAMPLED],
         untold: untold_in(seen),
         ..AuditReport::default()

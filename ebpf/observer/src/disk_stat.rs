@@ -9,6 +9,8 @@ const SECTOR_BYTES: u64 = 512;
 pub(crate) struct DiskStat {
     pub(crate) requests: u64,
     pub(crate) bytes: u64,
+    /// Bios that were merged into requests which waited: read, written, discarded.
+    pub(crate) merged: [u64; 3],
     /// Requests made and not yet counted above. Before 6.16 only those that the driver has.
     pub(crate) under_way: u64,
 }
@@ -18,6 +20,7 @@ impl DiskStat {
         DiskStat {
             requests: self.requests.saturating_sub(before.requests),
             bytes: self.bytes.saturating_sub(before.bytes),
+            merged: std::array::from_fn(|i| self.merged[i].saturating_sub(before.merged[i])),
             under_way: self.under_way,
         }
     }
@@ -41,6 +44,7 @@ fn parse_stat(text: &str) -> Option<DiskStat> {
     Some(DiskStat {
         requests: at(0) + at(4) + at(11) + at(15),
         bytes: (at(2) + at(6) + at(13)) * SECTOR_BYTES,
+        merged: [at(1), at(5), at(12)],
         under_way: at(8),
     })
 }
@@ -58,12 +62,13 @@ mod tests {
 
     #[test]
     fn reads_the_kernel_s_line() {
-        let line = "  1  0  16  0  4  0  32  0  6  0  0  2  0  8  0  3  0\n";
+        let line = "  1  7  16  0  4  9  32  0  6  0  0  2  5  8  0  3  0\n";
         assert_eq!(
             parse_stat(line),
             Some(DiskStat {
                 requests: 10,
                 bytes: 56 * 512,
+                merged: [7, 9, 5],
                 under_way: 6
             })
         );

@@ -3,6 +3,7 @@
 use lumpscope_ebpf_common::{BlockEvent, NO_SEEK, class, flag, flag2, op};
 use serde::{Deserialize, Serialize};
 
+use crate::failure::Failure;
 use crate::name::ThreadName;
 
 /// Names of the operations in reports.
@@ -54,6 +55,9 @@ pub struct Event {
     pub flush_parent: bool,
     /// It failed.
     pub failed: bool,
+    /// Why; absent: it did not fail, or the recording is old.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
     /// Process that started it; 0: unknown.
     pub tgid: u32,
     /// Name of the thread that started it.
@@ -252,6 +256,7 @@ impl From<&BlockEvent> for Event {
             fua: wrapped && has(flag::FUA),
             flush_parent: has(flag::FLUSH_PARENT),
             failed: raw.error != 0,
+            failure: Failure::of(raw),
             tgid: raw.tgid,
             comm: ThreadName::from(raw.comm),
             cgroup: raw.cgroup,

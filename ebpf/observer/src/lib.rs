@@ -18,6 +18,7 @@ mod disk_stat;
 mod doctor;
 mod event;
 mod extents;
+mod failure;
 mod fiemap;
 mod guard;
 mod heat;
@@ -46,14 +47,16 @@ pub use cgroup::container;
 pub use correlate::{Correlator, Declared, Ended, Input, Limits, OWNERS};
 pub use event::{BlockOp, Class, Event, OPERATIONS, Submission};
 pub use extents::{Extent, Placement};
+pub use failure::Failure;
 pub use live::Watch;
 pub use name::ThreadName;
 pub use observer::Observer;
 pub use places::Places;
 pub use replay::{MAX_LINE, Replay, ReplayError};
 pub use report::{
-    AuditReport, BlockIo, BlockLine, BlockReport, BlockShape, Cgroup, GuardReport, GuardedOpen,
-    HeadMove, HeatCell, InFlightReport, LatencyBucket, LostTime, OperationReport, OwnerTotal,
-    ProcessTotal, ProgramReport, SeekTime, SizeBucket, SlowRequest, StageTime, Step, StoreReport,
+    AuditReport, BlockIo, BlockLine, BlockReport, BlockShape, Cgroup, FailureTotal, GuardReport,
+    GuardedOpen, HeadMove, HeatCell, InFlightReport, LatencyBucket, LostTime, OperationReport,
+    OwnerTotal, ProcessTotal, ProgramReport, SeekTime, SizeBucket, SlowRequest, StageTime, Step,
+    StoreReport,
 };
 pub use tap::{BlockTap, MAX_TAPPED, TapError, TappedDisk, TappedRequest};

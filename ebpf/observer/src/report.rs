@@ -111,10 +111,24 @@ pub struct BlockReport {
     pub moves: Vec<HeadMove>,
     /// Time that requests of the stores on this disk lost to others, by the class of the others.
     pub lost: Vec<LostTime>,
+    /// Those that failed, by why, as far as events were handed out: see [`AuditReport::failed`].
+    #[serde(default)]
+    pub failures: Vec<FailureTotal>,
     /// The processes that made block requests, as far as they are remembered: by number and
     /// cgroup. The last without a name or number: those that are not.
     #[serde(default)]
     pub processes: Vec<ProcessTotal>,
+}
+
+/// Block requests that failed alike.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailureTotal {
+    /// `read`, `write`, `flush`, `discard`, `other`.
+    pub operation: String,
+    /// See [`crate::Failure::name`].
+    pub failure: String,
+    /// How many.
+    pub requests: u64,
 }
 
 /// Block requests of one owner class that followed one of another, or of the same.
@@ -172,6 +186,11 @@ pub struct AuditReport {
     pub in_flight_full: u64,
     /// Requests sent to the disk again because the driver was busy.
     pub reissues: u64,
+    /// Requests that failed, exactly.
+    pub failed: u64,
+    /// What the kernel merged into requests that were waiting, as it counts: bios that were read,
+    /// written, discarded.
+    pub merged: [u64; 3],
     /// Events not handed out because the event policy did not ask for them.
     pub not_sampled: u64,
     /// Block requests of which submission (thread or io_uring) and place name the same I/O.

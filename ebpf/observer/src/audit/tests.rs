@@ -11,7 +11,7 @@ fn stat(requests: u64, bytes: u64) -> DiskStat {
     DiskStat {
         requests,
         bytes,
-        under_way: 0,
+        ..DiskStat::default()
     }
 }
 
@@ -122,6 +122,18 @@ fn what_was_under_way_when_watching_began_may_be_counted_by_either() {
         };
         assert_eq!(at_rest(&compared).complete, complete, "{kernel}");
     }
+}
+
+#[test]
+fn nothing_is_looked_for_within_what_was_under_way_when_watching_began() {
+    let with = |kernel, slack| Compared {
+        slack: stat(slack, 0),
+        ..idle(seen(3, 0), stat(kernel, 0))
+    };
+    assert_eq!(with(3, 1).missing(), 0);
+    assert_eq!(with(4, 1).missing(), 0);
+    assert_eq!(with(5, 1).missing(), 1);
+    assert_eq!(with(4, 0).missing(), 1);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::Correlator;
 use super::found::Match;
 use super::owner::Owner;
 use super::requests::Share;
-use super::settle::Unsettled;
+use super::settle::{Shares, Unsettled};
 
 /// Own block requests that wait for a second look-up; beyond that they get none.
 const MAX_WAITING: usize = 4096;
@@ -14,8 +14,11 @@ const MAX_WAITING: usize = 4096;
 impl Correlator {
     /// A block request has completed. `may_wait`: false for one that has been looked up before.
     pub(crate) fn event(&mut self, event: &Event, may_wait: bool) {
-        if !self.disks.contains_key(&event.dev) {
+        let Some(disk) = self.disks.get_mut(&event.dev) else {
             return;
+        };
+        if may_wait {
+            disk.add_failure(event);
         }
         if event.flush_parent {
             return self.flushes.asked(event, &Match::default());
@@ -47,7 +50,9 @@ impl Correlator {
                 self.requests.doubt(*request);
             }
         }
-        let (owner, sharers) = (self.owner_of(event, found), self.joiner.owners_in(found));
+        let requests = self.joiner.requests_of(found);
+        let sharers = requests.len() + usize::from(self.joiner.is_for_store(found));
+        let owner = owner_of(event, found, &requests);
         let disk = self.disks.entry(event.dev).or_default();
         disk.add(event, &owner, found, sharers);
         if event.op.is_data() || event.op == BlockOp::Flush {
@@ -74,19 +79,9 @@ impl Correlator {
         placed.any(|p| p.dev == dev && !p.file_system.is_empty())
     }
 
-    fn owner_of(&self, event: &Event, found: &Match) -> Owner {
-        let ids = self.joiner.requests_of(found);
-        match ids.as_slice() {
-            [] if found.parts.is_empty() => Owner::guess(event),
-            [] => Owner::Store,
-            [one] => Owner::Request(*one),
-            _ => Owner::Requests(ids.into()),
-        }
-    }
-
     /// Each request's share of the block request.
-    fn shares(&self, found: &Match, shared: bool) -> Vec<Share> {
-        let mut shares = Vec::new();
+    fn shares(&self, found: &Match, shared: bool) -> Shares {
+        let mut shares = Shares::new();
         for part in &found.parts {
             let Some(io) = self.joiner.io(part.io) else {
                 continue;
@@ -105,5 +100,14 @@ impl Correlator {
             }
         }
         shares
+    }
+}
+
+fn owner_of(event: &Event, found: &Match, requests: &[u64]) -> Owner {
+    match requests {
+        [] if found.parts.is_empty() => Owner::guess(event),
+        [] => Owner::Store,
+        [one] => Owner::Request(*one),
+        all => Owner::Requests(all.into()),
     }
 }

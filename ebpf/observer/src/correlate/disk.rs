@@ -1,9 +1,12 @@
 //! Totals of one disk: owners, seeks, and the requests it was sent recently.
 
+use std::collections::BTreeMap;
+
 use hdrhistogram::Histogram;
 
-use crate::event::{Class, Event, OPERATIONS};
-use crate::report::{AuditReport, BlockReport, OwnerTotal};
+use crate::event::{BlockOp, Class, Event, OPERATIONS};
+use crate::failure::Failure;
+use crate::report::{AuditReport, BlockReport, FailureTotal, OwnerTotal};
 
 use super::crosscheck::CrossCheck;
 use super::found::Match;
@@ -26,6 +29,7 @@ pub(super) struct Disk {
     pub(super) audit: Option<Box<AuditReport>>,
     /// By class and operation: block requests and bytes.
     owners: [[(u64, u64); OPERATIONS.len()]; CLASSES],
+    failures: BTreeMap<(BlockOp, Failure), u64>,
     data_requests: u64,
     sequential: u64,
     seeks: Histogram<u64>,
@@ -47,6 +51,7 @@ impl Default for Disk {
             name: String::new(),
             audit: None,
             owners: [[(0, 0); OPERATIONS.len()]; CLASSES],
+            failures: BTreeMap::new(),
             data_requests: 0,
             sequential: 0,
             seeks: histogram(MAX_SEEK_BYTES),
@@ -97,11 +102,28 @@ impl Disk {
         }
     }
 
+    /// Counts a block request if it failed.
+    pub(super) fn add_failure(&mut self, event: &Event) {
+        if let Some(failure) = event.failure {
+            *self.failures.entry((event.op, failure)).or_default() += 1;
+        }
+    }
+
     /// Counts what one request lost.
     pub(super) fn add_lost(&mut self, by_class: &[u64; CLASSES]) {
         for (sum, ns) in self.lost.iter_mut().zip(by_class) {
             *sum = sum.saturating_add(*ns);
         }
+    }
+
+    fn failures(&self) -> Vec<FailureTotal> {
+        let all = self.failures.iter();
+        let total = all.map(|((op, failure), requests)| FailureTotal {
+            operation: op.name().to_owned(),
+            failure: failure.name().to_owned(),
+            requests: *requests,
+        });
+        total.collect()
     }
 
     pub(super) fn report(&self, cgroups: &Cgroups) -> BlockReport {
@@ -117,6 +139,7 @@ impl Disk {
         });
         BlockReport {
             owners: owners.collect(),
+            failures: self.failures(),
             data_requests: self.data_requests,
             sequential: self.sequential,
             seek_median_bytes: self.seeks.value_at_quantile(0.5),

@@ -11,9 +11,11 @@
 
 use std::collections::VecDeque;
 
+use smallvec::SmallVec;
+
 use crate::event::{Event, Maker};
 
-use super::found::Match;
+use super::found::{Ids, Match};
 use super::join::Joiner;
 
 /// Flushes, and askers, remembered at once; beyond that the oldest are forgotten.
@@ -47,7 +49,7 @@ struct Asker {
     /// It comes after the write's data: the first that suits, not the last.
     after: bool,
     /// The I/Os that a wrapped write was made for.
-    ios: Vec<u64>,
+    ios: Ids,
 }
 
 /// A flush, with the declared flushes that it was made for.
@@ -75,7 +77,7 @@ impl Flushes {
         }
     }
 
-    fn add(&mut self, event: &Event, from_ns: u64, to_ns: u64, after: bool, ios: Vec<u64>) {
+    fn add(&mut self, event: &Event, from_ns: u64, to_ns: u64, after: bool, ios: Ids) {
         if self.askers.len() >= MAX
             && let Some(gone) = self.askers.pop_front()
         {
@@ -136,19 +138,18 @@ impl Flushes {
 
     fn tell(&self, event: Event, joiner: &mut Joiner) -> Told {
         let (issue, last) = sent(&event);
-        let asked: Vec<(&Asker, bool)> = self.askers_of(&event).collect();
+        let asked: SmallVec<[(&Asker, bool); 2]> = self.askers_of(&event).collect();
         let by = |maker: Maker| asked.iter().filter(move |(a, _)| a.event.maker() == maker);
-        let mut mine = Vec::new();
+        let mut mine = Ids::new();
         let forgotten = issue <= self.forgotten_ns;
         let mut unsure = forgotten;
         for (asker, certain) in by(Maker::Own) {
             unsure |= !certain;
-            let ios = asker.ios_of(last, joiner);
-            mine.extend(
-                ios.into_iter()
-                    .filter(|io| !mine.contains(io))
-                    .collect::<Vec<u64>>(),
-            );
+            for io in asker.ios_of(last, joiner) {
+                if !mine.contains(&io) {
+                    mine.push(io);
+                }
+            }
         }
         let first = by(Maker::Own)
             .chain(by(Maker::Foreign))
@@ -203,7 +204,7 @@ impl Asker {
     }
 
     /// The declared I/Os for which it asked.
-    fn ios_of(&self, flushed_ns: u64, joiner: &Joiner) -> Vec<u64> {
+    fn ios_of(&self, flushed_ns: u64, joiner: &Joiner) -> Ids {
         if !self.ios.is_empty() {
             return self.ios.clone();
         }
@@ -220,7 +221,7 @@ impl Asker {
                 .is_some_and(|s| joiner.is_named(*io, s))
         };
         match waited.iter().copied().find(named) {
-            Some(one) => vec![one],
+            Some(one) => Ids::from_slice(&[one]),
             None => waited,
         }
     }

@@ -1,9 +1,16 @@
 //! The declared I/Os that a block request was made of.
 
+use smallvec::SmallVec;
+
+/// Requests or I/Os: mostly one or two.
+pub(super) type Ids = SmallVec<[u64; 2]>;
+/// Ranges of sectors: first, and the one after the last.
+pub(super) type Ranges = SmallVec<[(u64, u64); 2]>;
+
 /// The I/Os that a block request was made for, with the bytes of each.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Match {
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: SmallVec<[Part; 2]>,
     /// Bytes that no declared I/O asked for.
     pub(super) rest: u64,
     /// Declared I/Os that it may have been made for, but was not given to.
@@ -43,9 +50,9 @@ impl Match {
 }
 
 /// Takes [start, end) out of the free ranges; returns how much of it was free.
-pub(super) fn take_range(free: &mut Vec<(u64, u64)>, start: u64, end: u64) -> u64 {
+pub(super) fn take_range(free: &mut Ranges, start: u64, end: u64) -> u64 {
     let mut taken = 0;
-    let mut left = Vec::with_capacity(free.len() + 1);
+    let mut left = Ranges::new();
     for &(low, high) in free.iter() {
         let (from, to) = (low.max(start), high.min(end));
         if from >= to {
@@ -65,10 +72,10 @@ mod tests {
 
     #[test]
     fn a_range_is_taken_once() {
-        let mut free = vec![(0, 100)];
+        let mut free = Ranges::from_slice(&[(0, 100)]);
         assert_eq!(take_range(&mut free, 10, 20), 10);
         assert_eq!(take_range(&mut free, 15, 30), 10);
-        assert_eq!(free, [(0, 10), (30, 100)]);
+        assert_eq!(free.as_slice(), [(0, 10), (30, 100)]);
         assert_eq!(take_range(&mut free, 0, 200), 80);
         assert!(free.is_empty());
     }

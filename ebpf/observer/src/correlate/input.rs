@@ -1,5 +1,7 @@
 //! The correlator's inputs.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use crate::api::{Op, Purpose, RequestSummary, TraceContext};
@@ -112,7 +114,7 @@ pub struct Ended {
     /// Index of its store.
     pub store: usize,
     /// `put`, `get`, ...
-    pub method: String,
+    pub method: Cow<'static, str>,
     /// Body bytes moved.
     pub bytes: u64,
     /// Accepted.
@@ -148,7 +150,7 @@ impl From<RequestSummary> for Ended {
         Ended {
             request: s.request,
             store: s.store,
-            method: s.method.to_owned(),
+            method: s.method.into(),
             bytes: s.bytes,
             begin_ns: s.begin_ns,
             end_ns: s.end_ns,

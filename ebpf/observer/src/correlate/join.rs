@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
+use smallvec::SmallVec;
+
 use crate::api::Op;
 use crate::event::{BlockOp, Event, Maker, Submission};
 use crate::extents::Placement;
 
 use super::Declared;
-use super::found::{Match, take_range};
+use super::found::{Ids, Match, Ranges, take_range};
 
 /// Declared I/Os kept at once; beyond that the oldest are dropped.
 const MAX_IOS: usize = 65_536;
@@ -24,10 +26,11 @@ const ABANDONED_NS: u64 = 120_000_000_000;
 /// ...looked for this often.
 const SWEEP_NS: u64 = 1_000_000_000;
 
-/// A longer run is kept in pieces of so many sectors: a look-up goes through everything that
-/// begins less than the longest piece below.
-const PIECE: u64 = 256;
-/// At most so many pieces a run; beyond that, longer ones.
+/// Pieces of runs are of these lengths at most, in sectors, and kept apart by length: a look-up goes
+/// through everything of a kind that begins less than the longest of them below, so long ones must
+/// not make it go through many short ones. A longer run is kept in several pieces...
+const LENGTHS: [u64; 3] = [256, 4096, 65_536];
+/// ...at most so many; beyond that, in longer ones.
 const MAX_PIECES: u64 = 2048;
 
 /// A declared I/O, and what is known of its block requests.
@@ -42,8 +45,8 @@ pub(super) struct Io {
     flushed: bool,
     /// Some of its block requests may be another's, or another's its own.
     guessed: bool,
-    /// First sectors of its pieces.
-    starts: Vec<u64>,
+    /// Its pieces: index of their length, and first sector.
+    starts: SmallVec<[(usize, u64); 1]>,
 }
 
 impl std::ops::Deref for Io {
@@ -54,17 +57,22 @@ impl std::ops::Deref for Io {
     }
 }
 
-/// A part of a run of an I/O's sectors: (disk, first sector, serial number of the I/O) -> sectors.
-type Pieces = BTreeMap<(u32, u64, u64), u64>;
+/// Parts of the runs of I/Os' sectors, of one kind.
+#[derive(Debug, Default)]
+struct Pieces {
+    /// (disk, first sector, serial number of the I/O) -> sectors.
+    all: BTreeMap<(u32, u64, u64), u64>,
+    /// None ever declared was longer, in sectors.
+    longest: u64,
+}
 
 /// The declared I/Os, by place and by time.
 #[derive(Debug, Default)]
 pub(super) struct Joiner {
     next: u64,
     ios: BTreeMap<u64, Io>,
-    pieces: Pieces,
-    /// No piece ever declared was longer, in sectors.
-    longest: u64,
+    /// By [`LENGTHS`].
+    pieces: [Pieces; LENGTHS.len()],
     by_token: HashMap<(usize, u64), u64>,
     /// Serial numbers of flushes that have not ended.
     flushing: BTreeSet<u64>,
@@ -104,7 +112,7 @@ impl Joiner {
             covered: 0,
             flushed: false,
             guessed: false,
-            starts: Vec::new(),
+            starts: SmallVec::new(),
         };
         self.add_pieces(serial, &mut io, placement);
         self.ios.insert(serial, io);
@@ -161,8 +169,8 @@ impl Joiner {
     }
 
     /// All request ids of a match, each once, in the order of declaration.
-    pub(super) fn requests_of(&self, found: &Match) -> Vec<u64> {
-        let mut ids = Vec::new();
+    pub(super) fn requests_of(&self, found: &Match) -> Ids {
+        let mut ids = Ids::new();
         for io in found.parts.iter().filter_map(|part| self.ios.get(&part.io)) {
             for id in &io.requests {
                 if !ids.contains(id) {
@@ -191,13 +199,10 @@ impl Joiner {
         stores
     }
 
-    /// Whether a match has I/Os that belong to the store itself, and how many requests besides.
-    pub(super) fn owners_in(&self, found: &Match) -> usize {
-        let itself = found
-            .parts
-            .iter()
-            .any(|p| self.ios.get(&p.io).is_some_and(|io| io.requests.is_empty()));
-        self.requests_of(found).len() + usize::from(itself)
+    /// Whether a match has I/Os that belong to the store itself.
+    pub(super) fn is_for_store(&self, found: &Match) -> bool {
+        let mut ios = found.parts.iter().filter_map(|part| self.ios.get(&part.io));
+        ios.any(|io| io.requests.is_empty())
     }
 
     /// Forgets I/Os whose block requests are all known. Takes time for those that are due only.
@@ -268,7 +273,7 @@ impl Joiner {
             (!named(serial), !io.lacks(), std::cmp::Reverse(io.begin_ns))
         });
         let named = candidates.first().map(|(io, ..)| *io).filter(named);
-        let mut free = vec![(from, to)];
+        let mut free = Ranges::from_slice(&[(from, to)]);
         for at in 0..candidates.len() {
             let (serial, start, end) = candidates[at];
             let bytes = take_range(&mut free, start, end) * 512;
@@ -297,11 +302,14 @@ impl Joiner {
 
     /// The I/Os that asked for sectors of a block request and were under way when it was: serial
     /// number, first sector, and the one after the last.
-    fn candidates(&self, event: &Event) -> Vec<(u64, u64, u64)> {
+    fn candidates(&self, event: &Event) -> SmallVec<[(u64, u64, u64); 4]> {
         let (from, to) = (event.sector, event.end_sector());
-        let low = (event.dev, from.saturating_sub(self.longest), 0);
-        let mut candidates = Vec::new();
-        for (&(_, sector, serial), &sectors) in self.pieces.range(low..(event.dev, to, 0)) {
+        let near = self.pieces.iter().flat_map(|pieces| {
+            let low = (event.dev, from.saturating_sub(pieces.longest), 0);
+            pieces.all.range(low..(event.dev, to, 0))
+        });
+        let mut candidates = SmallVec::new();
+        for (&(_, sector, serial), &sectors) in near {
             let (start, end) = (sector.max(from), sector.saturating_add(sectors).min(to));
             if start >= end {
                 continue;
@@ -317,14 +325,14 @@ impl Joiner {
     }
 
     /// The declared flushes of a disk that lasted over a time.
-    pub(super) fn flushes_over(&self, dev: u32, from_ns: u64, to_ns: u64) -> Vec<u64> {
+    pub(super) fn flushes_over(&self, dev: u32, from_ns: u64, to_ns: u64) -> Ids {
         let waits = |io: &Io| io.dev == dev && io.lasts_over(from_ns, to_ns);
         let since_ns = to_ns.saturating_sub(self.longest_flush_ns);
         let begun = (since_ns.min(from_ns), 0)..=(from_ns, u64::MAX);
         let ended = self.flushes.range(begun).map(|(_, serial)| serial);
         let known = self.flushing.iter().chain(ended);
         let known = known.filter(|serial| self.ios.get(serial).is_some_and(waits));
-        let mut known: Vec<u64> = known.copied().collect();
+        let mut known: Ids = known.copied().collect();
         known.sort_unstable();
         known
     }
@@ -365,14 +373,18 @@ impl Joiner {
             return;
         }
         for run in placement.runs(io.offset, io.len) {
-            let length = PIECE.max(run.sectors.div_ceil(MAX_PIECES));
-            self.longest = self.longest.max(length.min(run.sectors));
+            let fits = LENGTHS.iter().position(|most| run.sectors <= *most);
+            let kind = fits.unwrap_or(LENGTHS.len() - 1);
+            let length = LENGTHS[kind].max(run.sectors.div_ceil(MAX_PIECES));
+            let pieces = &mut self.pieces[kind];
+            pieces.longest = pieces.longest.max(length.min(run.sectors));
             let mut done = 0;
             while done < run.sectors {
                 let (sector, sectors) = (run.sector.saturating_add(done), run.sectors - done);
-                self.pieces
+                pieces
+                    .all
                     .insert((io.dev, sector, serial), sectors.min(length));
-                io.starts.push(sector);
+                io.starts.push((kind, sector));
                 done = done.saturating_add(length);
             }
         }
@@ -388,8 +400,8 @@ impl Joiner {
         if self.by_token.get(&(io.store, io.token)) == Some(&serial) {
             self.by_token.remove(&(io.store, io.token));
         }
-        for start in io.starts {
-            self.pieces.remove(&(io.dev, start, serial));
+        for (kind, start) in io.starts {
+            self.pieces[kind].all.remove(&(io.dev, start, serial));
         }
     }
 }

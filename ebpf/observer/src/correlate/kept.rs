@@ -202,7 +202,7 @@ mod tests {
         Ended {
             request,
             store: 0,
-            method: "get".to_owned(),
+            method: "get".into(),
             bytes: 0,
             begin_ns: end_ns - total_ns,
             end_ns,

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::api::Purpose;
 use crate::event::Event;
 
@@ -47,6 +49,9 @@ pub(super) struct Block {
     pub(super) ahead: u32,
 }
 
+/// Beginnings and ends of times.
+pub(super) type Intervals = SmallVec<[(u64, u64); 4]>;
+
 /// A request that has not been counted yet.
 #[derive(Debug, Default)]
 pub(super) struct Open {
@@ -57,9 +62,9 @@ pub(super) struct Open {
     /// Those of them that may be another's.
     pub(super) uncertain: u32,
     /// When a block request of its data was at the disk.
-    pub(super) device: Vec<(u64, u64)>,
+    pub(super) device: Intervals,
     /// When one was made but not yet at the disk.
-    pub(super) queue: Vec<(u64, u64)>,
+    pub(super) queue: Intervals,
     /// Time it lost to others.
     pub(super) lost: Lost,
     /// Why something may be missing, beside what the block requests say themselves.

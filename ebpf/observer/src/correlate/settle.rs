@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::event::Event;
-use crate::extents::Placement;
 
 use super::owner::{CLASSES, Owner};
 use super::requests::{Open, Share};
@@ -15,13 +16,16 @@ use super::{Correlator, Ended, explain, stages};
 /// wait no longer.
 const MAX_UNSETTLED: usize = 1 << 18;
 
+/// The shares of requests in a block request: mostly one.
+pub(super) type Shares = SmallVec<[Share; 1]>;
+
 /// An attributed block request.
 #[derive(Debug)]
 pub(super) struct Unsettled {
     pub(super) event: Event,
     pub(super) owner: Owner,
     /// Each request's share of it.
-    pub(super) shares: Vec<Share>,
+    pub(super) shares: Shares,
     /// The stores it was made for; none are known when nobody watches.
     pub(super) stores: Vec<usize>,
 }
@@ -55,8 +59,7 @@ impl Correlator {
         }
         for (ended, mut open) in self.requests.take_ended(until_ns) {
             let lost = open.lost.by_class();
-            let at = self.placements.get(&ended.store).cloned();
-            self.add_request(&ended, &open, &lost, at);
+            self.add_request(&ended, &open, &lost);
         }
     }
 
@@ -111,26 +114,21 @@ impl Correlator {
         self.taps.block(one, previous, &at);
     }
 
-    fn add_request(
-        &mut self,
-        ended: &Ended,
-        open: &Open,
-        lost: &[u64; CLASSES],
-        at: Option<Placement>,
-    ) {
+    fn add_request(&mut self, ended: &Ended, open: &Open, lost: &[u64; CLASSES]) {
         let stages = stages::split(ended, open);
         let Some(totals) = self.stores.get_mut(&ended.store) else {
             return;
         };
         totals.add(ended, open, &stages);
-        if let Some(disk) = at.as_ref().and_then(|at| self.disks.get_mut(&at.dev)) {
+        let at = self.placements.get(&ended.store);
+        if let Some(disk) = at.and_then(|at| self.disks.get_mut(&at.dev)) {
             disk.add_lost(lost);
         }
         let slow = totals.is_slow(ended);
         if !slow && ended.trace.is_none() && !self.kept.is_slow(ended) {
             return;
         }
-        let disk = at.as_ref().and_then(|at| self.disks.get(&at.dev));
+        let disk = at.and_then(|at| self.disks.get(&at.dev));
         let known = explain::Known {
             ended,
             open,
@@ -139,7 +137,7 @@ impl Correlator {
             store: &totals.name,
             disk,
             cgroups: &self.cgroups,
-            file_system: at.as_ref().map_or("", |at| at.file_system.as_str()),
+            file_system: at.map_or("", |at| at.file_system.as_str()),
         };
         let explained = explain::explain(&known);
         if slow {

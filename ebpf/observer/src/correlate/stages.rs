@@ -1,7 +1,7 @@
 //! A request's time, stage by stage.
 
 use super::Ended;
-use super::requests::Open;
+use super::requests::{Intervals, Open};
 use crate::api::STAGES;
 
 /// Nanoseconds by stage in the order of [`crate::STAGES`]; the data time is split into device
@@ -29,7 +29,7 @@ pub(super) fn split(ended: &Ended, open: &Open) -> [u64; STAGES.len()] {
 }
 
 /// Length of the union of intervals.
-pub(super) fn union(mut intervals: Vec<(u64, u64)>) -> u64 {
+pub(super) fn union(mut intervals: Intervals) -> u64 {
     intervals.sort_unstable();
     let (mut total, mut reached) = (0, 0);
     for (from, to) in intervals {
@@ -44,13 +44,15 @@ pub(super) fn union(mut intervals: Vec<(u64, u64)>) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use smallvec::smallvec;
+
     use super::*;
 
     fn ended(data: u64) -> Ended {
         Ended {
             request: 1,
             store: 0,
-            method: "put".to_owned(),
+            method: "put".into(),
             bytes: 1,
             begin_ns: 0,
             end_ns: 100,
@@ -64,16 +66,16 @@ mod tests {
 
     #[test]
     fn union_counts_overlap_once() {
-        assert_eq!(union(vec![(10, 20), (15, 30), (40, 50), (12, 13)]), 30);
-        assert_eq!(union(vec![(10, 20), (20, 30), (35, 35), (40, 39)]), 20);
-        assert_eq!(union(Vec::new()), 0);
+        assert_eq!(union(smallvec![(10, 20), (15, 30), (40, 50), (12, 13)]), 30);
+        assert_eq!(union(smallvec![(10, 20), (20, 30), (35, 35), (40, 39)]), 20);
+        assert_eq!(union(smallvec![]), 0);
     }
 
     #[test]
     fn data_time_is_split_without_loss() {
         let open = Open {
-            device: vec![(10, 20), (15, 30)],
-            queue: vec![(5, 10), (8, 15)],
+            device: smallvec![(10, 20), (15, 30)],
+            queue: smallvec![(5, 10), (8, 15)],
             ..Open::default()
         };
         assert_eq!(

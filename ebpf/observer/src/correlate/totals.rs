@@ -1,5 +1,6 @@
 //! Totals of one store's requests.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
@@ -32,7 +33,7 @@ const MAX_REQUEST_NS: u64 = 3_600_000_000_000;
 pub(super) struct StoreTotals {
     /// Its name; empty: unknown.
     pub(super) name: String,
-    methods: BTreeMap<String, MethodTotals>,
+    methods: BTreeMap<Cow<'static, str>, MethodTotals>,
     /// Slowest first.
     slowest: Vec<SlowRequest>,
 }
@@ -68,11 +69,11 @@ impl StoreTotals {
     pub(super) fn add(&mut self, ended: &Ended, open: &Open, stages: &[u64; STAGES.len()]) {
         let known = self.methods.contains_key(&ended.method);
         let method = if known || self.methods.len() < MAX_METHODS {
-            &ended.method
+            ended.method.clone()
         } else {
-            OTHER_METHODS
+            OTHER_METHODS.into()
         };
-        let method = self.methods.entry(method.to_owned()).or_default();
+        let method = self.methods.entry(method).or_default();
         let total_ns = ended.total_ns();
         method.count += 1;
         method.errors += u64::from(!ended.ok);
@@ -109,8 +110,8 @@ impl StoreTotals {
     }
 
     pub(super) fn operations(&self) -> Vec<OperationReport> {
-        let report = |(name, m): (&String, &MethodTotals)| OperationReport {
-            method: name.clone(),
+        let report = |(name, m): (&Cow<str>, &MethodTotals)| OperationReport {
+            method: name.to_string(),
             count: m.count,
             errors: m.errors,
             bytes: m.bytes,

@@ -181,7 +181,7 @@ mod tests {
         Input::Ended(Ended {
             request,
             store: 0,
-            method: "put_small".to_owned(),
+            method: "put_small".into(),
             bytes: 0,
             begin_ns: 0,
             end_ns: took_ns,

@@ -1,9 +1,12 @@
 //! Known I/O, and every block request of it.
 
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
 use crate::support::{
-    self, LoopDevice, Watched, forced, mount_tracefs, owned, ready, until_complete,
+    self, Aligned, LoopDevice, Watched, forced, mount_tracefs, owned, ready, until_complete,
 };
-use lumpscope_observer::{Flavour, HeatCell, Op, Purpose, StoreReport, Tuning};
+use lumpscope_observer::{FailureTotal, Flavour, HeatCell, Op, Purpose, StoreReport, Tuning};
 
 const MIB: u64 = 1 << 20;
 const KIB: usize = 1 << 10;
@@ -202,6 +205,57 @@ fn a_split_write_is_one_request_s_and_in_many_threads_nothing_is_mixed_up() {
 }
 
 #[test]
+fn failed_and_merged_requests_are_counted_as_the_kernel_counts_them() {
+    let Some(_one) = ready() else {
+        return;
+    };
+    mount_tracefs();
+    for flavour in [Flavour::TpBtf, Flavour::RawTp, Flavour::Classic] {
+        let report = until_complete(|| {
+            let device = LoopDevice::new(64 * MIB);
+            let before = merged(&device.path);
+            let it = Watched::new(&device.path, forced(flavour));
+            it.write(1, MIB, 4 * KIB);
+            let path = format!("of={}", device.path.display());
+            let many = ["if=/dev/zero", &path, "bs=1M", "count=4", "conv=fsync"];
+            support::sh("dd", &many);
+            device.empty();
+            for _ in 0..3 {
+                let read = it.file.read_at(Aligned::new(4 * KIB).get(), MIB);
+                assert_eq!(
+                    read.expect_err("it is gone").raw_os_error(),
+                    Some(libc::EIO)
+                );
+            }
+            let mut report = it.report();
+            let after = merged(&device.path);
+            let since = std::array::from_fn(|i| after[i] - before[i]);
+            report.audit.complete &= report.audit.merged == since;
+            report
+        });
+        assert_eq!(report.audit.failed, 3, "{report:?}");
+        let failure = FailureTotal {
+            operation: "read".to_owned(),
+            failure: "io".to_owned(),
+            requests: 3,
+        };
+        assert_eq!(report.block.failures, [failure]);
+    }
+}
+
+/// What the kernel says it has merged into requests of a disk.
+fn merged(device: &Path) -> [u64; 3] {
+    let name = device.file_name().and_then(|name| name.to_str());
+    let stat = format!("/sys/block/{}/stat", name.expect("a device"));
+    let stat = std::fs::read_to_string(stat).expect("its statistics");
+    let fields: Vec<u64> = stat
+        .split_whitespace()
+        .map(|field| field.parse().expect("a number"))
+        .collect();
+    [1, 5, 12].map(|at| fields.get(at).copied().unwrap_or(0))
+}
+
+#[test]
 fn what_nobody_declared_is_not_guessed() {
     let Some(_one) = ready() else {
         return;
@@ -283,9 +337,8 @@ fn file_store(mkfs: &str, args: &[&str]) {
     let report = until_complete(|| {
         let mounted = LoopDevice::mounted(512 * MIB, mkfs, args);
         let path = mounted.zeroed("store.lusf", 128 << 20);
-        let record = std::env::var_os("LUMPSCOPE_RECORD").map(|dir| {
-            std::path::Path::new(&dir).join(format!("{}.jsonl", mkfs.replace('.', "-")))
-        });
+        let record = std::env::var_os("LUMPSCOPE_RECORD")
+            .map(|dir| Path::new(&dir).join(format!("{}.jsonl", mkfs.replace('.', "-"))));
         let it = Watched::new(
             &path,
             Tuning {

@@ -68,6 +68,11 @@ impl LoopDevice {
         }
     }
 
+    /// Takes its bytes away: from here on, reads fail.
+    pub(crate) fn empty(&self) {
+        File::create(self.dir.path().join("lumpscope-disk.img")).expect("emptied");
+    }
+
     /// Makes a file system and mounts it.
     pub(crate) fn mounted(bytes: u64, mkfs: &str, args: &[&str]) -> Mounted {
         let device = LoopDevice::new(bytes);

@@ -35,7 +35,7 @@ fn told() -> Correlator {
             Input::Ended(Ended {
                 request: 7,
                 store: 0,
-                method: "put".to_owned(),
+                method: "put".into(),
                 bytes: 4096,
                 begin_ns: 100,
                 end_ns: 260,
@@ -72,7 +72,7 @@ fn work_of_the_disk_while_a_body_comes_is_told_as_such() {
             Input::Ended(Ended {
                 request: 7,
                 store: 0,
-                method: "put".to_owned(),
+                method: "put".into(),
                 bytes: 8192,
                 begin_ns: 100,
                 end_ns: 260,

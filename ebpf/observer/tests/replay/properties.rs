@@ -95,7 +95,7 @@ fn run(laid: &[Laid], cuts: Vec<u64>, seed: u64) -> (Correlator, u64) {
             it.apply(Input::Ended(Ended {
                 request,
                 store: 0,
-                method: "put".to_owned(),
+                method: "put".into(),
                 bytes: 0,
                 begin_ns: 5,
                 end_ns: 105 + request,
@@ -272,7 +272,7 @@ fn any_input() -> impl Strategy<Value = Input> {
             Input::Ended(Ended {
                 request,
                 store,
-                method: "put".to_owned(),
+                method: "put".into(),
                 bytes: end_ns,
                 begin_ns,
                 end_ns,

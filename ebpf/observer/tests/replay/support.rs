@@ -120,6 +120,7 @@ pub(crate) fn event(
         fua: false,
         flush_parent: false,
         failed: false,
+        failure: None,
         tgid: 1,
         comm: "store".into(),
         cgroup: 0,
@@ -131,7 +132,7 @@ pub(crate) fn ended(request: u64, begin_ns: u64, end_ns: u64) -> Input {
     Input::Ended(Ended {
         request,
         store: 0,
-        method: "put".to_owned(),
+        method: "put".into(),
         bytes: 4096,
         begin_ns,
         end_ns,

@@ -276,6 +276,12 @@ metrics! {
         "Block requests of the disk below the store that are under way now, whoever made them.";
     BLOCK_OLDEST = "block_in_flight_oldest_seconds" Gauge ["store"]
         "How long the oldest of them has been under way; 0: there is none. `lumpscope top` says what it is.";
+    BLOCK_FAILED = "block_failed_requests" Counter ["store"]
+        "Block requests that ended with an error, whoever made them.";
+    BLOCK_FAILURES = "block_failures" Counter ["store", "operation", "failure"]
+        "These by why, in the kernel's words (medium: a bad spot; offline, transport: the disk or the way to it), as far as events were handed out.";
+    BLOCK_MERGED = "block_merged_bios" Counter ["store", "operation"]
+        "What the kernel merged into block requests that were waiting, as its own statistics count.";
     HEAD_MOVES = "block_head_moves" Counter ["store", "owner", "moved_by"]
         "Block requests before which the head had to travel, by their owner (owner) and by the owner of the request that had sent the head away (moved_by, unknown when not certain).";
     HEAD_TRAVEL = "block_head_travel_bytes" Counter ["store", "owner", "moved_by"]
@@ -328,6 +334,8 @@ metrics! {
         "Times the kernel skipped a probe because it was already running.";
     OBSERVER_CPU = "observer_cpu_seconds" Counter []
         "CPU time of the thread that ties block requests to requests; the probes' own is in probe_program_run_seconds. Absent while it does not run.";
+    PRESSURE = "pressure_seconds" Counter ["resource", "waiting"]
+        "Time in which tasks of this machine waited for cpu, io or memory, whoever they are: some of them, or all. Absent where the kernel does not say (pressure stall information).";
 
     => "process_";
     PROCESS_CPU = "cpu_seconds" Counter []

@@ -153,6 +153,29 @@ fn block(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {
     out.gauge(
         &names::BLOCK_OLDEST,
         stores.iter().map(|s| (vec![&*s.named.name], oldest(s))),
+    )?;
+    failures(out, stores)
+}
+
+fn failures(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {
+    out.counter_of(&names::BLOCK_FAILED, stores, |s| s.report.audit.failed)?;
+    out.counter(
+        &names::BLOCK_FAILURES,
+        stores.iter().flat_map(|s| {
+            let failures = s.report.block.failures.iter();
+            failures.map(|f| {
+                let labels = vec![&*s.named.name, &*f.operation, &*f.failure];
+                (labels, float(f.requests))
+            })
+        }),
+    )?;
+    out.counter(
+        &names::BLOCK_MERGED,
+        stores.iter().flat_map(|s| {
+            let merged = ["read", "write", "discard"].into_iter();
+            let merged = merged.zip(s.report.audit.merged);
+            merged.map(|(operation, n)| (vec![&*s.named.name, operation], float(n)))
+        }),
     )
 }
 

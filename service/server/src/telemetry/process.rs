@@ -1,6 +1,7 @@
-//! The kernel's numbers about this process, under the names that all Prometheus clients use.
+//! The kernel's numbers about this process, under the names that all Prometheus clients use, and
+//! about waiting on this machine.
 //!
-//! Read from `/proc/self` at the scrape. What cannot be read is absent, never 0: a process that
+//! Read from `/proc` at the scrape. What cannot be read is absent, never 0: a process that
 //! has become another user may not be allowed to look at itself.
 
 use std::fmt;
@@ -38,7 +39,30 @@ pub(super) fn encode(out: &mut Out<'_, '_>) -> fmt::Result {
         out.gauge(metric, value.map(|value| (vec![], float(value))))?;
     }
     let observer = observer_cpu_ns().map(|ns| (vec![], seconds(ns)));
-    out.counter(&names::OBSERVER_CPU, observer)
+    out.counter(&names::OBSERVER_CPU, observer)?;
+    pressure(out)
+}
+
+fn pressure(out: &mut Out<'_, '_>) -> fmt::Result {
+    let resources = ["cpu", "io", "memory"].into_iter();
+    let all: Vec<_> = resources
+        .filter_map(|resource| {
+            let text = fs::read_to_string(format!("/proc/pressure/{resource}")).ok()?;
+            Some((resource, text))
+        })
+        .collect();
+    let told = all.iter().flat_map(|(resource, text)| {
+        let waits = text.lines().filter_map(waited);
+        waits.map(|(waiting, us)| (vec![*resource, waiting], seconds(us.saturating_mul(1000))))
+    });
+    out.counter(&names::PRESSURE, told)
+}
+
+/// A line of a pressure file: who waits, and how long in microseconds.
+fn waited(line: &str) -> Option<(&str, u64)> {
+    let (waiting, rest) = line.split_once(' ')?;
+    let (_, total) = rest.rsplit_once("total=")?;
+    Some((waiting, total.trim().parse().ok()?))
 }
 
 /// CPU time of all threads, user and system.
@@ -106,6 +130,14 @@ mod tests {
         for broken in ["", "1 (a", "1 (a) R 2", ")"] {
             assert_eq!(start_ticks(broken), None);
         }
+    }
+
+    #[test]
+    fn pressure_is_read() {
+        let line = "some avg10=0.00 avg60=1.25 avg300=0.03 total=8127";
+        assert_eq!(waited(line), Some(("some", 8127)));
+        assert_eq!(waited("full"), None);
+        assert_eq!(waited("full avg10=0.00 total=x"), None);
     }
 
     #[test]

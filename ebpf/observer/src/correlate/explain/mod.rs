@@ -59,7 +59,7 @@ pub(super) fn explain(known: &Known<'_>) -> SlowRequest {
         request_id: ended.request,
         store: known.store.to_owned(),
         device: known.disk.map(|disk| disk.name.clone()).unwrap_or_default(),
-        method: ended.method.clone(),
+        method: ended.method.to_string(),
         bytes: ended.bytes,
         ok: ended.ok,
         begin_ns: ended.begin_ns,
