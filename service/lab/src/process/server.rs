@@ -135,6 +135,11 @@ impl Server {
         )
     }
 
+    /// Number of its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The last lines it logged, for a message.
     pub(crate) fn last_words(&self) -> String {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);

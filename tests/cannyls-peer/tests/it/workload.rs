@@ -271,3 +271,42 @@ fn peers_are_run_in_turn_and_what_is_missing_is_said() {
         );
     }
 }
+
+#[test]
+fn an_object_of_each_peer_is_counted_in_block_requests() {
+    let Some(_alone) = alone(&[Need::Root, Need::Tool("mkfs.xfs"), Need::LoopDevices]) else {
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a directory can be made");
+    let json = folder.path().join("result.json").display().to_string();
+    let small = ["--blocks", "--mib", "64", "--size", "64K", "--json", &json];
+    let only = ["--only", "service,files-xfs,fio"];
+    let output = bench(&[["peers"].as_slice(), &small, &only].concat());
+    assert!(output.status.success(), "{}", said(&output));
+    let report = std::fs::read(json).expect("the JSON was written");
+    let report: Value = serde_json::from_slice(&report).expect("it is JSON");
+    let costs = report["costs"].as_array().expect("a list");
+    let cost = |who: &str, what: &str| {
+        let mut all = costs.iter();
+        let found = all.find(|cost| cost["who"] == who && cost["what"] == what);
+        found.unwrap_or_else(|| panic!("no {what} of {who}: {report}"))
+    };
+    for who in ["service", "files-xfs"] {
+        for (what, moved) in [("put", "written_bytes"), ("get", "read_bytes")] {
+            let cost = cost(who, what);
+            assert_eq!(cost["complete"], true, "{cost}");
+            let (objects, bytes) = (&cost["objects"], &cost["all"][moved]);
+            let least = objects.as_u64().expect("a number") * (64 << 10);
+            assert!(bytes.as_u64() >= Some(least), "{cost}");
+            assert!(
+                cost["modelled_ns"].as_u64() > cost["transfer_ns"].as_u64(),
+                "{cost}"
+            );
+        }
+    }
+    // A get of ours reads once, where it knows that its lump lies.
+    let get = cost("service", "get");
+    assert_eq!(get["all"]["reads"], get["objects"], "{get}");
+    assert_eq!(get["all"]["writes"], 0, "{get}");
+    assert_eq!(report["left_out"][0]["who"], "fio");
+}

@@ -303,43 +303,63 @@ pub async fn run(
     options: &RunOptions,
     finished: Arc<AtomicU64>,
 ) -> Result<RunOutcome, RunError> {
-    let mut doors = Vec::new();
-    for _ in 0..options.clients.max(1) {
-        doors.push(connect(target).await?);
-    }
-    let schedule = Schedule::new(&stream.commands);
-    let shared = Arc::new(Shared {
-        next: AtomicUsize::new(0),
-        done: stream.commands.iter().map(|_| SetOnce::new()).collect(),
-        checksums: (0..=schedule.highest_id())
-            .map(|_| AtomicU64::new(0))
-            .collect(),
-        schedule,
-        finished,
-        verify_bytes: options.verify_bytes,
-        content: options.content,
-        slot: options.slot,
-        skip: options.skip,
-        time: options.time,
-        begin: OnceLock::new(),
-        skipped: watch::Sender::new(0),
-    });
-    let mut tasks = JoinSet::new();
-    for door in doors {
-        tasks.spawn(work(Arc::clone(&shared), door));
-    }
-    let mut done = Done::new(options.slot);
-    while let Some(ended) = tasks.join_next().await {
-        done.merge(ended??);
-    }
+    let run = Run::new(stream, options, finished);
+    let done = run.until(stream.commands.len(), target).await?;
     Ok(RunOutcome {
         latencies: done.latencies,
         timeline: done.timeline,
         requests: done.requests,
-        wall: shared.begin.get().map_or(Duration::ZERO, Instant::elapsed),
+        wall: run.wall(),
         bytes_put: stream.bytes_put(),
         bytes_got: stream.bytes_got(),
     })
+}
+
+/// A run in parts: between two of them nothing is under way.
+pub(crate) struct Run {
+    shared: Arc<Shared>,
+    clients: usize,
+}
+
+impl Run {
+    pub(crate) fn new(
+        stream: &CommandStream,
+        options: &RunOptions,
+        finished: Arc<AtomicU64>,
+    ) -> Run {
+        let shared = Arc::new(Shared::new(stream, options, finished));
+        let clients = options.clients.max(1);
+        Run { shared, clients }
+    }
+
+    /// Runs what is left of the first `end` commands.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub(crate) async fn part(&self, end: usize, target: &Target) -> Result<(), RunError> {
+        self.until(end, target).await.map(drop)
+    }
+
+    async fn until(&self, end: usize, target: &Target) -> Result<Done, RunError> {
+        let mut doors = Vec::new();
+        for _ in 0..self.clients {
+            doors.push(connect(target).await?);
+        }
+        let mut tasks = JoinSet::new();
+        for door in doors {
+            tasks.spawn(work(Arc::clone(&self.shared), door, end));
+        }
+        let mut done = Done::new(self.shared.slot);
+        while let Some(ended) = tasks.join_next().await {
+            done.merge(ended??);
+        }
+        Ok(done)
+    }
+
+    fn wall(&self) -> Duration {
+        let begin = self.shared.begin.get();
+        begin.map_or(Duration::ZERO, Instant::elapsed)
+    }
 }
 
 /// Commands that one client has done, or all of them.
@@ -365,13 +385,13 @@ impl Done {
     }
 }
 
-/// One client: takes the next command until none is left, or the time is over.
-async fn work(shared: Arc<Shared>, mut door: Door) -> Result<Done, RunError> {
+/// One client: takes the next command until none is left before `end`, or the time is over.
+async fn work(shared: Arc<Shared>, mut door: Door, end: usize) -> Result<Done, RunError> {
     let mut done = Done::new(shared.slot);
     // Who has taken a command performs it: others may wait for it.
     while !shared.is_over() {
-        let index = shared.next.fetch_add(1, Ordering::Relaxed);
-        let Some(step) = shared.schedule.step(index) else {
+        let index = shared.take(end);
+        let Some((index, step)) = index.and_then(|i| Some((i, shared.schedule.step(i)?))) else {
             break;
         };
         let counts = index >= shared.skip;
@@ -401,6 +421,33 @@ async fn work(shared: Arc<Shared>, mut door: Door) -> Result<Done, RunError> {
 }
 
 impl Shared {
+    fn new(stream: &CommandStream, options: &RunOptions, finished: Arc<AtomicU64>) -> Shared {
+        let schedule = Schedule::new(&stream.commands);
+        Shared {
+            next: AtomicUsize::new(0),
+            done: stream.commands.iter().map(|_| SetOnce::new()).collect(),
+            checksums: (0..=schedule.highest_id())
+                .map(|_| AtomicU64::new(0))
+                .collect(),
+            schedule,
+            finished,
+            verify_bytes: options.verify_bytes,
+            content: options.content,
+            slot: options.slot,
+            skip: options.skip,
+            time: options.time,
+            begin: OnceLock::new(),
+            skipped: watch::Sender::new(0),
+        }
+    }
+
+    /// The next command of the first `end`.
+    fn take(&self, end: usize) -> Option<usize> {
+        let order = Ordering::Relaxed;
+        let next = |next: usize| (next < end).then_some(next + 1);
+        self.next.fetch_update(order, order, next).ok()
+    }
+
     /// Waits for what does not count; the first one that has waited begins the time.
     async fn begins(&self) {
         let mut skipped = self.skipped.subscribe();

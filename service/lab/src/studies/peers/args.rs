@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::Who;
 use crate::experiment::OutputArgs;
+use crate::studies::seeds::DRIVE;
 
 /// Run the same mix of puts and gets on whatever is installed, in alternating rounds on one disk.
 #[derive(Debug, Clone, clap::Args)]
@@ -46,6 +47,15 @@ pub struct PeersArgs {
     /// MinIO's server [default: minio in PATH]
     #[arg(long, value_name = "PROGRAM")]
     pub minio: Option<PathBuf>,
+    /// versitygw [default: versitygw in PATH]
+    #[arg(long, value_name = "PROGRAM")]
+    pub versitygw: Option<PathBuf>,
+    /// Show what each service makes the disk do for a put and for a get, in place of speed
+    #[arg(long, conflicts_with_all = ["device", "mix", "depth", "seconds", "rounds"])]
+    pub blocks: bool,
+    /// With --blocks: drive to replay the block requests on; `lumpscope platter drives` lists them
+    #[arg(long, default_value = DRIVE, value_name = "NAME")]
+    pub model: String,
     #[command(flatten)]
     #[expect(
         missing_docs,

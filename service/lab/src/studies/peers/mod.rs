@@ -6,8 +6,10 @@
 //! of two runs of one round.
 
 mod args;
-mod minio;
+mod blocks;
 mod report;
+mod s3_server;
+mod who;
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -17,12 +19,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use tempfile::TempDir;
+
 use anyhow::anyhow;
 
 use crate::failure::{above_0, argument, cannot, message, peer_failed, within};
 
 pub use args::{Mix, PeersArgs};
-use serde::Serialize;
+pub use who::Who;
 
 use crate::disks::erase;
 use crate::disks::fill;
@@ -36,8 +40,8 @@ use crate::studies::engine::Peer;
 use crate::studies::run::engine::{EngineRun, make, on_engine};
 use crate::studies::run::{CannylsJob, RunStats, on_cannyls};
 use crate::workload::{CommandStream, Sizing, WorkloadArgs};
-use minio::Minio;
 use report::{LeftOut, OneRun, Report};
+use s3_server::{Found, MINIO, S3Server, VERSITYGW};
 
 /// Requests of a stream; a run ends before, when its time is over.
 const REQUESTS: u64 = 100_000;
@@ -69,81 +73,6 @@ const NOTES: [&str; 6] = [
      more layer, the loop device.",
 ];
 
-/// Peer to run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, clap::ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Who {
-    /// Our engine, called in a process
-    Engine,
-    /// Our service, through gRPC
-    Service,
-    /// Our service, through S3
-    ServiceS3,
-    /// The service through S3 without MD5 (`s3-etag = "crc"`)
-    ServiceS3Crc,
-    /// The original engine
-    Cannyls,
-    /// The limit of the disk
-    Fio,
-    /// Files on ext4
-    FilesExt4,
-    /// Files on xfs
-    FilesXfs,
-    /// MinIO on xfs
-    Minio,
-}
-
-impl Who {
-    const ALL: [Who; 9] = [
-        Who::Engine,
-        Who::Service,
-        Who::ServiceS3,
-        Who::ServiceS3Crc,
-        Who::Cannyls,
-        Who::Fio,
-        Who::FilesExt4,
-        Who::FilesXfs,
-        Who::Minio,
-    ];
-
-    fn name(self) -> &'static str {
-        match self {
-            Who::Engine => "our engine",
-            Who::Service => "our service",
-            Who::ServiceS3 => "our service, S3",
-            Who::ServiceS3Crc => "the same without MD5",
-            Who::Cannyls => "cannyls",
-            Who::Fio => "fio",
-            Who::FilesExt4 => "files on ext4",
-            Who::FilesXfs => "files on xfs",
-            Who::Minio => "MinIO on xfs",
-        }
-    }
-
-    fn durability(self) -> &'static str {
-        match self {
-            Who::Engine | Who::Service | Who::ServiceS3 | Who::ServiceS3Crc => {
-                "data and record on stable storage (synced)"
-            }
-            Who::Cannyls => {
-                "Storage::put, then Storage::journal_sync: one fdatasync for data and record, in no order"
-            }
-            Who::Fio => "the write's data on stable storage (fdatasync); there is no record",
-            Who::FilesExt4 | Who::FilesXfs => {
-                "a new file written through O_DIRECT, fsync, rename, fsync of the directory"
-            }
-            Who::Minio => {
-                "as shipped: it syncs data and its metadata file; of renames it says nothing"
-            }
-        }
-    }
-
-    /// Runs on a file system.
-    fn needs_files(self) -> bool {
-        matches!(self, Who::FilesExt4 | Who::FilesXfs | Who::Minio)
-    }
-}
-
 /// Measures and prints. `exe` is the program that understands `serve`.
 ///
 /// Blocks and installs signal handlers: call it from the main thread. The exit code is 130 when a
@@ -152,6 +81,12 @@ impl Who {
 /// # Errors
 /// Everything that keeps our engine from being measured; a peer that fails is left out and named.
 pub fn run(args: &PeersArgs, exe: &Path) -> anyhow::Result<ExitCode> {
+    if args.blocks {
+        let shown = (blocks::Report::text, blocks::Report::page);
+        return experiment::run(&args.output, shown, |interrupt| {
+            blocks::measure(args, exe, interrupt)
+        });
+    }
     experiment::run(&args.output, (Report::text, Report::page), |interrupt| {
         measure(args, exe, interrupt)
     })
@@ -188,44 +123,74 @@ struct Bench<'a> {
     lumps: u64,
     fio: Result<Fio, String>,
     cannyls: Result<Peer, String>,
-    minio: Result<PathBuf, String>,
+    minio: Result<Found, String>,
+    versitygw: Result<Found, String>,
+}
+
+impl<'a> Bench<'a> {
+    /// `folder` keeps the workload as long as the bench.
+    fn new(
+        args: &'a PeersArgs,
+        exe: &'a Path,
+        interrupt: &'a Interrupt,
+        folder: &Path,
+    ) -> anyhow::Result<Bench<'a>> {
+        check(args)?;
+        let lumps = ((args.mib << 19) / args.size).clamp(1, MOST_LUMPS);
+        let workload = write_workload(args, lumps, folder)?;
+        Ok(Bench {
+            args,
+            exe,
+            interrupt,
+            raw: PathBuf::new(),
+            ext4: None,
+            xfs: None,
+            stream: workload.stream()?,
+            workload,
+            lumps,
+            fio: Fio::find(),
+            cannyls: Peer::find(args.cannyls_peer.as_deref()),
+            minio: MINIO.find(args.minio.as_deref()),
+            versitygw: VERSITYGW.find(args.versitygw.as_deref()),
+        })
+    }
+}
+
+fn folder() -> anyhow::Result<TempDir> {
+    tempfile::tempdir().map_err(cannot("make a directory in", &std::env::temp_dir()))
+}
+
+/// Does something on the disks of a lab.
+fn measured_with<T: Send>(
+    args: &PeersArgs,
+    exe: &Path,
+    interrupt: &Interrupt,
+    work: impl FnOnce(&Bench<'_>) -> anyhow::Result<T> + Send,
+) -> anyhow::Result<T> {
+    let folder = folder()?;
+    Bench::new(args, exe, interrupt, folder.path())?.on_lab(work)
 }
 
 fn measure(args: &PeersArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result<Report> {
-    check(args)?;
     let machine = Machine::before();
-    let folder =
-        tempfile::tempdir().map_err(cannot("make a directory in", &std::env::temp_dir()))?;
-    let lumps = ((args.mib << 19) / args.size).clamp(1, MOST_LUMPS);
-    let workload = write_workload(args, lumps, folder.path())?;
-    let mut bench = Bench {
-        args,
-        exe,
-        interrupt,
-        raw: PathBuf::new(),
-        ext4: None,
-        xfs: None,
-        stream: workload.stream()?,
-        workload,
-        lumps,
-        fio: Fio::find(),
-        cannyls: Peer::find(args.cannyls_peer.as_deref()),
-        minio: minio::find(args.minio.as_deref()),
-    };
+    let folder = folder()?;
+    let mut bench = Bench::new(args, exe, interrupt, folder.path())?;
     let (runs, left_out, disk) = match &args.device {
         Some(device) => bench.on_device(device)?,
-        None => bench.on_lab()?,
+        None => {
+            let (runs, left_out) = bench.on_lab(Bench::rounds)?;
+            (runs, left_out, "loop devices of one directory".to_owned())
+        }
     };
     let ran: BTreeSet<Who> = runs.iter().map(|run| run.who).collect();
     let mut durability: Vec<(Who, String)> = ran
         .iter()
         .map(|who| (*who, who.durability().to_owned()))
         .collect();
-    if let (Ok(program), Some((_, how))) = (
-        &bench.minio,
-        durability.iter_mut().find(|(who, _)| *who == Who::Minio),
-    ) {
-        *how = format!("{how} ({})", minio::version(program, interrupt)?);
+    for (who, how) in &mut durability {
+        if let Some(Ok(program)) = bench.s3_program(*who) {
+            *how = format!("{how} ({})", program.version(interrupt)?);
+        }
     }
     Ok(Report {
         command_line: std::env::args().collect(),
@@ -237,7 +202,7 @@ fn measure(args: &PeersArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Resul
         seconds: args.seconds,
         rounds: args.rounds,
         store_mib: args.mib,
-        lumps,
+        lumps: bench.lumps,
         base: bench.base(),
         durability,
         left_out,
@@ -249,24 +214,32 @@ fn measure(args: &PeersArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Resul
 /// The mix as a workload: the original's program reads it from a file, too.
 fn write_workload(args: &PeersArgs, lumps: u64, folder: &Path) -> anyhow::Result<WorkloadArgs> {
     let (size, puts) = (args.size, args.mix.puts_percent);
-    let text = format!(
-        "Command {{ {lumps}.times {{ New({size}); }}; }}\nUnordered[{REQUESTS}] {{ <{puts}%> \
-         OverWrite({size}); <{}%> Get; }}\n",
-        100 - puts
-    );
+    let fill = format!("Command {{ {lumps}.times {{ New({size}); }}; }}\n");
+    let text = if args.blocks {
+        let objects = blocks::OBJECTS;
+        format!(
+            "{fill}Command {{ {objects}.times {{ New({size}); }}; }}\nUnordered[{objects}] {{ \
+             <100%> Get; }}\n"
+        )
+    } else {
+        format!(
+            "{fill}Unordered[{REQUESTS}] {{ <{puts}%> OverWrite({size}); <{}%> Get; }}\n",
+            100 - puts
+        )
+    };
     let path = folder.join("mix");
     std::fs::write(&path, text).map_err(cannot("write", &path))?;
     Ok(WorkloadArgs::new(path.to_string_lossy(), 1.0))
 }
 
-type Found = (Vec<OneRun>, Vec<LeftOut>, String);
+type Rounds = (Vec<OneRun>, Vec<LeftOut>);
 
 impl Bench<'_> {
     fn capacity(&self) -> u64 {
         self.args.mib << 20
     }
 
-    fn on_device(&mut self, device: &Path) -> anyhow::Result<Found> {
+    fn on_device(&mut self, device: &Path) -> anyhow::Result<(Vec<OneRun>, Vec<LeftOut>, String)> {
         // Refuses what is in use or carries anything, before a byte is written.
         make(device, &self.sizing(), 4096, false)?;
         let open = File::options().read(true).write(true).open(device);
@@ -279,7 +252,10 @@ impl Bench<'_> {
         Ok((runs, left_out, device.display().to_string()))
     }
 
-    fn on_lab(&mut self) -> anyhow::Result<Found> {
+    fn on_lab<T: Send>(
+        &mut self,
+        work: impl FnOnce(&Self) -> anyhow::Result<T> + Send,
+    ) -> anyhow::Result<T> {
         let lab = Lab::create(&LabOptions {
             dir: self.args.dir.clone(),
             expected_bytes: 3 * self.capacity() + BESIDE_BYTES,
@@ -299,17 +275,15 @@ impl Bench<'_> {
         filled.map_err(cannot("write", &self.raw))?;
         let inside = || {
             lab.enter_current_thread()?;
-            self.rounds()
+            work(self)
         };
-        let done = std::thread::scope(|scope| match scope.spawn(inside).join() {
+        std::thread::scope(|scope| match scope.spawn(inside).join() {
             Ok(done) => done,
             Err(panic) => std::panic::resume_unwind(panic),
-        });
-        let (runs, left_out) = done?;
-        Ok((runs, left_out, "loop devices of one directory".to_owned()))
+        })
     }
 
-    fn rounds(&self) -> anyhow::Result<(Vec<OneRun>, Vec<LeftOut>)> {
+    fn rounds(&self) -> anyhow::Result<Rounds> {
         let (mut runs, mut left_out) = (Vec::new(), Vec::<LeftOut>::new());
         for round in 1..=self.args.rounds {
             for who in experiment::alternate(self.wanted(), round) {
@@ -363,6 +337,7 @@ impl Bench<'_> {
             }
             Who::Cannyls => self.cannyls.as_ref().err().cloned(),
             Who::Minio => self.minio.as_ref().err().cloned(),
+            Who::Versitygw => self.versitygw.as_ref().err().cloned(),
             Who::Engine
             | Who::Service
             | Who::ServiceS3
@@ -400,7 +375,7 @@ impl Bench<'_> {
             Who::Fio => return self.fio(round, raw),
             Who::FilesExt4 => self.files(self.ext4.as_deref(), &run)?,
             Who::FilesXfs => self.files(self.xfs.as_deref(), &run)?,
-            Who::Minio => self.minio(&run)?,
+            Who::Minio | Who::Versitygw => self.s3_server(who, &run)?,
         };
         Ok(self.of_stats(round, who, &stats))
     }
@@ -488,13 +463,27 @@ impl Bench<'_> {
         self.on_target(&Target::Files(folder.path().to_owned()), run)
     }
 
-    fn minio(&self, run: &EngineRun) -> anyhow::Result<RunStats> {
-        let program = self.minio.as_ref();
-        let program = program.map_err(|why| peer_failed(minio::PROGRAM, why))?;
+    /// The program of an S3 server that others wrote, or why it cannot be run; `None`: it is none.
+    fn s3_program(&self, who: Who) -> Option<Result<&Found, &str>> {
+        let program = match who {
+            Who::Minio => &self.minio,
+            Who::Versitygw => &self.versitygw,
+            _ => return None,
+        };
+        Some(program.as_ref().map_err(String::as_str))
+    }
+
+    fn start_s3(&self, who: Who) -> anyhow::Result<S3Server> {
+        let program = self.s3_program(who).unwrap_or(Err("it is no S3 server"));
+        let program = program.map_err(|why| peer_failed(who.name(), why))?;
         let base = self.xfs.as_deref();
         let base = base.ok_or_else(|| anyhow!("the lab has no file system"))?;
-        let minio = Minio::start(program, base, self.interrupt)?;
-        self.on_target(&Target::S3(minio.bucket.clone()), run)
+        S3Server::start(program, base, self.interrupt)
+    }
+
+    fn s3_server(&self, who: Who, run: &EngineRun) -> anyhow::Result<RunStats> {
+        let server = self.start_s3(who)?;
+        self.on_target(&Target::S3(server.bucket.clone()), run)
     }
 
     fn on_target(&self, target: &Target, run: &EngineRun) -> anyhow::Result<RunStats> {

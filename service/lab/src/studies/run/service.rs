@@ -8,6 +8,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use tempfile::TempDir;
+
 use super::RunStats;
 use super::engine::EngineRun;
 use crate::failure::{cannot, peer_failed};
@@ -37,16 +39,23 @@ pub(crate) fn on_service(
     run: &EngineRun,
     interrupt: &Interrupt,
 ) -> anyhow::Result<RunStats> {
-    let start = || {
-        let server = Server::start(SERVICE, served(exe, path), interrupt)?;
-        let target = Target::Service {
-            server: server.url.clone(),
-            store: STORE.to_owned(),
-            durability: Some(run.durability),
-        };
-        Ok((server, target))
-    };
+    let start = || start_grpc((exe, path), run.durability, interrupt);
     through(("gRPC", start), stream, run, interrupt)
+}
+
+/// Starts the service for a store that is there, to be asked through gRPC.
+pub(crate) fn start_grpc(
+    (exe, path): (&Path, &Path),
+    durability: Durability,
+    interrupt: &Interrupt,
+) -> anyhow::Result<(Server, Target)> {
+    let server = Server::start(SERVICE, served(exe, path), interrupt)?;
+    let target = Target::Service {
+        server: server.url.clone(),
+        store: STORE.to_owned(),
+        durability: Some(durability),
+    };
+    Ok((server, target))
 }
 
 /// Runs on the service through S3: every lump is an object of one bucket. `etag`: as in `s3-etag`.
@@ -57,31 +66,62 @@ pub(crate) fn on_s3(
     run: &EngineRun,
     interrupt: &Interrupt,
 ) -> anyhow::Result<RunStats> {
-    let folder =
-        tempfile::tempdir().map_err(cannot("make a directory in", &std::env::temp_dir()))?;
-    let keys = folder.path().join("s3.toml");
-    let failed = cannot("write", &keys);
-    let (access, secret) = write_keys(&keys).map_err(failed)?;
-    let durability = match run.durability {
-        Durability::Synced => "synced",
-        Durability::Journaled => "journaled",
-    };
-    let mut made = false;
-    let start = || {
+    let mut keys = S3Keys::new()?;
+    let start = || keys.start((exe, path, etag), run.durability, interrupt);
+    through(("S3", start), stream, run, interrupt)
+}
+
+/// The access key of a service that is asked through S3. Gone when dropped.
+pub(crate) struct S3Keys {
+    folder: TempDir,
+    access: String,
+    secret: String,
+    /// The bucket has been made.
+    made: bool,
+}
+
+impl S3Keys {
+    const FILE: &str = "s3.toml";
+
+    pub(crate) fn new() -> anyhow::Result<S3Keys> {
+        let failed = cannot("make a directory in", &std::env::temp_dir());
+        let folder = tempfile::tempdir().map_err(failed)?;
+        let keys = folder.path().join(S3Keys::FILE);
+        let (access, secret) = write_keys(&keys).map_err(cannot("write", &keys))?;
+        let made = false;
+        Ok(S3Keys {
+            folder,
+            access,
+            secret,
+            made,
+        })
+    }
+
+    /// Starts the service for a store that is there. `etag`: as in `s3-etag`.
+    pub(crate) fn start(
+        &mut self,
+        (exe, path, etag): (&Path, &Path, &str),
+        durability: Durability,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<(Server, Target)> {
+        let durability = match durability {
+            Durability::Synced => "synced",
+            Durability::Journaled => "journaled",
+        };
         let mut command = served(exe, path);
         command.args(["--durability", durability, "--s3-listen", "127.0.0.1:0"]);
-        command.args(["--s3-etag", etag]);
-        command.arg("--s3-credentials").arg(&keys);
+        command.args(["--s3-etag", etag, "--s3-credentials"]);
+        command.arg(self.folder.path().join(S3Keys::FILE));
         let server = Server::start(SERVICE, command, interrupt)?;
         let failed = |why| peer_failed(SERVICE, why);
         let endpoint = server.s3.clone().unwrap_or_default();
-        let bucket = S3Bucket::new(&endpoint, BUCKET, &access, &secret).map_err(failed)?;
-        if !std::mem::replace(&mut made, true) {
+        let bucket = S3Bucket::new(&endpoint, BUCKET, &self.access, &self.secret);
+        let bucket = bucket.map_err(failed)?;
+        if !std::mem::replace(&mut self.made, true) {
             bucket.create().map_err(failed)?;
         }
         Ok((server, Target::S3(bucket)))
-    };
-    through(("S3", start), stream, run, interrupt)
+    }
 }
 
 /// A file with one access key that may do everything; the key and its secret.

@@ -211,7 +211,7 @@ impl Row {
         }
     }
 
-    pub(super) fn merge(&mut self, other: &Row) {
+    pub(in crate::studies) fn merge(&mut self, other: &Row) {
         for (sum, part) in [
             (&mut self.reads, other.reads),
             (&mut self.read_bytes, other.read_bytes),

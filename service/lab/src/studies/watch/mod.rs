@@ -285,6 +285,44 @@ impl Watch {
     }
 }
 
+/// What the disk below a path is asked for, between two moments of a study.
+pub(in crate::studies) struct DiskWatch {
+    tap: BlockTap,
+    below: PathBuf,
+}
+
+impl DiskWatch {
+    /// `below`: a disk, or a folder whose files are told apart.
+    pub(in crate::studies) fn start(below: &Path) -> anyhow::Result<DiskWatch> {
+        Ok(DiskWatch {
+            tap: BlockTap::start(&[below])?,
+            below: below.to_owned(),
+        })
+    }
+
+    /// Ends. `family`: the processes that are watched. Replayed on this drive under this rule.
+    pub(in crate::studies) fn finish(
+        self,
+        family: BTreeSet<u32>,
+        (drive, rule): (&Drive, Rule),
+    ) -> anyhow::Result<DiskView> {
+        let disk = self.tap.finish().into_iter().next();
+        let disk = disk.ok_or_else(|| anyhow!("no disk was watched"))?;
+        let mut files = Files::default();
+        files.look(now_ns(), &[self.below], &[]);
+        let (maps, names) = files.maps();
+        let none = FileMap::default();
+        let watched = Watched {
+            map: maps.get(&*disk.disk).unwrap_or(&none),
+            names: &names,
+            family: &family,
+            // What this process asks for is for the study.
+            own: u32::MAX,
+        };
+        account(disk, &watched, (drive, rule))
+    }
+}
+
 /// Looks for files again and again until it is told to end.
 fn look_at_files(
     mut files: Files,
