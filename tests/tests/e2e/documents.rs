@@ -1,6 +1,7 @@
-//! Documents name only commands and flags that the program has.
+//! Documents, and files that start the program, name only commands and flags that it has.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use lumpscope_tests::service::run_ok;
 use lumpscope_tidy::{files, text};
@@ -57,15 +58,60 @@ fn command_lines(markdown: &str) -> Vec<String> {
     found.into_iter().map(str::to_owned).collect()
 }
 
+/// Command lines of `lumpscope` in a file of compose or Kubernetes: lists that are a container's command.
+fn container_commands(yaml: &str) -> Vec<String> {
+    let mut found: Vec<Vec<&str>> = Vec::new();
+    let mut in_list = false;
+    for line in yaml.lines().map(str::trim) {
+        let word = |word: &'static str| line.strip_prefix(word).map(str::trim);
+        let list = word("command:").or_else(|| word("args:"));
+        let list = list.or_else(|| word("test: [\"CMD\", \"lumpscope\","));
+        if let Some(list) = list {
+            in_list = list.is_empty();
+            let words = list
+                .split(',')
+                .map(|word| word.trim_matches(['[', ']', ' ', '"']));
+            found.push(words.filter(|word| !word.is_empty()).collect());
+        } else if let Some(item) = line.strip_prefix("- ").filter(|_| in_list) {
+            if let Some(words) = found.last_mut() {
+                words.push(item.trim_matches('"'));
+            }
+        } else {
+            in_list = false;
+        }
+    }
+    found.into_iter().map(|words| words.join(" ")).collect()
+}
+
+/// Command lines of `lumpscope` in a file, without the name.
+fn lines_of(path: &Path) -> Vec<String> {
+    let text = text(path);
+    match path.extension().and_then(|end| end.to_str()) {
+        Some("md") => command_lines(&text),
+        Some("service") => {
+            let lines = text
+                .lines()
+                .filter_map(|line| line.strip_prefix("ExecStart="));
+            let lines = lines.filter_map(|line| line.strip_prefix("/usr/bin/lumpscope "));
+            lines.map(str::to_owned).collect()
+        }
+        _ => container_commands(&text),
+    }
+}
+
 #[test]
 fn documents_name_only_commands_and_flags_that_exist() {
     let mut cache = BTreeMap::new();
     let known = listed_commands(&help_of("", &mut cache));
     assert!(known.contains("serve"), "the help lists no commands");
     let mut wrong = Vec::new();
-    let mut flags = 0;
-    for path in files(&[".md"]) {
-        for line in command_lines(&text(&path)) {
+    let (mut flags, mut starts) = (0, 0);
+    let started = ["docker-compose.yml", ".yaml", ".service"];
+    for path in files(&[&[".md"], started.as_slice()].concat()) {
+        let lines = lines_of(&path);
+        let is_document = path.extension().is_some_and(|end| end == "md");
+        starts += if is_document { 0 } else { lines.len() };
+        for line in lines {
             let command = line.split_whitespace().next().unwrap_or("");
             if !known.contains(command) {
                 // A flag of the program, a placeholder, or a name that is no command.
@@ -89,4 +135,5 @@ fn documents_name_only_commands_and_flags_that_exist() {
     }
     assert!(wrong.is_empty(), "not in the help: {wrong:#?}");
     assert!(flags > 50, "only {flags} flags found in the documents");
+    assert!(starts >= 6, "only {starts} lines that start it");
 }
