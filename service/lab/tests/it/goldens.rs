@@ -2,8 +2,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lumpscope_lab::commands::{CommandsArgs, write};
-use lumpscope_lab::workload::{WorkloadArgs, builtin};
+use lumpscope_lab::commands::{CommandsArgs, digest, write};
+use lumpscope_lab::workload::{Workload, WorkloadArgs, builtin};
+
+use crate::programs::{PROGRAMS, program};
 
 /// Checks one workload against what the original makes of it: number of commands, bytes needed,
 /// digest of all command lines, and the lines that are quoted, so that a failure shows where the
@@ -46,5 +48,34 @@ fn the_four_of_the_published_comparison() {
 fn the_samples_of_the_original() {
     for number in 1..=7 {
         check(&format!("workload{number}"));
+    }
+}
+
+/// One line of the file a program: its number, commands, the original's sum of bytes, and digest.
+#[test]
+fn two_hundred_random_programs() {
+    let golden = fs::read_to_string(testdata("programs.golden.txt")).unwrap();
+    let mut lines = golden.lines();
+    for number in 0..PROGRAMS {
+        let text = program(number);
+        let stream = Workload::parse(&text).unwrap().generate().unwrap();
+        let ours = format!(
+            "{number} {} {} {}",
+            stream.commands.len(),
+            stream.least_required_bytes,
+            digest(&stream)
+        );
+        assert_eq!(Some(ours.as_str()), lines.next(), "{text}");
+    }
+    assert_eq!(lines.next(), None);
+}
+
+/// Writes the programs where `LUMPSCOPE_PROGRAMS` says, for another implementation to read.
+#[test]
+#[ignore = "it is for whoever has another implementation"]
+fn programs_for_others() {
+    let folder = std::env::var_os("LUMPSCOPE_PROGRAMS").expect("LUMPSCOPE_PROGRAMS names a folder");
+    for number in 0..PROGRAMS {
+        fs::write(Path::new(&folder).join(number.to_string()), program(number)).unwrap();
     }
 }

@@ -8,6 +8,7 @@ mod disks;
 mod goldens;
 mod language;
 mod orders;
+mod programs;
 mod runner;
 mod survivors;
 
