@@ -98,6 +98,11 @@ pub struct Policy {
     pub partial: PartialSectors,
     /// False: it reads nothing that was not asked for.
     pub read_ahead: bool,
+    /// True: before the head reads what was asked for, it writes out what is dirty, but for the part
+    /// of a physical sector that waits for its rest. **A hypothesis** about drives that are asked for
+    /// reads and writes in turns.
+    #[serde(default)]
+    pub write_before_read: bool,
 }
 
 impl Default for Policy {
@@ -108,6 +113,7 @@ impl Default for Policy {
             overlap: None,
             partial: PartialSectors::ReadFirst,
             read_ahead: true,
+            write_before_read: false,
         }
     }
 }

@@ -78,10 +78,20 @@ pub(in crate::studies) fn replayed(
     drive: &Drive,
     rule: Rule,
 ) -> anyhow::Result<Prediction> {
-    let what_if = WhatIf::new(rule.name(), drive.clone(), rule.policy());
+    replayed_as(
+        trace,
+        &WhatIf::new(rule.name(), drive.clone(), rule.policy()),
+    )
+}
+
+/// Likewise, on a drive that is set in any way.
+pub(in crate::studies) fn replayed_as(
+    trace: &Trace,
+    what_if: &WhatIf,
+) -> anyhow::Result<Prediction> {
     let (ordered, places) = without_times(trace);
     let mut prediction =
-        replay::replay(&ordered, &what_if).context("the recorded requests cannot be replayed")?;
+        replay::replay(&ordered, what_if).context("the recorded requests cannot be replayed")?;
     let mut requests = vec![Replayed::default(); prediction.requests.len()];
     for (replayed, place) in prediction.requests.iter().zip(places) {
         requests[place] = *replayed;

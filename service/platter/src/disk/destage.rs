@@ -9,6 +9,7 @@
 //! unless the drive is idle or flushes.
 
 use super::{Disk, PartialSectors, SECTOR, STEP};
+use crate::cache::{Breaks, Streams};
 
 /// Why the drive writes out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -123,13 +124,25 @@ impl Disk {
 
     /// Writes out everything from `now_ns` on.
     pub(super) fn drain(&mut self, now_ns: u64) {
+        self.write_all(now_ns, Mode::Idle);
+    }
+
+    /// Writes out what is dirty before the head goes elsewhere to read. What is on the platters then
+    /// is in no window of the overlap rule any more.
+    pub(super) fn write_before_read(&mut self, now_ns: u64) {
+        self.write_all(now_ns, Mode::Batch);
+        self.streams = Streams::default();
+        self.breaks = Breaks::default();
+    }
+
+    fn write_all(&mut self, now_ns: u64, mode: Mode) {
         if self.dirty.is_empty() && self.destage.run.is_none() {
             return;
         }
         if self.destage.run.is_none() {
             self.free_head(now_ns);
         }
-        self.destage.mode = Mode::Idle;
+        self.destage.mode = mode;
         while self.write_out() {}
         self.destage.mode = Mode::Rest;
     }
@@ -185,6 +198,8 @@ impl Disk {
         if partial && self.policy.partial == PartialSectors::ReadFirst {
             self.lose_revolution();
             self.counts.partial_revolutions += 1;
+            // One turn is enough to read the rest and to wait for a rewritten start.
+            self.breaks.take(first);
         }
         Some(Run {
             next: first,

@@ -30,6 +30,9 @@ impl Disk {
             return;
         }
         self.finish_run();
+        if self.policy.write_before_read {
+            self.write_before_read(ready_ns);
+        }
         let begin_ns = ready_ns.max(self.head_free_ns);
         self.stop_ahead(begin_ns);
         let approach = self.go_to(begin_ns, start, false);

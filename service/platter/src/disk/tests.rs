@@ -137,6 +137,47 @@ fn a_read_waits_for_the_run_under_the_head_and_not_for_the_batch() {
 }
 
 #[test]
+fn what_is_dirty_may_be_written_out_before_a_read() {
+    let policy = Policy {
+        write_before_read: true,
+        ..Policy::default()
+    };
+    let requests = [
+        // Ends within a physical sector, which the next one completes.
+        Request::write(1 << 20, 1001),
+        Request::read(1 << 30, 8),
+        Request::write((1 << 20) + 1001, 7),
+        Request::read(1 << 29, 8),
+    ];
+    let mut eager = disk(policy);
+    let served = in_turn(&mut eager, &requests);
+    assert_eq!(eager.dirty_bytes(), 0);
+    let counts = eager.counts();
+    assert_eq!((counts.media_writes, counts.partial_revolutions), (2, 0));
+    let mut lazy = disk(Policy::default());
+    let waits = in_turn(&mut lazy, &requests);
+    assert_eq!(
+        (lazy.dirty_bytes(), lazy.counts().media_writes),
+        (1008 << 9, 0)
+    );
+    assert!(served[1].wait_ns > waits[1].wait_ns);
+    // Rewriting an end that is on the platters costs a turn for its rest.
+    let whole = [
+        Request::write(1 << 20, 1008),
+        Request::read(1 << 30, 8),
+        Request::write((1 << 20) + 1001, 1007),
+        Request::read(1 << 29, 8),
+    ];
+    let mut eager = disk(policy.with_overlap());
+    in_turn(&mut eager, &whole);
+    let counts = eager.counts();
+    assert_eq!(
+        (counts.partial_revolutions, counts.overlap_revolutions),
+        (1, 0)
+    );
+}
+
+#[test]
 fn a_write_through_that_follows_another_too_late_waits_a_turn() {
     let policy = Policy::default().write_through();
     let mut disk = disk(policy);

@@ -7,6 +7,7 @@ mod findings;
 mod page;
 mod published_workload;
 mod report;
+mod vary;
 
 use std::path::Path;
 use std::process::ExitCode;

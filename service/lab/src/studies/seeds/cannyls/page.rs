@@ -17,6 +17,9 @@ impl Report {
         page.findings = self.findings.clone();
         page.section("Ratios").add(self.ratios()).add(self.times());
         page.section("Reasons").add(self.reasons());
+        if let Some(table) = self.variations() {
+            page.section("Variations").add(table);
+        }
         let traces = self.traces.iter().map(|(workload, case, trace)| {
             let name = format!("{workload}, {}", case.kind.name());
             (name, trace)

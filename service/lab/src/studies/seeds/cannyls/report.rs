@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::args::{CannylsArgs, Engine};
 use super::case::{Case, Done};
 use super::findings;
+use super::vary;
 use crate::blocks::{Counted, Trust};
 use crate::disks::{EmulatedView, StoreKind};
 use crate::experiment::Machine;
@@ -35,7 +36,7 @@ const LIVE: [&str; 2] = [
 ];
 const NOTES: [&str; 5] = [
     "The 3 MiB window of the overlap rule is one parameter, fitted to this very table: that the \
-     rule comes near it is no proof. It does not explain rand2.",
+     rule comes near it is no proof. It does not explain rand2: see the variations.",
     "rand2 runs 10,000 iterations, not the 20,000 of its listing: its table counts 15,000 puts and \
      10,000 gets.",
     "The original engine runs with the crate's defaults: a record of the journal is written every \
@@ -67,6 +68,8 @@ pub(super) struct RunView {
     pub(super) measured_seconds: f64,
     /// Predicted seconds, in the order of [`Rule::ALL`] without the last.
     pub(super) predicted_seconds: [f64; 2],
+    /// Predicted seconds, in the order of [`vary::ALL`].
+    pub(super) varied_seconds: Vec<f64>,
     pub(super) commands: u64,
     pub(super) puts: u64,
     pub(super) counted: Counted,
@@ -95,6 +98,7 @@ impl RunView {
             case: done.case,
             measured_seconds: done.elapsed.as_secs_f64(),
             predicted_seconds,
+            varied_seconds: vary::seconds(trace, &drive, done.case.kind)?,
             commands: done.commands,
             puts: done.puts,
             counted: Counted::of(trace),
@@ -212,7 +216,7 @@ impl Report {
         self.seconds_of(group, kind, |run| run.predicted_seconds[rule])
     }
 
-    fn seconds_of(
+    pub(super) fn seconds_of(
         &self,
         group: Group<'_>,
         kind: StoreKind,
@@ -235,6 +239,11 @@ impl Report {
     /// Predicted seconds over those on the raw disk, run by run.
     pub(super) fn ratio(&self, group: Group<'_>, kind: StoreKind, rule: usize) -> Option<Spread> {
         self.ratio_of(group, kind, |run| run.predicted_seconds[rule])
+    }
+
+    /// Likewise, with a variation: its place in [`vary::ALL`].
+    pub(super) fn varied(&self, group: Group<'_>, kind: StoreKind, at: usize) -> Option<Spread> {
+        self.ratio_of(group, kind, |run| run.varied_seconds[at])
     }
 
     fn ratio_of(
@@ -262,6 +271,11 @@ impl Report {
         lines.push("why: what the disks were asked for".to_owned());
         lines.extend(text::figures(&self.reasons()));
         lines.push(String::new());
+        if let Some(table) = self.variations() {
+            lines.push(table.caption.clone());
+            lines.extend(text::figures(&table));
+            lines.push(String::new());
+        }
         lines.extend(text::findings(&self.findings));
         lines.push(String::new());
         lines.push(format!(
