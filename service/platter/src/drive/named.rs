@@ -223,6 +223,56 @@ const ST4000NM0023: Drive = Drive {
     ],
 };
 
+const ST20000NM007D: Drive = Drive {
+    name: Cow::Borrowed("st20000nm007d"),
+    title: Cow::Borrowed("Seagate Exos X20 20 TB, 7200 rpm, ten platters, 512e"),
+    sectors: 39_063_650_304,
+    physical_bytes: 4096,
+    rpm: 7200,
+    heads: 20,
+    zones: 24,
+    outer_rate: 285 * MB,
+    inner_rate: 135 * MB,
+    track_to_track_ns: 230_000,
+    average_seek_ns: 8_000_000,
+    full_stroke_ns: None,
+    write_settle_ns: MS,
+    head_switch_ns: 700_000,
+    track_skew_ns: 750_000,
+    cylinder_skew_ns: 750_000,
+    overhead_ns: 100_000,
+    bus_rate: 550 * MB,
+    cache_bytes: 256 * MIB,
+    destage_at_bytes: 85 * MIB,
+    destage_run_bytes: 128 * MIB,
+    destage_idle_ns: 50 * MS,
+    read_ahead_bytes: 32 * MIB,
+    read_segments: 8,
+    sources: sources![
+        cite(
+            "sectors",
+            Source::Manual,
+            "its own answer: 20,000,588,955,648 bytes"
+        ),
+        cite("physical_bytes", Source::Manual, "its own answer"),
+        cite("rpm", Source::Manual, "7200"),
+        cite("heads", Source::Derived, "ten platters"),
+        cite("outer_rate", Source::Manual, "sustained up to 285 MB/s"),
+        cite(
+            "inner_rate",
+            Source::Derived,
+            "as much slower as the Constellation ES.3's: 0.47"
+        ),
+        cite("track_to_track_ns", Source::Sibling, SEEK_SIBLING),
+        guess("average_seek_ns", "between 7.5 and 8.5 ms of its elders"),
+        cite("full_stroke_ns", Source::Derived, "the curve's end"),
+        guess("write_settle_ns", "as its elders"),
+        guess("bus_rate", "SATA 6 Gb/s without its coding and framing"),
+        cite("cache_bytes", Source::Manual, "256 MB"),
+        guess("read_ahead_bytes", "an eighth of the cache"),
+    ],
+};
+
 const ST3600057SS: Drive = Drive {
     name: Cow::Borrowed("st3600057ss"),
     title: Cow::Borrowed("Seagate Cheetah 15K.7 600 GB, 15000 rpm, four platters"),
@@ -359,6 +409,7 @@ pub const DRIVES: &[Drive] = &[
     ST1000DM003,
     ST1000DM003_TABLES,
     ST4000NM0023,
+    ST20000NM007D,
     ST3600057SS,
     HTS543232,
 ];

@@ -19,10 +19,12 @@ fn policies() -> impl Strategy<Value = Policy> {
         Just(PartialSectors::WriteThroughOnly),
         Just(PartialSectors::ReadFirst),
     ];
-    (any::<[bool; 3]>(), partial).prop_map(|([through, overlap, read_ahead], partial)| {
+    (any::<[bool; 4]>(), partial).prop_map(|(set, partial)| {
+        let [through, overlap, read_ahead, write_before_read] = set;
         let mut policy = Policy {
             partial,
             read_ahead,
+            write_before_read,
             ..Policy::default()
         };
         if through {
