@@ -37,7 +37,7 @@ use crate::slots::Slot;
 
 /// How often to look for a moment in which the disk is idle.
 pub(crate) const ATTEMPTS: u32 = 20;
-const PAUSE: Duration = Duration::from_millis(1);
+pub(crate) const PAUSE: Duration = Duration::from_millis(1);
 /// After this time nothing is in flight any more that was when watching began.
 const GRACE_NS: u64 = 5_000_000_000;
 /// The two counts may differ for so long before that is a loss. The longest search is that for the
@@ -201,30 +201,26 @@ impl WatchedDisk {
         oldest_of(requests, &known, monotonic_ns())
     }
 
-    /// Looks for completions that no program was shown; their events. `thoroughly`: waits up to 20
-    /// ms for them when some are missing.
-    pub(crate) fn find_late(&mut self, probes: &mut Probes, thoroughly: bool) -> Vec<Event> {
-        let mut events = Vec::new();
-        for _ in 0..if thoroughly { ATTEMPTS } else { 1 } {
-            let now_ns = monotonic_ns();
-            let compared = self.compare(probes);
-            let Some(kernel) = compared.kernel else {
-                break;
-            };
-            self.lasts(compared.difference());
-            let missing = compared.missing();
-            if missing == 0 {
-                self.late.all_there();
-                break;
-            }
-            // What the driver has done and the block layer has not ended is in the second alone.
-            let idle = in_flight(&self.name) == Some(0) && kernel.after.under_way == 0;
-            events.extend(self.late.find(probes, self.slot, missing, now_ns, idle));
-            if thoroughly {
-                thread::sleep(PAUSE);
-            }
+    /// Looks once for completions that no program was shown: their events; `None`: none is missing.
+    pub(crate) fn find_late(&mut self, probes: &mut Probes) -> Option<Vec<Event>> {
+        let now_ns = monotonic_ns();
+        let compared = self.compare(probes);
+        let kernel = compared.kernel?;
+        self.lasts(compared.difference());
+        let missing = compared.missing();
+        if missing == 0 {
+            self.late.all_there();
+            return None;
         }
-        events
+        // What the driver has done and the block layer has not ended is in the second alone.
+        let idle = in_flight(&self.name) == Some(0) && kernel.after.under_way == 0;
+        Some(self.late.find(probes, self.slot, missing, now_ns, idle))
+    }
+
+    /// True: an audit now compares at a moment in which the disk is idle.
+    pub(crate) fn is_idle(&self, probes: &Probes) -> bool {
+        let kernel = self.compare(probes).kernel;
+        kernel.is_some_and(|kernel| kernel.is_idle())
     }
 
     /// The probes' counts since watching began, found late included.

@@ -13,7 +13,7 @@ use lumpscope_ebpf_common::{BlockEvent, flag};
 use thiserror::Error;
 
 use crate::api::{ObjectSource, Tuning};
-use crate::audit::{ATTEMPTS, WatchedDisk};
+use crate::audit::{ATTEMPTS, PAUSE, WatchedDisk};
 use crate::device::{self, Layer};
 use crate::event::{BlockOp, Class, Event};
 use crate::probes::Probes;
@@ -251,7 +251,13 @@ impl Core {
     fn find_late(&mut self) {
         let mut found = Vec::new();
         for tapped in &mut self.disks {
-            found.extend(tapped.disk.find_late(&mut self.probes, true));
+            for _ in 0..ATTEMPTS {
+                let Some(late) = tapped.disk.find_late(&mut self.probes) else {
+                    break;
+                };
+                found.extend(late);
+                thread::sleep(PAUSE);
+            }
         }
         for event in &found {
             self.keep(TappedRequest::late(event), event.dev);

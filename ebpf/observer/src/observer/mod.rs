@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::api::{Finding, ObserverOptions, RequestSummary, StoreObservation, WatchedStore};
-use crate::audit::ATTEMPTS;
+use crate::audit::{ATTEMPTS, PAUSE};
 use crate::clock::monotonic_ns;
 use crate::correlate::{Declared, Input};
 use crate::report::{AuditReport, StoreReport};
@@ -173,15 +173,36 @@ impl Observer {
     /// have in it what has just ended.
     ///
     /// Looks for completions that no program was shown and for a moment in which the disk is idle,
-    /// which holds up the observer for up to 40 ms while the disk is busy.
+    /// which takes up to 40 ms while the disk is busy. Others have their turns meanwhile.
     #[must_use]
     pub fn report(&self, store: &str) -> Option<StoreReport> {
         let (index, store) = self.inner.find(store)?;
-        let mut core = self.inner.lock_core();
-        if let Some(target) = &store.target {
-            core.find_late(target.placement.dev);
+        self.find_late(store.dev());
+        Some(self.at_rest(store.dev(), |core| self.report_of(core, index, &store)))
+    }
+
+    /// Finds the completions of a disk that no program was shown, in short looks.
+    fn find_late(&self, dev: Option<u32>) {
+        let Some(dev) = dev else { return };
+        for _ in 0..ATTEMPTS {
+            if !self.inner.lock_core().look_for_late(|disk| disk.dev == dev) {
+                return;
+            }
+            thread::sleep(PAUSE);
         }
-        Some(self.report_of(&core, index, &store, ATTEMPTS))
+    }
+
+    /// Shows the core at a moment in which the disk is idle, if there is one within 20 ms.
+    fn at_rest<T>(&self, dev: Option<u32>, see: impl FnOnce(&Core) -> T) -> T {
+        for _ in 1..ATTEMPTS {
+            let core = self.inner.lock_core();
+            if dev.is_none_or(|dev| core.is_idle(dev)) {
+                return see(&core);
+            }
+            drop(core);
+            thread::sleep(PAUSE);
+        }
+        see(&self.inner.lock_core())
     }
 
     /// As [`Observer::report`], for those who ask every second: on a busy disk it waits for nothing,
@@ -192,28 +213,31 @@ impl Observer {
         let (index, store) = self.inner.find(store)?;
         let mut core = self.inner.lock_core();
         core.pump(&self.inner);
-        core.find_missing(&store);
-        Some(self.report_of(&core, index, &store, 1))
+        if let Some(dev) = store.dev().filter(|dev| core.is_missing(*dev)) {
+            drop(core);
+            self.find_late(Some(dev));
+            core = self.inner.lock_core();
+        }
+        Some(self.report_of(&core, index, &store))
     }
 
     /// The audit alone of [`Observer::report`], as thorough; `None`: no such store.
     #[must_use]
     pub fn audit(&self, store: &str) -> Option<AuditReport> {
         let (index, store) = self.inner.find(store)?;
-        let mut core = self.inner.lock_core();
-        let dev = store.target.as_ref().map(|target| target.placement.dev);
-        if let Some(dev) = dev {
-            core.find_late(dev);
-        }
-        let mut audit = dev
-            .and_then(|dev| core.audit(dev, ATTEMPTS))
-            .unwrap_or_else(|| not_audited(&store));
-        core.correlator.tell_checks(index, &mut audit);
-        self.inner.add_limits(&core, &mut audit);
-        Some(audit)
+        let dev = store.dev();
+        self.find_late(dev);
+        Some(self.at_rest(dev, |core| {
+            let mut audit = dev
+                .and_then(|dev| core.audit(dev, 1))
+                .unwrap_or_else(|| not_audited(&store));
+            core.correlator.tell_checks(index, &mut audit);
+            self.inner.add_limits(core, &mut audit);
+            audit
+        }))
     }
 
-    fn report_of(&self, core: &Core, index: usize, store: &Store, attempts: u32) -> StoreReport {
+    fn report_of(&self, core: &Core, index: usize, store: &Store) -> StoreReport {
         let mut report = StoreReport {
             store: store.name.clone(),
             device: store.status.device.clone().unwrap_or_default(),
@@ -221,8 +245,7 @@ impl Observer {
             not_observed_because: store.status.why_not.clone(),
             ..StoreReport::default()
         };
-        let dev = store.target.as_ref().map(|target| target.placement.dev);
-        match dev.and_then(|dev| core.counted(dev, attempts)) {
+        match store.dev().and_then(|dev| core.counted(dev, 1)) {
             Some(counted) => {
                 report.heat = counted.cells.heat();
                 report.shapes = counted.cells.shapes();

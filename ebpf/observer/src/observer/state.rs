@@ -1,9 +1,10 @@
 //! State of the observer's thread: attached probes, watched disks, the correlator.
 
 use std::sync::{Arc, PoisonError};
+use std::thread;
 
 use crate::api::{ObserverOptions, StoreObservation};
-use crate::audit::WatchedDisk;
+use crate::audit::{ATTEMPTS, PAUSE, WatchedDisk};
 use crate::cgroup::Finder;
 use crate::clock::monotonic_ns;
 use crate::correlate::{Correlator, Input};
@@ -42,6 +43,13 @@ pub(super) struct Store {
     pub(super) path: std::path::PathBuf,
     pub(super) status: StoreObservation,
     pub(super) target: Option<Target>,
+}
+
+impl Store {
+    /// Its disk; `None`: that is not known.
+    pub(super) fn dev(&self) -> Option<u32> {
+        self.target.as_ref().map(|target| target.placement.dev)
+    }
 }
 
 /// A disk's audit and counts.
@@ -134,7 +142,7 @@ impl Core {
         }
         if until_ns.saturating_sub(self.looked_ns) >= LATE_NS {
             self.looked_ns = until_ns;
-            self.look_for_late(|_| true, false);
+            self.look_for_late(|_| true);
             self.write_flight(until_ns);
         }
         if all {
@@ -222,41 +230,52 @@ impl Core {
     }
 
     /// Finds the completions of a disk that no program was shown. Takes up to 20 ms when some are
-    /// missing.
+    /// missing; who does not want to hold up the observer calls [`Core::look_for_late`] instead.
     pub(super) fn find_late(&mut self, dev: u32) {
-        self.look_for_late(|disk| disk.dev == dev, true);
-    }
-
-    /// As [`Core::find_late`], only when the kernel has counted more than was seen.
-    pub(super) fn find_missing(&mut self, store: &Store) {
-        let Some(dev) = store.target.as_ref().map(|target| target.placement.dev) else {
-            return;
-        };
-        let Some(probes) = &self.probes else {
-            return;
-        };
-        let mut disks = self.disks.iter().filter(|disk| disk.dev == dev);
-        if disks.any(|disk| disk.is_missing(probes)) {
-            self.find_late(dev);
+        for _ in 0..ATTEMPTS {
+            if !self.look_for_late(|disk| disk.dev == dev) {
+                return;
+            }
+            thread::sleep(PAUSE);
         }
     }
 
-    fn look_for_late(&mut self, of: impl Fn(&WatchedDisk) -> bool, thoroughly: bool) {
+    /// True: the kernel has counted more on the disk than was seen.
+    pub(super) fn is_missing(&self, dev: u32) -> bool {
+        self.watched(dev, WatchedDisk::is_missing)
+    }
+
+    /// True: the disk is idle, or nobody watches it.
+    pub(super) fn is_idle(&self, dev: u32) -> bool {
+        !self.watched(dev, |disk, probes| !disk.is_idle(probes))
+    }
+
+    fn watched(&self, dev: u32, is: impl Fn(&WatchedDisk, &Probes) -> bool) -> bool {
+        let Some(probes) = &self.probes else {
+            return false;
+        };
+        let mut disks = self.disks.iter().filter(|disk| disk.dev == dev);
+        disks.any(|disk| is(disk, probes))
+    }
+
+    /// Looks once for completions that no program was shown. True: some were missing.
+    pub(super) fn look_for_late(&mut self, of: impl Fn(&WatchedDisk) -> bool) -> bool {
         let Some(probes) = &mut self.probes else {
-            return;
+            return false;
         };
         let disks = self.disks.iter_mut().filter(|disk| of(disk));
-        let found: Vec<Event> = disks
-            .flat_map(|disk| disk.find_late(probes, thoroughly))
-            .collect();
+        let found: Vec<_> = disks.filter_map(|disk| disk.find_late(probes)).collect();
+        let missing = !found.is_empty();
+        let found: Vec<Event> = found.into_iter().flatten().collect();
         if found.is_empty() {
-            return;
+            return missing;
         }
         for event in found {
             self.learn_event(event);
         }
         let until_ns = self.drained_ns;
         self.learn(Input::Drained { until_ns });
+        missing
     }
 
     /// `attempts`: how often to look for a moment in which the disk is idle.
