@@ -9,141 +9,32 @@
 //! Puts may use three quarters of it, so that bodies which arrive slowly never keep all gets
 //! waiting, and gets as much as the pool was made with. A lump larger than that gets its buffer when no other is in use. The engine's own
 //! buffers (journal, single blocks) are few and do not count.
+//!
+//! Of the memory for gets a [`Payer`] gets at most three quarters, so one that does not take what it
+//! asked for leaves some to others. Small gets have a reserve beside it.
 
 #![expect(unsafe_code, reason = "aligned allocation, huge pages")]
 
-use std::alloc::Layout;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use rustix::mm::{Advice, MapFlags, ProtFlags};
-
+use crate::request::Payer;
 use crate::waker::Waker;
 
-/// Buffers at least this large are mapped on their own, on huge pages where possible. On ordinary
-/// pages a block request is seldom larger than 128 of them: a read of more is divided, and io_uring
-/// leaves it to a kernel worker, which costs time and hides who submitted it.
-const MAP_FROM: usize = 512 * 1024 + 1;
-/// Size and alignment of a huge page.
-const HUGE_PAGE: usize = 2 * 1024 * 1024;
-/// The rest of a large buffer behind its whole huge pages lies on ordinary pages if it is no more
-/// than this: a lump of 4 MiB and its trailer would else take 6 MiB.
-const MAX_TAIL: usize = 512 * 1024;
-/// Ordinary pages come in so many bytes.
-const TAIL_STEP: usize = 64 * 1024;
-/// Smallest alignment and smallest allocation.
-const MIN_ALIGNMENT: usize = 4096;
+mod memory;
+
+use memory::{MIN_ALIGNMENT, Memory, capacity_for};
+
 /// Bytes a pool keeps at most.
 const POOL_LIMIT: usize = 128 * 1024 * 1024;
 
-/// Memory of whole pages, owned.
-struct Memory {
-    start: NonNull<u8>,
-    /// How it was allocated; its size is the capacity.
-    layout: Layout,
-    mapped: bool,
-}
-
-// SAFETY: the memory is owned exclusively and plain bytes.
-unsafe impl Send for Memory {}
-// SAFETY: shared access to it only reads.
-unsafe impl Sync for Memory {}
-
-impl Memory {
-    fn capacity(&self) -> usize {
-        self.layout.size()
-    }
-
-    fn allocate(capacity: usize, alignment: usize) -> Self {
-        let layout = Layout::from_size_align(capacity, alignment)
-            .expect("capacity and alignment are checked by capacity_for and BufferPool::new");
-        if capacity >= MAP_FROM
-            && alignment <= HUGE_PAGE
-            && let Some(start) = map_huge(capacity)
-        {
-            return Self {
-                start,
-                layout,
-                mapped: true,
-            };
-        }
-        // SAFETY: the layout is not of size zero.
-        let start = unsafe { std::alloc::alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(start) else {
-            std::alloc::handle_alloc_error(layout)
-        };
-        Self {
-            start,
-            layout,
-            mapped: false,
-        }
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        if self.mapped {
-            // SAFETY: exactly this range was mapped by `map_huge` and nothing points to it.
-            let unmapped =
-                unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.capacity()) };
-            debug_assert!(
-                unmapped.is_ok(),
-                "munmap of an owned mapping fails only if misused"
-            );
-        } else {
-            // SAFETY: allocated in `allocate` with this layout.
-            unsafe { std::alloc::dealloc(self.start.as_ptr(), self.layout) }
-        }
-    }
-}
-
-/// Maps `capacity` zeroed bytes aligned to a huge page; `None`: the system has no room.
-fn map_huge(capacity: usize) -> Option<NonNull<u8>> {
-    let mapped = capacity.checked_add(HUGE_PAGE)?;
-    // SAFETY: a new private anonymous mapping at an address the kernel chooses.
-    let base = unsafe {
-        rustix::mm::mmap_anonymous(
-            ptr::null_mut(),
-            mapped,
-            ProtFlags::READ | ProtFlags::WRITE,
-            MapFlags::PRIVATE,
-        )
-    }
-    .ok()?
-    .cast::<u8>();
-    let lead = base.align_offset(HUGE_PAGE);
-    let start = base.wrapping_add(lead);
-    let end = start.wrapping_add(capacity);
-    // Failures to trim or advise cost memory or speed, nothing else.
-    if lead > 0 {
-        // SAFETY: the part before the aligned start belongs to the mapping just made.
-        let _ = unsafe { rustix::mm::munmap(base.cast(), lead) };
-    }
-    if HUGE_PAGE > lead {
-        // SAFETY: the part after the wanted end belongs to the mapping just made.
-        let _ = unsafe { rustix::mm::munmap(end.cast(), HUGE_PAGE - lead) };
-    }
-    let on_huge_pages = capacity - capacity % HUGE_PAGE;
-    // SAFETY: the range was just mapped and is owned.
-    let _ = unsafe { rustix::mm::madvise(start.cast(), on_huge_pages, Advice::LinuxHugepage) };
-    NonNull::new(start)
-}
-
-/// Capacity that a buffer of `len` bytes gets; coarse, so that buffers are reused.
-fn capacity_for(len: usize, alignment: usize) -> usize {
-    let tail = len % HUGE_PAGE;
-    let step = if len >= MAP_FROM && (len < HUGE_PAGE || tail > MAX_TAIL) {
-        HUGE_PAGE
-    } else if len > TAIL_STEP {
-        TAIL_STEP
-    } else {
-        MIN_ALIGNMENT
-    };
-    len.max(1).next_multiple_of(step.max(alignment))
-}
+/// Gets of at most so many bytes may have the reserve: a lump of 64 KiB and its trailer.
+const SMALL: u64 = 128 << 10;
+/// Part of the memory for gets that the reserve has beside it.
+const RESERVE: u64 = 16;
 
 /// Recycles buffers; holds at most 128 MiB of free and lent ones.
 #[derive(Debug)]
@@ -170,6 +61,10 @@ struct State {
     puts: u64,
     /// Bytes of gets, reservations included.
     gets: u64,
+    /// Bytes of them by who pays.
+    held_by: HashMap<Payer, u64>,
+    /// Bytes of small gets out of the reserve.
+    small: u64,
     /// Counted buffers that came back since the beginning.
     releases: u64,
     /// Callers in `wait_for_release`.
@@ -181,6 +76,41 @@ struct State {
 impl State {
     fn used(&self) -> u64 {
         self.puts + self.gets
+    }
+
+    fn held_by(&self, payer: Payer) -> u64 {
+        self.held_by.get(&payer).copied().unwrap_or(0)
+    }
+
+    /// Counts bytes for a buffer.
+    fn hold(&mut self, charge: Charge, bytes: u64) {
+        match charge {
+            Charge::Put => self.puts += bytes,
+            Charge::Get(payer) => {
+                self.gets += bytes;
+                *self.held_by.entry(payer).or_default() += bytes;
+            }
+            Charge::SmallGet => self.small += bytes,
+            Charge::Lent => {}
+        }
+    }
+
+    /// Counts them no more.
+    fn give(&mut self, charge: Charge, bytes: u64) {
+        match charge {
+            Charge::Put => self.puts -= bytes,
+            Charge::Get(payer) => {
+                self.gets -= bytes;
+                let held = self.held_by(payer) - bytes;
+                if held > 0 {
+                    self.held_by.insert(payer, held);
+                } else {
+                    self.held_by.remove(&payer);
+                }
+            }
+            Charge::SmallGet => self.small -= bytes,
+            Charge::Lent => {}
+        }
     }
 }
 
@@ -195,8 +125,18 @@ impl fmt::Debug for State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Charge {
     Put,
-    Get,
+    Get(Payer),
+    SmallGet,
     Lent,
+}
+
+/// Why there is no memory for a get now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Short {
+    /// Others have it.
+    Memory,
+    /// Who pays for it has its share.
+    Share,
 }
 
 /// All of the budget that puts may use is in use.
@@ -263,7 +203,8 @@ impl BufferPool {
     /// Bytes that buffers for gets take now, reservations included.
     #[must_use]
     pub fn used_by_gets(&self) -> u64 {
-        self.lock().gets
+        let state = self.lock();
+        state.gets + state.small
     }
 
     /// Bytes that a buffer of `len` bytes takes.
@@ -324,28 +265,70 @@ impl BufferPool {
                 budget,
             });
         }
-        state.puts += needed;
+        state.hold(Charge::Put, needed);
         Ok(self.buffer(state, len, capacity, Some(Charge::Put)))
     }
 
-    /// Sets memory aside for a read of at most `len` bytes. `None`: there is none now; the
-    /// [reader](Self::set_reader) is woken when some has come back.
-    pub(crate) fn reserve(self: &Arc<Self>, len: u64) -> Option<Reservation> {
-        let len = usize::try_from(len).ok()?;
-        let bytes = capacity_for(len, self.alignment) as u64;
+    /// True: a get of so many bytes may have the reserve.
+    pub(crate) fn is_small(&self, len: u64) -> bool {
+        self.capacity_of_get(len) <= SMALL
+    }
+
+    /// Sets memory aside for a read of at most `len` bytes, which `payer` pays for. When there is
+    /// none, the [reader](Self::set_reader) is woken when some has come back.
+    pub(crate) fn reserve(self: &Arc<Self>, payer: Payer, len: u64) -> Result<Reservation, Short> {
+        let bytes = self.capacity_of_get(len);
         let mut state = self.lock();
+        match self.short_of(&state, payer, bytes) {
+            None => Ok(self.reserved(&mut state, Charge::Get(payer), bytes)),
+            Some(short) => self.out_of_reserve(&mut state, bytes).ok_or(short),
+        }
+    }
+
+    /// As [`Self::reserve`], out of the reserve alone: others have waited longer for the rest.
+    pub(crate) fn reserve_small(self: &Arc<Self>, len: u64) -> Option<Reservation> {
+        self.out_of_reserve(&mut self.lock(), self.capacity_of_get(len))
+    }
+
+    /// True: `payer` may hold so many bytes more, if there are any.
+    pub(crate) fn has_share(&self, payer: Payer, len: u64) -> bool {
+        let short = self.short_of(&self.lock(), payer, self.capacity_of_get(len));
+        short != Some(Short::Share)
+    }
+
+    fn capacity_of_get(&self, len: u64) -> u64 {
+        // No lump is larger than memory can be.
+        self.capacity_of(usize::try_from(len).unwrap_or(usize::MAX / 2))
+    }
+
+    fn short_of(&self, state: &State, payer: Payer, bytes: u64) -> Option<Short> {
+        let held = state.held_by(payer);
+        let share = self.gets_limit - self.gets_limit / 4;
+        if payer != Payer::default() && held > 0 && held.saturating_add(bytes) > share {
+            return Some(Short::Share);
+        }
         let used = state.used();
         let no_room = used > 0 && used.saturating_add(bytes) > self.budget;
         let too_much = state.gets > 0 && state.gets.saturating_add(bytes) > self.gets_limit;
-        if no_room || too_much {
-            state.reader_waits = true;
-            return None;
+        (no_room || too_much).then_some(Short::Memory)
+    }
+
+    fn out_of_reserve(self: &Arc<Self>, state: &mut State, bytes: u64) -> Option<Reservation> {
+        let reserve = self.gets_limit.min(self.budget) / RESERVE;
+        if bytes <= SMALL && state.small + bytes <= reserve {
+            return Some(self.reserved(state, Charge::SmallGet, bytes));
         }
-        state.gets += bytes;
-        Some(Reservation {
+        state.reader_waits = true;
+        None
+    }
+
+    fn reserved(self: &Arc<Self>, state: &mut State, charge: Charge, bytes: u64) -> Reservation {
+        state.hold(charge, bytes);
+        Reservation {
             pool: Arc::clone(self),
+            charge,
             bytes,
-        })
+        }
     }
 
     /// Waker for a read that may find memory again; only the first call counts.
@@ -413,10 +396,9 @@ impl BufferPool {
     }
 
     fn release(&self, mut state: MutexGuard<'_, State>, charge: Charge, bytes: u64) {
-        match charge {
-            Charge::Put => state.puts -= bytes,
-            Charge::Get => state.gets -= bytes,
-            Charge::Lent => return,
+        state.give(charge, bytes);
+        if charge == Charge::Lent {
+            return;
         }
         state.releases += 1;
         if state.sleepers > 0 {
@@ -434,6 +416,7 @@ impl BufferPool {
 #[derive(Debug)]
 pub(crate) struct Reservation {
     pool: Arc<BufferPool>,
+    charge: Charge,
     bytes: u64,
 }
 
@@ -444,16 +427,17 @@ impl Reservation {
         let capacity = capacity_for(len, pool.alignment);
         let mut state = pool.lock();
         debug_assert!(capacity as u64 <= self.bytes, "more than was reserved");
-        state.gets = (state.gets - self.bytes) + capacity as u64;
+        state.give(self.charge, self.bytes);
+        state.hold(self.charge, capacity as u64);
         self.bytes = 0;
-        pool.buffer(state, len, capacity, Some(Charge::Get))
+        pool.buffer(state, len, capacity, Some(self.charge))
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            self.pool.release(self.pool.lock(), Charge::Get, self.bytes);
+            self.pool.release(self.pool.lock(), self.charge, self.bytes);
         }
     }
 }

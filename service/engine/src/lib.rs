@@ -141,8 +141,8 @@ pub use owner::{Driver, LearnedStats, OrderStats};
 pub use payload::{LumpBuf, LumpData};
 pub use request::{
     CollectOutcome, DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EmbeddedPage,
-    HeadOutcome, ListOutcome, LumpRange, Placement, PutCondition, PutGroup, PutOptions, PutOutcome,
-    RangeOutcome, RequestCtx, UsageOutcome,
+    HeadOutcome, ListOutcome, LumpRange, Payer, Placement, PutCondition, PutGroup, PutOptions,
+    PutOutcome, RangeOutcome, RequestCtx, UsageOutcome,
 };
 pub use scrub::{ScrubPass, ScrubStatus};
 pub use stats::StoreStats;

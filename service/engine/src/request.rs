@@ -28,7 +28,14 @@ pub struct RequestCtx {
     /// Refused with [`Error::Busy`] when more requests than this wait already; `None`: only the
     /// limits of the store count.
     pub max_queue_len: Option<u32>,
+    /// Who pays for the memory of its bytes, if it is a get.
+    pub payer: Payer,
 }
+
+/// One of those who share the memory for gets: none gets more than three quarters of it, unless with
+/// one get. The default stands for nobody, and has no bound of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Payer(pub u32);
 
 impl RequestCtx {
     /// Sets the deadline to now, so that the request is answered before all without a deadline or

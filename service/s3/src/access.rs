@@ -146,6 +146,7 @@ impl S3Access for Keys {
         if let Some(flow) = cx.extensions_mut().get::<Arc<Flow>>() {
             flow.received(scope.age());
         }
+        scope.set_payer(grants.name());
         cx.extensions_mut().insert(Asked { scope, grants });
         Ok(())
     }

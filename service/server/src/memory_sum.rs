@@ -2,7 +2,8 @@
 
 use crate::config::ServeConfig;
 use crate::connection_memory;
-use crate::grpc::MESSAGES;
+use crate::grpc::{LISTS, MESSAGES};
+use crate::request::Bodies;
 
 /// Program, runtime, observer and the state of stores that hold little.
 const SELF: u64 = 128 << 20;
@@ -15,10 +16,10 @@ const HTTP: u64 = 256 << 10;
 #[must_use]
 pub fn memory_sum(config: &ServeConfig) -> u64 {
     let put = config.put_memory().0;
-    let stores = config.stores.len() as u64 * (config.get_memory().0 + KEPT);
+    let stores = config.stores.len() as u64 * (Bodies::most(config.get_memory().0) + KEPT);
     let most = config.max_connections as u64;
     let entrances = 1 + u64::from(config.unix_socket.is_some());
     let connections = connection_memory::most(config, entrances * most);
     let http = if config.s3_listen.is_some() { most } else { 0 } + 128;
-    SELF + put + put / 16 + stores + MESSAGES + connections + http * HTTP
+    SELF + Bodies::most(put) + stores + MESSAGES + Bodies::most(LISTS) + connections + http * HTTP
 }

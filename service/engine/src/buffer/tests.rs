@@ -1,6 +1,9 @@
 //! Alignment, recycling and the budget.
 
+use super::memory::{HUGE_PAGE, MAX_TAIL, TAIL_STEP};
 use super::*;
+
+const ANY: Payer = Payer(0);
 
 #[test]
 fn buffers_are_aligned_zeroed_and_recycled() {
@@ -43,12 +46,12 @@ fn lumps_stay_within_the_budget_and_puts_leave_room_for_gets() {
         count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
     }));
     let woken = || woken.load(std::sync::atomic::Ordering::SeqCst);
-    let first = pool.reserve(8192).unwrap();
-    let second = pool.reserve(4096).unwrap();
+    let first = pool.reserve(ANY, 8192).unwrap();
+    let second = pool.reserve(ANY, 4096).unwrap();
     assert_eq!(pool.used(), 40_960);
     drop(pool.get(1 << 20));
     assert_eq!((pool.used(), woken()), (40_960, 0), "not a lump's");
-    assert!(pool.reserve(1).is_none());
+    assert!(pool.reserve(ANY, 1).is_err());
     // Less than reserved: the rest comes back with the buffer's use.
     let read = first.into_buf(100);
     assert_eq!((pool.used(), read.len()), (9 * 4096, 100));
@@ -57,11 +60,11 @@ fn lumps_stay_within_the_budget_and_puts_leave_room_for_gets() {
     drop((read, puts));
     assert_eq!((pool.used(), woken()), (0, 1));
     // Larger than all there is: alone.
-    let large = pool.reserve(1 << 20).unwrap();
-    assert!(pool.reserve(1).is_none() && pool.get_for_put(1).is_err());
+    let large = pool.reserve(ANY, 1 << 20).unwrap();
+    assert!(pool.reserve(ANY, 1).is_err() && pool.get_for_put(1).is_err());
     drop(large);
     let large = pool.get_for_put(1 << 20).unwrap();
-    assert!(pool.reserve(1).is_none());
+    assert!(pool.reserve(ANY, 1).is_err());
     drop(large);
     assert_eq!((pool.used(), woken()), (0, 3));
 }
@@ -69,18 +72,48 @@ fn lumps_stay_within_the_budget_and_puts_leave_room_for_gets() {
 #[test]
 fn gets_stay_within_their_part() {
     let pool = BufferPool::with_budget(4096, 40_960, 8192);
-    let first = pool.reserve(4096).unwrap();
-    let second = pool.reserve(4096).unwrap();
-    assert!(pool.reserve(1).is_none());
+    let first = pool.reserve(ANY, 4096).unwrap();
+    let second = pool.reserve(ANY, 4096).unwrap();
+    assert!(pool.reserve(ANY, 1).is_err());
     assert_eq!((pool.used(), pool.used_by_gets()), (8192, 8192));
     let put = pool.get_for_put(4096).unwrap();
     assert_eq!((pool.used(), pool.used_by_gets()), (12_288, 8192));
     drop((first, second));
     // Larger than the part of gets: alone among gets.
-    let large = pool.reserve(16_384).unwrap();
-    assert!(pool.reserve(1).is_none());
+    let large = pool.reserve(ANY, 16_384).unwrap();
+    assert!(pool.reserve(ANY, 1).is_err());
     drop((large, put));
     assert_eq!(pool.used(), 0);
+}
+
+#[test]
+fn a_payer_leaves_a_quarter_to_others_and_small_gets_have_a_reserve() {
+    let (greedy, other) = (Payer(1), Payer(2));
+    let pool = BufferPool::with_budget(4096, 64 << 20, 16 << 20);
+    let mut held = Vec::new();
+    let share = loop {
+        match pool.reserve(greedy, 2 << 20) {
+            Ok(reserved) => held.push(reserved),
+            Err(short) => break short,
+        }
+    };
+    assert_eq!((held.len(), share), (6, Short::Share));
+    assert!(!pool.has_share(greedy, 1) && pool.has_share(other, 16 << 20));
+    held.push(pool.reserve(other, 4 << 20).unwrap());
+    let full = pool.reserve(other, 2 << 20).unwrap_err();
+    assert_eq!(full, Short::Memory);
+    // A sixteenth of it, in pieces of 128 KiB.
+    let small: Vec<_> = std::iter::from_fn(|| pool.reserve(greedy, 68 << 10).ok()).collect();
+    assert_eq!(small.len(), 8);
+    assert!(pool.reserve_small(1).is_none());
+    assert_eq!(pool.used_by_gets(), 17 << 20);
+    drop((held, small));
+    assert_eq!((pool.used(), pool.used_by_gets()), (0, 0));
+    // One get may have more than the share.
+    let large = pool.reserve(greedy, 20 << 20).unwrap();
+    assert!(!pool.has_share(greedy, 1));
+    drop(large);
+    assert!(pool.lock().held_by.is_empty());
 }
 
 #[test]

@@ -3,10 +3,13 @@
 //! Requests without I/O of their own start as soon as they are seen: lists, usage, heads of known
 //! size, gets of absent lumps; deletes and embedded puts too, in the order of arrival, as long as
 //! not too many changes are unfinished. They never wait for the disk's slots. Gets, puts and heads
-//! that read wait for one of these in the [`Queue`], gets for memory as well. A flush takes no
-//! slot, so nothing that reads waits for one.
+//! that read wait for one of these in the [`Queue`], gets for memory as well. Gets whose payer has
+//! its share of memory wait beside the queue ([`Held`]), and small gets have a reserve, so whoever
+//! does not take what it asked for keeps nobody else waiting. A flush takes no slot, so nothing that
+//! reads waits for one.
 
 pub(crate) mod admission;
+mod held;
 mod learning;
 pub(crate) mod order;
 pub(crate) mod order_stats;
@@ -19,6 +22,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use admission::Admission;
+use held::Held;
 use learning::Learning;
 use order::{Kind, Kinds, Moment, Order};
 use overload::Overload;
@@ -26,6 +30,7 @@ use queue::{Place, Queue};
 
 use super::command::{Arrival, Command};
 use super::ctx::Ctx;
+use crate::buffer::{Reservation, Short};
 use crate::clock::monotonic_ns;
 use crate::declaration::RequestId;
 use crate::device::Wait;
@@ -36,6 +41,8 @@ use crate::units::RingPosition;
 /// The queue before the disk, and the changes that need no slot there.
 pub(super) struct Waiting {
     queue: Queue<Arrival>,
+    /// Gets whose payers have enough memory.
+    held: Held,
     /// Changes without data I/O, in the order of arrival.
     changes: VecDeque<Arrival>,
     admission: Arc<Admission>,
@@ -60,6 +67,7 @@ impl Waiting {
     pub(super) fn new(order: Order, overload: Overload, admission: Arc<Admission>) -> Self {
         Self {
             queue: Queue::new(order),
+            held: Held::default(),
             changes: VecDeque::new(),
             admission,
             overload,
@@ -69,7 +77,7 @@ impl Waiting {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.queue.is_empty() && self.changes.is_empty()
+        self.queue.is_empty() && self.changes.is_empty() && self.held.is_empty()
     }
 
     /// A put is written to these bytes of the device.
@@ -79,7 +87,8 @@ impl Waiting {
 
     /// Shortens a wait to the time when a request must be dropped.
     pub(super) fn shorten(&self, wait: Wait) -> Wait {
-        let Some(expiry) = self.queue.next_expiry() else {
+        let expiries = [self.queue.next_expiry(), self.held.next_expiry()];
+        let Some(expiry) = expiries.into_iter().flatten().min() else {
             return wait;
         };
         let due = expiry.saturating_add(1);
@@ -97,7 +106,10 @@ impl Waiting {
             return Some(arrival);
         }
         match place(ctx, &arrival) {
-            Some((place, len)) if self.starts_at_once(ctx, place.kind, len) => {
+            Some((place, _)) if place.kind.is_get() && self.held.has(arrival.ctx.payer) => {
+                self.hold(arrival);
+            }
+            Some((place, len)) if self.starts_at_once(ctx, &arrival, place.kind, len) => {
                 self.queue.pass(place);
                 return Some(arrival);
             }
@@ -109,11 +121,14 @@ impl Waiting {
     }
 
     /// True: nobody waits and there is all it needs. Memory for `len` bytes is set aside then.
-    fn starts_at_once(&mut self, ctx: &mut Ctx, kind: Kind, len: u64) -> bool {
+    fn starts_at_once(&mut self, ctx: &mut Ctx, arrival: &Arrival, kind: Kind, len: u64) -> bool {
         self.queue.is_empty()
             && ctx.io.data_in_flight() < ctx.limits.data_ios
             && match kind {
-                Kind::Get => self.reserve_memory(ctx, len),
+                Kind::Get | Kind::Small => {
+                    let memory = ctx.io.pool.reserve(arrival.ctx.payer, len);
+                    self.reserved(ctx, memory).is_ok()
+                }
                 Kind::Head => true,
                 Kind::Put => ctx.unfinished.count() < ctx.limits.pending,
             }
@@ -125,6 +140,9 @@ impl Waiting {
         let started = ctx.shared.counters.queue_started.get();
         while let Some((arrival, late_ns)) = self.queue.expire(now_ns) {
             self.drop_late(ctx, arrival, late_ns);
+        }
+        if !self.held.is_empty() {
+            self.release_held(ctx, now_ns);
         }
         Round {
             now_ns,
@@ -157,34 +175,81 @@ impl Waiting {
             let (choice, arrival) = self.queue.choose(moment)?;
             // The lump may have been replaced since it was looked up for its place.
             let to_read = to_read(ctx, &arrival.command).map(|(_, len)| len);
-            if to_read.is_some_and(|len| !self.reserve_memory(ctx, len)) {
-                // A later get might fit, but so would the one after it, for ever.
-                round.kinds = round.kinds.without(Kind::Get);
-                continue;
+            let payer = arrival.ctx.payer;
+            let memory = to_read.map(|len| {
+                if round.kinds.has(Kind::Get) {
+                    ctx.io.pool.reserve(payer, len)
+                } else {
+                    // What comes free is for those that wait for more.
+                    ctx.io.pool.reserve_small(len).ok_or(Short::Memory)
+                }
+            });
+            match memory.map_or(Ok(()), |memory| self.reserved(ctx, memory)) {
+                Ok(()) => return self.queue.take(choice),
+                // A later one might fit, but so would the one after it, for ever.
+                Err(Short::Memory) => {
+                    let kind = self.queue.kind(choice)?;
+                    round.kinds = round.kinds.without(kind);
+                }
+                Err(Short::Share) => {
+                    let arrival = self.queue.set_aside(choice)?;
+                    self.hold(arrival);
+                }
             }
-            return self.queue.take(choice);
         }
         None
+    }
+
+    /// The payer of a get has its share of memory.
+    fn hold(&mut self, arrival: Arrival) {
+        // A piece is a part of a get that was let in, perhaps of one whose beginning was sent.
+        let refused = match arrival.command {
+            Command::GetPiece { .. } => None,
+            _ => self.admission.check_held(self.held.len()).err(),
+        };
+        match refused {
+            None => self.held.push(arrival),
+            Some(busy) => {
+                self.admission.leave();
+                arrival.command.refuse(busy);
+            }
+        }
+    }
+
+    /// Lets those into the queue again whose payers have given memory back.
+    fn release_held(&mut self, ctx: &Ctx, now_ns: u64) {
+        while let Some((arrival, late_ns)) = self.held.expire(now_ns) {
+            self.drop_late(ctx, arrival, late_ns);
+        }
+        let bytes = |arrival: &Arrival| to_read(ctx, &arrival.command).map_or(0, |(_, len)| len);
+        let may = |payer, bytes| ctx.io.pool.has_share(payer, bytes);
+        for arrival in self.held.ready(bytes, may) {
+            match place(ctx, &arrival) {
+                Some((place, _)) => self.queue.push(place, arrival),
+                // Its lump is gone: that is answered without the disk.
+                None => self.changes.push_back(arrival),
+            }
+        }
     }
 
     /// Judges the load by what was started and what still waits.
     pub(super) fn end(&mut self, ctx: &mut Ctx, round: &Round) {
         let started = ctx.shared.counters.queue_started.get() - round.started;
-        let waiting = self.admission.waiting();
+        let waiting = self.admission.waiting().saturating_sub(self.held.len());
         ctx.pace.started(round.now_ns, started, waiting);
         let overloaded = self.overload.observe(waiting, round.now_ns);
         self.admission.observe(overloaded, ctx.pace.interval_ns());
     }
 
     /// Sets memory aside for the next read.
-    fn reserve_memory(&mut self, ctx: &mut Ctx, len: u64) -> bool {
-        ctx.io.reservation = ctx.io.pool.reserve(len);
-        let short = ctx.io.reservation.is_none();
-        if short && !self.memory_short {
+    fn reserved(&mut self, ctx: &mut Ctx, memory: Result<Reservation, Short>) -> Result<(), Short> {
+        let short = memory.as_ref().err().copied();
+        ctx.io.reservation = memory.ok();
+        if short.is_some() && !self.memory_short {
             ctx.shared.counters.buffer_waits.add(1);
         }
-        self.memory_short = short;
-        !short
+        self.memory_short = short.is_some();
+        short.map_or(Ok(()), Err)
     }
 
     /// Counts a request that starts, late or not. `None`: it wants to be dropped when late.
@@ -207,9 +272,9 @@ impl Waiting {
 
     /// Nothing that waits can be done.
     pub(super) fn refuse_all(&mut self, error: &Error) {
-        let changes = self.changes.drain(..);
+        let waiting = self.changes.drain(..).chain(self.held.take_all());
         let queued = std::iter::from_fn(|| self.queue.take_oldest());
-        for arrival in changes.chain(queued) {
+        for arrival in waiting.chain(queued) {
             self.admission.leave();
             arrival.command.refuse(error.clone());
         }
@@ -231,9 +296,9 @@ impl Waiting {
 impl Drop for Waiting {
     /// The owner ends early, perhaps by a panic: whoever waits is told.
     fn drop(&mut self) {
-        let changes = self.changes.drain(..);
+        let waiting = self.changes.drain(..).chain(self.held.take_all());
         let queued = std::iter::from_fn(|| self.queue.take_oldest());
-        for arrival in changes.chain(queued) {
+        for arrival in waiting.chain(queued) {
             arrival.command.refuse(Error::Closed);
         }
     }
@@ -245,7 +310,9 @@ fn place(ctx: &Ctx, arrival: &Arrival) -> Option<(Place, u64)> {
     let (kind, position, (len, memory)) = match &arrival.command {
         Command::Get { .. } | Command::GetRange { .. } | Command::GetPiece { .. } => {
             let (position, len) = to_read(ctx, &arrival.command)?;
-            (Kind::Get, position, (len, len))
+            let small = ctx.io.pool.is_small(len);
+            let kind = if small { Kind::Small } else { Kind::Get };
+            (kind, position, (len, len))
         }
         Command::Head { id, .. } => {
             let block_size = ctx.storage.geometry.block_size();

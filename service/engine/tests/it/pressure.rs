@@ -7,8 +7,8 @@ use crate::support::{Shape, content, disk_dir, options, store_file};
 use lumpscope_engine::clock::monotonic_ns;
 use lumpscope_engine::device::sim::Random;
 use lumpscope_engine::{
-    Durability, Error, IoBackendChoice, LumpId, LumpRange, Placement, QueuePolicy, RequestCtx,
-    RequestId, Store,
+    Durability, Error, IoBackendChoice, LumpId, LumpRange, Payer, Placement, QueuePolicy,
+    RequestCtx, RequestId, Store,
 };
 
 const THREADS: u64 = 8;
@@ -36,6 +36,7 @@ fn any_ctx(random: &mut Random) -> RequestCtx {
         drop_when_late: random.chance(300),
         prioritized: random.chance(300),
         max_queue_len: random.chance(200).then(|| random.below(8) as u32),
+        payer: Payer(random.below(3) as u32),
     }
 }
 

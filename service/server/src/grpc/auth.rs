@@ -145,6 +145,16 @@ enum Admitted {
     },
 }
 
+impl Admitted {
+    /// Who pays for the memory of a message that is open to all: strangers do together.
+    fn payer(&self) -> Arc<str> {
+        match self {
+            Self::Known(caller) => Arc::from(caller.name()),
+            Self::Stranger { .. } => Arc::from(""),
+        }
+    }
+}
+
 impl<S> Service<http::Request<Body>> for Auth<S>
 where
     S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible>,
@@ -182,9 +192,10 @@ where
             request.extensions_mut().insert(caller.clone());
         }
         let mut memory = None;
+        let payer = admitted.payer();
         if request.uri().path().starts_with(OPEN) {
             request = request.map(|body| {
-                let (body, held) = self.intake.bound(body, MAX_OPEN);
+                let (body, held) = self.intake.bound(body, MAX_OPEN, payer);
                 memory = Some(held);
                 body
             });

@@ -15,15 +15,15 @@ use tonic::codegen::Service;
 use tonic::codegen::http::{HeaderValue, Request, Response, header};
 use tonic::server::NamedService;
 
-use super::get::LumpFrames;
+use super::get::{Form, LumpFrames};
 use super::lump_store::LumpStoreService;
 use super::source::Source;
 use super::wire::{Messages, message_frame, read_message};
-use super::{Reply, get, many, put};
+use super::{Reply, get, list, many, put, small};
 use crate::door::Connection;
 use crate::request::Scope;
 
-/// Most bytes of the request of a Get.
+/// Most bytes of the request of a Get, a GetSmall or a List.
 const MAX_GET: usize = 16 << 10;
 /// Most bytes of a GetMany request: 16,384 ids in the longest form.
 const MAX_GET_MANY: usize = 1 << 20;
@@ -65,7 +65,9 @@ where
             "/lumpscope.v1.LumpStore/Put" => Call::Put,
             "/lumpscope.v1.LumpStore/PutMany" => Call::PutMany,
             "/lumpscope.v1.LumpStore/Get" => Call::Get,
+            "/lumpscope.v1.LumpStore/GetSmall" => Call::GetSmall,
             "/lumpscope.v1.LumpStore/GetMany" => Call::GetMany,
+            "/lumpscope.v1.LumpStore/List" => Call::List,
             _ => return Box::pin(self.inner.call(request)),
         };
         let lumps = self.lumps.clone();
@@ -82,7 +84,9 @@ enum Call {
     Put,
     PutMany,
     Get,
+    GetSmall,
     GetMany,
+    List,
 }
 
 impl Call {
@@ -96,7 +100,7 @@ impl Call {
         let connection = head.extensions.get::<Connection>().cloned();
         match self {
             Self::Put => {
-                let stored = put::put(lumps, &scope, connection.as_ref(), body).await?;
+                let stored = put::put(lumps, &scope, body).await?;
                 let only = tokio_stream::once(Ok(message_frame(&stored)));
                 Ok(reply(only, &scope))
             }
@@ -109,7 +113,17 @@ impl Call {
                 let asked = read_message(&mut source, MAX_GET).await?;
                 scope.all_received();
                 let fetched = get::get(lumps, &scope, &asked).await?;
-                let frames = LumpFrames::new(lumps, &scope, connection.as_ref(), None, fetched);
+                let connection = connection.as_ref();
+                let frames = LumpFrames::new(lumps, &scope, connection, Form::Get, fetched);
+                Ok(reply(frames, &scope))
+            }
+            Self::GetSmall => {
+                let mut source = Source::new(body, lumps.body_timeout);
+                let asked = read_message(&mut source, MAX_GET).await?;
+                scope.all_received();
+                let fetched = small::get_small(lumps, &scope, asked).await?;
+                let connection = connection.as_ref();
+                let frames = LumpFrames::new(lumps, &scope, connection, Form::Small, fetched);
                 Ok(reply(frames, &scope))
             }
             Self::GetMany => {
@@ -118,6 +132,13 @@ impl Call {
                 scope.all_received();
                 let frames = many::get_many(lumps, &scope, connection, &asked)?;
                 Ok(reply(frames, &scope))
+            }
+            Self::List => {
+                let mut source = Source::new(body, lumps.body_timeout);
+                let asked = read_message(&mut source, MAX_GET).await?;
+                scope.all_received();
+                let page = list::list(lumps, &scope, connection.as_ref(), asked).await?;
+                Ok(reply(tokio_stream::once(Ok(page)), &scope))
             }
         }
     }

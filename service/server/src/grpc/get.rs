@@ -16,7 +16,7 @@ use tonic::Status;
 
 use super::convert;
 use super::lump_store::LumpStoreService;
-use super::wire::{chunk_frames, get_many_frames, message_frame};
+use super::wire::{chunk_frames, get_many_frames, message_frame, small_head};
 use crate::door::Connection;
 use crate::refusal::Refusal;
 use crate::request::{CHUNK, Reading, Scope};
@@ -39,6 +39,10 @@ pub(super) async fn get(
     let length = range.length.unwrap_or(u64::MAX);
     Fetched::open(scope, &named, id, (range.offset, length)).await
 }
+
+/// A lump in one message of at most so many bytes is copied behind its header: one frame costs less
+/// than two, and it holds no memory for gets while its client takes it.
+const COPIED: u64 = 16 << 10;
 
 /// The bytes of a whole lump.
 pub(super) const WHOLE: (u64, u64) = (0, u64::MAX);
@@ -92,7 +96,7 @@ impl Fetched {
         named: &NamedStore,
         id: LumpId,
         (offset, length): (u64, u64),
-    ) -> Result<(v1::GetHeader, LumpData), Refusal> {
+    ) -> Result<Self, Refusal> {
         scope.lump(id, LumpOp::Get);
         let store = &named.store;
         let read = scope.ask((), |ctx, on_done| {
@@ -109,7 +113,12 @@ impl Fetched {
             verified: part.data.verified,
             crc32c: known.then(|| part.data.crc32c()),
         };
-        Ok((header, part.data))
+        Ok(Self {
+            header,
+            first: part.data,
+            rest: None,
+            store: named.name.clone(),
+        })
     }
 }
 
@@ -131,10 +140,20 @@ impl AsRef<[u8]> for Held {
     }
 }
 
+/// The reply in which a lump is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// That of a Get: header and chunks, each a message.
+    Get,
+    /// That of a GetMany, with the lump's position in it.
+    Many(u64),
+    /// That of a GetSmall: header and bytes in one message.
+    Small,
+}
+
 /// The frames of one lump: header, then chunks.
 pub(super) struct LumpFrames {
-    /// Position in a reply to GetMany; `None`: a reply to Get.
-    index: Option<u64>,
+    form: Form,
     ready: VecDeque<Bytes>,
     /// Of the piece at hand.
     bytes: Bytes,
@@ -152,7 +171,7 @@ impl LumpFrames {
         service: &LumpStoreService,
         scope: &Arc<Scope>,
         connection: Option<&Connection>,
-        index: Option<u64>,
+        form: Form,
         fetched: Fetched,
     ) -> Self {
         let Fetched {
@@ -162,18 +181,19 @@ impl LumpFrames {
             store,
         } = fetched;
         let length = header.length;
-        let first = match index {
-            None => message_frame(&v1::GetResponse {
+        let first = match form {
+            Form::Small => small_head(header, data.len()),
+            Form::Get => message_frame(&v1::GetResponse {
                 part: Some(v1::get_response::Part::Header(header)),
             }),
-            Some(index) => message_frame(&v1::GetManyResponse {
+            Form::Many(index) => message_frame(&v1::GetManyResponse {
                 index,
                 part: Some(v1::get_many_response::Part::Header(header)),
             }),
         };
         let reading = service.readers.watch(connection, length);
         let mut frames = Self {
-            index,
+            form,
             ready: VecDeque::from([first]),
             bytes: Bytes::new(),
             rest,
@@ -183,7 +203,17 @@ impl LumpFrames {
             reading,
         };
         frames.take(data);
+        if form == Form::Small && length <= COPIED {
+            frames.join();
+        }
         frames
+    }
+
+    /// Makes all that is at hand one frame.
+    fn join(&mut self) {
+        self.split();
+        let all: Vec<Bytes> = self.ready.drain(..).collect();
+        self.ready.push_back(all.concat().into());
     }
 
     /// A piece is to be sent.
@@ -221,17 +251,23 @@ impl LumpFrames {
         }))
     }
 
+    /// Makes frames of the next chunk of the piece at hand.
+    fn split(&mut self) {
+        let chunk = self.bytes.split_to(CHUNK.min(self.bytes.len()));
+        let bytes = chunk.len() as u64;
+        self.scope.add_bytes(bytes);
+        self.reading.took(bytes);
+        match self.form {
+            Form::Get => self.ready.extend(chunk_frames(chunk)),
+            Form::Many(index) => self.ready.extend(get_many_frames(index, chunk)),
+            Form::Small => self.ready.push_back(chunk),
+        }
+    }
+
     /// The next frame of the piece at hand.
     fn next_frame(&mut self) -> Option<Bytes> {
         if self.ready.is_empty() && !self.bytes.is_empty() {
-            let chunk = self.bytes.split_to(CHUNK.min(self.bytes.len()));
-            let bytes = chunk.len() as u64;
-            self.scope.add_bytes(bytes);
-            self.reading.took(bytes);
-            self.ready.extend(match self.index {
-                None => chunk_frames(chunk),
-                Some(index) => get_many_frames(index, chunk),
-            });
+            self.split();
         }
         self.ready.pop_front()
     }

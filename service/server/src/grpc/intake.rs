@@ -3,7 +3,8 @@
 //! The generated services gather a message whole, for as long as the client takes, and no budget
 //! knows of it. A [`Bounded`] body ends at the prefix of a message that is too large for its
 //! method, when the message does not come in time, and when there is no memory for it. Memory is
-//! held until the call is answered, because what the message was decoded into lives that long.
+//! held until the call is answered, because what the message was decoded into lives that long. Nobody
+//! holds all of it: a payer has a share (see [`Bodies`]).
 
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -12,13 +13,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
 use tonic::Status;
 use tonic::body::Body;
 
 use super::wire::{PREFIX_LEN, WireError};
 use crate::refusal::Refusal;
-use crate::request::{Memory, Reservation};
+use crate::request::Bodies;
+use crate::request::Body as Reservation;
 
 /// Messages of at most so many bytes have a budget of their own, so that large ones do not keep
 /// them waiting.
@@ -27,18 +30,19 @@ const SMALL: u64 = 16 << 10;
 const SMALL_MEMORY: u64 = 16 << 20;
 /// Memory for larger ones.
 const LARGE_MEMORY: u64 = 64 << 20;
-/// Memory for the first frames of messages that wait for theirs.
-const WAITING_MEMORY: u64 = 32 << 20;
+/// Bytes of the first frames of messages that wait for their memory.
+const WAITING_MEMORY: u32 = 32 << 20;
 
 /// All memory of messages, each twice: as it came, and gathered.
-pub(crate) const MESSAGES: u64 = 2 * (SMALL_MEMORY + LARGE_MEMORY) + WAITING_MEMORY;
+pub(crate) const MESSAGES: u64 =
+    2 * (Bodies::most(SMALL_MEMORY) + Bodies::most(LARGE_MEMORY)) + WAITING_MEMORY as u64;
 
 /// Memory and patience for messages. Cheap to clone.
 #[derive(Clone)]
 pub struct Intake {
-    small: Memory,
-    large: Memory,
-    waiting: Memory,
+    small: Bodies,
+    large: Bodies,
+    waiting: Arc<Semaphore>,
     patience: Duration,
 }
 
@@ -47,19 +51,21 @@ impl Intake {
     #[must_use]
     pub fn new(patience: Duration) -> Self {
         Self {
-            small: Memory::new(SMALL_MEMORY),
-            large: Memory::new(LARGE_MEMORY),
-            waiting: Memory::new(WAITING_MEMORY),
+            small: Bodies::new(SMALL_MEMORY),
+            large: Bodies::new(LARGE_MEMORY),
+            waiting: Arc::new(Semaphore::new(WAITING_MEMORY as usize)),
             patience,
         }
     }
 
-    /// `body` as one message of at most `max` bytes. Keep [`Held`] until the call is answered.
-    pub(super) fn bound(&self, body: Body, max: usize) -> (Body, Held) {
+    /// `body` as one message of at most `max` bytes, whose memory is `payer`'s. Keep [`Held`] until
+    /// the call is answered.
+    pub(super) fn bound(&self, body: Body, max: usize, payer: Arc<str>) -> (Body, Held) {
         let held = Held::default();
         let bounded = Bounded {
             body,
             max,
+            payer,
             prefix: [0; PREFIX_LEN],
             seen: 0,
             waiting: None,
@@ -70,29 +76,35 @@ impl Intake {
         (Body::new(bounded), held)
     }
 
-    fn memory(&self, bytes: u64) -> &Memory {
-        if bytes <= SMALL {
-            &self.small
+    /// Memory for a message of so many bytes, once it can be had.
+    fn reserve(&self, payer: &Arc<str>, bytes: u64) -> Reserving {
+        let memory = if bytes <= SMALL {
+            self.small.clone()
         } else {
-            &self.large
-        }
+            self.large.clone()
+        };
+        let payer = Arc::clone(payer);
+        Box::pin(async move { memory.begin(&payer, bytes).await })
     }
 }
 
 /// The memory of a message, once it has been announced.
 pub(super) type Held = Arc<OnceLock<Reservation>>;
 
+type Reserving = Pin<Box<dyn Future<Output = Reservation> + Send>>;
+
 /// A frame, and the memory that its message waits for.
 struct Waiting {
     frame: Frame<Bytes>,
-    _place: Reservation,
-    memory: Pin<Box<dyn Future<Output = Result<Reservation, Refusal>> + Send>>,
+    _place: OwnedSemaphorePermit,
+    memory: Reserving,
 }
 
 /// A body of one message.
 struct Bounded {
     body: Body,
     max: usize,
+    payer: Arc<str>,
     prefix: [u8; PREFIX_LEN],
     /// Bytes that have come, with the prefix.
     seen: usize,
@@ -140,20 +152,20 @@ impl Bounded {
             let Some(len) = announced else {
                 return Poll::Ready(Some(Ok(frame)));
             };
-            let memory = self.intake.memory(len).clone();
-            if let Some(reserved) = memory.try_reserve(len) {
+            let mut memory = self.intake.reserve(&self.payer, len);
+            if let Poll::Ready(reserved) = memory.as_mut().poll(context) {
                 self.hold(reserved);
                 return Poll::Ready(Some(Ok(frame)));
             }
             let bytes = frame.data_ref().map_or(0, Bytes::len);
-            let Some(place) = self.intake.waiting.try_reserve(bytes as u64) else {
+            let Some(place) = self.place(bytes) else {
                 let waited = Duration::ZERO;
                 return Poll::Ready(Some(Err(Refusal::NoMemory { waited }.into())));
             };
             self.waiting = Some(Waiting {
                 frame,
                 _place: place,
-                memory: Box::pin(async move { memory.reserve(len).await }),
+                memory,
             });
         }
         let Some(mut waiting) = self.waiting.take() else {
@@ -163,8 +175,16 @@ impl Bounded {
             self.waiting = Some(waiting);
             return Poll::Pending;
         };
-        self.hold(memory?);
+        self.hold(memory);
         Poll::Ready(Some(Ok(waiting.frame)))
+    }
+
+    /// Room for a frame whose message waits for memory.
+    fn place(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let waiting = Arc::clone(&self.intake.waiting);
+        waiting
+            .try_acquire_many_owned(u32::try_from(bytes).ok()?)
+            .ok()
     }
 
     /// There is memory: the time of the message begins.

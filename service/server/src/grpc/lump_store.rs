@@ -3,15 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use lumpscope_engine::{Durability, Error};
 use lumpscope_observer::Observer;
 use lumpscope_proto::v1::{self, lump_store_server::LumpStore};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{convert, describe, small};
+use super::{convert, describe, list, small};
 use crate::config::ServeConfig;
-use crate::door::Connection;
 use crate::refusal::Refusal;
 use crate::request::Bodies;
 use crate::request::Readers;
@@ -29,6 +27,7 @@ pub struct LumpStoreService {
     pub(super) max_message: usize,
     pub(super) min_rate: u64,
     pub(super) put_memory: Bodies,
+    pub(super) list_memory: Bodies,
     pub(super) readers: Readers,
 }
 
@@ -49,6 +48,7 @@ impl LumpStoreService {
             max_message: config.max_message.as_usize(),
             min_rate: config.min_rate.0,
             put_memory,
+            list_memory: Bodies::new(list::LISTS),
             readers: Readers::new(config.body_timeout, config.min_rate.0),
         }
     }
@@ -62,7 +62,7 @@ impl LumpStoreService {
     }
 }
 
-fn engine(named: &NamedStore) -> impl FnOnce(Error) -> Refusal {
+pub(super) fn engine(named: &NamedStore) -> impl FnOnce(Error) -> Refusal {
     let store = named.name.clone();
     move |error| Refusal::Engine { store, error }
 }
@@ -113,19 +113,16 @@ impl LumpStore for LumpStoreService {
         request: Request<v1::PutSmallRequest>,
     ) -> Result<Response<v1::PutSmallResponse>, Status> {
         let scope = Scope::of(request.extensions());
-        let connection = Connection::of(request.extensions()).cloned();
         let asked = request.into_inner();
-        let put = small::put_small(self, &scope, connection.as_ref(), asked).await?;
+        let put = small::put_small(self, &scope, asked).await?;
         Ok(Response::new(put))
     }
 
     async fn get_small(
         &self,
-        request: Request<v1::GetSmallRequest>,
+        _: Request<v1::GetSmallRequest>,
     ) -> Result<Response<v1::GetSmallResponse>, Status> {
-        let scope = Scope::of(request.extensions());
-        let got = small::get_small(self, &scope, request.into_inner()).await?;
-        Ok(Response::new(got))
+        served_before()
     }
 
     async fn delete_many(
@@ -229,28 +226,9 @@ impl LumpStore for LumpStoreService {
 
     async fn list(
         &self,
-        request: Request<v1::ListRequest>,
+        _: Request<v1::ListRequest>,
     ) -> Result<Response<v1::ListResponse>, Status> {
-        let scope = Scope::of(request.extensions());
-        let asked = request.into_inner();
-        scope.wait_as(asked.options.as_ref());
-        let named = &self.store(&scope, &asked.store)?;
-        let range = convert::range(asked.start.as_ref(), asked.end.as_ref())?;
-        let range = range.check().map_err(engine(named))?;
-        let rest = convert::after_token(range, &asked.page_token)?;
-        let limit = convert::page_size(asked.page_size)?;
-        let page = scope
-            .ask((), |ctx, on_done| {
-                named.store.submit_list(ctx, rest, limit, on_done)
-            })
-            .await
-            .map_err(engine(named))?;
-        let bytes = |id| Bytes::copy_from_slice(&convert::raw(id));
-        Ok(Response::new(v1::ListResponse {
-            request_id: scope.id(),
-            ids: page.ids.into_iter().map(bytes).collect(),
-            next_page_token: page.next.map(bytes).unwrap_or_default(),
-        }))
+        served_before()
     }
 
     async fn usage(

@@ -20,7 +20,7 @@ use tonic::Status;
 use tonic::body::Body;
 
 use super::convert;
-use super::get::{Fetched, LumpFrames, WHOLE};
+use super::get::{Fetched, Form, LumpFrames, WHOLE};
 use super::lump_store::LumpStoreService;
 use super::put::{Incoming, Room, Wanted, decode_header};
 use super::wire::{Event, message_frame};
@@ -167,8 +167,7 @@ impl Puts {
             Ok(wanted) => wanted,
             Err(refusal) => return self.refuse(incoming, index, length, refusal).await,
         };
-        let payer = self.scope.payer(self.connection.as_ref());
-        match wanted.room(&self.service, &self.scope, &payer).await {
+        match wanted.room(&self.service, &self.scope).await {
             Ok(room) => {
                 incoming.begin(length);
                 Ok(Receiving::Good(Box::new(Accepted { wanted, room })))
@@ -347,7 +346,8 @@ impl Stream for Gets {
                 Ok(fetched) => {
                     let (service, scope) = (&self.service, &self.scope);
                     let connection = self.connection.as_ref();
-                    let frames = LumpFrames::new(service, scope, connection, Some(index), fetched);
+                    let frames =
+                        LumpFrames::new(service, scope, connection, Form::Many(index), fetched);
                     self.current = Some(frames);
                 }
                 Err(refusal) => return Poll::Ready(Some(Ok(Self::failed(index, &refusal)))),

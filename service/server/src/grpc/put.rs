@@ -17,7 +17,6 @@ use super::convert;
 use super::lump_store::LumpStoreService;
 use super::source::{Lost, Source};
 use super::wire::{Decoder, Event, Limits, WireError};
-use crate::door::Connection;
 use crate::refusal::Refusal;
 use crate::request::{self, Bodies, Scope, is_slow};
 use crate::stores::NamedStore;
@@ -35,7 +34,6 @@ const MEMORY_RETRY: Duration = Duration::from_millis(100);
 pub(super) async fn put(
     service: &LumpStoreService,
     scope: &Scope,
-    connection: Option<&Connection>,
     body: Body,
 ) -> Result<v1::PutResponse, Status> {
     let mut incoming = Incoming::new(service, body);
@@ -43,8 +41,7 @@ pub(super) async fn put(
         return Err(Refusal::HeaderMissing.into());
     };
     let wanted = Wanted::of(service, scope, decode_header(header)?)?;
-    let payer = scope.payer(connection);
-    let mut room = wanted.room(service, scope, &payer).await?;
+    let mut room = wanted.room(service, scope).await?;
     incoming.begin(wanted.length);
     while let Some(event) = incoming.next().await? {
         match event {
@@ -124,7 +121,6 @@ impl Wanted {
         &self,
         service: &LumpStoreService,
         scope: &Scope,
-        payer: &Arc<str>,
     ) -> Result<Room, Refusal> {
         let store = &self.named.store;
         let embedded = self.options.placement == Some(Placement::Embedded);
@@ -135,7 +131,7 @@ impl Wanted {
             store.lump_memory(self.length)
         };
         let bytes = bytes.map_err(|error| self.refused(error))?;
-        let memory = service.put_memory.begin(payer, bytes).await;
+        let memory = service.put_memory.begin(&scope.payer(), bytes).await;
         if !passes && !memory.is_whole() {
             let buf = store.lump_buf_untouched(self.length);
             let buf = buf.map_err(|error| self.refused(error))?;

@@ -21,7 +21,7 @@ use tracing::Instrument as _;
 
 use super::Reply;
 use super::intake::Intake;
-use crate::door::Caller;
+use crate::door::{Caller, Connection};
 use crate::refusal::Refusal;
 use crate::request::methods::{self, Method};
 use crate::request::{Requests, Scope, check_timeout, unless_cut_off};
@@ -69,16 +69,18 @@ where
         let method = methods::name_of(path);
         let scope = self.requests.begin(Some(method), request.headers());
         if let Some(caller) = request.extensions().get::<Caller>() {
-            scope.set_caller(caller.clone());
+            let connection = Connection::of(request.extensions());
+            scope.set_caller(caller.clone(), connection);
         }
         let refused = check_timeout(request.headers()).and_then(|()| in_time(&scope));
         request.extensions_mut().insert(Arc::clone(&scope));
         let whole = Arc::clone(&scope);
+        let payer = scope.payer();
         let mut held = None;
         let request = request.map(|body| {
             let body = Body::new(WholeBody { body, scope: whole });
             let Some(max) = max else { return body };
-            let (body, memory) = self.intake.bound(body, max);
+            let (body, memory) = self.intake.bound(body, max, payer);
             held = Some(memory);
             body
         });

@@ -1,14 +1,11 @@
-//! Lumps that fit into one message. They take tonic's way: what it copies is little.
+//! Lumps that fit into one message. A put takes tonic's way: what it copies is little.
 
 use lumpscope_proto::v1;
-
-use bytes::Bytes;
 
 use super::convert;
 use super::get::Fetched;
 use super::lump_store::LumpStoreService;
 use super::put::Wanted;
-use crate::door::Connection;
 use crate::refusal::Refusal;
 use crate::request::Scope;
 use crate::request::methods::MAX_SMALL;
@@ -23,7 +20,6 @@ pub const SMALL: u64 = MAX_SMALL as u64;
 pub(super) async fn put_small(
     service: &LumpStoreService,
     scope: &Scope,
-    connection: Option<&Connection>,
     asked: v1::PutSmallRequest,
 ) -> Result<v1::PutSmallResponse, Refusal> {
     let mut header = asked.header.ok_or(Refusal::HeaderMissing)?;
@@ -35,9 +31,7 @@ pub(super) async fn put_small(
     }
     header.length = got;
     let wanted = Wanted::of(service, scope, header)?;
-    let mut room = wanted
-        .room(service, scope, &scope.payer(connection))
-        .await?;
+    let mut room = wanted.room(service, scope).await?;
     room.take(&wanted, &asked.body).await?;
     let put = wanted.store(scope, room).await?;
     Ok(v1::PutSmallResponse { put: Some(put) })
@@ -52,24 +46,20 @@ pub(super) async fn get_small(
     service: &LumpStoreService,
     scope: &Scope,
     asked: v1::GetSmallRequest,
-) -> Result<v1::GetSmallResponse, Refusal> {
+) -> Result<Fetched, Refusal> {
     let asked = asked.get.unwrap_or_default();
     scope.wait_as(asked.options.as_ref());
     let named = service.store(scope, &asked.store)?;
     let id = convert::lump_id("id", asked.id.as_ref())?;
     let range = asked.range.unwrap_or_default();
     let length = range.length.unwrap_or(u64::MAX).min(SMALL + 1);
-    let bytes = (range.offset, length);
-    let (header, data) = Fetched::read(scope, &named, id, bytes).await?;
+    let fetched = Fetched::read(scope, &named, id, (range.offset, length)).await?;
+    let header = &fetched.header;
     if header.length > SMALL {
         let behind = header.lump_length - header.offset;
         check_small(range.length.unwrap_or(u64::MAX).min(behind), "Get")?;
     }
-    scope.add_bytes(header.length);
-    Ok(v1::GetSmallResponse {
-        header: Some(header),
-        body: Bytes::from_owner(data.into_bytes_owner()),
-    })
+    Ok(fetched)
 }
 
 fn check_small(len: u64, instead: &'static str) -> Result<(), Refusal> {

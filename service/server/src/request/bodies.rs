@@ -1,4 +1,5 @@
-//! Memory for the bodies of puts: had as their bytes come, and shared between those who pay for it.
+//! Memory for the bodies of puts, messages and lists: had as their bytes come, and shared between
+//! those who pay for it.
 //!
 //! While there is plenty, a body gets all that it will take at once. Otherwise it gets more as it
 //! grows, so that a client which announces much and sends little holds little. Nobody gets so much
@@ -47,6 +48,8 @@ struct State {
     next: u64,
     free: u64,
     bodies: HashMap<u64, Entry>,
+    /// How many of them hold a part of their claim.
+    unfinished: usize,
     /// Bytes of each payer that holds any.
     held_by: HashMap<Arc<str>, u64>,
     /// Bodies under way that want more. Each holds a step, so they are few.
@@ -63,6 +66,12 @@ struct Entry {
     held: u64,
     /// Most that it will hold.
     claim: u64,
+}
+
+impl Entry {
+    fn is_unfinished(&self) -> bool {
+        self.held > 0 && self.held < self.claim
+    }
 }
 
 #[derive(Debug)]
@@ -115,6 +124,12 @@ impl Bodies {
                 state: Mutex::new(state),
             }),
         }
+    }
+
+    /// Most that all bodies of a budget of so many bytes hold, with those of the reserve.
+    #[must_use]
+    pub const fn most(bytes: u64) -> u64 {
+        bytes + bytes / RESERVE
     }
 
     /// Begins a body that will take `bytes`, and waits until it may have its first. One larger than
@@ -342,6 +357,10 @@ impl State {
 
     /// True: if it holds so much, the bodies under way can still be finished one after the other.
     fn can_finish(&self, body: u64, wants: u64, total: u64) -> bool {
+        let itself = self.bodies.get(&body).is_some_and(Entry::is_unfinished);
+        if self.unfinished == usize::from(itself) {
+            return true;
+        }
         let held = |(id, entry): (&u64, &Entry)| {
             let held = if *id == body { wants } else { entry.held };
             (held > 0 && held < entry.claim).then_some((entry.claim - held, held))
@@ -371,7 +390,9 @@ impl State {
         let Some(entry) = self.bodies.get_mut(&body) else {
             return;
         };
+        self.unfinished -= usize::from(entry.is_unfinished());
         let before = std::mem::replace(&mut entry.held, held);
+        self.unfinished += usize::from(entry.is_unfinished());
         self.free = (self.free + before).saturating_sub(held);
         let payer = self.held_by.entry(Arc::clone(&entry.payer)).or_default();
         *payer = (*payer + held).saturating_sub(before);

@@ -6,7 +6,6 @@
 mod bodies;
 mod cut_off;
 mod deadline;
-mod memory;
 pub mod methods;
 mod readers;
 mod scope;
@@ -15,7 +14,6 @@ mod trace_context;
 pub use bodies::{Bodies, Body};
 pub use cut_off::unless_cut_off;
 pub use deadline::{Deadline, check_timeout, timeout_of};
-pub use memory::{Memory, Reservation};
 pub use readers::{CHUNK, Readers, Reading, is_slow};
 pub use scope::{Ended, LOG, Requests, Scope, Sink};
 pub use trace_context::TraceParent;

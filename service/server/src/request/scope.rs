@@ -3,13 +3,14 @@
 //! The protocol makes the scope before any byte of the request is read. It ends when the transport has taken the end of the reply, or when the client is gone. The
 //! handler fills in what only it knows: the store, the bytes, and the engine's times.
 
+use std::hash::{Hash as _, Hasher as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use http::{Extensions, HeaderMap};
 use lumpscope_engine::clock::monotonic_ns;
-use lumpscope_engine::{EngineTimes, Error, LumpId, RequestCtx, RequestId};
+use lumpscope_engine::{EngineTimes, Error, LumpId, Payer, RequestCtx, RequestId};
 use lumpscope_objects::{Ctx, Times};
 use lumpscope_observer::RequestSummary;
 use lumpscope_proto::v1;
@@ -90,6 +91,7 @@ impl Requests {
             span,
             requests: Arc::clone(self),
             caller: OnceLock::new(),
+            payer: OnceLock::new(),
             times: OnceLock::new(),
             state: Mutex::new(State::default()),
         })
@@ -110,6 +112,8 @@ pub struct Scope {
     requests: Arc<Requests>,
     /// Caller; set before anything else sees the scope.
     caller: OnceLock<Caller>,
+    /// Who pays for its memory: its login, or its connection where there is none.
+    payer: OnceLock<(Arc<str>, Payer)>,
     /// The engine's times of calls that the objects made; unset: there were none.
     times: OnceLock<Arc<Times>>,
     state: Mutex<State>,
@@ -197,6 +201,7 @@ impl Scope {
             drop_when_late: !asked.keep_when_late,
             prioritized: asked.prioritized,
             max_queue_len: asked.max_queue_length,
+            ..RequestCtx::default()
         };
     }
 
@@ -210,21 +215,33 @@ impl Scope {
         Arc::clone(scope.expect("every service gives its requests a scope"))
     }
 
-    /// Says who asks; only the first call counts.
-    pub fn set_caller(&self, caller: Caller) {
+    /// Says who asks, and by which connection; only the first call counts.
+    pub fn set_caller(&self, caller: Caller, connection: Option<&Connection>) {
+        match connection {
+            Some(connection) if !caller.has_login() => {
+                self.set_payer(&format!("{} {}", caller.name(), connection.peer()));
+            }
+            _ => self.set_payer(caller.name()),
+        }
         // A request has one caller.
         let _ = self.caller.set(caller);
     }
 
-    /// Who pays for the memory of its body: its login, or its connection where there is none.
+    /// Says who pays for its memory, where it has no [`Caller`]; only the first call counts.
+    pub fn set_payer(&self, name: &str) {
+        let mut hasher = std::hash::DefaultHasher::new();
+        name.hash(&mut hasher);
+        let [a, b, c, d, ..] = hasher.finish().to_ne_bytes();
+        let payer = Payer(u32::from_ne_bytes([a, b, c, d]));
+        // A request has one payer.
+        let _ = self.payer.set((Arc::from(name), payer));
+    }
+
+    /// Who pays for the memory of its message, its body and its reply.
     #[must_use]
-    pub fn payer(&self, connection: Option<&Connection>) -> Arc<str> {
-        let name = self.caller_name();
-        let has_login = self.caller.get().is_some_and(Caller::has_login);
-        match connection {
-            Some(connection) if !has_login => Arc::from(format!("{name} {}", connection.peer())),
-            _ => Arc::from(name),
-        }
+    pub fn payer(&self) -> Arc<str> {
+        let payer = self.payer.get();
+        payer.map_or_else(|| Arc::from(""), |(name, _)| Arc::clone(name))
     }
 
     /// True: the caller's rights hold for this store, whether it exists or not.
@@ -327,10 +344,7 @@ impl Scope {
         F: FnOnce(RequestCtx, lumpscope_engine::OnDone<T>) -> Result<(), Error>,
     {
         let (done, result) = oneshot::channel();
-        let ctx = RequestCtx {
-            id: RequestId(self.id),
-            ..self.handed()
-        };
+        let ctx = self.with_payer(self.handed());
         submit(
             ctx,
             Box::new(move |outcome, times| {
@@ -347,9 +361,17 @@ impl Scope {
     /// How the engine is to treat what it is asked for this request.
     #[must_use]
     pub fn waits(&self) -> RequestCtx {
+        self.with_payer(self.state().waits)
+    }
+
+    fn with_payer(&self, waits: RequestCtx) -> RequestCtx {
         RequestCtx {
             id: RequestId(self.id),
-            ..self.state().waits
+            payer: self
+                .payer
+                .get()
+                .map_or_else(Payer::default, |(_, payer)| *payer),
+            ..waits
         }
     }
 

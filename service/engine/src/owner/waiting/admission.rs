@@ -13,6 +13,8 @@ use crate::stats::Counters;
 
 /// A refused request is told to come back not earlier and not later than this.
 const RETRY_AFTER: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(30));
+/// Gets whose payers have their share of memory are at most this part of the queue.
+const HELD_PART: usize = 4;
 /// Nanoseconds a request is taken to need while nothing was observed.
 const UNKNOWN_INTERVAL_NS: u64 = 1_000_000;
 
@@ -171,6 +173,17 @@ impl Admission {
             limit,
             retry_after: self.retry_after(self.waiting().saturating_sub(until)),
         }
+    }
+
+    /// Refuses one more get whose payer has its share of memory, when `held` of them wait already:
+    /// they must not fill the queue that others need.
+    pub(crate) fn check_held(&self, held: usize) -> Result<(), Error> {
+        let most = self.limits.hard / HELD_PART;
+        if held < most {
+            return Ok(());
+        }
+        self.counters.queue_refused.add(1);
+        Err(self.busy(most, most / 2))
     }
 
     /// The time in which `requests` will probably be started.

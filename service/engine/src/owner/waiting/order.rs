@@ -32,16 +32,33 @@ use crate::options::QueuePolicy;
 pub(crate) enum Kind {
     /// Needs a buffer before it can start.
     Get,
+    /// A get that may have the memory kept for small ones.
+    Small,
     Head,
     Put,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 3] = [Self::Get, Self::Head, Self::Put];
+    pub(crate) const ALL: [Self; 4] = [Self::Get, Self::Head, Self::Put, Self::Small];
 
     pub(super) fn index(self) -> usize {
         match self {
             Self::Get => 0,
+            Self::Head => 1,
+            Self::Put => 2,
+            Self::Small => 3,
+        }
+    }
+
+    /// True: it needs memory for what it reads.
+    pub(super) fn is_get(self) -> bool {
+        matches!(self, Self::Get | Self::Small)
+    }
+
+    /// Index of its times: gets of all sizes are timed together.
+    pub(super) fn timed(self) -> usize {
+        match self {
+            Self::Get | Self::Small => 0,
             Self::Head => 1,
             Self::Put => 2,
         }
@@ -50,10 +67,10 @@ impl Kind {
 
 /// A set of kinds: those that could start now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Kinds([bool; 3]);
+pub(crate) struct Kinds([bool; 4]);
 
 impl Kinds {
-    pub(crate) const ALL: Self = Self([true; 3]);
+    pub(crate) const ALL: Self = Self([true; 4]);
 
     pub(crate) fn without(mut self, kind: Kind) -> Self {
         self.0[kind.index()] = false;
@@ -70,7 +87,7 @@ impl Kinds {
 pub(crate) struct Moment {
     /// Nanoseconds of the engine's clock.
     pub(crate) now_ns: u64,
-    /// How long a request of each kind probably takes once it is started, in nanoseconds.
+    /// How long a request of each timed kind probably takes once it is started, in nanoseconds.
     pub(crate) service_ns: [u64; 3],
     /// Kinds of requests that could start.
     pub(crate) kinds: Kinds,

@@ -40,7 +40,7 @@ pub(crate) struct Pace {
 impl Pace {
     /// A request took so long from its start to its answer.
     pub(crate) fn served(&mut self, kind: Kind, took_ns: u64) {
-        self.service[kind.index()].add(took_ns);
+        self.service[kind.timed()].add(took_ns);
     }
 
     /// How long a request of each kind will probably take at most, in nanoseconds; 0 while

@@ -35,7 +35,7 @@ struct Lane {
 /// The waiting requests by what orders them; each has a number, in the order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
-    lanes: [Lane; 3],
+    lanes: [Lane; 4],
     next_number: u64,
 }
 
@@ -125,7 +125,7 @@ impl Lanes {
         self.of(moment.kinds)
             .filter_map(|(kind, lane)| {
                 let &(deadline, number) = lane.deadlines.first()?;
-                let latest_start = deadline.saturating_sub(moment.service_ns[kind.index()]);
+                let latest_start = deadline.saturating_sub(moment.service_ns[kind.timed()]);
                 (latest_start <= moment.now_ns).then_some((deadline, number))
             })
             .min()
@@ -140,7 +140,7 @@ impl Lanes {
                     let &number = lane.arrivals.first()?;
                     (put_cursor >= from).then_some((put_cursor, number))
                 }
-                Kind::Get | Kind::Head => {
+                Kind::Get | Kind::Small | Kind::Head => {
                     let ((position, number), _) = lane.positions.range((from, 0)..).next()?;
                     Some((*position, *number))
                 }
@@ -258,6 +258,17 @@ impl<T> Queue<T> {
             .map(|(_, request)| (choice, request))
     }
 
+    /// Kind of a chosen request.
+    pub(crate) fn kind(&self, choice: Choice) -> Option<Kind> {
+        let (place, _) = self.waiting.get(&choice.number)?;
+        Some(place.kind)
+    }
+
+    /// Takes a chosen request out that cannot be started.
+    pub(crate) fn set_aside(&mut self, choice: Choice) -> Option<T> {
+        self.remove(choice.number).map(|(_, request)| request)
+    }
+
     /// Takes a chosen request out to start it.
     pub(crate) fn take(&mut self, choice: Choice) -> Option<T> {
         let first = self.waiting.first_key_value().map(|(number, _)| *number);
@@ -272,7 +283,9 @@ impl<T> Queue<T> {
     pub(crate) fn pass(&mut self, place: Place) {
         match place.kind {
             Kind::Put => self.order.started_at(self.order.put_cursor(), 0),
-            Kind::Get | Kind::Head => self.order.started_at(place.position, place.len),
+            Kind::Get | Kind::Small | Kind::Head => {
+                self.order.started_at(place.position, place.len);
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http_body::{Body, Frame};
 use lumpscope_engine::clock::monotonic_ns;
+use lumpscope_proto::v1;
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
 use tokio_stream::Stream;
@@ -17,6 +18,8 @@ use crate::refusal::Refusal;
 
 /// Field of the chunk in a reply of Get.
 const GET_CHUNK: u32 = 2;
+/// Field of the body in a reply of GetSmall.
+const SMALL_BODY: u32 = 2;
 /// Field of the index in a reply of GetMany.
 const MANY_INDEX: u32 = 1;
 /// Field of the chunk in a reply of GetMany.
@@ -34,6 +37,30 @@ pub(in crate::grpc) fn message_frame(message: &impl Message) -> Bytes {
 /// A message of Get with `chunk`: what comes in front of it, and the chunk itself.
 pub(in crate::grpc) fn chunk_frames(chunk: Bytes) -> [Bytes; 2] {
     [chunk_head(None, GET_CHUNK, chunk.len()), chunk]
+}
+
+/// What comes in front of the `body` bytes of a GetSmall.
+pub(in crate::grpc) fn small_head(header: v1::GetHeader, body: usize) -> Bytes {
+    let before = v1::GetSmallResponse {
+        header: Some(header),
+        body: Bytes::new(),
+    };
+    let before = before.encode_to_vec();
+    let body_len = body as u64;
+    // A field that has its default is not written.
+    let key = if body == 0 {
+        0
+    } else {
+        key_len(SMALL_BODY) + encoded_len_varint(body_len)
+    };
+    let mut out = BytesMut::with_capacity(PREFIX_LEN + before.len() + key);
+    put_prefix(&mut out, before.len() + key + body);
+    out.put(&before[..]);
+    if body > 0 {
+        encode_key(SMALL_BODY, WireType::LengthDelimited, &mut out);
+        encode_varint(body_len, &mut out);
+    }
+    out.freeze()
 }
 
 /// Frames of a GetMany.
@@ -130,8 +157,6 @@ fn trailers(end: Result<(), Status>) -> Result<HeaderMap, Status> {
 
 #[cfg(test)]
 mod tests {
-    use lumpscope_proto::v1;
-
     use super::*;
 
     #[test]
@@ -150,6 +175,17 @@ mod tests {
             };
             let frames = get_many_frames(index, chunk);
             assert_eq!(frames.concat(), message_frame(&many));
+        }
+    }
+    #[test]
+    fn a_small_lump_is_what_prost_would_write() {
+        for len in [0, 1, 127, 128, 70_000] {
+            let (header, body) = (v1::GetHeader::default(), Bytes::from(vec![5; len]));
+            let whole = message_frame(&v1::GetSmallResponse {
+                header: Some(header),
+                body: body.clone(),
+            });
+            assert_eq!([small_head(header, len), body].concat(), whole, "{len}");
         }
     }
 }

@@ -11,7 +11,7 @@ mod unary;
 
 pub use crate::refusal::WireError;
 pub use decode::{Decoder, Event, Limits};
-pub(super) use encode::{Messages, chunk_frames, get_many_frames, message_frame};
+pub(super) use encode::{Messages, chunk_frames, get_many_frames, message_frame, small_head};
 pub(super) use unary::read_message;
 
 /// Bytes in front of every gRPC message: a flag and the length.
