@@ -1,7 +1,6 @@
 //! Must not achieve: to make the service hold more memory than it grants, with bodies whose last
 //! bytes never come.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,11 +10,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 
 use super::victim::{Locks, TOKEN, Victim};
 use crate::common::{body, channel, get, put};
-use crate::door::harness::{Authority, LONG, lumps, raw_tls};
+use crate::door::harness::{LONG, raw_tls};
 
 /// Calls on each connection.
 const CALLS: usize = 250;
@@ -111,15 +109,6 @@ pub(super) async fn watch(victim: &Victim, limit: u64) {
     eprintln!("most memory: {} MiB", victim.peak() >> 20);
 }
 
-pub(super) async fn known(grpc: SocketAddr, authority: &Authority) -> Channel {
-    let tls = ClientTlsConfig::new()
-        .ca_certificate(Certificate::from_pem(&authority.pem))
-        .domain_name("localhost");
-    let endpoint = Endpoint::from_shared(format!("https://{grpc}")).unwrap();
-    let endpoint = endpoint.tls_config(tls).unwrap();
-    timeout(LONG, endpoint.connect()).await.unwrap().unwrap()
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn strangers_who_withhold_the_end_of_their_messages() {
     let victim = Victim::start(Locks::TlsAndTokens);
@@ -138,10 +127,9 @@ async fn strangers_who_withhold_the_end_of_their_messages() {
         strangers.spawn(attack(stream, call));
     }
     watch(&victim, 256 << 20).await;
-    let mut client = lumps(known(victim.grpc, &victim.authority).await, TOKEN);
-    let lump = lumpscope_proto::v1::ListStoresRequest {};
-    let listed = timeout(LONG, client.list_stores(lump)).await.unwrap();
-    assert_eq!(listed.unwrap().into_inner().stores.len(), 1);
+    let client = victim.client(TOKEN).await;
+    let stores = timeout(LONG, client.stores()).await.unwrap();
+    assert_eq!(stores.unwrap().len(), 1);
     strangers.abort_all();
 }
 

@@ -13,6 +13,7 @@ mod log;
 mod memory;
 mod observe;
 mod slow;
+mod strangers;
 mod sum;
 mod victim;
 mod withdrawn;

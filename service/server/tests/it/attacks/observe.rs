@@ -3,10 +3,12 @@
 use lumpscope_proto::v1;
 use lumpscope_proto::v1::observe_client::ObserveClient;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
 use tonic::Code;
 
 use crate::abuse::harness::Abused;
 use crate::common::channel;
+use crate::door::harness::LONG;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_reports_at_a_time() {
@@ -22,6 +24,12 @@ async fn a_thousand_reports_at_a_time() {
             asked.spawn(async move { client.report(v1::ReportRequest::default()).await });
         }
     }
+    // Others are answered meanwhile.
+    let begun = Instant::now();
+    let metrics = abused.service.http_get("/metrics");
+    let (status, _) = timeout(LONG, metrics).await.expect("/metrics is answered");
+    assert_eq!(status, 200);
+    eprintln!("/metrics in {:?}", begun.elapsed());
     let (mut answered, mut refused) = (0, 0);
     while let Some(report) = asked.join_next().await {
         most = most.max(threads());

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use lumpscope_client::{Client, Options, Token};
 use lumpscope_server::config::ServeConfig;
 use lumpscope_server::memory_sum;
 use lumpscope_server::serve::Service;
@@ -20,12 +21,16 @@ use crate::door::harness::{Authority, LONG, token, tokens};
 const FOLDER: &str = "LUMPSCOPE_VICTIM";
 /// The file in which it says where it listens.
 const READY: &str = "ready";
+/// The file of the certificate that signs the service's.
+const CA: &str = "ca.pem";
 /// The file of its log.
 const LOG: &str = "log";
 /// Most connections, which are part of the sum of memory.
 const CONNECTIONS: usize = 256;
 /// The token that may do everything.
 pub(crate) const TOKEN: &str = "a-token-of-the-attacks";
+/// That of another login, with the same rights.
+pub(crate) const OTHER: &str = "a-token-of-somebody-else";
 
 /// How the service is configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +44,7 @@ pub(crate) enum Locks {
 pub(crate) struct Victim {
     child: Child,
     pub(crate) grpc: SocketAddr,
+    pub(crate) metrics: SocketAddr,
     pub(crate) authority: Authority,
     folder: tempfile::TempDir,
 }
@@ -48,18 +54,20 @@ impl Victim {
         Self::with(locks, &[])
     }
 
-    /// One with other settings: the name of each and its bytes.
+    /// One with other settings: the name of each and its bytes, or its seconds.
     pub(crate) fn with(locks: Locks, sizes: &[(&str, u64)]) -> Self {
         let folder = common::folder();
         for (name, bytes) in sizes {
             std::fs::write(folder.path().join(name), bytes.to_string()).unwrap();
         }
-        common::store_file(folder.path(), "victim", 32 << 20, 4096, 0.05);
+        common::store_file(folder.path(), "victim", 64 << 20, 4096, 0.05);
         let authority = Authority::new();
         if locks == Locks::TlsAndTokens {
             authority.files(folder.path());
             let scopes = "scopes = [\"read\", \"write\", \"observe\"]";
-            tokens(folder.path(), &[token("known", TOKEN, scopes)]);
+            let entries = [token("known", TOKEN, scopes), token("other", OTHER, scopes)];
+            tokens(folder.path(), &entries);
+            std::fs::write(folder.path().join(CA), &authority.pem).unwrap();
         }
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "attacks::victim::the_victim_itself", "--ignored"])
@@ -69,13 +77,23 @@ impl Victim {
             .stderr(File::create(folder.path().join(LOG)).unwrap())
             .spawn()
             .unwrap();
-        let grpc = address(&folder.path().join(READY));
+        let [grpc, metrics] = addresses(&folder.path().join(READY));
         Self {
             child,
             grpc,
+            metrics,
             authority,
             folder,
         }
+    }
+
+    /// A client with a token, by TLS, which tries again what was refused for a time.
+    pub(crate) async fn client(&self, token: &str) -> Client {
+        let mut options = Options::new(format!("https://{}", self.grpc));
+        options.tls.ca = Some(self.folder.path().join(CA));
+        options.tls.name = Some("localhost".to_owned());
+        options.token = Some(Token::new(token).unwrap());
+        Client::connect(options).await.unwrap()
     }
 
     /// Its log until now.
@@ -121,11 +139,14 @@ impl Drop for Victim {
     }
 }
 
-fn address(ready: &Path) -> SocketAddr {
+fn addresses(ready: &Path) -> [SocketAddr; 2] {
     let begun = std::time::Instant::now();
     loop {
         match std::fs::read_to_string(ready) {
-            Ok(text) if text.ends_with('\n') => return text.trim().parse().unwrap(),
+            Ok(text) if text.ends_with('\n') => {
+                let mut lines = text.lines().map(|line| line.parse().unwrap());
+                return [(); 2].map(|()| lines.next().unwrap());
+            }
             _ => std::thread::sleep(Duration::from_millis(20)),
         }
         assert!(begun.elapsed() < LONG, "the service does not start");
@@ -138,14 +159,18 @@ fn config(folder: &Path) -> ServeConfig {
     let file = |name: &str| Some(folder.join(name)).filter(|path| path.exists());
     (config.tls_cert, config.tls_key) = (file("cert.pem"), file("key.pem"));
     config.tokens = file("tokens.toml");
-    let size = |name: &str| {
+    let number = |name: &str| -> Option<u64> {
         let text = file(name).map(|path| std::fs::read_to_string(path).unwrap());
-        text.map(|text| Size(text.parse().unwrap()))
+        text.map(|text| text.parse().unwrap())
     };
+    let size = |name: &str| number(name).map(Size);
     config.max_connections = CONNECTIONS;
     config.put_memory = size("put-memory").or(config.put_memory);
     config.get_memory = size("get-memory").or(config.get_memory);
     config.connection_memory = size("connection-memory").unwrap_or(config.connection_memory);
+    config.buffer_budget = size("buffer-budget").unwrap_or(config.buffer_budget);
+    let seconds = number("body-timeout").map(Duration::from_secs);
+    config.body_timeout = seconds.unwrap_or(config.body_timeout);
     config
 }
 
@@ -158,7 +183,8 @@ async fn the_victim_itself() {
     let config = config(&folder);
     logs::start(config.log_format, &config.log).unwrap();
     let service = Service::start(config).await.unwrap();
-    std::fs::write(folder.join(READY), format!("{}\n", service.grpc)).unwrap();
+    let addresses = format!("{}\n{}\n", service.grpc, service.metrics);
+    std::fs::write(folder.join(READY), addresses).unwrap();
     // Its parent holds the other end, and is gone when this ends.
     let parent = tokio::task::spawn_blocking(|| std::io::stdin().read(&mut [0]));
     let ended = service.run_until(async {

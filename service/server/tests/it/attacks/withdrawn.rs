@@ -1,11 +1,16 @@
 //! Must not achieve: to go on watching when the token has been withdrawn, or to log in with a file
 //! that is no file of tokens.
 
+use std::time::Duration;
+
 use lumpscope_proto::v1;
 use lumpscope_proto::v1::observe_client::ObserveClient;
 use tokio::time::timeout;
 use tonic::{Code, Status, Streaming};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
 
+use crate::common::web::Events;
 use crate::door::harness::{LONG, Serving, place, token, tokens, with_token};
 
 const ALL: &str = "scopes = [\"observe\"]";
@@ -24,13 +29,19 @@ async fn streams_of_a_token_that_is_withdrawn() {
     let (folder, mut config) = place();
     let entries = [token("stays", "s", ALL), token("goes", "g", ALL)];
     config.tokens = Some(tokens(folder.path(), &entries));
-    config.reload_interval = std::time::Duration::ZERO;
+    config.reload_interval = Duration::ZERO;
     let service = Serving::start(config).await;
     let channel = service.plain().await;
     let watching = |secret| ObserveClient::new(with_token(channel.clone(), secret));
     let mut goes = watching("g");
     let trace = goes.trace(v1::TraceRequest::default()).await.unwrap();
     let record = goes.record(v1::RecordRequest::default()).await.unwrap();
+    let health = |secret| HealthClient::new(with_token(channel.clone(), secret));
+    let asked = HealthCheckRequest {
+        service: "store/s".to_owned(),
+    };
+    let watch = health("g").watch(asked.clone()).await.unwrap();
+    let mut health_stays = health("s").watch(asked).await.unwrap().into_inner();
     let mut other = watching("s");
     let stays = other.trace(v1::TraceRequest::default()).await;
     let mut stays = stays.unwrap().into_inner();
@@ -39,6 +50,7 @@ async fn streams_of_a_token_that_is_withdrawn() {
     for ended in [
         end_of(trace.into_inner()).await,
         end_of(record.into_inner()).await,
+        end_of(watch.into_inner()).await,
     ] {
         let status = ended.unwrap_err();
         assert_eq!(status.code(), Code::Unauthenticated, "{status:?}");
@@ -47,8 +59,39 @@ async fn streams_of_a_token_that_is_withdrawn() {
     for _ in 0..2 {
         assert!(stays.message().await.unwrap().is_some());
     }
-    drop((stays, other, goes));
+    assert!(health_stays.message().await.unwrap().is_some());
+    let quiet = timeout(Duration::from_millis(100), health_stays.message()).await;
+    assert!(quiet.is_err(), "{quiet:?}");
+    drop((stays, health_stays, other, goes));
     drop(channel);
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn the_page_of_a_token_that_is_withdrawn() {
+    let (folder, mut config) = place();
+    let entries = [token("stays", "s", ALL), token("goes", "g", ALL)];
+    config.tokens = Some(tokens(folder.path(), &entries));
+    config.reload_interval = Duration::ZERO;
+    config.rhythm.frame = Duration::from_millis(20);
+    let service = Serving::start(config).await;
+    let watching = |secret| {
+        let login = format!("Authorization: Bearer {secret}\r\n");
+        async move { Events::open(service.metrics, "", &login).await }
+    };
+    let (mut stays, mut goes) = (watching("s").await, watching("g").await);
+    for events in [&mut stays, &mut goes] {
+        events.take("hello").await;
+        events.take("frame").await;
+    }
+    tokens(folder.path(), &entries[..1]);
+    service.reloader.reload().unwrap();
+    let end = async { while goes.next().await.is_some() {} };
+    timeout(LONG, end).await.expect("the page's stream ends");
+    for _ in 0..2 {
+        stays.take("frame").await;
+    }
+    drop(stays);
     service.stop().await;
 }
 
