@@ -15,6 +15,8 @@ use tokio::runtime::Runtime;
 /// The access key of the tests, its name and its secret.
 pub(crate) const ACCESS: &str = "AKTEST";
 pub(crate) const SECRET: &str = "the-secret-of-the-tests";
+/// Another access key with the same secret and the same rights.
+pub(crate) const OTHER: &str = "AKOTHER";
 /// Nothing takes longer.
 const LONG: Duration = Duration::from_secs(60);
 /// Bytes that a URL has as they are.
@@ -58,9 +60,11 @@ impl Running {
             .open(&keys)
             .unwrap();
         let rule = "[[key.allow]]\nbucket = \"*\"\nprefix = \"\"\nrights = [\"read\", \"write\"]";
-        let who = format!("name = \"{ACCESS}\"\naccess = \"{ACCESS}\"\nsecret = \"{SECRET}\"");
-        file.write_all(format!("[[key]]\n{who}\n{rule}\n").as_bytes())
-            .unwrap();
+        for key in [ACCESS, OTHER] {
+            let who = format!("name = \"{key}\"\naccess = \"{key}\"\nsecret = \"{SECRET}\"");
+            let entry = format!("[[key]]\n{who}\n{rule}\n");
+            file.write_all(entry.as_bytes()).unwrap();
+        }
         let any = "127.0.0.1:0".parse().unwrap();
         let mut config = ServeConfig {
             stores: vec![StoreSpec {
@@ -150,6 +154,7 @@ pub(crate) struct Ask {
     /// Names of headers that are not signed, though they are usually.
     without: Vec<&'static str>,
     region: String,
+    key: &'static str,
 }
 
 impl Ask {
@@ -165,7 +170,14 @@ impl Ask {
             sign: Sign::Header,
             without: Vec::new(),
             region: "us-east-1".to_owned(),
+            key: ACCESS,
         }
+    }
+
+    /// Signed with another access key.
+    pub(crate) const fn by(mut self, key: &'static str) -> Self {
+        self.key = key;
+        self
     }
 
     /// With a parameter.
@@ -301,8 +313,9 @@ impl Ask {
             Sign::Misnamed => "AWS2-HMAC-SHA1",
             _ => "AWS4-HMAC-SHA256",
         };
+        let key = self.key;
         let authorization = format!(
-            "{algorithm} Credential={ACCESS}/{scope}, SignedHeaders={names}, Signature={signature}"
+            "{algorithm} Credential={key}/{scope}, SignedHeaders={names}, Signature={signature}"
         );
         self.push("authorization", authorization);
     }

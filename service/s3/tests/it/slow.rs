@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lumpscope_units::Size;
 
-use crate::common::{Ask, Client, Running};
+use crate::common::{Ask, Client, OTHER, Running};
 
 const MIB: u64 = 1 << 20;
 /// Longer than any test.
@@ -42,6 +42,28 @@ fn a_chunk_that_is_announced_and_does_not_come_leaves_memory_to_others() {
         client.good(Ask::new("PUT", "/bbb/k").body(&*body));
     }
     assert!(client.object("/bbb/k").unwrap() == body);
+}
+
+/// Bodies of one access key of which only a byte comes hold their key's share of the memory.
+#[test]
+fn forty_slow_bodies_leave_memory_to_another_key() {
+    let running = running(32, AGES);
+    let slow = |number: u64| {
+        let mut holder = running.client();
+        let asked = Ask::new("PUT", &format!("/bbb/slow{number}"));
+        let asked = asked.header("x-amz-content-sha256", "UNSIGNED-PAYLOAD");
+        holder.send(asked.announced(64 * MIB).body("x"));
+        holder
+    };
+    let holders: Vec<Client> = (0..40).map(slow).collect();
+    let body = vec![7; 4 << 20];
+    let mut client = running.client();
+    for _ in 0..3 {
+        client.good(Ask::new("PUT", "/bbb/k").by(OTHER).body(&*body));
+    }
+    let got = client.good(Ask::new("GET", "/bbb/k").by(OTHER));
+    assert!(got.body == body);
+    drop(holders);
 }
 
 /// One piece of the holder and one of the other are all the memory there is, so neither could be
