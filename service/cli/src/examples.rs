@@ -181,7 +181,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("platter check", &["sudo lumpscope platter check"]),
     (
         "bench engine",
-        &["lumpscope bench engine --json engine.json"],
+        &["lumpscope bench engine --output engine.json"],
     ),
     ("bench grpc", &["lumpscope bench grpc"]),
     ("bench observe", &["sudo lumpscope bench observe"]),
@@ -256,6 +256,30 @@ mod tests {
         for inner in inner {
             leaves(inner, &format!("{path} {}", inner.get_name()), found);
         }
+    }
+
+    fn arguments(command: &Command, found: &mut Vec<clap::Arg>) {
+        found.extend(command.get_arguments().cloned());
+        for inner in command.get_subcommands() {
+            arguments(inner, found);
+        }
+    }
+
+    #[test]
+    fn json_is_for_standard_output_and_output_names_a_file() {
+        let (mut found, mut outputs) = (Vec::new(), 0);
+        arguments(&Cli::command(), &mut found);
+        for argument in found {
+            match argument.get_long() {
+                Some("json") => assert!(!argument.get_action().takes_values(), "{argument:?}"),
+                Some("output") => {
+                    assert!(argument.get_action().takes_values(), "{argument:?}");
+                    outputs += 1;
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(outputs > 10, cfg!(feature = "lab"), "{outputs}");
     }
 
     #[test]

@@ -43,7 +43,7 @@ mod studies;
 pub mod tracer;
 pub mod workload;
 
-pub use experiment::{OutputArgs, report};
+pub use experiment::{DataArgs, OutputArgs, report};
 pub use failure::message;
 pub use process::tie_to_parent;
 pub use studies::{

@@ -565,7 +565,7 @@ fn live_disks_are_compared_with_their_model() {
         "2",
         "--requests",
         "12",
-        "--json",
+        "--output",
         file,
     ]);
     let text = std::fs::read_to_string(&json).expect("what was measured");

@@ -9,12 +9,14 @@ pub(crate) use figure::{Figure, Measure, verdict};
 pub(crate) use rounds::{alternate, rotate};
 
 use std::fmt;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde::Serialize;
 
-use crate::failure::{Interrupted, cannot};
+use crate::failure::{Interrupted, cannot, cannot_do};
 use crate::process::Interrupt;
 use report::Page;
 
@@ -77,26 +79,105 @@ fn load_average() -> Option<f64> {
     text.split(' ').next()?.parse().ok()
 }
 
-/// Writes a result for programs.
-fn write_json(path: &Path, report: &impl Serialize) -> anyhow::Result<()> {
-    let json = serde_json::to_string_pretty(report).map_err(cannot("write", path))?;
-    std::fs::write(path, json + "\n").map_err(cannot("write", path))
+/// The result for programs: on standard output, or in a file.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct DataArgs {
+    /// Print everything measured as one JSON document, and no text
+    #[arg(long)]
+    pub json: bool,
+    /// Write everything measured to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
 }
 
-/// Files that a result goes to, beside standard output.
+impl DataArgs {
+    /// Looks before something is measured for long whether the file can be written.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        let Some(path) = &self.output else {
+            return Ok(());
+        };
+        let options = OpenOptions::new().append(true).open(path);
+        match options.map(drop) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let folder = path.parent().filter(|folder| *folder != Path::new(""));
+                let folder = folder.unwrap_or(Path::new("."));
+                anyhow::ensure!(
+                    folder.is_dir(),
+                    "cannot write {}: {} is no directory; make it, or name another file with --output",
+                    path.display(),
+                    folder.display()
+                );
+                Ok(())
+            }
+            opened => opened.map_err(cannot("write", path)),
+        }
+    }
+
+    /// Prints the result to `out` as text, or with `--json` as JSON, and writes it to the file.
+    pub(crate) fn deliver(
+        &self,
+        report: &impl Serialize,
+        text: impl FnOnce() -> String,
+        mut out: impl Write,
+    ) -> anyhow::Result<()> {
+        let document = if self.json || self.output.is_some() {
+            serde_json::to_string_pretty(report).map_err(cannot_do("write JSON"))? + "\n"
+        } else {
+            String::new()
+        };
+        // The file first: a closed pipe must not cost a result that took long to measure.
+        if let Some(path) = &self.output {
+            std::fs::write(path, &document).map_err(cannot("write", path))?;
+        }
+        let shown = match self.json {
+            true => document,
+            false => text(),
+        };
+        match out.write_all(shown.as_bytes()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            written => written.map_err(cannot_do("print the result")),
+        }
+    }
+}
+
+/// Forms and places of a result.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct OutputArgs {
-    /// Write everything measured to this file
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    #[command(flatten)]
+    #[expect(
+        missing_docs,
+        reason = "its fields are the flags, and say what they are"
+    )]
+    pub data: DataArgs,
     /// Write a report to this file, as self-contained HTML. Replaces an older report, and no other
     /// file
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
 }
 
-/// Runs a study, prints its result as text, and writes it for programs and as a page. A file that
-/// could not be written later is refused before anything is measured.
+impl OutputArgs {
+    /// Refuses before anything is measured a file that could not be written later.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        self.data.check()?;
+        self.report.as_deref().map_or(Ok(()), report::check)
+    }
+
+    /// Prints the result, and writes it to the files that were asked for.
+    pub(crate) fn deliver<R: Serialize>(
+        &self,
+        report: &R,
+        text: impl FnOnce(&R) -> String,
+        page: impl FnOnce(&R) -> Page,
+    ) -> anyhow::Result<()> {
+        if let Some(path) = &self.report {
+            page(report).write(path)?;
+        }
+        self.data.deliver(report, || text(report), io::stdout())
+    }
+}
+
+/// Runs a study and delivers its result. A file that could not be written later is refused before
+/// anything is measured.
 ///
 /// Installs signal handlers. The exit code is 130 when a signal stopped the measurement; a goal that
 /// is missed is a result, not a failure.
@@ -105,17 +186,12 @@ pub(crate) fn run<R: Serialize>(
     (text, page): (impl FnOnce(&R) -> String, impl FnOnce(&R) -> Page),
     measure: impl FnOnce(&Interrupt) -> anyhow::Result<R>,
 ) -> anyhow::Result<ExitCode> {
-    output.report.as_deref().map(report::check).transpose()?;
+    output.check()?;
     let interrupt = Interrupt::install()?;
     match measure(&interrupt) {
         Ok(report) => {
-            print!("{}", lumpscope_units::columns::fitted(&text(&report)));
-            if let Some(path) = &output.json {
-                write_json(path, &report)?;
-            }
-            if let Some(path) = &output.report {
-                page(&report).write(path)?;
-            }
+            let text = |report: &R| lumpscope_units::columns::fitted(&text(report));
+            output.deliver(&report, text, page)?;
             Ok(ExitCode::SUCCESS)
         }
         // Ctrl-C reaches the children as well: whatever failed, this is why.

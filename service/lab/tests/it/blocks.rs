@@ -182,7 +182,7 @@ struct Watch {
 fn watched(folder: &Path, file: &str) -> (serde_json::Value, lumpscope_lab::tracer::Counted) {
     let out = tempfile::NamedTempFile::new().unwrap();
     let (out, database) = (out.path(), folder.join(file));
-    let args = ["watch", "--json", "--output"].map(OsStr::new).into_iter();
+    let args = ["watch", "--output"].map(OsStr::new).into_iter();
     let args = args.chain([out.as_os_str(), OsStr::new("--path"), folder.as_os_str()]);
     let args = args.chain(["--", "python3", "-c", PROGRAM].map(OsStr::new));
     let watch = Watch::parse_from(args.chain([database.as_os_str()]));

@@ -33,7 +33,7 @@ fn verified(folder: &Path, args: &[&str]) {
     let text = |path: &Path| path.display().to_string();
     let (workload, json) = (text(&workload), text(&json));
     let mut all = vec![
-        "run", &workload, "--verify", "--series", "10ms", "--json", &json,
+        "run", &workload, "--verify", "--series", "10ms", "--output", &json,
     ];
     all.extend(["--cannyls-peer", PEER]);
     all.extend(args);
@@ -238,7 +238,7 @@ fn peers_are_run_in_turn_and_what_is_missing_is_said() {
         PEER,
         "--minio",
         minio_path,
-        "--json",
+        "--output",
         &json,
     ]);
     assert!(output.status.success(), "{}", said(&output));
@@ -279,7 +279,9 @@ fn an_object_of_each_peer_is_counted_in_block_requests() {
     };
     let folder = tempfile::tempdir().expect("a directory can be made");
     let json = folder.path().join("result.json").display().to_string();
-    let small = ["--blocks", "--mib", "64", "--size", "64K", "--json", &json];
+    let small = [
+        "--blocks", "--mib", "64", "--size", "64K", "--output", &json,
+    ];
     let only = ["--only", "service,files-xfs,fio"];
     let output = bench(&[["peers"].as_slice(), &small, &only].concat());
     assert!(output.status.success(), "{}", said(&output));

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use lumpscope_platter::drive::Drive;
 
+use crate::experiment::OutputArgs;
 use crate::studies::predict::{Rule, drive_named};
 use crate::studies::seeds::DRIVE;
 
@@ -48,13 +49,12 @@ pub struct CompareArgs {
     /// Compare every byte that is read, not only length and checksum
     #[arg(long)]
     pub verify: bool,
-    /// Print one JSON document on stdout, and nothing else
-    #[arg(long)]
-    pub json: bool,
-    /// Write a report for people to this file: HTML that needs no other file. A report that is
-    /// there is replaced, nothing else
-    #[arg(long, value_name = "FILE")]
-    pub report: Option<PathBuf>,
+    #[command(flatten)]
+    #[expect(
+        missing_docs,
+        reason = "its fields are the flags, and say what they are"
+    )]
+    pub output: OutputArgs,
     /// Go on with the other stores when one fails
     #[arg(long)]
     pub keep_going: bool,

@@ -80,10 +80,7 @@ struct Context<'a> {
 /// # Errors
 /// Everything that keeps the three stores from being compared. The message says what to do.
 pub fn run(args: &CompareArgs, lumpscope_exe: PathBuf) -> anyhow::Result<ExitCode> {
-    if let Some(path) = &args.report {
-        // Before anything is measured: what cannot be written later is refused now.
-        crate::experiment::report::check(path)?;
-    }
+    args.output.check()?;
     let interrupt = Interrupt::install()?;
     let comparison = match compare(args, &lumpscope_exe, &interrupt) {
         Ok(comparison) => comparison,
@@ -94,16 +91,8 @@ pub fn run(args: &CompareArgs, lumpscope_exe: PathBuf) -> anyhow::Result<ExitCod
         }
         Err(error) => return Err(error),
     };
-    if let Some(path) = &args.report {
-        page::page(&comparison).write(path)?;
-    }
-    if args.json {
-        let json = serde_json::to_string_pretty(&comparison).map_err(cannot_do("write JSON"))?;
-        println!("{json}");
-    } else {
-        let text = text::render(&comparison, console::colors_enabled());
-        print!("{text}");
-    }
+    let text = |comparison: &Comparison| text::render(comparison, console::colors_enabled());
+    args.output.deliver(&comparison, text, page::page)?;
     let failed = comparison
         .stores
         .iter()
@@ -317,7 +306,7 @@ async fn run_store(context: &Context<'_>, place: &Place) -> anyhow::Result<Store
     match fetch_report(&context.service.url, store).await {
         Ok(disk) => {
             let device = disk.as_ref().map_or("", |disk| disk.device.as_str());
-            if context.args.report.is_some() && !device.is_empty() {
+            if context.args.output.report.is_some() && !device.is_empty() {
                 view.for_report.disk =
                     crate::experiment::report::disk(&Path::new("/dev").join(device));
             }

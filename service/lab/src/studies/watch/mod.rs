@@ -12,7 +12,7 @@ mod text;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -31,6 +31,7 @@ pub use self::account::{DiskView, Row};
 use self::account::{Watched, account};
 use self::files::{FileMap, Files};
 use self::processes::{Family, is_alive};
+use crate::experiment::DataArgs;
 use crate::failure::{cannot, cannot_do};
 use crate::process::{Interrupt, tie_to_parent};
 use crate::studies::predict::{Rule, drive_named};
@@ -74,12 +75,12 @@ pub struct WatchArgs {
     /// Files to show, those with the most seek time
     #[arg(long, default_value_t = 10, value_name = "N")]
     pub files: usize,
-    /// Print one JSON document, with all files
-    #[arg(long)]
-    pub json: bool,
-    /// Write the result to this file
-    #[arg(long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    #[expect(
+        missing_docs,
+        reason = "its fields are the flags, and say what they are"
+    )]
+    pub data: DataArgs,
     /// Program to start and watch, with its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
@@ -112,6 +113,7 @@ pub struct WatchReport {
 /// No privileges, no disk below the files, or the command cannot be started: the message says which.
 pub fn run(args: &WatchArgs) -> anyhow::Result<ExitCode> {
     let drive = drive_named(&args.model)?;
+    args.data.check()?;
     let interrupt = Interrupt::install()?;
     let watch = Watch::start(args)?;
     let begin = Instant::now();
@@ -377,18 +379,12 @@ fn subject(args: &WatchArgs) -> String {
     }
 }
 
+/// To standard error where the command has standard output.
 fn print(args: &WatchArgs, report: &WatchReport) -> anyhow::Result<()> {
-    let text = if args.json {
-        serde_json::to_string_pretty(report).map_err(cannot_do("write the result"))?
-    } else {
-        text::text(report, args.files)
-    };
-    match &args.output {
-        Some(path) => fs::write(path, text + "\n").map_err(cannot("write", path)),
-        None if args.command.is_empty() => {
-            writeln!(std::io::stdout(), "{text}").map_err(cannot_do("write the result"))
-        }
-        None => writeln!(std::io::stderr(), "{text}").map_err(cannot_do("write the result")),
+    let text = || text::text(report, args.files) + "\n";
+    match args.command.is_empty() {
+        true => args.data.deliver(report, text, io::stdout()),
+        false => args.data.deliver(report, text, io::stderr()),
     }
 }
 
