@@ -5,12 +5,15 @@
 //! kernel takes everything down ([`crate::disks`]).
 
 use std::ffi::OsString;
+use std::io::{self, BufRead as _, BufReader, Read, Write as _};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitCode, ExitStatus, Stdio};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use lumpscope_platter::live::LiveOptions;
+use lumpscope_units::columns::fitted;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::disks::fill;
@@ -117,8 +120,7 @@ fn serve(
         format(exe, &lab, store, capacity, interrupt)?;
     }
     step(
-        "serves them; `metrics=` below is the address of the page, `lumpscope load` gives them work, \
-         Ctrl-C ends it and removes the disks"
+        "serves them; `lumpscope load` gives them work, Ctrl-C ends it and removes the disks"
             .to_owned(),
     );
     let mut command = lab.command(exe);
@@ -129,22 +131,48 @@ fn serve(
         command.arg("--store").arg(name);
     }
     // In a process group of its own: Ctrl-C reaches it once, through us.
-    let child = command
+    let mut child = command
         .args(&options.serve)
         .stdin(Stdio::null())
+        .stdout(Stdio::piped())
         .process_group(0)
         .spawn()
         .map_err(cannot_do(format!("run {}", exe.display())))?;
+    let said = child.stdout.take().map(pass_on);
     let status = until_it_ends(child, interrupt)?;
+    if let Some(said) = said {
+        // It ends with the service, and has nothing to give back.
+        let _ = said.join();
+    }
     for disk in lab.lateness()? {
-        eprintln!("{disk}");
+        eprint!("{}", fitted(&disk.to_string()));
     }
     Ok(exit_code(status))
 }
 
 /// Tells what comes now: each step may take a while.
 fn step(what: String) {
-    eprintln!("lab: {what}");
+    eprint!("{}", fitted(&format!("lab: {what}")));
+}
+
+/// Prints what the service prints, and tells the page's address when it is ready.
+fn pass_on(stdout: impl Read + Send + 'static) -> JoinHandle<()> {
+    thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            // A reader of ours that has gone is no reason to stop reading.
+            let _ = writeln!(io::stdout(), "{line}");
+            if let Some(address) = page_address(&line) {
+                step(format!("page: http://{address}/"));
+            }
+        }
+    })
+}
+
+/// Of the line by which the service says that it is ready.
+fn page_address(line: &str) -> Option<&str> {
+    line.strip_prefix("lumpscope ready ")?
+        .split(' ')
+        .find_map(|word| word.strip_prefix("metrics="))
 }
 
 fn format(
@@ -172,7 +200,7 @@ fn until_it_ends(mut child: Child, interrupt: &Interrupt) -> anyhow::Result<Exit
             // It can only fail when the service has just ended.
             let _ = kill_process(Pid::from_child(&child), Signal::TERM);
         }
-        std::thread::sleep(LOOK);
+        thread::sleep(LOOK);
     }
 }
 
@@ -185,6 +213,13 @@ fn exit_code(status: ExitStatus) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_page_is_where_the_ready_line_says() {
+        let line = "lumpscope ready grpc=127.0.0.1:50051 metrics=[::1]:9090 s3=127.0.0.1:9000";
+        assert_eq!(page_address(line), Some("[::1]:9090"));
+        assert_eq!(page_address("metrics=127.0.0.1:9090"), None);
+    }
 
     #[test]
     fn a_store_leaves_room_for_the_file_system_below_it() {
