@@ -16,7 +16,7 @@ use anyhow::anyhow;
 use lumpscope_platter::drive::Drive;
 use serde::Serialize;
 
-use super::{Bench, LeftOut, PeersArgs, Who, measured_with};
+use super::{Bench, LeftOut, PeersArgs, StorePlace, Who, measured_with};
 use crate::experiment::report::{Bar, Bars, Cell, Page, Setup, Table, Unit};
 use crate::experiment::{Machine, text};
 use crate::failure::{cannot, message};
@@ -24,7 +24,6 @@ use crate::human;
 use crate::load::runner::{Durability, Run, RunOptions, Target};
 use crate::process::{Interrupt, Server};
 use crate::studies::predict::{Rule, drive_named};
-use crate::studies::run::engine::make;
 use crate::studies::run::service::{S3Keys, start_grpc};
 use crate::studies::watch::{DiskView, DiskWatch, Row};
 
@@ -83,6 +82,7 @@ enum Ready {
     Service {
         server: Server,
         target: Target,
+        _store: StorePlace,
         /// Those it has been told of.
         _keys: Option<S3Keys>,
     },
@@ -159,36 +159,27 @@ pub(super) fn measure(
 impl Bench<'_> {
     /// Where a peer's bytes lie, and the peer on it.
     fn ready(&self, who: Who) -> anyhow::Result<Ready> {
-        let serve_on = |path: &Path| -> anyhow::Result<Ready> {
-            make(path, &self.sizing(), 4096, true)?;
-            if who == Who::ServiceS3 {
-                let mut keys = S3Keys::new()?;
-                let way = (self.exe, path, "md5");
-                let (server, target) = keys.start(way, Durability::Synced, self.interrupt)?;
-                return Ok(Ready::Service {
-                    server,
-                    target,
-                    _keys: Some(keys),
-                });
-            }
-            let (server, target) =
-                start_grpc((self.exe, path), Durability::Synced, self.interrupt)?;
+        let serve = || -> anyhow::Result<Ready> {
+            let store = self.store(who)?;
+            let (exe, path) = (self.exe, store.path.as_path());
+            let mut keys = None;
+            let (server, target) = if who == Who::ServiceS3 {
+                let keys = keys.insert(S3Keys::new()?);
+                keys.start((exe, path, "md5"), Durability::Synced, self.interrupt)?
+            } else {
+                start_grpc((exe, path), Durability::Synced, self.interrupt)?
+            };
             Ok(Ready::Service {
                 server,
                 target,
-                _keys: None,
+                _store: store,
+                _keys: keys,
             })
         };
         match who {
-            Who::FilesExt4 | Who::FilesXfs => {
-                let base = self.folder(who)?;
-                let folder = tempfile::tempdir_in(base);
-                Ok(Ready::Files(
-                    folder.map_err(cannot("make a directory in", base))?,
-                ))
-            }
+            Who::FilesExt4 | Who::FilesXfs => Ok(Ready::Files(self.own_folder(who)?)),
             Who::Minio | Who::Versitygw => Ok(Ready::Other(self.start_s3(who)?)),
-            _ => serve_on(&self.raw),
+            _ => serve(),
         }
     }
 
@@ -223,14 +214,6 @@ impl Bench<'_> {
             costs.push(Cost::of((who, what), &view));
         }
         Ok(costs)
-    }
-
-    fn folder(&self, who: Who) -> anyhow::Result<&Path> {
-        let folder = match who {
-            Who::FilesExt4 => self.ext4.as_deref(),
-            _ => self.xfs.as_deref(),
-        };
-        folder.ok_or_else(|| anyhow!("the lab has no file system"))
     }
 }
 

@@ -38,6 +38,7 @@ use crate::process::Interrupt;
 use crate::stats::{Kind, Percentiles};
 use crate::studies::engine::Peer;
 use crate::studies::run::engine::{EngineRun, make, on_engine};
+use crate::studies::run::service::{on_s3, on_service};
 use crate::studies::run::{CannylsJob, RunStats, on_cannyls};
 use crate::workload::{CommandStream, Sizing, WorkloadArgs};
 use report::{LeftOut, OneRun, Report};
@@ -145,7 +146,7 @@ impl<'a> Bench<'a> {
             raw: PathBuf::new(),
             ext4: None,
             xfs: None,
-            stream: workload.stream()?,
+            stream: workload.stream_while(|_| Ok(interrupt.check()?))?,
             workload,
             lumps,
             fio: Fio::find(),
@@ -230,6 +231,12 @@ fn write_workload(args: &PeersArgs, lumps: u64, folder: &Path) -> anyhow::Result
     let path = folder.join("mix");
     std::fs::write(&path, text).map_err(cannot("write", &path))?;
     Ok(WorkloadArgs::new(path.to_string_lossy(), 1.0))
+}
+
+/// Of a store of ours. Files are removed when it is dropped.
+struct StorePlace {
+    path: PathBuf,
+    _folder: Option<TempDir>,
 }
 
 type Rounds = (Vec<OneRun>, Vec<LeftOut>);
@@ -340,6 +347,8 @@ impl Bench<'_> {
             Who::Versitygw => self.versitygw.as_ref().err().cloned(),
             Who::Engine
             | Who::Service
+            | Who::ServiceExt4
+            | Who::ServiceXfs
             | Who::ServiceS3
             | Who::ServiceS3Crc
             | Who::FilesExt4
@@ -349,35 +358,56 @@ impl Bench<'_> {
 
     fn one(&self, round: usize, who: Who) -> anyhow::Result<OneRun> {
         let (raw, interrupt) = (self.raw.as_path(), self.interrupt);
-        let run = self.engine_run();
+        let (run, stream) = (self.engine_run(), &self.stream);
         let stats = match who {
-            Who::Engine => {
-                make(raw, &run.sizing, run.block_size, true)?;
-                on_engine(&self.stream, raw, &run, interrupt)?
-            }
-            Who::Service => {
-                make(raw, &run.sizing, run.block_size, true)?;
-                crate::studies::run::service::on_service(
-                    self.exe,
-                    &self.stream,
-                    raw,
-                    &run,
-                    interrupt,
-                )?
+            Who::Engine => on_engine(stream, &self.store(who)?.path, &run, interrupt)?,
+            Who::Service | Who::ServiceExt4 | Who::ServiceXfs => {
+                let store = self.store(who)?;
+                on_service(self.exe, stream, &store.path, &run, interrupt)?
             }
             Who::ServiceS3 | Who::ServiceS3Crc => {
                 let etag = if who == Who::ServiceS3 { "md5" } else { "crc" };
-                make(raw, &run.sizing, run.block_size, true)?;
-                let service = (self.exe, etag);
-                crate::studies::run::service::on_s3(service, &self.stream, raw, &run, interrupt)?
+                let store = self.store(who)?;
+                on_s3((self.exe, etag), stream, &store.path, &run, interrupt)?
             }
             Who::Cannyls => self.cannyls(raw)?,
             Who::Fio => return self.fio(round, raw),
-            Who::FilesExt4 => self.files(self.ext4.as_deref(), &run)?,
-            Who::FilesXfs => self.files(self.xfs.as_deref(), &run)?,
+            Who::FilesExt4 | Who::FilesXfs => self.files(who, &run)?,
             Who::Minio | Who::Versitygw => self.s3_server(who, &run)?,
         };
         Ok(self.of_stats(round, who, &stats))
+    }
+
+    /// Directory of a peer on a file system.
+    fn folder(&self, who: Who) -> anyhow::Result<&Path> {
+        let folder = match who {
+            Who::FilesExt4 | Who::ServiceExt4 => self.ext4.as_deref(),
+            _ => self.xfs.as_deref(),
+        };
+        folder.ok_or_else(|| anyhow!("the lab has no file system"))
+    }
+
+    /// A directory of a peer's own, which goes with it.
+    fn own_folder(&self, who: Who) -> anyhow::Result<TempDir> {
+        let base = self.folder(who)?;
+        tempfile::tempdir_in(base).map_err(cannot("make a directory in", base))
+    }
+
+    /// A new store of ours.
+    fn store(&self, who: Who) -> anyhow::Result<StorePlace> {
+        let folder = match who {
+            Who::ServiceExt4 | Who::ServiceXfs => Some(self.own_folder(who)?),
+            _ => None,
+        };
+        let file = folder
+            .as_ref()
+            .map(|folder| folder.path().join("store.lusf"));
+        let path = file.unwrap_or_else(|| self.raw.clone());
+        make(&path, &self.sizing(), 4096, true)?;
+        Ok(StorePlace {
+            path,
+            _folder: folder,
+        })
     }
 
     fn sizing(&self) -> Sizing {
@@ -457,9 +487,8 @@ impl Bench<'_> {
         })
     }
 
-    fn files(&self, base: Option<&Path>, run: &EngineRun) -> anyhow::Result<RunStats> {
-        let base = base.ok_or_else(|| anyhow!("the lab has no file system"))?;
-        let folder = tempfile::tempdir_in(base).map_err(cannot("make a directory in", base))?;
+    fn files(&self, who: Who, run: &EngineRun) -> anyhow::Result<RunStats> {
+        let folder = self.own_folder(who)?;
         self.on_target(&Target::Files(folder.path().to_owned()), run)
     }
 
@@ -476,9 +505,7 @@ impl Bench<'_> {
     fn start_s3(&self, who: Who) -> anyhow::Result<S3Server> {
         let program = self.s3_program(who).unwrap_or(Err("it is no S3 server"));
         let program = program.map_err(|why| peer_failed(who.name(), why))?;
-        let base = self.xfs.as_deref();
-        let base = base.ok_or_else(|| anyhow!("the lab has no file system"))?;
-        S3Server::start(program, base, self.interrupt)
+        S3Server::start(program, self.folder(who)?, self.interrupt)
     }
 
     fn s3_server(&self, who: Who, run: &EngineRun) -> anyhow::Result<RunStats> {

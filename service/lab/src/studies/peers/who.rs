@@ -10,6 +10,10 @@ pub enum Who {
     Engine,
     /// Our service, through gRPC
     Service,
+    /// Our service through gRPC, its store a file on ext4
+    ServiceExt4,
+    /// Our service through gRPC, its store a file on xfs
+    ServiceXfs,
     /// Our service, through S3
     ServiceS3,
     /// The service through S3 without MD5 (`s3-etag = "crc"`)
@@ -29,9 +33,11 @@ pub enum Who {
 }
 
 impl Who {
-    pub(super) const ALL: [Who; 10] = [
+    pub(super) const ALL: [Who; 12] = [
         Who::Engine,
         Who::Service,
+        Who::ServiceExt4,
+        Who::ServiceXfs,
         Who::ServiceS3,
         Who::ServiceS3Crc,
         Who::Cannyls,
@@ -46,6 +52,8 @@ impl Who {
         match self {
             Who::Engine => "our engine",
             Who::Service => "our service",
+            Who::ServiceExt4 => "its file on ext4",
+            Who::ServiceXfs => "its file on xfs",
             Who::ServiceS3 => "our service, S3",
             Who::ServiceS3Crc => "the same without MD5",
             Who::Cannyls => "cannyls",
@@ -59,9 +67,12 @@ impl Who {
 
     pub(super) fn durability(self) -> &'static str {
         match self {
-            Who::Engine | Who::Service | Who::ServiceS3 | Who::ServiceS3Crc => {
-                "data and record on stable storage (synced)"
-            }
+            Who::Engine
+            | Who::Service
+            | Who::ServiceExt4
+            | Who::ServiceXfs
+            | Who::ServiceS3
+            | Who::ServiceS3Crc => "data and record on stable storage (synced)",
             Who::Cannyls => {
                 "Storage::put, then Storage::journal_sync: one fdatasync for data and record, in no order"
             }
@@ -88,7 +99,12 @@ impl Who {
     pub(super) fn needs_files(self) -> bool {
         matches!(
             self,
-            Who::FilesExt4 | Who::FilesXfs | Who::Minio | Who::Versitygw
+            Who::ServiceExt4
+                | Who::ServiceXfs
+                | Who::FilesExt4
+                | Who::FilesXfs
+                | Who::Minio
+                | Who::Versitygw
         )
     }
 }
