@@ -40,6 +40,7 @@ fn page() -> Page {
     page.findings = Findings {
         agrees: vec!["One thing.".to_owned()],
         differs: vec!["Another.".to_owned()],
+        undecided: vec!["An open one.".to_owned()],
         hypotheses: vec!["A third.".to_owned()],
         of_goals: false,
     };
@@ -91,11 +92,19 @@ fn charts(section: &mut Section) {
             curve(HOSTILE, 5_000_000),
         ],
     });
+    section.add(Cdf {
+        caption: "Latencies, too few of one.".to_owned(),
+        x: Axis::log("Latency", Unit::Nanoseconds),
+        curves: vec![
+            curve("raw", 3_000_000),
+            Curve::of(HOSTILE, [10_000_000, 200_000_000]),
+        ],
+    });
     // The word of the first tick is written beside that of the vertical axis.
     section.add(Cdf {
         caption: "Latencies that begin at a tick.".to_owned(),
         x: Axis::log("Latency", Unit::Nanoseconds),
-        curves: vec![Curve::of("raw", [10_000_000, 200_000_000])],
+        curves: vec![Curve::of("raw", (1..=20).map(|index| index * 10_000_000))],
     });
     let row = |name: String, median: f64| Range {
         name,

@@ -27,8 +27,9 @@ pub(crate) struct Figure<M> {
     pub(crate) peer: Option<Spread>,
     /// Ours to the peer's, round by round.
     pub(crate) ratio: Option<Spread>,
-    /// Least or greatest median of the ratios.
+    /// Least or greatest ratio.
     pub(crate) goal: Option<f64>,
+    /// True: every round meets it; false: none does.
     pub(crate) met: Option<bool>,
 }
 
@@ -41,12 +42,15 @@ impl<M: Measure> Figure<M> {
         };
         let ratio = spread(|(ours, peer)| Some((*ours)? / (*peer)?));
         let higher_is_better = unit.higher_is_better();
-        let met = ratio.zip(goal).map(|(ratio, goal)| {
-            if higher_is_better {
-                ratio.median >= goal
-            } else {
-                ratio.median <= goal
-            }
+        let rounds = pairs
+            .iter()
+            .filter(|(ours, peer)| ours.is_some() && peer.is_some());
+        let met = ratio.zip(goal).and_then(|(ratio, goal)| {
+            let within = match higher_is_better {
+                true => goal..=f64::INFINITY,
+                false => f64::NEG_INFINITY..=goal,
+            };
+            ratio.judged(rounds.count(), &within).ok()
         });
         Figure {
             name,

@@ -83,11 +83,12 @@ pub(crate) fn spread(spread: Spread) -> String {
     format!("{} ({}..{})", shown[0], shown[1], shown[2])
 }
 
-/// Agreement, disagreement and hypotheses.
+/// Agreement, disagreement, figures that decide neither, and hypotheses.
 pub(crate) fn findings(findings: &Findings) -> Vec<String> {
     let groups = [
         ("AGREES", &findings.agrees),
         ("DOES NOT AGREE", &findings.differs),
+        ("NOT DECIDED", &findings.undecided),
         ("HYPOTHESIS", &findings.hypotheses),
     ];
     let mut lines = Vec::new();

@@ -24,7 +24,7 @@ fn bench(args: &[&str], path: Option<&Path>) -> Output {
 fn report(args: &[&str], path: Option<&Path>) -> (String, Value) {
     let folder = tempfile::tempdir().expect("a directory can be made");
     let json = folder.path().join("report.json");
-    let mut all = vec!["--json", json.to_str().expect("the path is UTF-8")];
+    let mut all = vec!["--output", json.to_str().expect("the path is UTF-8")];
     all.extend(args);
     let output = bench(&all, path);
     let complaint = String::from_utf8_lossy(&output.stderr);
@@ -62,11 +62,8 @@ fn everything_is_measured_and_said() {
             assert!(number("min") <= number("median"), "{figure}");
             assert!(number("median") <= number("max"), "{figure}");
         }
-        assert_eq!(
-            figure["goal"].is_null(),
-            figure["met"].is_null(),
-            "{figure}"
-        );
+        // Two rounds decide nothing.
+        assert!(figure["met"].is_null(), "{figure}");
         let name = figure["name"].as_str().expect("figures have names");
         assert!(text.contains(name), "the table lacks {name}");
     }

@@ -20,7 +20,7 @@ fn seeds(args: &[&str]) -> (String, Value, String) {
     let output = Command::new(binary())
         .args(["bench", "seeds"])
         .args(args)
-        .arg("--json")
+        .arg("--output")
         .arg(&json)
         .arg("--report")
         .arg(&page)
@@ -132,6 +132,8 @@ fn lumps_of_whole_sectors_overlap_on_file_systems_only() {
         "cannyls",
         "--scale",
         "0.0004",
+        "--runs",
+        "1",
         "--workloads",
         "seq1,rand2",
         "--engine",

@@ -18,9 +18,10 @@ pub struct Compared {
     pub peer: Option<Spread>,
     /// Ours over the peer's, pair by pair.
     pub ratio: Option<Spread>,
-    /// Goal of the median ratio.
+    /// Goal of the ratio.
     pub goal: Option<Goal>,
-    /// Whether it is; absent: it cannot be judged.
+    /// True: every round meets it; false: none does; absent: there is no goal, or the rounds do not
+    /// decide.
     pub met: Option<bool>,
 }
 
@@ -55,22 +56,28 @@ impl Compared {
         if goals == 0 {
             return format!("{} figures, none of them with a goal.", all.len());
         }
+        let missed = all.iter().filter(|one| one.met == Some(false)).count();
+        let undecided = match goals - met - missed {
+            0 => String::new(),
+            some => format!(", {some} not decided"),
+        };
         format!(
-            "{met} of {goals} goals were met; {} figures were measured.",
+            "{met} of {goals} goals were met{undecided}; {} figures were measured.",
             all.len()
         )
     }
 
-    /// Which goals were met and which were missed.
+    /// Which goals were met, which were missed, and of which neither can be said.
     #[must_use]
     pub fn findings(all: &[Compared]) -> Findings {
-        let told = |met: bool| -> Vec<String> {
-            let judged = all.iter().filter(|one| one.met == Some(met));
+        let told = |met: Option<bool>| -> Vec<String> {
+            let judged = all.iter().filter(|one| one.met == met);
             judged.filter_map(Compared::told).collect()
         };
         Findings {
-            agrees: told(true),
-            differs: told(false),
+            agrees: told(Some(true)),
+            differs: told(Some(false)),
+            undecided: told(None),
             of_goals: true,
             hypotheses: Vec::new(),
         }
@@ -130,11 +137,12 @@ impl Compared {
         let mut table = Table::new(caption, &["ours", peer, "ratio", "goal", "verdict"]);
         for one in all {
             let goal = one.goal.map_or_else(String::new, goal_text);
-            let verdict = match (one.met, one.goal) {
-                (Some(true), _) => "met",
-                (Some(false), _) => "missed",
-                (None, Some(_)) => "not measured",
-                (None, None) => "",
+            let verdict = match (one.met, one.goal, one.ratio) {
+                (Some(true), ..) => "met",
+                (Some(false), ..) => "missed",
+                (None, Some(_), Some(_)) => "not decided",
+                (None, Some(_), None) => "not measured",
+                (None, None, _) => "",
             };
             table.row(
                 &one.name,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::chart::{Bars, Cdf, Heat, Lines, Ranges, Scatter};
 use super::setup::Setup;
-use super::unit::{Spread, Unit};
+use super::unit::{Spread, Undecided, Unit};
 
 /// A whole report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -21,14 +21,17 @@ pub struct Page {
     pub sections: Vec<Section>,
 }
 
-/// Agreement with expectations, disagreement, and hypotheses. The three are kept apart so that none
-/// is taken for another.
+/// Agreement with expectations, disagreement, measurements that decide neither, and hypotheses. They
+/// are kept apart so that none is taken for another.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Findings {
     /// Measured, and agrees.
     pub agrees: Vec<String>,
     /// Measured, and does not agree.
     pub differs: Vec<String>,
+    /// Measured, too seldom or too differently to say.
+    #[serde(default)]
+    pub undecided: Vec<String>,
     /// Possible explanations that no measurement here shows.
     pub hypotheses: Vec<String>,
     /// True: they are about goals, which are met or missed.
@@ -162,7 +165,26 @@ impl Findings {
     /// True: nothing is said.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.agrees.is_empty() && self.differs.is_empty() && self.hypotheses.is_empty()
+        let Findings {
+            agrees,
+            differs,
+            undecided,
+            hypotheses,
+            of_goals: _,
+        } = self;
+        [agrees, differs, undecided, hypotheses]
+            .iter()
+            .all(|said| said.is_empty())
+    }
+
+    /// Puts a line where its judgement ([`Spread::judged`]) belongs.
+    pub fn file(&mut self, line: impl Into<String>, judged: Result<bool, Undecided>) {
+        let line = line.into();
+        match judged {
+            Ok(true) => self.agrees.push(line),
+            Ok(false) => self.differs.push(line),
+            Err(why) => self.undecided.push(format!("{line} ({why})")),
+        }
     }
 }
 

@@ -97,14 +97,19 @@ fn findings(findings: &Findings) -> Markup {
             }
         }
     };
-    let (agrees, differs) = match findings.of_goals {
-        true => ("Goals that were met", "Goals that were missed"),
-        false => ("Agrees", "Does not agree"),
+    let (agrees, differs, undecided) = match findings.of_goals {
+        true => (
+            "Goals that were met",
+            "Goals that were missed",
+            "Goals that this does not decide",
+        ),
+        false => ("Agrees", "Does not agree", "Not decided"),
     };
     html! {
         div.findings {
             (list("agrees", "✓", agrees, &findings.agrees))
             (list("differs", "≠", differs, &findings.differs))
+            (list("undecided", "±", undecided, &findings.undecided))
             (list("supposed", "?", "Hypothesis, not shown here", &findings.hypotheses))
         }
     }

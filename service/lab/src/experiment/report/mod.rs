@@ -8,7 +8,7 @@
 //! | part | shows |
 //! |---|---|
 //! | [`Setup`] | machine, kernel, disk, versions, the exact command, the date |
-//! | [`Findings`] | what agrees, what does not, what is a hypothesis |
+//! | [`Findings`] | what agrees, what does not, what is not decided, what is a hypothesis |
 //! | [`Table`] | numbers with their spread, ratios, verdicts |
 //! | [`Ranges`] | ratios with their spread, beside a goal or what was published |
 //! | [`Cdf`] | how latencies are distributed, and their percentiles |
@@ -40,5 +40,6 @@ pub use compared::Compared;
 pub use data::{Cell, Column, Findings, Page, Part, Row, Section, Table, Verbatim};
 pub use setup::{Fact, Setup, disk};
 pub use trace::{TraceParts, of_trace};
-pub use unit::{Spread, Unit};
+pub(crate) use unit::together;
+pub use unit::{ENOUGH_RUNS, Spread, Undecided, Unit};
 pub use write::{MARK, check};

@@ -1,5 +1,8 @@
 //! Units of numbers, and their text.
 
+use std::fmt;
+use std::ops::RangeInclusive;
+
 use serde::{Deserialize, Serialize};
 
 use crate::human;
@@ -107,6 +110,39 @@ fn short(value: f64) -> String {
     text.to_owned()
 }
 
+/// Runs that a judgement takes at least: of fewer, chance makes too large a part.
+pub const ENOUGH_RUNS: usize = 3;
+
+/// Reason not to judge a figure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Undecided {
+    /// It was measured in so many runs, too few.
+    FewRuns(usize),
+    /// Some runs are within the limits and some are not, or they lie on both sides.
+    WideRange,
+}
+
+impl fmt::Display for Undecided {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Undecided::FewRuns(1) => write!(f, "one run, and it takes {ENOUGH_RUNS}"),
+            Undecided::FewRuns(runs) => write!(f, "{runs} runs, and it takes {ENOUGH_RUNS}"),
+            Undecided::WideRange => f.write_str("the range is too wide"),
+        }
+    }
+}
+
+/// Judgement of several figures that have to agree together: one that does not is enough.
+pub(crate) fn together(
+    judged: impl IntoIterator<Item = Result<bool, Undecided>>,
+) -> Result<bool, Undecided> {
+    let all: Vec<_> = judged.into_iter().collect();
+    if all.contains(&Ok(false)) {
+        return Ok(false);
+    }
+    all.into_iter().find(Result::is_err).unwrap_or(Ok(true))
+}
+
 /// Median and range of a number that was measured again and again. For a ratio: of the ratios of
 /// the pairs that were measured one after the other, not the ratio of two medians.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -149,6 +185,24 @@ impl Spread {
             median: value,
             min: value,
             max: value,
+        }
+    }
+
+    /// Whether a figure lies within limits: true if all of its runs do, false if all lie on one
+    /// side of them.
+    ///
+    /// # Errors
+    /// Runs that decide nothing.
+    pub fn judged(self, runs: usize, within: &RangeInclusive<f64>) -> Result<bool, Undecided> {
+        if runs < ENOUGH_RUNS {
+            return Err(Undecided::FewRuns(runs));
+        }
+        let inside = [self.min, self.max].map(|value| within.contains(&value));
+        let beyond = self.max < *within.start() || self.min > *within.end();
+        match (inside, beyond) {
+            ([true, true], _) => Ok(true),
+            (_, true) => Ok(false),
+            _ => Err(Undecided::WideRange),
         }
     }
 
@@ -196,5 +250,25 @@ mod tests {
         let ratios = Spread::of_ratios([(1.0, 2.0), (3.0, 0.0), (3.0, 2.0)]).expect("two pairs");
         assert_eq!((ratios.median, ratios.min, ratios.max), (1.0, 0.5, 1.5));
         assert!(Spread::once(2.0).is_single() && !ratios.is_single());
+    }
+
+    #[test]
+    fn a_figure_is_judged_by_all_of_at_least_three_runs() {
+        let judged = |values: &[f64]| {
+            let spread = Spread::of(values.to_vec()).expect("values");
+            spread.judged(values.len(), &(0.95..=1.05))
+        };
+        assert_eq!(judged(&[0.95, 1.0, 1.05]), Ok(true));
+        assert_eq!(judged(&[1.06, 1.1, 2.0]), Ok(false));
+        assert_eq!(judged(&[0.1, 0.2, 0.94]), Ok(false));
+        assert_eq!(judged(&[1.0, 1.0, 1.06]), Err(Undecided::WideRange));
+        // Never near it, but on both sides.
+        assert_eq!(judged(&[0.5, 0.6, 1.5]), Err(Undecided::WideRange));
+        assert_eq!(judged(&[1.0]), Err(Undecided::FewRuns(1)));
+        assert_eq!(judged(&[2.0, 2.0]), Err(Undecided::FewRuns(2)));
+        let wide = Err(Undecided::WideRange);
+        assert_eq!(together([Ok(true), Ok(true)]), Ok(true));
+        assert_eq!(together([Ok(true), wide, Ok(true)]), wide);
+        assert_eq!(together([wide, Ok(false)]), Ok(false));
     }
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::pattern::Pattern;
 use super::trial::Trial;
-use crate::experiment::report::{Findings, Spread};
+use crate::experiment::report::{Findings, Spread, Undecided, together};
 use crate::experiment::{Machine, text};
 use crate::human;
 
@@ -103,14 +103,16 @@ impl Row {
         }
     }
 
-    /// One line that says whether the goals are met.
-    fn finding(&self) -> (bool, String) {
-        let met = |spread: Option<Spread>, goal: f64| {
-            spread.is_some_and(|spread| spread.median.abs() <= goal)
+    /// One line that says whether the goals are met by every round, or by none.
+    fn finding(&self, rounds: usize) -> (String, Result<bool, Undecided>) {
+        let judged = |spread: Option<Spread>, goal: f64| {
+            spread.map_or(Ok(false), |spread| spread.judged(rounds, &(-goal..=goal)))
         };
-        let all = met(self.live_over_model, LIVE_GOAL)
-            && met(self.replay_over_live, REPLAY_GOAL)
-            && self.all_seen;
+        let judged = together([
+            judged(self.live_over_model, LIVE_GOAL),
+            judged(self.replay_over_live, REPLAY_GOAL),
+            Ok(self.all_seen),
+        ]);
         let mut line = format!(
             "{} ({}): live {} of the model, replay {} of live",
             self.name,
@@ -121,7 +123,7 @@ impl Row {
         if !self.all_seen {
             line.push_str("; not every request reached the disk as it was asked for and was seen");
         }
-        (all, line)
+        (line, judged)
     }
 }
 
@@ -139,10 +141,8 @@ impl Report {
             .collect();
         let mut findings = Findings::default();
         for row in &rows {
-            match row.finding() {
-                (true, line) => findings.agrees.push(line),
-                (false, line) => findings.differs.push(line),
-            }
+            let (line, judged) = row.finding(rounds);
+            findings.file(line, judged);
         }
         if rows.iter().any(|row| !row.runs_first) {
             findings.differs.push(
@@ -171,6 +171,7 @@ impl Report {
         for (name, said) in [
             ("WITHIN THE GOALS (5 % and 3 %)", &self.findings.agrees),
             ("NOT WITHIN THE GOALS", &self.findings.differs),
+            ("NOT DECIDED", &self.findings.undecided),
         ] {
             if !said.is_empty() {
                 lines.push(name.to_owned());
@@ -231,24 +232,30 @@ mod tests {
     }
 
     #[test]
-    fn goals_are_of_the_median_and_of_both_comparisons() {
+    fn goals_are_of_every_round_and_of_both_comparisons() {
         let good = trial(1_040_000_000, 1_030_000_000);
         let slow = trial(1_200_000_000, 1_190_000_000);
-        let met = report(&[good.clone(), slow.clone(), good.clone()]);
-        assert_eq!(
-            (met.findings.agrees.len(), met.findings.differs.len()),
-            (1, 0)
-        );
-        assert!(
-            met.text().contains("+4.0 % (+4.0..+20.0)"),
-            "{}",
-            met.text()
-        );
-        let missed = report(&[good.clone(), slow.clone(), slow]);
-        assert_eq!(missed.findings.differs.len(), 1);
+        let filed = |trials: &[Trial]| {
+            let Findings {
+                agrees,
+                differs,
+                undecided,
+                ..
+            } = report(trials).findings;
+            (agrees.len(), differs.len(), undecided.len())
+        };
+        assert_eq!(filed(&vec![good.clone(); 3]), (1, 0, 0));
+        assert_eq!(filed(&vec![slow.clone(); 3]), (0, 1, 0));
+        assert_eq!(filed(&vec![good.clone(); 2]), (0, 0, 1));
+        let one_slow = [good.clone(), slow, good.clone()];
+        assert_eq!(filed(&one_slow), (0, 0, 1));
+        let text = report(&one_slow).text();
+        assert!(text.contains("+4.0 % (+4.0..+20.0)"), "{text}");
         // Live is near the model, the replay is not near what was live.
-        let missed = report(&[trial(1_000_000_000, 960_000_000)]);
-        assert_eq!(missed.findings.differs.len(), 1);
+        assert_eq!(
+            filed(&vec![trial(1_000_000_000, 960_000_000); 3]),
+            (0, 1, 0)
+        );
         let unseen = Trial { seen: 399, ..good };
         let missed = report(&[unseen]);
         assert!(missed.findings.differs[0].contains("not every request"));

@@ -38,17 +38,16 @@ impl Report {
     }
 
     fn findings(&self) -> Findings {
-        let told = |met: bool| -> Vec<String> {
-            let judged = self.costs.iter();
-            let judged = judged.filter(|view| view.is_met() == Some(met));
-            judged.filter_map(CostView::told).collect()
-        };
-        Findings {
-            agrees: told(true),
-            differs: told(false),
-            hypotheses: Vec::new(),
+        let mut findings = Findings {
             of_goals: true,
+            ..Findings::default()
+        };
+        for view in &self.costs {
+            if let Some((told, judged)) = view.told().zip(view.judged()) {
+                findings.file(told, judged);
+            }
         }
+        findings
     }
 
     fn picture(&self) -> Ranges {
@@ -81,13 +80,14 @@ impl Report {
                 figure = &view.figure;
                 table.group(figure);
             }
-            let verdict = match view.is_met() {
-                None => Cell::text(""),
-                Some(met) => {
-                    let name = if met { "met" } else { "missed" };
-                    Cell::Verdict(name.to_owned(), Some(met))
-                }
-            };
+            let verdict = view.judged().map_or(Cell::text(""), |judged| {
+                let name = match judged {
+                    Ok(true) => "met",
+                    Ok(false) => "missed",
+                    Err(_) => "not decided",
+                };
+                Cell::Verdict(name.to_owned(), judged.ok())
+            });
             let goal = view
                 .goal
                 .map(|goal| format!("≤ {}", Unit::Share.text(goal)));

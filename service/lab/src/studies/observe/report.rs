@@ -8,7 +8,7 @@ use super::args::ObserveBenchArgs;
 use super::fileserver::{BANDWIDTH, RATE, RESPONSE};
 use super::mode::Mode;
 use crate::experiment::Machine;
-use crate::experiment::report::Spread;
+use crate::experiment::report::{Spread, Undecided};
 use crate::experiment::text::{dash, figures, percent, percents, table};
 
 /// The comparison, and how to read it.
@@ -61,6 +61,8 @@ pub(super) struct CostView {
     pub(super) cost: Option<Spread>,
     /// Share of the processor time that observation took.
     pub(super) share: Option<Spread>,
+    /// Rounds of which that share is known.
+    pub(super) rounds_of_share: usize,
     /// The largest share wanted.
     pub(super) goal: Option<f64>,
 }
@@ -178,10 +180,10 @@ impl Report {
 }
 
 impl CostView {
-    /// Whether the goal was met; `None`: there is none, or nothing was measured.
-    pub(super) fn is_met(&self) -> Option<bool> {
+    /// Whether every round met the goal, or none did; `None`: there is none.
+    pub(super) fn judged(&self) -> Option<Result<bool, Undecided>> {
         let (share, goal) = (self.share?, self.goal?);
-        Some(share.median <= goal)
+        Some(share.judged(self.rounds_of_share, &(f64::NEG_INFINITY..=goal)))
     }
 
     fn unit_of_server(&self) -> Option<Unit> {
@@ -231,6 +233,7 @@ fn costs(runs: &[Run]) -> Vec<CostView> {
                 mode,
                 value: Spread::of(values),
                 cost: cost_of(mode).filter(|_| mode != Mode::Off),
+                rounds_of_share: of(mode).filter(|run| run.share.is_some()).count(),
                 share: Spread::of(of(mode).filter_map(|run| run.share).collect()),
                 goal: goal(figure, mode),
             });
@@ -292,7 +295,8 @@ mod tests {
         assert!((cost.median - 0.035).abs() < 1e-9 && (cost.max - 0.05).abs() < 1e-9);
         let share = events.share.expect("two runs");
         assert!((share.median - 0.03).abs() < 1e-9);
-        assert_eq!((events.goal, events.is_met()), (Some(0.03), Some(true)));
+        let judged = Some(Err(Undecided::FewRuns(2)));
+        assert_eq!((events.goal, events.judged()), (Some(0.03), judged));
         assert!((lost(Unit::MillisecondsPerOp, 5.69, 6.0) - 0.0545).abs() < 1e-3);
     }
 }

@@ -63,18 +63,19 @@ pub(super) fn scaled_sectors(drive: &Drive, scale: f64, least: u64) -> u64 {
 }
 
 /// Says whether what was measured is what is predicted from its record.
-pub(super) fn compared(name: &str, rule: Rule, over: Option<Spread>, findings: &mut Findings) {
+pub(super) fn compared(
+    (name, rule): (&str, Rule),
+    over: Option<Spread>,
+    runs: usize,
+    findings: &mut Findings,
+) {
     let Some(over) = over else { return };
     let line = format!(
         "{name}, {}: measured live over predicted from the record of the same run: {}.",
         rule.name(),
         text::spread(over)
     );
-    if (over.median - 1.0).abs() <= NEAR {
-        findings.agrees.push(line);
-    } else {
-        findings.differs.push(line);
-    }
+    findings.file(line, over.judged(runs, &(1.0 - NEAR..=1.0 + NEAR)));
 }
 
 /// How late the emulated disks were, for people: the worst of them.

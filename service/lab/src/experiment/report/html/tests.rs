@@ -23,6 +23,7 @@ fn page(text: &str) -> Page {
     let findings = Findings {
         agrees: vec![named()],
         differs: vec![named()],
+        undecided: vec![named()],
         hypotheses: vec![named()],
         of_goals: false,
     };
@@ -42,7 +43,7 @@ fn page(text: &str) -> Page {
     section.add(Cdf {
         caption: named(),
         x: axis(),
-        curves: vec![Curve::of(text, [1000, 2000])],
+        curves: vec![Curve::of(text, 1000..=2000)],
     });
     section.add(Heat {
         caption: named(),

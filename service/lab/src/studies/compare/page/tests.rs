@@ -27,6 +27,7 @@ fn a_comparison_becomes_a_page() {
         "ext4, blocks of 512: 1.13 times raw on the modelled drive, published 1.13"
     ));
     assert_eq!(page.summary, ["It follows."]);
+    assert!(page.findings.undecided.is_empty());
     let html = page.html().unwrap();
     for text in [
         "Ratio to raw",
@@ -37,6 +38,31 @@ fn a_comparison_becomes_a_page() {
     }
     // Elapsed time, a curve, heat of three stores, dots of three stores, owners.
     assert!(html.matches("role=\"img\"").count() >= 8);
+}
+
+#[test]
+fn few_requests_are_told_and_not_drawn() {
+    let mut comparison = comparison();
+    for (store, count) in comparison.stores.iter_mut().zip([19, 20, 21]) {
+        store.for_report.curves = vec![Curve::of("Get(1048576)", 1_000_000..1_000_000 + count)];
+    }
+    let html = page(&comparison).html().unwrap();
+    assert!(html.contains("Too few values to draw, less than 20: raw, blocks of 512 (19)."));
+}
+
+#[test]
+fn a_ratio_of_several_clients_decides_nothing_in_one_run() {
+    let mut comparison = comparison();
+    comparison.clients = 4;
+    let findings = page(&comparison).findings;
+    assert!(
+        findings
+            .agrees
+            .iter()
+            .all(|line| !line.contains("published"))
+    );
+    let open = |line: &String| line.contains("1.13 times raw") && line.contains("(one run, and");
+    assert!(findings.undecided.iter().any(open), "{findings:?}");
 }
 
 #[test]

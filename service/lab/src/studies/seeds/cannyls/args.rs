@@ -47,8 +47,8 @@ pub struct CannylsArgs {
     #[arg(long, value_enum, value_name = "RULE", num_args = 0..=1, require_equals = true,
           default_missing_value = "ideal")]
     pub(in crate::studies::seeds) live: Option<Rule>,
-    /// Runs of each
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    /// Runs of each; of fewer than 3 nothing is said to agree or not
+    #[arg(long, default_value_t = 3, value_name = "N")]
     pub runs: usize,
     /// Directory for the images of the disks [default: $TMPDIR, else /var/tmp]
     #[arg(long, value_name = "DIR")]

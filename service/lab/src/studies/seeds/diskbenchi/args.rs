@@ -38,7 +38,7 @@ pub struct DiskbenchiArgs {
     /// Only this file system: xfs or ext4 [default: both]
     #[arg(long, value_parser = file_system_of, value_name = "KIND", conflicts_with = "of")]
     pub fs: Option<StoreKind>,
-    /// Runs of each, alternating
+    /// Runs of each, alternating; of fewer than 3 no time is said to agree or not
     #[arg(long, default_value_t = 3, value_name = "N")]
     pub runs: usize,
     /// Directory for the images of the disks [default: $TMPDIR, else /var/tmp]

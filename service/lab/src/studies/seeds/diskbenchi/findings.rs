@@ -3,7 +3,8 @@
 use super::args::ODD_OFFSET;
 use super::report::{Report, TrialView, most_published, place};
 use crate::disks::StoreKind;
-use crate::experiment::report::{Findings, Spread};
+use crate::experiment::report::{Findings, Spread, together};
+use crate::experiment::text;
 use crate::studies::predict::Rule;
 use crate::studies::seeds::live;
 use crate::studies::seeds::published::DISKBENCHI;
@@ -50,7 +51,8 @@ fn live_runs(report: &Report, findings: &mut Findings) {
             let finite = median.is_finite();
             finite.then_some(Spread { median, min, max })
         });
-        live::compared(&place(at.0, at.1), rule, over, findings);
+        let name = place(at.0, at.1);
+        live::compared((&name, rule), over, report.at(at).count(), findings);
     }
 }
 
@@ -114,40 +116,34 @@ fn absolute(report: &Report, findings: &mut Findings) {
             ours.median,
             off * 100.0
         );
-        if off.abs() <= NEAR {
-            findings.agrees.push(line);
-        } else {
-            findings.differs.push(line);
-        }
+        let within = seconds * (1.0 - NEAR)..=seconds * (1.0 + NEAR);
+        findings.file(line, ours.judged(report.runs, &within));
     }
 }
 
 /// Ratios of one rule beside the published ones.
 fn ratios(report: &Report, rule: Rule, findings: &mut Findings) {
-    let (mut near, mut all, mut said) = (0, 0, Vec::new());
+    let (mut judged, mut said) = (Vec::new(), Vec::new());
     for (writes, even, odd) in DISKBENCHI {
         let Some(ratio) = report.ratio(StoreKind::Xfs, rule, writes) else {
             continue;
         };
-        all += 1;
         let published = odd / even;
-        near += usize::from((ratio - published).abs() <= NEAR);
-        said.push(format!("{ratio:.2} for {published:.2}"));
+        judged.push(ratio.judged(report.runs, &(published - NEAR..=published + NEAR)));
+        said.push(format!("{} for {published:.2}", text::spread(ratio)));
     }
-    if all == 0 {
+    if judged.is_empty() {
         return;
     }
+    let near = judged.iter().filter(|one| **one == Ok(true)).count();
     let line = format!(
-        "xfs, {}: time from byte 3584 over that from byte 0 is {} as published; {near} of {all} \
+        "xfs, {}: time from byte 3584 over that from byte 0 is {} as published; {near} of {} \
          within {NEAR}.",
         rule.name(),
-        said.join(", ")
+        said.join(", "),
+        judged.len()
     );
-    if near == all {
-        findings.agrees.push(line);
-    } else {
-        findings.differs.push(line);
-    }
+    findings.file(line, together(judged));
 }
 
 #[cfg(test)]
@@ -203,7 +199,7 @@ mod tests {
                     rule,
                     writes: COUNT,
                     published_writes,
-                    seconds: Spread::of(vec![seconds]),
+                    seconds: Some(Spread::once(seconds)),
                 }));
             }
         }
@@ -218,7 +214,7 @@ mod tests {
             block: BLOCK,
             count: COUNT,
             hugepool: false,
-            runs: 1,
+            runs: 3,
             trials,
             predictions,
             published: DISKBENCHI,
@@ -274,6 +270,14 @@ mod tests {
         assert!(has(&findings.differs, "1 of 3 within 0.05"));
         let slow = of(&report(both(), predictions(1.2, 1.43)));
         assert!(has(&slow.differs, "(+20.0 %)"));
+        let two = Report {
+            runs: 2,
+            ..report(both(), predictions(1.02, 1.43))
+        };
+        assert!(has(
+            &of(&two).undecided,
+            "(+2.0 %). (2 runs, and it takes 3)"
+        ));
     }
 
     #[test]
@@ -286,7 +290,10 @@ mod tests {
         // from 0, and from 3584 much more.
         let live = Report {
             live: Some(Rule::Overlap),
-            trials: vec![trial(0, 0, 9.2), trial(ODD_OFFSET, COUNT - 1, 20.0)],
+            trials: [9.2, 9.1, 9.0]
+                .into_iter()
+                .flat_map(|seconds| [trial(0, 0, seconds), trial(ODD_OFFSET, COUNT - 1, 20.0)])
+                .collect(),
             ..recorded
         };
         let findings = of(&live);

@@ -92,7 +92,7 @@ impl Report {
                             Cell::text(writes.to_string()),
                             seconds(0),
                             seconds(ODD_OFFSET),
-                            Cell::value(self.ratio(kind, rule, writes), Unit::Ratio),
+                            Cell::spread(self.ratio(kind, rule, writes), Unit::Ratio),
                         ],
                     );
                 }

@@ -192,11 +192,21 @@ impl Report {
         )
     }
 
-    /// Predicted time from byte 3584 over that from byte 0.
-    pub(super) fn ratio(&self, kind: StoreKind, rule: Rule, published_writes: u64) -> Option<f64> {
+    /// Predicted time from byte 3584 over that from byte 0: of the medians, and the least and the
+    /// largest that any two runs give.
+    pub(super) fn ratio(
+        &self,
+        kind: StoreKind,
+        rule: Rule,
+        published_writes: u64,
+    ) -> Option<Spread> {
         let odd = self.predicted((kind, ODD_OFFSET), rule, published_writes)?;
         let even = self.predicted((kind, 0), rule, published_writes)?;
-        Some(odd.median / even.median)
+        Some(Spread {
+            median: odd.median / even.median,
+            min: odd.min / even.max,
+            max: odd.max / even.min,
+        })
     }
 
     /// For people.
