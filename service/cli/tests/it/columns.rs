@@ -1,11 +1,12 @@
 //! The text of the real commands in 80 columns.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use crate::common::folder;
 use crate::process::{PROGRAM, Process};
 use lumpscope_needs::{Need, alone};
+use rustix::process::{Pid, Signal};
 
 const COLUMNS: usize = 80;
 const UNITS: [&str; 12] = [
@@ -17,6 +18,9 @@ const RECORDING: &str = concat!(
     "/../../ebpf/observer/testdata/ext4.jsonl"
 );
 
+/// First bytes of a colour.
+const COLOUR: &str = "\x1b[";
+
 /// Ends if a line is too wide or a number was parted from its unit. Only a path that somebody gave
 /// may be wider, alone in its line, and the head of a list of commands, which programs read.
 #[track_caller]
@@ -24,6 +28,7 @@ fn narrow(arguments: &[&str], output: &Output) {
     let said = String::from_utf8_lossy(&output.stdout);
     let why = String::from_utf8_lossy(&output.stderr);
     assert!(!said.trim().is_empty(), "{arguments:?}: {why}");
+    assert!(!said.contains(COLOUR), "{arguments:?}: {said}");
     let mut number_before = false;
     for line in said.lines() {
         let mut words = line.split_whitespace();
@@ -65,22 +70,15 @@ fn clients_and_tools_need_eighty_columns() {
     std::fs::write(at("a"), vec![7; 100_000]).unwrap();
     std::fs::create_dir(at("folder")).unwrap();
     std::fs::copy(at("a"), at("folder/a")).unwrap();
+    let load = "load --store hdd --lumps 20 --seconds 1 --keep".split(' ');
+    let load: Vec<&str> = load.collect();
     for words in [
         &["put", "hdd", "1", &at("a")][..],
         &["put", "hdd", "ffffffffffffffffffffffffffffffff", &at("a")],
         &["head", "hdd", "1"],
         &["list", "hdd"],
         &["usage", "hdd"],
-        &[
-            "load",
-            "--store",
-            "hdd",
-            "--lumps",
-            "20",
-            "--seconds",
-            "1",
-            "--keep",
-        ],
+        &load,
         &["delete", "hdd", "1", "2"],
         &["delete-range", "hdd", "5", "9"],
         &["stores"],
@@ -93,15 +91,21 @@ fn clients_and_tools_need_eighty_columns() {
         &["download", "hdd", "5000", &at("again")],
         &["evacuate", "hdd", "more"],
         &["admin", "service"],
+        &["admin", "observer"],
+        &["admin", "events"],
+        &["admin", "reload"],
+        &["admin", "remove-store", "more"],
+        &["admin", "add-store", "more", &second],
         &["admin", "scrub-start", "hdd", "--rate", "64M"],
         &["admin", "scrub", "hdd"],
+        &["admin", "scrub-stop", "hdd"],
         &["admin", "gc", "hdd"],
         &["admin", "drain", "hdd"],
         &["admin", "resume", "hdd"],
     ] {
         ask(&service.grpc, words);
     }
-    service.signal(rustix::process::Signal::TERM);
+    service.signal(Signal::TERM);
     service.ended(std::time::Duration::from_secs(30));
     for words in [
         &["inspect", &first][..],
@@ -130,6 +134,7 @@ fn the_lab_needs_eighty_columns() {
         &["platter", "drives"][..],
         &["platter", "drives", "st1000dm003"],
         &["platter", "replay", RECORDING],
+        &["platter", "status"],
         &["bench", "orders", "--requests", "50", "--rounds", "2"],
         &summary,
     ] {
@@ -140,6 +145,11 @@ fn the_lab_needs_eighty_columns() {
     };
     for words in [
         "compare --scale 0.001 --block-size 512,4096",
+        "bench engine --only 64_KiB --rounds 1 --seconds 0.02 --mib 64 --count 20",
+        "bench seeds cannyls --scale 0.0004 --workloads seq1 --engine lumpscope --runs 1",
+        "bench seeds diskbenchi --count 8 --runs 1",
+        "bench seeds fileserver --rounds 1 --seconds 0.2 --files 100",
+        "platter check --rounds 1 --requests 4",
         "bench run rand1 --scale 0.0005",
         "bench grpc --only 1_MiB --rounds 1 --seconds 0.1",
         "bench observe --quick --only objects",
@@ -173,4 +183,92 @@ fn the_lab_needs_eighty_columns() {
         ..watched
     };
     narrow(&["watch"], &told);
+}
+
+/// What a lab says until it is told to end, and that it tells where the page is.
+#[cfg(feature = "lab")]
+#[test]
+fn the_steps_of_the_lab_need_eighty_columns() {
+    use std::io::{BufRead as _, BufReader};
+
+    let Some(_alone) = alone(&[Need::LoopDevices, Need::Tool("mkfs.xfs")]) else {
+        return;
+    };
+    let mut child = Command::new(PROGRAM)
+        .args(["lab", "--size", "512M", "--", "--no-probes"])
+        .args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"])
+        .args(["--log", "error"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut steps = String::new();
+    for line in BufReader::new(child.stderr.take().unwrap()).lines() {
+        steps += &(line.unwrap() + "\n");
+        if steps.contains("lab: page: ") {
+            rustix::process::kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        }
+    }
+    let ended = child.wait_with_output().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    let ready = String::from_utf8(ended.stdout).unwrap();
+    let metrics = ready
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix("metrics="));
+    let page = format!("lab: page: http://{}/\n", metrics.unwrap());
+    assert!(steps.contains(&page), "{steps}");
+    let told = Output {
+        status: ended.status,
+        stdout: steps.into_bytes(),
+        stderr: Vec::new(),
+    };
+    narrow(&["lab"], &told);
+}
+
+/// `compare` alone has colours: on a terminal, unless they are not wanted, and in a pipe only if they
+/// are asked for.
+#[cfg(feature = "lab")]
+#[test]
+fn colours_are_for_terminals_and_for_those_who_ask() {
+    let needs = [
+        Need::LoopDevices,
+        Need::Tool("mkfs.xfs"),
+        Need::Tool("script"),
+    ];
+    let Some(_alone) = alone(&needs) else {
+        return;
+    };
+    let compare = |color: &str| {
+        format!("{PROGRAM} --color {color} compare --scale 0.0005 --block-size 512 2>/dev/null")
+    };
+    let coloured = |shell: &mut Command| {
+        let output = shell.env("TERM", "xterm").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(said.contains("ext4"), "{shell:?}: {output:?}");
+        said.contains(COLOUR)
+    };
+    let piped = |color| coloured(Command::new("/bin/sh").args(["-c", &compare(color)]));
+    let terminal = |color, no_color: bool| {
+        let mut script = Command::new("script");
+        script.args([
+            "--quiet",
+            "--return",
+            "--command",
+            &compare(color),
+            "/dev/null",
+        ]);
+        script.env_remove("NO_COLOR").stdin(Stdio::null());
+        if no_color {
+            script.env("NO_COLOR", "1");
+        }
+        coloured(&mut script)
+    };
+    assert!(piped("always"), "asked for");
+    assert!(terminal("auto", false), "a terminal");
+    assert!(!terminal("auto", true), "NO_COLOR");
+    assert!(!terminal("never", false), "refused");
+    assert!(
+        terminal("always", true),
+        "the flag is stronger than the environment"
+    );
 }

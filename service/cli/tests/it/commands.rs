@@ -124,9 +124,16 @@ async fn stores_are_drained_removed_and_added() {
     assert!(setup.feed(&["put", STORE, "1"], b"x").status.success());
     setup.json(&["admin", "remove-store", STORE, "--wait", "30"]);
     setup.ends(3, &["get", STORE, "1"]);
-    let added = setup.json(&["admin", "add-store", STORE, &path]);
-    assert_eq!(added["state"], "serving");
-    assert_eq!(setup.feed(&["get", STORE, "1"], b"").stdout, b"x");
+    let pair = format!("{STORE}={path}");
+    for words in [&[STORE, &path][..], &[&pair]] {
+        let added = setup.json(&[&["admin", "add-store"], words].concat());
+        assert_eq!(added["state"], "serving");
+        assert_eq!(setup.feed(&["get", STORE, "1"], b"").stdout, b"x");
+        setup.json(&["admin", "remove-store", STORE, "--wait", "30"]);
+    }
+    let said = setup.ends(1, &["admin", "add-store", STORE]);
+    assert!(said.contains("NAME=PATH"), "{said}");
+    setup.json(&["admin", "add-store", &pair]);
     // A text answer of each that has one.
     for words in [
         &["stat", STORE][..],

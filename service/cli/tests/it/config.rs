@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::common::*;
-use crate::process::PROGRAM;
+use crate::process::{PROGRAM, Process};
 use clap::{CommandFactory as _, Parser};
 use lumpscope_server::config::document::{self, NOT_KEYS};
 use lumpscope_server::config::{ServeArgs, ServeConfig};
@@ -332,6 +332,36 @@ fn a_file_that_cannot_be_parsed_is_one_problem() {
         said(&output).contains("wrong.toml, line 2"),
         "{}",
         said(&output)
+    );
+}
+
+#[test]
+fn localhost_is_an_address_to_listen_at() {
+    let dir = folder();
+    let path = store_file(dir.path(), "a", 16 << 20, 4096, 0.05);
+    let at = ["--listen", "localhost:0", "--metrics-listen", "localhost:0"];
+    let service = Process::start(dir.path(), &[("a", &path)], &at);
+    assert!(
+        service.grpc.starts_with("http://127.0.0.1:"),
+        "{}",
+        service.grpc
+    );
+    assert!(service.metrics.ip().is_loopback());
+    let asked = Command::new(PROGRAM)
+        .args(["health", "--server", &service.grpc])
+        .output()
+        .unwrap();
+    assert!(asked.status.success(), "{}", said(&asked));
+
+    let other = Command::new(PROGRAM)
+        .args(["serve", "--store", "a=/x", "--listen", "myhost:50051"])
+        .output()
+        .unwrap();
+    assert_eq!(other.status.code(), Some(2));
+    assert!(
+        said(&other).contains("or localhost:50051"),
+        "{}",
+        said(&other)
     );
 }
 

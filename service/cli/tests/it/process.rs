@@ -58,8 +58,15 @@ impl Process {
         for (name, path) in stores {
             command.args(["--store", &format!("{name}={}", path.display())]);
         }
+        let given = |flag: &&str| !more.contains(flag);
+        for flag in ["--listen", "--metrics-listen"]
+            .iter()
+            .copied()
+            .filter(given)
+        {
+            command.args([flag, "127.0.0.1:0"]);
+        }
         let mut child = command
-            .args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"])
             .arg("--no-probes")
             .args(more)
             .stdin(Stdio::null())
