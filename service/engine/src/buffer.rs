@@ -290,10 +290,14 @@ impl BufferPool {
         self.out_of_reserve(&mut self.lock(), self.capacity_of_get(len))
     }
 
-    /// True: `payer` may hold so many bytes more, if there are any.
+    /// True: `payer` may hold so many bytes more, if there are any. Else the
+    /// [reader](Self::set_reader) is woken when some have come back.
     pub(crate) fn has_share(&self, payer: Payer, len: u64) -> bool {
-        let short = self.short_of(&self.lock(), payer, self.capacity_of_get(len));
-        short != Some(Short::Share)
+        let bytes = self.capacity_of_get(len);
+        let mut state = self.lock();
+        let has = self.short_of(&state, payer, bytes) != Some(Short::Share);
+        state.reader_waits |= !has;
+        has
     }
 
     fn capacity_of_get(&self, len: u64) -> u64 {

@@ -117,6 +117,27 @@ fn a_payer_leaves_a_quarter_to_others_and_small_gets_have_a_reserve() {
 }
 
 #[test]
+fn who_finds_its_share_taken_is_woken_by_each_buffer_that_comes_back() {
+    let payer = Payer(1);
+    let pool = BufferPool::with_budget(4096, 64 << 20, 16 << 20);
+    let woken = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let count = Arc::clone(&woken);
+    pool.set_reader(Waker::new(move || {
+        count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    }));
+    let woken = || woken.load(std::sync::atomic::Ordering::SeqCst);
+    let mut held: Vec<_> = std::iter::from_fn(|| pool.reserve(payer, 2 << 20).ok()).collect();
+    // It asks again after each wake, as the owner thread does, until there is enough.
+    for wake in 1..=2 {
+        held.pop();
+        assert_eq!(woken(), wake);
+        assert_eq!(pool.has_share(payer, 4 << 20), wake == 2);
+    }
+    held.pop();
+    assert_eq!(woken(), 2, "nobody waits any more");
+}
+
+#[test]
 fn large_buffers_waste_little_and_lie_on_huge_pages() {
     const MIB: usize = 1 << 20;
     let block = 4096;
