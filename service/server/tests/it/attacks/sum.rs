@@ -282,6 +282,9 @@ async fn the_worst_mix_of_known_clients() {
     if cgroup.is_none() {
         lumpscope_needs::missing("a cgroup with a limit of memory cannot be made here");
     }
+    // Dropped in this order: a cgroup with a process in it stays.
+    let confined = (victim, cgroup);
+    let victim = &confined.0;
     eprintln!("the sum: {} MiB", sum >> 20);
     fill(&victim.client(TOKEN).await).await;
     let mut attackers = JoinSet::new();
@@ -293,10 +296,10 @@ async fn the_worst_mix_of_known_clients() {
     }
     let mut viewers = Vec::new();
     for _ in 0..VIEWERS {
-        viewers.push(view(&victim, TOKEN).await);
+        viewers.push(view(victim, TOKEN).await);
     }
-    watch(&victim, sum).await;
-    somebody_else(&victim).await;
+    watch(victim, sum).await;
+    somebody_else(victim).await;
     assert!(
         attackers.try_join_next().is_none(),
         "the attackers hold no more what they held"
@@ -305,5 +308,5 @@ async fn the_worst_mix_of_known_clients() {
     eprintln!("most memory: {} of {} MiB", peak >> 20, sum >> 20);
     assert!(peak < sum);
     attackers.abort_all();
-    drop((viewers, victim, cgroup));
+    drop(viewers);
 }
