@@ -91,11 +91,11 @@ fn boundary(headers: &HeaderMap) -> Option<String> {
 
 /// The fields of a form before its file, by names in small letters.
 #[derive(Debug, Default, PartialEq)]
-struct Fields {
-    fields: Vec<(String, String)>,
+pub(super) struct Fields {
+    pub(super) fields: Vec<(String, String)>,
     /// The name that the file had, and its bytes' place behind all of this.
-    file: String,
-    begins: usize,
+    pub(super) file: String,
+    pub(super) begins: usize,
 }
 
 impl Fields {
@@ -128,7 +128,7 @@ fn parameter(header: &str, wanted: &str) -> Option<String> {
 ///
 /// # Errors
 /// `MalformedPOSTRequest`.
-fn fields(bytes: &[u8], boundary: &str) -> S3Result<Option<Fields>> {
+pub(super) fn fields(bytes: &[u8], boundary: &str) -> S3Result<Option<Fields>> {
     let begin = format!("--{boundary}\r\n");
     let end = format!("\r\n--{boundary}");
     let mut found = Fields::default();

@@ -26,6 +26,8 @@ mod cors;
 mod endpoint;
 mod error;
 mod form;
+#[doc(hidden)]
+pub mod fuzzing;
 mod get;
 mod lifecycle;
 mod list;

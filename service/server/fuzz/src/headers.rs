@@ -6,7 +6,7 @@ use lumpscope_server::request::{TraceParent, timeout_of};
 
 /// A file of tokens with one entry, the SHA-256 of "test".
 const TOKENS: &[u8] = b"[[token]]\nname = \"test\"\nscopes = [\"read\"]\nsha256 = \
-    \"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"\n";
+    \"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"\nstores = [\"*\"]\n";
 
 /// One header a line, in the order grpc-timeout, traceparent, authorization, each once or more.
 pub(crate) fn call_headers(data: &[u8]) {

@@ -8,6 +8,7 @@ mod files;
 mod headers;
 mod objects;
 mod put_stream;
+mod s3;
 
 use lumpscope_engine_fuzz::{Target, target};
 
@@ -20,4 +21,7 @@ pub const TARGETS: &[Target] = &[
     target("call_headers", headers::call_headers, 20_000),
     target("block_key", objects::block_key, 20_000),
     target("trailer", objects::trailer, 20_000),
+    target("s3_signed", s3::signed, 20_000),
+    target("s3_xml", s3::xml, 20_000),
+    target("s3_form", s3::form, 20_000),
 ];
