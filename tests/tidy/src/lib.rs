@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod cycles;
 #[cfg(test)]
+mod linked;
+#[cfg(test)]
 mod rules;
 
 use std::path::{Path, PathBuf};

@@ -234,86 +234,6 @@ fn the_product_does_not_need_its_laboratory() {
     }
 }
 
-/// Packages that the program links, each as `name vVERSION` and its licence.
-fn linked() -> Vec<(String, String)> {
-    let output = Command::new(env!("CARGO"))
-        .args([
-            "tree",
-            "--locked",
-            "--no-default-features",
-            "--package",
-            "lumpscope",
-        ])
-        .args(["--edges", "normal", "--prefix", "none", "--no-dedupe"])
-        .args(["--format", "{p}|{l}"])
-        .current_dir(root())
-        .output()
-        .expect("cargo runs");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let tree = String::from_utf8(output.stdout).expect("names are UTF-8");
-    let lines = tree.lines().filter_map(|line| line.split_once('|'));
-    lines
-        .map(|(package, licence)| (package.to_owned(), licence.to_owned()))
-        .collect()
-}
-
-/// Texts in quotes of the list `key` of deny.toml, for each of its lines the first.
-fn denied(key: &str) -> Vec<String> {
-    let text = text(Path::new("deny.toml"));
-    let (_, list) = text
-        .split_once(&format!("\n{key} = [\n"))
-        .expect("deny.toml has the list");
-    let lines = list.lines().take_while(|line| *line != "]");
-    lines
-        .filter_map(|line| Some(line.split('"').nth(1)?.to_owned()))
-        .collect()
-}
-
-/// True: the expression can be met with these licences.
-fn is_met(licence: &str, allowed: &[String]) -> bool {
-    let plain = licence.replace('/', " OR ").replace(['(', ')'], "");
-    plain.split(" AND ").all(|all| {
-        all.split(" OR ")
-            .any(|one| allowed.iter().any(|name| name == one.trim()))
-    })
-}
-
-#[test]
-fn what_is_linked_has_licences_that_go_with_ours() {
-    let allowed = denied("allow");
-    assert!(allowed.len() > 5, "{allowed:?}");
-    assert!(!is_met("GPL-2.0-only", &allowed) && !is_met("MIT AND GPL-3.0", &allowed));
-    for (package, licence) in linked() {
-        assert!(is_met(&licence, &allowed), "{package}: {licence:?}");
-    }
-}
-
-#[test]
-fn what_is_banned_is_not_linked() {
-    let linked = linked();
-    let bans = denied("deny");
-    assert!(bans.len() > 3, "{bans:?}");
-    for ban in bans {
-        let (name, old) = match ban.split_once(":<0.") {
-            Some((name, below)) => (name, below.parse::<u32>().expect("a minor version")),
-            None => (&*ban, u32::MAX),
-        };
-        let banned = linked.iter().find(|(package, _)| {
-            let (found, version) = package.split_once(" v").unwrap_or((package, ""));
-            let minor = version
-                .strip_prefix("0.")
-                .and_then(|rest| rest.split('.').next());
-            let minor = minor.and_then(|minor| minor.parse::<u32>().ok());
-            found == name && (old == u32::MAX || minor.is_some_and(|minor| minor < old))
-        });
-        assert_eq!(banned, None, "deny.toml bans {ban}");
-    }
-}
-
 #[test]
 fn the_readme_is_one_page_and_its_figures_are_the_measured_ones() {
     let readme = text(Path::new("README.md"));
@@ -338,4 +258,32 @@ fn the_readme_is_one_page_and_its_figures_are_the_measured_ones() {
             "not in docs/measured.md: {row}"
         );
     }
+}
+
+/// Lines of a comment that stands directly above a line.
+fn comment_above<'a>(lines: &'a [&'a str], at: usize) -> impl Iterator<Item = &'a str> {
+    let above = lines[..at].iter().rev().map(|line| line.trim());
+    above.take_while(|line| line.starts_with("//") || line.starts_with("#["))
+}
+
+#[test]
+fn unsafe_blocks_of_the_probes_say_why_they_are_sound() {
+    // The workspace's lints do not see them: the probes are a workspace of their own.
+    let (mut blocks, mut bare) = (0, Vec::new());
+    let of_probes = |path: &&std::path::PathBuf| path.starts_with("ebpf/probes/src");
+    for path in files(&[".rs"]).iter().filter(of_probes) {
+        let text = text(path);
+        let lines: Vec<&str> = text.lines().collect();
+        for (at, line) in lines.iter().enumerate() {
+            if line.trim_start().starts_with("//") || !line.contains("unsafe {") {
+                continue;
+            }
+            blocks += 1;
+            if !comment_above(&lines, at).any(|above| above.starts_with("// SAFETY: ")) {
+                bare.push(format!("{}:{}", path.display(), at + 1));
+            }
+        }
+    }
+    assert!(blocks > 20, "only {blocks} blocks: does the rule see them?");
+    assert!(bare.is_empty(), "unsafe without `// SAFETY: `: {bare:#?}");
 }
