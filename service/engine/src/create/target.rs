@@ -125,26 +125,28 @@ impl Target {
                 path: path.to_owned(),
             });
         }
+        // Without direct I/O: where that is not supported, the kernel would create the file and hand
+        // out no descriptor, by which alone it is known again.
         let created = OpenOptions::new()
-            .read(true)
             .write(true)
             .create_new(true)
             // Lumps are nobody else's to read, and the lock nobody else's to take.
             .mode(0o600)
-            .custom_flags(as_flags(OFlags::DIRECT))
             .open(path);
-        let file = created.map_err(|source| match errno(&source) {
-            Some(Errno::INVAL) => {
-                // The kernel creates the file before it finds that direct I/O is not supported.
-                remove_if_empty(path);
-                FormatError::NoDirectIo {
-                    path: path.to_owned(),
-                }
-            }
+        let created = created.map_err(|source| match errno(&source) {
             Some(Errno::ROFS) => FormatError::ReadOnly {
                 path: path.to_owned(),
             },
             _ => FormatError::io(path, "creating it", None, source),
+        })?;
+        let file = open_direct(&created, OFlags::empty()).map_err(|source| {
+            remove(path, &created);
+            match errno(&source) {
+                Some(Errno::INVAL) => FormatError::NoDirectIo {
+                    path: path.to_owned(),
+                },
+                _ => FormatError::io(path, "opening for writing", None, source),
+            }
         })?;
         Self::lock_file(path, file, true)
     }
@@ -258,8 +260,7 @@ impl Target {
 
     /// Takes away a file that this process made and could not finish.
     pub(super) fn remove(&self) {
-        // What fails here cannot be helped; the failure that led here is what is reported.
-        let _ = fs::remove_file(&self.path);
+        remove(&self.path, &self.file);
     }
 }
 
@@ -285,9 +286,13 @@ fn errno(error: &io::Error) -> Option<Errno> {
     Errno::from_io_error(error)
 }
 
-fn remove_if_empty(path: &Path) {
-    if fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0) {
-        // Best effort: the file is empty.
+/// Takes away the name of a file, unless it has become the name of another one.
+fn remove(path: &Path, file: &File) {
+    let (Ok(named), Ok(ours)) = (fs::symlink_metadata(path), file.metadata()) else {
+        return;
+    };
+    if (named.dev(), named.ino()) == (ours.dev(), ours.ino()) {
+        // What fails here cannot be helped; the failure that led here is what is reported.
         let _ = fs::remove_file(path);
     }
 }
@@ -312,4 +317,29 @@ fn device_sector_size(device: u64) -> Option<u64> {
         .iter()
         .find_map(|path| fs::read_to_string(path.join("queue/logical_block_size")).ok())
         .and_then(|text| text.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_file_that_was_made_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let made = File::create(&path).unwrap();
+        let moved = folder.path().join("moved");
+        fs::rename(&path, &moved).unwrap();
+        // No name, a name of another file, a link to the file.
+        remove(&path, &made);
+        fs::write(&path, b"another").unwrap();
+        remove(&path, &made);
+        assert_eq!(fs::read(&path).unwrap(), b"another");
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&moved, &path).unwrap();
+        remove(&path, &made);
+        assert!(path.is_symlink() && moved.exists());
+        remove(&moved, &made);
+        assert!(!moved.exists());
+    }
 }
