@@ -52,7 +52,8 @@ impl Served {
             .collect();
         let tokens = folder.path().join("tokens.toml");
         let entry = format!(
-            "[[token]]\nname = \"tests\"\nsha256 = \"{hash}\"\nscopes = [\"read\", \"write\"]\n"
+            "[[token]]\nname = \"tests\"\nsha256 = \"{hash}\"\nscopes = [\"read\", \"write\"]\n\
+             stores = [\"*\"]\n"
         );
         std::fs::write(&tokens, entry).expect("a file can be written");
         let served = Self::start(&["--tokens", tokens.to_str().expect("UTF-8")]);

@@ -8,14 +8,14 @@
 //!
 //! [[key.allow]]
 //! bucket = "data"                 # "*": every bucket
-//! prefix = "volume1/"             # left out, or "": every key of the bucket
+//! prefix = "volume1/"             # "", or left out: every key of the bucket
 //! rights = ["read", "write"]
 //!
 //! [end]                           # nothing is missing behind it
 //! ```
 //!
-//! A file that is cut off in the middle must give nobody more than was meant: a last rule without
-//! `prefix` counts for all keys only where the file was read at start, or ends with `[end]`.
+//! A file that is cut off in the middle must give nobody more than was meant: it is refused when its
+//! last rule has no `prefix`, unless it ends with `[end]`.
 //!
 //! A signature needs the secret itself, so others must not be able to read the file. A key may do
 //! what any of its rules allows, and nothing else. Buckets are made and deleted with the right to
@@ -28,7 +28,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-use super::logins::EndForm;
+use super::logins::{EndForm, is_ended};
 use super::tls::{bad as bad_file, read_secret};
 use crate::error::ServerError;
 
@@ -45,7 +45,7 @@ const MAX_PREFIX: usize = 1024;
 
 /// Advice where the end of the file may be missing.
 const MAY_BE_CUT: &str = "its last rule has no prefix, so its end may be missing: write \
-    `prefix = \"\"` for all keys, or `[end]` at the end of the file";
+    `prefix = \"\"` for all keys, or `[end]` as the last line of the file";
 
 /// Access that a rule allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -61,8 +61,6 @@ pub enum Access {
 #[derive(Debug, Default)]
 pub struct Credentials {
     keys: HashMap<String, Key>,
-    /// The last rule has no prefix, and nothing says that it was its end.
-    may_be_cut: bool,
 }
 
 struct Key {
@@ -96,7 +94,9 @@ struct Rule {
 struct FileForm {
     #[serde(default)]
     key: Vec<KeyForm>,
-    end: Option<EndForm>,
+    /// Only for the parser: where it stands is what counts.
+    #[serde(rename = "end")]
+    _end: Option<EndForm>,
 }
 
 #[derive(Deserialize)]
@@ -129,21 +129,10 @@ impl Credentials {
     /// Credentials from the bytes of a file; `path` is for messages.
     ///
     /// # Errors
-    /// It has a mistake.
+    /// It has a mistake, or its end may be missing: somebody may be writing it just now.
     pub fn of_file(path: &Path, bytes: &[u8]) -> Result<Self, ServerError> {
         let text = str::from_utf8(bytes).map_err(|_| bad_file(path, "it is not UTF-8"))?;
         parse(path, text)
-    }
-
-    /// Refuses a file of which the end may be missing: somebody may be writing it just now.
-    ///
-    /// # Errors
-    /// [`ServerError::DoorFile`].
-    pub(super) fn check_end(&self, path: &Path) -> Result<(), ServerError> {
-        if self.may_be_cut {
-            return Err(bad_file(path, MAY_BE_CUT));
-        }
-        Ok(())
     }
 
     /// The secret of an access key.
@@ -210,10 +199,8 @@ fn parse(path: &Path, text: &str) -> Result<Credentials, ServerError> {
     if form.key.len() > MAX_KEYS {
         return Err(bad_file(path, format!("it has more than {MAX_KEYS} keys")));
     }
-    let mut credentials = Credentials {
-        may_be_cut: form.may_be_cut(),
-        ..Credentials::default()
-    };
+    let may_be_cut = form.is_open() && !is_ended(text);
+    let mut credentials = Credentials::default();
     for form in form.key {
         let name = form.name.clone();
         let named = |why: String| bad_file(path, format!("key {name:?}: {why}"));
@@ -222,14 +209,18 @@ fn parse(path: &Path, text: &str) -> Result<Credentials, ServerError> {
             return Err(named("another entry has the same access key".to_owned()));
         }
     }
-    Ok(credentials)
+    match may_be_cut {
+        true => Err(bad_file(path, MAY_BE_CUT)),
+        false => Ok(credentials),
+    }
 }
 
 impl FileForm {
-    /// TOML adds rules to the last key only, so the last rule in the file is the last here.
-    fn may_be_cut(&self) -> bool {
+    /// True: the last rule has no prefix. TOML adds rules to the last key only, so the last rule in
+    /// the file is the last here.
+    fn is_open(&self) -> bool {
         let last = self.key.last().and_then(|key| key.allow.last());
-        self.end.is_none() && last.is_some_and(|rule| rule.prefix.is_none())
+        last.is_some_and(|rule| rule.prefix.is_none())
     }
 }
 
@@ -303,7 +294,7 @@ mod tests {
             "[[key.allow]]\nbucket = \"b\"\nprefix = \"p/\"\nrights = [\"read\", \"write\"]\n\
              [[key.allow]]\nbucket = \"*\"\nrights = [\"read\"]\n\
              [[key]]\nname = \"b\"\naccess = \"AKB\"\nsecret = \"another-secret-of-them\"\n\
-             [[key.allow]]\nbucket = \"c\"\nrights = [\"write\"]\n",
+             [[key.allow]]\nbucket = \"c\"\nrights = [\"write\"]\n[end]\n",
         );
         let all = credentials(&text).unwrap();
         assert_eq!(all.len(), 2);
@@ -324,7 +315,6 @@ mod tests {
             "[[key.allow]]\nbucket = \"b\"\nrights = [\"read\"]\nprefix = \"p/\"\n\
              [[key.allow]]\nbucket = \"c\"\nrights = [\"write\"]\nprefix = \"q/\"\n",
         );
-        let path = Path::new("keys.toml");
         for cut in 0..whole.len() {
             let Ok(read) = credentials(&whole[..cut]) else {
                 continue;
@@ -332,23 +322,22 @@ mod tests {
             let wide = read.grants("AKA").is_some_and(|key| {
                 key.allow(Access::Read, "b", "") || key.allow(Access::Write, "c", "")
             });
-            if wide {
-                let message = read.check_end(path).unwrap_err().to_string();
-                assert!(message.contains("[end]"), "{message}");
-            }
+            assert!(!wide, "{cut}");
         }
-        let check = |text: &str| credentials(text).unwrap().check_end(path);
-        check(&whole).unwrap();
+        credentials(&whole).unwrap();
         let (open, _) = whole.rsplit_once("prefix").unwrap();
-        check(open).unwrap_err();
-        check(&format!("{open}prefix = \"\"\n")).unwrap();
-        check(&format!("{open}[end]\n")).unwrap();
-        check("").unwrap();
+        for cut in [open.to_owned(), format!("[end]\n{open}")] {
+            let message = credentials(&cut).unwrap_err().to_string();
+            assert!(message.contains("`[end]` as the last line"), "{message}");
+        }
+        credentials(&format!("{open}prefix = \"\"\n")).unwrap();
+        credentials(&format!("{open}[end]\n")).unwrap();
+        credentials("").unwrap();
     }
 
     #[test]
     fn every_mistake_is_named_and_no_secret_is_repeated() {
-        let rule = "[[key.allow]]\nbucket = \"b\"\nrights = [\"read\"]\n";
+        let rule = "[[key.allow]]\nbucket = \"b\"\nrights = [\"read\"]\nprefix = \"\"\n";
         for (text, word) in [
             (entry(""), "allow"),
             (entry(&rule.replace("read", "root")), "line 7"),

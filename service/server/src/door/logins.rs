@@ -5,7 +5,7 @@
 //! name = "backup"                 # for logs
 //! sha256 = "9f86d081..."          # of the token; `lumpscope token` makes both
 //! scopes = ["read"]               # rights: read, write, admin, observe
-//! stores = ["disk1"]              # left out, or "*": all stores
+//! stores = ["disk1"]              # "*", or left out: all stores
 //!
 //! [[certificate]]
 //! name = "spiffe://cluster/writer" # DNS or URI name in the client's certificate
@@ -14,8 +14,8 @@
 //! [end]                           # nothing is missing behind it
 //! ```
 //!
-//! A file that is cut off in the middle must give nobody more than was meant: a last entry without
-//! `stores` counts for all stores only where the file was read at start, or ends with `[end]`.
+//! A file that is cut off in the middle must give nobody more than was meant: it is refused when its
+//! last entry names no `stores`, unless it ends with `[end]`.
 //!
 //! Only hashes are in the file, so whoever can read it cannot log in with what is there. A token
 //! that is sent decides alone; without one the client's certificate decides, by the first entry
@@ -44,7 +44,7 @@ const MAX_ENTRIES: usize = 1024;
 
 /// Advice where the end of the file may be missing.
 const MAY_BE_CUT: &str = "its last entry names no stores, so its end may be missing: write \
-    `stores = [\"*\"]` for all stores, or `[end]` at the end of the file";
+    `stores = [\"*\"]` for all stores, or `[end]` as the last line of the file";
 /// Stands for all stores.
 const EVERY_STORE: &str = "*";
 
@@ -88,8 +88,6 @@ pub(super) enum Logins {
 pub(super) struct List {
     tokens: Vec<([u8; 32], Caller)>,
     certificates: Vec<(String, Caller)>,
-    /// The last entry names no stores, and nothing says that it was its end.
-    may_be_cut: bool,
 }
 
 #[derive(Deserialize)]
@@ -99,13 +97,22 @@ struct FileForm {
     token: Vec<TokenForm>,
     #[serde(default)]
     certificate: Vec<CertificateForm>,
-    end: Option<EndForm>,
+    /// Only for the parser: where it stands is what counts.
+    #[serde(rename = "end")]
+    _end: Option<EndForm>,
 }
 
 /// `[end]`: nothing is missing behind it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EndForm {}
+
+/// True: the last line says that it is the last. A mark with entries behind it says nothing.
+pub(super) fn is_ended(text: &str) -> bool {
+    let lines = text.lines();
+    let mut lines = lines.map(|line| line.split('#').next().unwrap_or_default().trim());
+    lines.rfind(|line| !line.is_empty()) == Some("[end]")
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -139,21 +146,10 @@ impl Logins {
     /// Credentials from the bytes of a file; `path` is for messages.
     ///
     /// # Errors
-    /// It has a mistake.
+    /// It has a mistake, or its end may be missing: whoever writes the file may be at it.
     pub(super) fn of_file(path: &Path, bytes: &[u8]) -> Result<Self, ServerError> {
         let text = str::from_utf8(bytes).map_err(|_| bad(path, "it is not UTF-8"))?;
         parse(path, text).map(Self::Listed)
-    }
-
-    /// Refuses a list of which the end may be missing: whoever writes the file may be at it.
-    ///
-    /// # Errors
-    /// [`ServerError::DoorFile`].
-    pub(super) fn check_end(&self, path: &Path) -> Result<(), ServerError> {
-        if matches!(self, Self::Listed(list) if list.may_be_cut) {
-            return Err(bad(path, MAY_BE_CUT));
-        }
-        Ok(())
     }
 
     /// Keeps the callers of `before` whose entries have not changed.
@@ -264,10 +260,8 @@ fn parse(path: &Path, text: &str) -> Result<List, ServerError> {
         let why = format!("it has more than {MAX_ENTRIES} entries of one kind");
         return Err(bad(path, why));
     }
-    let mut list = List {
-        may_be_cut: form.may_be_cut(),
-        ..List::default()
-    };
+    let may_be_cut = form.is_open() && !is_ended(text);
+    let mut list = List::default();
     for token in form.token {
         let entry = Entry::new(path, "token", token.name.get_ref(), &list.tokens)?;
         let digest = digest(&token.sha256).ok_or_else(|| {
@@ -287,18 +281,22 @@ fn parse(path: &Path, text: &str) -> Result<List, ServerError> {
         let caller = entry.caller(&certificate.scopes, certificate.stores)?;
         list.certificates.push((name, caller));
     }
-    Ok(list)
+    match may_be_cut {
+        true => Err(bad(path, MAY_BE_CUT)),
+        false => Ok(list),
+    }
 }
 
 impl FileForm {
-    fn may_be_cut(&self) -> bool {
+    /// True: the last entry names no stores.
+    fn is_open(&self) -> bool {
         let tokens = self.token.iter().map(|entry| (&entry.name, &entry.stores));
         let others = self.certificate.iter();
         let others = others.map(|entry| (&entry.name, &entry.stores));
         let last = tokens
             .chain(others)
             .max_by_key(|(name, _)| name.span().start);
-        self.end.is_none() && last.is_some_and(|(_, stores)| stores.is_none())
+        last.is_some_and(|(_, stores)| stores.is_none())
     }
 }
 
@@ -389,7 +387,8 @@ mod tests {
     fn a_token_is_known_by_its_hash() {
         let text = format!(
             "[[token]]\nname = \"a\"\nsha256 = \"{HASH}\"\nscopes = [\"read\", \"observe\"]\n\
-             stores = [\"s\"]\n[[certificate]]\nname = \"Host.example\"\nscopes = [\"admin\"]\n"
+             stores = [\"s\"]\n[[certificate]]\nname = \"Host.example\"\nscopes = [\"admin\"]\n\
+             [end]\n"
         );
         let list = list(&text).unwrap();
         let caller = list.by_token(b"test").unwrap();
@@ -447,33 +446,35 @@ mod tests {
             "[[token]]\nname = \"a\"\nsha256 = \"{HASH}\"\nscopes = [\"read\"]\n\
              [[certificate]]\nname = \"b\"\nscopes = [\"read\"]\nstores = [\"s\"]\n"
         );
-        let path = Path::new("tokens.toml");
-        let check = |text: &str| Logins::Listed(list(text).unwrap()).check_end(path);
         for cut in 0..whole.len() {
             let Ok(list) = list(&whole[..cut]) else {
                 continue;
             };
             let wide = list.by_certificate(&["b".to_owned()]);
-            if wide.is_some_and(|caller| !caller.is_restricted()) {
-                let message = check(&whole[..cut]).unwrap_err().to_string();
-                assert!(message.contains("[end]"), "{message}");
-            }
+            assert!(wide.is_none_or(|caller| caller.is_restricted()), "{cut}");
         }
-        check(&whole).unwrap();
+        list(&whole).unwrap();
         let wide = whole.replace("\"s\"", "\"*\"");
         let caller = list(&wide).unwrap().by_certificate(&["b".to_owned()]);
         assert!(!caller.unwrap().is_restricted());
         let (open, _) = whole.split_once("stores").unwrap();
-        check(open).unwrap_err();
-        check(&format!("{open}[end]\n")).unwrap();
-        check("").unwrap();
+        for cut in [
+            open.to_owned(),
+            format!("[end]\n{open}"),
+            format!("{open}# [end]\n"),
+        ] {
+            let message = list(&cut).unwrap_err().to_string();
+            assert!(message.contains("`[end]` as the last line"), "{message}");
+        }
+        list(&format!("{open}[end] # the last\n\n# line\n")).unwrap();
+        list("").unwrap();
     }
 
     #[test]
     fn only_entries_that_have_changed_are_withdrawn() {
         let text = format!(
             "[[token]]\nname = \"a\"\nsha256 = \"{HASH}\"\nscopes = [\"read\"]\n\
-             [[certificate]]\nname = \"b\"\nscopes = [\"read\"]\n"
+             [[certificate]]\nname = \"b\"\nscopes = [\"read\"]\n[end]\n"
         );
         let before = Logins::Listed(list(&text).unwrap());
         let mut now =

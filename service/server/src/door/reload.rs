@@ -67,17 +67,6 @@ impl State {
         })
     }
 
-    /// Refuses files of which the end may be missing.
-    fn check_ends(&self, config: &ServeConfig) -> Result<(), ServerError> {
-        if let Some(path) = &config.tokens {
-            self.logins.check_end(path)?;
-        }
-        if let Some(path) = &config.s3_credentials {
-            self.s3.check_end(path)?;
-        }
-        Ok(())
-    }
-
     fn summary(&self) -> Reloaded {
         Reloaded {
             tokens: self.logins.tokens(),
@@ -96,9 +85,6 @@ impl Reloader {
         let seen = config.digest();
         let state = State::load(config)?;
         warn_of_age(&state);
-        if let Err(error) = state.check_ends(config) {
-            warn!(%error, "accepted at start; a reload refuses it");
-        }
         Ok(Self {
             config: config.clone(),
             state: ArcSwap::from_pointee(state),
@@ -116,8 +102,7 @@ impl Reloader {
         // One at a time. The digest first: what changes after it is found at the next look.
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         *seen = self.config.digest();
-        let loaded = State::load(&self.config)
-            .and_then(|state| state.check_ends(&self.config).map(|()| state));
+        let loaded = State::load(&self.config);
         self.metrics.reloaded(loaded.is_ok());
         let mut state = loaded.inspect_err(|error| {
             error!(%error, "certificates and tokens not reloaded: the old ones stay in force");
@@ -246,5 +231,66 @@ fn warn_of_age(state: &State) {
         );
     } else if left < SOON_SECONDS {
         warn!(seconds = left, "the certificate expires soon: replace it");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    use std::path::Path;
+
+    use super::super::keys::Access;
+    use super::*;
+
+    const HASH: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+
+    fn write(path: &Path, text: &str) {
+        use std::io::Write as _;
+        let mut options = std::fs::OpenOptions::new();
+        let file = options.create(true).write(true).truncate(true).mode(0o600);
+        file.open(path).unwrap().write_all(text.as_bytes()).unwrap();
+    }
+
+    fn start(config: &ServeConfig) -> Result<Arc<State>, ServerError> {
+        Ok(Reloader::new(config, Arc::default())?.state.load_full())
+    }
+
+    #[test]
+    fn a_start_with_a_cut_file_is_refused_or_gives_no_more_than_was_meant() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name| Some(folder.path().join(name));
+        let config = ServeConfig {
+            tokens: path("tokens.toml"),
+            s3_credentials: path("keys.toml"),
+            ..ServeConfig::default()
+        };
+        let (tokens_path, keys_path) = (path("tokens.toml").unwrap(), path("keys.toml").unwrap());
+        let mut bearer = HeaderMap::new();
+        bearer.append("authorization", "Bearer test".parse().unwrap());
+        let tokens = format!(
+            "[[token]]\nname = \"a\"\nsha256 = \"{HASH}\"\nscopes = [\"read\"]\nstores = [\"s\"]\n"
+        );
+        let keys = "[[key]]\nname = \"a\"\naccess = \"AKA\"\nsecret = \"a-secret-of-the-tests\"\n\
+            [[key.allow]]\nbucket = \"b\"\nrights = [\"read\"]\nprefix = \"p/\"\n";
+        write(&keys_path, "");
+        for cut in 0..=tokens.len() {
+            write(&tokens_path, &tokens[..cut]);
+            let Ok(state) = start(&config) else { continue };
+            let caller = state.logins.caller(None, &bearer);
+            assert!(caller.is_err() || caller.is_ok_and(|caller| caller.is_restricted()));
+        }
+        start(&config).unwrap();
+        for cut in 0..=keys.len() {
+            write(&keys_path, &keys[..cut]);
+            let Ok(state) = start(&config) else { continue };
+            let grants = state.s3.grants("AKA");
+            assert!(grants.is_none_or(|grants| !grants.allow(Access::Read, "b", "")));
+        }
+        start(&config).unwrap();
+        let (open, _) = tokens.split_once("stores").unwrap();
+        write(&tokens_path, open);
+        let message = start(&config).unwrap_err().to_string();
+        assert!(message.contains("[end]"), "{message}");
+        assert!(message.contains("tokens.toml"), "{message}");
     }
 }
