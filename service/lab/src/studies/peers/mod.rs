@@ -146,7 +146,7 @@ impl<'a> Bench<'a> {
             raw: PathBuf::new(),
             ext4: None,
             xfs: None,
-            stream: workload.stream_while(|_| Ok(interrupt.check()?))?,
+            stream: workload.stream_while(|_| interrupt.check())?,
             workload,
             lumps,
             fio: Fio::find(),
