@@ -145,7 +145,7 @@ fn the_lab_needs_eighty_columns() {
     };
     for words in [
         "compare --scale 0.001 --block-size 512,4096",
-        "bench engine --only 64_KiB --rounds 1 --seconds 0.02 --mib 64 --count 20",
+        "bench engine --only 4_KiB,_depth_8 --rounds 1 --seconds 0.02 --mib 64 --count 20",
         "bench seeds cannyls --scale 0.0004 --workloads seq1 --engine lumpscope --runs 1",
         "bench seeds diskbenchi --count 8 --runs 1",
         "bench seeds fileserver --rounds 1 --seconds 0.2 --files 100",
