@@ -52,8 +52,8 @@ impl Who {
         match self {
             Who::Engine => "our engine",
             Who::Service => "our service",
-            Who::ServiceExt4 => "its file on ext4",
-            Who::ServiceXfs => "its file on xfs",
+            Who::ServiceExt4 => "our file on ext4",
+            Who::ServiceXfs => "our file on xfs",
             Who::ServiceS3 => "our service, S3",
             Who::ServiceS3Crc => "the same without MD5",
             Who::Cannyls => "cannyls",
