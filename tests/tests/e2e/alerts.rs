@@ -23,6 +23,10 @@ const ALERTS: &str = "dashboards/prometheus/alerts.yml";
 const RUNBOOKS: &str = "docs/runbooks";
 const RULES_TESTS: &str = "dashboards/prometheus/tests/rules.yml";
 const ALERTS_TESTS: &str = "dashboards/prometheus/tests/alerts.yml";
+const STATES_TESTS: &str = "dashboards/prometheus/tests/states.yml";
+const PROMETHEUS: &str = "dashboards/prometheus/prometheus.yml";
+/// A store that has failed has its alert within this many seconds.
+const TOLD_WITHIN: u64 = 5;
 
 fn promtool(program: &str, args: &[&str]) -> String {
     let program = find_tool(program).expect("it was found before");
@@ -42,7 +46,10 @@ fn accepts_and_tests(program: &'static str) {
         return;
     }
     promtool(program, &["check", "rules", RULES, ALERTS]);
-    let said = promtool(program, &["test", "rules", RULES_TESTS, ALERTS_TESTS]);
+    let said = promtool(
+        program,
+        &["test", "rules", RULES_TESTS, ALERTS_TESTS, STATES_TESTS],
+    );
     assert!(said.contains("SUCCESS"), "{said}");
 }
 
@@ -54,6 +61,29 @@ fn prometheus_2_accepts_the_rules_and_they_do_what_their_tests_say() {
 #[test]
 fn prometheus_3_accepts_the_rules_and_they_do_what_their_tests_say() {
     accepts_and_tests("promtool-3");
+}
+
+/// Seconds of the first `key` in a text of YAML.
+fn seconds(text: &str, key: &str) -> u64 {
+    let (_, value) = text.split_once(key).expect(key);
+    let (value, _) = value.trim_start().split_once('s').expect("seconds");
+    value.parse().expect("a whole number of seconds")
+}
+
+#[test]
+fn a_failed_store_has_its_alert_within_five_seconds() {
+    let (prometheus, rules) = (text(PROMETHEUS), text(ALERTS));
+    let (_, job) = prometheus
+        .split_once("job_name: lumpscope\n")
+        .expect("the job of the service");
+    let (_, group) = rules
+        .split_once("name: lumpscope-store-states\n")
+        .expect("the group of the states");
+    let (group, _) = group.split_once("  - name: ").expect("other groups");
+    assert!(group.contains("alert: LumpscopeStoreFailed") && !group.contains("for: "));
+    // The metric changes right after a scrape, and the next one ends right after a look.
+    let scrape = seconds(job, "scrape_interval:") + seconds(job, "scrape_timeout:");
+    assert!(scrape + seconds(group, "interval:") <= TOLD_WITHIN);
 }
 
 /// Names of this service's metrics in a text, as a query writes them, and of what the rules record (with colons).
