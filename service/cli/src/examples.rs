@@ -170,7 +170,17 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     (
         "platter attach",
-        &["sudo lumpscope platter attach --drive st1000dm003 --size 10G"],
+        &[
+            "sudo lumpscope platter attach --drive st1000dm003 --size 10G",
+            "sudo lumpscope platter attach --drive st1000dm003 --bad-spots 64M+64K,1G+4K",
+        ],
+    ),
+    (
+        "platter bad-spots",
+        &[
+            "sudo lumpscope platter bad-spots /dev/loop0 64M+64K",
+            "sudo lumpscope platter bad-spots /dev/loop0",
+        ],
     ),
     (
         "platter detach",

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod admin_failed;
+mod bad_spots;
 mod binary;
 mod columns;
 mod commands;

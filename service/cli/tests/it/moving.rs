@@ -23,7 +23,7 @@ fn lumpscope(arguments: &[&str]) -> Output {
 }
 
 #[track_caller]
-fn ends(code: i32, arguments: &[&str]) -> String {
+pub(crate) fn ends(code: i32, arguments: &[&str]) -> String {
     let output = lumpscope(arguments);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -36,7 +36,7 @@ fn ends(code: i32, arguments: &[&str]) -> String {
 }
 
 #[track_caller]
-fn json(code: i32, arguments: &[&str]) -> Value {
+pub(crate) fn json(code: i32, arguments: &[&str]) -> Value {
     let output = lumpscope(&[arguments, &["--json"]].concat());
     assert_eq!(output.status.code(), Some(code), "{output:?}");
     serde_json::from_slice(&output.stdout).unwrap()
@@ -47,7 +47,7 @@ fn open(path: &Path) -> Store {
 }
 
 /// Puts lumps of up to 2000 bytes, many at a time.
-fn fill(path: &Path, lumps: std::ops::Range<u128>) {
+pub(crate) fn fill(path: &Path, lumps: std::ops::Range<u128>) {
     let store = open(path);
     std::thread::scope(|scope| {
         for part in 0..32 {
@@ -87,7 +87,7 @@ fn make_spots(path: &Path) -> BTreeSet<String> {
     hit
 }
 
-fn ids(list: &Value) -> BTreeSet<String> {
+pub(crate) fn ids(list: &Value) -> BTreeSet<String> {
     let lumps = list.as_array().unwrap().iter();
     lumps
         .map(|lump| lump["id"].as_str().unwrap().to_owned())
@@ -95,7 +95,7 @@ fn ids(list: &Value) -> BTreeSet<String> {
 }
 
 #[track_caller]
-fn holds(path: &Path, lumps: std::ops::Range<u128>, but: &BTreeSet<String>) {
+pub(crate) fn holds(path: &Path, lumps: std::ops::Range<u128>, but: &BTreeSet<String>) {
     ends(0, &["check", text(path)]);
     let store = open(path);
     for id in lumps {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use super::bad_spots::{self, BadSpot};
 use super::connect;
 use super::control::{Connection, Status};
 use super::holders::holders;
@@ -135,6 +136,17 @@ pub fn status_of(device: &Path) -> Result<Status, LiveError> {
 pub fn log_of(device: &Path) -> Result<Log, LiveError> {
     let record = record_of(device)?;
     Connection::open(&socket_path(&record.name))?.log()
+}
+
+/// Makes these places of the disk behind `device` fail, and no others: bad spots come while a disk is
+/// in use.
+///
+/// # Errors
+/// Not one of ours, its process is gone, or it has no such places.
+pub fn set_bad_spots(device: &Path, spots: Vec<BadSpot>) -> Result<(), LiveError> {
+    let record = record_of(device)?;
+    bad_spots::check(&spots, record.options.bytes.unwrap_or(0))?;
+    Connection::open(&socket_path(&record.name))?.bad_spots(spots)
 }
 
 fn record_of(device: &Path) -> Result<Record, LiveError> {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::bad_spots::BadSpot;
 use super::emulation::Emulation;
 use super::log::{Counts, Lateness, Log};
 use super::queue_settings::Before;
@@ -33,6 +34,8 @@ pub(super) enum Ask {
     Way(Option<Way>),
     /// These settings of the queue are to be put back at the end.
     PutBack(Before),
+    /// Requests that touch these places are to fail, and no others.
+    BadSpots(Vec<BadSpot>),
 }
 
 /// First thing that is said on the connection to the parent.
@@ -82,7 +85,10 @@ impl Known {
     fn status(&self) -> Status {
         let (counts, lateness) = self.emulation.counts();
         Status {
-            options: self.options.clone(),
+            options: LiveOptions {
+                bad_spots: self.emulation.bad_spots(),
+                ..self.options.clone()
+            },
             age_seconds: self.emulation.age().as_secs(),
             counts,
             lateness,
@@ -123,6 +129,10 @@ impl Known {
                 Ask::PutBack(before) => {
                     let mut kept = self.put_back.lock().unwrap_or_else(PoisonError::into_inner);
                     *kept = Some(before);
+                    send(stream, &())?;
+                }
+                Ask::BadSpots(spots) => {
+                    self.emulation.set_bad_spots(spots);
                     send(stream, &())?;
                 }
             }
@@ -195,6 +205,10 @@ impl Connection {
 
     pub(super) fn put_back(&mut self, before: Before) -> Result<(), LiveError> {
         self.ask(&Ask::PutBack(before))
+    }
+
+    pub(super) fn bad_spots(&mut self, spots: Vec<BadSpot>) -> Result<(), LiveError> {
+        self.ask(&Ask::BadSpots(spots))
     }
 
     fn ask<T: DeserializeOwned>(&mut self, ask: &Ask) -> Result<T, LiveError> {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
 
 use super::awake::Awake;
+use super::bad_spots::BadSpot;
 use super::clock::Clock;
 use super::log::{Counts, Lateness, Ledger, Log};
 use super::memory::Memory;
@@ -46,7 +47,16 @@ struct Pending {
     /// Virtual nanoseconds of its way.
     back_ns: u64,
     number: u64,
+    /// The request touched a bad spot.
+    fails: bool,
     answer: Answer,
+}
+
+impl Pending {
+    /// It can be answered without a look at the data.
+    fn is_ready(&self) -> bool {
+        self.fails || self.answer.is_ready()
+    }
 }
 
 impl PartialEq for Pending {
@@ -79,6 +89,7 @@ struct State {
     latest_ns: u64,
     /// Somebody wanted something since this was looked at.
     used: bool,
+    bad_spots: Vec<BadSpot>,
     /// `None`: it is being measured, and everything is answered at once.
     way: Option<Way>,
 }
@@ -104,10 +115,21 @@ impl Emulation {
                 ledger: Ledger::new(),
                 latest_ns: 0,
                 used: false,
+                bad_spots: Vec::new(),
                 way: Some(Way::default()),
             }),
             sooner: Condvar::new(),
         }
+    }
+
+    /// From now on requests that touch one of these places fail, and no others.
+    pub(super) fn set_bad_spots(&self, spots: Vec<BadSpot>) {
+        self.lock().bad_spots = spots;
+    }
+
+    /// Places where requests fail.
+    pub(super) fn bad_spots(&self) -> Vec<BadSpot> {
+        self.lock().bad_spots.clone()
     }
 
     /// Sets how long requests and answers are under way; `None`: reads are answered at once from
@@ -137,10 +159,13 @@ impl Emulation {
         let Ok(served) = state.disk.serve(arrived_ns, request) else {
             // The file has no such sectors; the model says the same.
             drop(state);
-            return answer.fail();
+            answer.fail();
+            return;
         };
         state.latest_ns = arrived_ns;
         let number = state.ledger.taken(arrived_ns, request, &served);
+        let fails = state.bad_spots.iter().any(|spot| spot.is_hit_by(request));
+        state.ledger.counts.failed += u64::from(fails);
         let back_ns = self.clock.virtual_of(way.back(request.op, bytes));
         let due = self.clock.moment_of(served.done_ns.saturating_sub(back_ns));
         let first = state.pending.peek().is_none_or(|head| due < head.due);
@@ -148,6 +173,7 @@ impl Emulation {
             due,
             back_ns,
             number,
+            fails,
             answer,
         });
         if first {
@@ -166,7 +192,7 @@ impl Emulation {
         let mut awake = Awake::default();
         loop {
             let mut next = self.next(&mut awake);
-            if !next.answer.is_ready() {
+            if !next.is_ready() {
                 // Fetched while there is time; something else may become due before it.
                 next.answer
                     .fetch(&self.memory, spare.pop().unwrap_or_default());
@@ -179,7 +205,10 @@ impl Emulation {
             let there_ns = self.clock.virtual_at(Instant::now()) + next.back_ns;
             // Giving it is a part of its way.
             let late = next.due.elapsed();
-            let buffer = next.answer.give();
+            let buffer = match next.fails {
+                true => next.answer.fail(),
+                false => next.answer.give(),
+            };
             self.lock().ledger.answered(next.number, there_ns, late);
             if spare.len() < SPARE_BUFFERS {
                 spare.extend(buffer);
@@ -197,13 +226,10 @@ impl Emulation {
                 state = self.lock();
                 continue;
             }
-            let wait = state
-                .pending
-                .peek()
-                .map(|head| match head.answer.is_ready() {
-                    true => head.due.saturating_duration_since(Instant::now() + SPIN),
-                    false => Duration::ZERO,
-                });
+            let wait = state.pending.peek().map(|head| match head.is_ready() {
+                true => head.due.saturating_duration_since(Instant::now() + SPIN),
+                false => Duration::ZERO,
+            });
             state = match wait {
                 Some(Duration::ZERO) => match state.pending.pop() {
                     Some(pending) => return pending,
@@ -288,13 +314,17 @@ impl Answer {
         self.give();
     }
 
-    /// Says that it cannot be done.
-    fn fail(self) {
+    /// Says that it cannot be done, and gives back a read's buffer.
+    fn fail(self) -> Option<Vec<u8>> {
         match self {
-            Answer::Read { reply, .. } => reply.error(Errno::EIO),
+            Answer::Read { reply, data, .. } => {
+                reply.error(Errno::EIO);
+                return data;
+            }
             Answer::Written { reply, .. } => reply.error(Errno::EIO),
             Answer::Flushed(reply) => reply.error(Errno::EIO),
         }
+        None
     }
 
     /// Says it to the kernel, and gives back a read's buffer.

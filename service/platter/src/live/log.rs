@@ -97,6 +97,9 @@ pub struct Counts {
     pub flushes: u64,
     /// Writes that were refused because the memory's bound was reached.
     pub refused: u64,
+    /// Reads and writes that touched a bad spot.
+    #[serde(default)]
+    pub failed: u64,
     /// Requests under way now.
     pub in_flight: u64,
     /// Virtual nanoseconds from arrival to the end by the model, of all requests together.

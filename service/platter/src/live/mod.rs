@@ -16,6 +16,7 @@
 //! | `attach`, `state`, `holders` | disks that outlive the command that made them: [`attach()`], [`detach`], [`list`] |
 //! | `server`, `control` | the process: [`serve`], and what can be asked of it |
 //! | `one_file`, `emulation`, `memory`, `clock`, `log` | FUSE's file, the delays, the data, virtual time, what was asked for |
+//! | `bad_spots` | places that answer EIO |
 //! | `way` | what the way to the process and back takes, which answers make up for |
 //! | `safety` | what keeps the disk from waiting for itself |
 //! | `queue_settings` | what makes the loop device look like a disk of platters |
@@ -26,10 +27,11 @@
 //! silence. And when the device is let go, the kernel ends the connection, and that the process.
 //!
 //! # What is not emulated
-//! Loss of cached writes at a power cut; reordering of requests by the drive; errors of a medium.
+//! Loss of cached writes at a power cut; reordering of requests by the drive; the time that a drive tries again at a bad spot.
 
 mod attach;
 mod awake;
+mod bad_spots;
 mod clock;
 mod connect;
 mod control;
@@ -48,7 +50,8 @@ mod start;
 mod state;
 mod way;
 
-pub use attach::{Listed, attach, detach, list, log_of, status_of};
+pub use attach::{Listed, attach, detach, list, log_of, set_bad_spots, status_of};
+pub use bad_spots::{BadSpot, MAX_BAD_SPOTS};
 pub use control::Status;
 pub use error::LiveError;
 pub use log::{Counts, LOG_REQUESTS, Lateness, Log, Logged};

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::bad_spots::{self, BadSpot};
 use super::{LiveError, safety};
 use crate::disk::{Disk, Policy};
 use crate::drive::{self, Drive, SECTOR};
@@ -41,6 +42,9 @@ pub struct LiveOptions {
     /// At most so many bytes of data are kept in memory, at least [`MIN_MEMORY`]; absent: one part
     /// in [`DEFAULT_MEMORY_SHARE`] of what is available.
     pub memory_bytes: Option<u64>,
+    /// Places that answer EIO, from the beginning on; [`super::set_bad_spots`] changes them.
+    #[serde(default)]
+    pub bad_spots: Vec<BadSpot>,
 }
 
 impl LiveOptions {
@@ -54,6 +58,7 @@ impl LiveOptions {
             scale: 1,
             policy: Policy::default(),
             memory_bytes: None,
+            bad_spots: Vec::new(),
         }
     }
 
@@ -89,6 +94,7 @@ impl LiveOptions {
                 ),
             });
         }
+        bad_spots::check(&self.bad_spots, bytes)?;
         Ok(LiveOptions {
             bytes: Some(bytes),
             memory_bytes: Some(self.bound()?),

@@ -92,6 +92,7 @@ fn prepare(assignment: &str) -> Result<Prepared, LiveError> {
     safety::lock_memory()?;
     safety::declare_disk();
     let emulation = Emulation::new(disk, memory, Clock::start(options.scale));
+    emulation.set_bad_spots(options.bad_spots.clone());
     let known = Known {
         options,
         emulation: Arc::new(emulation),

@@ -1,4 +1,4 @@
-//! `lumpscope platter attach`, `detach`, `status`, `log`.
+//! `lumpscope platter attach`, `detach`, `bad-spots`, `status`, `log`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use lumpscope_lab::disks::BUSY;
 use lumpscope_platter::disk::Policy;
-use lumpscope_platter::live::{self, LiveOptions};
+use lumpscope_platter::live::{self, BadSpot, LiveOptions};
 use lumpscope_units::{Size, human};
 
 use super::shown;
@@ -47,6 +47,30 @@ pub(crate) struct AttachArgs {
     /// Most memory that the disk's data may take [default: half of what is available now]
     #[arg(long, value_name = "SIZE")]
     memory: Option<Size>,
+    /// Places that fail with EIO, as 64M+64K; `platter bad-spots` changes them later
+    #[arg(long, value_name = "OFFSET+LENGTH", value_delimiter = ',', value_parser = bad_spot)]
+    bad_spots: Vec<BadSpot>,
+}
+
+/// Which places of a disk are to fail.
+#[derive(Args)]
+pub(crate) struct BadSpotsArgs {
+    /// Device, /dev/loopN
+    device: PathBuf,
+    /// Places that fail with EIO from now on, as 64M+64K, and no others; none: the disk is whole
+    #[arg(value_name = "OFFSET+LENGTH", value_delimiter = ',', value_parser = bad_spot)]
+    spots: Vec<BadSpot>,
+}
+
+/// For clap: a place of a disk, as 64M+64K.
+fn bad_spot(text: &str) -> Result<BadSpot, String> {
+    let wrong = || format!("{text:?} is no place of a disk: write OFFSET+LENGTH, as 64M+64K");
+    let (offset, bytes) = text.split_once('+').ok_or_else(wrong)?;
+    let parsed = |size: &str| size.parse().map_err(|_| wrong()).map(|Size(bytes)| bytes);
+    Ok(BadSpot {
+        offset: parsed(offset)?,
+        bytes: parsed(bytes)?,
+    })
 }
 
 /// Which disk to give up.
@@ -98,6 +122,7 @@ pub(super) fn attach(args: &AttachArgs, exe: &Path) -> Result<ExitCode> {
         scale: args.scale,
         policy,
         memory_bytes: args.memory.map(|size| size.0),
+        bad_spots: args.bad_spots.clone(),
         ..LiveOptions::new(&args.drive)
     };
     let device = live::attach(exe, &options)?;
@@ -129,6 +154,11 @@ pub(super) fn detach(args: &DetachArgs) -> Result<ExitCode> {
         }
     }
     Ok(code)
+}
+
+pub(super) fn bad_spots(args: &BadSpotsArgs) -> Result<ExitCode> {
+    live::set_bad_spots(&args.device, args.spots.clone())?;
+    Ok(ExitCode::SUCCESS)
 }
 
 pub(super) fn status(args: &StatusArgs) -> Result<ExitCode> {

@@ -38,6 +38,9 @@ pub(super) fn status(listed: &[Listed]) -> String {
         row.push(format!("{}x", disk.options.scale));
         row.extend(disk.status.as_ref().map(cells).unwrap_or_default());
         table.add_row(row);
+        if let Some(bad) = disk.status.as_ref().and_then(bad) {
+            notes.push_str(&format!("{device}: {bad}\n"));
+        }
         for note in disk.problem.iter().chain(&disk.holders) {
             notes.push_str(&format!("{device}: {note}\n"));
         }
@@ -53,6 +56,15 @@ pub(super) fn status(listed: &[Listed]) -> String {
         }
     }
     format!("{table}\n{notes}")
+}
+
+/// The bad spots of a disk, if it has some.
+fn bad(status: &Status) -> Option<String> {
+    let spots = &status.options.bad_spots;
+    let bytes = human::bytes(spots.iter().map(|spot| spot.bytes).sum());
+    let failed = human::count(status.counts.failed);
+    let number = human::count_of(spots.len());
+    (!spots.is_empty()).then(|| format!("bad spots: {number}, {bytes}; requests failed: {failed}"))
 }
 
 fn cells(status: &Status) -> Vec<String> {
