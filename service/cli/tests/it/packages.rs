@@ -127,6 +127,13 @@ fn the_package_of_debian_is_installed_used_and_removed() {
             .any(|name| folder.join(name).is_file());
         assert!(is_there, "{page}");
     }
+    for file in [
+        "bash-completion/completions/lumpscope",
+        "zsh/vendor-completions/_lumpscope",
+        "fish/vendor_completions.d/lumpscope.fish",
+    ] {
+        assert!(bare.join("usr/share").join(file).is_file(), "{file}");
+    }
     let unit = dir.path().join("lumpscope.service");
     let installed = std::fs::read_to_string(bare.join("usr/lib/systemd/system/lumpscope.service"));
     let installed = installed
@@ -206,7 +213,8 @@ fn the_wheel_is_built_and_used_outside_the_repository() {
             .env("PATH", path)
             .current_dir(sources.join("python")),
     );
-    let wheel = sources.join("lumpscope-0.2.0-py3-none-any.whl");
+    let version = env!("CARGO_PKG_VERSION");
+    let wheel = sources.join(format!("lumpscope-{version}-py3-none-any.whl"));
     // A place of its own, with the wheel and the packages that it asks for.
     let venv = dir.path().join("venv");
     good(Command::new(&python).args(["-m", "venv", text(&venv)]));

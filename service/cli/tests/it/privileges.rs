@@ -305,14 +305,15 @@ fn of_unit(key: &str) -> String {
     lines.collect::<Vec<_>>().join(" ")
 }
 
-fn receive(socket: &UnixDatagram, wanted: &str) {
+/// Waits for a message with a line that begins so, and returns the message.
+fn receive(socket: &UnixDatagram, wanted: &str) -> String {
     let begin = Instant::now();
     let mut buffer = [0; 4096];
     while begin.elapsed() < EVENTUALLY {
         let len = socket.recv(&mut buffer).expect("a message in time");
         let text = String::from_utf8_lossy(&buffer[..len]).into_owned();
-        if text.lines().any(|line| line == wanted) {
-            return;
+        if text.lines().any(|line| line.starts_with(wanted)) {
+            return text;
         }
     }
     panic!("{wanted} was not told");
@@ -347,7 +348,11 @@ async fn it_serves_with_the_capabilities_of_its_unit_and_tells_the_manager() {
         .args(["WATCHDOG_USEC=1000000", "setpriv", "--no-new-privs"])
         .args(["--bounding-set", &bounding, PROGRAM]);
     let service = Serving::start(&mut command, &store, &[]);
-    receive(&socket, "READY=1");
+    let told = receive(&socket, "READY=1");
+    assert!(
+        told.contains("STATUS=serving a\n") || told.ends_with("STATUS=serving a"),
+        "{told}"
+    );
     for thread in service.threads() {
         assert_eq!(thread.permitted, CapSet::NONE, "{thread:?}");
     }
@@ -358,6 +363,20 @@ async fn it_serves_with_the_capabilities_of_its_unit_and_tells_the_manager() {
     receive(&socket, "READY=1");
     service.put_and_get(2).await;
     receive(&socket, "WATCHDOG=1");
+    for (command, status) in [
+        ("drain", "STATUS=serving no store; a is draining: "),
+        ("resume", "STATUS=serving a"),
+    ] {
+        let admin = ["admin", command, "a", "--server", &service.url];
+        assert!(
+            Command::new(PROGRAM)
+                .args(admin)
+                .status()
+                .unwrap()
+                .success()
+        );
+        receive(&socket, status);
+    }
     service.signal(Signal::TERM);
     receive(&socket, "STOPPING=1");
     assert!(service.stop().success());
