@@ -45,7 +45,9 @@ fn page() -> Page {
         of_goals: false,
     };
     tables(page.section("Tables"));
-    charts(page.section("Charts"));
+    let section = page.section("Charts");
+    curves(section);
+    charts(section);
     panels(page.section("Side by side"));
     page
 }
@@ -80,7 +82,7 @@ fn tables(section: &mut Section) {
     section.add(Table::new("Nothing.", &["a"]));
 }
 
-fn charts(section: &mut Section) {
+fn curves(section: &mut Section) {
     let curve =
         |name: &str, from: u64| Curve::of(name, (0..20_000).map(|index| from + index * index));
     section.add(Cdf {
@@ -106,6 +108,9 @@ fn charts(section: &mut Section) {
         x: Axis::log("Latency", Unit::Nanoseconds),
         curves: vec![Curve::of("raw", (1..=20).map(|index| index * 10_000_000))],
     });
+}
+
+fn charts(section: &mut Section) {
     let row = |name: String, median: f64| Range {
         name,
         spread: Some(Spread {

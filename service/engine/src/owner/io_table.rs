@@ -165,6 +165,11 @@ pub(crate) struct IoTable {
     pub(crate) pool: Arc<BufferPool>,
     /// Memory set aside for the next read.
     pub(crate) reservation: Option<Reservation>,
+    /// Reads that have failed once. They are tried again one at a time: the kernel may make one
+    /// request of reads that lie side by side, and one bad sector fails all of them.
+    failed_once: VecDeque<(Tag, Extent, Option<AlignedBuf>)>,
+    /// True: one of them is in flight.
+    reads_again: bool,
     in_flight: HashMap<u64, (Tag, Extent)>,
     /// Tokens with the begin of their I/Os, the oldest in flight first.
     began: VecDeque<(u64, u64)>,
@@ -199,6 +204,8 @@ impl IoTable {
             device,
             pool: Arc::clone(pool),
             reservation: None,
+            failed_once: VecDeque::new(),
+            reads_again: false,
             in_flight: HashMap::new(),
             began: VecDeque::new(),
             judge: Judge::default(),
@@ -425,6 +432,10 @@ impl IoTable {
     ) -> Option<(Tag, Option<AlignedBuf>, Result<(), Error>)> {
         let (tag, extent) = self.in_flight.remove(&completion.token)?;
         self.data_in_flight -= usize::from(tag.is_data());
+        if extent.again {
+            self.reads_again = false;
+            self.read_again();
+        }
         self.note_end(&extent, completion.result.is_ok());
         self.note_oldest();
         let Extent {
@@ -438,7 +449,10 @@ impl IoTable {
             if let (true, false, Some(_)) = (error.is_bad_spot(), extent.again, &completion.buf)
                 && tag.is_asked_for()
             {
-                self.read_again(tag, &extent, completion.buf);
+                self.failed_once.push_back((tag, extent, completion.buf));
+                if !self.reads_again {
+                    self.read_again();
+                }
                 return None;
             }
         }
@@ -448,8 +462,13 @@ impl IoTable {
         Some((tag, completion.buf, result))
     }
 
-    fn read_again(&mut self, tag: Tag, extent: &Extent, buf: Option<AlignedBuf>) {
+    /// Tries the next of the reads that have failed once.
+    fn read_again(&mut self) {
+        let Some((tag, extent, buf)) = self.failed_once.pop_front() else {
+            return;
+        };
         let token = self.next_token;
+        self.reads_again = true;
         let requests = extent.request.into_iter().collect();
         self.submit(tag, (IoOp::Read, false), extent.offset, buf, requests);
         if let Some((_, extent)) = self.in_flight.get_mut(&token) {
