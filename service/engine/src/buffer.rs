@@ -21,7 +21,6 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::request::Payer;
 use crate::waker::Waker;
 
 mod memory;
@@ -35,6 +34,11 @@ const POOL_LIMIT: usize = 128 * 1024 * 1024;
 const SMALL: u64 = 128 << 10;
 /// Part of the memory for gets that the reserve has beside it.
 const RESERVE: u64 = 16;
+
+/// One of those who share the memory for gets: none gets more than three quarters of it, unless with
+/// one get. The default stands for nobody, and has no bound of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Payer(pub u32);
 
 /// Recycles buffers; holds at most 128 MiB of free and lent ones.
 #[derive(Debug)]

@@ -126,6 +126,7 @@ mod times;
 pub mod units;
 mod waker;
 
+pub use buffer::Payer;
 pub use declaration::{IoDeclaration, IoOp, IoPurpose, IoSink, RequestId};
 pub use error::{Error, LumpDamage};
 pub use finding::salvage::{LogCut, SalvageAction, SalvageFinding, SalvageReport};
@@ -141,8 +142,8 @@ pub use owner::{Driver, LearnedStats, OrderStats};
 pub use payload::{LumpBuf, LumpData};
 pub use request::{
     CollectOutcome, DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EmbeddedPage,
-    HeadOutcome, ListOutcome, LumpRange, Payer, Placement, PutCondition, PutGroup, PutOptions,
-    PutOutcome, RangeOutcome, RequestCtx, UsageOutcome,
+    HeadOutcome, ListOutcome, LumpRange, Placement, PutCondition, PutGroup, PutOptions, PutOutcome,
+    RangeOutcome, RequestCtx, UsageOutcome,
 };
 pub use scrub::{ScrubPass, ScrubStatus};
 pub use stats::StoreStats;

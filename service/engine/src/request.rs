@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::buffer::Payer;
 use crate::clock::{duration_ns, monotonic_ns};
 use crate::declaration::RequestId;
 use crate::error::Error;
@@ -31,11 +32,6 @@ pub struct RequestCtx {
     /// Who pays for the memory of its bytes, if it is a get.
     pub payer: Payer,
 }
-
-/// One of those who share the memory for gets: none gets more than three quarters of it, unless with
-/// one get. The default stands for nobody, and has no bound of its own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Payer(pub u32);
 
 impl RequestCtx {
     /// Sets the deadline to now, so that the request is answered before all without a deadline or

@@ -12,11 +12,10 @@ use s3s::crypto::{Checksum as _, Sha1, Sha256};
 use s3s::dto::{Timestamp, TimestampFormat};
 use tokio::runtime::Runtime;
 
-/// The access key of the tests, its name and its secret.
+/// The access keys of the tests, which are their names, too, have one secret and the same rights.
 pub(crate) const ACCESS: &str = "AKTEST";
-pub(crate) const SECRET: &str = "the-secret-of-the-tests";
-/// Another access key with the same secret and the same rights.
 pub(crate) const OTHER: &str = "AKOTHER";
+pub(crate) const SECRET: &str = "the-secret-of-the-tests";
 /// Nothing takes longer.
 const LONG: Duration = Duration::from_secs(60);
 /// Bytes that a URL has as they are.

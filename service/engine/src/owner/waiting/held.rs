@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::Arrival;
-use crate::request::Payer;
+use crate::buffer::Payer;
 
 /// Those that wait, by payer and then in the order of their arrival.
 #[derive(Default)]
