@@ -290,8 +290,62 @@ fn the_manifests_of_kubernetes_fit_the_published_schemas() {
     }
 }
 
+/// A program of somebody else.
+const PROGRAM_OUTSIDE: &str = r#"
+use lumpscope_client::{Body, Client, Error, LumpId, Options, PutOptions};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    let server = std::env::args().nth(1).expect("the address of a service");
+    let client = Client::connect(Options::new(server)).await?;
+    let id = LumpId(0xff);
+    let body = Body::from("from outside");
+    client.put("disk", id, body, &PutOptions::default()).await?;
+    let lump = client.get("disk", id, None).await?;
+    println!("got {}", String::from_utf8_lossy(&lump.bytes));
+    Ok(())
+}
+"#;
+
+/// Unpacks the crates of `packed` and builds a program with them; offline, with the versions of
+/// everything else that the repository was built with.
+fn build_outside(packed: &Path, dir: &Path) -> PathBuf {
+    let version = env!("CARGO_PKG_VERSION");
+    for name in ["lumpscope-proto", "lumpscope-client"] {
+        let file = packed.join(format!("{name}-{version}.crate"));
+        good(
+            Command::new("tar")
+                .args(["-xzf", text(&file), "-C"])
+                .arg(dir),
+        );
+    }
+    let outside = dir.join("outside");
+    std::fs::create_dir_all(outside.join("src")).unwrap();
+    std::fs::write(outside.join("src/main.rs"), PROGRAM_OUTSIDE).unwrap();
+    let manifest = format!(
+        "[package]\nname = \"outside\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\
+         [workspace]\n\
+         [dependencies]\n\
+         lumpscope-client = {{ path = \"../lumpscope-client-{version}\" }}\n\
+         tokio = {{ version = \"1\", features = [\"macros\", \"rt\"] }}\n\
+         [patch.crates-io]\n\
+         lumpscope-proto = {{ path = \"../lumpscope-proto-{version}\" }}\n"
+    );
+    std::fs::write(outside.join("Cargo.toml"), manifest).unwrap();
+    std::fs::copy(root().join("Cargo.lock"), outside.join("Cargo.lock")).unwrap();
+    // Kept, so that only the first run compiles what the crates depend on.
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("outside");
+    good(
+        Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--offline", "--target-dir"])
+            .arg(&target)
+            .current_dir(&outside),
+    );
+    target.join("debug/outside")
+}
+
 #[test]
-fn the_crates_of_the_client_are_packaged_without_a_warning() {
+fn the_crates_of_the_client_are_packaged_and_used_outside_the_repository() {
     let dir = folder();
     let output = Command::new(env!("CARGO"))
         .args(["package", "--offline", "--no-verify", "--allow-dirty"])
@@ -321,6 +375,11 @@ fn the_crates_of_the_client_are_packaged_without_a_warning() {
         let wanted = format!("{name}-{version}/{file}");
         assert!(listed.lines().any(|line| line == wanted), "{listed}");
     }
+    let outside = build_outside(&dir.path().join("package"), dir.path());
+    let store = store_file(dir.path(), "crates", 64 << 20, 4096, 0.1);
+    let service = Process::start(dir.path(), &[("disk", &store)], &[]);
+    let told = good(Command::new(outside).arg(&service.grpc));
+    assert_eq!(told, "got from outside\n");
 }
 
 #[test]
