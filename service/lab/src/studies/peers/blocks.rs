@@ -29,7 +29,7 @@ use crate::studies::watch::{DiskView, DiskWatch, Row};
 
 /// Objects of each part.
 pub(super) const OBJECTS: u64 = 100;
-/// What a peer may still have to write when its last answer has come.
+/// A peer may still write for so long after its last answer.
 const AFTER: Duration = Duration::from_secs(1);
 
 const NOTES: [&str; 4] = [
@@ -44,7 +44,7 @@ const NOTES: [&str; 4] = [
      find nothing in memory but what a peer itself keeps there.",
 ];
 
-/// What the disk did for the objects of one part.
+/// Block requests and modelled time for the objects of one part.
 #[derive(Debug, Serialize)]
 struct Cost {
     who: Who,
@@ -228,7 +228,7 @@ fn drop_caches(below: &Path) -> anyhow::Result<()> {
     fs::write(SWITCH, "3").map_err(cannot("write", Path::new(SWITCH)))
 }
 
-/// What a peer keeps in such a file is no object's data.
+/// True: a peer keeps its own records in such a file, no object's data.
 fn is_own_metadata(path: &str) -> bool {
     path.ends_with("/xl.meta") || path.contains("/.minio.sys/")
 }

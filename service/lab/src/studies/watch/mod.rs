@@ -287,7 +287,7 @@ impl Watch {
     }
 }
 
-/// What the disk below a path is asked for, between two moments of a study.
+/// Block requests of the disk below a path, between two moments of a study.
 pub(in crate::studies) struct DiskWatch {
     tap: BlockTap,
     below: PathBuf,
@@ -318,7 +318,7 @@ impl DiskWatch {
             map: maps.get(&*disk.disk).unwrap_or(&none),
             names: &names,
             family: &family,
-            // What this process asks for is for the study.
+            // This process makes its requests for the study.
             own: u32::MAX,
         };
         account(disk, &watched, (drive, rule))

@@ -1,4 +1,4 @@
-//! What else could have made the published ratios: the recorded requests, replayed with the drive's
+//! Other causes that the published ratios could have: the recorded requests, replayed with the drive's
 //! firmware, its cache, or the place of the files changed.
 
 use lumpscope_platter::disk::{PartialSectors, Policy};
@@ -25,7 +25,7 @@ struct Varied {
     on_file_system: bool,
 }
 
-/// What is changed; all else is the overlap rule's.
+/// One change; all else is the overlap rule's.
 pub(super) struct Variation {
     pub(super) name: &'static str,
     change: fn(&mut Varied),
