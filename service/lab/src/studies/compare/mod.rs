@@ -47,6 +47,7 @@ use crate::process::Interrupt;
 use crate::process::{SERVICE, Server, serve};
 use crate::stats::Kind;
 use crate::studies::predict;
+use crate::studies::seeds::cannyls;
 use place::{Place, Places};
 use plan::Plan;
 use progress::Progress;
@@ -80,6 +81,9 @@ struct Context<'a> {
 /// # Errors
 /// Everything that keeps the three stores from being compared. The message says what to do.
 pub fn run(args: &CompareArgs, lumpscope_exe: PathBuf) -> anyhow::Result<ExitCode> {
+    if let Some(published) = args.published()? {
+        return cannyls::explain(&published, &lumpscope_exe);
+    }
     args.output.check()?;
     let interrupt = Interrupt::install()?;
     let comparison = match compare(args, &lumpscope_exe, &interrupt) {

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::experiment::OutputArgs;
+use crate::experiment::report::ENOUGH_RUNS;
 use crate::failure::argument;
 use crate::studies::predict::Rule;
 use crate::studies::seeds::DRIVE;
+use crate::studies::seeds::published::CANNYLS;
 
 /// Run the four published workloads on a raw disk, on an ext4 without a journal and on an xfs, and
 /// show how long the published drive would have taken, and why.
@@ -90,6 +92,27 @@ impl Engine {
 }
 
 impl CannylsArgs {
+    /// The original engine with blocks of both sizes: the published table and its cause.
+    pub(in crate::studies) fn of_original(
+        (scale, drive): (f64, String),
+        cannyls_peer: Option<PathBuf>,
+        dir: Option<PathBuf>,
+        output: OutputArgs,
+    ) -> CannylsArgs {
+        CannylsArgs {
+            scale,
+            workloads: CANNYLS.map(|row| row.workload.to_owned()).to_vec(),
+            block_size: vec![512, 4096],
+            engine: Engines::Original,
+            cannyls_peer,
+            drive,
+            live: None,
+            runs: ENOUGH_RUNS,
+            dir,
+            output,
+        }
+    }
+
     pub(super) fn engines(&self) -> Vec<Engine> {
         match self.engine {
             Engines::Original => vec![Engine::Original],

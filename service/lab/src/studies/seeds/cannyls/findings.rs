@@ -14,12 +14,13 @@ use crate::studies::seeds::published::CannylsRow;
 /// Ratios that are no further apart agree.
 const NEAR: f64 = 0.06;
 /// Percentage that the making of a store may overlap.
-const OF_MAKING: u64 = 1;
+pub(super) const OF_MAKING: u64 = 1;
 /// File systems, and where they stand in a published row.
-const FILE_SYSTEMS: [(StoreKind, usize); 2] = [(StoreKind::Ext4, 1), (StoreKind::Xfs, 2)];
+pub(super) const FILE_SYSTEMS: [(StoreKind, usize); 2] =
+    [(StoreKind::Ext4, 1), (StoreKind::Xfs, 2)];
 
 /// Ratios that agree with this one.
-fn near(ratio: f64) -> RangeInclusive<f64> {
+pub(super) fn near(ratio: f64) -> RangeInclusive<f64> {
     ratio - NEAR..=ratio + NEAR
 }
 
@@ -162,7 +163,7 @@ fn without_penalty(report: &Report, group: Group<'_>, findings: &mut Findings) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::args::Engine;
     use super::super::case::Case;
     use super::super::report::RunView;
@@ -200,7 +201,7 @@ mod tests {
     }
 
     /// Of three equal runs of each.
-    fn report(runs: Vec<RunView>, live: Option<Rule>) -> Report {
+    pub(in super::super) fn report(runs: Vec<RunView>, live: Option<Rule>) -> Report {
         let again = |number| {
             let runs = runs.iter().cloned();
             runs.map(move |mut run| {
@@ -223,7 +224,10 @@ mod tests {
         }
     }
 
-    fn runs(engine: Engine, [raw, ext4, xfs]: [(f64, u64); 3]) -> Vec<RunView> {
+    pub(in super::super) fn runs(
+        engine: Engine,
+        [raw, ext4, xfs]: [(f64, u64); 3],
+    ) -> Vec<RunView> {
         let of = |kind, (seconds, overlaps)| run(engine, kind, seconds, overlaps);
         vec![
             of(StoreKind::Raw, raw),

@@ -3,6 +3,7 @@
 
 mod args;
 mod case;
+mod explained;
 mod findings;
 mod page;
 mod published_workload;
@@ -26,6 +27,15 @@ use args::Engine;
 use case::{Bench, Case};
 use published_workload::PublishedWorkload;
 use report::{Predictor, Report, RunView};
+
+/// Runs, prints the penalties of the file systems beside their cause, and writes what is asked for.
+pub(in crate::studies) fn explain(args: &CannylsArgs, exe: &Path) -> anyhow::Result<ExitCode> {
+    args.check()?;
+    let shown = (Report::explained, Report::page);
+    experiment::run(&args.output, shown, |interrupt| {
+        measure(args, exe, interrupt)
+    })
+}
 
 /// Runs, prints, and writes what is asked for.
 pub(super) fn run(args: &CannylsArgs, exe: &Path) -> anyhow::Result<ExitCode> {

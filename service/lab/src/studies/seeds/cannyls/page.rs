@@ -15,6 +15,8 @@ impl Report {
         setup.fact("Runs of each", self.runs_of_each.to_string());
         let mut page = Page::new("Raw disk, ext4 and xfs under a store of lumps", setup);
         page.findings = self.findings.clone();
+        page.summary.push(self.conclusion());
+        page.section("Penalty").add(self.penalties());
         page.section("Ratios").add(self.ratios()).add(self.times());
         page.section("Reasons").add(self.reasons());
         if let Some(table) = self.variations() {

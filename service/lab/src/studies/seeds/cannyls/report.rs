@@ -317,7 +317,7 @@ impl Report {
         table.lines()
     }
 
-    fn ratio_row(
+    pub(super) fn ratio_row(
         &self,
         group: Group<'_>,
         rule: &str,
