@@ -18,28 +18,25 @@
 //! # }
 //! ```
 
+mod arm;
 mod destage;
 mod reading;
 mod request;
+mod shingles;
 #[cfg(test)]
 mod tests;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cache::{Append, Breaks, Extents, Segments, Streams};
 use crate::drive::{Drive, DriveError, SECTOR};
-use crate::mechanics::{Mechanics, Track};
+use crate::mechanics;
 use crate::trace::Op;
 
-use destage::Destage;
-use reading::Ahead;
+use arm::Arm;
 pub use request::{Request, RequestError, Served};
 
 /// Requests are not served after this time, about 146 years.
 pub const LATEST_NS: u64 = 1 << 62;
-/// Sectors that are taken into the cache, or out of it, at a time: how finely the two wait for each
-/// other.
-const STEP: u64 = 512;
 
 /// When a write is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -128,6 +125,11 @@ impl Policy {
         }
     }
 
+    /// Whether a write needs the head before it is done.
+    fn goes_through(&self, request: &Request) -> bool {
+        request.op == Op::Write && (self.cache == CachePolicy::WriteThrough || request.fua)
+    }
+
     /// Adds the overlap rule.
     #[must_use]
     pub fn with_overlap(self) -> Policy {
@@ -161,9 +163,32 @@ pub struct Counts {
     pub overlap_revolutions: u64,
     /// Time that writes waited for room in the cache.
     pub cache_full_ns: u64,
+    /// Bands of overlapping tracks that were written anew.
+    #[serde(default)]
+    pub bands_cleaned: u64,
 }
 
-/// One movement of the arm.
+impl Counts {
+    fn add(&mut self, other: &Counts) {
+        for (sum, part) in [
+            (&mut self.requests, other.requests),
+            (&mut self.media_reads, other.media_reads),
+            (&mut self.media_writes, other.media_writes),
+            (&mut self.media_sectors_written, other.media_sectors_written),
+            (&mut self.seeks, other.seeks),
+            (&mut self.seek_ns, other.seek_ns),
+            (&mut self.partial_revolutions, other.partial_revolutions),
+            (&mut self.overlaps_absorbed, other.overlaps_absorbed),
+            (&mut self.overlap_revolutions, other.overlap_revolutions),
+            (&mut self.cache_full_ns, other.cache_full_ns),
+            (&mut self.bands_cleaned, other.bands_cleaned),
+        ] {
+            *sum += part;
+        }
+    }
+}
+
+/// One movement of an arm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Move {
     /// The sector that it went to.
@@ -177,48 +202,38 @@ pub struct Move {
 pub struct Disk {
     drive: Drive,
     policy: Policy,
-    mechanics: Mechanics,
-    /// Where the head is when it is free.
-    head: Track,
-    head_free_ns: u64,
+    /// One an actuator, from the first sectors to the last.
+    arms: Vec<Arm>,
+    /// Sectors of each but the last, which has the rest.
+    each: u64,
+    /// The interface is one for all.
     bus_free_ns: u64,
     /// The latest time that a request came.
     latest_ns: u64,
-    /// When the last request was done.
-    done_ns: u64,
-    dirty: Extents,
-    streams: Streams,
-    breaks: Breaks,
-    destage: Destage,
-    ahead: Option<Ahead>,
-    segments: Segments,
-    counts: Counts,
+    requests: u64,
     /// `None`: nobody wants to know.
     moves: Option<Vec<Move>>,
 }
 
 impl Disk {
-    /// A disk at time 0: the head is outside, the cache is empty.
+    /// A disk at time 0: the heads are outside, the cache is empty.
     ///
     /// # Errors
     /// The drive makes no sense.
     pub fn new(drive: &Drive, policy: Policy) -> Result<Disk, DriveError> {
+        mechanics::check(drive)?;
+        let parts = drive.by_actuator();
         Ok(Disk {
-            mechanics: Mechanics::new(drive)?,
+            each: parts.first().map_or(drive.sectors, |part| part.sectors),
+            arms: parts
+                .iter()
+                .map(|part| Arm::new(part, policy))
+                .collect::<Result<_, _>>()?,
             drive: drive.clone(),
             policy,
-            head: Track::default(),
-            head_free_ns: 0,
             bus_free_ns: 0,
             latest_ns: 0,
-            done_ns: 0,
-            dirty: Extents::default(),
-            streams: Streams::default(),
-            breaks: Breaks::default(),
-            destage: Destage::default(),
-            ahead: None,
-            segments: Segments::default(),
-            counts: Counts::default(),
+            requests: 0,
             moves: None,
         })
     }
@@ -238,15 +253,22 @@ impl Disk {
     /// Counts of its work so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        self.counts
+        let mut counts = Counts::default();
+        self.arms.iter().for_each(|arm| counts.add(&arm.counts));
+        // One that goes to several arms is one.
+        counts.requests = self.requests;
+        counts
     }
 
-    /// Keeps every movement of the arm from now on, 16 bytes each, for [`Disk::moves`].
+    /// Keeps every movement of an arm from now on, 16 bytes each, for [`Disk::moves`].
     pub fn keep_moves(&mut self) {
         self.moves.get_or_insert_default();
+        for arm in &mut self.arms {
+            arm.moves.get_or_insert_default();
+        }
     }
 
-    /// Movements of the arm since [`Disk::keep_moves`], in their order.
+    /// Movements of the arms since [`Disk::keep_moves`], those of each arm in their order.
     #[must_use]
     pub fn moves(&self) -> &[Move] {
         self.moves.as_deref().unwrap_or_default()
@@ -255,38 +277,51 @@ impl Disk {
     /// Bytes in the cache that are not on the platters, as of the last request.
     #[must_use]
     pub fn dirty_bytes(&self) -> u64 {
-        self.dirty.sectors() * SECTOR
+        self.arms.iter().map(Arm::dirty_bytes).sum()
     }
 
-    /// Cylinders of the drive.
+    /// Bytes that wait in the log of a drive of overlapping tracks, as of the last request.
+    #[must_use]
+    pub fn waiting_bytes(&self) -> u64 {
+        let shingles = self.arms.iter().filter_map(|arm| arm.shingles.as_ref());
+        shingles.map(|one| one.waiting() * SECTOR).sum()
+    }
+
+    /// Cylinders that an arm crosses.
     #[must_use]
     pub fn cylinders(&self) -> u64 {
-        self.mechanics.cylinders()
+        self.first().mechanics.cylinders()
     }
 
     /// Nanoseconds of a seek over so many cylinders, for reading.
     #[must_use]
     pub fn seek_ns(&self, cylinders: u64) -> u64 {
-        let most = self.mechanics.cylinders().saturating_sub(1);
-        self.mechanics.seek_ns(cylinders.min(most))
+        let most = self.cylinders().saturating_sub(1);
+        self.first().mechanics.seek_ns(cylinders.min(most))
     }
 
     /// The cylinder of a sector; of one beyond the end: the last.
     #[must_use]
     pub fn cylinder_of(&self, sector: u64) -> u64 {
         let last = self.drive.sectors.saturating_sub(1);
-        self.mechanics.track_of(sector.min(last)).cylinder
+        let (arm, sector) = self.place(sector.min(last));
+        self.arms[arm].mechanics.track_of(sector).cylinder
     }
 
-    /// When the head is free for the next request, as far as is known now.
+    /// The arm of a sector, from 0.
+    pub(crate) fn arm_of(&self, sector: u64) -> usize {
+        self.place(sector).0
+    }
+
+    /// When the head that a request needs first is free, as far as is known now.
     #[must_use]
-    pub fn head_free_ns(&self) -> u64 {
-        self.head_free_ns
+    pub fn head_free_ns(&self, request: &Request) -> u64 {
+        self.arms[self.arm_of(request.sector)].head_free_ns
     }
 
     /// Serves a request that comes at `now_ns`; a time before that of the request before counts as
     /// that one. Requests are served in the order in which they are given: commands and data pass
-    /// over the interface one after the other, and so does the head serve what needs the platters;
+    /// over the interface one after the other, and so does each head serve what needs its platters;
     /// but a write into the cache does not wait for a read that is under way.
     ///
     /// # Errors
@@ -295,38 +330,37 @@ impl Disk {
     pub fn serve(&mut self, now_ns: u64, request: &Request) -> Result<Served, RequestError> {
         request.check(self.drive.sectors)?;
         let now_ns = now_ns.max(self.latest_ns);
-        let busy_ns = now_ns.max(self.head_free_ns).max(self.bus_free_ns);
+        let parts = self.parts(request);
+        let busy = parts.iter().map(|(arm, _)| self.arms[*arm].head_free_ns);
+        let busy_ns = busy.max().unwrap_or(0).max(now_ns).max(self.bus_free_ns);
         if busy_ns > LATEST_NS {
             return Err(RequestError::TooLate { at_ns: busy_ns });
         }
         self.latest_ns = now_ns;
-        let begin_ns = now_ns.max(self.bus_free_ns);
-        let mut served = Served {
-            arrived_ns: now_ns,
-            begin_ns,
-            done_ns: begin_ns + self.drive.overhead_ns,
-            overhead_ns: self.drive.overhead_ns,
-            wait_ns: begin_ns - now_ns,
-            ..Served::default()
-        };
-        self.bus_free_ns = served.done_ns;
-        self.advance(served.done_ns);
-        self.interrupt_idle();
-        self.counts.requests += 1;
-        match request.op {
-            Op::Read if request.sectors > 0 => self.read(request, &mut served),
-            Op::Write if request.sectors > 0 => {
-                if self.policy.cache == CachePolicy::WriteThrough || request.fua {
-                    self.write_media(request, &mut served);
-                } else {
-                    self.write_cache(request, &mut served);
-                }
+        self.requests += 1;
+        // All arms are told to flush by one command; parts of a request follow each other.
+        let (mut bus_free_ns, mut last) = (self.bus_free_ns, Served::default());
+        for (number, part) in parts {
+            let arm = &mut self.arms[number];
+            arm.bus_free_ns = match request.op {
+                Op::Flush => self.bus_free_ns,
+                _ => bus_free_ns,
+            };
+            let served = arm.serve(now_ns, &part)?;
+            bus_free_ns = bus_free_ns.max(arm.bus_free_ns);
+            if served.done_ns >= last.done_ns {
+                last = served;
             }
-            Op::Flush => self.flush(&mut served),
-            Op::Read | Op::Write | Op::Discard => served.cached = true,
+            if let (Some(all), Some(moves)) = (&mut self.moves, &mut arm.moves) {
+                let first = u64::try_from(number).unwrap_or(0) * self.each;
+                all.extend(moves.drain(..).map(|one| Move {
+                    sector: one.sector + first,
+                    ..one
+                }));
+            }
         }
-        self.done_ns = self.done_ns.max(served.done_ns);
-        Ok(served)
+        self.bus_free_ns = bus_free_ns;
+        Ok(last)
     }
 
     /// Estimates how long the head would need from when it is free until the request's first sector
@@ -336,141 +370,54 @@ impl Disk {
         if request.check(self.drive.sectors).is_err() || request.sectors == 0 {
             return 0;
         }
-        let (start, end) = (request.sector, request.end());
-        let write = match request.op {
-            Op::Read if self.dirty.covers(start, end) || self.segments.covers(start, end) => {
-                return 0;
-            }
-            Op::Read => false,
-            Op::Write if self.goes_through(request) => true,
-            Op::Write | Op::Flush | Op::Discard => return 0,
-        };
-        let at_ns = now_ns.max(self.head_free_ns).min(LATEST_NS);
-        let approach = self.mechanics.approach(self.head, at_ns, start, write);
-        approach.total_ns()
+        let first = self.parts(request).into_iter().next();
+        first.map_or(0, |(arm, part)| {
+            self.arms[arm].positioning_ns(now_ns, &part)
+        })
     }
 
     /// Whether a write needs the head before it is done.
     #[must_use]
     pub fn goes_through(&self, request: &Request) -> bool {
-        request.op == Op::Write && (self.policy.cache == CachePolicy::WriteThrough || request.fua)
+        self.policy.goes_through(request)
     }
 
-    fn bus_ns(&self, sectors: u64) -> u64 {
-        let bits = u128::from(sectors) * u128::from(SECTOR) * 1_000_000_000;
-        let ns = bits.div_ceil(u128::from(self.drive.bus_rate));
-        u64::try_from(ns).unwrap_or(u64::MAX)
+    fn first(&self) -> &Arm {
+        // There is one at least: a drive has an actuator.
+        &self.arms[0]
     }
 
-    /// Whole physical sectors around a stretch.
-    fn physical(&self, start: u64, end: u64) -> (u64, u64) {
-        let unit = self.drive.physical_sectors();
-        (start - start % unit, end.next_multiple_of(unit))
+    /// Number of the arm of a sector, and the sector's among those of the arm.
+    fn place(&self, sector: u64) -> (usize, u64) {
+        let last = self.arms.len() - 1;
+        let arm = usize::try_from(sector / self.each).map_or(last, |arm| arm.min(last));
+        (arm, sector - u64::try_from(arm).unwrap_or(0) * self.each)
     }
 
-    /// Moves the head to `sector`, from `at_ns` on; when it begins to pass.
-    fn go_to(&mut self, at_ns: u64, sector: u64, write: bool) -> crate::mechanics::Approach {
-        let approach = self.mechanics.approach(self.head, at_ns, sector, write);
-        self.counts.seeks += u64::from(approach.cylinders > 0);
-        self.counts.seek_ns += approach.seek_ns;
-        if let Some(moves) = self.moves.as_mut().filter(|_| approach.cylinders > 0) {
-            let seek_ns = approach.seek_ns;
-            moves.push(Move { sector, seek_ns });
+    /// What each arm does for a request.
+    fn parts(&self, request: &Request) -> Vec<(usize, Request)> {
+        if request.op == Op::Flush {
+            return (0..self.arms.len()).map(|arm| (arm, *request)).collect();
         }
-        self.head = self.mechanics.track_of(sector);
-        self.head_free_ns = at_ns + approach.total_ns();
-        approach
-    }
-
-    /// Takes a write into memory.
-    fn write_cache(&mut self, request: &Request, served: &mut Served) {
-        let (start, end) = (request.sector, request.end());
-        self.overwritten(served.done_ns, start, end);
-        if let Some(overlap) = self.policy.overlap {
-            self.judge(overlap, start, end);
+        let mut parts = Vec::new();
+        let (mut at, mut left) = (request.sector, u64::from(request.sectors));
+        loop {
+            let (arm, sector) = self.place(at);
+            let room = match arm + 1 == self.arms.len() {
+                true => left,
+                false => left.min(self.each - sector),
+            };
+            let sectors = u32::try_from(room).unwrap_or(u32::MAX);
+            let part = Request {
+                sector,
+                sectors,
+                ..*request
+            };
+            parts.push((arm, part));
+            (at, left) = (at + room, left - room);
+            if left == 0 {
+                return parts;
+            }
         }
-        let mut now_ns = served.done_ns;
-        let mut at = start;
-        while at < end {
-            let until = end.min(at + STEP);
-            let room_ns = self.make_room(now_ns, until - at);
-            served.wait_ns += room_ns - now_ns;
-            self.counts.cache_full_ns += room_ns - now_ns;
-            let took_ns = self.bus_ns(until - at);
-            served.transfer_ns += took_ns;
-            now_ns = room_ns + took_ns;
-            self.dirty.insert(at, until);
-            self.begin_batch(now_ns);
-            at = until;
-        }
-        served.cached = true;
-        served.done_ns = now_ns;
-        self.bus_free_ns = now_ns;
-    }
-
-    fn judge(&mut self, overlap: Overlap, start: u64, end: u64) {
-        let physical = self.drive.physical_sectors();
-        let window = overlap.window_bytes / SECTOR;
-        match self.streams.judge(start, end, physical, window) {
-            Append::Clean => {}
-            Append::Absorbed => self.counts.overlaps_absorbed += 1,
-            Append::Late => self.breaks.add(self.physical(start, end).0),
-        }
-    }
-
-    /// Writes to the platters while the host waits.
-    fn write_media(&mut self, request: &Request, served: &mut Served) {
-        let (start, end) = (request.sector, request.end());
-        self.overwritten(served.done_ns, start, end);
-        self.finish_run();
-        let begin_ns = served.done_ns.max(self.head_free_ns);
-        self.stop_ahead(begin_ns);
-        let (first, last) = self.physical(start, end);
-        let approach = self.go_to(begin_ns, first, true);
-        let mut rotation_ns = approach.rotation_ns;
-        let partial = (first, last) != (start, end);
-        if partial && self.policy.partial != PartialSectors::Free {
-            rotation_ns += self.lose_revolution();
-            self.counts.partial_revolutions += 1;
-        }
-        let pass = self
-            .mechanics
-            .pass(first, last - first, self.head_free_ns, u64::MAX);
-        self.written(first, last, pass.end_ns, pass.track);
-        self.counts.media_writes += 1;
-        self.dirty.remove(start, end);
-        self.breaks.forget(start, end);
-        let received_ns = served.done_ns + self.bus_ns(end - start);
-        served.wait_ns += begin_ns - served.done_ns;
-        served.seek_ns = approach.seek_ns;
-        served.rotation_ns = rotation_ns;
-        served.cylinders = approach.cylinders;
-        served.done_ns = received_ns.max(pass.end_ns);
-        served.transfer_ns = served.done_ns - begin_ns - approach.seek_ns - rotation_ns;
-        self.bus_free_ns = received_ns;
-    }
-
-    /// Writes out all that is dirty. Nothing else is taken meanwhile, as the command of ATA wants.
-    fn flush(&mut self, served: &mut Served) {
-        self.drain(served.done_ns);
-        if self.policy.cache == CachePolicy::WriteThrough && self.dirty.is_empty() {
-            return;
-        }
-        let done_ns = served.done_ns.max(self.head_free_ns);
-        served.wait_ns += done_ns - served.done_ns;
-        served.done_ns = done_ns;
-        self.bus_free_ns = done_ns;
-    }
-
-    fn lose_revolution(&mut self) -> u64 {
-        let revolution_ns = self.mechanics.revolution_ns();
-        self.head_free_ns += revolution_ns;
-        revolution_ns
-    }
-
-    fn written(&mut self, first: u64, last: u64, end_ns: u64, track: Track) {
-        self.head = track;
-        self.head_free_ns = end_ns;
-        self.counts.media_sectors_written += last - first;
     }
 }

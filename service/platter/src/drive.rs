@@ -16,6 +16,9 @@ pub const SECTOR: u64 = 512;
 /// Nanoseconds in a millisecond.
 pub const MS: u64 = 1_000_000;
 
+/// Parameters, the last of a data sheet, that only drives of overlapping tracks have.
+const SHINGLED: usize = 3;
+
 /// Where a number comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -72,6 +75,10 @@ pub struct Drive {
     pub rpm: u32,
     /// Surfaces with a head; 1 to 64.
     pub heads: u32,
+    /// Arms that move by themselves, each with an equal part of the heads, of the sectors in their
+    /// order and of the cache; 1 to 8.
+    #[serde(default = "one")]
+    pub actuators: u32,
     /// Zones; the sectors of a track fall linearly from the first to the last. 1 to 1024.
     pub zones: u32,
     /// Sustained rate of the outermost zone in bytes a second, switches of head and cylinder
@@ -111,6 +118,16 @@ pub struct Drive {
     pub read_ahead_bytes: u64,
     /// Stretches of what was read that are remembered.
     pub read_segments: u32,
+    /// Bytes of a band of tracks that overlap like shingles, and can only be written in their order;
+    /// 0: tracks do not overlap.
+    #[serde(default)]
+    pub band_bytes: u64,
+    /// Bytes of the log, outside of all bands, for what cannot be written to its place.
+    #[serde(default)]
+    pub media_cache_bytes: u64,
+    /// A drive without commands for so long begins to clean bands.
+    #[serde(default)]
+    pub clean_idle_ns: u64,
     /// Where each of these comes from.
     pub sources: Cow<'static, [Cited]>,
 }
@@ -124,7 +141,45 @@ pub fn by_name(name: &str) -> Option<Drive> {
     found.cloned()
 }
 
+/// Actuators of a drive that says nothing of them.
+fn one() -> u32 {
+    1
+}
+
 impl Drive {
+    /// First address and sectors of the log of a drive of overlapping tracks.
+    pub(crate) fn log(&self) -> (u64, u64) {
+        let unit = self.physical_sectors();
+        let sectors = match self.band_bytes {
+            0 => 0,
+            _ => self.media_cache_bytes / SECTOR / unit * unit,
+        };
+        (self.sectors.next_multiple_of(unit), sectors)
+    }
+
+    /// The part of each actuator as a drive of its own: all but the last have equally many sectors. A
+    /// drive too small to be divided is one.
+    pub(crate) fn by_actuator(&self) -> Vec<Drive> {
+        let unit = self.physical_sectors().max(8);
+        let count = u64::from(self.actuators.max(1));
+        let each = self.sectors / count / unit * unit;
+        if count == 1 || each == 0 {
+            return vec![self.clone()];
+        }
+        let parts = (1..=count).map(|number| Drive {
+            sectors: match number == count {
+                true => self.sectors - each * (count - 1),
+                false => each,
+            },
+            heads: self.heads / self.actuators,
+            actuators: 1,
+            cache_bytes: (self.cache_bytes / count).max(1 << 20),
+            destage_at_bytes: (self.destage_at_bytes / count).max(1),
+            ..self.clone()
+        });
+        parts.collect()
+    }
+
     /// These mechanics with another capacity: fewer or more cylinders of equal tracks, which the
     /// arm crosses in the same time.
     #[must_use]
@@ -165,6 +220,7 @@ impl Drive {
             ("physical_bytes", format!("{} B", self.physical_bytes)),
             ("rpm", self.rpm.to_string()),
             ("heads", self.heads.to_string()),
+            ("actuators", self.actuators.to_string()),
             ("zones", self.zones.to_string()),
             ("outer_rate", rate(self.outer_rate)),
             ("inner_rate", rate(self.inner_rate)),
@@ -183,7 +239,16 @@ impl Drive {
             ("destage_idle_ns", ms(self.destage_idle_ns)),
             ("read_ahead_bytes", mib(self.read_ahead_bytes)),
             ("read_segments", self.read_segments.to_string()),
+            ("band_bytes", mib(self.band_bytes)),
+            ("media_cache_bytes", mib(self.media_cache_bytes)),
+            ("clean_idle_ns", ms(self.clean_idle_ns)),
         ];
+        // What a drive whose tracks do not overlap has no use for.
+        let shown = if self.band_bytes > 0 {
+            lines.len()
+        } else {
+            lines.len() - SHINGLED
+        };
         let cite = |(name, value): (&str, String)| {
             let cited = self.sources.iter().find(|cited| cited.parameter == name);
             Parameter {
@@ -193,7 +258,7 @@ impl Drive {
                 note: cited.map_or(String::new(), |cited| cited.note.to_string()),
             }
         };
-        lines.into_iter().map(cite).collect()
+        lines.into_iter().take(shown).map(cite).collect()
     }
 }
 
@@ -233,7 +298,9 @@ mod tests {
             }
             // Name, title and sources are no parameters.
             let fields = serde_json::to_value(drive).unwrap();
-            assert_eq!(fields.as_object().unwrap().len(), parameters.len() + 3);
+            let hidden = if drive.band_bytes > 0 { 0 } else { SHINGLED };
+            let fields = fields.as_object().unwrap().len();
+            assert_eq!(fields, parameters.len() + hidden + 3);
         }
     }
 

@@ -39,7 +39,7 @@ struct Place {
 }
 
 /// Time until a sector passes under its head.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Approach {
     pub(crate) seek_ns: u64,
     pub(crate) rotation_ns: u64,
@@ -49,6 +49,12 @@ pub(crate) struct Approach {
 impl Approach {
     pub(crate) fn total_ns(self) -> u64 {
         self.seek_ns + self.rotation_ns
+    }
+
+    pub(crate) fn add(&mut self, other: Approach) {
+        self.seek_ns += other.seek_ns;
+        self.rotation_ns += other.rotation_ns;
+        self.cylinders += other.cylinders;
     }
 }
 
@@ -67,6 +73,10 @@ pub(crate) struct Mechanics {
     heads: u64,
     cylinders: u64,
     zones: Vec<Zone>,
+    /// Sectors of the log of a drive of overlapping tracks, which are the outermost.
+    log: u64,
+    /// Their first address: behind all others.
+    first_of_log: u64,
     seek: SeekCurve,
     head_switch_ns: u64,
     track_skew_ns: u64,
@@ -81,12 +91,16 @@ impl Mechanics {
         check(drive)?;
         let heads = u64::from(drive.heads);
         let revolution_ns = drive.revolution_ns();
-        let (zones, cylinders) = zones(drive, revolution_ns)?;
+        let (first_of_log, log) = drive.log();
+        let whole = drive.resized(drive.sectors + log);
+        let (zones, cylinders) = zones(&whole, revolution_ns)?;
         Ok(Mechanics {
             revolution_ns,
             heads,
             cylinders,
             zones,
+            log,
+            first_of_log,
             seek: SeekCurve::new(drive, cylinders)?,
             head_switch_ns: drive.head_switch_ns,
             track_skew_ns: drive.track_skew_ns,
@@ -113,6 +127,11 @@ impl Mechanics {
     }
 
     fn place(&self, sector: u64) -> Place {
+        let sector = match self.log {
+            0 => sector,
+            _ if sector >= self.first_of_log => sector - self.first_of_log,
+            log => sector + log,
+        };
         let after = self
             .zones
             .partition_point(|zone| zone.first_sector <= sector);
@@ -271,13 +290,14 @@ fn within(
 }
 
 /// Bounds within which no product or sum of the model leaves 64 bits.
-fn check(drive: &Drive) -> Result<(), DriveError> {
+pub(crate) fn check(drive: &Drive) -> Result<(), DriveError> {
     const SECOND: u64 = 1_000_000_000;
     const MOST_RATE: u64 = 100 * SECOND;
     let ranges = [
         ("sectors", drive.sectors, 8, 1 << 42),
         ("rpm", u64::from(drive.rpm), 60, 100_000),
         ("heads", u64::from(drive.heads), 1, 64),
+        ("actuators", u64::from(drive.actuators), 1, 8),
         ("zones", u64::from(drive.zones), 1, 1024),
         ("outer_rate", drive.outer_rate, 100_000, MOST_RATE),
         ("inner_rate", drive.inner_rate, 100_000, drive.outer_rate),
@@ -311,6 +331,9 @@ fn check(drive: &Drive) -> Result<(), DriveError> {
         ("destage_idle_ns", drive.destage_idle_ns, 0, 1 << 50),
         ("read_ahead_bytes", drive.read_ahead_bytes, 0, 1 << 40),
         ("read_segments", u64::from(drive.read_segments), 0, 4096),
+        ("band_bytes", drive.band_bytes, 0, 1 << 40),
+        ("media_cache_bytes", drive.media_cache_bytes, 0, 1 << 42),
+        ("clean_idle_ns", drive.clean_idle_ns, 0, 1 << 50),
     ];
     for (parameter, value, least, most) in ranges {
         within(drive, parameter, value, least, most)?;
@@ -324,6 +347,16 @@ fn check(drive: &Drive) -> Result<(), DriveError> {
     let physical = drive.physical_bytes;
     if !physical.is_power_of_two() || !(512..=65_536).contains(&physical) {
         return wrong("physical_bytes must be a power of two from 512 to 65536");
+    }
+    if drive.band_bytes > 0
+        && (drive.band_bytes < 1 << 20 || drive.media_cache_bytes < drive.band_bytes)
+    {
+        return wrong(
+            "band_bytes must be a MiB or more, and media_cache_bytes not less than they are",
+        );
+    }
+    if !drive.heads.is_multiple_of(drive.actuators) {
+        return wrong("heads must be a multiple of actuators");
     }
     if drive.track_skew_ns < drive.head_switch_ns {
         return wrong("track_skew_ns is less than head_switch_ns: every track would lose a turn");

@@ -123,8 +123,8 @@ pub struct Station {
     /// Results of `started`, by number.
     results: std::collections::BTreeMap<u64, Started>,
     starts: u64,
-    /// Where the elevator has come to.
-    sweep: u64,
+    /// Where the elevator of each arm has come to.
+    sweeps: Vec<u64>,
 }
 
 impl Station {
@@ -143,7 +143,7 @@ impl Station {
             started: BinaryHeap::new(),
             results: std::collections::BTreeMap::new(),
             starts: 0,
-            sweep: 0,
+            sweeps: Vec::new(),
         }
     }
 
@@ -216,12 +216,14 @@ impl Station {
 
     /// When the drive chooses the next request.
     fn choice_ns(&self) -> Option<u64> {
-        if self.queued.is_empty() {
-            return None;
-        }
-        let overhead_ns = self.disk.drive().overhead_ns;
-        let ready_ns = self.disk.head_free_ns().saturating_sub(overhead_ns);
-        Some(ready_ns.max(self.now_ns))
+        let free_ns = self.queued.iter().map(|one| self.ready_ns(one)).min()?;
+        Some(free_ns.max(self.now_ns))
+    }
+
+    /// When the drive chooses it, if it is next at its arm.
+    fn ready_ns(&self, waiting: &Waiting) -> u64 {
+        let free_ns = self.disk.head_free_ns(&waiting.request);
+        free_ns.saturating_sub(self.disk.drive().overhead_ns)
     }
 
     /// Hands the drive what it can take.
@@ -272,19 +274,29 @@ impl Station {
         for overtaken in self.queued.iter_mut().take(chosen) {
             overtaken.passed = overtaken.passed.saturating_add(1);
         }
-        self.sweep = waiting.request.sector;
+        let arm = self.disk.arm_of(waiting.request.sector);
+        self.sweeps.resize(self.sweeps.len().max(arm + 1), 0);
+        self.sweeps[arm] = waiting.request.sector;
         self.start(waiting)
     }
 
-    /// Place of the next request in the queue.
+    /// Place of the next request in the queue, of those whose head is free.
     fn best(&self) -> usize {
         let from_ns = self.now_ns.saturating_add(self.disk.drive().overhead_ns);
         let cost = |waiting: &Waiting| match self.queueing.order {
             Order::Fifo => 0,
-            Order::Elevator => waiting.request.sector.wrapping_sub(self.sweep),
+            Order::Elevator => {
+                let sweep = self.sweeps.get(self.disk.arm_of(waiting.request.sector));
+                waiting
+                    .request
+                    .sector
+                    .wrapping_sub(sweep.copied().unwrap_or(0))
+            }
             Order::Position => self.disk.positioning_ns(from_ns, &waiting.request),
         };
-        let costs = self.queued.iter().map(cost).enumerate();
+        let free = |(_, waiting): &(usize, &Waiting)| self.ready_ns(waiting) <= self.now_ns;
+        let queued = self.queued.iter().enumerate().filter(free);
+        let costs = queued.map(|(place, waiting)| (place, cost(waiting)));
         let cheapest = costs.min_by_key(|(place, cost)| (*cost, *place));
         cheapest.map_or(0, |(place, _)| place)
     }

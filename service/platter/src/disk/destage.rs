@@ -8,8 +8,10 @@
 //! The part of a physical sector at the end of a run is left for later, as more may follow it,
 //! unless the drive is idle or flushes.
 
-use super::{Disk, PartialSectors, SECTOR, STEP};
+use super::PartialSectors;
+use super::arm::{Arm, STEP};
 use crate::cache::{Breaks, Streams};
+use crate::drive::SECTOR;
 
 /// Why the drive writes out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,6 +30,8 @@ enum Mode {
 struct Run {
     next: u64,
     end: u64,
+    /// Where the head finds the next one.
+    address: u64,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -43,7 +47,7 @@ pub(super) struct Destage {
     left_ns: u64,
 }
 
-impl Disk {
+impl Arm {
     /// True: a batch is being written out.
     pub(super) fn destaging(&self) -> bool {
         self.destage.mode == Mode::Batch || self.destage.run.is_some()
@@ -55,6 +59,9 @@ impl Disk {
             if self.destage.run.is_none() && self.destage.mode == Mode::Rest {
                 let idle_ns = self.done_ns.max(self.head_free_ns) + self.drive.destage_idle_ns;
                 if self.dirty.is_empty() || idle_ns >= now_ns {
+                    if self.dirty.is_empty() {
+                        self.clean_while_idle(now_ns);
+                    }
                     return;
                 }
                 self.destage.mode = Mode::Idle;
@@ -162,17 +169,18 @@ impl Disk {
         let first_ns = {
             let approach = self
                 .mechanics
-                .approach(self.head, self.head_free_ns, run.next, true);
+                .approach(self.head, self.head_free_ns, run.address, true);
             self.head_free_ns + approach.total_ns()
         };
         let pass = self
             .mechanics
-            .pass(run.next, until - run.next, first_ns, u64::MAX);
+            .pass(run.address, until - run.next, first_ns, u64::MAX);
         let before = self.dirty.sectors();
         self.dirty.remove(run.next, until);
         self.destage.leaving = before - self.dirty.sectors();
         self.destage.left_ns = pass.end_ns;
         self.written(run.next, until, pass.end_ns, pass.track);
+        run.address += until - run.next;
         run.next = until;
         self.destage.sweep = until;
         self.destage.run = (run.next < run.end).then_some(run);
@@ -191,10 +199,12 @@ impl Disk {
             self.destage.held = Some(whole);
             end = whole;
         }
-        let (first, last) = self.physical(start, end);
-        self.go_to(self.head_free_ns, first, true);
+        let (first, whole) = self.physical(start, end);
+        let (last, address) = self.place(first, whole);
+        self.go_to(self.head_free_ns, address, true);
         self.counts.media_writes += 1;
-        let partial = (first, last) != (start, end);
+        // What does not fit there is the next run.
+        let partial = first != start || (last == whole && whole != end);
         if partial && self.policy.partial == PartialSectors::ReadFirst {
             self.lose_revolution();
             self.counts.partial_revolutions += 1;
@@ -204,6 +214,7 @@ impl Disk {
         Some(Run {
             next: first,
             end: last,
+            address,
         })
     }
 

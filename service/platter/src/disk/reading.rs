@@ -1,6 +1,9 @@
 //! Reads, and what the drive reads beyond them.
 
-use super::{Disk, Request, SECTOR, Served};
+use super::arm::Arm;
+use super::{Request, Served};
+use crate::drive::SECTOR;
+use crate::mechanics::Approach;
 
 /// The head goes on reading behind the last read.
 #[derive(Debug, Clone, Copy)]
@@ -15,7 +18,7 @@ pub(super) struct Ahead {
     limit: u64,
 }
 
-impl Disk {
+impl Arm {
     pub(super) fn read(&mut self, request: &Request, served: &mut Served) {
         let (start, end) = (request.sector, request.end());
         let ready_ns = served.done_ns;
@@ -35,12 +38,17 @@ impl Disk {
         }
         let begin_ns = ready_ns.max(self.head_free_ns);
         self.stop_ahead(begin_ns);
-        let approach = self.go_to(begin_ns, start, false);
-        let pass = self
-            .mechanics
-            .pass(start, end - start, self.head_free_ns, u64::MAX);
-        self.head = pass.track;
-        self.head_free_ns = pass.end_ns;
+        let mut approach = Approach::default();
+        let (mut read_ns, mut in_place) = (begin_ns, true);
+        for (from, to, address) in self.pieces(start, end) {
+            approach.add(self.go_to(read_ns, address, false));
+            let pass = self
+                .mechanics
+                .pass(address, to - from, self.head_free_ns, u64::MAX);
+            self.head = pass.track;
+            self.head_free_ns = pass.end_ns;
+            (read_ns, in_place) = (pass.end_ns, address == from);
+        }
         self.counts.media_reads += 1;
         served.wait_ns += begin_ns - ready_ns;
         served.seek_ns = approach.seek_ns;
@@ -48,15 +56,15 @@ impl Disk {
         served.cylinders = approach.cylinders;
         // The data leaves while it is read; a slow interface makes it later.
         let left_ns = ready_ns + self.bus_ns(end - start);
-        served.done_ns = pass.end_ns.max(left_ns);
+        served.done_ns = read_ns.max(left_ns);
         served.transfer_ns = served.done_ns - begin_ns - approach.total_ns();
         let ahead = Ahead {
             start,
             at: end,
-            at_ns: pass.end_ns,
+            at_ns: read_ns,
             limit: self.limit(end),
         };
-        if self.policy.read_ahead && !self.destaging() {
+        if self.policy.read_ahead && in_place && !self.destaging() {
             self.ahead = Some(ahead);
         } else {
             self.keep(ahead);
@@ -75,7 +83,7 @@ impl Disk {
     fn read_on(&mut self, ready_ns: u64, start: u64, end: u64) -> Option<u64> {
         let mut ahead = self.ahead?;
         self.catch_up(&mut ahead, ready_ns);
-        if start < ahead.start || start > ahead.at {
+        if start < ahead.start || start > ahead.at || self.next_logged(start) < end {
             return None;
         }
         if ahead.at == ahead.limit {
@@ -146,7 +154,17 @@ impl Disk {
 
     fn limit(&self, end: u64) -> u64 {
         let ahead = self.drive.read_ahead_bytes / SECTOR;
-        end.saturating_add(ahead).min(self.drive.sectors).max(end)
+        let last = self.drive.sectors.min(self.next_logged(end));
+        end.saturating_add(ahead).min(last).max(end)
+    }
+
+    /// The next sector from this one on that is not in its place; `u64::MAX`: all are.
+    fn next_logged(&self, sector: u64) -> u64 {
+        let next = self
+            .shingles
+            .as_ref()
+            .and_then(|one| one.next_logged(sector));
+        next.unwrap_or(u64::MAX)
     }
 
     /// These sectors are written at `now_ns`: what was read of them is worth nothing.

@@ -260,7 +260,7 @@ fn reading_on_is_read_ahead() {
     // After a pause it is all there, and the head has stopped behind it.
     let now_ns = served[199].done_ns + 500 * MS;
     let next = disk.serve(now_ns, &Request::read(200 * 256, 256)).unwrap();
-    assert_eq!(next.latency_ns(), 100_000 + disk.bus_ns(256));
+    assert_eq!(next.latency_ns(), 100_000 + disk.first().bus_ns(256));
     let far = 200 * 256 + 8 * u64::from(MIB);
     let last = disk.serve(now_ns + 1, &Request::read(far, 256)).unwrap();
     assert!(!last.cached || last.transfer_ns > 600_000, "{last:?}");

@@ -47,6 +47,7 @@ const ST1000DM003: Drive = Drive {
     physical_bytes: 4096,
     rpm: 7200,
     heads: 2,
+    actuators: 1,
     zones: 24,
     outer_rate: 210 * MB,
     inner_rate: 100 * MB,
@@ -65,7 +66,11 @@ const ST1000DM003: Drive = Drive {
     destage_idle_ns: 50 * MS,
     read_ahead_bytes: 8 * MIB,
     read_segments: 8,
+    band_bytes: 0,
+    media_cache_bytes: 0,
+    clean_idle_ns: 0,
     sources: sources![
+        cite("actuators", Source::Derived, "one, as nearly all drives"),
         cite("sectors", Source::Tables, "hdparm -I of the drive"),
         cite("physical_bytes", Source::Tables, "hdparm -I of the drive"),
         cite("rpm", Source::Tables, "hdparm -I of the drive"),
@@ -114,6 +119,7 @@ const ST1000DM003_TABLES: Drive = Drive {
     physical_bytes: 4096,
     rpm: 7200,
     heads: 2,
+    actuators: 1,
     zones: 24,
     outer_rate: 230 * MB,
     inner_rate: 110 * MB,
@@ -132,7 +138,11 @@ const ST1000DM003_TABLES: Drive = Drive {
     destage_idle_ns: 50 * MS,
     read_ahead_bytes: 8 * MIB,
     read_segments: 8,
+    band_bytes: 0,
+    media_cache_bytes: 0,
+    clean_idle_ns: 0,
     sources: sources![
+        cite("actuators", Source::Derived, "one, as nearly all drives"),
         cite("sectors", Source::Tables, "hdparm -I of the drive"),
         cite("physical_bytes", Source::Tables, "hdparm -I of the drive"),
         cite("rpm", Source::Tables, "hdparm -I of the drive"),
@@ -180,6 +190,7 @@ const ST4000NM0023: Drive = Drive {
     physical_bytes: 512,
     rpm: 7200,
     heads: 10,
+    actuators: 1,
     zones: 24,
     outer_rate: 175 * MB,
     inner_rate: 83 * MB,
@@ -198,7 +209,11 @@ const ST4000NM0023: Drive = Drive {
     destage_idle_ns: 50 * MS,
     read_ahead_bytes: 16 * MIB,
     read_segments: 8,
+    band_bytes: 0,
+    media_cache_bytes: 0,
+    clean_idle_ns: 0,
     sources: sources![
+        cite("actuators", Source::Derived, "one, as nearly all drives"),
         cite(
             "sectors",
             Source::Derived,
@@ -230,6 +245,7 @@ const ST20000NM007D: Drive = Drive {
     physical_bytes: 4096,
     rpm: 7200,
     heads: 20,
+    actuators: 1,
     zones: 24,
     outer_rate: 285 * MB,
     inner_rate: 135 * MB,
@@ -248,7 +264,11 @@ const ST20000NM007D: Drive = Drive {
     destage_idle_ns: 50 * MS,
     read_ahead_bytes: 32 * MIB,
     read_segments: 8,
+    band_bytes: 0,
+    media_cache_bytes: 0,
+    clean_idle_ns: 0,
     sources: sources![
+        cite("actuators", Source::Derived, "one, as nearly all drives"),
         cite(
             "sectors",
             Source::Manual,
@@ -280,6 +300,7 @@ const ST3600057SS: Drive = Drive {
     physical_bytes: 512,
     rpm: 15_000,
     heads: 8,
+    actuators: 1,
     zones: 24,
     outer_rate: 204 * MB,
     inner_rate: 122 * MB,
@@ -298,7 +319,11 @@ const ST3600057SS: Drive = Drive {
     destage_idle_ns: 50 * MS,
     read_ahead_bytes: 2 * MIB,
     read_segments: 8,
+    band_bytes: 0,
+    media_cache_bytes: 0,
+    clean_idle_ns: 0,
     sources: sources![
+        cite("actuators", Source::Derived, "one, as nearly all drives"),
         cite(
             "sectors",
             Source::Derived,
@@ -345,6 +370,7 @@ const HTS543232: Drive = Drive {
     physical_bytes: 512,
     rpm: 5400,
     heads: 4,
+    actuators: 1,
     zones: 24,
     outer_rate: 72 * MB,
     inner_rate: 36 * MB,
@@ -363,7 +389,11 @@ const HTS543232: Drive = Drive {
     destage_idle_ns: 50 * MS,
     read_ahead_bytes: MIB,
     read_segments: 8,
+    band_bytes: 0,
+    media_cache_bytes: 0,
+    clean_idle_ns: 0,
     sources: sources![
+        cite("actuators", Source::Derived, "one, as nearly all drives"),
         cite(
             "sectors",
             Source::Derived,
@@ -403,6 +433,141 @@ const HTS543232: Drive = Drive {
     ],
 };
 
+const ST5000AS0011: Drive = Drive {
+    name: Cow::Borrowed("st5000as0011"),
+    title: Cow::Borrowed("Seagate Desktop HDD 5 TB, 5900 rpm, shingled, managed by the drive"),
+    sectors: 9_767_541_168,
+    physical_bytes: 4096,
+    rpm: 5900,
+    heads: 8,
+    actuators: 1,
+    zones: 24,
+    outer_rate: 190 * MB,
+    inner_rate: 90 * MB,
+    track_to_track_ns: MS,
+    average_seek_ns: 12 * MS,
+    full_stroke_ns: None,
+    write_settle_ns: MS,
+    head_switch_ns: 900_000,
+    track_skew_ns: 950_000,
+    cylinder_skew_ns: 1_050_000,
+    overhead_ns: 100_000,
+    bus_rate: 550 * MB,
+    cache_bytes: 128 * MIB,
+    destage_at_bytes: 42 * MIB,
+    destage_run_bytes: 64 * MIB,
+    destage_idle_ns: 50 * MS,
+    read_ahead_bytes: 16 * MIB,
+    read_segments: 8,
+    band_bytes: 32 * MIB,
+    media_cache_bytes: 20_480 * MIB,
+    clean_idle_ns: 1000 * MS,
+    sources: sources![
+        cite("actuators", Source::Derived, "one, as nearly all drives"),
+        cite(
+            "sectors",
+            Source::Derived,
+            "5 TB by the usual formula of capacities"
+        ),
+        guess("physical_bytes", "as all drives of that size"),
+        cite("rpm", Source::Manual, "5900"),
+        guess("heads", "four platters"),
+        cite("outer_rate", Source::Sibling, "Archive HDD: up to 190 MB/s"),
+        cite(
+            "inner_rate",
+            Source::Derived,
+            "as much slower as the Constellation ES.3's: 0.47"
+        ),
+        guess("track_to_track_ns", "siblings have 0.2 to 1 ms"),
+        guess("average_seek_ns", "slow drives of that time: 12 ms"),
+        cite("full_stroke_ns", Source::Derived, "the curve's end"),
+        guess("write_settle_ns", "as its siblings"),
+        guess("bus_rate", "SATA 6 Gb/s without its coding and framing"),
+        cite("cache_bytes", Source::Sibling, "Archive HDD: 128 MB"),
+        guess("read_ahead_bytes", "an eighth of the cache"),
+        cite(
+            "band_bytes",
+            Source::Tables,
+            "Skylight (FAST '15), measured on this drive: 17 to 36 MiB, by zone; one size here"
+        ),
+        cite(
+            "media_cache_bytes",
+            Source::Tables,
+            "Skylight (FAST '15), measured on this drive: 20 GiB, at the outside"
+        ),
+        guess(
+            "clean_idle_ns",
+            "Skylight (FAST '15) saw it clean as soon as it was idle"
+        ),
+    ],
+};
+
+const ST18000NM0092: Drive = Drive {
+    name: Cow::Borrowed("st18000nm0092"),
+    title: Cow::Borrowed("Seagate Exos 2X18 18 TB, 7200 rpm, two actuators, 512e"),
+    sectors: 35_156_656_128,
+    physical_bytes: 4096,
+    rpm: 7200,
+    heads: 18,
+    actuators: 2,
+    zones: 24,
+    outer_rate: 277 * MB,
+    inner_rate: 130 * MB,
+    track_to_track_ns: 230_000,
+    average_seek_ns: 8 * MS,
+    full_stroke_ns: None,
+    write_settle_ns: MS,
+    head_switch_ns: 700_000,
+    track_skew_ns: 750_000,
+    cylinder_skew_ns: 750_000,
+    overhead_ns: 100_000,
+    bus_rate: 550 * MB,
+    cache_bytes: 256 * MIB,
+    destage_at_bytes: 85 * MIB,
+    destage_run_bytes: 64 * MIB,
+    destage_idle_ns: 50 * MS,
+    read_ahead_bytes: 16 * MIB,
+    read_segments: 8,
+    band_bytes: 0,
+    media_cache_bytes: 0,
+    clean_idle_ns: 0,
+    sources: sources![
+        cite(
+            "actuators",
+            Source::Manual,
+            "two, each with half of the sectors"
+        ),
+        cite(
+            "sectors",
+            Source::Sibling,
+            "Exos X18: 18,000,207,937,536 bytes"
+        ),
+        cite("physical_bytes", Source::Manual, "512e"),
+        cite("rpm", Source::Manual, "7200"),
+        guess("heads", "nine platters"),
+        cite(
+            "outer_rate",
+            Source::Derived,
+            "of each actuator: half of the data sheet's 554 MB/s"
+        ),
+        cite(
+            "inner_rate",
+            Source::Derived,
+            "as much slower as the Constellation ES.3's: 0.47"
+        ),
+        cite("track_to_track_ns", Source::Sibling, SEEK_SIBLING),
+        guess("average_seek_ns", "as the Exos X20"),
+        cite("full_stroke_ns", Source::Derived, "the curve's end"),
+        guess("write_settle_ns", "as its elders"),
+        guess("bus_rate", "SATA 6 Gb/s without its coding and framing"),
+        cite("cache_bytes", Source::Manual, "256 MB"),
+        guess(
+            "read_ahead_bytes",
+            "an eighth of each actuator's half of the cache"
+        ),
+    ],
+};
+
 /// All drives with a name. The first is the one of the published tables, as its maker describes
 /// it; the second has the rates that were seen there.
 pub const DRIVES: &[Drive] = &[
@@ -412,4 +577,6 @@ pub const DRIVES: &[Drive] = &[
     ST20000NM007D,
     ST3600057SS,
     HTS543232,
+    ST5000AS0011,
+    ST18000NM0092,
 ];

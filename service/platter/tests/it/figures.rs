@@ -96,7 +96,8 @@ fn the_published_drives_stroke_is_18_3_ms() {
 
 #[test]
 fn a_sector_comes_back_after_one_turn() {
-    for drive in DRIVES {
+    // Where tracks overlap, it is written to another place each time.
+    for drive in DRIVES.iter().filter(|drive| drive.band_bytes == 0) {
         let mut disk = Disk::new(drive, Policy::default().write_through()).unwrap();
         let write = Request::write(80_000, 8);
         let served = in_turn(&mut disk, 0, (0..50).map(|_| write));

@@ -8,3 +8,4 @@ mod figures;
 mod properties;
 mod published;
 mod tables;
+mod today;

@@ -88,7 +88,8 @@ proptest! {
             prop_assert!(served.arrived_ns <= served.begin_ns);
             prop_assert!(served.begin_ns + drive.overhead_ns <= served.done_ns);
             prop_assert_eq!(served.parts_ns(), served.done_ns);
-            prop_assert!(disk.dirty_bytes() <= drive.cache_bytes + 4096);
+            let room = drive.cache_bytes.max(u64::from(drive.actuators) << 20);
+            prop_assert!(disk.dirty_bytes() <= room + 4096 * u64::from(drive.actuators));
         }
     }
 
@@ -140,7 +141,8 @@ proptest! {
         }
         // A single track passes faster than a whole zone, as it has no switches.
         let skews_ns = 2 * (drive.cylinder_skew_ns + drive.track_skew_ns);
-        let least_ns = u128::from(length) * 512 * 1_000_000_000 / u128::from(drive.outer_rate);
+        let fastest = u128::from(drive.outer_rate) * u128::from(drive.actuators);
+        let least_ns = u128::from(length) * 512 * 1_000_000_000 / fastest;
         let least_ns = u64::try_from(least_ns).unwrap().saturating_sub(skews_ns);
         prop_assert!(now_ns >= least_ns, "{} < {}", now_ns, least_ns);
     }
