@@ -33,6 +33,14 @@ install_go_tool() {
     GOBIN=$tools/bin GOFLAGS=-buildvcs=false go install "$1"
 }
 
+# A program of crates.io: install_cargo_tool NAME VERSION OPTIONS...
+install_cargo_tool() {
+    local name=$1 version=$2 folder=$tools/$1
+    shift 2
+    cargo install --quiet --locked --root "$folder" --target-dir "$folder/build" "$name" --version "$version" "$@" >&2 &&
+        ln -sf "../$name/bin/$name" "$tools/bin/$name" && rm -rf "$folder/build"
+}
+
 install_buf() {
     command -v npm >/dev/null || apt_install nodejs npm || return 1
     npm install --silent --no-audit --no-fund --prefix "$tools/node" "@bufbuild/buf@$buf_version" >&2 &&
@@ -140,10 +148,13 @@ install_s3_suites() {
             munch pytest requests pytz httplib2 lxml isodate PyYAML >&2
 }
 
+# An S3 server, a suite and a peer of ./dev bench peers.
+versitygw_version=v1.8.0
+
 # Clients and suites of Go, from the module proxy. The functional tests of minio-go are a program that its module hides
 # behind a build tag; without that they stand alone.
 s3_go_versions="github.com/minio/minio-go/v7@v7.4.1 github.com/minio/mc@v0.0.0-20250313080218-cf909e1063a9
-    github.com/versity/versitygw@v1.8.0 github.com/aws/aws-sdk-go-v2/feature/s3/manager@v1.23.22
+    github.com/versity/versitygw@$versitygw_version github.com/aws/aws-sdk-go-v2/feature/s3/manager@v1.23.22
     github.com/aws/aws-sdk-go-v2/feature/s3/transfermanager@v0.5.5"
 
 install_s3_go() {
@@ -275,18 +286,14 @@ install_foreign_tools() {
 cargo_deb_version=3.8.0
 
 install_cargo_deb() {
-    cargo install --quiet --locked --no-default-features --root "$tools/cargo-deb" \
-        --target-dir "$tools/cargo-deb/build" cargo-deb --version "$cargo_deb_version" >&2 &&
-        ln -sf ../cargo-deb/bin/cargo-deb "$tools/bin/cargo-deb" && rm -rf "$tools/cargo-deb/build"
+    install_cargo_tool cargo-deb "$cargo_deb_version" --no-default-features
 }
 
 # Lists what a program is made of, with licences.
 cargo_cyclonedx_version=0.5.9
 
 install_cargo_cyclonedx() {
-    cargo install --quiet --locked --root "$tools/cargo-cyclonedx" --target-dir "$tools/cargo-cyclonedx/build" \
-        cargo-cyclonedx --version "$cargo_cyclonedx_version" >&2 &&
-        ln -sf ../cargo-cyclonedx/bin/cargo-cyclonedx "$tools/bin/cargo-cyclonedx" && rm -rf "$tools/cargo-cyclonedx/build"
+    install_cargo_tool cargo-cyclonedx "$cargo_cyclonedx_version"
 }
 
 install_packages_python() {
@@ -322,6 +329,30 @@ install_minio() {
     (cd "$folder" && go mod init scratch && go get "$module@$minio_version" &&
         GOFLAGS=-buildvcs=false go build -o "$tools/bin/minio" "$module") >&2 || return 1
     rm -rf "$folder"
+}
+
+# S3 servers that only ./dev bench peers asks for; several minutes to compile each. Garage with the database that it uses
+# unless told otherwise; the newest s3s-fs that this Rust compiles.
+garage_version=2.5.0
+s3s_fs_version=0.14.1
+
+install_garage() {
+    install_cargo_tool garage "$garage_version" --no-default-features --features bundled-libs,lmdb
+}
+
+install_s3s_fs() {
+    install_cargo_tool s3s-fs "$s3s_fs_version" --features binary
+}
+
+# What cannot be installed is left out by the bench, which says how to get it.
+install_peers() {
+    local tools=$1
+    install_once minio "$minio_version" -- install_minio || say "MinIO cannot be built"
+    install_once versitygw "$versitygw_version" -- \
+        install_go_tool "github.com/versity/versitygw/cmd/versitygw@$versitygw_version" ||
+        say "versitygw cannot be built"
+    install_once garage "$garage_version" -- install_garage || say "Garage cannot be built"
+    install_once s3s-fs "$s3s_fs_version" -- install_s3s_fs || say "s3s-fs cannot be built"
 }
 
 # The toolchain that compiles the eBPF programs. Only contributors and CI need it: users load the prebuilt object.

@@ -149,6 +149,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "lumpscope compare --model st1000dm003",
             "lumpscope compare --scale 0.01 --report compare.html",
+            "sudo lumpscope compare --published",
         ],
     ),
     ("lab", &["sudo lumpscope lab --drive st1000dm003"]),
@@ -216,7 +217,13 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &["lumpscope bench seeds fileserver"],
     ),
     ("bench orders", &["lumpscope bench orders"]),
-    ("bench peers", &["lumpscope bench peers"]),
+    (
+        "bench peers",
+        &[
+            "lumpscope bench peers",
+            "sudo lumpscope bench peers --blocks --only service,files-xfs --size 25K --fill 100000",
+        ],
+    ),
 ];
 
 /// The command with examples in the help of every command below it.

@@ -5,20 +5,27 @@
 //! unless `CI=true`: then they fail.
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
+use std::net::TcpListener;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use clap::Parser as _;
 use lumpscope_engine::buffer::BufferPool;
 use lumpscope_lab::blocks::{Counted, Recorded, Recorder};
 use lumpscope_lab::disks::{Lab, LabOptions, StoreKind};
+use lumpscope_lab::load::runner::{RunOptions, S3Bucket, Target, run};
 use lumpscope_lab::tracer::Tracer;
 use lumpscope_lab::watch::WatchArgs;
-use lumpscope_needs::{Need, available};
+use lumpscope_lab::workload::Workload;
+use lumpscope_needs::{Need, available, find_tool, skipped};
 use lumpscope_platter::loops::LoopDevice;
 use lumpscope_platter::trace::Op;
 use rustix::fs::{OFlags, major, minor};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 const DISK_BYTES: u64 = 64 << 20;
 /// How often a run is done again in which the kernel skipped a program.
@@ -67,7 +74,7 @@ struct Seen {
     bpftrace: Option<(u64, u64)>,
 }
 
-fn run(device: &LoopDevice, script: Option<&Path>) -> Seen {
+fn recorded(device: &LoopDevice, script: Option<&Path>) -> Seen {
     let devno = device.devno();
     let tracer = script.map(|script| Tracer::start(script, major(devno), minor(devno)).unwrap());
     let before = kernel_counts(device.path());
@@ -85,7 +92,7 @@ fn run(device: &LoopDevice, script: Option<&Path>) -> Seen {
 /// On a busy machine the kernel now and then skips a program; the recorder says so.
 fn complete_run(device: &LoopDevice, script: Option<&Path>) -> Seen {
     for _ in 0..ATTEMPTS {
-        let seen = run(device, script);
+        let seen = recorded(device, script);
         if seen.recorded.trust().complete {
             return seen;
         }
@@ -178,14 +185,14 @@ struct Watch {
     args: WatchArgs,
 }
 
-/// What `lumpscope watch` says of the program on a fresh file, and what bpftrace counted beside it.
-fn watched(folder: &Path, file: &str) -> (serde_json::Value, lumpscope_lab::tracer::Counted) {
+/// What `lumpscope watch` says of a command on a folder, and what bpftrace counted beside it.
+fn watched(folder: &Path, command: &[&OsStr]) -> (Value, lumpscope_lab::tracer::Counted) {
     let out = tempfile::NamedTempFile::new().unwrap();
-    let (out, database) = (out.path(), folder.join(file));
+    let out = out.path();
     let args = ["watch", "--output"].map(OsStr::new).into_iter();
     let args = args.chain([out.as_os_str(), OsStr::new("--path"), folder.as_os_str()]);
-    let args = args.chain(["--", "python3", "-c", PROGRAM].map(OsStr::new));
-    let watch = Watch::parse_from(args.chain([database.as_os_str()]));
+    let args = args.chain([OsStr::new("--")]);
+    let watch = Watch::parse_from(args.chain(command.iter().copied()));
     let script =
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../ebpf/bpftrace/block-count.bt");
     let devno = fs::metadata(folder).unwrap().dev();
@@ -200,6 +207,40 @@ fn watched(folder: &Path, file: &str) -> (serde_json::Value, lumpscope_lab::trac
         serde_json::from_slice(&fs::read(out).unwrap()).unwrap(),
         counted,
     )
+}
+
+/// Of several runs the first of which watch says that it is complete; bpftrace must have counted as
+/// much there.
+fn counted_alike(runs: impl FnMut(usize) -> (Value, lumpscope_lab::tracer::Counted)) -> Value {
+    let complete = |seen: &(Value, _)| seen.0["disks"][0]["trust"]["complete"] == true;
+    let found = (0..ATTEMPTS).map(runs).find(complete);
+    let (report, counted) = found.expect("never complete");
+    for (requests, bytes, operation) in [
+        ("reads", "read_bytes", "read"),
+        ("writes", "written_bytes", "write"),
+    ] {
+        let seen = (sum(&report, requests), sum(&report, bytes));
+        assert_eq!(seen, counted.of(operation), "{report:#}");
+    }
+    let flushes = sum(&report, "flushes");
+    assert_eq!(flushes, counted.of("flush").0, "{report:#}");
+    report
+}
+
+fn rows(report: &Value) -> &Vec<Value> {
+    report["disks"][0]["rows"].as_array().unwrap()
+}
+
+fn sum(report: &Value, what: &str) -> u64 {
+    rows(report)
+        .iter()
+        .map(|row| row[what].as_u64().unwrap())
+        .sum()
+}
+
+fn writes_of(report: &Value, kind: &str) -> u64 {
+    let row = rows(report).iter().find(|row| row["name"] == kind);
+    row.map_or(0, |row| row["writes"].as_u64().unwrap())
 }
 
 #[test]
@@ -220,32 +261,12 @@ fn what_a_program_makes_its_disk_do_is_what_bpftrace_counts() {
     lab.enter_current_thread().unwrap();
     for kind in [StoreKind::Ext4, StoreKind::Xfs] {
         let folder = lab.store(kind).unwrap().store_path.parent().unwrap();
-        let found = (0..ATTEMPTS).map(|attempt| watched(folder, &format!("{attempt}.db")));
-        let complete =
-            |seen: &(serde_json::Value, _)| seen.0["disks"][0]["trust"]["complete"] == true;
-        let (report, counted) = found.into_iter().find(complete).expect("never complete");
-        let disk = &report["disks"][0];
-        let rows = disk["rows"].as_array().unwrap();
-        let sum = |what: &str| {
-            rows.iter()
-                .map(|row| row[what].as_u64().unwrap())
-                .sum::<u64>()
-        };
-        assert_eq!(
-            (sum("reads"), sum("read_bytes")),
-            counted.of("read"),
-            "{report:#}"
-        );
-        assert_eq!(
-            (sum("writes"), sum("written_bytes")),
-            counted.of("write"),
-            "{report:#}"
-        );
-        assert_eq!(sum("flushes"), counted.of("flush").0, "{report:#}");
-        let writes_of = |kind: &str| {
-            let row = rows.iter().find(|row| row["name"] == kind);
-            row.map_or(0, |row| row["writes"].as_u64().unwrap())
-        };
+        let report = counted_alike(|attempt| {
+            let database = folder.join(format!("{attempt}.db"));
+            let program = ["python3", "-c", PROGRAM].map(OsStr::new);
+            watched(folder, &[&program[..], &[database.as_os_str()]].concat())
+        });
+        let writes_of = |kind| writes_of(&report, kind);
         // Each transaction writes the database and its rollback journal, which is gone at once, and
         // makes the file system write its own.
         assert!(writes_of("files") >= 40, "{report:#}");
@@ -254,11 +275,102 @@ fn what_a_program_makes_its_disk_do_is_what_bpftrace_counts() {
             "{report:#}"
         );
         assert!(
-            writes_of("fs-journal") >= 40 && sum("flushes") >= 40,
+            writes_of("fs-journal") >= 40 && sum(&report, "flushes") >= 40,
             "{report:#}"
         );
+        let disk = &report["disks"][0];
         let file = &disk["files"][0];
         assert!(file["name"].as_str().unwrap().contains(".db"), "{report:#}");
         assert!(disk["modelled_ns"].as_u64() > disk["transfer_ns"].as_u64());
     }
+}
+
+/// Starts MinIO, on behalf of who watches: its number goes to the first file, its words to the second.
+const MINIO: &str = "echo $$ >$1 && exec $2 server --quiet --address $3 $4 >$1.log 2>&1";
+const OBJECTS: u64 = 20;
+
+/// Puts objects of 1 MiB as soon as MinIO serves, and ends it, whatever came of them.
+fn put_objects(bucket: S3Bucket, number: &Path) -> Result<(), String> {
+    let patience = Instant::now() + Duration::from_secs(60);
+    let mut made = bucket.create();
+    while made.is_err() && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(50));
+        made = bucket.create();
+    }
+    let text = format!("Command {{ {OBJECTS}.times {{ New(1M); }}; }}");
+    let stream = Workload::parse(&text).unwrap().generate().unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let target = Target::S3(bucket);
+    let options = RunOptions::default();
+    let put = made.and_then(|()| {
+        let put = runtime.block_on(run(&stream, &target, &options, Arc::default()));
+        put.map(drop).map_err(|error| error.to_string())
+    });
+    let text = fs::read_to_string(number).map_err(|error| error.to_string())?;
+    let number = text.trim().parse().ok().and_then(Pid::from_raw);
+    kill_process(number.ok_or("no process")?, Signal::TERM).map_err(|error| error.to_string())?;
+    put
+}
+
+#[test]
+fn what_minio_makes_its_disk_do_is_what_bpftrace_counts() {
+    let needs = [
+        Need::LoopDevices,
+        Need::Tool("bpftrace"),
+        Need::Tool("mkfs.xfs"),
+    ];
+    if !available(&needs) {
+        return;
+    }
+    let Some(minio) = find_tool("minio") else {
+        return skipped("there is no minio; it takes long to build: ./dev bench peers");
+    };
+    let _alone = crate::alone();
+    let lab = Lab::create(&LabOptions {
+        dir: Some(PathBuf::from("/var/tmp")),
+        kinds: vec![StoreKind::Xfs],
+        // MinIO uses no disk of less than 900 MiB.
+        ..LabOptions::new(2 << 30)
+    })
+    .unwrap();
+    lab.enter_current_thread().unwrap();
+    let folder = lab.store(StoreKind::Xfs).unwrap().store_path.parent();
+    let folder = folder.unwrap();
+    let beside = tempfile::tempdir().unwrap();
+    let report = counted_alike(|attempt| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        drop(listener);
+        let keys = [
+            "MINIO_ROOT_USER=somebody",
+            "MINIO_ROOT_PASSWORD=a-secret-of-one-run",
+        ];
+        let word = |assigned: &'static str| assigned.split('=').nth(1).unwrap();
+        let endpoint = format!("http://{address}");
+        let bucket = S3Bucket::new(&endpoint, "lumps", word(keys[0]), word(keys[1])).unwrap();
+        let data = folder.join(format!("data{attempt}"));
+        fs::create_dir(&data).unwrap();
+        let number = beside.path().join(format!("number{attempt}"));
+        let home = format!("HOME={}", beside.path().display());
+        let mut command: Vec<&OsStr> = ["env", keys[0], keys[1], &home].map(OsStr::new).to_vec();
+        command.extend(["sh", "-c", MINIO, "sh"].map(OsStr::new));
+        let address = OsStr::new(&address);
+        command.extend([
+            number.as_os_str(),
+            minio.as_os_str(),
+            address,
+            data.as_os_str(),
+        ]);
+        std::thread::scope(|scope| {
+            let putting = scope.spawn(|| put_objects(bucket, &number));
+            let seen = watched(folder, &command);
+            putting.join().unwrap().unwrap();
+            seen
+        })
+    });
+    assert!(sum(&report, "written_bytes") >= OBJECTS << 20, "{report:#}");
+    // It syncs each object and its record.
+    assert!(writes_of(&report, "files") >= 2 * OBJECTS, "{report:#}");
+    assert!(writes_of(&report, "fs-journal") >= OBJECTS, "{report:#}");
+    assert!(sum(&report, "flushes") >= OBJECTS, "{report:#}");
 }

@@ -156,7 +156,10 @@ async fn a_lost_overwrite_is_found() {
 async fn files_hold_a_workload_too_and_time_ends_it() {
     let folder = tempfile::tempdir().unwrap();
     let stream = Workload::parse(TEXT).unwrap().generate().unwrap();
-    let target = Target::Files(folder.path().to_owned());
+    let target = Target::Files {
+        dir: folder.path().to_owned(),
+        durability: Durability::Synced,
+    };
     let outcome = run(&stream, &target, &OPTIONS, Arc::default());
     outcome.await.unwrap();
     let verified = verify_survivors(&stream, &target, ContentRule::Published).await;
@@ -170,7 +173,10 @@ async fn files_hold_a_workload_too_and_time_ends_it() {
         time: Some(Duration::from_millis(50)),
         ..OPTIONS
     };
-    let target = Target::Files(folder.path().to_owned());
+    let target = Target::Files {
+        dir: folder.path().to_owned(),
+        durability: Durability::Synced,
+    };
     let outcome = run(&stream, &target, &options, Arc::default());
     let counted = outcome.await.unwrap().latencies.overall().unwrap().count;
     assert!(counted > 0 && counted < 1_000_000, "{counted}");

@@ -1,8 +1,9 @@
 //! The way to a directory in which every lump is a file.
 //!
-//! A put writes a new file through `O_DIRECT` (its last part rounded up to 4 KiB, then cut to
-//! length), syncs it, renames it over the old one, and syncs the directory: then it survives a
-//! power cut, as our synced puts do. A get reads the file through `O_DIRECT`.
+//! Files lie in directories of 256. A put writes a new file through `O_DIRECT` (its last part rounded
+//! up to 4 KiB, then cut to length), syncs it, renames it over the old one, and syncs the directory:
+//! then it survives a power cut, as our synced puts do; as a journaled one, it syncs nothing. A get
+//! reads the file through `O_DIRECT`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -16,16 +17,19 @@ use bytes::Bytes;
 use lumpscope_engine::buffer::BufferPool;
 use rustix::fs::OFlags;
 
-use super::Refusal;
 use super::door::{Answer, Failure};
+use super::{Durability, Refusal};
 
 /// Alignment that suits `O_DIRECT` on every disk, in bytes.
 const ALIGNMENT: usize = 4096;
+/// Files of a directory.
+const FILES: u64 = 256;
 
 /// One client of the directory.
 #[derive(Clone)]
 pub(super) struct FilesDoor {
     dir: Arc<PathBuf>,
+    durability: Durability,
 }
 
 impl From<io::Error> for Failure {
@@ -46,14 +50,17 @@ fn direct() -> i32 {
     i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0)
 }
 
-fn name(id: u64) -> String {
-    format!("{:032x}", u128::from(id))
+/// The directory of a lump, and its file there.
+fn place(dir: &Path, id: u64) -> (PathBuf, String) {
+    let name = format!("{:032x}", u128::from(id));
+    (dir.join(format!("{:x}", id / FILES)), name)
 }
 
 impl FilesDoor {
-    pub(super) fn new(dir: &Path) -> FilesDoor {
+    pub(super) fn new(dir: &Path, durability: Durability) -> FilesDoor {
         FilesDoor {
             dir: Arc::new(dir.to_owned()),
+            durability,
         }
     }
 
@@ -62,12 +69,13 @@ impl FilesDoor {
         id: u64,
         body: Bytes,
     ) -> Result<Answer<Option<bool>>, Failure> {
-        let dir = Arc::clone(&self.dir);
+        let (dir, durability) = (Arc::clone(&self.dir), self.durability);
         blocking(move || {
             let mut padded = BufferPool::new(ALIGNMENT).get(body.len().next_multiple_of(ALIGNMENT));
             padded[..body.len()].copy_from_slice(&body);
             let begin = Instant::now();
-            write(&dir, &name(id), &padded, body.len())?;
+            let synced = durability == Durability::Synced;
+            write((&dir, synced), id, &padded, body.len())?;
             Ok(Answer {
                 latency: begin.elapsed(),
                 value: None,
@@ -77,7 +85,8 @@ impl FilesDoor {
     }
 
     pub(super) async fn get(&mut self, id: u64) -> Result<Answer<Vec<Bytes>>, Failure> {
-        let path = self.dir.join(name(id));
+        let (dir, name) = place(&self.dir, id);
+        let path = dir.join(name);
         blocking(move || {
             let begin = Instant::now();
             let file = OpenOptions::new()
@@ -103,15 +112,18 @@ impl FilesDoor {
     }
 
     pub(super) async fn delete(&mut self, id: u64) -> Result<Answer<Option<bool>>, Failure> {
-        let dir = Arc::clone(&self.dir);
+        let (dir, name) = place(&self.dir, id);
+        let synced = self.durability == Durability::Synced;
         blocking(move || {
             let begin = Instant::now();
-            let existed = match fs::remove_file(dir.join(name(id))) {
+            let existed = match fs::remove_file(dir.join(name)) {
                 Ok(()) => true,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => false,
                 Err(error) => return Err(error.into()),
             };
-            File::open(&*dir)?.sync_all()?;
+            if synced && existed {
+                File::open(&dir)?.sync_all()?;
+            }
             Ok(Answer {
                 latency: begin.elapsed(),
                 value: Some(existed),
@@ -125,9 +137,11 @@ impl FilesDoor {
         blocking(move || {
             let mut ids = Vec::new();
             for entry in fs::read_dir(&*dir)? {
-                let name = entry?.file_name();
-                let id = name.to_str().filter(|name| name.len() == 32);
-                ids.extend(id.and_then(|id| u128::from_str_radix(id, 16).ok()));
+                for entry in fs::read_dir(entry?.path())? {
+                    let name = entry?.file_name();
+                    let id = name.to_str().filter(|name| name.len() == 32);
+                    ids.extend(id.and_then(|id| u128::from_str_radix(id, 16).ok()));
+                }
             }
             ids.sort_unstable();
             Ok(ids)
@@ -136,21 +150,36 @@ impl FilesDoor {
     }
 }
 
-fn write(dir: &Path, name: &str, padded: &[u8], len: usize) -> io::Result<()> {
+/// `synced`: until it survives a power cut.
+fn write((top, synced): (&Path, bool), id: u64, padded: &[u8], len: usize) -> io::Result<()> {
     // Two clients may put one lump after the other, never at a time; the number keeps new files
     // apart all the same.
     static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let (dir, name) = place(top, id);
     let new = dir.join(format!("new-{}", NUMBER.fetch_add(1, Ordering::Relaxed)));
-    let file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .custom_flags(direct())
-        .open(&new)?;
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).custom_flags(direct());
+    let file = match options.open(&new) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // Another client may make it at the same time.
+            fs::create_dir_all(&dir)?;
+            if synced {
+                File::open(top)?.sync_all()?;
+            }
+            options.open(&new)?
+        }
+        opened => opened?,
+    };
     file.write_all_at(padded, 0)?;
     if padded.len() != len {
         file.set_len(u64::try_from(len).unwrap_or(u64::MAX))?;
     }
-    file.sync_all()?;
+    if synced {
+        file.sync_all()?;
+    }
     fs::rename(&new, dir.join(name))?;
-    File::open(dir)?.sync_all()
+    if synced {
+        File::open(dir)?.sync_all()?;
+    }
+    Ok(())
 }

@@ -38,7 +38,7 @@ use files::FilesDoor;
 use order::Schedule;
 pub use s3::S3Bucket;
 use s3::S3Door;
-pub(crate) use s3::random_word;
+pub(crate) use s3::{REGION, random_word};
 use service::ServiceDoor;
 pub use verify::{Verified, delete_all, insist_on_empty, verify_survivors};
 
@@ -72,8 +72,13 @@ pub enum Target {
         /// Failures that an acknowledged change survives.
         durability: Durability,
     },
-    /// A directory in which every lump is a file, written with `O_DIRECT` and synced.
-    Files(PathBuf),
+    /// Every lump is a file, written with `O_DIRECT`.
+    Files {
+        /// An empty directory.
+        dir: PathBuf,
+        /// Failures that an acknowledged change survives.
+        durability: Durability,
+    },
     /// A bucket of an S3 server.
     S3(S3Bucket),
 }
@@ -286,7 +291,7 @@ async fn connect(target: &Target) -> Result<Door, RunError> {
             store: store.clone(),
             durability: *durability,
         }),
-        Target::Files(dir) => Door::Files(FilesDoor::new(dir)),
+        Target::Files { dir, durability } => Door::Files(FilesDoor::new(dir, *durability)),
         Target::S3(bucket) => Door::S3(S3Door::new(bucket.clone())),
     })
 }
@@ -304,7 +309,8 @@ pub async fn run(
     finished: Arc<AtomicU64>,
 ) -> Result<RunOutcome, RunError> {
     let run = Run::new(stream, options, finished);
-    let done = run.until(stream.commands.len(), target).await?;
+    let (end, clients) = (stream.commands.len(), options.clients);
+    let done = run.until((end, clients), target).await?;
     Ok(RunOutcome {
         latencies: done.latencies,
         timeline: done.timeline,
@@ -316,10 +322,7 @@ pub async fn run(
 }
 
 /// A run in parts: between two of them nothing is under way.
-pub(crate) struct Run {
-    shared: Arc<Shared>,
-    clients: usize,
-}
+pub(crate) struct Run(Arc<Shared>);
 
 impl Run {
     pub(crate) fn new(
@@ -327,29 +330,35 @@ impl Run {
         options: &RunOptions,
         finished: Arc<AtomicU64>,
     ) -> Run {
-        let shared = Arc::new(Shared::new(stream, options, finished));
-        let clients = options.clients.max(1);
-        Run { shared, clients }
+        Run(Arc::new(Shared::new(stream, options, finished)))
     }
 
-    /// Runs what is left of the first `end` commands.
+    /// Runs what is left of the first `end` commands, by so many clients.
     ///
     /// # Errors
     /// As [`run`].
-    pub(crate) async fn part(&self, end: usize, target: &Target) -> Result<(), RunError> {
-        self.until(end, target).await.map(drop)
+    pub(crate) async fn part(
+        &self,
+        (end, clients): (usize, usize),
+        target: &Target,
+    ) -> Result<(), RunError> {
+        self.until((end, clients), target).await.map(drop)
     }
 
-    async fn until(&self, end: usize, target: &Target) -> Result<Done, RunError> {
+    async fn until(
+        &self,
+        (end, clients): (usize, usize),
+        target: &Target,
+    ) -> Result<Done, RunError> {
         let mut doors = Vec::new();
-        for _ in 0..self.clients {
+        for _ in 0..clients.max(1) {
             doors.push(connect(target).await?);
         }
         let mut tasks = JoinSet::new();
         for door in doors {
-            tasks.spawn(work(Arc::clone(&self.shared), door, end));
+            tasks.spawn(work(Arc::clone(&self.0), door, end));
         }
-        let mut done = Done::new(self.shared.slot);
+        let mut done = Done::new(self.0.slot);
         while let Some(ended) = tasks.join_next().await {
             done.merge(ended??);
         }
@@ -357,7 +366,7 @@ impl Run {
     }
 
     fn wall(&self) -> Duration {
-        let begin = self.shared.begin.get();
+        let begin = self.0.begin.get();
         begin.map_or(Duration::ZERO, Instant::elapsed)
     }
 }

@@ -22,7 +22,7 @@ use download::Download;
 /// How long a signature is good for, and a call may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Which region is signed for makes no difference to a server of one's own.
-const REGION: &str = "us-east-1";
+pub(crate) const REGION: &str = "us-east-1";
 
 /// A bucket, and who may use it.
 #[derive(Clone)]

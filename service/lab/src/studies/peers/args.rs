@@ -1,6 +1,6 @@
 //! Command line of `lumpscope bench peers`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::Who;
 use crate::experiment::OutputArgs;
@@ -20,12 +20,15 @@ pub struct PeersArgs {
     /// Use this block device instead
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<PathBuf>,
-    /// MiB of a store; half of it is filled with lumps before anything is timed
+    /// MiB of a store; half of it is filled with lumps before anything is timed. With --blocks, more if
+    /// the objects need it
     #[arg(long, default_value_t = 512, value_name = "MIB")]
     pub mib: u64,
-    /// Size of a lump, as 64K or 1M, up to 16M
-    #[arg(long, default_value = "1M", value_name = "SIZE", value_parser = lumpscope_units::size_within(512, 16 << 20))]
-    pub size: u64,
+    /// Size of a lump, as 64K or 1M, up to 16M; with --blocks several, each for itself
+    /// [default: 1M; with --blocks 1M,4M]
+    #[arg(long, default_value = "1M", default_value_if("blocks", "true", "1M,4M"), value_name = "SIZE", hide_default_value = true,
+          value_delimiter = ',', value_parser = lumpscope_units::size_within(512, 16 << 20))]
+    pub size: Vec<u64>,
     /// Puts to gets, as 1:1 or 30:70; a put replaces a lump chosen at random
     #[arg(long, default_value = "1:1", value_name = "PUT:GET", value_parser = mix)]
     pub mix: Mix,
@@ -50,9 +53,19 @@ pub struct PeersArgs {
     /// versitygw [default: versitygw in PATH]
     #[arg(long, value_name = "PROGRAM")]
     pub versitygw: Option<PathBuf>,
+    /// Garage [default: garage in PATH]
+    #[arg(long, value_name = "PROGRAM")]
+    pub garage: Option<PathBuf>,
+    /// s3s-fs [default: s3s-fs in PATH]
+    #[arg(long, value_name = "PROGRAM")]
+    pub s3s_fs: Option<PathBuf>,
     /// Show what each service makes the disk do for a put and for a get, in place of speed
     #[arg(long, conflicts_with_all = ["device", "mix", "depth", "seconds", "rounds"])]
     pub blocks: bool,
+    /// With --blocks: objects that are put first
+    /// [default: half a store, at most 1000]
+    #[arg(long, value_name = "N", requires = "blocks")]
+    pub fill: Option<u64>,
     /// With --blocks: drive to replay the block requests on; `lumpscope platter drives` lists them
     #[arg(long, default_value = DRIVE, value_name = "NAME")]
     pub model: String,
@@ -62,6 +75,20 @@ pub struct PeersArgs {
         reason = "its fields are the flags, and say what they are"
     )]
     pub output: OutputArgs,
+}
+
+impl PeersArgs {
+    /// The program given for a peer.
+    pub(super) fn program(&self, who: Who) -> Option<&Path> {
+        let given = match who {
+            Who::Minio => &self.minio,
+            Who::Versitygw => &self.versitygw,
+            Who::Garage => &self.garage,
+            Who::S3sFs => &self.s3s_fs,
+            _ => &None,
+        };
+        given.as_deref()
+    }
 }
 
 /// Shares of the requests.

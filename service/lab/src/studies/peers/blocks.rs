@@ -1,11 +1,12 @@
 //! `lumpscope bench peers --blocks`: what each service makes the disk do for an object.
 //!
-//! Every peer is filled, then puts new objects, then gets some at random, one request at a time. The
+//! Every peer is filled, then puts new objects, then gets some at random, one request at a time, with
+//! objects of each size on disks of their own. The
 //! block requests of the disk below it are recorded, whoever makes them, until everything is written
 //! back, and replayed at the beginning of a modelled drive: what is shown is the same on every
 //! machine, as far as the peer does the same. Before each part the caches of the kernel are emptied.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +17,8 @@ use anyhow::anyhow;
 use lumpscope_platter::drive::Drive;
 use serde::Serialize;
 
-use super::{Bench, LeftOut, PeersArgs, StorePlace, Who, measured_with};
+use super::{Bench, LeftOut, PeersArgs, StorePlace, Who, check};
+use crate::disks::StoreKind;
 use crate::experiment::report::{Bar, Bars, Cell, Page, Setup, Table, Unit};
 use crate::experiment::{Machine, text};
 use crate::failure::{cannot, message};
@@ -25,12 +27,14 @@ use crate::load::runner::{Durability, Run, RunOptions, Target};
 use crate::process::{Interrupt, Server};
 use crate::studies::predict::{Rule, drive_named};
 use crate::studies::run::service::{S3Keys, start_grpc};
-use crate::studies::watch::{DiskView, DiskWatch, Row};
+use crate::studies::watch::{DiskView, DiskWatch, FILES, Row};
 
 /// Objects of each part.
 pub(super) const OBJECTS: u64 = 100;
 /// A peer may still write for so long after its last answer.
 const AFTER: Duration = Duration::from_secs(1);
+/// Clients that fill a store with as many objects as were asked for.
+const FILLING_CLIENTS: usize = 16;
 
 const NOTES: [&str; 4] = [
     "One request at a time. Every number is that of all block requests of the part over its objects, \
@@ -38,11 +42,64 @@ const NOTES: [&str; 4] = [
     "Time is that of a modelled drive, at its beginning, which does what was asked in the order in \
      which it was asked. rest: the share of that time that the bytes themselves do not need. ratio: of \
      the time to that of the first row.",
-    "fs: journal and metadata of the file system. own: files in which a peer keeps what it knows of \
-     objects, as far as their names tell (xl.meta and .minio.sys of MinIO).",
+    "data, own, journal, metadata, flushes, others: the requests by owner. own: files in which a peer \
+     keeps what it knows of objects, as far as their names tell (xl.meta and .minio.sys of MinIO, the \
+     database of Garage, the JSON of s3s-fs), and the journal of our store; journal and metadata: of the \
+     file system; others: other processes, and what nobody can be named for.",
     "Before each part the page cache, directory entries and inodes of the whole machine are dropped: gets \
      find nothing in memory but what a peer itself keeps there.",
 ];
+
+/// Owners of block requests, in the order of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Owner {
+    /// What was put or got.
+    Data,
+    /// Files in which the peer keeps what it knows of objects.
+    Own,
+    /// The file system's journal.
+    Journal,
+    /// The file system's metadata.
+    Metadata,
+    /// Flushes have no place, so no other owner.
+    Flushes,
+    /// Other processes, and nobody who can be named.
+    Others,
+}
+
+impl Owner {
+    const ALL: [Owner; 6] = [
+        Owner::Data,
+        Owner::Own,
+        Owner::Journal,
+        Owner::Metadata,
+        Owner::Flushes,
+        Owner::Others,
+    ];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Owner::Data => "data",
+            Owner::Own => "own",
+            Owner::Journal => "journal",
+            Owner::Metadata => "metadata",
+            Owner::Flushes => "flushes",
+            Owner::Others => "others",
+        }
+    }
+
+    /// Of a row of the watch; those of files are told apart by their names.
+    fn of_kind(name: &str) -> Owner {
+        match name {
+            "files" | "files that are gone" => Owner::Data,
+            "fs-journal" => Owner::Journal,
+            "fs-metadata" => Owner::Metadata,
+            "flushes" => Owner::Flushes,
+            _ => Owner::Others,
+        }
+    }
+}
 
 /// Block requests and modelled time for the objects of one part.
 #[derive(Debug, Serialize)]
@@ -50,13 +107,13 @@ struct Cost {
     who: Who,
     /// `put` or `get`.
     what: &'static str,
+    /// Bytes of an object.
+    size: u64,
     objects: u64,
     /// All block requests.
     all: Row,
-    /// Those of the file system's journal and metadata.
-    file_system: Row,
-    /// Those of the files in which the peer keeps what it knows of objects.
-    own: Row,
+    /// By owner.
+    owners: BTreeMap<Owner, Row>,
     modelled_ns: u64,
     transfer_ns: u64,
     /// All block requests are here.
@@ -69,9 +126,8 @@ pub(super) struct Report {
     command_line: Vec<String>,
     machine: Machine,
     model: String,
-    lump_bytes: u64,
-    lumps: u64,
-    store_mib: u64,
+    /// Bytes of an object, and how many were put first.
+    sizes: Vec<(u64, u64)>,
     costs: Vec<Cost>,
     left_out: Vec<LeftOut>,
     notes: Vec<&'static str>,
@@ -82,7 +138,7 @@ enum Ready {
     Service {
         server: Server,
         target: Target,
-        _store: StorePlace,
+        store: StorePlace,
         /// Those it has been told of.
         _keys: Option<S3Keys>,
     },
@@ -91,11 +147,21 @@ enum Ready {
 }
 
 impl Ready {
-    fn target(&self) -> Target {
+    /// `durability` is for what is told with each put.
+    fn target(&self, durability: Durability) -> Target {
         match self {
-            Ready::Service { target, .. } => target.clone(),
+            Ready::Service { target, .. } => {
+                let mut target = target.clone();
+                if let Target::Service { durability: of, .. } = &mut target {
+                    *of = Some(durability);
+                }
+                target
+            }
             Ready::Other(server) => Target::S3(server.bucket.clone()),
-            Ready::Files(folder) => Target::Files(folder.path().to_owned()),
+            Ready::Files(folder) => Target::Files {
+                dir: folder.path().to_owned(),
+                durability,
+            },
         }
     }
 
@@ -107,6 +173,14 @@ impl Ready {
             Ready::Files(_) => std::process::id(),
         }
     }
+
+    /// The store of ours.
+    fn store(&self) -> Option<&StorePlace> {
+        match self {
+            Ready::Service { store, .. } => Some(store),
+            _ => None,
+        }
+    }
 }
 
 pub(super) fn measure(
@@ -114,49 +188,61 @@ pub(super) fn measure(
     exe: &Path,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Report> {
+    check(args)?;
     let drive = drive_named(&args.model)?;
-    let machine = Machine::before();
-    let (mut costs, mut left_out) = (Vec::new(), Vec::new());
-    let lumps = measured_with(args, exe, interrupt, |bench| {
-        for who in bench.wanted() {
-            interrupt.check()?;
-            if !who.is_service() {
-                if !args.only.is_empty() {
-                    let why = "--blocks is for what keeps objects, as users run it".to_owned();
-                    left_out.push(LeftOut { who, why });
-                }
-                continue;
-            }
-            eprintln!("{}", who.name());
-            let done = match bench.missing(who) {
-                Some(why) => Err(anyhow!(why)),
-                None => bench.costs(who, &drive),
-            };
-            match done {
-                Ok(of_peer) => costs.extend(of_peer),
-                Err(error) => {
-                    interrupt.check()?;
-                    let why = message(&error);
-                    left_out.push(LeftOut { who, why });
-                }
-            }
-        }
-        Ok(bench.lumps)
-    })?;
-    Ok(Report {
+    let mut report = Report {
         command_line: std::env::args().collect(),
-        machine: machine.and_after(),
+        machine: Machine::before(),
         model: drive.name.to_string(),
-        lump_bytes: args.size,
-        lumps,
-        store_mib: args.mib,
-        costs,
-        left_out,
+        sizes: Vec::new(),
+        costs: Vec::new(),
+        left_out: Vec::new(),
         notes: NOTES.to_vec(),
-    })
+    };
+    for size in &args.size {
+        let folder = super::folder()?;
+        let mut bench = Bench::new((args, *size), exe, interrupt, folder.path())?;
+        report.sizes.push((*size, bench.lumps));
+        bench.on_lab(|bench| bench.all_costs(&drive, &mut report))?;
+    }
+    report.machine = report.machine.and_after();
+    Ok(report)
 }
 
 impl Bench<'_> {
+    fn all_costs(&self, drive: &Drive, report: &mut Report) -> anyhow::Result<()> {
+        for who in self.wanted() {
+            self.interrupt.check()?;
+            if !who.is_service() && self.args.only.is_empty() {
+                continue;
+            }
+            let size = human::bytes(self.size);
+            eprintln!("{}, objects of {size}", who.name());
+            let done = match self.missing(who) {
+                _ if !who.is_service() => Err(anyhow!(
+                    "--blocks is for what keeps objects, as users run it"
+                )),
+                Some(why) => Err(anyhow!(why)),
+                None => self.costs(who, drive),
+            };
+            match done {
+                Ok(of_peer) => report.costs.extend(of_peer),
+                Err(error) => {
+                    self.interrupt.check()?;
+                    let why = message(&error);
+                    if !report
+                        .left_out
+                        .iter()
+                        .any(|left| (left.who, &left.why) == (who, &why))
+                    {
+                        report.left_out.push(LeftOut { who, why });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Where a peer's bytes lie, and the peer on it.
     fn ready(&self, who: Who) -> anyhow::Result<Ready> {
         let serve = || -> anyhow::Result<Ready> {
@@ -172,13 +258,13 @@ impl Bench<'_> {
             Ok(Ready::Service {
                 server,
                 target,
-                _store: store,
+                store,
                 _keys: keys,
             })
         };
         match who {
             Who::FilesExt4 | Who::FilesXfs => Ok(Ready::Files(self.own_folder(who)?)),
-            Who::Minio | Who::Versitygw => Ok(Ready::Other(self.start_s3(who)?)),
+            _ if who.program().is_some() => Ok(Ready::Other(self.start_s3(who)?)),
             _ => serve(),
         }
     }
@@ -186,20 +272,24 @@ impl Bench<'_> {
     /// A peer, filled, and what its puts and its gets cost.
     fn costs(&self, who: Who, drive: &Drive) -> anyhow::Result<Vec<Cost>> {
         let ready = self.ready(who)?;
-        let (target, family) = (ready.target(), BTreeSet::from([ready.pid()]));
-        let below = if who.needs_files() {
-            self.folder(who)?
-        } else {
-            &self.raw
+        let family = BTreeSet::from([ready.pid()]);
+        let below = match who.disk() {
+            StoreKind::Raw => &self.raw,
+            _ => self.folder(who)?,
         };
         let runtime = crate::studies::run::runtime()?;
         let options = RunOptions::default();
         let run = Run::new(&self.stream, &options, Arc::new(AtomicU64::new(0)));
-        let part = |end: u64| {
+        let part = |end: u64, clients: usize, durability: Durability| {
             let end = usize::try_from(end).unwrap_or(usize::MAX);
-            runtime.block_on(self.interrupt.or_stop(run.part(end, &target)))
+            let target = ready.target(durability);
+            let part = run.part((end, clients), &target);
+            runtime.block_on(self.interrupt.or_stop(part))
         };
-        part(self.lumps)?;
+        match self.args.fill {
+            Some(_) => part(self.lumps, FILLING_CLIENTS, Durability::Journaled)?,
+            None => part(self.lumps, 1, Durability::Synced)?,
+        }
         let mut costs = Vec::new();
         for (what, end) in [
             ("put", self.lumps + OBJECTS),
@@ -207,11 +297,14 @@ impl Bench<'_> {
         ] {
             drop_caches(below)?;
             let watch = DiskWatch::start(below)?;
-            part(end)?;
+            part(end, 1, Durability::Synced)?;
             std::thread::sleep(AFTER);
             sync(below)?;
-            let view = watch.finish(family.clone(), (drive, Rule::Overlap))?;
-            costs.push(Cost::of((who, what), &view));
+            let store = ready
+                .store()
+                .map(|store| (store.path.as_path(), &store.data));
+            let view = watch.finish(&family, store, (drive, Rule::Overlap))?;
+            costs.push(Cost::of((who, what), self.size, &view));
         }
         Ok(costs)
     }
@@ -228,27 +321,29 @@ fn drop_caches(below: &Path) -> anyhow::Result<()> {
     fs::write(SWITCH, "3").map_err(cannot("write", Path::new(SWITCH)))
 }
 
-/// True: a peer keeps its own records in such a file, no object's data.
-fn is_own_metadata(path: &str) -> bool {
-    path.ends_with("/xl.meta") || path.contains("/.minio.sys/")
-}
-
 impl Cost {
-    fn of((who, what): (Who, &'static str), view: &DiskView) -> Cost {
-        let sum = |rows: &mut dyn Iterator<Item = &Row>| {
-            let mut sum = Row::default();
-            rows.for_each(|row| sum.merge(row));
-            sum
-        };
-        let fs = |row: &&Row| row.name == "fs-journal" || row.name == "fs-metadata";
-        let own = |row: &&Row| is_own_metadata(&row.name);
+    fn of((who, what): (Who, &'static str), size: u64, view: &DiskView) -> Cost {
+        let mut all = Row::default();
+        let mut owners: BTreeMap<Owner, Row> = BTreeMap::new();
+        for row in view.rows.iter().filter(|row| row.name != FILES) {
+            owners
+                .entry(Owner::of_kind(&row.name))
+                .or_default()
+                .merge(row);
+        }
+        for row in &view.files {
+            let own = who.is_own(&row.name);
+            let owner = if own { Owner::Own } else { Owner::Data };
+            owners.entry(owner).or_default().merge(row);
+        }
+        owners.values().for_each(|row| all.merge(row));
         Cost {
             who,
             what,
+            size,
             objects: OBJECTS,
-            all: sum(&mut view.rows.iter()),
-            file_system: sum(&mut view.rows.iter().filter(fs)),
-            own: sum(&mut view.files.iter().filter(own)),
+            all,
+            owners,
             modelled_ns: view.modelled_ns,
             transfer_ns: view.transfer_ns,
             complete: view.trust.complete,
@@ -259,6 +354,11 @@ impl Cost {
         human::ratio(count, self.objects).unwrap_or(0.0)
     }
 
+    fn name(&self) -> String {
+        let doubt = if self.complete { "" } else { " (incomplete)" };
+        format!("{}{doubt}", self.who.name())
+    }
+
     fn not_transfer(&self) -> f64 {
         let rest = self.modelled_ns.saturating_sub(self.transfer_ns);
         human::ratio(rest, self.modelled_ns).unwrap_or(0.0)
@@ -266,34 +366,49 @@ impl Cost {
 }
 
 impl Report {
-    fn of(&self, what: &str) -> impl Iterator<Item = &Cost> {
-        self.costs.iter().filter(move |cost| cost.what == what)
+    fn of(&self, what: &str, size: u64) -> impl Iterator<Item = &Cost> {
+        let wanted = move |cost: &&Cost| (cost.what, cost.size) == (what, size);
+        self.costs.iter().filter(wanted)
     }
 
-    /// One row a peer; times beside that of our service through gRPC.
-    fn table(&self, what: &str) -> Table {
-        let columns = [
-            "requests", "fs", "own", "flushes", "seeks", "time", "rest", "ratio",
-        ];
-        let caption = format!(
-            "The disk's part in one {what} of {}.",
-            human::bytes(self.lump_bytes)
-        );
+    /// Puts, then gets, of each size.
+    fn parts(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let sizes = self.sizes.iter();
+        sizes.flat_map(|(size, _)| ["put", "get"].map(|what| (what, *size)))
+    }
+
+    /// One row a peer: the block requests by owner.
+    fn requests(&self, (what, size): (&'static str, u64)) -> Table {
+        let mut columns = vec!["requests"];
+        columns.extend(Owner::ALL.map(Owner::name));
+        let caption = format!("Block requests of one {what} of {}.", human::bytes(size));
         let mut table = Table::new(caption, &columns);
-        table.corner = format!("one {what}");
-        let ours = self.of(what).next().map(|cost| cost.modelled_ns);
-        for cost in self.of(what) {
+        table.corner = format!("{what}, {}", human::bytes(size));
+        for cost in self.of(what, size) {
             let each = |count: u64| Cell::value(Some(cost.each(count)), Unit::Plain);
+            let of = |owner| cost.owners.get(&owner).map_or(0, Row::requests);
+            let mut cells = vec![each(cost.all.requests())];
+            cells.extend(Owner::ALL.map(|owner| each(of(owner))));
+            table.row(cost.name(), cells);
+        }
+        table
+    }
+
+    /// One row a peer: times beside that of our service through gRPC.
+    fn times(&self, (what, size): (&'static str, u64)) -> Table {
+        let columns = ["bytes", "seeks", "time", "rest", "ratio"];
+        let caption = format!("The disk's part in one {what} of {}.", human::bytes(size));
+        let mut table = Table::new(caption, &columns);
+        table.corner = format!("{what}, {}", human::bytes(size));
+        let ours = self.of(what, size).next().map(|cost| cost.modelled_ns);
+        for cost in self.of(what, size) {
             let ratio = ours.and_then(|ours| human::ratio(cost.modelled_ns, ours));
-            let doubt = if cost.complete { "" } else { " (incomplete)" };
+            let bytes = cost.all.read_bytes + cost.all.written_bytes;
             table.row(
-                format!("{}{doubt}", cost.who.name()),
+                cost.name(),
                 vec![
-                    each(cost.all.requests()),
-                    each(cost.file_system.requests()),
-                    each(cost.own.requests()),
-                    each(cost.all.flushes),
-                    each(cost.all.seeks),
+                    Cell::value(Some(cost.each(bytes)), Unit::Bytes),
+                    Cell::value(Some(cost.each(cost.all.seeks)), Unit::Plain),
                     Cell::value(Some(cost.each(cost.modelled_ns)), Unit::Nanoseconds),
                     Cell::value(Some(cost.not_transfer()), Unit::Share),
                     Cell::value(ratio, Unit::Ratio),
@@ -304,29 +419,39 @@ impl Report {
     }
 
     fn circumstances(&self) -> String {
+        let first = self.sizes.iter().map(|(size, lumps)| {
+            let (lumps, size) = (human::count(*lumps), human::bytes(*size));
+            format!("{lumps} objects of {size}")
+        });
+        let first: Vec<String> = first.collect();
         format!(
-            "{} objects of {} put first, then {OBJECTS} puts and {OBJECTS} gets, disks of {} MiB beside the file system; drive {}",
-            human::count(self.lumps),
-            human::bytes(self.lump_bytes),
-            self.store_mib,
+            "{} put first, then {OBJECTS} puts and {OBJECTS} gets of each; drive {}",
+            first.join(" and "),
             self.model,
         )
+    }
+
+    /// Each once.
+    fn peers(&self) -> BTreeSet<Who> {
+        self.costs.iter().map(|cost| cost.who).collect()
     }
 
     /// For people.
     pub(super) fn text(&self) -> String {
         let mut lines = Vec::new();
-        for what in ["put", "get"] {
-            lines.extend(text::figures(&self.table(what)));
-            lines.push(String::new());
+        for part in self.parts() {
+            for table in [self.requests(part), self.times(part)] {
+                lines.extend(text::figures(&table));
+                lines.push(String::new());
+            }
         }
         lines.push(self.circumstances());
         lines.push(self.machine.to_string());
         let left_out = self.left_out.iter();
         lines.extend(left_out.map(|one| format!("{} LEFT OUT: {}", one.who.name(), one.why)));
-        let named = self.of("put").map(|cost| cost.who);
         lines.push("What a put that was answered has done:".to_owned());
-        lines.extend(named.map(|who| format!("- {}: {}", who.name(), who.durability())));
+        let peers = self.peers().into_iter();
+        lines.extend(peers.map(|who| format!("- {}: {}", who.name(), who.durability())));
         lines.extend(self.notes.iter().map(|note| format!("- {note}")));
         lines.join("\n")
     }
@@ -335,14 +460,14 @@ impl Report {
     pub(super) fn page(&self) -> Page {
         let mut setup = Setup::of(&self.machine);
         setup.fact("Load", self.circumstances());
-        for cost in self.of("put") {
-            setup.fact(cost.who.name(), cost.who.durability());
+        for who in self.peers() {
+            setup.fact(who.name(), who.durability());
         }
         for one in &self.left_out {
             setup.fact(one.who.name(), format!("left out: {}", one.why));
         }
         let mut page = Page::new("What an object makes the disk do", setup);
-        for what in ["put", "get"] {
+        for part @ (what, size) in self.parts() {
             let bar = |cost: &Cost| Bar {
                 name: cost.who.name().to_owned(),
                 values: [
@@ -362,11 +487,12 @@ impl Report {
                 parts: ["transfer", "seeks, turns, flushes"]
                     .map(str::to_owned)
                     .to_vec(),
-                bars: self.of(what).map(bar).collect(),
+                bars: self.of(what, size).map(bar).collect(),
             };
-            let mut table = self.table(what);
+            let mut table = self.times(part);
             table.notes = self.notes.iter().map(|&note| note.to_owned()).collect();
-            page.section(format!("One {what}")).add(bars).add(table);
+            let section = page.section(format!("One {what} of {}", human::bytes(size)));
+            section.add(bars).add(self.requests(part)).add(table);
         }
         page
     }
@@ -375,11 +501,44 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::blocks::Trust;
+    use crate::studies::watch::BESIDE;
+
+    fn row(name: &str, writes: u64, flushes: u64) -> Row {
+        Row {
+            name: name.to_owned(),
+            writes,
+            flushes,
+            ..Row::default()
+        }
+    }
 
     #[test]
-    fn the_files_of_minio_that_hold_no_data_are_known() {
-        assert!(is_own_metadata("/x/data/lumps/0001/xl.meta"));
-        assert!(is_own_metadata("/x/data/.minio.sys/format.json"));
-        assert!(!is_own_metadata("/x/data/lumps/0001/ab/part.1"));
+    fn every_block_request_has_one_owner() {
+        let view = DiskView {
+            disk: "none".to_owned(),
+            rows: vec![
+                row(FILES, 30, 0),
+                row("files that are gone", 4, 0),
+                row("fs-journal", 5, 0),
+                row("fs-metadata", 6, 0),
+                row("flushes", 0, 7),
+                row("unknown", 8, 0),
+                row("other processes", 9, 0),
+            ],
+            files: vec![row(BESIDE, 10, 0), row("/data", 20, 0)],
+            modelled_ns: 1000,
+            transfer_ns: 250,
+            trust: Trust {
+                missing: 0,
+                kernel_requests: 69,
+                complete: true,
+            },
+        };
+        let cost = Cost::of((Who::Service, "put"), 4096, &view);
+        let requests: Vec<u64> = cost.owners.values().map(Row::requests).collect();
+        assert_eq!(requests, [24, 10, 5, 6, 7, 17]);
+        assert_eq!((cost.all.requests(), cost.all.flushes), (69, 7));
+        assert!((cost.not_transfer() - 0.75).abs() < 1e-9);
     }
 }

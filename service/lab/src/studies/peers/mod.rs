@@ -2,7 +2,7 @@
 //!
 //! Everything runs on disks of one lab, whose images lie on one disk of the machine: our engine,
 //! our service (through gRPC and S3), the original engine and fio on the raw one, files on the ext4 and on the xfs,
-//! MinIO on the xfs. One runs after the other; every second round goes in reverse. A ratio is that
+//! S3 servers that others wrote on the xfs. One runs after the other; every second round goes in reverse. A ratio is that
 //! of two runs of one round.
 
 mod args;
@@ -11,8 +11,9 @@ mod report;
 mod s3_server;
 mod who;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -42,7 +43,7 @@ use crate::studies::run::service::{on_s3, on_service};
 use crate::studies::run::{CannylsJob, RunStats, on_cannyls};
 use crate::workload::{CommandStream, Sizing, WorkloadArgs};
 use report::{LeftOut, OneRun, Report};
-use s3_server::{Found, MINIO, S3Server, VERSITYGW};
+use s3_server::{Found, S3Server};
 
 /// Requests of a stream; a run ends before, when its time is over.
 const REQUESTS: u64 = 100_000;
@@ -50,6 +51,8 @@ const REQUESTS: u64 = 100_000;
 const MOST_LUMPS: u64 = 1000;
 /// Share of the journal in our store: enough for small lumps, too.
 const JOURNAL_RATIO: f64 = 0.05;
+/// Bytes behind a lump that its checksums take, and more.
+const CHECKSUMS: u64 = 512;
 /// Room on each disk beside its store, in bytes: an xfs needs 300 MiB for itself.
 const BESIDE_BYTES: u64 = 400 << 20;
 
@@ -61,9 +64,9 @@ const NOTES: [&str; 6] = [
     "fio is the limit of the disk: random reads and writes of the same size and depth, each write \
      followed by fdatasync, without names, records or checksums. It tells the latencies of writes \
      without their syncs, so none is shown for its puts.",
-    "The service and MinIO are asked through TCP on this machine by a client that shares its \
-     processors, through S3 by the same one; the engine and the original are called in a process.",
-    "The client that gets objects through S3 is as light as it can be, the same for both servers: a \
+    "The service and the S3 servers of others are asked through TCP on this machine by a client that shares its \
+     processors, through S3 all by the same one; the engine and the original are called in a process.",
+    "The client that gets objects through S3 is as light as it can be, the same for all servers: a \
      body is received whole into memory that is used again, its length and status are checked within \
      the time of the call, its CRC32C after it.",
     "Our service asks the kernel not to pace what it sends to clients on this machine (TCP_CONGESTION \
@@ -102,10 +105,17 @@ fn check(args: &PeersArgs) -> anyhow::Result<()> {
     if distinct.len() != args.only.len() {
         return wrong("--only", "each name once");
     }
-    if !(64..=1 << 20).contains(&args.mib) || args.mib << 20 < 8 * args.size {
+    let largest = args.size.iter().max().copied().unwrap_or(0);
+    if !(64..=1 << 20).contains(&args.mib) || args.mib << 20 < 8 * largest {
         return wrong("--mib", "64 to 1048576, and at least 8 lumps");
     }
-    Ok(())
+    if !args.blocks && args.size.len() != 1 {
+        return wrong("--size", "one size, without --blocks");
+    }
+    match args.fill {
+        Some(fill) => within("--fill", fill, 1..=100_000_000),
+        None => Ok(()),
+    }
 }
 
 /// All that the runs need.
@@ -113,6 +123,8 @@ struct Bench<'a> {
     args: &'a PeersArgs,
     exe: &'a Path,
     interrupt: &'a Interrupt,
+    /// Of a lump.
+    size: u64,
     /// A device, or a disk of the lab.
     raw: PathBuf,
     /// Directories on the lab's file systems.
@@ -124,25 +136,27 @@ struct Bench<'a> {
     lumps: u64,
     fio: Result<Fio, String>,
     cannyls: Result<Peer, String>,
-    minio: Result<Found, String>,
-    versitygw: Result<Found, String>,
+    /// S3 servers that others wrote.
+    programs: BTreeMap<Who, Result<Found, String>>,
 }
 
 impl<'a> Bench<'a> {
     /// `folder` keeps the workload as long as the bench.
     fn new(
-        args: &'a PeersArgs,
+        (args, size): (&'a PeersArgs, u64),
         exe: &'a Path,
         interrupt: &'a Interrupt,
         folder: &Path,
     ) -> anyhow::Result<Bench<'a>> {
-        check(args)?;
-        let lumps = ((args.mib << 19) / args.size).clamp(1, MOST_LUMPS);
-        let workload = write_workload(args, lumps, folder)?;
+        let most = ((args.mib << 19) / size).clamp(1, MOST_LUMPS);
+        let lumps = args.fill.unwrap_or(most);
+        let workload = write_workload((args, size), lumps, folder)?;
+        let find = |who: Who| Some((who, who.program()?.find(args.program(who))));
         Ok(Bench {
             args,
             exe,
             interrupt,
+            size,
             raw: PathBuf::new(),
             ext4: None,
             xfs: None,
@@ -151,8 +165,7 @@ impl<'a> Bench<'a> {
             lumps,
             fio: Fio::find(),
             cannyls: Peer::find(args.cannyls_peer.as_deref()),
-            minio: MINIO.find(args.minio.as_deref()),
-            versitygw: VERSITYGW.find(args.versitygw.as_deref()),
+            programs: Who::ALL.into_iter().filter_map(find).collect(),
         })
     }
 }
@@ -161,21 +174,12 @@ fn folder() -> anyhow::Result<TempDir> {
     tempfile::tempdir().map_err(cannot("make a directory in", &std::env::temp_dir()))
 }
 
-/// Does something on the disks of a lab.
-fn measured_with<T: Send>(
-    args: &PeersArgs,
-    exe: &Path,
-    interrupt: &Interrupt,
-    work: impl FnOnce(&Bench<'_>) -> anyhow::Result<T> + Send,
-) -> anyhow::Result<T> {
-    let folder = folder()?;
-    Bench::new(args, exe, interrupt, folder.path())?.on_lab(work)
-}
-
 fn measure(args: &PeersArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result<Report> {
+    check(args)?;
     let machine = Machine::before();
     let folder = folder()?;
-    let mut bench = Bench::new(args, exe, interrupt, folder.path())?;
+    let size = args.size.first().copied().unwrap_or(0);
+    let mut bench = Bench::new((args, size), exe, interrupt, folder.path())?;
     let (runs, left_out, disk) = match &args.device {
         Some(device) => bench.on_device(device)?,
         None => {
@@ -189,7 +193,7 @@ fn measure(args: &PeersArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Resul
         .map(|who| (*who, who.durability().to_owned()))
         .collect();
     for (who, how) in &mut durability {
-        if let Some(Ok(program)) = bench.s3_program(*who) {
+        if let Some(Ok(program)) = bench.programs.get(who) {
             *how = format!("{how} ({})", program.version(interrupt)?);
         }
     }
@@ -197,7 +201,7 @@ fn measure(args: &PeersArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Resul
         command_line: std::env::args().collect(),
         machine: machine.and_after(),
         disk,
-        lump_bytes: args.size,
+        lump_bytes: size,
         puts_percent: args.mix.puts_percent,
         depth: args.depth,
         seconds: args.seconds,
@@ -213,8 +217,12 @@ fn measure(args: &PeersArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Resul
 }
 
 /// The mix as a workload: the original's program reads it from a file, too.
-fn write_workload(args: &PeersArgs, lumps: u64, folder: &Path) -> anyhow::Result<WorkloadArgs> {
-    let (size, puts) = (args.size, args.mix.puts_percent);
+fn write_workload(
+    (args, size): (&PeersArgs, u64),
+    lumps: u64,
+    folder: &Path,
+) -> anyhow::Result<WorkloadArgs> {
+    let puts = args.mix.puts_percent;
     let fill = format!("Command {{ {lumps}.times {{ New({size}); }}; }}\n");
     let text = if args.blocks {
         let objects = blocks::OBJECTS;
@@ -236,14 +244,25 @@ fn write_workload(args: &PeersArgs, lumps: u64, folder: &Path) -> anyhow::Result
 /// Of a store of ours. Files are removed when it is dropped.
 struct StorePlace {
     path: PathBuf,
+    /// Its bytes of data.
+    data: Range<u64>,
     _folder: Option<TempDir>,
 }
 
 type Rounds = (Vec<OneRun>, Vec<LeftOut>);
 
 impl Bench<'_> {
+    /// Bytes of a store.
     fn capacity(&self) -> u64 {
-        self.args.mib << 20
+        let wanted = self.args.mib << 20;
+        if !self.args.blocks {
+            return wanted;
+        }
+        // Each lump has its checksums behind it, and nothing is full.
+        let blocks = (self.size + CHECKSUMS).next_multiple_of(4096);
+        let data = (self.lumps + blocks::OBJECTS).saturating_mul(blocks);
+        let bytes = data.saturating_add(data / 8).saturating_add(64 << 20);
+        bytes.next_multiple_of(1 << 20).max(wanted)
     }
 
     fn on_device(&mut self, device: &Path) -> anyhow::Result<(Vec<OneRun>, Vec<LeftOut>, String)> {
@@ -263,9 +282,16 @@ impl Bench<'_> {
         &mut self,
         work: impl FnOnce(&Self) -> anyhow::Result<T> + Send,
     ) -> anyhow::Result<T> {
+        let wanted = self.wanted();
+        let runs =
+            |who: &Who| self.missing(*who).is_none() && (!self.args.blocks || who.is_service());
+        let used = |kind: &StoreKind| wanted.iter().any(|who| runs(who) && who.disk() == *kind);
+        let kinds: Vec<StoreKind> = StoreKind::ALL.into_iter().filter(used).collect();
+        let disks = u64::try_from(kinds.len()).unwrap_or(u64::MAX);
         let lab = Lab::create(&LabOptions {
             dir: self.args.dir.clone(),
-            expected_bytes: 3 * self.capacity() + BESIDE_BYTES,
+            expected_bytes: disks * self.capacity() + BESIDE_BYTES,
+            kinds,
             ..LabOptions::new(2 * self.capacity() + BESIDE_BYTES)
         })?;
         for store in lab.stores() {
@@ -276,10 +302,12 @@ impl Bench<'_> {
                 StoreKind::Xfs => self.xfs = folder,
             }
         }
-        let stop = || self.interrupt.check().is_err();
-        let filled = fill(&self.raw, self.capacity(), &stop);
-        self.interrupt.check()?;
-        filled.map_err(cannot("write", &self.raw))?;
+        if lab.store(StoreKind::Raw).is_some() {
+            let stop = || self.interrupt.check().is_err();
+            let filled = fill(&self.raw, self.capacity(), &stop);
+            self.interrupt.check()?;
+            filled.map_err(cannot("write", &self.raw))?;
+        }
         let inside = || {
             lab.enter_current_thread()?;
             work(self)
@@ -332,7 +360,7 @@ impl Bench<'_> {
 
     /// Why a peer cannot be run.
     fn missing(&self, who: Who) -> Option<String> {
-        if who.needs_files() && self.args.device.is_some() {
+        if who.disk() != StoreKind::Raw && self.args.device.is_some() {
             return Some(
                 "it needs a file system: give a directory on that disk with --dir".to_owned(),
             );
@@ -343,16 +371,7 @@ impl Bench<'_> {
                 Some("its Storage takes one request at a time: only with --depth 1".to_owned())
             }
             Who::Cannyls => self.cannyls.as_ref().err().cloned(),
-            Who::Minio => self.minio.as_ref().err().cloned(),
-            Who::Versitygw => self.versitygw.as_ref().err().cloned(),
-            Who::Engine
-            | Who::Service
-            | Who::ServiceExt4
-            | Who::ServiceXfs
-            | Who::ServiceS3
-            | Who::ServiceS3Crc
-            | Who::FilesExt4
-            | Who::FilesXfs => None,
+            _ => self.programs.get(&who)?.as_ref().err().cloned(),
         }
     }
 
@@ -373,15 +392,15 @@ impl Bench<'_> {
             Who::Cannyls => self.cannyls(raw)?,
             Who::Fio => return self.fio(round, raw),
             Who::FilesExt4 | Who::FilesXfs => self.files(who, &run)?,
-            Who::Minio | Who::Versitygw => self.s3_server(who, &run)?,
+            Who::Minio | Who::Versitygw | Who::Garage | Who::S3sFs => self.s3_server(who, &run)?,
         };
         Ok(self.of_stats(round, who, &stats))
     }
 
     /// Directory of a peer on a file system.
     fn folder(&self, who: Who) -> anyhow::Result<&Path> {
-        let folder = match who {
-            Who::FilesExt4 | Who::ServiceExt4 => self.ext4.as_deref(),
+        let folder = match who.disk() {
+            StoreKind::Ext4 => self.ext4.as_deref(),
             _ => self.xfs.as_deref(),
         };
         folder.ok_or_else(|| anyhow!("the lab has no file system"))
@@ -395,16 +414,16 @@ impl Bench<'_> {
 
     /// A new store of ours.
     fn store(&self, who: Who) -> anyhow::Result<StorePlace> {
-        let folder = match who {
-            Who::ServiceExt4 | Who::ServiceXfs => Some(self.own_folder(who)?),
-            _ => None,
+        let folder = match who.disk() {
+            StoreKind::Raw => None,
+            _ => Some(self.own_folder(who)?),
         };
         let file = folder
             .as_ref()
             .map(|folder| folder.path().join("store.lusf"));
         let path = file.unwrap_or_else(|| self.raw.clone());
-        make(&path, &self.sizing(), 4096, true)?;
         Ok(StorePlace {
+            data: make(&path, &self.sizing(), 4096, true)?,
             path,
             _folder: folder,
         })
@@ -463,7 +482,7 @@ impl Bench<'_> {
         let job = Job {
             kind: JobKind::DurableMix(self.args.mix.puts_percent),
             // O_DIRECT knows whole blocks only.
-            block: self.args.size.next_multiple_of(4096),
+            block: self.size.next_multiple_of(4096),
             depth: self.args.depth,
             from: 0,
             time: self.time(),
@@ -489,21 +508,16 @@ impl Bench<'_> {
 
     fn files(&self, who: Who, run: &EngineRun) -> anyhow::Result<RunStats> {
         let folder = self.own_folder(who)?;
-        self.on_target(&Target::Files(folder.path().to_owned()), run)
-    }
-
-    /// The program of an S3 server that others wrote, or why it cannot be run; `None`: it is none.
-    fn s3_program(&self, who: Who) -> Option<Result<&Found, &str>> {
-        let program = match who {
-            Who::Minio => &self.minio,
-            Who::Versitygw => &self.versitygw,
-            _ => return None,
+        let target = Target::Files {
+            dir: folder.path().to_owned(),
+            durability: run.durability,
         };
-        Some(program.as_ref().map_err(String::as_str))
+        self.on_target(&target, run)
     }
 
     fn start_s3(&self, who: Who) -> anyhow::Result<S3Server> {
-        let program = self.s3_program(who).unwrap_or(Err("it is no S3 server"));
+        let program = self.programs.get(&who).map(Result::as_ref);
+        let program = program.ok_or_else(|| anyhow!("{} is no S3 server", who.name()))?;
         let program = program.map_err(|why| peer_failed(who.name(), why))?;
         S3Server::start(program, self.folder(who)?, self.interrupt)
     }

@@ -2,16 +2,16 @@
 //! knows, in a directory that goes with it.
 
 use std::fs::{self, File};
+use std::io;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use ureq::Agent;
 
 use crate::failure::{PeerFailed, peer_failed};
-use crate::load::runner::{S3Bucket, random_word};
+use crate::load::runner::{REGION, S3Bucket, random_word};
 use crate::process::Interrupt;
 use crate::process::tie_to_parent;
 
@@ -23,6 +23,7 @@ const LOOK: Duration = Duration::from_millis(50);
 const BUCKET: &str = "lumps";
 /// Starts tried: another process can take the port between two looks.
 const STARTS: usize = 3;
+
 /// A program that serves a directory through S3.
 #[derive(Debug)]
 pub(super) struct Kind {
@@ -30,23 +31,102 @@ pub(super) struct Kind {
     pub(super) name: &'static str,
     /// Says how to get it.
     how: &'static str,
-    /// Path of what answers when it serves.
-    health: &'static str,
+    /// Arguments, environment and files that it needs.
+    serve: fn(&Serving<'_>, &mut Command) -> io::Result<()>,
 }
 
-pub(super) const MINIO: Kind = Kind {
+/// What a server is told.
+struct Serving<'a> {
+    /// Ports of loopback that were free: the S3 endpoint's, and another.
+    ports: [u16; 2],
+    /// Its own, empty.
+    folder: &'a Path,
+    /// The access key: `GK` and 24 hexadecimal digits, which every server takes.
+    key: &'a str,
+    /// 64 hexadecimal digits.
+    secret: &'a str,
+}
+
+pub(super) static MINIO: Kind = Kind {
     name: "minio",
     how: "give its server with --minio, or put it in PATH; it can be built with Go: go mod init scratch && \
           go get github.com/minio/minio@latest && go build -o minio github.com/minio/minio",
-    health: "/minio/health/ready",
+    serve: |serving, command| {
+        let address = format!("127.0.0.1:{}", serving.ports[0]);
+        command.args(["server", "--quiet", "--address", &address]);
+        command.arg("--certs-dir").arg(serving.folder);
+        command.arg(serving.data()?);
+        command.env("MINIO_ROOT_USER", serving.key);
+        command.env("MINIO_ROOT_PASSWORD", serving.secret);
+        // No console, nobody is asked for updates.
+        command.env("MINIO_BROWSER", "off");
+        command.env("MINIO_UPDATE", "off");
+        Ok(())
+    },
 };
 
-pub(super) const VERSITYGW: Kind = Kind {
+pub(super) static VERSITYGW: Kind = Kind {
     name: "versitygw",
     how: "give it with --versitygw, or put it in PATH; it can be built with Go: \
           go install github.com/versity/versitygw/cmd/versitygw@latest",
-    health: "/health",
+    serve: |serving, command| {
+        let address = format!("127.0.0.1:{}", serving.ports[0]);
+        command.args(["--port", &address, "--quiet", "posix"]);
+        command.arg(serving.data()?);
+        command.env("ROOT_ACCESS_KEY", serving.key);
+        command.env("ROOT_SECRET_KEY", serving.secret);
+        Ok(())
+    },
 };
+
+pub(super) static GARAGE: Kind = Kind {
+    name: "garage",
+    how: "give it with --garage, or put it in PATH; cargo builds it in minutes: cargo install garage --locked",
+    serve: |serving, command| {
+        let file = serving.folder.join("garage.toml");
+        fs::write(&file, serving.garage())?;
+        command.arg("-c").arg(file);
+        command.args(["server", "--single-node", "--default-bucket"]);
+        command.env("GARAGE_DEFAULT_ACCESS_KEY", serving.key);
+        command.env("GARAGE_DEFAULT_SECRET_KEY", serving.secret);
+        command.env("GARAGE_DEFAULT_BUCKET", BUCKET);
+        Ok(())
+    },
+};
+
+pub(super) static S3S_FS: Kind = Kind {
+    name: "s3s-fs",
+    how: "give it with --s3s-fs, or put it in PATH; cargo builds it: cargo install s3s-fs --features binary --locked",
+    serve: |serving, command| {
+        let port = serving.ports[0].to_string();
+        command.args(["--host", "127.0.0.1", "--port", &port]);
+        command.args(["--access-key", serving.key, "--secret-key", serving.secret]);
+        command.arg(serving.data()?);
+        Ok(())
+    },
+};
+
+impl Serving<'_> {
+    /// A directory for the objects.
+    fn data(&self) -> io::Result<PathBuf> {
+        let data = self.folder.join("data");
+        fs::create_dir(&data)?;
+        Ok(data)
+    }
+
+    /// Garage as it is delivered, but for places and addresses.
+    fn garage(&self) -> String {
+        let [s3, rpc] = self.ports;
+        let [meta, data] = ["meta", "data"].map(|name| self.folder.join(name));
+        format!(
+            "metadata_dir = {meta:?}\ndata_dir = {data:?}\nreplication_factor = 1\n\
+             rpc_secret = \"{}\"\nrpc_bind_addr = \"127.0.0.1:{rpc}\"\n\
+             rpc_public_addr = \"127.0.0.1:{rpc}\"\n\
+             [s3_api]\ns3_region = \"{REGION}\"\napi_bind_addr = \"127.0.0.1:{s3}\"\n",
+            self.secret
+        )
+    }
+}
 
 /// The running server; killed, and its files removed, when dropped.
 #[derive(Debug)]
@@ -79,28 +159,6 @@ impl Kind {
         let path = files.find(|file| file.is_file());
         let path = path.ok_or_else(|| format!("it is not in PATH: {how}"))?;
         Ok(Found { kind, path })
-    }
-
-    /// Arguments and environment that serve `data` at `address`.
-    fn serve(&self, command: &mut Command, address: &str, data: &Path, keys: (&str, &str)) {
-        let (key, secret) = keys;
-        if self.name == VERSITYGW.name {
-            command.args(["--port", address, "--health", self.health, "--quiet"]);
-            command
-                .env("ROOT_ACCESS_KEY", key)
-                .env("ROOT_SECRET_KEY", secret);
-            command.arg("posix").arg(data);
-            return;
-        }
-        command.args(["server", "--quiet", "--address", address]);
-        let certificates = data.parent().unwrap_or(data);
-        command.arg("--certs-dir").arg(certificates).arg(data);
-        command.env("MINIO_ROOT_USER", key);
-        command.env("MINIO_ROOT_PASSWORD", secret);
-        // No console, nobody is asked for updates.
-        command
-            .env("MINIO_BROWSER", "off")
-            .env("MINIO_UPDATE", "off");
     }
 }
 
@@ -135,18 +193,19 @@ impl S3Server {
     fn try_start(program: &Found, dir: &Path, interrupt: &Interrupt) -> anyhow::Result<S3Server> {
         let kind = program.kind;
         let failed = |why: String| peer_failed(kind.name, why);
-        let io = |error: std::io::Error| failed(error.to_string());
+        let io = |error: io::Error| failed(error.to_string());
         let folder = tempfile::tempdir_in(dir).map_err(io)?;
-        let data = folder.path().join("data");
-        fs::create_dir(&data).map_err(io)?;
         let log = folder.path().join("log");
-        let address = {
-            let listener = TcpListener::bind("127.0.0.1:0").map_err(io)?;
-            listener.local_addr().map_err(io)?.to_string()
+        let word = || random_word().map_err(io);
+        let (key, secret) = (format!("GK{}", &word()?[..24]), word()? + &word()?);
+        let serving = Serving {
+            ports: free_ports().map_err(io)?,
+            folder: folder.path(),
+            key: &key,
+            secret: &secret,
         };
-        let (key, secret) = (random_word().map_err(io)?, random_word().map_err(io)?);
         let mut command = Command::new(&program.path);
-        kind.serve(&mut command, &address, &data, (&key, &secret));
+        (kind.serve)(&serving, &mut command).map_err(io)?;
         // Nothing in anybody's home.
         command.env("HOME", folder.path());
         let output = File::create(&log).map_err(io)?;
@@ -157,15 +216,14 @@ impl S3Server {
         let child = command
             .spawn()
             .map_err(|error| failed(format!("cannot be started: {error}")))?;
-        let endpoint = format!("http://{address}");
+        let endpoint = format!("http://127.0.0.1:{}", serving.ports[0]);
         let bucket = S3Bucket::new(&endpoint, BUCKET, &key, &secret).map_err(failed)?;
         let mut server = S3Server {
             child,
             bucket,
             _folder: folder,
         };
-        server.wait_until_ready((kind, &endpoint), &log, interrupt)?;
-        server.bucket.create().map_err(failed)?;
+        server.wait_until_ready(kind, &log, interrupt)?;
         Ok(server)
     }
 
@@ -174,19 +232,15 @@ impl S3Server {
         self.child.id()
     }
 
+    /// It serves when the bucket can be made.
     fn wait_until_ready(
         &mut self,
-        (kind, endpoint): (&Kind, &str),
+        kind: &Kind,
         log: &Path,
         interrupt: &Interrupt,
     ) -> anyhow::Result<()> {
-        let agent = Agent::config_builder()
-            .timeout_global(Some(Duration::from_secs(2)))
-            .build()
-            .new_agent();
-        let url = format!("{endpoint}{}", kind.health);
         let patience = Instant::now() + START_PATIENCE;
-        while agent.get(&url).call().is_err() {
+        while let Err(why) = self.bucket.create() {
             interrupt.check()?;
             let ended = !matches!(self.child.try_wait(), Ok(None));
             if ended || Instant::now() > patience {
@@ -194,13 +248,20 @@ impl S3Server {
                 let said = said.trim().lines().last().unwrap_or("nothing").to_owned();
                 return Err(peer_failed(
                     kind.name,
-                    format!("did not serve; it said: {said}"),
+                    format!("did not serve ({why}); it said: {said}"),
                 ));
             }
             std::thread::sleep(LOOK);
         }
         Ok(())
     }
+}
+
+/// Two ports of loopback that nobody uses now.
+fn free_ports() -> io::Result<[u16; 2]> {
+    let listen = || TcpListener::bind("127.0.0.1:0");
+    let (one, two) = (listen()?, listen()?);
+    Ok([one.local_addr()?.port(), two.local_addr()?.port()])
 }
 
 impl Drop for S3Server {
@@ -217,11 +278,16 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_said_with_the_way_to_get_it() {
-        let why = MINIO.find(Some(Path::new("/no/such/minio"))).unwrap_err();
-        assert!(
-            why.contains("/no/such/minio") && why.contains("go get"),
-            "{why}"
-        );
+        for (kind, how) in [
+            (&MINIO, "go get"),
+            (&VERSITYGW, "go install"),
+            (&GARAGE, "cargo install"),
+            (&S3S_FS, "cargo install"),
+        ] {
+            let path = format!("/no/such/{}", kind.name);
+            let why = kind.find(Some(Path::new(&path))).unwrap_err();
+            assert!(why.contains(&path) && why.contains(how), "{why}");
+        }
         assert_ne!(random_word().unwrap(), random_word().unwrap());
     }
 }

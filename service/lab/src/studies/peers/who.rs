@@ -2,6 +2,10 @@
 
 use serde::Serialize;
 
+use super::s3_server::{GARAGE, Kind, MINIO, S3S_FS, VERSITYGW};
+use crate::disks::StoreKind;
+use crate::studies::watch::BESIDE;
+
 /// Peer to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
@@ -30,10 +34,14 @@ pub enum Who {
     Minio,
     /// versitygw on xfs
     Versitygw,
+    /// Garage on xfs
+    Garage,
+    /// s3s-fs on xfs
+    S3sFs,
 }
 
 impl Who {
-    pub(super) const ALL: [Who; 12] = [
+    pub(super) const ALL: [Who; 14] = [
         Who::Engine,
         Who::Service,
         Who::ServiceExt4,
@@ -46,6 +54,8 @@ impl Who {
         Who::FilesXfs,
         Who::Minio,
         Who::Versitygw,
+        Who::Garage,
+        Who::S3sFs,
     ];
 
     pub(super) fn name(self) -> &'static str {
@@ -62,6 +72,8 @@ impl Who {
             Who::FilesXfs => "files on xfs",
             Who::Minio => "MinIO on xfs",
             Who::Versitygw => "versitygw on xfs",
+            Who::Garage => "Garage on xfs",
+            Who::S3sFs => "s3s-fs on xfs",
         }
     }
 
@@ -83,7 +95,9 @@ impl Who {
             Who::Minio => {
                 "as shipped: it syncs data and its metadata file; of renames it says nothing"
             }
-            Who::Versitygw => "as shipped: it syncs nothing, and a power cut may lose the put",
+            Who::Versitygw | Who::Garage | Who::S3sFs => {
+                "as shipped: it syncs nothing, and a power cut may lose the put"
+            }
         }
     }
 
@@ -95,16 +109,70 @@ impl Who {
         )
     }
 
-    /// Runs on a file system.
-    pub(super) fn needs_files(self) -> bool {
-        matches!(
-            self,
-            Who::ServiceExt4
-                | Who::ServiceXfs
-                | Who::FilesExt4
-                | Who::FilesXfs
-                | Who::Minio
-                | Who::Versitygw
-        )
+    /// An S3 server that others wrote.
+    pub(super) fn program(self) -> Option<&'static Kind> {
+        match self {
+            Who::Minio => Some(&MINIO),
+            Who::Versitygw => Some(&VERSITYGW),
+            Who::Garage => Some(&GARAGE),
+            Who::S3sFs => Some(&S3S_FS),
+            _ => None,
+        }
+    }
+
+    /// Disk of the lab that it runs on.
+    pub(super) fn disk(self) -> StoreKind {
+        match self {
+            Who::ServiceExt4 | Who::FilesExt4 => StoreKind::Ext4,
+            Who::ServiceXfs | Who::FilesXfs => StoreKind::Xfs,
+            _ if self.program().is_some() => StoreKind::Xfs,
+            _ => StoreKind::Raw,
+        }
+    }
+
+    /// A file in which it keeps what it knows of objects, none of their data.
+    pub(super) fn is_own(self, path: &str) -> bool {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        match self {
+            Who::Minio => name == "xl.meta" || path.contains("/.minio.sys/"),
+            Who::Garage => path.contains("/meta/"),
+            Who::S3sFs => name.starts_with(".bucket-"),
+            _ => path == BESIDE,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_hold_no_data_are_known() {
+        for (who, own, data) in [
+            (
+                Who::Minio,
+                "/x/data/lumps/01/xl.meta",
+                "/x/data/lumps/01/ab/part.1",
+            ),
+            (
+                Who::Minio,
+                "/x/data/.minio.sys/format.json",
+                "/x/data/lumps/x",
+            ),
+            (
+                Who::Garage,
+                "/x/meta/db.lmdb/data.mdb",
+                "/x/data/ab/cd/abcd",
+            ),
+            (
+                Who::S3sFs,
+                "/x/data/.bucket-b.object-o.internal.json",
+                "/x/data/lumps/1",
+            ),
+            (Who::Service, BESIDE, "/dev/loop1"),
+            (Who::FilesXfs, BESIDE, "/x/0/meta/1"),
+        ] {
+            assert!(who.is_own(own) && !who.is_own(data), "{who:?}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! A workload on our engine, in this process.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -28,13 +29,14 @@ pub(crate) struct EngineRun {
     pub(crate) verify: bool,
 }
 
-/// Makes a store. A device or file that carries anything is refused, unless it is ours to `force`.
+/// Makes a store; the bytes of its data. A device or file that carries anything is refused, unless it
+/// is ours to `force`.
 pub(crate) fn make(
     path: &Path,
     sizing: &Sizing,
     block_size: u16,
     force: bool,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Range<u64>> {
     let options = CreateOptions {
         capacity: Some(sizing.capacity_bytes),
         block_size,
@@ -42,8 +44,8 @@ pub(crate) fn make(
         force,
         ..CreateOptions::default()
     };
-    format(path, &options)?;
-    Ok(())
+    let geometry = format(path, &options)?.geometry;
+    Ok(geometry.data_offset().0..geometry.end().0)
 }
 
 fn open(path: &Path) -> anyhow::Result<Store> {

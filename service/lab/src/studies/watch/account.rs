@@ -8,6 +8,7 @@ use lumpscope_platter::drive::{Drive, SECTOR};
 use lumpscope_platter::trace::{Op, Traced};
 use serde::Serialize;
 
+use super::FILES;
 use super::files::FileMap;
 use super::processes;
 use crate::blocks::{self, Trust};
@@ -76,7 +77,7 @@ enum Purpose {
 impl Purpose {
     const fn name(self) -> &'static str {
         match self {
-            Purpose::File(_) => "files",
+            Purpose::File(_) => FILES,
             Purpose::Gone => "files that are gone",
             Purpose::Journal => "fs-journal",
             Purpose::Metadata => "fs-metadata",

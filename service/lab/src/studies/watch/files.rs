@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
+use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -71,6 +72,38 @@ impl Files {
         }
         for path in below {
             self.walk(now_ns, path);
+        }
+    }
+
+    /// Names the bytes of a file or a whole disk that are not of this range, whenever they are used.
+    pub(super) fn name_beside(
+        &mut self,
+        disk: &Arc<str>,
+        (file, range): (&File, &Range<u64>),
+        name: PathBuf,
+    ) {
+        let whole = Extent {
+            offset: 0,
+            sector: 0,
+            len: u64::MAX,
+        };
+        let placed = self.places.of(file);
+        let (disk, extents) = placed.unwrap_or_else(|| (Arc::clone(disk), vec![whole]));
+        self.names.push(name);
+        let past = self.past.entry(disk).or_default();
+        for extent in extents {
+            let end = extent.offset.saturating_add(extent.len);
+            for (from, to) in [(0, range.start), (range.end, u64::MAX)] {
+                let (from, to) = (from.max(extent.offset), to.min(end));
+                if from < to {
+                    past.push(Stretch {
+                        sector: extent.sector + (from - extent.offset) / 512,
+                        end: extent.sector + (to - extent.offset) / 512,
+                        name: self.names.len() - 1,
+                        seen: (0, u64::MAX),
+                    });
+                }
+            }
         }
     }
 
@@ -220,6 +253,20 @@ impl FileMap {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_lies_beside_a_range_has_a_name_of_its_own() {
+        // No file system tells where this is: it stands for a disk.
+        let device = File::open("/dev/null").unwrap();
+        let (mut files, disk) = (Files::default(), Arc::from("a-disk"));
+        files.name_beside(&disk, (&device, &(4096..8192)), PathBuf::from("journal"));
+        let (maps, names) = files.maps();
+        let at = |sector| Some(&names[maps[&disk].at(sector, 7)?]);
+        for beside in [0, 7, 16, 1 << 40] {
+            assert_eq!(at(beside), Some(&PathBuf::from("journal")), "{beside}");
+        }
+        assert_eq!((at(8), at(15)), (None, None));
+    }
 
     #[test]
     fn a_sector_has_the_file_that_lay_there_at_that_time() {

@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -287,6 +288,11 @@ impl Watch {
     }
 }
 
+/// Name of the row of all files.
+pub(in crate::studies) const FILES: &str = "files";
+/// Name of a store's bytes that are no data.
+pub(in crate::studies) const BESIDE: &str = "the store's own";
+
 /// Block requests of the disk below a path, between two moments of a study.
 pub(in crate::studies) struct DiskWatch {
     tap: BlockTap,
@@ -302,22 +308,29 @@ impl DiskWatch {
         })
     }
 
-    /// Ends. `family`: the processes that are watched. Replayed on this drive under this rule.
+    /// Ends. `family`: the processes that are watched; `store`: a file or disk, and the range of it
+    /// outside of which its bytes count as [`BESIDE`]. Replayed on this drive under this rule.
     pub(in crate::studies) fn finish(
         self,
-        family: BTreeSet<u32>,
+        family: &BTreeSet<u32>,
+        store: Option<(&Path, &Range<u64>)>,
         (drive, rule): (&Drive, Rule),
     ) -> anyhow::Result<DiskView> {
         let disk = self.tap.finish().into_iter().next();
         let disk = disk.ok_or_else(|| anyhow!("no disk was watched"))?;
         let mut files = Files::default();
         files.look(now_ns(), &[self.below], &[]);
+        if let Some((path, range)) = store {
+            let file = File::open(path).map_err(cannot("open", path))?;
+            let name = Arc::from(&*disk.disk);
+            files.name_beside(&name, (&file, range), PathBuf::from(BESIDE));
+        }
         let (maps, names) = files.maps();
         let none = FileMap::default();
         let watched = Watched {
             map: maps.get(&*disk.disk).unwrap_or(&none),
             names: &names,
-            family: &family,
+            family,
             // This process makes its requests for the study.
             own: u32::MAX,
         };
