@@ -86,10 +86,9 @@ pub(super) static GARAGE: Kind = Kind {
         let file = serving.folder.join("garage.toml");
         fs::write(&file, serving.garage())?;
         command.arg("-c").arg(file);
-        command.args(["server", "--single-node", "--default-bucket"]);
+        command.args(["server", "--single-node", "--default-access-key"]);
         command.env("GARAGE_DEFAULT_ACCESS_KEY", serving.key);
         command.env("GARAGE_DEFAULT_SECRET_KEY", serving.secret);
-        command.env("GARAGE_DEFAULT_BUCKET", BUCKET);
         Ok(())
     },
 };
