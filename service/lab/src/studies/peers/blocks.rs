@@ -47,7 +47,8 @@ const NOTES: [&str; 4] = [
      database of Garage, the JSON of s3s-fs), and the journal of our store; journal and metadata: of the \
      file system; others: other processes, and what nobody can be named for.",
     "Before each part the page cache, directory entries and inodes of the whole machine are dropped: gets \
-     find nothing in memory but what a peer itself keeps there.",
+     find nothing in memory but what a peer itself keeps there. Gets are at random: an object that comes \
+     again is in the page cache of those who use it, and bytes tells how many were.",
 ];
 
 /// Owners of block requests, in the order of the table.
