@@ -35,9 +35,9 @@ use crate::probes::{Counters, Probes};
 use crate::report::{AuditReport, InFlightReport, OwnerTotal};
 use crate::slots::Slot;
 
-/// How often to look for a moment in which the disk is idle.
-pub(crate) const ATTEMPTS: u32 = 20;
-pub(crate) const PAUSE: Duration = Duration::from_millis(1);
+/// How often [`look`] looks, and the time between two looks.
+const ATTEMPTS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(1);
 /// After this time nothing is in flight any more that was when watching began.
 const GRACE_NS: u64 = 5_000_000_000;
 /// The two counts may differ for so long before that is a loss. The longest search is that for the
@@ -46,6 +46,17 @@ const SETTLE_NS: u64 = 3_000_000_000;
 /// No request is larger, for the bounds of a comparison on a busy disk.
 const LARGEST_REQUEST: u64 = 4 << 20;
 const OPS: usize = op::COUNT as usize;
+
+/// Looks again and again for up to 20 ms, until there is what is looked for: on a busy disk, a
+/// moment in which it is idle.
+pub(crate) fn look<T>(mut once: impl FnMut() -> Option<T>) -> Option<T> {
+    (0..ATTEMPTS).find_map(|attempt| {
+        if attempt > 0 {
+            thread::sleep(PAUSE);
+        }
+        once()
+    })
+}
 
 /// A watched disk.
 #[derive(Debug)]
@@ -129,14 +140,11 @@ impl WatchedDisk {
         let slot = slot.number;
         probes.watch(dev, slot, layer)?;
         let (mut counters, mut reading) = ([0; stats::COUNT], Reading::default());
-        for attempt in 1..=ATTEMPTS {
+        look(|| {
             let around = read_around(name, || counters = probes.counters(slot));
             reading = around.unwrap_or_default();
-            if reading.is_idle() || attempt == ATTEMPTS {
-                break;
-            }
-            thread::sleep(PAUSE);
-        }
+            reading.is_idle().then_some(())
+        });
         Ok(WatchedDisk {
             name: name.clone(),
             dev,
@@ -260,17 +268,9 @@ impl WatchedDisk {
         self.compare(probes).difference() == Difference::Missing
     }
 
-    /// Compares, if possible at a moment in which the disk is idle: looks for one so many times, a
-    /// millisecond apart.
-    pub(crate) fn audit(&self, probes: &Probes, attempts: u32) -> AuditReport {
-        let mut compared = self.compare(probes);
-        for _ in 1..attempts {
-            if compared.kernel.is_some_and(|kernel| kernel.is_idle()) {
-                break;
-            }
-            thread::sleep(PAUSE);
-            compared = self.compare(probes);
-        }
+    /// Compares now.
+    pub(crate) fn audit(&self, probes: &Probes) -> AuditReport {
+        let compared = self.compare(probes);
         let lasts = self.lasts(compared.difference());
         let misses = probes.recursion_misses().saturating_sub(self.misses);
         let mut report = judge(&compared, misses, lasts);

@@ -13,7 +13,7 @@ use lumpscope_ebpf_common::{BlockEvent, flag};
 use thiserror::Error;
 
 use crate::api::{ObjectSource, Tuning};
-use crate::audit::{ATTEMPTS, PAUSE, WatchedDisk};
+use crate::audit::{WatchedDisk, look};
 use crate::device::{self, Layer};
 use crate::event::{BlockOp, Class, Event};
 use crate::probes::Probes;
@@ -192,11 +192,14 @@ impl BlockTap {
         // Completions that were just being handed out when they were counted.
         core.drain();
         let probes = &core.probes;
-        let disks = core.disks.drain(..).map(|tapped| TappedDisk {
-            audit: tapped.disk.audit(probes, ATTEMPTS),
-            disk: tapped.disk.name,
-            requests: tapped.requests,
-            dropped: tapped.dropped,
+        let disks = core.disks.drain(..).map(|tapped| {
+            look(|| tapped.disk.is_idle(probes).then_some(()));
+            TappedDisk {
+                audit: tapped.disk.audit(probes),
+                disk: tapped.disk.name,
+                requests: tapped.requests,
+                dropped: tapped.dropped,
+            }
         });
         disks.collect()
     }
@@ -251,13 +254,13 @@ impl Core {
     fn find_late(&mut self) {
         let mut found = Vec::new();
         for tapped in &mut self.disks {
-            for _ in 0..ATTEMPTS {
-                let Some(late) = tapped.disk.find_late(&mut self.probes) else {
-                    break;
-                };
-                found.extend(late);
-                thread::sleep(PAUSE);
-            }
+            look(|| match tapped.disk.find_late(&mut self.probes) {
+                Some(late) => {
+                    found.extend(late);
+                    None
+                }
+                None => Some(()),
+            });
         }
         for event in &found {
             self.keep(TappedRequest::late(event), event.dev);

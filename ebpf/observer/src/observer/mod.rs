@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::api::{Finding, ObserverOptions, RequestSummary, StoreObservation, WatchedStore};
-use crate::audit::{ATTEMPTS, PAUSE};
+use crate::audit::look;
 use crate::clock::monotonic_ns;
 use crate::correlate::{Declared, Input};
 use crate::report::{AuditReport, StoreReport};
@@ -184,25 +184,19 @@ impl Observer {
     /// Finds the completions of a disk that no program was shown, in short looks.
     fn find_late(&self, dev: Option<u32>) {
         let Some(dev) = dev else { return };
-        for _ in 0..ATTEMPTS {
-            if !self.inner.lock_core().look_for_late(|disk| disk.dev == dev) {
-                return;
-            }
-            thread::sleep(PAUSE);
-        }
+        look(|| {
+            let missing = self.inner.lock_core().look_for_late(|disk| disk.dev == dev);
+            (!missing).then_some(())
+        });
     }
 
     /// Shows the core at a moment in which the disk is idle, if there is one within 20 ms.
     fn at_rest<T>(&self, dev: Option<u32>, see: impl FnOnce(&Core) -> T) -> T {
-        for _ in 1..ATTEMPTS {
+        let idle = look(|| {
             let core = self.inner.lock_core();
-            if dev.is_none_or(|dev| core.is_idle(dev)) {
-                return see(&core);
-            }
-            drop(core);
-            thread::sleep(PAUSE);
-        }
-        see(&self.inner.lock_core())
+            dev.is_none_or(|dev| core.is_idle(dev)).then_some(core)
+        });
+        see(&idle.unwrap_or_else(|| self.inner.lock_core()))
     }
 
     /// As [`Observer::report`], for those who ask every second: on a busy disk it waits for nothing,
@@ -229,7 +223,7 @@ impl Observer {
         self.find_late(dev);
         Some(self.at_rest(dev, |core| {
             let mut audit = dev
-                .and_then(|dev| core.audit(dev, 1))
+                .and_then(|dev| core.audit(dev))
                 .unwrap_or_else(|| not_audited(&store));
             core.correlator.tell_checks(index, &mut audit);
             self.inner.add_limits(core, &mut audit);
@@ -245,7 +239,7 @@ impl Observer {
             not_observed_because: store.status.why_not.clone(),
             ..StoreReport::default()
         };
-        match store.dev().and_then(|dev| core.counted(dev, 1)) {
+        match store.dev().and_then(|dev| core.counted(dev)) {
             Some(counted) => {
                 report.heat = counted.cells.heat();
                 report.shapes = counted.cells.shapes();
@@ -273,7 +267,8 @@ impl Observer {
         core.audit_all();
         let devs: Vec<u32> = core.disks.iter().map(|disk| disk.dev).collect();
         let kept = devs.into_iter().filter_map(|dev| {
-            let counted = core.counted(dev, ATTEMPTS)?;
+            core.wait_for_rest(dev);
+            let counted = core.counted(dev)?;
             let in_flight = Default::default();
             Some((
                 dev,

@@ -5,7 +5,6 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::audit::ATTEMPTS;
 use crate::clock::monotonic_ns;
 use crate::correlate::Input;
 use crate::live::{self, Feed, Watch};
@@ -92,7 +91,8 @@ impl Core {
     /// As [`Core::audit_all`], for one disk.
     pub(super) fn audit_one(&mut self, dev: u32) {
         self.find_late(dev);
-        if let Some(report) = self.audit(dev, ATTEMPTS) {
+        self.wait_for_rest(dev);
+        if let Some(report) = self.audit(dev) {
             let report = Box::new(report);
             self.learn(Input::Audited { dev, report });
         }

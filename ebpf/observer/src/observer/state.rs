@@ -1,10 +1,9 @@
 //! State of the observer's thread: attached probes, watched disks, the correlator.
 
 use std::sync::{Arc, PoisonError};
-use std::thread;
 
 use crate::api::{ObserverOptions, StoreObservation};
-use crate::audit::{ATTEMPTS, PAUSE, WatchedDisk};
+use crate::audit::{WatchedDisk, look};
 use crate::cgroup::Finder;
 use crate::clock::monotonic_ns;
 use crate::correlate::{Correlator, Input};
@@ -232,12 +231,12 @@ impl Core {
     /// Finds the completions of a disk that no program was shown. Takes up to 20 ms when some are
     /// missing; who does not want to hold up the observer calls [`Core::look_for_late`] instead.
     pub(super) fn find_late(&mut self, dev: u32) {
-        for _ in 0..ATTEMPTS {
-            if !self.look_for_late(|disk| disk.dev == dev) {
-                return;
-            }
-            thread::sleep(PAUSE);
-        }
+        look(|| (!self.look_for_late(|disk| disk.dev == dev)).then_some(()));
+    }
+
+    /// Waits for a moment in which the disk is idle, for up to 20 ms.
+    pub(super) fn wait_for_rest(&self, dev: u32) {
+        look(|| self.is_idle(dev).then_some(()));
     }
 
     /// True: the kernel has counted more on the disk than was seen.
@@ -278,14 +277,14 @@ impl Core {
         missing
     }
 
-    /// `attempts`: how often to look for a moment in which the disk is idle.
-    pub(super) fn counted(&self, dev: u32, attempts: u32) -> Option<Counted> {
+    /// The audit and counts of a disk, now.
+    pub(super) fn counted(&self, dev: u32) -> Option<Counted> {
         let Some(probes) = &self.probes else {
             return self.kept_of(dev).cloned();
         };
         let disk = self.disks.iter().find(|disk| disk.dev == dev)?;
         Some(Counted {
-            audit: disk.audit(probes, attempts),
+            audit: disk.audit(probes),
             cells: disk.cells(probes),
             in_flight: disk.in_flight(probes),
         })
@@ -297,11 +296,11 @@ impl Core {
     }
 
     /// The audit alone.
-    pub(super) fn audit(&self, dev: u32, attempts: u32) -> Option<AuditReport> {
+    pub(super) fn audit(&self, dev: u32) -> Option<AuditReport> {
         let Some(probes) = &self.probes else {
             return Some(self.kept_of(dev)?.audit.clone());
         };
         let disk = self.disks.iter().find(|disk| disk.dev == dev)?;
-        Some(disk.audit(probes, attempts))
+        Some(disk.audit(probes))
     }
 }
