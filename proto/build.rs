@@ -13,7 +13,7 @@ const FILES: [&str; 4] = [
 
 /// Messages that `--json` and the page show. Keys are the names of the fields; `ObservedStore`, whose guard is an
 /// object of its own, is in `src/json.rs`.
-const SHOWN: [&str; 34] = [
+const SHOWN: [&str; 35] = [
     "StoreInfo",
     "PutResponse",
     "GetHeader",
@@ -41,6 +41,7 @@ const SHOWN: [&str; 34] = [
     "BlockReport",
     "OwnerTotal",
     "AuditReport",
+    "FailureTotal",
     "HeadMove",
     "LostTime",
     "HeatCell",

@@ -144,6 +144,7 @@ mod tests {
                     purpose: "flush".into(),
                     shared: true,
                     failed: true,
+                    failure: "medium".into(),
                     ..Default::default()
                 },
             ],
@@ -173,6 +174,7 @@ mod tests {
             queue_ns: Some(2_500),
             device_ns: None,
             failed: false,
+            failure: String::new(),
             pid: 4711,
             cgroup_id: 77,
             cgroup: "/docker/0a".into(),

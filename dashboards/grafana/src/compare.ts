@@ -249,7 +249,7 @@ const seeks: Row = {
     lines({
       title: 'Time lost to others',
       description:
-        "Seconds a second in which the disk served others while block requests of the store's own requests waited. On a disk that works on several requests at once it is the most that they can have cost. 0: no others were served meanwhile.",
+        "Seconds a second in which the disk served others while block requests of the store's own requests waited. On a disk that works on several requests at once it is the most that they can have cost. 0: no others were served meanwhile. A lower bound while block requests have no event.",
       unit: units.Seconds,
       w: 8,
       links: toSeek(),

@@ -50,7 +50,7 @@ const trust: Row = {
     lines({
       title: 'Attribution over time',
       description:
-        'Bytes of data I/O of this service, a second, by how they were tied to requests: attributed to one, shared by several, or unattributed. I/O of others on the disk is not in it.',
+        'Bytes of data I/O of this service, a second, by how they were tied to requests: attributed to one, shared by several, or unattributed; unknown: in block requests without an event. I/O of others on the disk is not in it.',
       unit: units.BytesPerSecondIEC,
       w: 8,
       stacked: true,
@@ -140,10 +140,18 @@ const missing: Row = {
     lines({
       title: 'Events not asked for',
       description:
-        'Completed block requests a second that were not handed out as events because the event policy did not ask for them. They are counted everywhere else; explanations and traces do not name them.',
+        'Completed block requests a second that were not handed out as events because the event policy did not ask for them. They are counted, their owners are unknown; explanations and traces do not name them.',
       unit: units.CountsPerSecond,
       w: 8,
       queries: [{ expr: byStore('audit_not_sampled_requests_total'), legend: '{{store}}' }],
+    }),
+    lines({
+      title: 'Unknown owners',
+      description:
+        'Block requests a second without an event, because they were not asked for or were lost, and requests of which not all that held them up is known. Above 0, times lost to others are lower bounds, and what each owner did is too; sums over the owners are exact.',
+      unit: units.CountsPerSecond,
+      w: 8,
+      queries: [{ expr: byStore('interference_gaps_total'), legend: '{{store}}' }],
     }),
     table({
       title: 'Event policy',

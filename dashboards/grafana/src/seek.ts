@@ -19,8 +19,14 @@ function backwards(interval: string): string {
 
 const rate = (metric: string, labels: string) => `rate(${metric}{${labels}}${EVERY})`;
 
-const SHARED_DISK =
-  'Stores on one disk share its block requests, so their sum counts them twice: choose one store of each disk.';
+/** Block numbers of one store of each disk: every store has those of its whole disk. */
+const ofDisks = (series: string) =>
+  `${series} and on (instance, store) topk by (instance, device) (1, lumpscope_probe_attached{${STORE}})`;
+
+const SHARED_DISK = 'Stores on one disk share its block requests, and each shows all of them.';
+const ONCE = 'The block requests of a disk count once, however many stores are on it.';
+const AT_LEAST =
+  'A lower bound while block requests have no event: see "Unknown owners" on the dashboard of the observer.';
 const NO_PHYSICS =
   'Distances are between sectors as the kernel numbers them; where an SSD, a RAID controller or a virtual disk really puts them is not known.';
 
@@ -71,8 +77,7 @@ const head: Row = {
     }),
     stat({
       title: 'Time lost to others',
-      description:
-        "Seconds in which the disk served others while block requests of the store's own requests waited, over the chosen time. On a disk that works on several requests at once it is the most that they can have cost. 0: no others were served meanwhile.",
+      description: `Seconds in which the disk served others while block requests of the store's own requests waited, over the chosen time. On a disk that works on several requests at once it is the most that they can have cost. 0: no others were served meanwhile. ${AT_LEAST}`,
       unit: units.Seconds,
       w: 6,
       queries: [
@@ -85,12 +90,12 @@ const head: Row = {
     }),
     heatmap({
       title: 'Time and seek distance, without its sign',
-      description: `Each column is a moment, each row a distance between the end of one block request and the start of the next: the lowest row, 0, is sequential, the highest crosses the disk. Bright rows at the bottom: the disk works in order. A bright band far up that comes back with each commit: a journal far away from the data. ${NO_PHYSICS} ${SHARED_DISK}`,
+      description: `Each column is a moment, each row a distance between the end of one block request and the start of the next: the lowest row, 0, is sequential, the highest crosses the disk. Bright rows at the bottom: the disk works in order. A bright band far up that comes back with each commit: a journal far away from the data. ${NO_PHYSICS} ${ONCE}`,
       unit: units.IOOpsPerSecond,
       axis: { unit: units.BytesIEC, label: 'seek distance' },
       w: 12,
       h: 10,
-      queries: [{ expr: `sum by (le) (${rate('lumpscope_block_seek_distance_bytes_bucket', CHOSEN)})`, legend: '{{le}}' }],
+      queries: [{ expr: `sum by (le) (${ofDisks(rate('lumpscope_block_seek_distance_bytes_bucket', CHOSEN))})`, legend: '{{le}}' }],
     }),
     heatmap({
       title: 'Time and signed seek distance',
@@ -101,7 +106,7 @@ const head: Row = {
       w: 12,
       h: 10,
       queries: [
-        { expr: `sum by (seek) (${rate('lumpscope_block_seek_device_time_seconds_count', BY_SEEK)})`, legend: '{{seek}}' },
+        { expr: `sum by (seek) (${ofDisks(rate('lumpscope_block_seek_device_time_seconds_count', BY_SEEK))})`, legend: '{{seek}}' },
       ],
     }),
     bars({
@@ -112,7 +117,7 @@ const head: Row = {
       h: 10,
       queries: [
         {
-          expr: `sum by (le) (increase(lumpscope_block_seek_distance_bytes_bucket{${CHOSEN}}[$__range]))`,
+          expr: `sum by (le) (${ofDisks(`increase(lumpscope_block_seek_distance_bytes_bucket{${CHOSEN}}[$__range])`)})`,
           legend: '{{le}}',
           instant: true,
           format: PromQueryFormat.Heatmap,
@@ -158,7 +163,7 @@ const cost: Row = {
       axis: { unit: units.Seconds, label: 'device time' },
       w: 12,
       h: 10,
-      queries: [{ expr: `sum by (le) (${rate('lumpscope_block_device_time_seconds_bucket', CHOSEN)})`, legend: '{{le}}' }],
+      queries: [{ expr: `sum by (le) (${ofDisks(rate('lumpscope_block_device_time_seconds_bucket', CHOSEN))})`, legend: '{{le}}' }],
     }),
     table({
       title: 'Seek distance and device time',
@@ -184,7 +189,7 @@ const cost: Row = {
       w: 8,
       queries: [
         {
-          expr: `sum by (seek) (${rate('lumpscope_block_seek_device_time_seconds_sum', BY_SEEK)}) / sum by (seek) (${rate('lumpscope_block_seek_device_time_seconds_count', BY_SEEK)})`,
+          expr: `sum by (seek) (${ofDisks(rate('lumpscope_block_seek_device_time_seconds_sum', BY_SEEK))}) / sum by (seek) (${ofDisks(rate('lumpscope_block_seek_device_time_seconds_count', BY_SEEK))})`,
           legend: '{{seek}}',
         },
       ],
@@ -197,14 +202,13 @@ const cost: Row = {
       w: 8,
       log: true,
       queries: [0.5, 0.99].map((q) => ({
-        expr: `histogram_quantile(${q}, sum by (owner, operation, le) (${rate('lumpscope_block_device_time_seconds_bucket', CHOSEN)}))`,
+        expr: `histogram_quantile(${q}, sum by (owner, operation, le) (${ofDisks(rate('lumpscope_block_device_time_seconds_bucket', CHOSEN))}))`,
         legend: `{{owner}} {{operation}} p${q * 100}`,
       })),
     }),
     lines({
       title: 'Time lost to others, by whom',
-      description:
-        "Seconds a second in which the disk served others while block requests of the store's own requests waited, by the class of the others. On a disk that works on several requests at once it is the most that they can have cost. none: no others were served meanwhile.",
+      description: `Seconds a second in which the disk served others while block requests of the store's own requests waited, by the class of the others. On a disk that works on several requests at once it is the most that they can have cost. none: no others were served meanwhile. ${AT_LEAST}`,
       unit: units.Seconds,
       w: 8,
       stacked: true,
@@ -220,7 +224,7 @@ const cost: Row = {
 
 function bySeek(form: string, part: 'count' | 'bucket'): string {
   const series = `increase(lumpscope_block_seek_device_time_seconds_${part}{${BY_SEEK}}[$__range])`;
-  return form.replaceAll('X', series);
+  return form.replaceAll('X', ofDisks(series));
 }
 
 const movers: Row = {
@@ -229,13 +233,13 @@ const movers: Row = {
     lines({
       title: 'Head travel, by the owner that moved it away',
       description:
-        'Bytes a second that the head travelled before block requests of the chosen owners, by the owner of the request that had sent it away. unknown: two were under way at once.',
+        'Bytes a second that the head travelled before block requests of the chosen owners, by the owner of the request that had sent it away. unknown: two were under way at once, or there is no event.',
       unit: units.BytesPerSecondIEC,
       w: 8,
       stacked: true,
       queries: [
         {
-          expr: `sum by (moved_by) (${rate('lumpscope_block_head_travel_bytes_total', `${STORE},owner=~"$owner"`)})`,
+          expr: `sum by (moved_by) (${ofDisks(rate('lumpscope_block_head_travel_bytes_total', `${STORE},owner=~"$owner"`))})`,
           legend: 'moved by {{moved_by}}',
         },
       ],
@@ -243,13 +247,13 @@ const movers: Row = {
     lines({
       title: 'Moves of the head',
       description:
-        'Block requests a second before which the head had to travel, by their owner and by the owner of the request that had sent the head away. request after request is the workload itself; request after fs-journal is the cost of the file system.',
+        'Block requests a second before which the head had to travel, by their owner and by the owner of the request that had sent the head away. request after request is the workload itself; request after fs-journal is the cost of the file system. unknown after unknown: block requests without an event.',
       unit: units.IOOpsPerSecond,
       w: 8,
       stacked: true,
       queries: [
         {
-          expr: `sum by (owner, moved_by) (${rate('lumpscope_block_head_moves_total', `${STORE},owner=~"$owner"`)})`,
+          expr: `sum by (owner, moved_by) (${ofDisks(rate('lumpscope_block_head_moves_total', `${STORE},owner=~"$owner"`))})`,
           legend: '{{owner}} after {{moved_by}}',
         },
       ],
@@ -265,33 +269,33 @@ const movers: Row = {
       sortBy: 'Travel',
       queries: [
         {
-          expr: `sum by (owner, moved_by) (increase(lumpscope_block_head_travel_bytes_total{${STORE},owner=~"$owner"}[$__range]))`,
+          expr: `sum by (owner, moved_by) (${ofDisks(`increase(lumpscope_block_head_travel_bytes_total{${STORE},owner=~"$owner"}[$__range])`)})`,
           legend: '{{owner}} after {{moved_by}}',
         },
       ],
     }),
     lines({
       title: 'Block requests by owner and operation',
-      description: `Block requests a second. request: made for a request of gRPC or S3; store: for the store itself; fs-journal, fs-metadata, writeback: of the file system or the kernel; other: of other processes on that disk. ${SHARED_DISK}`,
+      description: `Block requests a second. request: made for a request of gRPC or S3; store: for the store itself; fs-journal, fs-metadata, writeback: of the file system or the kernel; other: of other processes on that disk. ${ONCE}`,
       unit: units.IOOpsPerSecond,
       w: 12,
       stacked: true,
       queries: [
         {
-          expr: `sum by (owner, operation) (${rate('lumpscope_block_requests_total', CHOSEN)})`,
+          expr: `sum by (owner, operation) (${ofDisks(rate('lumpscope_block_requests_total', CHOSEN))})`,
           legend: '{{owner}} {{operation}}',
         },
       ],
     }),
     lines({
       title: 'Block bytes by owner and operation',
-      description: `Bytes of these block requests, a second. A flush has no bytes. ${SHARED_DISK}`,
+      description: `Bytes of these block requests, a second. A flush has no bytes. ${ONCE}`,
       unit: units.BytesPerSecondIEC,
       w: 12,
       stacked: true,
       queries: [
         {
-          expr: `sum by (owner, operation) (${rate('lumpscope_block_bytes_total', CHOSEN)})`,
+          expr: `sum by (owner, operation) (${ofDisks(rate('lumpscope_block_bytes_total', CHOSEN))})`,
           legend: '{{owner}} {{operation}}',
         },
       ],
@@ -310,7 +314,7 @@ const underWay: Row = {
       w: 8,
       log: true,
       queries: [0.5, 0.99].map((q) => ({
-        expr: `histogram_quantile(${q}, sum by (owner, operation, le) (${rate('lumpscope_block_queue_time_seconds_bucket', CHOSEN)}))`,
+        expr: `histogram_quantile(${q}, sum by (owner, operation, le) (${ofDisks(rate('lumpscope_block_queue_time_seconds_bucket', CHOSEN))}))`,
         legend: `{{owner}} {{operation}} p${q * 100}`,
       })),
     }),
@@ -322,7 +326,7 @@ const underWay: Row = {
       w: 8,
       log: true,
       queries: [0.5, 0.99].map((q) => ({
-        expr: `histogram_quantile(${q}, sum by (owner, le) (${rate('lumpscope_block_flush_time_seconds_bucket', STORE)}))`,
+        expr: `histogram_quantile(${q}, sum by (owner, le) (${ofDisks(rate('lumpscope_block_flush_time_seconds_bucket', STORE))}))`,
         legend: `{{owner}} p${q * 100}`,
       })),
     }),
@@ -334,7 +338,7 @@ const underWay: Row = {
       w: 8,
       log: true,
       queries: [0.5, 0.99].map((q) => ({
-        expr: `histogram_quantile(${q}, sum by (owner, operation, le) (${rate('lumpscope_block_size_bytes_bucket', CHOSEN)}))`,
+        expr: `histogram_quantile(${q}, sum by (owner, operation, le) (${ofDisks(rate('lumpscope_block_size_bytes_bucket', CHOSEN))}))`,
         legend: `{{owner}} {{operation}} p${q * 100}`,
       })),
     }),
@@ -395,13 +399,13 @@ const native: Row = {
   panels: [
     heatmap({
       title: 'Time and seek distance, in native buckets',
-      description: `As the heatmap of distances above, in doublings instead of steps of eight: exactly what the probes count. ${NO_PHYSICS} ${SHARED_DISK}`,
+      description: `As the heatmap of distances above, in doublings instead of steps of eight: exactly what the probes count. ${NO_PHYSICS} ${ONCE}`,
       unit: units.IOOpsPerSecond,
       axis: { unit: units.BytesIEC, label: 'seek distance' },
       w: 12,
       h: 10,
       queries: [
-        { expr: `sum(${rate('lumpscope_block_seek_distance_bytes', CHOSEN)})`, legend: 'distance', absent: NO_NATIVE },
+        { expr: `sum (${ofDisks(rate('lumpscope_block_seek_distance_bytes', CHOSEN))})`, legend: 'distance', absent: NO_NATIVE },
       ],
     }),
     heatmap({
@@ -413,7 +417,7 @@ const native: Row = {
       w: 12,
       h: 10,
       queries: [
-        { expr: `sum(${rate('lumpscope_block_device_time_seconds', CHOSEN)})`, legend: 'device time', absent: NO_NATIVE },
+        { expr: `sum (${ofDisks(rate('lumpscope_block_device_time_seconds', CHOSEN))})`, legend: 'device time', absent: NO_NATIVE },
       ],
     }),
     lines({
@@ -423,7 +427,7 @@ const native: Row = {
       w: 24,
       log: true,
       queries: [0.5, 0.99].map((q) => ({
-        expr: `histogram_quantile(${q}, sum by (seek) (${rate('lumpscope_block_seek_device_time_seconds', BY_SEEK)}))`,
+        expr: `histogram_quantile(${q}, sum by (seek) (${ofDisks(rate('lumpscope_block_seek_device_time_seconds', BY_SEEK))}))`,
         legend: `{{seek}} p${q * 100}`,
         absent: NO_NATIVE,
       })),

@@ -10,8 +10,16 @@ pub const SEEN_BYTES: usize = SEEN_REQUESTS + OPS;
 pub const UNTOLD_REQUESTS: usize = SEEN_BYTES + OPS;
 /// Their bytes by operation: `UNTOLD_BYTES + op`.
 pub const UNTOLD_BYTES: usize = UNTOLD_REQUESTS + OPS;
+/// Of these: reads and writes with a seek distance.
+pub const UNTOLD_PLACED: usize = UNTOLD_BYTES + OPS;
+/// Of these: began where the one before ended.
+pub const UNTOLD_SEQUENTIAL: usize = UNTOLD_PLACED + 1;
+/// Sum of their |seek distance| in sectors.
+pub const UNTOLD_TRAVEL: usize = UNTOLD_SEQUENTIAL + 1;
+/// Bytes that the service's own process read and wrote in requests without an event.
+pub const UNTOLD_OWN_BYTES: usize = UNTOLD_TRAVEL + 1;
 /// Completed empty requests that asked for a flush.
-pub const FLUSH_PARENTS: usize = UNTOLD_BYTES + OPS;
+pub const FLUSH_PARENTS: usize = UNTOLD_OWN_BYTES + 1;
 /// Events offered to the ring.
 pub const EVENTS: usize = FLUSH_PARENTS + 1;
 /// Of these: not taken because the ring was full.
@@ -69,6 +77,10 @@ pub const NAMES: [&str; COUNT] = [
     "untold_bytes_flush",
     "untold_bytes_discard",
     "untold_bytes_other",
+    "untold_placed",
+    "untold_sequential",
+    "untold_travel",
+    "untold_own_bytes",
     "flush_parents",
     "events",
     "ring_lost",

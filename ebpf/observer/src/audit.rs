@@ -32,7 +32,7 @@ use crate::heat::{Cells, began_ns};
 use crate::late::Late;
 use crate::name::ThreadName;
 use crate::probes::{Counters, Probes};
-use crate::report::{AuditReport, InFlightReport, OwnerTotal};
+use crate::report::{AuditReport, HeadMove, InFlightReport, OwnerTotal};
 use crate::slots::Slot;
 
 /// How often [`look`] looks, and the time between two looks.
@@ -420,6 +420,18 @@ fn untold_in(seen: &Counters) -> Vec<OwnerTotal> {
     all.filter(|total| total.requests > 0).collect()
 }
 
+/// Those of them that have a seek distance.
+fn untold_moves_in(seen: &Counters) -> Option<HeadMove> {
+    let requests = seen[stats::UNTOLD_PLACED];
+    (requests > 0).then(|| HeadMove {
+        owner: "unknown".to_owned(),
+        moved_by: "unknown".to_owned(),
+        requests,
+        seeks: requests.saturating_sub(seen[stats::UNTOLD_SEQUENTIAL]),
+        travel_bytes: seen[stats::UNTOLD_TRAVEL].saturating_mul(512),
+    })
+}
+
 /// Turns counts into a verdict. `lasts`: they have differed for long. Pure.
 fn judge(compared: &Compared, misses: u64, lasts: bool) -> AuditReport {
     let seen = &compared.seen;
@@ -439,6 +451,8 @@ fn judge(compared: &Compared, misses: u64, lasts: bool) -> AuditReport {
         merged: kernel.after.merged,
         not_sampled: seen[stats::NOT_SAMPLED],
         untold: untold_in(seen),
+        untold_moves: untold_moves_in(seen),
+        untold_own_bytes: seen[stats::UNTOLD_OWN_BYTES],
         ..AuditReport::default()
     };
     let difference = compared.difference();
@@ -497,7 +511,7 @@ fn agreement(report: &AuditReport, slack: u64) -> String {
     let untold: u64 = report.untold.iter().map(|total| total.requests).sum();
     if untold > 0 {
         finding += &format!(
-            "; {untold} without an event: owners, moves and seeks are at least what is said"
+            "; {untold} without an event: their owners and what they cost others are unknown"
         );
     }
     finding

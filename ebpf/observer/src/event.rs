@@ -195,6 +195,12 @@ impl Event {
             .unwrap_or_else(|| self.issue_ns.unwrap_or(self.first_ns()))
     }
 
+    /// Why it failed; empty: it did not, or that is not known.
+    #[must_use]
+    pub fn failure_name(&self) -> &'static str {
+        self.failure.map_or("", Failure::name)
+    }
+
     /// When it completed; `None`: not seen.
     #[must_use]
     pub fn completed_ns(&self) -> Option<u64> {

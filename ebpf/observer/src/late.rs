@@ -6,7 +6,7 @@
 //! were seen, says that nothing is in flight, and what was sent to the disk before that moment is
 //! still in the table.
 
-use lumpscope_ebpf_common::{BlockEvent, InFlight, flag, flag2, op, stats};
+use lumpscope_ebpf_common::{BlockEvent, InFlight, NO_SEEK, class, flag, flag2, op, stats};
 
 use crate::api::EventPolicy;
 use crate::event::Event;
@@ -114,10 +114,22 @@ fn count(counters: &mut Counters, entry: &InFlight, requests: u64) {
 
 /// One event stands for one request.
 fn count_untold(counters: &mut Counters, entry: &InFlight, requests: u64) {
-    if entry.flags & flag::FLUSH_PARENT == 0 {
-        let op = usize::from(entry.op.min(op::OTHER));
-        counters[stats::UNTOLD_REQUESTS + op] += requests;
-        counters[stats::UNTOLD_BYTES + op] += requests * bytes(entry);
+    if entry.flags & flag::FLUSH_PARENT != 0 {
+        return;
+    }
+    let op = usize::from(entry.op.min(op::OTHER));
+    counters[stats::UNTOLD_REQUESTS + op] += requests;
+    counters[stats::UNTOLD_BYTES + op] += requests * bytes(entry);
+    if entry.op > op::WRITE {
+        return;
+    }
+    if entry.class == class::OWN {
+        counters[stats::UNTOLD_OWN_BYTES] += requests * bytes(entry);
+    }
+    if entry.seek != NO_SEEK {
+        counters[stats::UNTOLD_PLACED] += requests;
+        counters[stats::UNTOLD_SEQUENTIAL] += if entry.seek == 0 { requests } else { 0 };
+        counters[stats::UNTOLD_TRAVEL] += requests * entry.seek.unsigned_abs();
     }
 }
 
@@ -213,6 +225,19 @@ mod tests {
         assert_eq!(counters[stats::SEEN_BYTES + write], 3 * 4096);
         assert_eq!(counters[stats::FLUSH_PARENTS], 1);
         assert_eq!(counters[stats::FOUND_LATE], 4);
+        let own = InFlight {
+            class: class::OWN,
+            seek: -16,
+            ..sent(1000)
+        };
+        count_untold(&mut counters, &own, 2);
+        let of = [
+            stats::UNTOLD_OWN_BYTES,
+            stats::UNTOLD_PLACED,
+            stats::UNTOLD_SEQUENTIAL,
+            stats::UNTOLD_TRAVEL,
+        ];
+        assert_eq!(of.map(|of| counters[of]), [2 * 4096, 2, 0, 32]);
     }
 
     #[test]

@@ -95,7 +95,7 @@ pub struct BlockReport {
     pub data_requests: u64,
     /// Those that began exactly where the one before ended.
     pub sequential: u64,
-    /// Median of |seek distance| in bytes over all data requests.
+    /// Median of |seek distance| in bytes over the data requests with an event.
     pub seek_median_bytes: u64,
     /// 99th percentile of |seek distance| in bytes.
     pub seek_p99_bytes: u64,
@@ -107,10 +107,18 @@ pub struct BlockReport {
     pub shared_bytes: u64,
     /// Of these: not tied to anything.
     pub unattributed_bytes: u64,
-    /// Head moves, by owner class and class of the one before.
+    /// Of these: moved by this process in block requests without an event.
+    #[serde(default)]
+    pub unknown_bytes: u64,
+    /// Head moves, by owner class and class of the one before. Both are `unknown` for block
+    /// requests without an event: see [`OwnerTotal::owner`].
     pub moves: Vec<HeadMove>,
-    /// Time that requests of the stores on this disk lost to others, by the class of the others.
+    /// Time that requests of this store lost to others, by the class of the others.
     pub lost: Vec<LostTime>,
+    /// Block requests without an event, and requests of which not all that held them up is known:
+    /// if there are any, `lost` is at least what is said.
+    #[serde(default)]
+    pub lost_gaps: u64,
     /// Those that failed, by why, as far as events were handed out: see [`AuditReport::failed`].
     #[serde(default)]
     pub failures: Vec<FailureTotal>,
@@ -118,6 +126,23 @@ pub struct BlockReport {
     /// cgroup. The last without a name or number: those that are not.
     #[serde(default)]
     pub processes: Vec<ProcessTotal>,
+}
+
+impl BlockReport {
+    /// Adds the block requests without an event, as the kernel side counted them.
+    pub(crate) fn add_untold(&mut self, audit: &AuditReport) {
+        let data = |total: &&OwnerTotal| ["read", "write"].contains(&total.operation.as_str());
+        let untold = audit.untold.iter();
+        self.data_requests += untold.clone().filter(data).map(|o| o.requests).sum::<u64>();
+        self.lost_gaps += untold.map(|total| total.requests).sum::<u64>();
+        self.owners.extend(audit.untold.iter().cloned());
+        if let Some(moves) = &audit.untold_moves {
+            self.sequential += moves.requests - moves.seeks.min(moves.requests);
+            self.moves.push(moves.clone());
+        }
+        self.unknown_bytes += audit.untold_own_bytes;
+        self.own_bytes += audit.untold_own_bytes;
+    }
 }
 
 /// Block requests that failed alike.
@@ -132,9 +157,9 @@ pub struct FailureTotal {
 }
 
 /// Block requests of one owner class that followed one of another, or of the same.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeadMove {
-    /// Owner class of the block request that had to travel.
+    /// Owner class of the block request that had to travel: see [`OwnerTotal::owner`].
     pub owner: String,
     /// Owner class of the one before it, from whose end it had to; `unknown`: that is not certain.
     pub moved_by: String,
@@ -205,6 +230,10 @@ pub struct AuditReport {
     /// Completed block requests of which no event was handed out, by operation: their owner is
     /// `unknown`.
     pub untold: Vec<OwnerTotal>,
+    /// Those of them that have a seek distance; absent: none.
+    pub untold_moves: Option<HeadMove>,
+    /// Bytes that this process read and wrote in them.
+    pub untold_own_bytes: u64,
     /// True: nothing was lost and the kernel's statistics agree.
     pub complete: bool,
     /// True: the two counts differ by more than was under way, but have not for long. Within seconds
@@ -391,6 +420,9 @@ pub struct BlockIo {
     pub done_at_ns: Option<i64>,
     /// It failed.
     pub failed: bool,
+    /// Why: see [`crate::Failure::name`]; empty: it did not fail, or that is not known.
+    #[serde(default)]
+    pub failure: String,
     /// That it was made for this request is not certain: place and time suit another as well.
     #[serde(default)]
     pub uncertain: bool,
@@ -475,6 +507,9 @@ pub struct BlockLine {
     pub device_ns: Option<u64>,
     /// It failed.
     pub failed: bool,
+    /// Why: see [`BlockIo::failure`].
+    #[serde(default)]
+    pub failure: String,
 }
 
 /// One eBPF program of the observer.

@@ -470,10 +470,25 @@ unsafe fn measure(words: *mut u64, entry: &InFlight, device_ns: u64) {
 /// Counts a request that user space is not told of.
 #[inline(always)]
 unsafe fn untold(counters: *mut u64, entry: &InFlight, op: u8) {
-    if entry.flags & flag::FLUSH_PARENT == 0 {
-        let bytes = entry.bytes_done as u64;
-        add(counters.add(stats::UNTOLD_REQUESTS + op as usize), 1);
-        add(counters.add(stats::UNTOLD_BYTES + op as usize), bytes);
+    if entry.flags & flag::FLUSH_PARENT != 0 {
+        return;
+    }
+    let bytes = entry.bytes_done as u64;
+    add(counters.add(stats::UNTOLD_REQUESTS + op as usize), 1);
+    add(counters.add(stats::UNTOLD_BYTES + op as usize), bytes);
+    if op > op::WRITE {
+        return;
+    }
+    if entry.class == class::OWN {
+        add(counters.add(stats::UNTOLD_OWN_BYTES), bytes);
+    }
+    if entry.seek != NO_SEEK {
+        add(counters.add(stats::UNTOLD_PLACED), 1);
+        if entry.seek == 0 {
+            add(counters.add(stats::UNTOLD_SEQUENTIAL), 1);
+        } else {
+            add(counters.add(stats::UNTOLD_TRAVEL), entry.seek.unsigned_abs());
+        }
     }
 }
 

@@ -144,12 +144,15 @@ fn what_was_found_late_is_there_with_its_time_unknown() {
     counters[stats::NOT_SAMPLED] = 2;
     counters[stats::UNTOLD_REQUESTS + usize::from(op::WRITE)] = 2;
     counters[stats::UNTOLD_BYTES + usize::from(op::WRITE)] = 1024;
+    counters[stats::UNTOLD_PLACED] = 2;
+    counters[stats::UNTOLD_SEQUENTIAL] = 1;
+    counters[stats::UNTOLD_TRAVEL] = 8;
     let report = at_rest(&idle(counters, stat(3, 4096)));
     assert!(report.complete, "{report:?}");
     assert_eq!(
         report.finding,
         "complete: 3 requests seen, as the kernel counted; of 2 of them the device time is \
-         unknown; 2 without an event: owners, moves and seeks are at least what is said"
+         unknown; 2 without an event: their owners and what they cost others are unknown"
     );
     let untold = OwnerTotal {
         owner: "unknown".to_owned(),
@@ -158,6 +161,11 @@ fn what_was_found_late_is_there_with_its_time_unknown() {
         bytes: 1024,
     };
     assert_eq!(report.untold, [untold]);
+    let moves = report.untold_moves.as_ref().expect("they moved the head");
+    assert_eq!(
+        (moves.requests, moves.seeks, moves.travel_bytes),
+        (2, 1, 4096)
+    );
     let counted = (report.found_late, report.reissues, report.not_sampled);
     assert_eq!(counted, (2, 4, 2));
     // One that was found twice would be one too many.

@@ -10,7 +10,6 @@ use crate::report::{AuditReport, BlockReport, FailureTotal, OwnerTotal};
 
 use super::crosscheck::CrossCheck;
 use super::found::Match;
-use super::lost;
 use super::moves::Moves;
 use super::owner::{CLASSES, OWNERS, Owner};
 use super::processes::{Cgroups, Processes};
@@ -41,8 +40,6 @@ pub(super) struct Disk {
     pub(super) moves: Moves,
     pub(super) checks: CrossCheck,
     processes: Processes,
-    /// Nanoseconds that requests lost, by class of the others.
-    lost: [u64; CLASSES],
 }
 
 impl Default for Disk {
@@ -63,7 +60,6 @@ impl Default for Disk {
             moves: Moves::default(),
             checks: CrossCheck::default(),
             processes: Processes::default(),
-            lost: [0; CLASSES],
         }
     }
 }
@@ -109,13 +105,6 @@ impl Disk {
         }
     }
 
-    /// Counts what one request lost.
-    pub(super) fn add_lost(&mut self, by_class: &[u64; CLASSES]) {
-        for (sum, ns) in self.lost.iter_mut().zip(by_class) {
-            *sum = sum.saturating_add(*ns);
-        }
-    }
-
     fn failures(&self) -> Vec<FailureTotal> {
         let all = self.failures.iter();
         let total = all.map(|((op, failure), requests)| FailureTotal {
@@ -126,6 +115,7 @@ impl Disk {
         total.collect()
     }
 
+    /// All but what the requests of a store lost.
     pub(super) fn report(&self, cgroups: &Cgroups) -> BlockReport {
         let owners = OWNERS.iter().zip(&self.owners).flat_map(|(owner, by_op)| {
             let totals = OPERATIONS.iter().zip(by_op);
@@ -149,8 +139,8 @@ impl Disk {
             shared_bytes: self.shared_bytes,
             unattributed_bytes: self.unattributed_bytes,
             moves: self.moves.report(),
-            lost: lost::report(&self.lost),
             processes: self.processes.report(cgroups),
+            ..BlockReport::default()
         }
     }
 }

@@ -172,7 +172,8 @@ impl Correlator {
         report.slowest = totals.slowest();
         if let Some(disk) = self.disk_of(store) {
             report.block = disk.report(&self.cgroups);
-            report.block.owners.extend(report.audit.untold.clone());
+            totals.tell_lost(&mut report.block);
+            report.block.add_untold(&report.audit);
             disk.checks.tell(&mut report.audit);
         }
     }

@@ -120,10 +120,8 @@ impl Correlator {
             return;
         };
         totals.add(ended, open, &stages);
+        totals.add_lost(lost, open.lost.at_least || open.gaps.not_remembered);
         let at = self.placements.get(&ended.store);
-        if let Some(disk) = at.and_then(|at| self.disks.get_mut(&at.dev)) {
-            disk.add_lost(lost);
-        }
         let slow = totals.is_slow(ended);
         if !slow && ended.trace.is_none() && !self.kept.is_slow(ended) {
             return;

@@ -119,5 +119,6 @@ fn block_line(one: &Unsettled, previous: Option<&Owner>, at: &At<'_>) -> BlockLi
             .map(|_| event.queue_time_ns()),
         device_ns: event.at_device_ns().map(|_| event.device_time_ns()),
         failed: event.failed,
+        failure: event.failure_name().to_owned(),
     }
 }

@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 use hdrhistogram::Histogram;
 
 use crate::api::STAGES;
-use crate::report::{LatencyBucket, OperationReport, SlowRequest, StageTime};
+use crate::report::{BlockReport, LatencyBucket, OperationReport, SlowRequest, StageTime};
 
 use super::Ended;
+use super::lost;
+use super::owner::CLASSES;
 use super::requests::Open;
 
 /// Slowest requests kept.
@@ -36,6 +38,10 @@ pub(super) struct StoreTotals {
     methods: BTreeMap<Cow<'static, str>, MethodTotals>,
     /// Slowest first.
     slowest: Vec<SlowRequest>,
+    /// Nanoseconds that its requests lost, by class of the others.
+    lost: [u64; CLASSES],
+    /// Requests that may have lost more.
+    lost_at_least: u64,
 }
 
 #[derive(Debug)]
@@ -85,6 +91,20 @@ impl StoreTotals {
         for (sum, stage) in method.stages.iter_mut().zip(stages) {
             *sum = sum.saturating_add(*stage);
         }
+    }
+
+    /// Counts what one request lost. `at_least`: it may be more.
+    pub(super) fn add_lost(&mut self, by_class: &[u64; CLASSES], at_least: bool) {
+        self.lost_at_least += u64::from(at_least);
+        for (sum, ns) in self.lost.iter_mut().zip(by_class) {
+            *sum = sum.saturating_add(*ns);
+        }
+    }
+
+    /// Adds what its requests lost.
+    pub(super) fn tell_lost(&self, block: &mut BlockReport) {
+        block.lost = lost::report(&self.lost);
+        block.lost_gaps = self.lost_at_least;
     }
 
     pub(super) fn is_slow(&self, ended: &Ended) -> bool {

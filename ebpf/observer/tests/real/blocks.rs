@@ -220,14 +220,21 @@ fn failed_and_merged_requests_are_counted_as_the_kernel_counts_them() {
             let many = ["if=/dev/zero", &path, "bs=1M", "count=4", "conv=fsync"];
             support::sh("dd", &many);
             device.empty();
-            for _ in 0..3 {
-                let read = it.file.read_at(Aligned::new(4 * KIB).get(), MIB);
-                assert_eq!(
-                    read.expect_err("it is gone").raw_os_error(),
-                    Some(libc::EIO)
-                );
-            }
+            it.request(7, "get", 4096, || {
+                for _ in 0..3 {
+                    it.declared(&[7], Purpose::Data, Op::Read, (MIB, 4 * KIB), |_| {
+                        let read = it.file.read_at(Aligned::new(4 * KIB).get(), MIB);
+                        let error = read.expect_err("it is gone").raw_os_error();
+                        assert_eq!(error, Some(libc::EIO));
+                    });
+                }
+            });
             let mut report = it.report();
+            let told = it.observer.explain(7).expect("kept");
+            if report.audit.complete {
+                let why = told.blocks.iter().map(|b| (b.failed, &*b.failure));
+                assert!(why.eq([(true, "io"); 3]), "{told:#?}");
+            }
             let after = merged(&device.path);
             let since = std::array::from_fn(|i| after[i] - before[i]);
             report.audit.complete &= report.audit.merged == since;
@@ -314,11 +321,9 @@ fn lost_events_are_counted_exactly() {
         "{audit:?}"
     );
     assert!(audit.lost_events > 400, "{audit:?}");
-    assert_eq!(
-        report.block.data_requests + audit.lost_events,
-        500,
-        "{audit:?}"
-    );
+    assert_eq!(report.block.data_requests, 500, "{audit:?}");
+    let told = owned(&report, "request", "write").0;
+    assert_eq!(told + audit.lost_events, 500, "{audit:?}");
     assert!(
         !audit.complete && audit.finding.contains("did not fit into the ring"),
         "{audit:?}"

@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
-use lumpscope_observer::{AuditReport, EventPolicy, Flavour, Op, Purpose, StoreReport, Tuning};
+use lumpscope_observer::{
+    AuditReport, EventPolicy, Flavour, Op, OwnerTotal, Purpose, StoreReport, Tuning,
+};
 
-use crate::support::{LoopDevice, Watched, forced, mount_tracefs, owned, ready, until_complete};
+use crate::support::{
+    LoopDevice, Watched, forced, mount_tracefs, owned, ready, sh, until_complete,
+};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -153,10 +157,16 @@ fn a_small_table_keeps_some_entries_for_raw_and_counts_all() {
     a_small_table_is_enough(Flavour::RawTp);
 }
 
+fn is_data(total: &&OwnerTotal) -> bool {
+    ["read", "write"].contains(&total.operation.as_str())
+}
+
 fn events_and_cells(it: &Watched) -> (AuditReport, u64, u64) {
     let report = it.report();
     let cells = report.heat.iter().map(|cell| cell.count).sum();
-    (report.audit, report.block.data_requests, cells)
+    let untold = report.audit.untold.iter().filter(is_data);
+    let untold: u64 = untold.map(|total| total.requests).sum();
+    (report.audit, report.block.data_requests - untold, cells)
 }
 
 #[test]
@@ -216,4 +226,135 @@ fn the_event_policy_takes_events_and_nothing_else() {
         it.report()
     });
     assert_eq!(report.audit.seen_requests, report.audit.kernel_requests);
+}
+
+/// What one thread's I/O amounts to, added up by the test itself.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Sums {
+    requests: u64,
+    bytes: u64,
+    sequential: u64,
+    seeks: u64,
+    travel_bytes: u64,
+    own_bytes: u64,
+}
+
+/// Reads and writes of one thread in pairs that lie behind one another, the pairs far apart; another
+/// process reads now and then.
+fn pairs(it: &Watched, device: &LoopDevice) -> Sums {
+    let mut sums = Sums::default();
+    let mut end = None;
+    let mut went = |at: u64, bytes: u64| {
+        sums.requests += 1;
+        sums.bytes += bytes;
+        if let Some(end) = end.replace(at + bytes) {
+            sums.sequential += u64::from(at == end);
+            sums.seeks += u64::from(at != end);
+            sums.travel_bytes += at.abs_diff(end);
+        }
+    };
+    let mut foreign = 0;
+    for round in 0..ROUNDS {
+        let at = (round * 37 % ROUNDS) * 64 * KIB;
+        let op = if round % 2 == 0 { Op::Write } else { Op::Read };
+        it.request(1 + round, "put", 8 * KIB, || {
+            for at in [at, at + 4 * KIB] {
+                it.io(&[1 + round], Purpose::Data, op, at, 4096);
+                went(at, 4 * KIB);
+            }
+        });
+        if round % 10 == 0 {
+            let (of, skip) = (format!("if={}", device.path.display()), 3 * round);
+            let skip = format!("skip={skip}");
+            sh(
+                "dd",
+                &[
+                    &of,
+                    "of=/dev/null",
+                    "bs=4k",
+                    "count=1",
+                    "iflag=direct",
+                    &skip,
+                ],
+            );
+            went(3 * round * 4 * KIB, 4 * KIB);
+            foreign += 4 * KIB;
+        }
+    }
+    sums.own_bytes = sums.bytes - foreign;
+    sums
+}
+
+fn counted(report: &StoreReport) -> Sums {
+    let block = &report.block;
+    let parts = [
+        block.attributed_bytes,
+        block.shared_bytes,
+        block.unattributed_bytes,
+        block.unknown_bytes,
+    ];
+    assert_eq!(parts.iter().sum::<u64>(), block.own_bytes, "{block:?}");
+    Sums {
+        requests: block.data_requests,
+        bytes: block.owners.iter().filter(is_data).map(|o| o.bytes).sum(),
+        sequential: block.sequential,
+        seeks: block.moves.iter().map(|m| m.seeks).sum(),
+        travel_bytes: block.moves.iter().map(|m| m.travel_bytes).sum(),
+        own_bytes: block.own_bytes,
+    }
+}
+
+/// The report when the moves whose predecessor never shows up are counted, too.
+fn with_all_moves(it: &Watched, wanted: &Sums) -> StoreReport {
+    for _ in 0..500 {
+        let report = it.report();
+        if counted(&report).seeks >= wanted.seeks {
+            return report;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    it.report()
+}
+
+/// `untold`: whether some of the events are kept from the observer.
+fn every_series_is_exact_or_a_lower_bound(tuning: Tuning, one_in: u32, untold: bool) {
+    let device = LoopDevice::new(64 * MIB);
+    let it = Watched::new(&device.path, tuning);
+    let slower_than_ns = 0;
+    let policy = EventPolicy {
+        one_in,
+        slower_than_ns,
+    };
+    it.observer.set_events(policy).expect("attached");
+    let wanted = pairs(&it, &device);
+    let report = with_all_moves(&it, &wanted);
+    assert_eq!(counted(&report), wanted, "{report:?}");
+    let (block, audit) = (&report.block, &report.audit);
+    assert_eq!(audit.kernel_requests, wanted.requests, "{audit:?}");
+    let missing: u64 = audit.untold.iter().map(|o| o.requests).sum();
+    assert_eq!(missing, audit.not_sampled + audit.lost_events, "{audit:?}");
+    assert_eq!(missing > wanted.requests / 2, untold, "{audit:?}");
+    let unknown = |named: &str| u64::from(named == "unknown");
+    let moves = block.moves.iter().map(|m| unknown(&m.owner) * m.requests);
+    let moves: u64 = moves.sum();
+    // The first of all has no distance.
+    assert!((missing.saturating_sub(1)..=missing).contains(&moves));
+    assert_eq!(block.unknown_bytes > 0, untold, "{block:?}");
+    assert_eq!(block.lost_gaps > 0, untold, "{block:?}");
+    assert!(block.lost_gaps >= missing, "{block:?}");
+}
+
+#[test]
+fn without_all_events_every_series_is_exact_or_says_at_least() {
+    let Some(_one) = ready() else {
+        return;
+    };
+    every_series_is_exact_or_a_lower_bound(Tuning::default(), 1, false);
+    every_series_is_exact_or_a_lower_bound(Tuning::default(), 10, true);
+    let ring = Tuning {
+        ring_bytes: Some(4096),
+        paused: true,
+        ..Tuning::default()
+    };
+    every_series_is_exact_or_a_lower_bound(ring, 1, true);
 }

@@ -1,8 +1,8 @@
 //! Head moves, and time lost to others.
 
-use lumpscope_observer::{BlockOp, Class, Event, HeadMove, Input, LostTime, Op};
+use lumpscope_observer::{BlockOp, Class, Event, HeadMove, Input, LostTime, Op, StoreReport};
 
-use crate::support::{apply, declared, ended, event, filled, finished, raw_store};
+use crate::support::{apply, declared, ended, event, filled, finished, place_raw, raw_store};
 
 fn strange(class: Class, sector: u64, queue: u64, issue: u64, done: u64) -> Input {
     Input::Event(Event {
@@ -46,6 +46,14 @@ fn time_is_lost_to_others_that_completed_before_and_counts_once() {
     // From 135 to 140 both were at the device.
     assert_eq!(told.lost_in_all_ns, 20 + 30);
     assert_eq!(filled(&it).block.lost, expected);
+    // Another store on the disk has lost nothing.
+    let name = "other".to_owned();
+    it.apply(Input::Added { store: 1, name });
+    place_raw(&mut it, 1);
+    let mut other = StoreReport::default();
+    it.fill(1, &mut other);
+    assert_eq!(other.block.owners, filled(&it).block.owners);
+    assert_eq!((other.block.lost, other.block.lost_gaps), (vec![], 0));
 }
 
 #[test]

@@ -43,6 +43,12 @@ pub(crate) fn owned(report: &StoreReport, owner: &str, operation: &str) -> (u64,
 /// A correlator with one raw store.
 pub(crate) fn raw_store() -> Correlator {
     let mut correlator = Correlator::new(1);
+    place_raw(&mut correlator, 0);
+    correlator
+}
+
+/// Places a store on all of the disk.
+pub(crate) fn place_raw(correlator: &mut Correlator, store: usize) {
     let extents = vec![Extent {
         offset: 0,
         sector: 0,
@@ -54,11 +60,10 @@ pub(crate) fn raw_store() -> Correlator {
         extents,
     };
     correlator.apply(Input::Placed {
-        store: 0,
+        store,
         placement,
         disk: "loop7".to_owned(),
     });
-    correlator
 }
 
 pub(crate) fn declared(

@@ -137,6 +137,17 @@ fn block(
         oldest_in_flight_ns: in_flight.oldest_ns,
         oldest_in_flight: in_flight.oldest,
         processes: b.processes.into_iter().map(process).collect(),
+        unknown_bytes: b.unknown_bytes,
+        lost_gaps: b.lost_gaps,
+        failures: b.failures.into_iter().map(failure).collect(),
+    }
+}
+
+fn failure(f: obs::FailureTotal) -> v1::FailureTotal {
+    v1::FailureTotal {
+        operation: f.operation,
+        failure: f.failure,
+        requests: f.requests,
     }
 }
 
@@ -260,6 +271,7 @@ fn block_io(b: obs::BlockIo) -> v1::BlockIo {
         issued_at_ns: b.issued_at_ns,
         done_at_ns: b.done_at_ns,
         failed: b.failed,
+        failure: b.failure,
         uncertain: b.uncertain,
         process: b.process,
         pid: b.pid,
@@ -291,6 +303,7 @@ pub fn block_line(b: obs::BlockLine, clock: WallClock) -> v1::BlockLine {
         queue_ns: b.queue_ns,
         device_ns: b.device_ns,
         failed: b.failed,
+        failure: b.failure,
     }
 }
 

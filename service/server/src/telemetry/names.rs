@@ -59,7 +59,7 @@ metrics! {
     REQUEST_DURATION = "request_duration_seconds" Histogram ["store", "method"]
         "Time from the arrival of a request to the last byte of its reply.";
     REQUEST_STAGE = "request_stage_seconds" Counter ["store", "method", "stage"]
-        "Time of all requests by stage: recv, sched, index, submit, queue, device, journal, wait, write, flush, reply. The stages add up to the whole; the commit is journal, wait, write and flush. Without probes all data I/O is in submit.";
+        "Time of all requests by stage: recv, sched, index, submit, queue, device, journal, wait, write, flush, reply. The stages add up to the whole; the commit is journal, wait, write and flush. Without probes all data I/O is in submit, as are block requests without an event.";
     REQUEST_BODY = "request_body_bytes" Counter ["store", "method"]
         "Bytes of bodies moved.";
     BODY_MEMORY = "body_memory_bytes" Gauge ["direction"]
@@ -283,17 +283,19 @@ metrics! {
     BLOCK_MERGED = "block_merged_bios" Counter ["store", "operation"]
         "What the kernel merged into block requests that were waiting, as its own statistics count.";
     HEAD_MOVES = "block_head_moves" Counter ["store", "owner", "moved_by"]
-        "Block requests before which the head had to travel, by their owner (owner) and by the owner of the request that had sent the head away (moved_by, unknown when not certain).";
+        "Block requests before which the head had to travel, by their owner (owner) and by the owner of the request that had sent the head away (moved_by, unknown when not certain). Both are unknown for block requests without an event: while these grow, the others are lower bounds and the sum is exact.";
     HEAD_TRAVEL = "block_head_travel_bytes" Counter ["store", "owner", "moved_by"]
         "Distance of these moves, summed without signs.";
     INTERFERENCE = "interference_seconds" Counter ["store", "owner"]
-        "Time in which the disk served others while block requests of the store's own requests waited, by the owner class of the others.";
+        "Time in which the disk served others while block requests of the store's own requests waited, by the owner class of the others. At least that while interference_gaps grows.";
+    INTERFERENCE_GAPS = "interference_gaps" Counter ["store"]
+        "Block requests without an event (not sampled, or lost), and requests of which not all that held them up is known. While it grows, interference_seconds is a lower bound.";
     KEPT_SLOW = "kept_slow_requests" Gauge ["store"]
         "Slow requests of the last minutes that `lumpscope explain` can explain.";
     ATTRIBUTION_BYTES = "attribution_bytes" Counter ["store", "result"]
-        "Bytes of data I/O of this service by how they were tied to requests: attributed, shared, unattributed.";
+        "Bytes of data I/O of this service by how they were tied to requests: attributed, shared, unattributed; unknown: in block requests without an event, so that the others are lower bounds and the sum is exact, but for what kernel workers did in such block requests.";
     ATTRIBUTION_RATIO = "attribution_ratio" Gauge ["store", "result"]
-        "Share of these bytes since the start, 0 to 1; absent before the first.";
+        "Share of those of these bytes that are not unknown, since the start, 0 to 1; absent before the first.";
     AUDIT_REQUESTS = "audit_requests" Counter ["store", "source"]
         "Block requests completed, as counted by the probes and by the kernel's own disk statistics.";
     AUDIT_BYTES = "audit_bytes" Counter ["store", "source"]

@@ -83,7 +83,10 @@ fn heads(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {
             let lost = s.report.block.lost.iter();
             lost.map(|l| (vec![&*s.named.name, &*l.owner], seconds(l.ns)))
         }),
-    )
+    )?;
+    out.counter_of(&names::INTERFERENCE_GAPS, stores, |s| {
+        s.report.block.lost_gaps
+    })
 }
 
 /// A number of an audit.
@@ -184,12 +187,14 @@ fn attribution(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {
         stores.iter().flat_map(|s| {
             let b = &s.report.block;
             let all = b.attributed_bytes + b.shared_bytes + b.unattributed_bytes;
+            // What the share of those without an event would be is not known.
             [
-                ("attributed", b.attributed_bytes),
-                ("shared", b.shared_bytes),
-                ("unattributed", b.unattributed_bytes),
+                ("attributed", b.attributed_bytes, all),
+                ("shared", b.shared_bytes, all),
+                ("unattributed", b.unattributed_bytes, all),
+                ("unknown", b.unknown_bytes, 0),
             ]
-            .map(|(result, bytes)| (vec![&*s.named.name, result], bytes, all))
+            .map(|(result, bytes, of)| (vec![&*s.named.name, result], bytes, of))
         })
     };
     out.counter(

@@ -96,6 +96,7 @@ fn block_io(known: &Known<'_>, block: &Block) -> BlockIo {
         issued_at_ns: event.issue_ns.map(|ns| known.after_begin(ns)),
         done_at_ns: event.completed_ns().map(|ns| known.after_begin(ns)),
         failed: event.failed,
+        failure: event.failure_name().to_owned(),
         uncertain: share.uncertain,
         process: event.comm.text(),
         pid: event.tgid,

@@ -142,7 +142,10 @@ fn times(block: &Block) -> String {
         parts.push("perhaps not its own".to_owned());
     }
     if event.failed {
-        parts.push("failed".to_owned());
+        parts.push(match event.failure_name() {
+            "" => "failed".to_owned(),
+            why => format!("failed: {why}"),
+        });
     }
     parts.join(", ")
 }
