@@ -12,7 +12,7 @@ use lumpscope_server::observed::convert;
 use lumpscope_units::{Span, clock::date, human};
 
 use super::replay;
-use super::units::{NONE, distance, moment};
+use super::units::{NONE, distance, failed, moment};
 use crate::client::ClientArgs;
 use crate::output::{print, print_as_is, table};
 
@@ -203,7 +203,7 @@ fn notes(b: &v1::BlockIo) -> Option<String> {
         notes.push("perhaps not ours".to_owned());
     }
     if b.failed {
-        notes.push("FAILED".to_owned());
+        notes.push(failed(&b.failure));
     }
     (!notes.is_empty()).then(|| format!("  {}", notes.join(", ")))
 }
@@ -283,6 +283,7 @@ mod tests {
                     purpose: "flush".into(),
                     shared: true,
                     failed: true,
+                    failure: "medium".into(),
                     ..Default::default()
                 },
             ],
@@ -310,7 +311,7 @@ mod tests {
             "+118 µs write data 4096 1.00 MiB -41.0 GiB 3.00 µs 7.90 ms",
             "there before: other (dd[4711]) in /system.slice/backup.service",
             "- flush flush - - - - -",
-            "shared, 0 B of it ours, FAILED",
+            "shared, 0 B of it ours, FAILED: medium",
             "2 of its 3 block requests are listed",
             "lost to others: 5.90 ms (fs-journal 5.90 ms)",
             "incomplete: 2 events were lost",

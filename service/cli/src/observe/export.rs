@@ -84,7 +84,7 @@ fn quoted(text: &str) -> String {
 
 fn csv(blocks: &[v1::BlockLine]) -> String {
     let mut out = "done_unix_ns,disk,stores,operation,owner,requests,process,pid,sector,sectors,\
-                   seek_bytes,previous_owner,queue_ns,device_ns,failed,cgroup,container\n"
+                   seek_bytes,previous_owner,queue_ns,device_ns,failed,cgroup,container,failure\n"
         .to_owned();
     let number = |n: Option<u64>| n.map_or(String::new(), |n| n.to_string());
     for block in blocks {
@@ -106,6 +106,7 @@ fn csv(blocks: &[v1::BlockLine]) -> String {
             block.failed.to_string(),
             quoted(&block.cgroup),
             quoted(&block.container),
+            block.failure.clone(),
         ];
         out += &fields.join(",");
         out.push('\n');
@@ -213,6 +214,7 @@ fn perfetto(blocks: &[v1::BlockLine]) -> String {
             "container": block.container,
             "previous_owner": block.previous_owner,
             "failed": block.failed,
+            "failure": block.failure,
         });
         let name = format!("{} {}", block.operation, block.owner);
         let spans = [

@@ -16,7 +16,7 @@ use lumpscope_units::{Size, Span, clock::time_of_day, human};
 use super::export::{self, Format};
 use super::live::{Doubts, ending, put_out};
 use super::replay;
-use super::units::{NONE, distance, process, time};
+use super::units::{NONE, distance, failed, process, time};
 use crate::client::ClientArgs;
 
 /// `lumpscope trace`.
@@ -254,7 +254,8 @@ fn line(b: &v1::BlockLine) -> String {
     };
     let mut before = or_none(&b.previous_owner);
     if b.failed {
-        before.push_str("  FAILED");
+        before.push_str("  ");
+        before.push_str(&failed(&b.failure));
     }
     let shown = columns(
         [

@@ -29,6 +29,14 @@ pub(super) fn process(name: &str, pid: u32) -> String {
     }
 }
 
+/// That a block request failed, and why.
+pub(super) fn failed(why: &str) -> String {
+    match why {
+        "" => "FAILED".to_owned(),
+        why => format!("FAILED: {why}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -132,6 +132,7 @@
  * @property {number} queue_ns
  * @property {number} device_ns
  * @property {boolean} failed
+ * @property {string} [failure] why; empty: not known
  *
  * @typedef {object} Explained a request that has ended
  * @property {number} request_id

@@ -411,7 +411,11 @@ impl Maker<'_> {
             span.attributes.push(owner);
         }
         if block.failed {
-            span.status = Status::error("the disk said that it failed");
+            let why = match block.failure.as_str() {
+                "" => "the disk said that it failed".to_owned(),
+                why => format!("the disk said that it failed: {why}"),
+            };
+            span.status = Status::error(why);
         }
         Some(span)
     }
