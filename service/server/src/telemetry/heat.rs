@@ -159,10 +159,20 @@ fn of(shape: &BlockShape) -> (String, String) {
 
 /// Device time of flushes.
 pub(super) fn flush_time(report: &StoreReport) -> HeatHistograms {
-    let flushes = report.shapes.iter().filter(|s| s.operation == "flush");
-    let flushes = flushes.filter(|shape| !shape.unplaced.is_empty());
+    unplaced_time(report, "flush")
+}
+
+/// Device time of discards.
+pub(super) fn discard_time(report: &StoreReport) -> HeatHistograms {
+    unplaced_time(report, "discard")
+}
+
+/// Device time of an operation that has no seek distance.
+fn unplaced_time(report: &StoreReport, operation: &str) -> HeatHistograms {
+    let shapes = report.shapes.iter().filter(|s| s.operation == operation);
+    let shapes = shapes.filter(|shape| !shape.unplaced.is_empty());
     let of_one = |s: &BlockShape| (of(s), times(&s.unplaced, s.unplaced_ns));
-    flushes.map(of_one).collect()
+    shapes.map(of_one).collect()
 }
 
 /// Time in the queue by owner and operation.
@@ -346,7 +356,19 @@ mod tests {
         let sizes = &size(&report)[&key];
         assert_eq!((sizes.count, sizes.bounds[4]), (21, (8192.0, 21)));
         near(sizes.sum, 21.0 * 4096.0);
-        assert!(flush_time(&report).is_empty());
+        assert!(flush_time(&report).is_empty() && discard_time(&report).is_empty());
+        let discards = BlockShape {
+            operation: "discard".into(),
+            unplaced: report.shapes[0].queue.clone(),
+            unplaced_ns: 250_000,
+            ..report.shapes[0].clone()
+        };
+        let shapes = vec![discards];
+        let report = StoreReport { shapes, ..report };
+        let times = discard_time(&report);
+        let of = &times[&("request".to_owned(), "discard".to_owned())];
+        assert_eq!((of.count, flush_time(&report).len()), (3, 0));
+        near(of.sum, 0.000_25);
     }
 
     #[test]

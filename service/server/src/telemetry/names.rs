@@ -268,6 +268,8 @@ metrics! {
         "Device time by seek distance: the label is the interval of the signed distance, a negative one is a seek towards sector 0.";
     FLUSH_TIME = "block_flush_time_seconds" Histogram ["store", "owner", "operation"]
         "Time from issue to completion of a flush of the disk's cache.";
+    DISCARD_TIME = "block_discard_time_seconds" Histogram ["store", "owner", "operation"]
+        "Time from issue to completion of a discard, by which a disk is told that blocks are free.";
     QUEUE_TIME = "block_queue_time_seconds" Histogram ["store", "owner", "operation"]
         "Time from the making of a block request until the driver was given it (Q2D).";
     BLOCK_SIZE = "block_size_bytes" Histogram ["store", "owner", "operation"]

@@ -147,6 +147,7 @@ fn block(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {
     out.histogram(&names::DEVICE_TIME, stores, heat::device_time)?;
     out.histogram(&names::SEEK_DEVICE_TIME, stores, heat::seek_device_time)?;
     out.histogram(&names::FLUSH_TIME, stores, heat::flush_time)?;
+    out.histogram(&names::DISCARD_TIME, stores, heat::discard_time)?;
     out.histogram(&names::QUEUE_TIME, stores, heat::queue_time)?;
     out.histogram(&names::BLOCK_SIZE, stores, heat::size)?;
     out.gauge_of(&names::BLOCK_IN_FLIGHT, stores, |s| {
@@ -186,8 +187,8 @@ fn attribution(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {
     let results = || {
         stores.iter().flat_map(|s| {
             let b = &s.report.block;
-            let all = b.attributed_bytes + b.shared_bytes + b.unattributed_bytes;
             // What the share of those without an event would be is not known.
+            let all = b.attributed_bytes + b.shared_bytes + b.unattributed_bytes;
             [
                 ("attributed", b.attributed_bytes, all),
                 ("shared", b.shared_bytes, all),
