@@ -119,23 +119,34 @@ fn drive(it: &Watched, device: &LoopDevice) {
     }
 }
 
-/// Flushes for a request through an io_uring, as the engine does.
-pub(crate) fn flush_in_ring(it: &Watched, request: u64) {
+/// Does a declared I/O for a request through an io_uring, as the engine does.
+pub(crate) fn io_in_ring(it: &Watched, request: u64, purpose: Purpose, op: Op, at: (u64, usize)) {
     let mut ring = IoUring::new(4).expect("an io_uring");
     let fd = types::Fd(it.file.as_raw_fd());
-    it.declared(&[request], Purpose::Flush, Op::Flush, (0, 0), |token| {
-        let entry = opcode::Fsync::new(fd)
-            .flags(types::FsyncFlags::DATASYNC)
-            .build()
-            .user_data(token);
-        // SAFETY: the entry points to no memory.
-        unsafe { ring.submission().push(&entry) }.expect("room");
+    let mut buffer = Aligned::new(at.1);
+    it.declared(&[request], purpose, op, at, |token| {
+        let bytes = buffer.get();
+        let length = u32::try_from(at.1).expect("small");
+        let entry = match op {
+            Op::Read => opcode::Read::new(fd, bytes.as_mut_ptr(), length)
+                .offset(at.0)
+                .build(),
+            Op::Write => opcode::Write::new(fd, bytes.as_ptr(), length)
+                .offset(at.0)
+                .build(),
+            Op::Flush => opcode::Fsync::new(fd)
+                .flags(types::FsyncFlags::DATASYNC)
+                .build(),
+        };
+        // SAFETY: the buffer outlives the I/O, which is waited for.
+        unsafe { ring.submission().push(&entry.user_data(token)) }.expect("room");
         it.observer.drives_ring(it.index);
         let done = ring.submit_and_wait(1);
         it.observer.left();
         done.expect("submitted");
+        let want = if op == Op::Flush { 0 } else { at.1 };
         for end in ring.completion() {
-            assert_eq!(end.result(), 0);
+            assert_eq!(usize::try_from(end.result()), Ok(want));
         }
     });
 }
