@@ -5,6 +5,7 @@
 //! tokens again.
 
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -135,7 +136,14 @@ fn give_up(config: &ServeConfig, observer: &Observer) -> Result<(), ServerError>
         let guard = observer.guard(&spec.name);
         status.is_some_and(|status| status.observed) || guard.is_some_and(|guard| guard.effective)
     });
-    let held = privileges::give_up(config.user.as_deref(), observing)?;
+    let mut reach = config.reach();
+    match std::env::var_os("NOTIFY_SOCKET") {
+        Some(manager) if manager.as_encoded_bytes().starts_with(b"@") => {
+            reach.abstract_sockets = true;
+        }
+        manager => reach.sockets.extend(manager.map(PathBuf::from)),
+    }
+    let held = privileges::give_up(config.user.as_deref(), observing, &reach)?;
     if held.uid == 0 {
         warn!(
             "this service runs as root: whoever gets into it can read and write all files of root; \

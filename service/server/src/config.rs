@@ -10,6 +10,7 @@
 mod args;
 pub mod document;
 mod page;
+mod reach;
 mod settings;
 mod validate;
 mod values;

@@ -184,8 +184,8 @@ fn lacking_rights(error: &lumpscope_engine::Error) -> &'static str {
             if source.kind() == io::ErrorKind::PermissionDenied =>
         {
             "; give the user that serves the right to read and write it (a raw disk: the group \
-             disk), or, when it is to be added as root, start with --keep-privileges and without \
-             --user"
+             disk) and name its folder in add-store-from, or, when it is to be added as root, start \
+             with --keep-privileges and without --user"
         }
         _ => "",
     }

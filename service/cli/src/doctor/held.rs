@@ -25,6 +25,7 @@ pub(super) fn findings(pid: u32) -> Vec<Finding> {
         capabilities(&threads),
         gain(&threads),
         calls(&threads),
+        reach(&threads),
     ]
 }
 
@@ -112,4 +113,26 @@ fn calls(threads: &[ThreadStatus]) -> Finding {
         "code that gets into the service can start programs",
         "start it without --keep-privileges, where the container allows filters",
     )
+}
+
+fn reach(threads: &[ThreadStatus]) -> Finding {
+    let topic = "files and ports";
+    let mut own = threads.iter().filter(|thread| !thread.kernel_worker);
+    let limits = privileges::limits_here();
+    match limits {
+        Ok(limits) if own.all(|thread| thread.limited) => {
+            good(topic, format!("limited by Landlock: {limits}"))
+        }
+        limits => lacking(
+            topic,
+            Level::Degraded,
+            match limits {
+                Ok(_) => "not limited (Landlock)".to_owned(),
+                Err(error) => format!("not limited: {error}"),
+            },
+            "code that gets into the service can open every file and device that its user may open",
+            "start it without --keep-privileges, on Linux 5.13 or newer with Landlock (lsm= of the \
+             kernel's command line), where the container allows it",
+        ),
+    }
 }

@@ -25,6 +25,8 @@ use rustix::process::Signal;
 const UNIT: &str = include_str!("../../../server/systemd/lumpscope.service");
 const EVENTUALLY: Duration = Duration::from_secs(60);
 const NOBODY: u32 = 65_534;
+const SHA256_OF_TEST: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+const SHA256_OF_OTHER: &str = "d9298a10d1b0735837dc4bd85dac641b0f3cef27a47e5d53a54f2f3f5b2fcffa";
 /// Exposure of the unit in tenths, as systemd-analyze counts it from 0 to 100.
 const EXPOSURE: u32 = 25;
 
@@ -133,6 +135,10 @@ async fn every_thread_has_given_up_everything_and_is_another_user() {
     let store = store_file(dir.path(), "nobody", 16 << 20, 4096, 0.05);
     let late = store_file(dir.path(), "late", 16 << 20, 4096, 0.05);
     let socket = dir.path().join("s.sock");
+    let limits = privileges::limits_here();
+    if let Err(why) = &limits {
+        missing(why);
+    }
     // More threads, of every kind that there is.
     for backend in ["uring", "threads"] {
         let how = [
@@ -159,6 +165,7 @@ async fn every_thread_has_given_up_everything_and_is_another_user() {
                 assert_eq!(thread.bounding, CapSet::NONE, "{when}: {thread:?}");
                 assert!(thread.no_new_privs, "{when}: {thread:?}");
                 assert!(thread.filtered, "{when}: {thread:?}");
+                assert_eq!(thread.limited, limits.is_ok(), "{when}: {thread:?}");
                 assert_eq!((thread.uids, thread.gids), ([NOBODY; 4], [NOBODY; 4]));
                 assert!(!thread.groups.contains(&0), "{when}: {thread:?}");
             }
@@ -169,8 +176,93 @@ async fn every_thread_has_given_up_everything_and_is_another_user() {
         assert_eq!(finding(&findings, "privileges held")["found"], "none");
         assert_eq!(finding(&findings, "privileges held")["level"], "good");
         assert_eq!(finding(&findings, "system calls")["level"], "good");
+        let level = if limits.is_ok() { "good" } else { "degraded" };
+        assert_eq!(finding(&findings, "files and ports")["level"], level);
+        assert_eq!(finding(&findings, "service")["level"], "good");
         assert!(service.stop().success());
     }
+}
+
+/// Files that are replaced, and stores that come; nothing else.
+#[test]
+fn what_is_needed_later_stays_within_reach() {
+    if let Err(why) = privileges::limits_here() {
+        return missing(&why);
+    }
+    let dir = folder();
+    let at = |name: &str| dir.path().join(name);
+    for name in ["settings", "stores", "elsewhere"] {
+        std::fs::create_dir(at(name)).unwrap();
+    }
+    let store = store_file(dir.path(), "own", 16 << 20, 4096, 0.05);
+    let named = store_file(&at("stores"), "named", 16 << 20, 4096, 0.05);
+    let other = store_file(&at("elsewhere"), "other", 16 << 20, 4096, 0.05);
+    let tokens = at("settings").join("tokens.toml");
+    let give = |sha256: &str| {
+        let text = format!(
+            "[[token]]\nname = \"a\"\nsha256 = \"{sha256}\"\nscopes = [\"admin\", \"observe\"]\n\
+             stores = [\"*\"]\n"
+        );
+        // As an administrator should: another file in its place.
+        let new = at("settings").join("new");
+        std::fs::write(&new, text).unwrap();
+        std::fs::rename(new, &tokens).unwrap();
+    };
+    give(SHA256_OF_TEST);
+    let how = [
+        "--no-probes",
+        "--reload-interval=0",
+        "--add-store-from",
+        &at("stores").display().to_string(),
+        "--tokens",
+        &tokens.display().to_string(),
+        "--unix-socket",
+        &at("s.sock").display().to_string(),
+    ];
+    let service = Serving::start(&mut Command::new(PROGRAM), &store, &how);
+    let ask = |token: &str, words: &[&str]| {
+        std::fs::write(at("token"), token).unwrap();
+        let mut command = Command::new(PROGRAM);
+        command.args(words).args(["--server", &service.url]);
+        command
+            .arg("--token-file")
+            .arg(at("token"))
+            .output()
+            .unwrap()
+    };
+    let add = |name: &str, path: &Path| {
+        ask(
+            "test",
+            &["admin", "add-store", name, &path.display().to_string()],
+        )
+    };
+    let added = add("named", &named);
+    assert!(added.status.success(), "{added:?}");
+    let refused = add("other", &other);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success(), "{refused:?}");
+    assert!(
+        said.contains("Permission denied") && said.contains("add-store-from"),
+        "{said}"
+    );
+    // Its own store can fail and come back.
+    let removed = ask("test", &["admin", "remove-store", "a"]);
+    assert!(removed.status.success(), "{removed:?}");
+    let back = add("a", &store);
+    assert!(back.status.success(), "{back:?}");
+
+    give(SHA256_OF_OTHER);
+    service.signal(Signal::HUP);
+    let begin = Instant::now();
+    while !ask("other", &["admin", "service"]).status.success() {
+        assert!(begin.elapsed() < EVENTUALLY, "the new tokens are not read");
+    }
+    assert!(!ask("test", &["admin", "service"]).status.success());
+    assert!(service.stop().success());
+    assert!(
+        !at("s.sock").exists(),
+        "the UNIX socket is removed at the end"
+    );
 }
 
 /// A store that only root may open cannot be added any more, and the answer says what to do.
@@ -195,7 +287,10 @@ async fn without_a_user_capabilities_go_and_root_stays_unless_told_otherwise() {
     }
     let dir = folder();
     let store = store_file(dir.path(), "keep", 16 << 20, 4096, 0.05);
-    let service = Serving::start(&mut Command::new(PROGRAM), &store, &["--no-probes"]);
+    let log = dir.path().join("log");
+    let mut command = Command::new(PROGRAM);
+    command.stderr(std::fs::File::create(&log).unwrap());
+    let service = Serving::start(&mut command, &store, &["--no-probes"]);
     for thread in service.threads() {
         assert_eq!(
             (thread.permitted, thread.uids),
@@ -205,6 +300,25 @@ async fn without_a_user_capabilities_go_and_root_stays_unless_told_otherwise() {
         assert!(thread.no_new_privs, "{thread:?}");
     }
     service.put_and_get(1).await;
+    // It has no capability left, and is root all the same: log and doctor say so, and what to do.
+    let said = std::fs::read_to_string(&log).unwrap();
+    let mut warnings = said.lines().filter(|line| line.contains(" WARN "));
+    assert!(
+        warnings.any(|line| line.contains("runs as root") && line.contains("--user")),
+        "{said}"
+    );
+    let findings = doctor(service.child.id());
+    let who = finding(&findings, "service");
+    assert_eq!(who["level"], "degraded", "{who}");
+    assert!(
+        who["consequence"]
+            .as_str()
+            .unwrap()
+            .contains("all files of root"),
+        "{who}"
+    );
+    assert!(who["remedy"].as_str().unwrap().contains("--user"), "{who}");
+    assert_eq!(finding(&findings, "privileges held")["level"], "good");
     assert!(service.stop().success());
 
     let keep = ["--no-probes", "--keep-privileges"];
@@ -212,6 +326,7 @@ async fn without_a_user_capabilities_go_and_root_stays_unless_told_otherwise() {
     let own = privileges::own_threads().unwrap().swap_remove(0);
     for thread in service.threads() {
         assert_eq!(thread.permitted, own.permitted, "{thread:?}");
+        assert!(!thread.filtered && !thread.limited, "{thread:?}");
     }
     let findings = doctor(service.child.id());
     let held = finding(&findings, "privileges held");
@@ -220,6 +335,7 @@ async fn without_a_user_capabilities_go_and_root_stays_unless_told_otherwise() {
         held["found"].as_str().unwrap().contains("CAP_SYS_ADMIN"),
         "{held}"
     );
+    assert_eq!(finding(&findings, "files and ports")["level"], "degraded");
     assert!(service.stop().success());
 }
 

@@ -111,6 +111,15 @@ pub struct ServeConfig {
     /// Keep all capabilities: stores can then be added that only root can open
     #[arg(long, value_name = "BOOL", env = "LUMPSCOPE_KEEP_PRIVILEGES", action = ArgAction::Set)]
     pub keep_privileges: bool,
+    /// Folder or device from which stores can be added while the service runs; repeat for more;
+    /// without: any folder of / that was there at the start, but those of the system
+    #[arg(
+        long,
+        value_name = "PATH",
+        env = "LUMPSCOPE_ADD_STORE_FROM",
+        value_delimiter = ';'
+    )]
+    pub add_store_from: Vec<PathBuf>,
     /// Refuse to start when a store cannot be opened, instead of serving the others
     #[arg(long, value_name = "BOOL", env = "LUMPSCOPE_REQUIRE_ALL_STORES", action = ArgAction::Set)]
     pub require_all_stores: bool,
@@ -305,6 +314,7 @@ impl Default for ServeConfig {
             drain_timeout: seconds(10),
             user: None,
             keep_privileges: false,
+            add_store_from: Vec::new(),
             require_all_stores: false,
             no_probes: false,
             probe_object: None,

@@ -7,17 +7,21 @@ mod capability;
 mod error;
 mod forbidden;
 mod plan;
+mod reach;
 mod status;
 mod threads;
 mod user;
 
-use tracing::{debug, info};
+use std::os::fd::AsRawFd as _;
+
+use tracing::{debug, info, warn};
 
 use threads::{Identity, Order};
 
 pub use capability::CapSet;
 pub use error::PrivilegeError;
 pub use forbidden::{forbid, names as forbidden};
+pub use reach::{Reach, limits_here};
 pub use status::{ThreadStatus, own_threads, threads_of};
 
 /// Privileges of a process, of all its threads together.
@@ -64,24 +68,27 @@ pub fn of(threads: &[ThreadStatus]) -> Held {
 /// Gives up what is not needed, in all threads: becomes `user` (`USER[:GROUP]`) when one is given,
 /// empties the permitted, effective, inheritable and ambient sets except for what the probes need
 /// on this kernel (`observing`: they are attached), the bounding set where CAP_SETPCAP allows it,
-/// and makes sure that nothing can be gained again. Blocks for a few milliseconds, at worst 30
-/// seconds.
+/// makes sure that nothing can be gained again, and limits files, ports and sockets to `reach` as
+/// far as this kernel can. Blocks for a few milliseconds, at worst 30 seconds. Once in the life of a
+/// process: what is out of reach stays so.
 ///
-/// Without privileges there is nothing to give up, and only the last is done.
+/// Without privileges there is nothing to give up, and only the last two are done.
 ///
 /// # Errors
 /// A user that is not there or cannot be changed to, and every thread that still holds more than it
 /// should: the process must end then, for some of its threads may have changed already.
-pub fn give_up(user: Option<&str>, observing: bool) -> Result<Held, PrivilegeError> {
+pub fn give_up(user: Option<&str>, observing: bool, reach: &Reach) -> Result<Held, PrivilegeError> {
     let threads = own_threads().map_err(PrivilegeError::Proc)?;
     let permitted = union(&threads, |thread| thread.permitted);
     let identity = match user {
         Some(given) => change_to(given, &threads, permitted)?,
         None => None,
     };
+    let rules = reach.rules();
     let order = Order {
         keep: plan::needed(observing, permitted).intersection(permitted),
         identity,
+        ruleset: rules.as_ref().ok().map(|rules| rules.ruleset.as_raw_fd()),
     };
     // Without this capability nobody can change the bounding set.
     let bounding = !union(&threads, |thread| thread.effective)
@@ -89,6 +96,13 @@ pub fn give_up(user: Option<&str>, observing: bool) -> Result<Held, PrivilegeErr
         .is_empty();
     let had_none = permitted.is_empty() && order.identity.is_none();
     threads::carry_out(&order, |thread| is_as_wanted(thread, &order, bounding))?;
+    match &rules {
+        Ok(rules) => info!(
+            limits = rules.limits,
+            "limited what can be reached (Landlock)"
+        ),
+        Err(error) => warn!(error, "all files and ports stay within reach"),
+    }
     let held = held();
     let kept = order.keep;
     if had_none {
@@ -159,6 +173,7 @@ fn is_as_wanted(thread: &ThreadStatus, order: &Order, bounding: bool) -> bool {
         && thread.inheritable.is_empty()
         && thread.ambient.is_empty()
         && thread.no_new_privs
+        && (order.ruleset.is_none() || thread.limited)
         && (!bounding || thread.bounding.without(order.keep).is_empty())
         && order
             .identity

@@ -7,6 +7,8 @@ use super::capability::CapSet;
 
 /// Kernel flag of a thread that the kernel started for io_uring: `PF_IO_WORKER`.
 const IO_WORKER: u64 = 0x10;
+/// Offset from the first real-time signal: the first few are popular.
+const SIGNAL_OFFSET: i32 = 11;
 /// Longest that /proc is read again because threads come and go meanwhile.
 const ATTEMPTS: usize = 100;
 
@@ -37,10 +39,29 @@ pub struct ThreadStatus {
     pub no_new_privs: bool,
     /// True: some system calls are forbidden to it (seccomp).
     pub filtered: bool,
+    /// True: it has limited itself to what [`super::Reach`] names (Landlock). Only says so of threads
+    /// of this service.
+    pub limited: bool,
     /// True: a worker that the kernel started to carry out requests of io_uring. It runs no code of
     /// the program, takes no signals, and does each request with the rights that its submitter had
     /// when it was submitted; its own are those of the moment in which it was started.
     pub kernel_worker: bool,
+}
+
+/// The signal by which each thread is told to change its own privileges.
+pub(super) fn signal() -> i32 {
+    libc::SIGRTMIN() + SIGNAL_OFFSET
+}
+
+/// Whether a thread that blocks these signals has taken the rules of Landlock.
+///
+/// /proc does not show the rules. So the handler of [`signal`], once the kernel has accepted them,
+/// leaves its own signal blocked: a thread passes that on to the threads that it starts, as it passes
+/// on the rules. A thread that starts another one blocks every signal for a moment, and does not
+/// count.
+fn has_rules(blocked: u64) -> bool {
+    let is_blocked = |signal: i32| blocked >> (signal - 1) & 1 == 1;
+    is_blocked(signal()) && !is_blocked(signal() + 1)
 }
 
 /// All threads of this process.
@@ -119,6 +140,7 @@ fn parse(status: &str, stat: &str) -> io::Result<ThreadStatus> {
         ambient: set("CapAmb")?,
         no_new_privs: field(status, "NoNewPrivs")? == "1",
         filtered: field(status, "Seccomp").is_ok_and(|mode| mode == "2"),
+        limited: has_rules(set("SigBlk")?.0),
         kernel_worker: flags(stat)? & IO_WORKER != 0 && name.starts_with("iou-wrk-"),
         name,
     })
@@ -160,7 +182,7 @@ mod tests {
     use super::*;
 
     const STATUS: &str = "Name:\tlumps) x\nPid:\t7\nUid:\t0\t5\t0\t0\nGid:\t0\t6\t0\t0\nGroups:\t9 3 \n\
-        CapInh:\t0000000000000001\nCapPrm:\t0000000000000003\nCapEff:\t0000000000000002\n\
+        SigBlk:\t0000100000000000\nCapInh:\t0000000000000001\nCapPrm:\t0000000000000003\nCapEff:\t0000000000000002\n\
         CapBnd:\t000001ffffffffff\nCapAmb:\t0000000000000000\nNoNewPrivs:\t1\n";
 
     #[test]
@@ -173,7 +195,13 @@ mod tests {
         assert_eq!(found.groups, [3, 9]);
         assert_eq!((found.permitted, found.effective), (CapSet(3), CapSet(2)));
         assert_eq!(found.bounding.names().len(), 41);
-        assert!(found.no_new_privs && !found.kernel_worker);
+        assert!(found.no_new_privs && found.limited && !found.kernel_worker);
+        let starting = STATUS.replace("0000100000000000", "fffffffffffbfeff");
+        assert!(
+            !parse(&starting, "7 (x) S 1 7 7 0 -1 4194624 1")
+                .unwrap()
+                .limited
+        );
         let worker = STATUS.replace("lumps) x", "iou-wrk-7");
         assert!(
             parse(&worker, "7 (iou-wrk-7) S 1 7 7 0 -1 4210768 1")

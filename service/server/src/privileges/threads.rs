@@ -1,7 +1,7 @@
 //! The system calls that change what a thread may do, carried out in every thread of the process.
 //!
-//! Capabilities, the bounding set and `no_new_privs` belong to a thread, and no thread can change
-//! those of another. So each thread is sent a signal whose handler makes the calls, as libpsx does,
+//! Capabilities, the bounding set, `no_new_privs` and the rules of Landlock belong to a thread, and no
+//! thread can change those of another. So each thread is sent a signal whose handler makes the calls, as libpsx does,
 //! and /proc is read until it shows that no thread is left. Users and groups are changed in the same
 //! handler, by the plain system calls: those of the C library change all threads by the same means,
 //! but one after the other call, and what must be kept would be lost between them.
@@ -10,6 +10,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::RawFd;
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -17,14 +18,12 @@ use std::time::{Duration, Instant};
 
 use super::capability::CapSet;
 use super::error::PrivilegeError;
-use super::status::{ThreadStatus, own_threads};
+use super::status::{ThreadStatus, own_threads, signal};
 
 /// Longest that a thread may take to run the handler; one that waits for a disk cannot before.
 const WITHIN: Duration = Duration::from_secs(30);
 /// A thread that has run the handler so often and still is not as wanted was refused something.
 const ROUNDS: usize = 3;
-/// Offset from the first real-time signal: the first few are popular.
-const SIGNAL_OFFSET: i32 = 11;
 /// `_LINUX_CAPABILITY_VERSION_3`: sets of 64 bits.
 const CAPABILITY_VERSION: u32 = 0x2008_0522;
 
@@ -44,6 +43,8 @@ pub(super) struct Order {
     pub(super) keep: CapSet,
     /// `None`: stay who we are.
     pub(super) identity: Option<Identity>,
+    /// Descriptor of the rules of Landlock; `None`: files and ports are not limited.
+    pub(super) ruleset: Option<RawFd>,
 }
 
 /// Order to the signal handler; null: none.
@@ -57,7 +58,7 @@ static REFUSED_ERROR: AtomicI32 = AtomicI32::new(0);
 static TURN: Mutex<()> = Mutex::new(());
 
 /// The calls of the handler, by the number under which a refusal is noted.
-const CALLS: [&str; 7] = [
+const CALLS: [&str; 8] = [
     "nothing",
     "setgroups",
     "setresgid",
@@ -65,6 +66,7 @@ const CALLS: [&str; 7] = [
     "capget",
     "capset",
     "prctl(PR_SET_NO_NEW_PRIVS)",
+    "landlock_restrict_self",
 ];
 
 /// Has every thread carry out `order`, until `done` is true of all of them.
@@ -80,7 +82,7 @@ pub(super) fn carry_out(
     REFUSED_CALL.store(0, Ordering::SeqCst);
     // Never freed: a handler may still look at it. It is small, and there is one in a process's life.
     ORDER.store(Box::into_raw(Box::new(order.clone())), Ordering::SeqCst);
-    let signal = libc::SIGRTMIN() + SIGNAL_OFFSET;
+    let signal = signal();
     install(signal, handler()).map_err(PrivilegeError::Signal)?;
     let result = until_all(signal, done);
     ORDER.store(ptr::null_mut(), Ordering::SeqCst);
@@ -139,7 +141,7 @@ fn refusal(thread: String) -> PrivilegeError {
 }
 
 fn handler() -> libc::sighandler_t {
-    let function: extern "C" fn(i32) = on_signal;
+    let function: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) = on_signal;
     function as libc::sighandler_t
 }
 
@@ -148,7 +150,7 @@ fn install(signal: i32, handler: libc::sighandler_t) -> io::Result<()> {
     // SAFETY: all-zero bytes are a valid sigaction: numbers, and an empty set of signals.
     let action = unsafe { action.assume_init_mut() };
     action.sa_sigaction = handler;
-    action.sa_flags = libc::SA_RESTART;
+    action.sa_flags = libc::SA_RESTART | libc::SA_SIGINFO;
     // SAFETY: `action` is complete, and what it had before is not asked for.
     match unsafe { libc::sigaction(signal, action, ptr::null_mut()) } {
         0 => Ok(()),
@@ -171,7 +173,7 @@ fn tell(tid: i32, signal: i32) -> io::Result<()> {
 }
 
 /// Runs in each thread, wherever it happens to be: only system calls and atomics.
-extern "C" fn on_signal(_signal: i32) {
+extern "C" fn on_signal(signal: i32, _info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: a pointer to this thread's own errno, valid as long as the thread.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
@@ -179,6 +181,9 @@ extern "C" fn on_signal(_signal: i32) {
     // SAFETY: null, or a box that is never freed.
     if let Some(order) = unsafe { ORDER.load(Ordering::SeqCst).as_ref() } {
         obey(order);
+        if order.ruleset.is_some_and(limit) {
+            leave_blocked(signal, context);
+        }
     }
     HANDLED.fetch_add(1, Ordering::SeqCst);
     // SAFETY: as above. Whoever was interrupted finds its error again.
@@ -196,6 +201,23 @@ fn obey(order: &Order) {
     restrict(order.keep);
     prctl(libc::PR_SET_KEEPCAPS, 0, 0);
     note(6, prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0));
+}
+
+/// True: the rules of Landlock hold for this thread and for those that it starts.
+fn limit(ruleset: RawFd) -> bool {
+    // SAFETY: numbers only.
+    let code = unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset, 0) };
+    note(7, code);
+    code == 0
+}
+
+/// Has the thread block `signal` when the handler has ended.
+fn leave_blocked(signal: i32, context: *mut libc::c_void) {
+    let context = context.cast::<libc::ucontext_t>();
+    // SAFETY: the kernel hands a handler with SA_SIGINFO the state of the thread that it resumes.
+    let mask = unsafe { &raw mut (*context).uc_sigmask };
+    // SAFETY: a set of signals that lives until the handler ends; the call is safe in handlers.
+    unsafe { libc::sigaddset(mask, signal) };
 }
 
 /// Needs CAP_SETPCAP. Whether it must have worked is for /proc to say.
