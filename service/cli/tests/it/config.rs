@@ -438,6 +438,58 @@ fn certificates_keys_and_tokens_are_looked_into() {
     assert_eq!(doctor(&config, "private key permissions").0, "missing");
 }
 
+const TOKENS: &str = "[[token]]\nname = \"a\"\n\
+    sha256 = \"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"\n\
+    scopes = [\"read\"]\nstores = [\"a\"]\n";
+const KEYS: &str = "[[key]]\nname = \"a\"\naccess = \"AKA\"\nsecret = \"a-secret-of-the-tests\"\n\
+    [[key.allow]]\nbucket = \"b\"\nrights = [\"read\"]\nprefix = \"p/\"\n";
+
+/// A file whose end is missing could give more than was meant: it is told by `--check-config`, and
+/// the service does not start with it.
+#[test]
+fn a_cut_file_of_tokens_or_access_keys_is_refused_before_the_start_and_at_it() {
+    let dir = folder();
+    let store = store_file(dir.path(), "cut", 16 << 20, 4096, 0.05);
+    let spec = format!("a={}", store.display());
+    for (key, whole, more) in [
+        ("--tokens", TOKENS, [].as_slice()),
+        ("--s3-credentials", KEYS, &["--s3-listen", "127.0.0.1:0"]),
+    ] {
+        let file = dir.path().join(format!("{}.toml", &key[2..]));
+        let file_name = file.to_str().unwrap();
+        let mut arguments = vec!["--store", &spec, "--no-probes", key, file_name];
+        arguments.extend(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]);
+        arguments.extend(more);
+        let write = |text: &str| {
+            std::fs::write(&file, text).unwrap();
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+        };
+        write(whole);
+        let good = check(&arguments);
+        assert!(good.status.success(), "{}", said(&good));
+        let ends = whole.match_indices('\n').map(|(at, _)| at + 1);
+        for cut in ends.filter(|cut| *cut < whole.len()) {
+            write(&whole[..cut]);
+            let bad = check(&arguments);
+            let text = said(&bad);
+            assert_eq!(bad.status.code(), Some(1), "{cut}: {text}");
+            assert!(text.contains(file_name), "{cut}: {text}");
+        }
+        // The last one is whole but for its last line.
+        let bad = Command::new(PROGRAM)
+            .arg("serve")
+            .args(&arguments)
+            .output()
+            .unwrap();
+        let text = said(&bad);
+        assert_eq!(bad.status.code(), Some(1), "{text}");
+        assert!(bad.stdout.is_empty() && text.contains("[end]"), "{text}");
+        write(whole);
+        let more = [more, &[key, file_name]].concat();
+        drop(Process::start(dir.path(), &[("a", &store)], &more));
+    }
+}
+
 #[test]
 fn a_trace_url_leads_somewhere_and_says_where_the_id_belongs() {
     let with = |url: &str| {
