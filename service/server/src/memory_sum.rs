@@ -2,7 +2,7 @@
 
 use crate::config::ServeConfig;
 use crate::connection_memory;
-use crate::grpc::{LISTS, MESSAGES};
+use crate::grpc::{ANSWERS, LISTS, MESSAGES};
 use crate::request::Bodies;
 
 /// Program, runtime, observer and the state of stores that hold little.
@@ -21,5 +21,6 @@ pub fn memory_sum(config: &ServeConfig) -> u64 {
     let entrances = 1 + u64::from(config.unix_socket.is_some());
     let connections = connection_memory::most(config, entrances * most);
     let http = if config.s3_listen.is_some() { most } else { 0 } + 128;
-    SELF + Bodies::most(put) + stores + MESSAGES + Bodies::most(LISTS) + connections + http * HTTP
+    let replies = Bodies::most(LISTS) + Bodies::most(ANSWERS);
+    SELF + Bodies::most(put) + stores + MESSAGES + replies + connections + http * HTTP
 }

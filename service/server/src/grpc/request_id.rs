@@ -21,6 +21,7 @@ use tracing::Instrument as _;
 
 use super::Reply;
 use super::intake::Intake;
+use super::observe::Kept;
 use crate::door::{Caller, Connection};
 use crate::refusal::Refusal;
 use crate::request::methods::{self, Method};
@@ -107,9 +108,11 @@ where
                 end_with(&scope, response.headers());
             }
             let cut_off = scope.cut_off();
+            let kept = response.extensions_mut().remove::<Arc<Kept>>();
             Ok(response.map(|body| {
                 Body::new(TracedBody {
                     body,
+                    kept,
                     scope,
                     cut_off: cut_off.map(|token| Box::pin(token.cancelled_owned())),
                 })
@@ -197,6 +200,8 @@ impl http_body::Body for WholeBody {
 /// The body of a reply; ends the scope when the transport takes the trailers.
 struct TracedBody {
     body: Body,
+    /// Memory that its bytes hold until they are sent; `None`: none is counted, or they count it.
+    kept: Option<Arc<Kept>>,
     scope: Arc<Scope>,
     /// Ends when the request's store cuts it off; `None`: it is in none, or that is done.
     cut_off: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
@@ -241,7 +246,10 @@ impl http_body::Body for TracedBody {
             Poll::Ready(None) => self.scope.end(Code::Ok),
             Poll::Pending => {}
         }
-        polled
+        let Some(kept) = &self.kept else {
+            return polled;
+        };
+        polled.map_ok(|frame| frame.map_data(|bytes| kept.part(bytes)))
     }
 
     fn is_end_stream(&self) -> bool {

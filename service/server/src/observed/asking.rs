@@ -13,6 +13,8 @@ use crate::stores::Stores;
 const SETTLE: Duration = Duration::from_secs(2);
 /// Slow requests that are listed when no number is asked for.
 pub(crate) const DEFAULT_SLOWEST: usize = 20;
+/// Most that are listed.
+pub(crate) const MOST_SLOWEST: usize = 500;
 
 /// Asks the observer, always on a thread that may wait. Cheap to clone.
 #[derive(Clone)]

@@ -7,7 +7,7 @@ mod watches;
 
 use lumpscope_observer::EventPolicy;
 
-pub(crate) use asking::{Asking, DEFAULT_SLOWEST};
+pub(crate) use asking::{Asking, DEFAULT_SLOWEST, MOST_SLOWEST};
 pub(crate) use turns::{Shared, Unanswered};
 pub(crate) use watches::Watching;
 pub use watches::{Kind, MAX_VIEWERS, MAX_WATCHES, Watches};

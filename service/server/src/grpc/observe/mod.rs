@@ -1,5 +1,6 @@
 //! `lumpscope.v1.Observe`: what the observer knows, and what it is told to do.
 
+mod answers;
 mod live;
 
 use std::sync::Arc;
@@ -10,9 +11,14 @@ use lumpscope_proto::v1::{self, observe_server::Observe};
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 
+pub(crate) use self::answers::ANSWERS;
+pub(super) use self::answers::Kept;
+use self::answers::{Answers, Question};
 use self::live::{BLOCKS_WAITING, Batch, BoxStream, Doubts, LINES_WAITING, Live};
+use crate::config::ServeConfig;
+use crate::door::Connection;
 use crate::observed::convert::{self, WallClock};
-use crate::observed::{Asking, DEFAULT_SLOWEST, Kind, Shared, Unanswered, Watches};
+use crate::observed::{Asking, Kind, Shared, Unanswered, Watches};
 use crate::refusal::Refusal;
 use crate::request::Scope;
 use crate::stores::Stores;
@@ -30,13 +36,16 @@ pub struct ObserveService {
     asking: Asking,
     reports: Arc<Reports>,
     watches: Arc<Watches>,
+    answers: Answers,
     stopped: watch::Receiver<bool>,
 }
 
 impl ObserveService {
-    /// A service over open stores. Whoever watches is counted in `watches`, until `stopped`.
+    /// A service over open stores. Whoever watches is counted in `watches`, until `stopped`. Must be
+    /// called within a runtime.
     #[must_use]
     pub fn new(
+        config: &ServeConfig,
         stores: Stores,
         observer: Observer,
         watches: Arc<Watches>,
@@ -50,6 +59,7 @@ impl ObserveService {
                 turns: watches.turns.clone(),
             },
             watches,
+            answers: Answers::new(config),
             stopped,
         }
     }
@@ -83,14 +93,35 @@ fn unanswered(error: Unanswered) -> Status {
     }
 }
 
+/// The scope of a request, and the connection by which it came.
+fn of<T>(request: &Request<T>) -> (Arc<Scope>, Option<Connection>) {
+    let extensions = request.extensions();
+    (
+        Scope::of(extensions),
+        extensions.get::<Connection>().cloned(),
+    )
+}
+
+/// A reply that takes its memory along.
+fn with<T>(kept: Arc<Kept>, answer: T) -> Response<T> {
+    let mut response = Response::new(answer);
+    response.extensions_mut().insert(kept);
+    response
+}
+
 type Answer<T> = Result<Response<T>, Status>;
 
 #[tonic::async_trait]
 impl Observe for ObserveService {
     async fn report(&self, request: Request<v1::ReportRequest>) -> Answer<v1::ReportResponse> {
-        let scope = Scope::of(request.extensions());
+        let (scope, connection) = of(&request);
         let asked = request.into_inner();
         let names = self.meant(&scope, &asked.store)?;
+        let question = Question::Reports(names.len());
+        let kept = self
+            .answers
+            .keep(scope.payer(), connection.as_ref(), question);
+        let kept = kept.await?;
         let report = move |r: obs::StoreReport| {
             convert::store_report(r, !asked.without_heat, WallClock::now())
         };
@@ -100,43 +131,51 @@ impl Observe for ObserveService {
             reports.map(report).collect()
         });
         let stores = self.reports.ask(key, question);
-        Ok(Response::new(v1::ReportResponse {
+        let answer = v1::ReportResponse {
             stores: stores.await.map_err(unanswered)?,
             request_id: scope.id(),
-        }))
+        };
+        Ok(with(kept, answer))
     }
 
     async fn explain(&self, request: Request<v1::ExplainRequest>) -> Answer<v1::ExplainResponse> {
-        let scope = Scope::of(request.extensions());
+        let (scope, connection) = of(&request);
+        let kept = self
+            .answers
+            .keep(scope.payer(), connection.as_ref(), Question::Explain);
+        let kept = kept.await?;
         let id = request.into_inner().request_id;
         let may_use = |store: &str| scope.may_use(store);
         let known = self.asking.explain(id, may_use).await.map_err(unanswered)?;
-        Ok(Response::new(v1::ExplainResponse {
+        let answer = v1::ExplainResponse {
             request: Some(known.ok_or(Refusal::UnknownRequest { id })?),
             request_id: scope.id(),
-        }))
+        };
+        Ok(with(kept, answer))
     }
 
     async fn list_slowest(
         &self,
         request: Request<v1::ListSlowestRequest>,
     ) -> Answer<v1::ListSlowestResponse> {
-        let scope = Scope::of(request.extensions());
+        let (scope, connection) = of(&request);
         let asked = request.into_inner();
         let names = self.meant(&scope, &asked.store)?;
+        let (limit, question) = Question::slowest(&asked);
+        let kept = self
+            .answers
+            .keep(scope.payer(), connection.as_ref(), question);
+        let kept = kept.await?;
         let within = match asked.within_seconds {
             0 => u32::MAX,
             seconds => seconds,
         };
-        let limit = match usize::try_from(asked.limit) {
-            Ok(0) => DEFAULT_SLOWEST,
-            limit => limit.unwrap_or(usize::MAX),
-        };
         let slowest = self.asking.slowest(names, within, limit);
-        Ok(Response::new(v1::ListSlowestResponse {
+        let answer = v1::ListSlowestResponse {
             requests: slowest.await.map_err(unanswered)?,
             request_id: scope.id(),
-        }))
+        };
+        Ok(with(kept, answer))
     }
 
     type TraceStream = BoxStream<v1::TraceResponse>;

@@ -54,11 +54,11 @@ use self::pulse::Pulse;
 use crate::config::PageConfig;
 use crate::door::{Caller, Connection, Door};
 use crate::json::to_json;
-use crate::observed::{Asking, DEFAULT_SLOWEST, Kind, MAX_VIEWERS, Unanswered, Watches};
+use crate::observed::{
+    Asking, DEFAULT_SLOWEST, Kind, MAX_VIEWERS, MOST_SLOWEST, Unanswered, Watches,
+};
 use crate::telemetry::Sources;
 
-/// Slow requests listed at most.
-const MOST_SLOWEST: usize = 500;
 /// How far back the slow ones are looked for when nothing is said, in seconds.
 const DEFAULT_WITHIN: u32 = 300;
 
