@@ -1,5 +1,5 @@
-//! `lumpscope lab` and `lumpscope load` as a user starts them: three stores that are really served and used, of which
-//! nothing is left, however the end comes.
+//! `lumpscope lab` and `lumpscope load` as a user starts them: stores that are really served and used, of which nothing
+//! is left, however the end comes.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -102,5 +102,41 @@ fn a_lab_that_is_killed_leaves_nothing() {
     let pid = service.pid();
     assert_eq!(devices_of(pid), 3);
     service.kill9();
+    until_gone(pid);
+}
+
+/// As the demo of docker-compose.yml: without the right to mount.
+#[test]
+fn the_raw_store_alone_needs_no_mounts() {
+    let Some(_alone) = alone(&[Need::Root, Need::Tool("losetup"), Need::Tool("setpriv")]) else {
+        return;
+    };
+    let keep = "-all,+bpf,+perfmon,+mknod,+kill,+setuid,+setgid,+setpcap";
+    let with = |stores: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--no-new-privs", "--bounding-set", keep, "--inh-caps", keep]);
+        command.arg(binary()).arg("lab").args(stores);
+        command.args(["--size", "512M", "--", "--user", "65534:65534"]);
+        command.args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]);
+        command
+    };
+    let refused = with(&["--only", "ext4"]).output().expect("setpriv starts");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        !refused.status.success() && said.contains("CAP_SYS_ADMIN"),
+        "{said}"
+    );
+
+    let service = Service::spawn(with(&["--only", "raw"]));
+    let pid = service.pid();
+    assert_eq!(devices_of(pid), 1);
+    let observed = |line: &str| {
+        line.starts_with("lumpscope_probe_attached{store=\"raw\"") && line.ends_with(" 1.0")
+    };
+    let text = service.scrape();
+    assert!(text.lines().any(observed), "{text}");
+    let (said, code) = load(&service.grpc, &["--seconds", "1"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(service.stop(), "an orderly end is a success");
     until_gone(pid);
 }

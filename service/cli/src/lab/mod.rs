@@ -18,7 +18,7 @@ use crate::error::system;
 pub(crate) enum LabCommand {
     /// Run one workload against a raw, an ext4 and an xfs store and compare them
     Compare(Box<lumpscope_lab::compare::CompareArgs>),
-    /// Serve three stores (raw, ext4, xfs) on loop devices that vanish at the end
+    /// Serve stores (raw, ext4, xfs) on loop devices that vanish at the end
     Lab(service::LabArgs),
     /// Show what any program makes a disk do, by file and by kind
     Watch(Box<lumpscope_lab::watch::WatchArgs>),

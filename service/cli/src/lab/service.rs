@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
+use clap::builder::PossibleValuesParser;
+use lumpscope_lab::disks::StoreKind;
 use lumpscope_lab::lab_service::{self, LabServiceOptions};
 use lumpscope_units::Size;
 
@@ -30,16 +32,22 @@ pub(crate) struct LabArgs {
     /// Make the ext4 without a journal, as the published benchmark did
     #[arg(long)]
     no_ext4_journal: bool,
+    /// Make only this store; repeat for more. The raw one needs no mount, and no CAP_SYS_ADMIN
+    #[arg(long, value_name = "STORE", value_parser = PossibleValuesParser::new(StoreKind::ALL.map(StoreKind::name)))]
+    only: Vec<String>,
     /// Further arguments of `lumpscope serve`
     #[arg(last = true, value_name = "ARGS OF serve")]
     serve: Vec<OsString>,
 }
 
 pub(super) fn run(args: LabArgs, exe: &Path) -> Result<ExitCode> {
+    let mut kinds = StoreKind::ALL.to_vec();
+    kinds.retain(|kind| args.only.is_empty() || args.only.iter().any(|name| name == kind.name()));
     let options = LabServiceOptions {
         dir: args.dir,
         disk_bytes: args.size.0,
         ext4_journal: !args.no_ext4_journal,
+        kinds,
         drive: args.drive,
         serve: args.serve,
     };

@@ -62,7 +62,7 @@ fn refused<P: AsRef<Path> + ?Sized>(
 fn not_permitted(what: &str, path: &Path) -> anyhow::Error {
     anyhow!(
         "loop devices and mounts need root (CAP_SYS_ADMIN): the kernel refused to {what} {}. Run \
-         it with sudo; in a container, with what docker-compose.yml gives its demo",
+         it with sudo; in a container, with what docker-compose.filesystems.yml gives its demo",
         path.display()
     )
 }
@@ -168,7 +168,8 @@ pub struct LabStore {
 pub struct Lab {
     stores: Vec<LabStore>,
     // Dropped in this order: mounts first, then the devices below them.
-    namespace: MountNamespace,
+    /// `None`: no file system is mounted.
+    namespace: Option<MountNamespace>,
     devices: Vec<Device>,
 }
 
@@ -203,7 +204,8 @@ impl Device {
 }
 
 impl Lab {
-    /// Makes a lab. Needs root (`CAP_SYS_ADMIN`), `mkfs.ext4` and `mkfs.xfs`.
+    /// Makes a lab. Needs root; with file systems, `CAP_SYS_ADMIN` for a mount namespace and the
+    /// mounts, `mkfs.ext4` and `mkfs.xfs`.
     ///
     /// # Errors
     /// A privilege, a program, a kernel feature or room is missing; what had been made is gone.
@@ -214,7 +216,7 @@ impl Lab {
         }
         let mut lab = Lab {
             stores: Vec::new(),
-            namespace: MountNamespace::create(&dir)?,
+            namespace: None,
             devices: Vec::new(),
         };
         for kind in &options.kinds {
@@ -227,7 +229,11 @@ impl Lab {
                 StoreKind::Ext4 | StoreKind::Xfs => {
                     let emulated = options.drive.is_some();
                     make_fs::make(*kind, &device, options.ext4_journal, emulated)?;
-                    lab.namespace.mount(*kind, &device)?.join("lumpscope.lusf")
+                    let namespace = match &mut lab.namespace {
+                        Some(namespace) => namespace,
+                        none => none.insert(MountNamespace::create(&dir)?),
+                    };
+                    namespace.mount(*kind, &device)?.join("lumpscope.lusf")
                 }
             };
             lab.stores.push(LabStore {
@@ -297,7 +303,10 @@ impl Lab {
     #[must_use]
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
-        crate::process::tie_to_parent(&mut command, Some(self.namespace.handle()));
+        crate::process::tie_to_parent(
+            &mut command,
+            self.namespace.as_ref().map(MountNamespace::handle),
+        );
         command
     }
 
@@ -308,6 +317,9 @@ impl Lab {
     /// # Errors
     /// The kernel refuses, for want of `CAP_SYS_ADMIN`.
     pub fn enter_current_thread(&self) -> anyhow::Result<()> {
-        self.namespace.enter_current_thread()
+        match &self.namespace {
+            Some(namespace) => namespace.enter_current_thread(),
+            None => Ok(()),
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! `lumpscope lab`: three stores on disks of nothing, served until somebody ends it.
+//! `lumpscope lab`: stores on disks of nothing, served until somebody ends it.
 //!
 //! The service is the real one, a child process in the lab's mount namespace. Signals that ask for
 //! an end are passed on to it, each once; the disks go when it has ended. After `kill -9` the
@@ -38,10 +38,12 @@ const LOOK: Duration = Duration::from_millis(20);
 pub struct LabServiceOptions {
     /// Directory for the images; absent: that of [`crate::disks::default_dir`].
     pub dir: Option<PathBuf>,
-    /// Size of each of the three disks in bytes, at least [`MIN_DISK_BYTES`].
+    /// Size of each disk in bytes, at least [`MIN_DISK_BYTES`].
     pub disk_bytes: u64,
     /// The ext4 has a journal.
     pub ext4_journal: bool,
+    /// Stores to make and serve.
+    pub kinds: Vec<StoreKind>,
     /// Name of a drive to emulate below the stores. The disks are then as large as the drive, and
     /// the stores as large as on disks of `disk_bytes`.
     pub drive: Option<String>,
@@ -89,13 +91,18 @@ fn serve(
     } else {
         "without"
     };
-    step(format!(
-        "makes three {kind}: one raw, one with an ext4 {journal} its journal, one with an xfs"
-    ));
+    let of = |store: &StoreKind| match store {
+        StoreKind::Raw => "one raw".to_owned(),
+        StoreKind::Ext4 => format!("one with an ext4 {journal} its journal"),
+        StoreKind::Xfs => "one with an xfs".to_owned(),
+    };
+    let disks: Vec<String> = options.kinds.iter().map(of).collect();
+    step(format!("makes {kind}: {}", disks.join(", ")));
     let lab = Lab::create(&LabOptions {
         dir: options.dir.clone(),
-        expected_bytes: 3 * capacity + FILE_SYSTEMS_BYTES,
+        expected_bytes: options.kinds.len() as u64 * capacity + FILE_SYSTEMS_BYTES,
         ext4_journal: options.ext4_journal,
+        kinds: options.kinds.clone(),
         drive: options.drive.as_ref().map(|name| LabDrive {
             exe: exe.to_owned(),
             options: LiveOptions::new(name),
