@@ -12,7 +12,8 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::access::Asked;
 use super::attributes::timestamp;
-use super::endpoint::{Endpoint, Inside, given, no_version};
+use super::endpoint::{Endpoint, given, no_version};
+use super::place::Inside;
 use super::signed::REGION;
 use super::{list, put};
 use lumpscope_server::door::Access;
@@ -29,7 +30,6 @@ impl Endpoint {
         request: S3Request<ListBucketsInput>,
     ) -> S3Result<S3Response<ListBucketsOutput>> {
         let asked = Asked::of(&request)?;
-        let inside = self.enter(&asked)?;
         let prefix = given(request.input.prefix);
         let begins = prefix.clone().unwrap_or_default();
         let most = request.input.max_buckets.unwrap_or(MAX_BUCKETS);
@@ -43,7 +43,7 @@ impl Endpoint {
             Some(ListAfter::Key(name) | ListAfter::Prefix(name)) => name,
             None => String::new(),
         };
-        let mut buckets = inside.objects.buckets();
+        let mut buckets = self.all_buckets(&asked)?;
         buckets.retain(|bucket| {
             let known = asked.grants.know(&bucket.name) && bucket.name.starts_with(&begins);
             known && bucket.name > after
@@ -74,11 +74,14 @@ impl Endpoint {
         request: S3Request<CreateBucketInput>,
     ) -> S3Result<S3Response<CreateBucketOutput>> {
         let asked = Asked::of(&request)?;
-        let inside = self.enter(&asked)?;
         let (ctx, name) = (asked.scope.context(), request.input.bucket);
         let wanted = request.input.create_bucket_configuration;
         let region = wanted.and_then(|wanted| wanted.location_constraint);
-        let elsewhere = region.is_some_and(|it| !matches!(it.as_str(), "" | REGION));
+        let region = region.filter(|it| !matches!(it.as_str(), "" | REGION));
+        let elsewhere = region.is_some();
+        // One at a time: two must not make the same bucket on two stores.
+        let _alone = self.creating.lock().await;
+        let inside = self.enter_new(&asked, &name, region.as_ref().map(|it| it.as_str()))?;
         let created = inside.objects.create_bucket(ctx, &name).await;
         match created {
             Ok(_) => {}
@@ -89,11 +92,12 @@ impl Endpoint {
                 let code = S3ErrorCode::InvalidBucketName;
                 return Err(S3Error::with_message(code, why));
             }
-            Err(other) => return Err(self.failed(other)),
+            Err(other) => return Err(inside.failed(other)),
         }
-        Ok(S3Response::new(CreateBucketOutput {
+        let output = CreateBucketOutput {
             location: Some(format!("/{name}")),
-        }))
+        };
+        Ok(S3Response::with_headers(output, inside.told()))
     }
 
     pub(super) async fn remove(
@@ -101,10 +105,10 @@ impl Endpoint {
         request: S3Request<DeleteBucketInput>,
     ) -> S3Result<S3Response<DeleteBucketOutput>> {
         let asked = Asked::of(&request)?;
-        let inside = self.enter(&asked)?;
+        let inside = self.enter(&asked, &request.input.bucket)?;
         let ctx = asked.scope.context();
         let deleted = inside.objects.delete_bucket(ctx, &request.input.bucket);
-        deleted.await.map_err(|failure| self.failed(failure))?;
+        deleted.await.map_err(|failure| inside.failed(failure))?;
         Ok(S3Response::new(DeleteBucketOutput::default()))
     }
 
@@ -113,12 +117,13 @@ impl Endpoint {
         request: S3Request<HeadBucketInput>,
     ) -> S3Result<S3Response<HeadBucketOutput>> {
         let asked = Asked::of(&request)?;
-        let inside = self.enter(&asked)?;
-        self.known(&inside, &request.input.bucket)?;
-        Ok(S3Response::new(HeadBucketOutput {
+        let inside = self.enter(&asked, &request.input.bucket)?;
+        inside.known(&request.input.bucket)?;
+        let output = HeadBucketOutput {
             bucket_region: Some(REGION.to_owned()),
             ..HeadBucketOutput::default()
-        }))
+        };
+        Ok(S3Response::with_headers(output, inside.told()))
     }
 
     pub(super) fn location(
@@ -126,16 +131,11 @@ impl Endpoint {
         request: S3Request<GetBucketLocationInput>,
     ) -> S3Result<S3Response<GetBucketLocationOutput>> {
         let asked = Asked::of(&request)?;
-        let inside = self.enter(&asked)?;
-        self.known(&inside, &request.input.bucket)?;
+        let inside = self.enter(&asked, &request.input.bucket)?;
+        inside.known(&request.input.bucket)?;
         // Nothing stands for the region that S3 began with.
-        Ok(S3Response::new(GetBucketLocationOutput::default()))
-    }
-
-    /// Refuses a bucket that is not there.
-    pub(super) fn known(&self, inside: &Inside, bucket: &str) -> S3Result<()> {
-        let found = inside.objects.bucket(bucket);
-        found.map(|_| ()).map_err(|failure| self.failed(failure))
+        let output = GetBucketLocationOutput::default();
+        Ok(S3Response::with_headers(output, inside.told()))
     }
 
     pub(super) async fn delete(
@@ -143,8 +143,8 @@ impl Endpoint {
         request: S3Request<DeleteObjectInput>,
     ) -> S3Result<S3Response<DeleteObjectOutput>> {
         let asked = Asked::of(&request)?;
-        let inside = self.enter(&asked)?;
         let input = request.input;
+        let inside = self.enter(&asked, &input.bucket)?;
         no_version(input.version_id)?;
         let like = (
             input.if_match_size,
@@ -155,7 +155,7 @@ impl Endpoint {
         let deleted = inside
             .objects
             .delete(ctx, &input.bucket, &input.key, condition);
-        deleted.await.map_err(|failure| self.failed(failure))?;
+        deleted.await.map_err(|failure| inside.failed(failure))?;
         Ok(S3Response::new(DeleteObjectOutput::default()))
     }
 
@@ -164,14 +164,14 @@ impl Endpoint {
         request: S3Request<DeleteObjectsInput>,
     ) -> S3Result<S3Response<DeleteObjectsOutput>> {
         let asked = Asked::of(&request)?;
-        let inside = self.enter(&asked)?;
         let input = request.input;
+        let inside = self.enter(&asked, &input.bucket)?;
         let (most, at_once) = DELETES;
         if input.delete.objects.len() > most {
             let why = format!("one request deletes at most {most} keys");
             return Err(S3Error::with_message(S3ErrorCode::MalformedXML, why));
         }
-        self.known(&inside, &input.bucket)?;
+        inside.known(&input.bucket)?;
         let quiet = input.delete.quiet.unwrap_or(false);
         let (mut deleted, mut errors) = (Vec::new(), Vec::new());
         let objects = input.delete.objects.into_iter();
@@ -219,6 +219,8 @@ impl Endpoint {
         let ctx = asked.scope.context();
         let deleted = inside.objects.delete(ctx, bucket, &object.key, condition);
         let deleted = deleted.await;
-        deleted.map(|_| ()).map_err(|failure| self.failed(failure))
+        deleted
+            .map(|_| ())
+            .map_err(|failure| inside.failed(failure))
     }
 }

@@ -14,8 +14,9 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::access::Asked;
 use super::checks::{self, KINDS, TYPE, of_kind};
-use super::endpoint::{Endpoint, Inside, etag, signed};
+use super::endpoint::{Endpoint, etag, signed};
 use super::list::readable;
+use super::place::Inside;
 use super::whole::{self, Promised};
 use super::{multipart, put};
 
@@ -205,7 +206,7 @@ impl Endpoint {
         {
             return Ok(reply(place, &info, address));
         }
-        Err(self.failed(failure))
+        Err(inside.failed(failure))
     }
 
     pub(super) async fn complete(
@@ -216,7 +217,7 @@ impl Endpoint {
         let input = request.input;
         let condition = put::condition(input.if_match.as_ref(), input.if_none_match.as_ref())?;
         let address = self.address(&request.headers, (&input.bucket, &input.key));
-        let inside = self.enter(&asked)?;
+        let inside = self.enter(&asked, &input.bucket)?;
         let (ctx, place) = (
             asked.scope.context(),
             (&*input.bucket, &*input.key, &*input.upload_id),

@@ -64,9 +64,9 @@ impl Endpoint {
         missing: S3ErrorCode,
     ) -> S3Result<T> {
         let asked = Asked::of(request)?;
-        let inside = self.enter(&asked)?;
+        let inside = self.enter(&asked, bucket)?;
         let found = inside.objects.setting(bucket, setting);
-        let found = found.map_err(|failure| self.failed(failure))?;
+        let found = found.map_err(|failure| inside.failed(failure))?;
         let text = found.ok_or_else(|| none(missing))?;
         read(&text).ok_or_else(|| S3Error::new(S3ErrorCode::InternalError))
     }
@@ -78,7 +78,7 @@ impl Endpoint {
         text: Option<Arc<str>>,
     ) -> S3Result<()> {
         let asked = Asked::of(request)?;
-        let inside = self.enter(&asked)?;
+        let inside = self.enter(&asked, bucket)?;
         let ctx = asked.scope.context();
         let set = inside.objects.set(ctx, bucket, (setting, text)).await;
         set.map_err(|failure| match failure {
@@ -86,7 +86,7 @@ impl Endpoint {
                 let why = format!("the document has {got} bytes when it is kept, of at most {max}");
                 S3Error::with_message(S3ErrorCode::EntityTooLarge, why)
             }
-            failure => self.failed(failure),
+            failure => inside.failed(failure),
         })
     }
 

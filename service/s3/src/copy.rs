@@ -11,8 +11,9 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 use super::access::Asked;
 use super::attributes::{put_info, timestamp};
 use super::checks::{Checked, Checks};
-use super::endpoint::{Endpoint, Inside, etag, no_version};
+use super::endpoint::{Endpoint, etag, no_version};
 use super::get::Conditions;
+use super::place::Inside;
 use super::put::Sink;
 use super::whole::Promised;
 use super::{attributes, multipart, put, tags};
@@ -33,6 +34,7 @@ macro_rules! source_conditions {
 
 /// Source of a copy.
 struct Source {
+    inside: Inside,
     reader: Reader,
     info: ObjectInfo,
     bucket: String,
@@ -43,7 +45,7 @@ impl Endpoint {
     /// Finds the source of a copy, which the caller may read and the conditions hold for.
     async fn source(
         &self,
-        (asked, inside): (&Asked, &Inside),
+        asked: &Asked,
         source: &CopySource,
         conditions: &Conditions,
     ) -> S3Result<Source> {
@@ -58,14 +60,16 @@ impl Endpoint {
         };
         no_version(version_id.as_deref().map(str::to_owned))?;
         asked.check(Access::Read, bucket, key)?;
+        let inside = self.enter(asked, bucket)?;
         let read = inside.objects.read(asked.scope.context(), bucket, key);
-        let reader = read.await.map_err(|failure| self.failed(failure))?;
+        let reader = read.await.map_err(|failure| inside.failed(failure))?;
         let info = reader.info().clone();
         // Of a copy, both kinds of conditions that fail are called the same.
         conditions
             .check(&info)
             .map_err(|_| S3Error::new(S3ErrorCode::PreconditionFailed))?;
         Ok(Source {
+            inside,
             reader,
             info,
             bucket: bucket.to_string(),
@@ -75,20 +79,19 @@ impl Endpoint {
 
     /// Copies all that the reader has selected; `kind`: the checksum that is asked for.
     async fn pour(
-        &self,
         ctx: Ctx<'_>,
-        (reader, kind): (&mut Reader, Option<&'static str>),
-        sink: &mut impl Sink,
+        (from, kind): (&mut Source, Option<&'static str>),
+        (inside, sink): (&Inside, &mut impl Sink),
     ) -> S3Result<Checked> {
         let mut checks = Checks::of(&HeaderMap::new(), S3Etag::Md5)?;
         if let Some(kind) = kind {
             checks.want(kind);
         }
-        while let Some(piece) = reader.next(ctx).await {
-            let piece = piece.map_err(|failure| self.failed(failure))?;
+        while let Some(piece) = from.reader.next(ctx).await {
+            let piece = piece.map_err(|failure| from.inside.failed(failure))?;
             checks.update(&piece);
             let written = sink.write(ctx, &piece).await;
-            written.map_err(|failure| self.failed(failure))?;
+            written.map_err(|failure| inside.failed(failure))?;
         }
         checks.finish(None)
     }
@@ -98,12 +101,12 @@ impl Endpoint {
         request: S3Request<CopyObjectInput>,
     ) -> S3Result<S3Response<CopyObjectOutput>> {
         let asked = Asked::of(&request)?;
-        let inside = self.enter(&asked)?;
         let condition = destination(&request.headers)?;
         let mut input = request.input;
         let conditions = source_conditions!(input);
-        let source = self.source((&asked, &inside), &input.copy_source, &conditions);
+        let source = self.source(&asked, &input.copy_source, &conditions);
         let mut from = source.await?;
+        let inside = self.enter(&asked, &input.bucket)?;
         let replaces = match input
             .metadata_directive
             .as_ref()
@@ -132,10 +135,9 @@ impl Endpoint {
             .whole_room(&inside, &asked, len.min(self.max_body))
             .await?;
         let begun = inside.objects.begin(&input.bucket, &input.key, info);
-        let mut writer = begun.map_err(|failure| self.failed(failure))?;
+        let mut writer = begun.map_err(|failure| inside.failed(failure))?;
         let kind = Promised::of(input.checksum_algorithm.as_ref(), None)?.map(|it| it.kind);
-        let source = (&mut from.reader, kind);
-        let copied = self.pour(ctx, source, &mut writer).await?;
+        let copied = Self::pour(ctx, (&mut from, kind), (&inside, &mut writer)).await?;
         asked.scope.add_bytes(len);
         let commit = CommitInfo {
             etag: copied.etag,
@@ -144,7 +146,7 @@ impl Endpoint {
             condition,
         };
         let committed = writer.commit(ctx, commit).await;
-        let committed = committed.map_err(|failure| self.failed(failure))?;
+        let committed = committed.map_err(|failure| inside.failed(failure))?;
         drop(memory);
         let sums = copied.checksum;
         Ok(S3Response::new(CopyObjectOutput {
@@ -168,28 +170,28 @@ impl Endpoint {
         request: S3Request<UploadPartCopyInput>,
     ) -> S3Result<S3Response<UploadPartCopyOutput>> {
         let asked = Asked::of(&request)?;
-        let inside = self.enter(&asked)?;
         let mut input = request.input;
         let number = multipart::number(input.part_number)?;
         let conditions = source_conditions!(input);
-        let source = self.source((&asked, &inside), &input.copy_source, &conditions);
+        let source = self.source(&asked, &input.copy_source, &conditions);
         let mut from = source.await?;
+        let inside = self.enter(&asked, &input.bucket)?;
         let mut len = from.info.size;
         if let Some(text) = input.copy_source_range.as_deref().filter(|t| !t.is_empty()) {
             let range = range(text, len)?;
             len = range.end - range.start;
             let selected = from.reader.select(range);
-            selected.map_err(|failure| self.failed(failure))?;
+            selected.map_err(|failure| from.inside.failed(failure))?;
         }
         let memory = self.whole_room(&inside, &asked, len).await?;
         let (bucket, key, upload) = (&input.bucket, &input.key, &input.upload_id);
         let promised = self.promised(&inside, (bucket, key, upload))?;
         let objects = &inside.objects;
         let begun = objects.upload_part(bucket, key, upload, number, Some(len));
-        let mut writer = begun.map_err(|failure| self.failed(failure))?;
+        let mut writer = begun.map_err(|failure| inside.failed(failure))?;
         let ctx = asked.scope.context();
-        let source = (&mut from.reader, promised.map(|it| it.kind));
-        let copied = self.pour(ctx, source, &mut writer).await?;
+        let source = (&mut from, promised.map(|it| it.kind));
+        let copied = Self::pour(ctx, source, (&inside, &mut writer)).await?;
         asked.scope.add_bytes(len);
         let commit = PartCommit {
             md5: copied.etag.md5,
@@ -197,7 +199,7 @@ impl Endpoint {
             attributes: copied.attributes,
         };
         let committed = writer.commit(ctx, commit).await;
-        let info = committed.map_err(|failure| self.failed(failure))?;
+        let info = committed.map_err(|failure| inside.failed(failure))?;
         drop(memory);
         let sums = copied.checksum;
         Ok(S3Response::new(UploadPartCopyOutput {

@@ -1,11 +1,11 @@
-//! State shared by all operations: the store, its objects, and the memory for bodies.
+//! State shared by all operations: stores, and the memory for bodies.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderMap;
 use http::header::HOST;
-use lumpscope_objects::{ETag, MAX_PIECE_BYTES, ObjectError, ObjectInfo, Objects};
+use lumpscope_objects::{ETag, MAX_PIECE_BYTES, ObjectInfo};
 use percent_encoding::utf8_percent_encode;
 use s3s::dto::{ETag as ETagDto, ETagCondition};
 use s3s::{S3Error, S3ErrorCode, S3Result};
@@ -13,13 +13,14 @@ use tokio::sync::Notify;
 
 use super::access::Asked;
 use super::body::MAX_HELD;
+use super::lifecycle;
 use super::memory::{begin, cover};
+use super::place::Inside;
 use super::settings::Settings;
 use super::xml::PLAIN;
-use super::{error, lifecycle};
 use lumpscope_server::config::S3Etag;
 use lumpscope_server::request::{Bodies, Body};
-use lumpscope_server::stores::{NamedStore, Stores};
+use lumpscope_server::stores::Stores;
 
 /// Pieces of an object that a writer keeps in memory: one is filled, one is on its way.
 const PIECES: u64 = 2;
@@ -37,14 +38,16 @@ pub(super) enum Holds {
     Twice,
 }
 
-/// Serves the operations of S3 from the objects of one store.
+/// Serves the operations of S3 from the objects of the stores.
 #[derive(Clone)]
 pub(super) struct Endpoint {
     /// Of its address: `http`, or `https`.
     pub(super) scheme: &'static str,
     pub(super) stores: Stores,
-    /// Name of the store.
-    pub(super) store: String,
+    /// The only store that S3 serves; `None`: each store of the service.
+    pub(super) only: Option<String>,
+    /// Held by whoever makes a bucket.
+    pub(super) creating: Arc<tokio::sync::Mutex<()>>,
     pub(super) put_memory: Bodies,
     /// Most bytes of the body of one put or part.
     pub(super) max_body: u64,
@@ -58,31 +61,7 @@ pub(super) struct Endpoint {
     pub(super) look: Arc<Notify>,
 }
 
-/// The store that a request is in.
-pub(super) struct Inside {
-    pub(super) named: Arc<NamedStore>,
-    pub(super) objects: Objects,
-}
-
 impl Endpoint {
-    /// Enters the store, where the request counts as under way until its end.
-    ///
-    /// # Errors
-    /// `ServiceUnavailable`.
-    pub(super) fn enter(&self, asked: &Asked) -> S3Result<Inside> {
-        let named = self.stores.get(&self.store);
-        let named = named.map_err(|refusal| error::refused(&refusal))?;
-        asked
-            .scope
-            .enter(&named)
-            .map_err(|refusal| error::refused(&refusal))?;
-        let objects = named.objects().cloned().ok_or_else(|| {
-            let why = "the store was opened without objects";
-            S3Error::with_message(S3ErrorCode::ServiceUnavailable, why)
-        })?;
-        Ok(Inside { named, objects })
-    }
-
     /// The header that tells the end of an object.
     pub(super) fn ends(
         &self,
@@ -103,11 +82,6 @@ impl Endpoint {
         format!("{}/{bucket}/{key}", begin.unwrap_or_default())
     }
 
-    /// S3 error for an error of the objects.
-    pub(super) fn failed(&self, failure: ObjectError) -> S3Error {
-        error::object(&self.store, failure)
-    }
-
     /// Waits for memory for the first bytes of a body of at most `len` bytes.
     ///
     /// # Errors
@@ -125,7 +99,7 @@ impl Endpoint {
         }
         let piece = len.min(u64::from(MAX_PIECE_BYTES)).max(1);
         let memory = inside.named.store.lump_memory(piece);
-        let mut piece_memory = memory.map_err(|error| self.failed(error.into()))?;
+        let mut piece_memory = memory.map_err(|error| inside.failed(error.into()))?;
         if holds == Holds::Twice {
             piece_memory = piece_memory.saturating_mul(2);
         }

@@ -21,9 +21,10 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::access::Asked;
 use super::attributes::timestamp;
-use super::endpoint::{Endpoint, Inside, etag, names, no_version, signed};
+use super::endpoint::{Endpoint, etag, names, no_version, signed};
 use super::error::DAMAGE;
 use super::list::page_size;
+use super::place::Inside;
 use super::whole::Promised;
 use super::{attributes, checks, tags};
 use lumpscope_server::request::{CHUNK, Scope};
@@ -261,13 +262,13 @@ impl Endpoint {
         let asked = Asked::of(&request)?;
         let mut input = request.input;
         no_version(input.version_id)?;
-        let inside = self.enter(&asked)?;
+        let inside = self.enter(&asked, &input.bucket)?;
         let whole = request.headers.contains_key(http::header::IF_RANGE);
         let range = input.range.filter(|_| !whole);
         let wanted = |size| chosen(range.as_ref(), size).ok().flatten();
         let (ctx, bucket, key) = (asked.scope.context(), &input.bucket, &input.key);
         let read = inside.objects.read_part(ctx, bucket, key, wanted).await;
-        let mut reader = read.map_err(|failure| self.failed(failure))?;
+        let mut reader = read.map_err(|failure| inside.failed(failure))?;
         input.range = input
             .range
             .filter(|_| is_of(&request.headers, reader.info()));
@@ -275,7 +276,7 @@ impl Endpoint {
         let told = wanted!(input).of(reader.info().clone(), &parts)?;
         if let Some(range) = &told.range {
             let selected = reader.select(range.clone());
-            selected.map_err(|failure| self.failed(failure))?;
+            selected.map_err(|failure| inside.failed(failure))?;
         }
         let mut headers = self.extra(&inside, (&input.bucket, &input.key), &told.info);
         if input.response_expires.is_some() {
@@ -283,7 +284,7 @@ impl Endpoint {
         }
         let len = told.bytes();
         let scope = Arc::clone(&asked.scope);
-        let outgoing = Outgoing::new(reader, scope, len, self.store.clone());
+        let outgoing = Outgoing::new(reader, scope, len, inside.named.name.clone());
         let body = StreamingBlob::from(s3s::Body::http_body_unsync(outgoing));
         let output = output!(GetObjectOutput, told, { body: Some(body), });
         Ok(S3Response::with_headers(output, headers))
@@ -296,7 +297,7 @@ impl Endpoint {
         let asked = Asked::of(&request)?;
         let mut input = request.input;
         no_version(input.version_id.take())?;
-        let inside = self.enter(&asked)?;
+        let inside = self.enter(&asked, &input.bucket)?;
         let (ctx, bucket, key) = (asked.scope.context(), &input.bucket, &input.key);
         let found = match input.part_number {
             None => {
@@ -308,7 +309,7 @@ impl Endpoint {
                 reader.map(|reader| (reader.info().clone(), reader.parts()))
             }
         };
-        let (info, parts) = found.map_err(|failure| self.failed(failure))?;
+        let (info, parts) = found.map_err(|failure| inside.failed(failure))?;
         input.range = input.range.filter(|_| is_of(&request.headers, &info));
         let mut headers = self.extra(&inside, (&input.bucket, &input.key), &info);
         headers.extend(overridden(&mut input)?);
@@ -337,10 +338,10 @@ impl Endpoint {
         let asked = Asked::of(&request)?;
         let input = request.input;
         no_version(input.version_id)?;
-        let inside = self.enter(&asked)?;
+        let inside = self.enter(&asked, &input.bucket)?;
         let ctx = asked.scope.context();
         let reader = inside.objects.read(ctx, &input.bucket, &input.key).await;
-        let reader = reader.map_err(|failure| self.failed(failure))?;
+        let reader = reader.map_err(|failure| inside.failed(failure))?;
         let (info, parts) = (reader.info(), reader.parts());
         // One header has all names, or several have some.
         let wants = |name: &str| {

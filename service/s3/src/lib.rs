@@ -1,4 +1,4 @@
-//! S3 over the objects of one store, through the same door as gRPC.
+//! S3 over the objects of the stores, through the same door as gRPC.
 //!
 //! ```text
 //! serve.rs ─▶ body.rs ─▶ signed.rs ─▶ s3s: signature ─▶ again.rs ─▶ access.rs ─▶ operations ─▶ objects
@@ -35,6 +35,7 @@ mod memory;
 mod multipart;
 mod operations;
 mod parameters;
+mod place;
 mod probes;
 mod put;
 mod serve;
@@ -65,6 +66,7 @@ use lifecycle::Swept;
 use lumpscope_server::door::HttpLimits;
 use lumpscope_server::request::Readers;
 use lumpscope_server::serve::S3Parts;
+use place::Inside;
 use serve::Serving;
 
 /// Most bytes of a request that is XML: 10,000 parts with checksums have less.
@@ -91,7 +93,6 @@ async fn run(parts: S3Parts) {
         listener,
         entrance,
         config,
-        store,
         sources,
         requests,
         stopped,
@@ -102,7 +103,8 @@ async fn run(parts: S3Parts) {
             None => "http",
         },
         stores: sources.stores.clone(),
-        store: store.clone(),
+        only: config.s3_store.clone(),
+        creating: Arc::default(),
         put_memory: sources.put_memory.clone(),
         max_body: config.s3_max_body.0,
         etag: config.s3_etag,
@@ -160,28 +162,30 @@ fn builder(endpoint: &Endpoint, keys: &Keys) -> S3ServiceBuilder {
 /// Gives up uploads that were begun so long ago, and deletes what expires by the rules of its
 /// bucket, now and then; never returns.
 async fn expire(endpoint: &Endpoint, age: Duration) {
-    let store = &endpoint.store;
     loop {
         // Rules that were just made are looked at soon.
         let _ = tokio::time::timeout(EXPIRY_LOOK, endpoint.look.notified()).await;
-        let named = endpoint.stores.find(store);
-        let Some(objects) = named.and_then(|named| named.objects().cloned()) else {
-            continue;
-        };
-        if !age.is_zero() {
-            match objects.expire(Ctx::default(), age).await {
-                Ok(0) => {}
-                Ok(uploads) => info!(store, uploads, "forgotten uploads given up"),
-                Err(error) => warn!(store, %error, "forgotten uploads not given up: trying again"),
-            }
-        }
-        sweep(endpoint, &objects).await;
+        // At the same time: a disk that hangs holds up its own store only.
+        let served = endpoint.served();
+        let looks = served.iter().map(|inside| expire_in(endpoint, inside, age));
+        futures_util::future::join_all(looks).await;
     }
 }
 
+async fn expire_in(endpoint: &Endpoint, Inside { named, objects }: &Inside, age: Duration) {
+    let store = &named.name;
+    if !age.is_zero() {
+        match objects.expire(Ctx::default(), age).await {
+            Ok(0) => {}
+            Ok(uploads) => info!(store, uploads, "forgotten uploads given up"),
+            Err(error) => warn!(store, %error, "forgotten uploads not given up: trying again"),
+        }
+    }
+    sweep(endpoint, store, objects).await;
+}
+
 /// Deletes what expires by the rules of its bucket.
-async fn sweep(endpoint: &Endpoint, objects: &Objects) {
-    let store = &endpoint.store;
+async fn sweep(endpoint: &Endpoint, store: &str, objects: &Objects) {
     for bucket in objects.buckets() {
         let bucket = bucket.name;
         let Some(rules) = endpoint.settings.lifecycle(objects, &bucket) else {

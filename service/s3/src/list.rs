@@ -157,9 +157,9 @@ impl Endpoint {
         query: &ListQuery,
     ) -> S3Result<ListPage> {
         asked.check(Access::Read, bucket, &query.prefix)?;
-        let inside = self.enter(asked)?;
+        let inside = self.enter(asked, bucket)?;
         let page = inside.objects.list(bucket, query).await;
-        page.map_err(|failure| self.failed(failure))
+        page.map_err(|failure| inside.failed(failure))
     }
 
     pub(super) async fn list_v2(

@@ -14,8 +14,9 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 use super::access::Asked;
 use super::attributes::put_info;
 use super::attributes::timestamp;
-use super::endpoint::{Endpoint, Inside, etag, given, signed};
+use super::endpoint::{Endpoint, etag, given, signed};
 use super::list::{self, Encoding, MAX_KEYS, page_size, readable};
+use super::place::Inside;
 use super::put::{Incoming, Sink};
 use super::whole::Promised;
 use super::{checks, tags};
@@ -103,7 +104,7 @@ impl Endpoint {
         (bucket, key, upload): (&str, &str, &str),
     ) -> S3Result<Option<Promised>> {
         let info = inside.objects.upload(bucket, key, upload);
-        let info = info.map_err(|failure| self.failed(failure))?;
+        let info = info.map_err(|failure| inside.failed(failure))?;
         Ok(Promised::kept(&info.attributes))
     }
 
@@ -112,8 +113,8 @@ impl Endpoint {
         request: S3Request<CreateMultipartUploadInput>,
     ) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
         let asked = Asked::of(&request)?;
-        let inside = self.enter(&asked)?;
         let mut input = request.input;
+        let inside = self.enter(&asked, &input.bucket)?;
         let mut info = put_info!(input, None, &request.extensions);
         info.attributes
             .extend(tags::of_header(input.tagging.as_deref())?);
@@ -127,7 +128,7 @@ impl Endpoint {
         let created = inside
             .objects
             .create_upload(ctx, &input.bucket, &input.key, info);
-        let upload = created.await.map_err(|failure| self.failed(failure))?;
+        let upload = created.await.map_err(|failure| inside.failed(failure))?;
         Ok(S3Response::new(CreateMultipartUploadOutput {
             bucket: Some(input.bucket),
             key: Some(readable(input.key)),
@@ -147,7 +148,7 @@ impl Endpoint {
         let mut incoming = Incoming::of(&request, body, request.input.content_length, S3Etag::Md5)?;
         let input = request.input;
         let number = number(input.part_number)?;
-        let inside = self.enter(&asked)?;
+        let inside = self.enter(&asked, &input.bucket)?;
         let (bucket, key, upload) = (&input.bucket, &input.key, &input.upload_id);
         if let Some(promised) = self.promised(&inside, (bucket, key, upload))? {
             incoming.want(promised.kind);
@@ -159,9 +160,9 @@ impl Endpoint {
         let begun = inside
             .objects
             .upload_part(bucket, key, upload, number, Some(len));
-        let mut writer = begun.map_err(|failure| self.failed(failure))?;
+        let mut writer = begun.map_err(|failure| inside.failed(failure))?;
         let checked = incoming
-            .into_sink((self, &asked.scope), &mut room, &mut writer)
+            .into_sink((&inside, &asked.scope), &mut room, &mut writer)
             .await?;
         asked.scope.add_bytes(len);
         let commit = PartCommit {
@@ -170,7 +171,7 @@ impl Endpoint {
             attributes: checked.attributes,
         };
         let committed = writer.commit(asked.scope.context(), commit).await;
-        let info = committed.map_err(|failure| self.failed(failure))?;
+        let info = committed.map_err(|failure| inside.failed(failure))?;
         drop(room);
         Ok(S3Response::new(UploadPartOutput {
             e_tag: Some(part_etag(&info)),
@@ -188,12 +189,12 @@ impl Endpoint {
         request: S3Request<AbortMultipartUploadInput>,
     ) -> S3Result<S3Response<AbortMultipartUploadOutput>> {
         let asked = Asked::of(&request)?;
-        let inside = self.enter(&asked)?;
         let (ctx, input) = (asked.scope.context(), request.input);
+        let inside = self.enter(&asked, &input.bucket)?;
         let aborted = inside
             .objects
             .abort(ctx, &input.bucket, &input.key, &input.upload_id);
-        aborted.await.map_err(|failure| self.failed(failure))?;
+        aborted.await.map_err(|failure| inside.failed(failure))?;
         Ok(S3Response::new(AbortMultipartUploadOutput::default()))
     }
 
@@ -202,14 +203,14 @@ impl Endpoint {
         request: S3Request<ListPartsInput>,
     ) -> S3Result<S3Response<ListPartsOutput>> {
         let asked = Asked::of(&request)?;
-        let inside = self.enter(&asked)?;
         let input = request.input;
+        let inside = self.enter(&asked, &input.bucket)?;
         let max = page_size(input.max_parts)?;
         let after = number(input.part_number_marker.unwrap_or(0))?;
         let (bucket, key, upload) = (&input.bucket, &input.key, &input.upload_id);
         let promised = self.promised(&inside, (bucket, key, upload))?;
         let page = inside.objects.parts(bucket, key, upload, (after, max));
-        let page = page.map_err(|failure| self.failed(failure))?;
+        let page = page.map_err(|failure| inside.failed(failure))?;
         let next = page.next;
         let parts = page.parts.into_iter().map(|info| {
             let sums = checks::kept(info.crc32c, &info.attributes);
@@ -252,7 +253,7 @@ impl Endpoint {
         let input = request.input;
         let prefix = input.prefix.clone().unwrap_or_default();
         asked.check(Access::Write, &input.bucket, &prefix)?;
-        let inside = self.enter(&asked)?;
+        let inside = self.enter(&asked, &input.bucket)?;
         let encoding = Encoding::of(input.encoding_type.as_ref())?;
         let max = page_size(input.max_uploads)?;
         let owner = list::owner(&asked);
@@ -272,7 +273,7 @@ impl Endpoint {
                 grouped(objects, bucket, of, (after.as_ref(), max))
             }
         };
-        let (page, groups) = page.map_err(|failure| self.failed(failure))?;
+        let (page, groups) = page.map_err(|failure| inside.failed(failure))?;
         let keys = page.uploads.iter().map(|info| &info.key).chain(&groups);
         let asked = after.iter().map(|after| &after.key).chain(&delimiter);
         let encoding = encoding.fit(keys.chain(asked).chain([&prefix]).map(String::as_str));

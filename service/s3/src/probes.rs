@@ -69,8 +69,8 @@ impl Endpoint {
     /// Refuses a bucket that is not there.
     fn asks_for<T>(&self, request: &S3Request<T>, bucket: &str) -> S3Result<Owner> {
         let asked = Asked::of(request)?;
-        let inside = self.enter(&asked)?;
-        self.known(&inside, bucket)?;
+        let inside = self.enter(&asked, bucket)?;
+        inside.known(bucket)?;
         Ok(owner(&asked))
     }
 
@@ -82,12 +82,12 @@ impl Endpoint {
     ) -> S3Result<Owner> {
         let asked = Asked::of(request)?;
         no_version(version)?;
-        let inside = self.enter(&asked)?;
+        let inside = self.enter(&asked, bucket)?;
         let found = inside
             .objects
             .head(asked.scope.context(), bucket, key)
             .await;
-        found.map_err(|failure| self.failed(failure))?;
+        found.map_err(|failure| inside.failed(failure))?;
         Ok(owner(&asked))
     }
 

@@ -19,6 +19,7 @@ use super::body::Flow;
 use super::checks::{Checked, Checks, KINDS, of_kind};
 use super::endpoint::{Endpoint, Holds, Room, etag, signed};
 use super::form::Within;
+use super::place::Inside;
 use super::{error, tags};
 use lumpscope_server::config::S3Etag;
 use lumpscope_server::request::Scope;
@@ -141,7 +142,7 @@ impl Incoming {
     /// A body that is not what was announced, or what the store says.
     pub(super) async fn into_sink(
         mut self,
-        (endpoint, scope): (&Endpoint, &Scope),
+        (inside, scope): (&Inside, &Scope),
         room: &mut Room,
         sink: &mut impl Sink,
     ) -> S3Result<Checked> {
@@ -158,7 +159,7 @@ impl Incoming {
             self.checks.update(&bytes);
             let since = Instant::now();
             let written = sink.write(ctx, &bytes).await;
-            written.map_err(|failure| endpoint.failed(failure))?;
+            written.map_err(|failure| inside.failed(failure))?;
             stored += since.elapsed();
         }
         match self.within {
@@ -271,7 +272,7 @@ impl Endpoint {
         let incoming = Incoming::of(&request, body, request.input.content_length, self.etag)?;
         let mut input = request.input;
         let condition = condition(input.if_match.as_ref(), input.if_none_match.as_ref())?;
-        let inside = self.enter(&asked)?;
+        let inside = self.enter(&asked, &input.bucket)?;
         let mut room = self
             .room(&inside, &asked, incoming.len, incoming.holds)
             .await?;
@@ -279,9 +280,9 @@ impl Endpoint {
         info.attributes
             .extend(tags::of_header(input.tagging.as_deref())?);
         let begun = inside.objects.begin(&input.bucket, &input.key, info);
-        let mut writer = begun.map_err(|failure| self.failed(failure))?;
+        let mut writer = begun.map_err(|failure| inside.failed(failure))?;
         let checked = incoming
-            .into_sink((self, &asked.scope), &mut room, &mut writer)
+            .into_sink((&inside, &asked.scope), &mut room, &mut writer)
             .await?;
         let len = writer.written();
         asked.scope.add_bytes(len);
@@ -292,7 +293,7 @@ impl Endpoint {
             condition,
         };
         let committed = writer.commit(asked.scope.context(), commit).await;
-        let committed = committed.map_err(|failure| self.failed(failure))?;
+        let committed = committed.map_err(|failure| inside.failed(failure))?;
         drop(room);
         let sums = KINDS.into_iter();
         let any = sums

@@ -167,14 +167,9 @@ impl On {
             .decode_utf8()
             .ok()?;
         let bucket = path.strip_prefix('/')?.split('/').next()?;
-        let Endpoint {
-            stores,
-            store,
-            settings,
-            ..
-        } = &self.serving.endpoint;
-        let named = stores.find(store)?;
-        settings.cors(named.objects()?, bucket)
+        let endpoint = &self.serving.endpoint;
+        let inside = endpoint.place(bucket).ok()?;
+        endpoint.settings.cors(&inside.objects, bucket)
     }
 
     /// The answer to what is refused before its signature is looked at, or needs none.

@@ -104,10 +104,10 @@ impl Endpoint {
         let asked = Asked::of(&request)?;
         let input = request.input;
         no_version(input.version_id)?;
-        let inside = self.enter(&asked)?;
+        let inside = self.enter(&asked, &input.bucket)?;
         let ctx = asked.scope.context();
         let info = inside.objects.head(ctx, &input.bucket, &input.key).await;
-        let info = info.map_err(|failure| self.failed(failure))?;
+        let info = info.map_err(|failure| inside.failed(failure))?;
         let mut tags: Vec<_> = kept(&info).collect();
         tags.sort_unstable();
         let tags = tags.into_iter().map(|(name, value)| Tag {
@@ -152,10 +152,10 @@ impl Endpoint {
         tags: Pairs,
     ) -> S3Result<()> {
         no_version(version)?;
-        let inside = self.enter(asked)?;
+        let inside = self.enter(asked, bucket)?;
         let ctx = asked.scope.context();
         let tagged = inside.objects.retag(ctx, (bucket, key), tags).await;
-        tagged.map_err(|failure| self.failed(failure))
+        tagged.map_err(|failure| inside.failed(failure))
     }
 }
 

@@ -161,18 +161,11 @@ impl ServeConfig {
         }
     }
 
-    /// The store that S3 serves; `None`: S3 is off, or it is not clear which one.
+    /// True: S3 serves the store with this name.
     #[must_use]
-    pub fn s3_store(&self) -> Option<&str> {
-        self.s3_listen?;
-        match (&self.s3_store, self.stores.as_slice()) {
-            (Some(name), stores) => {
-                let found = stores.iter().find(|spec| spec.name == *name)?;
-                Some(&found.name)
-            }
-            (None, [only]) => Some(&only.name),
-            (None, _) => None,
-        }
+    pub fn serves_s3(&self, store: &str) -> bool {
+        let only = self.s3_store.as_deref();
+        self.s3_listen.is_some() && only.is_none_or(|only| only == store)
     }
 
     /// Policy when another process opens this store's device for writing: the last rule that names

@@ -114,8 +114,6 @@ pub struct S3Parts {
     pub entrance: Arc<Entrance>,
     /// The settings of the service.
     pub config: ServeConfig,
-    /// Name of the store that it serves.
-    pub store: String,
     /// Stores, memory and logins.
     pub sources: Sources,
     /// Gives its requests their ids.
@@ -178,12 +176,11 @@ pub(crate) async fn serve(
             door::accept(Listener::Unix(listener), entrance_unix, told_unix, serve).await;
         }
     };
-    let s3 = match (sockets.s3, serve_s3, config.s3_store()) {
-        (Some(listener), Some(serve), Some(store)) => serve(S3Parts {
+    let s3 = match (sockets.s3, serve_s3) {
+        (Some(listener), Some(serve)) => serve(S3Parts {
             listener,
             entrance: entrance("s3", Protocol::Http, most),
             config: config.clone(),
-            store: store.to_owned(),
             sources: sources.clone(),
             requests,
             stopped: stopped.clone(),

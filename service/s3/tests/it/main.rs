@@ -11,4 +11,5 @@ mod reads;
 mod settings;
 mod signatures;
 mod slow;
+mod stores;
 mod uploads;

@@ -255,7 +255,7 @@ pub struct ServeConfig {
     #[arg(long, value_name = "ADDR:PORT", env = "LUMPSCOPE_S3_LISTEN", value_parser = address)]
     #[serde(deserialize_with = "address_in_file")]
     pub s3_listen: Option<SocketAddr>,
-    /// The store that S3 serves; not needed when there is only one
+    /// The only store that S3 serves; otherwise a bucket is in any of them
     #[arg(long, value_name = "NAME", env = "LUMPSCOPE_S3_STORE")]
     pub s3_store: Option<String>,
     /// TOML file of the access keys of S3, their secrets and their rights

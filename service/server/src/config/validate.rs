@@ -94,8 +94,9 @@ impl ServeConfig {
                 problems.0.push(ServerError::DuplicateName { name });
             }
         }
-        let good = self.s3_listen.is_none() || self.s3_store().is_some();
         let given = self.s3_store.clone().unwrap_or_default();
+        let is_there = self.stores.iter().any(|store| store.name == given);
+        let good = self.s3_listen.is_none() || given.is_empty() || is_there;
         problems.unless(good, "s3-store", given, "the name of one of the stores");
     }
 

@@ -141,7 +141,7 @@ impl Opener {
     /// The objects of a store that S3 serves.
     fn objects(&self, spec: &StoreSpec, store: &Store) -> Result<Option<Objects>, ServerError> {
         let config = &self.config;
-        if config.s3_store() != Some(&spec.name) {
+        if !config.serves_s3(&spec.name) {
             return Ok(None);
         }
         let options = ObjectOptions {
