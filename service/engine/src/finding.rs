@@ -33,7 +33,7 @@ pub enum FindingKind {
     Checksum,
     /// The device could not read the bytes: a latent sector error.
     Read,
-    /// The device refused to write the bytes: nothing is put there until the store is opened again.
+    /// The device refused to write the bytes: nothing is put there any more.
     Write,
     /// The index checkpoint is damaged. The journal still says everything.
     Checkpoint,

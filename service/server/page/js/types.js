@@ -53,6 +53,8 @@
  * @property {number} data_used_bytes
  * @property {number} largest_free_bytes
  * @property {number} bad_bytes those that the disk has refused to write
+ * @property {number} bad_places that they belong to
+ * @property {[number, number][]} bad_at the first of these places: offset on the device, and bytes
  * @property {number} journal_capacity_bytes
  * @property {number} journal_used_bytes
  * @property {number} journal_live_bytes

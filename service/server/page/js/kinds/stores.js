@@ -118,7 +118,7 @@ function cardOf(view, store) {
     room: roomOf(part?.health.numbers ?? null),
     facts: [store.layout, store.device || "disk unknown", store.backend, store.path].filter((text) => text).join(" · "),
     part,
-    words: part === null ? [] : part.observed ? part.doubts : [part.whyNot || "No reason was given."],
+    words: part === null ? [] : [...spots(part.health.numbers), ...(part.observed ? part.doubts : [part.whyNot || "No reason was given."])],
   };
 }
 
@@ -135,10 +135,22 @@ function roomOf(n) {
     ["journal", "journal, live", told((s) => `${share(s.journal_used_bytes, s.journal_capacity_bytes)}, ${share(s.journal_live_bytes, s.journal_capacity_bytes)}`), n ? ratio(n.journal_live_bytes, n.journal_capacity_bytes) : 0, JOURNAL_FULL],
     ["queue", "waiting, under way", told((s) => `${count(s.queue_length)}, ${count(s.under_way)}`), null, 0],
     ["errors", "I/O errors", told((s) => count(s.io_errors)), null, 0],
-    ["refused", "bad spots", told((s) => (s.bad_bytes > 0 ? bytes(s.bad_bytes) : "none")), null, 0],
+    ["refused", "bad spots", told((s) => (s.bad_places > 0 ? `${count(s.bad_places)}, ${bytes(s.bad_bytes)}` : "none")), null, 0],
     ["scrub", "damaged lumps", told((s) => count(s.scrub_corrupt + s.scrub_read_errors + s.checksum_failures)), null, 0],
     ["pass", "last scrub", told((s) => (s.scrub_last_pass_ns > 0 ? dated(s.scrub_last_pass_ns / 1e6) : "never")), null, 0],
   ];
+}
+
+/**
+ * Where the bad spots are.
+ * @param {import("../types.js").Numbers|null} n
+ * @returns {string[]}
+ */
+function spots(n) {
+  if (!n || n.bad_at.length === 0) return [];
+  const more = n.bad_places - n.bad_at.length;
+  const places = n.bad_at.map(([at, long]) => `${at} (${bytes(long)})`).join(", ");
+  return [`The disk refuses to write at byte ${places}${more > 0 ? `, and at ${count(more)} more places` : ""}; nothing is put there.`];
 }
 
 /**

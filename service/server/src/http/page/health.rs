@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use lumpscope_engine::StoreStats;
+use lumpscope_engine::{Finding, FindingKind, StoreStats};
 use lumpscope_observer::StoreReport;
 use lumpscope_proto::v1::StoreState;
 use serde::Serialize;
@@ -27,6 +27,9 @@ const HANGS: u64 = 30;
 const JOURNAL_FULL: u64 = 80;
 const DATA_FULL: u64 = 90;
 
+/// Bad places that a frame names.
+const BAD_SHOWN: usize = 8;
+
 /// One store at one moment.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Health {
@@ -47,6 +50,10 @@ struct Numbers {
     data_used_bytes: u64,
     largest_free_bytes: u64,
     bad_bytes: u64,
+    /// Places that the disk has refused to write, which these bytes belong to.
+    bad_places: u64,
+    /// The first of them: offset on the device or in the file, and bytes.
+    bad_at: Vec<(u64, u64)>,
     journal_capacity_bytes: u64,
     journal_used_bytes: u64,
     journal_live_bytes: u64,
@@ -83,7 +90,7 @@ impl Health {
         Self {
             state: state.word(),
             why: why.to_string(),
-            numbers: Some(Numbers::of(&stats, named.under_way())),
+            numbers: Some(Numbers::of(&stats, named)),
             firing,
         }
     }
@@ -100,18 +107,24 @@ impl Health {
 }
 
 impl Numbers {
-    fn of(stats: &StoreStats, under_way: u64) -> Self {
+    fn of(stats: &StoreStats, named: &NamedStore) -> Self {
+        let bad_at = match stats.bad_places {
+            0 => Vec::new(),
+            _ => first_places(&named.store.scrub_status().findings.list),
+        };
         Self {
             lumps: stats.lumps,
             data_capacity_bytes: stats.data_capacity_bytes,
             data_used_bytes: stats.data_used_bytes,
             largest_free_bytes: stats.largest_free_bytes,
             bad_bytes: stats.bad_bytes,
+            bad_places: stats.bad_places,
+            bad_at,
             journal_capacity_bytes: stats.journal_capacity_bytes,
             journal_used_bytes: stats.journal_used_bytes,
             journal_live_bytes: stats.journal_live_bytes,
             queue_length: stats.queue_length,
-            under_way,
+            under_way: named.under_way(),
             io_errors: stats.io_errors,
             checksum_failures: stats.checksum_failures,
             scrub_corrupt: stats.scrub_corrupt,
@@ -119,6 +132,16 @@ impl Numbers {
             scrub_last_pass_ns: stats.scrub_last_pass_ns,
         }
     }
+}
+
+/// Where the first places are that the disk has refused to write.
+fn first_places(findings: &[Finding]) -> Vec<(u64, u64)> {
+    let refused = findings.iter().filter(|it| it.kind == FindingKind::Write);
+    let mut places: Vec<_> = refused.map(|it| (it.offset, it.len)).collect();
+    places.sort_unstable();
+    places.dedup();
+    places.truncate(BAD_SHOWN);
+    places
 }
 
 impl Condition {
