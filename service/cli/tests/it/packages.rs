@@ -92,6 +92,7 @@ fn the_package_of_debian_is_installed_used_and_removed() {
         Need::Root,
         Need::Tool("cargo-deb"),
         Need::Tool("dpkg"),
+        Need::Tool("dpkg-shlibdeps"),
         Need::Tool("systemd-sysusers"),
         Need::Tool("systemd-analyze"),
     ];
@@ -106,6 +107,10 @@ fn the_package_of_debian_is_installed_used_and_removed() {
             .env("CARGO_TARGET_DIR", target()),
     );
     let package = PathBuf::from(made.lines().last().unwrap());
+    let depends = good(Command::new("dpkg-deb").args(["--field", text(&package), "Depends"]));
+    for library in ["libc6 (>= 2.", "libblkid1 (>= ", "libgcc-s1 (>= "] {
+        assert!(depends.contains(library), "{depends}");
+    }
     let bare = bare_root(dir.path());
     let dpkg = |arguments: &[&str]| {
         good(
