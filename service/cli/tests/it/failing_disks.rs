@@ -11,6 +11,9 @@ use lumpscope_needs::{Need, alone};
 use lumpscope_proto::v1;
 use rustix::process::Signal;
 use tonic::Code;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
 
 const MIB: u64 = 1 << 20;
 const LUMP: usize = 20_000;
@@ -124,10 +127,39 @@ async fn until(service: &Process, client: &mut Client, state: v1::StoreState) ->
             assert!(metrics.contains(&series("bad", state, 1)), "{metrics}");
             assert!(metrics.contains(&series("good", v1::StoreState::Serving, 1)));
             assert_eq!(told.state_reason.is_empty(), serves, "{told:?}");
+            let seen_ms = begun.elapsed().as_millis();
+            shown(service, state).await;
+            let (word, page_ms) = (state.word(), begun.elapsed().as_millis());
+            println!(
+                "{word}: told by stores, metrics and health after {seen_ms} ms, by the page after {page_ms}"
+            );
             return told;
         }
         assert!(begun.elapsed() < EVENTUALLY, "{told:?}; {}", service.log());
         tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// The page and the health check of gRPC say so, too.
+async fn shown(service: &Process, state: v1::StoreState) {
+    let mut frames = web::Events::open(service.metrics, "", "").await;
+    let serves = state == v1::StoreState::Serving;
+    loop {
+        let (_, frame) = frames.next().await.unwrap();
+        let health = &frame["stores"]["bad"]["health"];
+        if health["state"] == state.word() {
+            // Errors of the last minutes fire when it serves again, too.
+            let firing = health["firing"].as_array().unwrap();
+            assert!(serves || !firing.is_empty(), "{health}");
+            break;
+        }
+    }
+    let mut health = HealthClient::new(channel(&service.grpc).await);
+    for (name, wanted) in [("store/bad", serves), ("store/good", true)] {
+        let service = name.to_owned();
+        let reply = health.check(HealthCheckRequest { service }).await;
+        let status = reply.unwrap().into_inner().status();
+        assert_eq!(status == ServingStatus::Serving, wanted, "{name}");
     }
 }
 
