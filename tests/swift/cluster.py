@@ -168,7 +168,7 @@ def answers(url):
 class Cluster:
     """All of it. `lumps_only`: without the policies on xfs."""
 
-    def __init__(self, binary, folder, site, size, lumps_only=False):
+    def __init__(self, binary, folder, site, size, lumps_only=False, away=6):
         self.binary, self.folder, self.size = binary, folder, size
         self.policies = [one for one in POLICIES if one[2] or not lumps_only]
         self.swift_dir = own_etc(os.path.join(folder, "etc"))
@@ -176,6 +176,7 @@ class Cluster:
         keep_log(self.log_socket, os.path.join(folder, "swift.log"))
         self.env = {**os.environ, "PYTHONPATH": site, "PYTHONDONTWRITEBYTECODE": "1", "SWIFT_TEST_CONFIG_FILE":
                     os.path.join(self.swift_dir, "test.conf")}
+        self.away = away
         self.nodes = [Node(self, number + 1) for number in range(NODES)]
         self.others = []
 
@@ -210,6 +211,24 @@ class Cluster:
         for node in self.nodes:
             node.wait_server()
         self.others[-1].until_ready("proxy", lambda: answers(f"http://127.0.0.1:{PROXY}/healthcheck"))
+
+    def weigh(self, node, weight):
+        """Gives the device of a node another weight in the rings of lumps, and waits until all have read them."""
+        from swift.common.ring import RingBuilder
+        for name, _, lumps in self.policies:
+            if not lumps:
+                continue
+            index = self.index(name)
+            path = os.path.join(self.swift_dir, f"object-{index}" if index else "object")
+            builder = RingBuilder.load(path + ".builder")
+            device = next(one for one in builder.devs if one["device"] == node.lump_device)
+            builder.set_dev_weight(device["id"], weight)
+            builder.pretend_min_part_hours_passed()
+            builder.rebalance(seed=1)
+            builder.get_ring().save(path + ".ring.gz")
+            builder.save(path + ".builder")
+        # They look at the files each 15 s.
+        time.sleep(16)
 
     def _write_swift_conf(self):
         text = "[swift-hash]\nswift_hash_path_prefix = of\nswift_hash_path_suffix = tests\n"

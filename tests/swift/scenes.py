@@ -7,6 +7,8 @@ import subprocess
 import sys
 import threading
 import time
+from http.client import HTTPConnection
+from urllib.parse import quote
 
 import cluster as clusters
 from cluster import Cluster
@@ -32,21 +34,25 @@ class Objects:
         self.deleted = set()
         self.lock = threading.Lock()
         self.refused = 0
+        # Of single reads: all, refused ones, and those with wrong bytes.
+        self.reads = self.refused_reads = 0
+        self.wrong = []
 
     def put(self, policy, name, data):
-        """Puts an object; counts it only if it was acknowledged. A refused one may or may not be there."""
+        """Puts an object. A refused one may be there or not; what it would have replaced is, or else the new one."""
         path = f"{policy}/{name}"
         with self.lock:
             self.deleted.discard(path)
             before = self.wanted.pop(path, None)
         status = self._status("PUT", path, data)
+        new = (hashlib.md5(data).hexdigest(), len(data))
         with self.lock:
             if status == 201:
-                self.wanted[path] = [(hashlib.md5(data).hexdigest(), len(data))]
+                self.wanted[path] = [new]
             else:
                 self.refused += 1
-                self.wanted.pop(path, None)
-        return before, status
+                if before:
+                    self.wanted[path] = [*before, new]
 
     def delete(self, path):
         with self.lock:
@@ -74,6 +80,20 @@ class Objects:
                 wrong.append(f"{path}: {status}, it was deleted")
         return wrong
 
+    def read(self, path):
+        """Gets an object as a client that does not ask twice; false: it was refused. Wrong bytes fail."""
+        with self.lock:
+            known = self.wanted.get(path)
+        if known is None:
+            return True
+        try:
+            status, _, body = self.client.ask("GET", path)
+        except OSError:
+            return False
+        if status == 200 and (hashlib.md5(body).hexdigest(), len(body)) not in known:
+            self.wrong.append(f"{path}: {len(body)} bytes that nobody put")
+        return status == 200
+
     def _got(self, path):
         for _ in range(3):
             try:
@@ -86,14 +106,14 @@ class Objects:
         return status, headers, body
 
     def none_lost(self, when):
-        wrong = self.lost()
+        wrong = self.lost() + self.wrong
         if wrong:
             raise Failed(f"{when}: {len(wrong)} of {len(self.wanted)} objects are lost or wrong:\n" + "\n".join(wrong[:10]))
         note(f"{when}: {len(self.wanted)} acknowledged objects are there, {len(self.deleted)} deleted ones are not")
 
 
 class Writing:
-    """Puts objects, overwrites and deletes some, until it is told to stop."""
+    """Puts objects, reads, overwrites and deletes some, until it is told to stop."""
 
     def __init__(self, objects, policies, name, sizes):
         self.objects, self.policies, self.name, self.sizes = objects, policies, name, sizes
@@ -107,6 +127,10 @@ class Writing:
             policy = pick.choice(self.policies)
             number = pick.randrange(self.done + 1)
             name = f"{self.name}-{self.done if pick.random() < 0.7 else number}"
+            if pick.random() < 0.3 and self.objects.wanted:
+                self.objects.reads += 1
+                if not self.objects.read(pick.choice(list(self.objects.wanted))):
+                    self.objects.refused_reads += 1
             if pick.random() < 0.1:
                 self.objects.delete(f"{policy}/{self.name}-{number}")
             else:
@@ -130,7 +154,8 @@ def play(options, folder, site):
         options.scenes = options.scenes or "service killed,disk destroyed,bits rot"
     say("a cluster: four nodes in two zones")
     begun = time.monotonic()
-    found = Cluster(options.binary, folder, site, options.size << 20, lumps_only=options.short)
+    found = Cluster(options.binary, folder, site, options.size << 20, lumps_only=options.short,
+                    away=options.away)
     if options.functional:
         found.policies = [one for one in found.policies if one[0] in ("lumps", "xfs")]
     found.start()
@@ -159,7 +184,7 @@ def play(options, folder, site):
                          f"{time.monotonic() - begun:.0f} s", text))
     beside(found)
     table(rows)
-    note(f"{objects.refused} puts were refused meanwhile: those are not counted")
+    note(f"{objects.refused} puts and {objects.refused_reads} of {objects.reads} reads were refused meanwhile")
 
 
 def beside(found):
@@ -228,34 +253,42 @@ def heal(found, objects, lumps, what):
     raise Failed(f"not whole after {PASSES} passes: {left}")
 
 
+def places(found, objects, lumps):
+    """For each object the index of its policy, its path on a device, and where the ring wants it (address, device)."""
+    from swift.common.ring import Ring
+    account = objects.client.url.rsplit("/", 1)[1]
+    rings = {}
+    for name in lumps:
+        index = found.index(name)
+        rings[name] = index, Ring(found.swift_dir, ring_name=f"object-{index}" if index else "object")
+    for path in list(objects.wanted):
+        policy, _, key = path.partition("/")
+        if policy in rings:
+            index, ring = rings[policy]
+            part, nodes = ring.get_nodes(account, policy, key)
+            yield index, f"{part}/{account}/{path}", [(node["ip"], node["device"]) for node in nodes]
+
+
+def holds(ip, device, index, path):
+    """A device has an object."""
+    connection = HTTPConnection(ip, clusters.OBJECT, timeout=30)
+    try:
+        connection.request("HEAD", quote(f"/{device}/{path}"), headers={"X-Backend-Storage-Policy-Index": str(index)})
+        return connection.getresponse().status == 200
+    finally:
+        connection.close()
+
+
 def missing(found, objects, lumps):
     """Copies and fragments that are not where the ring wants them."""
-    from swift.common.ring import Ring
-    wanting = []
-    for policy in lumps:
-        index = found.index(policy)
-        ring = Ring(found.swift_dir, ring_name=f"object-{index}" if index else "object")
-        for path in objects.wanted:
-            name, _, key = path.partition("/")
-            if name == policy:
-                wanting += absent(found, ring, index, objects.client, policy, key)
-    return wanting
+    return [f"{path} on {device}" for index, path, nodes in places(found, objects, lumps)
+            for ip, device in nodes if not holds(ip, device, index, path)]
 
 
-def absent(found, ring, index, client, policy, key):
-    from http.client import HTTPConnection
-    from urllib.parse import quote
-    account = client.url.rsplit("/", 1)[1]
-    part, nodes = ring.get_nodes(account, policy, key)
-    lost = []
-    for node in nodes:
-        connection = HTTPConnection(node["ip"], node["port"], timeout=30)
-        path = quote(f"/{node['device']}/{part}/{account}/{policy}/{key}")
-        connection.request("HEAD", path, headers={"X-Backend-Storage-Policy-Index": str(index)})
-        if connection.getresponse().status != 200:
-            lost.append(f"{policy}/{key} on {node['device']}")
-        connection.close()
-    return lost
+def left_on(found, objects, lumps, node):
+    """Objects that a device has, wanted there or not."""
+    return [path for index, path, _ in places(found, objects, lumps)
+            if holds(node.ip, node.lump_device, index, path)]
 
 
 # Scenes.
@@ -279,7 +312,7 @@ def away(found, objects, lumps, name):
     node = random.Random(name).choice(found.nodes)
     node.stop_server()
     with Writing(objects, lumps, name, SIZES) as writing:
-        time.sleep(6)
+        time.sleep(found.away)
     objects.none_lost("while the node is away")
     node.start_service()
     node.start_server()
@@ -349,7 +382,27 @@ def rot(node, name):
     return hit
 
 
-SCENES = [("service killed", killed), ("node away", away), ("disk destroyed", destroyed), ("bits rot", rotten)]
+def drained(found, objects, lumps, name):
+    """A device is taken out of the ring while objects are written, its disk exchanged, and it is added again."""
+    node = random.Random(name).choice(found.nodes)
+    with Writing(objects, lumps, name, SIZES) as writing:
+        found.weigh(node, 0)
+    empty = heal(found, objects, lumps, lambda: missing(found, objects, lumps) or left_on(found, objects, lumps, node))
+    objects.none_lost(f"with {node.lump_device} empty")
+    node.service.kill9()
+    node.disk.close()
+    node.make_disk()
+    node.start_service()
+    with Writing(objects, lumps, name + "-again", SIZES) as again:
+        found.weigh(node, 100)
+    passes = heal(found, objects, lumps, lambda: missing(found, objects, lumps))
+    check(left_on(found, objects, lumps, node), f"{node.lump_device} has objects again")
+    changes = writing.done + again.done
+    return f"{node.lump_device}, {changes} changes meanwhile, empty after {empty} passes, whole after {passes}"
+
+
+SCENES = [("service killed", killed), ("node away", away), ("disk destroyed", destroyed), ("bits rot", rotten),
+          ("device drained", drained)]
 
 
 # Swift's own tests.
