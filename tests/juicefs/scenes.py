@@ -181,6 +181,31 @@ def one_of_three_stops(volume, nodes, seconds):
     return files
 
 
+def metadata_without_its_leader(engine, volume, node, seconds):
+    """kill -9 of the leading member of the metadata while a client writes; it comes back; nothing is lost."""
+    volume.format()
+    volume.mount()
+    program = Writer(volume.mountpoint, os.path.join(volume.folder, "writer.log"))
+    until("eight files are written", lambda: program.acknowledged() >= 8)
+    gone = engine.kill_leader()
+    before = program.acknowledged()
+    until("files are written without it", lambda: program.acknowledged() >= before + 8, 300)
+    time.sleep(seconds)
+    engine.restart(gone)
+    before = program.acknowledged()
+    until("files are written with it", lambda: program.acknowledged() >= before + 8, 300)
+    files = program.stop()
+    note(f"member {gone}, which led, was killed: {len(files.known)} files acknowledged in all, the longest write took {program.longest():.1f} s")
+    note(f"errors that the program saw: {program.refused() or 'none'}")
+    volume.umount()
+    volume.mount()
+    files.compare()
+    volume.umount()
+    in_order(volume, [node])
+    volume.destroy()
+    empty([node])
+
+
 def reading_with_one_down(volume, nodes, files, seconds):
     """What can be read while a node is down: all that lies on the others."""
     volume.umount()

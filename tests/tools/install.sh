@@ -96,6 +96,16 @@ install_juicefs() {
     ln -sf ../juicefs/juicefs "$tools/bin/juicefs"
 }
 
+# Debian's etcd, for metadata of JuiceFS. Only the program: the package would start a server.
+install_etcd() {
+    local folder=$tools/etcd
+    rm -rf "$folder" && mkdir -p "$folder" || return 1
+    [ -n "$apt_updated" ] || as_root apt-get update -q >&2
+    apt_updated=yes
+    (cd "$folder" && apt-get download -q etcd-server >&2 && dpkg-deb -x ./*.deb .) || return 1
+    ln -sf ../etcd/usr/bin/etcd "$tools/bin/etcd"
+}
+
 install_grpc_python() {
     python3 -c 'import ensurepip' 2>/dev/null || apt_install python3-venv || return 1
     python3 -m venv --clear "$tools/python" &&
