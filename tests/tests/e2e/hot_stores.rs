@@ -8,7 +8,7 @@ use lumpscope_proto::v1::admin_client::AdminClient;
 use lumpscope_proto::v1::{AddStoreRequest, RemoveStoreRequest, StoreInfo, StoreReport};
 use lumpscope_tests::client::{Client, content};
 use lumpscope_tests::needs::{Need, alone};
-use lumpscope_tests::service::{Service, binary, lab_with_stores};
+use lumpscope_tests::service::{Service, binary, lab_with_stores, run_ok};
 use tonic::transport::Channel;
 
 const NEEDS: &[Need] = &[Need::Root, Need::Tool("mkfs.ext4")];
@@ -118,5 +118,64 @@ async fn a_disk_is_observed_when_it_comes_and_let_go_when_it_goes() {
         .expect("stored");
     let report = client.report("ext4").await.expect("a report");
     assert!(report.observed && counted(&report).0 == 1, "{report:?}");
+    assert!(service.stop());
+}
+
+/// Block requests of this owner that wrote or flushed.
+fn written_by(report: &StoreReport, owner: &str) -> u64 {
+    let block = report.block.as_ref().expect("observed");
+    let owners = block.owners.iter().filter(|total| total.owner == owner);
+    let written = owners.filter(|total| total.operation != "read");
+    written.map(|total| total.requests).sum()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stores_on_one_disk_are_no_strangers_to_each_other() {
+    let Some(_alone) = alone(NEEDS) else {
+        return;
+    };
+    let lab = lab_with_stores(&[StoreKind::Ext4], 256 << 20, "64M");
+    let one = &lab.stores()[0].store_path;
+    let two = one.with_file_name("lumpscope-two.lusf");
+    let mut format = lab.command(binary());
+    format.args(["format", "--capacity", "64M"]).arg(&two);
+    assert!(format.status().expect("it runs").success());
+    let mut command = lab.command(binary());
+    command.arg("serve");
+    for (name, path) in [("one", one), ("two", &two)] {
+        command.args(["--store", &format!("{name}={}", path.display())]);
+    }
+    command.args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]);
+    let service = Service::spawn(command);
+    let puts = ["one", "two"].map(|store| {
+        let grpc = service.grpc.clone();
+        tokio::spawn(async move {
+            let mut client = Client::connect(&grpc).await.expect("it serves");
+            for id in 1..=30 {
+                let put = client.put(store, id, content(id, 1, LUMP)).await;
+                put.expect("stored");
+            }
+        })
+    });
+    for puts in puts {
+        puts.await.expect("all are put");
+    }
+    let mut client = Client::connect(&service.grpc).await.expect("it serves");
+    for store in ["one", "two"] {
+        let report = client.report(store).await.expect("a report");
+        assert!(report.observed && counted(&report).0 == 30, "{report:?}");
+        assert!(written_by(&report, "request") >= 60, "{report:?}");
+        assert_eq!(written_by(&report, "other"), 0, "{report:?}");
+    }
+    // What moved the head, and what took time, was a request or the file system.
+    let explained = run_ok(&[
+        "explain",
+        "--slowest",
+        "60",
+        "--json",
+        "--server",
+        &service.grpc,
+    ]);
+    assert!(!explained.contains("process lump-owner"), "{explained}");
     assert!(service.stop());
 }

@@ -155,11 +155,17 @@ async fn shown(service: &Process, state: v1::StoreState) {
         }
     }
     let mut health = HealthClient::new(channel(&service.grpc).await);
+    // It is looked at four times a second.
     for (name, wanted) in [("store/bad", serves), ("store/good", true)] {
         let service = name.to_owned();
-        let reply = health.check(HealthCheckRequest { service }).await;
-        let status = reply.unwrap().into_inner().status();
-        assert_eq!(status == ServingStatus::Serving, wanted, "{name}");
+        let request = HealthCheckRequest { service };
+        let mut watch = health.watch(request).await.unwrap().into_inner();
+        loop {
+            let told = watch.message().await.unwrap().unwrap();
+            if (told.status() == ServingStatus::Serving) == wanted {
+                break;
+            }
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Puts in runs: what they cost, and what opening makes of a run that was not closed (FORMAT.md
 //! section 8.2). Each trap is also shown to be found when its safeguard is taken away.
 
+use std::time::Duration;
+
 use crate::support::stepped::{Stepped, bytes, disk_of, options, put};
 use lumpscope_engine::device::sim::{Fault, FaultKind, Random, Survivors, blank_image};
 use lumpscope_engine::format::run::Link;
@@ -10,7 +12,7 @@ use lumpscope_engine::inspect::Inspector;
 use lumpscope_engine::mutant::{self, Mutant};
 use lumpscope_engine::units::BlockSize;
 use lumpscope_engine::{
-    CommitMode, Error, IoOp, LumpId, Placement, Store, StoreOptions, TailOutcome,
+    CommitMode, Error, IoOp, LumpId, Placement, Store, StoreOptions, StoreState, TailOutcome,
 };
 
 const RING_BLOCKS: u64 = 24;
@@ -64,6 +66,36 @@ fn magics(image: &[u8]) -> (usize, usize) {
     let ring = &image[1024..DATA];
     let count = |magic: &[u8]| ring.windows(4).filter(|window| *window == magic).count();
     (count(b"LsSl"), count(b"LsSr"))
+}
+
+/// A record that is written to a disk that is gone fails, and the store takes no changes any more,
+/// though all it has acknowledged is there.
+#[test]
+fn records_wait_for_a_disk_that_is_gone() {
+    let second = Duration::from_secs(1).as_nanos() as u64;
+    let mut store = running(400);
+    let used = |store: &Stepped| store.store.stats().journal_used_bytes;
+    let before = used(&store);
+    for id in 1..5 {
+        store.put(id, LEN, Placement::Data);
+    }
+    assert_eq!(used(&store), before);
+    for op in [IoOp::Read, IoOp::Write, IoOp::Flush] {
+        let gone = FaultKind::Errno(libc::ENXIO);
+        store.disk.inject(Fault::always(op, gone));
+    }
+    assert!(get(&mut store, 1).is_err());
+    for _ in 0..5 {
+        let now_ns = store.disk.now_ns();
+        store.disk.advance_to(now_ns + second);
+        store.settle();
+        assert_eq!(store.store.health().state, StoreState::Gone);
+    }
+    store.disk.heal();
+    store.until(|it| it.store.health().state == StoreState::Serving);
+    store.until(|it| used(it) > before);
+    store.check_all();
+    store.close();
 }
 
 #[test]

@@ -153,10 +153,12 @@ impl Run {
 
 impl Runs {
     pub(super) fn is_idle(&self) -> bool {
-        self.placed.is_empty()
-            && self.unrecorded.is_empty()
-            && self.broken.is_empty()
-            && !self.abandoned
+        self.unrecorded.is_empty() && !self.are_waited_for()
+    }
+
+    /// True: a put in a run, or one that was, is not answered.
+    pub(super) fn are_waited_for(&self) -> bool {
+        !self.placed.is_empty() || !self.broken.is_empty() || self.abandoned
     }
 
     /// True: the end of the journal is to name a run while the store is open.
