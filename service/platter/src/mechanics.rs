@@ -338,6 +338,11 @@ pub(crate) fn check(drive: &Drive) -> Result<(), DriveError> {
     for (parameter, value, least, most) in ranges {
         within(drive, parameter, value, least, most)?;
     }
+    check_together(drive)
+}
+
+/// Parameters that contradict each other.
+fn check_together(drive: &Drive) -> Result<(), DriveError> {
     let wrong = |why| {
         Err(DriveError::Contradiction {
             drive: drive.name.to_string(),

@@ -18,6 +18,9 @@ struct Logged {
     address: u64,
 }
 
+/// Sectors from one to another, and the address of the first.
+type Piece = (u64, u64, u64);
+
 /// The bands, and the log.
 #[derive(Debug, Clone)]
 pub(super) struct Shingles {
@@ -99,8 +102,8 @@ impl Shingles {
         self.logged.range(sector..).next().map(|(from, _)| *from)
     }
 
-    /// What the log has of a stretch: from, to, address.
-    fn found(&self, start: u64, end: u64) -> Vec<(u64, u64, u64)> {
+    /// What the log has of a stretch.
+    fn found(&self, start: u64, end: u64) -> Vec<Piece> {
         let before = self.logged.range(..start).next_back();
         let first = before
             .filter(|(_, one)| one.end > start)
@@ -137,8 +140,8 @@ impl Shingles {
         }
     }
 
-    /// A stretch as the head finds it: from, to, address.
-    fn pieces(&self, start: u64, end: u64) -> Vec<(u64, u64, u64)> {
+    /// A stretch as the head finds it.
+    fn pieces(&self, start: u64, end: u64) -> Vec<Piece> {
         let (mut pieces, mut at) = (Vec::new(), start);
         for (from, to, address) in self.found(start, end) {
             if at < from {
@@ -154,7 +157,7 @@ impl Shingles {
     }
 
     /// The band that is next: what is written in its place, and what of it is in the log.
-    fn take_oldest(&mut self) -> Option<((u64, u64), Vec<(u64, u64, u64)>)> {
+    fn take_oldest(&mut self) -> Option<((u64, u64), Vec<Piece>)> {
         let (band, logged) = loop {
             let band = self.waiting.pop_front()?;
             let logged = self.found(band * self.band, (band + 1) * self.band);
@@ -188,8 +191,8 @@ impl Arm {
         }
     }
 
-    /// A stretch as the head finds it: from, to, address.
-    pub(super) fn pieces(&self, start: u64, end: u64) -> Vec<(u64, u64, u64)> {
+    /// A stretch as the head finds it.
+    pub(super) fn pieces(&self, start: u64, end: u64) -> Vec<Piece> {
         match &self.shingles {
             Some(shingles) => shingles.pieces(start, end),
             None => vec![(start, end, start)],

@@ -137,7 +137,7 @@ pub(super) struct Report {
 /// A peer that serves.
 enum Ready {
     Service {
-        server: Server,
+        server: Box<Server>,
         target: Target,
         store: StorePlace,
         /// Those it has been told of.
@@ -257,7 +257,7 @@ impl Bench<'_> {
                 start_grpc((exe, path), Durability::Synced, self.interrupt)?
             };
             Ok(Ready::Service {
-                server,
+                server: Box::new(server),
                 target,
                 store,
                 _keys: keys,
