@@ -129,11 +129,6 @@ impl Commit {
             && self.runs.is_idle()
     }
 
-    /// True: somebody waits for a batch or a flush.
-    pub(super) fn is_waited_for(&self) -> bool {
-        !self.ready.is_empty() || !self.unflushed.is_empty() || self.runs.are_waited_for()
-    }
-
     /// True: the index knows every record in the journal.
     pub(super) fn is_between_batches(&self) -> bool {
         self.batch.is_none()

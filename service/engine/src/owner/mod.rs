@@ -222,7 +222,7 @@ impl Owner {
     /// When there is something to do though nothing happens: the work in the background has a
     /// budget to wait for.
     fn due_ns(&self) -> Option<u64> {
-        if self.rests() {
+        if self.commit.rests(&self.ctx) {
             return self.ctx.judged_ns();
         }
         let due = [
@@ -492,7 +492,7 @@ impl Owner {
 
     /// Starts the writes of the store itself that can be started now.
     fn write(&mut self) {
-        if self.ctx.writes_nothing() || self.rests() {
+        if self.ctx.writes_nothing() || self.commit.rests(&self.ctx) {
             return;
         }
         self.write_headers();
@@ -509,13 +509,6 @@ impl Owner {
             return self.fail(&error);
         }
         self.gc.read_next(&mut self.ctx);
-    }
-
-    /// True: the disk is out, and nobody waits for a write. What the store would write for itself
-    /// waits until the disk is back: one such write that fails, and no change is taken any more.
-    fn rests(&self) -> bool {
-        let is_out = self.ctx.health.state.is_out();
-        is_out && !self.ctx.closing && !self.commit.is_waited_for()
     }
 
     /// Writes both header blocks when they lack bad places or the checked copies, and at close.

@@ -463,6 +463,14 @@ impl Commit {
         }
     }
 
+    /// True: the disk is out, and nobody waits for a batch or a flush. What the store would write for
+    /// itself waits until the disk is back: one such write that fails, and no change is taken any more.
+    pub(in crate::owner) fn rests(&self, ctx: &Ctx) -> bool {
+        let waits = !self.ready.is_empty() || !self.unflushed.is_empty();
+        let is_out = ctx.health.state.is_out() && !ctx.closing;
+        is_out && !waits && !self.runs.are_waited_for()
+    }
+
     /// When something is to be done about runs though nothing happens.
     pub(super) fn run_due_ns(&self) -> Option<u64> {
         self.runs.due_ns().filter(|_| self.phase == Phase::Idle)
