@@ -6,8 +6,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use lumpscope_lab::disks::{Lab, StoreKind};
-use lumpscope_proto::v1::{BlockIo, ExplainRequest};
-use lumpscope_tests::client::{Client, content};
+use lumpscope_proto::v1::{
+    BlockIo, ExplainRequest, GetManyRequest, PutManyRequest, get_many_response, put_many_request,
+    put_many_response, put_request,
+};
+use lumpscope_tests::client::{Client, content, id};
 use lumpscope_tests::collector::Collected;
 use lumpscope_tests::needs::{Need, alone};
 use lumpscope_tests::service::{Service, lab_with_stores};
@@ -48,14 +51,19 @@ fn serve(lab: &Lab, collector: SocketAddr, more: &[&str]) -> Service {
     Service::start(lab, &[&arguments[..], more].concat())
 }
 
-/// A put that is a part of the trace of its client.
-async fn traced_put(client: &mut Client, id: u128, length: usize, flags: &str) -> u64 {
-    let put = client.put_request("raw", id, content(id, 1, length));
-    let mut request = Request::new(tokio_stream::iter(put));
+/// A request that is a part of the trace of its client.
+fn traced<T>(message: T, flags: &str) -> Request<T> {
+    let mut request = Request::new(message);
     let parent = format!("00-{TRACE}-{PARENT}-{flags}");
     let headers = request.metadata_mut();
     headers.insert("traceparent", parent.parse().expect("plain text"));
     headers.insert("tracestate", "vendor=1".parse().expect("plain text"));
+    request
+}
+
+async fn traced_put(client: &mut Client, id: u128, length: usize, flags: &str) -> u64 {
+    let put = client.put_request("raw", id, content(id, 1, length));
+    let request = traced(tokio_stream::iter(put), flags);
     let put = client.raw().put(request).await.expect("the put works");
     put.into_inner().request_id
 }
@@ -222,6 +230,107 @@ fn check_tree(spans: &[Span], request: u64, blocks: &[BlockIo]) {
     assert!(!wanted.is_empty());
     assert_eq!(of_stage("device"), wanted);
     assert_eq!(of_stage("journal"), others.into_iter().map(place).collect());
+}
+
+/// Puts lumps in one call, and gets them in another.
+async fn many(client: &mut Client, ids: std::ops::Range<u128>) {
+    let length = |id: u128| usize::try_from(id * 77_777).expect("small");
+    let puts = ids.clone().flat_map(|id| {
+        let messages = client.put_request("raw", id, content(id, 1, length(id)));
+        messages.into_iter().filter_map(|message| {
+            let part = match message.part? {
+                put_request::Part::Header(header) => put_many_request::Part::Header(header),
+                put_request::Part::Chunk(chunk) => put_many_request::Part::Chunk(chunk),
+            };
+            Some(PutManyRequest { part: Some(part) })
+        })
+    });
+    let puts: Vec<PutManyRequest> = puts.collect();
+    let puts = traced(tokio_stream::iter(puts), "01");
+    let mut stored = client
+        .raw()
+        .put_many(puts)
+        .await
+        .expect("taken")
+        .into_inner();
+    let mut left: BTreeSet<u64> = (0..).zip(ids.clone()).map(|(index, _)| index).collect();
+    while let Some(one) = stored.message().await.expect("answered") {
+        let is_stored = matches!(one.outcome, Some(put_many_response::Outcome::Stored(_)));
+        assert!(is_stored && left.remove(&one.index), "{one:?}");
+    }
+    assert!(left.is_empty(), "{left:?}");
+    let gets = GetManyRequest {
+        store: "raw".to_owned(),
+        ids: ids.clone().map(id).collect(),
+        ..GetManyRequest::default()
+    };
+    let gets = traced(gets, "01");
+    let mut got = client
+        .raw()
+        .get_many(gets)
+        .await
+        .expect("taken")
+        .into_inner();
+    let mut bytes = 0;
+    while let Some(one) = got.message().await.expect("answered") {
+        if let Some(get_many_response::Part::Chunk(chunk)) = one.part {
+            bytes += chunk.len();
+        }
+    }
+    assert_eq!(bytes, ids.map(length).sum::<usize>());
+}
+
+/// Lumps are written and read at a time: the stages of the whole call add up to its time all the
+/// same, and every span lies within its parent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_lumps_in_one_call_are_one_trace_whose_stages_add_up() {
+    let Some(_alone) = alone(&[Need::Root]) else {
+        return;
+    };
+    let lab = lab_with_stores(&[StoreKind::Raw], 512 << 20, "200M");
+    let (collector, collected) = Collected::listen(any()).await;
+    let service = serve(&lab, collector, &["--trace-slower-than", "1h"]);
+    let mut client = Client::connect(&service.grpc).await.expect("it is up");
+    many(&mut client, 1..40).await;
+    let is_root = |span: &&Span| span.kind() == SpanKind::Server;
+    let spans = until("the spans of both calls", || {
+        let spans = collected.spans();
+        (spans.iter().filter(is_root).count() == 2).then_some(spans)
+    })
+    .await;
+    for method in ["PutMany", "GetMany"] {
+        let name = format!("lumpscope.v1.LumpStore/{method}");
+        let root = spans.iter().find(|span| span.name == name);
+        let root = root.unwrap_or_else(|| panic!("{method} in {spans:?}"));
+        let request_id = number(root, "lumpscope.request_id").cast_unsigned();
+        let told = client
+            .observe()
+            .explain(ExplainRequest { request_id })
+            .await;
+        let told = told.expect("it is known").into_inner().request;
+        let told = told.expect("it is explained");
+        let stages: u64 = told.stages.iter().map(|stage| stage.total_ns).sum();
+        assert_eq!(stages, told.total_ns, "{method}: {:?}", told.stages);
+        let took = |span: &Span| span.end_time_unix_nano - span.start_time_unix_nano;
+        assert_eq!(took(root), told.total_ns, "{method}");
+        assert!(told.block_requests > 39, "{method}: {told:?}");
+        check_within(&spans, root);
+    }
+    drop(client);
+    assert!(service.stop(), "the service ends well");
+}
+
+/// Every span lies within its parent, down from this one; none of them is cut off.
+fn check_within(spans: &[Span], parent: &Span) {
+    for span in spans {
+        if span.parent_span_id != parent.span_id {
+            continue;
+        }
+        let begins = span.start_time_unix_nano >= parent.start_time_unix_nano;
+        let ends = span.end_time_unix_nano <= parent.end_time_unix_nano;
+        assert!(begins && ends, "{span:?} in {parent:?}");
+        check_within(spans, span);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
