@@ -99,7 +99,8 @@ fn dd_gives_nothing_to_the_requests(path: &Path, cases: &[(Flavour, By)]) {
             let told = audit.finding.contains("block requests the owner");
             assert_eq!(told, audit.ambiguous > 0, "{case}: {audit:?}");
             let counted = audit.seen_bytes == audit.kernel_bytes;
-            assert!(counted || !audit.complete, "{case}: {audit:?}");
+            let about = !audit.complete || audit.finding.contains("give or take");
+            assert!(counted || about, "{case}: {audit:?}");
             if exact {
                 assert_eq!(audit.ambiguous, 0, "{case}: {audit:?}");
                 assert_eq!(report.block.own_bytes, REQUESTS * 4 * MIB, "{case}");
