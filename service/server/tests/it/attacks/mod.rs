@@ -11,6 +11,7 @@ mod health;
 mod kept;
 mod log;
 mod memory;
+mod objects;
 mod observe;
 mod slow;
 mod strangers;

@@ -21,12 +21,15 @@ use tokio_stream::StreamExt as _;
 
 use super::buffers::{bytes_of_puts, hide, paths};
 use super::memory::{Withheld, attack, watch, withheld};
+use super::objects::{KEYS, KINDS, S3, hold};
 use super::victim::{Locks, OTHER, TOKEN, Victim};
 use crate::abuse::wire::{prefixed, put_header};
 use crate::common::{body, raw_id};
 use crate::door::harness::{LONG, raw_tls};
 
 const MIB: u64 = 1 << 20;
+/// Kinds of attack over gRPC.
+const GRPC_KINDS: usize = 10;
 /// Connections of each kind of attack.
 const EACH: usize = 6;
 /// Calls on a connection whose replies nobody takes.
@@ -172,6 +175,13 @@ async fn one(kind: usize, stream: Stream) {
             };
             unread(stream, &format!("{SERVICE}/GetSmall"), asked).await;
         }
+        8 => {
+            let asked = v1::ListSlowestRequest {
+                limit: u32::MAX,
+                ..Default::default()
+            };
+            unread(stream, "/lumpscope.v1.Observe/ListSlowest", asked).await;
+        }
         _ => {
             let asked = v1::ListRequest {
                 store: "s".to_owned(),
@@ -269,14 +279,26 @@ async fn somebody_else(victim: &Victim) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_worst_mix_of_known_clients() {
+    worst_mix(32 * MIB, 64 * MIB, EACH).await;
+}
+
+/// With as much memory for connections as the default, and more of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "it takes a gigabyte"]
+async fn the_worst_mix_with_a_gigabyte_for_connections() {
+    worst_mix(64 * MIB, 1024 * MIB, 2 * EACH).await;
+}
+
+/// The mix against a service with so much memory, on so many connections of each kind.
+async fn worst_mix(bodies: u64, connections: u64, each: usize) {
     let settings = [
-        ("put-memory", 32 * MIB),
-        ("get-memory", 32 * MIB),
-        ("buffer-budget", 128 * MIB),
-        ("connection-memory", 64 * MIB),
+        ("put-memory", bodies),
+        ("get-memory", bodies),
+        ("buffer-budget", 4 * bodies),
+        ("connection-memory", connections),
         ("body-timeout", AGES),
     ];
-    let victim = Victim::with(Locks::TlsAndTokens, &settings);
+    let victim = Victim::with_keys(Locks::TlsAndTokens, &settings, KEYS);
     let sum = victim.sum();
     let cgroup = Cgroup::confine(victim.pid(), sum);
     if cgroup.is_none() {
@@ -286,13 +308,19 @@ async fn the_worst_mix_of_known_clients() {
     let confined = (victim, cgroup);
     let victim = &confined.0;
     eprintln!("the sum: {} MiB", sum >> 20);
+    let s3 = |access| S3::new(victim, access);
     fill(&victim.client(TOKEN).await).await;
+    s3("AKKNOWN").fill().await;
     let mut attackers = JoinSet::new();
-    for number in 0..9 * EACH {
+    for number in 0..GRPC_KINDS * each {
         let stream = raw_tls(victim.grpc, &victim.authority, b"h2")
             .await
             .unwrap();
-        attackers.spawn(one(number % 9, stream));
+        attackers.spawn(one(number % GRPC_KINDS, stream));
+    }
+    for number in 0..KINDS * each {
+        let s3 = s3("AKKNOWN");
+        attackers.spawn(hold(s3.connect().await, s3.attack(number % KINDS)));
     }
     let mut viewers = Vec::new();
     for _ in 0..VIEWERS {
@@ -300,6 +328,7 @@ async fn the_worst_mix_of_known_clients() {
     }
     watch(victim, sum).await;
     somebody_else(victim).await;
+    timed("S3", s3("AKOTHER").serves()).await;
     assert!(
         attackers.try_join_next().is_none(),
         "the attackers hold no more what they held"

@@ -1,8 +1,9 @@
 //! The service that is attacked: a process of its own, so that its memory is its own.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::Read as _;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use lumpscope_client::{Client, Options, Token};
 use lumpscope_server::config::ServeConfig;
 use lumpscope_server::memory_sum;
-use lumpscope_server::serve::Service;
+use lumpscope_server::serve::{ServeS3, Service};
 use lumpscope_server::telemetry::logs;
 use lumpscope_units::Size;
 
@@ -23,6 +24,8 @@ const FOLDER: &str = "LUMPSCOPE_VICTIM";
 const READY: &str = "ready";
 /// The file of the certificate that signs the service's.
 const CA: &str = "ca.pem";
+/// The file of the access keys of S3.
+const KEYS: &str = "keys.toml";
 /// The file of its log.
 const LOG: &str = "log";
 /// Most connections, which are part of the sum of memory.
@@ -45,6 +48,8 @@ pub(crate) struct Victim {
     child: Child,
     pub(crate) grpc: SocketAddr,
     pub(crate) metrics: SocketAddr,
+    /// `None`: it does not serve S3.
+    pub(crate) s3: Option<SocketAddr>,
     pub(crate) authority: Authority,
     folder: tempfile::TempDir,
 }
@@ -56,7 +61,17 @@ impl Victim {
 
     /// One with other settings: the name of each and its bytes, or its seconds.
     pub(crate) fn with(locks: Locks, sizes: &[(&str, u64)]) -> Self {
+        Self::with_keys(locks, sizes, "")
+    }
+
+    /// One that serves S3 to these access keys.
+    pub(crate) fn with_keys(locks: Locks, sizes: &[(&str, u64)], keys: &str) -> Self {
         let folder = common::folder();
+        if !keys.is_empty() {
+            let file = folder.path().join(KEYS);
+            std::fs::write(&file, keys).unwrap();
+            std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+        }
         for (name, bytes) in sizes {
             std::fs::write(folder.path().join(name), bytes.to_string()).unwrap();
         }
@@ -77,11 +92,13 @@ impl Victim {
             .stderr(File::create(folder.path().join(LOG)).unwrap())
             .spawn()
             .unwrap();
-        let [grpc, metrics] = addresses(&folder.path().join(READY));
+        let listening = addresses(&folder.path().join(READY));
+        let [grpc, metrics] = [0, 1].map(|at| listening[at]);
         Self {
             child,
             grpc,
             metrics,
+            s3: listening.get(2).copied(),
             authority,
             folder,
         }
@@ -139,13 +156,12 @@ impl Drop for Victim {
     }
 }
 
-fn addresses(ready: &Path) -> [SocketAddr; 2] {
+fn addresses(ready: &Path) -> Vec<SocketAddr> {
     let begun = std::time::Instant::now();
     loop {
         match std::fs::read_to_string(ready) {
             Ok(text) if text.ends_with('\n') => {
-                let mut lines = text.lines().map(|line| line.parse().unwrap());
-                return [(); 2].map(|()| lines.next().unwrap());
+                return text.lines().map(|line| line.parse().unwrap()).collect();
             }
             _ => std::thread::sleep(Duration::from_millis(20)),
         }
@@ -159,6 +175,9 @@ fn config(folder: &Path) -> ServeConfig {
     let file = |name: &str| Some(folder.join(name)).filter(|path| path.exists());
     (config.tls_cert, config.tls_key) = (file("cert.pem"), file("key.pem"));
     config.tokens = file("tokens.toml");
+    config.s3_credentials = file(KEYS);
+    let any = config.metrics_listen;
+    config.s3_listen = config.s3_credentials.as_ref().map(|_| any);
     let number = |name: &str| -> Option<u64> {
         let text = file(name).map(|path| std::fs::read_to_string(path).unwrap());
         text.map(|text| text.parse().unwrap())
@@ -182,8 +201,12 @@ async fn the_victim_itself() {
     };
     let config = config(&folder);
     logs::start(config.log_format, &config.log).unwrap();
-    let service = Service::start(config).await.unwrap();
-    let addresses = format!("{}\n{}\n", service.grpc, service.metrics);
+    let serve_s3 = config.s3_listen.map(|_| lumpscope_s3::serve as ServeS3);
+    let service = Service::start_with(config, serve_s3, |_, _| Ok(()));
+    let service = service.await.unwrap();
+    let all = [Some(service.grpc), Some(service.metrics), service.s3];
+    let all = all.into_iter().flatten();
+    let addresses: String = all.map(|address| format!("{address}\n")).collect();
     std::fs::write(folder.join(READY), addresses).unwrap();
     // Its parent holds the other end, and is gone when this ends.
     let parent = tokio::task::spawn_blocking(|| std::io::stdin().read(&mut [0]));
