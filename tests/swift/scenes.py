@@ -100,7 +100,8 @@ class Objects:
                 status, headers, body = self.client.ask("GET", path)
             except OSError:
                 status, headers, body = 0, {}, b""
-            if status not in (0, 503):
+            # 401: the cache of logins was too slow.
+            if status not in (0, 401, 503):
                 break
             time.sleep(1)
         return status, headers, body
