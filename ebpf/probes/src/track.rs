@@ -487,7 +487,10 @@ unsafe fn untold(counters: *mut u64, entry: &InFlight, op: u8) {
         if entry.seek == 0 {
             add(counters.add(stats::UNTOLD_SEQUENTIAL), 1);
         } else {
-            add(counters.add(stats::UNTOLD_TRAVEL), entry.seek.unsigned_abs());
+            add(
+                counters.add(stats::UNTOLD_TRAVEL),
+                entry.seek.unsigned_abs(),
+            );
         }
     }
 }
