@@ -2,5 +2,6 @@
 
 export const UNUSED: Readonly<Record<string, string>> = {
   lumpscope_store_bad_places: 'lumpscope_store_bad_bytes tells of them, and the state of the store of their number',
+  lumpscope_block_discard_time_seconds: 'of disks that discard while they serve, which few do',
   lumpscope_pressure_seconds_total: 'of the machine, not of the service, and many kernels have it switched off',
 };

@@ -221,7 +221,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         "bench peers",
         &[
             "lumpscope bench peers",
-            "sudo lumpscope bench peers --blocks --only service,files-xfs --size 25K --fill 100000",
+            "sudo lumpscope bench peers --blocks --size 25K --fill 100000",
         ],
     ),
 ];

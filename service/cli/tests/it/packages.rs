@@ -108,7 +108,7 @@ fn the_package_of_debian_is_installed_used_and_removed() {
     );
     let package = PathBuf::from(made.lines().last().unwrap());
     let depends = good(Command::new("dpkg-deb").args(["--field", text(&package), "Depends"]));
-    for library in ["libc6 (>= 2.", "libblkid1 (>= ", "libgcc-s1 (>= "] {
+    for library in ["libc6 (>= 2.", "libblkid1 (>= ", "libgcc-s1"] {
         assert!(depends.contains(library), "{depends}");
     }
     let bare = bare_root(dir.path());

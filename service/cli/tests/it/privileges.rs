@@ -183,6 +183,17 @@ async fn every_thread_has_given_up_everything_and_is_another_user() {
     }
 }
 
+/// Gives all rights to one token, as an administrator should: by another file in the place of the old.
+fn give(tokens: &Path, sha256: &str) {
+    let text = format!(
+        "[[token]]\nname = \"a\"\nsha256 = \"{sha256}\"\nscopes = [\"admin\", \"observe\"]\n\
+         stores = [\"*\"]\n"
+    );
+    let new = tokens.with_file_name("new");
+    std::fs::write(&new, text).unwrap();
+    std::fs::rename(new, tokens).unwrap();
+}
+
 /// Files that are replaced, and stores that come; nothing else.
 #[test]
 fn what_is_needed_later_stays_within_reach() {
@@ -198,17 +209,7 @@ fn what_is_needed_later_stays_within_reach() {
     let named = store_file(&at("stores"), "named", 16 << 20, 4096, 0.05);
     let other = store_file(&at("elsewhere"), "other", 16 << 20, 4096, 0.05);
     let tokens = at("settings").join("tokens.toml");
-    let give = |sha256: &str| {
-        let text = format!(
-            "[[token]]\nname = \"a\"\nsha256 = \"{sha256}\"\nscopes = [\"admin\", \"observe\"]\n\
-             stores = [\"*\"]\n"
-        );
-        // As an administrator should: another file in its place.
-        let new = at("settings").join("new");
-        std::fs::write(&new, text).unwrap();
-        std::fs::rename(new, &tokens).unwrap();
-    };
-    give(SHA256_OF_TEST);
+    give(&tokens, SHA256_OF_TEST);
     let how = [
         "--no-probes",
         "--reload-interval=0",
@@ -251,7 +252,7 @@ fn what_is_needed_later_stays_within_reach() {
     let back = add("a", &store);
     assert!(back.status.success(), "{back:?}");
 
-    give(SHA256_OF_OTHER);
+    give(&tokens, SHA256_OF_OTHER);
     service.signal(Signal::HUP);
     let begin = Instant::now();
     while !ask("other", &["admin", "service"]).status.success() {

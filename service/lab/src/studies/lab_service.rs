@@ -82,22 +82,7 @@ fn serve(
         return Err(argument("--size", "512M or more: an xfs alone takes 300M"));
     }
     let capacity = capacity(options.disk_bytes);
-    let kind = match &options.drive {
-        Some(drive) => format!("emulated disks ({drive})"),
-        None => "loop devices".to_owned(),
-    };
-    let journal = if options.ext4_journal {
-        "with"
-    } else {
-        "without"
-    };
-    let of = |store: &StoreKind| match store {
-        StoreKind::Raw => "one raw".to_owned(),
-        StoreKind::Ext4 => format!("one with an ext4 {journal} its journal"),
-        StoreKind::Xfs => "one with an xfs".to_owned(),
-    };
-    let disks: Vec<String> = options.kinds.iter().map(of).collect();
-    step(format!("makes {kind}: {}", disks.join(", ")));
+    step(format!("makes {}", disks(options)));
     let lab = Lab::create(&LabOptions {
         dir: options.dir.clone(),
         expected_bytes: options.kinds.len() as u64 * capacity + FILE_SYSTEMS_BYTES,
@@ -155,6 +140,26 @@ fn serve(
         eprint!("{}", fitted(&disk.to_string()));
     }
     Ok(exit_code(status))
+}
+
+/// The disks that are asked for, in words.
+fn disks(options: &LabServiceOptions) -> String {
+    let kind = match &options.drive {
+        Some(drive) => format!("emulated disks ({drive})"),
+        None => "loop devices".to_owned(),
+    };
+    let journal = if options.ext4_journal {
+        "with"
+    } else {
+        "without"
+    };
+    let of = |store: &StoreKind| match store {
+        StoreKind::Raw => "one raw".to_owned(),
+        StoreKind::Ext4 => format!("one with an ext4 {journal} its journal"),
+        StoreKind::Xfs => "one with an xfs".to_owned(),
+    };
+    let disks: Vec<String> = options.kinds.iter().map(of).collect();
+    format!("{kind}: {}", disks.join(", "))
 }
 
 /// Tells what comes now: each step may take a while.

@@ -105,7 +105,9 @@ fn objects_are_copied_from_store_to_store() {
     let mut client = running.client();
     make(&mut client, "from", "a");
     make(&mut client, "into", "b");
-    let body: Vec<u8> = (0..6 << 20).map(|at: u32| (at >> 8) as u8).collect();
+    let body: Vec<u8> = (0..6 << 20)
+        .map(|at: u32| (at >> 8).to_le_bytes()[0])
+        .collect();
     let put = Ask::new("PUT", "/from/k").header("x-amz-meta-colour", "blue");
     client.good(put.body(body.clone()));
     let source = |ask: Ask| ask.header("x-amz-copy-source", "from/k");

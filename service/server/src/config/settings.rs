@@ -286,6 +286,7 @@ pub struct ServeConfig {
 
 /// The values in force when neither flag, variable nor file says otherwise.
 impl Default for ServeConfig {
+    #[expect(clippy::too_many_lines, reason = "a line for each setting")]
     fn default() -> Self {
         let (seconds, hours) = (Duration::from_secs, Duration::from_hours);
         Self {
