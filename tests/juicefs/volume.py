@@ -27,6 +27,8 @@ class Volume:
         self.mounted = None
         # Its caches and logs belong into this run's folder; young objects are to be seen by gc.
         self.environment = {**os.environ, "HOME": self.folder, "JFS_GC_SKIPPEDTIME": "0"}
+        # Go 1.26 takes several addresses of etcd for a wrong port otherwise.
+        self.environment["GODEBUG"] = "urlstrictcolons=0"
 
     def command(self, name, *words, good=True, seconds=600):
         """A command of JuiceFS. The verbs that want the metadata get it."""

@@ -13,7 +13,7 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 use super::access::Asked;
 use super::attributes::timestamp;
 use super::endpoint::{Endpoint, given, no_version};
-use super::place::Inside;
+use super::inside::Inside;
 use super::signed::REGION;
 use super::{list, put};
 use lumpscope_server::door::Access;

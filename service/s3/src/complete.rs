@@ -15,8 +15,8 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 use super::access::Asked;
 use super::checks::{self, KINDS, TYPE, of_kind};
 use super::endpoint::{Endpoint, etag, signed};
+use super::inside::Inside;
 use super::list::readable;
-use super::place::Inside;
 use super::whole::{self, Promised};
 use super::{multipart, put};
 

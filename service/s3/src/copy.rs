@@ -13,7 +13,7 @@ use super::attributes::{put_info, timestamp};
 use super::checks::{Checked, Checks};
 use super::endpoint::{Endpoint, etag, no_version};
 use super::get::Conditions;
-use super::place::Inside;
+use super::inside::Inside;
 use super::put::Sink;
 use super::whole::Promised;
 use super::{attributes, multipart, put, tags};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::HeaderMap;
 use http::header::HOST;
-use lumpscope_objects::{ETag, MAX_PIECE_BYTES, ObjectInfo};
+use lumpscope_objects::{Bucket, ETag, MAX_PIECE_BYTES, ObjectError, ObjectInfo};
 use percent_encoding::utf8_percent_encode;
 use s3s::dto::{ETag as ETagDto, ETagCondition};
 use s3s::{S3Error, S3ErrorCode, S3Result};
@@ -13,11 +13,11 @@ use tokio::sync::Notify;
 
 use super::access::Asked;
 use super::body::MAX_HELD;
-use super::lifecycle;
+use super::inside::{Inside, unavailable};
 use super::memory::{begin, cover};
-use super::place::Inside;
 use super::settings::Settings;
 use super::xml::PLAIN;
+use super::{error, lifecycle};
 use lumpscope_server::config::S3Etag;
 use lumpscope_server::request::{Bodies, Body};
 use lumpscope_server::stores::Stores;
@@ -59,6 +59,114 @@ pub(super) struct Endpoint {
     pub(super) settings: Arc<Settings>,
     /// There may be something that has expired.
     pub(super) look: Arc<Notify>,
+}
+
+impl Endpoint {
+    /// The open stores that S3 serves.
+    pub(super) fn served(&self) -> Vec<Inside> {
+        let all = self.stores.all();
+        let served = all.iter().filter_map(|named| {
+            Some(Inside {
+                named: Arc::clone(named),
+                objects: named.objects()?.clone(),
+            })
+        });
+        served.collect()
+    }
+
+    /// The store that has a bucket; where there is only one, that.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`; `ServiceUnavailable`: a store that did not open may have it, or two have it.
+    pub(super) fn place(&self, bucket: &str) -> S3Result<Inside> {
+        let mut served = self.served();
+        let out = self.stores.failed();
+        let only = self.only.as_ref();
+        let out = out
+            .iter()
+            .find(|it| only.is_none_or(|only| it.name == *only));
+        if served.len() == 1 && out.is_none() {
+            return Ok(served.remove(0));
+        }
+        let mut having = served.into_iter().filter(|inside| inside.has(bucket));
+        match (having.next(), having.next(), out) {
+            (Some(inside), None, _) => Ok(inside),
+            (Some(one), Some(other), _) => {
+                let (one, other) = (&one.named.name, &other.named.name);
+                Err(unavailable(format!(
+                    "the stores {one} and {other} both have this bucket: one of them must be taken out"
+                )))
+            }
+            (None, _, Some(out)) => Err(unavailable(format!(
+                "no open store has this bucket; the store {} did not open and may have it",
+                out.name
+            ))),
+            (None, _, None) => {
+                let bucket = bucket.to_owned();
+                Err(error::object("", ObjectError::NoSuchBucket { bucket }))
+            }
+        }
+    }
+
+    /// Enters the store of a bucket, where the request counts as under way until its end.
+    ///
+    /// # Errors
+    /// As [`Self::place`]; `ServiceUnavailable`: the store takes no requests.
+    pub(super) fn enter(&self, asked: &Asked, bucket: &str) -> S3Result<Inside> {
+        asked.inside(self.place(bucket)?)
+    }
+
+    /// Enters the store for a bucket that is to be made: the one that has it already, the one that
+    /// `wanted` names, or the one with most room.
+    ///
+    /// # Errors
+    /// As [`Self::enter`], but for `NoSuchBucket`.
+    pub(super) fn enter_new(
+        &self,
+        asked: &Asked,
+        bucket: &str,
+        wanted: Option<&str>,
+    ) -> S3Result<Inside> {
+        match self.place(bucket) {
+            Err(error) if *error.code() == S3ErrorCode::NoSuchBucket => {}
+            placed => return asked.inside(placed?),
+        }
+        let served = self.served();
+        let named = served.iter().find(|it| wanted == Some(&*it.named.name));
+        // Of equal ones the first.
+        let roomy = || {
+            let taking = served.iter().rev().filter(|inside| inside.takes());
+            taking.max_by_key(|inside| inside.free())
+        };
+        let chosen = named.or_else(roomy).cloned();
+        let none = || unavailable("no store takes a new bucket now".to_owned());
+        asked.inside(chosen.ok_or_else(none)?)
+    }
+
+    /// The buckets of all stores, by name.
+    ///
+    /// # Errors
+    /// `ServiceUnavailable`: no store takes requests.
+    pub(super) fn all_buckets(&self, asked: &Asked) -> S3Result<Vec<Bucket>> {
+        let (mut buckets, mut refused) = (Vec::new(), None);
+        let mut none = true;
+        for inside in self.served() {
+            match asked.inside(inside) {
+                Ok(inside) => {
+                    none = false;
+                    buckets.extend(inside.objects.buckets());
+                }
+                Err(error) => refused = Some(error),
+            }
+        }
+        if none {
+            let why = || unavailable("no store of S3 is open".to_owned());
+            return Err(refused.unwrap_or_else(why));
+        }
+        buckets.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        buckets.dedup_by(|one, other| one.name == other.name);
+        Ok(buckets)
+    }
 }
 
 impl Endpoint {

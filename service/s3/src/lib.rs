@@ -29,13 +29,13 @@ mod form;
 #[doc(hidden)]
 pub mod fuzzing;
 mod get;
+mod inside;
 mod lifecycle;
 mod list;
 mod memory;
 mod multipart;
 mod operations;
 mod parameters;
-mod place;
 mod probes;
 mod put;
 mod serve;
@@ -62,11 +62,11 @@ use again::Again;
 use body::Patience;
 use endpoint::Endpoint;
 use form::Forms;
+use inside::Inside;
 use lifecycle::Swept;
 use lumpscope_server::door::HttpLimits;
 use lumpscope_server::request::Readers;
 use lumpscope_server::serve::S3Parts;
-use place::Inside;
 use serve::Serving;
 
 /// Most bytes of a request that is XML: 10,000 parts with checksums have less.

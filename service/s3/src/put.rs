@@ -19,7 +19,7 @@ use super::body::Flow;
 use super::checks::{Checked, Checks, KINDS, of_kind};
 use super::endpoint::{Endpoint, Holds, Room, etag, signed};
 use super::form::Within;
-use super::place::Inside;
+use super::inside::Inside;
 use super::{error, tags};
 use lumpscope_server::config::S3Etag;
 use lumpscope_server::request::Scope;

@@ -38,10 +38,10 @@ proptest! {
         let first = place / 8 * 8;
         let [overlapping, beside] =
             [shingled(), conventional(&shingled())].map(|drive| stream(&drive, first, 512));
-        // The log is at the outside, and the begin of a band in the middle of which the stream begins
-        // goes there.
+        // The begin of a stream, as far as it fills no whole band, goes to the log at the outside: at
+        // most a fourteenth of it, which costs a way, and is written twice as fast as at the inside.
         prop_assert!(overlapping * 100 <= beside * 106, "{overlapping} {beside}");
-        prop_assert!(beside * 100 <= overlapping * 103, "{overlapping} {beside}");
+        prop_assert!(beside * 100 <= overlapping * 106, "{overlapping} {beside}");
     }
 
     #[test]
