@@ -91,6 +91,8 @@ struct InFlight {
     requests: Vec<RequestId>,
     /// Taken when written.
     first: Option<RingWrite>,
+    /// True: it can be given up as long as replay cannot reach it.
+    can_be_undone: bool,
     /// The file system has no space for a piece that replay cannot reach yet.
     no_space: Option<Error>,
     new_tail: Option<NewTail>,
@@ -340,7 +342,7 @@ impl Commit {
             new_tail,
             records,
         } = batch.finish(&ctx.storage.journal, &ctx.io.pool, ending);
-        self.run_batch_begun(ctx, &new_tail);
+        let can_be_undone = self.run_batch_begun(ctx, &new_tail);
         let journaled = !changes.is_empty()
             && taken.relocations.is_empty()
             && changes
@@ -373,6 +375,7 @@ impl Commit {
             durability,
             requests: requests.clone(),
             first: Some(first),
+            can_be_undone,
             no_space: None,
             new_tail: Some(new_tail),
             records,
@@ -537,6 +540,7 @@ impl Commit {
         let answers = self.apply_batch(ctx);
         self.phase = Phase::Idle;
         self.settle_later();
+        self.run_batch_durable();
         let (mut beaten, mut records) = (Vec::new(), 0);
         if let Some(batch) = self.batch.take() {
             ctx.shared.counters.commits.add(1);

@@ -98,6 +98,63 @@ fn records_wait_for_a_disk_that_is_gone() {
     store.close();
 }
 
+/// Blocks of the journal that have never been written, on a file system that is full: what needs them
+/// is refused, what was acknowledged is there after a power cut, and the store goes on with the space.
+#[test]
+fn records_wait_for_space_and_only_what_needs_it_is_refused() {
+    let second = Duration::from_secs(1).as_nanos() as u64;
+    let mut store = running(400);
+    let no_space = Fault {
+        within: 512 * 3..DATA as u64,
+        ..Fault::always(IoOp::Write, FaultKind::Errno(libc::ENOSPC))
+    };
+    store.disk.inject(no_space);
+    let before = store.store.stats().commits;
+    // Their records are more than the rest of the block that is there.
+    for id in 1..60 {
+        store.put(id, 400, Placement::Data);
+    }
+    let tried = store.store.stats().io_errors;
+    for _ in 0..5 {
+        let now_ns = store.disk.now_ns();
+        store.disk.advance_to(now_ns + second);
+        store.settle();
+    }
+    let tried = store.store.stats().io_errors - tried;
+    assert!(
+        (1..40).contains(&tried),
+        "tried {tried} times in five seconds"
+    );
+    let answer = store.submit_put(100, 300, Placement::Embedded);
+    let refused = store.wait(&answer).unwrap_err();
+    assert!(matches!(refused, Error::NoSpace { .. }), "{refused}");
+    store.model.remove(&100);
+    store.put(60, 400, Placement::Data);
+    assert_eq!(store.store.stats().commits, before, "no batch was written");
+    let health = store.store.health().state;
+    assert_eq!((store.store.failed(), health), (None, StoreState::Serving));
+    store.check_all();
+    // The power goes.
+    let mut cut = reopen(&bytes(&store), CommitMode::Ordered);
+    cut.model.clone_from(&store.model);
+    cut.check_all();
+    assert!(is_missing(&get(&mut cut, 100)));
+    // There is space again.
+    store.disk.heal();
+    let now_ns = store.disk.now_ns();
+    store.disk.advance_to(now_ns + 2 * second);
+    store.settle();
+    assert!(store.store.stats().commits > before, "the records followed");
+    store.put(100, 300, Placement::Embedded);
+    store.put(101, LEN, Placement::Data);
+    let model = store.model.clone();
+    let disk = store.close();
+    let mut store = reopen(&disk.bytes(0..disk.size()), CommitMode::Runs);
+    assert_eq!(store.store.info().unsettled, None);
+    store.model = model;
+    store.check_all();
+}
+
 #[test]
 fn a_put_costs_one_write_and_one_flush_and_lies_behind_the_one_before() {
     let mut store = running(400);

@@ -63,14 +63,15 @@ impl Commit {
     }
 
     /// A piece of a batch that replay cannot reach yet was not written. The batch can be given up if
-    /// it is for want of space, and neither the collection nor a run depends on it.
+    /// it is for want of space, and the collection does not depend on it.
     ///
     /// # Errors
     /// The error, if it cannot.
     pub(super) fn note_no_space(&mut self, ctx: &Ctx, error: Error) -> Result<(), Error> {
-        let batch = self.batch.as_mut().filter(|_| !ctx.limits.runs);
-        match batch.filter(|batch| batch.relocations.is_empty()) {
-            Some(batch) if matches!(error, Error::NoSpace { .. }) => {
+        let moved = self.batch.as_ref().map_or(0, |it| it.relocations.len());
+        let only_runs = self.moves_only_runs(ctx, moved);
+        match self.batch.as_mut().filter(|batch| batch.can_be_undone) {
+            Some(batch) if only_runs && matches!(error, Error::NoSpace { .. }) => {
                 batch.no_space = Some(error);
                 Ok(())
             }
@@ -88,6 +89,7 @@ impl Commit {
             return false;
         };
         self.phase = Phase::Idle;
+        self.run_batch_undone(ctx);
         for (change, _) in batch.changes {
             self.refuse(ctx, change, error.clone(), false);
         }

@@ -80,6 +80,12 @@ pub(super) struct Runs {
     durable: usize,
     /// Lumps whose entry in the index has the tail as its position, for want of a record.
     unrecorded: BTreeSet<LumpId>,
+    /// Those whose records begin the batch in flight.
+    recording: BTreeSet<LumpId>,
+    /// True: the batch in flight names a run that the seal on the disk does not.
+    announces: bool,
+    /// True: the file system had no space for their records, so they are tried again in time only.
+    lacks_space: bool,
     /// True: their records are to be written as soon as possible.
     wanted: bool,
     /// When they are to be written.
@@ -192,7 +198,8 @@ impl Runs {
     /// True: a batch of nothing but their records is to be written.
     pub(super) fn must_record(&self, ctx: &Ctx) -> bool {
         let closes = ctx.closing && self.placed.is_empty();
-        let is_time = self.wanted || closes || self.open.is_none();
+        let is_wanted = (self.wanted || self.open.is_none()) && !self.lacks_space;
+        let is_time = is_wanted || closes;
         !self.unrecorded.is_empty() && (is_time || monotonic_ns() >= self.due_ns)
     }
 
@@ -220,6 +227,7 @@ impl Runs {
     /// The seal that the next batch is to have.
     pub(super) fn ending(&mut self, ctx: &Ctx) -> Ending {
         let is_done = self.placed.is_empty();
+        self.announces = is_done && !ctx.closing && self.next.is_some();
         if is_done && ctx.closing {
             self.open = None;
         } else if is_done && self.next.is_some() {
@@ -240,14 +248,39 @@ fn gap_before(blocks: BlockCount, storage: &Storage) -> Option<u64> {
 }
 
 impl Commit {
-    /// A batch with the records of all puts that are applied has begun.
-    pub(super) fn run_batch_begun(&mut self, ctx: &mut Ctx, new_tail: &NewTail) {
-        self.runs.unrecorded.clear();
+    /// A batch with the records of all puts that are applied has begun. True: it may be given up,
+    /// which leaves the seal on the disk as it is.
+    pub(super) fn run_batch_begun(&mut self, ctx: &mut Ctx, new_tail: &NewTail) -> bool {
+        self.runs.recording = std::mem::take(&mut self.runs.unrecorded);
         self.runs.wanted = false;
         if !new_tail.names_run() {
             self.abandon_run(ctx);
         }
-        self.runs.abandoned = false;
+        !std::mem::take(&mut self.runs.abandoned) && self.runs.broken.is_empty()
+    }
+
+    /// A batch is in the journal.
+    pub(super) fn run_batch_durable(&mut self) {
+        self.runs.lacks_space = false;
+    }
+
+    /// True: the batch in flight moves no records but begins with those of runs, and a store that is
+    /// being closed does not wait for them.
+    pub(super) fn moves_only_runs(&self, ctx: &Ctx, moved: usize) -> bool {
+        let of_runs = self.runs.recording.len();
+        moved == of_runs && (moved == 0 || !ctx.closing)
+    }
+
+    /// A batch was given up before anything of it could be seen: the seal on the disk names the run
+    /// that it named before, and the records are as unwritten as they were.
+    pub(super) fn run_batch_undone(&mut self, ctx: &mut Ctx) {
+        self.runs.unrecorded = std::mem::take(&mut self.runs.recording);
+        self.runs.lacks_space = true;
+        self.runs.due_ns = monotonic_ns().saturating_add(RECORD_AFTER_NS);
+        if std::mem::take(&mut self.runs.announces) {
+            self.abandon_run(ctx);
+            self.runs.abandoned = false;
+        }
     }
 
     /// Finds a place in a run for the data of a put, which must ask for `blocks` blocks and have

@@ -55,15 +55,16 @@ fn errors(scenario: &Scenario, random: &mut Random, coverage: &mut Coverage) -> 
         (IoOp::Read, 0..u64::MAX),
     ][random.index(4)]
     .clone();
-    // A batch may be withdrawn while the power goes.
-    let withdraws = scenario.commit != CommitMode::Ordered && within.start == data;
-    let mut history = History::start(&Scenario {
-        cuts: u64::from(withdraws),
-        ..scenario.clone()
-    })?;
     let errno = [libc::EIO, libc::ENOSPC][random.index(2)];
     // A journal without space may give a batch up.
     let may_pass = op == IoOp::Write && errno == libc::ENOSPC;
+    // A batch may be withdrawn or given up while the power goes.
+    let withdraws = scenario.commit != CommitMode::Ordered && within.start == data;
+    let gives_up = may_pass && within.end == data;
+    let mut history = History::start(&Scenario {
+        cuts: u64::from(withdraws || gives_up),
+        ..scenario.clone()
+    })?;
     let changes_refused = op == IoOp::Flush || (op == IoOp::Write && within.start == 0);
     history.session.strictness = Strictness::Failing;
     history.session.disk.inject(Fault {
