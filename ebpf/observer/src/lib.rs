@@ -48,7 +48,7 @@ pub use correlate::{Correlator, Declared, Ended, Input, Limits, OWNERS};
 pub use event::{BlockOp, Class, Event, OPERATIONS, Submission};
 pub use extents::{Extent, Placement};
 pub use failure::Failure;
-pub use live::Watch;
+pub use live::{Room, Watch};
 pub use name::ThreadName;
 pub use observer::Observer;
 pub use places::Places;

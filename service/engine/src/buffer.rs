@@ -10,8 +10,8 @@
 //! waiting, and gets as much as the pool was made with. A lump larger than that gets its buffer when no other is in use. The engine's own
 //! buffers (journal, single blocks) are few and do not count.
 //!
-//! Of the memory for gets a [`Payer`] gets at most three quarters, so one that does not take what it
-//! asked for leaves some to others. Small gets have a reserve beside it.
+//! Of the memory for gets a [`Payer`] has a share, so one that does not take what it asked for leaves
+//! some to others. Small gets have a reserve beside it.
 
 #![expect(unsafe_code, reason = "aligned allocation, huge pages")]
 
@@ -35,10 +35,35 @@ const SMALL: u64 = 128 << 10;
 /// Part of the memory for gets that the reserve has beside it.
 const RESERVE: u64 = 16;
 
-/// One of those who share the memory for gets: none gets more than three quarters of it, unless with
-/// one get. The default stands for nobody, and has no bound of its own.
+/// Who pays for memory that many share: a login, by one of its connections. No login gets more than
+/// three quarters of the memory, and no connection more than half, unless with one request. The
+/// default stands for nobody, and has no bounds of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Payer(pub u32);
+pub struct Payer {
+    /// Any number, the same for all of the login's requests.
+    pub login: u64,
+    /// Any number of the connection; 0: it has no bound of its own.
+    pub connection: u64,
+}
+
+impl Payer {
+    /// The login as a whole.
+    #[must_use]
+    pub const fn whole(self) -> Self {
+        Self {
+            connection: 0,
+            ..self
+        }
+    }
+
+    /// The login, then the connection if it has a bound of its own; each with what it may hold of so
+    /// many bytes.
+    pub fn shares(self, of: u64) -> impl Iterator<Item = (Self, u64)> {
+        let whole = (self.whole(), of - of / 4);
+        let own = (self.connection != 0).then_some((self, of / 2));
+        std::iter::once(whole).chain(own)
+    }
+}
 
 /// Recycles buffers; holds at most 128 MiB of free and lent ones.
 #[derive(Debug)]
@@ -65,7 +90,7 @@ struct State {
     puts: u64,
     /// Bytes of gets, reservations included.
     gets: u64,
-    /// Bytes of them by who pays.
+    /// Bytes of them by who pays: each login as a whole, and its connections.
     held_by: HashMap<Payer, u64>,
     /// Bytes of small gets out of the reserve.
     small: u64,
@@ -92,7 +117,9 @@ impl State {
             Charge::Put => self.puts += bytes,
             Charge::Get(payer) => {
                 self.gets += bytes;
-                *self.held_by.entry(payer).or_default() += bytes;
+                for (payer, _) in payer.shares(0) {
+                    *self.held_by.entry(payer).or_default() += bytes;
+                }
             }
             Charge::SmallGet => self.small += bytes,
             Charge::Lent => {}
@@ -105,11 +132,13 @@ impl State {
             Charge::Put => self.puts -= bytes,
             Charge::Get(payer) => {
                 self.gets -= bytes;
-                let held = self.held_by(payer) - bytes;
-                if held > 0 {
-                    self.held_by.insert(payer, held);
-                } else {
-                    self.held_by.remove(&payer);
+                for (payer, _) in payer.shares(0) {
+                    let held = self.held_by(payer) - bytes;
+                    if held > 0 {
+                        self.held_by.insert(payer, held);
+                    } else {
+                        self.held_by.remove(&payer);
+                    }
                 }
             }
             Charge::SmallGet => self.small -= bytes,
@@ -310,9 +339,11 @@ impl BufferPool {
     }
 
     fn short_of(&self, state: &State, payer: Payer, bytes: u64) -> Option<Short> {
-        let held = state.held_by(payer);
-        let share = self.gets_limit - self.gets_limit / 4;
-        if payer != Payer::default() && held > 0 && held.saturating_add(bytes) > share {
+        let has_enough = payer.shares(self.gets_limit).any(|(payer, share)| {
+            let held = state.held_by(payer);
+            held > 0 && held.saturating_add(bytes) > share
+        });
+        if payer != Payer::default() && has_enough {
             return Some(Short::Share);
         }
         let used = state.used();

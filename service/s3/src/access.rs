@@ -13,6 +13,7 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Result};
 use super::body::Flow;
 use super::operations::{self, Needs};
 use super::{MAX_XML, XML_GROWS, error, memory, parameters, unserved};
+use lumpscope_engine::Payer;
 use lumpscope_server::door::{Access, Grants, Reloader};
 use lumpscope_server::request::{Bodies, Body, Scope};
 
@@ -21,9 +22,6 @@ const OWNERS: [&str; 2] = [
     "x-amz-expected-bucket-owner",
     "x-amz-source-expected-bucket-owner",
 ];
-
-/// Pays for what is read before a signature has been checked.
-const UNSIGNED: &str = "";
 
 /// Properties of a request beside its input: set by [`Keys`] and the connection.
 #[derive(Clone)]
@@ -73,7 +71,8 @@ fn denied() -> S3Error {
     )
 }
 
-/// The access keys in force, and the memory for what is read before an operation begins.
+/// The access keys in force, and the memory for documents of XML, which are read before their
+/// signatures are verified.
 #[derive(Clone)]
 pub(super) struct Keys {
     pub(super) reloader: Arc<Reloader>,
@@ -96,7 +95,9 @@ impl Keys {
             return Err(error::long_xml());
         }
         let bytes = announced.unwrap_or(most).saturating_mul(XML_GROWS);
-        let mut room = memory::begin(&self.memory, UNSIGNED, bytes, self.wait).await?;
+        // No signature has been verified.
+        let nobody = Payer::default();
+        let mut room = memory::begin(&self.memory, nobody, bytes, self.wait).await?;
         memory::cover(&mut room, bytes, self.wait).await?;
         Ok(room)
     }
@@ -146,7 +147,7 @@ impl S3Access for Keys {
         if let Some(flow) = cx.extensions_mut().get::<Arc<Flow>>() {
             flow.received(scope.age());
         }
-        scope.set_payer(grants.name());
+        scope.set_payer(grants.name(), None);
         cx.extensions_mut().insert(Asked { scope, grants });
         Ok(())
     }

@@ -218,7 +218,7 @@ impl Endpoint {
         };
         let wanted = piece_memory.saturating_mul(pieces).saturating_add(held);
         let wait = self.memory_wait;
-        let memory = begin(&self.put_memory, asked.grants.name(), wanted, wait).await?;
+        let memory = begin(&self.put_memory, asked.scope.payer(), wanted, wait).await?;
         let chunk = match memory.is_whole() {
             true => held,
             false => held.min(CHUNK_STEP),

@@ -64,8 +64,9 @@ use endpoint::Endpoint;
 use form::Forms;
 use inside::Inside;
 use lifecycle::Swept;
+use lumpscope_server::S3_XML;
 use lumpscope_server::door::HttpLimits;
-use lumpscope_server::request::Readers;
+use lumpscope_server::request::{Bodies, Readers};
 use lumpscope_server::serve::S3Parts;
 use serve::Serving;
 
@@ -114,7 +115,7 @@ async fn run(parts: S3Parts) {
     };
     let keys = Keys {
         reloader: Arc::clone(&sources.door.reloader),
-        memory: sources.put_memory.clone(),
+        memory: Bodies::new(S3_XML),
         wait: config.body_timeout,
     };
     let s3 = builder(&endpoint, &keys).build();

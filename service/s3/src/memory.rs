@@ -1,8 +1,8 @@
 //! Waiting for memory.
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use lumpscope_engine::Payer;
 use lumpscope_server::request::{Bodies, Body};
 use s3s::S3Result;
 
@@ -14,12 +14,11 @@ use super::error;
 /// `SlowDown`.
 pub(super) async fn begin(
     memory: &Bodies,
-    payer: &str,
+    payer: Payer,
     bytes: u64,
     wait: Duration,
 ) -> S3Result<Body> {
-    let payer = Arc::from(payer);
-    let begun = tokio::time::timeout(wait, memory.begin(&payer, bytes)).await;
+    let begun = tokio::time::timeout(wait, memory.begin(payer, bytes)).await;
     begun.map_err(|_| none(wait))
 }
 

@@ -35,4 +35,4 @@ pub mod stores;
 pub mod telemetry;
 pub mod usdt;
 
-pub use memory_sum::memory_sum;
+pub use memory_sum::{S3_XML, memory_sum};

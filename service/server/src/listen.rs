@@ -225,7 +225,6 @@ async fn services(
         LumpStoreServer::new(lumps).max_decoding_message_size(config.max_message.as_usize()),
     );
     let observe = ObserveServer::new(ObserveService::new(
-        config,
         stores.clone(),
         observer,
         Arc::clone(&sources.watches),

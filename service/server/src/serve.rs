@@ -16,6 +16,7 @@ use crate::error::ServerError;
 use crate::grpc::Health;
 use crate::listen::{self, Sockets};
 pub use crate::listen::{S3Parts, ServeS3};
+use crate::observed::Watches;
 use crate::request::Bodies;
 use crate::stopping;
 use crate::stores::Stores;
@@ -85,7 +86,7 @@ impl Service {
             requests: Arc::new(RequestMetrics::default()),
             door: door.clone(),
             put_memory: Bodies::new(config.put_memory().0),
-            watches: Arc::default(),
+            watches: Arc::new(Watches::new(&config)),
         };
         let requests = Arc::clone(&sources.requests);
         let (stop, stopped) = watch::channel(false);

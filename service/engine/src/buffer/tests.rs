@@ -3,7 +3,11 @@
 use super::memory::{HUGE_PAGE, MAX_TAIL, TAIL_STEP};
 use super::*;
 
-const ANY: Payer = Payer(0);
+const ANY: Payer = payer(0, 0);
+
+const fn payer(login: u64, connection: u64) -> Payer {
+    Payer { login, connection }
+}
 
 #[test]
 fn buffers_are_aligned_zeroed_and_recycled() {
@@ -88,7 +92,7 @@ fn gets_stay_within_their_part() {
 
 #[test]
 fn a_payer_leaves_a_quarter_to_others_and_small_gets_have_a_reserve() {
-    let (greedy, other) = (Payer(1), Payer(2));
+    let (greedy, other) = (payer(1, 0), payer(2, 0));
     let pool = BufferPool::with_budget(4096, 64 << 20, 16 << 20);
     let mut held = Vec::new();
     let share = loop {
@@ -117,8 +121,17 @@ fn a_payer_leaves_a_quarter_to_others_and_small_gets_have_a_reserve() {
 }
 
 #[test]
+fn a_connection_leaves_a_third_of_its_logins_share_to_the_others() {
+    let (greedy, other) = (payer(1, 1), payer(1, 2));
+    let pool = BufferPool::with_budget(4096, 64 << 20, 16 << 20);
+    let take = |payer| std::iter::from_fn(|| pool.reserve(payer, 2 << 20).ok()).collect();
+    let held: [Vec<_>; 2] = [greedy, other].map(take);
+    assert_eq!(held.each_ref().map(Vec::len), [4, 2]);
+}
+
+#[test]
 fn who_finds_its_share_taken_is_woken_by_each_buffer_that_comes_back() {
-    let payer = Payer(1);
+    let payer = payer(1, 0);
     let pool = BufferPool::with_budget(4096, 64 << 20, 16 << 20);
     let woken = Arc::new(std::sync::atomic::AtomicU32::new(0));
     let count = Arc::clone(&woken);

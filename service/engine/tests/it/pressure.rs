@@ -36,7 +36,10 @@ fn any_ctx(random: &mut Random) -> RequestCtx {
         drop_when_late: random.chance(300),
         prioritized: random.chance(300),
         max_queue_len: random.chance(200).then(|| random.below(8) as u32),
-        payer: Payer(random.below(3) as u32),
+        payer: Payer {
+            login: random.below(3),
+            connection: random.below(3),
+        },
     }
 }
 

@@ -97,6 +97,12 @@ impl Connection {
         extensions.get()
     }
 
+    /// A number that no other connection has while this one is open; never 0.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        Arc::as_ptr(&self.inner).addr() as u64
+    }
+
     /// The other end.
     #[must_use]
     pub fn peer(&self) -> Peer {

@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
+use lumpscope_engine::Payer;
 use lumpscope_proto::REQUEST_ID_KEY;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::WaitForCancellationFutureOwned;
@@ -22,7 +23,7 @@ use super::Reply;
 use super::intake::Intake;
 use crate::door::{Call, Caller, Connection, Denied, Door};
 use crate::refusal::Refusal;
-use crate::request::{Requests, methods};
+use crate::request::{Requests, methods, payer};
 
 /// Prefix of methods that need no login: for load balancers and supervisors.
 const OPEN: &str = "/grpc.health.v1.Health/";
@@ -147,10 +148,10 @@ enum Admitted {
 
 impl Admitted {
     /// Who pays for the memory of a message that is open to all: strangers do together.
-    fn payer(&self) -> Arc<str> {
+    fn payer(&self, connection: Option<&Connection>) -> Payer {
         match self {
-            Self::Known(caller) => Arc::from(caller.name()),
-            Self::Stranger { .. } => Arc::from(""),
+            Self::Known(caller) => payer(caller.name(), connection),
+            Self::Stranger { .. } => payer("", None),
         }
     }
 }
@@ -184,6 +185,7 @@ where
         };
         // What strangers ask for does not keep their connection from being idle.
         let (mut call, mut withdrawn) = (None, None);
+        let payer = admitted.payer(connection.as_ref());
         if let Admitted::Known(caller) = &admitted {
             if is_endless(request.uri().path()) {
                 withdrawn = Some(Box::pin(caller.withdrawn().clone().cancelled_owned()));
@@ -192,7 +194,6 @@ where
             request.extensions_mut().insert(caller.clone());
         }
         let mut memory = None;
-        let payer = admitted.payer();
         if request.uri().path().starts_with(OPEN) {
             request = request.map(|body| {
                 let (body, held) = self.intake.bound(body, MAX_OPEN, payer);

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
+use lumpscope_engine::Payer;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
 use tonic::Status;
@@ -60,7 +61,7 @@ impl Intake {
 
     /// `body` as one message of at most `max` bytes, whose memory is `payer`'s. Keep [`Held`] until
     /// the call is answered.
-    pub(super) fn bound(&self, body: Body, max: usize, payer: Arc<str>) -> (Body, Held) {
+    pub(super) fn bound(&self, body: Body, max: usize, payer: Payer) -> (Body, Held) {
         let held = Held::default();
         let bounded = Bounded {
             body,
@@ -77,14 +78,13 @@ impl Intake {
     }
 
     /// Memory for a message of so many bytes, once it can be had.
-    fn reserve(&self, payer: &Arc<str>, bytes: u64) -> Reserving {
+    fn reserve(&self, payer: Payer, bytes: u64) -> Reserving {
         let memory = if bytes <= SMALL {
             self.small.clone()
         } else {
             self.large.clone()
         };
-        let payer = Arc::clone(payer);
-        Box::pin(async move { memory.begin(&payer, bytes).await })
+        Box::pin(async move { memory.begin(payer, bytes).await })
     }
 }
 
@@ -104,7 +104,7 @@ struct Waiting {
 struct Bounded {
     body: Body,
     max: usize,
-    payer: Arc<str>,
+    payer: Payer,
     prefix: [u8; PREFIX_LEN],
     /// Bytes that have come, with the prefix.
     seen: usize,
@@ -152,7 +152,7 @@ impl Bounded {
             let Some(len) = announced else {
                 return Poll::Ready(Some(Ok(frame)));
             };
-            let mut memory = self.intake.reserve(&self.payer, len);
+            let mut memory = self.intake.reserve(self.payer, len);
             if let Poll::Ready(reserved) = memory.as_mut().poll(context) {
                 self.hold(reserved);
                 return Poll::Ready(Some(Ok(frame)));

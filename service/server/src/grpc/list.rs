@@ -49,9 +49,9 @@ pub(super) async fn list(
     let rest = convert::after_token(range, &asked.page_token)?;
     let limit = convert::page_size(asked.page_size)?;
     let bytes = u64::try_from(limit).unwrap_or(u64::MAX).saturating_mul(ID);
-    let payer = scope.payer();
     let waited = service.body_timeout;
-    let memory = tokio::time::timeout(waited, service.list_memory.begin(&payer, bytes)).await;
+    let memory =
+        tokio::time::timeout(waited, service.list_memory.begin(scope.payer(), bytes)).await;
     let memory = memory.map_err(|_| Refusal::NoMemory { waited })?;
     let page = scope
         .ask((), |ctx, on_done| {

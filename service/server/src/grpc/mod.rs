@@ -35,7 +35,6 @@ pub use intake::Intake;
 pub(crate) use intake::MESSAGES;
 pub(crate) use list::LISTS;
 pub use lump_store::LumpStoreService;
-pub(crate) use observe::ANSWERS;
 pub use observe::ObserveService;
 pub use request_id::Traced;
 pub use small::SMALL;

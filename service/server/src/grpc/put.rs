@@ -131,7 +131,7 @@ impl Wanted {
             store.lump_memory(self.length)
         };
         let bytes = bytes.map_err(|error| self.refused(error))?;
-        let memory = service.put_memory.begin(&scope.payer(), bytes).await;
+        let memory = service.put_memory.begin(scope.payer(), bytes).await;
         if !passes && !memory.is_whole() {
             let buf = store.lump_buf_untouched(self.length);
             let buf = buf.map_err(|error| self.refused(error))?;

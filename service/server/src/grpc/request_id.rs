@@ -21,8 +21,8 @@ use tracing::Instrument as _;
 
 use super::Reply;
 use super::intake::Intake;
-use super::observe::Kept;
 use crate::door::{Caller, Connection};
+use crate::observed::Kept;
 use crate::refusal::Refusal;
 use crate::request::methods::{self, Method};
 use crate::request::{Requests, Scope, check_timeout, unless_cut_off};

@@ -1,5 +1,6 @@
 //! The observer's knowledge in the words of the protocol, for gRPC, the page and the command line.
 
+mod answers;
 mod asking;
 pub mod convert;
 mod turns;
@@ -7,10 +8,11 @@ mod watches;
 
 use lumpscope_observer::EventPolicy;
 
+pub(crate) use answers::{ANSWERS, Kept, Question, UNPACKED};
 pub(crate) use asking::{Asking, DEFAULT_SLOWEST, MOST_SLOWEST};
 pub(crate) use turns::{Shared, Unanswered};
-pub(crate) use watches::Watching;
 pub use watches::{Kind, MAX_VIEWERS, MAX_WATCHES, Watches};
+pub(crate) use watches::{WATCHED, Watching};
 
 /// Events that the event policy leaves out, in words; `None`: none.
 pub(crate) fn left_out(policy: EventPolicy) -> Option<String> {

@@ -3,11 +3,20 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use lumpscope_observer::Room;
+
+use super::answers::Answers;
 use super::turns::Turns;
+use crate::config::ServeConfig;
 use crate::refusal::Refusal;
 
-/// Calls of Trace and Record under way at a time; more are refused. A queue takes up to about 20 MB.
+/// Calls of Trace and Record under way at a time; more are refused.
 pub const MAX_WATCHES: usize = 16;
+/// Block requests, and lines of recordings, that these calls together keep for their clients.
+const BLOCKS: usize = 32_768;
+const LINES: usize = 131_072;
+/// Bytes of all of these, with long names.
+pub(crate) const WATCHED: u64 = (BLOCKS as u64) * 1280 + (LINES as u64) * 320;
 /// Pages that are open at a time; more are refused. Each costs little more than its socket, but
 /// shares the connections of the metrics endpoint with who scrapes it.
 pub const MAX_VIEWERS: usize = 64;
@@ -38,15 +47,18 @@ impl Kind {
 }
 
 /// Counts who watches, and what they missed.
-#[derive(Debug, Default)]
 pub struct Watches {
     calls: AtomicUsize,
     viewers: AtomicUsize,
     trace: Counts,
     record: Counts,
     page: Counts,
-    /// Places for questions, of gRPC and of the page together.
+    /// Places for questions, of gRPC and of the page together, and memory for their answers.
     pub(crate) turns: Turns,
+    pub(crate) answers: Answers,
+    /// For what Trace and Record keep for clients.
+    pub(crate) blocks: Arc<Room>,
+    pub(crate) lines: Arc<Room>,
 }
 
 #[derive(Debug, Default)]
@@ -56,6 +68,22 @@ struct Counts {
 }
 
 impl Watches {
+    /// Nobody watches. Must be called within a runtime.
+    #[must_use]
+    pub fn new(config: &ServeConfig) -> Self {
+        Self {
+            calls: AtomicUsize::default(),
+            viewers: AtomicUsize::default(),
+            trace: Counts::default(),
+            record: Counts::default(),
+            page: Counts::default(),
+            turns: Turns::default(),
+            answers: Answers::new(config),
+            blocks: Room::new(BLOCKS),
+            lines: Room::new(LINES),
+        }
+    }
+
     fn of(&self, kind: Kind) -> &Counts {
         match kind {
             Kind::Trace => &self.trace,
@@ -103,7 +131,6 @@ impl Watches {
 }
 
 /// One that watches; dropping it makes room for another.
-#[derive(Debug)]
 pub(crate) struct Watching {
     watches: Arc<Watches>,
     kind: Kind,
@@ -133,9 +160,9 @@ impl Drop for Watching {
 mod tests {
     use super::*;
 
-    #[test]
-    fn only_so_many_watch_and_each_end_makes_room() {
-        let watches = Arc::new(Watches::default());
+    #[tokio::test]
+    async fn only_so_many_watch_and_each_end_makes_room() {
+        let watches = Arc::new(Watches::new(&ServeConfig::default()));
         let mut all: Vec<Watching> = (0..MAX_WATCHES)
             .map(|i| watches.begin([Kind::Trace, Kind::Record][i % 2]).unwrap())
             .collect();

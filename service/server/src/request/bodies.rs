@@ -4,13 +4,14 @@
 //! While there is plenty, a body gets all that it will take at once. Otherwise it gets more as it
 //! grows, so that a client which announces much and sends little holds little. Nobody gets so much
 //! that the bodies under way could wait for each other: what is left must always suffice to finish
-//! them one after the other. A payer (a login, or a connection where there are none) has a share;
-//! of those who wait, the payer that holds least goes first, unless somebody has waited long.
+//! them one after the other. A [`Payer`] has a share; of those who wait, the login that holds least
+//! goes first, then the connection of it that does, unless somebody has waited long.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use lumpscope_engine::Payer;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 
@@ -22,8 +23,6 @@ const SMALL: u64 = 64 << 10;
 const RESERVE: u64 = 16;
 /// Others get so many bytes at a time: a huge page.
 const STEP: u64 = 2 << 20;
-/// Quarters of the budget that one payer may hold, unless with one body.
-const SHARE: u64 = 3;
 /// While others wait for memory, a body must come so fast that what it holds would come within so
 /// many seconds.
 const HELD_SECONDS: u64 = 60;
@@ -50,19 +49,19 @@ struct State {
     bodies: HashMap<u64, Entry>,
     /// How many of them hold a part of their claim.
     unfinished: usize,
-    /// Bytes of each payer that holds any.
-    held_by: HashMap<Arc<str>, u64>,
+    /// Bytes of each login that holds any, as a whole, and of its connections.
+    held_by: HashMap<Payer, u64>,
     /// Bodies under way that want more. Each holds a step, so they are few.
     growing: Vec<Waiting>,
     /// Those of each payer that have not begun, by arrival. Only the first may, so however many
     /// there are, nothing takes longer.
-    new: HashMap<Arc<str>, VecDeque<Waiting>>,
+    new: HashMap<Payer, VecDeque<Waiting>>,
 }
 
 /// A body under way.
 #[derive(Debug)]
 struct Entry {
-    payer: Arc<str>,
+    payer: Payer,
     held: u64,
     /// Most that it will hold.
     claim: u64,
@@ -135,7 +134,7 @@ impl Bodies {
     /// Begins a body that will take `bytes`, and waits until it may have its first. One larger than
     /// the whole budget counts as if it took all of it: it must be possible to put the largest lump
     /// whatever the budget.
-    pub async fn begin(&self, payer: &Arc<str>, bytes: u64) -> Body {
+    pub async fn begin(&self, payer: Payer, bytes: u64) -> Body {
         let small = u32::try_from(bytes).ok().filter(|_| bytes <= SMALL);
         if let Some(small) = small
             && let Ok(permit) = Arc::clone(&self.shared.reserve).try_acquire_many_owned(small)
@@ -207,6 +206,15 @@ impl Body {
     }
 }
 
+impl Body {
+    /// Gives back what it holds, and would take, beyond `bytes`.
+    pub fn shrink(&self, bytes: u64) {
+        if let Held::Counted { shared, body, .. } = &self.0 {
+            shared.lock().shrink(*body, bytes, shared.total);
+        }
+    }
+}
+
 impl Drop for Held {
     fn drop(&mut self) {
         if let Self::Counted { shared, body, .. } = self {
@@ -223,10 +231,9 @@ impl Shared {
 
 impl State {
     /// A new body, which holds all of its claim if there is plenty, else nothing.
-    fn enter(&mut self, payer: &Arc<str>, claim: u64, total: u64) -> (u64, bool) {
+    fn enter(&mut self, payer: Payer, claim: u64, total: u64) -> (u64, bool) {
         let body = self.next;
         self.next += 1;
-        let payer = Arc::clone(payer);
         let entry = Entry {
             payer,
             held: 0,
@@ -258,7 +265,7 @@ impl State {
             return None;
         }
         let (granted, receiver) = oneshot::channel();
-        let (held, payer) = (entry.held, Arc::clone(&entry.payer));
+        let (held, payer) = (entry.held, entry.payer);
         let waiting = Waiting {
             body,
             wants,
@@ -278,6 +285,13 @@ impl State {
         self.take(body);
         self.hold(body, 0);
         self.bodies.remove(&body);
+        self.settle(total);
+    }
+
+    fn shrink(&mut self, body: u64, bytes: u64, total: u64) {
+        let most = bytes.max(1).next_multiple_of(UNIT);
+        let held = self.bodies.get(&body).map_or(0, |entry| entry.held);
+        self.hold_of(body, held.min(most), most);
         self.settle(total);
     }
 
@@ -302,7 +316,7 @@ impl State {
         if let Some(index) = self.growing.iter().position(|one| one.body == body) {
             return Some(self.growing.remove(index));
         }
-        let payer = Arc::clone(&self.bodies.get(&body)?.payer);
+        let payer = self.bodies.get(&body)?.payer;
         let queue = self.new.get_mut(&payer)?;
         let index = queue.iter().position(|one| one.body == body)?;
         let taken = queue.remove(index);
@@ -318,11 +332,9 @@ impl State {
         let mut order: Vec<&Waiting> = self.growing.iter().chain(first).collect();
         order.sort_by_cached_key(|waiting| {
             let long = waiting.since.elapsed() >= LONG;
-            let held = if long {
-                0
-            } else {
-                self.held_by_payer_of(waiting.body)
-            };
+            let entry = self.bodies.get(&waiting.body).filter(|_| !long);
+            let payer = entry.map(|entry| entry.payer);
+            let held = payer.map(|payer| (self.held_by(payer.whole()), self.held_by(payer)));
             (!long, held, waiting.since)
         });
         for waiting in order {
@@ -340,9 +352,11 @@ impl State {
     fn may(&self, body: u64, wants: u64, total: u64) -> Result<(), Kept> {
         let entry = self.bodies.get(&body).ok_or(Kept::Held)?;
         let more = wants.saturating_sub(entry.held);
-        let payers = self.held_by_payer_of(body);
-        let alone = payers == entry.held;
-        if !alone && payers + more > total / 4 * SHARE {
+        let has_enough = entry.payer.shares(total).any(|(payer, share)| {
+            let held = self.held_by(payer);
+            held != entry.held && held + more > share
+        });
+        if has_enough {
             return Err(Kept::Held);
         }
         if more > self.free {
@@ -380,24 +394,30 @@ impl State {
         })
     }
 
-    fn held_by_payer_of(&self, body: u64) -> u64 {
-        let entry = self.bodies.get(&body);
-        let held = entry.and_then(|entry| self.held_by.get(&entry.payer));
-        held.copied().unwrap_or(0)
+    fn held_by(&self, payer: Payer) -> u64 {
+        self.held_by.get(&payer).copied().unwrap_or(0)
     }
 
     fn hold(&mut self, body: u64, held: u64) {
+        self.hold_of(body, held, u64::MAX);
+    }
+
+    /// It holds so much, and will take no more than `most`.
+    fn hold_of(&mut self, body: u64, held: u64, most: u64) {
         let Some(entry) = self.bodies.get_mut(&body) else {
             return;
         };
         self.unfinished -= usize::from(entry.is_unfinished());
+        entry.claim = entry.claim.min(most);
         let before = std::mem::replace(&mut entry.held, held);
         self.unfinished += usize::from(entry.is_unfinished());
         self.free = (self.free + before).saturating_sub(held);
-        let payer = self.held_by.entry(Arc::clone(&entry.payer)).or_default();
-        *payer = (*payer + held).saturating_sub(before);
-        if *payer == 0 {
-            self.held_by.remove(&entry.payer);
+        for (payer, _) in entry.payer.shares(0) {
+            let sum = self.held_by.entry(payer).or_default();
+            *sum = (*sum + held).saturating_sub(before);
+            if *sum == 0 {
+                self.held_by.remove(&payer);
+            }
         }
     }
 }
@@ -410,8 +430,12 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn payer(name: &str) -> Arc<str> {
-        Arc::from(name)
+    fn payer(name: &str) -> Payer {
+        let login = u64::from(name.as_bytes()[0]);
+        Payer {
+            login,
+            connection: 0,
+        }
     }
 
     /// The result of what is ready at once.
@@ -429,11 +453,11 @@ mod tests {
     #[tokio::test]
     async fn who_announces_much_and_sends_little_holds_little() {
         let bodies = Bodies::new(64 * MIB);
-        let mut slow = bodies.begin(&payer("slow"), 64 * MIB).await;
+        let mut slow = bodies.begin(payer("slow"), 64 * MIB).await;
         assert!(!slow.is_whole());
         assert_eq!(bodies.held(), 2 * MIB);
-        let whole = bodies.begin(&payer("a"), 20 * MIB).await;
-        let other = bodies.begin(&payer("b"), MIB).await;
+        let whole = bodies.begin(payer("a"), 20 * MIB).await;
+        let other = bodies.begin(payer("b"), MIB).await;
         assert!(whole.is_whole() && other.is_whole());
         drop((whole, other));
         slow.cover(64 * MIB).await;
@@ -445,8 +469,8 @@ mod tests {
     #[tokio::test]
     async fn bodies_never_wait_for_each_other() {
         let bodies = Bodies::new(16 * MIB);
-        let mut one = bodies.begin(&payer("a"), 14 * MIB).await;
-        let mut two = bodies.begin(&payer("b"), 14 * MIB).await;
+        let mut one = bodies.begin(payer("a"), 14 * MIB).await;
+        let mut two = bodies.begin(payer("b"), 14 * MIB).await;
         assert!(!one.is_whole() && !two.is_whole());
         let (mut held, mut blocked) = ([2 * MIB, 2 * MIB], 0);
         while held[0] < 14 * MIB && blocked < 2 {
@@ -466,16 +490,16 @@ mod tests {
     async fn a_payer_leaves_a_quarter_to_others() {
         let bodies = Bodies::new(16 * MIB);
         let mut greedy = Vec::new();
-        while let Some(body) = now(bodies.begin(&payer("a"), MIB)).await {
+        while let Some(body) = now(bodies.begin(payer("a"), MIB)).await {
             greedy.push(body);
         }
         assert_eq!(greedy.len(), 12);
         assert!(!bodies.is_wanted(), "who waits no more is forgotten");
         for _ in 0..4 {
-            greedy.push(now(bodies.begin(&payer("b"), MIB)).await.unwrap());
+            greedy.push(now(bodies.begin(payer("b"), MIB)).await.unwrap());
         }
-        assert!(now(bodies.begin(&payer("c"), MIB)).await.is_none());
-        let small = now(bodies.begin(&payer("c"), 64 << 10)).await;
+        assert!(now(bodies.begin(payer("c"), MIB)).await.is_none());
+        let small = now(bodies.begin(payer("c"), 64 << 10)).await;
         assert!(
             small.is_some_and(|body| body.is_whole()),
             "out of the reserve"
@@ -483,14 +507,41 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_connection_leaves_a_third_of_its_logins_share_to_the_others() {
+        let bodies = Bodies::new(16 * MIB);
+        let by = |connection| {
+            let login = 1;
+            bodies.begin(Payer { login, connection }, MIB)
+        };
+        let mut held = Vec::new();
+        for most in [8, 4] {
+            let before = held.len();
+            while let Some(body) = now(by(most)).await {
+                held.push(body);
+            }
+            assert_eq!(held.len() - before, most as usize);
+        }
+        // Who waits by the second connection goes before those of the first.
+        let mut greedy = std::pin::pin!(by(8));
+        let mut other = std::pin::pin!(by(4));
+        assert!(now(greedy.as_mut()).await.is_none() && now(other.as_mut()).await.is_none());
+        drop(held.remove(0));
+        assert!(now(greedy.as_mut()).await.is_none());
+        assert!(now(other.as_mut()).await.is_some());
+        drop(held);
+        assert!(now(greedy.as_mut()).await.is_some());
+        assert!(bodies.shared.lock().held_by.len() <= 3);
+    }
+
+    #[tokio::test]
     async fn who_holds_much_must_hurry_while_others_wait() {
         let bodies = Bodies::new(60 * MIB);
-        let mut all = bodies.begin(&payer("a"), 60 * MIB).await;
+        let mut all = bodies.begin(payer("a"), 60 * MIB).await;
         all.cover(60 * MIB).await;
         let rates = || [30, 60].map(|holds| bodies.least_rate(MIB / 2, holds * MIB));
         assert_eq!(rates(), [MIB / 2, MIB / 2]);
         let b = payer("b");
-        let mut waiting = std::pin::pin!(bodies.begin(&b, MIB));
+        let mut waiting = std::pin::pin!(bodies.begin(b, MIB));
         assert!(now(waiting.as_mut()).await.is_none());
         assert_eq!(rates(), [MIB / 2, MIB]);
     }
@@ -499,14 +550,14 @@ mod tests {
     async fn who_holds_least_goes_first() {
         let bodies = Bodies::new(4 * MIB);
         let mut held = vec![
-            bodies.begin(&payer("a"), MIB).await,
-            bodies.begin(&payer("a"), MIB).await,
-            bodies.begin(&payer("b"), MIB).await,
-            bodies.begin(&payer("d"), MIB).await,
+            bodies.begin(payer("a"), MIB).await,
+            bodies.begin(payer("a"), MIB).await,
+            bodies.begin(payer("b"), MIB).await,
+            bodies.begin(payer("d"), MIB).await,
         ];
         let (a, c) = (payer("a"), payer("c"));
-        let mut first = std::pin::pin!(bodies.begin(&a, MIB));
-        let mut second = std::pin::pin!(bodies.begin(&c, MIB));
+        let mut first = std::pin::pin!(bodies.begin(a, MIB));
+        let mut second = std::pin::pin!(bodies.begin(c, MIB));
         assert!(now(first.as_mut()).await.is_none() && now(second.as_mut()).await.is_none());
         drop(held.pop());
         assert!(now(first.as_mut()).await.is_none());
@@ -514,11 +565,26 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_a_body_does_not_need_goes_to_others() {
+        let bodies = Bodies::new(4 * MIB);
+        let mut all = bodies.begin(payer("a"), 4 * MIB).await;
+        all.cover(4 * MIB).await;
+        let mut waiting = std::pin::pin!(bodies.begin(payer("b"), MIB));
+        assert!(now(waiting.as_mut()).await.is_none());
+        all.shrink(10_000);
+        let other = now(waiting.as_mut()).await.unwrap();
+        assert_eq!(bodies.held(), MIB + 3 * UNIT);
+        all.cover(4 * MIB).await;
+        drop((all, other));
+        assert_eq!((bodies.held(), bodies.shared.lock().unfinished), (0, 0));
+    }
+
+    #[tokio::test]
     async fn a_body_larger_than_the_budget_goes_alone() {
         let bodies = Bodies::new(MIB);
-        let all = bodies.begin(&payer("a"), 1 << 40).await;
+        let all = bodies.begin(payer("a"), 1 << 40).await;
         assert_eq!(bodies.held(), MIB);
-        assert!(now(bodies.begin(&payer("b"), 100 << 10)).await.is_none());
+        assert!(now(bodies.begin(payer("b"), 100 << 10)).await.is_none());
         drop(all);
         assert_eq!(bodies.held(), 0);
     }

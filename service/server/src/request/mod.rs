@@ -15,5 +15,6 @@ pub use bodies::{Bodies, Body};
 pub use cut_off::unless_cut_off;
 pub use deadline::{Deadline, check_timeout, timeout_of};
 pub use readers::{CHUNK, Readers, Reading, is_slow};
+pub(crate) use scope::payer;
 pub use scope::{Ended, LOG, Requests, Scope, Sink};
 pub use trace_context::TraceParent;

@@ -98,6 +98,16 @@ impl Requests {
     }
 }
 
+/// Who pays by this name; `connection`: by one of several, which has a share of its own.
+pub(crate) fn payer(login: &str, connection: Option<&Connection>) -> Payer {
+    let mut hasher = std::hash::DefaultHasher::new();
+    login.hash(&mut hasher);
+    Payer {
+        login: hasher.finish(),
+        connection: connection.map_or(0, Connection::number),
+    }
+}
+
 /// Where requests are logged.
 pub const LOG: &str = "lumpscope::request";
 
@@ -113,7 +123,7 @@ pub struct Scope {
     /// Caller; set before anything else sees the scope.
     caller: OnceLock<Caller>,
     /// Who pays for its memory: its login, or its connection where there is none.
-    payer: OnceLock<(Arc<str>, Payer)>,
+    payer: OnceLock<Payer>,
     /// The engine's times of calls that the objects made; unset: there were none.
     times: OnceLock<Arc<Times>>,
     state: Mutex<State>,
@@ -219,29 +229,24 @@ impl Scope {
     pub fn set_caller(&self, caller: Caller, connection: Option<&Connection>) {
         match connection {
             Some(connection) if !caller.has_login() => {
-                self.set_payer(&format!("{} {}", caller.name(), connection.peer()));
+                self.set_payer(&format!("{} {}", caller.name(), connection.peer()), None);
             }
-            _ => self.set_payer(caller.name()),
+            connection => self.set_payer(caller.name(), connection),
         }
         // A request has one caller.
         let _ = self.caller.set(caller);
     }
 
     /// Says who pays for its memory, where it has no [`Caller`]; only the first call counts.
-    pub fn set_payer(&self, name: &str) {
-        let mut hasher = std::hash::DefaultHasher::new();
-        name.hash(&mut hasher);
-        let [a, b, c, d, ..] = hasher.finish().to_ne_bytes();
-        let payer = Payer(u32::from_ne_bytes([a, b, c, d]));
+    pub fn set_payer(&self, login: &str, connection: Option<&Connection>) {
         // A request has one payer.
-        let _ = self.payer.set((Arc::from(name), payer));
+        let _ = self.payer.set(payer(login, connection));
     }
 
     /// Who pays for the memory of its message, its body and its reply.
     #[must_use]
-    pub fn payer(&self) -> Arc<str> {
-        let payer = self.payer.get();
-        payer.map_or_else(|| Arc::from(""), |(name, _)| Arc::clone(name))
+    pub fn payer(&self) -> Payer {
+        self.payer.get().copied().unwrap_or_default()
     }
 
     /// True: the caller's rights hold for this store, whether it exists or not.
@@ -367,10 +372,7 @@ impl Scope {
     fn with_payer(&self, waits: RequestCtx) -> RequestCtx {
         RequestCtx {
             id: RequestId(self.id),
-            payer: self
-                .payer
-                .get()
-                .map_or_else(Payer::default, |(_, payer)| *payer),
+            payer: self.payer(),
             ..waits
         }
     }

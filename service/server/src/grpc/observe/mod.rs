@@ -1,6 +1,5 @@
 //! `lumpscope.v1.Observe`: what the observer knows, and what it is told to do.
 
-mod answers;
 mod live;
 
 use std::sync::Arc;
@@ -8,17 +7,14 @@ use std::sync::Arc;
 use lumpscope_observer as obs;
 use lumpscope_observer::Observer;
 use lumpscope_proto::v1::{self, observe_server::Observe};
+use prost::Message;
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 
-pub(crate) use self::answers::ANSWERS;
-pub(super) use self::answers::Kept;
-use self::answers::{Answers, Question};
 use self::live::{BLOCKS_WAITING, Batch, BoxStream, Doubts, LINES_WAITING, Live};
-use crate::config::ServeConfig;
 use crate::door::Connection;
 use crate::observed::convert::{self, WallClock};
-use crate::observed::{Asking, Kind, Shared, Unanswered, Watches};
+use crate::observed::{Asking, Kept, Kind, Question, Shared, UNPACKED, Unanswered, Watches};
 use crate::refusal::Refusal;
 use crate::request::Scope;
 use crate::stores::Stores;
@@ -36,7 +32,6 @@ pub struct ObserveService {
     asking: Asking,
     reports: Arc<Reports>,
     watches: Arc<Watches>,
-    answers: Answers,
     stopped: watch::Receiver<bool>,
 }
 
@@ -45,7 +40,6 @@ impl ObserveService {
     /// called within a runtime.
     #[must_use]
     pub fn new(
-        config: &ServeConfig,
         stores: Stores,
         observer: Observer,
         watches: Arc<Watches>,
@@ -59,7 +53,6 @@ impl ObserveService {
                 turns: watches.turns.clone(),
             },
             watches,
-            answers: Answers::new(config),
             stopped,
         }
     }
@@ -103,7 +96,8 @@ fn of<T>(request: &Request<T>) -> (Arc<Scope>, Option<Connection>) {
 }
 
 /// A reply that takes its memory along.
-fn with<T>(kept: Arc<Kept>, answer: T) -> Response<T> {
+fn with<T: Message>(kept: Arc<Kept>, answer: T) -> Response<T> {
+    kept.shrink(answer.encoded_len() * UNPACKED);
     let mut response = Response::new(answer);
     response.extensions_mut().insert(kept);
     response
@@ -119,6 +113,7 @@ impl Observe for ObserveService {
         let names = self.meant(&scope, &asked.store)?;
         let question = Question::Reports(names.len());
         let kept = self
+            .watches
             .answers
             .keep(scope.payer(), connection.as_ref(), question);
         let kept = kept.await?;
@@ -141,6 +136,7 @@ impl Observe for ObserveService {
     async fn explain(&self, request: Request<v1::ExplainRequest>) -> Answer<v1::ExplainResponse> {
         let (scope, connection) = of(&request);
         let kept = self
+            .watches
             .answers
             .keep(scope.payer(), connection.as_ref(), Question::Explain);
         let kept = kept.await?;
@@ -163,6 +159,7 @@ impl Observe for ObserveService {
         let names = self.meant(&scope, &asked.store)?;
         let (limit, question) = Question::slowest(&asked);
         let kept = self
+            .watches
             .answers
             .keep(scope.payer(), connection.as_ref(), question);
         let kept = kept.await?;
@@ -185,9 +182,11 @@ impl Observe for ObserveService {
         let asked = request.into_inner();
         let stores = self.meant(&scope, &asked.store)?;
         let filter = filter(asked)?;
+        let observer = &self.asking.observer;
+        let blocks = || observer.watch_blocks(filter, BLOCKS_WAITING);
         let live = Live {
             watching: self.watches.begin(Kind::Trace)?,
-            watch: self.asking.observer.watch_blocks(filter, BLOCKS_WAITING),
+            watch: blocks().within(&self.watches.blocks),
             stopped: self.stopped.clone(),
             doubts: Some(Doubts {
                 observer: self.asking.observer.clone(),
@@ -203,9 +202,10 @@ impl Observe for ObserveService {
     async fn record(&self, request: Request<v1::RecordRequest>) -> Answer<Self::RecordStream> {
         let scope = Scope::of(request.extensions());
         scope.check_service()?;
+        let lines = || self.asking.observer.watch_inputs(LINES_WAITING);
         let live = Live {
             watching: self.watches.begin(Kind::Record)?,
-            watch: self.asking.observer.watch_inputs(LINES_WAITING),
+            watch: lines().within(&self.watches.lines),
             stopped: self.stopped.clone(),
             doubts: None,
         };

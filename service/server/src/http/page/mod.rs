@@ -47,7 +47,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use self::answer::{BROWSER_RULES, failed, said};
+use self::answer::{BROWSER_RULES, failed, keeping, said};
 use self::health::Recent;
 use self::past::Past;
 use self::pulse::Pulse;
@@ -55,8 +55,9 @@ use crate::config::PageConfig;
 use crate::door::{Caller, Connection, Door};
 use crate::json::to_json;
 use crate::observed::{
-    Asking, DEFAULT_SLOWEST, Kind, MAX_VIEWERS, MOST_SLOWEST, Unanswered, Watches,
+    Asking, DEFAULT_SLOWEST, Kind, MAX_VIEWERS, MOST_SLOWEST, Question, Unanswered, Watches,
 };
+use crate::request::payer;
 use crate::telemetry::Sources;
 
 /// How far back the slow ones are looked for when nothing is said, in seconds.
@@ -184,6 +185,7 @@ struct Slowest {
 async fn slowest(
     State(api): State<Api>,
     Extension(caller): Extension<Caller>,
+    connection: Option<Extension<Connection>>,
     query: Result<Query<Slowest>, QueryRejection>,
 ) -> Response {
     let asked = match query {
@@ -208,27 +210,51 @@ async fn slowest(
         return failed(StatusCode::BAD_REQUEST, &why);
     }
     let within = asked.within_seconds.unwrap_or(DEFAULT_WITHIN);
-    let found = api.asking.slowest(names, within, limit).await;
-    told(found.map(|found| json!({"requests": found})))
+    let question = Question::Slowest(limit);
+    kept(&api, (&caller, connection), question, async {
+        let found = api.asking.slowest(names, within, limit).await;
+        told(found.map(|found| json!({"requests": found})))
+    })
+    .await
 }
 
 async fn request(
     State(api): State<Api>,
     Extension(caller): Extension<Caller>,
+    connection: Option<Extension<Connection>>,
     Path(id): Path<String>,
 ) -> Response {
     let Ok(id) = id.parse::<u64>() else {
         return failed(StatusCode::BAD_REQUEST, "the id of a request is a number");
     };
-    let known = api.asking.explain(id, |store| caller.may_use(store)).await;
-    match known {
-        Ok(None) => {
-            let why = format!(
-                "request {id} is not known, or no longer: the slowest of the last minutes are kept"
-            );
-            failed(StatusCode::NOT_FOUND, &why)
+    kept(&api, (&caller, connection), Question::Explain, async {
+        let known = api.asking.explain(id, |store| caller.may_use(store)).await;
+        match known {
+            Ok(None) => {
+                let why = format!(
+                    "request {id} is not known, or no longer: the slowest of the last minutes are kept"
+                );
+                failed(StatusCode::NOT_FOUND, &why)
+            }
+            known => told(known.map(|known| to_json(&known.unwrap_or_default()))),
         }
-        known => told(known.map(|known| to_json(&known.unwrap_or_default()))),
+    })
+    .await
+}
+
+/// The answer to a question, whose memory it keeps until the client has taken it.
+async fn kept(
+    api: &Api,
+    (caller, connection): (&Caller, Option<Extension<Connection>>),
+    question: Question,
+    answer: impl Future<Output = Response>,
+) -> Response {
+    let connection = connection.as_deref();
+    let payer = payer(caller.name(), connection);
+    let answers = &api.watches.answers;
+    match answers.keep(payer, connection, question).await {
+        Ok(kept) => keeping(kept, answer.await),
+        Err(refusal) => failed(StatusCode::SERVICE_UNAVAILABLE, &refusal.to_string()),
     }
 }
 

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use rusty_s3::actions::ObjectIdentifier;
 use rusty_s3::{Bucket, Credentials, S3Action, UrlStyle};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -15,7 +16,7 @@ use crate::common::body;
 use crate::door::harness::{LONG, raw_tls};
 
 /// Kinds of attack.
-pub(super) const KINDS: usize = 4;
+pub(super) const KINDS: usize = 5;
 /// The file of access keys. The first has the name of the attacking login, so both pay together.
 pub(super) const KEYS: &str = "[[key]]\nname = \"known\"\naccess = \"AKKNOWN\"\n\
     secret = \"a-secret-of-the-attacks\"\n\
@@ -133,6 +134,13 @@ impl<'a> S3<'a> {
             2 => {
                 let action = self.bucket.list_objects_v2(Some(&self.key));
                 self.head(&action, "GET", 0).repeat(UNREAD)
+            }
+            // A document whose last byte does not come: it is read before its signature is verified.
+            3 => {
+                let none = std::iter::empty::<&ObjectIdentifier>();
+                let action = self.bucket.delete_objects(Some(&self.key), none);
+                let head = self.head(&action, "POST", LARGE_BYTES);
+                [head, vec![b' '; LARGE_BYTES - 1]].concat()
             }
             // A head without an end.
             _ => [&b"GET / HTTP/1.1\r\nx-filling: "[..], &[b'x'; 60 << 10]].concat(),

@@ -29,12 +29,12 @@ use crate::door::harness::{LONG, raw_tls};
 
 const MIB: u64 = 1 << 20;
 /// Kinds of attack over gRPC.
-const GRPC_KINDS: usize = 10;
+const GRPC_KINDS: usize = 12;
 /// Connections of each kind of attack.
 const EACH: usize = 6;
 /// Calls on a connection whose replies nobody takes.
 const UNREAD: usize = 100;
-/// Viewers of the page who take nothing.
+/// Viewers of the page who take nothing, neither of its stream nor of the slowest requests.
 const VIEWERS: usize = 20;
 /// Longer than any test, in seconds: nobody is given up for being slow.
 const AGES: u64 = 3600;
@@ -182,6 +182,14 @@ async fn one(kind: usize, stream: Stream) {
             };
             unread(stream, "/lumpscope.v1.Observe/ListSlowest", asked).await;
         }
+        9 => {
+            let asked = v1::TraceRequest::default();
+            unread(stream, "/lumpscope.v1.Observe/Trace", asked).await;
+        }
+        10 => {
+            let asked = v1::RecordRequest::default();
+            unread(stream, "/lumpscope.v1.Observe/Record", asked).await;
+        }
         _ => {
             let asked = v1::ListRequest {
                 store: "s".to_owned(),
@@ -218,12 +226,12 @@ async fn fill(client: &Client) {
     puts.join_all().await;
 }
 
-/// Asks for the page's stream.
-async fn view(victim: &Victim, token: &str) -> Stream {
+/// Asks for the page's stream, or for other data of it.
+async fn view(victim: &Victim, token: &str, data: &str) -> Stream {
     let stream = raw_tls(victim.metrics, &victim.authority, b"http/1.1").await;
     let mut stream = stream.unwrap();
     let asked = format!(
-        "GET /api/v1/live HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n"
+        "GET /api/v1/{data} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n"
     );
     stream.write_all(asked.as_bytes()).await.unwrap();
     stream
@@ -264,17 +272,17 @@ async fn somebody_else(victim: &Victim) {
     timed("a delete of many", client.delete_many("s", &ids))
         .await
         .unwrap();
-    let page = async {
-        let mut page = view(victim, OTHER).await;
-        let mut got = Vec::new();
-        while !String::from_utf8_lossy(&got).contains("event: frame") {
-            assert!(
-                page.read_buf(&mut got).await.unwrap() > 0,
-                "the page's stream has ended"
-            );
-        }
-    };
-    timed("the page", page).await;
+    for (data, holds) in [("live", "event: frame"), ("slowest", "\"requests\"")] {
+        let page = async {
+            let mut page = view(victim, OTHER, data).await;
+            let mut got = Vec::new();
+            while !String::from_utf8_lossy(&got).contains(holds) {
+                let read = page.read_buf(&mut got).await.unwrap();
+                assert!(read > 0, "the page's data have ended");
+            }
+        };
+        timed("the page", page).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -324,7 +332,8 @@ async fn worst_mix(bodies: u64, connections: u64, each: usize) {
     }
     let mut viewers = Vec::new();
     for _ in 0..VIEWERS {
-        viewers.push(view(victim, TOKEN).await);
+        viewers.push(view(victim, TOKEN, "live").await);
+        viewers.push(view(victim, TOKEN, "slowest?limit=500").await);
     }
     watch(victim, sum).await;
     somebody_else(victim).await;

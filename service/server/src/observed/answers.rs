@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use lumpscope_engine::Payer;
 use lumpscope_proto::v1::ListSlowestRequest;
 
+use super::asking::{DEFAULT_SLOWEST, MOST_SLOWEST};
 use crate::config::ServeConfig;
 use crate::door::Connection;
-use crate::observed::{DEFAULT_SLOWEST, MOST_SLOWEST};
 use crate::refusal::Refusal;
 use crate::request::{Bodies, Body, Readers, Reading};
 
@@ -16,12 +17,14 @@ use crate::request::{Bodies, Body, Readers, Reading};
 pub(crate) const ANSWERS: u64 = 64 << 20;
 /// Bytes of an explained request with 64 block requests: in the message, and in its frame.
 const EXPLAINED: u64 = 128 << 10;
+/// Bytes of an answer in memory and in its frame, for each that it has when it is sent.
+pub(crate) const UNPACKED: usize = 8;
 /// Bytes of the report of a store: five of these, and its histograms.
 const REPORT: u64 = 1 << 20;
 
 /// A question whose answer can be long.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Question {
+pub(crate) enum Question {
     /// The reports of so many stores.
     Reports(usize),
     /// One request.
@@ -32,7 +35,7 @@ pub(super) enum Question {
 
 impl Question {
     /// As many of the slowest requests as are asked for.
-    pub(super) fn slowest(asked: &ListSlowestRequest) -> (usize, Self) {
+    pub(crate) fn slowest(asked: &ListSlowestRequest) -> (usize, Self) {
         let limit = match usize::try_from(asked.limit) {
             Ok(0) => DEFAULT_SLOWEST,
             limit => limit.unwrap_or(MOST_SLOWEST).min(MOST_SLOWEST),
@@ -51,7 +54,7 @@ impl Question {
 
 /// The memory of all answers. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Answers {
+pub(crate) struct Answers {
     memory: Bodies,
     readers: Readers,
     patience: Duration,
@@ -59,8 +62,8 @@ pub(super) struct Answers {
 
 /// The memory of an answer on its way to its client, which loses its connection if it does not take
 /// the answer.
-pub(in crate::grpc) struct Kept {
-    _memory: Body,
+pub(crate) struct Kept {
+    memory: Body,
     _reading: Arc<Reading>,
 }
 
@@ -77,8 +80,13 @@ impl AsRef<[u8]> for Part {
 }
 
 impl Kept {
+    /// The answer has so many bytes: the rest is given back.
+    pub(crate) fn shrink(&self, bytes: usize) {
+        self.memory.shrink(u64::try_from(bytes).unwrap_or(u64::MAX));
+    }
+
     /// These bytes, which hold the memory until the transport has sent them.
-    pub(in crate::grpc) fn part(self: &Arc<Self>, bytes: Bytes) -> Bytes {
+    pub(crate) fn part(self: &Arc<Self>, bytes: Bytes) -> Bytes {
         Bytes::from_owner(Part {
             bytes,
             _kept: Arc::clone(self),
@@ -96,22 +104,22 @@ impl Answers {
     }
 
     /// Waits for the memory of an answer. To be put into the extensions of the reply.
-    pub(super) async fn keep(
+    pub(crate) async fn keep(
         &self,
-        payer: Arc<str>,
+        payer: Payer,
         connection: Option<&Connection>,
         question: Question,
     ) -> Result<Arc<Kept>, Refusal> {
         let bytes = question.bytes();
         let all = async {
-            let mut memory = self.memory.begin(&payer, bytes).await;
+            let mut memory = self.memory.begin(payer, bytes).await;
             memory.cover(bytes).await;
             memory
         };
         let waited = self.patience;
         let memory = tokio::time::timeout(waited, all).await;
         Ok(Arc::new(Kept {
-            _memory: memory.map_err(|_| Refusal::NoMemory { waited })?,
+            memory: memory.map_err(|_| Refusal::NoMemory { waited })?,
             // It is handed over whole, so it is judged by silence alone.
             _reading: self.readers.watch(connection, 0),
         }))
@@ -191,6 +199,8 @@ mod tests {
         };
         let bytes = bytes_of(&longest) as u64;
         assert!(bytes <= EXPLAINED, "{bytes}");
+        let sent = longest.encoded_len();
+        assert!(bytes <= (sent * UNPACKED) as u64, "{bytes} for {sent}");
         let bytes = Question::Slowest(MOST_SLOWEST).bytes();
         assert!(bytes <= ANSWERS, "{bytes}");
     }
@@ -198,12 +208,12 @@ mod tests {
     #[tokio::test]
     async fn who_takes_no_answer_keeps_its_memory_from_others() {
         let answers = Answers::new(&ServeConfig::default());
-        let payer: Arc<str> = Arc::from("somebody");
+        let payer = Payer::default();
         let all = Question::Slowest(MOST_SLOWEST);
-        let kept = answers.keep(Arc::clone(&payer), None, all).await.unwrap();
+        let kept = answers.keep(payer, None, all).await.unwrap();
         let part = kept.part(Bytes::from_static(b"an answer"));
         drop(kept);
-        let next = answers.keep(Arc::clone(&payer), None, all);
+        let next = answers.keep(payer, None, all);
         tokio::pin!(next);
         let soon = Duration::from_millis(20);
         assert!(tokio::time::timeout(soon, &mut next).await.is_err());
