@@ -41,9 +41,9 @@ const RESERVE: u64 = 16;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Payer {
     /// Any number, the same for all of the login's requests.
-    pub login: u64,
+    pub login: u32,
     /// Any number of the connection; 0: it has no bound of its own.
-    pub connection: u64,
+    pub connection: u32,
 }
 
 impl Payer {

@@ -5,7 +5,7 @@ use super::*;
 
 const ANY: Payer = payer(0, 0);
 
-const fn payer(login: u64, connection: u64) -> Payer {
+const fn payer(login: u32, connection: u32) -> Payer {
     Payer { login, connection }
 }
 

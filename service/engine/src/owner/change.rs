@@ -11,7 +11,7 @@ use crate::request::{
 
 /// A change whose record may go into the next batch.
 pub(super) enum Change {
-    Put(Put),
+    Put(Box<Put>),
     Delete(Delete),
 }
 

@@ -280,13 +280,13 @@ impl Commit {
             let change = match (change, &overlay) {
                 (Change::Put(put), Some(overlay)) => match put.absent() {
                     Some(id) if overlay.find(id) == Some(true) => {
-                        beaten.push(put);
+                        beaten.push(*put);
                         continue;
                     }
                     Some(id)
                         if overlay.find(id).is_none() && ctx.storage.index.get(id).is_some() =>
                     {
-                        beat(ctx, put);
+                        beat(ctx, *put);
                         continue;
                     }
                     _ => Change::Put(put),

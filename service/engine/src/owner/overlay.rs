@@ -79,7 +79,7 @@ mod tests {
     }
 
     fn embed(id: u128) -> Change {
-        Change::Put(Put {
+        Change::Put(Box::new(Put {
             request: RequestId(1),
             durability: Durability::Synced,
             condition: PutCondition::Always,
@@ -88,7 +88,7 @@ mod tests {
             deletes: Vec::new(),
             records: Vec::new(),
             reply: Reply::new(Box::new(|_, _| {})),
-        })
+        }))
     }
 
     #[test]

@@ -210,7 +210,7 @@ impl Puts {
         if put.data.is_some() {
             return self.place(ctx, commit, put);
         }
-        commit.add(Change::Put(*put));
+        commit.add(Change::Put(put));
         None
     }
 
@@ -486,7 +486,7 @@ impl Put {
     }
 
     /// The data is on stable storage, or can be checked: its record may be written.
-    pub(super) fn recorded(mut self) -> Change {
+    pub(super) fn recorded(mut self: Box<Self>) -> Change {
         if let Some(data) = &self.data
             && let Some(portion) = data.portion
         {

@@ -37,8 +37,8 @@ fn any_ctx(random: &mut Random) -> RequestCtx {
         prioritized: random.chance(300),
         max_queue_len: random.chance(200).then(|| random.below(8) as u32),
         payer: Payer {
-            login: random.below(3),
-            connection: random.below(3),
+            login: random.below(3) as u32,
+            connection: random.below(3) as u32,
         },
     }
 }

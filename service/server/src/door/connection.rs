@@ -97,10 +97,11 @@ impl Connection {
         extensions.get()
     }
 
-    /// A number that no other connection has while this one is open; never 0.
+    /// A number that hardly another connection has while this one is open; never 0.
     #[must_use]
-    pub fn number(&self) -> u64 {
-        Arc::as_ptr(&self.inner).addr() as u64
+    pub fn number(&self) -> u32 {
+        let place = Arc::as_ptr(&self.inner).addr() / align_of::<Inner>();
+        u32::try_from(place & 0x7fff_ffff).map_or(1, |number| number.max(1))
     }
 
     /// The other end.

@@ -431,7 +431,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn payer(name: &str) -> Payer {
-        let login = u64::from(name.as_bytes()[0]);
+        let login = u32::from(name.as_bytes()[0]);
         Payer {
             login,
             connection: 0,
@@ -519,7 +519,7 @@ mod tests {
             while let Some(body) = now(by(most)).await {
                 held.push(body);
             }
-            assert_eq!(held.len() - before, most as usize);
+            assert_eq!(held.len() - before, usize::try_from(most).unwrap());
         }
         // Who waits by the second connection goes before those of the first.
         let mut greedy = std::pin::pin!(by(8));

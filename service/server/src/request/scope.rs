@@ -103,9 +103,14 @@ pub(crate) fn payer(login: &str, connection: Option<&Connection>) -> Payer {
     let mut hasher = std::hash::DefaultHasher::new();
     login.hash(&mut hasher);
     Payer {
-        login: hasher.finish(),
+        login: half_of(hasher.finish()),
         connection: connection.map_or(0, Connection::number),
     }
+}
+
+fn half_of(hash: u64) -> u32 {
+    let [a, b, c, d, ..] = hash.to_ne_bytes();
+    u32::from_ne_bytes([a, b, c, d])
 }
 
 /// Where requests are logged.

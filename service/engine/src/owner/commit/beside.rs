@@ -127,6 +127,5 @@ fn misplaced(change: Change, buf: Option<AlignedBuf>, error: Error) -> Option<Mi
         return None;
     };
     put.unrecorded();
-    let put = Box::new(put);
     Some(Misplaced { put, buf, error })
 }

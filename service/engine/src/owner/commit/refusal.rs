@@ -18,7 +18,7 @@ impl Commit {
             && ctx.storage.index.get(id).is_some()
             && let Some(Change::Put(put)) = self.ready.pop_front()
         {
-            beat(ctx, put);
+            beat(ctx, *put);
         }
     }
 
