@@ -75,6 +75,14 @@ impl Observer {
         self.inner.lock_core().watch_inputs(capacity)
     }
 
+    /// Has the flight recorder, if there is one, write the last minute to a file. `cause`: a word for
+    /// its name.
+    pub fn keep_last_minute(&self, cause: &str) {
+        if let Some(flight) = &mut self.inner.lock_core().flight {
+            flight.happened(cause.to_owned(), monotonic_ns());
+        }
+    }
+
     /// Changes which block requests the kernel side hands out as events. Attribution, spans and
     /// live views know of no others; histograms and counters go on counting all.
     ///

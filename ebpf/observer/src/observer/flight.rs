@@ -52,10 +52,14 @@ impl Flight {
 
     /// Keeps an input, which may be a cause.
     pub(super) fn keep(&mut self, input: Input, now_ns: u64) {
-        if let Input::Ended(ended) = &input
-            && ended.total_ns() >= self.options.slower_than_ns
-        {
-            self.happened(cause_of(ended), now_ns);
+        match &input {
+            Input::Ended(ended) if ended.total_ns() >= self.options.slower_than_ns => {
+                self.happened(cause_of(ended), now_ns);
+            }
+            Input::Event(event) if event.failed => {
+                self.happened("disk-error".to_owned(), now_ns);
+            }
+            _ => {}
         }
         if matches!(input, Input::Clock { .. }) {
             return;
@@ -79,7 +83,8 @@ impl Flight {
         }
     }
 
-    fn happened(&mut self, cause: String, now_ns: u64) {
+    /// Somebody will ask about this moment; `cause`: a word for the name of the file.
+    pub(super) fn happened(&mut self, cause: String, now_ns: u64) {
         let lately = |last: u64| now_ns.saturating_sub(last) < PAUSE_NS;
         if self.cause.is_none() && !self.last_ns.is_some_and(lately) {
             self.last_ns = Some(now_ns);
@@ -166,6 +171,8 @@ fn remove_oldest(dir: &Path) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::Event;
+    use lumpscope_ebpf_common::BlockEvent;
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -207,6 +214,17 @@ mod tests {
         assert_eq!(it.due(90 * SECOND), None);
         it.looks(Some(99 * SECOND), 100 * SECOND);
         assert_eq!(it.due(102 * SECOND).as_deref(), Some("stall"));
+    }
+
+    #[test]
+    fn a_block_request_that_fails_is_a_cause() {
+        let mut it = flight(Path::new("/"));
+        let mut event = Event::from(&BlockEvent::default());
+        it.keep(Input::Event(event), SECOND);
+        assert_eq!(it.cause, None);
+        event.failed = true;
+        it.keep(Input::Event(event), SECOND);
+        assert_eq!(it.due(3 * SECOND).as_deref(), Some("disk-error"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Queries after the fact and live watches, on a real disk.
 
+use std::os::unix::fs::FileExt as _;
 use std::time::Duration;
 
 use lumpscope_observer::{
@@ -7,7 +8,7 @@ use lumpscope_observer::{
     StoreReport, TraceContext, Tuning,
 };
 
-use crate::support::{LoopDevice, Watched, now, ready, until_complete};
+use crate::support::{Aligned, LoopDevice, Watched, now, ready, until_complete};
 
 const MIB: u64 = 1 << 20;
 const TRACE: TraceContext = TraceContext {
@@ -221,4 +222,31 @@ fn the_last_minute_is_written_while_an_io_does_not_return() {
         assert!(name.ends_with("-stall.jsonl"), "{name}");
         assert!(replay.explain(1).is_some());
     });
+}
+
+#[test]
+fn the_last_minute_is_written_when_a_block_request_fails_or_somebody_asks_for_it() {
+    let Some(_one) = ready() else {
+        return;
+    };
+    for fails in [true, false] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let device = LoopDevice::new(64 * MIB);
+        let it = Watched::new(&device.path, recorded_flight(dir.path()));
+        it.request(1, "put", 4096, || it.write(1, MIB, 4096));
+        let end = if fails {
+            device.empty();
+            it.declared(&[2], Purpose::Data, Op::Read, (MIB, 4096), |_| {
+                let read = it.file.read_at(Aligned::new(4096).get(), MIB);
+                read.expect_err("it is gone");
+            });
+            "-disk-error.jsonl"
+        } else {
+            it.observer.keep_last_minute("LumpscopeRefusals");
+            "-LumpscopeRefusals.jsonl"
+        };
+        let (name, replay) = flight_of(dir.path());
+        assert!(name.ends_with(end), "{name}");
+        assert!(replay.explain(1).is_some());
+    }
 }

@@ -156,7 +156,8 @@ pub struct ServeConfig {
     #[arg(long, value_name = "TIME", env = "LUMPSCOPE_TRACE_SLOWER_THAN")]
     pub trace_slower_than: Span,
     /// Keep the last minute of events, and write it to a file in this folder when a request or an I/O
-    /// takes flight-slower-than; `lumpscope explain --replay FILE` reads it
+    /// takes flight-slower-than, a block request fails or the condition of an alert begins to hold;
+    /// `lumpscope explain --replay FILE` reads it
     #[arg(long, value_name = "DIR", env = "LUMPSCOPE_FLIGHT_RECORDER")]
     pub flight_recorder: Option<PathBuf>,
     /// Write the last minute of events when a request or an I/O takes at least this long

@@ -27,6 +27,12 @@ const HANGS: u64 = 30;
 const JOURNAL_FULL: u64 = 80;
 const DATA_FULL: u64 = 90;
 
+/// Alerts whose conditions come slowly, or of which only a look at the disk tells.
+const SLOWLY: [&str; 3] = [
+    "LumpscopeJournalNearlyFull",
+    "LumpscopeDataNearlyFull",
+    "LumpscopeStoreDamaged",
+];
 /// Bad places that a frame names.
 const BAD_SHOWN: usize = 8;
 
@@ -93,6 +99,12 @@ impl Health {
             numbers: Some(Numbers::of(&stats, named)),
             firing,
         }
+    }
+
+    /// Alerts whose conditions hold and began at a moment that somebody will ask about.
+    pub(super) fn moments(&self) -> impl Iterator<Item = &'static str> + '_ {
+        let alerts = self.firing.iter().map(|condition| condition.alert);
+        alerts.filter(|alert| !SLOWLY.contains(alert))
     }
 
     /// A store that could not be opened.

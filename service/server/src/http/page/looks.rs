@@ -35,6 +35,8 @@ struct Known {
     /// As it was when the last frame was made.
     was: StoreReport,
     dots: Option<Dots>,
+    /// Alerts whose conditions held when the last frame was made.
+    fired: Vec<&'static str>,
 }
 
 impl Looks {
@@ -72,6 +74,7 @@ impl Looks {
                 name: name.clone(),
                 was: observer.glance(name).unwrap_or_default(),
                 dots: self.dots.then(|| Dots::new(observer, name)),
+                fired: Vec::new(),
             });
         }
         let place = |k: &Known| all.iter().position(|s| s.index == k.index);
@@ -99,6 +102,12 @@ impl Looks {
             let is = observer.glance(&known.name)?;
             let dots = known.dots.as_mut().map(Dots::take).unwrap_or_default();
             let health = Health::of(named, &is, recent);
+            let fired: Vec<_> = health.moments().collect();
+            let new = fired.iter().find(|alert| !known.fired.contains(alert));
+            if let Some(alert) = new {
+                observer.keep_last_minute(alert);
+            }
+            known.fired = fired;
             let frame = StoreFrame::between(&known.was, &is, policy, dots, health);
             known.was = is;
             written(&known.name, &frame)
