@@ -343,8 +343,12 @@ impl Correlator {
         for request in &io.requests {
             self.requests.open(*request, io.begin_ns);
         }
-        if let Some(placement) = self.placements.get(&io.store) {
-            self.joiner.declare(io, placement);
+        let Some(placement) = self.placements.get(&io.store) else {
+            return;
+        };
+        let io = self.joiner.declare(io, placement);
+        for request in &io.requests {
+            self.requests.lacks(*request, io.on_disk);
         }
     }
 }

@@ -152,6 +152,12 @@ fn incomplete(known: &Known<'_>) -> String {
             open.gaps.perhaps_merged
         ));
     }
+    if open.lacks > 0 {
+        gaps.push(format!(
+            "{} bytes that were read or written for it are in none of its block requests",
+            open.lacks
+        ));
+    }
     if open.lost.at_least {
         gaps.push("it may have lost more time to others than is known".to_owned());
     }
