@@ -132,8 +132,9 @@ impl WatchedDisk {
         slot: Slot,
     ) -> Result<WatchedDisk, aya::maps::MapError> {
         let (name, dev, layer) = (&target.disk, target.placement.dev, target.layer);
+        probes.prepare(slot.number, &target.placement.ranges())?;
         let cells = if slot.used {
-            probes.renew(slot.number)?
+            probes.renew(slot.number)
         } else {
             Cells::default()
         };

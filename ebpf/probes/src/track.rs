@@ -9,6 +9,7 @@ use crate::maker::{classify, doubt_maker, owner};
 use crate::maps::{
     CONTROL, EVENTS, HISTOGRAM, IN_FLIGHT, Key, LAST, ROWS, add, count, counters, in_flight,
 };
+use crate::seek;
 use crate::settings::{HAS_START, KEEP, SKIP_DONE};
 
 /// `BPF_RB_NO_WAKEUP`: the reader polls; a wake-up costs more than all the rest.
@@ -64,7 +65,7 @@ pub unsafe fn start(key: &Key, request: &Request, keys: Keys) {
             entry.sector = 0;
         }
         if let Some(last) = LAST.get_ptr_mut(request.slot) {
-            (*last).flush_class = entry.class as u32;
+            (*last).flush_class = entry.class as u64;
         }
     }
     let old = IN_FLIGHT.get_ptr_mut(*key);
@@ -133,7 +134,7 @@ pub unsafe fn bio_queued(key: &Key, request: &Request, keys: Keys) {
         entry.op = op::FLUSH;
         entry.sector = 0;
     }
-    entry.seek = seek(request);
+    entry.seek = seek::of(&entry);
     let old = IN_FLIGHT.get_ptr_mut(*key);
     if let Some(old) = old {
         if keys == Keys::Reused {
@@ -161,15 +162,7 @@ pub unsafe fn bio_done(key: &Key, error: i32, error_flag: u8, refused: bool) {
     }
     // It would have had to wait, and whoever gave it did not want to: it comes again. The disk
     // was sent nothing.
-    if let Some(last) = LAST.get_ptr_mut((*entry).slot)
-        && (*last).end == (*entry).sector.wrapping_add((*entry).sectors as u64)
-    {
-        if (*entry).seek == NO_SEEK {
-            (*last).valid = 0;
-        } else {
-            (*last).end = (*entry).sector.wrapping_sub((*entry).seek as u64);
-        }
-    }
+    seek::take_back(&*entry);
     leave(key, &mut *entry, After::Remove);
 }
 
@@ -207,7 +200,7 @@ pub unsafe fn issue(key: &Key, request: &Request, keys: Keys) {
             (*entry).issue_ns = now;
             (*entry).sector = request.sector;
             (*entry).sectors = request.sectors;
-            (*entry).seek = seek(request);
+            (*entry).seek = seek::of(&*entry);
             return;
         }
         if keys == Keys::Exact && (*entry).completes() {
@@ -217,7 +210,7 @@ pub unsafe fn issue(key: &Key, request: &Request, keys: Keys) {
     let mut entry = blank(request);
     entry.issue_ns = now;
     entry.born = request.born;
-    entry.seek = seek(request);
+    entry.seek = seek::of(&entry);
     entry.flags |= flag::NO_START;
     entry.class = class::OTHER;
     if request.op == op::FLUSH {
@@ -560,26 +553,4 @@ fn blank(request: &Request) -> InFlight {
         flags2: 0,
         comm: [0; 16],
     }
-}
-
-/// Signed distance from the end of the data request issued before, which this one becomes.
-///
-/// Two requests issued at the same instant on two CPUs may both be measured from the one before
-/// them; user space notices, because it checks the chain.
-#[inline(always)]
-unsafe fn seek(request: &Request) -> i64 {
-    if request.op > op::WRITE || request.sectors == 0 {
-        return NO_SEEK;
-    }
-    let Some(last) = LAST.get_ptr_mut(request.slot) else {
-        return NO_SEEK;
-    };
-    let seek = if (*last).valid == 0 {
-        NO_SEEK
-    } else {
-        request.sector.wrapping_sub((*last).end) as i64
-    };
-    (*last).end = request.sector.wrapping_add(request.sectors as u64);
-    (*last).valid = 1;
-    seek
 }

@@ -320,7 +320,9 @@ impl Correlator {
         if !self.stores.contains_key(&store) {
             return;
         }
-        self.disks.entry(placement.dev).or_default().name = name;
+        let disk = self.disks.entry(placement.dev).or_default();
+        disk.name = name;
+        disk.recent.ranges = placement.ranges();
         self.joiner.replace(store, &placement);
         self.placements.insert(store, placement);
     }
