@@ -256,7 +256,8 @@ pub unsafe fn done(key: &Key, bytes: u32, error: i32, error_flag: u8, after: Aft
     }
     let total = (*entry).bytes_done.wrapping_add(bytes);
     (*entry).bytes_done = total;
-    if error == 0 && (total as u64) < ((*entry).sectors as u64) << 9 {
+    // Under a key that several share, a shorter one of them has ended, not a part of the last.
+    if error == 0 && after == After::Keep && (total as u64) < ((*entry).sectors as u64) << 9 {
         count(slot, stats::PARTIAL, 1);
         return true;
     }
@@ -264,7 +265,12 @@ pub unsafe fn done(key: &Key, bytes: u32, error: i32, error_flag: u8, after: Aft
         count(slot, stats::ERRORS, 1);
         (*entry).flags |= error_flag;
     }
+    let made = (*entry).sectors;
+    if error == 0 && after == After::Remove {
+        (*entry).sectors = bytes >> 9;
+    }
     finish(&*entry, now, error);
+    (*entry).sectors = made;
     if (*entry).older != 0 {
         // Another request of this place is still in flight, as far as was seen.
         (*entry).older -= 1;

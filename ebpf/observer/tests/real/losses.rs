@@ -157,6 +157,37 @@ fn a_small_table_keeps_some_entries_for_raw_and_counts_all() {
     a_small_table_is_enough(Flavour::RawTp);
 }
 
+/// Two threads read one place all the time, one of them more of it: the classic programs' keys are
+/// the same.
+#[test]
+fn requests_of_different_length_at_one_place_are_counted_exactly() {
+    let Some(_one) = ready() else {
+        return;
+    };
+    mount_tracefs();
+    let lengths = [4096, 65_536];
+    let report = until_complete(|| {
+        let device = LoopDevice::new(64 * MIB);
+        let it = Watched::new(&device.path, forced(Flavour::Classic));
+        std::thread::scope(|scope| {
+            for len in lengths {
+                let it = &it;
+                scope.spawn(move || {
+                    for _ in 0..4 * ROUNDS {
+                        it.io(&[1], Purpose::Data, Op::Read, 0, len);
+                    }
+                });
+            }
+        });
+        it.report()
+    });
+    let audit = &report.audit;
+    let bytes = 4 * ROUNDS * lengths.iter().sum::<usize>() as u64;
+    assert_eq!((audit.seen_requests, audit.seen_bytes), (8 * ROUNDS, bytes));
+    let told: u64 = report.block.owners.iter().map(|owner| owner.bytes).sum();
+    assert_eq!(told, bytes, "{audit:?}");
+}
+
 fn is_data(total: &&OwnerTotal) -> bool {
     ["read", "write"].contains(&total.operation.as_str())
 }
