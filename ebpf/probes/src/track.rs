@@ -15,6 +15,8 @@ use crate::settings::{HAS_START, KEEP, SKIP_DONE};
 /// `BPF_RB_NO_WAKEUP`: the reader polls; a wake-up costs more than all the rest.
 const NO_WAKEUP: u64 = 1;
 const BPF_ANY: u64 = 0;
+/// The kernel's clock for requests and that for programs may differ by so much.
+const CLOCKS_NS: u64 = 10_000;
 
 /// A request as one of the hooks describes it.
 #[derive(Clone, Copy)]
@@ -97,16 +99,18 @@ unsafe fn sequence_ended(old: &mut InFlight) {
 
 /// A request that was known by its bio until now is known by itself from now on.
 ///
-/// Before 6.5 the kernel shows the bio that a request will be made of, not the request.
+/// Before 6.5 the kernel shows the bio that a request will be made of, not the request. What is
+/// remembered under the bio's address may be of one before in the same memory, which was merged
+/// into a request: only that of this request was made after the request itself.
 #[inline(always)]
-pub unsafe fn adopt(bio: &Key, key: &Key, request: &Request) -> bool {
+pub unsafe fn adopt(bio: &Key, key: &Key, request: &Request, born: u64) -> bool {
     let Some(entry) = in_flight(bio) else {
         return false;
     };
     let mut entry = *entry;
-    // A bio's memory may be that of one that was merged into a request and left its entry.
     let within = entry.sector.wrapping_sub(request.sector) < request.sectors as u64;
-    if entry.op != request.op || entry.issue_ns != 0 || !within {
+    let of_now = entry.queue_ns.wrapping_add(CLOCKS_NS) >= born;
+    if entry.op != request.op || entry.issue_ns != 0 || !within || !of_now {
         return false;
     }
     let old = IN_FLIGHT.get_ptr_mut(*key);
