@@ -70,6 +70,8 @@ pub(crate) struct WatchedDisk {
     /// Its cells and rows when watching began.
     cells: Cells,
     misses: u64,
+    /// Of the program that sees requests being made.
+    start_misses: u64,
     late: Late,
     /// Requests and bytes under way when watching began: the counts may differ by as much.
     slack: DiskStat,
@@ -155,6 +157,7 @@ impl WatchedDisk {
             counters,
             cells,
             misses: probes.recursion_misses(),
+            start_misses: probes.start_misses(),
             late: Late::default(),
             slack: reading.slack(),
             armed_ns: monotonic_ns(),
@@ -164,14 +167,14 @@ impl WatchedDisk {
         })
     }
 
-    /// The sequences in a reading of the probes' counts.
-    fn sequences(&self, since: &Counters) -> Sequences {
+    /// The sequences in a reading of the probes' counts. `skipped`: so many starts were not shown.
+    fn sequences(&self, since: &Counters, skipped: u64) -> Sequences {
         if self.layer == Layer::Bios {
             return Sequences::default();
         }
         let begun = since[stats::WRAPPED];
         let ended = since[stats::SEQUENCE_ENDS];
-        let started_before = self.started_before(since);
+        let started_before = self.started_before(since, skipped);
         let more = ended.saturating_sub(begun);
         let known = self.begun_before.fetch_max(more, Ordering::Relaxed);
         let begun_before = known.max(more);
@@ -183,11 +186,12 @@ impl WatchedDisk {
         }
     }
 
-    /// How many requests had been made before watching began, and were seen to end since.
-    fn started_before(&self, since: &Counters) -> u64 {
+    /// How many requests had been made before watching began, and were seen to end since: all that
+    /// were made unseen, but for as many as the kernel has kept from the program since.
+    fn started_before(&self, since: &Counters, skipped: u64) -> u64 {
         let early = monotonic_ns().saturating_sub(self.armed_ns) < GRACE_NS;
         if early && since[stats::IN_FLIGHT_FULL] == 0 {
-            let now = unmatched_in(since);
+            let now = unmatched_in(since).saturating_sub(skipped);
             self.started_before.fetch_max(now, Ordering::Relaxed);
         }
         self.started_before.load(Ordering::Relaxed)
@@ -242,7 +246,8 @@ impl WatchedDisk {
         let mut counters = self.counters;
         let kernel = read_around(&self.name, || counters = probes.counters(self.slot));
         let seen = self.beyond(&counters);
-        let sequences = self.sequences(&seen);
+        let skipped = probes.start_misses().saturating_sub(self.start_misses);
+        let sequences = self.sequences(&seen, skipped);
         Compared {
             seen,
             kernel: kernel.map(|reading| reading.since(self.stat)),
@@ -446,6 +451,7 @@ fn judge(compared: &Compared, misses: u64, lasts: bool) -> AuditReport {
         unmatched: unmatched_in(seen).saturating_sub(compared.sequences.started_before),
         recursion_misses: misses,
         found_late: seen[stats::FOUND_LATE],
+        unsent: seen[stats::UNSENT],
         in_flight_full: seen[stats::IN_FLIGHT_FULL],
         reissues: seen[stats::REISSUES],
         failed: seen[stats::ERRORS],
@@ -475,7 +481,8 @@ fn judge(compared: &Compared, misses: u64, lasts: bool) -> AuditReport {
     }
     report.complete = findings.is_empty();
     if report.complete {
-        report.finding = agreement(&report, kernel.slack().requests + compared.slack.requests);
+        let under_way = kernel.slack().requests + compared.slack.requests;
+        report.finding = agreement(&report, under_way, compared.sequences.begun_before);
         return report;
     }
     findings.extend((misses > 0).then(|| skipped(misses)));
@@ -488,8 +495,9 @@ fn judge(compared: &Compared, misses: u64, lasts: bool) -> AuditReport {
     report
 }
 
-/// A complete audit in words. `slack`: so many requests were under way.
-fn agreement(report: &AuditReport, slack: u64) -> String {
+/// A complete audit in words. `slack`: so many requests were under way. `begun_before`: of so many
+/// sequences only the end was seen.
+fn agreement(report: &AuditReport, slack: u64, begun_before: u64) -> String {
     let mut finding = format!(
         "complete: {} requests seen, as the kernel counted",
         report.seen_requests
@@ -500,14 +508,22 @@ fn agreement(report: &AuditReport, slack: u64) -> String {
             report.found_late
         );
     }
+    if report.unsent > 0 {
+        finding += &format!(
+            "; {} of them were not seen being sent: device time and distance are unknown",
+            report.unsent
+        );
+    }
     let behind = report.seen_requests.saturating_sub(report.kernel_requests);
     let under_way = slack.max(behind);
     if under_way > 0 {
         finding += &format!(", give or take {under_way} that were under way");
     }
     if report.recursion_misses > 0 {
-        let skipped = skipped(report.recursion_misses);
-        finding += &format!("; {skipped}, but for none of these");
+        finding += &format!("; {}", skipped(report.recursion_misses));
+        if report.found_late + report.unsent + begun_before == 0 {
+            finding += ", but for none of these";
+        }
     }
     let untold: u64 = report.untold.iter().map(|total| total.requests).sum();
     if untold > 0 {

@@ -418,8 +418,17 @@ impl Probes {
 
     /// Times the kernel skipped one of the programs because it was already running.
     pub(crate) fn recursion_misses(&self) -> u64 {
+        self.misses_of(|_| true)
+    }
+
+    /// Those of the program that sees requests being made.
+    pub(crate) fn start_misses(&self) -> u64 {
+        self.misses_of(|hook| hook.tells_start)
+    }
+
+    fn misses_of(&self, of: impl Fn(&Hook) -> bool) -> u64 {
         let misses = |name: &str| number_in(&self.info(name)?, "recursion_misses");
-        let attached = self.hooks.iter().filter(|hook| hook.is_there());
+        let attached = self.hooks.iter().filter(|hook| hook.is_there() && of(hook));
         attached.filter_map(|hook| misses(hook.program)).sum()
     }
 

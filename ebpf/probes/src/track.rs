@@ -392,6 +392,7 @@ unsafe fn finish(entry: &InFlight, now: u64, error: i32) {
                 add(counters.add(stats::WRAPPED), 1);
             }
             let device_ns = if entry.issue_ns == 0 {
+                add(counters.add(stats::UNSENT), 1);
                 0
             } else {
                 now.wrapping_sub(entry.issue_ns)
