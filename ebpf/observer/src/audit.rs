@@ -26,7 +26,7 @@ use lumpscope_ebpf_common::{InFlight, flag, op, stats};
 
 use crate::clock::monotonic_ns;
 use crate::device::{Layer, Target};
-use crate::disk_stat::{DiskStat, in_flight, read_stat};
+use crate::disk_stat::{DiskStat, LARGEST_REQUEST, in_flight, read_stat};
 use crate::event::Event;
 use crate::heat::{Cells, began_ns};
 use crate::late::Late;
@@ -43,8 +43,6 @@ const GRACE_NS: u64 = 5_000_000_000;
 /// The two counts may differ for so long before that is a loss. The longest search is that for the
 /// end of a sequence of flushes, which begins after a second.
 const SETTLE_NS: u64 = 3_000_000_000;
-/// No request is larger, for the bounds of a comparison on a busy disk.
-const LARGEST_REQUEST: u64 = 4 << 20;
 const OPS: usize = op::COUNT as usize;
 
 /// Looks again and again for up to 20 ms, until there is what is looked for: on a busy disk, a
@@ -143,10 +141,10 @@ impl WatchedDisk {
         let slot = slot.number;
         probes.watch(dev, slot, layer)?;
         let (mut counters, mut reading) = ([0; stats::COUNT], Reading::default());
-        look(|| {
+        let at_rest = look(|| {
             let around = read_around(name, || counters = probes.counters(slot));
             reading = around.unwrap_or_default();
-            reading.is_idle().then_some(())
+            (reading.is_idle() && stays(name, reading.after)).then_some(())
         });
         Ok(WatchedDisk {
             name: name.clone(),
@@ -159,7 +157,9 @@ impl WatchedDisk {
             misses: probes.recursion_misses(),
             start_misses: probes.start_misses(),
             late: Late::default(),
-            slack: reading.slack(),
+            slack: reading
+                .slack()
+                .and(at_rest.map_or_else(being_counted, |()| 0)),
             armed_ns: monotonic_ns(),
             started_before: AtomicU64::new(0),
             begun_before: AtomicU64::new(0),
@@ -292,11 +292,12 @@ impl Reading {
     /// Requests and bytes under way meanwhile; 0 on an idle disk.
     fn slack(&self) -> DiskStat {
         let moved = self.after.since(self.before);
-        DiskStat {
-            requests: moved.requests + self.flying,
-            bytes: moved.bytes + self.flying * LARGEST_REQUEST,
+        let moved = DiskStat {
+            requests: moved.requests,
+            bytes: moved.bytes,
             ..DiskStat::default()
-        }
+        };
+        moved.and(self.flying)
     }
 
     fn is_idle(&self) -> bool {
@@ -380,6 +381,19 @@ fn oldest_of(requests: u64, known: &[InFlight], now_ns: u64) -> InFlightReport {
         oldest_ns: now_ns.saturating_sub(began_ns(oldest)),
         oldest: format!("{operation}{place}{by}"),
     }
+}
+
+/// Whether nothing is counted for a while. Before 6.16 neither number of what is under way has what is
+/// being completed: what was traced and is counted later would be in one of the two counts alone.
+fn stays(disk: &str, stat: DiskStat) -> bool {
+    thread::sleep(PAUSE);
+    read_stat(disk) == Some(stat)
+}
+
+/// So many completions may have been traced and not yet counted: one on each processor.
+fn being_counted() -> u64 {
+    let processors = aya::util::online_cpus().map_or(1, |all| all.len());
+    u64::try_from(processors).unwrap_or(u64::MAX)
 }
 
 /// Reads the kernel's counts before and after doing something; `None`: they cannot be read.
