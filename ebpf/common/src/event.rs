@@ -18,8 +18,8 @@ pub struct BlockEvent {
     pub done_ns: u64,
     /// First sector on the whole disk; 0 for a flush.
     pub sector: u64,
-    /// Its first sector minus the sector after the data request issued before on this disk;
-    /// [`NO_SEEK`]: none.
+    /// Its first sector minus the sector after the data request issued before on this disk, in its
+    /// access range if the disk has several; [`NO_SEEK`]: none.
     pub seek: i64,
     /// With [`crate::flag2::SUBMITTED`]: token of the I/O in whose name the thread was in the
     /// kernel; else 0.

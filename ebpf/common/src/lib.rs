@@ -9,11 +9,13 @@ pub mod event;
 pub mod guard;
 pub mod histogram;
 pub mod in_flight;
+pub mod last;
 pub mod row;
 pub mod stats;
 
 pub use event::{BlockEvent, NO_SEEK};
 pub use in_flight::InFlight;
+pub use last::{Last, MAX_RANGES, Ranges};
 
 /// Most disks watched at once.
 pub const MAX_DEVICES: u32 = 64;

@@ -47,8 +47,10 @@ pub const NOT_SAMPLED: usize = FOUND_LATE + 1;
 /// Writes wrapped in flushes whose data has completed: the kernel counts them at the end of the
 /// sequence, see [`SEQUENCE_ENDS`].
 pub const WRAPPED: usize = NOT_SAMPLED + 1;
+/// Completed requests that were not seen being sent to the disk: device time and distance are unknown.
+pub const UNSENT: usize = WRAPPED + 1;
 /// Number of counters.
-pub const COUNT: usize = WRAPPED + 1;
+pub const COUNT: usize = UNSENT + 1;
 
 // Verifiers before 6.2 follow an operation as a number of three bits only.
 const _: () = assert!(UNTOLD_BYTES + 8 <= COUNT);
@@ -94,4 +96,5 @@ pub const NAMES: [&str; COUNT] = [
     "found_late",
     "not_sampled",
     "wrapped",
+    "unsent",
 ];

@@ -93,6 +93,8 @@ pub struct Tuning {
     /// The kernel side overlooks about one completion in so many, as a busy machine makes it;
     /// 0: none.
     pub overlook_one_in: u32,
+    /// First sectors of the access ranges that disks count as having; empty: those they have.
+    pub access_ranges: Vec<u64>,
     /// Tracepoints that count as missing, as on another kernel.
     pub hidden_hooks: Vec<String>,
     /// Pin maps for bpftool in this folder of a bpffs, until the probes are detached.

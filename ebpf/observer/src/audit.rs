@@ -26,7 +26,7 @@ use lumpscope_ebpf_common::{InFlight, flag, op, stats};
 
 use crate::clock::monotonic_ns;
 use crate::device::{Layer, Target};
-use crate::disk_stat::{DiskStat, in_flight, read_stat};
+use crate::disk_stat::{DiskStat, LARGEST_REQUEST, in_flight, read_stat};
 use crate::event::Event;
 use crate::heat::{Cells, began_ns};
 use crate::late::Late;
@@ -43,8 +43,6 @@ const GRACE_NS: u64 = 5_000_000_000;
 /// The two counts may differ for so long before that is a loss. The longest search is that for the
 /// end of a sequence of flushes, which begins after a second.
 const SETTLE_NS: u64 = 3_000_000_000;
-/// No request is larger, for the bounds of a comparison on a busy disk.
-const LARGEST_REQUEST: u64 = 4 << 20;
 const OPS: usize = op::COUNT as usize;
 
 /// Looks again and again for up to 20 ms, until there is what is looked for: on a busy disk, a
@@ -70,6 +68,8 @@ pub(crate) struct WatchedDisk {
     /// Its cells and rows when watching began.
     cells: Cells,
     misses: u64,
+    /// Of the program that sees requests being made.
+    start_misses: u64,
     late: Late,
     /// Requests and bytes under way when watching began: the counts may differ by as much.
     slack: DiskStat,
@@ -132,18 +132,19 @@ impl WatchedDisk {
         slot: Slot,
     ) -> Result<WatchedDisk, aya::maps::MapError> {
         let (name, dev, layer) = (&target.disk, target.placement.dev, target.layer);
+        probes.prepare(slot.number, &target.placement.ranges())?;
         let cells = if slot.used {
-            probes.renew(slot.number)?
+            probes.renew(slot.number)
         } else {
             Cells::default()
         };
         let slot = slot.number;
         probes.watch(dev, slot, layer)?;
         let (mut counters, mut reading) = ([0; stats::COUNT], Reading::default());
-        look(|| {
+        let at_rest = look(|| {
             let around = read_around(name, || counters = probes.counters(slot));
             reading = around.unwrap_or_default();
-            reading.is_idle().then_some(())
+            (reading.is_idle() && stays(name, reading.after)).then_some(())
         });
         Ok(WatchedDisk {
             name: name.clone(),
@@ -154,8 +155,11 @@ impl WatchedDisk {
             counters,
             cells,
             misses: probes.recursion_misses(),
+            start_misses: probes.start_misses(),
             late: Late::default(),
-            slack: reading.slack(),
+            slack: reading
+                .slack()
+                .and(at_rest.map_or_else(being_counted, |()| 0)),
             armed_ns: monotonic_ns(),
             started_before: AtomicU64::new(0),
             begun_before: AtomicU64::new(0),
@@ -163,14 +167,14 @@ impl WatchedDisk {
         })
     }
 
-    /// The sequences in a reading of the probes' counts.
-    fn sequences(&self, since: &Counters) -> Sequences {
+    /// The sequences in a reading of the probes' counts. `skipped`: so many starts were not shown.
+    fn sequences(&self, since: &Counters, skipped: u64) -> Sequences {
         if self.layer == Layer::Bios {
             return Sequences::default();
         }
         let begun = since[stats::WRAPPED];
         let ended = since[stats::SEQUENCE_ENDS];
-        let started_before = self.started_before(since);
+        let started_before = self.started_before(since, skipped);
         let more = ended.saturating_sub(begun);
         let known = self.begun_before.fetch_max(more, Ordering::Relaxed);
         let begun_before = known.max(more);
@@ -182,11 +186,12 @@ impl WatchedDisk {
         }
     }
 
-    /// How many requests had been made before watching began, and were seen to end since.
-    fn started_before(&self, since: &Counters) -> u64 {
+    /// How many requests had been made before watching began, and were seen to end since: all that
+    /// were made unseen, but for as many as the kernel has kept from the program since.
+    fn started_before(&self, since: &Counters, skipped: u64) -> u64 {
         let early = monotonic_ns().saturating_sub(self.armed_ns) < GRACE_NS;
         if early && since[stats::IN_FLIGHT_FULL] == 0 {
-            let now = unmatched_in(since);
+            let now = unmatched_in(since).saturating_sub(skipped);
             self.started_before.fetch_max(now, Ordering::Relaxed);
         }
         self.started_before.load(Ordering::Relaxed)
@@ -241,7 +246,8 @@ impl WatchedDisk {
         let mut counters = self.counters;
         let kernel = read_around(&self.name, || counters = probes.counters(self.slot));
         let seen = self.beyond(&counters);
-        let sequences = self.sequences(&seen);
+        let skipped = probes.start_misses().saturating_sub(self.start_misses);
+        let sequences = self.sequences(&seen, skipped);
         Compared {
             seen,
             kernel: kernel.map(|reading| reading.since(self.stat)),
@@ -286,11 +292,12 @@ impl Reading {
     /// Requests and bytes under way meanwhile; 0 on an idle disk.
     fn slack(&self) -> DiskStat {
         let moved = self.after.since(self.before);
-        DiskStat {
-            requests: moved.requests + self.flying,
-            bytes: moved.bytes + self.flying * LARGEST_REQUEST,
+        let moved = DiskStat {
+            requests: moved.requests,
+            bytes: moved.bytes,
             ..DiskStat::default()
-        }
+        };
+        moved.and(self.flying)
     }
 
     fn is_idle(&self) -> bool {
@@ -376,6 +383,19 @@ fn oldest_of(requests: u64, known: &[InFlight], now_ns: u64) -> InFlightReport {
     }
 }
 
+/// Whether nothing is counted for a while. Before 6.16 neither number of what is under way has what is
+/// being completed: what was traced and is counted later would be in one of the two counts alone.
+fn stays(disk: &str, stat: DiskStat) -> bool {
+    thread::sleep(PAUSE);
+    read_stat(disk) == Some(stat)
+}
+
+/// So many completions may have been traced and not yet counted: one on each processor.
+fn being_counted() -> u64 {
+    let processors = aya::util::online_cpus().map_or(1, |all| all.len());
+    u64::try_from(processors).unwrap_or(u64::MAX)
+}
+
 /// Reads the kernel's counts before and after doing something; `None`: they cannot be read.
 fn read_around(disk: &str, act: impl FnOnce()) -> Option<Reading> {
     let (before, flying_before) = (read_stat(disk), in_flight(disk).unwrap_or(0));
@@ -445,6 +465,7 @@ fn judge(compared: &Compared, misses: u64, lasts: bool) -> AuditReport {
         unmatched: unmatched_in(seen).saturating_sub(compared.sequences.started_before),
         recursion_misses: misses,
         found_late: seen[stats::FOUND_LATE],
+        unsent: seen[stats::UNSENT],
         in_flight_full: seen[stats::IN_FLIGHT_FULL],
         reissues: seen[stats::REISSUES],
         failed: seen[stats::ERRORS],
@@ -474,7 +495,8 @@ fn judge(compared: &Compared, misses: u64, lasts: bool) -> AuditReport {
     }
     report.complete = findings.is_empty();
     if report.complete {
-        report.finding = agreement(&report, kernel.slack().requests + compared.slack.requests);
+        let under_way = kernel.slack().requests + compared.slack.requests;
+        report.finding = agreement(&report, under_way, compared.sequences.begun_before);
         return report;
     }
     findings.extend((misses > 0).then(|| skipped(misses)));
@@ -487,8 +509,9 @@ fn judge(compared: &Compared, misses: u64, lasts: bool) -> AuditReport {
     report
 }
 
-/// A complete audit in words. `slack`: so many requests were under way.
-fn agreement(report: &AuditReport, slack: u64) -> String {
+/// A complete audit in words. `slack`: so many requests were under way. `begun_before`: of so many
+/// sequences only the end was seen.
+fn agreement(report: &AuditReport, slack: u64, begun_before: u64) -> String {
     let mut finding = format!(
         "complete: {} requests seen, as the kernel counted",
         report.seen_requests
@@ -499,14 +522,22 @@ fn agreement(report: &AuditReport, slack: u64) -> String {
             report.found_late
         );
     }
+    if report.unsent > 0 {
+        finding += &format!(
+            "; {} of them were not seen being sent: device time and distance are unknown",
+            report.unsent
+        );
+    }
     let behind = report.seen_requests.saturating_sub(report.kernel_requests);
     let under_way = slack.max(behind);
     if under_way > 0 {
         finding += &format!(", give or take {under_way} that were under way");
     }
     if report.recursion_misses > 0 {
-        let skipped = skipped(report.recursion_misses);
-        finding += &format!("; {skipped}, but for none of these");
+        finding += &format!("; {}", skipped(report.recursion_misses));
+        if report.found_late + report.unsent + begun_before == 0 {
+            finding += ", but for none of these";
+        }
     }
     let untold: u64 = report.untold.iter().map(|total| total.requests).sum();
     if untold > 0 {

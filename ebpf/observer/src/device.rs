@@ -170,8 +170,22 @@ pub(crate) fn below(path: &Path, found: &Metadata) -> Result<Target, DeviceError
             dev: kernel_dev(devno.0, devno.1),
             file_system,
             extents: Vec::new(),
+            ranges: ranges_in(&disk_dir.join("queue/independent_access_ranges")),
         },
     })
+}
+
+/// First sectors of the access ranges that a folder of sysfs lists; empty: there is only one, or the
+/// kernel (before 5.16) does not say.
+fn ranges_in(dir: &Path) -> Vec<u64> {
+    let found = fs::read_dir(dir).into_iter().flatten().flatten();
+    let first = |range: fs::DirEntry| read(&range.path().join("sector")).ok()?.parse().ok();
+    let mut starts: Vec<u64> = found.filter_map(first).collect();
+    starts.sort_unstable();
+    if starts.len() < 2 {
+        starts.clear();
+    }
+    starts
 }
 
 /// Where the store's bytes are now.
@@ -241,6 +255,25 @@ mod tests {
         assert_eq!(kind_in(text, 254, 0).as_deref(), Some("ext4"));
         assert_eq!(kind_in(text, 0, 26).as_deref(), Some("tmpfs"));
         assert_eq!(kind_in(text, 8, 0), None);
+    }
+
+    #[test]
+    fn access_ranges_are_read_in_the_order_of_their_places() {
+        let dir = tempfile::tempdir().expect("a folder");
+        assert_eq!(ranges_in(&dir.path().join("none")), [0; 0]);
+        let add = |name: &str, sector: &str| {
+            let range = dir.path().join(name);
+            fs::create_dir(&range).expect("a folder");
+            fs::write(range.join("sector"), sector).expect("a file");
+            fs::write(range.join("nr_sectors"), "17578328064\n").expect("a file");
+        };
+        add("0", "0\n");
+        // One is no reason to tell them apart.
+        assert_eq!(ranges_in(dir.path()), [0; 0]);
+        add("10", "35156656128\n");
+        add("1", "17578328064\n");
+        let starts = [0, 17_578_328_064, 35_156_656_128];
+        assert_eq!(ranges_in(dir.path()), starts);
     }
 
     #[test]

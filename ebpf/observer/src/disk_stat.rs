@@ -3,6 +3,8 @@
 use std::fs;
 
 const SECTOR_BYTES: u64 = 512;
+/// No request is larger, for the bounds of a comparison on a busy disk.
+pub(crate) const LARGEST_REQUEST: u64 = 4 << 20;
 
 /// The kernel's own counts of one disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -16,6 +18,15 @@ pub(crate) struct DiskStat {
 }
 
 impl DiskStat {
+    /// With so many requests more, of any length.
+    pub(crate) fn and(self, requests: u64) -> DiskStat {
+        DiskStat {
+            requests: self.requests + requests,
+            bytes: self.bytes + requests * LARGEST_REQUEST,
+            ..self
+        }
+    }
+
     pub(crate) fn since(self, before: DiskStat) -> DiskStat {
         DiskStat {
             requests: self.requests.saturating_sub(before.requests),

@@ -1,5 +1,6 @@
 //! From byte ranges of a store to sector ranges of its disk. Pure.
 
+use lumpscope_ebpf_common::Ranges;
 use serde::{Deserialize, Serialize};
 
 /// A run of a store's bytes that lies in one piece on the disk.
@@ -22,6 +23,10 @@ pub struct Placement {
     pub file_system: String,
     /// Extents by ascending offset, not overlapping.
     pub extents: Vec<Extent>,
+    /// First sectors of the disk's access ranges, ascending: each has an actuator of its own. Empty:
+    /// it has one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranges: Vec<u64>,
 }
 
 /// A run of sectors.
@@ -32,6 +37,11 @@ pub(crate) struct Run {
 }
 
 impl Placement {
+    /// The access ranges of the disk, as far as they are told apart.
+    pub(crate) fn ranges(&self) -> Ranges {
+        Ranges::of(&self.ranges)
+    }
+
     /// The sectors that hold `len` bytes at `offset`; places that are not on the disk are left
     /// out.
     pub(crate) fn runs(&self, offset: u64, len: u64) -> Vec<Run> {
@@ -66,6 +76,7 @@ mod tests {
         let placement = Placement {
             dev: 0,
             file_system: String::new(),
+            ranges: Vec::new(),
             extents: vec![
                 Extent {
                     offset: 0,

@@ -9,8 +9,8 @@ use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf};
 use aya::programs::{BtfTracePoint, Program, ProgramError, RawTracePoint, TracePoint};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use lumpscope_ebpf_common::{
-    BlockEvent, InFlight, KEPT_ONE_IN, MAX_DEVICES, MAX_IN_FLIGHT, RING_BYTES, control, flag2,
-    histogram, kernel_dev, row, stats,
+    BlockEvent, InFlight, KEPT_ONE_IN, Last, MAX_DEVICES, MAX_IN_FLIGHT, RING_BYTES, Ranges,
+    control, flag2, histogram, kernel_dev, row, stats,
 };
 use thiserror::Error;
 
@@ -106,7 +106,7 @@ pub(crate) struct Probes {
     bio_devices: HashMap<MapData, u32, u32>,
     in_flight: HashMap<MapData, [u64; 2], [u64; InFlight::WORDS]>,
     /// The last request sent to each disk.
-    last: Array<MapData, [u64; 2]>,
+    last: Array<MapData, [u64; Last::WORDS]>,
     slots: u32,
     /// The programs that are attached, and those that could not be.
     hooks: Vec<Hook>,
@@ -335,10 +335,18 @@ impl Probes {
         self.slots
     }
 
-    /// Makes a slot ready for another disk: what the disk before was sent last, and what it had in
-    /// flight, is forgotten. Answers what the slot's cells and rows hold from before.
-    pub(crate) fn renew(&mut self, slot: u32) -> Result<Cells, aya::maps::MapError> {
-        self.last.set(slot, [0, 0], 0)?;
+    /// Makes a slot ready for a disk that was sent nothing yet.
+    pub(crate) fn prepare(
+        &mut self,
+        slot: u32,
+        ranges: &Ranges,
+    ) -> Result<(), aya::maps::MapError> {
+        self.last.set(slot, Last::nothing(ranges), 0)
+    }
+
+    /// What the disk before had in flight in a slot is forgotten. Answers what the slot's cells and
+    /// rows hold from before.
+    pub(crate) fn renew(&mut self, slot: u32) -> Cells {
         let left: Vec<[u64; 2]> = self
             .in_flight
             .iter()
@@ -356,7 +364,7 @@ impl Probes {
                 self.remove(&key, &entry);
             }
         }
-        Ok(self.cells(slot))
+        self.cells(slot)
     }
 
     /// Takes the next event; `None`: there is none now. Records of another size are skipped.
@@ -410,8 +418,17 @@ impl Probes {
 
     /// Times the kernel skipped one of the programs because it was already running.
     pub(crate) fn recursion_misses(&self) -> u64 {
+        self.misses_of(|_| true)
+    }
+
+    /// Those of the program that sees requests being made.
+    pub(crate) fn start_misses(&self) -> u64 {
+        self.misses_of(|hook| hook.tells_start)
+    }
+
+    fn misses_of(&self, of: impl Fn(&Hook) -> bool) -> u64 {
         let misses = |name: &str| number_in(&self.info(name)?, "recursion_misses");
-        let attached = self.hooks.iter().filter(|hook| hook.is_there());
+        let attached = self.hooks.iter().filter(|hook| hook.is_there() && of(hook));
         attached.filter_map(|hook| misses(hook.program)).sum()
     }
 

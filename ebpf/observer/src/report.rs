@@ -207,6 +207,9 @@ pub struct AuditReport {
     /// Completions that no program was shown and that were found later: counted in `seen_requests`,
     /// their device time is unknown.
     pub found_late: u64,
+    /// Completed requests that no program was shown being sent to the disk: counted in
+    /// `seen_requests`, their device time and distance are unknown.
+    pub unsent: u64,
     /// Requests that did not fit into the table of those in flight.
     pub in_flight_full: u64,
     /// Requests sent to the disk again because the driver was busy.

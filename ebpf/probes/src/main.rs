@@ -20,6 +20,7 @@ mod maker;
 mod maps;
 mod raw;
 mod read;
+mod seek;
 mod settings;
 mod submission;
 mod task;

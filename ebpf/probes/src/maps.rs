@@ -6,8 +6,8 @@ use aya_ebpf::{
 };
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
 use lumpscope_ebpf_common::{
-    InFlight, MAX_DEVICES, MAX_IN_FLIGHT, RING_BYTES, SUBMISSIONS as SUBMISSION_ENTRIES, control,
-    histogram, row, stats,
+    InFlight, Last, MAX_DEVICES, MAX_IN_FLIGHT, RING_BYTES, SUBMISSIONS as SUBMISSION_ENTRIES,
+    control, histogram, row, stats,
 };
 
 /// `BPF_F_MMAPABLE`: user space reads the cells without a system call.
@@ -19,18 +19,6 @@ const MMAPABLE: u32 = 1 << 10;
 pub struct Key {
     pub id: u64,
     pub sector: u64,
-}
-
-/// What one disk was sent last.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct Last {
-    /// Sector after the last data request.
-    pub end: u64,
-    /// 0: none was sent yet.
-    pub valid: u32,
-    /// Class of the last request that asked for a flush: a guess whose the next flush is.
-    pub flush_class: u32,
 }
 
 /// Watched disks: kernel device number -> slot. A request of any other disk costs one lookup.

@@ -151,11 +151,18 @@ unsafe fn adopt(rq: u64, request: &Request) {
     let Some(first) = read::<u64>(rq, RQ_BIO.load()) else {
         return;
     };
-    if first == 0 || track::adopt(&key(first), &key(rq), request) {
+    if first == 0 {
         return;
     }
-    if let Some(second) = bio::next(first) {
-        track::adopt(&key(second), &key(rq), request);
+    // Where the kernel does not say when the request was made, any time is late enough.
+    let born = match RQ_BORN.load() {
+        0 => 0,
+        at => read(rq, at).unwrap_or(0),
+    };
+    if !track::adopt(&key(first), &key(rq), request, born)
+        && let Some(second) = bio::next(first)
+    {
+        track::adopt(&key(second), &key(rq), request, born);
     }
 }
 

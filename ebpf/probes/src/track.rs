@@ -9,11 +9,14 @@ use crate::maker::{classify, doubt_maker, owner};
 use crate::maps::{
     CONTROL, EVENTS, HISTOGRAM, IN_FLIGHT, Key, LAST, ROWS, add, count, counters, in_flight,
 };
+use crate::seek;
 use crate::settings::{HAS_START, KEEP, SKIP_DONE};
 
 /// `BPF_RB_NO_WAKEUP`: the reader polls; a wake-up costs more than all the rest.
 const NO_WAKEUP: u64 = 1;
 const BPF_ANY: u64 = 0;
+/// The kernel's clock for requests and that for programs may differ by so much.
+const CLOCKS_NS: u64 = 10_000;
 
 /// A request as one of the hooks describes it.
 #[derive(Clone, Copy)]
@@ -64,7 +67,7 @@ pub unsafe fn start(key: &Key, request: &Request, keys: Keys) {
             entry.sector = 0;
         }
         if let Some(last) = LAST.get_ptr_mut(request.slot) {
-            (*last).flush_class = entry.class as u32;
+            (*last).flush_class = entry.class as u64;
         }
     }
     let old = IN_FLIGHT.get_ptr_mut(*key);
@@ -96,16 +99,18 @@ unsafe fn sequence_ended(old: &mut InFlight) {
 
 /// A request that was known by its bio until now is known by itself from now on.
 ///
-/// Before 6.5 the kernel shows the bio that a request will be made of, not the request.
+/// Before 6.5 the kernel shows the bio that a request will be made of, not the request. What is
+/// remembered under the bio's address may be of one before in the same memory, which was merged
+/// into a request: only that of this request was made after the request itself.
 #[inline(always)]
-pub unsafe fn adopt(bio: &Key, key: &Key, request: &Request) -> bool {
+pub unsafe fn adopt(bio: &Key, key: &Key, request: &Request, born: u64) -> bool {
     let Some(entry) = in_flight(bio) else {
         return false;
     };
     let mut entry = *entry;
-    // A bio's memory may be that of one that was merged into a request and left its entry.
     let within = entry.sector.wrapping_sub(request.sector) < request.sectors as u64;
-    if entry.op != request.op || entry.issue_ns != 0 || !within {
+    let of_now = entry.queue_ns.wrapping_add(CLOCKS_NS) >= born;
+    if entry.op != request.op || entry.issue_ns != 0 || !within || !of_now {
         return false;
     }
     let old = IN_FLIGHT.get_ptr_mut(*key);
@@ -133,7 +138,7 @@ pub unsafe fn bio_queued(key: &Key, request: &Request, keys: Keys) {
         entry.op = op::FLUSH;
         entry.sector = 0;
     }
-    entry.seek = seek(request);
+    entry.seek = seek::of(&entry);
     let old = IN_FLIGHT.get_ptr_mut(*key);
     if let Some(old) = old {
         if keys == Keys::Reused {
@@ -161,15 +166,7 @@ pub unsafe fn bio_done(key: &Key, error: i32, error_flag: u8, refused: bool) {
     }
     // It would have had to wait, and whoever gave it did not want to: it comes again. The disk
     // was sent nothing.
-    if let Some(last) = LAST.get_ptr_mut((*entry).slot)
-        && (*last).end == (*entry).sector.wrapping_add((*entry).sectors as u64)
-    {
-        if (*entry).seek == NO_SEEK {
-            (*last).valid = 0;
-        } else {
-            (*last).end = (*entry).sector.wrapping_sub((*entry).seek as u64);
-        }
-    }
+    seek::take_back(&*entry);
     leave(key, &mut *entry, After::Remove);
 }
 
@@ -207,7 +204,7 @@ pub unsafe fn issue(key: &Key, request: &Request, keys: Keys) {
             (*entry).issue_ns = now;
             (*entry).sector = request.sector;
             (*entry).sectors = request.sectors;
-            (*entry).seek = seek(request);
+            (*entry).seek = seek::of(&*entry);
             return;
         }
         if keys == Keys::Exact && (*entry).completes() {
@@ -217,7 +214,7 @@ pub unsafe fn issue(key: &Key, request: &Request, keys: Keys) {
     let mut entry = blank(request);
     entry.issue_ns = now;
     entry.born = request.born;
-    entry.seek = seek(request);
+    entry.seek = seek::of(&entry);
     entry.flags |= flag::NO_START;
     entry.class = class::OTHER;
     if request.op == op::FLUSH {
@@ -263,7 +260,8 @@ pub unsafe fn done(key: &Key, bytes: u32, error: i32, error_flag: u8, after: Aft
     }
     let total = (*entry).bytes_done.wrapping_add(bytes);
     (*entry).bytes_done = total;
-    if error == 0 && (total as u64) < ((*entry).sectors as u64) << 9 {
+    // Under a key that several share, a shorter one of them has ended, not a part of the last.
+    if error == 0 && after == After::Keep && (total as u64) < ((*entry).sectors as u64) << 9 {
         count(slot, stats::PARTIAL, 1);
         return true;
     }
@@ -271,7 +269,12 @@ pub unsafe fn done(key: &Key, bytes: u32, error: i32, error_flag: u8, after: Aft
         count(slot, stats::ERRORS, 1);
         (*entry).flags |= error_flag;
     }
+    let made = (*entry).sectors;
+    if error == 0 && after == After::Remove {
+        (*entry).sectors = bytes >> 9;
+    }
     finish(&*entry, now, error);
+    (*entry).sectors = made;
     if (*entry).older != 0 {
         // Another request of this place is still in flight, as far as was seen.
         (*entry).older -= 1;
@@ -389,6 +392,7 @@ unsafe fn finish(entry: &InFlight, now: u64, error: i32) {
                 add(counters.add(stats::WRAPPED), 1);
             }
             let device_ns = if entry.issue_ns == 0 {
+                add(counters.add(stats::UNSENT), 1);
                 0
             } else {
                 now.wrapping_sub(entry.issue_ns)
@@ -560,26 +564,4 @@ fn blank(request: &Request) -> InFlight {
         flags2: 0,
         comm: [0; 16],
     }
-}
-
-/// Signed distance from the end of the data request issued before, which this one becomes.
-///
-/// Two requests issued at the same instant on two CPUs may both be measured from the one before
-/// them; user space notices, because it checks the chain.
-#[inline(always)]
-unsafe fn seek(request: &Request) -> i64 {
-    if request.op > op::WRITE || request.sectors == 0 {
-        return NO_SEEK;
-    }
-    let Some(last) = LAST.get_ptr_mut(request.slot) else {
-        return NO_SEEK;
-    };
-    let seek = if (*last).valid == 0 {
-        NO_SEEK
-    } else {
-        request.sector.wrapping_sub((*last).end) as i64
-    };
-    (*last).end = request.sector.wrapping_add(request.sectors as u64);
-    (*last).valid = 1;
-    seek
 }

@@ -173,6 +173,37 @@ fn what_was_found_late_is_there_with_its_time_unknown() {
 }
 
 #[test]
+fn what_was_skipped_may_have_been_for_what_is_not_known() {
+    let finding = |counter: Option<usize>, begun_before| {
+        let mut counters = seen(3, 4096);
+        if let Some(counter) = counter {
+            counters[counter] = 1;
+        }
+        let sequences = Sequences {
+            begun_before,
+            ..Sequences::default()
+        };
+        let kernel = stat(3 + begun_before, 4096);
+        let compared = Compared {
+            sequences,
+            ..idle(counters, kernel)
+        };
+        let report = judge(&compared, 2, true);
+        assert!(report.complete, "{report:?}");
+        report.finding
+    };
+    let (skipped, none) = (
+        "the kernel skipped a probe 2 times",
+        "but for none of these",
+    );
+    assert!(finding(None, 0).ends_with(&format!("{skipped}, {none}")));
+    assert!(finding(None, 1).ends_with(skipped));
+    assert!(finding(Some(stats::FOUND_LATE), 0).ends_with(skipped));
+    let unsent = "; 1 of them were not seen being sent: device time and distance are unknown";
+    assert!(finding(Some(stats::UNSENT), 0).ends_with(&format!("{unsent}; {skipped}")));
+}
+
+#[test]
 fn a_full_table_makes_it_incomplete() {
     let mut counters = seen(3, 4096);
     counters[stats::IN_FLIGHT_FULL] = 2;

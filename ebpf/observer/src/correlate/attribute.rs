@@ -94,6 +94,7 @@ impl Correlator {
                     request,
                     purpose: io.purpose,
                     own_bytes: part.bytes / heads + rest,
+                    of_io: part.bytes,
                     shared,
                     uncertain: part.uncertain,
                 });

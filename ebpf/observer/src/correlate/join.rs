@@ -39,6 +39,8 @@ pub(super) struct Io {
     declared: Declared,
     dev: u32,
     end_ns: Option<u64>,
+    /// Bytes of it that lie on the disk; 0 for a flush.
+    pub(super) on_disk: u64,
     /// Bytes of it that block requests have covered.
     covered: u64,
     /// A flush of the disk served it.
@@ -93,7 +95,7 @@ impl Joiner {
         self.ios.get(&serial)
     }
 
-    pub(super) fn declare(&mut self, io: Declared, placement: &Placement) {
+    pub(super) fn declare(&mut self, io: Declared, placement: &Placement) -> &Io {
         if self.ios.len() >= MAX_IOS
             && let Some((&oldest, _)) = self.ios.first_key_value()
         {
@@ -109,13 +111,14 @@ impl Joiner {
             declared: io,
             dev: placement.dev,
             end_ns: None,
+            on_disk: 0,
             covered: 0,
             flushed: false,
             guessed: false,
             starts: SmallVec::new(),
         };
-        self.add_pieces(serial, &mut io, placement);
-        self.ios.insert(serial, io);
+        io.on_disk = self.add_pieces(serial, &mut io, placement);
+        self.ios.entry(serial).insert_entry(io).into_mut()
     }
 
     /// The I/Os that have not ended.
@@ -301,9 +304,12 @@ impl Joiner {
     }
 
     /// The I/Os that asked for sectors of a block request and were under way when it was: serial
-    /// number, first sector, and the one after the last.
+    /// number, first sector, and the one after the last. Until it was sent, a block request took in
+    /// what was asked for after it had been made.
     fn candidates(&self, event: &Event) -> SmallVec<[(u64, u64, u64); 4]> {
         let (from, to) = (event.sector, event.end_sector());
+        let sent = event.issue_ns.filter(|_| event.merged);
+        let (first_ns, last_ns) = (sent.unwrap_or(event.first_ns()), event.last_ns());
         let near = self.pieces.iter().flat_map(|pieces| {
             let low = (event.dev, from.saturating_sub(pieces.longest), 0);
             pieces.all.range(low..(event.dev, to, 0))
@@ -314,9 +320,10 @@ impl Joiner {
             if start >= end {
                 continue;
             }
-            let fits = self.ios.get(&serial).is_some_and(|io| {
-                block_op(io.op) == event.op && io.lasts_over(event.first_ns(), event.last_ns())
-            });
+            let fits = self
+                .ios
+                .get(&serial)
+                .is_some_and(|io| block_op(io.op) == event.op && io.lasts_over(first_ns, last_ns));
             if fits {
                 candidates.push((serial, start, end));
             }
@@ -368,11 +375,14 @@ impl Joiner {
         found
     }
 
-    fn add_pieces(&mut self, serial: u64, io: &mut Io, placement: &Placement) {
+    /// Answers how many bytes of it lie on the disk.
+    fn add_pieces(&mut self, serial: u64, io: &mut Io, placement: &Placement) -> u64 {
         if io.op == Op::Flush || io.dev != placement.dev {
-            return;
+            return 0;
         }
+        let mut bytes: u64 = 0;
         for run in placement.runs(io.offset, io.len) {
+            bytes = bytes.saturating_add(run.sectors.saturating_mul(512));
             let fits = LENGTHS.iter().position(|most| run.sectors <= *most);
             let kind = fits.unwrap_or(LENGTHS.len() - 1);
             let length = LENGTHS[kind].max(run.sectors.div_ceil(MAX_PIECES));
@@ -388,6 +398,7 @@ impl Joiner {
                 done = done.saturating_add(length);
             }
         }
+        bytes
     }
 
     fn remove(&mut self, serial: u64) {

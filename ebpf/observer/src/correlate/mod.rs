@@ -320,7 +320,9 @@ impl Correlator {
         if !self.stores.contains_key(&store) {
             return;
         }
-        self.disks.entry(placement.dev).or_default().name = name;
+        let disk = self.disks.entry(placement.dev).or_default();
+        disk.name = name;
+        disk.recent.ranges = placement.ranges();
         self.joiner.replace(store, &placement);
         self.placements.insert(store, placement);
     }
@@ -343,8 +345,12 @@ impl Correlator {
         for request in &io.requests {
             self.requests.open(*request, io.begin_ns);
         }
-        if let Some(placement) = self.placements.get(&io.store) {
-            self.joiner.declare(io, placement);
+        let Some(placement) = self.placements.get(&io.store) else {
+            return;
+        };
+        let io = self.joiner.declare(io, placement);
+        for request in &io.requests {
+            self.requests.lacks(*request, io.on_disk);
         }
     }
 }

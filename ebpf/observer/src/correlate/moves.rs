@@ -1,7 +1,7 @@
 //! Head moves: whose block request came before whose, and how far the head had to travel.
 //!
 //! A block request's seek distance is measured when it is sent, from the end of the data request
-//! that was sent before it. Whose that one was is known when it has completed, which may be
+//! that was sent before it in its access range. Whose that one was is known when it has completed, which may be
 //! later. A request whose predecessor does not show up in time, or does not end where the
 //! distance was measured from, counts as moved by `unknown`.
 

@@ -4,6 +4,8 @@
 
 use std::collections::VecDeque;
 
+use lumpscope_ebpf_common::Ranges;
+
 use crate::event::Event;
 
 use super::owner::Owner;
@@ -13,7 +15,7 @@ use super::owner::Owner;
 pub(super) const MAX_RECENT: usize = 16_384;
 
 /// The latest block requests of a disk.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Recent {
     /// Reads and writes, by the time they were sent.
     sent: VecDeque<Sent>,
@@ -21,12 +23,16 @@ pub(super) struct Recent {
     done: VecDeque<Done>,
     /// Completions up to this time may have been forgotten.
     forgotten_ns: u64,
+    /// The disk's access ranges.
+    pub(super) ranges: Ranges,
 }
 
 /// A read or write that the disk was sent.
 #[derive(Debug)]
 struct Sent {
     issue_ns: u64,
+    /// Its access range.
+    range: usize,
     /// Sector after it.
     end: u64,
     owner: Owner,
@@ -40,6 +46,17 @@ pub(super) struct Done {
     pub(super) owner: Owner,
 }
 
+impl Default for Recent {
+    fn default() -> Recent {
+        Recent {
+            sent: VecDeque::new(),
+            done: VecDeque::new(),
+            forgotten_ns: 0,
+            ranges: Ranges::ONE,
+        }
+    }
+}
+
 impl Recent {
     pub(super) fn add(&mut self, event: &Event, owner: &Owner) {
         let Some(issue_ns) = event.issue_ns else {
@@ -48,6 +65,7 @@ impl Recent {
         if event.op.is_data() {
             let sent = Sent {
                 issue_ns,
+                range: self.ranges.range(event.sector),
                 end: event.end_sector(),
                 owner: owner.clone(),
             };
@@ -67,11 +85,13 @@ impl Recent {
     }
 
     /// The data request that the disk was sent before this one, if that is certain: the one sent
-    /// last before it, and ending where the seek distance was measured from.
+    /// last before it in its access range, and ending where the seek distance was measured from.
     pub(super) fn previous(&self, event: &Event) -> Option<&Owner> {
         let (issue, seek) = (event.issue_ns?, event.seek?);
         let before = position(&self.sent, |s| s.issue_ns < issue);
-        let last = self.sent.get(before.checked_sub(1)?)?;
+        let range = self.ranges.range(event.sector);
+        let mut earlier = self.sent.range(..before).rev();
+        let last = earlier.find(|sent| sent.range == range)?;
         let from = event.sector.checked_add_signed(seek.checked_neg()?)?;
         (last.end == from).then_some(&last.owner)
     }

@@ -32,6 +32,8 @@ pub(super) struct Share {
     pub(super) request: u64,
     pub(super) purpose: Purpose,
     pub(super) own_bytes: u64,
+    /// Of an I/O that was done for it: with what those have who share the I/O.
+    pub(super) of_io: u64,
     /// Others have something of it too.
     pub(super) shared: bool,
     /// It may be another's altogether.
@@ -67,6 +69,8 @@ pub(super) struct Open {
     pub(super) queue: Intervals,
     /// Time it lost to others.
     pub(super) lost: Lost,
+    /// Bytes of the I/Os done for it that no block request has covered.
+    pub(super) lacks: u64,
     /// Why something may be missing, beside what the block requests say themselves.
     pub(super) gaps: Gaps,
     pub(super) begin_ns: u64,
@@ -111,6 +115,13 @@ impl Requests {
         );
     }
 
+    /// So many bytes will be read or written for it.
+    pub(super) fn lacks(&mut self, request: u64, bytes: u64) {
+        if let Some(open) = self.open.get_mut(&request) {
+            open.lacks = open.lacks.saturating_add(bytes);
+        }
+    }
+
     /// A block request was made for it. `recent`: what its disk was sent
     /// lately, and whether all of that is known by now. False: the
     /// request is not open; perhaps it was counted already.
@@ -125,6 +136,7 @@ impl Requests {
             return false;
         };
         open.count = open.count.saturating_add(1);
+        open.lacks = open.lacks.saturating_sub(share.of_io);
         open.uncertain = open.uncertain.saturating_add(u32::from(share.uncertain));
         let ahead = open.lost.add(event, share.request, recent);
         open.lost.at_least |= !all_known;

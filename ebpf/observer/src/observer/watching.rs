@@ -1,6 +1,6 @@
 //! Attaches the probes, and starts and stops watching disks.
 
-use lumpscope_ebpf_common::MAX_DEVICES;
+use lumpscope_ebpf_common::{MAX_DEVICES, MAX_RANGES};
 
 use crate::api::{ObjectSource, ObserverOptions, StoreObservation, Tuning, WatchedStore};
 use crate::audit::WatchedDisk;
@@ -27,6 +27,18 @@ impl Loading {
             enabled: options.enabled,
         }
     }
+
+    /// Finds the disk of a store.
+    fn resolve(&self, store: &WatchedStore) -> Resolved {
+        let mut target = device::resolve(&store.path).map_err(|error| error.to_string())?;
+        if !self.tuning.access_ranges.is_empty() {
+            target
+                .placement
+                .ranges
+                .clone_from(&self.tuning.access_ranges);
+        }
+        Ok(target)
+    }
 }
 
 type Resolved = Result<Target, String>;
@@ -34,7 +46,8 @@ type Resolved = Result<Target, String>;
 impl Core {
     /// Finds the stores' disks, attaches the probes and arms the disks.
     pub(super) fn watch(&mut self, stores: &[WatchedStore]) -> Vec<Store> {
-        let resolved: Vec<Resolved> = stores.iter().map(resolve).collect();
+        let resolved = stores.iter().map(|store| self.loading.resolve(store));
+        let resolved: Vec<Resolved> = resolved.collect();
         let why_no_probes = self.attach(resolved.iter().flatten());
         for (index, watched) in stores.iter().enumerate() {
             self.guard.arm(index, watched);
@@ -48,7 +61,7 @@ impl Core {
 
     /// As [`Core::watch`], for one more store.
     pub(super) fn watch_more(&mut self, index: usize, watched: &WatchedStore) -> Store {
-        let resolved = resolve(watched);
+        let resolved = self.loading.resolve(watched);
         self.guard.arm(index, watched);
         let why_no_probes = self.attach(resolved.iter());
         self.admit(index, watched, resolved, why_no_probes.as_deref())
@@ -142,6 +155,7 @@ impl Core {
         let slot = self.slots.take().ok_or_else(|| no_slot(&self.slots))?;
         match WatchedDisk::arm(probes, target, slot) {
             Ok(disk) => {
+                tell_ranges(&target.disk, target.placement.ranges.len());
                 self.disks.push(disk);
                 Ok(())
             }
@@ -169,8 +183,21 @@ impl Core {
     }
 }
 
-fn resolve(store: &WatchedStore) -> Resolved {
-    device::resolve(&store.path).map_err(|error| error.to_string())
+/// Says how seek distances are measured on a disk with several access ranges.
+fn tell_ranges(disk: &str, ranges: usize) {
+    if ranges > MAX_RANGES {
+        tracing::warn!(
+            disk,
+            ranges,
+            "the last of its access ranges count as one: seek distances in them are not exact"
+        );
+    } else if ranges > 1 {
+        tracing::info!(
+            disk,
+            ranges,
+            "seek distances are those within an access range"
+        );
+    }
 }
 
 fn no_slot(slots: &Slots) -> String {

@@ -540,3 +540,56 @@ fn eight_clients_on_a_file_with_strangers_keep_their_bytes() {
     assert_eq!(block.unattributed_bytes, 0);
     assert_eq!(report.operations.iter().map(|o| o.count).sum::<u64>(), 400);
 }
+
+/// Reads that go back and forth between the halves of a disk: each is measured from the one before in
+/// its own half, and was moved there by it.
+fn access_ranges_are_told_apart(flavour: Flavour) {
+    const HALF: u64 = 32 * MIB;
+    const STEPS: u64 = 20;
+    let report = until_complete(|| {
+        let device = LoopDevice::new(2 * HALF);
+        let tuning = Tuning {
+            access_ranges: vec![0, HALF / 512],
+            ..forced(flavour)
+        };
+        let it = Watched::new(&device.path, tuning);
+        let read = |request: u64, at: u64, len: usize| {
+            it.request(request, "get", len as u64, || {
+                it.io(&[request], Purpose::Data, Op::Read, at, len);
+            });
+        };
+        for step in 0..STEPS {
+            read(1 + 2 * step, step * 8192, 4096);
+            read(2 + 2 * step, HALF + step * 8192, 4096);
+        }
+        // What lies in both is the first one's: a real disk is given two.
+        read(99, HALF - 4096, 8192);
+        read(100, HALF + STEPS * 8192, 4096);
+        let report = it.report();
+        for (request, before, seek) in [(39, 37, 4096), (40, 38, 4096), (100, 40, 4096)] {
+            let told = it.observer.explain(request).expect("kept");
+            assert_eq!(told.blocks.len(), 1, "{told:#?}");
+            let block = &told.blocks[0];
+            assert_eq!(block.seek_bytes, Some(seek), "{flavour:?}: {told:#?}");
+            assert_eq!(block.previous_owner, format!("request {before}"));
+        }
+        report
+    });
+    let [moves] = &report.block.moves[..] else {
+        panic!("only requests moved it: {:?}", report.block.moves);
+    };
+    let far = HALF - 4096 - ((STEPS - 1) * 8192 + 4096);
+    assert_eq!(moves.requests, 2 * STEPS, "the first of each has none");
+    assert_eq!(moves.travel_bytes, (2 * STEPS - 1) * 4096 + far);
+}
+
+#[test]
+fn access_ranges_of_a_disk_are_told_apart() {
+    let Some(_one) = ready() else {
+        return;
+    };
+    mount_tracefs();
+    for flavour in [Flavour::TpBtf, Flavour::RawTp, Flavour::Classic] {
+        access_ranges_are_told_apart(flavour);
+    }
+}

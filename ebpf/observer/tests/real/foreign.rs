@@ -51,6 +51,17 @@ const WAYS: [(By, By); 4] = [
     (By::Ring, By::Ring),
 ];
 
+/// Waits until strangers have done something.
+fn seen(it: &Watched, operation: &str) {
+    for _ in 0..1000 {
+        let seen = it.observer.glance(STORE).expect("the store");
+        if owned(&seen, "other", operation).0 > 0 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// Every request reads or writes the sectors that dd reads or writes all the time.
 fn beside_dd(path: &Path, (flavour, op, by): (Flavour, Op, By)) -> StoreReport {
     let it = Watched::new(path, forced(flavour));
@@ -60,6 +71,7 @@ fn beside_dd(path: &Path, (flavour, op, by): (Flavour, Op, By)) -> StoreReport {
         _ => format!("if={path} of=/dev/null iflag=direct"),
     };
     let stranger = Stranger::repeats(&format!("dd {dd} bs=64k count=128"));
+    seen(&it, if op == Op::Write { "write" } else { "read" });
     for request in 1..=REQUESTS {
         let at = request % 8 * MIB;
         it.request(request, "get", MIB, || {
@@ -166,13 +178,7 @@ fn flush_beside_others(
 ) -> StoreReport {
     let it = Watched::new(path, forced(flavour));
     let _stranger = flushes_again_and_again(strangers, theirs);
-    for _ in 0..1000 {
-        let seen = it.observer.glance(STORE).expect("the store");
-        if owned(&seen, "other", "write").0 > 0 {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    seen(&it, "write");
     for request in 1..=REQUESTS {
         it.request(request, "put", 4096, || {
             it.write(request, request * 8192, 4096);

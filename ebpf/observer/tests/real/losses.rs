@@ -45,8 +45,30 @@ fn overlooked(flavour: Flavour) -> StoreReport {
     it.report()
 }
 
+/// As [`until_complete`], but what was made unseen is enough where the audit says how much that is:
+/// from 7.0 on the kernel skips these programs where a thread is interrupted in them, so that nobody
+/// can know who made a request.
+fn until_only_starts_lack(mut scenario: impl FnMut() -> StoreReport) -> StoreReport {
+    for _ in 1..=5 {
+        let report = scenario();
+        let audit = &report.audit;
+        assert_eq!(audit.conflicts, 0, "{audit:?}");
+        let (unseen, skipped) = (audit.unmatched, audit.recursion_misses);
+        let said = format!(
+            "incomplete: the start of {unseen} requests was not seen; the kernel skipped a probe \
+             {skipped} times"
+        );
+        let admitted = audit.finding.starts_with(&said) && unseen <= skipped;
+        if audit.complete || admitted {
+            return report;
+        }
+        eprintln!("{}", audit.finding);
+    }
+    panic!("five runs, and in each something else was incomplete");
+}
+
 fn all_is_counted(flavour: Flavour) {
-    let report = until_complete(|| overlooked(flavour));
+    let report = until_only_starts_lack(|| overlooked(flavour));
     let audit = &report.audit;
     assert_eq!(
         (audit.seen_requests, audit.seen_bytes),
@@ -55,10 +77,12 @@ fn all_is_counted(flavour: Flavour) {
     );
     assert!(audit.seen_requests > 2 * THREADS * ROUNDS, "{audit:?}");
     assert!(audit.found_late > 10, "{audit:?}");
-    assert_eq!((audit.unmatched, audit.lost_events), (0, 0), "{audit:?}");
-    assert_eq!(audit.agreements, 2 * THREADS * ROUNDS, "{audit:?}");
+    assert_eq!(audit.lost_events, 0, "{audit:?}");
+    let known = audit.agreements + audit.unmatched;
+    assert_eq!(known, 2 * THREADS * ROUNDS, "{audit:?}");
     let said = format!("of {} of them the device time is unknown", audit.found_late);
-    assert!(audit.finding.contains(&said), "{}", audit.finding);
+    let said = !audit.complete || audit.finding.contains(&said);
+    assert!(said, "{}", audit.finding);
     let (block, each) = (&report.block, THREADS * ROUNDS);
     assert_eq!(
         block.data_requests,
@@ -120,7 +144,7 @@ fn a_full_table_of_requests_in_flight_is_counted() {
 /// A quarter of a table of 64 may keep its entries: the requests of a loop device use the memory of
 /// more than 16, so some stay and some go.
 fn a_small_table_is_enough(flavour: Flavour) {
-    let report = until_complete(|| {
+    let report = until_only_starts_lack(|| {
         let device = LoopDevice::new(64 * MIB);
         let tuning = Tuning {
             in_flight: Some(64),
@@ -134,10 +158,10 @@ fn a_small_table_is_enough(flavour: Flavour) {
     });
     let (audit, each) = (report.audit, THREADS * ROUNDS);
     assert_eq!(audit.seen_requests, audit.kernel_requests, "{audit:?}");
-    assert_eq!((audit.in_flight_full, audit.unmatched), (0, 0), "{audit:?}");
+    assert_eq!(audit.in_flight_full, 0, "{audit:?}");
     assert_eq!(report.block.data_requests, 1 + 2 * each, "{audit:?}");
     let cells: u64 = report.heat.iter().map(|cell| cell.count).sum();
-    let counted = cells + audit.found_late;
+    let counted = cells + audit.found_late + audit.unsent;
     assert!(counted >= 2 * each, "{counted}: {audit:?}");
 }
 
@@ -155,6 +179,37 @@ fn a_small_table_keeps_some_entries_for_raw_and_counts_all() {
         return;
     };
     a_small_table_is_enough(Flavour::RawTp);
+}
+
+/// Two threads read one place all the time, one of them more of it: the classic programs' keys are
+/// the same.
+#[test]
+fn requests_of_different_length_at_one_place_are_counted_exactly() {
+    let Some(_one) = ready() else {
+        return;
+    };
+    mount_tracefs();
+    let lengths = [4096, 65_536];
+    let report = until_complete(|| {
+        let device = LoopDevice::new(64 * MIB);
+        let it = Watched::new(&device.path, forced(Flavour::Classic));
+        std::thread::scope(|scope| {
+            for len in lengths {
+                let it = &it;
+                scope.spawn(move || {
+                    for _ in 0..4 * ROUNDS {
+                        it.io(&[1], Purpose::Data, Op::Read, 0, len);
+                    }
+                });
+            }
+        });
+        it.report()
+    });
+    let audit = &report.audit;
+    let bytes = 4 * ROUNDS * lengths.iter().sum::<usize>() as u64;
+    assert_eq!((audit.seen_requests, audit.seen_bytes), (8 * ROUNDS, bytes));
+    let told: u64 = report.block.owners.iter().map(|owner| owner.bytes).sum();
+    assert_eq!(told, bytes, "{audit:?}");
 }
 
 fn is_data(total: &&OwnerTotal) -> bool {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use aya::maps::{Array, Map, MapData, MapInfo};
+use lumpscope_ebpf_common::Last;
 use lumpscope_observer::Tuning;
 
 use crate::support::{LoopDevice, Watched, ready, sh};
@@ -78,7 +79,7 @@ fn pinned_maps_can_be_read_and_go_at_the_end() {
     watched.write(1, 8 << 20, 1 << 20);
     watched.report();
     let last = MapData::from_pin(dir.join("LAST")).expect("it is pinned");
-    let last: Array<MapData, [u64; 2]> = Map::Array(last).try_into().expect("an array");
+    let last: Array<MapData, [u64; Last::WORDS]> = Map::Array(last).try_into().expect("an array");
     let slots = (0..last.len()).filter_map(|slot| last.get(&slot, 0).ok());
     let end = (9 << 20) / 512;
     assert!(

@@ -204,6 +204,7 @@ fn a_moved_file_is_found_after_its_place_was_read_again() {
     let at = |sector| Placement {
         dev: DEV,
         file_system: "ext4".to_owned(),
+        ranges: Vec::new(),
         extents: vec![Extent {
             offset: 0,
             sector,

@@ -28,6 +28,12 @@ fn submitted(token: u64, of: Event) -> Event {
     }
 }
 
+const MERGED: &str = "1 block requests of others may have some of its own merged into them";
+
+fn lacking(bytes: u64) -> String {
+    format!("{bytes} bytes that were read or written for it are in none of its block requests")
+}
+
 fn read(queue: u64) -> Event {
     event(BlockOp::Read, 0, 8, queue, queue + 5, queue + 10)
 }
@@ -127,8 +133,61 @@ fn ours_may_be_merged_into_a_stranger_s_which_is_said_and_counted() {
     assert_eq!((report.block.own_bytes, report.audit.ambiguous), (0, 1));
     let told = it.explain(1).expect("kept");
     assert!(told.blocks.is_empty());
-    let said = "1 block requests of others may have some of its own merged into them";
-    assert_eq!(told.incomplete, said);
+    assert_eq!(told.incomplete, format!("{MERGED}; {}", lacking(4096)));
+}
+
+#[test]
+fn ours_may_be_merged_into_what_a_stranger_asked_for_before() {
+    let mut it = raw_store();
+    it.apply(declared(1, &[1], Op::Read, 4096, 4096, 10));
+    let both = Event {
+        merged: true,
+        ..event(BlockOp::Read, 0, 16, 6, 30, 40)
+    };
+    it.apply(Input::Event(by("dd", both)));
+    // It had been sent when ours was declared.
+    let sent = Event {
+        merged: true,
+        ..event(BlockOp::Read, 0, 16, 6, 8, 40)
+    };
+    it.apply(Input::Event(by("dd", sent)));
+    ends(&mut it, 1..=1, 90);
+    assert_eq!(filled(&it).audit.ambiguous, 1);
+    let said = format!("{MERGED}; {}", lacking(4096));
+    assert_eq!(it.explain(1).expect("kept").incomplete, said);
+}
+
+#[test]
+fn a_block_request_that_waits_takes_in_what_is_asked_for_later() {
+    let mut it = raw_store();
+    it.apply(declared(1, &[1], Op::Write, 0, 4096, 10));
+    it.apply(declared(2, &[2], Op::Write, 4096, 4096, 25));
+    let both = Event {
+        merged: true,
+        ..submitted(1, event(BlockOp::Write, 0, 16, 20, 30, 40))
+    };
+    it.apply(Input::Event(both));
+    ends(&mut it, 1..=2, 90);
+    for id in 1..=2 {
+        let told = it.explain(id).expect("kept");
+        assert_eq!((told.blocks.len(), told.incomplete.as_str()), (1, ""));
+        let block = &told.blocks[0];
+        assert_eq!((block.own_bytes, block.shared), (4096, true));
+    }
+    assert_eq!(filled(&it).block.unattributed_bytes, 0);
+}
+
+#[test]
+fn what_is_in_no_block_request_is_said() {
+    let mut it = raw_store();
+    it.apply(declared(1, &[1, 2], Op::Read, 0, 8192, 10));
+    it.apply(declared(2, &[2], Op::Read, 8192, 4096, 10));
+    it.apply(Input::Event(submitted(1, read(20))));
+    ends(&mut it, 1..=2, 90);
+    for (id, bytes) in [(1, 4096), (2, 4096 + 4096)] {
+        let told = it.explain(id).expect("kept");
+        assert_eq!(told.incomplete, lacking(bytes));
+    }
 }
 
 #[test]

@@ -227,6 +227,7 @@ fn any_place() -> impl Strategy<Value = Input> {
         placement: Placement {
             dev,
             file_system: "ext4".to_owned(),
+            ranges: Vec::new(),
             extents,
         },
         disk: String::new(),

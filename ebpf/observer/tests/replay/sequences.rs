@@ -175,6 +175,7 @@ fn two_stores() -> Correlator {
             placement: Placement {
                 dev: DEV,
                 file_system: file_system.to_owned(),
+                ranges: Vec::new(),
                 extents: vec![Extent {
                     offset: 0,
                     sector,
@@ -277,6 +278,7 @@ fn the_disk_below_may_be_another_store_s_and_is_kept_apart() {
         placement: Placement {
             dev: DEV + 1,
             file_system: String::new(),
+            ranges: Vec::new(),
             extents: vec![Extent {
                 offset: 0,
                 sector: 0,

@@ -57,6 +57,7 @@ pub(crate) fn place_raw(correlator: &mut Correlator, store: usize) {
     let placement = Placement {
         dev: DEV,
         file_system: String::new(),
+        ranges: Vec::new(),
         extents,
     };
     correlator.apply(Input::Placed {

@@ -133,6 +133,14 @@ fn incomplete(known: &Known<'_>) -> String {
             "when {unknown_start} of its reads and writes were queued was not seen"
         ));
     }
+    let unsent = |b: &&Block| b.event.op.is_data() && b.event.issue_ns.is_none();
+    let unsent = open.blocks.iter().filter(unsent).count();
+    if unsent > 0 {
+        gaps.push(format!(
+            "when {unsent} of its reads and writes were sent to the disk was not seen: their time \
+             there is not known and counts as submit"
+        ));
+    }
     let unseen = open.blocks.iter().filter(|b| b.event.done_unknown).count();
     if unseen > 0 {
         gaps.push(format!(
@@ -150,6 +158,12 @@ fn incomplete(known: &Known<'_>) -> String {
         gaps.push(format!(
             "{} block requests of others may have some of its own merged into them",
             open.gaps.perhaps_merged
+        ));
+    }
+    if open.lacks > 0 {
+        gaps.push(format!(
+            "{} bytes that were read or written for it are in none of its block requests",
+            open.lacks
         ));
     }
     if open.lost.at_least {
