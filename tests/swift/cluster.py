@@ -78,6 +78,12 @@ class Node:
         self.disk = Disk(folder, self.cluster.size)
         run([self.cluster.binary, "format", self.disk.device])
 
+    def destroy_disk(self):
+        """The disk of its store is gone, with all that was on it."""
+        self.service.kill9()
+        run(["blkdiscard", "-f", self.disk.device], good=False)
+        self.disk.close()
+
     def mount_xfs(self):
         folder = os.path.join(self.folder, "xfs")
         os.makedirs(folder)
@@ -151,9 +157,9 @@ zero_byte_files_per_second = 0
         words = ["explain", "--slowest", "1000", "--json", "--server", f"unix:{self.socket}"]
         return run([self.cluster.binary, *words])
 
-    def begin(self, daemon):
-        """Begins one pass of a daemon."""
-        words = [f"swift-object-{daemon}", self.conf, "once", "-v"]
+    def begin(self, daemon, *how):
+        """Begins a daemon."""
+        words = [f"swift-object-{daemon}", self.conf, *how]
         return self.cluster.process(words, f"{daemon}{self.number}")
 
 
@@ -325,7 +331,7 @@ error_suppression_limit = 10
     def once(self, *daemons, nodes=None):
         """One pass of each daemon on every node that is up, all nodes at the same time."""
         for daemon in daemons:
-            begun = [node.begin(daemon) for node in nodes or self.nodes if node.server.alive()]
+            begun = [node.begin(daemon, "once", "-v") for node in nodes or self.nodes if node.server.alive()]
             for process in begun:
                 until(f"a pass of {daemon}", lambda one=process: not one.alive(), 300)
                 if process.child.returncode:
