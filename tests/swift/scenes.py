@@ -188,6 +188,7 @@ def play(options, folder, site):
             objects.none_lost(name)
             rows.append((f"{number + 1}", name, f"{len(objects.wanted) - before:+d}", "0",
                          f"{time.monotonic() - begun:.0f} s", text))
+            note(f"{rows[-1][-2]}: {text}; breakages so far: {len(rows)}")
     beside(found)
     table(rows)
     note(f"{objects.refused} puts and {objects.refused_reads} of {objects.reads} reads were refused meanwhile")
