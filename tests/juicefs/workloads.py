@@ -15,8 +15,8 @@ from volume import Volume
 MODES = {
     "not loaded": (["--no-probes"], False),
     "not loaded, again": (["--no-probes"], False),
-    "histograms": (["--event-one-in", "0"], True),
-    "events": ([], True),
+    "histograms": (["--program-statistics", "--event-one-in", "0"], True),
+    "events": (["--program-statistics"], True),
 }
 OFF = "not loaded"
 # Folders in each, and how deep: files are in the deepest, one in each.
@@ -88,16 +88,35 @@ def sources(mountpoint, archive):
     timed("untar", ["tar", "-zxf", own], folder)
     tree = next(entry.path for entry in os.scandir(folder) if entry.is_dir())
     timed("tar", ["tar", "-zcf", "again.tar.gz", os.path.basename(tree)], folder)
-    timed("build", ["make", "-j2", "MALLOC=libc", "OPTIMIZATION=-O0", "BUILD_TLS=no"], tree)
+    timed("build", ["make", "-j2", "MALLOC=libc", "OPTIMIZATION=-O0", "DEBUG="], tree)
     run([os.path.join(tree, "src", "redis-server"), "--version"])
     shutil.rmtree(folder)
     return figures
 
 
-def observed(node):
-    """The service observes its disk."""
+def metric(node, name):
+    """The sum of a metric of the service; 0 where it has none."""
     with urllib.request.urlopen(f"http://127.0.0.1:{node.web}/metrics", timeout=30) as reply:
-        return any(float(value) for value in re.findall(r"^lumpscope_probe_attached\S* (\S+)", reply.read().decode(), re.MULTILINE))
+        return sum(float(value) for value in re.findall(rf"^{name}(?:{{.*}})? (\S+)$", reply.read().decode(), re.MULTILINE))
+
+
+def observing(node):
+    """Processor seconds of the programs in the kernel, and of the thread that reads what they hand out."""
+    names = ("lumpscope_probe_program_run_seconds_total", "lumpscope_observer_cpu_seconds_total")
+    return sum(metric(node, name) for name in names)
+
+
+def spent():
+    """Processor seconds of every process of this namespace, and of those that have ended."""
+    ticks = 0
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/stat") as file:
+                # User, system, and both of children that were waited for.
+                ticks += sum(int(word) for word in file.read().rpartition(")")[2].split()[11:15])
+        except FileNotFoundError:
+            continue
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def compare(node, folder, engine, rounds, archive):
@@ -105,7 +124,7 @@ def compare(node, folder, engine, rounds, archive):
     node.start()
     volume = Volume(folder, engine.url, f"{node.endpoint}/{BUCKET}", ACCESS, SECRET)
     volume.format()
-    runs = []
+    runs, shares = [], {}
     for number in range(rounds):
         names = list(MODES)
         seconds = {}
@@ -113,19 +132,24 @@ def compare(node, folder, engine, rounds, archive):
             words, wanted = MODES[name]
             node.process.stop()
             node.start(*words)
-            if observed(node) != wanted:
+            if (metric(node, "lumpscope_probe_attached") > 0) != wanted:
                 raise Failed(f"{name}: the disk is not observed as asked; `lumpscope doctor` says what is missing")
             volume.mount()
+            before = observing(node), spent()
             seconds[name] = metadata(volume.mountpoint) | sources(volume.mountpoint, archive)
+            after = observing(node), spent()
             volume.umount()
+            shares.setdefault(name, []).append((after[0] - before[0]) / (after[1] - before[1]))
             note(f"round {number + 1}, {name}: " + ", ".join(f"{what} {took:.1f} s" for what, (took, _) in seconds[name].items()))
         runs.append(seconds)
     volume.destroy()
     print_table(runs)
+    for name in ("histograms", "events"):
+        print(f"{name}: observation had {spread(shares[name], '.2%')} of the work's processor time", flush=True)
 
 
-def spread(costs):
-    return f"{statistics.median(costs):+.1%} ({min(costs):+.1%}..{max(costs):+.1%})".replace("%", " %")
+def spread(values, form="+.1%"):
+    return f"{statistics.median(values):{form}} ({min(values):{form}}..{max(values):{form}})".replace("%", " %")
 
 
 def print_table(runs):
