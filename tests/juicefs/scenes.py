@@ -2,13 +2,12 @@
 
 import os
 import re
-import sys
 import time
 
-import writer
-from machine import Failed, Process, check, note, run, say, until
+from machine import Failed, check, note, run, say, until
 from nodes import ACCESS, BUCKET, SECRET
 from volume import NAME, Files, Volume, settled
+from writer import Writer
 
 
 def blocks(keys):
@@ -113,36 +112,6 @@ def one_node(node, volume, measure, sizes=Files.SIZES):
 
 
 # --- Three nodes as shards ------------------------------------------------------------------------------------------
-
-
-class Writer:
-    """A program that writes files, each acknowledged by fsync, until it is told to stop (writer.py)."""
-
-    def __init__(self, mountpoint, log):
-        self.files = Files(mountpoint)
-        program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "writer.py")
-        self.process = Process([sys.executable, "-B", program, mountpoint], log)
-
-    def lines(self):
-        """Number, seconds and outcome of each file so far."""
-        return [line.split(" ", 2) for line in self.process.said().splitlines()]
-
-    def acknowledged(self):
-        return sum(said == "acknowledged" for _, _, said in self.lines())
-
-    def refused(self):
-        return [f"{writer.name(int(number))} {said}" for number, _, said in self.lines() if said != "acknowledged"]
-
-    def longest(self):
-        return max(float(seconds) for _, seconds, _ in self.lines())
-
-    def stop(self):
-        """Ends it after the file under way. Answers the files that were acknowledged."""
-        self.process.stop()
-        for number, _, said in self.lines():
-            if said == "acknowledged":
-                self.files.expect(writer.name(int(number)), writer.size(int(number)))
-        return self.files
 
 
 def readable(files):

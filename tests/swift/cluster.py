@@ -78,6 +78,12 @@ class Node:
         self.disk = Disk(folder, self.cluster.size)
         run([self.cluster.binary, "format", self.disk.device])
 
+    def destroy_disk(self):
+        """The disk of its store is gone, with all that was on it."""
+        self.service.kill9()
+        run(["blkdiscard", "-f", self.disk.device], good=False)
+        self.disk.close()
+
     def mount_xfs(self):
         folder = os.path.join(self.folder, "xfs")
         os.makedirs(folder)
@@ -151,9 +157,9 @@ zero_byte_files_per_second = 0
         words = ["explain", "--slowest", "1000", "--json", "--server", f"unix:{self.socket}"]
         return run([self.cluster.binary, *words])
 
-    def begin(self, daemon):
-        """Begins one pass of a daemon."""
-        words = [f"swift-object-{daemon}", self.conf, "once", "-v"]
+    def begin(self, daemon, *how):
+        """Begins a daemon."""
+        words = [f"swift-object-{daemon}", self.conf, *how]
         return self.cluster.process(words, f"{daemon}{self.number}")
 
 
@@ -179,6 +185,7 @@ class Cluster:
         self.away = away
         self.nodes = [Node(self, number + 1) for number in range(NODES)]
         self.others = []
+        self.proxy = None
 
     def process(self, words, log):
         return Process([program(words[0]), *words[1:]], os.path.join(self.folder, log + ".log"), env=self.env)
@@ -199,7 +206,6 @@ class Cluster:
             self.process(["swift-account-server", os.path.join(self.swift_dir, "account-server.conf")], "account"),
             self.process(["swift-container-server", os.path.join(self.swift_dir, "container-server.conf")],
                          "container"),
-            self.process(["swift-proxy-server", os.path.join(self.swift_dir, "proxy-server.conf")], "proxy"),
         ]
         for node in self.nodes:
             node.make_disk()
@@ -210,7 +216,7 @@ class Cluster:
             node.start_server()
         for node in self.nodes:
             node.wait_server()
-        self.others[-1].until_ready("proxy", lambda: answers(f"http://127.0.0.1:{PROXY}/healthcheck"))
+        self._start_proxy()
 
     def weigh(self, node, weight):
         """Gives the device of a node another weight in the rings of lumps, and waits until all have read them."""
@@ -230,11 +236,21 @@ class Cluster:
         # They look at the files each 15 s.
         time.sleep(16)
 
-    def _write_swift_conf(self):
+    def prefer(self, policy):
+        """Makes a policy the default one, which only the proxy asks for."""
+        self._write_swift_conf(policy)
+        self.proxy.stop()
+        self._start_proxy()
+
+    def _start_proxy(self):
+        self.proxy = self.process(["swift-proxy-server", os.path.join(self.swift_dir, "proxy-server.conf")], "proxy")
+        self.proxy.until_ready("proxy", lambda: answers(f"http://127.0.0.1:{PROXY}/healthcheck"))
+
+    def _write_swift_conf(self, default="lumps"):
         text = "[swift-hash]\nswift_hash_path_prefix = of\nswift_hash_path_suffix = tests\n"
         for name, kind, lumps in self.policies:
             text += f"[storage-policy:{self.index(name)}]\nname = {name}\npolicy_type = {kind}\n"
-            text += "default = yes\n" if name == "lumps" else ""
+            text += "default = yes\n" if name == default else ""
             if kind == "erasure_coding":
                 text += "ec_type = liberasurecode_rs_vand\nec_num_data_fragments = 2\nec_num_parity_fragments = 1\n"
                 text += "ec_object_segment_size = 1048576\n"
@@ -325,7 +341,7 @@ error_suppression_limit = 10
     def once(self, *daemons, nodes=None):
         """One pass of each daemon on every node that is up, all nodes at the same time."""
         for daemon in daemons:
-            begun = [node.begin(daemon) for node in nodes or self.nodes if node.server.alive()]
+            begun = [node.begin(daemon, "once", "-v") for node in nodes or self.nodes if node.server.alive()]
             for process in begun:
                 until(f"a pass of {daemon}", lambda one=process: not one.alive(), 300)
                 if process.child.returncode:

@@ -3,13 +3,13 @@
 import hashlib
 import os
 import random
-import subprocess
 import sys
 import threading
 import time
 from http.client import HTTPConnection
 from urllib.parse import quote
 
+import alone
 import cluster as clusters
 from cluster import Cluster
 from machine import Failed, check, note, run, say
@@ -153,16 +153,21 @@ def play(options, folder, site):
     if options.short:
         options.rounds, options.objects = 1, 12
         options.scenes = options.scenes or "service killed,disk destroyed,bits rot"
+    if options.fill:
+        # Partitions are not equal: some disks get more.
+        options.size = options.fill * 3 // 2
     say("a cluster: four nodes in two zones")
     begun = time.monotonic()
     found = Cluster(options.binary, folder, site, options.size << 20, lumps_only=options.short,
                     away=options.away)
-    if options.functional:
-        found.policies = [one for one in found.policies if one[0] in ("lumps", "xfs")]
+    own = next((runs for name, runs in alone.RUNS.items() if getattr(options, name)), None)
+    if own:
+        policies, own = own
+        found.policies = [one for one in found.policies if one[0] in policies]
     found.start()
     note(f"ready after {time.monotonic() - begun:.0f} s")
-    if options.functional:
-        return functional(found, options)
+    if own:
+        return own(found, options)
     client = found.client()
     client.containers(found.policies)
     names = [one[0] for one in found.policies]
@@ -183,6 +188,7 @@ def play(options, folder, site):
             objects.none_lost(name)
             rows.append((f"{number + 1}", name, f"{len(objects.wanted) - before:+d}", "0",
                          f"{time.monotonic() - begun:.0f} s", text))
+            note(f"{rows[-1][-2]}: {text}; breakages so far: {len(rows)}")
     beside(found)
     table(rows)
     note(f"{objects.refused} puts and {objects.refused_reads} of {objects.reads} reads were refused meanwhile")
@@ -325,9 +331,7 @@ def away(found, objects, lumps, name):
 def destroyed(found, objects, lumps, name):
     """A disk is gone, with all that was on it; an empty one takes its place."""
     node = random.Random(name).choice(found.nodes)
-    node.service.kill9()
-    run(["blkdiscard", "-f", node.disk.device], good=False)
-    node.disk.close()
+    node.destroy_disk()
     with Writing(objects, lumps, name, SIZES[:5]) as writing:
         time.sleep(3)
         node.make_disk()
@@ -404,70 +408,3 @@ def drained(found, objects, lumps, name):
 
 SCENES = [("service killed", killed), ("node away", away), ("disk destroyed", destroyed), ("bits rot", rotten),
           ("device drained", drained)]
-
-
-# Swift's own tests.
-
-
-def functional(found, options):
-    """Swift's test/functional on each of the two replicated policies; the counts must be equal."""
-    counts = {}
-    for name in ("lumps", "xfs"):
-        counts[name] = one_functional(found, options, name)
-        print(f"{name}: {counts[name][0]}", flush=True)
-    different = sorted(set(counts["lumps"][1].items()) ^ set(counts["xfs"][1].items()))
-    for test, outcome in different:
-        print(f"differs: {test}: {outcome}")
-    check(not different, "the outcomes are equal")
-
-
-def one_functional(found, options, name):
-    text = f"""[func_test]
-auth_uri = http://127.0.0.1:{clusters.PROXY}/auth/v1.0
-s3_storage_url = http://127.0.0.1:{clusters.PROXY}/
-account = test
-username = tester
-password = testing
-s3_access_key = test:tester
-s3_secret_key = testing
-account2 = test2
-username2 = tester2
-password2 = testing2
-s3_access_key2 = test2:tester2
-s3_secret_key2 = testing2
-username3 = tester3
-password3 = testing3
-s3_access_key3 = test:tester3
-s3_secret_key3 = testing3
-account5 = test5
-username5 = tester5
-password5 = testing5
-service_prefix = SERVICE
-account6 = admin
-username6 = admin
-password6 = admin
-[unit_test]
-fake_syslog = False
-"""
-    path = os.path.join(found.swift_dir, "test.conf")
-    with open(path, "w") as file:
-        file.write(text)
-    report = os.path.join(found.folder, f"{name}.txt")
-    # pytest and what the tests import are the caller's to have in PYTHONPATH.
-    paths = [options.functional, found.env["PYTHONPATH"], os.environ.get("PYTHONPATH", "")]
-    env = {**found.env, "SWIFT_TEST_POLICY": name, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
-    words = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", "test/functional"]
-    words += ["-k", options.tests] if options.tests else []
-    with open(report, "w") as file:
-        subprocess.run(words, cwd=options.functional, env=env, stdout=file, stderr=subprocess.STDOUT)
-    outcomes, last = {}, ""
-    with open(report, errors="replace") as file:
-        for line in file:
-            word, _, rest = line.partition(" ")
-            if word in ("PASSED", "FAILED", "ERROR", "SKIPPED"):
-                outcomes[rest.split(" - ")[0].strip()] = word
-            last = line.strip() or last
-    if "PASSED" not in outcomes.values():
-        raise Failed(f"no test has passed on {name}: {last}")
-    return last, outcomes
-

@@ -96,6 +96,21 @@ install_juicefs() {
     ln -sf ../juicefs/juicefs "$tools/bin/juicefs"
 }
 
+# A tree of C sources: Debian's package of Redis. Its list of sources is read into a folder of this one's own.
+install_redis_source() {
+    local folder=$tools/redis-source options list
+    rm -rf "$folder" && mkdir -p "$folder/parts" "$folder/lists/partial" || return 1
+    for list in /etc/apt/sources.list.d/*.sources; do
+        sed 's/^Types:.*/Types: deb-src/' "$list" >"$folder/parts/${list##*/}" || return 1
+    done
+    options=(-q -o "Dir::Etc::sourcelist=/dev/null" -o "Dir::Etc::sourceparts=$folder/parts"
+        -o "Dir::State::lists=$folder/lists" -o "APT::Sandbox::User=root")
+    (cd "$folder" && as_root apt-get "${options[@]}" update >&2 &&
+        as_root apt-get "${options[@]}" source --download-only redis >&2) || return 1
+    rm -rf "$folder/parts" "$folder/lists"
+    ln -sf "$(basename "$folder"/redis_*.orig.tar.gz)" "$folder/redis.tar.gz"
+}
+
 # Debian's etcd, for metadata of JuiceFS. Only the program: the package would start a server.
 install_etcd() {
     local folder=$tools/etcd
