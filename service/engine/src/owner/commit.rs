@@ -357,9 +357,8 @@ impl Commit {
             changes.iter().map(|(change, _)| change.request()).collect();
         // The records of one request lie side by side.
         requests.dedup();
-        for write in rest.iter() {
-            debug_assert!(write.position.0.is_multiple_of(ctx.storage.journal.unit()));
-        }
+        let unit = ctx.storage.journal.unit();
+        debug_assert!(rest.iter().all(|it| it.position.0.is_multiple_of(unit)));
         let needs_flush = checked.needs_flush
             && !new_tail.is_unsettled()
             && !mutant::is(Mutant::SpreadsBatches)
@@ -540,7 +539,6 @@ impl Commit {
         let answers = self.apply_batch(ctx);
         self.phase = Phase::Idle;
         self.settle_later();
-        self.run_batch_durable();
         let (mut beaten, mut records) = (Vec::new(), 0);
         if let Some(batch) = self.batch.take() {
             ctx.shared.counters.commits.add(1);

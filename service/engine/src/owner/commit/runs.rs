@@ -252,16 +252,11 @@ impl Commit {
     /// which leaves the seal on the disk as it is.
     pub(super) fn run_batch_begun(&mut self, ctx: &mut Ctx, new_tail: &NewTail) -> bool {
         self.runs.recording = std::mem::take(&mut self.runs.unrecorded);
-        self.runs.wanted = false;
+        (self.runs.wanted, self.runs.lacks_space) = (false, false);
         if !new_tail.names_run() {
             self.abandon_run(ctx);
         }
         !std::mem::take(&mut self.runs.abandoned) && self.runs.broken.is_empty()
-    }
-
-    /// A batch is in the journal.
-    pub(super) fn run_batch_durable(&mut self) {
-        self.runs.lacks_space = false;
     }
 
     /// True: the batch in flight moves no records but begins with those of runs, and a store that is
