@@ -198,7 +198,8 @@ mod tests {
         let got: Vec<usize> = all.iter().map(|(watch, _)| watch.take().len()).collect();
         assert_eq!(got, [30, 10, 10]);
         drop(all);
-        let alone = begin();
-        fill(&[alone]);
+        let alone = [begin()];
+        fill(&alone);
+        assert_eq!(alone[0].0.take().len(), 30, "all room was given back");
     }
 }

@@ -98,7 +98,7 @@ impl Requests {
     }
 }
 
-/// Who pays by this name; `connection`: by one of several, which has a share of its own.
+/// The payer of this name; `connection`: one of several by which it asks, with a share of its own.
 pub(crate) fn payer(login: &str, connection: Option<&Connection>) -> Payer {
     let mut hasher = std::hash::DefaultHasher::new();
     login.hash(&mut hasher);

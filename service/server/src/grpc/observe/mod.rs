@@ -182,11 +182,13 @@ impl Observe for ObserveService {
         let asked = request.into_inner();
         let stores = self.meant(&scope, &asked.store)?;
         let filter = filter(asked)?;
-        let observer = &self.asking.observer;
-        let blocks = || observer.watch_blocks(filter, BLOCKS_WAITING);
         let live = Live {
             watching: self.watches.begin(Kind::Trace)?,
-            watch: blocks().within(&self.watches.blocks),
+            watch: self
+                .asking
+                .observer
+                .watch_blocks(filter, BLOCKS_WAITING)
+                .within(&self.watches.blocks),
             stopped: self.stopped.clone(),
             doubts: Some(Doubts {
                 observer: self.asking.observer.clone(),
@@ -202,10 +204,13 @@ impl Observe for ObserveService {
     async fn record(&self, request: Request<v1::RecordRequest>) -> Answer<Self::RecordStream> {
         let scope = Scope::of(request.extensions());
         scope.check_service()?;
-        let lines = || self.asking.observer.watch_inputs(LINES_WAITING);
         let live = Live {
             watching: self.watches.begin(Kind::Record)?,
-            watch: lines().within(&self.watches.lines),
+            watch: self
+                .asking
+                .observer
+                .watch_inputs(LINES_WAITING)
+                .within(&self.watches.lines),
             stopped: self.stopped.clone(),
             doubts: None,
         };

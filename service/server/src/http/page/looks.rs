@@ -96,6 +96,8 @@ impl Looks {
         self.look();
         let (policy, observer) = (self.asking.observer.events(), &self.asking.observer);
         let recent = &self.recent;
+        // Those with dots begin when somebody opens the page, which is no moment of the disk's.
+        let always = !self.dots;
         let all = self.asking.stores.all();
         let part = |known: &mut Known| {
             let named = all.iter().find(|s| s.index == known.index)?;
@@ -104,7 +106,7 @@ impl Looks {
             let health = Health::of(named, &is, recent);
             let fired: Vec<_> = health.moments().collect();
             let new = fired.iter().find(|alert| !known.fired.contains(alert));
-            if let Some(alert) = new {
+            if let Some(alert) = new.filter(|_| always) {
                 observer.keep_last_minute(alert);
             }
             known.fired = fired;
