@@ -87,8 +87,10 @@ pub trait IoBackend: Send {
     /// Which one it is.
     fn kind(&self) -> IoBackendKind;
     /// Takes one I/O and returns at once. The backend may hold it until the next
-    /// [`wait`](IoBackend::wait), to hand over several at a time.
+    /// [`start`](IoBackend::start) or [`wait`](IoBackend::wait), to hand over several at a time.
     fn submit(&mut self, io: Io);
+    /// Starts everything taken.
+    fn start(&mut self) {}
     /// Starts everything taken and appends the I/Os that have ended to `ended`.
     fn wait(&mut self, ended: &mut Vec<Completion>, wait: Wait);
     /// The cache of the device, as a flush sent now would find it: write-through means that all

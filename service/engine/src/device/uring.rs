@@ -271,6 +271,15 @@ impl Uring {
         }
     }
 
+    fn enter_or_give_up(&mut self, wait: Wait) {
+        if self.broken.is_none()
+            && let Err(error) = self.enter(wait)
+            && !is_transient(&error)
+        {
+            self.give_up(&error);
+        }
+    }
+
     /// The ring itself failed. The kernel may still own the buffers, so they are leaked.
     fn give_up(&mut self, error: &io::Error) {
         let broken = Broken(error.kind());
@@ -316,16 +325,14 @@ impl IoBackend for Uring {
         self.push(token);
     }
 
+    fn start(&mut self) {
+        self.enter_or_give_up(Wait::No);
+    }
+
     fn wait(&mut self, ended: &mut Vec<Completion>, wait: Wait) {
         let sleeps = wait != Wait::No && self.ended.is_empty() && self.bell.may_sleep();
         if self.broken.is_none() {
-            let wait = if sleeps { wait } else { Wait::No };
-            // A time that has passed is reported as an error too, and is none.
-            if let Err(error) = self.enter(wait)
-                && !is_transient(&error)
-            {
-                self.give_up(&error);
-            }
+            self.enter_or_give_up(if sleeps { wait } else { Wait::No });
         } else if sleeps {
             self.bell.listen(wait);
         }
@@ -367,6 +374,7 @@ impl Drop for Uring {
 fn is_transient(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
+        // The time of a wait that has passed is reported as an error too, and is none.
         Some(libc::EINTR | libc::EAGAIN | libc::EBUSY | libc::ETIME)
     )
 }

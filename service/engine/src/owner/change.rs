@@ -1,6 +1,6 @@
 //! Changes whose records are ready for the journal, and the answers to those that are applied.
 
-use super::command::{Reply, Stage, Timing};
+use super::command::{Reply, Timing};
 use super::delete::{Delete, Many};
 use super::put::Put;
 use crate::declaration::RequestId;
@@ -72,7 +72,7 @@ impl Change {
     }
 }
 
-/// The answer to an applied change, to be sent when its blocks are free again.
+/// The answer to an applied change, to be [sent](Ctx::send_answers) when its blocks are free again.
 pub(super) enum Answer {
     Put(Reply<PutOutcome>, PutOutcome),
     Delete(Reply<DeleteOutcome>, DeleteOutcome),
@@ -81,12 +81,21 @@ pub(super) enum Answer {
 }
 
 impl Answer {
+    pub(super) fn timing(&mut self) -> &mut Timing {
+        match self {
+            Self::Put(reply, _) => &mut reply.timing,
+            Self::Delete(reply, _) => &mut reply.timing,
+            Self::DeleteRange(reply, _) => &mut reply.timing,
+            Self::DeleteMany(reply, _) => &mut reply.timing,
+        }
+    }
+
     pub(super) fn send(self) {
         match self {
-            Self::Put(reply, outcome) => reply.send(Ok(outcome), Stage::Journal),
-            Self::Delete(reply, outcome) => reply.send(Ok(outcome), Stage::Journal),
-            Self::DeleteRange(reply, outcome) => reply.send(Ok(outcome), Stage::Journal),
-            Self::DeleteMany(reply, outcome) => reply.send(Ok(outcome), Stage::Journal),
+            Self::Put(reply, outcome) => reply.answer(Ok(outcome)),
+            Self::Delete(reply, outcome) => reply.answer(Ok(outcome)),
+            Self::DeleteRange(reply, outcome) => reply.answer(Ok(outcome)),
+            Self::DeleteMany(reply, outcome) => reply.answer(Ok(outcome)),
         }
     }
 }

@@ -258,6 +258,11 @@ impl<T> Reply<T> {
             self.timing.lap_waited(monotonic_ns());
         }
         self.timing.lap(stage);
+        self.answer(result);
+    }
+
+    /// Answers; what has passed since the last lap belongs to the caller's way back.
+    pub(crate) fn answer(self, result: Result<T, Error>) {
         (self.on_done)(result, self.timing.times);
     }
 }

@@ -479,7 +479,7 @@ impl Commit {
             ctx.freed |= ctx.storage.data.all_durable();
         }
         self.start_flush(ctx, Phase::LastFlush);
-        answers.into_iter().for_each(Answer::send);
+        times::carried_out(ctx, answers);
         0
     }
 
@@ -547,9 +547,7 @@ impl Commit {
             self.misplaced.extend(batch.broken);
         }
         ctx.freed |= ctx.storage.data.all_durable();
-        times::note_service(ctx, &answers);
-        answers.into_iter().for_each(Answer::send);
-        // Who lost is told after who won: answers come in the order of the log.
+        times::carried_out(ctx, answers);
         beaten.into_iter().for_each(|put| beat(ctx, put));
         self.apply_run(ctx);
         records

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use super::change::Answer;
 use super::finisher::Finisher;
 use super::inbox::Gate;
 use super::io_table::{IoTable, Tag};
@@ -182,9 +183,19 @@ pub(crate) struct Ctx {
     pub(super) closing: bool,
     /// Blocks have come free since the puts that wait for some were tried last.
     pub(super) freed: bool,
+    /// Of changes that were carried out in this round.
+    pub(super) answers: Vec<Answer>,
 }
 
 impl Ctx {
+    /// Answers the changes that were carried out, behind the I/Os that were handed out.
+    pub(super) fn send_answers(&mut self) {
+        if !self.answers.is_empty() {
+            self.io.device.backend.start();
+            self.answers.drain(..).for_each(Answer::send);
+        }
+    }
+
     pub(super) fn failure(&self) -> Option<Error> {
         let reason = self.shared.failed.get()?;
         Some(Error::Failed {

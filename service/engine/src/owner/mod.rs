@@ -173,6 +173,7 @@ impl Owner {
                 health: Health::default(),
                 closing: false,
                 freed: false,
+                answers: Vec::new(),
             },
         };
         owner.ctx.report_bad_places();
@@ -211,6 +212,11 @@ impl Owner {
         self.ended = ended;
         self.ctx.let_go();
         self.use_freed();
+        if !self.ctx.answers.is_empty() {
+            // The next batch or flush does not wait for those who are told of the one before.
+            self.write();
+            self.ctx.send_answers();
+        }
         self.more_commands = self.take_commands();
         self.judge();
         self.start_waiting();

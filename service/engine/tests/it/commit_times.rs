@@ -122,37 +122,41 @@ fn a_commit_beside_its_data_is_a_flush() {
     assert_eq!(second.try_recv(), Ok((true, times)));
 }
 
-/// One flush serves the puts of a run that are written together: who is written first waits.
+/// One flush serves the puts of a run that are written together: who is written first waits, also
+/// for one that comes when it is.
 #[test]
 fn a_put_in_a_run_has_waited_for_the_one_beside_it() {
-    let mut store = Timed::new(StoreOptions {
-        commit: CommitMode::Runs,
-        ..StoreOptions::new("sim")
-    });
-    // The batch with its record opens the run.
-    let opening = put(&store, 1, (1, DATA));
-    store.settle();
-    assert!(opening.try_recv().unwrap().0);
-    let first = put(&store, 2, (2, DATA));
-    store.pass(MS / 2);
-    let second = put(&store, 3, (3, DATA));
-    store.settle();
-    let times = EngineTimes {
-        data_ns: READ_NS,
-        flush_ns: FLUSH_NS,
-        ..EngineTimes::default()
-    };
-    assert_eq!(second.try_recv(), Ok((true, times)));
-    let wait = BatchWait {
-        ns: READ_NS / 2,
-        behind: RequestId(3),
-    };
-    let times = EngineTimes {
-        wait_ns: wait.ns,
-        longest_wait: Some(wait),
-        ..times
-    };
-    assert_eq!(first.try_recv(), Ok((true, times)));
+    for after_ns in [READ_NS / 2, READ_NS] {
+        let mut store = Timed::new(StoreOptions {
+            commit: CommitMode::Runs,
+            ..StoreOptions::new("sim")
+        });
+        // The batch with its record opens the run.
+        let opening = put(&store, 1, (1, DATA));
+        store.settle();
+        assert!(opening.try_recv().unwrap().0);
+        let first = put(&store, 2, (2, DATA));
+        store.step();
+        store.disk.advance_to(store.disk.now_ns() + after_ns);
+        let second = put(&store, 3, (3, DATA));
+        store.settle();
+        let times = EngineTimes {
+            data_ns: READ_NS,
+            flush_ns: FLUSH_NS,
+            ..EngineTimes::default()
+        };
+        assert_eq!(second.try_recv(), Ok((true, times)));
+        let wait = BatchWait {
+            ns: after_ns,
+            behind: RequestId(3),
+        };
+        let times = EngineTimes {
+            wait_ns: wait.ns,
+            longest_wait: Some(wait),
+            ..times
+        };
+        assert_eq!(first.try_recv(), Ok((true, times)));
+    }
 }
 
 /// What is beaten by a put of its batch has waited for it.

@@ -1,6 +1,6 @@
 //! Changes that get no place in the journal, or whose place is not certain.
 
-use super::{Commit, Phase, Unflushed};
+use super::{Commit, Phase, Unflushed, times};
 use crate::error::Error;
 use crate::owner::change::Change;
 use crate::owner::command::Stage;
@@ -36,9 +36,9 @@ impl Commit {
             // Everything applied is durable, so the delete of a lump that is not there needs no
             // record; and no lump gets its position.
             let position = journal.tail();
-            if let Some(answer) = self.apply(ctx, change, position, Durability::Synced) {
-                answer.send();
-            }
+            let answer = self.apply(ctx, change, position, Durability::Synced);
+            times::carried_out(ctx, answer);
+            ctx.send_answers();
             return;
         }
         let error = Error::JournalFull {
@@ -135,9 +135,10 @@ impl Commit {
     }
 }
 
-/// Tells a put that it has lost.
+/// Tells a put that it has lost, after the one that won: answers come in the order of the log.
 pub(super) fn beat(ctx: &mut Ctx, put: Put) {
     if let Some(id) = put.absent() {
+        ctx.send_answers();
         put.refuse(ctx, Error::AlreadyExists { id }, Stage::Journal, false);
     }
 }

@@ -311,6 +311,9 @@ impl Commit {
                     ..Link::default()
                 });
                 run.placed += 1;
+                for written in placed.iter_mut().filter_map(|it| it.put.as_mut()) {
+                    written.reply.timing.wait_behind(Some(put.request));
+                }
                 placed.push_back(Placed {
                     portion,
                     request: put.request,
@@ -475,10 +478,7 @@ impl Commit {
         if mutant::is(Mutant::ReusesEarly) {
             ctx.freed |= ctx.storage.data.all_durable();
         }
-        times::note_service(ctx, &answers);
-        answers
-            .into_iter()
-            .for_each(crate::owner::change::Answer::send);
+        times::carried_out(ctx, answers);
     }
 
     /// Gives up the puts of the runs: the store takes no changes any more.

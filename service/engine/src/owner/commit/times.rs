@@ -91,14 +91,16 @@ impl Commit {
     }
 }
 
-/// Learns how long puts take, from the answers of a batch.
-pub(super) fn note_service(ctx: &mut Ctx, answers: &[Answer]) {
+/// The time of these changes ends now. They are answered when the I/Os that follow are under way:
+/// each answer wakes a thread, which may take the processor from this one.
+pub(super) fn carried_out(ctx: &mut Ctx, answers: impl IntoIterator<Item = Answer>) {
     let now_ns = monotonic_ns();
-    for answer in answers {
-        if let Answer::Put(reply, _) = answer
-            && let Some(took_ns) = reply.timing.data_service_ns(now_ns)
-        {
+    for mut answer in answers {
+        let timing = answer.timing();
+        timing.lap_waited(now_ns);
+        if let Some(took_ns) = timing.data_service_ns(now_ns) {
             ctx.pace.served(Kind::Put, took_ns);
         }
+        ctx.answers.push(answer);
     }
 }
