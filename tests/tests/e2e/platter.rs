@@ -98,15 +98,8 @@ struct Mounted(tempfile::TempDir);
 impl Mounted {
     fn new(device: &Path, kind: &str) -> Mounted {
         let folder = tempfile::tempdir().expect("a folder");
-        sh(
-            "mount",
-            &[
-                "-t",
-                kind,
-                device.to_str().expect("plain"),
-                folder.path().to_str().expect("plain"),
-            ],
-        );
+        let [device, place] = [device, folder.path()].map(|path| path.to_str().expect("plain"));
+        sh("mount", &["-t", kind, device, place]);
         Mounted(folder)
     }
 
@@ -397,6 +390,13 @@ fn a_disk_whose_process_is_killed_is_named_and_cleaned_up() {
     assert!(disk.listed().is_none());
     let again = disk.detach().expect_err("it is gone");
     assert!(again.contains("is no disk that"), "{again}");
+    // One that was let go by other means leaves its record, and its device's number is the next one's.
+    let lost = Disk::attach(&["--size", "1G", "--memory", "128M"]);
+    rustix::process::kill_process(lost.pid(), Signal::KILL).expect("it runs");
+    sh("losetup", &["--detach", lost.name()]);
+    let next = Disk::attach(&["--size", "1G", "--memory", "128M"]);
+    assert_eq!(next.name(), lost.name());
+    next.detach().expect("it is the next one's");
 }
 
 #[test]

@@ -151,11 +151,12 @@ pub fn set_bad_spots(device: &Path, spots: Vec<BadSpot>) -> Result<(), LiveError
 
 fn record_of(device: &Path) -> Result<Record, LiveError> {
     let real = device.canonicalize().unwrap_or_else(|_| device.to_owned());
-    let ours = records()?.into_iter().find(|record| record.device == real);
-    ours.filter(|record| record.open_device().is_some())
-        .ok_or_else(|| LiveError::NotOurs {
-            device: device.to_owned(),
-        })
+    // A disk whose process was killed leaves its record, and the device's number is given to the next.
+    let is_it = |record: &Record| record.device == real && record.open_device().is_some();
+    let ours = records()?.into_iter().find(is_it);
+    ours.ok_or_else(|| LiveError::NotOurs {
+        device: device.to_owned(),
+    })
 }
 
 /// Gives a disk up. What it held is gone.
