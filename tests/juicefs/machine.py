@@ -218,14 +218,26 @@ class Disk:
         image = os.path.join(folder, "disk")
         with open(image, "wb") as file:
             file.truncate(size)
-        self.device = run(["losetup", "--find", "--show", "--direct-io=on", image]).strip()
+        self._take(run(["losetup", "--find", "--show", "--direct-io=on", image]))
+        os.unlink(image)
+
+    def _take(self, device):
+        self.device = device.strip()
         self.keep = os.open(self.device, os.O_RDONLY | os.O_CLOEXEC)
         # While it is open this only says: with the last user.
         run(["losetup", "--detach", self.device])
-        os.unlink(image)
 
     def close(self):
         os.close(self.keep)
+
+
+class Drive(Disk):
+    """An emulated disk, whose arm crosses it in the time that it needs for the whole drive."""
+
+    def __init__(self, binary, drive, size):
+        words = [binary, "platter", "attach", "--drive", drive, "--size", str(size), "--whole-stroke"]
+        # It may add that the machine is busy.
+        self._take(run(words).splitlines()[0])
 
 
 class Ext4(Disk):

@@ -13,6 +13,8 @@ import eventlet
 eventlet.monkey_patch(all=False, socket=True, select=True, thread=True)
 
 from lumpscope_swift import form, manager, tree
+from lumpscope_swift.device import Device
+from lumpscope_swift.door import Door
 from swift.common.exceptions import DiskFileError, DiskFileNotExist
 from swift.common.storage_policy import POLICIES
 from swift.common.utils import Timestamp, get_logger, hash_path
@@ -92,8 +94,22 @@ def sweeping(lumps, device, began):
     assert lumps.get("big") == data
 
 
+def marking(address, name):
+    """A store that is empty is taken by two at once: the second one's look finds no marker, and its list does."""
+    first, second = Device(Door(address), name), Device(Door(address), name)
+    listed = second.list
+
+    def after_the_first(*args):
+        assert first.trouble() is None
+        return listed(*args)
+
+    second.list = after_the_first
+    assert second.trouble() is None, second.trouble()
+
+
 def main():
     address, devices, name, folder = sys.argv[1:]
+    marking(address, name)
     os.makedirs(os.path.join(folder, name))
     conf = {"devices": devices, "lumpscope_address": address}
     lumps = Side(DiskFileRouter(conf, get_logger({}))[0], name)

@@ -9,7 +9,7 @@ import urllib.error
 import urllib.request
 
 import machine
-from machine import Disk, Process, note, run, until
+from machine import Disk, Drive, Process, note, run, until
 
 NODES = 4
 PART_POWER = 5
@@ -75,7 +75,7 @@ class Node:
         """A new disk with an empty store."""
         folder = os.path.join(self.folder, f"disk{time.monotonic_ns()}")
         os.makedirs(folder)
-        self.disk = Disk(folder, self.cluster.size)
+        self.disk = self.cluster.disk(folder, self.cluster.size)
         run([self.cluster.binary, "format", self.disk.device])
 
     def destroy_disk(self):
@@ -87,7 +87,7 @@ class Node:
     def mount_xfs(self):
         folder = os.path.join(self.folder, "xfs")
         os.makedirs(folder)
-        self.xfs = Disk(folder, max(self.cluster.size, 320 << 20))
+        self.xfs = self.cluster.disk(folder, max(self.cluster.size, 320 << 20))
         run(["mkfs.xfs", "-q", self.xfs.device])
         run(["mount", self.xfs.device, os.path.join(self.devices, self.xfs_device)])
 
@@ -134,9 +134,10 @@ zero_byte_files_per_second = 0
 
     def start_service(self):
         words = [self.cluster.binary, "serve", "--store", f"{self.lump_device}={self.disk.device}",
-                 "--listen", f"{self.ip}:7070", "--metrics-listen", f"{self.ip}:7071", "--unix-socket", self.socket,
-                 # A request is explained with its trace if that is exported; nobody listens there.
-                 "--otlp-endpoint", "http://127.0.0.1:4317", "--trace-ratio", "1"]
+                 "--listen", f"{self.ip}:7070", "--metrics-listen", f"{self.ip}:7071", "--unix-socket", self.socket]
+        if self.cluster.traced:
+            # A request is explained with its trace if that is exported; nobody listens there.
+            words += ["--otlp-endpoint", "http://127.0.0.1:4317", "--trace-ratio", "1"]
         self.service = Process(words, os.path.join(self.folder, "service.log"))
         ready = f"http://{self.ip}:7071/readyz"
         self.service.until_ready("Lumpscope", lambda: answers(ready))
@@ -172,10 +173,11 @@ def answers(url):
 
 
 class Cluster:
-    """All of it. `lumps_only`: without the policies on xfs."""
+    """All of it. `lumps_only`: without the policies on xfs. `traced`: each request of a node's service is. `drive`: the
+    disks are emulated."""
 
-    def __init__(self, binary, folder, site, size, lumps_only=False, away=6):
-        self.binary, self.folder, self.size = binary, folder, size
+    def __init__(self, binary, folder, site, size, lumps_only=False, away=6, traced=True, drive=None):
+        self.binary, self.folder, self.size, self.traced, self.drive = binary, folder, size, traced, drive
         self.policies = [one for one in POLICIES if one[2] or not lumps_only]
         self.swift_dir = own_etc(os.path.join(folder, "etc"))
         self.log_socket = os.path.join(folder, "syslog")
@@ -189,6 +191,9 @@ class Cluster:
 
     def process(self, words, log):
         return Process([program(words[0]), *words[1:]], os.path.join(self.folder, log + ".log"), env=self.env)
+
+    def disk(self, folder, size):
+        return Drive(self.binary, self.drive, size) if self.drive else Disk(folder, size)
 
     def index(self, name):
         return [one[0] for one in POLICIES].index(name)

@@ -159,7 +159,7 @@ def play(options, folder, site):
     say("a cluster: four nodes in two zones")
     begun = time.monotonic()
     found = Cluster(options.binary, folder, site, options.size << 20, lumps_only=options.short,
-                    away=options.away)
+                    away=options.away, traced=not options.speed, drive=options.drive)
     own = next((runs for name, runs in alone.RUNS.items() if getattr(options, name)), None)
     if own:
         policies, own = own

@@ -68,9 +68,12 @@ class Content:
         return part
 
     def _next(self):
-        content = self._file.content
-        if self._more is None and self._at < len(content):
-            return content[self._at:]
+        if self._more is None:
+            at = self._at
+            for part in self._file.content:
+                if at < len(part):
+                    return part[at:]
+                at -= len(part)
         try:
             if self._more is None:
                 self._more = self._open()

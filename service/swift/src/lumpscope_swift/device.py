@@ -12,10 +12,10 @@ from .door import DoorError
 
 # Bytes of content in a lump: an object has one lump up to this, and a piece for each further so many.
 PIECE = 4 << 20
-# Bytes read of a file when it is opened: its head and the beginning of its content, or all of it.
-FIRST_READ = 128 << 10
 # Bytes read for a head alone.
 HEAD_READ = 4 << 10
+# Bytes read of a file when it is opened: of one of up to a MiB it is all, in one call and from one place of the disk.
+FIRST_READ = (1 << 20) + (16 << 10)
 # Files that are small go into the journal's record: one write, and no block of their own.
 EMBEDDED = 4 << 10
 # Seconds for which the state of the store and its room are believed.
@@ -29,9 +29,9 @@ _PAGE = 10000
 
 
 class File:
-    """A file of an object: its id, its name as Swift has it, its head, and what was read of its content."""
+    """A file of an object: its id, its name as Swift has it, its head, and what was read of its content, in parts."""
 
-    def __init__(self, ident, name, head=None, content=b"", damage=None):
+    def __init__(self, ident, name, head=None, content=(), damage=None):
         self.ident = ident
         self.name = name
         self.head = head
@@ -88,7 +88,9 @@ class Device:
         except DoorError as error:
             if error.code != doors.NOT_FOUND:
                 raise
-            if any(self.files([ident])[0].damage for ident in self.list(0, None, 1)):
+            # Somebody else may have put the marker since.
+            others = [ident for ident in self.list(0, None, 2) if ident != form.MARKER_ID]
+            if any(file.damage for file in self.files(others[:1])):
                 return "store %r has lumps, and none of them says that it is Swift's" % self.store
             marker = json.dumps({"lumpscope-swift": form.VERSION}).encode()
             header = self._header(form.MARKER_ID, placement=messages.EMBEDDED, condition=messages.IF_ABSENT)
@@ -146,6 +148,18 @@ class Device:
         request.range.offset = offset
         return self.door.get(request)[1]
 
+    def _read_part(self, ident, length):
+        """Length of the lump, and the first `length` bytes, in one part."""
+        whole, data = self.read(ident, 0, length)
+        return whole, [data]
+
+    def _read_first(self, ident):
+        """Length of the lump, and the first FIRST_READ bytes, in parts."""
+        request = messages.GetRequest(store=self.store, id=_id(ident))
+        request.range.length = FIRST_READ
+        header, parts = self.door.get(request)
+        return header.lump_length, list(parts) or [b""]
+
     def put(self, ident, parts, **how):
         """Stores a lump. On stable storage when this returns, unless `durability` says otherwise."""
         for pause in PAUSES:
@@ -178,9 +192,9 @@ class Device:
 
     # Files of objects.
 
-    def files(self, ids, known=None, first_read=HEAD_READ):
-        """The files among the ids of one object, and whether there is a mark without one. `known`: files by id that
-        need not be read again; the others are added."""
+    def files(self, ids, known=None, whole=False):
+        """The files among the ids of one object. `known`: files by id that need not be read again; the others are
+        added. `whole`: their content is read as far as FIRST_READ goes."""
         known = {} if known is None else known
         tags = {form.tag_of(ident) for ident in ids if form.kind_of(ident) == form.KIND_MARK}
         files = []
@@ -190,7 +204,7 @@ class Device:
             file = known.get(ident)
             if file is None:
                 try:
-                    file = self._read_file(ident, first_read)
+                    file = self._read_file(ident, whole)
                 except DoorError as error:
                     if error.code == doors.NOT_FOUND:
                         # Somebody else has removed it since it was listed.
@@ -204,17 +218,17 @@ class Device:
             files.append(file)
         return files
 
-    def _read_file(self, ident, first_read):
+    def _read_file(self, ident, whole):
         try:
-            length, data = self.read(ident, 0, first_read)
-            wanted = form.head_length(data)
-            if wanted > len(data):
-                data = self.read(ident, 0, wanted)[1]
-            head = form.decode_head(data)
+            length, parts = self._read_first(ident) if whole else self._read_part(ident, HEAD_READ)
+            wanted = form.head_length(parts[0])
+            if wanted > len(parts[0]):
+                parts = self._read_part(ident, wanted)[1]
+            head = form.decode_head(parts[0])
             # Wide enough for what was asked for: the lump ends where its head says.
             if length != head.length + head.first:
                 raise form.FormError("it has %d bytes, its head says %d" % (length, head.length + head.first))
-            return File(ident, head.name, head, bytes(data[head.length:]))
+            return File(ident, head.name, head, [memoryview(parts[0])[head.length:], *parts[1:]])
         except form.FormError as error:
             return File(ident, None, damage="lump %032x is no file of Swift: %s" % (ident, error))
         except DoorError as error:

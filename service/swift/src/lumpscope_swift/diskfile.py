@@ -16,7 +16,7 @@ from swift.obj import diskfile as reference
 
 from . import content, form
 from .door import DoorError
-from .device import FIRST_READ, HEAD_READ
+from .device import File
 from .manager import Lumps
 
 
@@ -38,11 +38,11 @@ class ObjectLumps:
         self.ids = self.device.list(*form.file_range(self.policy, self.hash))
         return self.ids
 
-    def files(self):
-        """All files, each with its head."""
+    def files(self, whole=False):
+        """All files, each with its head; `whole`: with its content, if one is all there is."""
         ids = self.list()
         data = sum(form.kind_of(ident) == form.KIND_DATA for ident in ids)
-        return self.device.files(ids, self.known, FIRST_READ if data < 2 else HEAD_READ)
+        return self.device.files(ids, self.known, whole and data < 2)
 
     def put(self, extension, head, first):
         kind = {".data": form.KIND_DATA, ".meta": form.KIND_META, ".ts": form.KIND_TOMBSTONE}[extension]
@@ -50,6 +50,9 @@ class ObjectLumps:
         ident = self.device.put_file(start, kind, self.ids or (), head, first)
         if self.ids is not None:
             self.ids.append(ident)
+            # What was just written need not be read to be known.
+            head = form.decode_head(head)
+            self.known[ident] = File(ident, head.name, head)
         return ident
 
     def clean(self):
@@ -107,12 +110,18 @@ class LumpFile:
         super().__init__(*args, **kwargs)
         self.lumps = ObjectLumps(self, self._manager, self._device_path, self._datadir, self.policy)
         self._files = {}
+        # True: only its metadata are asked for.
+        self._head_only = False
 
     # Reading.
 
+    def read_metadata(self, current_time=None):
+        self._head_only = True
+        return super().read_metadata(current_time=current_time)
+
     def open(self, modernize=False, current_time=None):
         try:
-            files = self.lumps.files()
+            files = self.lumps.files(whole=not self._head_only)
             damaged = [file.damage for file in files if file.damage]
             if damaged:
                 raise self._quarantine(self._datadir, damaged[0])

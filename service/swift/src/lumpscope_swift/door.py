@@ -19,9 +19,11 @@ from . import messages
 
 try:
     from eventlet.patcher import original
-    _thread_id = original("threading").get_ident
 except ImportError:
-    from threading import get_ident as _thread_id
+    from importlib import import_module as original
+# As the system has them, also where eventlet has put its own in their place.
+_thread_id = original("threading").get_ident
+_poll = original("select").poll
 
 # grpc-status.
 NOT_FOUND, ALREADY_EXISTS, RESOURCE_EXHAUSTED, OUT_OF_RANGE, INTERNAL, UNAVAILABLE, DATA_LOSS = 5, 6, 8, 11, 13, 14, 15
@@ -34,6 +36,8 @@ IDLE = 4.0
 # Connections kept by a thread.
 KEPT = 32
 _PREFIX = struct.Struct(">BI")
+# Field 2, bytes: `chunk` of PutRequest and of GetResponse.
+_CHUNK_TAG = b"\x12"
 _TRAILERS = 0x80
 
 
@@ -66,10 +70,7 @@ class _Connection(http.client.HTTPConnection):
         """True: nothing has come on it, not even its end."""
         if time.monotonic() - self.used > IDLE:
             return False
-        poll = getattr(select, "poll", None)
-        if poll is None:
-            return not select.select([self.sock], [], [], 0)[0]
-        asked = poll()
+        asked = _poll()
         asked.register(self.sock, select.POLLIN)
         return not asked.poll(0)
 
@@ -78,6 +79,33 @@ def frame(message):
     """A message with its prefix."""
     body = message.SerializeToString()
     return _PREFIX.pack(0, len(body)) + body
+
+
+def _chunk_frames(parts):
+    """Messages of PutRequest with a chunk each, as protobuf would write them, but with one copy of the bytes."""
+    whole = memoryview(b"".join(parts))
+    for at in range(0, len(whole), CHUNK):
+        chunk = whole[at:at + CHUNK]
+        head = _CHUNK_TAG + _varint(len(chunk))
+        yield _PREFIX.pack(0, len(head) + len(chunk)) + head
+        yield chunk
+
+
+def _chunk_of(body):
+    """The bytes of a GetResponse that is nothing but a chunk, without a copy; else as protobuf reads it."""
+    for at in range(2, min(len(body), 7)):
+        if body.startswith(_CHUNK_TAG + _varint(len(body) - at)):
+            return memoryview(body)[at:]
+    return messages.GetResponse.FromString(body).chunk
+
+
+def _varint(number):
+    found = bytearray()
+    while number > 0x7f:
+        found.append(number & 0x7f | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
 
 
 class Door:
@@ -109,11 +137,7 @@ class Door:
         if length <= SMALL - 4096:
             asked = messages.PutSmallRequest(header=header, body=b"".join(parts))
             return self.call("PutSmall", asked, messages.PutSmallResponse).put
-        sent = [frame(messages.PutRequest(header=header))]
-        for part in parts:
-            view = memoryview(part)
-            for at in range(0, len(view), CHUNK):
-                sent.append(frame(messages.PutRequest(chunk=bytes(view[at:at + CHUNK]))))
+        sent = [frame(messages.PutRequest(header=header)), *_chunk_frames(parts)]
         with _Call(self, "Put", sent) as call:
             reply = messages.PutResponse()
             for body in call.messages():
@@ -139,9 +163,7 @@ class Door:
     def _chunks(call, parts):
         with call:
             for body in parts:
-                part = messages.GetResponse()
-                part.ParseFromString(body)
-                yield part.chunk
+                yield _chunk_of(body)
 
     # Connections.
 
