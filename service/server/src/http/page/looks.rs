@@ -35,8 +35,9 @@ struct Known {
     /// As it was when the last frame was made.
     was: StoreReport,
     dots: Option<Dots>,
-    /// Alerts whose conditions held when the last frame was made.
-    fired: Vec<&'static str>,
+    /// Alerts whose conditions held when the last frame was made; `None`: none has been, and what
+    /// holds then may have begun at any time.
+    fired: Option<Vec<&'static str>>,
 }
 
 impl Looks {
@@ -74,7 +75,7 @@ impl Looks {
                 name: name.clone(),
                 was: observer.glance(name).unwrap_or_default(),
                 dots: self.dots.then(|| Dots::new(observer, name)),
-                fired: Vec::new(),
+                fired: None,
             });
         }
         let place = |k: &Known| all.iter().position(|s| s.index == k.index);
@@ -105,11 +106,12 @@ impl Looks {
             let dots = known.dots.as_mut().map(Dots::take).unwrap_or_default();
             let health = Health::of(named, &is, recent);
             let fired: Vec<_> = health.moments().collect();
-            let new = fired.iter().find(|alert| !known.fired.contains(alert));
-            if let Some(alert) = new.filter(|_| always) {
+            let before = known.fired.as_ref().filter(|_| always);
+            let new = before.and_then(|old| fired.iter().find(|alert| !old.contains(alert)));
+            if let Some(alert) = new {
                 observer.keep_last_minute(alert);
             }
-            known.fired = fired;
+            known.fired = Some(fired);
             let frame = StoreFrame::between(&known.was, &is, policy, dots, health);
             known.was = is;
             written(&known.name, &frame)
