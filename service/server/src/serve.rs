@@ -22,7 +22,7 @@ use crate::stopping;
 use crate::stores::Stores;
 use crate::telemetry::Sources;
 use crate::telemetry::metrics::RequestMetrics;
-use crate::telemetry::otlp::{Servers, Tracing};
+use crate::telemetry::otlp::{MetricsExport, Servers, Tracing};
 
 /// A service that runs.
 pub struct Service {
@@ -37,6 +37,7 @@ pub struct Service {
     health: Health,
     requests: Arc<RequestMetrics>,
     tracing: Tracing,
+    exports: MetricsExport,
     drain: Duration,
     stop: watch::Sender<bool>,
     door: Door,
@@ -79,8 +80,14 @@ impl Service {
             Servers::new(grpc, s3),
             &observer,
         )?;
+        let (collector, every) = (
+            config.otlp_endpoint.as_deref(),
+            config.otlp_metrics_interval.0,
+        );
+        let exports = MetricsExport::new(collector, every);
         let sources = Sources {
             tracing: tracing.clone(),
+            exports: exports.clone(),
             stores: stores.clone(),
             observer: observer.clone(),
             requests: Arc::new(RequestMetrics::default()),
@@ -88,6 +95,7 @@ impl Service {
             put_memory: Bodies::new(config.put_memory().0),
             watches: Arc::new(Watches::new(&config)),
         };
+        exports.start(collector, every, sources.clone())?;
         let requests = Arc::clone(&sources.requests);
         let (stop, stopped) = watch::channel(false);
         let serving = listen::serve(sockets, &config, serve_s3, sources, stopped).await;
@@ -107,6 +115,7 @@ impl Service {
             health,
             requests,
             tracing,
+            exports,
             drain: config.drain_timeout,
             stop,
             door,
@@ -168,7 +177,7 @@ impl Service {
             let (task, requests) = (&mut self.grpc_task, &self.requests);
             stopping::finish(task, requests, &self.stores, self.drain, hurry).await;
         }
-        self.tracing.shutdown().await;
+        tokio::join!(self.tracing.shutdown(), self.exports.shutdown());
         let observer = self.observer.clone();
         let closed = stopping::close(&self.stores, move || observer.shutdown()).await;
         for task in &self.others {
