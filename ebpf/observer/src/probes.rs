@@ -351,7 +351,7 @@ impl Probes {
             .in_flight
             .iter()
             .filter_map(Result::ok)
-            .filter(|(_, entry)| InFlight::decode(entry).slot == slot)
+            .filter(|(_, entry)| u32::from(InFlight::decode(entry).slot) == slot)
             .map(|(key, _)| key)
             .collect();
         for key in left {
@@ -359,7 +359,7 @@ impl Probes {
             // another disk's by now, or still to be removed.
             let now = self.in_flight.get(&key, 0).map(|e| InFlight::decode(&e));
             if let Ok(entry) = now
-                && entry.slot == slot
+                && u32::from(entry.slot) == slot
             {
                 self.remove(&key, &entry);
             }
@@ -410,7 +410,7 @@ impl Probes {
             .iter()
             .filter_map(Result::ok)
             .map(|(_, words)| InFlight::decode(&words))
-            .filter(|entry| entry.slot == slot && !entry.is_free() && entry.completes())
+            .filter(|entry| u32::from(entry.slot) == slot && !entry.is_free() && entry.completes())
             .collect();
         found.sort_by_key(heat::began_ns);
         found

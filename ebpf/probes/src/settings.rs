@@ -42,6 +42,12 @@ pub static RQ_SECTOR: Global<u32> = Global::new(0);
 /// `request.start_time_ns`; 0: the kernel has none.
 #[unsafe(no_mangle)]
 pub static RQ_BORN: Global<u32> = Global::new(0);
+/// `request.mq_hctx`; 0: not known.
+#[unsafe(no_mangle)]
+pub static RQ_HCTX: Global<u32> = Global::new(0);
+/// `blk_mq_hw_ctx.queue_num`.
+#[unsafe(no_mangle)]
+pub static HCTX_NUMBER: Global<u32> = Global::new(0);
 /// `io_kiocb.cqe.user_data`, or `io_kiocb.user_data`.
 #[unsafe(no_mangle)]
 pub static IO_USER_DATA: Global<u32> = Global::new(0);

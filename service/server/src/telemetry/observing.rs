@@ -148,6 +148,7 @@ fn block(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {
     out.histogram(&names::SEEK_DEVICE_TIME, stores, heat::seek_device_time)?;
     out.histogram(&names::FLUSH_TIME, stores, heat::flush_time)?;
     out.histogram(&names::DISCARD_TIME, stores, heat::discard_time)?;
+    out.histogram(&names::FLAGGED_TIME, stores, heat::flagged_time)?;
     out.histogram(&names::QUEUE_TIME, stores, heat::queue_time)?;
     out.histogram(&names::BLOCK_SIZE, stores, heat::size)?;
     out.gauge_of(&names::BLOCK_IN_FLIGHT, stores, |s| {
