@@ -112,6 +112,8 @@ pub struct FlightOptions {
     pub dir: PathBuf,
     /// A request or a disk I/O that takes so long, in nanoseconds, causes a file.
     pub slower_than_ns: u64,
+    /// In place of this, of stores whose disk says that it has no arm.
+    pub slower_than_without_arm_ns: u64,
 }
 
 /// Whether and how one store is observed.
@@ -121,6 +123,8 @@ pub struct StoreObservation {
     pub device: Option<String>,
     /// Major and minor number of that disk.
     pub devno: Option<(u32, u32)>,
+    /// True: that disk says that it has no arm.
+    pub armless: bool,
     /// True: the probes watch that disk.
     pub observed: bool,
     /// Why not, in words; empty when observed.

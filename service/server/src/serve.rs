@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lumpscope_observer::{FlightOptions, ObjectSource, Observer, ObserverOptions, Tuning};
-use lumpscope_units::Size;
+use lumpscope_units::{Size, nanoseconds};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::info;
 
-use crate::config::ServeConfig;
+use crate::config::{FLIGHT_AUTO, ServeConfig};
 use crate::door::{Door, Reloader};
 use crate::error::ServerError;
 use crate::grpc::Health;
@@ -202,10 +202,11 @@ fn flight(config: &ServeConfig) -> Result<Option<FlightOptions>, ServerError> {
         let why = format!("flight-recorder = {}: {error}", dir.display());
         ServerError::Argument(why)
     })?;
-    let slower_than = config.flight_slower_than.0.as_nanos();
+    let slower_than = |has_arm| nanoseconds(config.flight_slower_than.of(FLIGHT_AUTO, has_arm));
     Ok(Some(FlightOptions {
         dir,
-        slower_than_ns: u64::try_from(slower_than).unwrap_or(u64::MAX),
+        slower_than_ns: slower_than(true),
+        slower_than_without_arm_ns: slower_than(false),
     }))
 }
 

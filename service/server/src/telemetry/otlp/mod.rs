@@ -159,12 +159,13 @@ impl Tracing {
         })
     }
 
-    /// Decides about a request that has ended; `None`: it is not exported.
+    /// Decides about a request that has ended, by how long it took and whether the disk of its store may
+    /// have an arm; `None`: it is not exported.
     #[must_use]
     pub fn choose(
         &self,
         parent: Option<&TraceParent>,
-        took: Duration,
+        took: (Duration, bool),
         code: Code,
     ) -> Option<TraceContext> {
         let running = self.running.as_ref()?;
