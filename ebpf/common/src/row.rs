@@ -4,12 +4,14 @@
 use crate::{class, histogram, op};
 
 /// Rows of one disk: one for each operation and class, then one for each of [`FLAGS`].
-pub const ROWS_PER_DEVICE: u32 = FIRST_FLAGGED + FLAGS.len() as u32;
+pub const ROWS_PER_DEVICE: u32 = FIRST_FLAGGED + FLAG_COUNT;
 const FIRST_FLAGGED: u32 = op::COUNT * class::COUNT;
+const FLAG_COUNT: u32 = 3;
 
 /// Flags with rows of their own: the kernel's bit in `cmd_flags`, and a name. Of a request with such
 /// a flag the row counts only the time at the device, in [`QUEUE_NS`] and [`QUEUE`].
-pub const FLAGS: [(u32, &str); 3] = [(1 << 17, "fua"), (1 << 12, "meta"), (1 << 19, "ahead")];
+pub const FLAGS: [(u32, &str); FLAG_COUNT as usize] =
+    [(1 << 17, "fua"), (1 << 12, "meta"), (1 << 19, "ahead")];
 
 /// Nanoseconds between the making and the issue of the requests that are in [`QUEUE`].
 pub const QUEUE_NS: usize = 0;

@@ -257,6 +257,17 @@ pub struct BlockFilter {
     pub min_distance_bytes: u64,
 }
 
+/// I/Os that io_urings handed to workers of the kernel, because they would have had to wait.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PuntedIos {
+    /// Flushes: every one is.
+    pub flushes: u64,
+    /// Reads and writes.
+    pub data: u64,
+    /// On kernels that do not say what it is.
+    pub unknown: u64,
+}
+
 /// One finding of `doctor`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {

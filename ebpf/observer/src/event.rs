@@ -179,6 +179,12 @@ impl Event {
         }
     }
 
+    /// True: a worker of an io_uring of the service made it, to which its I/O was handed. Before 5.12 such
+    /// workers are not threads of the service.
+    pub(crate) fn is_of_ring_worker(&self) -> bool {
+        self.own && self.comm.text().starts_with("iou-wrk-")
+    }
+
     /// When it is known to have existed first.
     #[must_use]
     pub fn first_ns(&self) -> u64 {

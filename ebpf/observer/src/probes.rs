@@ -99,7 +99,7 @@ pub(crate) struct Probes {
     ring: RingBuf<MapData>,
     histogram: SharedMap,
     rows: SharedMap,
-    control: SharedMap,
+    pub(crate) control: SharedMap,
     counters: PerCpuArray<MapData, Counters>,
     devices: HashMap<MapData, u32, u32>,
     /// Those that make no requests.
@@ -269,11 +269,9 @@ impl Probes {
         Ok(())
     }
 
-    /// False: this kernel does not show when requests are made.
-    pub(crate) fn sees_starts(&self) -> bool {
-        self.hooks
-            .iter()
-            .any(|hook| hook.tells_start && hook.is_there())
+    /// False: what such a hook shows is not seen on this kernel.
+    pub(crate) fn sees(&self, such: impl Fn(&Hook) -> bool) -> bool {
+        self.hooks.iter().any(|hook| hook.is_there() && such(hook))
     }
 
     /// The table of submissions, once.

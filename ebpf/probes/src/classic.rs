@@ -10,7 +10,7 @@ use lumpscope_ebpf_common::{flag, op, row};
 use crate::maps::{Key, Layer, slot_of};
 use crate::settings::{
     BIO_DONE_ERROR, BIO_DONE_RWBS, BIO_QUEUE_RWBS, DONE_ERROR, DONE_RWBS, ISSUE_RWBS, START_RWBS,
-    TP_DEV, TP_SECTOR, TP_SECTORS, TP_USER_DATA,
+    TP_DEV, TP_OPCODE, TP_SECTOR, TP_SECTORS, TP_USER_DATA,
 };
 use crate::submission;
 use crate::track::{self, After, Keys, Request};
@@ -75,6 +75,20 @@ pub fn submit_tp(ctx: TracePointContext) -> u32 {
         if let Ok(token) = ctx.read_at(TP_USER_DATA.load() as usize) {
             submission::submitting(token);
         }
+    }
+    0
+}
+
+#[tracepoint(category = "io_uring", name = "io_uring_queue_async_work")]
+pub fn punt_tp(ctx: TracePointContext) -> u32 {
+    // SAFETY: the record is read only by a helper that fails on a bad address, and values of maps
+    // outlive the program's run.
+    unsafe {
+        let opcode = match TP_OPCODE.load() {
+            0 => None,
+            at => ctx.read_at(at as usize).ok(),
+        };
+        submission::punted(opcode);
     }
     0
 }

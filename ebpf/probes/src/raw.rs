@@ -10,7 +10,7 @@ use crate::bio::{self, read_bio};
 use crate::maps::Layer;
 use crate::read::{decode, key, read, watched};
 use crate::settings::{
-    DONE_ERRNO, HCTX_NUMBER, IO_USER_DATA, QUEUE_DISK, RQ_BIO, RQ_BORN, RQ_DISK, RQ_FLAGS, RQ_HCTX,
+    DONE_ERRNO, HCTX_NUMBER, IO_OPCODE, IO_USER_DATA, PUNTED_ARGUMENT, QUEUE_DISK, RQ_BIO, RQ_BORN, RQ_DISK, RQ_FLAGS, RQ_HCTX,
     RQ_LEN, RQ_QUEUE, RQ_SECTOR,
 };
 use crate::submission;
@@ -118,6 +118,38 @@ pub fn submit_raw(ctx: RawTracePointContext) -> i32 {
     // SAFETY: the kernel hands over an io_kiocb in this argument; it is read only by a helper that fails
     // on a bad address, and values of maps outlive the program's run.
     unsafe { submit(ctx.arg(0)) }
+}
+
+#[btf_tracepoint(function = "io_uring_queue_async_work")]
+pub fn punt_btf(ctx: BtfTracePointContext) -> i32 {
+    // SAFETY: the kernel hands over an io_kiocb in this argument; it is read only by a helper that fails
+    // on a bad address, and values of maps outlive the program's run.
+    unsafe {
+        punt(match PUNTED_ARGUMENT.load() {
+            0 => ctx.arg(0),
+            1 => ctx.arg(1),
+            _ => ctx.arg(2),
+        })
+    }
+}
+
+#[raw_tracepoint(tracepoint = "io_uring_queue_async_work")]
+pub fn punt_raw(ctx: RawTracePointContext) -> i32 {
+    // SAFETY: the kernel hands over an io_kiocb in this argument; it is read only by a helper that fails
+    // on a bad address, and values of maps outlive the program's run.
+    unsafe {
+        punt(match PUNTED_ARGUMENT.load() {
+            0 => ctx.arg(0),
+            1 => ctx.arg(1),
+            _ => ctx.arg(2),
+        })
+    }
+}
+
+#[inline(always)]
+unsafe fn punt(io: u64) -> i32 {
+    submission::punted(read(io, IO_OPCODE.load()));
+    0
 }
 
 #[inline(always)]

@@ -326,6 +326,8 @@ metrics! {
         "Block requests of this service whose submission was not seen, such as those of kernel workers.";
     AUDIT_AMBIGUOUS = "audit_ambiguous_requests" Counter ["store"]
         "Block requests of which the owner is not certain: place and time suit another I/O, or somebody else, as well.";
+    PUNTED_IOS = "io_uring_punted_ios" Counter ["operation"]
+        "I/Os that the service's io_urings handed to workers of the kernel, because the thread would have had to wait: flush (every flush is), data (reads and writes), unknown (classic probes before 5.19 do not tell them apart). Absent where the program punt is not attached.";
     SUBMISSIONS_UNCHECKED = "submissions_unchecked_ios" Counter []
         "I/Os that a thread could not announce to the probes because another thread had its place: they are attributed by their sectors alone.";
     GUARD_POLICY = "guard_policy" Gauge ["store", "policy"]

@@ -50,6 +50,16 @@ fn programs(out: &mut Out<'_, '_>, sources: &Sources) -> fmt::Result {
     out.gauge(&names::EVENTS_ONE_IN, [(vec![], one_in)])?;
     let slower = seconds(policy.slower_than_ns);
     out.gauge(&names::EVENTS_SLOWER, [(vec![], slower)])?;
+    let punted = sources.observer.punted().into_iter();
+    let punted = punted.flat_map(|p| {
+        [
+            ("flush", p.flushes),
+            ("data", p.data),
+            ("unknown", p.unknown),
+        ]
+    });
+    let punted = punted.map(|(operation, ios)| (vec![operation], float(ios)));
+    out.counter(&names::PUNTED_IOS, punted)?;
     let unchecked = float(sources.observer.submissions_refused());
     out.counter(&names::SUBMISSIONS_UNCHECKED, [(vec![], unchecked)])
 }
