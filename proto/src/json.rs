@@ -179,6 +179,8 @@ mod tests {
             cgroup_id: 77,
             cgroup: "/docker/0a".into(),
             container: "0a".into(),
+            flags: vec!["fua".into()],
+            hardware_queue: Some(3),
         }
     }
 

@@ -3,6 +3,12 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_server::{
+    MetricsService, MetricsServiceServer,
+};
+use opentelemetry_proto::tonic::collector::metrics::v1::{
+    ExportMetricsServiceRequest, ExportMetricsServiceResponse,
+};
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
     TraceService, TraceServiceServer,
 };
@@ -15,9 +21,12 @@ use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Request, Response, Status};
 
-/// Spans that a collector has received.
+/// Spans and metrics that a collector has received.
 #[derive(Debug, Clone, Default)]
-pub struct Collected(Arc<Mutex<Vec<ExportTraceServiceRequest>>>);
+pub struct Collected(
+    Arc<Mutex<Vec<ExportTraceServiceRequest>>>,
+    Arc<Mutex<Vec<ExportMetricsServiceRequest>>>,
+);
 
 #[tonic::async_trait]
 impl TraceService for Collected {
@@ -30,6 +39,17 @@ impl TraceService for Collected {
     }
 }
 
+#[tonic::async_trait]
+impl MetricsService for Collected {
+    async fn export(
+        &self,
+        request: Request<ExportMetricsServiceRequest>,
+    ) -> Result<Response<ExportMetricsServiceResponse>, Status> {
+        self.1.lock().expect("no panic").push(request.into_inner());
+        Ok(Response::new(ExportMetricsServiceResponse::default()))
+    }
+}
+
 impl Collected {
     /// Collects at an address, until the test ends.
     ///
@@ -39,10 +59,12 @@ impl Collected {
         let listener = TcpListener::bind(at).await.expect("the port is free");
         let address = listener.local_addr().expect("it has one");
         let collected = Collected::default();
-        let service = TraceServiceServer::new(collected.clone());
+        let traces = TraceServiceServer::new(collected.clone());
+        let metrics = MetricsServiceServer::new(collected.clone());
         tokio::spawn(
             tonic::transport::Server::builder()
-                .add_service(service)
+                .add_service(traces)
+                .add_service(metrics)
                 .serve_with_incoming(TcpListenerStream::new(listener)),
         );
         (address, collected)
@@ -58,6 +80,15 @@ impl Collected {
         let scopes = all.iter().flat_map(|request| &request.resource_spans);
         let scopes = scopes.flat_map(|resource| &resource.scope_spans);
         scopes.flat_map(|scope| scope.spans.clone()).collect()
+    }
+
+    /// Every message of metrics so far.
+    ///
+    /// # Panics
+    /// When a thread of the collector has panicked.
+    #[must_use]
+    pub fn metrics(&self) -> Vec<ExportMetricsServiceRequest> {
+        self.1.lock().expect("no panic").clone()
     }
 
     /// Resource of the first spans.

@@ -39,12 +39,14 @@ pub struct BlockEvent {
     pub tid: u32,
     /// 0: success. Otherwise see [`crate::flag::RAW_STATUS`].
     pub error: i32,
-    /// The kernel's `cmd_flags` of the request; 0 with the classic flavour.
+    /// The kernel's `cmd_flags` when the driver was given it; with the classic flavour those of
+    /// [`crate::row::FLAGS`] only.
     pub request_flags: u32,
     /// With [`crate::flag2::SUBMITTED`]: index of the store of that I/O; else 0.
     pub store: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// Hardware queue of the disk that it was sent to, counted from 1; 0: unknown, as with the classic
+    /// flavour.
+    pub hardware_queue: u32,
     /// See [`crate::op`].
     pub op: u8,
     /// See [`crate::class`].
@@ -93,7 +95,7 @@ impl BlockEvent {
             error: i32::from_ne_bytes(at.take()),
             request_flags: u32::from_ne_bytes(at.take()),
             store: u32::from_ne_bytes(at.take()),
-            reserved: u32::from_ne_bytes(at.take()),
+            hardware_queue: u32::from_ne_bytes(at.take()),
             op: at.take::<1>()[0],
             class: at.take::<1>()[0],
             flags: at.take::<1>()[0],

@@ -28,7 +28,9 @@ pub struct InFlight {
     /// Bytes completed so far.
     pub bytes_done: u32,
     /// Slot of its disk.
-    pub slot: u32,
+    pub slot: u16,
+    /// See [`crate::BlockEvent::hardware_queue`].
+    pub hardware_queue: u16,
     /// See [`crate::BlockEvent::dev`].
     pub dev: u32,
     /// See [`crate::BlockEvent::tgid`].
@@ -57,6 +59,7 @@ pub struct InFlight {
 const _: () = {
     // The sum of the fields: nothing is implicit.
     assert!(size_of::<InFlight>() == 7 * 8 + 9 * 4 + 4 + 16);
+    assert!(crate::MAX_DEVICES <= 1 << 16);
     assert!(size_of::<InFlight>() == InFlight::WORDS * 8);
 };
 
@@ -85,7 +88,8 @@ impl InFlight {
             born: u64::from_ne_bytes(at.take()),
             sectors: u32::from_ne_bytes(at.take()),
             bytes_done: u32::from_ne_bytes(at.take()),
-            slot: u32::from_ne_bytes(at.take()),
+            slot: u16::from_ne_bytes(at.take()),
+            hardware_queue: u16::from_ne_bytes(at.take()),
             dev: u32::from_ne_bytes(at.take()),
             tgid: u32::from_ne_bytes(at.take()),
             tid: u32::from_ne_bytes(at.take()),

@@ -181,8 +181,14 @@ pub mod control {
     pub const SLOWER_THAN_NS: usize = 1;
     /// Entries of the table of requests in flight that stay when their request has completed.
     pub const KEPT: usize = 2;
+    /// Flushes that an io_uring of the service handed to a worker of the kernel.
+    pub const PUNTED_FLUSHES: usize = 3;
+    /// Other I/Os that it did.
+    pub const PUNTED_DATA: usize = 4;
+    /// Those of which this kernel does not say what they are.
+    pub const PUNTED_UNKNOWN: usize = 5;
     /// Number of words.
-    pub const WORDS: usize = 3;
+    pub const WORDS: usize = 6;
 }
 
 #[cfg(test)]

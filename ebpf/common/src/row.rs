@@ -3,8 +3,15 @@
 
 use crate::{class, histogram, op};
 
-/// Rows of one disk.
-pub const ROWS_PER_DEVICE: u32 = op::COUNT * class::COUNT;
+/// Rows of one disk: one for each operation and class, then one for each of [`FLAGS`].
+pub const ROWS_PER_DEVICE: u32 = FIRST_FLAGGED + FLAG_COUNT;
+const FIRST_FLAGGED: u32 = op::COUNT * class::COUNT;
+const FLAG_COUNT: u32 = 3;
+
+/// Flags with rows of their own: the kernel's bit in `cmd_flags`, and a name. Of a request with such
+/// a flag the row counts only the time at the device, in [`QUEUE_NS`] and [`QUEUE`].
+pub const FLAGS: [(u32, &str); FLAG_COUNT as usize] =
+    [(1 << 17, "fua"), (1 << 12, "meta"), (1 << 19, "ahead")];
 
 /// Nanoseconds between the making and the issue of the requests that are in [`QUEUE`].
 pub const QUEUE_NS: usize = 0;
@@ -37,6 +44,13 @@ pub const fn row(device: u32, op: u8, class: u8) -> u32 {
         class::OTHER
     } as u32;
     device * ROWS_PER_DEVICE + op * class::COUNT + class
+}
+
+/// Index of the row of a flag, by its place in [`FLAGS`], among all devices' rows.
+#[inline(always)]
+#[must_use]
+pub const fn flagged(device: u32, flag: u32) -> u32 {
+    device * ROWS_PER_DEVICE + FIRST_FLAGGED + flag
 }
 
 /// Bucket of a length in sectors.
@@ -79,7 +93,8 @@ mod tests {
     #[test]
     fn rows_of_a_device_fill_its_block_and_no_other() {
         assert_eq!(row(0, 0, 0), 0);
-        assert_eq!(row(0, u8::MAX, u8::MAX), ROWS_PER_DEVICE - 1);
+        assert_eq!(row(0, u8::MAX, u8::MAX), flagged(0, 0) - 1);
+        assert_eq!(flagged(1, 2), 2 * ROWS_PER_DEVICE - 1);
         assert_eq!(row(1, 0, 0), ROWS_PER_DEVICE);
     }
 }

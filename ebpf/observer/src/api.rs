@@ -112,6 +112,8 @@ pub struct FlightOptions {
     pub dir: PathBuf,
     /// A request or a disk I/O that takes so long, in nanoseconds, causes a file.
     pub slower_than_ns: u64,
+    /// In place of this, of stores whose disk says that it has no arm.
+    pub slower_than_without_arm_ns: u64,
 }
 
 /// Whether and how one store is observed.
@@ -121,6 +123,8 @@ pub struct StoreObservation {
     pub device: Option<String>,
     /// Major and minor number of that disk.
     pub devno: Option<(u32, u32)>,
+    /// True: that disk says that it has no arm.
+    pub armless: bool,
     /// True: the probes watch that disk.
     pub observed: bool,
     /// Why not, in words; empty when observed.
@@ -251,6 +255,17 @@ pub struct BlockFilter {
     pub min_latency_ns: u64,
     /// |Seek distance| at least so far, in bytes; block requests without a distance are left out.
     pub min_distance_bytes: u64,
+}
+
+/// I/Os that io_urings handed to workers of the kernel, because they would have had to wait.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PuntedIos {
+    /// Flushes: every one is.
+    pub flushes: u64,
+    /// Reads and writes.
+    pub data: u64,
+    /// On kernels that do not say what it is.
+    pub unknown: u64,
 }
 
 /// One finding of `doctor`.

@@ -280,7 +280,7 @@ impl WatchedDisk {
         let lasts = self.lasts(compared.difference());
         let misses = probes.recursion_misses().saturating_sub(self.misses);
         let mut report = judge(&compared, misses, lasts);
-        if self.layer == Layer::Requests && !probes.sees_starts() {
+        if self.layer == Layer::Requests && !probes.sees(|hook| hook.tells_start) {
             report.finding += "; this kernel does not show when requests are made: their time in \
                                the queue and who made them are unknown";
         }

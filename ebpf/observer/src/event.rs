@@ -1,6 +1,6 @@
 //! A completed block request, in user space's terms.
 
-use lumpscope_ebpf_common::{BlockEvent, NO_SEEK, class, flag, flag2, op};
+use lumpscope_ebpf_common::{BlockEvent, NO_SEEK, class, flag, flag2, op, row};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
@@ -51,6 +51,18 @@ pub struct Event {
     /// It asked for FUA, and the block layer sent a flush after it: the disk has none.
     #[serde(default)]
     pub fua: bool,
+    /// The disk was asked to write past its cache (FUA).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub forced: bool,
+    /// It said that it is a file system's metadata.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub metadata: bool,
+    /// It said that it reads ahead.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ahead: bool,
+    /// Hardware queue of the disk that it was sent to, from 0; absent: unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hardware_queue: Option<u32>,
     /// An empty request that asked for a flush; it was not sent to the disk itself.
     pub flush_parent: bool,
     /// It failed.
@@ -167,6 +179,12 @@ impl Event {
         }
     }
 
+    /// True: a worker of an io_uring of the service made it, to which its I/O was handed. Before 5.12 such
+    /// workers are not threads of the service.
+    pub(crate) fn is_of_ring_worker(&self) -> bool {
+        self.own && self.comm.text().starts_with("iou-wrk-")
+    }
+
     /// When it is known to have existed first.
     #[must_use]
     pub fn first_ns(&self) -> u64 {
@@ -201,6 +219,20 @@ impl Event {
         self.failure.map_or("", Failure::name)
     }
 
+    /// Flags that say what kind of a request it is, in the kernel's words: what it asked for, whether
+    /// the disk or the block layer did it.
+    #[must_use]
+    pub fn flag_names(&self) -> Vec<String> {
+        let flags = [
+            (self.preflush, "preflush"),
+            (self.forced || self.fua, "fua"),
+            (self.metadata, "meta"),
+            (self.ahead, "ahead"),
+        ];
+        let set = flags.iter().filter(|(set, _)| *set);
+        set.map(|(_, name)| (*name).to_owned()).collect()
+    }
+
     /// When it completed; `None`: not seen.
     #[must_use]
     pub fn completed_ns(&self) -> Option<u64> {
@@ -227,6 +259,8 @@ impl From<&BlockEvent> for Event {
         let has = |bit: u8| raw.flags & bit != 0;
         let done_unknown = raw.flags2 & flag2::DONE_UNKNOWN != 0;
         let wrapped = raw.flags2 & flag2::WRAPPED != 0;
+        let [forced, metadata, ahead] =
+            row::FLAGS.map(|(bit, _)| raw.request_flags & bit != 0 && raw.issue_ns != 0);
         Event {
             dev: raw.dev,
             op: match raw.op {
@@ -259,7 +293,11 @@ impl From<&BlockEvent> for Event {
             kernel_thread: raw.flags2 & flag2::KERNEL_THREAD != 0,
             merged: raw.flags2 & flag2::MERGED != 0,
             preflush: wrapped && has(flag::PREFLUSH),
-            fua: wrapped && has(flag::FUA),
+            fua: wrapped && has(flag::FUA) && !forced,
+            forced,
+            metadata: metadata || has(flag::META),
+            ahead,
+            hardware_queue: raw.hardware_queue.checked_sub(1),
             flush_parent: has(flag::FLUSH_PARENT),
             failed: raw.error != 0,
             failure: Failure::of(raw),
@@ -295,5 +333,32 @@ mod tests {
         assert_eq!(asks(flag2::WRAPPED), (true, true));
         // The disk can do it by itself.
         assert_eq!(asks(0), (false, false));
+    }
+
+    #[test]
+    fn a_disk_that_forces_writes_itself_is_not_flushed_after_them() {
+        let both = flag::FUA | flag::PREFLUSH;
+        let event = Event::from(&BlockEvent {
+            op: op::WRITE,
+            issue_ns: 1,
+            flags: both,
+            flags2: flag2::WRAPPED,
+            request_flags: row::FLAGS[0].0,
+            ..BlockEvent::default()
+        });
+        assert!(event.preflush && event.forced && !event.fua);
+        assert_eq!(event.flag_names(), ["preflush", "fua"]);
+    }
+
+    #[test]
+    fn hardware_queues_are_numbered_as_the_kernel_does() {
+        let of = |hardware_queue| {
+            let event = BlockEvent {
+                hardware_queue,
+                ..BlockEvent::default()
+            };
+            Event::from(&event).hardware_queue
+        };
+        assert_eq!((of(0), of(1), of(8)), (None, Some(0), Some(7)));
     }
 }

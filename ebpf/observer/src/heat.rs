@@ -2,7 +2,7 @@
 
 use lumpscope_ebpf_common::{InFlight, class, histogram, op, row};
 
-use crate::report::{BlockShape, HeatCell, LatencyBucket, SeekTime, SizeBucket};
+use crate::report::{BlockShape, FlaggedTime, HeatCell, LatencyBucket, SeekTime, SizeBucket};
 
 /// Sectors to bytes, kept within `i64` at the outermost edges.
 fn to_bytes(sectors: i64) -> i64 {
@@ -98,6 +98,21 @@ impl Cells {
                 classes.filter_map(move |(c, class)| of(op, o, class, c))
             })
             .collect()
+    }
+
+    /// Device times of those that have a flag.
+    pub(crate) fn flagged(&self) -> Vec<FlaggedTime> {
+        let of = |(at, (_, flag)): (u32, (u32, &str))| {
+            let first = usize::try_from(row::flagged(0, at)).ok()? * row::WORDS;
+            let words = self.rows.get(first..first + row::WORDS)?;
+            let device = times(&words[row::QUEUE..row::SIZE]);
+            (!device.is_empty()).then(|| FlaggedTime {
+                flag: flag.to_owned(),
+                device,
+                device_ns: words[row::QUEUE_NS],
+            })
+        };
+        (0..).zip(row::FLAGS).filter_map(of).collect()
     }
 
     /// Device times of those without a seek distance.
@@ -221,6 +236,13 @@ mod tests {
             4500,
         );
         now.heat[usize::try_from(cell).expect("small")] = 2;
+        let fua = usize::try_from(row::flagged(0, 0)).expect("small");
+        now.rows[fua * row::WORDS + row::QUEUE_NS] = 5000;
+        now.rows[fua * row::WORDS + row::QUEUE + 3] = 1;
+        let flagged = now.flagged();
+        assert_eq!(flagged.len(), 1);
+        assert_eq!((&*flagged[0].flag, flagged[0].device_ns), ("fua", 5000));
+        assert_eq!(flagged[0].device[0].from_ns, 4096);
         let shapes = now.shapes();
         assert_eq!(shapes.len(), 1);
         let bucket = |from_ns, to_ns| LatencyBucket {

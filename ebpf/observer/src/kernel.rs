@@ -118,17 +118,17 @@ impl Hook {
         }
     }
 
-    /// Tells whose I/O an io_uring submits.
-    fn submit(flavour: Flavour) -> Hook {
-        let program = match flavour {
-            Flavour::TpBtf => "submit_btf",
-            Flavour::RawTp => "submit_raw",
-            Flavour::Classic => "submit_tp",
-        };
+    /// Tells what an io_uring does; the programs of the flavours in the order of [`Flavour`].
+    fn of_ring(flavour: Flavour, programs: [&'static str; 3], tracepoint: &'static str) -> Hook {
+        let program = programs[match flavour {
+            Flavour::TpBtf => 0,
+            Flavour::RawTp => 1,
+            Flavour::Classic => 2,
+        }];
         Hook {
             system: "io_uring",
             needed: false,
-            ..Hook::needed(program, "io_uring_submit_req")
+            ..Hook::needed(program, tracepoint)
         }
     }
 
@@ -205,7 +205,8 @@ pub(crate) fn plan(flavour: Flavour, hidden: &[String]) -> Result<Plan, PlanErro
         }
         Flavour::Classic => classic::plan(&tracefs::find()?, &hidden),
     }?;
-    let submit = Hook::submit(flavour);
+    let programs = ["submit_btf", "submit_raw", "submit_tp"];
+    let submit = Hook::of_ring(flavour, programs, "io_uring_submit_req");
     plan.hooks.push(match submission::ring_hook(flavour) {
         Ok(ring) => {
             plan.globals.push(ring.global);
@@ -215,6 +216,15 @@ pub(crate) fn plan(flavour: Flavour, hidden: &[String]) -> Result<Plan, PlanErro
             }
         }
         Err(why) => submit.missing(why),
+    });
+    let programs = ["punt_btf", "punt_raw", "punt_tp"];
+    let punt = Hook::of_ring(flavour, programs, submission::PUNTED);
+    plan.hooks.push(match submission::punt_globals(flavour) {
+        Ok(globals) => {
+            plan.globals.extend(globals);
+            punt
+        }
+        Err(why) => punt.missing(why),
     });
     plan.globals.push(("TASK_FLAGS", task_flags()));
     Ok(plan)

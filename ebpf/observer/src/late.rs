@@ -62,11 +62,11 @@ impl Late {
         };
         let limit = usize::try_from(missing).unwrap_or(usize::MAX);
         let ended = probes.take_in_flight(usize::MAX, |entry| {
-            entry.slot == slot && sequence_has_ended(entry, idle_ns)
+            u32::from(entry.slot) == slot && sequence_has_ended(entry, idle_ns)
         });
         self.counters[stats::SEQUENCE_ENDS] += u64::try_from(ended.len()).unwrap_or(0);
         let found = probes.take_in_flight(limit, |entry| {
-            entry.slot == slot && has_completed(entry, idle_ns)
+            u32::from(entry.slot) == slot && has_completed(entry, idle_ns)
         });
         let policy = probes.events();
         let mut events = Vec::new();
@@ -162,7 +162,7 @@ fn event_of(entry: &InFlight, now_ns: u64) -> BlockEvent {
         error: 0,
         request_flags: entry.request_flags,
         store: entry.store,
-        reserved: 0,
+        hardware_queue: entry.hardware_queue.into(),
         op: entry.op,
         class: entry.class,
         flags: entry.flags,

@@ -40,8 +40,8 @@ mod tracefs;
 
 pub use api::{
     BlockFilter, EventPolicy, Finding, Flavour, FlightOptions, GuardPolicy, Level, ObjectSource,
-    ObserverOptions, Op, Purpose, RequestSummary, STAGES, StoreObservation, TraceContext, Tuning,
-    WatchedStore,
+    ObserverOptions, Op, PuntedIos, Purpose, RequestSummary, STAGES, StoreObservation,
+    TraceContext, Tuning, WatchedStore,
 };
 pub use cgroup::container;
 pub use correlate::{Correlator, Declared, Ended, Input, Limits, OWNERS};

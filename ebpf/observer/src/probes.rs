@@ -99,7 +99,7 @@ pub(crate) struct Probes {
     ring: RingBuf<MapData>,
     histogram: SharedMap,
     rows: SharedMap,
-    control: SharedMap,
+    pub(crate) control: SharedMap,
     counters: PerCpuArray<MapData, Counters>,
     devices: HashMap<MapData, u32, u32>,
     /// Those that make no requests.
@@ -269,11 +269,9 @@ impl Probes {
         Ok(())
     }
 
-    /// False: this kernel does not show when requests are made.
-    pub(crate) fn sees_starts(&self) -> bool {
-        self.hooks
-            .iter()
-            .any(|hook| hook.tells_start && hook.is_there())
+    /// False: what such a hook shows is not seen on this kernel.
+    pub(crate) fn sees(&self, such: impl Fn(&Hook) -> bool) -> bool {
+        self.hooks.iter().any(|hook| hook.is_there() && such(hook))
     }
 
     /// The table of submissions, once.
@@ -351,7 +349,7 @@ impl Probes {
             .in_flight
             .iter()
             .filter_map(Result::ok)
-            .filter(|(_, entry)| InFlight::decode(entry).slot == slot)
+            .filter(|(_, entry)| u32::from(InFlight::decode(entry).slot) == slot)
             .map(|(key, _)| key)
             .collect();
         for key in left {
@@ -359,7 +357,7 @@ impl Probes {
             // another disk's by now, or still to be removed.
             let now = self.in_flight.get(&key, 0).map(|e| InFlight::decode(&e));
             if let Ok(entry) = now
-                && entry.slot == slot
+                && u32::from(entry.slot) == slot
             {
                 self.remove(&key, &entry);
             }
@@ -410,7 +408,7 @@ impl Probes {
             .iter()
             .filter_map(Result::ok)
             .map(|(_, words)| InFlight::decode(&words))
-            .filter(|entry| entry.slot == slot && !entry.is_free() && entry.completes())
+            .filter(|entry| u32::from(entry.slot) == slot && !entry.is_free() && entry.completes())
             .collect();
         found.sort_by_key(heat::began_ns);
         found

@@ -28,6 +28,9 @@ pub struct StoreReport {
     /// Block requests of each owner class and operation in exact sums and small histograms.
     #[serde(default)]
     pub shapes: Vec<BlockShape>,
+    /// Time at the device of the block requests that have a flag, in small histograms.
+    #[serde(default)]
+    pub flagged: Vec<FlaggedTime>,
     /// Block requests under way now.
     #[serde(default)]
     pub in_flight: InFlightReport,
@@ -291,6 +294,17 @@ pub struct BlockShape {
     pub bytes: u64,
 }
 
+/// Time at the device of the block requests that have a flag, counted by the probes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct FlaggedTime {
+    /// `fua`, `meta`, `ahead`.
+    pub flag: String,
+    /// Block requests by that time.
+    pub device: Vec<LatencyBucket>,
+    /// Sum in nanoseconds.
+    pub device_ns: u64,
+}
+
 /// Time at the device of block requests whose seek distance lies in an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeekTime {
@@ -426,6 +440,12 @@ pub struct BlockIo {
     /// Why: see [`crate::Failure::name`]; empty: it did not fail, or that is not known.
     #[serde(default)]
     pub failure: String,
+    /// See [`crate::Event::flag_names`].
+    #[serde(default)]
+    pub flags: Vec<String>,
+    /// Hardware queue of the disk that it was sent to, from 0; absent: unknown.
+    #[serde(default)]
+    pub hardware_queue: Option<u32>,
     /// That it was made for this request is not certain: place and time suit another as well.
     #[serde(default)]
     pub uncertain: bool,
@@ -513,6 +533,12 @@ pub struct BlockLine {
     /// Why: see [`BlockIo::failure`].
     #[serde(default)]
     pub failure: String,
+    /// See [`crate::Event::flag_names`].
+    #[serde(default)]
+    pub flags: Vec<String>,
+    /// Hardware queue of the disk that it was sent to, from 0; absent: unknown.
+    #[serde(default)]
+    pub hardware_queue: Option<u32>,
 }
 
 /// One eBPF program of the observer.

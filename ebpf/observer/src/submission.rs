@@ -166,6 +166,41 @@ fn classic_hook() -> Result<RingHook, String> {
     })
 }
 
+/// Tells that an io_uring hands an I/O to a worker.
+pub(crate) const PUNTED: &str = "io_uring_queue_async_work";
+
+/// What the program that counts such I/Os has to be told; an error says why it cannot count.
+pub(crate) fn punt_globals(flavour: Flavour) -> Result<Vec<(&'static str, u32)>, String> {
+    if flavour == Flavour::Classic {
+        let root = tracefs::find().map_err(|error| error.to_string())?;
+        let format = root.join("events/io_uring").join(PUNTED).join("format");
+        let format = std::fs::read_to_string(format)
+            .map_err(|_| "this kernel does not trace io_uring".to_owned())?;
+        // Before 5.19 the record does not say what the I/O is.
+        let opcode = tracefs::field_offset(&format, PUNTED, "opcode").unwrap_or(0);
+        return Ok(vec![("TP_OPCODE", opcode)]);
+    }
+    let bytes = std::fs::read(VMLINUX).map_err(|error| format!("{VMLINUX}: {error}"))?;
+    let btf = Btf::parse(&bytes).map_err(|error| error.to_string())?;
+    let told = || -> Result<_, BtfError> {
+        let opcode = btf.member_offset("io_kiocb", "opcode")?;
+        Ok((btf.tracepoint_arguments(PUNTED)?, opcode))
+    };
+    let (arguments, opcode) = told().map_err(|error| error.to_string())?;
+    // Since 6.0; in 5.19; before.
+    let argument = match arguments {
+        2 => 0,
+        7 => 1,
+        5 => 2,
+        _ => {
+            return Err(format!(
+                "tracepoint {PUNTED} has {arguments} arguments on this kernel"
+            ));
+        }
+    };
+    Ok(vec![("PUNTED_ARGUMENT", argument), ("IO_OPCODE", opcode)])
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd;

@@ -97,6 +97,7 @@ pub unsafe fn read_bio(bio: u64, layer: Layer) -> Option<Request> {
         sector,
         sectors: bytes >> 9,
         request_flags,
+        hardware_queue: 0,
         born: 0,
         op,
         flags,

@@ -5,12 +5,12 @@
 //! So two requests in flight can have the same key; the entry then counts the older ones.
 
 use aya_ebpf::{macros::tracepoint, programs::TracePointContext};
-use lumpscope_ebpf_common::{flag, op};
+use lumpscope_ebpf_common::{flag, op, row};
 
 use crate::maps::{Key, Layer, slot_of};
 use crate::settings::{
     BIO_DONE_ERROR, BIO_DONE_RWBS, BIO_QUEUE_RWBS, DONE_ERROR, DONE_RWBS, ISSUE_RWBS, START_RWBS,
-    TP_DEV, TP_SECTOR, TP_SECTORS, TP_USER_DATA,
+    TP_DEV, TP_OPCODE, TP_SECTOR, TP_SECTORS, TP_USER_DATA,
 };
 use crate::submission;
 use crate::track::{self, After, Keys, Request};
@@ -79,6 +79,20 @@ pub fn submit_tp(ctx: TracePointContext) -> u32 {
     0
 }
 
+#[tracepoint(category = "io_uring", name = "io_uring_queue_async_work")]
+pub fn punt_tp(ctx: TracePointContext) -> u32 {
+    // SAFETY: the record is read only by a helper that fails on a bad address, and values of maps
+    // outlive the program's run.
+    unsafe {
+        let opcode = match TP_OPCODE.load() {
+            0 => None,
+            at => ctx.read_at(at as usize).ok(),
+        };
+        submission::punted(opcode);
+    }
+    0
+}
+
 #[tracepoint(category = "block", name = "block_bio_queue")]
 pub fn bio_queue_tp(ctx: TracePointContext) -> u32 {
     // SAFETY: the record is read only by a helper that fails on a bad address, and values of maps
@@ -129,7 +143,7 @@ unsafe fn read_request(ctx: &TracePointContext, rwbs_at: u32, layer: Layer) -> O
     let sector: u64 = ctx.read_at(TP_SECTOR.load() as usize).ok()?;
     let sectors: u32 = ctx.read_at(TP_SECTORS.load() as usize).ok()?;
     let rwbs: [u8; 8] = ctx.read_at(rwbs_at as usize).ok()?;
-    let (op, flags) = decode(&rwbs);
+    let (op, flags, request_flags) = decode(&rwbs);
     // Flush requests carry sector 0 at issue and 2^64-1 at completion.
     let sector = if op == op::FLUSH { 0 } else { sector };
     Some(Request {
@@ -137,7 +151,8 @@ unsafe fn read_request(ctx: &TracePointContext, rwbs_at: u32, layer: Layer) -> O
         dev,
         sector,
         sectors,
-        request_flags: 0,
+        request_flags,
+        hardware_queue: 0,
         born: 0,
         op,
         flags,
@@ -147,8 +162,8 @@ unsafe fn read_request(ctx: &TracePointContext, rwbs_at: u32, layer: Layer) -> O
 /// Reads the letters that the kernel writes for a request: `[F]OP[F][A][S][M]`. What follows the
 /// zero is rubbish.
 #[inline(always)]
-fn decode(rwbs: &[u8; 8]) -> (u8, u8) {
-    let mut flags = 0;
+fn decode(rwbs: &[u8; 8]) -> (u8, u8, u32) {
+    let (mut flags, mut request_flags) = (0, 0);
     let mut letter = rwbs[0];
     if letter == b'F' && rwbs[1] != 0 && rwbs[1] != b'S' {
         flags |= flag::PREFLUSH;
@@ -168,14 +183,20 @@ fn decode(rwbs: &[u8; 8]) -> (u8, u8) {
         ended |= at == 0;
         let is_op = i == 1 && flags & flag::PREFLUSH != 0;
         if !ended && !is_op {
+            let [fua, meta, ahead] = row::FLAGS;
             if at == b'F' {
                 flags |= flag::FUA;
+                request_flags |= fua.0;
+            }
+            if at == b'A' {
+                request_flags |= ahead.0;
             }
             if at == b'M' {
                 flags |= flag::META;
+                request_flags |= meta.0;
             }
         }
         i += 1;
     }
-    (op, flags)
+    (op, flags, request_flags)
 }

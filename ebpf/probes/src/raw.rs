@@ -10,8 +10,8 @@ use crate::bio::{self, read_bio};
 use crate::maps::Layer;
 use crate::read::{decode, key, read, watched};
 use crate::settings::{
-    DONE_ERRNO, IO_USER_DATA, QUEUE_DISK, RQ_BIO, RQ_BORN, RQ_DISK, RQ_FLAGS, RQ_LEN, RQ_QUEUE,
-    RQ_SECTOR,
+    DONE_ERRNO, HCTX_NUMBER, IO_OPCODE, IO_USER_DATA, PUNTED_ARGUMENT, QUEUE_DISK, RQ_BIO, RQ_BORN, RQ_DISK, RQ_FLAGS, RQ_HCTX,
+    RQ_LEN, RQ_QUEUE, RQ_SECTOR,
 };
 use crate::submission;
 use crate::track::{self, After, Keys, Request};
@@ -120,6 +120,38 @@ pub fn submit_raw(ctx: RawTracePointContext) -> i32 {
     unsafe { submit(ctx.arg(0)) }
 }
 
+#[btf_tracepoint(function = "io_uring_queue_async_work")]
+pub fn punt_btf(ctx: BtfTracePointContext) -> i32 {
+    // SAFETY: the kernel hands over an io_kiocb in this argument; it is read only by a helper that fails
+    // on a bad address, and values of maps outlive the program's run.
+    unsafe {
+        punt(match PUNTED_ARGUMENT.load() {
+            0 => ctx.arg(0),
+            1 => ctx.arg(1),
+            _ => ctx.arg(2),
+        })
+    }
+}
+
+#[raw_tracepoint(tracepoint = "io_uring_queue_async_work")]
+pub fn punt_raw(ctx: RawTracePointContext) -> i32 {
+    // SAFETY: the kernel hands over an io_kiocb in this argument; it is read only by a helper that fails
+    // on a bad address, and values of maps outlive the program's run.
+    unsafe {
+        punt(match PUNTED_ARGUMENT.load() {
+            0 => ctx.arg(0),
+            1 => ctx.arg(1),
+            _ => ctx.arg(2),
+        })
+    }
+}
+
+#[inline(always)]
+unsafe fn punt(io: u64) -> i32 {
+    submission::punted(read(io, IO_OPCODE.load()));
+    0
+}
+
 #[inline(always)]
 unsafe fn submit(io: u64) -> i32 {
     if let Some(token) = read(io, IO_USER_DATA.load()) {
@@ -176,6 +208,7 @@ unsafe fn issue(rq: u64) -> i32 {
         if request.op == op::FLUSH && RQ_BORN.load() != 0 {
             request.born = read(rq, RQ_BORN.load()).unwrap_or(0);
         }
+        request.hardware_queue = hardware_queue(rq).unwrap_or(0);
         track::issue(&key(rq), &request, Keys::Exact);
     }
     0
@@ -209,6 +242,17 @@ unsafe fn done(rq: u64, status: u32, bytes: u32) -> i32 {
     0
 }
 
+/// The hardware queue of a request, counted from 1; `None`: not known.
+#[inline(always)]
+unsafe fn hardware_queue(rq: u64) -> Option<u16> {
+    if RQ_HCTX.load() == 0 {
+        return None;
+    }
+    let queue: u64 = read(rq, RQ_HCTX.load())?;
+    let number: u32 = read(queue, HCTX_NUMBER.load())?;
+    Some(number as u16 + 1)
+}
+
 /// Reads a request of a watched disk; `None`: another disk's, or a driver's own command.
 #[inline(always)]
 unsafe fn read_request(rq: u64) -> Option<Request> {
@@ -230,6 +274,7 @@ unsafe fn read_request(rq: u64) -> Option<Request> {
         sector,
         sectors: len >> 9,
         request_flags,
+        hardware_queue: 0,
         born: 0,
         op,
         flags,

@@ -14,7 +14,7 @@ pub unsafe fn of(entry: &InFlight) -> i64 {
     if entry.op > op::WRITE || entry.sectors == 0 {
         return NO_SEEK;
     }
-    let Some(end) = last_end(entry.slot, entry.sector) else {
+    let Some(end) = last_end(entry.slot as u32, entry.sector) else {
         return NO_SEEK;
     };
     let seek = if *end == Ranges::NONE {
@@ -40,7 +40,7 @@ unsafe fn last_end(slot: u32, sector: u64) -> Option<*mut u64> {
 #[inline(always)]
 pub unsafe fn take_back(entry: &InFlight) {
     let sent = entry.sector.wrapping_add(entry.sectors as u64);
-    if let Some(end) = last_end(entry.slot, entry.sector)
+    if let Some(end) = last_end(entry.slot as u32, entry.sector)
         && *end == sent
     {
         *end = if entry.seek == NO_SEEK {

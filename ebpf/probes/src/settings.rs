@@ -42,9 +42,21 @@ pub static RQ_SECTOR: Global<u32> = Global::new(0);
 /// `request.start_time_ns`; 0: the kernel has none.
 #[unsafe(no_mangle)]
 pub static RQ_BORN: Global<u32> = Global::new(0);
+/// `request.mq_hctx`; 0: not known.
+#[unsafe(no_mangle)]
+pub static RQ_HCTX: Global<u32> = Global::new(0);
+/// `blk_mq_hw_ctx.queue_num`.
+#[unsafe(no_mangle)]
+pub static HCTX_NUMBER: Global<u32> = Global::new(0);
 /// `io_kiocb.cqe.user_data`, or `io_kiocb.user_data`.
 #[unsafe(no_mangle)]
 pub static IO_USER_DATA: Global<u32> = Global::new(0);
+/// `io_kiocb.opcode`.
+#[unsafe(no_mangle)]
+pub static IO_OPCODE: Global<u32> = Global::new(0);
+/// Which argument of `io_uring_queue_async_work` is the request.
+#[unsafe(no_mangle)]
+pub static PUNTED_ARGUMENT: Global<u32> = Global::new(0);
 /// `request.rq_disk`; 0: the kernel has none, the disk is that of the queue.
 #[unsafe(no_mangle)]
 pub static RQ_DISK: Global<u32> = Global::new(0);
@@ -121,3 +133,6 @@ pub static BIO_DONE_ERROR: Global<u32> = Global::new(28);
 /// `user_data` of the io_uring's submit record.
 #[unsafe(no_mangle)]
 pub static TP_USER_DATA: Global<u32> = Global::new(24);
+/// `opcode` of the io_uring's record of an I/O for a worker; 0: it has none.
+#[unsafe(no_mangle)]
+pub static TP_OPCODE: Global<u32> = Global::new(0);

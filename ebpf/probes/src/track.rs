@@ -26,6 +26,8 @@ pub struct Request {
     pub sector: u64,
     pub sectors: u32,
     pub request_flags: u32,
+    /// See [`BlockEvent::hardware_queue`]; read when the driver is given it.
+    pub hardware_queue: u16,
     /// See [`InFlight::born`].
     pub born: u64,
     pub op: u8,
@@ -93,7 +95,7 @@ pub unsafe fn start(key: &Key, request: &Request, keys: Keys) {
 unsafe fn sequence_ended(old: &mut InFlight) {
     if old.flags2 & flag2::SEQUENCE != 0 {
         old.flags2 &= !flag2::SEQUENCE;
-        count(old.slot, stats::SEQUENCE_ENDS, 1);
+        count(old.slot as u32, stats::SEQUENCE_ENDS, 1);
     }
 }
 
@@ -188,7 +190,7 @@ pub unsafe fn issue(key: &Key, request: &Request, keys: Keys) {
         }
         if same && (*entry).issue_ns != 0 {
             (*entry).flags |= flag::REISSUED;
-            count((*entry).slot, stats::REISSUES, 1);
+            count((*entry).slot as u32, stats::REISSUES, 1);
             return;
         }
         if same || ((*entry).op == request.op && (*entry).issue_ns == 0) {
@@ -202,6 +204,8 @@ pub unsafe fn issue(key: &Key, request: &Request, keys: Keys) {
                 (*entry).flags2 |= flag2::WRAPPED;
             }
             (*entry).issue_ns = now;
+            (*entry).request_flags = request.request_flags;
+            (*entry).hardware_queue = request.hardware_queue;
             (*entry).sector = request.sector;
             (*entry).sectors = request.sectors;
             (*entry).seek = seek::of(&*entry);
@@ -246,7 +250,7 @@ pub unsafe fn done(key: &Key, bytes: u32, error: i32, error_flag: u8, after: Aft
     let Some(entry) = in_flight(key) else {
         return false;
     };
-    let slot = (*entry).slot;
+    let slot = (*entry).slot as u32;
     if (*entry).flags2 & flag2::SEQUENCE != 0 {
         sequence_ended(&mut *entry);
         leave(key, &mut *entry, after);
@@ -371,7 +375,7 @@ pub unsafe fn done_unknown(request: &Request, bytes: u32, error: i32, error_flag
 /// Counts a completed request and offers its event to the ring.
 #[inline(always)]
 unsafe fn finish(entry: &InFlight, now: u64, error: i32) {
-    let slot = entry.slot;
+    let slot = entry.slot as u32;
     // Volatile: the compiler knows the range and would drop the check that the verifier needs.
     // The mask is for verifiers before 6.2: they follow it where they lose a comparison.
     let op = core::ptr::read_volatile(&entry.op) & 7;
@@ -403,6 +407,9 @@ unsafe fn finish(entry: &InFlight, now: u64, error: i32) {
             }
             if let Some(words) = ROWS.get_ptr_mut(row::row(slot, op, entry.class)) {
                 measure(words.cast::<u64>(), entry, device_ns);
+            }
+            if device_ns != 0 {
+                measure_flagged(slot, entry.request_flags, device_ns);
             }
         }
     }
@@ -436,7 +443,7 @@ unsafe fn finish(entry: &InFlight, now: u64, error: i32) {
         error,
         request_flags: entry.request_flags,
         store: entry.store,
-        reserved: 0,
+        hardware_queue: entry.hardware_queue as u32,
         op,
         class: entry.class,
         flags: entry.flags,
@@ -468,6 +475,29 @@ unsafe fn measure(words: *mut u64, entry: &InFlight, device_ns: u64) {
         let queue_ns = entry.issue_ns - entry.queue_ns;
         add(words.add(row::QUEUE_NS), queue_ns);
         add(at(row::QUEUE, histogram::time_bucket(queue_ns), 31), 1);
+    }
+}
+
+/// Adds the time of a completed request at the device to the row of each flag that it has.
+#[inline(always)]
+unsafe fn measure_flagged(slot: u32, request_flags: u32, device_ns: u64) {
+    let [fua, meta, ahead] = row::FLAGS;
+    if request_flags & (fua.0 | meta.0 | ahead.0) == 0 {
+        return;
+    }
+    let bucket = histogram::time_bucket(device_ns);
+    let mut flag = 0;
+    while flag < row::FLAGS.len() {
+        if request_flags & row::FLAGS[flag].0 != 0
+            && let Some(words) = ROWS.get_ptr_mut(row::flagged(slot, flag as u32))
+        {
+            let words = words.cast::<u64>();
+            add(words.add(row::QUEUE_NS), device_ns);
+            // Volatile and masked: see the operation in `finish`.
+            let bucket = core::ptr::read_volatile(&bucket) as usize & 31;
+            add(words.add(row::QUEUE + bucket), 1);
+        }
+        flag += 1;
     }
 }
 
@@ -551,7 +581,8 @@ fn blank(request: &Request) -> InFlight {
         born: 0,
         sectors: request.sectors,
         bytes_done: 0,
-        slot: request.slot,
+        slot: request.slot as u16,
+        hardware_queue: request.hardware_queue,
         dev: request.dev,
         tgid: 0,
         tid: 0,

@@ -16,7 +16,6 @@ mod validate;
 mod values;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Arg, Args as _, Command};
 use lumpscope_observer::{EventPolicy, GuardPolicy, WatchedStore};
@@ -27,8 +26,8 @@ pub use args::ServeArgs;
 pub use page::{PageConfig, Rhythm};
 pub use settings::ServeConfig;
 pub use values::{
-    CommitArg, DurabilityArg, GuardRule, IoBackendArg, LogFormat, QueuePolicyArg, S3Etag,
-    StoreSpec, UnixMode,
+    CommitArg, DurabilityArg, FLIGHT_AUTO, GuardRule, IoBackendArg, LogFormat, QueuePolicyArg,
+    S3Etag, SlowerThan, StoreSpec, TRACE_AUTO, UnixMode,
 };
 
 /// Bytes of lumps in memory, put and get each, where buffer-budget has room for them.
@@ -147,7 +146,7 @@ impl ServeConfig {
     pub fn sampling(&self) -> Sampling {
         Sampling {
             ratio: self.trace_ratio,
-            slower_than: self.trace_slower_than.0,
+            slower_than: self.trace_slower_than,
         }
     }
 
@@ -187,7 +186,7 @@ pub struct Sampling {
     /// leave the same traces.
     pub ratio: f64,
     /// Every request that took at least so long; zero: all.
-    pub slower_than: Duration,
+    pub slower_than: SlowerThan,
 }
 
 /// The files of TLS, all PEM.
@@ -205,6 +204,7 @@ pub struct TlsFiles {
 mod tests {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt as _;
+    use std::time::Duration;
 
     use clap::FromArgMatches as _;
     use lumpscope_engine::{Durability, QueuePolicy};

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lumpscope_observer::{FlightOptions, ObjectSource, Observer, ObserverOptions, Tuning};
-use lumpscope_units::Size;
+use lumpscope_units::{Size, nanoseconds};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::info;
 
-use crate::config::ServeConfig;
+use crate::config::{FLIGHT_AUTO, ServeConfig};
 use crate::door::{Door, Reloader};
 use crate::error::ServerError;
 use crate::grpc::Health;
@@ -22,7 +22,7 @@ use crate::stopping;
 use crate::stores::Stores;
 use crate::telemetry::Sources;
 use crate::telemetry::metrics::RequestMetrics;
-use crate::telemetry::otlp::{Servers, Tracing};
+use crate::telemetry::otlp::{MetricsExport, Servers, Tracing};
 
 /// A service that runs.
 pub struct Service {
@@ -37,6 +37,7 @@ pub struct Service {
     health: Health,
     requests: Arc<RequestMetrics>,
     tracing: Tracing,
+    exports: MetricsExport,
     drain: Duration,
     stop: watch::Sender<bool>,
     door: Door,
@@ -79,8 +80,14 @@ impl Service {
             Servers::new(grpc, s3),
             &observer,
         )?;
+        let (collector, every) = (
+            config.otlp_endpoint.as_deref(),
+            config.otlp_metrics_interval.0,
+        );
+        let exports = MetricsExport::new(collector, every);
         let sources = Sources {
             tracing: tracing.clone(),
+            exports: exports.clone(),
             stores: stores.clone(),
             observer: observer.clone(),
             requests: Arc::new(RequestMetrics::default()),
@@ -88,6 +95,7 @@ impl Service {
             put_memory: Bodies::new(config.put_memory().0),
             watches: Arc::new(Watches::new(&config)),
         };
+        exports.start(collector, every, sources.clone())?;
         let requests = Arc::clone(&sources.requests);
         let (stop, stopped) = watch::channel(false);
         let serving = listen::serve(sockets, &config, serve_s3, sources, stopped).await;
@@ -107,6 +115,7 @@ impl Service {
             health,
             requests,
             tracing,
+            exports,
             drain: config.drain_timeout,
             stop,
             door,
@@ -168,7 +177,7 @@ impl Service {
             let (task, requests) = (&mut self.grpc_task, &self.requests);
             stopping::finish(task, requests, &self.stores, self.drain, hurry).await;
         }
-        self.tracing.shutdown().await;
+        tokio::join!(self.tracing.shutdown(), self.exports.shutdown());
         let observer = self.observer.clone();
         let closed = stopping::close(&self.stores, move || observer.shutdown()).await;
         for task in &self.others {
@@ -193,10 +202,11 @@ fn flight(config: &ServeConfig) -> Result<Option<FlightOptions>, ServerError> {
         let why = format!("flight-recorder = {}: {error}", dir.display());
         ServerError::Argument(why)
     })?;
-    let slower_than = config.flight_slower_than.0.as_nanos();
+    let slower_than = |has_arm| nanoseconds(config.flight_slower_than.of(FLIGHT_AUTO, has_arm));
     Ok(Some(FlightOptions {
         dir,
-        slower_than_ns: u64::try_from(slower_than).unwrap_or(u64::MAX),
+        slower_than_ns: slower_than(true),
+        slower_than_without_arm_ns: slower_than(false),
     }))
 }
 

@@ -259,10 +259,9 @@ impl Correlator {
         stores.chain(placed).chain(cgroups).collect()
     }
 
-    /// When the oldest declared I/O that has not returned was begun.
-    #[must_use]
-    pub fn oldest_under_way(&self) -> Option<u64> {
-        self.joiner.under_way().map(|io| io.begin_ns).min()
+    /// The declared I/Os that have not returned: their stores, and when they were begun.
+    pub fn under_way(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.joiner.under_way().map(|io| (io.store, io.begin_ns))
     }
 
     /// True: somebody watches traced requests.

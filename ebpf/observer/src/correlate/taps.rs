@@ -120,5 +120,7 @@ fn block_line(one: &Unsettled, previous: Option<&Owner>, at: &At<'_>) -> BlockLi
         device_ns: event.at_device_ns().map(|_| event.device_time_ns()),
         failed: event.failed,
         failure: event.failure_name().to_owned(),
+        flags: event.flag_names(),
+        hardware_queue: event.hardware_queue,
     }
 }

@@ -129,6 +129,10 @@ fn of_requests(btf: &Btf<'_>) -> Result<Globals, PlanError> {
         Ok(offset) => ("RQ_DISK", offset),
         Err(_) => ("QUEUE_DISK", btf.member_offset("request_queue", "disk")?),
     };
+    let of_queue = btf
+        .member_offset("request", "mq_hctx")
+        .and_then(|context| Ok((context, btf.member_offset("blk_mq_hw_ctx", "queue_num")?)));
+    let hardware_queue = of_queue.unwrap_or((0, 0));
     let errno = btf.tracepoint_argument(COMPLETE, 1)? != "blk_status_t";
     Ok(vec![
         ("RQ_QUEUE", btf.member_offset("request", "q")?),
@@ -141,6 +145,8 @@ fn of_requests(btf: &Btf<'_>) -> Result<Globals, PlanError> {
             btf.member_offset("request", "start_time_ns").unwrap_or(0),
         ),
         disk,
+        ("RQ_HCTX", hardware_queue.0),
+        ("HCTX_NUMBER", hardware_queue.1),
         ("DISK_MAJOR", major),
         ("DONE_ERRNO", u32::from(errno)),
     ])

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use crate::api::{BlockFilter, EventPolicy};
+use lumpscope_ebpf_common::control;
+
+use crate::api::{BlockFilter, EventPolicy, PuntedIos};
 use crate::clock::monotonic_ns;
 use crate::live::Watch;
 use crate::probes::Probes;
 use crate::report::{BlockLine, GuardReport, ProgramReport, SlowRequest};
+use crate::submission::PUNTED;
 
 use super::{Core, Observer};
 
@@ -142,6 +145,21 @@ impl Observer {
     #[must_use]
     pub fn submissions_refused(&self) -> u64 {
         self.inner.submissions.refused()
+    }
+
+    /// I/Os that the service's io_urings handed to workers of the kernel; `None`: they are not counted.
+    #[must_use]
+    pub fn punted(&self) -> Option<PuntedIos> {
+        let core = self.inner.lock_core();
+        let probes = core
+            .probes
+            .as_ref()
+            .filter(|p| p.sees(|hook| hook.tracepoint == PUNTED))?;
+        Some(PuntedIos {
+            flushes: probes.control.get(control::PUNTED_FLUSHES),
+            data: probes.control.get(control::PUNTED_DATA),
+            unknown: probes.control.get(control::PUNTED_UNKNOWN),
+        })
     }
 
     /// Has the correlator know how far the events of a store's disk can be trusted now.

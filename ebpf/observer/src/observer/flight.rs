@@ -1,7 +1,7 @@
 //! The flight recorder: what the correlator learned in the last minute is always kept, and written
 //! to a file when something has happened that somebody will ask about in the morning.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -33,6 +33,8 @@ const END: &str = ".jsonl";
 #[derive(Debug)]
 pub(super) struct Flight {
     options: FlightOptions,
+    /// Stores on disks that say they have no arm.
+    armless: HashSet<usize>,
     inputs: VecDeque<(u64, Input)>,
     /// Why and when a file is to be written.
     cause: Option<(String, u64)>,
@@ -44,6 +46,7 @@ impl Flight {
     pub(super) fn new(options: FlightOptions) -> Flight {
         Flight {
             options,
+            armless: HashSet::new(),
             inputs: VecDeque::new(),
             cause: None,
             last_ns: None,
@@ -53,7 +56,7 @@ impl Flight {
     /// Keeps an input, which may be a cause.
     pub(super) fn keep(&mut self, input: Input, now_ns: u64) {
         match &input {
-            Input::Ended(ended) if ended.total_ns() >= self.options.slower_than_ns => {
+            Input::Ended(ended) if ended.total_ns() >= self.slower_than_ns(ended.store) => {
                 self.happened(cause_of(ended), now_ns);
             }
             Input::Event(event) if event.failed => {
@@ -75,10 +78,22 @@ impl Flight {
         self.inputs.push_back((now_ns, input));
     }
 
-    /// The oldest declared I/O that has not returned was begun at this time.
-    fn looks(&mut self, oldest_ns: Option<u64>, now_ns: u64) {
-        let age = oldest_ns.map_or(0, |begin| now_ns.saturating_sub(begin));
-        if age >= self.options.slower_than_ns {
+    /// The disk of a store says that it has no arm.
+    pub(super) fn has_no_arm(&mut self, store: usize) {
+        self.armless.insert(store);
+    }
+
+    fn slower_than_ns(&self, store: usize) -> u64 {
+        match self.armless.contains(&store) {
+            true => self.options.slower_than_without_arm_ns,
+            false => self.options.slower_than_ns,
+        }
+    }
+
+    /// Declared I/Os that have not returned, by their stores, were begun at these times.
+    fn looks(&mut self, begins: impl Iterator<Item = (usize, u64)>, now_ns: u64) {
+        let mut ages = begins.map(|(store, begin)| (store, now_ns.saturating_sub(begin)));
+        if ages.any(|(store, age)| age >= self.slower_than_ns(store)) {
             self.happened("stall".to_owned(), now_ns);
         }
     }
@@ -105,7 +120,7 @@ impl Core {
         let Some(flight) = &mut self.flight else {
             return;
         };
-        flight.looks(self.correlator.oldest_under_way(), now_ns);
+        flight.looks(self.correlator.under_way(), now_ns);
         let Some(cause) = flight.due(now_ns) else {
             return;
         };
@@ -180,6 +195,7 @@ mod tests {
         let options = FlightOptions {
             dir: dir.to_owned(),
             slower_than_ns: SECOND,
+            slower_than_without_arm_ns: SECOND / 10,
         };
         Flight::new(options)
     }
@@ -210,10 +226,26 @@ mod tests {
         assert_eq!(it.due(11 * SECOND), None, "what follows belongs to it");
         assert_eq!(it.due(12 * SECOND).as_deref(), Some("put-small-2"));
         it.keep(ended(4, SECOND), 69 * SECOND);
-        it.looks(Some(60 * SECOND), 69 * SECOND);
+        it.looks([(0, 60 * SECOND)].into_iter(), 69 * SECOND);
         assert_eq!(it.due(90 * SECOND), None);
-        it.looks(Some(99 * SECOND), 100 * SECOND);
+        it.looks([(0, 99 * SECOND)].into_iter(), 100 * SECOND);
         assert_eq!(it.due(102 * SECOND).as_deref(), Some("stall"));
+    }
+
+    #[test]
+    fn a_disk_without_an_arm_has_a_threshold_of_its_own() {
+        let mut it = flight(Path::new("/"));
+        it.keep(ended(1, SECOND / 10), SECOND);
+        it.looks([(1, SECOND), (0, SECOND)].into_iter(), SECOND + SECOND / 10);
+        assert_eq!(it.cause, None);
+        it.has_no_arm(1);
+        it.keep(ended(2, SECOND / 10), SECOND);
+        assert_eq!(it.cause, None, "it is of the other store");
+        it.looks([(0, SECOND), (1, SECOND)].into_iter(), SECOND + SECOND / 10);
+        assert_eq!(it.due(4 * SECOND).as_deref(), Some("stall"));
+        it.has_no_arm(0);
+        it.keep(ended(3, SECOND / 10), 90 * SECOND);
+        assert_eq!(it.due(92 * SECOND).as_deref(), Some("put-small-3"));
     }
 
     #[test]

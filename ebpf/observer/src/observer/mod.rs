@@ -243,6 +243,7 @@ impl Observer {
             Some(counted) => {
                 report.heat = counted.cells.heat();
                 report.shapes = counted.cells.shapes();
+                report.flagged = counted.cells.flagged();
                 report.in_flight = counted.in_flight;
                 report.audit = counted.audit;
             }

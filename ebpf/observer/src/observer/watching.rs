@@ -102,6 +102,10 @@ impl Core {
         if let Ok(target) = &target {
             status.device = Some(target.disk.clone());
             status.devno = Some(target.devno);
+            status.armless = has_no_arm(&target.disk);
+        }
+        if let Some(flight) = self.flight.as_mut().filter(|_| status.armless) {
+            flight.has_no_arm(index);
         }
         status.why_not = match (why_no_probes, &target) {
             (Some(why), _) => why.to_owned(),
@@ -207,4 +211,10 @@ fn no_slot(slots: &Slots) -> String {
     } else {
         format!("more than {MAX_DEVICES} disks are watched already")
     }
+}
+
+/// False where the disk does not say.
+fn has_no_arm(disk: &str) -> bool {
+    let rotational = std::fs::read(format!("/sys/block/{disk}/queue/rotational"));
+    rotational.is_ok_and(|text| text.starts_with(b"0"))
 }

@@ -181,6 +181,7 @@ fn recorded_flight(dir: &std::path::Path) -> Tuning {
         flight: Some(FlightOptions {
             dir: dir.to_owned(),
             slower_than_ns: 100_000_000,
+            slower_than_without_arm_ns: 100_000_000,
         }),
         ..Tuning::default()
     }
@@ -205,6 +206,36 @@ fn the_last_minute_is_written_when_a_request_is_slow() {
         let told = replay.explain(request).expect("of the last minute");
         assert_eq!(told.blocks.len(), 1, "{told:#?}");
         assert_eq!((&*told.store, told.blocks[0].sectors), ("it", 8));
+    }
+}
+
+#[test]
+fn what_is_slow_is_judged_by_the_disk() {
+    let Some(_one) = ready() else {
+        return;
+    };
+    let dir = tempfile::tempdir().expect("a folder");
+    let device = LoopDevice::new(64 * MIB);
+    let name = device.path.file_name().expect("a name").to_str();
+    let queue = format!("/sys/block/{}/queue", name.expect("UTF-8"));
+    for (rotational, file) in [("1", "-put-2.jsonl"), ("0", "-put-1.jsonl")] {
+        std::fs::write(format!("{queue}/rotational"), rotational).expect("told");
+        let folder = dir.path().join(rotational);
+        std::fs::create_dir(&folder).expect("made");
+        let mut tuning = recorded_flight(&folder);
+        let flight = tuning.flight.as_mut().expect("a recorder");
+        (flight.slower_than_ns, flight.slower_than_without_arm_ns) = (300_000_000, 100_000_000);
+        let it = Watched::new(&device.path, tuning);
+        let status = it.observer.store_status("it").expect("the store");
+        assert_eq!(status.armless, rotational == "0");
+        for (request, ms) in [(1, 150), (2, 350)] {
+            it.request(request, "put", 4096, || {
+                it.write(request, MIB, 4096);
+                std::thread::sleep(Duration::from_millis(ms));
+            });
+        }
+        let (name, _) = flight_of(&folder);
+        assert!(name.ends_with(file), "{name}");
     }
 }
 

@@ -6,6 +6,7 @@ mod bios;
 mod blocks;
 mod coming;
 mod degraded;
+mod flags;
 mod foreign;
 mod guard;
 mod independent;

@@ -7,9 +7,10 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use io_uring::{IoUring, opcode, types};
+use io_uring::{IoUring, opcode, squeue, types};
 use lumpscope_observer::{
-    BlockOp, Declared, Event, Flavour, Input, Op, ProgramReport, Purpose, Submission, Tuning,
+    BlockOp, Declared, Event, Flavour, Input, Op, ProgramReport, PuntedIos, Purpose, Step,
+    Submission, Tuning,
 };
 
 use crate::support::{Aligned, LoopDevice, Watched, forced, mount_tracefs, now, ready};
@@ -121,6 +122,22 @@ fn drive(it: &Watched, device: &LoopDevice) {
 
 /// Does a declared I/O for a request through an io_uring, as the engine does.
 pub(crate) fn io_in_ring(it: &Watched, request: u64, purpose: Purpose, op: Op, at: (u64, usize)) {
+    ring_io(it, request, (purpose, op), at, squeue::Flags::empty());
+}
+
+/// Does a declared write that the io_uring must hand to a worker.
+fn write_by_worker(it: &Watched, request: u64, offset: u64) {
+    let what = (Purpose::Data, Op::Write);
+    ring_io(it, request, what, (offset, BLOCK), squeue::Flags::ASYNC);
+}
+
+fn ring_io(
+    it: &Watched,
+    request: u64,
+    (purpose, op): (Purpose, Op),
+    at: (u64, usize),
+    flags: squeue::Flags,
+) {
     let mut ring = IoUring::new(4).expect("an io_uring");
     let fd = types::Fd(it.file.as_raw_fd());
     let mut buffer = Aligned::new(at.1);
@@ -139,7 +156,7 @@ pub(crate) fn io_in_ring(it: &Watched, request: u64, purpose: Purpose, op: Op, a
                 .build(),
         };
         // SAFETY: the buffer outlives the I/O, which is waited for.
-        unsafe { ring.submission().push(&entry.user_data(token)) }.expect("room");
+        unsafe { ring.submission().push(&entry.user_data(token).flags(flags)) }.expect("room");
         it.observer.drives_ring(it.index);
         let done = ring.submit_and_wait(1);
         it.observer.left();
@@ -207,6 +224,57 @@ fn classic_programs_tell_them_apart_too() {
     mount_tracefs();
     threads(Flavour::Classic);
     ring(Flavour::Classic);
+}
+
+/// Flushes go to workers always, and a write that asks for it does.
+fn punted(flavour: Flavour) {
+    let device = LoopDevice::new(64 * MIB);
+    let it = Watched::new(&device.path, forced(flavour));
+    let none = it.observer.punted().expect("they are counted");
+    assert_eq!(none, PuntedIos::default());
+    for request in 1..=3 {
+        it.request(request, "put", MIB, || {
+            let at = (request * MIB, BLOCK);
+            io_in_ring(&it, request, Purpose::Data, Op::Write, at);
+            io_in_ring(&it, request, Purpose::Flush, Op::Flush, (0, 0));
+        });
+    }
+    let before = it.observer.punted().expect("they are counted");
+    it.request(4, "put", MIB, || {
+        write_by_worker(&it, 4, 10 * MIB);
+    });
+    let found = it.observer.punted().expect("they are counted");
+    if found.unknown > 0 {
+        // Before 5.19 records do not say what it is.
+        assert_eq!(flavour, Flavour::Classic);
+        assert!(before.unknown >= 3 && found.unknown == before.unknown + 1);
+        assert_eq!((found.flushes, found.data), (0, 0));
+    } else {
+        assert_eq!((before.flushes, found.flushes), (3, 3), "{flavour:?}");
+        assert_eq!(found.data, before.data + 1, "{flavour:?}");
+    }
+    it.report();
+    let told = it.observer.explain(4).expect("kept");
+    let said = |step: &&Step| step.text.contains("made by a worker of the io_uring");
+    let worker = &told.blocks[0].process;
+    // Before 5.12 it is a kernel thread.
+    let is_thread = !worker.starts_with("io_wqe_worker");
+    assert_eq!(worker.starts_with("iou-wrk-"), is_thread, "{told:#?}");
+    assert_eq!(
+        told.steps.iter().filter(said).count(),
+        usize::from(is_thread)
+    );
+}
+
+#[test]
+fn what_an_io_uring_hands_to_workers_is_counted_and_told() {
+    let Some(_one) = ready() else {
+        return;
+    };
+    mount_tracefs();
+    for flavour in [Flavour::TpBtf, Flavour::RawTp, Flavour::Classic] {
+        punted(flavour);
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use lumpscope_server::observed::convert;
 use lumpscope_units::{Span, clock::date, human};
 
 use super::replay;
-use super::units::{NONE, distance, failed, moment};
+use super::units::{NONE, beside, distance, failed, moment};
 use crate::client::ClientArgs;
 use crate::output::{print, print_as_is, table};
 
@@ -196,6 +196,7 @@ fn notes(b: &v1::BlockIo) -> Option<String> {
         };
         notes.push(format!("there before: {}{place}", b.previous_owner));
     }
+    notes.extend(beside(&b.flags, b.hardware_queue));
     if b.shared {
         notes.push(format!("shared, {} of it ours", human::bytes(b.own_bytes)));
     }

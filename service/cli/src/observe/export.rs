@@ -84,7 +84,8 @@ fn quoted(text: &str) -> String {
 
 fn csv(blocks: &[v1::BlockLine]) -> String {
     let mut out = "done_unix_ns,disk,stores,operation,owner,requests,process,pid,sector,sectors,\
-                   seek_bytes,previous_owner,queue_ns,device_ns,failed,cgroup,container,failure\n"
+                   seek_bytes,previous_owner,queue_ns,device_ns,failed,cgroup,container,failure,flags,\
+                   hardware_queue\n"
         .to_owned();
     let number = |n: Option<u64>| n.map_or(String::new(), |n| n.to_string());
     for block in blocks {
@@ -107,6 +108,8 @@ fn csv(blocks: &[v1::BlockLine]) -> String {
             quoted(&block.cgroup),
             quoted(&block.container),
             block.failure.clone(),
+            block.flags.join(" "),
+            number(block.hardware_queue.map(u64::from)),
         ];
         out += &fields.join(",");
         out.push('\n');
@@ -215,6 +218,8 @@ fn perfetto(blocks: &[v1::BlockLine]) -> String {
             "previous_owner": block.previous_owner,
             "failed": block.failed,
             "failure": block.failure,
+            "flags": block.flags,
+            "hardware_queue": block.hardware_queue,
         });
         let name = format!("{} {}", block.operation, block.owner);
         let spans = [

@@ -16,7 +16,7 @@ use lumpscope_units::{Size, Span, clock::time_of_day, human};
 use super::export::{self, Format};
 use super::live::{Doubts, ending, put_out};
 use super::replay;
-use super::units::{NONE, distance, failed, process, time};
+use super::units::{NONE, beside, distance, failed, process, time};
 use crate::client::ClientArgs;
 
 /// `lumpscope trace`.
@@ -253,6 +253,10 @@ fn line(b: &v1::BlockLine) -> String {
         text => text.to_owned(),
     };
     let mut before = or_none(&b.previous_owner);
+    if let Some(beside) = beside(&b.flags, b.hardware_queue) {
+        before.push_str("  ");
+        before.push_str(&beside);
+    }
     if b.failed {
         before.push_str("  ");
         before.push_str(&failed(&b.failure));

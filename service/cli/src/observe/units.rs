@@ -29,6 +29,18 @@ pub(super) fn process(name: &str, pid: u32) -> String {
     }
 }
 
+/// Flags of a block request, and its hardware queue where that is not the first, which may be the
+/// only one; `None`: neither.
+pub(super) fn beside(flags: &[String], hardware_queue: Option<u32>) -> Option<String> {
+    let queue = hardware_queue.filter(|queue| *queue > 0);
+    let queue = queue.map(|queue| format!("hardware queue {queue}"));
+    let flags = (!flags.is_empty()).then(|| flags.join(" "));
+    match (flags, queue) {
+        (Some(flags), Some(queue)) => Some(format!("{flags}, {queue}")),
+        (flags, queue) => flags.or(queue),
+    }
+}
+
 /// That a block request failed, and why.
 pub(super) fn failed(why: &str) -> String {
     match why {
@@ -40,6 +52,17 @@ pub(super) fn failed(why: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_hardware_queue_is_not_told() {
+        let flags = ["fua".to_owned(), "meta".to_owned()];
+        assert_eq!(beside(&[], Some(0)), None);
+        assert_eq!(beside(&flags, None).unwrap(), "fua meta");
+        assert_eq!(
+            beside(&flags, Some(3)).unwrap(),
+            "fua meta, hardware queue 3"
+        );
+    }
 
     #[test]
     fn unknown_figures_are_dashes() {

@@ -98,6 +98,7 @@ fn value(arg: &Arg) -> String {
         "BOOL" => "`true`, `false`".to_owned(),
         "SIZE" => "bytes, also as `64M`".to_owned(),
         "TIME" => "time, as `5ms`".to_owned(),
+        "TIME|auto" => "time, as `5ms`, or `auto`".to_owned(),
         "SECONDS" => "seconds".to_owned(),
         "HOURS" => "hours".to_owned(),
         "N" => "number".to_owned(),

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::Rhythm;
 use super::values::{
     CommitArg, DurabilityArg, GuardRule, IoBackendArg, LogFormat, QueuePolicyArg, S3Etag,
-    StoreSpec, UnixMode, Whole, address, address_in_file, shown,
+    SlowerThan, StoreSpec, UnixMode, Whole, address, address_in_file, shown,
 };
 
 /// Configuration of `serve`. Each field is a flag, a key of the file and, as LUMPSCOPE_NAME, an
@@ -145,6 +145,9 @@ pub struct ServeConfig {
     /// Send traces to the OpenTelemetry collector at this http://HOST:PORT, with OTLP over gRPC
     #[arg(long, value_name = "URL", env = "LUMPSCOPE_OTLP_ENDPOINT")]
     pub otlp_endpoint: Option<String>,
+    /// Send the metrics to the collector of otlp-endpoint, too, this often; 0s: never
+    #[arg(long, value_name = "TIME", env = "LUMPSCOPE_OTLP_METRICS_INTERVAL")]
+    pub otlp_metrics_interval: Span,
     /// Link of the web page for a trace: a URL of Jaeger or Grafana with {trace_id} in it
     #[arg(long, value_name = "URL", env = "LUMPSCOPE_TRACE_URL")]
     pub trace_url: Option<String>,
@@ -152,17 +155,19 @@ pub struct ServeConfig {
     /// ones and ones that fail by the service's fault are always traced
     #[arg(long, value_name = "RATIO", env = "LUMPSCOPE_TRACE_RATIO")]
     pub trace_ratio: f64,
-    /// Trace every request that takes at least this long
-    #[arg(long, value_name = "TIME", env = "LUMPSCOPE_TRACE_SLOWER_THAN")]
-    pub trace_slower_than: Span,
+    /// Trace every request that takes at least this long; auto: 50ms where the store's disk says that
+    /// it has no arm, else 100ms
+    #[arg(long, value_name = "TIME|auto", env = "LUMPSCOPE_TRACE_SLOWER_THAN")]
+    pub trace_slower_than: SlowerThan,
     /// Keep the last minute of events, and write it to a file in this folder when a request or an I/O
     /// takes flight-slower-than, a block request fails or the condition of an alert begins to hold;
     /// `lumpscope explain --replay FILE` reads it
     #[arg(long, value_name = "DIR", env = "LUMPSCOPE_FLIGHT_RECORDER")]
     pub flight_recorder: Option<PathBuf>,
-    /// Write the last minute of events when a request or an I/O takes at least this long
-    #[arg(long, value_name = "TIME", env = "LUMPSCOPE_FLIGHT_SLOWER_THAN")]
-    pub flight_slower_than: Span,
+    /// Write the last minute of events when a request or an I/O takes at least this long; auto: 2s where
+    /// the store's disk says that it has no arm, else 5s
+    #[arg(long, value_name = "TIME|auto", env = "LUMPSCOPE_FLIGHT_SLOWER_THAN")]
+    pub flight_slower_than: SlowerThan,
     /// Policy when another process opens a store's block device for writing: off, audit (count and
     /// report) or deny, where the kernel can (`lumpscope doctor`); NAME=POLICY: for this store;
     /// repeat for more
@@ -324,11 +329,12 @@ impl Default for ServeConfig {
             event_slower_than: Span::default(),
             pin_maps: None,
             otlp_endpoint: None,
+            otlp_metrics_interval: Span::default(),
             trace_url: None,
             trace_ratio: 0.01,
-            trace_slower_than: Span(Duration::from_millis(100)),
+            trace_slower_than: SlowerThan::Auto,
             flight_recorder: None,
-            flight_slower_than: Span(Duration::from_secs(5)),
+            flight_slower_than: SlowerThan::Auto,
             guard: vec![GuardRule::default()],
             program_statistics: false,
             io_backend: IoBackendArg::default(),

@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use lumpscope_engine::{CommitMode, Durability, IoBackendChoice, QueuePolicy};
 use lumpscope_observer::GuardPolicy;
+use lumpscope_units::Span;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A store to serve: `NAME=PATH`.
@@ -46,6 +47,71 @@ impl FromStr for StoreSpec {
 impl fmt::Display for StoreSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}={}", self.name, self.path.display())
+    }
+}
+
+/// When something is slow: a time, or one that the service chooses for each store by its disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SlowerThan {
+    /// Chosen by the service.
+    #[default]
+    Auto,
+    /// This, for all stores.
+    Than(Span),
+}
+
+/// Slow enough to be traced, where the service decides: on a disk that may have an arm, and on one
+/// without.
+pub const TRACE_AUTO: (Duration, Duration) =
+    (Duration::from_millis(100), Duration::from_millis(50));
+/// Slow enough for the flight recorder, likewise.
+pub const FLIGHT_AUTO: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(2));
+
+impl SlowerThan {
+    /// The time in force, of one for a disk that may have an arm and one for a disk without.
+    #[must_use]
+    pub fn of(self, (with_arm, without): (Duration, Duration), has_arm: bool) -> Duration {
+        match self {
+            Self::Than(span) => span.0,
+            Self::Auto if has_arm => with_arm,
+            Self::Auto => without,
+        }
+    }
+}
+
+impl FromStr for SlowerThan {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.trim() {
+            "auto" => Ok(Self::Auto),
+            text => text
+                .parse()
+                .map(Self::Than)
+                .map_err(|_| format!("{text:?} is neither auto nor a length of time, as 5ms")),
+        }
+    }
+}
+
+impl fmt::Display for SlowerThan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Than(span) => span.fmt(f),
+        }
+    }
+}
+
+impl Serialize for SlowerThan {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for SlowerThan {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(de::Error::custom)
     }
 }
 

@@ -147,7 +147,8 @@ mod tests {
                     .chain(others)
                     .map(String::len)
                     .sum::<usize>();
-                size_of::<v1::BlockIo>() + names
+                let flags = block.flags.iter().map(|f| size_of::<String>() + f.len());
+                size_of::<v1::BlockIo>() + names + flags.sum::<usize>()
             })
             .sum();
         let steps: usize = explained
@@ -181,6 +182,8 @@ mod tests {
             cgroup_id: u64::MAX,
             cgroup: "x".repeat(256),
             container: "x".repeat(64),
+            flags: ["preflush", "fua", "meta"].map(str::to_owned).to_vec(),
+            hardware_queue: Some(u32::MAX),
             ..Default::default()
         };
         let step = v1::Step {

@@ -272,6 +272,8 @@ fn block_io(b: obs::BlockIo) -> v1::BlockIo {
         done_at_ns: b.done_at_ns,
         failed: b.failed,
         failure: b.failure,
+        flags: b.flags,
+        hardware_queue: b.hardware_queue,
         uncertain: b.uncertain,
         process: b.process,
         pid: b.pid,
@@ -304,6 +306,8 @@ pub fn block_line(b: obs::BlockLine, clock: WallClock) -> v1::BlockLine {
         device_ns: b.device_ns,
         failed: b.failed,
         failure: b.failure,
+        flags: b.flags,
+        hardware_queue: b.hardware_queue,
     }
 }
 

@@ -27,6 +27,8 @@ pub struct NamedStore {
     pub path: PathBuf,
     /// The engine's handle.
     pub store: Store,
+    /// True: its disk says that it has no arm.
+    pub armless: bool,
     /// Objects for S3; `None`: S3 does not serve this store.
     objects: Option<Objects>,
     mode: AtomicU8,
@@ -62,6 +64,7 @@ impl NamedStore {
         index: usize,
         spec: StoreSpec,
         (store, objects): (Store, Option<Objects>),
+        armless: bool,
         service: Arc<ServiceGate>,
     ) -> Self {
         Self {
@@ -71,6 +74,7 @@ impl NamedStore {
             name: spec.name,
             path: spec.path,
             store,
+            armless,
             objects,
             mode: AtomicU8::new(Mode::Serving as u8),
             under_way: AtomicU64::new(0),

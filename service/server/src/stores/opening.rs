@@ -8,12 +8,13 @@ use std::thread;
 use lumpscope_engine::{SalvageReport, Store, StoreOptions, TailOutcome, UnsettledTail};
 use lumpscope_objects::{ObjectOptions, Objects};
 use lumpscope_observer::{GuardPolicy, Observer};
+use lumpscope_units::Span;
 use tracing::{info, warn};
 
 use super::learning;
 use super::named::{NamedStore, ServiceGate};
 use super::sink::DiskSink;
-use crate::config::{ServeConfig, StoreSpec};
+use crate::config::{FLIGHT_AUTO, ServeConfig, StoreSpec, TRACE_AUTO};
 use crate::error::ServerError;
 
 /// Findings of a salvage that are logged; all are counted.
@@ -101,6 +102,9 @@ impl Opener {
             source: source.into(),
         })?;
         let known = store.info();
+        let seen = self.observer.store_status(&spec.name);
+        let armless = seen.is_some_and(|seen| seen.armless);
+        let (traced, kept) = self.slower_than(armless);
         info!(
             store = spec.name,
             path = %spec.path.display(),
@@ -110,6 +114,8 @@ impl Opener {
             disk = known.disk.map(|disk| disk.to_string()),
             durable_by = known.durable_by,
             commit = known.commit.name(),
+            trace_slower_than = traced.map(tracing::field::display),
+            flight_slower_than = kept.map(tracing::field::display),
             lumps = known.replay.lumps,
             // The end mark is no record to whoever reads this.
             records = known.replay.records.saturating_sub(1),
@@ -130,6 +136,7 @@ impl Opener {
             index,
             spec.clone(),
             (store, objects),
+            armless,
             Arc::clone(&self.gate),
         ));
         learning::begin(&named, &self.observer);
@@ -138,6 +145,20 @@ impl Opener {
 }
 
 impl Opener {
+    /// Requests of a store that are traced because they are slow take so long, and those that the
+    /// flight recorder keeps; `None`: nothing is traced, or kept.
+    fn slower_than(&self, armless: bool) -> (Option<Span>, Option<Span>) {
+        let config = &self.config;
+        let (traced, kept) = (&config.otlp_endpoint, &config.flight_recorder);
+        let traced = traced
+            .as_ref()
+            .map(|_| config.trace_slower_than.of(TRACE_AUTO, !armless));
+        let kept = kept
+            .as_ref()
+            .map(|_| config.flight_slower_than.of(FLIGHT_AUTO, !armless));
+        (traced.map(Span), kept.map(Span))
+    }
+
     /// The objects of a store that S3 serves.
     fn objects(&self, spec: &StoreSpec, store: &Store) -> Result<Option<Objects>, ServerError> {
         let config = &self.config;

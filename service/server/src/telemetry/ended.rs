@@ -49,7 +49,11 @@ impl Sink for Reporter {
 impl Reporter {
     /// The place of the request in its trace; `None`: it is not exported.
     fn choose(&self, ended: &Ended<'_>, took: Duration) -> Option<TraceContext> {
-        let trace = self.tracing.choose(ended.parent, took, ended.code)?;
+        // A request without a store has no disk to judge it by.
+        let has_arm = ended.store.is_none_or(|named| !named.armless);
+        let trace = self
+            .tracing
+            .choose(ended.parent, (took, has_arm), ended.code)?;
         let state = ended.parent.map(TraceParent::state);
         self.tracing.chosen(About {
             request: ended.summary.request,

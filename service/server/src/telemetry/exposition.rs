@@ -120,7 +120,8 @@ impl Out<'_, '_> {
         self.describe(metric, |mut encoder| {
             for s in stores {
                 for ((first, second), buckets) in of(&s.report) {
-                    let values = vec![&*s.named.name, &*first, &*second];
+                    let mut values = vec![&*s.named.name, &*first, &*second];
+                    values.truncate(metric.labels.len());
                     let native = buckets.native.encode();
                     encoder
                         .encode_family(&labels(metric, values))?

@@ -175,6 +175,19 @@ fn unplaced_time(report: &StoreReport, operation: &str) -> HeatHistograms {
     shapes.map(of_one).collect()
 }
 
+/// Device time by flag.
+pub(super) fn flagged_time(report: &StoreReport) -> HeatHistograms {
+    let flagged = report.flagged.iter();
+    flagged
+        .map(|f| {
+            (
+                (f.flag.clone(), String::new()),
+                times(&f.device, f.device_ns),
+            )
+        })
+        .collect()
+}
+
 /// Time in the queue by owner and operation.
 pub(super) fn queue_time(report: &StoreReport) -> HeatHistograms {
     let queued = report.shapes.iter().filter(|s| !s.queue.is_empty());

@@ -74,6 +74,8 @@ metrics! {
         "Batches that the collector did not take.";
     EXPORTER_UP = "trace_exporter_up" Gauge []
         "1: the collector took the last batch; absent before the first.";
+    METRIC_EXPORTS = "metric_exports" Counter ["result"]
+        "Times that the metrics were sent to the collector: ok, or failed (it did not take all of them; the next time they are sent anew). Absent without `otlp-metrics-interval`.";
 
     CONNECTIONS = "connections" Gauge ["entrance"]
         "Connections open now. Entrances: tcp, unix, metrics.";
@@ -270,6 +272,8 @@ metrics! {
         "Time from issue to completion of a flush of the disk's cache.";
     DISCARD_TIME = "block_discard_time_seconds" Histogram ["store", "owner", "operation"]
         "Time from issue to completion of a discard, by which a disk is told that blocks are free.";
+    FLAGGED_TIME = "block_flagged_device_time_seconds" Histogram ["store", "flag"]
+        "Time from issue to completion of the block requests that have a flag, whoever made them: fua (written past the cache of a disk that can; where one cannot, the kernel sends a flush instead, which is among the flushes), meta (file-system metadata), ahead (read ahead). One with two flags is in both.";
     QUEUE_TIME = "block_queue_time_seconds" Histogram ["store", "owner", "operation"]
         "Time from the making of a block request until the driver was given it (Q2D).";
     BLOCK_SIZE = "block_size_bytes" Histogram ["store", "owner", "operation"]
@@ -322,6 +326,8 @@ metrics! {
         "Block requests of this service whose submission was not seen, such as those of kernel workers.";
     AUDIT_AMBIGUOUS = "audit_ambiguous_requests" Counter ["store"]
         "Block requests of which the owner is not certain: place and time suit another I/O, or somebody else, as well.";
+    PUNTED_IOS = "io_uring_punted_ios" Counter ["operation"]
+        "I/Os that the service's io_urings handed to workers of the kernel, because the thread would have had to wait: flush (every flush is), data (reads and writes), unknown (classic probes before 5.19 do not tell them apart). Absent where the program punt is not attached.";
     SUBMISSIONS_UNCHECKED = "submissions_unchecked_ios" Counter []
         "I/Os that a thread could not announce to the probes because another thread had its place: they are attributed by their sectors alone.";
     GUARD_POLICY = "guard_policy" Gauge ["store", "policy"]

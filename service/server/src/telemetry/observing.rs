@@ -50,6 +50,16 @@ fn programs(out: &mut Out<'_, '_>, sources: &Sources) -> fmt::Result {
     out.gauge(&names::EVENTS_ONE_IN, [(vec![], one_in)])?;
     let slower = seconds(policy.slower_than_ns);
     out.gauge(&names::EVENTS_SLOWER, [(vec![], slower)])?;
+    let punted = sources.observer.punted().into_iter();
+    let punted = punted.flat_map(|p| {
+        [
+            ("flush", p.flushes),
+            ("data", p.data),
+            ("unknown", p.unknown),
+        ]
+    });
+    let punted = punted.map(|(operation, ios)| (vec![operation], float(ios)));
+    out.counter(&names::PUNTED_IOS, punted)?;
     let unchecked = float(sources.observer.submissions_refused());
     out.counter(&names::SUBMISSIONS_UNCHECKED, [(vec![], unchecked)])
 }
@@ -148,6 +158,7 @@ fn block(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {
     out.histogram(&names::SEEK_DEVICE_TIME, stores, heat::seek_device_time)?;
     out.histogram(&names::FLUSH_TIME, stores, heat::flush_time)?;
     out.histogram(&names::DISCARD_TIME, stores, heat::discard_time)?;
+    out.histogram(&names::FLAGGED_TIME, stores, heat::flagged_time)?;
     out.histogram(&names::QUEUE_TIME, stores, heat::queue_time)?;
     out.histogram(&names::BLOCK_SIZE, stores, heat::size)?;
     out.gauge_of(&names::BLOCK_IN_FLIGHT, stores, |s| {

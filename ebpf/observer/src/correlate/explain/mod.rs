@@ -97,6 +97,8 @@ fn block_io(known: &Known<'_>, block: &Block) -> BlockIo {
         done_at_ns: event.completed_ns().map(|ns| known.after_begin(ns)),
         failed: event.failed,
         failure: event.failure_name().to_owned(),
+        flags: event.flag_names(),
+        hardware_queue: event.hardware_queue,
         uncertain: share.uncertain,
         process: event.comm.text(),
         pid: event.tgid,

@@ -138,6 +138,9 @@ fn times(block: &Block) -> String {
         (Some(_), None) => "when it completed was not seen".to_owned(),
         (None, _) => "when it was sent was not seen".to_owned(),
     });
+    if event.is_of_ring_worker() {
+        parts.push("made by a worker of the io_uring".to_owned());
+    }
     if block.share.uncertain {
         parts.push("perhaps not its own".to_owned());
     }

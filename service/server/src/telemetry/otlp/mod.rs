@@ -1,4 +1,5 @@
-//! OTLP traces: what the disk did for a request, as spans of the trace that the client began.
+//! OTLP: what the disk did for a request, as spans of the trace that the client began; and
+//! [`metrics`].
 //!
 //! ```text
 //! Scope::end_as ── choose ──▶ observer ── explained ──▶ gather ──▶ queue ──▶ send ──▶ collector
@@ -11,6 +12,8 @@
 //! dropped and counted, so a collector that is away costs memory that is named here and no time.
 
 mod gather;
+mod metrics;
+mod points;
 mod sampling;
 mod send;
 mod spans;
@@ -21,12 +24,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lumpscope_observer::{Observer, RequestSummary, SlowRequest, TraceContext};
+use opentelemetry::InstrumentationScope;
 use opentelemetry_sdk::trace::{IdGenerator as _, RandomIdGenerator, SpanData};
+use opentelemetry_semantic_conventions::SCHEMA_URL;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tonic::Code;
 use tracing::info;
 
+pub use metrics::MetricsExport;
 pub use spans::{About, Servers};
 
 use crate::config::Sampling;
@@ -153,12 +159,13 @@ impl Tracing {
         })
     }
 
-    /// Decides about a request that has ended; `None`: it is not exported.
+    /// Decides about a request that has ended, by how long it took and whether the disk of its store may
+    /// have an arm; `None`: it is not exported.
     #[must_use]
     pub fn choose(
         &self,
         parent: Option<&TraceParent>,
-        took: Duration,
+        took: (Duration, bool),
         code: Code,
     ) -> Option<TraceContext> {
         let running = self.running.as_ref()?;
@@ -274,6 +281,14 @@ impl Running {
     fn new_span_id(&self) -> u64 {
         new_span_id(&self.ids)
     }
+}
+
+/// The maker of spans and metrics.
+fn scope() -> InstrumentationScope {
+    InstrumentationScope::builder("lumpscope")
+        .with_version(env!("CARGO_PKG_VERSION"))
+        .with_schema_url(SCHEMA_URL)
+        .build()
 }
 
 fn new_span_id(ids: &RandomIdGenerator) -> u64 {

@@ -4,12 +4,18 @@ use std::time::Duration;
 
 use tonic::Code;
 
-use crate::config::Sampling;
+use crate::config::{Sampling, TRACE_AUTO};
 
 impl Sampling {
     /// True: such a request is exported. Those that failed by the service's fault always are.
-    pub(super) fn wants(&self, trace_id: u128, took: Duration, code: Code) -> bool {
-        took >= self.slower_than || is_fault(code) || self.by_chance(trace_id)
+    pub(super) fn wants(
+        &self,
+        trace_id: u128,
+        (took, has_arm): (Duration, bool),
+        code: Code,
+    ) -> bool {
+        let slow = took >= self.slower_than.of(TRACE_AUTO, has_arm);
+        slow || is_fault(code) || self.by_chance(trace_id)
     }
 
     /// The rule of OpenTelemetry's `TraceIdRatioBased`: the lower half of the id, without its last
@@ -38,17 +44,25 @@ pub(super) fn is_fault(code: Code) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::SlowerThan;
 
     #[test]
     fn slow_ones_and_faults_are_always_kept_and_others_by_the_ratio() {
         let none = Sampling {
             ratio: 0.0,
-            slower_than: Duration::from_millis(100),
+            slower_than: SlowerThan::Auto,
         };
-        let (fast, slow) = (Duration::from_millis(99), Duration::from_millis(100));
+        let with_arm = |ms| (Duration::from_millis(ms), true);
+        let (fast, slow) = (with_arm(99), with_arm(100));
         assert!(!none.wants(0, fast, Code::Ok));
         assert!(!none.wants(0, fast, Code::NotFound));
         assert!(none.wants(u128::MAX, slow, Code::Ok));
+        assert!(none.wants(u128::MAX, (fast.0, false), Code::Ok));
+        let given = Sampling {
+            slower_than: "100ms".parse().unwrap(),
+            ..none
+        };
+        assert!(!given.wants(0, (fast.0, false), Code::Ok));
         assert!(none.wants(u128::MAX, fast, Code::DataLoss));
         let all = Sampling { ratio: 1.0, ..none };
         assert!(all.wants(u128::MAX, fast, Code::Ok));

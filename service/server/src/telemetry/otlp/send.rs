@@ -1,7 +1,7 @@
 //! From the queue to the collector.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use opentelemetry::KeyValue;
@@ -39,19 +39,20 @@ pub(super) fn exporter(endpoint: &str) -> Result<SpanExporter, ServerError> {
         .build();
     let mut exporter = built
         .map_err(|error| ServerError::Argument(format!("otlp-endpoint = {endpoint:?}: {error}")))?;
-    exporter.set_resource(&resource());
+    exporter.set_resource(&RESOURCE);
     Ok(exporter)
 }
 
-/// Resource of the spans: the attributes of the environment (`OTEL_RESOURCE_ATTRIBUTES`) are kept.
-fn resource() -> Resource {
+/// Resource of spans and metrics: the attributes of the environment (`OTEL_RESOURCE_ATTRIBUTES`)
+/// are kept.
+pub(super) static RESOURCE: LazyLock<Resource> = LazyLock::new(|| {
     Resource::builder()
         .with_service_name("lumpscope")
         .with_attribute(KeyValue::new(SERVICE_VERSION, env!("CARGO_PKG_VERSION")))
         .with_attribute(KeyValue::new(SERVICE_INSTANCE_ID, instance_id()))
         .with_schema_url([], SCHEMA_URL)
         .build()
-}
+});
 
 /// A random UUID for the life of this process.
 fn instance_id() -> String {

@@ -25,14 +25,13 @@ use opentelemetry::trace::{
 };
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::trace::{RandomIdGenerator, SpanData};
-use opentelemetry_semantic_conventions::SCHEMA_URL;
 use opentelemetry_semantic_conventions::attribute::{
     ERROR_TYPE, RPC_METHOD, RPC_RESPONSE_STATUS_CODE, RPC_SYSTEM_NAME, SERVER_ADDRESS, SERVER_PORT,
 };
 use tonic::Code;
 
-use super::new_span_id;
 use super::sampling::is_fault;
+use super::{new_span_id, scope};
 
 /// Facts about a request that only the service knows.
 #[derive(Clone, Debug, PartialEq)]
@@ -155,10 +154,7 @@ pub(super) fn of(
         about,
         clock,
         servers,
-        scope: InstrumentationScope::builder("lumpscope")
-            .with_version(env!("CARGO_PKG_VERSION"))
-            .with_schema_url(SCHEMA_URL)
-            .build(),
+        scope: scope(),
     };
     let mut spans = vec![make.request()];
     let (mut data, mut journal) = (trace.span_id, trace.span_id);

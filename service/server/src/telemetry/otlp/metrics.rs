@@ -1,0 +1,255 @@
+//! The metrics of `/metrics`, sent to the collector of the traces at intervals.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
+use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
+use opentelemetry_proto::tonic::metrics::v1::{Metric, ResourceMetrics, ScopeMetrics};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::transform::common::tonic::Attributes;
+use opentelemetry_semantic_conventions::SCHEMA_URL;
+use prost::Message as _;
+use rustix::time::{ClockId, clock_gettime};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tonic::transport::{Channel, Endpoint};
+use tracing::{info, warn};
+
+use super::points::Points;
+use super::{lock, scope, send};
+use crate::error::ServerError;
+use crate::telemetry::{Metrics, Sources, process};
+
+/// Longest that the collector may take for a message.
+const TIMEOUT: Duration = Duration::from_secs(3);
+/// Metrics go in several messages beyond this; collectors take 4 MiB.
+const MESSAGE: usize = 1 << 20;
+/// Least time between two lines of the log about a collector that takes nothing.
+const SAID_EVERY: Duration = Duration::from_secs(60);
+
+/// Exports metrics, or does nothing. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct MetricsExport {
+    running: Option<Arc<Running>>,
+}
+
+#[derive(Debug)]
+struct Running {
+    taken: AtomicU64,
+    failed: AtomicU64,
+    stop: watch::Sender<bool>,
+    /// Taken by the end.
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl MetricsExport {
+    /// An export to `endpoint` every so often, which [`Self::start`] begins; without an endpoint or
+    /// an interval, none.
+    #[must_use]
+    pub fn new(endpoint: Option<&str>, every: Duration) -> Self {
+        let wanted = endpoint.is_some() && !every.is_zero();
+        Self {
+            running: wanted.then(|| {
+                Arc::new(Running {
+                    taken: AtomicU64::new(0),
+                    failed: AtomicU64::new(0),
+                    stop: watch::channel(false).0,
+                    task: Mutex::default(),
+                })
+            }),
+        }
+    }
+
+    /// Begins to export. Must be called within a runtime.
+    ///
+    /// # Errors
+    /// An endpoint that is no address.
+    pub fn start(
+        &self,
+        endpoint: Option<&str>,
+        every: Duration,
+        sources: Sources,
+    ) -> Result<(), ServerError> {
+        let (Some(running), Some(endpoint)) = (&self.running, endpoint) else {
+            return Ok(());
+        };
+        let channel = Endpoint::from_shared(endpoint.to_owned()).map_err(|error| {
+            ServerError::Argument(format!("otlp-endpoint = {endpoint:?}: {error}"))
+        })?;
+        let channel = channel.connect_timeout(TIMEOUT).timeout(TIMEOUT);
+        let exporter = Exporter {
+            metrics: Arc::new(Metrics::new(sources)),
+            client: MetricsServiceClient::new(channel.connect_lazy()),
+            points: Points::new(begun(), boot()),
+            running: Arc::clone(running),
+            refused: false,
+            said: None,
+        };
+        let task = tokio::spawn(exporter.run(every, running.stop.subscribe()));
+        *lock(&running.task) = Some(task);
+        info!(endpoint, ?every, "metrics are exported");
+        Ok(())
+    }
+
+    /// Exports that the collector has taken, and those that it has not; `None`: there are none.
+    #[must_use]
+    pub fn numbers(&self) -> Option<(u64, u64)> {
+        let running = self.running.as_ref()?;
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Some((of(&running.taken), of(&running.failed)))
+    }
+
+    /// Exports once more and ends, within [`super::FLUSH_WITHIN`]. Call it while the stores are open.
+    pub async fn shutdown(&self) {
+        let Some(running) = &self.running else { return };
+        running.stop.send_replace(true);
+        let task = lock(&running.task).take();
+        if let Some(mut task) = task
+            && tokio::time::timeout(super::FLUSH_WITHIN, &mut task)
+                .await
+                .is_err()
+        {
+            task.abort();
+        }
+    }
+}
+
+/// When the service began.
+fn begun() -> u64 {
+    process::started().map_or_else(now, |seconds| seconds * 1_000_000_000)
+}
+
+/// When the machine was started.
+fn boot() -> u64 {
+    let since = Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default();
+    now().saturating_sub(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// In nanoseconds since 1970.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    u64::try_from(since.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX)
+}
+
+struct Exporter {
+    metrics: Arc<Metrics>,
+    client: MetricsServiceClient<Channel>,
+    points: Points,
+    running: Arc<Running>,
+    /// The last export was not taken.
+    refused: bool,
+    /// When the log was last told that exports are not taken.
+    said: Option<Instant>,
+}
+
+impl Exporter {
+    async fn run(mut self, every: Duration, mut stopped: watch::Receiver<bool>) {
+        let mut last = false;
+        while !last {
+            last = tokio::select! {
+                () = tokio::time::sleep(every) => false,
+                // An error means that the service is gone, which is a stop too.
+                _ = stopped.wait_for(|stop| *stop) => true,
+            };
+            let sent = self.export().await;
+            self.tell(sent);
+        }
+    }
+
+    async fn export(&mut self) -> Result<(), String> {
+        let metrics = Arc::clone(&self.metrics);
+        // It asks the observer, which may be busy: no work for a thread of the runtime.
+        let read = tokio::task::spawn_blocking(move || metrics.families()).await;
+        let read = read.map_err(|error| error.to_string())?;
+        let families = read.map_err(|error| error.to_string())?;
+        for part in parts(self.points.of(families, now())) {
+            let sending = self.client.export(message(part));
+            let answer = tokio::time::timeout(TIMEOUT, sending).await;
+            let answer = answer.map_err(|_| format!("no answer within {TIMEOUT:?}"))?;
+            let answer = answer.map_err(|status| status.to_string())?.into_inner();
+            let refused = answer.partial_success.unwrap_or_default();
+            if refused.rejected_data_points > 0 {
+                let (points, why) = (refused.rejected_data_points, refused.error_message);
+                return Err(format!("it refused {points} values: {why}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, sent: Result<(), String>) {
+        let before = std::mem::replace(&mut self.refused, sent.is_err());
+        match sent {
+            Ok(()) => {
+                self.running.taken.fetch_add(1, Ordering::Relaxed);
+                if before {
+                    info!("the collector takes metrics again");
+                }
+            }
+            Err(why) => {
+                self.running.failed.fetch_add(1, Ordering::Relaxed);
+                if !before && self.said.is_none_or(|said| said.elapsed() >= SAID_EVERY) {
+                    self.said = Some(Instant::now());
+                    warn!(why, "the collector does not take metrics");
+                }
+            }
+        }
+    }
+}
+
+/// Metrics in messages of about [`MESSAGE`] bytes.
+fn parts(metrics: Vec<Metric>) -> Vec<Vec<Metric>> {
+    let (mut parts, mut bytes) = (vec![Vec::new()], 0);
+    for metric in metrics {
+        let length = metric.encoded_len();
+        if bytes > 0 && bytes + length > MESSAGE {
+            parts.push(Vec::new());
+            bytes = 0;
+        }
+        bytes += length;
+        parts.last_mut().expect("there is one").push(metric);
+    }
+    parts
+}
+
+fn message(metrics: Vec<Metric>) -> ExportMetricsServiceRequest {
+    let resource = send::RESOURCE.iter();
+    let resource =
+        resource.map(|(key, value)| opentelemetry::KeyValue::new(key.clone(), value.clone()));
+    ExportMetricsServiceRequest {
+        resource_metrics: vec![ResourceMetrics {
+            resource: Some(Resource {
+                attributes: Attributes::from(resource).0,
+                ..Resource::default()
+            }),
+            scope_metrics: vec![ScopeMetrics {
+                scope: Some(InstrumentationScope::from((scope(), None))),
+                metrics,
+                schema_url: SCHEMA_URL.to_owned(),
+            }],
+            schema_url: SCHEMA_URL.to_owned(),
+        }],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_metrics_go_in_several_messages_and_none_is_lost() {
+        let metric = |length: usize| Metric {
+            name: "x".repeat(length),
+            ..Metric::default()
+        };
+        let lengths = |sizes: &[usize]| -> Vec<usize> {
+            let parts = parts(sizes.iter().map(|size| metric(*size)).collect());
+            parts.iter().map(Vec::len).collect()
+        };
+        assert_eq!(lengths(&[10, 20]), [2]);
+        let half = MESSAGE / 2 - 100;
+        assert_eq!(lengths(&[half, half, half, 3 * half, 1]), [2, 1, 1, 1]);
+    }
+}
