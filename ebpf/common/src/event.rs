@@ -39,8 +39,8 @@ pub struct BlockEvent {
     pub tid: u32,
     /// 0: success. Otherwise see [`crate::flag::RAW_STATUS`].
     pub error: i32,
-    /// The kernel's `cmd_flags` when the driver was given it; with the classic flavour those of
-    /// [`crate::row::FLAGS`] only.
+    /// The kernel's `cmd_flags` when the driver was given it; with the classic flavour FUA and
+    /// metadata only.
     pub request_flags: u32,
     /// With [`crate::flag2::SUBMITTED`]: index of the store of that I/O; else 0.
     pub store: u32,

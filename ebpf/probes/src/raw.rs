@@ -10,8 +10,8 @@ use crate::bio::{self, read_bio};
 use crate::maps::Layer;
 use crate::read::{decode, key, read, watched};
 use crate::settings::{
-    DONE_ERRNO, HCTX_NUMBER, IO_OPCODE, IO_USER_DATA, PUNTED_ARGUMENT, QUEUE_DISK, RQ_BIO, RQ_BORN, RQ_DISK, RQ_FLAGS, RQ_HCTX,
-    RQ_LEN, RQ_QUEUE, RQ_SECTOR,
+    DONE_ERRNO, HCTX_NUMBER, IO_OPCODE, IO_USER_DATA, PUNTED_ARGUMENT, QUEUE_DISK, RQ_BIO, RQ_BORN,
+    RQ_DISK, RQ_FLAGS, RQ_HCTX, RQ_LEN, RQ_QUEUE, RQ_SECTOR,
 };
 use crate::submission;
 use crate::track::{self, After, Keys, Request};

@@ -273,7 +273,7 @@ metrics! {
     DISCARD_TIME = "block_discard_time_seconds" Histogram ["store", "owner", "operation"]
         "Time from issue to completion of a discard, by which a disk is told that blocks are free.";
     FLAGGED_TIME = "block_flagged_device_time_seconds" Histogram ["store", "flag"]
-        "Time from issue to completion of the block requests that have a flag, whoever made them: fua (written past the cache of a disk that can; where one cannot, the kernel sends a flush instead, which is among the flushes), meta (file-system metadata), ahead (read ahead). One with two flags is in both.";
+        "Time from issue to completion of the block requests that have a flag, whoever made them: fua (written past the cache of a disk that can; where one cannot, the kernel sends a flush instead, which is among the flushes), meta (file-system metadata), ahead (read ahead; not with the classic probes). One with two flags is in both.";
     QUEUE_TIME = "block_queue_time_seconds" Histogram ["store", "owner", "operation"]
         "Time from the making of a block request until the driver was given it (Q2D).";
     BLOCK_SIZE = "block_size_bytes" Histogram ["store", "owner", "operation"]
