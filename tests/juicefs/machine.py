@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import socket
+import statistics
 import struct
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import time
 READY = 60
 # Longest that one command may take, in seconds.
 COMMAND = 600
-# What marks the process that is already inside.
+# Set in the environment of the process that is already inside.
 INSIDE = "LUMPSCOPE_JUICEFS_INSIDE"
 
 
@@ -30,6 +31,11 @@ def say(text):
 
 def note(text):
     print(f"    {text}", file=sys.stderr, flush=True)
+
+
+def spread(values, form):
+    """The median and the range, each in this form."""
+    return f"{statistics.median(values):{form}} ({min(values):{form}}..{max(values):{form}})".replace("%", " %")
 
 
 def check(truth, text):

@@ -7,11 +7,11 @@ import statistics
 import time
 import urllib.request
 
-from machine import Failed, note, run
+from machine import Failed, note, run, spread
 from nodes import ACCESS, BUCKET, SECRET
 from volume import Volume
 
-# What the service is told, and whether its disk is observed then. What differs between the first two is noise.
+# Options of the service, and whether it observes its disk with them. The first two differ by noise only.
 MODES = {
     "not loaded": (["--no-probes"], False),
     "not loaded, again": (["--no-probes"], False),
@@ -22,8 +22,8 @@ OFF = "not loaded"
 # Folders in each, and how deep: files are in the deepest, one in each.
 WIDTH, DEPTH = 10, 3
 
-# What observing with BoesFS cost on other machines, on ext4 with the sources of Linux 4.19 (its build is `make
-# tinyconfig`): seconds without and with, per cent.
+# The published cost of observing with BoesFS, on other machines, on ext4 with the sources of Linux 4.19 (built with
+# `make tinyconfig`): seconds without and with, per cent.
 PUBLISHED = {"tar": (82.31, 87.23, 5.98), "untar": (9.13, 9.67, 5.91), "build": (7.44, 7.95, 6.85)}
 
 
@@ -79,7 +79,7 @@ def sources(mountpoint, archive):
     def timed(name, words, where):
         begun = time.monotonic()
         run(words, cwd=where, seconds=3600)
-        # What is not written yet belongs to the work.
+        # Writing back the dirty pages is part of the work.
         descriptor = os.open(mountpoint, os.O_RDONLY)
         os.fsync(descriptor)
         os.close(descriptor)
@@ -148,10 +148,6 @@ def compare(node, folder, engine, rounds, archive):
         print(f"{name}: observation had {spread(shares[name], '.2%')} of the work's processor time", flush=True)
 
 
-def spread(values, form="+.1%"):
-    return f"{statistics.median(values):{form}} ({min(values):{form}}..{max(values):{form}})".replace("%", " %")
-
-
 def print_table(runs):
     """Medians without probes, and what each other mode took more in the same round."""
     others = [name for name in MODES if name != OFF]
@@ -159,7 +155,7 @@ def print_table(runs):
     for figure, (_, count) in runs[0][OFF].items():
         base = statistics.median(one[OFF][figure][0] for one in runs)
         cells = [figure, f"{base:.2f}", f"{count / base:.0f}" if count > 1 else ""]
-        cells += [spread([one[name][figure][0] / one[OFF][figure][0] - 1 for one in runs]) for name in others]
+        cells += [spread([one[name][figure][0] / one[OFF][figure][0] - 1 for one in runs], "+.1%") for name in others]
         without, with_it, cost = PUBLISHED.get(figure, (0, 0, 0))
         cells.append(f"{without} s, {with_it} s: {cost:+.1f} %" if cost else "")
         print("| " + " | ".join(cells) + " |", flush=True)

@@ -1,7 +1,6 @@
 """Runs of their own, without the scenes: Swift's own tests, a disk that is filled again, speed, JuiceFS."""
 
 import os
-import statistics
 import subprocess
 import sys
 import time
@@ -10,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import cluster as clusters
 import scenes
 from cluster import KEY, USER
-from machine import Failed, check, note, say, until
+from machine import Failed, check, note, say, spread, until
 from metadata import Sqlite
 from volume import Files, Volume
 from writer import Writer
@@ -170,12 +169,8 @@ def speed(found, options):
                 list(pool.map(lambda name: client.good("DELETE", name), names))
     for what in ("put", "get"):
         lumps, xfs = rates[what, "lumps"], rates[what, "xfs"]
-        print(f"{what}s a second of 1 MiB: lumps {spread(lumps)}, xfs {spread(xfs)}; "
-              f"lumps to xfs {spread([one / two for one, two in zip(lumps, xfs)], 2)}", flush=True)
-
-
-def spread(values, digits=1):
-    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f}..{max(values):.{digits}f})"
+        print(f"{what}s a second of 1 MiB: lumps {spread(lumps, '.1f')}, xfs {spread(xfs, '.1f')}; "
+              f"lumps to xfs {spread([one / two for one, two in zip(lumps, xfs)], '.2f')}", flush=True)
 
 
 # JuiceFS.
@@ -234,7 +229,7 @@ def juicefs(found, options):
     volume.destroy()
 
 
-# What is asked for by an option of that name: the policies that it needs, and the run.
+# Runs by the option that asks for them, with the policies that each needs.
 RUNS = {
     "functional": (("lumps", "xfs"), functional),
     "fill": (("lumps",), filled),

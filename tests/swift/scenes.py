@@ -9,7 +9,6 @@ import time
 from http.client import HTTPConnection
 from urllib.parse import quote
 
-import alone
 import cluster as clusters
 from cluster import Cluster
 from machine import Failed, check, note, run, say
@@ -148,7 +147,8 @@ class Writing:
         self.thread.join()
 
 
-def play(options, folder, site):
+def play(options, folder, site, alone):
+    """The scenes, or instead of them a run of its own: the policies that it needs, and its function."""
     clusters.say_versions()
     if options.short:
         options.rounds, options.objects = 1, 12
@@ -160,14 +160,13 @@ def play(options, folder, site):
     begun = time.monotonic()
     found = Cluster(options.binary, folder, site, options.size << 20, lumps_only=options.short,
                     away=options.away, traced=not options.speed, drive=options.drive)
-    own = next((runs for name, runs in alone.RUNS.items() if getattr(options, name)), None)
-    if own:
-        policies, own = own
+    if alone:
+        policies, run_alone = alone
         found.policies = [one for one in found.policies if one[0] in policies]
     found.start()
     note(f"ready after {time.monotonic() - begun:.0f} s")
-    if own:
-        return own(found, options)
+    if alone:
+        return run_alone(found, options)
     client = found.client()
     client.containers(found.policies)
     names = [one[0] for one in found.policies]

@@ -35,7 +35,7 @@ const SMALL: u64 = 128 << 10;
 /// Part of the memory for gets that the reserve has beside it.
 const RESERVE: u64 = 16;
 
-/// Who pays for memory that many share: a login, by one of its connections. No login gets more than
+/// Pays for memory that many share: a login, by one of its connections. No login gets more than
 /// three quarters of the memory, and no connection more than half, unless with one request. The
 /// default stands for nobody, and has no bounds of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -168,7 +168,7 @@ enum Charge {
 pub(crate) enum Short {
     /// Others have it.
     Memory,
-    /// Who pays for it has its share.
+    /// The payer has its share.
     Share,
 }
 

@@ -168,8 +168,6 @@ pub(crate) struct IoTable {
     /// Reads that have failed once. They are tried again one at a time: the kernel may make one
     /// request of reads that lie side by side, and one bad sector fails all of them.
     failed_once: VecDeque<(Tag, Extent, Option<AlignedBuf>)>,
-    /// True: one of them is in flight.
-    reads_again: bool,
     in_flight: HashMap<u64, (Tag, Extent)>,
     /// Tokens with the begin of their I/Os, the oldest in flight first.
     began: VecDeque<(u64, u64)>,
@@ -205,7 +203,6 @@ impl IoTable {
             pool: Arc::clone(pool),
             reservation: None,
             failed_once: VecDeque::new(),
-            reads_again: false,
             in_flight: HashMap::new(),
             began: VecDeque::new(),
             judge: Judge::default(),
@@ -433,7 +430,6 @@ impl IoTable {
         let (tag, extent) = self.in_flight.remove(&completion.token)?;
         self.data_in_flight -= usize::from(tag.is_data());
         if extent.again {
-            self.reads_again = false;
             self.read_again();
         }
         self.note_end(&extent, completion.result.is_ok());
@@ -450,7 +446,7 @@ impl IoTable {
                 && tag.is_asked_for()
             {
                 self.failed_once.push_back((tag, extent, completion.buf));
-                if !self.reads_again {
+                if !self.in_flight.values().any(|(_, extent)| extent.again) {
                     self.read_again();
                 }
                 return None;
@@ -468,7 +464,6 @@ impl IoTable {
             return;
         };
         let token = self.next_token;
-        self.reads_again = true;
         let requests = extent.request.into_iter().collect();
         self.submit(tag, (IoOp::Read, false), extent.offset, buf, requests);
         if let Some((_, extent)) = self.in_flight.get_mut(&token) {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use prost::Message;
 use tokio_stream::Stream;
 use tonic::Status;
 use tonic::body::Body;
@@ -109,39 +110,44 @@ impl Call {
                 Ok(reply(replies, &scope))
             }
             Self::Get => {
-                let mut source = Source::new(body, lumps.body_timeout);
-                let asked = read_message(&mut source, MAX_GET).await?;
-                scope.all_received();
+                let asked = asked(lumps, &scope, body, MAX_GET).await?;
                 let fetched = get::get(lumps, &scope, &asked).await?;
                 let connection = connection.as_ref();
                 let frames = LumpFrames::new(lumps, &scope, connection, Form::Get, fetched);
                 Ok(reply(frames, &scope))
             }
             Self::GetSmall => {
-                let mut source = Source::new(body, lumps.body_timeout);
-                let asked = read_message(&mut source, MAX_GET).await?;
-                scope.all_received();
+                let asked = asked(lumps, &scope, body, MAX_GET).await?;
                 let fetched = small::get_small(lumps, &scope, asked).await?;
                 let connection = connection.as_ref();
                 let frames = LumpFrames::new(lumps, &scope, connection, Form::Small, fetched);
                 Ok(reply(frames, &scope))
             }
             Self::GetMany => {
-                let mut source = Source::new(body, lumps.body_timeout);
-                let asked = read_message(&mut source, MAX_GET_MANY).await?;
-                scope.all_received();
+                let asked = asked(lumps, &scope, body, MAX_GET_MANY).await?;
                 let frames = many::get_many(lumps, &scope, connection, &asked)?;
                 Ok(reply(frames, &scope))
             }
             Self::List => {
-                let mut source = Source::new(body, lumps.body_timeout);
-                let asked = read_message(&mut source, MAX_GET).await?;
-                scope.all_received();
+                let asked = asked(lumps, &scope, body, MAX_GET).await?;
                 let page = list::list(lumps, &scope, connection.as_ref(), asked).await?;
                 Ok(reply(tokio_stream::once(Ok(page)), &scope))
             }
         }
     }
+}
+
+/// The only message of a call, of at most `max` bytes.
+async fn asked<M: Message + Default>(
+    lumps: &LumpStoreService,
+    scope: &Scope,
+    body: Body,
+    max: usize,
+) -> Result<M, Status> {
+    let mut source = Source::new(body, lumps.body_timeout);
+    let asked = read_message(&mut source, max).await?;
+    scope.all_received();
+    Ok(asked)
 }
 
 fn reply(

@@ -50,9 +50,7 @@ impl Kind {
 pub struct Watches {
     calls: AtomicUsize,
     viewers: AtomicUsize,
-    trace: Counts,
-    record: Counts,
-    page: Counts,
+    by_kind: [Counts; Kind::ALL.len()],
     /// Places for questions, of gRPC and of the page together, and memory for their answers.
     pub(crate) turns: Turns,
     pub(crate) answers: Answers,
@@ -72,11 +70,9 @@ impl Watches {
     #[must_use]
     pub fn new(config: &ServeConfig) -> Self {
         Self {
-            calls: AtomicUsize::default(),
-            viewers: AtomicUsize::default(),
-            trace: Counts::default(),
-            record: Counts::default(),
-            page: Counts::default(),
+            calls: Default::default(),
+            viewers: Default::default(),
+            by_kind: Default::default(),
             turns: Turns::default(),
             answers: Answers::new(config),
             blocks: Room::new(BLOCKS),
@@ -85,11 +81,7 @@ impl Watches {
     }
 
     fn of(&self, kind: Kind) -> &Counts {
-        match kind {
-            Kind::Trace => &self.trace,
-            Kind::Record => &self.record,
-            Kind::Page => &self.page,
-        }
+        &self.by_kind[kind as usize]
     }
 
     /// How many there are of those that share a limit, and the limit.

@@ -521,7 +521,7 @@ mod tests {
             }
             assert_eq!(held.len() - before, usize::try_from(most).unwrap());
         }
-        // Who waits by the second connection goes before those of the first.
+        // A body of the second connection goes before those of the first.
         let mut greedy = std::pin::pin!(by(8));
         let mut other = std::pin::pin!(by(4));
         assert!(now(greedy.as_mut()).await.is_none() && now(other.as_mut()).await.is_none());

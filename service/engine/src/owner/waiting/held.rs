@@ -51,6 +51,7 @@ impl Held {
                 ready.extend(queue.pop_front());
             }
         }
+        self.len -= ready.len();
         self.forget();
         ready
     }
@@ -61,6 +62,7 @@ impl Held {
             let late = |arrival: &Arrival| arrival.ctx.late_ns(now_ns);
             let index = queue.iter().position(|arrival| late(arrival).is_some())?;
             let arrival = queue.remove(index)?;
+            self.len -= 1;
             let late_ns = late(&arrival)?;
             Some((arrival, late_ns))
         });
@@ -82,9 +84,8 @@ impl Held {
         std::mem::take(&mut self.by_payer).into_values().flatten()
     }
 
-    /// Counts, and forgets payers of which none waits.
+    /// Forgets payers of which none waits.
     fn forget(&mut self) {
         self.by_payer.retain(|_, queue| !queue.is_empty());
-        self.len = self.by_payer.values().map(VecDeque::len).sum();
     }
 }

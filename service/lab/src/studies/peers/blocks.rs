@@ -9,11 +9,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use anyhow::anyhow;
+use anyhow::{anyhow, ensure};
 use lumpscope_platter::drive::Drive;
 use serde::Serialize;
 
@@ -316,9 +317,22 @@ fn sync(below: &Path) -> anyhow::Result<()> {
     rustix::fs::syncfs(&file).map_err(cannot("write back", below))
 }
 
+/// Empties the caches of the kernel. A file system of the lab is frozen for a moment, because only then
+/// does it write its metadata in place: what the part before has changed would count for the next.
 fn drop_caches(below: &Path) -> anyhow::Result<()> {
     const SWITCH: &str = "/proc/sys/vm/drop_caches";
     sync(below)?;
+    if below.is_dir() {
+        for change in ["--freeze", "--unfreeze"] {
+            let ended = Command::new("fsfreeze").arg(change).arg(below).status();
+            let ended = ended.map_err(cannot("run fsfreeze on", below))?;
+            ensure!(
+                ended.success(),
+                "fsfreeze {change} failed on {}",
+                below.display()
+            );
+        }
+    }
     fs::write(SWITCH, "3").map_err(cannot("write", Path::new(SWITCH)))
 }
 
