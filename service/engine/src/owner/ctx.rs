@@ -188,7 +188,8 @@ pub(crate) struct Ctx {
 }
 
 impl Ctx {
-    /// Answers the changes that were carried out, behind the I/Os that were handed out.
+    /// Answers the changes that were carried out, behind the I/Os that were handed out: the next batch
+    /// or flush does not wait for those who are told of the one before.
     pub(super) fn send_answers(&mut self) {
         if !self.answers.is_empty() {
             self.io.device.backend.start();

@@ -165,10 +165,9 @@ impl Owner {
                 pace: Pace::default(),
                 unfinished: Unfinished::default(),
                 header: HeaderBlock {
-                    busy: false,
                     mark: scrub_mark,
                     copied,
-                    lacks_places: false,
+                    ..HeaderBlock::default()
                 },
                 health: Health::default(),
                 closing: false,
@@ -213,7 +212,6 @@ impl Owner {
         self.ctx.let_go();
         self.use_freed();
         if !self.ctx.answers.is_empty() {
-            // The next batch or flush does not wait for those who are told of the one before.
             self.write();
             self.ctx.send_answers();
         }

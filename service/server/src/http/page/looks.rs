@@ -35,8 +35,7 @@ struct Known {
     /// As it was when the last frame was made.
     was: StoreReport,
     dots: Option<Dots>,
-    /// Alerts whose conditions held when the last frame was made; `None`: none has been, and what
-    /// holds then may have begun at any time.
+    /// Alerts whose conditions held when the last frame was made; `None`: none has been.
     fired: Option<Vec<&'static str>>,
 }
 
@@ -106,9 +105,8 @@ impl Looks {
             let dots = known.dots.as_mut().map(Dots::take).unwrap_or_default();
             let health = Health::of(named, &is, recent);
             let fired: Vec<_> = health.moments().collect();
-            let before = known.fired.as_ref().filter(|_| always);
-            let new = before.and_then(|old| fired.iter().find(|alert| !old.contains(alert)));
-            if let Some(alert) = new {
+            let before = known.fired.as_deref().filter(|_| always);
+            if let Some(alert) = begun(before, &fired) {
                 observer.keep_last_minute(alert);
             }
             known.fired = Some(fired);
@@ -136,10 +134,31 @@ impl Looks {
     }
 }
 
+/// An alert whose condition holds now and did not in the frame before. What holds in the first one may
+/// have begun at any time.
+fn begun(before: Option<&[&'static str]>, now: &[&'static str]) -> Option<&'static str> {
+    let before = before?;
+    now.iter().copied().find(|alert| !before.contains(alert))
+}
+
 /// The part of a frame that is one store's.
 fn written(name: &str, frame: &StoreFrame) -> Option<(String, bytes::Bytes)> {
     let json = serde_json::to_string(frame)
         .inspect_err(|error| tracing::error!(%error, "a frame cannot be written"));
     let part = format!(",{}:{}", serde_json::Value::from(name), json.ok()?);
     Some((name.to_owned(), part.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::begun;
+
+    #[test]
+    fn what_holds_at_the_start_has_not_begun_then() {
+        let [first, second] = ["LumpscopeDiskErrors", "LumpscopeRefusals"];
+        assert_eq!(begun(None, &[first]), None);
+        assert_eq!(begun(Some(&[first]), &[first]), None);
+        assert_eq!(begun(Some(&[first]), &[first, second]), Some(second));
+        assert_eq!(begun(Some(&[first]), &[]), None);
+    }
 }
