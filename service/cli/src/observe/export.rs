@@ -288,10 +288,10 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3);
         let columns = lines[0].split(',').count();
-        assert_eq!(columns, 18);
+        assert_eq!(columns, 20);
         assert_eq!(
             lines[1],
-            "1000020000,loop3,fast,write,request,7 8,\"a,\"\"b\"\"\",0,16,8,,,1000,5000,false,/a.scope,,"
+            "1000020000,loop3,fast,write,request,7 8,\"a,\"\"b\"\"\",0,16,8,,,1000,5000,false,/a.scope,,,,"
         );
     }
 
