@@ -139,7 +139,11 @@ fn a_put_in_a_run_has_waited_for_the_one_beside_it() {
         store.step();
         store.disk.advance_to(store.disk.now_ns() + after_ns);
         let second = put(&store, 3, (3, DATA));
+        store.pass(500 * MS);
+        // Comes while both are flushed, and does not count for them.
+        let third = put(&store, 4, (4, DATA));
         store.settle();
+        assert!(third.try_recv().unwrap().0);
         let times = EngineTimes {
             data_ns: READ_NS,
             flush_ns: FLUSH_NS,

@@ -311,14 +311,14 @@ impl Commit {
                     ..Link::default()
                 });
                 run.placed += 1;
-                for written in placed.iter_mut().filter_map(|it| it.put.as_mut()) {
-                    written.reply.timing.wait_behind(Some(put.request));
-                }
                 placed.push_back(Placed {
                     portion,
                     request: put.request,
                     put: None,
                 });
+                for written in self.runs.unserved_puts() {
+                    written.reply.timing.wait_behind(Some(put.request));
+                }
                 return Some(portion);
             }
             run.free_rest(ctx);
