@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::traces::until;
 use lumpscope_lab::disks::StoreKind;
 use lumpscope_tests::client::{Client, content};
 use lumpscope_tests::collector::Collected;
@@ -16,24 +17,8 @@ use opentelemetry_proto::tonic::metrics::v1::{
     AggregationTemporality, HistogramDataPoint, Metric, NumberDataPoint, number_data_point,
 };
 
-/// Longest that is waited for exports, of which there is one a second.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// Values by the names and labels that the text form gives them.
 type Series = BTreeMap<String, f64>;
-
-async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let looking = async {
-        loop {
-            if let Some(found) = look() {
-                return found;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    let found = tokio::time::timeout(PATIENCE, looking).await;
-    found.unwrap_or_else(|_| panic!("it did not come: {what}"))
-}
 
 /// The series of a scrape, without exemplars.
 fn scraped(service: &Service) -> Series {

@@ -28,7 +28,7 @@ const MIB: usize = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits for what must come.
-async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let looking = async {
         loop {
             if let Some(found) = look() {
