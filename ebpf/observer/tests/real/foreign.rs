@@ -99,7 +99,9 @@ fn beside_dd(path: &Path, (flavour, op, by): (Flavour, Op, By)) -> StoreReport {
 
 /// Where each request is known exactly, nothing is left to doubt. Classic programs tell requests
 /// apart by their places, and strangers have the same: what may be theirs is counted as ambiguous,
-/// and an audit that differs from the kernel's count is incomplete.
+/// and an audit that differs from the kernel's count is incomplete. Nor is all exact where the
+/// kernel merged dd's I/O with a request's, or showed a completion to no program, so that the next
+/// user of its memory tells of it, perhaps after the report: such a run is repeated.
 fn dd_gives_nothing_to_the_requests(path: &Path, cases: &[(Flavour, By)]) {
     for (flavour, by) in cases.iter().copied() {
         for (op, named) in [(Op::Read, "read"), (Op::Write, "write")] {
