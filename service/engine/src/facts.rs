@@ -39,6 +39,8 @@ pub struct DeviceFacts {
     /// Most bytes that the device writes whole or not at all when asked to; 0: it offers nothing
     /// beyond its logical block. Not used.
     pub atomic_write_bytes: u64,
+    /// Most bytes of one block request; 0: the kernel does not say.
+    pub request_bytes: u64,
     /// True: a disk with an arm, or one that does not say.
     pub rotational: bool,
     /// True: a disk with zones. Not used.
@@ -70,11 +72,12 @@ impl DeviceFacts {
             let text = std::fs::read_to_string(queue.join(name)).ok();
             text.map(|text| text.trim().to_owned())
         };
-        let number = |name| text(name).and_then(|text| text.parse().ok());
+        let number = |name| text(name).and_then(|text| text.parse::<u64>().ok());
         Some(Self {
             write_cache: cache_in(text("write_cache")?.as_bytes()),
             fua: number("fua") == Some(1),
             atomic_write_bytes: number("atomic_write_unit_max_bytes").unwrap_or(0),
+            request_bytes: number("max_sectors_kb").unwrap_or(0) << 10,
             rotational: number("rotational") == Some(1),
             zoned: text("zoned").is_some_and(|zoned| zoned != "none"),
             read_only: false,
@@ -194,12 +197,14 @@ mod tests {
             ("rotational", "1\n"),
             ("zoned", "host-managed\n"),
             ("atomic_write_unit_max_bytes", "16384\n"),
+            ("max_sectors_kb", "1280\n"),
         ]);
         let facts = DeviceFacts::in_queue(folder.path()).unwrap();
         let expected = DeviceFacts {
             write_cache: WriteCache::Through,
             fua: true,
             atomic_write_bytes: 16384,
+            request_bytes: 1280 << 10,
             rotational: true,
             zoned: true,
             read_only: false,

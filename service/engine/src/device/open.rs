@@ -53,8 +53,8 @@ pub(crate) fn open(path: &Path, options: &StoreOptions) -> Result<Device, Error>
     let uring = match options.io_backend {
         IoBackendChoice::Threads => None,
         IoBackendChoice::Uring | IoBackendChoice::Auto => {
-            let fua = DeviceFacts::of(path).is_some_and(|facts| facts.fua);
-            let started = Uring::start(&file, unit, fua, &declarer);
+            let facts = DeviceFacts::of(path).unwrap_or_default();
+            let started = Uring::start(&file, unit, facts, &declarer);
             match (started, options.io_backend) {
                 (Ok(uring), _) => Some(uring),
                 (Err(_), IoBackendChoice::Auto) => None,

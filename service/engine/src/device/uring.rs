@@ -19,8 +19,8 @@ use io_uring::{IoUring, Probe, opcode, squeue, types};
 use rustix::event::EventfdFlags;
 
 use super::{
-    Claimed, Completion, Declarer, Io, IoBackend, Next, Progress, Wait, Waker, WriteCache,
-    failed_with,
+    Claimed, Completion, Declarer, DeviceFacts, Io, IoBackend, Next, Progress, Wait, Waker,
+    WriteCache, failed_with,
 };
 use crate::clock::monotonic_ns;
 use crate::declaration::IoOp;
@@ -32,8 +32,10 @@ const ENTRIES: u32 = 256;
 /// User data of the wake-up read. All other entries carry the token of their I/O, so that who
 /// observes the disk can tell what the kernel submits.
 const WAKE: u64 = u64::MAX;
-/// Most bytes of one entry; larger I/Os are done in pieces.
-const CALL_LIMIT: usize = 64 * 1024 * 1024;
+/// Most bytes of one entry.
+const ENTRY_LIMIT: usize = 64 * 1024 * 1024;
+/// Most entries of one I/O that the kernel has at a time.
+const ENTRIES_AN_IO: usize = 16;
 
 /// Pause between two looks at the bell when there is no io_uring to sleep on.
 const LISTEN_PAUSE: Duration = Duration::from_millis(1);
@@ -85,6 +87,96 @@ impl Bell {
     }
 }
 
+/// An I/O and the entries that it is done with. All carry its token, so they are told apart by
+/// nothing: it is over when the last has ended.
+struct Flying {
+    io: Io,
+    progress: Progress,
+    /// Entries that the kernel has.
+    entries: usize,
+    /// Most that it may have.
+    most: usize,
+    /// Bytes that the entries since the last step were to transfer, and did.
+    asked: usize,
+    moved: usize,
+    /// True: the kernel wants one of them again.
+    again: bool,
+    /// Errno of one that failed.
+    failed: Option<i32>,
+}
+
+impl Flying {
+    fn new(io: Io) -> Self {
+        Self {
+            io,
+            progress: Progress { done: 0 },
+            entries: 0,
+            most: ENTRIES_AN_IO,
+            asked: 0,
+            moved: 0,
+            again: false,
+            failed: None,
+        }
+    }
+
+    /// The next entry, of at most `limit` bytes; `None`: the kernel has all, or enough of them.
+    fn next_entry(&mut self, fd: types::Fd, limit: usize) -> Option<squeue::Entry> {
+        if self.entries >= self.most {
+            return None;
+        }
+        let entry = match (self.io.op, self.io.buf.as_mut()) {
+            (IoOp::Flush, _) | (_, None) if self.entries > 0 => return None,
+            (IoOp::Flush, _) | (_, None) => opcode::Fsync::new(fd)
+                .flags(types::FsyncFlags::DATASYNC)
+                .build(),
+            (op, Some(buf)) => {
+                let from = self.progress.done + self.asked;
+                let rest = buf.get_mut(from..).filter(|rest| !rest.is_empty())?;
+                let (bytes, offset) = (rest.len().min(limit), self.io.offset + from as u64);
+                let len = u32::try_from(bytes).unwrap_or(u32::MAX);
+                self.asked += bytes;
+                match op {
+                    IoOp::Read => opcode::Read::new(fd, rest.as_mut_ptr(), len)
+                        .offset(offset)
+                        .build(),
+                    // On a block device the request then carries FUA, and no flush follows it.
+                    _ => opcode::Write::new(fd, rest.as_ptr(), len)
+                        .offset(offset)
+                        .rw_flags(if self.io.forced { libc::RWF_DSYNC } else { 0 })
+                        .build(),
+                }
+            }
+        };
+        self.entries += 1;
+        Some(entry.user_data(self.io.token))
+    }
+
+    /// An entry has ended with this result. The I/O's next step, if it was the last entry.
+    fn ended(&mut self, result: i32, end: (usize, bool)) -> Option<Next> {
+        self.entries -= 1;
+        match usize::try_from(result) {
+            Ok(moved) => self.moved += moved,
+            Err(_) if matches!(-result, libc::EINTR | libc::EAGAIN) => self.again = true,
+            Err(_) => self.failed = Some(-result),
+        }
+        if self.entries > 0 {
+            return None;
+        }
+        let (asked, moved) = (self.asked, self.moved);
+        (self.asked, self.moved) = (0, 0);
+        let again = std::mem::take(&mut self.again);
+        Some(if let Some(errno) = self.failed {
+            Next::Failed(errno)
+        } else if again || (moved < asked && self.most > 1) {
+            // Which of them fell short is not known, so all are done again, one after the other.
+            self.most = 1;
+            Next::Continue
+        } else {
+            self.progress.advance(&mut self.io, moved, end)
+        })
+    }
+}
+
 /// An io_uring and the I/Os that the kernel has.
 pub(crate) struct Uring {
     ring: IoUring,
@@ -97,8 +189,10 @@ pub(crate) struct Uring {
     cache: LiveCache,
     /// True: the device has FUA.
     fua: bool,
+    /// Most bytes of an entry.
+    entry_bytes: usize,
     /// I/Os the kernel has, by token, which is the entry's user data.
-    in_flight: HashMap<u64, (Io, Progress)>,
+    in_flight: HashMap<u64, Flying>,
     /// Ends that were found and not yet handed over.
     ended: Vec<Completion>,
     /// The ring itself has failed: nothing goes through it any more.
@@ -120,7 +214,7 @@ impl Uring {
     pub(crate) fn start(
         file: &Arc<Claimed>,
         alignment: usize,
-        fua: bool,
+        device: DeviceFacts,
         declarer: &Declarer,
     ) -> io::Result<Self> {
         let ring = IoUring::new(ENTRIES)?;
@@ -144,7 +238,8 @@ impl Uring {
             declarer: declarer.clone(),
             alignment,
             cache: LiveCache::of(file),
-            fua,
+            fua: device.fua,
+            entry_bytes: entry_bytes(device, alignment),
             in_flight: HashMap::new(),
             ended: Vec::new(),
             broken: None,
@@ -156,30 +251,14 @@ impl Uring {
     /// Pushes the (rest of the) I/O.
     fn push(&mut self, token: u64) {
         let fd = types::Fd(self.file.as_raw_fd());
-        let Some((io, progress)) = self.in_flight.get_mut(&token) else {
-            return;
-        };
-        let offset = io.offset + progress.done as u64;
-        let entry = match (io.op, io.buf.as_mut()) {
-            (IoOp::Flush, _) | (_, None) => opcode::Fsync::new(fd)
-                .flags(types::FsyncFlags::DATASYNC)
-                .build(),
-            (op, Some(buf)) => {
-                let rest = &mut buf[progress.done..];
-                let len = u32::try_from(rest.len().min(CALL_LIMIT)).unwrap_or(u32::MAX);
-                match op {
-                    IoOp::Read => opcode::Read::new(fd, rest.as_mut_ptr(), len)
-                        .offset(offset)
-                        .build(),
-                    // On a block device the request then carries FUA, and no flush follows it.
-                    _ => opcode::Write::new(fd, rest.as_ptr(), len)
-                        .offset(offset)
-                        .rw_flags(if io.forced { libc::RWF_DSYNC } else { 0 })
-                        .build(),
-                }
-            }
-        };
-        self.push_entry(&entry.user_data(token));
+        let limit = self.entry_bytes;
+        while let Some(entry) = self
+            .in_flight
+            .get_mut(&token)
+            .and_then(|flying| flying.next_entry(fd, limit))
+        {
+            self.push_entry(&entry);
+        }
     }
 
     fn arm_bell(&mut self) {
@@ -248,20 +327,17 @@ impl Uring {
     }
 
     fn end(&mut self, token: u64, result: i32) {
-        let Some((io, progress)) = self.in_flight.get_mut(&token) else {
+        let Some(flying) = self.in_flight.get_mut(&token) else {
             return;
         };
-        let next = match usize::try_from(result) {
-            Ok(moved) => progress.advance(io, moved, (self.alignment, self.file.is_block_device())),
-            Err(_) if matches!(-result, libc::EINTR | libc::EAGAIN) => Next::Continue,
-            Err(_) => Next::Failed(-result),
+        let end = (self.alignment, self.file.is_block_device());
+        let result = match flying.ended(result, end) {
+            None => return,
+            Some(Next::Continue) => return self.push(token),
+            Some(Next::Finished) => Ok(()),
+            Some(Next::Failed(errno)) => Err(failed_with(&self.file, &flying.io, errno)),
         };
-        let result = match next {
-            Next::Continue => return self.push(token),
-            Next::Finished => Ok(()),
-            Next::Failed(errno) => Err(failed_with(&self.file, io, errno)),
-        };
-        if let Some((io, _)) = self.in_flight.remove(&token) {
+        if let Some(Flying { io, .. }) = self.in_flight.remove(&token) {
             self.declarer.end(io.token, &result);
             self.ended.push(Completion {
                 token: io.token,
@@ -284,7 +360,7 @@ impl Uring {
     fn give_up(&mut self, error: &io::Error) {
         let broken = Broken(error.kind());
         self.broken = Some(broken);
-        for (_, (io, _)) in self.in_flight.drain() {
+        for (_, Flying { io, .. }) in self.in_flight.drain() {
             let result = Err(broken.error());
             self.declarer.end(io.token, &result);
             self.ended.push(Completion {
@@ -321,7 +397,7 @@ impl IoBackend for Uring {
             });
         }
         self.declarer.begin(&io);
-        self.in_flight.insert(token, (io, Progress { done: 0 }));
+        self.in_flight.insert(token, Flying::new(io));
         self.push(token);
     }
 
@@ -371,6 +447,17 @@ impl Drop for Uring {
     }
 }
 
+/// Most bytes of an entry. The kernel does not divide a request for a block device that must not
+/// wait: it leaves one that is larger than the device takes to a worker, which costs two changes of
+/// thread, and in whose hands requests overtake each other.
+fn entry_bytes(device: DeviceFacts, alignment: usize) -> usize {
+    let request = usize::try_from(device.request_bytes).unwrap_or(ENTRY_LIMIT);
+    match request - request % alignment {
+        0 => ENTRY_LIMIT,
+        bytes => bytes.min(ENTRY_LIMIT),
+    }
+}
+
 fn is_transient(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -385,33 +472,116 @@ mod tests {
     use crate::buffer::BufferPool;
     use crate::declaration::IoPurpose;
 
-    #[test]
-    fn a_forced_write_is_one_entry() {
+    /// A ring on a new file, if there is io_uring on this kernel: `open` tells who asks for it.
+    fn ring(device: DeviceFacts) -> Option<Uring> {
         let file = Arc::new(Claimed::from(tempfile::tempfile().unwrap()));
-        let Ok(mut uring) = Uring::start(&file, 512, true, &Declarer(None)) else {
-            // Not on this kernel: `open` tells who asks for it.
-            return;
-        };
-        assert!(uring.forces_writes());
-        assert_eq!(uring.write_cache(), WriteCache::Back, "a file");
-        let mut buf = BufferPool::new(512).get(512);
-        buf[..].fill(7);
-        uring.submit(Io {
+        Uring::start(&file, 512, device, &Declarer(None)).ok()
+    }
+
+    fn io(op: IoOp, offset: u64, bytes: &[u8]) -> Io {
+        let mut buf = BufferPool::new(512).get(bytes.len());
+        buf.copy_from_slice(bytes);
+        Io {
             token: 1,
-            op: IoOp::Write,
-            forced: true,
-            offset: 512,
+            op,
+            forced: op == IoOp::Write,
+            offset,
             buf: Some(buf),
             purpose: IoPurpose::Journal,
             requests: Vec::new(),
-        });
+        }
+    }
+
+    fn completed(uring: &mut Uring, io: Io) -> Completion {
         let mut ended = Vec::new();
+        uring.submit(io);
         while ended.is_empty() {
             uring.wait(&mut ended, Wait::Forever);
         }
-        assert!(ended[0].result.is_ok(), "{ended:?}");
+        ended.remove(0)
+    }
+
+    /// Pushes all entries that the kernel may have, of 1 KiB each, and counts them.
+    fn pushed(flying: &mut Flying) -> usize {
+        std::iter::from_fn(|| flying.next_entry(types::Fd(0), 1024)).count()
+    }
+
+    const OF_FILE: (usize, bool) = (512, false);
+
+    #[test]
+    fn a_forced_write_is_one_entry() {
+        let fua = DeviceFacts {
+            fua: true,
+            ..DeviceFacts::default()
+        };
+        let Some(mut uring) = ring(fua) else { return };
+        assert!(uring.forces_writes());
+        assert_eq!(uring.write_cache(), WriteCache::Back, "a file");
+        let end = completed(&mut uring, io(IoOp::Write, 512, &[7; 512]));
+        assert!(end.result.is_ok(), "{end:?}");
         let mut bytes = [0; 512];
-        std::os::unix::fs::FileExt::read_exact_at(&**file, &mut bytes, 512).unwrap();
+        std::os::unix::fs::FileExt::read_exact_at(&**uring.file, &mut bytes, 512).unwrap();
         assert_eq!(bytes, [7; 512]);
+    }
+
+    #[test]
+    fn an_io_larger_than_the_device_takes_is_cut() {
+        let device = |request_bytes| DeviceFacts {
+            request_bytes,
+            ..DeviceFacts::default()
+        };
+        assert_eq!(entry_bytes(device(1280 << 10), 4096), 1280 << 10);
+        assert_eq!(entry_bytes(device(127 << 10), 4096), 124 << 10);
+        assert_eq!(entry_bytes(device(1024), 4096), ENTRY_LIMIT);
+        assert_eq!(entry_bytes(device(0), 4096), ENTRY_LIMIT);
+
+        let bytes: Vec<u8> = (0..40 << 10).map(|at| (at / 512) as u8).collect();
+        let mut flying = Flying::new(io(IoOp::Write, 0, &bytes));
+        assert_eq!(pushed(&mut flying), ENTRIES_AN_IO, "of 40");
+
+        let Some(mut uring) = ring(device(1024)) else {
+            return;
+        };
+        let end = completed(&mut uring, io(IoOp::Write, 512, &bytes));
+        assert!(end.result.is_ok(), "{end:?}");
+        // Behind the end of the file there are zeros.
+        let end = completed(&mut uring, io(IoOp::Read, 512, &[1; 48 << 10]));
+        assert!(end.result.is_ok(), "{end:?}");
+        let read = end.buf.unwrap();
+        assert!(read[..bytes.len()] == bytes && read[bytes.len()..] == [0; 8 << 10]);
+    }
+
+    #[test]
+    fn what_falls_short_is_done_again_entry_by_entry() {
+        for first in [512, 0, -libc::EAGAIN, -libc::EINTR] {
+            let mut flying = Flying::new(io(IoOp::Read, 0, &[1; 3 << 10]));
+            assert_eq!(pushed(&mut flying), 3);
+            assert_eq!(flying.ended(first, OF_FILE), None);
+            assert_eq!(flying.ended(1024, OF_FILE), None);
+            assert_eq!(flying.ended(1024, OF_FILE), Some(Next::Continue));
+            for left in (0..3).rev() {
+                assert_eq!(pushed(&mut flying), 1);
+                let next = flying.ended(1024, OF_FILE);
+                let last = left == 0;
+                assert_eq!(next == Some(Next::Finished), last, "{next:?}");
+            }
+        }
+        let mut flush = Flying::new(Io {
+            buf: None,
+            ..io(IoOp::Flush, 0, &[])
+        });
+        assert_eq!(pushed(&mut flush), 1);
+        assert_eq!(flush.ended(-libc::EINTR, OF_FILE), Some(Next::Continue));
+        assert_eq!(pushed(&mut flush), 1);
+        assert_eq!(flush.ended(0, OF_FILE), Some(Next::Finished));
+    }
+
+    #[test]
+    fn an_io_that_failed_ends_when_the_kernel_has_none_of_its_memory() {
+        let mut flying = Flying::new(io(IoOp::Write, 0, &[1; 2048]));
+        assert_eq!(pushed(&mut flying), 2);
+        assert_eq!(flying.ended(-libc::EIO, OF_FILE), None);
+        let end = flying.ended(1024, OF_FILE);
+        assert_eq!(end, Some(Next::Failed(libc::EIO)));
     }
 }
