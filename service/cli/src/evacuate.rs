@@ -9,6 +9,7 @@ use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use indicatif::ProgressBar;
 use lumpscope_client::{Body, Client, Code, Error, Listing, LumpId, PutOptions, v1};
+use lumpscope_engine::crc32c;
 use lumpscope_units::{Size, human};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -316,7 +317,7 @@ impl Work {
             Ok(lump) => lump.bytes,
             Err(error) => return of_source(error),
         };
-        let crc = crc32c::crc32c(&lump);
+        let crc = crc32c::of(&lump);
         if is_there && self.crc_there(id).await? == Some(crc) {
             return Ok(Outcome::There);
         }
@@ -346,7 +347,7 @@ impl Work {
     async fn crc_there(&self, id: LumpId) -> Result<Option<u32>> {
         let (target, to) = &self.target;
         match target.get(to, id, None).await {
-            Ok(lump) => Ok(Some(crc32c::crc32c(&lump.bytes))),
+            Ok(lump) => Ok(Some(crc32c::of(&lump.bytes))),
             Err(error) if is_unknown(&error) => Ok(None),
             Err(error) => Err(error.into()),
         }

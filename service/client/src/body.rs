@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
+use crc_fast::crc32_iscsi;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio_stream::Stream;
 
 use crate::CHUNK;
+use crate::sum::Sum;
 
 /// Reader of a body.
 pub type BoxRead = Pin<Box<dyn AsyncRead + Send>>;
@@ -78,7 +80,7 @@ impl Body {
     /// CRC-32C, if known before the body is sent.
     pub(crate) fn crc32c(&self) -> Option<u32> {
         match &self.0 {
-            Kind::Bytes(bytes) => Some(crc32c::crc32c(bytes)),
+            Kind::Bytes(bytes) => Some(crc32_iscsi(bytes)),
             Kind::Opened { .. } => None,
         }
     }
@@ -106,7 +108,7 @@ pub(crate) struct Sent(Arc<Mutex<SentState>>);
 
 #[derive(Default)]
 struct SentState {
-    crc32c: u32,
+    sum: Sum,
     failed: Option<io::Error>,
 }
 
@@ -117,7 +119,7 @@ impl Sent {
 
     /// CRC-32C of the bytes read.
     pub(crate) fn crc32c(&self) -> u32 {
-        self.with(|state| state.crc32c)
+        self.with(|state| state.sum.crc32c())
     }
 
     /// The read error, if any. The stream then ended early, and the service stores nothing.
@@ -164,7 +166,7 @@ impl Stream for Chunks {
                 let next = std::mem::take(chunk).freeze();
                 *filled = 0;
                 *left -= u64::try_from(next.len()).unwrap_or(*left);
-                sent.with(|state| state.crc32c = crc32c::crc32c_append(state.crc32c, &next));
+                sent.with(|state| state.sum.add(&next));
                 Poll::Ready((!next.is_empty()).then_some(next))
             }
         }
@@ -223,10 +225,10 @@ mod tests {
             let (bytes, sent) = all(&mut body).await;
             assert!(bytes == content[..length], "{length}");
             assert!(sent.failure().is_none());
-            assert_eq!(sent.crc32c(), crc32c::crc32c(&bytes));
+            assert_eq!(sent.crc32c(), crc32_iscsi(&bytes));
             assert!(body.chunks().is_err(), "a second time");
             let mut body = Body::from(content);
-            assert_eq!(body.crc32c(), Some(crc32c::crc32c(&all(&mut body).await.0)));
+            assert_eq!(body.crc32c(), Some(crc32_iscsi(&all(&mut body).await.0)));
         }
     }
 

@@ -9,6 +9,7 @@ use crate::call::{Attempt, Client, Failure, Repeat, call};
 use crate::error::Error;
 use crate::id::LumpId;
 use crate::put::same;
+use crate::sum::Sum;
 
 /// Most memory reserved because of a header; more only when the bytes have come.
 const LARGEST_AHEAD: u64 = 64 << 20;
@@ -155,7 +156,7 @@ pub(crate) struct Check {
     announced: u64,
     got: u64,
     expected: Option<u32>,
-    crc32c: u32,
+    sum: Sum,
 }
 
 impl Check {
@@ -165,7 +166,7 @@ impl Check {
             announced: header.length,
             got: 0,
             expected: header.crc32c,
-            crc32c: 0,
+            sum: Sum::default(),
         }
     }
 
@@ -175,7 +176,7 @@ impl Check {
             return Err(self.length());
         }
         if self.expected.is_some() {
-            self.crc32c = crc32c::crc32c_append(self.crc32c, chunk);
+            self.sum.add(chunk);
         }
         Ok(())
     }
@@ -185,7 +186,7 @@ impl Check {
             return Err(self.length());
         }
         self.expected
-            .map_or(Ok(()), |sent| same(self.id, sent, self.crc32c))
+            .map_or(Ok(()), |sent| same(self.id, sent, self.sum.crc32c()))
     }
 
     fn length(&self) -> Error {

@@ -39,6 +39,7 @@ mod many;
 mod options;
 mod put;
 mod store;
+mod sum;
 
 pub use body::{Body, BoxRead};
 pub use call::Client;

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use crc_fast::crc32_iscsi;
 use lumpscope_proto::v1;
 use tonic::{Code, Streaming};
 
@@ -29,7 +30,7 @@ impl Client {
         lumps: Vec<(LumpId, Bytes)>,
         options: &PutOptions,
     ) -> Result<Vec<Outcome<v1::PutResponse>>, Error> {
-        let sums: Vec<u32> = lumps.iter().map(|(_, body)| crc32c::crc32c(body)).collect();
+        let sums: Vec<u32> = lumps.iter().map(|(_, body)| crc32_iscsi(body)).collect();
         let messages: Vec<v1::PutManyRequest> = lumps
             .iter()
             .zip(&sums)

@@ -1,6 +1,7 @@
 //! Storing one lump.
 
 use bytes::Bytes;
+use crc_fast::crc32_iscsi;
 use lumpscope_proto::v1;
 use tokio_stream::StreamExt as _;
 
@@ -124,7 +125,7 @@ impl Client {
         options: &PutOptions,
     ) -> Result<v1::PutResponse, Error> {
         let body = body.into();
-        let crc32c = crc32c::crc32c(&body);
+        let crc32c = crc32_iscsi(&body);
         let length = u64::try_from(body.len()).unwrap_or(u64::MAX);
         let request = v1::PutSmallRequest {
             header: Some(options.header(store, id, length, Some(crc32c))),

@@ -93,6 +93,7 @@
 pub mod buffer;
 pub mod clock;
 pub mod copy;
+pub mod crc32c;
 pub mod create;
 mod declaration;
 pub mod device;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::buffer::{AlignedBuf, BufferPool, Exhausted};
+use crate::crc32c;
 use crate::error::Error;
 use crate::format::proof;
 use crate::format::run::{LINK_LEN, has_room_for_link};
@@ -359,7 +360,7 @@ impl LumpData {
             self.start.saturating_add(offset).min(self.end)
         };
         let (start, end) = (at(range.start), at(range.end).max(at(range.start)));
-        let crc32c = crc32c::crc32c(&self.buf[start..end]);
+        let crc32c = crc32c::of(&self.buf[start..end]);
         Self {
             start,
             end,
@@ -382,7 +383,7 @@ impl LumpData {
 
     /// Bytes `start..end` of a buffer that held a (verified) journal record.
     pub(crate) fn embedded(buf: AlignedBuf, start: usize, end: usize) -> Self {
-        let crc32c = crc32c::crc32c(&buf[start..end]);
+        let crc32c = crc32c::of(&buf[start..end]);
         Self {
             buf,
             start,

@@ -2,6 +2,7 @@
 //! layout is the table in `docs/objects.md`.
 
 use lumpscope_engine::LumpId;
+use lumpscope_engine::crc32c;
 
 use crate::bytes::{Input, RecordError};
 use crate::juicefs::{BlockKey, Layout};
@@ -36,7 +37,7 @@ pub(crate) fn room(put: &PutInfo) -> Option<usize> {
 /// block does not fit.
 #[must_use]
 pub fn sum(id: LumpId, bytes: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&id.0.to_be_bytes()), bytes)
+    crc32c::append(crc32c::of(&id.0.to_be_bytes()), bytes)
 }
 
 /// The trailer of the block with this id, of exactly `room` bytes; `None`: too few.

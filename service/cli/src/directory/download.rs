@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::Result;
 use bytes::Bytes;
 use lumpscope_client::{Client, LumpId};
+use lumpscope_engine::crc32c;
 use tempfile::NamedTempFile;
 
 use super::manifest::{self, Manifest, PART, Part};
@@ -164,7 +165,7 @@ async fn fetch(
 ) -> Result<u64> {
     let id: LumpId = part.id.parse().map_err(|_| Interrupted)?;
     let lump = client.get(store, id, None).await?;
-    let crc32c = crc32c::crc32c(&lump.bytes);
+    let crc32c = crc32c::of(&lump.bytes);
     let got = u64::try_from(lump.bytes.len()).unwrap_or(u64::MAX);
     if got != part.length || crc32c != part.crc32c.0 {
         let path = file.described.path.clone();

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use lumpscope_client::LumpId;
+use lumpscope_engine::crc32c;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -254,8 +255,7 @@ fn check_parts(manifest: LumpId, file: &File) -> Result<(), &'static str> {
             return Err("a part has the wrong length");
         }
         length += part.length;
-        let bytes = usize::try_from(part.length).map_err(|_| "a part has the wrong length")?;
-        crc32c = crc32c::crc32c_combine(crc32c, part.crc32c.0, bytes);
+        crc32c = crc32c::combine(crc32c, part.crc32c.0, part.length);
     }
     if length != file.length {
         return Err("their lengths do not add up");

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use super::*;
+use lumpscope_engine::crc32c;
 
 #[test]
 fn part_ids_are_those_that_the_document_promises() {
@@ -64,11 +65,11 @@ fn file(path: &str, contents: &[&[u8]]) -> File {
     let mut whole = 0;
     let mut parts = Vec::new();
     for (number, content) in (0..).zip(contents) {
-        whole = crc32c::crc32c_append(whole, content);
+        whole = crc32c::append(whole, content);
         parts.push(Part {
             id: part_id(LumpId(1), Path::new(path), number).to_string(),
             length: content.len() as u64,
-            crc32c: Crc(crc32c::crc32c(content)),
+            crc32c: Crc(crc32c::of(content)),
         });
     }
     File {

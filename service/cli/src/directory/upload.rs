@@ -9,6 +9,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use bytes::Bytes;
 use lumpscope_client::{Client, Code, LumpId, MANY, PutOptions, v1};
+use lumpscope_engine::crc32c;
 
 use super::manifest::{self, Crc, Manifest, PART, Part};
 use super::{DirectoryError, Moved, UploadArgs, jobs};
@@ -95,7 +96,7 @@ async fn send_all(
                 .saturating_mul(PART);
             let id = manifest::part_id(manifest, &found.path, offset / PART);
             let bytes = read(&found, offset, part.length).await?;
-            let crc32c = crc32c::crc32c(&bytes);
+            let crc32c = crc32c::of(&bytes);
             let there = is_there(&client, &store, id, part.length, crc32c).await;
             if !there {
                 client.put(&store, id, bytes, &put).await?;
@@ -214,8 +215,7 @@ fn blank(manifest: LumpId, file: &Found) -> Vec<Part> {
 
 fn describe(file: &Found, parts: Vec<Part>) -> manifest::File {
     let crc32c = parts.iter().fold(0, |crc32c, part| {
-        let length = usize::try_from(part.length).unwrap_or(usize::MAX);
-        crc32c::crc32c_combine(crc32c, part.crc32c.0, length)
+        crc32c::combine(crc32c, part.crc32c.0, part.length)
     });
     manifest::File {
         path: manifest::encode(&file.path),

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{Running, body, folder, store_file};
 use crate::process::PROGRAM;
+use lumpscope_engine::crc32c;
 use serde_json::Value;
 
 const STORE: &str = "disk";
@@ -74,7 +75,7 @@ async fn answers_are_json_when_asked_for() {
     assert_eq!(stored["length"], 9 << 20);
     assert_eq!(stored["created"], true);
     assert_eq!(stored["durability"], "synced");
-    assert_eq!(stored["crc32c"], format!("{:08x}", crc32c::crc32c(&bytes)));
+    assert_eq!(stored["crc32c"], format!("{:08x}", crc32c::of(&bytes)));
     let journaled = setup.json(&["put", STORE, "2", "--journaled", "--embedded"]);
     assert_eq!(journaled["length"], 0);
     let out = setup.dir.path().join("out");

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{Act, Fake, client, get_reply, options};
 use bytes::Bytes;
+use crc_fast::crc32_iscsi;
 use lumpscope_client::{Body, BoxRead, Client, Code, Error, LumpId, PutOptions, Token};
 use tokio_stream::StreamExt as _;
 use tonic::Status;
@@ -46,7 +47,7 @@ async fn a_busy_service_is_asked_again_not_before_it_wishes() {
     assert_eq!(stored.request_id, 7);
     assert_eq!(fake.calls(), 2);
     let header = fake.call(1).header.unwrap();
-    assert_eq!(header.crc32c, Some(crc32c::crc32c(&body)));
+    assert_eq!(header.crc32c, Some(crc32_iscsi(&body)));
     assert_eq!(fake.call(1).body, body);
 }
 
@@ -150,9 +151,8 @@ async fn the_token_is_sent_and_not_shown() {
 
 #[tokio::test]
 async fn bytes_that_change_on_their_way_are_noticed() {
-    let wrong = |length, chunks: &[&[u8]]| {
-        Act::Get(get_reply(length, Some(crc32c::crc32c(b"abc")), chunks))
-    };
+    let wrong =
+        |length, chunks: &[&[u8]]| Act::Get(get_reply(length, Some(crc32_iscsi(b"abc")), chunks));
     let (_fake, server) = Fake::start(vec![
         Act::Crc(1),
         wrong(3, &[b"abd"]),

@@ -535,7 +535,7 @@ mod tests {
         assert_eq!(entry_bytes(device(1024), 4096), ENTRY_LIMIT);
         assert_eq!(entry_bytes(device(0), 4096), ENTRY_LIMIT);
 
-        let bytes: Vec<u8> = (0..40 << 10).map(|at| (at / 512) as u8).collect();
+        let bytes: Vec<u8> = (0..80).flat_map(|sector| [sector; 512]).collect();
         let mut flying = Flying::new(io(IoOp::Write, 0, &bytes));
         assert_eq!(pushed(&mut flying), ENTRIES_AN_IO, "of 40");
 

@@ -3,6 +3,7 @@
 
 use super::bytes::FieldReader;
 use super::error::Structure;
+use crate::crc32c;
 
 /// The first bytes of a list.
 pub const MAGIC: [u8; MAGIC_LEN] = *b"LsBd";
@@ -53,7 +54,7 @@ fn read(bytes: &[u8]) -> Option<Places> {
         places.push((place >> BLOCKS_BITS, place & MOST_BLOCKS));
     }
     let covered = bytes.get(..fields.position())?;
-    let intact = magic == MAGIC && fields.u32_be("CRC32C").ok()? == crc32c::crc32c(covered);
+    let intact = magic == MAGIC && fields.u32_be("CRC32C").ok()? == crc32c::of(covered);
     places.retain(|&(_, blocks)| blocks > 0);
     intact.then_some(places)
 }
@@ -69,7 +70,7 @@ pub fn put_into(block: &mut [u8], places: impl IntoIterator<Item = (u64, u64)>) 
         return;
     }
     bytes.resize(LIST_LEN - CRC_LEN, 0);
-    bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_be_bytes());
+    bytes.extend_from_slice(&crc32c::of(&bytes).to_be_bytes());
     if let Some(list) = block.get_mut(LIST_OFFSET..LIST_OFFSET + LIST_LEN) {
         list.copy_from_slice(&bytes);
     }

@@ -5,6 +5,7 @@ use super::bytes::{FieldReader, join};
 use super::error::{DecodeError, DecodeErrorKind, Structure};
 use super::geometry::Geometry;
 use super::record::{EMBED_PREFIX_LEN, PUT_LEN};
+use crate::crc32c;
 use crate::lump::LumpId;
 use crate::units::RingPosition;
 
@@ -212,7 +213,7 @@ impl CheckpointHeader {
             bytes.extend_from_slice(&number.to_be_bytes());
         }
         bytes.extend_from_slice(&self.chunks_crc.to_be_bytes());
-        bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_be_bytes());
+        bytes.extend_from_slice(&crc32c::of(&bytes).to_be_bytes());
         bytes.first_chunk().copied().unwrap_or([0; HEADER_LEN])
     }
 
@@ -249,7 +250,7 @@ impl CheckpointHeader {
         };
         let at = fields.position();
         let stored = fields.u32_be("CRC32C")?;
-        let computed = crc32c::crc32c(bytes.get(..at).unwrap_or_default());
+        let computed = crc32c::of(bytes.get(..at).unwrap_or_default());
         if stored != computed {
             let kind = DecodeErrorKind::Checksum { computed, stored };
             return Err(fields.error("CRC32C", at, kind));
@@ -320,7 +321,7 @@ pub fn seal_chunk(chunk: &mut [u8], sequence: u64, number: u32, rows: usize) -> 
     if let Some(place) = chunk.get_mut(CRC_LEN..CHUNK_PREFIX_LEN) {
         place.copy_from_slice(&prefix);
     }
-    let crc = crc32c::crc32c(chunk.get(CRC_LEN..).unwrap_or_default());
+    let crc = crc32c::of(chunk.get(CRC_LEN..).unwrap_or_default());
     if let Some(place) = chunk.first_chunk_mut() {
         *place = crc.to_be_bytes();
     }
@@ -338,7 +339,7 @@ pub fn read_chunk(
 ) -> Result<(u32, impl Iterator<Item = Result<Row, DecodeError>> + '_), DecodeError> {
     let mut fields = FieldReader::new(Structure::Checkpoint, chunk);
     let stored = fields.u32_be("CRC32C")?;
-    let computed = crc32c::crc32c(chunk.get(CRC_LEN..).unwrap_or_default());
+    let computed = crc32c::of(chunk.get(CRC_LEN..).unwrap_or_default());
     if stored != computed {
         let kind = DecodeErrorKind::Checksum { computed, stored };
         return Err(fields.error("CRC32C", 0, kind));

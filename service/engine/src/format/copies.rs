@@ -8,6 +8,7 @@ use super::bytes::{FieldReader, join};
 use super::error::{DecodeError, Structure};
 use super::header::{HEADER_LEN, Header};
 use super::seal::Seal;
+use crate::crc32c;
 use crate::units::RingPosition;
 
 /// The first bytes of a copy.
@@ -104,7 +105,7 @@ impl CheckedCopy {
             foreign_end: fields.u64_be("foreign end")?,
         };
         let covered = bytes.get(..fields.position()).unwrap_or_default();
-        if magic != MAGIC || fields.u32_be("CRC32C")? != crc32c::crc32c(covered) {
+        if magic != MAGIC || fields.u32_be("CRC32C")? != crc32c::of(covered) {
             return Ok(None);
         }
         Ok(Some(Self {
@@ -131,7 +132,7 @@ impl CheckedCopy {
             ])
         };
         let bytes: [u8; COPY_LEN] = with_crc(0);
-        with_crc(crc32c::crc32c(
+        with_crc(crc32c::of(
             bytes.get(..COPY_LEN - CRC_LEN).unwrap_or_default(),
         ))
     }

@@ -3,6 +3,7 @@
 
 use super::bytes::FieldReader;
 use super::error::{DecodeError, DecodeErrorKind, Structure};
+use crate::crc32c;
 use crate::units::{ByteLen, RingPosition};
 
 const RING_HEAD_LEN: usize = 8;
@@ -73,8 +74,8 @@ impl ScrubMark {
     }
 
     fn crc(&self) -> u32 {
-        let crc = crc32c::crc32c(&self.position.to_be_bytes());
-        crc32c::crc32c_append(crc, &self.began_ns.to_be_bytes())
+        let crc = crc32c::of(&self.position.to_be_bytes());
+        crc32c::append(crc, &self.began_ns.to_be_bytes())
     }
 }
 

@@ -102,19 +102,20 @@ pub fn one_bit(difference: u32, len: u64) -> Option<(u64, u8)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::crc32c;
 
     #[test]
     fn every_flipped_bit_is_known_by_its_checksum() {
         let bytes: Vec<u8> = (0..200_u8).collect();
-        let whole = crc32c::crc32c(&bytes);
+        let whole = crc32c::of(&bytes);
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            let difference = whole ^ crc32c::crc32c(&flipped);
+            let difference = whole ^ crc32c::of(&flipped);
             let place = (bit as u64 / 8, 1 << (bit % 8));
             assert_eq!(one_bit(difference, 200), Some(place), "bit {bit}");
             flipped[(bit / 8 + 3) % 200] ^= 1;
-            let difference = whole ^ crc32c::crc32c(&flipped);
+            let difference = whole ^ crc32c::of(&flipped);
             assert_eq!(one_bit(difference, 200), None, "bit {bit} and another one");
         }
         assert_eq!(one_bit(0, 200), None);

@@ -10,6 +10,7 @@ use super::record::END_OF_RECORDS_LEN;
 use super::seal::{MAGIC_LEN, SEAL_LEN, Seal, SealPlace, mended};
 use super::sums::CRC_LEN;
 use super::trailer::OVERHEAD_LEN;
+use crate::crc32c;
 use crate::lump::LumpId;
 use crate::mutant::{self, Mutant};
 use crate::units::SECTOR_LEN;
@@ -132,10 +133,10 @@ impl RunSeal {
 
     /// As [`Seal::crc`], and then key, start, blocks and number.
     fn crc(&self, place: SealPlace<'_>) -> u32 {
-        let crc = crc32c::crc32c_append(self.seal.crc(place), &self.run.key.to_be_bytes());
-        let crc = crc32c::crc32c_append(crc, &self.run.start.to_be_bytes());
-        let crc = crc32c::crc32c_append(crc, &self.run.blocks.to_be_bytes());
-        crc32c::crc32c_append(crc, &self.run.number.to_be_bytes())
+        let crc = crc32c::append(self.seal.crc(place), &self.run.key.to_be_bytes());
+        let crc = crc32c::append(crc, &self.run.start.to_be_bytes());
+        let crc = crc32c::append(crc, &self.run.blocks.to_be_bytes());
+        crc32c::append(crc, &self.run.number.to_be_bytes())
     }
 }
 
@@ -174,7 +175,7 @@ impl Link {
             &[0; CRC_LEN],
         ]);
         let (covered, crc) = bytes.split_at_mut(LINK_LEN - CRC_LEN);
-        crc.copy_from_slice(&crc32c::crc32c(covered).to_be_bytes());
+        crc.copy_from_slice(&crc32c::of(covered).to_be_bytes());
         bytes
     }
 
@@ -192,7 +193,7 @@ impl Link {
             log_end: fields.u64_be("log end").ok()?,
             samples: fields.u64_be("samples").ok()?,
         };
-        let crc = crc32c::crc32c(bytes.get(..LINK_LEN - CRC_LEN)?);
+        let crc = crc32c::of(bytes.get(..LINK_LEN - CRC_LEN)?);
         let fits = magic == LINK_MAGIC && fields.u32_be("CRC32C").ok()? == crc;
         (fits && link.blocks > 0).then_some(link)
     }

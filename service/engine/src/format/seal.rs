@@ -17,6 +17,7 @@ use super::bytes::{FieldReader, join};
 use super::error::Structure;
 use super::proof;
 use super::record::END_OF_RECORDS_LEN;
+use crate::crc32c;
 use crate::lump::LumpId;
 use crate::units::{RingPosition, SECTOR_LEN};
 
@@ -142,7 +143,7 @@ impl Seal {
             &self.log_end.to_be_bytes(),
             &self.foreign_end.to_be_bytes(),
         ];
-        let append = |crc, field: &[u8]| crc32c::crc32c_append(crc, field);
+        let append = |crc, field: &[u8]| crc32c::append(crc, field);
         fields.into_iter().fold(0, append)
     }
 }
@@ -275,9 +276,9 @@ impl UnsettledSeal {
 
     /// As [`Seal::crc`], and then begin, puts and proof.
     fn crc(&self, place: SealPlace<'_>) -> u32 {
-        let crc = crc32c::crc32c_append(self.seal.crc(place), &self.begin.to_be_bytes());
-        let crc = crc32c::crc32c_append(crc, &self.proof.puts.to_be_bytes());
-        crc32c::crc32c_append(crc, &self.proof.sum.to_be_bytes())
+        let crc = crc32c::append(self.seal.crc(place), &self.begin.to_be_bytes());
+        let crc = crc32c::append(crc, &self.proof.puts.to_be_bytes());
+        crc32c::append(crc, &self.proof.sum.to_be_bytes())
     }
 }
 

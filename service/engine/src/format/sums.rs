@@ -3,6 +3,7 @@
 //! A large payload has a CRC32C for each of its chunks, so that a part of it can be verified
 //! without reading the rest. The CRC32C of the whole is combined from these.
 
+use crate::crc32c;
 use std::ops::Range;
 use std::sync::OnceLock;
 
@@ -89,8 +90,7 @@ impl Shift {
         // Chunk lengths are powers of two, except those of payloads that are longer than memory.
         let known = &KNOWN[chunk_len.ilog2() as usize];
         known.get_or_init(|| {
-            let len = usize::try_from(chunk_len).unwrap_or(usize::MAX);
-            let image = |bit: usize| crc32c::crc32c_combine(1 << bit, 0, len);
+            let image = |bit: usize| crc32c::combine(1 << bit, 0, chunk_len);
             Self(std::array::from_fn(image))
         })
     }
@@ -134,9 +134,9 @@ impl PayloadSums {
             let left = self.chunks.chunk_len - self.in_chunk;
             let take = usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
             let (now, later) = bytes.split_at(take);
-            self.current = crc32c::crc32c_append(self.current, now);
+            self.current = crc32c::append(self.current, now);
             if self.is_short() {
-                self.whole = crc32c::crc32c_append(self.whole, now);
+                self.whole = crc32c::append(self.whole, now);
             }
             self.in_chunk += now.len() as u64;
             bytes = later;
@@ -160,8 +160,7 @@ impl PayloadSums {
             self.whole = shift.apply(self.whole) ^ self.current;
         } else {
             // Only a part of the payload came in, and its end is not where a chunk ends.
-            let len = usize::try_from(self.in_chunk).unwrap_or(usize::MAX);
-            self.whole = crc32c::crc32c_combine(self.whole, self.current, len);
+            self.whole = crc32c::combine(self.whole, self.current, self.in_chunk);
         }
         self.table.push(self.current);
         (self.current, self.in_chunk) = (0, 0);
@@ -227,14 +226,14 @@ mod tests {
                 sums.update(part);
             }
             let (whole, table) = sums.finish();
-            assert_eq!(whole, crc32c::crc32c(payload));
-            let expected: Vec<u32> = payload.chunks(65_536).map(crc32c::crc32c).collect();
+            assert_eq!(whole, crc32c::of(payload));
+            let expected: Vec<u32> = payload.chunks(65_536).map(crc32c::of).collect();
             let expected = if len > 65_536 { expected } else { Vec::new() };
             assert_eq!(table, expected, "{len}");
         }
         // The last chunks of a payload that is longer.
         let mut sums = PayloadSums::new(600_000);
         sums.update(&bytes[131_072..]);
-        assert_eq!(sums.finish().0, crc32c::crc32c(&bytes[131_072..]));
+        assert_eq!(sums.finish().0, crc32c::of(&bytes[131_072..]));
     }
 }

@@ -8,6 +8,7 @@
 use super::bytes::FieldReader;
 use super::error::{DecodeError, DecodeErrorKind, Structure};
 use super::sums::{CRC_LEN, Chunks, MAX_CHUNKS, PayloadSums};
+use crate::crc32c;
 use crate::lump::LumpId;
 use crate::units::{BlockCount, BlockSize};
 
@@ -216,9 +217,9 @@ impl LumpShape {
 
 /// CRC32C of table and trailer up to the payload's checksum, lump id and payload length.
 fn trailer_crc(covered: &[u8], id: LumpId, payload_len: u64) -> u32 {
-    let crc = crc32c::crc32c(covered);
-    let crc = crc32c::crc32c_append(crc, &id.to_be_bytes());
-    crc32c::crc32c_append(crc, &payload_len.to_be_bytes())
+    let crc = crc32c::of(covered);
+    let crc = crc32c::append(crc, &id.to_be_bytes());
+    crc32c::append(crc, &payload_len.to_be_bytes())
 }
 
 /// The checksums stored with a lump.

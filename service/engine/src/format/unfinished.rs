@@ -3,6 +3,7 @@
 
 use super::bytes::FieldReader;
 use super::error::Structure;
+use crate::crc32c;
 
 /// The first bytes of a mark.
 pub const MAGIC: [u8; MAGIC_LEN] = *b"LsCy";
@@ -59,7 +60,7 @@ impl Unfinished {
             log_end: fields.u64_be("log end").ok()?,
         };
         let covered = bytes.get(begin..fields.position())?;
-        let intact = fields.u32_be("CRC32C").ok()? == crc32c::crc32c(covered);
+        let intact = fields.u32_be("CRC32C").ok()? == crc32c::of(covered);
         (magic == MAGIC || intact).then_some(mark)
     }
 
@@ -78,7 +79,7 @@ impl Unfinished {
         bytes.extend_from_slice(&self.source);
         bytes.extend_from_slice(&self.epoch.to_be_bytes());
         bytes.extend_from_slice(&self.log_end.to_be_bytes());
-        let crc = crc32c::crc32c(bytes.get(MAGIC_LEN..).unwrap_or_default());
+        let crc = crc32c::of(bytes.get(MAGIC_LEN..).unwrap_or_default());
         bytes.extend_from_slice(&crc.to_be_bytes());
         if let Some(mark) = block.get_mut(MARK_OFFSET..MARK_OFFSET + MARK_LEN) {
             mark.copy_from_slice(&bytes);

@@ -7,6 +7,7 @@ use super::error::DecodeError;
 use super::portion::Portion;
 use super::sums::{Chunks, PayloadSums};
 use super::trailer::{LumpEnd, Trailer, TrailerState};
+use crate::crc32c;
 use crate::lump::LumpId;
 use crate::units::{BlockCount, BlockSize};
 
@@ -245,7 +246,7 @@ impl Subject {
                     judged.crc32c = if wanted == cover {
                         crc
                     } else {
-                        crc32c::crc32c(slice)
+                        crc32c::of(slice)
                     };
                     return Ok(judged);
                 }
@@ -254,7 +255,7 @@ impl Subject {
                 Err(_) => {}
             }
         }
-        judged.crc32c = crc32c::crc32c(slice);
+        judged.crc32c = crc32c::of(slice);
         Ok(judged)
     }
 

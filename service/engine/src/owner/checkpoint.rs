@@ -14,6 +14,7 @@ use super::ctx::Ctx;
 use super::io_table::Tag;
 use crate::buffer::AlignedBuf;
 use crate::clock::monotonic_ns;
+use crate::crc32c;
 use crate::error::Error;
 use crate::format::checkpoint::{
     CHUNK_LEN, CheckpointHeader, HEADER_SPACE, ROWS_PER_CHUNK, put_row, seal_chunk,
@@ -333,7 +334,7 @@ impl Copying {
         }
         let crc = seal_chunk(&mut chunk, self.header.sequence, self.number, self.rows);
         let crcs = self.header.chunks_crc;
-        self.header.chunks_crc = crc32c::crc32c_append(crcs, &crc.to_be_bytes());
+        self.header.chunks_crc = crc32c::append(crcs, &crc.to_be_bytes());
         let at = HEADER_SPACE + u64::from(self.number) * CHUNK_LEN as u64;
         self.number += 1;
         self.rows = 0;

@@ -7,6 +7,7 @@ use super::index::{Entry, Filler, Index};
 use super::io::{BlockingIo, Stream};
 use super::outside::Outside;
 use super::recover::{Before, FoundStore, Replayed};
+use crate::crc32c;
 use crate::format::checkpoint::{Area, CHUNK_LEN, CheckpointHeader, HEADER_SPACE, read_chunk};
 use crate::format::mark::MARK_LEN;
 use crate::options::CheckpointUse;
@@ -148,7 +149,7 @@ fn read_chunks(
         for chunk in piece.chunks(CHUNK_LEN) {
             let (crc, rows) =
                 read_chunk(chunk, header.sequence, number).map_err(|_| CheckpointUse::Damaged)?;
-            crcs = crc32c::crc32c_append(crcs, &crc.to_be_bytes());
+            crcs = crc32c::append(crcs, &crc.to_be_bytes());
             number += 1;
             for row in rows {
                 let row = row.map_err(|_| CheckpointUse::Damaged)?;

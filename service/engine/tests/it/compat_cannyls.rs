@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use crate::support::peer::{self, Canny, Peer};
 use crate::support::sim::{Random, SimDisk};
 use crate::support::{Shape, content, ctx, delete, try_put};
+use lumpscope_engine::crc32c;
 use lumpscope_engine::format::minfs;
 use lumpscope_engine::{CommitMode, Durability, LumpId, LumpRange, Placement, Store};
 
@@ -298,7 +299,7 @@ impl World {
             if lump.own || lump.placement == Placement::Embedded {
                 assert!(got.verified, "lump {id:x}");
             }
-            assert_eq!(got.crc32c(), crc32c::crc32c(&lump.bytes));
+            assert_eq!(got.crc32c(), crc32c::of(&lump.bytes));
             let head = store.head(ctx(), LumpId(id)).unwrap();
             let len = lump.bytes.len() as u64;
             assert_eq!((head.length, head.placement), (len, lump.placement));

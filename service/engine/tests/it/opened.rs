@@ -11,6 +11,7 @@ use crate::support::peer::{self, Peer};
 use crate::support::sim::{Random, SimDisk};
 use crate::support::stepped::{self, Stepped, answer};
 use crate::support::{Shape, content, ctx, disk_dir, put, store_file, try_put};
+use lumpscope_engine::crc32c;
 use lumpscope_engine::format::verify::Damage;
 use lumpscope_engine::{
     Durability, Error, IoDeclaration, IoOp, IoPurpose, IoSink, LumpData, LumpId, OnDone, Opened,
@@ -60,7 +61,7 @@ fn read_rest(rest: &mut Rest) -> (Vec<u8>, u64, Result<(), Error>) {
         match take(rest) {
             Ok(piece) => {
                 assert!(piece.verified && !piece.is_empty());
-                assert_eq!(piece.crc32c(), crc32c::crc32c(&piece));
+                assert_eq!(piece.crc32c(), crc32c::of(&piece));
                 most = most.max(piece.len() as u64);
                 bytes.extend_from_slice(&piece);
             }
@@ -80,7 +81,7 @@ fn check(store: &Store, id: u128, bytes: &[u8], range: Range<u64>, verified: boo
         (range.start, end - range.start, bytes.len() as u64)
     );
     let whole = verified && to - from == bytes.len();
-    assert_eq!(opened.crc32c, whole.then(|| crc32c::crc32c(bytes)));
+    assert_eq!(opened.crc32c, whole.then(|| crc32c::of(bytes)));
     assert_eq!(opened.first.verified, verified);
     let mut got = opened.first.to_vec();
     if let Some(mut rest) = opened.rest {

@@ -9,6 +9,7 @@ use crate::support::sim::{Random, SimDisk};
 use crate::support::stepped::{self, Stepped, answer};
 use crate::support::{Shape, content, ctx, disk_dir, get, put, store_file};
 use lumpscope_engine::clock::virtual_time;
+use lumpscope_engine::crc32c;
 use lumpscope_engine::device::sim::{Fault, FaultKind};
 use lumpscope_engine::{
     CommitMode, Durability, Error, FindingKind, IoDeclaration, IoOp, IoPurpose, IoSink, LumpBuf,
@@ -53,7 +54,7 @@ fn put_in_parts(store: &Store, id: u128, bytes: &[u8], part: usize) -> Result<Pu
     for part in bytes.chunks(part) {
         block_on(buf.write(part))?;
     }
-    assert_eq!(buf.crc32c(), Some(crc32c::crc32c(bytes)));
+    assert_eq!(buf.crc32c(), Some(crc32c::of(bytes)));
     store.put_with(ctx(), LumpId(id), buf, PutOptions::default())
 }
 

@@ -6,6 +6,7 @@ use crate::support;
 use crate::support::peer::{self, Peer};
 use crate::support::sim::{Random, SimDisk};
 use crate::support::{Shape, content, ctx, put, try_put};
+use lumpscope_engine::crc32c;
 use lumpscope_engine::format::verify::Damage;
 use lumpscope_engine::{
     Error, IoDeclaration, IoOp, IoSink, LumpId, Placement, Store, StoreOptions,
@@ -34,7 +35,7 @@ fn check(store: &Store, id: u128, bytes: &[u8], offset: u64, len: u64, verified:
     );
     assert_eq!((got.offset, got.total_length), (offset, bytes.len() as u64));
     assert_eq!(got.data.verified, verified);
-    assert_eq!(got.data.crc32c(), crc32c::crc32c(&bytes[from..to]));
+    assert_eq!(got.data.crc32c(), crc32c::of(&bytes[from..to]));
 }
 
 #[test]

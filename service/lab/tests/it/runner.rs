@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use lumpscope_engine::crc32c;
 use lumpscope_lab::load::runner::{Mismatch, RunError, RunOptions, RunOutcome, Target, run};
 use lumpscope_lab::workload::Workload;
 use lumpscope_proto::v1::lump_store_server::{LumpStore, LumpStoreServer};
@@ -60,7 +61,7 @@ impl LumpStore for Store {
         }
         let header: pb::PutHeader = header.unwrap();
         assert_eq!(header.length, u64::try_from(body.len()).unwrap());
-        let crc32c = crc32c::crc32c(&body);
+        let crc32c = crc32c::of(&body);
         // Long enough for other clients to overtake, if they did.
         tokio::time::sleep(Duration::from_millis(2)).await;
         let before = self

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::common::{Running, body, config, folder, store_file};
 use bytes::Bytes;
 use lumpscope_client::{Body, Client, Code, Error, LumpId, Options, PutOptions, Retry, v1};
+use lumpscope_engine::crc32c;
 use lumpscope_server::serve::Service;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tokio_stream::StreamExt as _;
@@ -31,7 +32,7 @@ async fn lumps_of_every_size_go_in_and_out() {
             .await
             .unwrap();
         assert!(stored.created);
-        assert_eq!(stored.crc32c, crc32c::crc32c(&bytes));
+        assert_eq!(stored.crc32c, crc32c::of(&bytes));
         let lump = client.get(STORE, id, None).await.unwrap();
         assert!(lump.bytes == bytes, "{length}");
         assert_eq!(lump.header.crc32c, Some(stored.crc32c), "{length}");

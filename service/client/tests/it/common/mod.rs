@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crc_fast::crc32_iscsi;
 use lumpscope_client::{Client, Error, Options, Retry, v1};
 use lumpscope_proto::v1::lump_store_server::{LumpStore, LumpStoreServer};
 use tokio::net::{TcpListener, TcpStream};
@@ -179,7 +180,7 @@ impl LumpStore for Fake {
         if length != came.body.len() as u64 {
             return Err(Status::invalid_argument("the stream is too short"));
         }
-        let crc32c = crc32c::crc32c(&came.body);
+        let crc32c = crc32_iscsi(&came.body);
         let crc32c = match self.act(came).await? {
             Act::Crc(other) => other,
             _ => crc32c,
@@ -200,7 +201,7 @@ impl LumpStore for Fake {
         let request = request.into_inner();
         came.header = request.header;
         came.body = request.body.to_vec();
-        let crc32c = crc32c::crc32c(&came.body);
+        let crc32c = crc32_iscsi(&came.body);
         self.act(came).await?;
         let put = v1::PutResponse {
             crc32c,
@@ -236,7 +237,7 @@ impl LumpStore for Fake {
     ) -> Result<Response<Self::GetStream>, Status> {
         let replies = match self.act(Self::plain(&request)).await? {
             Act::Get(replies) => replies,
-            _ => get_reply(3, Some(crc32c::crc32c(b"abc")), &[b"a", b"bc"]),
+            _ => get_reply(3, Some(crc32_iscsi(b"abc")), &[b"a", b"bc"]),
         };
         Ok(Response::new(Box::pin(tokio_stream::iter(replies).map(Ok))))
     }
@@ -255,7 +256,7 @@ impl LumpStore for Fake {
         self.act(Self::plain(&request)).await?;
         let mut replies = Vec::new();
         for index in 0..request.get_ref().ids.len() as u64 {
-            for reply in get_reply(3, Some(crc32c::crc32c(b"abc")), &[b"ab", b"c"]) {
+            for reply in get_reply(3, Some(crc32_iscsi(b"abc")), &[b"ab", b"c"]) {
                 let part = match reply.part.unwrap() {
                     v1::get_response::Part::Header(header) => {
                         v1::get_many_response::Part::Header(header)

@@ -10,6 +10,7 @@ use super::door::{Answer, Door, Failure, Region};
 use super::order::{Step, position};
 use super::{Mismatch, RunError, Shared};
 use crate::workload::Command;
+use lumpscope_engine::crc32c;
 
 /// Longest that one call may take.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -88,7 +89,7 @@ async fn put(
     shared: &Shared,
 ) -> Result<(Duration, Instant), Failure> {
     let body = content(shared.content, id, step.version, size);
-    let checksum = u64::from(crc32c::crc32c(&body));
+    let checksum = u64::from(crc32c::of(&body));
     shared.checksums[position(id)].store(checksum, Ordering::Release);
     let Answer { value, latency } = door.put(id, body, region).await?;
     let new = step.version == 1;
@@ -102,7 +103,7 @@ fn check_content(chunks: &[Bytes], size: u64, expected: u64) -> Result<(), Misma
     check_length(chunks, size)?;
     let found = chunks
         .iter()
-        .fold(0, |crc, chunk| crc32c::crc32c_append(crc, chunk));
+        .fold(0, |crc, chunk| crc32c::append(crc, chunk));
     if u64::from(found) != expected {
         let expected = u32::try_from(expected).unwrap_or(u32::MAX);
         return Err(Mismatch::Checksum { expected, found });
