@@ -458,6 +458,7 @@ fn judge(compared: &Compared, misses: u64, lasts: bool) -> AuditReport {
     let kernel = compared.kernel.unwrap_or_default();
     let mut report = AuditReport {
         seen_requests: compared.seen_requests(),
+        owned: seen[stats::SEEN_REQUESTS..][..OPS].iter().sum(),
         kernel_requests: kernel.after.requests,
         seen_bytes: compared.seen_bytes(),
         kernel_bytes: kernel.after.bytes,
@@ -546,6 +547,18 @@ fn agreement(report: &AuditReport, slack: u64, begun_before: u64) -> String {
         );
     }
     finding
+}
+
+impl AuditReport {
+    /// Says of how many block requests the owner is not among `told` yet: their events are being
+    /// read, or who asked for a flush is being found.
+    pub(crate) fn tell_unread(&mut self, told: &[OwnerTotal]) {
+        let told: u64 = told.iter().map(|total| total.requests).sum();
+        self.unread = self.owned.saturating_sub(told);
+        if self.complete && self.unread > 0 {
+            self.finding += &format!("; of {} of them the owner is not known yet", self.unread);
+        }
+    }
 }
 
 fn skipped(misses: u64) -> String {

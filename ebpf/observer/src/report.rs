@@ -91,6 +91,7 @@ pub struct StageTime {
 
 /// Block requests of the disk below one store.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct BlockReport {
     /// Totals an owner class and operation.
     pub owners: Vec<OwnerTotal>,
@@ -111,7 +112,6 @@ pub struct BlockReport {
     /// Of these: not tied to anything.
     pub unattributed_bytes: u64,
     /// Of these: moved by this process in block requests without an event.
-    #[serde(default)]
     pub unknown_bytes: u64,
     /// Head moves, by owner class and class of the one before. Both are `unknown` for block
     /// requests without an event: see [`OwnerTotal::owner`].
@@ -120,14 +120,11 @@ pub struct BlockReport {
     pub lost: Vec<LostTime>,
     /// Block requests without an event, and requests of which not all that held them up is known:
     /// if there are any, `lost` is at least what is said.
-    #[serde(default)]
     pub lost_gaps: u64,
     /// Those that failed, by why, as far as events were handed out: see [`AuditReport::failed`].
-    #[serde(default)]
     pub failures: Vec<FailureTotal>,
     /// The processes that made block requests, as far as they are remembered: by number and
     /// cgroup. The last without a name or number: those that are not.
-    #[serde(default)]
     pub processes: Vec<ProcessTotal>,
 }
 
@@ -195,6 +192,10 @@ pub struct OwnerTotal {
 pub struct AuditReport {
     /// Completions seen by the probes.
     pub seen_requests: u64,
+    /// Those of them that have an owner: all but the empty writes that ask for a flush.
+    pub owned: u64,
+    /// Of these: their owner has still to be found.
+    pub unread: u64,
     /// Completions counted by the kernel's disk statistics over the same time.
     pub kernel_requests: u64,
     /// Bytes of the completions seen.

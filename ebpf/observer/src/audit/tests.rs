@@ -48,6 +48,32 @@ fn equal_counts_are_complete() {
 }
 
 #[test]
+fn what_has_no_owner_yet_is_said() {
+    let mut counters = seen(3, 4096);
+    counters[stats::FLUSH_PARENTS] = 1;
+    let told = |requests| {
+        let mut report = at_rest(&idle(counters, stat(4, 4096)));
+        report.tell_unread(&[OwnerTotal {
+            requests,
+            ..OwnerTotal::default()
+        }]);
+        report
+    };
+    assert_eq!(told(1).unread, 2);
+    assert_eq!(
+        told(1).finding,
+        "complete: 4 requests seen, as the kernel counted; of 2 of them the owner is not known yet"
+    );
+    assert_eq!(
+        told(3),
+        AuditReport {
+            unread: 0,
+            ..at_rest(&idle(counters, stat(4, 4096)))
+        }
+    );
+}
+
+#[test]
 fn the_oldest_under_way_is_none_whose_end_was_not_shown() {
     let sent = |queue_ns, sector| InFlight {
         queue_ns,

@@ -174,6 +174,7 @@ impl Correlator {
             report.block = disk.report(&self.cgroups);
             totals.tell_lost(&mut report.block);
             report.block.add_untold(&report.audit);
+            report.audit.tell_unread(&report.block.owners);
             disk.checks.tell(&mut report.audit);
         }
     }

@@ -36,6 +36,7 @@ fn known_io(flavour: Flavour) -> StoreReport {
 fn byte_exact(flavour: Flavour) {
     let report = until_complete(|| known_io(flavour));
     assert_eq!(report.audit.seen_bytes, (64 + 4 + 4 + 64 + 4) << 10);
+    assert!(report.audit.owned > 0 && report.audit.unread == 0);
 
     let block = &report.block;
     assert_eq!((block.data_requests, block.sequential), (5, 1), "{block:?}");
