@@ -449,7 +449,7 @@ impl Drop for Uring {
 
 /// Most bytes of an entry. The kernel does not divide a request for a block device that must not
 /// wait: it leaves one that is larger than the device takes to a worker, which costs two changes of
-/// thread, and in whose hands requests overtake each other.
+/// thread, and several workers need not keep the order of their requests.
 fn entry_bytes(device: DeviceFacts, alignment: usize) -> usize {
     let request = usize::try_from(device.request_bytes).unwrap_or(ENTRY_LIMIT);
     match request - request % alignment {
