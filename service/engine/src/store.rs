@@ -210,7 +210,7 @@ impl Store {
     }
 
     /// Where a lump of `len` bytes goes that may go anywhere: into the journal, where a put is one
-    /// write, if it has [`MAX_SMALL`] bytes at most and live records take no more than a
+    /// write as long as its record stays in a sector, if it has [`MAX_SMALL`] bytes at most and live records take no more than a
     /// [`LIVE_SHARE`]th of the ring. Not in runs, which write its data alone and its record later.
     #[must_use]
     pub fn chosen_placement(&self, len: u64) -> Placement {
