@@ -21,6 +21,7 @@
 
 mod beside;
 mod checked;
+mod lost;
 mod refusal;
 mod runs;
 mod times;
@@ -28,7 +29,7 @@ mod times;
 use std::collections::VecDeque;
 
 use beside::Beside;
-use checked::Checked;
+use checked::{Checked, write_ring};
 use refusal::beat;
 use runs::Runs;
 
@@ -67,6 +68,8 @@ enum Phase {
     LastFlush,
     /// The old end of the journal is written anew.
     Settle,
+    /// That has failed, and is tried again later.
+    Lost,
 }
 
 /// Something that is written and waits for a flush that begins after now.
@@ -121,6 +124,8 @@ pub(super) struct Commit {
     /// Puts of a batch that is being withdrawn.
     misplaced: Vec<Misplaced>,
     runs: Runs,
+    /// When the end of the journal is tried again, if it is lost.
+    end_due_ns: u64,
 }
 
 impl Commit {
@@ -178,7 +183,7 @@ impl Commit {
     /// Starts a batch, or else a flush, when none is in flight.
     pub(super) fn start(&mut self, ctx: &mut Ctx, gc: &mut Gc) {
         if self.phase != Phase::Idle {
-            return;
+            return self.write_lost_end(ctx);
         }
         // All phases have ended, so everything the collection has passed is durable.
         gc.move_head(ctx);
@@ -448,7 +453,9 @@ impl Commit {
         ctx: &mut Ctx,
         result: Result<(), Error>,
     ) -> Result<u64, Error> {
-        result?;
+        if let Err(error) = result {
+            self.note_unwritten(ctx, error)?;
+        }
         self.lap_batch(Stage::Write);
         if self.awaits_data() {
             self.phase = Phase::Data;
@@ -494,7 +501,7 @@ impl Commit {
             .map_or_else(Vec::new, |batch| batch.requests.clone());
         requests.extend(self.flushing.iter().filter_map(|item| match item {
             Unflushed::Put(put) => Some(put.request),
-            Unflushed::Header(_) | Unflushed::Sync(_) | Unflushed::Settled => None,
+            _ => None,
         }));
         requests.extend(self.runs.flushed_puts().map(|put| put.request));
         ctx.io.flush(requests);
@@ -580,19 +587,5 @@ impl Commit {
             .into_iter()
             .filter_map(|(change, position)| self.apply(ctx, change, position, durability))
             .collect()
-    }
-}
-
-fn write_ring(
-    ctx: &mut Ctx,
-    (tag, forced): (Tag, bool),
-    write: RingWrite,
-    requests: Vec<RequestId>,
-) {
-    let offset = ctx.storage.geometry.ring_byte(write.position).0;
-    if forced {
-        ctx.io.force(tag, offset, write.buf, requests);
-    } else {
-        ctx.io.write(tag, offset, write.buf, requests);
     }
 }

@@ -166,6 +166,16 @@ pub(super) struct HeaderBlock {
     pub(super) lacks_places: bool,
 }
 
+impl HeaderBlock {
+    pub(super) fn new(mark: ScrubMark, copied: Option<u64>) -> Self {
+        Self {
+            mark,
+            copied,
+            ..Self::default()
+        }
+    }
+}
+
 /// Handed to the parts of the owner in each of their steps.
 pub(crate) struct Ctx {
     pub(super) storage: Storage,
@@ -185,6 +195,8 @@ pub(crate) struct Ctx {
     pub(super) freed: bool,
     /// Of changes that were carried out in this round.
     pub(super) answers: Vec<Answer>,
+    /// Why no change is taken until the end of the journal is written; `None`: it is.
+    pub(super) end_is_lost: Option<Arc<str>>,
 }
 
 impl Ctx {
@@ -208,7 +220,11 @@ impl Ctx {
         if self.limits.read_only.is_some() {
             return Some(Error::ReadOnly);
         }
-        self.failure()
+        let lost = self.end_is_lost.as_ref();
+        let lost = lost.map(|reason| Error::OutOfService {
+            reason: Arc::clone(reason),
+        });
+        self.failure().or(lost)
     }
 
     /// State of the store by what is known at this time.
@@ -228,6 +244,9 @@ impl Ctx {
         }
         if let Some(why) = self.io.judge.refuses_writes() {
             return Health::new(StoreState::ReadOnly, &trial::reason(why));
+        }
+        if let Some(reason) = &self.end_is_lost {
+            return Health::new(StoreState::ReadOnly, reason);
         }
         let places = self.storage.data.bad_places().len();
         if places >= BAD_PLACES {

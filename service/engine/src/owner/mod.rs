@@ -164,15 +164,12 @@ impl Owner {
                 limits,
                 pace: Pace::default(),
                 unfinished: Unfinished::default(),
-                header: HeaderBlock {
-                    mark: scrub_mark,
-                    copied,
-                    ..HeaderBlock::default()
-                },
+                header: HeaderBlock::new(scrub_mark, copied),
                 health: Health::default(),
                 closing: false,
                 freed: false,
                 answers: Vec::new(),
+                end_is_lost: None,
             },
         };
         owner.ctx.report_bad_places();

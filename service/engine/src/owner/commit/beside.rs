@@ -3,10 +3,11 @@
 //! A put joins the log when the write of its data begins, if its data can be checked and is not
 //! large. A batch takes such puts if there is nothing else for it, and only as one with an unsettled
 //! seal; its flush begins when the record and all of this data are written. If the device refuses
-//! some of the data, the batch is withdrawn: the end of the journal is written as it was, and
-//! flushed, and then the put goes elsewhere; its record follows its data then.
+//! some of the data, or the record, the batch is withdrawn: the end of the journal is written as it
+//! was, and flushed, and then the put goes elsewhere; its record follows its data then. What was
+//! written goes into another batch.
 
-use super::{Commit, Phase};
+use super::{Commit, InFlight, Phase};
 use crate::buffer::AlignedBuf;
 use crate::error::Error;
 use crate::format::Portion;
@@ -19,18 +20,25 @@ use crate::units::RingPosition;
 
 /// Data of a batch that is written beside it.
 pub(super) struct Beside {
+    /// True: all data of the batch was being written when it began, so opening checks all of it.
+    pub(super) is_all: bool,
     /// Writes of it that have not ended.
     writing: usize,
     /// Places that the device has refused.
     refused: Vec<(Portion, Option<AlignedBuf>, Error)>,
+    /// True: the device has refused the batch itself.
+    pub(super) is_refused: bool,
 }
 
 impl Beside {
     pub(super) fn of(changes: &[(Change, RingPosition)]) -> Self {
         let writing = changes.iter().filter(|(change, _)| change.is_writing());
+        let writing = writing.count();
         Self {
-            writing: writing.count(),
+            is_all: writing > 0 && writing == changes.len(),
+            writing,
             refused: Vec::new(),
+            is_refused: false,
         }
     }
 }
@@ -87,12 +95,16 @@ impl Commit {
         writing > 0 && !mutant::is(Mutant::FlushesEarly)
     }
 
-    /// Takes the batch back if some of its data could not be written. False: all of it was.
+    /// Takes the batch back if it or some of its data could not be written. False: all of it was.
     pub(super) fn withdraw(&mut self, ctx: &mut Ctx) -> bool {
-        let batch = self.batch.take_if(|it| !it.beside.refused.is_empty());
-        let Some(mut batch) = batch else {
+        let is_refused = |it: &mut InFlight| it.beside.is_refused || !it.beside.refused.is_empty();
+        let Some(mut batch) = self.batch.take_if(is_refused) else {
             return false;
         };
+        // They lose to the next batch.
+        for put in batch.beaten.into_iter().rev() {
+            self.ready.push_front(Change::Put(Box::new(put)));
+        }
         for (change, _) in batch.changes.into_iter().rev() {
             let mut refused = batch.beside.refused.iter();
             match refused.position(|(place, ..)| change.is_at(*place)) {

@@ -6,8 +6,9 @@
 //! unsettled one; else it is the flush before the batch becomes visible. The next batch begins after
 //! it, so at most the last batch of a journal is unsettled.
 
-use super::{Commit, Phase, Unflushed, write_ring};
+use super::{Commit, Phase, Unflushed};
 use crate::clock::monotonic_ns;
+use crate::declaration::RequestId;
 use crate::error::Error;
 use crate::format::seal::Proof;
 use crate::owner::change::Change;
@@ -128,6 +129,9 @@ impl Commit {
         if ctx.writes_nothing() {
             return None;
         }
+        if let Some(due_ns) = self.lost_due_ns() {
+            return Some(due_ns);
+        }
         let waits = self.is_idle() && ctx.storage.journal.is_unsettled() && !self.runs.is_open();
         waits.then_some(self.settle_ns).or(self.run_due_ns())
     }
@@ -165,18 +169,38 @@ impl Commit {
     }
 
     /// The end of the journal is that of a settled one, if the write went well.
+    ///
+    /// # Errors
+    /// The error of the write, if the store cannot wait until the disk takes it.
     pub(in crate::owner) fn end_settled(
         &mut self,
         ctx: &mut Ctx,
         result: Result<(), Error>,
     ) -> Result<(), Error> {
-        result?;
+        if let Err(error) = result {
+            return self.lose_end(ctx, error);
+        }
         ctx.storage.journal.settled();
         self.settled = ctx.io.written();
         self.phase = Phase::Idle;
+        ctx.end_is_lost = None;
         if self.run_closed() {
             self.start_flush(ctx, Phase::DataFlush);
         }
         Ok(())
+    }
+}
+
+pub(super) fn write_ring(
+    ctx: &mut Ctx,
+    (tag, forced): (Tag, bool),
+    write: RingWrite,
+    requests: Vec<RequestId>,
+) {
+    let offset = ctx.storage.geometry.ring_byte(write.position).0;
+    if forced {
+        ctx.io.force(tag, offset, write.buf, requests);
+    } else {
+        ctx.io.write(tag, offset, write.buf, requests);
     }
 }

@@ -50,7 +50,13 @@ impl Commit {
     }
 
     /// Gives up a change whose record was not written, or failed to be.
-    fn refuse(&mut self, ctx: &mut Ctx, change: Change, error: Error, may_be_on_disk: bool) {
+    pub(super) fn refuse(
+        &mut self,
+        ctx: &mut Ctx,
+        change: Change,
+        error: Error,
+        may_be_on_disk: bool,
+    ) {
         match change {
             Change::Put(put) => put.refuse(ctx, error, Stage::Journal, may_be_on_disk),
             Change::Delete(delete) => {

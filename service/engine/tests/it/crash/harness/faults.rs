@@ -7,7 +7,7 @@
 //! an answer. Rot of the data region alone is always found.
 
 use lumpscope_engine::device::sim::{Fault, FaultKind, Random, SimDisk, Survivors};
-use lumpscope_engine::{CommitMode, Durability, Error, IoOp, Placement, PutOptions};
+use lumpscope_engine::{CommitMode, Durability, Error, IoOp, Placement, PutOptions, StoreState};
 
 use super::history::History;
 use super::model::{Crash, Model, content};
@@ -56,8 +56,9 @@ fn errors(scenario: &Scenario, random: &mut Random, coverage: &mut Coverage) -> 
     ][random.index(4)]
     .clone();
     let errno = [libc::EIO, libc::ENOSPC][random.index(2)];
-    // A journal without space may give a batch up.
-    let may_pass = op == IoOp::Write && errno == libc::ENOSPC;
+    // A journal without space may give a batch up, and one whose end is lost gets it again.
+    let is_checked = scenario.commit == CommitMode::Checked;
+    let may_pass = op == IoOp::Write && (errno == libc::ENOSPC || is_checked);
     // A batch may be withdrawn or given up while the power goes.
     let withdraws = scenario.commit != CommitMode::Ordered && within.start == data;
     let gives_up = may_pass && within.end == data;
@@ -86,7 +87,9 @@ fn errors(scenario: &Scenario, random: &mut Random, coverage: &mut Coverage) -> 
     history.session.disk.heal();
     let session = &mut history.session;
     session.run_until(coverage, "a disk that is well again", |session, _| {
-        !session.store.health().state.is_out()
+        let state = session.store.health().state;
+        let ends = state != StoreState::ReadOnly || session.store.failed().is_some();
+        ends && !state.is_out()
     })?;
     let failed = history.session.store.failed();
     let has_passed = may_pass && failed.is_none();

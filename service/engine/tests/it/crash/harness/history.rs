@@ -86,10 +86,13 @@ impl History {
             if self.event > limit {
                 return Err("the history does not end".to_owned());
             }
-            if !self.session.advance() && self.left == 0 {
+            let is_full = self.session.open_requests() >= self.scenario.in_flight;
+            if !self.session.advance() && (self.left == 0 || is_full) {
+                let open = self.session.open_requests();
                 self.session
                     .run_until(coverage, "the history", |session, _| {
-                        session.open_requests() == 0 || session.disk.in_flight() > 0
+                        let now = session.open_requests();
+                        now == 0 || now < open || session.disk.in_flight() > 0
                     })?;
             }
         }

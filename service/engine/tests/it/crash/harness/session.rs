@@ -83,6 +83,8 @@ pub struct Session {
     pub damaged: BTreeSet<u64>,
     /// Every version an id has ever had, for disks that lie.
     versions: BTreeMap<u64, Vec<Value>>,
+    /// First byte behind the journal.
+    data_start: u64,
 }
 
 impl Session {
@@ -102,6 +104,7 @@ impl Session {
             answers: Arc::default(),
             damaged: BTreeSet::new(),
             versions: BTreeMap::new(),
+            data_start: scenario.data_start(),
         })
     }
 
@@ -574,6 +577,12 @@ impl Session {
         match error {
             // Its record may be on the disk: it stays open for ever.
             Error::Failed { .. } => Ok(()),
+            // Nor is it known what a write to the journal has left.
+            Error::Io { offset, .. } | Error::NoSpace { offset, .. }
+                if *offset < self.data_start =>
+            {
+                Ok(())
+            }
             // The data of a put, or the bytes of a get; no record was written.
             error if is_damage(error) => {
                 self.model.refused(request);
