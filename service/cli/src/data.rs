@@ -46,7 +46,8 @@ pub(super) struct PutArgs {
     /// File with the bytes; standard input when absent or "-"
     file: Option<PathBuf>,
     /// Put the bytes into the journal record itself; at most 65,535 bytes. Without this and --data
-    /// the store does so with up to 16 KiB while its journal has room for them
+    /// the store does so with small ones (up to 1 KiB if it commits checked, 16 KiB ordered) while its
+    /// journal has room for them
     #[arg(long)]
     embedded: bool,
     /// Put the bytes into the data region, however few they are

@@ -148,5 +148,5 @@ pub use request::{
 };
 pub use scrub::{ScrubPass, ScrubStatus};
 pub use stats::StoreStats;
-pub use store::{LIVE_SHARE, MAX_SMALL, Opened, Piece, Rest, Store};
+pub use store::{LIVE_SHARE, Opened, Piece, Rest, Store};
 pub use times::{BatchWait, EngineTimes, OnDone};

@@ -119,7 +119,7 @@ impl StoreOptions {
 /// whatever it was opened with before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CommitMode {
-    /// In runs on a device that says it has an arm, else ordered. A store tells which
+    /// In runs on a device that says it has an arm, else checked. A store tells which
     /// ([`StoreInfo::commit`](crate::StoreInfo::commit)).
     #[default]
     Auto,
@@ -141,8 +141,22 @@ impl CommitMode {
     pub(crate) fn on(self, device: Option<DeviceFacts>) -> Self {
         match self {
             Self::Auto if DeviceFacts::has_arm(device) => Self::Runs,
-            Self::Auto => Self::Ordered,
+            Self::Auto => Self::Checked,
             chosen => chosen,
+        }
+    }
+
+    /// Longest lump that goes into the journal by itself, in bytes.
+    ///
+    /// Ordered, that saves a flush. Checked, data and record are one flush anyway, and a record of
+    /// more than a sector costs the journal two; what is shorter shares its writes. In runs the data
+    /// is all that a put writes.
+    #[must_use]
+    pub const fn max_small(self) -> u64 {
+        match self {
+            Self::Ordered => 16 * 1024,
+            Self::Checked => 1024,
+            Self::Auto | Self::Runs => 0,
         }
     }
 

@@ -36,8 +36,6 @@ use crate::times::OnDone;
 use crate::units::BlockSize;
 use crate::waker::Waker;
 
-/// Longest lump that goes into the journal by itself.
-pub const MAX_SMALL: u64 = 16 * 1024;
 /// Lumps go there by themselves while the live records are no more than this part of the ring, so
 /// the collection copies a byte for every three that are written at most.
 pub const LIVE_SHARE: u64 = 4;
@@ -209,16 +207,15 @@ impl Store {
         Ok(Command::Put(Box::new(put)))
     }
 
-    /// Where a lump of `len` bytes goes that may go anywhere: into the journal, where a put is one
-    /// write as long as its record stays in a sector, if it has [`MAX_SMALL`] bytes at most and live records take no more than a
-    /// [`LIVE_SHARE`]th of the ring. Not in runs, which write its data alone and its record later.
+    /// Where a lump of `len` bytes goes that may go anywhere: into the journal if it is
+    /// [small](CommitMode::max_small) and live records take no more than a [`LIVE_SHARE`]th of the
+    /// ring.
     #[must_use]
     pub fn chosen_placement(&self, len: u64) -> Placement {
         let counters = &self.inner.shared.counters;
         let live = counters.journal_live_bytes.get() + len;
-        let is_small =
-            len <= MAX_SMALL && live <= counters.journal_capacity_bytes.get() / LIVE_SHARE;
-        if is_small && self.inner.info.commit != CommitMode::Runs {
+        let has_room = live <= counters.journal_capacity_bytes.get() / LIVE_SHARE;
+        if has_room && len <= self.inner.info.commit.max_small() {
             Placement::Embedded
         } else {
             Placement::Data

@@ -48,7 +48,10 @@ const EMBEDDED: PutOptions = PutOptions {
 
 #[test]
 fn a_commit_is_waits_writes_and_flushes() {
-    let mut store = Timed::new(StoreOptions::new("sim"));
+    let mut store = Timed::new(StoreOptions {
+        commit: CommitMode::Ordered,
+        ..StoreOptions::new("sim")
+    });
     let first = put(&store, 1, (1, DATA));
     store.pass(500 * MS);
     // Behind the flush of the first one's data.

@@ -158,10 +158,11 @@ fn a_put_and_a_get_are_exactly_their_ios() {
         let page = u64::from(store_unit(&path)).max(4096);
         let want = [
             io(&[7], IoPurpose::LumpData, IoOp::Write, data, len),
-            flush(7),
             io(&[7], IoPurpose::Journal, IoOp::Write, 8192, page),
             flush(7),
-            // The copies, at close.
+            // The end of the journal, settled, and the copies, at close.
+            io(&[], IoPurpose::Journal, IoOp::Write, 8192, page),
+            io(&[], IoPurpose::Flush, IoOp::Flush, 0, 0),
             io(&[], IoPurpose::JournalHeader, IoOp::Write, 0, 8192),
             io(&[], IoPurpose::Flush, IoOp::Flush, 0, 0),
         ];

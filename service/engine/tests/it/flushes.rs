@@ -37,6 +37,14 @@ fn cost(store: &Store, work: impl FnOnce()) -> [u64; 4] {
     std::array::from_fn(|at| after[at] - before[at])
 }
 
+/// The only way without writes that come with time.
+fn ordered(name: &str) -> StoreOptions {
+    StoreOptions {
+        commit: CommitMode::Ordered,
+        ..StoreOptions::new(name)
+    }
+}
+
 fn store_on(cache: WriteCache, fua: bool) -> Store {
     let options = SimOptions {
         unit: 4096,
@@ -46,11 +54,12 @@ fn store_on(cache: WriteCache, fua: bool) -> Store {
     };
     let block_size = BlockSize::new(4096).unwrap();
     let disk = SimDisk::new(&blank_image(block_size, 16, 64, [7; 16]), options);
-    let store = Store::open_on(disk.device(), StoreOptions::new("sim")).unwrap();
+    let open = || Store::open_on(disk.device(), ordered("sim")).unwrap();
+    let store = open();
     // The first append is after another engine's, and header and ring head get their copies.
     put(&store, 0, Durability::Synced);
     store.close().unwrap();
-    Store::open_on(disk.device(), StoreOptions::new("sim")).unwrap()
+    open()
 }
 
 #[test]
@@ -90,12 +99,7 @@ fn a_real_device_gets_flushes_while_it_has_a_cache() {
     let knob = Path::new("/sys/block").join(name).join("queue/write_cache");
     let before = fs::read_to_string(&knob).unwrap();
     fs::write(&knob, "write through").unwrap();
-    let open = || {
-        let mut options = StoreOptions::new("loop");
-        // By itself it is runs where the device says that it has an arm.
-        options.commit = CommitMode::Ordered;
-        Store::open(device.path(), options).unwrap()
-    };
+    let open = || Store::open(device.path(), ordered("loop")).unwrap();
     let store = open();
     put(&store, 1, Durability::Synced);
     store.close().unwrap();

@@ -6,9 +6,11 @@ use std::time::Duration;
 use crate::support::sim::SimDisk;
 use crate::support::stepped::{self, Stepped, steady};
 use crate::support::{Shape, content, ctx, get, put, try_put, until};
+use lumpscope_engine::device::sim::{Fault, FaultKind};
 use lumpscope_engine::device::{Completion, Io, IoBackend, Wait, Waker};
 use lumpscope_engine::{
-    Error, IoBackendKind, IoOp, LumpId, LumpRange, Placement, Store, StoreOptions, StoreState,
+    CommitMode, Error, IoBackendKind, IoOp, LumpId, LumpRange, Placement, Store, StoreOptions,
+    StoreState,
 };
 
 const SHAPE: Shape = Shape {
@@ -91,7 +93,7 @@ fn a_lump_that_cannot_be_read_is_no_failure_of_the_disk() {
 #[test]
 fn a_write_of_the_store_that_fails_makes_it_read_only_until_it_is_opened_again() {
     let disk = SimDisk::new(SHAPE.image());
-    let store = disk.open().unwrap();
+    let store = disk.open_as(CommitMode::Ordered).unwrap();
     put(&store, 1, b"one");
     disk.refuse_writes(0..512 * 18);
     try_put(&store, 2, b"two", Placement::Data).unwrap_err();
@@ -120,7 +122,7 @@ fn a_disk_that_hangs_takes_its_store_out_of_service_until_it_answers() {
     };
     let mut it = Stepped::open(stepped::disk(64, 512, steady(1000, 1000)), options);
     it.put(1, 3000, Placement::Data);
-    it.settle();
+    it.until(|it| it.driver.due_ns().is_none());
     it.disk.hang(true);
     let (first, waits) = (it.submit_get(1), it.submit_get(1));
     let begun = it.disk.now_ns();
@@ -214,8 +216,14 @@ fn a_disk_that_holds_up_the_owner_thread_is_noticed_by_others() {
 
 #[test]
 fn a_disk_that_refuses_every_write_makes_its_store_read_only_until_it_takes_one() {
+    for commit in [CommitMode::Ordered, CommitMode::Checked] {
+        refuses_every_write(commit);
+    }
+}
+
+fn refuses_every_write(commit: CommitMode) {
     let disk = SimDisk::new(SHAPE.image());
-    let store = disk.open().unwrap();
+    let store = disk.open_as(commit).unwrap();
     put(&store, 1, b"one");
     put(&store, 2, b"two");
     disk.refuse_writes(0..u64::MAX);
@@ -223,7 +231,11 @@ fn a_disk_that_refuses_every_write_makes_its_store_read_only_until_it_takes_one(
     assert!(matches!(error, Error::Io { .. }), "{error}");
     until(&store, StoreState::ReadOnly);
     let why = store.health().reason;
-    assert!(why.contains("refuses every write"), "{why}");
+    let said = match commit {
+        CommitMode::Ordered => "refuses every write",
+        _ => "refuses",
+    };
+    assert!(why.contains(said), "{why}");
     assert_eq!(store.failed(), None);
     for placement in [Placement::Data, Placement::Embedded] {
         let refused = try_put(&store, 3, b"three", placement).unwrap_err();
@@ -235,7 +247,7 @@ fn a_disk_that_refuses_every_write_makes_its_store_read_only_until_it_takes_one(
     std::thread::sleep(Duration::from_millis(50));
     disk.fail(None);
     until(&store, StoreState::Serving);
-    assert_eq!(store.stats().data_used_bytes, used);
+    assert_eq!(store.stats().data_used_bytes, used, "{commit:?}");
     put(&store, 3, b"three");
     store.close().unwrap();
     let store = disk.open().unwrap();
@@ -243,6 +255,50 @@ fn a_disk_that_refuses_every_write_makes_its_store_read_only_until_it_takes_one(
         assert_eq!(get(&store, id).as_deref(), Some(bytes));
     }
     assert_eq!(store.stats().bad_places, 0);
+}
+
+/// The record of a put is written beside its data, and the disk refuses both and the old end.
+#[test]
+fn a_disk_that_loses_the_end_of_the_journal_gets_it_again() {
+    let options = StoreOptions {
+        commit: CommitMode::Checked,
+        ..StoreOptions::new("sim")
+    };
+    for times in [1, 2, 5] {
+        let mut it = Stepped::open(stepped::disk(64, 512, steady(1000, 1000)), options.clone());
+        it.put(1, 3000, Placement::Data);
+        it.settle();
+        it.disk.inject(Fault {
+            op: IoOp::Write,
+            within: 0..64 * 512,
+            skip: 0,
+            times,
+            kind: FaultKind::Errno(libc::EIO),
+        });
+        let refused = it.submit_put(2, 3000, Placement::Data);
+        let answer = it.wait(&refused);
+        assert_eq!(
+            answer.is_err(),
+            times > 1,
+            "the batch is tried again: {answer:?}"
+        );
+        if times > 1 {
+            let health = it.store.health();
+            assert_eq!(health.state, StoreState::ReadOnly);
+            assert!(
+                health.reason.contains("the end of the journal"),
+                "{health:?}"
+            );
+            let late = it.submit_put(3, 3000, Placement::Data);
+            let late = it.wait(&late);
+            assert!(matches!(late, Err(Error::OutOfService { .. })), "{late:?}");
+            it.model.retain(|&id, _| id == 1);
+        }
+        it.until(|it| it.store.health().state == StoreState::Serving);
+        it.put(4, 3000, Placement::Data);
+        it.check_all();
+        it.close();
+    }
 }
 
 #[test]

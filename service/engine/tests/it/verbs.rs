@@ -8,8 +8,8 @@ use crate::support::{Shape, content, ctx, delete, disk_dir, get, options, put, s
 use lumpscope_engine::device::sim::{Random, SimDisk, SimOptions, Survivors, blank_image};
 use lumpscope_engine::units::BlockSize;
 use lumpscope_engine::{
-    DeleteManyOutcome, Durability, Error, IoBackendChoice, LIVE_SHARE, LumpId, LumpRange,
-    MAX_SMALL, Placement, PutCondition, PutOptions, Store, StoreOptions, StoreStats,
+    CommitMode, DeleteManyOutcome, Durability, Error, IoBackendChoice, LIVE_SHARE, LumpId,
+    LumpRange, Placement, PutCondition, PutOptions, Store, StoreOptions, StoreStats,
 };
 
 const EMBEDDED_IF_ABSENT: PutOptions = PutOptions {
@@ -318,8 +318,18 @@ fn nothing_of_a_put_that_lost_survives_a_cut() {
 
 #[test]
 fn small_lumps_go_into_the_journal_while_there_is_room() {
+    for commit in [CommitMode::Ordered, CommitMode::Checked] {
+        small_lumps(commit);
+    }
+}
+
+fn small_lumps(commit: CommitMode) {
     let dir = disk_dir();
-    let store = Store::open(&store_file(&dir, SHAPE), options()).unwrap();
+    let options = StoreOptions {
+        commit,
+        ..options()
+    };
+    let store = Store::open(&store_file(&dir, SHAPE), options).unwrap();
     let ring = store.stats().journal_capacity_bytes;
     let put = |id, len: u64| {
         let before = stats(&store);
@@ -335,21 +345,24 @@ fn small_lumps_go_into_the_journal_while_there_is_room() {
         assert_eq!((&got[..], got.placement), (&bytes[..], done.placement));
         (done.placement, stats(&store).writes - before.writes)
     };
-    assert_eq!(put(0, MAX_SMALL + 1).0, Placement::Data);
-    assert_eq!(put(1, MAX_SMALL).0, Placement::Embedded);
-    assert_eq!(put(2, 100), (Placement::Embedded, 1), "one write");
+    let most = commit.max_small();
+    assert_eq!(put(0, most + 1).0, Placement::Data);
+    assert_eq!(put(1, most).0, Placement::Embedded);
+    let (placement, writes) = put(2, 100);
+    assert_eq!(placement, Placement::Embedded);
+    // Checked, the store writes by itself now and then.
+    assert!(writes == 1 || commit == CommitMode::Checked, "{writes}");
     let mut embedded = 0;
-    for id in 3..3 + u128::from(ring / MAX_SMALL) {
-        embedded += u64::from(put(id, MAX_SMALL).0 == Placement::Embedded);
+    for id in 3..3 + u128::from(ring / most) {
+        embedded += u64::from(put(id, most).0 == Placement::Embedded);
     }
-    let live = stats(&store).journal_live_bytes;
-    assert!(
-        embedded > 0 && live <= ring / LIVE_SHARE + MAX_SMALL,
-        "{live} of {ring}"
-    );
-    assert_eq!(put(3, MAX_SMALL).0, Placement::Data, "no room");
+    let limit = ring / LIVE_SHARE + most;
+    let live = embedded * most;
+    assert!((1..=limit).contains(&live), "{live} of {ring}");
+    assert_eq!(put(3, most).0, Placement::Data, "no room");
     // Deletes make room.
-    delete(&store, 1);
-    delete(&store, 4);
-    assert_eq!(put(5, 1000).0, Placement::Embedded);
+    for id in 1..=16 {
+        delete(&store, id);
+    }
+    assert_eq!(put(5, most / 2).0, Placement::Embedded);
 }

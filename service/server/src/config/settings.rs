@@ -191,7 +191,7 @@ pub struct ServeConfig {
     #[serde(with = "Whole::<1>")]
     pub io_timeout: Duration,
     /// How a put becomes durable (auto: the last way on a device that says it has an arm, else the
-    /// first): its data and a flush, then its record and a flush; or both and one flush, and after a
+    /// second): its data and a flush, then its record and a flush; or both and one flush, and after a
     /// power cut opening checks the data of the last puts; or its data behind that of the put before
     /// and a flush, records follow, and opening looks for puts without one
     #[arg(long, value_enum, env = "LUMPSCOPE_COMMIT")]

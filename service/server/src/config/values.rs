@@ -232,7 +232,7 @@ pub enum S3Etag {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CommitArg {
-    /// `runs` on a device that says it has an arm, else `ordered`.
+    /// `runs` on a device that says it has an arm, else `checked`.
     #[default]
     Auto,
     /// The data and a flush, then the record and a flush.
