@@ -19,9 +19,9 @@ const NOTES: [&str; 8] = [
     "Payloads are random bytes; they are made, copied into the engine's buffers, and (ours) \
      summed up with CRC32C before the timed part. Puts are of fresh lumps, gets in random order; \
      a sample is compared byte by byte afterwards.",
-    "Our synced put: write of data and checksums, flush, journal record, flush; requests that are \
-     under way together share the flushes. Our journaled put answers before the last flush. Our \
-     get verifies the checksum.",
+    "Our synced put: data and checksums, and the journal record beside them, then one flush, which \
+     requests that are under way together share; where the device has an arm, runs. Our journaled \
+     put answers before the flush. Our get verifies the checksum.",
     "fio: O_DIRECT, io_uring, the same block size and depth, sequential writes, random reads. It \
      writes data only: no record, no flush, no checksum. Its buffers lie on ordinary pages, ours \
      on huge ones where the kernel has them, which makes fewer block requests.",
