@@ -9,8 +9,8 @@ use std::task::{Context, Poll, Waker};
 use lumpscope_engine::clock::virtual_time;
 use lumpscope_engine::device::sim::SimDisk;
 use lumpscope_engine::{
-    DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Driver, Durability, Error, LumpBuf,
-    LumpData, LumpId, LumpRange, OnDone, PutCondition, PutOptions, PutOutcome, RequestCtx,
+    CommitMode, DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Driver, Durability, Error,
+    LumpBuf, LumpData, LumpId, LumpRange, OnDone, PutCondition, PutOptions, PutOutcome, RequestCtx,
     RequestId, Store,
 };
 
@@ -83,8 +83,8 @@ pub struct Session {
     pub damaged: BTreeSet<u64>,
     /// Every version an id has ever had, for disks that lie.
     versions: BTreeMap<u64, Vec<Value>>,
-    /// First byte behind the journal.
-    data_start: u64,
+    /// First byte behind the journal, if a write to it may leave what nobody knows; else 0.
+    unknown_below: u64,
 }
 
 impl Session {
@@ -104,7 +104,10 @@ impl Session {
             answers: Arc::default(),
             damaged: BTreeSet::new(),
             versions: BTreeMap::new(),
-            data_start: scenario.data_start(),
+            unknown_below: match scenario.commit {
+                CommitMode::Checked => scenario.data_start(),
+                _ => 0,
+            },
         })
     }
 
@@ -579,7 +582,7 @@ impl Session {
             Error::Failed { .. } => Ok(()),
             // Nor is it known what a write to the journal has left.
             Error::Io { offset, .. } | Error::NoSpace { offset, .. }
-                if *offset < self.data_start =>
+                if *offset < self.unknown_below =>
             {
                 Ok(())
             }
