@@ -501,7 +501,7 @@ impl Commit {
             .map_or_else(Vec::new, |batch| batch.requests.clone());
         requests.extend(self.flushing.iter().filter_map(|item| match item {
             Unflushed::Put(put) => Some(put.request),
-            _ => None,
+            Unflushed::Header(_) | Unflushed::Sync(_) | Unflushed::Settled => None,
         }));
         requests.extend(self.runs.flushed_puts().map(|put| put.request));
         ctx.io.flush(requests);

@@ -5,15 +5,13 @@
 //! change is taken, and the end is tried again every second. The blocks of that batch may go to others
 //! meanwhile: with other data in them it is cut off when the store is opened.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::{Commit, Phase, Unflushed};
+use super::{Commit, Phase};
 use crate::clock::{duration_ns, monotonic_ns};
 use crate::error::Error;
 use crate::health::TRIAL_EVERY;
 use crate::owner::change::Change;
-use crate::owner::command::Stage;
 use crate::owner::ctx::Ctx;
 use crate::owner::put::Misplaced;
 
@@ -45,28 +43,18 @@ impl Commit {
             "the disk refuses the end of the journal ({error}); it is tried again every second"
         );
         ctx.end_is_lost = Some(Arc::from(reason));
-        let (writing, ready) = std::mem::take(&mut self.ready)
-            .into_iter()
-            .partition(Change::is_writing);
-        self.ready = writing;
-        let misplaced = std::mem::take(&mut self.misplaced);
-        let misplaced = misplaced
-            .into_iter()
-            .map(|Misplaced { put, .. }| Change::Put(put));
-        let ready: VecDeque<Change> = ready;
+        let ready = std::mem::take(&mut self.ready).into_iter();
+        let (writing, ready): (Vec<Change>, Vec<Change>) = ready.partition(Change::is_writing);
+        self.ready = writing.into();
+        let misplaced = std::mem::take(&mut self.misplaced).into_iter();
+        let misplaced = misplaced.map(|Misplaced { put, .. }| Change::Put(put));
         for change in ready.into_iter().chain(misplaced) {
             self.refuse(ctx, change, error.clone(), false);
         }
-        for item in std::mem::take(&mut self.unflushed) {
-            match item {
-                Unflushed::Put(put) => put.refuse(ctx, error.clone(), Stage::Journal, false),
-                Unflushed::Sync(reply) => {
-                    ctx.unfinished.end();
-                    reply.send(Err(error.clone()), Stage::Journal);
-                }
-                item => self.unflushed.push(item),
-            }
-        }
+        let unflushed = std::mem::take(&mut self.unflushed).into_iter();
+        self.unflushed = unflushed
+            .filter_map(|item| item.refuse(ctx, &error))
+            .collect();
         Ok(())
     }
 

@@ -128,16 +128,24 @@ impl Commit {
         let mut waiting = std::mem::take(&mut self.flushing);
         waiting.append(&mut self.unflushed);
         for item in waiting {
-            match item {
-                Unflushed::Put(put) => put.refuse(ctx, error.clone(), Stage::Journal, false),
-                Unflushed::Header(_) | Unflushed::Settled => {}
-                Unflushed::Sync(reply) => {
-                    ctx.unfinished.end();
-                    reply.send(Err(error.clone()), Stage::Journal);
-                }
-            }
+            item.refuse(ctx, error);
         }
         self.phase = Phase::Idle;
+    }
+}
+
+impl Unflushed {
+    /// Answers who waits; gives back what nobody waits for.
+    pub(super) fn refuse(self, ctx: &mut Ctx, error: &Error) -> Option<Self> {
+        match self {
+            Self::Put(put) => put.refuse(ctx, error.clone(), Stage::Journal, false),
+            Self::Sync(reply) => {
+                ctx.unfinished.end();
+                reply.send(Err(error.clone()), Stage::Journal);
+            }
+            Self::Header(_) | Self::Settled => return Some(self),
+        }
+        None
     }
 }
 

@@ -13,8 +13,8 @@ impl Unflushed {
     pub(super) fn timing(&mut self) -> Option<&mut Timing> {
         match self {
             Self::Put(put) => Some(&mut put.reply.timing),
-            Self::Sync(reply) => Some(&mut reply.timing),
             Self::Header(_) | Self::Settled => None,
+            Self::Sync(reply) => Some(&mut reply.timing),
         }
     }
 }
@@ -29,7 +29,7 @@ impl Commit {
         let of_batch = self.batch.as_ref().and_then(|batch| batch.requests.first());
         let mut puts = self.flushing.iter().filter_map(|item| match item {
             Unflushed::Put(put) => Some(put.request),
-            _ => None,
+            Unflushed::Header(_) | Unflushed::Sync(_) | Unflushed::Settled => None,
         });
         let mut of_run = self.runs.requests();
         Some(
