@@ -29,6 +29,8 @@ pub enum Mutant {
     LeavesRot,
     /// A batch whose data could not be written stays in the journal.
     LeavesBatch,
+    /// The end of the journal counts as written though the device has refused it.
+    ForgetsEnd,
     /// A lump is put while pieces of it are still being written.
     PutsEarly,
     /// A link of another run counts, too.

@@ -11,6 +11,7 @@ use crate::clock::monotonic_ns;
 use crate::declaration::RequestId;
 use crate::error::Error;
 use crate::format::seal::Proof;
+use crate::mutant::{self, Mutant};
 use crate::owner::change::Change;
 use crate::owner::ctx::Ctx;
 use crate::owner::io_table::Tag;
@@ -177,10 +178,10 @@ impl Commit {
         ctx: &mut Ctx,
         result: Result<(), Error>,
     ) -> Result<(), Error> {
-        if let Err(error) = result {
-            return self.lose_end(ctx, error);
+        match result {
+            Err(error) if !mutant::is(Mutant::ForgetsEnd) => return self.lose_end(ctx, error),
+            _ => ctx.storage.journal.settled(),
         }
-        ctx.storage.journal.settled();
         self.settled = ctx.io.written();
         self.phase = Phase::Idle;
         ctx.end_is_lost = None;

@@ -14,6 +14,8 @@ const SEEDS: u64 = 120;
 const FAULTY_SEEDS: u64 = 400;
 /// A history in which a cut leaves more puts in a run than a count of lumps finds room for in the ring.
 const MANY_UNRECORDED: u64 = 1212;
+/// A history in which a disk refuses a batch, its data and the end of the journal before it.
+const LOST_END: u64 = 2122;
 
 fn explore(seeds: std::ops::Range<u64>) -> Coverage {
     let mut coverage = Coverage::default();
@@ -200,14 +202,13 @@ fn every_trap_of_checked_commit_is_found() {
         });
         assert!(found.is_some(), "40 histories did not notice {trap:?}");
     }
-    let found = (0..FAULTY_SEEDS).find_map(|seed| {
-        let leaves = || run_faulty(seed, CommitMode::Checked, &mut Coverage::default());
-        mutant::with(Mutant::LeavesBatch, leaves).err()
-    });
-    assert!(
-        found.is_some(),
-        "no disk with errors noticed a batch that is left"
-    );
+    for trap in [Mutant::LeavesBatch, Mutant::ForgetsEnd] {
+        let found = (0..FAULTY_SEEDS).chain([LOST_END]).find_map(|seed| {
+            let faulty = || run_faulty(seed, CommitMode::Checked, &mut Coverage::default());
+            mutant::with(trap, faulty).err()
+        });
+        assert!(found.is_some(), "no disk with errors noticed {trap:?}");
+    }
 }
 
 #[test]

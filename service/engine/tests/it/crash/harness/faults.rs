@@ -52,21 +52,22 @@ fn errors(scenario: &Scenario, random: &mut Random, coverage: &mut Coverage) -> 
         (IoOp::Flush, 0..u64::MAX),
         (IoOp::Write, 0..data),
         (IoOp::Write, data..u64::MAX),
+        (IoOp::Write, 0..u64::MAX),
         (IoOp::Read, 0..u64::MAX),
-    ][random.index(4)]
+    ][random.index(5)]
     .clone();
     let errno = [libc::EIO, libc::ENOSPC][random.index(2)];
     // A journal without space may give a batch up, and one whose end is lost gets it again.
     let is_checked = scenario.commit == CommitMode::Checked;
     let may_pass = op == IoOp::Write && (errno == libc::ENOSPC || is_checked);
     // A batch may be withdrawn or given up while the power goes.
-    let withdraws = scenario.commit != CommitMode::Ordered && within.start == data;
-    let gives_up = may_pass && within.end == data;
+    let may_cut = may_pass || op == IoOp::Write && scenario.commit != CommitMode::Ordered;
     let mut history = History::start(&Scenario {
-        cuts: u64::from(withdraws || gives_up),
+        cuts: u64::from(may_cut),
         ..scenario.clone()
     })?;
-    let changes_refused = op == IoOp::Flush || (op == IoOp::Write && within.start == 0);
+    let concerns_journal = op == IoOp::Flush || within.end == data;
+    let spares_journal = within.start == data;
     history.session.strictness = Strictness::Failing;
     history.session.disk.inject(Fault {
         op,
@@ -92,13 +93,18 @@ fn errors(scenario: &Scenario, random: &mut Random, coverage: &mut Coverage) -> 
         ends && !state.is_out()
     })?;
     let failed = history.session.store.failed();
-    let has_passed = may_pass && failed.is_none();
-    if changes_refused && hits > 0 && !has_passed {
-        let reason = failed.ok_or("a failed flush or journal write was forgotten")?;
-        coverage.faults.failed_stores += 1;
-        refuses_for_good(&mut history.session, &reason, coverage)?;
-    } else if op == IoOp::Write && failed.is_some() {
-        return Err("a failed data write made the store refuse changes".to_owned());
+    match failed {
+        Some(_) if spares_journal => {
+            return Err("a failed data write made the store refuse changes".to_owned());
+        }
+        Some(reason) => {
+            coverage.faults.failed_stores += 1;
+            refuses_for_good(&mut history.session, &reason, coverage)?;
+        }
+        None if concerns_journal && hits > 0 && !may_pass => {
+            return Err("a failed flush or journal write was forgotten".to_owned());
+        }
+        None => {}
     }
     // Reads go on, and see what was acknowledged.
     let found = history.session.read_all(scenario.ids, coverage)?;
