@@ -19,13 +19,15 @@ use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
+use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
-/// Spans and metrics that a collector has received.
+/// Spans and metrics that a collector has received, with the `authorization` of each message.
 #[derive(Debug, Clone, Default)]
 pub struct Collected(
     Arc<Mutex<Vec<ExportTraceServiceRequest>>>,
     Arc<Mutex<Vec<ExportMetricsServiceRequest>>>,
+    Arc<Mutex<Vec<Option<String>>>>,
 );
 
 #[tonic::async_trait]
@@ -34,6 +36,7 @@ impl TraceService for Collected {
         &self,
         request: Request<ExportTraceServiceRequest>,
     ) -> Result<Response<ExportTraceServiceResponse>, Status> {
+        self.note(request.metadata());
         self.0.lock().expect("no panic").push(request.into_inner());
         Ok(Response::new(ExportTraceServiceResponse::default()))
     }
@@ -45,6 +48,7 @@ impl MetricsService for Collected {
         &self,
         request: Request<ExportMetricsServiceRequest>,
     ) -> Result<Response<ExportMetricsServiceResponse>, Status> {
+        self.note(request.metadata());
         self.1.lock().expect("no panic").push(request.into_inner());
         Ok(Response::new(ExportMetricsServiceResponse::default()))
     }
@@ -68,6 +72,21 @@ impl Collected {
                 .serve_with_incoming(TcpListenerStream::new(listener)),
         );
         (address, collected)
+    }
+
+    fn note(&self, headers: &MetadataMap) {
+        let value = headers.get("authorization");
+        let value = value.map(|value| value.to_str().expect("text").to_owned());
+        self.2.lock().expect("no panic").push(value);
+    }
+
+    /// `authorization` of every message so far.
+    ///
+    /// # Panics
+    /// When a thread of the collector has panicked.
+    #[must_use]
+    pub fn authorizations(&self) -> Vec<Option<String>> {
+        self.2.lock().expect("no panic").clone()
     }
 
     /// All spans so far.

@@ -123,6 +123,14 @@ impl Service {
     /// # Panics
     /// When it does not become ready.
     pub fn start(lab: &Lab, more: &[&str]) -> Service {
+        Service::start_within(lab, more, &[])
+    }
+
+    /// The same, with further variables of the environment.
+    ///
+    /// # Panics
+    /// When it does not become ready.
+    pub fn start_within(lab: &Lab, more: &[&str], variables: &[(&str, &str)]) -> Service {
         let mut command = lab.command(binary());
         command.arg("serve");
         for store in lab.stores() {
@@ -132,7 +140,8 @@ impl Service {
         }
         command
             .args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"])
-            .args(more);
+            .args(more)
+            .envs(variables.iter().copied());
         Service::spawn(command)
     }
 

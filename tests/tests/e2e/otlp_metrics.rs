@@ -159,9 +159,10 @@ async fn a_collector_gets_what_a_scrape_gets() {
         "--otlp-metrics-interval",
         "1s",
         "--trace-ratio",
-        "0",
+        "1",
     ];
-    let service = Service::start(&lab, &arguments);
+    let headers = [("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20t")];
+    let service = Service::start_within(&lab, &arguments, &headers);
     let mut client = Client::connect(&service.grpc).await.expect("it is up");
     for id in 0..20 {
         let put = client.put("raw", id, content(id, 1, 70_000));
@@ -216,4 +217,11 @@ async fn a_collector_gets_what_a_scrape_gets() {
     assert!(service.stop(), "the service ends well");
     let last = metrics_of(&collected, collected.metrics().len() - 1).expect("there are some");
     assert_eq!(exported(&last, begins).get(puts), Some(&21.0));
+    // Spans and metrics alike say who sends them.
+    assert!(!collected.spans().is_empty());
+    let who = collected.authorizations();
+    assert!(
+        who.iter().all(|it| it.as_deref() == Some("Bearer t")),
+        "{who:?}"
+    );
 }

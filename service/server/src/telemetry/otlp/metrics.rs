@@ -11,11 +11,16 @@ use opentelemetry_proto::tonic::metrics::v1::{Metric, ResourceMetrics, ScopeMetr
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::transform::common::tonic::Attributes;
 use opentelemetry_semantic_conventions::SCHEMA_URL;
+use percent_encoding::percent_decode_str;
 use prost::Message as _;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tonic::metadata::{Ascii, MetadataKey, MetadataMap};
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status};
 use tracing::{info, warn};
 
 use super::points::Points;
@@ -29,6 +34,13 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 const MESSAGE: usize = 1 << 20;
 /// Least time between two lines of the log about a collector that takes nothing.
 const SAID_EVERY: Duration = Duration::from_secs(60);
+
+/// Variables with the headers of an export, as `NAME=VALUE,NAME=VALUE` with percent-encoded values:
+/// the first that is set counts. The exporter of spans reads its own.
+const HEADERS: [&str; 2] = [
+    "OTEL_EXPORTER_OTLP_METRICS_HEADERS",
+    "OTEL_EXPORTER_OTLP_HEADERS",
+];
 
 /// Exports metrics, or does nothing. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -66,7 +78,7 @@ impl MetricsExport {
     /// Begins to export. Must be called within a runtime.
     ///
     /// # Errors
-    /// An endpoint that is no address.
+    /// An endpoint that is no address, or headers in the environment that are none.
     pub fn start(
         &self,
         endpoint: Option<&str>,
@@ -82,7 +94,10 @@ impl MetricsExport {
         let channel = channel.connect_timeout(TIMEOUT).timeout(TIMEOUT);
         let exporter = Exporter {
             metrics: Arc::new(Metrics::new(sources)),
-            client: MetricsServiceClient::new(channel.connect_lazy()),
+            client: MetricsServiceClient::with_interceptor(
+                channel.connect_lazy(),
+                Headers::of_environment()?,
+            ),
             points: Points::new(begun(), boot()),
             running: Arc::clone(running),
             refused: false,
@@ -134,9 +149,46 @@ fn now() -> u64 {
     u64::try_from(since.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// What every message to the collector carries: who sends it, as a rule.
+#[derive(Clone, Default)]
+struct Headers(MetadataMap);
+
+impl Headers {
+    fn of_environment() -> Result<Self, ServerError> {
+        let set = |name| std::env::var(name).ok().map(|value| (name, value));
+        let Some((name, value)) = HEADERS.into_iter().find_map(set) else {
+            return Ok(Self::default());
+        };
+        // The value is a secret.
+        Self::parse(&value).ok_or_else(|| {
+            ServerError::Argument(format!(
+                "{name} in the environment: it must be NAME=VALUE,NAME=VALUE with percent-encoded values"
+            ))
+        })
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut headers = MetadataMap::new();
+        for pair in text.split_terminator(',') {
+            let (name, value) = pair.split_once('=')?;
+            let name = MetadataKey::<Ascii>::from_bytes(name.trim().as_bytes()).ok()?;
+            let value = percent_decode_str(value.trim()).decode_utf8().ok()?;
+            headers.insert(name, value.parse().ok()?);
+        }
+        Some(Self(headers))
+    }
+}
+
+impl Interceptor for Headers {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        *request.metadata_mut() = self.0.clone();
+        Ok(request)
+    }
+}
+
 struct Exporter {
     metrics: Arc<Metrics>,
-    client: MetricsServiceClient<Channel>,
+    client: MetricsServiceClient<InterceptedService<Channel, Headers>>,
     points: Points,
     running: Arc<Running>,
     /// The last export was not taken.
@@ -237,6 +289,22 @@ fn message(metrics: Vec<Metric>) -> ExportMetricsServiceRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn headers_are_pairs_with_encoded_values() {
+        let of = |text: &str| {
+            let Headers(headers) = Headers::parse(text)?;
+            let value = headers.get("authorization")?.to_str().ok()?.to_owned();
+            Some((headers.len(), value))
+        };
+        let bearer = |pairs| Some((pairs, "Bearer a=b".to_owned()));
+        assert_eq!(of("authorization=Bearer%20a=b"), bearer(1));
+        assert_eq!(of("x-scope = 7 , Authorization=Bearer%20a%3Db,"), bearer(2));
+        assert!(Headers::parse("").is_some_and(|none| none.0.is_empty()));
+        for wrong in ["a", "a=b,,", "=b", "a b=c", "key-bin=x", "a=%0a", "a=%ff"] {
+            assert!(Headers::parse(wrong).is_none(), "{wrong}");
+        }
+    }
 
     #[test]
     fn many_metrics_go_in_several_messages_and_none_is_lost() {
