@@ -20,6 +20,7 @@ use crate::mutant::{self, Mutant};
 use crate::options::{CommitMode, IoBackendKind, StoreInfo, StoreOptions};
 use crate::owner::finisher::Finisher;
 use crate::owner::io_table::IoTable;
+use crate::owner::seat::Seat;
 use crate::owner::{Checkpointer, Driver, Limits, Owner, Restored, Shared};
 use crate::stats::Counters;
 use crate::storage::Storage;
@@ -64,9 +65,10 @@ impl Store {
         unfinished: Option<Unfinished>,
     ) -> Result<Self, Error> {
         let (store, owner) = prepare(device, options, unfinished, Finisher::start)?;
+        let seat = Arc::clone(&store.inner.seat);
         let thread = std::thread::Builder::new()
             .name("lump-owner".to_owned())
-            .spawn(move || owner.run())
+            .spawn(move || owner.run(&seat))
             .map_err(|source| thread_error(&store.info().path, source))?;
         let mut slot = store
             .inner
@@ -132,9 +134,10 @@ fn prepare(
     let queue_depth = limits.data_ios as u64;
     // Bounded by the admission.
     let (commands, receiver) = unbounded();
-    let waker = device.backend.waker();
-    pool.set_reader(waker.clone());
-    let table = IoTable::new(device, &pool, next_token, &shared, options.io_timeout);
+    let seat = Seat::new(device.backend.waker());
+    pool.set_reader(seat.waker());
+    let (memory, timeout) = ((&pool, seat.waker()), options.io_timeout);
+    let table = IoTable::new(device, memory, next_token, &shared, timeout);
     if options.scrub_rate > 0 {
         shared.scrub.start(options.scrub_rate, false);
     }
@@ -164,7 +167,7 @@ fn prepare(
         block_size,
         pool,
         commands: Some(commands),
-        waker,
+        seat,
         queue_depth,
         piece_bytes: (!options.read_only && options.piece_bytes > 0).then_some(options.piece_bytes),
         shared,

@@ -24,6 +24,7 @@ use crate::lump::{LumpId, Placement};
 use crate::options::{CommitMode, StoreInfo};
 use crate::owner::command::{Arrival, Command, Reply};
 use crate::owner::put::{DataLump, Put};
+use crate::owner::seat::Seat;
 use crate::owner::waiting::order::curve::Pair;
 use crate::owner::{OrderStats, Shared, on_engine_thread};
 use crate::payload::LumpBuf;
@@ -34,7 +35,6 @@ use crate::scrub::ScrubStatus;
 use crate::stats::StoreStats;
 use crate::times::OnDone;
 use crate::units::BlockSize;
-use crate::waker::Waker;
 
 /// Lumps go there by themselves while the live records are no more than this part of the ring, so
 /// the collection copies a byte for every three that are written at most.
@@ -60,8 +60,8 @@ pub(crate) struct Inner {
     pub(crate) pool: Arc<BufferPool>,
     /// `None` only while dropping.
     pub(crate) commands: Option<Sender<Arrival>>,
-    /// Tells the owner thread that there is a command.
-    pub(crate) waker: Waker,
+    /// Where the owner is driven, and told that there is a command.
+    pub(crate) seat: Arc<Seat>,
     /// Most data I/Os in flight.
     pub(crate) queue_depth: u64,
     /// Most bytes of a piece of a lump that comes in; `None`: lumps are written whole.
@@ -76,7 +76,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // The owner thread finishes what it has and ends.
         self.commands = None;
-        self.waker.wake();
+        self.seat.call();
         let owner = self
             .owner
             .get_mut()
@@ -112,7 +112,9 @@ impl Store {
         } else {
             admission.try_enter(&ctx)?;
         }
-        self.hand_over(ctx, command)
+        self.hand_over(ctx, command)?;
+        self.inner.seat.call();
+        Ok(())
     }
 
     /// Refuses what needs the disk while there is none. Here and not only in the owner thread, which
@@ -122,22 +124,20 @@ impl Store {
         match refusal.filter(|_| command.needs_disk()) {
             Some(error) => {
                 // It may have something to tell to those who wait.
-                self.inner.waker.wake();
+                self.inner.seat.call();
                 Err(error)
             }
             None => Ok(()),
         }
     }
 
-    /// For a command that was let in. If the store is closing, nobody counts any more.
+    /// For a command that was let in; who calls it wakes the owner. If the store is closing, nobody counts any more.
     fn hand_over(&self, ctx: RequestCtx, command: Command) -> Result<(), Error> {
         let commands = self.inner.commands.as_ref().ok_or(Error::Closed)?;
         let _inside = self.inner.shared.gate.enter()?;
         commands
             .send(Arrival::new(ctx, command))
-            .map_err(|_| Error::Closed)?;
-        self.inner.waker.wake();
-        Ok(())
+            .map_err(|_| Error::Closed)
     }
 
     /// Sends a command when the queue has room, and waits for its answer.
@@ -168,8 +168,7 @@ impl Store {
             admission.enter(&ctx)?;
         }
         self.hand_over(ctx, command)?;
-        // A command that is dropped unanswered was still queued when the store closed.
-        answer.recv().unwrap_or(Err(Error::Closed))
+        self.inner.seat.answer(&answer)
     }
 
     /// A put with its lump sealed, on the caller's thread.
@@ -365,13 +364,13 @@ impl Store {
     /// store was opened with.
     pub fn scrub_start(&self, rate: Option<u64>) {
         self.inner.shared.scrub.start(rate.unwrap_or(0), true);
-        self.inner.waker.wake();
+        self.inner.seat.call();
     }
 
     /// Has the scrubber rest. It keeps its place.
     pub fn scrub_stop(&self) {
         self.inner.shared.scrub.stop();
-        self.inner.waker.wake();
+        self.inner.seat.call();
     }
 
     /// State and findings of the scrubber.
@@ -437,7 +436,7 @@ impl Store {
         let (sender, closed) = bounded(1);
         // Nobody has to make room for the end.
         self.hand_over(RequestCtx::default(), Command::Close { closed: sender })?;
-        closed.recv().unwrap_or(Err(Error::Closed))
+        self.inner.seat.answer(&closed)
     }
 }
 

@@ -301,7 +301,7 @@ impl Ctx {
         Pin {
             portion,
             released: Arc::clone(&self.shared.released),
-            waker: self.io.device.backend.waker(),
+            waker: self.io.waker.clone(),
         }
     }
 

@@ -156,10 +156,7 @@ impl Drop for Finisher {
 }
 
 fn run(queue: &Receiver<Job>, counters: &Counters) {
-    super::mark_engine_thread();
-    while let Ok(job) = queue.recv() {
-        job.run(counters);
-    }
+    super::as_engine_thread(|| queue.iter().for_each(|job| job.run(counters)));
 }
 
 impl Job {

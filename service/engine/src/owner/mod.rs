@@ -37,6 +37,7 @@ mod pairs;
 pub(crate) mod put;
 pub(crate) mod reads;
 pub(crate) mod scrub;
+pub(crate) mod seat;
 mod stepped;
 mod trial;
 pub(crate) mod waiting;
@@ -81,9 +82,12 @@ thread_local! {
     static ENGINE_THREAD: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Marks the calling thread as one that must not wait for the engine.
-pub(crate) fn mark_engine_thread() {
-    ENGINE_THREAD.set(true);
+/// Does the work of an engine on this thread, which must not wait for the engine meanwhile.
+fn as_engine_thread<T>(work: impl FnOnce() -> T) -> T {
+    let before = ENGINE_THREAD.replace(true);
+    let done = work();
+    ENGINE_THREAD.set(before);
+    done
 }
 
 /// True: the calling thread belongs to an engine.
@@ -178,24 +182,15 @@ impl Owner {
         owner
     }
 
-    /// Runs until the store is closed.
-    pub(crate) fn run(mut self) {
-        mark_engine_thread();
-        while self.turn(Wait::Forever) {}
-        self.end();
-    }
-
     /// One round: hands out I/Os, waits, deals with what has ended and with new commands. False:
     /// the store is closed and everything is done.
     fn turn(&mut self, wait: Wait) -> bool {
-        self.publish();
         if self.is_done() {
             return false;
         }
-        let wait = match (self.waiting.shorten(wait), self.due_ns()) {
+        let wait = match (wait, self.wakes_ns()) {
             _ if self.more_commands => Wait::No,
             (Wait::Forever, Some(due_ns)) => Wait::Until(due_ns),
-            (Wait::Until(time), Some(due_ns)) => Wait::Until(time.min(due_ns)),
             (wait, _) => wait,
         };
         let mut ended = std::mem::take(&mut self.ended);
@@ -217,6 +212,7 @@ impl Owner {
         self.start_waiting();
         self.write();
         self.scrub.step(&mut self.ctx, !self.waiting.is_empty());
+        self.publish();
         true
     }
 

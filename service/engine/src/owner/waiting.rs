@@ -33,7 +33,6 @@ use super::ctx::Ctx;
 use crate::buffer::{Reservation, Short};
 use crate::clock::monotonic_ns;
 use crate::declaration::RequestId;
-use crate::device::Wait;
 use crate::error::Error;
 use crate::lump::LumpId;
 use crate::units::RingPosition;
@@ -85,18 +84,11 @@ impl Waiting {
         self.queue.put_placed(bytes.start, bytes.end);
     }
 
-    /// Shortens a wait to the time when a request must be dropped.
-    pub(super) fn shorten(&self, wait: Wait) -> Wait {
+    /// When a request must be dropped.
+    pub(super) fn due_ns(&self) -> Option<u64> {
         let expiries = [self.queue.next_expiry(), self.held.next_expiry()];
-        let Some(expiry) = expiries.into_iter().flatten().min() else {
-            return wait;
-        };
-        let due = expiry.saturating_add(1);
-        match wait {
-            Wait::No => Wait::No,
-            Wait::Forever => Wait::Until(due),
-            Wait::Until(other) => Wait::Until(due.min(other)),
-        }
+        let expiry = expiries.into_iter().flatten().min()?;
+        Some(expiry.saturating_add(1))
     }
 
     /// Takes in a request; given back, it is to be started now.

@@ -82,7 +82,7 @@ impl Store {
         let begun = Begun::new(
             (id, shape, condition == PutCondition::IfAbsent),
             &self.inner.shared.unused,
-            self.inner.waker.clone(),
+            self.inner.seat.waker(),
         );
         let (store, place) = (self.clone(), Arc::clone(&begun));
         let hand_over = Box::new(move |at, buf, on_done| {

@@ -226,3 +226,76 @@ fn the_last_handle_may_go_in_a_callback() {
             .unwrap_or_else(|error| panic!("round {round}: {error}"));
     }
 }
+
+/// Who waits may do the work of others, and end before that does.
+#[test]
+fn callers_that_end_leave_nothing_undone() {
+    for io_backend in [IoBackendChoice::Threads, IoBackendChoice::Uring] {
+        let dir = disk_dir();
+        let shape = Shape {
+            block_size: 4096,
+            ring_blocks: 3,
+            data_blocks: 2000,
+        };
+        let mut options = options();
+        options.io_backend = io_backend;
+        let store = Store::open(&store_file(&dir, shape), options).unwrap();
+        put(&store, 0, b"none");
+        let (sender, done) = unbounded();
+        for round in 0..50 {
+            std::thread::scope(|scope| {
+                for thread in 1..5 {
+                    let (sender, store) = (sender.clone(), &store);
+                    scope.spawn(move || {
+                        let id = LumpId(thread);
+                        let mut buf = store.lump_buf(4).unwrap();
+                        buf.extend(b"four").unwrap();
+                        let on_done = Box::new(move |result: Result<_, Error>, _| {
+                            sender.send(result.map(|_| ())).unwrap();
+                        });
+                        let (placement, durability) = (Placement::Data, Durability::Synced);
+                        store
+                            .submit_put(ctx(), id, buf, placement, durability, on_done)
+                            .unwrap();
+                        let length = [4, 0][usize::from(round % 2 == 0 && thread > 2)];
+                        let found = get(store, u128::from(length == 0) * 77);
+                        assert_eq!(found.map_or(0, |bytes| bytes.len()), length);
+                    });
+                }
+            });
+        }
+        drop(sender);
+        assert_eq!(done.iter().map(|result| result.unwrap()).count(), 200);
+        store.close().unwrap();
+    }
+}
+
+/// Whichever thread has the owner then: nobody waits for ever.
+#[test]
+fn a_callback_that_panics_ends_the_store_for_all() {
+    for _ in 0..20 {
+        let store = SimDisk::new(
+            Shape {
+                block_size: 512,
+                ring_blocks: 24,
+                data_blocks: 64,
+            }
+            .image(),
+        )
+        .open()
+        .unwrap();
+        put(&store, 1, b"one");
+        let panics = Box::new(|_: Result<lumpscope_engine::LumpData, _>, _| {
+            std::panic::panic_any("a callback");
+        });
+        store.submit_get(ctx(), LumpId(1), panics).unwrap();
+        let ends = std::thread::scope(|scope| {
+            let waits = || (0..1000).find_map(|_| store.get(ctx(), LumpId(1)).err());
+            [scope.spawn(waits), scope.spawn(waits)].map(|waiting| waiting.join())
+        });
+        for end in ends.into_iter().flatten() {
+            assert!(matches!(end, Some(Error::Closed)), "{end:?}");
+        }
+        assert!(store.close().is_err());
+    }
+}

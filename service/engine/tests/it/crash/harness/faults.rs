@@ -106,7 +106,17 @@ fn errors(scenario: &Scenario, random: &mut Random, coverage: &mut Coverage) -> 
         }
         None => {}
     }
-    // Reads go on, and see what was acknowledged.
+    goes_on(scenario, history, random, coverage)
+}
+
+/// Reads go on after a fault, and so does the store when it is opened again.
+fn goes_on(
+    scenario: &Scenario,
+    mut history: History,
+    random: &mut Random,
+    coverage: &mut Coverage,
+) -> Result<(), String> {
+    // They see what was acknowledged.
     let found = history.session.read_all(scenario.ids, coverage)?;
     let model = &history.session.model;
     for id in &history.session.damaged {
