@@ -1,6 +1,6 @@
 //! The lump store as a library: lumps by 128-bit id on a raw block device or in one file.
 //!
-//! Layers: `Store` (handle, any thread) → `owner` (one thread) → `storage` (index,
+//! Layers: `Store` (handle, any thread) → `owner` (one thread at a time) → `storage` (index,
 //! journal, allocator: plain values) → [`device`] (`O_DIRECT`; io_uring or threads), beside them
 //! [`format`](mod@format) (bytes ↔ values). The engine knows no async runtime, no network and no
 //! probes; it tells an [`IoSink`] about every disk I/O before the kernel sees it.

@@ -44,8 +44,9 @@ pub const LIVE_SHARE: u64 = 4;
 /// the last handle is dropped, or at [`Store::close`].
 ///
 /// `submit_*` hands a request to the owner thread and returns at once; `Err` means it was not
-/// accepted and the callback is not called. The other verbs wait for the result; they must not be
-/// called in a callback.
+/// accepted and the callback is not called. The other verbs wait for the result, and do the owner
+/// thread's work meanwhile if it rests; they must not be called in a callback. Callbacks are called
+/// on a thread of the engine or of a caller that waits, and must be quick.
 #[derive(Clone)]
 pub struct Store {
     pub(crate) inner: Arc<Inner>,

@@ -1,5 +1,5 @@
-//! The owner thread: one loop that holds index, journal and allocator and never waits for the
-//! disk.
+//! The owner: one loop that holds index, journal and allocator and never waits for the disk. Its own
+//! thread drives it, or a caller that waits ([`seat`]).
 //!
 //! The [`Owner`] receives commands and the ends of I/Os and hands each to one of its parts, which
 //! keep their state to themselves, work on the [`Ctx`] and hand out new I/Os. Puts and deletes hand
