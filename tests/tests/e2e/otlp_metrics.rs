@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::traces::until;
-use lumpscope_lab::disks::StoreKind;
+use lumpscope_lab::disks::{Lab, StoreKind};
 use lumpscope_tests::client::{Client, content};
 use lumpscope_tests::collector::Collected;
 use lumpscope_tests::needs::{Need, alone};
@@ -140,6 +140,21 @@ fn metrics_of(collected: &Collected, which: usize) -> Option<Vec<Metric>> {
     Some(scope.metrics)
 }
 
+/// A service that sends metrics and all spans to a collector, with a token.
+fn serve(lab: &Lab, collector: SocketAddr) -> Service {
+    let endpoint = format!("http://{collector}");
+    let arguments = [
+        "--otlp-endpoint",
+        &endpoint,
+        "--otlp-metrics-interval",
+        "1s",
+        "--trace-ratio",
+        "1",
+    ];
+    let headers = [("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20t")];
+    Service::start_within(lab, &arguments, &headers)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_collector_gets_what_a_scrape_gets() {
     let Some(_alone) = alone(&[Need::Root]) else {
@@ -152,17 +167,7 @@ async fn a_collector_gets_what_a_scrape_gets() {
     let local: SocketAddr = ([127, 0, 0, 1], 0).into();
     let away = std::net::TcpListener::bind(local).and_then(|listener| listener.local_addr());
     let away = away.expect("a port");
-    let endpoint = format!("http://{away}");
-    let arguments = [
-        "--otlp-endpoint",
-        &endpoint,
-        "--otlp-metrics-interval",
-        "1s",
-        "--trace-ratio",
-        "1",
-    ];
-    let headers = [("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20t")];
-    let service = Service::start_within(&lab, &arguments, &headers);
+    let service = serve(&lab, away);
     let mut client = Client::connect(&service.grpc).await.expect("it is up");
     for id in 0..20 {
         let put = client.put("raw", id, content(id, 1, 70_000));
