@@ -74,13 +74,10 @@ impl Seat {
     fn serve(self: &Arc<Self>, owner: Owner) {
         let mut driving = Driving::new(self, Box::new(owner));
         loop {
-            while let Some(owner) = &mut driving.owner {
-                if !owner.turn(Wait::Forever) {
-                    return driving.end();
-                }
-                if owner.is_still() {
-                    driving.leave();
-                }
+            match driving.turn() {
+                Turn::Busy => continue,
+                Turn::Still => driving.leave(),
+                Turn::Last => return driving.end(),
             }
             match self.wait() {
                 Some(owner) => driving.owner = Some(owner),
@@ -131,14 +128,14 @@ impl Seat {
             return answer.recv().unwrap_or(closed);
         };
         let mut driving = Driving::new(self, owner);
-        while let Some(owner) = &mut driving.owner {
-            if !as_engine_thread(|| owner.turn(Wait::Forever)) {
+        loop {
+            let turn = as_engine_thread(|| driving.turn());
+            if turn == Turn::Last {
                 driving.end();
-                break;
             }
             match answer.try_recv() {
-                Err(TryRecvError::Empty) if owner.is_still() => break,
-                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Empty) if turn == Turn::Busy => {}
+                Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => return closed,
                 Ok(answer) => return answer,
             }
@@ -176,10 +173,21 @@ impl State {
     }
 }
 
-/// The owner while a thread drives it. It goes back, or is over if the thread dies.
+/// How a turn has left the owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    Busy,
+    /// It waits for commands and for a time, and for no I/O.
+    Still,
+    /// The store is closed.
+    Last,
+}
+
+/// The owner while a thread drives it. It goes back, or is over if a turn panics.
 struct Driving<'a> {
     seat: &'a Arc<Seat>,
     owner: Option<Box<Owner>>,
+    turns: bool,
 }
 
 impl<'a> Driving<'a> {
@@ -187,6 +195,21 @@ impl<'a> Driving<'a> {
         Self {
             seat,
             owner: Some(owner),
+            turns: false,
+        }
+    }
+
+    fn turn(&mut self) -> Turn {
+        let Some(owner) = &mut self.owner else {
+            return Turn::Last;
+        };
+        self.turns = true;
+        let goes_on = owner.turn(Wait::Forever);
+        self.turns = false;
+        match (goes_on, owner.is_still()) {
+            (false, _) => Turn::Last,
+            (true, true) => Turn::Still,
+            (true, false) => Turn::Busy,
         }
     }
 
@@ -224,7 +247,7 @@ impl<'a> Driving<'a> {
 
 impl Drop for Driving<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if self.turns {
             self.owner = None;
             self.over();
         }
