@@ -138,10 +138,18 @@ pub fn delete(store: &Store, id: u128) -> bool {
 
 /// Waits for what must come at some time.
 pub fn until(store: &Store, state: StoreState) {
+    until_true(store, || store.health().state == state);
+}
+
+/// Waits until this holds.
+pub fn until_true(store: &Store, holds: impl Fn() -> bool) {
     let begun = Instant::now();
-    while store.health().state != state {
-        let health = store.health();
-        assert!(begun.elapsed() < Duration::from_mins(2), "{health:?}");
+    while !holds() {
+        let (health, stats) = (store.health(), store.stats());
+        assert!(
+            begun.elapsed() < Duration::from_mins(2),
+            "{health:?} {stats:?}"
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
 }
