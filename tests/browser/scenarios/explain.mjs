@@ -31,7 +31,7 @@ async function tells(page, url, id) {
   if (!reply.ok) {
     throw new Error(`/api/v1/requests/${id} answers ${reply.status}`);
   }
-  /** @type {{request_id: number, sentence: string, blocks: {operation: string, sector: number}[]}} */
+  /** @type {{request_id: number, sentence: string, blocks: {operation: string, flags: string[], sector: number}[]}} */
   const request = await reply.json();
   await page.locator('#request[open] .sentence').waitFor();
   const dialog = page.locator('#request');
@@ -40,9 +40,10 @@ async function tells(page, url, id) {
   const missing = [String(request.request_id), request.sentence.replaceAll(',', '')].filter((part) => !text.includes(part));
   const sectors = request.blocks.filter((block) => block.operation !== 'flush').map((block) => block.sector);
   const unlisted = sectors.filter((sector) => !text.includes(String(sector)));
+  const kinds = request.blocks.map((block) => [block.operation, ...block.flags].join(' ')).filter((kind) => !text.includes(kind));
   const undrawn = sectors.filter((sector) => !new RegExp(`sector ${sector}\\b`).test(drawn));
-  if (missing.length > 0 || unlisted.length > 0 || undrawn.length > 0) {
-    throw new Error(`request ${id}: missing ${missing}; sectors not listed ${unlisted}; not drawn ${undrawn}`);
+  if (missing.length > 0 || kinds.length > 0 || unlisted.length > 0 || undrawn.length > 0) {
+    throw new Error(`request ${id}: missing ${missing} ${kinds}; sectors not listed ${unlisted}; not drawn ${undrawn}`);
   }
   return sectors.length;
 }

@@ -128,7 +128,7 @@ function blockSheet(r) {
     head: ["at", "what", "for", "sector", "length", "seek distance", "who had the head before", "queue", "device"],
     rows: r.blocks.map((b) => [
       b.queued_at_ns === null ? "–" : span(b.queued_at_ns),
-      b.operation + (b.failed ? `, failed${b.failure ? `: ${b.failure}` : ""}` : ""),
+      [b.operation, ...b.flags].join(" ") + (b.failed ? `, failed${b.failure ? `: ${b.failure}` : ""}` : ""),
       b.purpose + (b.shared ? ", shared" : ""),
       b.operation === "flush" ? "–" : count(b.sector),
       b.operation === "flush" ? "–" : bytes(b.sectors * 512),

@@ -135,6 +135,7 @@
  * @property {number} device_ns
  * @property {boolean} failed
  * @property {string} [failure] why; empty: not known
+ * @property {string[]} flags preflush, fua, meta, ahead
  *
  * @typedef {object} Explained a request that has ended
  * @property {number} request_id

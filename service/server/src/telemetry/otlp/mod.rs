@@ -384,6 +384,8 @@ mod tests {
             issued_at_ns: Some(55),
             done_at_ns: Some(65),
             device_ns: 10,
+            flags: vec!["meta".to_owned(), "fua".to_owned()],
+            hardware_queue: Some(0),
             ..BlockIo::default()
         });
         let about = About {
@@ -410,9 +412,16 @@ mod tests {
             ]
         );
         assert_eq!(made[4].parent_span_id, made[2].span_context.span_id());
-        let says =
-            |span: &SpanData, key: &str| span.attributes.iter().any(|a| a.key.as_str() == key);
+        let said = |span: &SpanData, key: &str| {
+            let found = span.attributes.iter().find(|a| a.key.as_str() == key);
+            found.map(|a| a.value.to_string())
+        };
+        let says = |span, key| said(span, key).is_some();
         assert!(says(&made[4], "lumpscope.device_ns") && !says(&made[4], "lumpscope.queue_ns"));
+        let flags = said(&made[4], "lumpscope.flags");
+        assert_eq!(flags.as_deref(), Some(r#"["meta","fua"]"#));
+        assert_eq!(said(&made[4], "lumpscope.hardware_queue").as_deref(), Some("0"));
+        assert!(!says(&made[3], "lumpscope.flags"), "it has none");
         assert!(
             !says(&made[3], "lumpscope.device_ns"),
             "when it was sent was not seen"

@@ -23,7 +23,7 @@ use lumpscope_proto::code_name;
 use opentelemetry::trace::{
     SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState,
 };
-use opentelemetry::{InstrumentationScope, KeyValue};
+use opentelemetry::{Array, InstrumentationScope, KeyValue, Value};
 use opentelemetry_sdk::trace::{RandomIdGenerator, SpanData};
 use opentelemetry_semantic_conventions::attribute::{
     ERROR_TYPE, RPC_METHOD, RPC_RESPONSE_STATUS_CODE, RPC_SYSTEM_NAME, SERVER_ADDRESS, SERVER_PORT,
@@ -397,6 +397,16 @@ impl Maker<'_> {
         if block.uncertain {
             let uncertain = KeyValue::new("lumpscope.uncertain", true);
             span.attributes.push(uncertain);
+        }
+        if !block.flags.is_empty() {
+            let flags = block.flags.iter().map(|flag| flag.clone().into()).collect();
+            let flags = Value::Array(Array::String(flags));
+            span.attributes
+                .push(KeyValue::new("lumpscope.flags", flags));
+        }
+        if let Some(queue) = block.hardware_queue {
+            let queue = number("lumpscope.hardware_queue", queue.into());
+            span.attributes.push(queue);
         }
         if let Some(seek) = block.seek_bytes {
             span.attributes
