@@ -33,8 +33,8 @@ async function tells(page, url, id) {
   }
   /** @type {{request_id: number, sentence: string, blocks: {operation: string, flags: string[], sector: number}[]}} */
   const request = await reply.json();
-  await page.locator('#request[open] .sentence').waitFor();
-  const dialog = page.locator('#request');
+  const dialog = page.locator('#request[open]');
+  await dialog.locator('.sentence, [role=alert]').first().waitFor();
   const text = (await dialog.innerText()).replaceAll(',', '');
   const drawn = (await dialog.locator('svg title').allTextContents()).join('\n');
   const missing = [String(request.request_id), request.sentence.replaceAll(',', '')].filter((part) => !text.includes(part));
@@ -61,7 +61,8 @@ export default async function explain(browser, url) {
   await page.goto(url);
   const [first, second, third] = await ids(page, 3);
 
-  await page.locator(`tr[data-request="${first}"] td`).last().click();
+  // Longer than the table stays as it is, if nobody presses.
+  await page.locator(`tr[data-request="${first}"] td`).last().click({ delay: 9000 });
   const sectors = await tells(page, url, first);
   checked(`a click on a row explains request ${first}: its id, its sentence and ${sectors} sectors, as the API tells them`);
   await closed(page);

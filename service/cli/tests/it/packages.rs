@@ -102,7 +102,7 @@ fn the_package_of_debian_is_installed_used_and_removed() {
     let dir = folder();
     let made = good(
         Command::new(root().join("dev"))
-            .arg("deb")
+            .args(["deb", "--fast"])
             .env("LUMPSCOPE_BINARY", PROGRAM)
             .env("CARGO_TARGET_DIR", target()),
     );

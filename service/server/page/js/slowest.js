@@ -78,9 +78,12 @@ export class Slowest {
     }
   }
 
-  /** True: somebody stands in a row, or will come back to it from the dialog. */
+  /**
+   * True: somebody stands in a row, presses on one, or will come back to it from the dialog. A row that is replaced
+   * between press and release gets no click.
+   */
   #busy() {
-    return this.body.contains(document.activeElement) || document.querySelector("dialog[open]") !== null;
+    return this.body.contains(document.activeElement) || this.body.matches(":active") || document.querySelector("dialog[open]") !== null;
   }
 
   /** @param {Field} field */

@@ -420,7 +420,10 @@ mod tests {
         assert!(says(&made[4], "lumpscope.device_ns") && !says(&made[4], "lumpscope.queue_ns"));
         let flags = said(&made[4], "lumpscope.flags");
         assert_eq!(flags.as_deref(), Some(r#"["meta","fua"]"#));
-        assert_eq!(said(&made[4], "lumpscope.hardware_queue").as_deref(), Some("0"));
+        assert_eq!(
+            said(&made[4], "lumpscope.hardware_queue").as_deref(),
+            Some("0")
+        );
         assert!(!says(&made[3], "lumpscope.flags"), "it has none");
         assert!(
             !says(&made[3], "lumpscope.device_ns"),
