@@ -31,7 +31,8 @@ pub struct StoreOptions {
     pub name: String,
     /// Receives a declaration of every disk I/O.
     pub io_sink: Option<Arc<dyn IoSink>>,
-    /// Most data I/Os in flight at the disk, 1 to 4096.
+    /// Most data I/Os in flight at the disk, 1 to 4096. Gets of more than 128 KiB, where it has no
+    /// arm, begin while less than 4 MiB of them are being read.
     pub queue_depth: usize,
     /// Most requests that wait to be started; more are refused with `Busy`. At least 1.
     pub queue_limit: usize,

@@ -180,6 +180,8 @@ pub(crate) struct IoTable {
     /// An I/O in flight for longer hangs.
     bound_ns: u64,
     data_in_flight: usize,
+    /// Bytes of gets among them.
+    reading: u64,
     next_token: u64,
     /// `None`: nobody learns from them.
     pairs: Option<Pairs>,
@@ -213,6 +215,7 @@ impl IoTable {
             condition: Arc::clone(&shared.condition),
             bound_ns: bound_ns(io_timeout),
             data_in_flight: 0,
+            reading: 0,
             next_token,
             pairs: None,
             counters: Arc::clone(&shared.counters),
@@ -235,6 +238,11 @@ impl IoTable {
     /// I/Os in flight that carry lumps.
     pub(crate) fn data_in_flight(&self) -> usize {
         self.data_in_flight
+    }
+
+    /// Bytes of gets that are being read.
+    pub(crate) fn reading(&self) -> u64 {
+        self.reading
     }
 
     /// Reads whole units into a new buffer.
@@ -327,6 +335,7 @@ impl IoTable {
         let token = self.next_token;
         self.next_token += 1;
         self.data_in_flight += usize::from(tag.is_data());
+        let is_get = tag.read_kind() == Some(Kind::Get);
         let io = Io {
             token,
             op,
@@ -336,6 +345,7 @@ impl IoTable {
             purpose: tag.purpose(),
             requests,
         };
+        self.reading += if is_get { io.len() } else { 0 };
         let request = io.requests.first().copied();
         let spared = op == IoOp::Flush && self.all_durable();
         let extent = Extent {
@@ -433,6 +443,9 @@ impl IoTable {
     ) -> Option<(Tag, Option<AlignedBuf>, Result<(), Error>)> {
         let (tag, extent) = self.in_flight.remove(&completion.token)?;
         self.data_in_flight -= usize::from(tag.is_data());
+        if tag.read_kind() == Some(Kind::Get) {
+            self.reading -= extent.len;
+        }
         if extent.again {
             self.read_again();
         }

@@ -117,6 +117,7 @@ impl Waiting {
         self.queue.is_empty()
             && ctx.io.data_in_flight() < ctx.limits.data_ios
             && match kind {
+                Kind::Get if reads_enough(ctx) => false,
                 Kind::Get | Kind::Small => {
                     let memory = ctx.io.pool.reserve(arrival.ctx.payer, len);
                     self.reserved(ctx, memory).is_ok()
@@ -159,10 +160,15 @@ impl Waiting {
             if changes_wait {
                 round.kinds = round.kinds.without(Kind::Put);
             }
+            let kinds = if reads_enough(ctx) {
+                round.kinds.without(Kind::Get)
+            } else {
+                round.kinds
+            };
             let moment = Moment {
                 now_ns: round.now_ns,
                 service_ns: ctx.pace.service_ns(),
-                kinds: round.kinds,
+                kinds,
             };
             let (choice, arrival) = self.queue.choose(moment)?;
             // The lump may have been replaced since it was looked up for its place.
@@ -294,6 +300,12 @@ impl Drop for Waiting {
             arrival.command.refuse(Error::Closed);
         }
     }
+}
+
+/// True: the disk has enough of large gets. More at a time end later and all at once, and what is done
+/// with them then waits, where it could be done beside the next.
+fn reads_enough(ctx: &Ctx) -> bool {
+    ctx.io.reading() >= ctx.limits.get_bytes
 }
 
 /// Where a request does its data I/O, and how many bytes a get reads; `None`: it does none.

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::support::stepped::Answer;
+use crate::support::stepped::{self, Answer, steady};
 use crate::support::timed::{FLUSH_NS, READ_NS, Timed};
 use crate::support::{content, ctx};
 use lumpscope_engine::clock::virtual_time;
@@ -366,6 +366,33 @@ fn overload_is_refused_early_and_ends_by_itself() {
     assert_eq!((stats.overloads, stats.queue_refused), (1, 1));
     assert_eq!(stats.queue_refused_own_limit, 1);
     assert!(stats.overload_refused > 2);
+}
+
+#[test]
+fn large_gets_are_read_a_few_at_a_time_and_small_ones_beside_them() {
+    let mut options = options(QueuePolicy::Position);
+    options.queue_depth = 32;
+    let disk = stepped::disk(64, 20_000, steady(READ_NS, READ_NS));
+    let mut store = Timed::on(disk, options);
+    for id in 0..8 {
+        store.put(id, &content(id, 1, 1 << 20));
+    }
+    store.put(8, &content(8, 1, 700));
+    let gets: Vec<_> = (0..9).map(|id| get(&store, ctx(), id)).collect();
+    store.step();
+    let waits = |store: &mut Timed| {
+        let stats = store.stats();
+        (stats.in_flight_ios, stats.queue_length)
+    };
+    assert_eq!(waits(&mut store), (5, 4), "4 MiB, and the small one");
+    store.pass(Duration::from_nanos(READ_NS));
+    assert_eq!(waits(&mut store), (4, 0));
+    store.settle();
+    for (id, get) in (0..).zip(gets) {
+        let len = if id == 8 { 700 } else { 1 << 20 };
+        let lump = get.try_recv().unwrap().unwrap();
+        assert_eq!(lump.to_vec(), content(id, 1, len));
+    }
 }
 
 #[test]

@@ -196,7 +196,8 @@ pub struct ServeConfig {
     /// and a flush, records follow, and opening looks for puts without one
     #[arg(long, value_enum, env = "LUMPSCOPE_COMMIT")]
     pub commit: CommitArg,
-    /// Most I/Os that a store has in flight at its disk
+    /// Most I/Os that a store has in flight at its disk; gets of more than 128 KiB, where it has no
+    /// arm, begin while less than 4 MiB of them are being read
     #[arg(long, value_name = "N", env = "LUMPSCOPE_QUEUE_DEPTH")]
     pub queue_depth: usize,
     /// Most requests waiting in a store before it answers UNAVAILABLE
