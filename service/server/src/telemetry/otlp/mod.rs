@@ -369,6 +369,12 @@ mod tests {
         assert!(shared.next_batch(10).is_none());
     }
 
+    /// What an attribute of a span says.
+    fn said(span: &SpanData, key: &str) -> Option<String> {
+        let found = span.attributes.iter().find(|a| a.key.as_str() == key);
+        found.map(|a| a.value.to_string())
+    }
+
     #[test]
     fn block_requests_hang_below_their_stage_and_have_places_in_time() {
         let mut explained = explained(1);
@@ -412,10 +418,6 @@ mod tests {
             ]
         );
         assert_eq!(made[4].parent_span_id, made[2].span_context.span_id());
-        let said = |span: &SpanData, key: &str| {
-            let found = span.attributes.iter().find(|a| a.key.as_str() == key);
-            found.map(|a| a.value.to_string())
-        };
         let says = |span, key| said(span, key).is_some();
         assert!(says(&made[4], "lumpscope.device_ns") && !says(&made[4], "lumpscope.queue_ns"));
         let flags = said(&made[4], "lumpscope.flags");
@@ -459,10 +461,7 @@ mod tests {
         let of = |servers| {
             let (at, trace) = ((spans::Clock::now(), &servers), explained.trace.unwrap());
             let made = spans::of(&explained, trace, &about, at, &ids).swap_remove(0);
-            let says = |key: &str| {
-                let found = made.attributes.iter().find(|a| a.key.as_str() == key);
-                found.unwrap().value.to_string()
-            };
+            let says = |key| said(&made, key).unwrap();
             let schema = made.instrumentation_scope.schema_url().unwrap();
             assert!(schema.starts_with("https://opentelemetry.io/schemas/"));
             (says("server.address"), says("server.port"))
