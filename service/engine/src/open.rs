@@ -195,9 +195,10 @@ fn limits(info: &StoreInfo, options: &StoreOptions) -> Limits {
     };
     Limits {
         data_ios: depth.max(1),
-        get_bytes: match DeviceFacts::has_arm(info.disk) {
-            true => u64::MAX,
-            false => GET_BYTES,
+        get_bytes: if DeviceFacts::has_arm(info.disk) {
+            u64::MAX
+        } else {
+            GET_BYTES
         },
         pending: options.queue_limit.max(1),
         read_only: options.read_only.then_some(read_only),

@@ -225,8 +225,8 @@ pub enum QueuePolicy {
     /// Deadlines at risk first (those that the request would probably miss if it waited longer,
     /// by the service times observed lately), the others in the order of their place on the disk
     /// (C-SCAN). No request is overtaken by more than `max_overtakes` others, not counting those
-    /// that start while it could not: a get while there is no memory for it, a put while
-    /// `queue_limit` changes are unfinished.
+    /// that start while it could not: a get while there is no memory for it, a large one
+    /// while 4 MiB of them are being read, a put while `queue_limit` changes are unfinished.
     #[default]
     Position,
     /// As `Position`, with the same bound, but the others in the order that takes the disk least

@@ -178,11 +178,22 @@ fn most_in_flight(lines: &[BlockLine]) -> usize {
 
 async fn told_apart(kind: StoreKind, backend: &str) {
     let lab = lab_with_stores(&[kind], 1 << 30, "700M");
+    let store = lab.store(kind).expect("it was asked for");
+    // A disk with an arm gets all that a store may have in flight; a store in a file knows of none.
+    let (arm, least) = if kind == StoreKind::Raw {
+        ("1", 24)
+    } else {
+        ("0", 8)
+    };
+    let name = store.device.file_name().expect("a device").display();
+    std::fs::write(format!("/sys/block/{name}/queue/rotational"), arm).expect("root may");
     let service = Service::start(
         &lab,
         &[
             "--io-backend",
             backend,
+            "--commit",
+            "checked",
             "--put-memory",
             "512M",
             "--get-memory",
@@ -192,7 +203,6 @@ async fn told_apart(kind: StoreKind, backend: &str) {
     let client = Client::connect(&service.grpc)
         .await
         .expect("the service is up");
-    let store = lab.store(kind).expect("it was asked for");
     let watching = Watching::of_store(&client, store.name).await;
     let requests = busy(&service.grpc, store.name).await;
     let Seen {
@@ -212,9 +222,9 @@ async fn told_apart(kind: StoreKind, backend: &str) {
         judged.bytes,
         lines.len()
     );
-    // The engine has 32 slots, of which gets of this size take a few at a time.
+    // As many slots as the engine has, but for the moments in which a get sends what it has read.
     assert!(
-        most >= 8,
+        most >= least,
         "{}: only {most} were under way at a time",
         store.name
     );

@@ -112,6 +112,15 @@ impl Tag {
         }
     }
 
+    /// Bytes of a get in an I/O of `len` bytes.
+    fn gets(&self, len: u64) -> u64 {
+        if self.read_kind() == Some(Kind::Get) {
+            len
+        } else {
+            0
+        }
+    }
+
     /// True: a read for a request, which is tried twice.
     pub(super) fn is_asked_for(&self) -> bool {
         matches!(
@@ -335,7 +344,6 @@ impl IoTable {
         let token = self.next_token;
         self.next_token += 1;
         self.data_in_flight += usize::from(tag.is_data());
-        let is_get = tag.read_kind() == Some(Kind::Get);
         let io = Io {
             token,
             op,
@@ -345,7 +353,7 @@ impl IoTable {
             purpose: tag.purpose(),
             requests,
         };
-        self.reading += if is_get { io.len() } else { 0 };
+        self.reading += tag.gets(io.len());
         let request = io.requests.first().copied();
         let spared = op == IoOp::Flush && self.all_durable();
         let extent = Extent {
@@ -443,9 +451,7 @@ impl IoTable {
     ) -> Option<(Tag, Option<AlignedBuf>, Result<(), Error>)> {
         let (tag, extent) = self.in_flight.remove(&completion.token)?;
         self.data_in_flight -= usize::from(tag.is_data());
-        if tag.read_kind() == Some(Kind::Get) {
-            self.reading -= extent.len;
-        }
+        self.reading -= tag.gets(extent.len);
         if extent.again {
             self.read_again();
         }
