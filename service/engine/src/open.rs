@@ -33,9 +33,6 @@ use crate::store::{Inner, Store};
 
 /// Data I/Os in flight that make sense for a pool of threads.
 const THREADS_DEPTH: usize = 32;
-/// Bytes of gets in flight that keep any disk without an arm busy: what 8 GB/s move in half a
-/// millisecond. A disk with an arm goes shorter ways the more it knows of.
-const GET_BYTES: u64 = 4 << 20;
 
 impl Store {
     /// Opens the store on the device or file `path` and replays its journal; on a read-only device,
@@ -195,11 +192,7 @@ fn limits(info: &StoreInfo, options: &StoreOptions) -> Limits {
     };
     Limits {
         data_ios: depth.max(1),
-        get_bytes: if DeviceFacts::has_arm(info.disk) {
-            u64::MAX
-        } else {
-            GET_BYTES
-        },
+        few_at_a_time: !DeviceFacts::has_arm(info.disk),
         pending: options.queue_limit.max(1),
         read_only: options.read_only.then_some(read_only),
         io_timeout: options.io_timeout,

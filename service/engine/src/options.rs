@@ -31,8 +31,9 @@ pub struct StoreOptions {
     pub name: String,
     /// Receives a declaration of every disk I/O.
     pub io_sink: Option<Arc<dyn IoSink>>,
-    /// Most data I/Os in flight at the disk, 1 to 4096. Gets of more than 128 KiB, where it has no
-    /// arm, begin while less than 4 MiB of them are being read.
+    /// Most data I/Os in flight at the disk, 1 to 4096. Where it has no arm, gets of more than 128
+    /// KiB begin while less than 4 MiB of them are being read, puts while less than 8 MiB of them are
+    /// being written, not counting what has been under way for 10 ms.
     pub queue_depth: usize,
     /// Most requests that wait to be started; more are refused with `Busy`. At least 1.
     pub queue_limit: usize,
@@ -225,8 +226,9 @@ pub enum QueuePolicy {
     /// Deadlines at risk first (those that the request would probably miss if it waited longer,
     /// by the service times observed lately), the others in the order of their place on the disk
     /// (C-SCAN). No request is overtaken by more than `max_overtakes` others, not counting those
-    /// that start while it could not: a get while there is no memory for it, a large one
-    /// while 4 MiB of them are being read, a put while `queue_limit` changes are unfinished.
+    /// that start while it could not: a get while there is no memory for it, a put while
+    /// `queue_limit` changes are unfinished, either while the disk has enough of its kind (see
+    /// [`queue_depth`](StoreOptions::queue_depth)).
     #[default]
     Position,
     /// As `Position`, with the same bound, but the others in the order that takes the disk least

@@ -86,8 +86,8 @@ pub(super) fn overload(options: &StoreOptions) -> Overload {
 pub(crate) struct Limits {
     /// Data I/Os in flight.
     pub(crate) data_ios: usize,
-    /// While gets of so many bytes are read, no other large one begins.
-    pub(crate) get_bytes: u64,
+    /// True: the disk gets a few MiB at a time. One with an arm goes shorter ways the more it knows of.
+    pub(crate) few_at_a_time: bool,
     /// Changes and syncs accepted and not finished.
     pub(crate) pending: usize,
     /// Why nothing is written; `None`: it may be.

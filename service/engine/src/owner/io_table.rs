@@ -112,12 +112,11 @@ impl Tag {
         }
     }
 
-    /// Bytes of a get in an I/O of `len` bytes.
-    fn gets(&self, len: u64) -> u64 {
-        if self.read_kind() == Some(Kind::Get) {
-            len
-        } else {
-            0
+    /// The kind of request whose bytes it moves.
+    fn moves(&self) -> Option<Kind> {
+        match self {
+            Self::PutData(_) | Self::PutPiece(_) | Self::DataBeside(_) => Some(Kind::Put),
+            _ => self.read_kind(),
         }
     }
 
@@ -189,8 +188,6 @@ pub(crate) struct IoTable {
     /// An I/O in flight for longer hangs.
     bound_ns: u64,
     data_in_flight: usize,
-    /// Bytes of gets among them.
-    reading: u64,
     next_token: u64,
     /// `None`: nobody learns from them.
     pairs: Option<Pairs>,
@@ -224,7 +221,6 @@ impl IoTable {
             condition: Arc::clone(&shared.condition),
             bound_ns: bound_ns(io_timeout),
             data_in_flight: 0,
-            reading: 0,
             next_token,
             pairs: None,
             counters: Arc::clone(&shared.counters),
@@ -249,9 +245,16 @@ impl IoTable {
         self.data_in_flight
     }
 
-    /// Bytes of gets that are being read.
-    pub(crate) fn reading(&self) -> u64 {
-        self.reading
+    /// Bytes of gets or of puts that are under way and have begun after `since_ns`, and when the
+    /// first of these I/Os began.
+    pub(crate) fn begun_since(&self, since_ns: u64, kind: Kind) -> (u64, u64) {
+        let begun = self
+            .in_flight
+            .values()
+            .filter(|(tag, extent)| extent.begin_ns > since_ns && tag.moves() == Some(kind));
+        begun.fold((0, u64::MAX), |(bytes, first_ns), (_, extent)| {
+            (bytes + extent.len, first_ns.min(extent.begin_ns))
+        })
     }
 
     /// Reads whole units into a new buffer.
@@ -353,7 +356,6 @@ impl IoTable {
             purpose: tag.purpose(),
             requests,
         };
-        self.reading += tag.gets(io.len());
         let request = io.requests.first().copied();
         let spared = op == IoOp::Flush && self.all_durable();
         let extent = Extent {
@@ -451,7 +453,6 @@ impl IoTable {
     ) -> Option<(Tag, Option<AlignedBuf>, Result<(), Error>)> {
         let (tag, extent) = self.in_flight.remove(&completion.token)?;
         self.data_in_flight -= usize::from(tag.is_data());
-        self.reading -= tag.gets(extent.len);
         if extent.again {
             self.read_again();
         }

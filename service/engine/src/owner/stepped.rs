@@ -47,10 +47,10 @@ impl Driver {
     }
 
     /// When there will be something to do even if no I/O ends and no request comes, in nanoseconds
-    /// of the same clock: work in the background that waits for its budget.
+    /// of the same clock: work in the background that waits for its budget, a request that is late.
     #[must_use]
     pub fn due_ns(&self) -> Option<u64> {
-        self.owner.as_ref().and_then(Owner::due_ns)
+        self.owner.as_ref().and_then(Owner::wakes_ns)
     }
 
     /// Begins what [`Store::close`](crate::Store::close) does; it is done when a step says so.

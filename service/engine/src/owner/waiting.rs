@@ -37,6 +37,15 @@ use crate::error::Error;
 use crate::lump::LumpId;
 use crate::units::RingPosition;
 
+/// While so many bytes of gets are being read, no other large get begins: what 8 GB/s move in half a
+/// millisecond.
+const GET_BYTES: u64 = 4 << 20;
+/// The same for puts: more, because those that are written together share a flush.
+const PUT_BYTES: u64 = 2 * GET_BYTES;
+/// What is under way for longer does not count: the disk answers late and may do others meanwhile, or
+/// it hangs.
+const LATE_NS: u64 = 10_000_000;
+
 /// The queue before the disk, and the changes that need no slot there.
 pub(super) struct Waiting {
     queue: Queue<Arrival>,
@@ -48,6 +57,8 @@ pub(super) struct Waiting {
     overload: Overload,
     /// True: the get that is next finds no memory.
     memory_short: bool,
+    /// When more of what waits may begin though no I/O ends.
+    enough_until_ns: Option<u64>,
     learning: Learning,
 }
 
@@ -71,6 +82,7 @@ impl Waiting {
             admission,
             overload,
             memory_short: false,
+            enough_until_ns: None,
             learning: Learning::default(),
         }
     }
@@ -84,11 +96,12 @@ impl Waiting {
         self.queue.put_placed(bytes.start, bytes.end);
     }
 
-    /// When a request must be dropped.
+    /// When a request must be dropped, or may begin.
     pub(super) fn due_ns(&self) -> Option<u64> {
         let expiries = [self.queue.next_expiry(), self.held.next_expiry()];
-        let expiry = expiries.into_iter().flatten().min()?;
-        Some(expiry.saturating_add(1))
+        let expiry = expiries.into_iter().flatten().min();
+        let dues = [expiry.map(|at| at.saturating_add(1)), self.enough_until_ns];
+        dues.into_iter().flatten().min()
     }
 
     /// Takes in a request; given back, it is to be started now.
@@ -117,7 +130,7 @@ impl Waiting {
         self.queue.is_empty()
             && ctx.io.data_in_flight() < ctx.limits.data_ios
             && match kind {
-                Kind::Get if reads_enough(ctx) => false,
+                _ if enough_until(ctx, kind, monotonic_ns()).is_some() => false,
                 Kind::Get | Kind::Small => {
                     let memory = ctx.io.pool.reserve(arrival.ctx.payer, len);
                     self.reserved(ctx, memory).is_ok()
@@ -130,6 +143,7 @@ impl Waiting {
     /// Drops requests that are late and want to be dropped then.
     pub(super) fn begin(&mut self, ctx: &Ctx) -> Round {
         let now_ns = monotonic_ns();
+        self.enough_until_ns = None;
         let started = ctx.shared.counters.queue_started.get();
         while let Some((arrival, late_ns)) = self.queue.expire(now_ns) {
             self.drop_late(ctx, arrival, late_ns);
@@ -160,15 +174,10 @@ impl Waiting {
             if changes_wait {
                 round.kinds = round.kinds.without(Kind::Put);
             }
-            let kinds = if reads_enough(ctx) {
-                round.kinds.without(Kind::Get)
-            } else {
-                round.kinds
-            };
             let moment = Moment {
                 now_ns: round.now_ns,
                 service_ns: ctx.pace.service_ns(),
-                kinds,
+                kinds: self.kinds_now(ctx, round),
             };
             let (choice, arrival) = self.queue.choose(moment)?;
             // The lump may have been replaced since it was looked up for its place.
@@ -196,6 +205,22 @@ impl Waiting {
             }
         }
         None
+    }
+
+    /// Those of the kinds of a round of which the disk has not enough.
+    fn kinds_now(&mut self, ctx: &Ctx, round: &Round) -> Kinds {
+        let mut kinds = round.kinds;
+        self.enough_until_ns = None;
+        for kind in [Kind::Get, Kind::Put] {
+            if self.queue.has(kind)
+                && let Some(until_ns) = enough_until(ctx, kind, round.now_ns)
+            {
+                kinds = kinds.without(kind);
+                let sooner = self.enough_until_ns.map_or(until_ns, |at| at.min(until_ns));
+                self.enough_until_ns = Some(sooner);
+            }
+        }
+        kinds
     }
 
     /// The payer of a get has its share of memory.
@@ -302,10 +327,17 @@ impl Drop for Waiting {
     }
 }
 
-/// True: the disk has enough of large gets. More at a time end later and all at once, and what is done
-/// with them then waits, where it could be done beside the next.
-fn reads_enough(ctx: &Ctx) -> bool {
-    ctx.io.reading() >= ctx.limits.get_bytes
+/// Until when the disk has enough of this kind, unless an I/O ends; `None`: it has not. More at a
+/// time would end later and all at once, and what is done with them then would wait, where it could
+/// be done beside the next.
+fn enough_until(ctx: &Ctx, kind: Kind, now_ns: u64) -> Option<u64> {
+    let enough = match kind {
+        Kind::Get if ctx.limits.few_at_a_time => GET_BYTES,
+        Kind::Put if ctx.limits.few_at_a_time => PUT_BYTES,
+        _ => return None,
+    };
+    let (bytes, first_ns) = ctx.io.begun_since(now_ns.saturating_sub(LATE_NS), kind);
+    (bytes >= enough).then(|| first_ns.saturating_add(LATE_NS))
 }
 
 /// Where a request does its data I/O, and how many bytes a get reads; `None`: it does none.

@@ -368,6 +368,12 @@ fn overload_is_refused_early_and_ends_by_itself() {
     assert!(stats.overload_refused > 2);
 }
 
+/// I/Os in flight, and requests that wait for a slot.
+fn begun_and_waiting(store: &mut Timed) -> (u64, u64) {
+    let stats = store.stats();
+    (stats.in_flight_ios, stats.queue_length)
+}
+
 #[test]
 fn large_gets_are_read_a_few_at_a_time_and_small_ones_beside_them() {
     let mut options = options(QueuePolicy::Position);
@@ -380,19 +386,61 @@ fn large_gets_are_read_a_few_at_a_time_and_small_ones_beside_them() {
     store.put(8, &content(8, 1, 700));
     let gets: Vec<_> = (0..9).map(|id| get(&store, ctx(), id)).collect();
     store.step();
-    let waits = |store: &mut Timed| {
-        let stats = store.stats();
-        (stats.in_flight_ios, stats.queue_length)
-    };
-    assert_eq!(waits(&mut store), (5, 4), "4 MiB, and the small one");
+    assert_eq!(
+        begun_and_waiting(&mut store),
+        (5, 4),
+        "4 MiB, and the small one"
+    );
     store.pass(Duration::from_nanos(READ_NS));
-    assert_eq!(waits(&mut store), (4, 0));
+    assert_eq!(begun_and_waiting(&mut store), (4, 0));
     store.settle();
     for (id, get) in (0..).zip(gets) {
         let len = if id == 8 { 700 } else { 1 << 20 };
         let lump = get.try_recv().unwrap().unwrap();
         assert_eq!(lump.to_vec(), content(id, 1, len));
     }
+}
+
+#[test]
+fn puts_are_written_a_few_at_a_time_beside_the_flush() {
+    let mut options = options(QueuePolicy::Position);
+    options.queue_depth = 32;
+    let disk = stepped::disk(64, 40_000, steady(READ_NS, READ_NS));
+    let mut store = Timed::on(disk, options);
+    let puts: Vec<_> = (0..16)
+        .map(|id| store.begin_put(id, &content(id, 1, 1 << 20), PutOptions::default()))
+        .collect();
+    assert_eq!(begun_and_waiting(&mut store).1, 8, "8 MiB are written");
+    store.pass(Duration::from_nanos(READ_NS));
+    let waiting = begun_and_waiting(&mut store).1;
+    assert_eq!(waiting, 0, "the others need not wait for the flush");
+    assert!(puts.iter().all(|put| put.try_recv().is_err()));
+    store.settle();
+    assert!(puts.iter().all(|put| put.try_recv().unwrap().is_ok()));
+}
+
+#[test]
+fn what_the_disk_answers_late_holds_nobody_up() {
+    let mut options = options(QueuePolicy::Position);
+    options.queue_depth = 32;
+    let disk = stepped::disk(64, 80_000, steady(FLUSH_NS, FLUSH_NS));
+    let mut store = Timed::on(disk, options);
+    for id in 0..8 {
+        store.put(id, &content(id, 1, 1 << 20));
+    }
+    let gets: Vec<_> = (0..8).map(|id| get(&store, ctx(), id)).collect();
+    let puts: Vec<_> = (10..26)
+        .map(|id| store.begin_put(id, &content(id, 1, 1 << 20), PutOptions::default()))
+        .collect();
+    assert_eq!(begun_and_waiting(&mut store).1, 4 + 8);
+    let now_ns = store.disk.now_ns();
+    let due_ns = store.driver.due_ns().unwrap();
+    assert_eq!(due_ns - now_ns, 10_000_000, "it wakes by itself");
+    store.pass(Duration::from_nanos(due_ns - now_ns));
+    assert_eq!(begun_and_waiting(&mut store).1, 0);
+    store.settle();
+    assert!(gets.iter().all(|get| get.try_recv().unwrap().is_ok()));
+    assert!(puts.iter().all(|put| put.try_recv().unwrap().is_ok()));
 }
 
 #[test]

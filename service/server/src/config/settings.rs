@@ -196,8 +196,9 @@ pub struct ServeConfig {
     /// and a flush, records follow, and opening looks for puts without one
     #[arg(long, value_enum, env = "LUMPSCOPE_COMMIT")]
     pub commit: CommitArg,
-    /// Most I/Os that a store has in flight at its disk; gets of more than 128 KiB, where it has no
-    /// arm, begin while less than 4 MiB of them are being read
+    /// Most I/Os that a store has in flight at its disk; where it has no arm, gets of more than 128
+    /// KiB begin while less than 4 MiB of them are being read, puts while less than 8 MiB of them
+    /// are being written, not counting what has been under way for 10 ms
     #[arg(long, value_name = "N", env = "LUMPSCOPE_QUEUE_DEPTH")]
     pub queue_depth: usize,
     /// Most requests waiting in a store before it answers UNAVAILABLE

@@ -236,6 +236,11 @@ impl<T> Queue<T> {
         self.waiting.is_empty()
     }
 
+    /// True: a request of this kind waits.
+    pub(crate) fn has(&self, kind: Kind) -> bool {
+        !self.lanes.lanes[kind.index()].arrivals.is_empty()
+    }
+
     /// Times since the beginning that a request left before an older one.
     pub(crate) fn overtakes(&self) -> u64 {
         self.overtakes
