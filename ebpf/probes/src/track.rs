@@ -262,30 +262,32 @@ pub unsafe fn done(key: &Key, bytes: u32, error: i32, error_flag: u8, after: Aft
         leave(key, &mut *entry, after);
         return true;
     }
-    let total = (*entry).bytes_done.wrapping_add(bytes);
-    (*entry).bytes_done = total;
-    // Under a key that several share, a shorter one of them has ended, not a part of the last.
-    if error == 0 && after == After::Keep && (total as u64) < ((*entry).sectors as u64) << 9 {
-        count(slot, stats::PARTIAL, 1);
-        return true;
-    }
     if error != 0 {
         count(slot, stats::ERRORS, 1);
         (*entry).flags |= error_flag;
     }
-    let made = (*entry).sectors;
-    if error == 0 && after == After::Remove {
-        (*entry).sectors = bytes >> 9;
-    }
-    finish(&*entry, now, error);
-    (*entry).sectors = made;
-    if (*entry).older != 0 {
-        // Another request of this place is still in flight, as far as was seen.
-        (*entry).older -= 1;
-        (*entry).bytes_done = 0;
+    if after == After::Remove {
+        // Several may share the key, at one time on several processors: what is told is a copy. One of
+        // them has ended, not a part of the last; others are still in flight, as far as was seen.
+        let mut ended = *entry;
+        ended.bytes_done = bytes;
+        if error == 0 {
+            ended.sectors = bytes >> 9;
+        }
+        finish(&ended, now, error);
+        (*entry).older -= (ended.older != 0) as u32;
+        if ended.older == 0 {
+            leave(key, &mut *entry, after);
+        }
         return true;
     }
-    if (*entry).flags2 & flag2::WRAPPED != 0 && after == After::Keep && error == 0 {
+    (*entry).bytes_done = (*entry).bytes_done.wrapping_add(bytes);
+    if error == 0 && ((*entry).bytes_done as u64) < ((*entry).sectors as u64) << 9 {
+        count(slot, stats::PARTIAL, 1);
+        return true;
+    }
+    finish(&*entry, now, error);
+    if (*entry).flags2 & flag2::WRAPPED != 0 && error == 0 {
         (*entry).issue_ns = 0;
         (*entry).flags = 0;
         (*entry).flags2 = (*entry).flags2 & flag2::KEPT | flag2::SEQUENCE;
