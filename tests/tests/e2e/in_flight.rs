@@ -176,27 +176,21 @@ fn most_in_flight(lines: &[BlockLine]) -> usize {
     usize::try_from(most).expect("never below 0")
 }
 
+fn says_that_it_has_an_arm(device: &Path) {
+    let name = device.file_name().expect("a device").display();
+    std::fs::write(format!("/sys/block/{name}/queue/rotational"), "1").expect("root may");
+}
+
 async fn told_apart(kind: StoreKind, backend: &str) {
     let lab = lab_with_stores(&[kind], 1 << 30, "700M");
     let store = lab.store(kind).expect("it was asked for");
     // A disk with an arm gets all that a store may have in flight, any other a few MiB at a time. A
     // store in a file knows of no arm.
     let least = if kind == StoreKind::Raw { 24 } else { 4 };
-    let name = store.device.file_name().expect("a device").display();
-    std::fs::write(format!("/sys/block/{name}/queue/rotational"), "1").expect("root may");
-    let service = Service::start(
-        &lab,
-        &[
-            "--io-backend",
-            backend,
-            "--commit",
-            "checked",
-            "--put-memory",
-            "512M",
-            "--get-memory",
-            "512M",
-        ],
-    );
+    says_that_it_has_an_arm(&store.device);
+    let mut args = vec!["--io-backend", backend, "--commit", "checked"];
+    args.extend(["--put-memory", "512M", "--get-memory", "512M"]);
+    let service = Service::start(&lab, &args);
     let client = Client::connect(&service.grpc)
         .await
         .expect("the service is up");
