@@ -275,9 +275,9 @@ pub unsafe fn done(key: &Key, bytes: u32, error: i32, error_flag: u8, after: Aft
             ended.sectors = bytes >> 9;
         }
         finish(&ended, now, error);
-        (*entry).older -= (ended.older != 0) as u32;
-        if ended.older == 0 {
-            leave(key, &mut *entry, after);
+        match (*entry).older {
+            0 => leave(key, &mut *entry, after),
+            _ => (*entry).older -= 1,
         }
         return true;
     }
