@@ -368,6 +368,13 @@ fn overload_is_refused_early_and_ends_by_itself() {
     assert!(stats.overload_refused > 2);
 }
 
+/// A store that may have 32 data I/Os in flight, each of which takes so long, on a disk of so many blocks.
+fn wide(blocks: u64, each_ns: u64) -> Timed {
+    let mut options = options(QueuePolicy::Position);
+    options.queue_depth = 32;
+    Timed::on(stepped::disk(64, blocks, steady(each_ns, each_ns)), options)
+}
+
 /// I/Os in flight, and requests that wait for a slot.
 fn begun_and_waiting(store: &mut Timed) -> (u64, u64) {
     let stats = store.stats();
@@ -376,10 +383,7 @@ fn begun_and_waiting(store: &mut Timed) -> (u64, u64) {
 
 #[test]
 fn large_gets_are_read_a_few_at_a_time_and_small_ones_beside_them() {
-    let mut options = options(QueuePolicy::Position);
-    options.queue_depth = 32;
-    let disk = stepped::disk(64, 20_000, steady(READ_NS, READ_NS));
-    let mut store = Timed::on(disk, options);
+    let mut store = wide(20_000, READ_NS);
     for id in 0..8 {
         store.put(id, &content(id, 1, 1 << 20));
     }
@@ -403,10 +407,7 @@ fn large_gets_are_read_a_few_at_a_time_and_small_ones_beside_them() {
 
 #[test]
 fn puts_are_written_a_few_at_a_time_beside_the_flush() {
-    let mut options = options(QueuePolicy::Position);
-    options.queue_depth = 32;
-    let disk = stepped::disk(64, 40_000, steady(READ_NS, READ_NS));
-    let mut store = Timed::on(disk, options);
+    let mut store = wide(40_000, READ_NS);
     let puts: Vec<_> = (0..16)
         .map(|id| store.begin_put(id, &content(id, 1, 1 << 20), PutOptions::default()))
         .collect();
@@ -421,10 +422,7 @@ fn puts_are_written_a_few_at_a_time_beside_the_flush() {
 
 #[test]
 fn what_the_disk_answers_late_holds_nobody_up() {
-    let mut options = options(QueuePolicy::Position);
-    options.queue_depth = 32;
-    let disk = stepped::disk(64, 80_000, steady(FLUSH_NS, FLUSH_NS));
-    let mut store = Timed::on(disk, options);
+    let mut store = wide(80_000, FLUSH_NS);
     for id in 0..8 {
         store.put(id, &content(id, 1, 1 << 20));
     }
