@@ -186,7 +186,7 @@ async fn told_apart(kind: StoreKind, backend: &str) {
     let store = lab.store(kind).expect("it was asked for");
     // A disk with an arm gets all that a store may have in flight, any other a few MiB at a time. A
     // store in a file knows of no arm.
-    let least = if kind == StoreKind::Raw { 24 } else { 4 };
+    let least = if kind == StoreKind::Raw { 24 } else { 8 };
     says_that_it_has_an_arm(&store.device);
     let mut args = vec!["--io-backend", backend, "--commit", "checked"];
     args.extend(["--put-memory", "512M", "--get-memory", "512M"]);
