@@ -7,7 +7,7 @@ use aya_ebpf::{
 use lumpscope_ebpf_common::flag;
 
 use crate::maps::Layer;
-use crate::read::{decode, key, read, watched};
+use crate::read::{Memory, Probed, Typed, decode, key, watched};
 use crate::settings::{
     BDEV_DISK, BIO_BYTES, BIO_DISK, BIO_FLAGS, BIO_NEXT, BIO_SECTOR, BIO_STATUS,
 };
@@ -18,50 +18,50 @@ const STATUS_AGAIN: u8 = 12;
 
 #[btf_tracepoint(function = "block_bio_queue")]
 pub fn bio_queue_btf(ctx: BtfTracePointContext) -> i32 {
-    // SAFETY: the kernel hands over a bio in this argument; it is read only by a helper that fails on
-    // a bad address, and values of maps outlive the program's run.
-    unsafe { queued(ctx.arg(0)) }
+    // SAFETY: the kernel hands over a bio in this argument and allows loads of its members only, and
+    // values of maps outlive the program's run.
+    unsafe { queued::<Typed>(ctx.arg(0)) }
 }
 
 /// Before 5.11: the queue comes first.
 #[btf_tracepoint(function = "block_bio_queue")]
 pub fn bio_queue_q_btf(ctx: BtfTracePointContext) -> i32 {
-    // SAFETY: the kernel hands over a bio in this argument; it is read only by a helper that fails on
-    // a bad address, and values of maps outlive the program's run.
-    unsafe { queued(ctx.arg(1)) }
+    // SAFETY: the kernel hands over a bio in this argument and allows loads of its members only, and
+    // values of maps outlive the program's run.
+    unsafe { queued::<Typed>(ctx.arg(1)) }
 }
 
 #[btf_tracepoint(function = "block_bio_complete")]
 pub fn bio_done_btf(ctx: BtfTracePointContext) -> i32 {
-    // SAFETY: the kernel hands over a bio in this argument; it is read only by a helper that fails on
-    // a bad address, and values of maps outlive the program's run.
-    unsafe { done(ctx.arg(1)) }
+    // SAFETY: the kernel hands over a bio in this argument and allows loads of its members only, and
+    // values of maps outlive the program's run.
+    unsafe { done::<Typed>(ctx.arg(1)) }
 }
 
 #[raw_tracepoint(tracepoint = "block_bio_queue")]
 pub fn bio_queue_raw(ctx: RawTracePointContext) -> i32 {
     // SAFETY: the kernel hands over a bio in this argument; it is read only by a helper that fails on
     // a bad address, and values of maps outlive the program's run.
-    unsafe { queued(ctx.arg(0)) }
+    unsafe { queued::<Probed>(ctx.arg(0)) }
 }
 
 #[raw_tracepoint(tracepoint = "block_bio_queue")]
 pub fn bio_queue_q_raw(ctx: RawTracePointContext) -> i32 {
     // SAFETY: the kernel hands over a bio in this argument; it is read only by a helper that fails on
     // a bad address, and values of maps outlive the program's run.
-    unsafe { queued(ctx.arg(1)) }
+    unsafe { queued::<Probed>(ctx.arg(1)) }
 }
 
 #[raw_tracepoint(tracepoint = "block_bio_complete")]
 pub fn bio_done_raw(ctx: RawTracePointContext) -> i32 {
     // SAFETY: the kernel hands over a bio in this argument; it is read only by a helper that fails on
     // a bad address, and values of maps outlive the program's run.
-    unsafe { done(ctx.arg(1)) }
+    unsafe { done::<Probed>(ctx.arg(1)) }
 }
 
 #[inline(always)]
-unsafe fn queued(bio: u64) -> i32 {
-    if let Some(request) = read_bio(bio, Layer::Bios) {
+unsafe fn queued<M: Memory>(bio: u64) -> i32 {
+    if let Some(request) = read_bio::<M>(bio, Layer::Bios) {
         track::bio_queued(&key(bio), &request, Keys::Exact);
     }
     0
@@ -69,11 +69,11 @@ unsafe fn queued(bio: u64) -> i32 {
 
 /// The driver may have moved bio and disk on: only the address still names it.
 #[inline(always)]
-unsafe fn done(bio: u64) -> i32 {
+unsafe fn done<M: Memory>(bio: u64) -> i32 {
     if track::overlooks() {
         return 0;
     }
-    let status: u8 = read(bio, BIO_STATUS.load()).unwrap_or(0);
+    let status: u8 = M::read(bio, BIO_STATUS.load()).unwrap_or(0);
     let refused = status == STATUS_AGAIN;
     track::bio_done(&key(bio), status as i32, flag::RAW_STATUS, refused);
     0
@@ -81,16 +81,16 @@ unsafe fn done(bio: u64) -> i32 {
 
 /// Reads a bio of a disk that is watched by this; `None`: another disk's, or a driver's command.
 #[inline(always)]
-pub unsafe fn read_bio(bio: u64, layer: Layer) -> Option<Request> {
-    let mut disk: u64 = read(bio, BIO_DISK.load())?;
+pub unsafe fn read_bio<M: Memory>(bio: u64, layer: Layer) -> Option<Request> {
+    let mut disk: u64 = M::read(bio, BIO_DISK.load())?;
     if BDEV_DISK.load() != 0 {
-        disk = read(disk, BDEV_DISK.load())?;
+        disk = M::read(disk, BDEV_DISK.load())?;
     }
-    let (dev, slot) = watched(disk, layer)?;
-    let request_flags: u32 = read(bio, BIO_FLAGS.load())?;
+    let (dev, slot) = watched::<M>(disk, layer)?;
+    let request_flags: u32 = M::read(bio, BIO_FLAGS.load())?;
     let (op, flags) = decode(request_flags)?;
-    let bytes: u32 = read(bio, BIO_BYTES.load())?;
-    let sector = read(bio, BIO_SECTOR.load())?;
+    let bytes: u32 = M::read(bio, BIO_BYTES.load())?;
+    let sector = M::read(bio, BIO_SECTOR.load())?;
     Some(Request {
         slot,
         dev,
@@ -106,6 +106,6 @@ pub unsafe fn read_bio(bio: u64, layer: Layer) -> Option<Request> {
 
 /// The bio behind this one in the same request.
 #[inline(always)]
-pub unsafe fn next(bio: u64) -> Option<u64> {
-    read(bio, BIO_NEXT.load()).filter(|next| *next != 0)
+pub unsafe fn next<M: Memory>(bio: u64) -> Option<u64> {
+    M::read(bio, BIO_NEXT.load()).filter(|next| *next != 0)
 }

@@ -19,11 +19,40 @@ pub fn key(rq: u64) -> Key {
     Key { id: rq, sector: 0 }
 }
 
+/// How a program reads the kernel's structures.
+pub trait Memory {
+    /// The value so many bytes behind an address; `None`: there is no memory.
+    unsafe fn read<T>(base: u64, offset: u32) -> Option<T>;
+}
+
+/// By a helper, from any address.
+pub struct Probed;
+
+/// By loads, which need no call. The kernel's verifier knows what stands at the address: it is an
+/// argument of a BTF tracepoint, or was read from one. Where there is no memory, zeros are read.
+pub struct Typed;
+
+impl Memory for Probed {
+    #[inline(always)]
+    unsafe fn read<T>(base: u64, offset: u32) -> Option<T> {
+        bpf_probe_read_kernel((base + offset as u64) as *const T).ok()
+    }
+}
+
+impl Memory for Typed {
+    #[inline(always)]
+    unsafe fn read<T>(base: u64, offset: u32) -> Option<T> {
+        Some(((base + offset as u64) as *const T).read_volatile())
+    }
+}
+
 /// Device number and slot of a disk that is watched by this.
 #[inline(always)]
-pub unsafe fn watched(disk: u64, layer: Layer) -> Option<(u32, u32)> {
-    let numbers: u64 = read(disk, DISK_MAJOR.load())?;
-    let dev = kernel_dev(numbers as u32, (numbers >> 32) as u32);
+pub unsafe fn watched<M: Memory>(disk: u64, layer: Layer) -> Option<(u32, u32)> {
+    let major = M::read(disk, DISK_MAJOR.load())?;
+    // `first_minor` follows it.
+    let minor = M::read(disk, DISK_MAJOR.load() + size_of::<u32>() as u32)?;
+    let dev = kernel_dev(major, minor);
     Some((dev, slot_of(dev, layer)?))
 }
 
@@ -52,9 +81,4 @@ pub fn decode(request_flags: u32) -> Option<(u8, u8)> {
         _ => op::OTHER,
     };
     Some((op, flags))
-}
-
-#[inline(always)]
-pub unsafe fn read<T>(base: u64, offset: u32) -> Option<T> {
-    bpf_probe_read_kernel((base + offset as u64) as *const T).ok()
 }

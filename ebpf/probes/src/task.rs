@@ -5,7 +5,7 @@ use aya_ebpf::{
     helpers::{bpf_get_current_pid_tgid, bpf_get_current_task, bpf_get_ns_current_pid_tgid},
 };
 
-use crate::read::read;
+use crate::read::{Memory, Probed};
 use crate::settings::{NS_DEV, NS_INO, OWN_TGID, TASK_FLAGS};
 
 const PF_KTHREAD: u32 = 0x0020_0000;
@@ -42,6 +42,6 @@ pub unsafe fn is_kernel_thread() -> Option<bool> {
     if TASK_FLAGS.load() == 0 {
         return None;
     }
-    let flags: u32 = read(bpf_get_current_task(), TASK_FLAGS.load())?;
+    let flags: u32 = Probed::read(bpf_get_current_task(), TASK_FLAGS.load())?;
     Some(flags & PF_KTHREAD != 0)
 }
