@@ -4,13 +4,16 @@ use aya_ebpf::{
     macros::{btf_tracepoint, raw_tracepoint},
     programs::{BtfTracePointContext, RawTracePointContext},
 };
-use lumpscope_ebpf_common::flag;
+use lumpscope_ebpf_common::{flag, op};
 
+use crate::maker::REQ_IDLE;
 use crate::maps::Layer;
 use crate::read::{Memory, Probed, Typed, decode, key, watched};
 use crate::settings::{
-    BDEV_DISK, BIO_BYTES, BIO_DISK, BIO_FLAGS, BIO_NEXT, BIO_SECTOR, BIO_STATUS,
+    BDEV_DISK, BIO_BYTES, BIO_DISK, BIO_FLAGS, BIO_GROUP, BIO_NEXT, BIO_SECTOR, BIO_STATUS,
+    BLKCG_CGROUP, CGROUP_NODE, CGROUP_ROOT, GROUP_BLKCG, NODE_ID, ROOT_HIERARCHY,
 };
+use crate::task::is_kernel_thread;
 use crate::track::{self, Keys, Request};
 
 /// `BLK_STS_AGAIN`.
@@ -91,17 +94,48 @@ pub unsafe fn read_bio<M: Memory>(bio: u64, layer: Layer) -> Option<Request> {
     let (op, flags) = decode(request_flags)?;
     let bytes: u32 = M::read(bio, BIO_BYTES.load())?;
     let sector = M::read(bio, BIO_SECTOR.load())?;
-    Some(Request {
+    let mut request = Request {
         slot,
         dev,
         sector,
         sectors: bytes >> 9,
         request_flags,
         hardware_queue: 0,
+        whose: 0,
         born: 0,
         op,
         flags,
-    })
+    };
+    if is_written_back(&request) {
+        request.whose = account::<M>(bio).unwrap_or(0);
+    }
+    Some(request)
+}
+
+/// True: a kernel thread writes what others have written to memory.
+#[inline(always)]
+pub unsafe fn is_written_back(request: &Request) -> bool {
+    let direct = request.request_flags & REQ_IDLE != 0;
+    request.op == op::WRITE && !direct && is_kernel_thread() == Some(true)
+}
+
+/// The cgroup that the kernel charges a bio to; `None`: it is none of version 2.
+#[inline(always)]
+pub unsafe fn account<M: Memory>(bio: u64) -> Option<u64> {
+    if BIO_GROUP.load() == 0 {
+        return None;
+    }
+    let mut at = bio;
+    for member in [&BIO_GROUP, &GROUP_BLKCG, &BLKCG_CGROUP] {
+        at = M::read(at, member.load()).filter(|next| *next != 0)?;
+    }
+    let root: u64 = M::read(at, CGROUP_ROOT.load())?;
+    let hierarchy: u32 = M::read(root, ROOT_HIERARCHY.load())?;
+    if hierarchy != 0 {
+        return None;
+    }
+    let node: u64 = M::read(at, CGROUP_NODE.load())?;
+    M::read(node, NODE_ID.load())
 }
 
 /// The bio behind this one in the same request.

@@ -153,6 +153,7 @@ unsafe fn read_request(ctx: &TracePointContext, rwbs_at: u32, layer: Layer) -> O
         sectors,
         request_flags: request_flags(flags),
         hardware_queue: 0,
+        whose: 0,
         born: 0,
         op,
         flags,

@@ -7,7 +7,7 @@ use crate::submission;
 use crate::task::{is_kernel_thread, task};
 
 /// Set for direct I/O and the like, never for what is written back.
-const REQ_IDLE: u32 = 1 << 15;
+pub const REQ_IDLE: u32 = 1 << 15;
 /// A request that was made so long ago and was never sent was merged into another.
 const MERGED_AWAY_NS: u64 = 1_000_000_000;
 
@@ -16,7 +16,9 @@ const MERGED_AWAY_NS: u64 = 1_000_000_000;
 pub unsafe fn owner(entry: &mut InFlight) {
     let task = task();
     (entry.tgid, entry.tid) = (task.tgid, task.tid);
-    entry.cgroup = bpf_get_current_cgroup_id();
+    if entry.cgroup == 0 {
+        entry.cgroup = bpf_get_current_cgroup_id();
+    }
     if let Ok(comm) = bpf_get_current_comm() {
         entry.comm = comm;
     }

@@ -10,8 +10,8 @@ use crate::bio::{self, read_bio};
 use crate::maps::Layer;
 use crate::read::{Memory, Probed, Typed, decode, key, watched};
 use crate::settings::{
-    DONE_ERRNO, HCTX_NUMBER, IO_OPCODE, IO_USER_DATA, PUNTED_ARGUMENT, QUEUE_DISK, RQ_BIO, RQ_BORN,
-    RQ_DISK, RQ_FLAGS, RQ_HCTX, RQ_LEN, RQ_QUEUE, RQ_SECTOR,
+    BY_BIO, DONE_ERRNO, HCTX_NUMBER, IO_OPCODE, IO_USER_DATA, PUNTED_ARGUMENT, QUEUE_DISK, RQ_BIO,
+    RQ_BORN, RQ_DISK, RQ_FLAGS, RQ_HCTX, RQ_LEN, RQ_QUEUE, RQ_SECTOR,
 };
 use crate::submission;
 use crate::track::{self, After, Keys, Request};
@@ -160,7 +160,12 @@ unsafe fn submit(io: u64) -> i32 {
 
 #[inline(always)]
 unsafe fn start<M: Memory>(rq: u64) -> i32 {
-    if let Some(request) = read_request::<M>(rq) {
+    if let Some(mut request) = read_request::<M>(rq) {
+        if bio::is_written_back(&request)
+            && let Some(first) = M::read(rq, RQ_BIO.load())
+        {
+            request.whose = bio::account::<M>(first).unwrap_or(0);
+        }
         track::start(&key(rq), &request, Keys::Exact);
     }
     0
@@ -199,7 +204,7 @@ unsafe fn adopt<M: Memory>(rq: u64, request: &Request) {
 #[inline(always)]
 unsafe fn issue<M: Memory>(rq: u64) -> i32 {
     if let Some(mut request) = read_request::<M>(rq) {
-        if RQ_BIO.load() != 0 {
+        if BY_BIO.load() != 0 {
             adopt::<M>(rq, &request);
         }
         // Only flushes begin here: the block layer makes them in memory of its own.
@@ -226,7 +231,7 @@ unsafe fn done<M: Memory>(rq: u64, status: u32, bytes: u32) -> i32 {
     if track::done(&key(rq), bytes, error, error_flag, After::Keep) {
         return 0;
     }
-    if RQ_BIO.load() != 0
+    if BY_BIO.load() != 0
         && let Some(first) = M::read::<u64>(rq, RQ_BIO.load())
         && first != 0
         && track::done(&key(first), bytes, error, error_flag, After::Remove)
@@ -272,6 +277,7 @@ unsafe fn read_request<M: Memory>(rq: u64) -> Option<Request> {
         sectors: len >> 9,
         request_flags,
         hardware_queue: 0,
+        whose: 0,
         born: 0,
         op,
         flags,

@@ -60,9 +60,12 @@ pub static PUNTED_ARGUMENT: Global<u32> = Global::new(0);
 /// `request.rq_disk`; 0: the kernel has none, the disk is that of the queue.
 #[unsafe(no_mangle)]
 pub static RQ_DISK: Global<u32> = Global::new(0);
-/// `request.bio`; 0: not needed, because requests are known from their start on.
+/// `request.bio`.
 #[unsafe(no_mangle)]
 pub static RQ_BIO: Global<u32> = Global::new(0);
+/// 1: until they are sent, requests are known by their bios.
+#[unsafe(no_mangle)]
+pub static BY_BIO: Global<u32> = Global::new(0);
 /// 1: the status of a completion is an errno; 0: a `blk_status_t`.
 #[unsafe(no_mangle)]
 pub static DONE_ERRNO: Global<u32> = Global::new(0);
@@ -84,6 +87,27 @@ pub static BIO_BYTES: Global<u32> = Global::new(0);
 /// `bio.bi_status`.
 #[unsafe(no_mangle)]
 pub static BIO_STATUS: Global<u32> = Global::new(0);
+/// `bio.bi_blkg`; 0: the kernel keeps no account of cgroups.
+#[unsafe(no_mangle)]
+pub static BIO_GROUP: Global<u32> = Global::new(0);
+/// `blkcg_gq.blkcg`.
+#[unsafe(no_mangle)]
+pub static GROUP_BLKCG: Global<u32> = Global::new(0);
+/// `blkcg.css.cgroup`.
+#[unsafe(no_mangle)]
+pub static BLKCG_CGROUP: Global<u32> = Global::new(0);
+/// `cgroup.root`.
+#[unsafe(no_mangle)]
+pub static CGROUP_ROOT: Global<u32> = Global::new(0);
+/// `cgroup_root.hierarchy_id`; 0 there: version 2.
+#[unsafe(no_mangle)]
+pub static ROOT_HIERARCHY: Global<u32> = Global::new(0);
+/// `cgroup.kn`.
+#[unsafe(no_mangle)]
+pub static CGROUP_NODE: Global<u32> = Global::new(0);
+/// `kernfs_node.id`.
+#[unsafe(no_mangle)]
+pub static NODE_ID: Global<u32> = Global::new(0);
 /// `bio.bi_disk`, or `bio.bi_bdev`.
 #[unsafe(no_mangle)]
 pub static BIO_DISK: Global<u32> = Global::new(0);

@@ -28,6 +28,8 @@ pub struct Request {
     pub request_flags: u32,
     /// See [`BlockEvent::hardware_queue`]; read when the driver is given it.
     pub hardware_queue: u16,
+    /// The cgroup whose pages are written back; 0: not known, or it is no such write.
+    pub whose: u64,
     /// See [`InFlight::born`].
     pub born: u64,
     pub op: u8,
@@ -523,10 +525,8 @@ unsafe fn untold(counters: *mut u64, entry: &InFlight, op: u8) {
         if entry.seek == 0 {
             add(counters.add(stats::UNTOLD_SEQUENTIAL), 1);
         } else {
-            add(
-                counters.add(stats::UNTOLD_TRAVEL),
-                entry.seek.unsigned_abs(),
-            );
+            let travel = entry.seek.unsigned_abs();
+            add(counters.add(stats::UNTOLD_TRAVEL), travel);
         }
     }
 }
@@ -579,7 +579,7 @@ fn blank(request: &Request) -> InFlight {
         sector: request.sector,
         seek: NO_SEEK,
         token: 0,
-        cgroup: 0,
+        cgroup: request.whose,
         born: 0,
         sectors: request.sectors,
         bytes_done: 0,

@@ -48,9 +48,9 @@ pub(super) fn plan(
     };
     let bios = of_bios(btf);
     let (start, tracepoint, why_not) = start(&arguments, bios.as_ref().err());
-    if tracepoint == GETRQ && why_not.is_empty() {
-        globals.push(("RQ_BIO", btf.member_offset("request", "bio")?));
-    }
+    let by_bio = tracepoint == GETRQ && why_not.is_empty();
+    globals.push(("BY_BIO", u32::from(by_bio)));
+    globals.extend(of_accounts(btf).unwrap_or_default());
     globals.push((HAS_START, u32::from(why_not.is_empty())));
     globals.extend(bios.clone().unwrap_or_default());
     let bio_hooks = match bios {
@@ -139,6 +139,7 @@ fn of_requests(btf: &Btf<'_>) -> Result<Globals, PlanError> {
         ("RQ_FLAGS", btf.member_offset("request", "cmd_flags")?),
         ("RQ_LEN", btf.member_offset("request", "__data_len")?),
         ("RQ_SECTOR", btf.member_offset("request", "__sector")?),
+        ("RQ_BIO", btf.member_offset("request", "bio")?),
         // Without it a flush whose completion was missed looks as if it had been sent twice.
         (
             "RQ_BORN",
@@ -149,6 +150,24 @@ fn of_requests(btf: &Btf<'_>) -> Result<Globals, PlanError> {
         ("HCTX_NUMBER", hardware_queue.1),
         ("DISK_MAJOR", major),
         ("DONE_ERRNO", u32::from(errno)),
+    ])
+}
+
+/// From a bio to the cgroup that it is charged to. Not all kernels keep account of that.
+fn of_accounts(btf: &Btf<'_>) -> Result<Globals, BtfError> {
+    let css = btf.member_offset("blkcg", "css")?;
+    let cgroup = css + btf.member_offset("cgroup_subsys_state", "cgroup")?;
+    Ok(vec![
+        ("BIO_GROUP", btf.member_offset("bio", "bi_blkg")?),
+        ("GROUP_BLKCG", btf.member_offset("blkcg_gq", "blkcg")?),
+        ("BLKCG_CGROUP", cgroup),
+        ("CGROUP_ROOT", btf.member_offset("cgroup", "root")?),
+        (
+            "ROOT_HIERARCHY",
+            btf.member_offset("cgroup_root", "hierarchy_id")?,
+        ),
+        ("CGROUP_NODE", btf.member_offset("cgroup", "kn")?),
+        ("NODE_ID", btf.member_offset("kernfs_node", "id")?),
     ])
 }
 
@@ -299,6 +318,7 @@ mod tests {
         );
         assert_eq!(global(&plan, "RQ_DISK"), Some(24));
         assert_eq!(global(&plan, "RQ_BIO"), Some(20));
+        assert_eq!(global(&plan, "BY_BIO"), Some(1));
         assert_eq!(global(&plan, "DONE_ERRNO"), Some(1));
         assert_eq!(global(&plan, "BDEV_DISK"), None);
         let bios = plan.bio_hooks.expect("they work");
@@ -313,7 +333,7 @@ mod tests {
         );
         let plan = plan_of(&it, "").expect("it works");
         assert_eq!(programs(&plan), ["done_raw", "issue_raw", "start_raw"]);
-        assert_eq!(global(&plan, "RQ_BIO"), None);
+        assert_eq!(global(&plan, "BY_BIO"), Some(0));
         assert_eq!(global(&plan, "RQ_DISK"), None);
         assert_eq!(global(&plan, "DONE_ERRNO"), Some(0));
         let why = plan.bio_hooks.expect_err("no tracepoints for them");

@@ -432,3 +432,95 @@ fn a_process_is_known_by_its_cgroup() {
         );
     }
 }
+
+/// Has the cgroups below the root account for memory and I/O, until it is dropped. `None`: this machine
+/// has one of the two controllers in version 1, or not at all.
+struct Accounts {
+    at: PathBuf,
+    added: Vec<&'static str>,
+}
+
+impl Accounts {
+    fn of(cgroup: &Cgroup) -> Option<Accounts> {
+        let root = cgroup.dir.parent().expect("the root");
+        let has = |file: &str, controller: &str| {
+            let all = std::fs::read_to_string(root.join(file)).unwrap_or_default();
+            all.split_whitespace().any(|one| one == controller)
+        };
+        let mut accounts = Accounts {
+            at: root.join("cgroup.subtree_control"),
+            added: Vec::new(),
+        };
+        for controller in ["memory", "io"] {
+            if has("cgroup.subtree_control", controller) {
+                continue;
+            }
+            let there = has("cgroup.controllers", controller);
+            if !there || std::fs::write(&accounts.at, format!("+{controller}")).is_err() {
+                return None;
+            }
+            accounts.added.push(controller);
+        }
+        Some(accounts)
+    }
+}
+
+impl Drop for Accounts {
+    fn drop(&mut self) {
+        for controller in &self.added {
+            let _ = std::fs::write(&self.at, format!("-{controller}"));
+        }
+    }
+}
+
+/// A process of the cgroup writes 4 MiB to memory, and others have them written to the disk.
+fn written_back(cgroup: &Cgroup, flavour: Flavour, mkfs: &str) -> StoreReport {
+    let mounted = LoopDevice::mounted(512 * MIB, mkfs, &["-q"]);
+    let it = Watched::new(&mounted.zeroed("store", 1 << 20), forced(flavour));
+    let (procs, pages) = (cgroup.dir.join("cgroup.procs"), mounted.at.join("pages"));
+    let text = format!(
+        "echo $$ > {} && exec dd if=/dev/zero of={} bs=1M count=4",
+        procs.display(),
+        pages.display()
+    );
+    sh("sh", &["-c", &text]);
+    let at = std::fs::File::open(&mounted.at).expect("there");
+    rustix::fs::syncfs(at).expect("a disk");
+    it.report()
+}
+
+#[test]
+fn pages_that_are_written_back_are_of_the_cgroup_that_wrote_them() {
+    let Some(_one) = ready() else {
+        return;
+    };
+    mount_tracefs();
+    let cgroup = Cgroup::new(&format!("lumpscope-pages-{}", std::process::id()));
+    let inode = std::fs::metadata(&cgroup.dir).expect("there").ino();
+    let accounts = Accounts::of(&cgroup);
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("the mounts");
+    let is_free = cgroup.mount.is_some() && !mounts.contains(" - cgroup ");
+    assert!(
+        accounts.is_some() || !is_free,
+        "nobody else has the controllers"
+    );
+    for (flavour, mkfs) in [
+        (Flavour::TpBtf, "mkfs.ext4"),
+        (Flavour::RawTp, "mkfs.xfs"),
+        (Flavour::Classic, "mkfs.ext4"),
+    ] {
+        let report = until_complete(|| written_back(&cgroup, flavour, mkfs));
+        let processes = &report.block.processes;
+        let bytes = |are_its: bool| -> u64 {
+            let kernel = processes
+                .iter()
+                .filter(|one| one.process.starts_with("kworker"));
+            let found = kernel.filter(|one| (one.cgroup.id == inode) == are_its);
+            found.map(|one| one.written_bytes).sum()
+        };
+        // The classic records do not name the bio.
+        let told = accounts.is_some() && flavour != Flavour::Classic;
+        let is_right = bytes(told) >= 4 * MIB && (told || bytes(true) == 0);
+        assert!(is_right, "{flavour:?}: {processes:#?}");
+    }
+}
