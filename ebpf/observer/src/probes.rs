@@ -229,7 +229,7 @@ impl Probes {
             slots,
             hooks: Vec::new(),
             bio_hooks: plan.bio_hooks.clone(),
-            statistics: tuning.program_statistics.then(statistics).flatten(),
+            statistics: tuning.program_statistics.then(program_statistics).flatten(),
             submissions: Some(table),
             ebpf,
         };
@@ -532,8 +532,10 @@ fn number_in(info: &str, field: &str) -> Option<u64> {
     value.trim().parse().ok()
 }
 
-/// Has the kernel count the programs' runs and their time, until the descriptor is closed.
-fn statistics() -> Option<OwnedFd> {
+/// Has the kernel count the runs of all programs and their time, until the descriptor is closed; `None`:
+/// it does not, and the log says why.
+#[must_use]
+pub fn program_statistics() -> Option<OwnedFd> {
     match aya::sys::enable_stats(aya::sys::Stats::RunTime) {
         Ok(fd) => Some(fd),
         Err(error) => {

@@ -1,4 +1,5 @@
-//! A second opinion on what a disk did: `ebpf/bpftrace/block-count.bt`, run as a person would run it.
+//! The scripts in `ebpf/bpftrace`, run as a person would run them; `block-count.bt` is a second opinion
+//! on what a disk did.
 //!
 //! It shares no code with the probes of the service. What it cannot see stands in the script's head.
 
@@ -121,6 +122,12 @@ impl Tracer {
             }
         }
         Ok(tracer)
+    }
+
+    /// Number of its process.
+    #[must_use]
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     fn refusal(&mut self) -> anyhow::Error {

@@ -35,6 +35,10 @@ pub struct ObserveBenchArgs {
     /// Only what this names: "objects", "sectors" or "fileserver"
     #[arg(long, value_name = "PATTERN")]
     pub only: Option<String>,
+    /// Have this bpftrace script (ebpf/bpftrace/d2c-by-distance.bt) watch the writes of 4 KiB, too, in
+    /// runs without probes: what another tracer costs
+    #[arg(long, value_name = "SCRIPT")]
+    pub bpftrace: Option<PathBuf>,
     /// A short run: 2 rounds of 0.2 s, 500 files
     #[arg(long)]
     pub quick: bool,

@@ -1,12 +1,17 @@
 //! Modes of observation that are compared.
 
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
 use anyhow::{Context as _, bail};
+use lumpscope_observer::program_statistics;
 use serde::Serialize;
 
 use crate::human::as_float;
 use crate::process::{Interrupt, SERVICE, Server, TICKS_PER_SECOND};
 use crate::studies::grpc::Transport;
 use crate::studies::grpc::service;
+use crate::tracer::Tracer;
 
 /// How a service observes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -20,6 +25,8 @@ pub(crate) enum Mode {
     Histograms,
     /// Probes are loaded, and hand out every event.
     Events,
+    /// No probe is loaded; a script of bpftrace watches instead.
+    Bpftrace,
 }
 
 impl Mode {
@@ -31,12 +38,14 @@ impl Mode {
             Mode::OffAgain => "not loaded, again",
             Mode::Histograms => "histograms only",
             Mode::Events => "with events",
+            Mode::Bpftrace => "a script of bpftrace",
         }
     }
 
     /// Begins to measure what a service in this mode takes of the processors.
     pub(super) fn meter(self, server: &Server) -> anyhow::Result<Option<Meter<'_>>> {
-        self.probes().then(|| Meter::begin(server)).transpose()
+        let begin = || Meter::begin(Observer::Probes(server));
+        self.probes().then(begin).transpose()
     }
 
     fn probes(self) -> bool {
@@ -46,8 +55,8 @@ impl Mode {
     /// Starts the service in this mode, and makes sure that it is.
     pub(super) fn start(
         self,
-        exe: &std::path::Path,
-        store: &std::path::Path,
+        exe: &Path,
+        store: &Path,
         transport: Transport,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Server> {
@@ -74,16 +83,75 @@ impl Mode {
 /// Processor time: of the programs in the kernel and of the observer's thread, and of everything
 /// that the machine did meanwhile.
 pub(super) struct Meter<'a> {
-    server: &'a Server,
+    observer: Observer<'a>,
     observing: f64,
     busy: f64,
 }
 
-impl<'a> Meter<'a> {
-    fn begin(server: &'a Server) -> anyhow::Result<Self> {
+/// Whose processor time is measured.
+#[derive(Clone, Copy)]
+enum Observer<'a> {
+    Probes(&'a Server),
+    Bpftrace(&'a Bpftrace),
+}
+
+impl Observer<'_> {
+    /// Seconds of its programs and its thread so far.
+    fn seconds(self) -> anyhow::Result<f64> {
+        match self {
+            Observer::Probes(server) => observing(server),
+            Observer::Bpftrace(script) => script.seconds(),
+        }
+    }
+}
+
+/// A script of bpftrace that watches a disk.
+pub(super) struct Bpftrace {
+    tracer: Tracer,
+    /// The kernel counts what programs take while this is open.
+    _statistics: OwnedFd,
+}
+
+impl Bpftrace {
+    /// Has it watch this disk; returns when it does.
+    pub(super) fn watch(script: &Path, disk: &Path) -> anyhow::Result<Self> {
+        let number = rustix::fs::stat(disk)?.st_rdev;
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        // 0 seconds: until it is stopped.
+        let arguments = [0, major, minor].map(|number| number.to_string());
         Ok(Self {
-            server,
-            observing: observing(server)?,
+            tracer: Tracer::start_with(script, arguments)?,
+            _statistics: program_statistics()
+                .context("the kernel does not count what BPF programs take")?,
+        })
+    }
+
+    pub(super) fn meter(&self) -> anyhow::Result<Meter<'_>> {
+        Meter::begin(Observer::Bpftrace(self))
+    }
+
+    fn seconds(&self) -> anyhow::Result<f64> {
+        let mut ns = 0;
+        for descriptor in std::fs::read_dir(format!("/proc/{}/fdinfo", self.tracer.id()))? {
+            let info = std::fs::read_to_string(descriptor?.path())?;
+            ns += run_time_ns(&info).unwrap_or(0);
+        }
+        Ok(as_float(ns) / 1e9)
+    }
+}
+
+/// What the program of a descriptor has taken; `None`: the descriptor is not a program's.
+fn run_time_ns(fdinfo: &str) -> Option<u64> {
+    let mut lines = fdinfo.lines();
+    let value = lines.find_map(|line| line.strip_prefix("run_time_ns:"))?;
+    value.trim().parse().ok()
+}
+
+impl<'a> Meter<'a> {
+    fn begin(observer: Observer<'a>) -> anyhow::Result<Self> {
+        Ok(Self {
+            observer,
+            observing: observer.seconds()?,
             busy: busy()?,
         })
     }
@@ -91,7 +159,7 @@ impl<'a> Meter<'a> {
     /// The share that observation has had since.
     pub(super) fn share(self) -> anyhow::Result<f64> {
         let busy = busy()? - self.busy;
-        Ok((observing(self.server)? - self.observing) / busy)
+        Ok((self.observer.seconds()? - self.observing) / busy)
     }
 }
 
@@ -133,5 +201,12 @@ mod tests {
         let stat = "cpu  10 20 30 4000 500 6 7 80 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n";
         assert_eq!(busy_ticks(stat), Some(73));
         assert_eq!((busy_ticks("cpu 1 2"), busy_ticks("")), (None, None));
+    }
+
+    #[test]
+    fn programs_say_what_they_take() {
+        let info = "pos:\t0\nprog_type:\t5\nrun_time_ns:\t1200\nrun_cnt:\t3\n";
+        assert_eq!(run_time_ns(info), Some(1200));
+        assert_eq!(run_time_ns("pos:\t0\nmap_type:\t2\n"), None);
     }
 }

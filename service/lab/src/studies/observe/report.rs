@@ -20,7 +20,7 @@ const NOTES: [&str; 5] = [
     "The goals are for processor time, which noise does not drown: that of the programs in the kernel, \
      by its own statistics, and of the observer's thread, as a share of all that the processors did \
      during the run. The kernel's reading of the clock for these statistics is part of it; what the \
-     service does to declare its I/Os is not.",
+     service does to declare its I/Os is not. Of bpftrace it is the programs alone.",
     "The client shares the processors with the service, and the programs run wherever a block request \
      is made or completes: the cost is of the machine, not of the service's process.",
     "The writes of 4 KiB are fio's, one after the other, direct, behind a small store of an idle \
@@ -209,7 +209,13 @@ fn costs(runs: &[Run]) -> Vec<CostView> {
             figures.push((&run.figure, run.unit));
         }
     }
-    let modes = [Mode::Off, Mode::OffAgain, Mode::Histograms, Mode::Events];
+    let modes = [
+        Mode::Off,
+        Mode::OffAgain,
+        Mode::Histograms,
+        Mode::Events,
+        Mode::Bpftrace,
+    ];
     let mut views = Vec::new();
     for (figure, unit) in figures {
         let of = |mode: Mode| {

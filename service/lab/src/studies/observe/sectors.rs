@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::Bench;
-use super::mode::{Meter, Mode};
+use super::mode::{Bpftrace, Meter, Mode};
 use super::report::{Run, Unit};
 use crate::disks::{Lab, LabOptions, StoreKind, default_dir, free_bytes};
 use crate::experiment::rotate;
@@ -101,10 +101,19 @@ impl Sectors {
         round: usize,
         runs: &mut Vec<Run>,
     ) -> anyhow::Result<()> {
-        for &mode in rotate(&Mode::ALL, round) {
+        let script = bench.args.bpftrace.as_deref();
+        let mut modes = Mode::ALL.to_vec();
+        modes.extend(script.map(|_| Mode::Bpftrace));
+        for &mode in rotate(&modes, round) {
             let server = mode.start(bench.exe, self.device(), bench.transport, bench.interrupt)?;
             let time = Duration::from_secs_f64(bench.args.seconds);
-            let meter = mode.meter(&server)?;
+            let script = script.filter(|_| mode == Mode::Bpftrace);
+            let script = script.map(|script| Bpftrace::watch(script, self.device()));
+            let script = script.transpose()?;
+            let meter = match &script {
+                Some(script) => Some(script.meter()?),
+                None => mode.meter(&server)?,
+            };
             let value = self.fio(bench, JobKind::RandomWrite, 4096, time)?;
             let share = meter.map(Meter::share).transpose()?;
             runs.push(Run {

@@ -44,6 +44,7 @@ impl FileserverArgs {
             files: self.files,
             clients: self.clients,
             only: Some("fileserver".to_owned()),
+            bpftrace: None,
             quick: false,
             output: OutputArgs::default(),
         }
