@@ -1,8 +1,10 @@
-//! Gives memory that is free back to the kernel.
+//! Gives memory that is free back to the kernel, and not before it is worth it.
 //!
-//! The C library keeps what was freed for the next one who asks: after a flood the service would
-//! hold for ever what the flood has needed. When much has become free since the last look, the
-//! library is told to give back the pages that it does not use.
+//! The C library gives back at once what is free at the end of its heap, and keeps all else for ever.
+//! Both are wrong here. Bodies come in frames of a MiB, and the kernel would clear their pages anew
+//! for each; after a flood the service would hold what the flood has needed. So the library is told
+//! to keep everything, and, when much has become free since the last look, to give back the pages
+//! that it does not use.
 
 use std::time::Duration;
 
@@ -11,8 +13,26 @@ const PERIOD: Duration = Duration::from_secs(5);
 /// Free memory that is worth the time: for each GiB it takes some milliseconds.
 const MUCH: u64 = 32 << 20;
 
+/// Largest allocation that the library takes from its heap: the most that it can be told.
+#[cfg(target_env = "gnu")]
+const FROM_HEAP: libc::c_int = 32 << 20;
+
+/// Has the library keep what is freed, so that nobody but [`watch`] gives it back.
+#[cfg(target_env = "gnu")]
+#[expect(unsafe_code, reason = "the C library's own")]
+fn keep() {
+    // SAFETY: it takes the locks of the heap itself. What it does not accept stays as it was.
+    unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, FROM_HEAP) };
+    // SAFETY: as above.
+    unsafe { libc::mallopt(libc::M_TRIM_THRESHOLD, libc::c_int::MAX) };
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn keep() {}
+
 /// Looks for ever.
 pub(crate) async fn watch() {
+    keep();
     let mut kept = Kept {
         least: resident(),
         gone: 0,
@@ -111,6 +131,33 @@ mod tests {
         assert!(!looked(20), "it is used again");
         assert!(!looked(40));
         assert!(looked(200));
+    }
+
+    /// Pages that the kernel has given this thread.
+    #[cfg(target_env = "gnu")]
+    fn given() -> u64 {
+        let usage = std::fs::read_to_string("/proc/thread-self/stat").expect("of this thread");
+        // Behind the name in parentheses: state, six numbers, flags, minor faults.
+        let fields = usage.rsplit(')').next().expect("fields");
+        let faults = fields.split_whitespace().nth(7);
+        faults.expect("minor faults").parse().expect("a number")
+    }
+
+    #[cfg(target_env = "gnu")]
+    #[test]
+    fn what_is_freed_is_used_again() {
+        keep();
+        let frames = || {
+            let all: Vec<_> = (0..8).map(|n| vec![n; 1 << 20]).collect();
+            std::hint::black_box(all);
+        };
+        frames();
+        let before = given();
+        for _ in 0..10 {
+            frames();
+        }
+        let pages = (8 << 20) / 4096;
+        assert!(given() - before < pages, "{} pages", given() - before);
     }
 
     #[test]
