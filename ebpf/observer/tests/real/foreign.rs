@@ -372,6 +372,13 @@ impl Cgroup {
         std::fs::create_dir(&dir).expect("a cgroup");
         Cgroup { dir, mount }
     }
+
+    /// Has a process of the cgroup run a command.
+    fn run(&self, command: &str) {
+        let procs = self.dir.join("cgroup.procs");
+        let text = format!("echo $$ > {} && exec {command}", procs.display());
+        sh("sh", &["-c", &text]);
+    }
 }
 
 impl Drop for Cgroup {
@@ -393,12 +400,7 @@ impl Drop for Cgroup {
 fn read_in(cgroup: &Cgroup, flavour: Flavour) -> StoreReport {
     let device = LoopDevice::new(4 * MIB);
     let it = Watched::new(&device.path, forced(flavour));
-    let (procs, path) = (cgroup.dir.join("cgroup.procs"), device.path.display());
-    let text = format!(
-        "echo $$ > {} && exec cat {path} > /dev/null",
-        procs.display()
-    );
-    sh("sh", &["-c", &text]);
+    cgroup.run(&format!("cat {} > /dev/null", device.path.display()));
     it.report()
 }
 
@@ -477,13 +479,9 @@ impl Drop for Accounts {
 fn written_back(cgroup: &Cgroup, flavour: Flavour, mkfs: &str) -> StoreReport {
     let mounted = LoopDevice::mounted(512 * MIB, mkfs, &["-q"]);
     let it = Watched::new(&mounted.zeroed("store", 1 << 20), forced(flavour));
-    let (procs, pages) = (cgroup.dir.join("cgroup.procs"), mounted.at.join("pages"));
-    let text = format!(
-        "echo $$ > {} && exec dd if=/dev/zero of={} bs=1M count=4",
-        procs.display(),
-        pages.display()
-    );
-    sh("sh", &["-c", &text]);
+    let pages = mounted.at.join("pages");
+    let pages = pages.display();
+    cgroup.run(&format!("dd if=/dev/zero of={pages} bs=1M count=4"));
     let at = std::fs::File::open(&mounted.at).expect("there");
     rustix::fs::syncfs(at).expect("a disk");
     it.report()
