@@ -132,7 +132,8 @@ async fn gets_that_are_not_read() {
         open.push(reply);
     }
     let begin = std::time::Instant::now();
-    while abused.metric("lumpscope_body_memory_bytes").await < 12.0 * 1048576.0 {
+    // Some at least hold a piece each. How many do at a time depends on when the disk answers.
+    while abused.metric("lumpscope_body_memory_bytes").await < 4.0 * 1048576.0 {
         assert!(begin.elapsed() < PATIENCE, "the gets do not begin");
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
